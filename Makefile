@@ -1,0 +1,131 @@
+# Makefile - builds, tests and runs everything; `make help` lists the targets.
+#
+# Out of tree: objects go to $(BUILD), one sub-directory per flavour (SANITIZE=, COVERAGE=1), each
+# source with its dependency file. Folders are listed by wildcard: a new .c file needs no line here.
+
+CC       ?= cc
+PREFIX   ?= /usr
+DESTDIR  ?=
+SANITIZE ?=
+COVERAGE ?=
+WERROR   ?=
+V        ?=
+BUILD    ?= build
+
+VERSION := 0.1.0
+
+ifneq ($(filter-out address address,undefined undefined thread,$(SANITIZE)),)
+$(error SANITIZE must be address, undefined, address,undefined or thread)
+endif
+comma  := ,
+FLAVOUR := $(if $(SANITIZE),-$(subst $(comma),-,$(SANITIZE)))$(if $(COVERAGE),-coverage)
+OUT     := $(BUILD)$(if $(FLAVOUR),/flavour$(FLAVOUR))
+GEN     := $(OUT)/generated
+Q       := $(if $(V),,@)
+
+WARNINGS := -Wall -Wextra -Wformat=2 -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
+  -Wmissing-declarations -Wold-style-definition -Wundef -Wwrite-strings -Wpointer-arith \
+  -Wcast-qual -Wvla -Wimplicit-fallthrough -Wswitch-enum -Wconversion -Wno-sign-conversion \
+  -Wdouble-promotion $(if $(WERROR),-Werror)
+CFLAGS  ?= -O2 -g
+ALL_CFLAGS := -std=gnu11 $(WARNINGS) -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 \
+  -DCRUST_VERSION='"$(VERSION)"' -I. -I$(GEN) -fno-common -fPIE -fstack-protector-strong \
+  -fstack-clash-protection -fno-strict-aliasing \
+  $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=all,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2) \
+  $(if $(COVERAGE),--coverage -O0) $(CFLAGS)
+ALL_LDFLAGS := -pie -Wl,-z,relro,-z,now -Wl,--as-needed $(if $(SANITIZE),-fsanitize=$(SANITIZE)) \
+  $(if $(COVERAGE),--coverage) $(LDFLAGS)
+
+# Which folder stands on which libraries. libev ships no .pc file on Debian 12.
+LIBS_LIB    := -lev -lcjson -lnettle
+LIBS_CONFIG := -linih
+LIBS_STORE  := -lsqlite3
+LIBS_AGENT  := -lprotobuf-c
+LIBS_SERVE  := -lmicrohttpd
+LIBS_HTTP   := -lcurl-gnutls
+
+sources = $(sort $(wildcard $(1)/*.c))
+objects = $(patsubst %.c,$(OUT)/%.o,$(1))
+
+LIB_SOURCES         := $(filter-out lib/http_client.c,$(call sources,lib))
+HTTP_SOURCES        := $(wildcard lib/http_client.c)
+CONFIG_SOURCES      := $(call sources,config)
+STORE_SOURCES       := $(call sources,store)
+AGENT_SOURCES       := $(call sources,agent-client)
+WATCH_SOURCES       := $(call sources,reconciler/watch)
+OBSERVE_SOURCES     := $(call sources,reconciler/observe)
+HYPERVISOR_SOURCES  := $(call sources,reconciler/hypervisor)
+SERVE_SOURCES       := $(call sources,reconciler/serve)
+RECONCILER_SOURCES  := $(filter-out reconciler/main.c,$(call sources,reconciler))
+CRUSTCTL_SOURCES    := $(call sources,crustctl)
+GUEST_SOURCES       := $(call sources,guest-agent)
+
+PROTOS     := $(sort $(wildcard agent-client/*.proto))
+PROTO_C    := $(patsubst %.proto,$(GEN)/%.pb-c.c,$(PROTOS))
+PROTO_O    := $(patsubst $(GEN)/%.c,$(OUT)/generated/%.o,$(PROTO_C))
+
+# Everything that crustd is made of but main.c: unit tests link against it.
+CORE_SOURCES := $(LIB_SOURCES) $(CONFIG_SOURCES) $(STORE_SOURCES) $(AGENT_SOURCES) $(WATCH_SOURCES) \
+  $(OBSERVE_SOURCES) $(HYPERVISOR_SOURCES) $(SERVE_SOURCES) $(RECONCILER_SOURCES)
+CORE_OBJECTS := $(call objects,$(CORE_SOURCES)) $(PROTO_O)
+CORE_LIBRARY := $(OUT)/libcrustd.a
+CORE_LIBS    := $(LIBS_LIB) $(LIBS_CONFIG) $(LIBS_STORE) $(LIBS_AGENT) $(LIBS_SERVE)
+
+TEST_SOURCES  := $(sort $(wildcard tests/unit/*/*_test.c tests/unit/*/*/*_test.c))
+TEST_BINARIES := $(patsubst %.c,$(OUT)/%,$(TEST_SOURCES))
+FUZZ_SOURCES  := $(sort $(wildcard tests/fuzz/*_fuzz.c))
+FUZZ_REPLAYS  := $(patsubst %.c,$(OUT)/%,$(FUZZ_SOURCES))
+
+PROGRAMS := $(OUT)/crustd $(OUT)/crustctl $(OUT)/crust-guest-agent
+
+.PHONY: all check demo install deps unit e2e fuzz bench sanitize coverage format lint clean help programs
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.SECONDARY:
+
+all: programs ## build the three programs into build/
+programs: $(PROGRAMS)
+
+$(OUT)/%.o: %.c $(PROTO_C)
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  CC    $<")
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+
+# Generated code is not ours to warn about.
+$(OUT)/generated/%.pb-c.o: $(GEN)/%.pb-c.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) -w -c -o $@ $<
+
+$(GEN)/%.pb-c.c: %.proto
+	@mkdir -p $(GEN)
+	$(if $(V),,@echo "  PROTO $<")
+	$(Q)protoc-c --c_out=$(GEN) $<
+
+$(CORE_LIBRARY): $(CORE_OBJECTS)
+	@mkdir -p $(@D)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+
+$(OUT)/crustd: $(OUT)/reconciler/main.o $(CORE_LIBRARY)
+	$(if $(V),,@echo "  LINK  $@")
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(CORE_LIBS)
+
+$(OUT)/crustctl: $(call objects,$(CRUSTCTL_SOURCES) $(HTTP_SOURCES)) $(CORE_LIBRARY)
+	$(if $(V),,@echo "  LINK  $@")
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LIBS_LIB) $(LIBS_CONFIG) $(LIBS_STORE) $(LIBS_HTTP)
+
+# Static: it goes into guest images of any distribution.
+$(OUT)/crust-guest-agent: $(call objects,$(GUEST_SOURCES)) $(CORE_LIBRARY)
+	$(if $(V),,@echo "  LINK  $@")
+	$(Q)$(CC) $(if $(SANITIZE)$(COVERAGE),$(ALL_LDFLAGS),-static $(LDFLAGS)) -o $@ $^ -lprotobuf-c -lev -lm
+
+$(OUT)/tests/unit/%_test: $(OUT)/tests/unit/%_test.o $(CORE_LIBRARY)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $< $(CORE_LIBRARY) -lcmocka $(CORE_LIBS)
+
+$(OUT)/tests/fuzz/%_fuzz: $(OUT)/tests/fuzz/%_fuzz.o $(OUT)/tests/fuzz/replay.o $(CORE_LIBRARY)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(CORE_LIBS)
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
+
+-include $(patsubst %.o,%.d,$(CORE_OBJECTS) $(call objects,$(CRUSTCTL_SOURCES) $(GUEST_SOURCES) \
+  $(HTTP_SOURCES) reconciler/main.c $(TEST_SOURCES) $(FUZZ_SOURCES)))

@@ -1,0 +1,103 @@
+/* config.h - every setting of crustd, read from an INI file.
+ *
+ * config/keys.c holds the one table of keys: section.key, type, default, range. config_load() reads
+ * all or nothing; an error names file, line and key. Paths are as written: whoever uses one resolves
+ * it below --root (only the file's own path is taken as given).
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "lib/result.h"
+
+#define CONFIG_DEFAULT_FILE "/etc/crustd/crustd.conf"
+
+enum { CONFIG_PATH_BYTES = 256, CONFIG_LIST_ITEMS = 16, CONFIG_LINE_BYTES = 1024 };
+
+enum config_resize_mode { RESIZE_NEVER, RESIZE_OBSERVE, RESIZE_GROW };
+enum config_file_backed { FILE_BACKED_NEVER, FILE_BACKED_OBSERVE };
+enum config_qemu_monitor { QEMU_MONITOR_OFF, QEMU_MONITOR_EXTRA, QEMU_MONITOR_MAIN };
+enum config_route { ROUTE_NONE, ROUTE_COMPANION, ROUTE_AGENT, ROUTE_SHIM };
+enum config_cleanup_mode { CLEANUP_OFF, CLEANUP_REPORT, CLEANUP_DELETE };
+enum config_stage_layout { STAGE_KATA, STAGE_CRUST, STAGE_BOTH };
+
+enum { CONFIG_ROUTES = 3 };
+
+/* Absolute paths, none twice. */
+struct config_paths_list {
+    unsigned count;
+    char item[CONFIG_LIST_ITEMS][CONFIG_PATH_BYTES];
+};
+
+struct config {
+    struct {
+        char kata_volumes[CONFIG_PATH_BYTES];
+        char crust_volumes[CONFIG_PATH_BYTES];
+        char kata_go_sandboxes[CONFIG_PATH_BYTES];
+        char kata_go_vms[CONFIG_PATH_BYTES];
+        char kata_rs_sandboxes[CONFIG_PATH_BYTES];
+        struct config_paths_list bundles;
+        struct config_paths_list kubelet;
+        char sysfs[CONFIG_PATH_BYTES];
+        char database[CONFIG_PATH_BYTES];
+        char grpc_socket[CONFIG_PATH_BYTES];
+        char http_socket[CONFIG_PATH_BYTES];
+        char socket_group[64]; /* empty: root only */
+        char kata_trash[CONFIG_PATH_BYTES];
+        char crust_trash[CONFIG_PATH_BYTES];
+    } paths;
+    struct {
+        char listen[64]; /* HOST:PORT, empty: off */
+    } http;
+    struct {
+        enum config_resize_mode mode;
+        enum config_file_backed file_backed;
+        enum config_qemu_monitor qemu_monitor;
+        bool firecracker;
+        bool scsi_rescan;
+        uint32_t settle_ms;
+        uint32_t parallel;
+        uint32_t sweep_seconds;
+        uint32_t call_timeout_seconds;
+    } resize;
+    struct {
+        uint32_t port;
+        uint32_t companion_port;
+        enum config_route routes[CONFIG_ROUTES]; /* ROUTE_NONE after the last */
+    } agent;
+    struct {
+        enum config_cleanup_mode mode;
+        uint32_t grace_seconds;
+        uint32_t unbound_grace_seconds;
+        uint32_t max_per_minute;
+        uint32_t keep_hours;
+    } cleanup;
+    struct {
+        enum config_stage_layout stage_layout;
+        struct config_paths_list runtime_cli_allow;
+    } crust;
+    struct {
+        uint32_t keep_days;
+        uint32_t max_rows;
+    } history;
+};
+
+void config_defaults(struct config *ret_config);
+
+/* Defaults, then the file over them. -ENOENT only if the file is absent; -EINVAL with
+ * "FILE:LINE: section.key: what is wrong" otherwise. ret_config is untouched on failure. */
+int config_load(const char *file, struct config *ret_config, struct error *error);
+
+/* The same from a stream already open; `name` stands for the file in errors. */
+int config_read(FILE *stream, const char *name, struct config *ret_config, struct error *error);
+
+/* The effective configuration in the file's own form, every key in table order. */
+int config_print(const struct config *config, FILE *stream);
+
+/* Keys whose value differs and that only a restart applies (paths and sockets), as "a, b"; empty if
+ * none. HUP logs them. */
+void config_needs_restart(const struct config *old_config, const struct config *new_config,
+                          char *ret_text, size_t size);

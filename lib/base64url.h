@@ -1,0 +1,21 @@
+/* base64url.h - RFC 4648 section 5 with padding, one text for one value.
+ *
+ * Kata names a volume's metadata directory by the padded base64url of its path
+ * (src/runtime/pkg/direct-volume/utils.go, base64.URLEncoding). nettle's decoder is lenient, so the
+ * result is encoded again and must give the same text: alphabet, padding and trailing bits are
+ * thereby checked. NAME_MAX limits a path to 189 bytes (252 characters).
+ */
+#pragma once
+
+#include <stddef.h>
+
+enum { BASE64URL_PATH_BYTES = 189, BASE64URL_NAME_CHARS = 252 };
+
+#define BASE64URL_ENCODED_LENGTH(bytes) (((bytes) + 2) / 3 * 4)
+
+/* ret_text holds BASE64URL_ENCODED_LENGTH(length) + 1. */
+void base64url_encode(const void *data, size_t length, char *ret_text);
+
+/* Decodes `length` characters into at most `size` bytes. 0, -EINVAL (not canonical), -EMSGSIZE. */
+int base64url_decode(const char *text, size_t length, void *ret_data, size_t size,
+                     size_t *ret_length);

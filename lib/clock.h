@@ -1,0 +1,18 @@
+/* clock.h - which clock for what.
+ *
+ * Timeouts and ages count nanoseconds of CLOCK_BOOTTIME (they go on while the machine sleeps and
+ * never jump); text for people is CLOCK_REALTIME. Nothing compares wall time with a file's mtime.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#define NSEC_PER_SEC  UINT64_C(1000000000)
+#define NSEC_PER_MSEC UINT64_C(1000000)
+
+enum { CLOCK_TEXT_BYTES = 25 }; /* "2026-01-02T03:04:05.678Z" and a NUL */
+
+uint64_t clock_boottime(void); /* nanoseconds since boot */
+int64_t clock_realtime_ms(void); /* milliseconds since 1970 UTC */
+
+void clock_text(int64_t realtime_ms, char ret_text[static CLOCK_TEXT_BYTES]);

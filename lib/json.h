@@ -1,0 +1,52 @@
+/* json.h - a strict gate before cJSON, and a writer.
+ *
+ * cJSON 1.7.15 lets through what other readers of the same file see differently: duplicate keys
+ * (the first wins, Go takes the last), \u0000 (cuts the string), invalid UTF-8, trailing text. So
+ * json_parse() first walks the text and refuses: more than `bytes`, deeper than `depth`, anything
+ * but one value and white space, invalid UTF-8, a NUL written either way, lone surrogates, and one
+ * key twice in an object in any letter case (Go matches keys without regard to case).
+ */
+#pragma once
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/buffer.h"
+#include "lib/result.h"
+
+struct json_limits {
+    size_t bytes;
+    unsigned depth; /* nested arrays and objects; {} is 1 */
+};
+
+/* Limits per kind of input (DESIGN: hostile input). */
+#define JSON_LIMITS_MOUNT_INFO ((struct json_limits){64 * 1024, 4})
+#define JSON_LIMITS_PERSIST    ((struct json_limits){1024 * 1024, 16})
+#define JSON_LIMITS_BUNDLE     ((struct json_limits){4 * 1024 * 1024, 32})
+#define JSON_LIMITS_QMP        ((struct json_limits){4 * 1024 * 1024, 16})
+#define JSON_LIMITS_HTTP       ((struct json_limits){64 * 1024, 8})
+
+/* Owned by the caller: cJSON_Delete(). -EBADMSG (the text says what and at which byte), -EMSGSIZE,
+ * -ENOMEM. */
+int json_parse(const char *text, size_t length, struct json_limits limits, cJSON **ret_value,
+               struct error *error);
+
+static inline void json_deletep(cJSON **value)
+{
+    cJSON_Delete(*value);
+}
+
+/* Members by name without regard to letter case, as Go's encoding/json reads them. NULL if absent
+ * or of another type. Strings borrowed from the object. */
+const cJSON *json_member(const cJSON *object, const char *name);
+const char *json_string(const cJSON *object, const char *name);
+/* Whole numbers in 0…2^53 exactly. 0, -ENOENT, -EINVAL. */
+int json_number(const cJSON *object, const char *name, uint64_t *ret_number);
+
+/* Well-formed UTF-8 without NUL. */
+bool json_is_text(const char *text, size_t length);
+
+/* Appends a quoted, escaped string. Invalid UTF-8 bytes become U+FFFD. NULL becomes null. */
+int json_append_string(struct buffer *buffer, const char *text);

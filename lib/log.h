@@ -1,0 +1,59 @@
+/* log.h - lines on stderr, as logfmt or JSON, each with the ids it is about.
+ *
+ *     log_info(&(struct log_ids){.volume = 7, .sandbox = "a1b2"}, "device grew to %" PRIu64, n);
+ *     time=2026-01-02T03:04:05.678Z level=info volume=7 sandbox=a1b2 msg="device grew to 1024"
+ *
+ * Values are escaped (control characters, quotes, invalid UTF-8), so that a name from outside can
+ * neither forge a line nor break a parser. errno is preserved. A line is one write(2) of at most
+ * LOG_LINE_BYTES; longer text is cut.
+ *
+ * Rooms that log: reconciler/ (all of it) and main programs. lib/, store/, config/ and the codecs
+ * return errors instead.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { LOG_LINE_BYTES = 4096 };
+
+enum log_level {
+    LOG_ERROR,
+    LOG_WARNING,
+    LOG_INFO,
+    LOG_DEBUG,
+};
+
+enum log_format {
+    LOG_LOGFMT,
+    LOG_JSON,
+};
+
+/* What a line is about. Zero and NULL members are left out. */
+struct log_ids {
+    int64_t volume;      /* volume_id */
+    const char *sandbox; /* sandbox id */
+    const char *device;  /* kernel name, /dev/loop0 */
+    const char *source;  /* inotify, uevent, mounts, … */
+};
+
+/* Process-wide: set once by main before anything logs. Defaults: LOG_INFO, LOG_LOGFMT, stderr. */
+void log_configure(enum log_level level, enum log_format format);
+void log_set_descriptor(int fd); /* for tests; not owned */
+bool log_enabled(enum log_level level);
+
+/* "error", "warning", "info", "debug"; "logfmt", "json". 0 or -EINVAL. */
+int log_level_from_name(const char *name, enum log_level *ret_level);
+int log_format_from_name(const char *name, enum log_format *ret_format);
+
+void log_write(enum log_level level, const struct log_ids *ids, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#define log_error(ids, ...)   log_write(LOG_ERROR, ids, __VA_ARGS__)
+#define log_warning(ids, ...) log_write(LOG_WARNING, ids, __VA_ARGS__)
+#define log_info(ids, ...)    log_write(LOG_INFO, ids, __VA_ARGS__)
+#define log_debug(ids, ...)                                                                        \
+    do {                                                                                           \
+        if (log_enabled(LOG_DEBUG))                                                                \
+            log_write(LOG_DEBUG, ids, __VA_ARGS__);                                                \
+    } while (0)

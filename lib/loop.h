@@ -1,0 +1,71 @@
+/* loop.h - the one event loop, a thin layer over libev.
+ *
+ * Sources are embedded in their owner, which finds itself again with container_of(). A source must
+ * be stopped before its memory goes: each owner's _done/_free does so. Callbacks run one after
+ * another on the one thread; a callback may start, stop and free any source, its own included.
+ * The epoll backend is forced and LIBEV_FLAGS ignored.
+ */
+#pragma once
+
+#include <ev.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct loop {
+    struct ev_loop *ev;
+};
+
+int loop_init(struct loop *loop); /* 0, -ENOMEM */
+void loop_done(struct loop *loop);
+
+void loop_run(struct loop *loop);      /* until loop_stop() */
+void loop_run_once(struct loop *loop); /* one turn, waits for an event */
+void loop_stop(struct loop *loop);
+
+enum { LOOP_READ = EV_READ, LOOP_WRITE = EV_WRITE };
+
+struct loop_io {
+    ev_io ev;
+    struct loop *loop;
+    void (*callback)(struct loop_io *io, int events);
+};
+
+/* Does not own fd. Starting a started source changes its events. Zero-initialise before use. */
+void loop_io_start(struct loop *loop, struct loop_io *io, int fd, int events,
+                   void (*callback)(struct loop_io *io, int events));
+void loop_io_stop(struct loop_io *io); /* a never-started source is fine */
+
+struct loop_timer {
+    ev_timer ev;
+    struct loop *loop;
+    void (*callback)(struct loop_timer *timer);
+};
+
+/* Fires once, nanoseconds from now (0: in the next turn). Starting again replaces the old time. */
+void loop_timer_start(struct loop *loop, struct loop_timer *timer, uint64_t nanoseconds,
+                      void (*callback)(struct loop_timer *timer));
+void loop_timer_stop(struct loop_timer *timer);
+bool loop_timer_is_active(const struct loop_timer *timer);
+
+struct loop_signal {
+    ev_signal ev;
+    struct loop *loop;
+    void (*callback)(struct loop_signal *signal);
+};
+
+void loop_signal_start(struct loop *loop, struct loop_signal *source, int number,
+                       void (*callback)(struct loop_signal *signal));
+void loop_signal_stop(struct loop_signal *source);
+
+/* Runs at the end of each turn, when all ready sources have been served and just before the loop
+ * would sleep: this is where the reconciler takes its turn. */
+struct loop_prepare {
+    ev_prepare ev;
+    struct loop *loop;
+    void (*callback)(struct loop_prepare *prepare);
+};
+
+void loop_prepare_start(struct loop *loop, struct loop_prepare *prepare,
+                        void (*callback)(struct loop_prepare *prepare));
+void loop_prepare_stop(struct loop_prepare *prepare);

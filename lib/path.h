@@ -1,0 +1,67 @@
+/* path.h - opening files that others control.
+ *
+ * Two kinds of opening, both by openat2(2):
+ *
+ *   below(dir, name)   for watched directories. No symlink, no magic link, no "..", no other mount:
+ *                      RESOLVE_BENEATH | NO_SYMLINKS | NO_MAGICLINKS | NO_XDEV. A file must then be
+ *                      regular, have one link, belong to root and be writable by nobody else.
+ *   in_root(root, p)   for the host's own trusted prefixes below --root: links, absolute ones too,
+ *                      resolve inside the root (RESOLVE_IN_ROOT).
+ *
+ * O_NONBLOCK always, so that a FIFO in the way cannot hold the daemon.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/stat.h>
+
+#include "lib/buffer.h"
+#include "lib/result.h"
+
+/* Outcomes of path_read_below(). */
+enum {
+    PATH_OK,
+    PATH_ABSENT,   /* no such file or directory */
+    PATH_UNSAFE,   /* a link, not regular, several links, foreign owner, writable by others */
+    PATH_TOO_BIG,  /* more than the limit */
+    PATH_CHANGING, /* was written while it was read: look again */
+};
+
+/* Identity and times of what was read, to tell "unchanged" from "same name". */
+struct path_identity {
+    dev_t device;
+    ino_t inode;
+    off_t size;
+    struct timespec modified;
+    struct timespec changed;
+    struct timespec born; /* zero where the file system has no birth time */
+};
+
+/* An O_PATH descriptor of "/" or of --root's directory. -errno. */
+int path_open_root(const char *root, int *ret_fd);
+
+/* Directory for reading, opened below/in root. 0, -ENOENT, -ELOOP, -EXDEV, … (negatives only). */
+int path_open_directory_below(int directory, const char *name, int *ret_fd);
+int path_open_directory_in_root(int root, const char *path, int *ret_fd);
+
+/* Any existing file as O_PATH inside the root, following links. */
+int path_open_in_root(int root, const char *path, int *ret_fd);
+
+/* stat(2) of a host path inside the root, following links; never opens the file itself for I/O. */
+int path_stat_in_root(int root, const char *path, struct stat *ret_stat);
+
+/* The whole of a small file below a directory, checked as above. The buffer's limit is the bound on
+ * its bytes. ret_identity may be NULL. PATH_* or -errno; `error` says what was wrong. */
+int path_read_below(int directory, const char *name, struct buffer *ret_text,
+                    struct path_identity *ret_identity, struct error *error);
+
+/* The same for a trusted path inside the root (links followed, owner not checked, must be regular). */
+int path_read_in_root(int root, const char *path, struct buffer *ret_text, struct error *error);
+
+/* statx identity of an open descriptor. */
+int path_identify(int fd, struct path_identity *ret_identity);
+bool path_identity_equal(const struct path_identity *a, const struct path_identity *b);
+
+/* mkdir -p inside the root, directories made with `mode`. */
+int path_make_directories(int root, const char *path, mode_t mode);

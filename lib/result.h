@@ -1,0 +1,39 @@
+/* result.h - what a function's int says, and how a reason reaches a person.
+ *
+ * Every function that can fail returns int:
+ *
+ *     0   done
+ *    <0   -errno: unexpected. The caller never matches on it, it forwards it.
+ *    >0   an outcome that the function's header enumerates. The caller must handle it and never
+ *         forwards the number: the same number means something else one level up.
+ *
+ * Out-parameters are called ret_… and stay untouched unless the result is 0 (or the header says
+ * which outcome fills them too).
+ *
+ * Where a person will read why (configuration, remote errors, API replies), the function takes a
+ * struct error that the caller owns. Filling it neither allocates nor fails; long text is cut.
+ */
+#pragma once
+
+#include <stdarg.h>
+#include <stddef.h>
+
+enum { ERROR_TEXT_BYTES = 256 };
+
+struct error {
+    int code; /* what the function returned with it: negative errno or its outcome */
+    char text[ERROR_TEXT_BYTES];
+};
+
+/* All take error == NULL for a caller that does not care, and return code, so that a failing
+ * function can end with `return error_set(error, -EINVAL, "…")`. */
+int error_set(struct error *error, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Appends ": strerror(-code)" to the text. */
+int error_set_errno(struct error *error, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Puts context before an existing text: "FILE:LINE: " + text. */
+int error_prefix(struct error *error, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
