@@ -1,0 +1,58 @@
+/* clock.c - the two clocks, read and written out.
+ *
+ * clock_gettime(2) cannot fail for these two clocks on any kernel that crustd runs on, so neither
+ * function has an error. The text is always 24 characters: a year outside 0000…9999 would not fit,
+ * and is shown as the nearest one that does.
+ */
+#include "lib/clock.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { MSEC_PER_SEC = 1000 };
+
+/* 0000-01-01T00:00:00Z and the last second of 9999. */
+#define FIRST_SECOND INT64_C(-62167219200)
+#define LAST_SECOND  INT64_C(253402300799)
+
+uint64_t clock_boottime(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_BOOTTIME, &now);
+    return (uint64_t)now.tv_sec * NSEC_PER_SEC + (uint64_t)now.tv_nsec;
+}
+
+int64_t clock_realtime_ms(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * MSEC_PER_SEC + now.tv_nsec / (int64_t)NSEC_PER_MSEC;
+}
+
+void clock_text(int64_t realtime_ms, char ret_text[static CLOCK_TEXT_BYTES])
+{
+    int64_t seconds = realtime_ms / MSEC_PER_SEC;
+    int64_t milliseconds = realtime_ms % MSEC_PER_SEC;
+    char text[64];
+    struct tm utc;
+    time_t when;
+
+    if (milliseconds < 0) {
+        milliseconds += MSEC_PER_SEC;
+        seconds--;
+    }
+    if (seconds < FIRST_SECOND)
+        seconds = FIRST_SECOND;
+    if (seconds > LAST_SECOND)
+        seconds = LAST_SECOND;
+    when = (time_t)seconds;
+    (void)gmtime_r(&when, &utc);
+    (void)snprintf(text, sizeof(text), "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", utc.tm_year + 1900,
+                   utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
+                   (int)milliseconds);
+    memcpy(ret_text, text, CLOCK_TEXT_BYTES);
+    ret_text[CLOCK_TEXT_BYTES - 1] = '\0';
+}

@@ -1,0 +1,78 @@
+/* hypervisor.h - asking a VMM for a drive's size, and telling it that the device has grown.
+ *
+ * One call is one short conversation on the VMM's control socket: find the drive by the identity of
+ * its device (never by name alone), and either report its size or have it re-read the size. Short,
+ * because a monitor serves one client at a time and somebody else may need it.
+ *
+ * The caller starts a call, gets exactly one `done` from the loop (never from within start), and
+ * frees the call then or earlier; freeing a running call ends the conversation.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "lib/loop.h"
+#include "lib/result.h"
+
+enum hypervisor_kind {
+    HYPERVISOR_QEMU,
+    HYPERVISOR_OTHER, /* recognised, but nothing here can resize its drives */
+};
+
+enum hypervisor_act {
+    HYPERVISOR_QUERY,  /* find the drive, report its size */
+    HYPERVISOR_RESIZE, /* find it, have its size re-read, check the answer */
+};
+
+/* What a call can come to. The names of the reasons in INTERFACES follow from these. */
+enum hypervisor_outcome {
+    HYPERVISOR_DONE,
+    HYPERVISOR_MONITOR_MISSING, /* no control socket that may be used */
+    HYPERVISOR_BUSY,            /* it gives no greeting, or a block job holds the drive */
+    HYPERVISOR_UNREACHABLE,     /* refused, closed or silent in mid-conversation, or nonsense */
+    HYPERVISOR_UNSUPPORTED,     /* no resize for this kind of VMM or drive (not raw over
+                                   host_device, a fixed size or offset, an emulated NVMe) */
+    HYPERVISOR_VERSION,         /* this version of the VMM cannot */
+    HYPERVISOR_REFUSED,         /* it said no; the text says what */
+    HYPERVISOR_DRIVE_NOT_FOUND, /* none of its drives is this device */
+    HYPERVISOR_READ_ONLY,       /* a read-only drive can't be refreshed */
+    HYPERVISOR_MISMATCH,        /* the recorded drive exists but is another device */
+    HYPERVISOR_OUTCOMES,
+};
+
+struct hypervisor_request {
+    enum hypervisor_act act;
+    int root;                   /* O_PATH of --root; borrowed until done */
+    const char *control_socket; /* below root; NULL: none */
+    pid_t vmm_pid;              /* whose /proc/PID/root and descriptors resolve reported paths */
+    bool regular_file;          /* the device is a file: query only */
+    dev_t device;               /* st_rdev of the block device */
+    dev_t file_device;          /* regular file: st_dev, inode */
+    ino_t inode;
+    const char *recorded_drive; /* drive id that the runtime recorded, NULL unknown */
+    uint64_t bytes;             /* the device's real size; RESIZE never asks for less than the drive
+                                   has */
+    uint64_t deadline_ns;       /* for the whole conversation, from now */
+};
+
+struct hypervisor_reply {
+    enum hypervisor_outcome outcome;
+    char drive_id[128]; /* the node that was found; "" */
+    uint64_t bytes;     /* the size the VMM has; 0 not learned */
+    struct error error; /* for a person, when not DONE */
+};
+
+struct hypervisor_call;
+
+typedef void hypervisor_done(struct hypervisor_call *call, const struct hypervisor_reply *reply,
+                             void *userdata);
+
+/* Copies the request. 0 or -ENOMEM. */
+int hypervisor_call_new(struct loop *loop, enum hypervisor_kind kind,
+                        const struct hypervisor_request *request, hypervisor_done *done,
+                        void *userdata, struct hypervisor_call **ret_call);
+struct hypervisor_call *hypervisor_call_free(struct hypervisor_call *call); /* returns NULL */
+
+enum hypervisor_kind hypervisor_kind_from_name(const char *name); /* audit_sandboxes.hypervisor */

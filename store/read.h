@@ -1,0 +1,56 @@
+/* read.h - the audit views as JSON: the store's read side, for the HTTP server and crustctl.
+ *
+ * The views are the contract with auditors; a row becomes an object with the view's columns, in
+ * their order, JSON columns embedded as JSON. A reader of its own opens the file read-only and never
+ * blocks the daemon; the daemon reads through its own connection, outside its transactions.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lib/buffer.h"
+#include "lib/result.h"
+
+struct store;
+struct store_reader;
+
+enum store_view {
+    STORE_VIEW_VOLUMES,
+    STORE_VIEW_SANDBOXES,
+    STORE_VIEW_DEVICES,
+    STORE_VIEW_MAPPINGS,
+    STORE_VIEW_RESIZES,
+    STORE_VIEW_CLEANUPS,
+    STORE_VIEW_JOURNAL,
+    STORE_VIEWS,
+};
+
+/* "volumes", … or -EINVAL. */
+int store_view_from_name(const char *name, enum store_view *ret_view);
+const char *store_view_name(enum store_view view);
+
+struct store_query {
+    enum store_view view;
+    int64_t id;         /* 0, or the value of the view's first column */
+    int64_t after;      /* rows whose first column is larger; 0 */
+    int64_t last;       /* only the newest N rows (in ascending order); 0: all */
+    const char *volume; /* NULL, or a volume path, key, PV name or volume_id (volumes only; a
+                           removed volume only if nothing live matches) */
+    bool live;          /* volumes: not removed; sandboxes: alive; mappings: open */
+};
+
+/* Opens an existing database read-only. -ENOENT if there is none, -EINVAL if it is not crustd's. */
+int store_reader_open(const char *path, struct store_reader **ret_reader, struct error *error);
+void store_reader_free(struct store_reader *reader);
+
+/* The daemon's own connection as a reader. It lives as long as the store. */
+struct store_reader *store_get_reader(struct store *store);
+
+/* Appends `[{…},…]`. -EMSGSIZE past the buffer's limit. */
+int store_read_json(struct store_reader *reader, const struct store_query *query,
+                    struct buffer *ret_json, struct error *error);
+
+/* Numbers for status, health and the summary of --once: `{"volumes":N,"by_state":{"in_sync":N,…},
+ * "blocked":N,"sandboxes_alive":N,"open_resizes":N,…}`. */
+int store_read_summary(struct store_reader *reader, struct buffer *ret_json, struct error *error);

@@ -1,0 +1,333 @@
+/* store.h - the model: what crustd believes, in SQLite.
+ *
+ * The daemon is the only writer and holds no second copy of this in memory. The caller brackets
+ * each turn of the loop with store_begin() and store_commit(); every other function runs inside
+ * such a transaction, except where it says otherwise. An equal fact writes nothing, and whoever puts
+ * a fact learns whether anything changed. Each change appends its row to the journal by itself.
+ *
+ * Errors: negative errno only (SQLITE_FULL -ENOSPC, IOERR -EIO, CORRUPT/NOTADB -EUCLEAN, BUSY
+ * -EBUSY, NOMEM -ENOMEM); store_error_text() has SQLite's own words. After an error inside a
+ * transaction the caller rolls back and tries the turn again.
+ *
+ * Times passed in and out are milliseconds since 1970 UTC, for people; *_ns are CLOCK_BOOTTIME and
+ * mean something only within the boot whose id the store was opened with.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "lib/result.h"
+
+struct store;
+
+enum {
+    STORE_SCHEMA_VERSION = 1,
+    STORE_PATH_BYTES = 4096,     /* a device as written in mountInfo.json */
+    STORE_TARGET_BYTES = 192,    /* a volume path: at most 189 bytes */
+    STORE_KEY_BYTES = 256,       /* a directory's name */
+    STORE_SANDBOX_ID_BYTES = 129,
+    STORE_NAME_BYTES = 128,      /* kernel device names, drive ids, reasons */
+    STORE_ADDRESS_BYTES = 384,   /* sockets, agent addresses, guest paths */
+    STORE_TEXT_BYTES = 256,      /* problems and errors */
+};
+
+/* ---- opening ---------------------------------------------------------------------------- */
+
+/* Outcomes of store_open(). */
+enum {
+    STORE_OPENED,
+    STORE_FOREIGN, /* another application's database: never touched */
+    STORE_NEWER,   /* a schema newer than this program: never touched */
+};
+
+struct store_options {
+    const char *path; /* NULL: in memory */
+    const char *boot_id;
+    uint32_t keep_days; /* history bounds */
+    uint32_t max_rows;
+    /* Set if the file was corrupt: it was renamed to PATH.corrupt-N (two are kept) and a new one
+     * begun. */
+    bool *ret_rebuilt;
+};
+
+/* Creates (0640, its directory must exist), migrates and checks the database. STORE_* or -errno.
+ * Rows of another boot become history: their sandboxes are gone, their mappings closed. */
+int store_open(const struct store_options *options, struct store **ret_store, struct error *error);
+void store_close(struct store *store); /* checkpoints */
+const char *store_error_text(const struct store *store);
+
+int store_begin(struct store *store);
+int store_commit(struct store *store); /* synchronous=NORMAL */
+int store_commit_durable(struct store *store); /* synced to disk: before a removal or a promise */
+void store_rollback(struct store *store);
+
+/* Outside a transaction, when the daemon has nothing else to do: moves the WAL into the database if
+ * it has grown past a bound, so that a slow disk never stands in a growth's way. */
+int store_idle(struct store *store);
+
+/* Trims history to its bounds, a bounded number of rows at a time. Outcome 1: there is more. */
+int store_trim(struct store *store);
+
+/* 0, or -ENOENT/-ESTALE when the file was removed or replaced under the daemon. */
+int store_check_file(const struct store *store);
+
+/* ---- metadata directories and volumes --------------------------------------------------- */
+
+enum store_layout { STORE_KATA, STORE_CRUST };
+enum store_status { STORE_PRESENT, STORE_INVALID, STORE_QUARANTINED, STORE_REMOVED };
+enum store_policy { STORE_POLICY_GROW, STORE_POLICY_OBSERVE, STORE_POLICY_NEVER };
+
+enum { STORE_ENTRY_SANDBOXES = 16 };
+
+/* One metadata directory as it was read. `problem` set: it did not read well; then the volume keeps
+ * its last good columns, becomes `invalid`, and only key, target_path and the sandboxes count. */
+struct store_entry {
+    enum store_layout layout;
+    const char *key;         /* the directory's name */
+    const char *target_path; /* NULL: name hides it (sha256) or does not decode */
+    const char *problem;     /* NULL: fine */
+    uint64_t directory_device, directory_inode;
+    int64_t directory_born_ns; /* birth time, 0 unknown */
+    const char *mount_info_sha256;
+    const char *volume_type, *device, *fs_type; /* device as written */
+    const char *options, *metadata;             /* JSON, metadata redacted already */
+    enum store_policy policy;
+    const char *pv, *pod_uid, *driver, *volume_handle; /* NULL unknown */
+    unsigned sandboxes;
+    const char *sandbox[STORE_ENTRY_SANDBOXES]; /* names of its sandbox-id files */
+};
+
+int store_put_entry(struct store *store, const struct store_entry *entry, int64_t *ret_volume_id,
+                    bool *ret_changed);
+
+/* The directory is gone: a volume without any entry left becomes `removed`. ret_volume_id 0 if the
+ * entry was not known. */
+int store_remove_entry(struct store *store, enum store_layout layout, const char *key,
+                       int64_t *ret_volume_id);
+
+/* Every known entry of a layout, for the difference against a scan. The callback must not write. */
+int store_each_entry(struct store *store, enum store_layout layout,
+                     int (*callback)(void *userdata, const char *key), void *userdata);
+
+/* ---- devices ---------------------------------------------------------------------------- */
+
+enum store_device_kind { STORE_BLOCK, STORE_FILE };
+
+struct store_device {
+    enum store_device_kind kind;
+    const char *name;        /* /dev/loop0, or the file's path */
+    uint32_t major, minor;   /* block */
+    uint64_t diskseq;        /* block; 0 unknown */
+    uint64_t file_device, inode; /* file: st_dev and st_ino */
+    uint64_t size_bytes;
+    uint64_t now_ns;
+};
+
+/* Identity is (kind, major, minor, diskseq) or (kind, file_device, inode) within this boot; a new
+ * identity is a new row. */
+int store_put_device(struct store *store, const struct store_device *device,
+                     int64_t *ret_device_id, bool *ret_changed);
+
+/* Which device a volume's path leads to now; 0: none. */
+int store_set_volume_device(struct store *store, int64_t volume_id, int64_t device_id,
+                            bool *ret_changed);
+
+/* ---- sandboxes -------------------------------------------------------------------------- */
+
+struct store_drive {
+    const char *mount_source; /* persist.json's Mounts[].Source; NULL unknown */
+    const char *file;         /* BlockDrive.File */
+    int64_t major, minor;     /* -1: a regular file */
+    const char *drive_id;     /* BlockDrive.ID */
+    const char *guest_path;   /* NULL: not derivable */
+};
+
+struct store_sandbox {
+    const char *sandbox_id;
+    const char *runtime;    /* kata-go, kata-rs, unknown */
+    const char *hypervisor; /* qemu, cloud-hypervisor, … */
+    pid_t vmm_pid;
+    uint64_t vmm_start_ns; /* when the VMM started, CLOCK_BOOTTIME */
+    const char *control_socket; /* NULL: no monitor that crustd may use */
+    const char *agent_address;  /* NULL unknown */
+    const char *pod_namespace, *pod_name;
+    unsigned drives;
+    const struct store_drive *drive;
+};
+
+/* A live sandbox. Identity is (id, VMM pid, start time): another VMM under the same id ends the old
+ * row. A changed monitor or agent address forgets what the sandbox was remembered to be unable to. */
+int store_put_sandbox(struct store *store, const struct store_sandbox *sandbox,
+                      int64_t *ret_sandbox_ref, bool *ret_changed);
+
+/* No process of it is left. Closes its mappings. ret_changed false if it was not alive. */
+int store_end_sandbox(struct store *store, const char *sandbox_id, bool *ret_changed);
+
+int store_each_live_sandbox(struct store *store,
+                            int (*callback)(void *userdata, const char *sandbox_id, pid_t vmm_pid),
+                            void *userdata);
+
+/* What a route into a guest turned out to be able to do: "", "able", or a reason. */
+enum store_route { STORE_ROUTE_COMPANION, STORE_ROUTE_AGENT, STORE_ROUTE_SHIM, STORE_ROUTES };
+int store_set_ability(struct store *store, int64_t sandbox_ref, enum store_route route,
+                      const char *ability);
+
+/* ---- who else is touched ---------------------------------------------------------------- */
+
+typedef int store_volume_callback(void *userdata, int64_t volume_id);
+
+/* Volumes whose path leads to a device with this number, or whose directory names this sandbox (or
+ * is bound to it), or all that are not removed, or whose next attempt is due. */
+int store_each_volume_of_device(struct store *store, uint32_t major, uint32_t minor,
+                                store_volume_callback *callback, void *userdata);
+int store_each_volume_of_device_id(struct store *store, int64_t device_id,
+                                   store_volume_callback *callback, void *userdata);
+int store_each_volume_of_sandbox(struct store *store, const char *sandbox_id,
+                                 store_volume_callback *callback, void *userdata);
+int store_each_volume(struct store *store, store_volume_callback *callback, void *userdata);
+int store_each_volume_due(struct store *store, uint64_t now_ns, store_volume_callback *callback,
+                          void *userdata);
+
+/* The earliest next attempt; UINT64_MAX if none waits. */
+int store_next_attempt(struct store *store, uint64_t *ret_ns);
+
+/* Block devices that live volumes stand on, each once, for the sweep. */
+int store_each_device(struct store *store,
+                      int (*callback)(void *userdata, int64_t device_id, uint32_t major,
+                                      uint32_t minor, uint64_t size_bytes),
+                      void *userdata);
+
+/* ---- one volume, whole ------------------------------------------------------------------ */
+
+/* Everything that is known about a volume, joined: what decide() needs and what an act needs.
+ * Unknown text is "", unknown numbers 0. */
+struct store_volume {
+    int64_t volume_id;
+    enum store_status status;
+    enum store_policy policy;
+    char target_path[STORE_TARGET_BYTES];
+    char key[STORE_KEY_BYTES];
+    char volume_type[STORE_NAME_BYTES];
+    char device_path[STORE_PATH_BYTES];
+
+    int64_t device_id; /* 0: missing */
+    enum store_device_kind device_kind;
+    char device_name[STORE_PATH_BYTES];
+    uint32_t major, minor;
+    uint64_t diskseq, file_device, inode;
+    uint64_t device_bytes;
+    uint64_t size_since_ns; /* the device has had this size at least since then */
+    bool device_shared;     /* another volume of another live sandbox leads to it too */
+
+    unsigned named_sandboxes; /* sandbox-id files */
+    unsigned live_sandboxes;  /* of which alive */
+
+    int64_t sandbox_ref; /* 0 unless exactly one is alive */
+    char sandbox_id[STORE_SANDBOX_ID_BYTES];
+    char runtime[32];
+    char hypervisor[32];
+    pid_t vmm_pid;
+    uint64_t vmm_start_ns;
+    char control_socket[STORE_ADDRESS_BYTES];
+    char agent_address[STORE_ADDRESS_BYTES];
+    char ability[STORE_ROUTES][STORE_NAME_BYTES];
+
+    /* What the sandbox's own records say about this device: its drive and where the guest has it. */
+    char recorded_drive_id[STORE_NAME_BYTES];
+    char recorded_guest_path[STORE_ADDRESS_BYTES];
+
+    /* The open mapping; 0 if none. */
+    int64_t mapping_id;
+    int64_t mapping_device_id;
+    int64_t mapping_sandbox_ref;
+    char drive_id[STORE_NAME_BYTES];
+    char guest_path[STORE_ADDRESS_BYTES];
+    char mapping_source[32];
+    uint64_t first_bytes;      /* device size when the mapping began */
+    uint64_t largest_bytes;    /* largest device size seen since */
+    uint64_t hypervisor_bytes; /* what the VMM has, as it said or as inferred; 0 unknown */
+    uint64_t guest_bytes;      /* the file system's own total, as the guest said; 0 unknown */
+    uint64_t guest_synced_bytes; /* device size up to which the guest has been grown; 0 none */
+    bool guest_verified;
+    char hypervisor_reason[STORE_NAME_BYTES]; /* why the last call failed; "" */
+    char guest_reason[STORE_NAME_BYTES];
+    char blocked_reason[STORE_NAME_BYTES]; /* identity_mismatch, bypassed: found out by looking */
+
+    int64_t resize_id; /* the open growth; 0 */
+    uint64_t resize_from_bytes, resize_to_bytes;
+
+    char state[STORE_NAME_BYTES];
+    char reason[STORE_NAME_BYTES];
+    uint32_t attempts;        /* failed in a row */
+    uint64_t next_attempt_ns; /* 0: none waits */
+};
+
+int store_get_volume(struct store *store, int64_t volume_id, struct store_volume *ret_volume);
+
+/* ---- bindings and results --------------------------------------------------------------- */
+
+struct store_mapping {
+    int64_t volume_id, sandbox_ref, device_id;
+    const char *drive_id, *guest_path; /* NULL unknown */
+    const char *source;                /* sandbox-file, persist, … */
+    uint64_t device_bytes;
+    uint64_t hypervisor_bytes; /* inferred; 0 unknown */
+    uint64_t guest_synced_bytes;
+};
+
+/* Closes the volume's open mapping, if any, and opens this one. Clears attempts. */
+int store_open_mapping(struct store *store, const struct store_mapping *mapping);
+/* Better facts about the open mapping: drive and guest path (NULL keeps). */
+int store_describe_mapping(struct store *store, int64_t volume_id, const char *drive_id,
+                           const char *guest_path, const char *source);
+int store_close_mapping(struct store *store, int64_t volume_id);
+/* The device of an open mapping was seen with this size: raises largest_bytes. */
+int store_note_size(struct store *store, int64_t volume_id, uint64_t device_bytes);
+
+/* The only place that changes a volume's state. Journals "old -> new"; an open growth follows; one
+ * that is in_sync, unmanaged or whose volume is removed is finished. ret_changed may be NULL. */
+int store_set_state(struct store *store, int64_t volume_id, const char *state, const char *reason,
+                    bool *ret_changed);
+
+/* Opens a growth or raises to_bytes of the open one (which also clears attempts and reasons). */
+int store_open_resize(struct store *store, int64_t volume_id, uint64_t from_bytes,
+                      uint64_t to_bytes);
+
+/* An act is about to run: journaled, counted in the open growth. */
+int store_intend(struct store *store, int64_t volume_id, const char *act, uint64_t bytes);
+
+/* What the hypervisor answered. bytes 0: not learned. reason "": it worked; told: it was resized
+ * (not only asked), so that hypervisor_at is set. */
+struct store_hypervisor_result {
+    int64_t volume_id;
+    const char *reason;
+    const char *blocked_reason; /* "" or identity_mismatch */
+    const char *error;
+    const char *drive_id; /* NULL keeps */
+    uint64_t bytes;
+    bool told;
+};
+int store_put_hypervisor_result(struct store *store, const struct store_hypervisor_result *result);
+
+struct store_guest_result {
+    int64_t volume_id;
+    const char *reason;
+    const char *error;
+    uint64_t synced_bytes; /* device size the guest was grown to; 0: it was not */
+    uint64_t guest_bytes;  /* 0: not said */
+    bool verified;
+};
+int store_put_guest_result(struct store *store, const struct store_guest_result *result);
+
+/* When it is tried again; next_attempt_ns 0: not until something changes. */
+int store_set_attempts(struct store *store, int64_t volume_id, uint32_t attempts,
+                       uint64_t next_attempt_ns, int64_t next_attempt_ms);
+
+/* An operator asks to look again: every waiting volume may try at once. */
+int store_forget_waiting(struct store *store);
+
+/* A line of history. ids 0/NULL where it is about nothing in particular; detail is JSON or NULL. */
+int store_journal(struct store *store, const char *kind, int64_t volume_id, const char *sandbox_id,
+                  const char *device, const char *detail);
