@@ -14,10 +14,10 @@ BUILD    ?= build
 
 VERSION := 0.1.0
 
-ifneq ($(filter-out address address,undefined undefined thread,$(SANITIZE)),)
-$(error SANITIZE must be address, undefined, address,undefined or thread)
-endif
 comma  := ,
+ifneq ($(filter-out address undefined address$(comma)undefined thread,$(SANITIZE)),)
+$(error SANITIZE must be address, undefined, address$(comma)undefined or thread)
+endif
 FLAVOUR := $(if $(SANITIZE),-$(subst $(comma),-,$(SANITIZE)))$(if $(COVERAGE),-coverage)
 OUT     := $(BUILD)$(if $(FLAVOUR),/flavour$(FLAVOUR))
 GEN     := $(OUT)/generated

@@ -1,0 +1,206 @@
+/* log.c - one line, one write(2).
+ *
+ * A line is put together in a fixed array on the stack and handed to the kernel in one piece, so
+ * that lines of several processes do not mix on a shared stderr. Every value goes through
+ * text_escape_next(): nothing from outside reaches the output as it was. While text is appended,
+ * LINE_TAIL bytes stay free for what closes the line, which is therefore well-formed even when cut.
+ *
+ * The settings are the one piece of process-wide state: a log line must be possible from anywhere.
+ */
+#include "lib/log.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/clock.h"
+#include "lib/cleanup.h"
+#include "lib/text.h"
+
+enum { LINE_TAIL = 3 }; /* quote, brace, newline */
+
+static struct {
+    enum log_level level;
+    enum log_format format;
+    int fd;
+} settings = {LOG_INFO, LOG_LOGFMT, STDERR_FILENO};
+
+static const char *const level_names[] = {
+    [LOG_ERROR] = "error",
+    [LOG_WARNING] = "warning",
+    [LOG_INFO] = "info",
+    [LOG_DEBUG] = "debug",
+};
+
+static const char *const format_names[] = {
+    [LOG_LOGFMT] = "logfmt",
+    [LOG_JSON] = "json",
+};
+
+struct line {
+    char text[LOG_LINE_BYTES];
+    size_t length;
+};
+
+void log_configure(enum log_level level, enum log_format format)
+{
+    settings.level = level;
+    settings.format = format;
+}
+
+void log_set_descriptor(int fd)
+{
+    settings.fd = fd;
+}
+
+bool log_enabled(enum log_level level)
+{
+    return level <= settings.level;
+}
+
+static int name_index(const char *name, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(names[i], name) == 0)
+            return (int)i;
+    return -EINVAL;
+}
+
+int log_level_from_name(const char *name, enum log_level *ret_level)
+{
+    int index = name_index(name, level_names, array_length(level_names));
+
+    if (index < 0)
+        return index;
+    *ret_level = (enum log_level)index;
+    return 0;
+}
+
+int log_format_from_name(const char *name, enum log_format *ret_format)
+{
+    int index = name_index(name, format_names, array_length(format_names));
+
+    if (index < 0)
+        return index;
+    *ret_format = (enum log_format)index;
+    return 0;
+}
+
+/* Appends all of it or nothing. */
+static bool line_append(struct line *line, const char *text, size_t length)
+{
+    if (length > sizeof(line->text) - LINE_TAIL - line->length)
+        return false;
+    memcpy(line->text + line->length, text, length);
+    line->length += length;
+    return true;
+}
+
+/* For what closes a value or the line: there is always room. */
+static void line_close(struct line *line, char character)
+{
+    line->text[line->length++] = character;
+}
+
+/* A value that logfmt can show without quotes. */
+static bool is_plain(const char *text)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "-_./:@+,";
+
+    return *text && text[strspn(text, plain)] == '\0';
+}
+
+static void line_append_quoted(struct line *line, const char *text)
+{
+    const char *end = text + strlen(text);
+    char escaped[TEXT_ESCAPED_BYTES];
+
+    if (!line_append(line, "\"", 1))
+        return;
+    while (text < end) {
+        size_t length = text_escape_next(&text, end, escaped);
+
+        if (!line_append(line, escaped, length))
+            break;
+    }
+    line_close(line, '"');
+}
+
+static void line_append_field(struct line *line, const char *key, const char *value, bool quoted)
+{
+    bool json = settings.format == LOG_JSON;
+    char head[32];
+    int length;
+
+    length = snprintf(head, sizeof(head), json ? "%s\"%s\":" : "%s%s=",
+                      line->length <= 1 ? "" : (json ? "," : " "), key);
+    /* A field whose value would not find room is left out as a whole. */
+    if (line->length + (size_t)length + 2 * LINE_TAIL > sizeof(line->text))
+        return;
+    (void)line_append(line, head, (size_t)length);
+    if (quoted)
+        line_append_quoted(line, value);
+    else
+        (void)line_append(line, value, strlen(value));
+}
+
+static void line_append_text(struct line *line, const char *key, const char *value)
+{
+    if (value)
+        line_append_field(line, key, value, settings.format == LOG_JSON || !is_plain(value));
+}
+
+static void line_append_ids(struct line *line, const struct log_ids *ids)
+{
+    char number[24];
+
+    if (ids->volume) {
+        (void)snprintf(number, sizeof(number), "%" PRId64, ids->volume);
+        line_append_field(line, "volume", number, false);
+    }
+    line_append_text(line, "sandbox", ids->sandbox);
+    line_append_text(line, "device", ids->device);
+    line_append_text(line, "source", ids->source);
+}
+
+static void line_write(const struct line *line)
+{
+    ssize_t written;
+
+    do
+        written = write(settings.fd, line->text, line->length);
+    while (written < 0 && errno == EINTR);
+    /* A log that cannot be written has nowhere to say so. */
+}
+
+void log_write(enum log_level level, const struct log_ids *ids, const char *format, ...)
+{
+    int saved = errno;
+    struct line line = {.length = 0};
+    char message[LOG_LINE_BYTES], now[CLOCK_TEXT_BYTES];
+    va_list arguments;
+
+    if (!log_enabled(level))
+        return;
+    va_start(arguments, format);
+    (void)vsnprintf(message, sizeof(message), format, arguments);
+    va_end(arguments);
+    clock_text(clock_realtime_ms(), now);
+
+    if (settings.format == LOG_JSON)
+        (void)line_append(&line, "{", 1);
+    line_append_text(&line, "time", now);
+    line_append_text(&line, "level", level_names[level]);
+    if (ids)
+        line_append_ids(&line, ids);
+    line_append_field(&line, "msg", message, true);
+    if (settings.format == LOG_JSON)
+        line_close(&line, '}');
+    line_close(&line, '\n');
+    line_write(&line);
+    errno = saved;
+}

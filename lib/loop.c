@@ -1,0 +1,168 @@
+/* loop.c - libev behind five kinds of sources.
+ *
+ * Each source carries libev's watcher and finds itself again from it; the trampolines below are all
+ * that libev ever calls. Stopping also takes back an event that libev has already queued, so a
+ * stopped source may be freed at once, even by the callback of another one in the same turn.
+ *
+ * Time: libev's timers count from the loop's own idea of "now", taken when the turn began. After a
+ * long callback that lies in the past and a timer would fire early, so starting one asks the clock
+ * first. Timers run on CLOCK_MONOTONIC; the difference to clock_boottime() is a suspended machine.
+ * Within one turn I/O comes before timers: an answer that is already here beats its deadline.
+ *
+ * Backend: epoll, and EVFLAG_NOENV, for LIBEV_FLAGS in the environment could pick io_uring, which
+ * libev 4.33 does not get right. The loop is not libev's default one: nothing here needs ev_child.
+ */
+#include "lib/loop.h"
+
+#include <errno.h>
+
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+
+enum { TIMER_PRIORITY = -1 };
+
+int loop_init(struct loop *loop)
+{
+    struct ev_loop *ev = ev_loop_new(EVBACKEND_EPOLL | EVFLAG_NOENV | EVFLAG_NOSIGMASK);
+
+    if (!ev)
+        return -ENOMEM;
+    loop->ev = ev;
+    return 0;
+}
+
+void loop_done(struct loop *loop)
+{
+    if (!loop || !loop->ev)
+        return;
+    ev_loop_destroy(loop->ev);
+    loop->ev = NULL;
+}
+
+void loop_run(struct loop *loop)
+{
+    (void)ev_run(loop->ev, 0);
+}
+
+void loop_run_once(struct loop *loop)
+{
+    (void)ev_run(loop->ev, EVRUN_ONCE);
+}
+
+void loop_stop(struct loop *loop)
+{
+    ev_break(loop->ev, EVBREAK_ALL);
+}
+
+/* EV_ERROR means that the descriptor is unusable; the owner's next read or write says how. */
+static void on_io(struct ev_loop *ev, ev_io *watcher, int events)
+{
+    struct loop_io *io = container_of(watcher, struct loop_io, ev);
+
+    (void)ev;
+    if (events & EV_ERROR)
+        events |= LOOP_READ | LOOP_WRITE;
+    io->callback(io, events & (LOOP_READ | LOOP_WRITE));
+}
+
+void loop_io_start(struct loop *loop, struct loop_io *io, int fd, int events,
+                   void (*callback)(struct loop_io *io, int events))
+{
+    if (ev_is_active(&io->ev) && io->ev.fd == fd && (io->ev.events & ~EV__IOFDSET) == events) {
+        io->callback = callback;
+        return;
+    }
+    loop_io_stop(io);
+    io->loop = loop;
+    io->callback = callback;
+    ev_io_init(&io->ev, on_io, fd, events);
+    ev_io_start(loop->ev, &io->ev);
+}
+
+void loop_io_stop(struct loop_io *io)
+{
+    if (io->loop)
+        ev_io_stop(io->loop->ev, &io->ev);
+}
+
+static void on_timer(struct ev_loop *ev, ev_timer *watcher, int events)
+{
+    struct loop_timer *timer = container_of(watcher, struct loop_timer, ev);
+
+    (void)ev;
+    (void)events;
+    timer->callback(timer);
+}
+
+void loop_timer_start(struct loop *loop, struct loop_timer *timer, uint64_t nanoseconds,
+                      void (*callback)(struct loop_timer *timer))
+{
+    loop_timer_stop(timer);
+    timer->loop = loop;
+    timer->callback = callback;
+    ev_timer_init(&timer->ev, on_timer, (double)nanoseconds / (double)NSEC_PER_SEC, 0.);
+    ev_set_priority(&timer->ev, TIMER_PRIORITY);
+    ev_now_update(loop->ev);
+    ev_timer_start(loop->ev, &timer->ev);
+}
+
+void loop_timer_stop(struct loop_timer *timer)
+{
+    if (timer->loop)
+        ev_timer_stop(timer->loop->ev, &timer->ev);
+}
+
+bool loop_timer_is_active(const struct loop_timer *timer)
+{
+    return ev_is_active(&timer->ev) || ev_is_pending(&timer->ev);
+}
+
+static void on_signal(struct ev_loop *ev, ev_signal *watcher, int events)
+{
+    struct loop_signal *source = container_of(watcher, struct loop_signal, ev);
+
+    (void)ev;
+    (void)events;
+    source->callback(source);
+}
+
+void loop_signal_start(struct loop *loop, struct loop_signal *source, int number,
+                       void (*callback)(struct loop_signal *signal))
+{
+    loop_signal_stop(source);
+    source->loop = loop;
+    source->callback = callback;
+    ev_signal_init(&source->ev, on_signal, number);
+    ev_signal_start(loop->ev, &source->ev);
+}
+
+void loop_signal_stop(struct loop_signal *source)
+{
+    if (source->loop)
+        ev_signal_stop(source->loop->ev, &source->ev);
+}
+
+static void on_prepare(struct ev_loop *ev, ev_prepare *watcher, int events)
+{
+    struct loop_prepare *prepare = container_of(watcher, struct loop_prepare, ev);
+
+    (void)ev;
+    (void)events;
+    prepare->callback(prepare);
+}
+
+void loop_prepare_start(struct loop *loop, struct loop_prepare *prepare,
+                        void (*callback)(struct loop_prepare *prepare))
+{
+    loop_prepare_stop(prepare);
+    prepare->loop = loop;
+    prepare->callback = callback;
+    ev_prepare_init(&prepare->ev, on_prepare);
+    ev_prepare_start(loop->ev, &prepare->ev);
+}
+
+void loop_prepare_stop(struct loop_prepare *prepare)
+{
+    if (prepare->loop)
+        ev_prepare_stop(prepare->loop->ev, &prepare->ev);
+}

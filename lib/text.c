@@ -1,0 +1,112 @@
+/* text.c - a strict UTF-8 decoder and one escaper.
+ *
+ * The decoder accepts exactly the table 3-7 of the Unicode standard: the range of the second byte
+ * depends on the first, which is how overlong forms, surrogates and values past U+10FFFF fall out.
+ */
+#include "lib/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define REPLACEMENT UINT32_C(0xFFFD)
+
+static bool is_continuation(unsigned char byte)
+{
+    return (byte & 0xC0) == 0x80;
+}
+
+/* Bytes that follow a leading byte, and its value bits; false if nothing starts with it. */
+static bool decode_leading(unsigned char byte, size_t *ret_following, uint32_t *ret_bits)
+{
+    if (byte < 0x80)
+        *ret_following = 0, *ret_bits = byte;
+    else if (byte >= 0xC2 && byte <= 0xDF)
+        *ret_following = 1, *ret_bits = byte & 0x1F;
+    else if (byte >= 0xE0 && byte <= 0xEF)
+        *ret_following = 2, *ret_bits = byte & 0x0F;
+    else if (byte >= 0xF0 && byte <= 0xF4)
+        *ret_following = 3, *ret_bits = byte & 0x07;
+    else
+        return false;
+    return true;
+}
+
+/* What the second byte of some leading bytes must not be. */
+static bool second_is_forbidden(unsigned char first, unsigned char second)
+{
+    return (first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) ||
+           (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F);
+}
+
+size_t text_decode_utf8(const char *text, size_t length, uint32_t *ret_character)
+{
+    const unsigned char *bytes = (const unsigned char *)text;
+    uint32_t character;
+    size_t following;
+
+    if (!length || !decode_leading(bytes[0], &following, &character) || following >= length)
+        return 0;
+    if (following && second_is_forbidden(bytes[0], bytes[1]))
+        return 0;
+    for (size_t i = 1; i <= following; i++) {
+        if (!is_continuation(bytes[i]))
+            return 0;
+        character = character << 6 | (bytes[i] & 0x3F);
+    }
+    *ret_character = character;
+    return following + 1;
+}
+
+size_t text_encode_utf8(uint32_t character, char ret_bytes[static 4])
+{
+    size_t following = character < 0x80 ? 0 : character < 0x800 ? 1 : character < 0x10000 ? 2 : 3;
+    static const unsigned char leading[] = {0x00, 0xC0, 0xE0, 0xF0};
+
+    for (size_t i = following; i > 0; i--) {
+        ret_bytes[i] = (char)(0x80 | (character & 0x3F));
+        character >>= 6;
+    }
+    ret_bytes[0] = (char)(leading[following] | character);
+    return following + 1;
+}
+
+bool text_is_utf8(const char *text, size_t length)
+{
+    uint32_t character;
+
+    for (size_t at = 0, step; at < length; at += step) {
+        step = text_decode_utf8(text + at, length - at, &character);
+        if (!step)
+            return false;
+    }
+    return true;
+}
+
+static bool needs_number(uint32_t character)
+{
+    return character < 0x20 || (character >= 0x7F && character < 0xA0);
+}
+
+size_t text_escape_next(const char **cursor, const char *end,
+                        char ret_escaped[static TEXT_ESCAPED_BYTES])
+{
+    static const char special[] = "\"\\\b\f\n\r\t", letter[] = "\"\\bfnrt";
+    uint32_t character;
+    size_t length = text_decode_utf8(*cursor, (size_t)(end - *cursor), &character);
+    const char *found;
+
+    if (!length) {
+        character = REPLACEMENT;
+        length = 1;
+    }
+    *cursor += length;
+    found = character && character < 0x80 ? strchr(special, (int)character) : NULL;
+    if (found)
+        length = (size_t)snprintf(ret_escaped, TEXT_ESCAPED_BYTES, "\\%c", letter[found - special]);
+    else if (needs_number(character))
+        length = (size_t)snprintf(ret_escaped, TEXT_ESCAPED_BYTES, "\\u%04x", character & 0xFFU);
+    else
+        length = text_encode_utf8(character, ret_escaped);
+    ret_escaped[length] = '\0';
+    return length;
+}

@@ -1,0 +1,26 @@
+/* text.h - UTF-8 from outside, and how it is shown.
+ *
+ * One escaping serves the log and JSON: RFC 8259's, which logfmt readers accept as well. Beyond what
+ * JSON asks for, DEL and the C1 controls are escaped, for a terminal obeys some of them.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Decodes the character at the start of text. Its length in bytes; 0 if it is not well-formed UTF-8
+ * (overlong, a surrogate, beyond U+10FFFF, cut off) or if length is 0. */
+size_t text_decode_utf8(const char *text, size_t length, uint32_t *ret_character);
+
+/* Encodes a scalar value; its length in bytes. */
+size_t text_encode_utf8(uint32_t character, char ret_bytes[static 4]);
+
+bool text_is_utf8(const char *text, size_t length);
+
+enum { TEXT_ESCAPED_BYTES = 8 }; /* "\u001b" and a NUL, rounded up */
+
+/* Escapes one character and moves the cursor past it; a byte that is not UTF-8 becomes U+FFFD.
+ * Precondition: *cursor < end. Returns the length of ret_escaped. */
+size_t text_escape_next(const char **cursor, const char *end,
+                        char ret_escaped[static TEXT_ESCAPED_BYTES]);

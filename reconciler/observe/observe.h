@@ -1,0 +1,141 @@
+/* observe.h - safe readers: each turns one thing of the world, as it is now, into facts.
+ *
+ * Nothing here remembers, decides or acts. What is read is hostile: bounded, checked, and a fault is
+ * a sentence that names file and place, never a crash and never a guess. Facts own their memory:
+ * every _init'ed or filled structure ends in its _done.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "lib/path.h"
+#include "lib/result.h"
+
+/* ---- a metadata directory ---------------------------------------------------------------- */
+
+enum { OBSERVE_ENTRY_NAMES = 64, OBSERVE_SANDBOXES = 16 };
+
+enum observe_policy { OBSERVE_POLICY_GROW, OBSERVE_POLICY_OBSERVE, OBSERVE_POLICY_NEVER };
+
+/* What one directory below kata_volumes or crust_volumes says. */
+struct observed_entry {
+    char *target_path; /* from the base64url name; NULL: a sha256 name, or one that does not decode */
+    char *problem;     /* NULL, or what is wrong and where: then the mount_info members are empty */
+    bool try_again;    /* the problem may be a write in progress (empty, cut, changing) */
+    struct path_identity directory;
+    char mount_info_sha256[65];
+    char *volume_type, *device, *fs_type; /* as written; NULL absent */
+    char *options, *metadata;             /* JSON text; metadata with secret-looking values redacted */
+    enum observe_policy policy;           /* metadata key crust.resize */
+    unsigned sandboxes;                   /* names of sandbox-id files, sorted */
+    char *sandbox[OBSERVE_SANDBOXES];
+};
+
+/* Outcomes. */
+enum { OBSERVED, OBSERVED_ABSENT };
+
+/* Reads directory `name` below `directory` (the open volumes root). OBSERVED, OBSERVED_ABSENT or
+ * -errno (a fault of this machine, such as -EMFILE: nothing was learned). */
+int observe_entry(int directory, const char *name, struct observed_entry *ret_entry);
+void observed_entry_done(struct observed_entry *entry);
+
+/* ---- a device ----------------------------------------------------------------------------- */
+
+enum observed_device_kind {
+    OBSERVED_BLOCK,
+    OBSERVED_FILE,  /* a regular file used as a disk */
+    OBSERVED_OTHER, /* exists, but neither (vfio group, socket, directory, character device) */
+};
+
+struct observed_device {
+    enum observed_device_kind kind;
+    char name[256]; /* /dev/NAME as the kernel calls it; a file's path as given */
+    uint32_t major, minor;
+    uint64_t diskseq; /* 0: the kernel has none */
+    uint64_t file_device, inode;
+    uint64_t size_bytes;
+};
+
+/* Follows links below root, never opens the device: size and diskseq come from sysfs. sysfs: an open
+ * directory. OBSERVED, OBSERVED_ABSENT (also a dangling link, a node without its device) or -errno. */
+int observe_device_path(int root, int sysfs, const char *path, struct observed_device *ret_device);
+int observe_device_number(int sysfs, uint32_t major, uint32_t minor,
+                          struct observed_device *ret_device);
+
+/* sysfs at paths.sysfs below root. */
+int observe_open_sysfs(int root, const char *path, int *ret_fd);
+
+/* ---- what the host itself uses ------------------------------------------------------------ */
+
+/* Device numbers that are mounted on the host or used as swap, a partition's and a holder's (dm, md,
+ * …) counted for the disks beneath. A snapshot of the mount table, refreshed when watch says so. */
+struct observed_mounts;
+int observe_mounts(int sysfs, struct observed_mounts **ret_mounts);
+struct observed_mounts *observed_mounts_free(struct observed_mounts *mounts);
+/* Where it is mounted ("swap" for swap space), or NULL. */
+const char *observed_mounts_find(const struct observed_mounts *mounts, int sysfs, uint32_t major,
+                                 uint32_t minor);
+
+/* ---- a sandbox ---------------------------------------------------------------------------- */
+
+struct observed_drive {
+    char *mount_source; /* NULL unknown */
+    char *file;
+    int64_t major, minor; /* -1: a regular file */
+    char *drive_id;
+    char *guest_path; /* NULL: not derivable */
+};
+
+struct observed_sandbox {
+    bool alive; /* a VMM process with this sandbox in its arguments exists */
+    const char *runtime;    /* static: kata-go, kata-rs, unknown */
+    const char *hypervisor; /* static: qemu, cloud-hypervisor, firecracker, dragonball, … */
+    pid_t vmm_pid;
+    uint64_t vmm_start_ns; /* CLOCK_BOOTTIME */
+    char *control_socket;  /* as a host path below root; NULL none that may be used */
+    char *agent_address;   /* as it stands in persist.json; NULL unknown */
+    char *problem;         /* a file of it that did not read well, NULL */
+    bool try_again;
+    unsigned drives;
+    struct observed_drive *drive;
+};
+
+struct observe_sandbox_paths {
+    int root;
+    const char *kata_go_sandboxes, *kata_go_vms;
+    bool extra_monitor, main_monitor; /* resize.qemu_monitor: which socket may be used */
+};
+
+/* Everything about sandbox `sandbox_id`, whose name is checked first
+ * (^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$). OBSERVED, OBSERVED_ABSENT (no trace of it at all) or -errno. */
+int observe_sandbox(const struct observe_sandbox_paths *paths, const char *sandbox_id,
+                    struct observed_sandbox *ret_sandbox);
+void observed_sandbox_done(struct observed_sandbox *sandbox);
+
+bool observe_is_sandbox_id(const char *name);
+
+/* ---- the kubelet's paths ------------------------------------------------------------------ */
+
+struct observed_publish_path {
+    bool is_publish_path; /* KUBELET/pods/UID/volumes/kubernetes.io~csi/PV/mount */
+    char pod_uid[64];
+    char pv[256];
+    char driver[256];        /* vol_data.json; "" */
+    char volume_handle[512]; /* vol_data.json; "" */
+    bool is_empty_dir;       /* …/kubernetes.io~empty-dir/…: the shim's own, left alone */
+};
+
+/* kubelet: each root in turn. The path is data; only vol_data.json beside the publish path is opened,
+ * below the kubelet root. 0 or -errno. */
+int observe_publish_path(int root, const char *const *kubelet, unsigned kubelets,
+                         const char *target_path, struct observed_publish_path *ret_path);
+
+/* ---- this boot ---------------------------------------------------------------------------- */
+
+enum { OBSERVE_BOOT_ID_BYTES = 37 };
+int observe_boot_id(char ret_boot_id[static OBSERVE_BOOT_ID_BYTES]);
+
+/* Process start time (/proc/PID/stat field 22) on CLOCK_BOOTTIME. 0, -ENOENT. */
+int observe_process_start(pid_t pid, uint64_t *ret_start_ns);

@@ -1,0 +1,604 @@
+/*
+ * PID 1 of the test guest: a Kata-like sandbox without Kata.
+ *
+ * It loads the modules that QEMU's virtio devices need, mounts what the kernel command line names,
+ * starts crust-guest-agent as often as it is told to, says "guest-ready" on the first serial port
+ * (ttyS0) and from then on answers commands on the second (ttyS1). The commands read the truth from
+ * the kernel, so that a test need not believe the agent that it is testing.
+ *
+ *   crust.mount=DEVICE,TYPE,PATH[,OPTIONS]   may be given several times
+ *   crust.agent=ARGUMENT,ARGUMENT,...        one agent each
+ *
+ * DEVICE is a kernel name (vda) or, as Kata writes it, a PCI path (pci:02/01: slot 1 behind the
+ * bridge in slot 2) or a SCSI address (scsi:0:1: target 0, logical unit 1). OPTIONS is the file
+ * system's own string, "ro" or "bind" (then DEVICE is a directory).
+ *
+ * One line, one reply: "ok[ NUMBERS]" or "error ERRNO TEXT".
+ *
+ *   blocksize DEVICE       bytes of the disk
+ *   device DEVICE          its kernel name
+ *   statfs PATH            block size, blocks, free blocks
+ *   write PATH BYTES       a pattern into a new file, on disk when answered
+ *   verify PATH BYTES      EIO where the file is not that pattern
+ *   mount DEVICE TYPE PATH [OPTIONS], umount PATH
+ *   agent ARGUMENT,...     starts one more; its pid
+ *   signal NUMBER          to all agents; how many there are
+ *   ping, poweroff
+ *
+ * What goes wrong before guest-ready ends the guest with "guest-failed TEXT" on ttyS0. An agent's
+ * end is reported there too; when the last one has exited by itself the guest powers off. One that
+ * a signal killed, be it a test's or a crash, leaves the guest as it is, to be looked at.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/reboot.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <unistd.h>
+
+#define AGENTS_MAX  8
+#define MOUNTS_MAX  64
+#define WORDS_MAX   16
+#define LINE_BYTES  4096
+#define REPLY_BYTES 128
+#define WAIT_ROUNDS 2000 /* of 5 ms, for a device that was promised */
+
+static pid_t agents[AGENTS_MAX];          /* 0: free */
+static char mounts[MOUNTS_MAX][PATH_MAX]; /* mount points, oldest first */
+static size_t mount_count;
+
+/* Ends the guest. Whoever has a file open is killed first, so that file systems are left clean. */
+static _Noreturn void power_off(void)
+{
+    kill(-1, SIGKILL);
+    while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
+        ;
+    while (mount_count > 0)
+        umount2(mounts[--mount_count], 0);
+    sync();
+    reboot(RB_POWER_OFF);
+    for (;;)
+        pause();
+}
+
+static _Noreturn __attribute__((format(printf, 1, 2))) void fail(const char *format, ...)
+{
+    va_list arguments;
+
+    printf("guest-failed ");
+    va_start(arguments, format);
+    vprintf(format, arguments);
+    va_end(arguments);
+    printf("\n");
+    power_off();
+}
+
+/* Splits text in place at any of the separators; returns the number of words. */
+static size_t split(char *text, const char *separators, char *words[WORDS_MAX])
+{
+    size_t count = 0;
+
+    for (char *word = strtok(text, separators); word; word = strtok(NULL, separators)) {
+        if (count < WORDS_MAX)
+            words[count++] = word;
+    }
+    return count;
+}
+
+/* mkdir -p. The directory may be there. */
+static int make_directories(const char *path)
+{
+    char prefix[PATH_MAX];
+
+    if (snprintf(prefix, sizeof(prefix), "%s", path) >= (int)sizeof(prefix))
+        return -ENAMETOOLONG;
+    for (char *slash = prefix; slash; *slash = '/') {
+        slash = strchr(slash + 1, '/');
+        if (slash)
+            *slash = '\0';
+        if (mkdir(prefix, 0755) < 0 && errno != EEXIST)
+            return -errno;
+        if (!slash)
+            break;
+    }
+    return 0;
+}
+
+/* Reads the first line of a small file. False if there is none. */
+static bool read_line(const char *path, char *line, int line_bytes)
+{
+    FILE *file = fopen(path, "re");
+
+    if (!file)
+        return false;
+    char *got = fgets(line, line_bytes, file);
+    fclose(file);
+    if (got)
+        line[strcspn(line, "\n")] = '\0';
+    return got != NULL;
+}
+
+static void load_module_file(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0 || (syscall(SYS_finit_module, fd, "", 0) < 0 && errno != EEXIST))
+        fail("%s: %s", path, strerror(errno));
+    close(fd);
+}
+
+/* Loads a module and what it needs. Without a list it is built in, or mount(2) will say. */
+static void load_module(const char *name)
+{
+    char path[PATH_MAX];
+
+    snprintf(path, sizeof(path), "/modules/%s.load", name);
+    FILE *list = fopen(path, "re");
+    if (!list)
+        return;
+    while (fgets(path, sizeof(path), list)) {
+        path[strcspn(path, "\n")] = '\0';
+        load_module_file(path);
+    }
+    fclose(list);
+}
+
+/* A pattern for where /sys/class/block/NAME points to, which says how the disk is attached. */
+static void device_pattern(const char *device, char pattern[PATH_MAX])
+{
+    char path[PATH_MAX];
+    char *slots[WORDS_MAX];
+
+    if (strncmp(device, "scsi:", 5) == 0) {
+        const char *unit = strchr(device + 5, ':');
+        int target_length = unit ? (int)(unit - device) - 5 : 0;
+        snprintf(pattern, PATH_MAX, "*:0:%.*s:%s/block/*", target_length, device + 5,
+                 unit ? unit + 1 : "");
+        return;
+    }
+    if (strncmp(device, "pci:", 4) != 0) {
+        snprintf(pattern, PATH_MAX, "*/%s", device);
+        return;
+    }
+    snprintf(path, sizeof(path), "%s", device + 4);
+    size_t count = split(path, "/", slots);
+    int used = snprintf(pattern, PATH_MAX, "../../devices/pci0000:00");
+    for (size_t i = 0; i < count && used < PATH_MAX; i++)
+        used += snprintf(pattern + used, PATH_MAX - used, "/????:??:%s.0", slots[i]);
+    if (used < PATH_MAX)
+        snprintf(pattern + used, PATH_MAX - used, "/virtio*/block/*");
+}
+
+/* Finds the kernel's name of a device. False if it is not there (yet). */
+static bool find_device(const char *device, char name[NAME_MAX + 1])
+{
+    char pattern[PATH_MAX], target[PATH_MAX];
+    bool found = false;
+    struct dirent *entry;
+    DIR *directory = opendir("/sys/class/block");
+
+    if (!directory)
+        return false;
+    device_pattern(device, pattern);
+    while (!found && (entry = readdir(directory))) {
+        ssize_t length = readlinkat(dirfd(directory), entry->d_name, target, sizeof(target) - 1);
+        target[length > 0 ? length : 0] = '\0';
+        found = fnmatch(pattern, target, 0) == 0;
+        if (found)
+            strcpy(name, entry->d_name);
+    }
+    closedir(directory);
+    return found;
+}
+
+/* Waits for a device's node. The module that drives it may still be probing. */
+static int wait_device(const char *device, char node[PATH_MAX])
+{
+    char name[NAME_MAX + 1];
+
+    for (int i = 0; i < WAIT_ROUNDS; i++) {
+        if (find_device(device, name)) {
+            snprintf(node, PATH_MAX, "/dev/%s", name);
+            if (access(node, F_OK) == 0)
+                return 0;
+        }
+        usleep(5000);
+    }
+    return -ENODEV;
+}
+
+static int mount_disk(const char *device, const char *type, const char *path, const char *options)
+{
+    char node[PATH_MAX];
+    unsigned long flags = 0;
+
+    if (options && strcmp(options, "bind") == 0)
+        flags = MS_BIND;
+    if (options && strcmp(options, "ro") == 0)
+        flags = MS_RDONLY;
+    if (mount_count == MOUNTS_MAX)
+        return -ENOSPC;
+    if (flags == MS_BIND)
+        snprintf(node, sizeof(node), "%s", device);
+    else if (wait_device(device, node) < 0)
+        return -ENODEV;
+    load_module(type);
+    int result = make_directories(path);
+    if (result < 0)
+        return result;
+    if (mount(node, path, type, flags, flags ? NULL : options) < 0)
+        return -errno;
+    snprintf(mounts[mount_count++], PATH_MAX, "%s", path);
+    return 0;
+}
+
+static int unmount_disk(const char *path)
+{
+    if (umount2(path, 0) < 0)
+        return -errno;
+    for (size_t i = mount_count; i-- > 0;) {
+        if (strcmp(mounts[i], path) != 0)
+            continue;
+        memmove(mounts[i], mounts[i + 1], (mount_count - i - 1) * sizeof(mounts[0]));
+        mount_count--;
+        break;
+    }
+    return 0;
+}
+
+/* What udev does elsewhere: /dev/virtio-ports/NAME for each named virtio-serial port. */
+static void link_ports(void)
+{
+    struct dirent *entry;
+    DIR *directory = opendir("/sys/class/virtio-ports");
+
+    mkdir("/dev/virtio-ports", 0755);
+    while (directory && (entry = readdir(directory))) {
+        char path[PATH_MAX], name[NAME_MAX + 1], link[PATH_MAX], node[PATH_MAX];
+        snprintf(path, sizeof(path), "/sys/class/virtio-ports/%s/name", entry->d_name);
+        if (!read_line(path, name, sizeof(name)))
+            continue;
+        snprintf(link, sizeof(link), "/dev/virtio-ports/%s", name);
+        snprintf(node, sizeof(node), "../%s", entry->d_name);
+        (void)!symlink(node, link);
+    }
+    if (directory)
+        closedir(directory);
+}
+
+/* A port that an agent is to listen on shows up some time after its driver was loaded. */
+static void wait_port(const char *address)
+{
+    const char *path = address + strlen("serial://");
+
+    for (int i = 0; i < WAIT_ROUNDS && access(path, F_OK) < 0; i++) {
+        link_ports();
+        usleep(5000);
+    }
+}
+
+/* Starts one agent with comma-separated arguments. */
+static int start_agent(char *arguments)
+{
+    char *words[WORDS_MAX + 1] = {"/sbin/crust-guest-agent"};
+    size_t count = split(arguments, ",", words + 1);
+    size_t slot = 0;
+
+    while (slot < AGENTS_MAX && agents[slot] != 0)
+        slot++;
+    if (slot == AGENTS_MAX || count == WORDS_MAX)
+        return -E2BIG;
+    for (size_t i = 1; i <= count; i++) {
+        if (strncmp(words[i], "serial://", strlen("serial://")) == 0)
+            wait_port(words[i]);
+    }
+    pid_t pid = fork();
+    if (pid == 0) {
+        sigset_t none;
+        sigemptyset(&none);
+        sigprocmask(SIG_SETMASK, &none, NULL);
+        words[count + 1] = NULL;
+        execv(words[0], words);
+        _exit(127);
+    }
+    if (pid < 0)
+        return -errno;
+    agents[slot] = pid;
+    return pid;
+}
+
+static int signal_agents(int number)
+{
+    int count = 0;
+
+    for (size_t i = 0; i < AGENTS_MAX; i++) {
+        if (agents[i] != 0 && kill(agents[i], number) == 0)
+            count++;
+    }
+    return count;
+}
+
+/* Reaps whoever ended. Powers off when that was the last agent, and it ended by itself. */
+static void reap(void)
+{
+    int status;
+
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+        bool was_agent = false;
+        for (size_t i = 0; i < AGENTS_MAX; i++) {
+            if (agents[i] == pid) {
+                agents[i] = 0;
+                was_agent = true;
+            }
+        }
+        if (!was_agent)
+            continue;
+        bool by_itself = WIFEXITED(status);
+        printf("agent-ended %d %s %d\n", (int)pid, by_itself ? "exit" : "signal",
+               by_itself ? WEXITSTATUS(status) : WTERMSIG(status));
+        if (by_itself && signal_agents(0) == 0)
+            power_off();
+    }
+}
+
+static char pattern_byte(uint64_t offset)
+{
+    return (char)(offset * 2654435761u >> 13);
+}
+
+/* Writes the pattern to a new file, or compares a file with it. */
+static int pattern_file(const char *path, uint64_t bytes, bool verify)
+{
+    static char expected[1 << 16], found[1 << 16];
+    int result = 0;
+    int fd = open(path, (verify ? O_RDONLY : O_WRONLY | O_CREAT | O_TRUNC) | O_CLOEXEC, 0644);
+
+    if (fd < 0)
+        return -errno;
+    for (uint64_t offset = 0; offset < bytes && result == 0;) {
+        size_t length = bytes - offset < sizeof(expected) ? bytes - offset : sizeof(expected);
+        for (size_t i = 0; i < length; i++)
+            expected[i] = pattern_byte(offset + i);
+        ssize_t done = verify ? read(fd, found, length) : write(fd, expected, length);
+        if (done < 0)
+            result = -errno;
+        else if (done == 0 || (verify && memcmp(found, expected, done) != 0))
+            result = -EIO;
+        else
+            offset += done;
+    }
+    if (!verify && result == 0 && fsync(fd) < 0)
+        result = -errno;
+    close(fd);
+    return result;
+}
+
+/* Commands. words[0] is the command; what they print into reply goes behind "ok". */
+
+static int command_ping(char *words[], char *reply)
+{
+    (void)words, (void)reply;
+    return 0;
+}
+
+static int command_blocksize(char *words[], char *reply)
+{
+    char name[NAME_MAX + 1], path[PATH_MAX], line[32];
+
+    if (!find_device(words[1], name))
+        return -ENODEV;
+    snprintf(path, sizeof(path), "/sys/class/block/%s/size", name);
+    if (!read_line(path, line, sizeof(line)))
+        return -EIO;
+    /* The kernel counts in 512 bytes here, whatever the disk's own unit is. */
+    snprintf(reply, REPLY_BYTES, " %llu", strtoull(line, NULL, 10) * 512);
+    return 0;
+}
+
+static int command_device(char *words[], char *reply)
+{
+    char name[NAME_MAX + 1];
+
+    if (!find_device(words[1], name))
+        return -ENODEV;
+    snprintf(reply, REPLY_BYTES, " %s", name);
+    return 0;
+}
+
+static int command_statfs(char *words[], char *reply)
+{
+    struct statfs info;
+
+    if (statfs(words[1], &info) < 0)
+        return -errno;
+    snprintf(reply, REPLY_BYTES, " %llu %llu %llu", (unsigned long long)info.f_bsize,
+             (unsigned long long)info.f_blocks, (unsigned long long)info.f_bfree);
+    return 0;
+}
+
+static int command_write(char *words[], char *reply)
+{
+    (void)reply;
+    return pattern_file(words[1], strtoull(words[2], NULL, 10), false);
+}
+
+static int command_verify(char *words[], char *reply)
+{
+    (void)reply;
+    return pattern_file(words[1], strtoull(words[2], NULL, 10), true);
+}
+
+static int command_mount(char *words[], char *reply)
+{
+    (void)reply;
+    return mount_disk(words[1], words[2], words[3], words[4]);
+}
+
+static int command_umount(char *words[], char *reply)
+{
+    (void)reply;
+    return unmount_disk(words[1]);
+}
+
+static int command_agent(char *words[], char *reply)
+{
+    int pid = start_agent(words[1]);
+
+    snprintf(reply, REPLY_BYTES, " %d", pid);
+    return pid < 0 ? pid : 0;
+}
+
+static int command_signal(char *words[], char *reply)
+{
+    snprintf(reply, REPLY_BYTES, " %d", signal_agents(atoi(words[1])));
+    return 0;
+}
+
+static const struct command {
+    const char *name;
+    size_t words_min, words_max;
+    int (*run)(char *words[], char *reply);
+} COMMANDS[] = {
+    {"ping", 1, 1, command_ping},     {"blocksize", 2, 2, command_blocksize},
+    {"device", 2, 2, command_device}, {"statfs", 2, 2, command_statfs},
+    {"write", 3, 3, command_write},   {"verify", 3, 3, command_verify},
+    {"mount", 4, 5, command_mount},   {"umount", 2, 2, command_umount},
+    {"agent", 1, 2, command_agent},   {"signal", 2, 2, command_signal},
+};
+
+/* Runs one line and answers it. */
+static void answer(int port, char *line)
+{
+    char *words[WORDS_MAX] = {NULL};
+    char reply[REPLY_BYTES] = "";
+    size_t count = split(line, " \r\n", words);
+    int result = -EINVAL;
+
+    if (count == 1 && strcmp(words[0], "poweroff") == 0) {
+        dprintf(port, "ok\n");
+        tcdrain(port);
+        power_off();
+    }
+    for (size_t i = 0; i < sizeof(COMMANDS) / sizeof(COMMANDS[0]) && count > 0; i++) {
+        const struct command *command = &COMMANDS[i];
+        if (strcmp(words[0], command->name) == 0 && count >= command->words_min &&
+            count <= command->words_max)
+            result = command->run(words, reply);
+    }
+    if (result < 0)
+        dprintf(port, "error %d %s\n", -result, strerror(-result));
+    else
+        dprintf(port, "ok%s\n", reply);
+}
+
+/* Opens the port that commands come through, as a plain byte stream. */
+static int open_command_port(void)
+{
+    struct termios mode;
+    int port = open("/dev/ttyS1", O_RDWR | O_NOCTTY | O_CLOEXEC);
+
+    if (port < 0 || tcgetattr(port, &mode) < 0)
+        fail("ttyS1: %s", strerror(errno));
+    cfmakeraw(&mode);
+    tcsetattr(port, TCSANOW, &mode);
+    return port;
+}
+
+/* Serves commands and reaps children until the power goes. */
+static _Noreturn void serve(int port, int child_signals)
+{
+    static char line[LINE_BYTES];
+    size_t used = 0;
+    struct pollfd polled[] = {{port, POLLIN, 0}, {child_signals, POLLIN, 0}};
+
+    for (;;) {
+        struct signalfd_siginfo ignored;
+        if (poll(polled, 2, -1) < 0)
+            continue;
+        if (polled[1].revents && read(child_signals, &ignored, sizeof(ignored)) > 0)
+            reap();
+        if (!polled[0].revents || read(port, line + used, 1) != 1)
+            continue;
+        if (line[used] == '\n') {
+            line[used] = '\0';
+            answer(port, line);
+            used = 0;
+        } else if (used + 1 < sizeof(line)) {
+            used++;
+        }
+    }
+}
+
+static void mount_kernel_file_systems(void)
+{
+    mount("proc", "/proc", "proc", 0, NULL);
+    mount("sysfs", "/sys", "sysfs", 0, NULL);
+    mount("devtmpfs", "/dev", "devtmpfs", 0, NULL);
+    int console = open("/dev/ttyS0", O_RDWR | O_NOCTTY);
+    for (int fd = 0; fd < 3; fd++)
+        dup2(console, fd);
+    if (console > 2)
+        close(console);
+    setlinebuf(stdout);
+}
+
+/* Does what the words of the kernel command line with this prefix ask for. */
+static void obey(const char *command_line, const char *prefix, int (*obey_one)(char *value))
+{
+    char copy[LINE_BYTES];
+    char *rest = copy;
+
+    snprintf(copy, sizeof(copy), "%s", command_line);
+    for (char *word; (word = strsep(&rest, " "));) {
+        if (strncmp(word, prefix, strlen(prefix)) != 0)
+            continue;
+        int result = obey_one(word + strlen(prefix));
+        if (result < 0)
+            fail("%s%s: %s", prefix, word + strlen(prefix), strerror(-result));
+    }
+}
+
+static int obey_mount(char *value)
+{
+    char *words[WORDS_MAX] = {NULL};
+
+    return split(value, ",", words) < 3 ? -EINVAL
+                                        : mount_disk(words[0], words[1], words[2], words[3]);
+}
+
+int main(void)
+{
+    static const char *const MODULES[] = {"virtio_pci", "virtio_blk", "virtio_scsi", "sd_mod",
+                                          "virtio_console"};
+    char command_line[LINE_BYTES];
+    sigset_t child;
+
+    mount_kernel_file_systems();
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &child, NULL);
+    for (size_t i = 0; i < sizeof(MODULES) / sizeof(MODULES[0]); i++)
+        load_module(MODULES[i]);
+    if (!read_line("/proc/cmdline", command_line, sizeof(command_line)))
+        fail("no /proc/cmdline");
+    obey(command_line, "crust.mount=", obey_mount);
+    obey(command_line, "crust.agent=", start_agent);
+    int port = open_command_port();
+    printf("guest-ready\n");
+    serve(port, signalfd(-1, &child, SFD_CLOEXEC));
+}
