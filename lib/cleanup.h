@@ -5,9 +5,9 @@
  */
 #pragma once
 
-#include <stdio.h>
 #include <dirent.h>
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <unistd.h>
 

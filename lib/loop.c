@@ -68,7 +68,7 @@ static void on_io(struct ev_loop *ev, ev_io *watcher, int events)
 void loop_io_start(struct loop *loop, struct loop_io *io, int fd, int events,
                    void (*callback)(struct loop_io *io, int events))
 {
-    if (ev_is_active(&io->ev) && io->ev.fd == fd && (io->ev.events & ~EV__IOFDSET) == events) {
+    if (ev_is_active(&io->ev) && io->ev.fd == fd && io->ev.events == events) {
         io->callback = callback;
         return;
     }
@@ -114,7 +114,7 @@ void loop_timer_stop(struct loop_timer *timer)
 
 bool loop_timer_is_active(const struct loop_timer *timer)
 {
-    return ev_is_active(&timer->ev) || ev_is_pending(&timer->ev);
+    return timer->ev.active || timer->ev.pending; /* ev_is_active() casts const away */
 }
 
 static void on_signal(struct ev_loop *ev, ev_signal *watcher, int events)

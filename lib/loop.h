@@ -19,7 +19,7 @@ struct loop {
 int loop_init(struct loop *loop); /* 0, -ENOMEM */
 void loop_done(struct loop *loop);
 
-void loop_run(struct loop *loop);      /* until loop_stop() */
+void loop_run(struct loop *loop);      /* until loop_stop() or no source is left */
 void loop_run_once(struct loop *loop); /* one turn, waits for an event */
 void loop_stop(struct loop *loop);
 

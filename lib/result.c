@@ -11,6 +11,9 @@
 #include <string.h>
 
 static void error_format(struct error *error, int code, const char *format, va_list arguments)
+    __attribute__((format(printf, 3, 0)));
+
+static void error_format(struct error *error, int code, const char *format, va_list arguments)
 {
     char text[ERROR_TEXT_BYTES]; /* an argument may point into error->text */
 

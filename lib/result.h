@@ -34,6 +34,7 @@ int error_set(struct error *error, int code, const char *format, ...)
 int error_set_errno(struct error *error, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Puts context before an existing text: "FILE:LINE: " + text. */
+/* Puts context before an existing text: "FILE:LINE: " + text. Returns its code; 0 for NULL, so a
+ * function with an optional error keeps its own result. */
 int error_prefix(struct error *error, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -1,0 +1,276 @@
+/* path.c - openat2(2), twice: strictly below a directory, or freely inside a root.
+ *
+ * What always holds: no descriptor from here was reached by leaving `directory` or `root`; nothing
+ * is opened for I/O before fstat(2) on an O_PATH descriptor has said that it is a regular file (so
+ * no device node is ever opened); and the file that is read is the one that was looked at, for it is
+ * reopened through /proc/self/fd. glibc 2.36 has no wrapper for openat2.
+ *
+ * The bytes are read once, bounded, and only believed if size and times of the file are the same
+ * before and after: writers of the watched files write in place.
+ */
+#include "lib/path.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "lib/cleanup.h"
+
+#define BELOW   (RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV)
+#define IN_ROOT (RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS)
+
+/* The kernel gives up with EAGAIN when a rename anywhere races with "..": an attempt is cheap. */
+enum { OPEN_ATTEMPTS = 32 };
+
+static int open_resolved(int directory, const char *path, int flags, uint64_t resolve, int *ret_fd)
+{
+    struct open_how how = {.flags = (uint64_t)(flags | O_CLOEXEC), .resolve = resolve};
+
+    for (int attempt = 0;; attempt++) {
+        long fd = syscall(SYS_openat2, directory, path, &how, sizeof(how));
+
+        if (fd >= 0) {
+            *ret_fd = (int)fd;
+            return 0;
+        }
+        if ((errno != EAGAIN && errno != EINTR) || attempt == OPEN_ATTEMPTS)
+            return -errno;
+    }
+}
+
+int path_open_root(const char *root, int *ret_fd)
+{
+    int fd = open(root ? root : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0)
+        return -errno;
+    *ret_fd = fd;
+    return 0;
+}
+
+int path_open_directory_below(int directory, const char *name, int *ret_fd)
+{
+    return open_resolved(directory, name, O_RDONLY | O_DIRECTORY | O_NONBLOCK, BELOW, ret_fd);
+}
+
+int path_open_directory_in_root(int root, const char *path, int *ret_fd)
+{
+    return open_resolved(root, path, O_RDONLY | O_DIRECTORY | O_NONBLOCK, IN_ROOT, ret_fd);
+}
+
+int path_open_in_root(int root, const char *path, int *ret_fd)
+{
+    return open_resolved(root, path, O_PATH, IN_ROOT, ret_fd);
+}
+
+int path_stat_in_root(int root, const char *path, struct stat *ret_stat)
+{
+    cleanup(fd_closep) int fd = -1;
+    int r = path_open_in_root(root, path, &fd);
+
+    if (r < 0)
+        return r;
+    return fstat(fd, ret_stat) < 0 ? -errno : 0;
+}
+
+static struct timespec timespec_of(struct statx_timestamp stamp)
+{
+    return (struct timespec){.tv_sec = stamp.tv_sec, .tv_nsec = (long)stamp.tv_nsec};
+}
+
+int path_identify(int fd, struct path_identity *ret_identity)
+{
+    struct statx x;
+
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_BTIME, &x) < 0)
+        return -errno;
+    *ret_identity = (struct path_identity){
+        .device = makedev(x.stx_dev_major, x.stx_dev_minor),
+        .inode = x.stx_ino,
+        .size = (off_t)x.stx_size,
+        .modified = timespec_of(x.stx_mtime),
+        .changed = timespec_of(x.stx_ctime),
+    };
+    if (x.stx_mask & STATX_BTIME)
+        ret_identity->born = timespec_of(x.stx_btime);
+    return 0;
+}
+
+static bool timespec_equal(struct timespec a, struct timespec b)
+{
+    return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
+
+bool path_identity_equal(const struct path_identity *a, const struct path_identity *b)
+{
+    return a->device == b->device && a->inode == b->inode && a->size == b->size &&
+           timespec_equal(a->modified, b->modified) && timespec_equal(a->changed, b->changed) &&
+           timespec_equal(a->born, b->born);
+}
+
+/* What a failed openat2(2) means for a file that is to be read. */
+static int classify_open(int r, const char *name, struct error *error)
+{
+    switch (r) {
+    case -ENOENT:
+        return error_set(error, PATH_ABSENT, "%s: no such file", name);
+    case -ELOOP:
+        return error_set(error, PATH_UNSAFE, "%s: is or lies behind a symbolic link", name);
+    case -EXDEV:
+        return error_set(error, PATH_UNSAFE, "%s: leads out of its directory or mount", name);
+    case -ENOTDIR:
+        return error_set(error, PATH_UNSAFE, "%s: lies below a file", name);
+    default:
+        return error_set_errno(error, r, "%s: cannot open", name);
+    }
+}
+
+static int require_regular(const struct stat *st, const char *name, struct error *error)
+{
+    if (!S_ISREG(st->st_mode))
+        return error_set(error, PATH_UNSAFE, "%s: not a regular file", name);
+    return PATH_OK;
+}
+
+/* Below a watched directory. The daemon's own user counts as root: it runs as root, tests need not. */
+static int require_trusted(const struct stat *st, const char *name, struct error *error)
+{
+    if (st->st_nlink == 0)
+        return error_set(error, PATH_ABSENT, "%s: was removed", name);
+    if (st->st_nlink > 1)
+        return error_set(error, PATH_UNSAFE, "%s: has several hard links", name);
+    if (st->st_uid != 0 && st->st_uid != geteuid())
+        return error_set(error, PATH_UNSAFE, "%s: belongs to uid %u", name, st->st_uid);
+    if (st->st_mode & (S_IWGRP | S_IWOTH))
+        return error_set(error, PATH_UNSAFE, "%s: is writable by others than its owner", name);
+    return PATH_OK;
+}
+
+/* From an O_PATH descriptor to a readable one of the same inode. */
+static int reopen(int handle, int *ret_fd)
+{
+    char link[32];
+    int fd;
+
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", handle);
+    fd = open(link, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    *ret_fd = fd;
+    return 0;
+}
+
+/* Reads the file and makes sure that nobody wrote meanwhile. */
+static int read_unchanged(int fd, const char *name, struct buffer *ret_text,
+                          struct path_identity *ret_identity, struct error *error)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(ret_text->limit);
+    struct path_identity before, after;
+    int r = path_identify(fd, &before);
+
+    if (r == 0)
+        r = buffer_read_all(&text, fd);
+    if (r == 0)
+        r = path_identify(fd, &after);
+    if (r == -EMSGSIZE)
+        return error_set(error, PATH_TOO_BIG, "%s: more than %zu bytes", name, ret_text->limit);
+    if (r < 0)
+        return error_set_errno(error, r, "%s: cannot read", name);
+    if (!path_identity_equal(&before, &after))
+        return error_set(error, PATH_CHANGING, "%s: changed while it was read", name);
+    buffer_done(ret_text);
+    *ret_text = text;
+    text.data = NULL;
+    if (ret_identity)
+        *ret_identity = after;
+    return PATH_OK;
+}
+
+/* `trusted`: the owner and links of the file need no check. */
+static int read_handle(int handle, const char *name, bool trusted, struct buffer *ret_text,
+                       struct path_identity *ret_identity, struct error *error)
+{
+    cleanup(fd_closep) int fd = -1;
+    struct stat st;
+    int r;
+
+    if (fstat(handle, &st) < 0)
+        return error_set_errno(error, -errno, "%s: cannot stat", name);
+    r = require_regular(&st, name, error);
+    if (r == PATH_OK && !trusted)
+        r = require_trusted(&st, name, error);
+    if (r != PATH_OK)
+        return r;
+    r = reopen(handle, &fd);
+    if (r < 0)
+        return error_set_errno(error, r, "%s: cannot open for reading", name);
+    return read_unchanged(fd, name, ret_text, ret_identity, error);
+}
+
+int path_read_below(int directory, const char *name, struct buffer *ret_text,
+                    struct path_identity *ret_identity, struct error *error)
+{
+    cleanup(fd_closep) int handle = -1;
+    int r = open_resolved(directory, name, O_PATH, BELOW, &handle);
+
+    if (r < 0)
+        return classify_open(r, name, error);
+    return read_handle(handle, name, false, ret_text, ret_identity, error);
+}
+
+int path_read_in_root(int root, const char *path, struct buffer *ret_text, struct error *error)
+{
+    cleanup(fd_closep) int handle = -1;
+    int r = path_open_in_root(root, path, &handle);
+
+    if (r < 0)
+        return classify_open(r, path, error);
+    return read_handle(handle, path, true, ret_text, NULL, error);
+}
+
+/* Opens directory/name, making it first if it is not there. */
+static int enter_or_make(int root, int directory, const char *prefix, const char *name, mode_t mode,
+                         int *ret_fd)
+{
+    int r = open_resolved(root, prefix, O_PATH | O_DIRECTORY, IN_ROOT, ret_fd);
+
+    if (r != -ENOENT)
+        return r;
+    if (mkdirat(directory, name, mode) < 0 && errno != EEXIST)
+        return -errno;
+    return open_resolved(root, prefix, O_PATH | O_DIRECTORY, IN_ROOT, ret_fd);
+}
+
+int path_make_directories(int root, const char *path, mode_t mode)
+{
+    cleanup(fd_closep) int directory = -1;
+    char prefix[PATH_MAX];
+    size_t length = strlen(path), start = 0;
+    int r;
+
+    if (length >= sizeof(prefix))
+        return -ENAMETOOLONG;
+    r = open_resolved(root, "/", O_PATH | O_DIRECTORY, IN_ROOT, &directory);
+    while (r == 0 && start < length) {
+        size_t end = start + strcspn(path + start, "/");
+        int next = -1;
+
+        if (end > start) {
+            memcpy(prefix, path, end);
+            prefix[end] = '\0';
+            r = enter_or_make(root, directory, prefix, prefix + start, mode, &next);
+            if (r == 0) {
+                fd_close(directory);
+                directory = next;
+            }
+        }
+        start = end + 1;
+    }
+    return r;
+}
