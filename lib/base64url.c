@@ -12,6 +12,8 @@
 
 enum { PIECE_CHARS = 64, PIECE_BYTES = 48 };
 
+_Static_assert(BASE64_DECODE_LENGTH(PIECE_CHARS) <= PIECE_BYTES, "nettle's bound on its output");
+
 void base64url_encode(const void *data, size_t length, char *ret_text)
 {
     struct base64_encode_ctx context;
@@ -27,20 +29,17 @@ void base64url_encode(const void *data, size_t length, char *ret_text)
 static int decode_piece(const char *text, size_t length, uint8_t ret_data[static PIECE_BYTES],
                         size_t *ret_length)
 {
-    /* nettle asks for one byte more than it will write. */
-    uint8_t bytes[BASE64_DECODE_LENGTH(PIECE_CHARS)];
     char again[PIECE_CHARS + 1];
     struct base64_decode_ctx context;
     size_t decoded;
 
     base64url_decode_init(&context);
-    if (!base64_decode_update(&context, &decoded, bytes, length, text) ||
+    if (!base64_decode_update(&context, &decoded, ret_data, length, text) ||
         !base64_decode_final(&context))
         return -EINVAL;
-    base64url_encode(bytes, decoded, again);
+    base64url_encode(ret_data, decoded, again);
     if (strlen(again) != length || memcmp(again, text, length) != 0)
         return -EINVAL;
-    memcpy(ret_data, bytes, decoded);
     *ret_length = decoded;
     return 0;
 }

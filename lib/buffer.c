@@ -119,7 +119,8 @@ const char *buffer_text(const struct buffer *buffer)
     return buffer->data ? buffer->data : "";
 }
 
-/* One read(2) into the buffer's own room; at the limit, one byte elsewhere tells "full" from "end". */
+/* One read(2) into the buffer's own room; at the limit, one byte elsewhere tells "full" from "end".
+ */
 static int buffer_read_step(struct buffer *buffer, int fd, ssize_t *ret_count)
 {
     size_t room = buffer_limit(buffer) - buffer->length;

@@ -22,7 +22,7 @@ struct buffer {
     }
 
 void buffer_init(struct buffer *buffer, size_t limit);
-void buffer_done(struct buffer *buffer); /* frees, resets to an empty buffer with the same limit */
+void buffer_done(struct buffer *buffer);  /* frees, resets to an empty buffer with the same limit */
 void buffer_clear(struct buffer *buffer); /* forgets the bytes, keeps the memory */
 
 int buffer_append(struct buffer *buffer, const void *data, size_t length);

@@ -14,7 +14,7 @@
 #define cleanup(function) __attribute__((cleanup(function)))
 
 #define container_of(pointer, type, member)                                                        \
-    ((type *)(void *)((char *)(pointer) - offsetof(type, member)))
+    ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
 #define array_length(array) (sizeof(array) / sizeof((array)[0]))
 

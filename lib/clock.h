@@ -12,7 +12,7 @@
 
 enum { CLOCK_TEXT_BYTES = 25 }; /* "2026-01-02T03:04:05.678Z" and a NUL */
 
-uint64_t clock_boottime(void); /* nanoseconds since boot */
+uint64_t clock_boottime(void);   /* nanoseconds since boot */
 int64_t clock_realtime_ms(void); /* milliseconds since 1970 UTC */
 
 void clock_text(int64_t realtime_ms, char ret_text[static CLOCK_TEXT_BYTES]);

@@ -42,7 +42,8 @@ static inline void json_deletep(cJSON **value)
  * or of another type. Strings borrowed from the object. */
 const cJSON *json_member(const cJSON *object, const char *name);
 const char *json_string(const cJSON *object, const char *name);
-/* Whole numbers in 0…2^53 exactly. 0, -ENOENT, -EINVAL. */
+/* Whole numbers in 0…2^53-1, the ones that a double holds without a neighbour rounded onto them.
+ * 0, -ENOENT, -EINVAL. */
 int json_number(const cJSON *object, const char *name, uint64_t *ret_number);
 
 /* Well-formed UTF-8 without NUL. */

@@ -16,8 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/clock.h"
 #include "lib/cleanup.h"
+#include "lib/clock.h"
 #include "lib/text.h"
 
 enum { LINE_TAIL = 3 }; /* quote, brace, newline */
@@ -136,8 +136,9 @@ static void line_append_field(struct line *line, const char *key, const char *va
     char head[32];
     int length;
 
-    length = snprintf(head, sizeof(head), json ? "%s\"%s\":" : "%s%s=",
-                      line->length <= 1 ? "" : (json ? "," : " "), key);
+    length =
+        snprintf(head, sizeof(head),
+                 json ? "%s\"%s\":" : "%s%s=", line->length <= 1 ? "" : (json ? "," : " "), key);
     /* A field whose value would not find room is left out as a whole. */
     if (line->length + (size_t)length + 2 * LINE_TAIL > sizeof(line->text))
         return;

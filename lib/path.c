@@ -2,8 +2,8 @@
  *
  * What always holds: no descriptor from here was reached by leaving `directory` or `root`; nothing
  * is opened for I/O before fstat(2) on an O_PATH descriptor has said that it is a regular file (so
- * no device node is ever opened); and the file that is read is the one that was looked at, for it is
- * reopened through /proc/self/fd. glibc 2.36 has no wrapper for openat2.
+ * no device node is ever opened); and the file that is read is the one that was looked at, for it
+ * is reopened through /proc/self/fd. glibc 2.36 has no wrapper for openat2.
  *
  * The bytes are read once, bounded, and only believed if size and times of the file are the same
  * before and after: writers of the watched files write in place.
@@ -138,7 +138,8 @@ static int require_regular(const struct stat *st, const char *name, struct error
     return PATH_OK;
 }
 
-/* Below a watched directory. The daemon's own user counts as root: it runs as root, tests need not. */
+/* Below a watched directory. The daemon's own user counts as root: it runs as root, tests need not.
+ */
 static int require_trusted(const struct stat *st, const char *name, struct error *error)
 {
     if (st->st_nlink == 0)

@@ -56,7 +56,8 @@ int path_stat_in_root(int root, const char *path, struct stat *ret_stat);
 int path_read_below(int directory, const char *name, struct buffer *ret_text,
                     struct path_identity *ret_identity, struct error *error);
 
-/* The same for a trusted path inside the root (links followed, owner not checked, must be regular). */
+/* The same for a trusted path inside the root (links followed, owner not checked, must be regular).
+ */
 int path_read_in_root(int root, const char *path, struct buffer *ret_text, struct error *error);
 
 /* statx identity of an open descriptor. */

@@ -2,8 +2,9 @@
  *
  * QMP, HMP and ttrpc all run over this: a non-blocking connection to a unix or vsock address (or an
  * adopted descriptor), a bounded input buffer, a bounded output buffer, and one deadline for the
- * whole conversation. The owner gets exactly one closing call; after it the stream does nothing more.
- * Never half-closes: Cloud Hypervisor, ttrpc servers and QEMU drop the reply of a half-closed peer.
+ * whole conversation. The owner gets exactly one closing call; after it the stream does nothing
+ * more. Never half-closes: Cloud Hypervisor, ttrpc servers and QEMU drop the reply of a half-closed
+ * peer.
  */
 #pragma once
 
@@ -16,9 +17,9 @@
 #include "lib/result.h"
 
 enum stream_end {
-    STREAM_REFUSED,  /* connect(2) failed; error.code says how: -ENOENT, -ECONNREFUSED, -EAGAIN… */
-    STREAM_CLOSED,   /* the peer closed or reset */
-    STREAM_TIMEOUT,  /* the deadline passed */
+    STREAM_REFUSED, /* connect(2) failed; error.code says how: -ENOENT, -ECONNREFUSED, -EAGAIN… */
+    STREAM_CLOSED,  /* the peer closed or reset */
+    STREAM_TIMEOUT, /* the deadline passed */
     STREAM_OVERFLOW, /* the peer sent more than the limit without a complete message */
     STREAM_FAILED,   /* a local error */
 };
@@ -41,6 +42,7 @@ struct stream {
     bool connecting;
     bool ended;
     bool *freed; /* set while a handler runs, so that it may free the stream */
+    int refusal; /* what connect(2) said, until the loop reports it */
     struct buffer input;
     struct buffer output;
     struct loop_io io;
@@ -52,28 +54,35 @@ enum stream_family { STREAM_UNIX, STREAM_VSOCK };
 
 struct stream_address {
     enum stream_family family;
-    int directory;     /* unix: resolve path below this descriptor; AT_FDCWD for an absolute one.
-                          Borrowed for the duration of the call. */
-    const char *path;  /* unix: any length; beyond sun_path it is reached through its directory */
-    uint32_t cid;      /* vsock */
-    uint32_t port;     /* vsock */
+    int directory;    /* unix: resolve path below this descriptor; AT_FDCWD for an absolute one.
+                         Borrowed for the duration of the call. */
+    const char *path; /* unix: any length; beyond sun_path it is reached through its directory */
+    uint32_t cid;     /* vsock */
+    uint32_t port;    /* vsock */
 };
 
+/* For streams that live until one side ends them. */
+#define STREAM_NO_DEADLINE UINT64_MAX
+
 /* Starts connecting; `connected` or `ended` follows, never from within this call. A refused
- * connection is reported through `ended` as well, so that callers have one error path.
- * deadline_ns: nanoseconds from now for everything. input_limit, output_limit: bytes. */
+ * connection is reported through `ended` as well, and so is every other failure: the result is
+ * always 0, so that callers have one error path.
+ * deadline_ns: nanoseconds from now for everything. input_limit, output_limit: bytes, above zero.
+ */
 int stream_connect(struct stream *stream, struct loop *loop, const struct stream_address *address,
                    uint64_t deadline_ns, size_t input_limit, size_t output_limit,
                    const struct stream_handler *handler);
 
-/* Takes over a connected descriptor (owned from here on, also on failure). */
+/* Takes over a connected descriptor (owned from here on, also on failure); a socket, or anything
+ * else that poll(2) can wait for. 0 or -errno. `connected` is not called. */
 int stream_adopt(struct stream *stream, struct loop *loop, int fd, uint64_t deadline_ns,
                  size_t input_limit, size_t output_limit, const struct stream_handler *handler);
 
 /* Replaces the deadline. */
 void stream_set_deadline(struct stream *stream, uint64_t nanoseconds);
 
-/* Queues bytes and tries to write at once. -EMSGSIZE past the limit, -EPIPE after the end. */
+/* Queues bytes (also while still connecting) and tries to write at once. -EMSGSIZE past the limit,
+ * -EPIPE after the end. A peer that is gone is reported by the loop, through `ended`. */
 int stream_send(struct stream *stream, const void *data, size_t length);
 
 /* SO_PEERCRED of a connected unix stream. 0 or -errno. */

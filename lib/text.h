@@ -1,7 +1,7 @@
 /* text.h - UTF-8 from outside, and how it is shown.
  *
- * One escaping serves the log and JSON: RFC 8259's, which logfmt readers accept as well. Beyond what
- * JSON asks for, DEL and the C1 controls are escaped, for a terminal obeys some of them.
+ * One escaping serves the log and JSON: RFC 8259's, which logfmt readers accept as well. Beyond
+ * what JSON asks for, DEL and the C1 controls are escaped, for a terminal obeys some of them.
  */
 #pragma once
 

@@ -1,0 +1,139 @@
+/* http_client.c - libcurl's easy interface, narrowed to what crustctl needs.
+ *
+ * Everything that libcurl would take from its surroundings is switched off: proxies, redirects,
+ * protocols other than HTTP, signals. The answer is collected in a buffer of its own first, so that
+ * half an answer never reaches the caller.
+ */
+#include "lib/http_client.h"
+
+#include <curl/curl.h>
+#include <errno.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+
+struct request {
+    CURL *curl;
+    struct curl_slist *headers;
+    struct buffer body;
+    int body_error; /* why the answer's body was given up */
+    char detail[CURL_ERROR_SIZE];
+};
+
+static void request_done(struct request *request)
+{
+    curl_slist_free_all(request->headers);
+    curl_easy_cleanup(request->curl);
+    buffer_done(&request->body);
+}
+
+static size_t on_body(char *data, size_t size, size_t count, void *context)
+{
+    struct request *request = context;
+
+    request->body_error = buffer_append(&request->body, data, size * count);
+    return request->body_error < 0 ? 0 : size * count;
+}
+
+/* The options that are the same for every request. libcurl remembers nothing that is not copied,
+ * except CURLOPT_POSTFIELDS and the lists. */
+static CURLcode request_prepare(struct request *request, const char *socket_path,
+                                unsigned timeout_seconds)
+{
+    CURL *curl = request->curl;
+    CURLcode code = curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, socket_path);
+
+    if (code == CURLE_OK)
+        code = curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http");
+    if (code == CURLE_OK)
+        code = curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
+    if (code == CURLE_OK)
+        code = curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    if (code == CURLE_OK)
+        code = curl_easy_setopt(curl, CURLOPT_TIMEOUT, (long)timeout_seconds);
+    if (code == CURLE_OK)
+        code = curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, request->detail);
+    if (code == CURLE_OK)
+        code = curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
+    if (code == CURLE_OK)
+        code = curl_easy_setopt(curl, CURLOPT_WRITEDATA, request);
+    return code;
+}
+
+static CURLcode request_set_body(struct request *request, const char *body)
+{
+    CURLcode code;
+
+    if (!body)
+        return CURLE_OK;
+    request->headers = curl_slist_append(NULL, "Content-Type: application/json");
+    if (!request->headers)
+        return CURLE_OUT_OF_MEMORY;
+    code = curl_easy_setopt(request->curl, CURLOPT_HTTPHEADER, request->headers);
+    if (code == CURLE_OK)
+        code = curl_easy_setopt(request->curl, CURLOPT_POSTFIELDS, body);
+    return code;
+}
+
+static CURLcode request_perform(struct request *request, const char *method,
+                                const char *path_and_query, const char *body)
+{
+    cleanup(buffer_done) struct buffer url = BUFFER_INIT(64 * 1024);
+    CURLcode code;
+
+    if (buffer_append_format(&url, "http://localhost%s", path_and_query) < 0)
+        return CURLE_OUT_OF_MEMORY;
+    code = curl_easy_setopt(request->curl, CURLOPT_URL, buffer_text(&url));
+    if (code == CURLE_OK)
+        code = request_set_body(request, body);
+    if (code == CURLE_OK && !body && strcmp(method, "POST") == 0)
+        code = curl_easy_setopt(request->curl, CURLOPT_POSTFIELDS, "");
+    if (code == CURLE_OK)
+        code = curl_easy_setopt(request->curl, CURLOPT_CUSTOMREQUEST, method);
+    return code == CURLE_OK ? curl_easy_perform(request->curl) : code;
+}
+
+static int describe(const struct request *request, CURLcode code, const char *socket_path,
+                    struct error *error)
+{
+    const char *detail = *request->detail ? request->detail : curl_easy_strerror(code);
+    int r = -EPROTO;
+
+    if (code == CURLE_COULDNT_CONNECT)
+        r = HTTP_UNREACHABLE;
+    else if (code == CURLE_OPERATION_TIMEDOUT)
+        r = -ETIMEDOUT;
+    else if (code == CURLE_OUT_OF_MEMORY)
+        r = -ENOMEM;
+    else if (code == CURLE_WRITE_ERROR && request->body_error)
+        r = request->body_error;
+    if (r == -EMSGSIZE)
+        detail = "the answer is too long";
+    return error_set(error, r, "%s: %s", socket_path, detail);
+}
+
+int http_request(const char *socket_path, const char *method, const char *path_and_query,
+                 const char *body, unsigned timeout_seconds, long *ret_status,
+                 struct buffer *ret_body, struct error *error)
+{
+    cleanup(request_done) struct request request = {.body = BUFFER_INIT(ret_body->limit)};
+    CURLcode code;
+    long status;
+    int r;
+
+    request.curl = curl_easy_init();
+    if (!request.curl)
+        return error_set(error, -ENOMEM, "%s: cannot set up libcurl", socket_path);
+    code = request_prepare(&request, socket_path, timeout_seconds);
+    if (code == CURLE_OK)
+        code = request_perform(&request, method, path_and_query, body);
+    if (code == CURLE_OK)
+        code = curl_easy_getinfo(request.curl, CURLINFO_RESPONSE_CODE, &status);
+    if (code != CURLE_OK)
+        return describe(&request, code, socket_path, error);
+    r = buffer_append(ret_body, buffer_text(&request.body), request.body.length);
+    if (r < 0)
+        return error_set_errno(error, r, "%s", socket_path);
+    *ret_status = status;
+    return 0;
+}
