@@ -113,7 +113,8 @@ int store_each_entry(struct store *store, enum store_layout layout,
 
 /* ---- devices ---------------------------------------------------------------------------- */
 
-enum store_device_kind { STORE_BLOCK, STORE_FILE };
+/* STORE_OTHER exists but is nothing that grows: a vfio group, a socket, a directory. */
+enum store_device_kind { STORE_BLOCK, STORE_FILE, STORE_OTHER };
 
 struct store_device {
     enum store_device_kind kind;
@@ -187,6 +188,10 @@ int store_each_volume_of_device_id(struct store *store, int64_t device_id,
 int store_each_volume_of_sandbox(struct store *store, const char *sandbox_id,
                                  store_volume_callback *callback, void *userdata);
 int store_each_volume(struct store *store, store_volume_callback *callback, void *userdata);
+/* Present volumes with a live sandbox, for the sweep; and present ones whose path leads nowhere. */
+int store_each_bound_volume(struct store *store, store_volume_callback *callback, void *userdata);
+int store_each_volume_without_device(struct store *store, store_volume_callback *callback,
+                                     void *userdata);
 int store_each_volume_due(struct store *store, uint64_t now_ns, store_volume_callback *callback,
                           void *userdata);
 
@@ -241,6 +246,7 @@ struct store_volume {
     /* The open mapping; 0 if none. */
     int64_t mapping_id;
     int64_t mapping_device_id;
+    uint32_t mapping_major, mapping_minor; /* of the mapping's device, 0:0 for a file */
     int64_t mapping_sandbox_ref;
     char drive_id[STORE_NAME_BYTES];
     char guest_path[STORE_ADDRESS_BYTES];

@@ -55,7 +55,7 @@
 #define MOUNTS_MAX  64
 #define WORDS_MAX   16
 #define LINE_BYTES  4096
-#define REPLY_BYTES 128
+#define REPLY_BYTES 300 /* a file name and some */
 #define WAIT_ROUNDS 2000 /* of 5 ms, for a device that was promised */
 
 static pid_t agents[AGENTS_MAX];          /* 0: free */
@@ -478,7 +478,7 @@ static const struct command {
     {"device", 2, 2, command_device}, {"statfs", 2, 2, command_statfs},
     {"write", 3, 3, command_write},   {"verify", 3, 3, command_verify},
     {"mount", 4, 5, command_mount},   {"umount", 2, 2, command_umount},
-    {"agent", 1, 2, command_agent},   {"signal", 2, 2, command_signal},
+    {"agent", 2, 2, command_agent},   {"signal", 2, 2, command_signal},
 };
 
 /* Runs one line and answers it. */
@@ -560,16 +560,17 @@ static void mount_kernel_file_systems(void)
 /* Does what the words of the kernel command line with this prefix ask for. */
 static void obey(const char *command_line, const char *prefix, int (*obey_one)(char *value))
 {
-    char copy[LINE_BYTES];
+    char copy[LINE_BYTES], value[LINE_BYTES]; /* both are cut up */
     char *rest = copy;
 
     snprintf(copy, sizeof(copy), "%s", command_line);
     for (char *word; (word = strsep(&rest, " "));) {
         if (strncmp(word, prefix, strlen(prefix)) != 0)
             continue;
-        int result = obey_one(word + strlen(prefix));
+        snprintf(value, sizeof(value), "%s", word + strlen(prefix));
+        int result = obey_one(value);
         if (result < 0)
-            fail("%s%s: %s", prefix, word + strlen(prefix), strerror(-result));
+            fail("%s: %s", word, strerror(-result));
     }
 }
 
