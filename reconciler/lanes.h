@@ -1,0 +1,33 @@
+/* lanes.h - who may act now: one act per sandbox, a bound on all of them together.
+ *
+ * A lane is a sandbox. A volume that wants to act either gets its lane at once or waits in it; when a
+ * slot is free, the next volume to be looked at again is handed out, lanes taking turns. Handed out
+ * means only "decide again": things may have changed while it waited.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "reconciler/marks.h"
+
+struct lane;
+
+struct lanes {
+    struct lane *lanes;    /* by sandbox_ref */
+    struct marks runnable; /* sandbox_refs whose lane is free and has volumes waiting */
+    unsigned busy;
+    unsigned parallel; /* at most so many acts at once */
+};
+
+void lanes_init(struct lanes *lanes, unsigned parallel);
+void lanes_done(struct lanes *lanes);
+
+/* true: the volume has its lane and must give it back; false: it waits. */
+bool lanes_enter(struct lanes *lanes, int64_t sandbox_ref, int64_t volume_id);
+void lanes_leave(struct lanes *lanes, int64_t sandbox_ref);
+
+/* The next volume to decide again, while there is a slot for it. */
+bool lanes_next(struct lanes *lanes, int64_t *ret_volume_id);
+
+bool lanes_are_idle(const struct lanes *lanes);

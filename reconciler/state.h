@@ -1,0 +1,58 @@
+/* state.h - the words that a volume's state is said in, as auditors read them (INTERFACES: state and
+ * reason). The store keeps the names; code uses these. */
+#pragma once
+
+#include <stdbool.h>
+
+enum volume_state {
+    STATE_UNMANAGED,
+    STATE_UNBOUND,
+    STATE_BLOCKED,
+    STATE_SHRUNK,
+    STATE_UNKNOWN,
+    STATE_HOST_GROWN,
+    STATE_BLOCK_GROWN,
+    STATE_IN_SYNC,
+    STATES,
+};
+
+enum volume_reason {
+    REASON_NONE,
+    REASON_INVALID_MOUNT_INFO,
+    REASON_POLICY,
+    REASON_NOT_A_BLOCK_DEVICE,
+    REASON_NO_DEVICE,
+    REASON_MULTIPLE_SANDBOXES,
+    REASON_DEVICE_SHARED,
+    REASON_HOST_IN_USE,
+    REASON_IDENTITY_MISMATCH,
+    REASON_BYPASSED,
+    REASON_MONITOR_MISSING,
+    REASON_HYPERVISOR_BUSY,
+    REASON_HYPERVISOR_UNREACHABLE,
+    REASON_HYPERVISOR_UNSUPPORTED,
+    REASON_HYPERVISOR_VERSION,
+    REASON_HYPERVISOR_REFUSED,
+    REASON_DRIVE_NOT_FOUND,
+    REASON_READ_ONLY,
+    REASON_AGENT_UNREACHABLE,
+    REASON_AGENT_UNSUPPORTED,
+    REASON_AGENT_DENIED,
+    REASON_AGENT_FAILED,
+    REASON_GUEST_PATH_UNKNOWN,
+    REASON_GUEST_LAYER_UNSUPPORTED,
+    REASON_UNVERIFIED,
+    REASON_HOST_STALE,
+    REASON_HOST_LAYER_PENDING,
+    REASONS,
+};
+
+const char *state_name(enum volume_state state);
+const char *reason_name(enum volume_reason reason);
+
+/* "" and unknown names are REASON_NONE. */
+enum volume_reason reason_from_name(const char *name);
+
+/* Whether waiting alone may heal it. The others wait for something to change: another monitor,
+ * another agent, a fresh growth, an operator. */
+bool reason_heals(enum volume_reason reason);
