@@ -1,8 +1,8 @@
 /* config.h - every setting of crustd, read from an INI file.
  *
  * config/keys.c holds the one table of keys: section.key, type, default, range. config_load() reads
- * all or nothing; an error names file, line and key. Paths are as written: whoever uses one resolves
- * it below --root (only the file's own path is taken as given).
+ * all or nothing; an error names file, line and key. Paths are as written: whoever uses one
+ * resolves it below --root (only the file's own path is taken as given).
  */
 #pragma once
 

@@ -1,0 +1,221 @@
+/* config.c - from a file to a struct config, all or nothing.
+ *
+ * inih splits lines into section, key and value; the reader below stands between it and the file,
+ * for inih cuts a long line silently and stops a line at a NUL: both are refused here, as is a file
+ * beyond FILE_BYTES. The reader also removes white space at the start of lines, so that inih never
+ * takes an indented line for the continuation of the one above.
+ *
+ * Everything is read into a copy that starts from the defaults; the caller's configuration is only
+ * written when all of the file was right. Only the first error is reported.
+ */
+#include "config/config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ini.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config/keys.h"
+#include "config/value.h"
+#include "lib/cleanup.h"
+
+enum { FILE_BYTES = 64 * 1024 };
+
+struct reading {
+    FILE *stream;
+    const char *name;
+    struct error *error;
+    unsigned line; /* the one that was read last */
+    size_t bytes;
+    unsigned failed_line;           /* 0: nothing failed */
+    unsigned seen[CONFIG_KEYS_MAX]; /* the line that gave a key, 0 for none */
+    struct config config;
+};
+
+void config_defaults(struct config *ret_config)
+{
+    memset(ret_config, 0, sizeof(*ret_config));
+    /* That every default parses is tested. */
+    for (size_t i = 0; i < config_key_count; i++)
+        (void)config_value_parse(&config_keys[i], config_keys[i].default_value, ret_config, NULL);
+}
+
+static void fail(struct reading *reading, const char *what)
+{
+    reading->failed_line = reading->line;
+    (void)error_set(reading->error, -EINVAL, "%s:%u: %s", reading->name, reading->line, what);
+}
+
+/* A character of the file, or EOF at its end and after a failure. */
+static int next_character(struct reading *reading)
+{
+    int character = getc(reading->stream);
+
+    if (character == EOF)
+        return EOF;
+    if (++reading->bytes > FILE_BYTES) {
+        fail(reading, "the file is longer than 64 KiB");
+        return EOF;
+    }
+    if (character == '\0') {
+        fail(reading, "a NUL byte");
+        return EOF;
+    }
+    return character;
+}
+
+/* Like fgets(3), for inih: `size` is inih's own buffer. */
+static char *read_line(char *text, int size, void *context)
+{
+    struct reading *reading = context;
+    int length = 0, character = EOF;
+
+    reading->line++;
+    while (!reading->failed_line && (character = next_character(reading)) != EOF) {
+        if (length == 0 && (character == ' ' || character == '\t'))
+            continue;
+        if (length == size - 1) {
+            fail(reading, "the line is too long");
+            break;
+        }
+        text[length++] = (char)character;
+        if (character == '\n')
+            break;
+    }
+    text[length] = '\0';
+    return reading->failed_line || (character == EOF && !length) ? NULL : text;
+}
+
+static int fail_key(struct reading *reading, const char *section, const char *name)
+{
+    struct error *error = reading->error;
+
+    reading->failed_line = reading->line;
+    if (!*section)
+        (void)error_set(error, -EINVAL, "%s: stands before the first [section]", name);
+    else if (!config_key_section_exists(section))
+        (void)error_set(error, -EINVAL, "[%s]: unknown section", section);
+    else
+        (void)error_set(error, -EINVAL, "%s.%s: unknown key", section, name);
+    (void)error_prefix(error, "%s:%u: ", reading->name, reading->line);
+    return 1;
+}
+
+/* inih's handler; 1 always: what went wrong is in reading. */
+static int on_value(void *context, const char *section, const char *name, const char *value)
+{
+    struct reading *reading = context;
+    int index = config_key_find(section, name), r;
+
+    if (reading->failed_line)
+        return 1;
+    if (index < 0)
+        return fail_key(reading, section, name);
+    if (reading->seen[index])
+        r = error_set(reading->error, -EINVAL, "was given in line %u already",
+                      reading->seen[index]);
+    else
+        r = config_value_parse(&config_keys[index], value, &reading->config, reading->error);
+    reading->seen[index] = reading->line;
+    if (r < 0) {
+        reading->failed_line = reading->line;
+        (void)error_prefix(reading->error, "%s:%u: %s.%s: ", reading->name, reading->line, section,
+                           name);
+    }
+    return 1;
+}
+
+int config_read(FILE *stream, const char *name, struct config *ret_config, struct error *error)
+{
+    struct reading reading = {.stream = stream, .name = name, .error = error};
+    int syntax_line;
+
+    config_defaults(&reading.config);
+    ini_max_line =
+        CONFIG_LINE_BYTES; /* a variable of Debian's build; the header's macro says 200 */
+    syntax_line = ini_parse_stream(read_line, &reading, on_value, &reading);
+    if (ferror(stream))
+        return error_set(error, -EIO, "%s: cannot read", name);
+    if (syntax_line < 0)
+        return error_set(error, -ENOMEM, "%s: out of memory", name);
+    if (syntax_line > 0 && (!reading.failed_line || (unsigned)syntax_line < reading.failed_line))
+        return error_set(error, -EINVAL,
+                         "%s:%d: neither a [section], nor key = value, nor a comment", name,
+                         syntax_line);
+    if (reading.failed_line)
+        return -EINVAL;
+    *ret_config = reading.config;
+    return 0;
+}
+
+int config_load(const char *file, struct config *ret_config, struct error *error)
+{
+    cleanup(fd_closep) int fd = open(file, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    FILE *stream;
+    int r;
+
+    if (fd < 0)
+        return error_set_errno(error, -errno, "%s", file);
+    stream = fdopen(fd, "r");
+    if (!stream)
+        return error_set_errno(error, -errno, "%s", file);
+    (void)take_fd(&fd); /* the stream's now */
+    r = config_read(stream, file, ret_config, error);
+    (void)fclose(stream);
+    return r;
+}
+
+int config_print(const struct config *config, FILE *stream)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(FILE_BYTES);
+    const char *section = NULL;
+
+    for (size_t i = 0; i < config_key_count; i++) {
+        const struct config_key *key = &config_keys[i];
+        int r = 0;
+
+        if (!section || strcmp(section, key->section) != 0)
+            r = buffer_append_format(&text, "%s[%s]\n", section ? "\n" : "", key->section);
+        section = key->section;
+        if (r == 0)
+            r = buffer_append_format(&text, "%s = ", key->name);
+        if (r == 0)
+            r = config_value_format(key, config, &text);
+        if (r == 0)
+            r = buffer_append_text(&text, "\n");
+        if (r < 0)
+            return r;
+    }
+    if (fputs(buffer_text(&text), stream) == EOF || fflush(stream) == EOF)
+        return -errno;
+    return 0;
+}
+
+/* Without memory to compare, the values count as different: the person is told too much. */
+static bool values_equal(const struct config_key *key, const struct config *a,
+                         const struct config *b)
+{
+    cleanup(buffer_done) struct buffer left = BUFFER_INIT(FILE_BYTES);
+    cleanup(buffer_done) struct buffer right = BUFFER_INIT(FILE_BYTES);
+
+    return config_value_format(key, a, &left) == 0 && config_value_format(key, b, &right) == 0 &&
+           strcmp(buffer_text(&left), buffer_text(&right)) == 0;
+}
+
+void config_needs_restart(const struct config *old_config, const struct config *new_config,
+                          char *ret_text, size_t size)
+{
+    size_t used = 0;
+
+    ret_text[0] = '\0';
+    for (size_t i = 0; i < config_key_count && used < size; i++) {
+        const struct config_key *key = &config_keys[i];
+
+        if (!key->restart || values_equal(key, old_config, new_config))
+            continue;
+        used += (size_t)snprintf(ret_text + used, size - used, "%s%s.%s", used ? ", " : "",
+                                 key->section, key->name);
+    }
+}

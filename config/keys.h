@@ -1,0 +1,44 @@
+/* keys.h - the table of keys, for config/ only.
+ *
+ * One row says everything about a key: where its value lives, how its text is read, what it may be.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "config/config.h"
+
+enum key_type {
+    KEY_PATH,   /* char[CONFIG_PATH_BYTES]: one absolute path */
+    KEY_PATHS,  /* struct config_paths_list: minimum…CONFIG_LIST_ITEMS absolute paths */
+    KEY_GROUP,  /* char[CONFIG_TEXT_BYTES]: a group's name, or nothing */
+    KEY_LISTEN, /* char[CONFIG_TEXT_BYTES]: HOST:PORT, or nothing */
+    KEY_NUMBER, /* uint32_t: minimum…maximum */
+    KEY_SWITCH, /* bool: off, on */
+    KEY_CHOICE, /* an enum: one of choices, each at the index of its value */
+    KEY_ROUTES, /* enum config_route[CONFIG_ROUTES]: choices, none twice */
+};
+
+enum { CONFIG_TEXT_BYTES = 64, CONFIG_KEYS_MAX = 64 };
+
+struct config_key {
+    const char *section;
+    const char *name;
+    enum key_type type;
+    size_t offset;             /* of the value in struct config */
+    const char *default_value; /* as it would stand in the file */
+    bool restart;              /* a new value needs a restart */
+    uint32_t minimum, maximum;
+    const char *const *choices; /* ends with NULL */
+    const char *refused;        /* a value that people will try, and … */
+    const char *refusal;        /* … why they can't have it */
+};
+
+extern const struct config_key config_keys[];
+extern const size_t config_key_count;
+
+/* Index in config_keys, or -1. */
+int config_key_find(const char *section, const char *name);
+bool config_key_section_exists(const char *section);

@@ -1,0 +1,293 @@
+/* value.c - from a value's text to its place in struct config, and back.
+ *
+ * A parser and a formatter per type, chosen by one switch each. Reading is strict: a number is
+ * digits and nothing else, a name is one of those in the table, a path is absolute. What a value
+ * cannot be is said with what it could be.
+ */
+#include "config/value.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/text.h"
+
+static const char *const switch_names[] = {"off", "on", NULL};
+
+static int choice_index(const char *const *choices, const char *text)
+{
+    for (int i = 0; choices[i]; i++)
+        if (strcmp(choices[i], text) == 0)
+            return i;
+    return -1;
+}
+
+/* "must be one of never, observe, grow" */
+static int refuse_choice(const char *const *choices, struct error *error)
+{
+    struct buffer names = BUFFER_INIT(ERROR_TEXT_BYTES);
+    int r = 0;
+
+    for (size_t i = 0; choices[i] && r == 0; i++)
+        r = buffer_append_format(&names, "%s%s", i ? ", " : "", choices[i]);
+    (void)error_set(error, -EINVAL, "must be one of %s", buffer_text(&names));
+    buffer_done(&names);
+    return -EINVAL;
+}
+
+static int parse_choice(const struct config_key *key, const char *text, int *value,
+                        struct error *error)
+{
+    int index = choice_index(key->choices, text);
+
+    if (key->refused && strcmp(key->refused, text) == 0)
+        return error_set(error, -EINVAL, "%s %s", key->refused, key->refusal);
+    if (index < 0)
+        return refuse_choice(key->choices, error);
+    *value = index;
+    return 0;
+}
+
+static int parse_switch(const char *text, bool *value, struct error *error)
+{
+    int index = choice_index(switch_names, text);
+
+    if (index < 0)
+        return refuse_choice(switch_names, error);
+    *value = index == 1;
+    return 0;
+}
+
+/* Digits only: strtoull(3) alone would take " -1" and "0x10". Ten digits hold every uint32_t. */
+static int read_digits(const char *text, uint64_t *ret_number)
+{
+    size_t length = strspn(text, "0123456789");
+
+    if (!length || text[length] || length > 10)
+        return -EINVAL;
+    *ret_number = strtoull(text, NULL, 10);
+    return 0;
+}
+
+static int parse_number(const struct config_key *key, const char *text, uint32_t *value,
+                        struct error *error)
+{
+    uint64_t number;
+
+    if (read_digits(text, &number) < 0 || number < key->minimum || number > key->maximum)
+        return error_set(error, -EINVAL, "must be a whole number from %" PRIu32 " to %" PRIu32,
+                         key->minimum, key->maximum);
+    *value = (uint32_t)number;
+    return 0;
+}
+
+static bool has_control_characters(const char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7F)
+            return true;
+    return false;
+}
+
+static int parse_path(const char *text, char value[static CONFIG_PATH_BYTES], struct error *error)
+{
+    size_t length = strlen(text);
+
+    if (text[0] != '/')
+        return error_set(error, -EINVAL, "must be an absolute path");
+    if (length >= CONFIG_PATH_BYTES)
+        return error_set(error, -EINVAL, "a path of %zu bytes, more than %d", length,
+                         CONFIG_PATH_BYTES - 1);
+    if (has_control_characters(text) || !text_is_utf8(text, length))
+        return error_set(error, -EINVAL, "a path with control characters or invalid UTF-8");
+    if (strstr(text, " #"))
+        return error_set(error, -EINVAL, "a comment after a value starts with ';', not with '#'");
+    memcpy(value, text, length + 1);
+    return 0;
+}
+
+/* The next item of a comma-separated list, without the white space around it, cut out of the text
+ * in place. NULL at the end. */
+static char *next_item(char **cursor)
+{
+    char *item = strsep(cursor, ",");
+    size_t length;
+
+    if (!item)
+        return NULL;
+    item += strspn(item, " \t");
+    length = strlen(item);
+    while (length && (item[length - 1] == ' ' || item[length - 1] == '\t'))
+        item[--length] = '\0';
+    return item;
+}
+
+static int append_path(struct config_paths_list *list, const char *item, struct error *error)
+{
+    int r;
+
+    if (list->count == CONFIG_LIST_ITEMS)
+        return error_set(error, -EINVAL, "more than %d paths", CONFIG_LIST_ITEMS);
+    r = parse_path(item, list->item[list->count], error);
+    if (r < 0)
+        return r;
+    for (unsigned i = 0; i < list->count; i++)
+        if (strcmp(list->item[i], item) == 0)
+            return error_set(error, -EINVAL, "%s is listed twice", item);
+    list->count++;
+    return 0;
+}
+
+static int parse_paths(const struct config_key *key, char *text, struct config_paths_list *list,
+                       struct error *error)
+{
+    char *cursor = *text ? text : NULL;
+    int r = 0;
+
+    memset(list, 0, sizeof(*list));
+    for (char *item = next_item(&cursor); item && r == 0; item = next_item(&cursor))
+        r = append_path(list, item, error);
+    if (r == 0 && list->count < key->minimum)
+        r = error_set(error, -EINVAL, "needs at least %" PRIu32 " path", key->minimum);
+    return r;
+}
+
+static int append_route(const struct config_key *key, enum config_route *list, unsigned count,
+                        const char *item, struct error *error)
+{
+    int route = choice_index(key->choices, item);
+
+    if (route <= ROUTE_NONE)
+        return refuse_choice(key->choices + 1, error);
+    for (unsigned i = 0; i < count; i++)
+        if (list[i] == (enum config_route)route)
+            return error_set(error, -EINVAL, "%s is listed twice", item);
+    list[count] = (enum config_route)route;
+    return 0;
+}
+
+/* Three names, none twice: a fourth item is a repeat or unknown, so the array cannot overflow. */
+static int parse_routes(const struct config_key *key, char *text,
+                        enum config_route list[static CONFIG_ROUTES], struct error *error)
+{
+    char *cursor = text;
+    unsigned count = 0;
+    int r = 0;
+
+    memset(list, 0, CONFIG_ROUTES * sizeof(*list));
+    for (char *item = next_item(&cursor); item && r == 0; item = next_item(&cursor))
+        r = append_route(key, list, count++, item, error);
+    return r;
+}
+
+static int parse_group(const char *text, char value[static CONFIG_TEXT_BYTES], struct error *error)
+{
+    size_t length = strlen(text);
+
+    if (text[strcspn(text, " \t:,")] || has_control_characters(text))
+        return error_set(error, -EINVAL, "must be the name of one group");
+    if (length >= CONFIG_TEXT_BYTES)
+        return error_set(error, -EINVAL, "more than %d bytes", CONFIG_TEXT_BYTES - 1);
+    memcpy(value, text, length + 1);
+    return 0;
+}
+
+/* A host name or address; an IPv6 address stands in brackets. */
+static bool is_host(const char *host, size_t length)
+{
+    static const char name[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-";
+    static const char address[] = "abcdefABCDEF0123456789:.";
+
+    if (length > 2 && host[0] == '[')
+        return host[length - 1] == ']' && strspn(host + 1, address) == length - 2;
+    return length && strspn(host, name) == length;
+}
+
+static int parse_listen(const char *text, char value[static CONFIG_TEXT_BYTES], struct error *error)
+{
+    const char *colon = strrchr(text, ':');
+    size_t length = strlen(text);
+    uint64_t port;
+
+    if (length >= CONFIG_TEXT_BYTES)
+        return error_set(error, -EINVAL, "more than %d bytes", CONFIG_TEXT_BYTES - 1);
+    if (length && (!colon || !is_host(text, (size_t)(colon - text)) ||
+                   read_digits(colon + 1, &port) < 0 || port < 1 || port > UINT16_MAX))
+        return error_set(error, -EINVAL, "must be HOST:PORT or empty, as in 127.0.0.1:9824");
+    memcpy(value, text, length + 1);
+    return 0;
+}
+
+int config_value_parse(const struct config_key *key, const char *text, struct config *config,
+                       struct error *error)
+{
+    void *value = (char *)config + key->offset;
+    char copy[CONFIG_LINE_BYTES];
+
+    if (strlen(text) >= sizeof(copy))
+        return error_set(error, -EINVAL, "more than %d bytes", CONFIG_LINE_BYTES - 1);
+    memcpy(copy, text, strlen(text) + 1);
+    switch (key->type) {
+    case KEY_PATH:
+        return parse_path(text, value, error);
+    case KEY_PATHS:
+        return parse_paths(key, copy, value, error);
+    case KEY_GROUP:
+        return parse_group(text, value, error);
+    case KEY_LISTEN:
+        return parse_listen(text, value, error);
+    case KEY_NUMBER:
+        return parse_number(key, text, value, error);
+    case KEY_SWITCH:
+        return parse_switch(text, value, error);
+    case KEY_CHOICE:
+        return parse_choice(key, text, value, error);
+    case KEY_ROUTES:
+        return parse_routes(key, copy, value, error);
+    }
+    return -EINVAL;
+}
+
+static int format_paths(const struct config_paths_list *list, struct buffer *text)
+{
+    int r = 0;
+
+    for (unsigned i = 0; i < list->count && r == 0; i++)
+        r = buffer_append_format(text, "%s%s", i ? ", " : "", list->item[i]);
+    return r;
+}
+
+static int format_routes(const struct config_key *key, const enum config_route *list,
+                         struct buffer *text)
+{
+    int r = 0;
+
+    for (unsigned i = 0; i < CONFIG_ROUTES && list[i] != ROUTE_NONE && r == 0; i++)
+        r = buffer_append_format(text, "%s%s", i ? ", " : "", key->choices[list[i]]);
+    return r;
+}
+
+int config_value_format(const struct config_key *key, const struct config *config,
+                        struct buffer *text)
+{
+    const void *value = (const char *)config + key->offset;
+
+    switch (key->type) {
+    case KEY_PATH:
+    case KEY_GROUP:
+    case KEY_LISTEN:
+        return buffer_append_text(text, value);
+    case KEY_PATHS:
+        return format_paths(value, text);
+    case KEY_NUMBER:
+        return buffer_append_format(text, "%" PRIu32, *(const uint32_t *)value);
+    case KEY_SWITCH:
+        return buffer_append_text(text, switch_names[*(const bool *)value]);
+    case KEY_CHOICE:
+        return buffer_append_text(text, key->choices[*(const int *)value]);
+    case KEY_ROUTES:
+        return format_routes(key, value, text);
+    }
+    return -EINVAL;
+}
