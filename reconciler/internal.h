@@ -1,0 +1,83 @@
+/* internal.h - the reconciler's own memory: only what a row can't hold. Private to reconciler/. */
+#pragma once
+
+#include <dirent.h>
+
+#include "reconciler/lanes.h"
+#include "reconciler/marks.h"
+#include "reconciler/reconciler.h"
+#include "store/store.h"
+
+struct act;
+struct retry;
+struct observed_mounts;
+
+struct reconciler {
+    struct loop *loop;
+    struct store *store;
+    struct config config;
+    int root;
+    int sysfs;
+    const struct reconciler_senses *senses;
+    void (*settled)(void *userdata);
+    void *userdata;
+
+    /* What to look at again. */
+    struct marks directories[TREES]; /* names */
+    struct marks sandboxes;          /* ids */
+    struct marks devices;            /* major << 32 | minor */
+    struct marks volumes;            /* volume ids */
+    bool all_volumes;
+    bool scan_wanted[TREES];
+    DIR *scan[TREES]; /* a scan under way */
+    struct retry *retries;
+
+    struct observed_mounts *mounts; /* NULL: read it before it is next needed */
+
+    struct lanes lanes;
+    struct act *starting; /* decided in this turn, to run once it is committed */
+    struct act *running;
+    struct act *finished; /* whose results the next turn records */
+
+    struct loop_prepare turn;
+    struct loop_timer again;   /* marks are left for another turn */
+    struct loop_timer attempt; /* the next volume's next attempt */
+    struct loop_timer sweep;
+    struct loop_timer idle;
+
+    bool synced;   /* the first scan is complete; nothing is acted on before */
+    bool stopping;
+    bool wrote; /* this turn has a transaction open */
+    char problem[ERROR_TEXT_BYTES]; /* of the store; "" */
+};
+
+/* scan.c: which directories there are. */
+void scan_some(struct reconciler *reconciler);
+bool scan_is_done(const struct reconciler *reconciler);
+void scan_done(struct reconciler *reconciler);
+
+/* look.c: one thing of the world into the store; touched volumes are marked. 0 or -errno of the
+ * store, which ends the turn. */
+int look_at_entry(struct reconciler *reconciler, enum reconciler_tree tree, const char *name);
+int look_at_sandbox(struct reconciler *reconciler, const char *sandbox_id);
+int look_at_device(struct reconciler *reconciler, uint32_t major, uint32_t minor);
+const char *look_path(const struct reconciler *reconciler, enum reconciler_tree tree);
+int mark_volume(void *userdata, int64_t volume_id); /* a store_volume_callback */
+
+/* retry.c: look again soon at what was caught in mid-write. false: it has been looked at often
+ * enough, believe it. */
+bool retry_later(struct reconciler *reconciler, enum reconciler_tree tree, const char *name);
+void retry_forget(struct reconciler *reconciler, enum reconciler_tree tree, const char *name);
+void retries_done(struct reconciler *reconciler);
+
+/* volume.c: one volume observed, bound, decided. */
+int reconcile_volume(struct reconciler *reconciler, int64_t volume_id);
+
+/* act.c: one step on a VMM or a guest. */
+struct act *act_new(struct reconciler *reconciler, const struct store_volume *volume,
+                    unsigned action);
+void acts_start(struct reconciler *reconciler);
+int acts_record(struct reconciler *reconciler);
+void acts_drop_starting(struct reconciler *reconciler);
+void acts_done(struct reconciler *reconciler);
+bool act_is_in_flight(const struct reconciler *reconciler, int64_t volume_id);

@@ -1,0 +1,265 @@
+/* look.c - one thing of the world, as it is now, into the store.
+ *
+ * Watch first, then read: a change after the reading then says so. A reading that failed for a reason
+ * of this machine (no descriptors, no memory) teaches nothing, so nothing is written and the thing is
+ * looked at again later.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/log.h"
+#include "lib/path.h"
+#include "reconciler/internal.h"
+#include "reconciler/observe/observe.h"
+
+const char *look_path(const struct reconciler *reconciler, enum reconciler_tree tree)
+{
+    switch (tree) {
+    case TREE_KATA_VOLUMES:
+        return reconciler->config.paths.kata_volumes;
+    case TREE_CRUST_VOLUMES:
+        return reconciler->config.paths.crust_volumes;
+    case TREE_GO_SANDBOXES:
+        return reconciler->config.paths.kata_go_sandboxes;
+    case TREE_GO_VMS:
+        return reconciler->config.paths.kata_go_vms;
+    case TREES:
+        break;
+    }
+    return "/";
+}
+
+int mark_volume(void *userdata, int64_t volume_id)
+{
+    struct reconciler *reconciler = userdata;
+
+    marks_add_number(&reconciler->volumes, (uint64_t)volume_id);
+    return 0;
+}
+
+/* ---- metadata directories ---- */
+
+static enum store_layout layout_of(enum reconciler_tree tree)
+{
+    return tree == TREE_CRUST_VOLUMES ? STORE_CRUST : STORE_KATA;
+}
+
+static const enum store_policy policies[] = {
+    [OBSERVE_POLICY_GROW] = STORE_POLICY_GROW,
+    [OBSERVE_POLICY_OBSERVE] = STORE_POLICY_OBSERVE,
+    [OBSERVE_POLICY_NEVER] = STORE_POLICY_NEVER,
+};
+
+static const char *known(const char *text)
+{
+    return text[0] ? text : NULL;
+}
+
+static void look_up_publish_path(const struct reconciler *reconciler, const char *target_path,
+                                 struct observed_publish_path *ret_path)
+{
+    const struct config_paths_list *list = &reconciler->config.paths.kubelet;
+    const char *kubelet[CONFIG_LIST_ITEMS];
+
+    *ret_path = (struct observed_publish_path){0};
+    for (unsigned i = 0; i < list->count; i++)
+        kubelet[i] = list->item[i];
+    if (target_path)
+        (void)observe_publish_path(reconciler->root, kubelet, list->count, target_path, ret_path);
+}
+
+static int put_entry(struct reconciler *reconciler, enum reconciler_tree tree, const char *name,
+                     const struct observed_entry *observed)
+{
+    struct observed_publish_path publish;
+    struct store_entry entry = {
+        .layout = layout_of(tree),
+        .key = name,
+        .target_path = observed->target_path,
+        .problem = observed->problem,
+        .directory_device = observed->directory.device,
+        .directory_inode = observed->directory.inode,
+        .directory_born_ns = observed->directory.born.tv_sec * (int64_t)NSEC_PER_SEC +
+                             observed->directory.born.tv_nsec,
+        .mount_info_sha256 = known(observed->mount_info_sha256),
+        .volume_type = observed->volume_type,
+        .device = observed->device,
+        .fs_type = observed->fs_type,
+        .options = observed->options,
+        .metadata = observed->metadata,
+        .policy = policies[observed->policy],
+        .sandboxes = observed->sandboxes,
+    };
+    int64_t volume_id;
+    bool changed;
+    int r;
+
+    look_up_publish_path(reconciler, observed->target_path, &publish);
+    entry.pv = known(publish.pv);
+    entry.pod_uid = known(publish.pod_uid);
+    entry.driver = known(publish.driver);
+    entry.volume_handle = known(publish.volume_handle);
+    for (unsigned i = 0; i < observed->sandboxes; i++)
+        entry.sandbox[i] = observed->sandbox[i];
+
+    r = store_put_entry(reconciler->store, &entry, &volume_id, &changed);
+    if (r < 0)
+        return r;
+    if (changed) {
+        marks_add_number(&reconciler->volumes, (uint64_t)volume_id);
+        for (unsigned i = 0; i < observed->sandboxes; i++)
+            marks_add_name(&reconciler->sandboxes, observed->sandbox[i]);
+        if (observed->problem)
+            log_warning(&(struct log_ids){.volume = volume_id}, "invalid metadata in %s: %s", name,
+                        observed->problem);
+    }
+    return 0;
+}
+
+static int remove_entry(struct reconciler *reconciler, enum reconciler_tree tree, const char *name)
+{
+    int64_t volume_id = 0;
+    int r;
+
+    retry_forget(reconciler, tree, name);
+    r = store_remove_entry(reconciler->store, layout_of(tree), name, &volume_id);
+    if (r == 0 && volume_id)
+        marks_add_number(&reconciler->volumes, (uint64_t)volume_id);
+    return r;
+}
+
+int look_at_entry(struct reconciler *reconciler, enum reconciler_tree tree, const char *name)
+{
+    cleanup(fd_closep) int directory = -1;
+    cleanup(observed_entry_done) struct observed_entry observed = {0};
+    int r;
+
+    (void)reconciler->senses->arm(reconciler->userdata, tree, name);
+    r = path_open_directory_in_root(reconciler->root, look_path(reconciler, tree), &directory);
+    if (r == -ENOENT)
+        return remove_entry(reconciler, tree, name);
+    if (r == 0)
+        r = observe_entry(directory, name, &observed);
+    if (r < 0) {
+        log_warning(NULL, "cannot read %s/%s: %s", look_path(reconciler, tree), name, strerror(-r));
+        (void)retry_later(reconciler, tree, name);
+        return 0;
+    }
+    if (r == OBSERVED_ABSENT)
+        return remove_entry(reconciler, tree, name);
+    if (observed.try_again && retry_later(reconciler, tree, name))
+        return 0;
+    if (!observed.try_again)
+        retry_forget(reconciler, tree, name);
+    return put_entry(reconciler, tree, name, &observed);
+}
+
+/* ---- sandboxes ---- */
+
+static int end_sandbox(struct reconciler *reconciler, const char *sandbox_id)
+{
+    bool changed;
+    int r;
+
+    reconciler->senses->unpin(reconciler->userdata, sandbox_id);
+    /* Its volumes first: once it has ended, nothing leads from it to those it shared a device with. */
+    r = store_each_volume_of_sandbox(reconciler->store, sandbox_id, mark_volume, reconciler);
+    if (r == 0)
+        r = store_end_sandbox(reconciler->store, sandbox_id, &changed);
+    if (r == 0 && changed)
+        log_info(&(struct log_ids){.sandbox = sandbox_id}, "sandbox is gone");
+    return r;
+}
+
+static struct store_drive *copy_drives(const struct observed_sandbox *observed)
+{
+    struct store_drive *drives = calloc(observed->drives + 1, sizeof(*drives));
+
+    for (unsigned i = 0; drives && i < observed->drives; i++)
+        drives[i] = (struct store_drive){
+            .mount_source = observed->drive[i].mount_source,
+            .file = observed->drive[i].file,
+            .major = observed->drive[i].major,
+            .minor = observed->drive[i].minor,
+            .drive_id = observed->drive[i].drive_id,
+            .guest_path = observed->drive[i].guest_path,
+        };
+    return drives;
+}
+
+static int put_sandbox(struct reconciler *reconciler, const char *sandbox_id,
+                       const struct observed_sandbox *observed)
+{
+    cleanup(freep) struct store_drive *drives = copy_drives(observed);
+    struct store_sandbox sandbox = {
+        .sandbox_id = sandbox_id,
+        .runtime = observed->runtime,
+        .hypervisor = observed->hypervisor,
+        .vmm_pid = observed->vmm_pid,
+        .vmm_start_ns = observed->vmm_start_ns,
+        .control_socket = observed->control_socket,
+        .agent_address = observed->agent_address,
+        .drives = observed->drives,
+        .drive = drives,
+    };
+    int64_t sandbox_ref;
+    bool changed;
+    int r;
+
+    if (!drives)
+        return -ENOMEM;
+    r = store_put_sandbox(reconciler->store, &sandbox, &sandbox_ref, &changed);
+    if (r < 0 || !changed)
+        return r;
+    log_info(&(struct log_ids){.sandbox = sandbox_id}, "sandbox is alive: %s, %s, pid %d",
+             observed->runtime, observed->hypervisor, (int)observed->vmm_pid);
+    return store_each_volume_of_sandbox(reconciler->store, sandbox_id, mark_volume, reconciler);
+}
+
+int look_at_sandbox(struct reconciler *reconciler, const char *sandbox_id)
+{
+    cleanup(observed_sandbox_done) struct observed_sandbox observed = {0};
+    struct observe_sandbox_paths paths = {
+        .root = reconciler->root,
+        .kata_go_sandboxes = reconciler->config.paths.kata_go_sandboxes,
+        .kata_go_vms = reconciler->config.paths.kata_go_vms,
+        .extra_monitor = reconciler->config.resize.qemu_monitor == QEMU_MONITOR_EXTRA,
+        .main_monitor = reconciler->config.resize.qemu_monitor == QEMU_MONITOR_MAIN,
+    };
+    int r;
+
+    (void)reconciler->senses->arm(reconciler->userdata, TREE_GO_SANDBOXES, sandbox_id);
+    (void)reconciler->senses->arm(reconciler->userdata, TREE_GO_VMS, sandbox_id);
+    r = observe_sandbox(&paths, sandbox_id, &observed);
+    if (r < 0) {
+        log_warning(&(struct log_ids){.sandbox = sandbox_id}, "cannot look at the sandbox: %s",
+                    strerror(-r));
+        (void)retry_later(reconciler, TREE_GO_SANDBOXES, sandbox_id);
+        return 0;
+    }
+    if (observed.try_again && retry_later(reconciler, TREE_GO_SANDBOXES, sandbox_id))
+        return 0;
+    if (!observed.try_again)
+        retry_forget(reconciler, TREE_GO_SANDBOXES, sandbox_id);
+    if (r == OBSERVED_ABSENT || !observed.alive)
+        return end_sandbox(reconciler, sandbox_id);
+    /* 1: it died between the reading and now. */
+    if (reconciler->senses->pin(reconciler->userdata, sandbox_id, observed.vmm_pid) == 1)
+        return end_sandbox(reconciler, sandbox_id);
+    return put_sandbox(reconciler, sandbox_id, &observed);
+}
+
+/* ---- devices ---- */
+
+int look_at_device(struct reconciler *reconciler, uint32_t major, uint32_t minor)
+{
+    int r = store_each_volume_of_device(reconciler->store, major, minor, mark_volume, reconciler);
+
+    if (r < 0)
+        return r;
+    /* It may be the one that a volume's path has been waiting for. */
+    return store_each_volume_without_device(reconciler->store, mark_volume, reconciler);
+}

@@ -1,0 +1,358 @@
+/* volume.c - one volume: look at its device, bind it to its sandbox, decide.
+ *
+ * Everything is read afresh, from the world and from the store, and compared; an equal fact writes
+ * nothing. So it does not matter why a volume is looked at, or how often.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/log.h"
+#include "reconciler/decide.h"
+#include "reconciler/internal.h"
+#include "reconciler/observe/observe.h"
+
+/* ---- the device ---- */
+
+static const enum store_device_kind device_kinds[] = {
+    [OBSERVED_BLOCK] = STORE_BLOCK,
+    [OBSERVED_FILE] = STORE_FILE,
+    [OBSERVED_OTHER] = STORE_OTHER,
+};
+
+static int put_device(struct reconciler *reconciler, const struct observed_device *observed,
+                      int64_t *ret_device_id, bool *ret_changed)
+{
+    struct store_device device = {
+        .kind = device_kinds[observed->kind],
+        .name = observed->name,
+        .major = observed->major,
+        .minor = observed->minor,
+        .diskseq = observed->diskseq,
+        .file_device = observed->file_device,
+        .inode = observed->inode,
+        .size_bytes = observed->size_bytes,
+        .now_ns = clock_boottime(),
+    };
+
+    return store_put_device(reconciler->store, &device, ret_device_id, ret_changed);
+}
+
+/* Where the volume's path leads now, and how large that is. */
+static int refresh_device(struct reconciler *reconciler, struct store_volume *volume)
+{
+    struct observed_device observed;
+    bool size_changed = false, changed = false;
+    int64_t device_id = 0;
+    int r;
+
+    if (!volume->device_path[0])
+        return 0;
+    r = observe_device_path(reconciler->root, reconciler->sysfs, volume->device_path, &observed);
+    if (r < 0) {
+        log_warning(&(struct log_ids){.volume = volume->volume_id}, "cannot look at device %s: %s",
+                    volume->device_path, strerror(-r));
+        return 0;
+    }
+    if (r == OBSERVED)
+        r = put_device(reconciler, &observed, &device_id, &size_changed);
+    else
+        r = 0;
+    if (r == 0)
+        r = store_set_volume_device(reconciler->store, volume->volume_id, device_id, &changed);
+    if (r == 0 && (size_changed || changed))
+        r = store_get_volume(reconciler->store, volume->volume_id, volume);
+    return r;
+}
+
+/* ---- the binding ---- */
+
+/* The VMM opened the device after the device had its present size: then that is the size it has. */
+static bool size_is_known_to_vmm(const struct store_volume *volume)
+{
+    return volume->size_since_ns && volume->vmm_start_ns &&
+           volume->size_since_ns < volume->vmm_start_ns;
+}
+
+static int open_mapping(struct reconciler *reconciler, const struct store_volume *volume)
+{
+    bool known = size_is_known_to_vmm(volume);
+    struct store_mapping mapping = {
+        .volume_id = volume->volume_id,
+        .sandbox_ref = volume->sandbox_ref,
+        .device_id = volume->device_id,
+        .drive_id = volume->recorded_drive_id[0] ? volume->recorded_drive_id : NULL,
+        .guest_path = volume->recorded_guest_path[0] ? volume->recorded_guest_path : NULL,
+        .source = volume->recorded_drive_id[0] ? "persist" : "sandbox-file",
+        .device_bytes = volume->device_bytes,
+        .hypervisor_bytes = known ? volume->device_bytes : 0,
+        .guest_synced_bytes = known ? volume->device_bytes : 0,
+    };
+
+    log_info(&(struct log_ids){volume->volume_id, volume->sandbox_id, volume->device_name, NULL},
+             "bound to the sandbox at %" PRIu64 " bytes%s", volume->device_bytes,
+             known ? "" : ", to be synchronised once");
+    return store_open_mapping(reconciler->store, &mapping);
+}
+
+/* The path leads to another disk under the same number, while the VMM goes on holding the old one. */
+static bool was_replaced(const struct store_volume *volume)
+{
+    return volume->mapping_id && volume->mapping_sandbox_ref == volume->sandbox_ref &&
+           volume->device_id && volume->mapping_device_id != volume->device_id &&
+           volume->device_kind == STORE_BLOCK && volume->mapping_major == volume->major &&
+           volume->mapping_minor == volume->minor;
+}
+
+static bool is_same_binding(const struct store_volume *volume)
+{
+    if (!volume->mapping_id || volume->mapping_sandbox_ref != volume->sandbox_ref)
+        return false;
+    return !volume->device_id || volume->mapping_device_id == volume->device_id ||
+           was_replaced(volume);
+}
+
+static bool is_described(const struct store_volume *volume)
+{
+    return (!volume->recorded_drive_id[0] || volume->drive_id[0]) &&
+           strcmp(volume->recorded_guest_path, volume->guest_path) == 0;
+}
+
+static int describe_mapping(struct reconciler *reconciler, const struct store_volume *volume)
+{
+    return store_describe_mapping(
+        reconciler->store, volume->volume_id,
+        volume->recorded_drive_id[0] ? volume->recorded_drive_id : NULL,
+        volume->recorded_guest_path[0] ? volume->recorded_guest_path : NULL,
+        volume->recorded_drive_id[0] ? "persist" : NULL);
+}
+
+static int bind_volume(struct reconciler *reconciler, struct store_volume *volume)
+{
+    bool should = volume->status == STORE_PRESENT && volume->sandbox_ref;
+    int r;
+
+    if (should && is_same_binding(volume)) {
+        if (volume->device_bytes > volume->largest_bytes && !was_replaced(volume))
+            r = store_note_size(reconciler->store, volume->volume_id, volume->device_bytes);
+        else if (!is_described(volume))
+            r = describe_mapping(reconciler, volume);
+        else
+            return 0;
+    } else if (should && volume->device_id && volume->device_kind != STORE_OTHER) {
+        r = open_mapping(reconciler, volume);
+    } else if (!should && volume->mapping_id) {
+        r = store_close_mapping(reconciler->store, volume->volume_id);
+    } else {
+        return 0;
+    }
+    /* Who stands on the same device may be touched by a binding that comes or goes. */
+    if (r == 0 && volume->device_id)
+        r = store_each_volume_of_device_id(reconciler->store, volume->device_id, mark_volume,
+                                           reconciler);
+    return r < 0 ? r : store_get_volume(reconciler->store, volume->volume_id, volume);
+}
+
+/* ---- the facts ---- */
+
+static enum decide_permit permit_of(const struct reconciler *reconciler,
+                                    const struct store_volume *volume)
+{
+    enum config_resize_mode mode = reconciler->config.resize.mode;
+    bool is_file = volume->device_id && volume->device_kind == STORE_FILE;
+
+    if (mode == RESIZE_NEVER || volume->policy == STORE_POLICY_NEVER)
+        return PERMIT_NEVER;
+    if (is_file && reconciler->config.resize.file_backed == FILE_BACKED_NEVER)
+        return PERMIT_NEVER;
+    if (is_file || mode == RESIZE_OBSERVE || volume->policy == STORE_POLICY_OBSERVE)
+        return PERMIT_OBSERVE;
+    return PERMIT_GROW;
+}
+
+/* Types that never stand for a block device of the host; others are judged by what the path is. */
+static bool is_unsuitable_type(const struct store_volume *volume)
+{
+    static const char *const types[] = {"vfiovol", "spdkvol", "spoolvol"};
+
+    for (unsigned i = 0; i < array_length(types); i++)
+        if (strcmp(volume->volume_type, types[i]) == 0)
+            return true;
+    /* The shim's own disk image of an emptyDir. */
+    return strcmp(volume->volume_type, "blk") == 0 &&
+           strstr(volume->target_path, "/volumes/kubernetes.io~empty-dir/");
+}
+
+static enum decide_device device_of(const struct store_volume *volume)
+{
+    if (is_unsuitable_type(volume) || volume->device_path[0] != '/')
+        return DEVICE_UNSUITABLE;
+    if (!volume->device_id)
+        return DEVICE_MISSING;
+    if (volume->device_kind == STORE_OTHER)
+        return DEVICE_UNSUITABLE;
+    return volume->device_kind == STORE_FILE ? DEVICE_FILE : DEVICE_BLOCK;
+}
+
+static bool is_used_by_host(struct reconciler *reconciler, const struct store_volume *volume)
+{
+    if (!volume->device_id || volume->device_kind != STORE_BLOCK)
+        return false;
+    if (!reconciler->mounts) {
+        int r = observe_mounts(reconciler->sysfs, &reconciler->mounts);
+
+        if (r < 0) {
+            log_warning(NULL, "cannot read the host's mounts: %s", strerror(-r));
+            return true;
+        }
+    }
+    return observed_mounts_find(reconciler->mounts, reconciler->sysfs, volume->major,
+                                volume->minor) != NULL;
+}
+
+static enum decide_conflict conflict_of(struct reconciler *reconciler,
+                                        const struct store_volume *volume)
+{
+    if (volume->device_shared)
+        return CONFLICT_DEVICE_SHARED;
+    if (volume->live_sandboxes == 1 && is_used_by_host(reconciler, volume))
+        return CONFLICT_HOST_IN_USE;
+    if (was_replaced(volume))
+        return CONFLICT_IDENTITY_MISMATCH;
+    return CONFLICT_NONE;
+}
+
+static enum decide_status status_of(const struct store_volume *volume)
+{
+    switch (volume->status) {
+    case STORE_PRESENT:
+        return DECIDE_PRESENT;
+    case STORE_INVALID:
+        return DECIDE_INVALID;
+    case STORE_QUARANTINED:
+    case STORE_REMOVED:
+        break;
+    }
+    return DECIDE_GONE;
+}
+
+static struct decide_facts facts_of(struct reconciler *reconciler,
+                                    const struct store_volume *volume)
+{
+    struct decide_facts facts = {
+        .status = status_of(volume),
+        .permit = permit_of(reconciler, volume),
+        .device = device_of(volume),
+        .live_sandboxes = volume->live_sandboxes,
+        .device_bytes = volume->device_bytes,
+        .first_bytes = volume->first_bytes,
+        .largest_bytes = volume->largest_bytes,
+        .hypervisor_bytes = volume->hypervisor_bytes,
+        .guest_synced_bytes = volume->guest_synced_bytes,
+        .growth_open = volume->resize_id != 0,
+        .hypervisor_reason = reason_from_name(volume->hypervisor_reason),
+        .guest_reason = reason_from_name(volume->guest_reason),
+    };
+
+    if (facts.status == DECIDE_PRESENT && facts.live_sandboxes > 0)
+        facts.conflict = conflict_of(reconciler, volume);
+    facts.may_try = volume->attempts == 0 ||
+                    (volume->next_attempt_ns && clock_boottime() >= volume->next_attempt_ns);
+    return facts;
+}
+
+/* ---- what follows ---- */
+
+/* A growth is on the record from the moment it is seen, whatever comes of it. */
+static bool is_new_growth(const struct decide_facts *facts, const struct store_volume *volume)
+{
+    return facts->status == DECIDE_PRESENT && facts->permit != PERMIT_NEVER &&
+           volume->mapping_id && facts->live_sandboxes == 1 &&
+           (facts->device == DEVICE_BLOCK || facts->device == DEVICE_FILE) &&
+           facts->conflict != CONFLICT_IDENTITY_MISMATCH &&
+           facts->device_bytes > decide_baseline(facts) &&
+           (!volume->resize_id || volume->resize_to_bytes < facts->device_bytes);
+}
+
+static int open_growth(struct reconciler *reconciler, struct store_volume *volume,
+                       struct decide_facts *facts)
+{
+    uint64_t from = decide_baseline(facts);
+    int r;
+
+    r = store_open_resize(reconciler->store, volume->volume_id, from, volume->device_bytes);
+    if (r == 0)
+        r = store_get_volume(reconciler->store, volume->volume_id, volume);
+    if (r < 0)
+        return r;
+    log_info(&(struct log_ids){volume->volume_id, volume->sandbox_id, volume->device_name, NULL},
+             "device grew from %" PRIu64 " to %" PRIu64 " bytes", from, volume->device_bytes);
+    *facts = facts_of(reconciler, volume);
+    return 0;
+}
+
+static int set_state(struct reconciler *reconciler, const struct store_volume *volume,
+                     const struct decision *decision)
+{
+    const char *state = state_name(decision->state), *reason = reason_name(decision->reason);
+    bool changed = false;
+    int r;
+
+    r = store_set_state(reconciler->store, volume->volume_id, state, reason, &changed);
+    if (r == 0 && changed)
+        log_info(
+            &(struct log_ids){volume->volume_id, volume->sandbox_id, volume->device_name, NULL},
+            "%s/%s -> %s/%s", volume->state[0] ? volume->state : "new",
+            volume->reason[0] ? volume->reason : "none", state, reason);
+    return r;
+}
+
+static int begin_act(struct reconciler *reconciler, const struct store_volume *volume,
+                     enum decide_action action)
+{
+    struct act *act;
+
+    if (!reconciler->synced || reconciler->stopping ||
+        act_is_in_flight(reconciler, volume->volume_id))
+        return 0;
+    if (!lanes_enter(&reconciler->lanes, volume->sandbox_ref, volume->volume_id))
+        return 0;
+    act = act_new(reconciler, volume, action);
+    if (!act) {
+        lanes_leave(&reconciler->lanes, volume->sandbox_ref);
+        return -ENOMEM;
+    }
+    return store_intend(reconciler->store, volume->volume_id, decide_action_name(action),
+                        volume->device_bytes);
+}
+
+int reconcile_volume(struct reconciler *reconciler, int64_t volume_id)
+{
+    struct store_volume volume;
+    struct decide_facts facts;
+    struct decision decision;
+    int r;
+
+    r = store_get_volume(reconciler->store, volume_id, &volume);
+    if (r == -ENOENT)
+        return 0;
+    if (r == 0 && volume.status == STORE_PRESENT)
+        r = refresh_device(reconciler, &volume);
+    if (r == 0)
+        r = bind_volume(reconciler, &volume);
+    if (r < 0)
+        return r;
+    facts = facts_of(reconciler, &volume);
+    if (is_new_growth(&facts, &volume)) {
+        r = open_growth(reconciler, &volume, &facts);
+        if (r < 0)
+            return r;
+    }
+    decision = decide(&facts);
+    r = set_state(reconciler, &volume, &decision);
+    if (r == 0 && decision.action != ACTION_NONE)
+        r = begin_act(reconciler, &volume, decision.action);
+    return r;
+}
