@@ -31,8 +31,9 @@ CFLAGS  ?= -O2 -g
 ALL_CFLAGS := -std=gnu11 $(WARNINGS) -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 \
   -DCRUST_VERSION='"$(VERSION)"' -I. -I$(GEN) -fno-common -fPIE -fstack-protector-strong \
   -fstack-clash-protection -fno-strict-aliasing \
-  $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=all,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2) \
-  $(if $(COVERAGE),--coverage -O0) $(CFLAGS)
+  $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=all) \
+  $(if $(SANITIZE)$(COVERAGE),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2) \
+  $(CFLAGS) $(if $(COVERAGE),--coverage -O0)
 ALL_LDFLAGS := -pie -Wl,-z,relro,-z,now -Wl,--as-needed $(if $(SANITIZE),-fsanitize=$(SANITIZE)) \
   $(if $(COVERAGE),--coverage) $(LDFLAGS)
 
@@ -43,6 +44,8 @@ LIBS_STORE  := -lsqlite3
 LIBS_AGENT  := -lprotobuf-c
 LIBS_SERVE  := -lmicrohttpd
 LIBS_HTTP   := -lcurl-gnutls
+
+FOLDERS := lib config store agent-client reconciler crustctl guest-agent
 
 sources = $(sort $(wildcard $(1)/*.c))
 objects = $(patsubst %.c,$(OUT)/%.o,$(1))
@@ -78,7 +81,7 @@ FUZZ_REPLAYS  := $(patsubst %.c,$(OUT)/%,$(FUZZ_SOURCES))
 
 PROGRAMS := $(OUT)/crustd $(OUT)/crustctl $(OUT)/crust-guest-agent
 
-.PHONY: all check demo install deps unit e2e fuzz bench sanitize coverage format lint clean help programs
+.PHONY: all check demo install deps unit e2e fuzz bench golden sanitize coverage format lint clean help programs
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -119,10 +122,42 @@ $(OUT)/crust-guest-agent: $(call objects,$(GUEST_SOURCES)) $(CORE_LIBRARY)
 	$(Q)$(CC) $(if $(SANITIZE)$(COVERAGE),$(ALL_LDFLAGS),-static $(LDFLAGS)) -o $@ $^ -lprotobuf-c -lev -lm
 
 $(OUT)/tests/unit/%_test: $(OUT)/tests/unit/%_test.o $(CORE_LIBRARY)
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $< $(CORE_LIBRARY) -lcmocka $(CORE_LIBS)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) $(CORE_LIBRARY) -lcmocka $(CORE_LIBS) $(LIBS_HTTP)
+
+$(OUT)/tests/unit/lib/http_client_test: $(call objects,$(HTTP_SOURCES))
 
 $(OUT)/tests/fuzz/%_fuzz: $(OUT)/tests/fuzz/%_fuzz.o $(OUT)/tests/fuzz/replay.o $(CORE_LIBRARY)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(CORE_LIBS)
+
+unit: $(TEST_BINARIES) ## build and run the unit tests
+	@tests/run-unit.sh $(TEST_BINARIES)
+
+golden: $(OUT)/tests/unit/config/config_test ## accept what the configuration tests print now
+	@UPDATE_GOLDEN=1 $< >/dev/null && git diff --stat -- tests/unit/config/data
+
+sanitize: ## the unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@$(MAKE) unit SANITIZE=address,undefined
+
+coverage: ## line coverage of the unit tests, as text and in build/coverage/
+	@$(MAKE) unit COVERAGE=1
+	@mkdir -p $(BUILD)/coverage
+	@gcovr --root . --object-directory $(BUILD)/flavour-coverage --exclude tests \
+	  --exclude-directories '.*/generated' --html-details $(BUILD)/coverage/index.html --txt -
+
+C_FILES = $(shell find $(FOLDERS) tests -name '*.[ch]')
+
+format: ## lay out all C files by .clang-format
+	@clang-format -i $(C_FILES)
+
+lint: ## layout, layering and cppcheck
+	@clang-format --dry-run -Werror $(C_FILES)
+	@tests/check-layers.sh
+	@tests/check-layers-test.sh
+	@if command -v cppcheck >/dev/null; then cppcheck --quiet --std=c11 -I. -j2 --inline-suppr \
+	  --enable=warning,performance,portability --error-exitcode=1 $(FOLDERS); fi
+
+clean: ## remove what was built
+	@rm -rf $(BUILD)
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)

@@ -1,4 +1,4 @@
-/* keys.h - the table of keys, for config/ only.
+/* keys.h - the table of keys. Private to config/.
  *
  * One row says everything about a key: where its value lives, how its text is read, what it may be.
  */

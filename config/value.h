@@ -1,4 +1,4 @@
-/* value.h - the text of one value, read and written, for config/ only. */
+/* value.h - the text of one value, read and written. Private to config/. */
 #pragma once
 
 #include "config/keys.h"

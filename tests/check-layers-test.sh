@@ -1,0 +1,73 @@
+#!/bin/sh
+# check-layers-test.sh - seeds one violation of each rule and sees check-layers.sh find it.
+
+set -eu
+check=$(dirname "$0")/check-layers.sh
+check=$(realpath "$check")
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+failed=0
+
+# seed FILE LINE: a file with one line of code
+seed() {
+    mkdir -p "$tree/$(dirname "$1")"
+    printf '/* seeded */\n%s\n' "$2" >"$tree/$1"
+}
+
+# expect_fault FILE LINE PATTERN: the line is refused at its place, for this reason
+expect_fault() {
+    seed "$1" "$2"
+    if found=$("$check" "$tree"); then
+        echo "not refused: $1: $2"
+        failed=1
+    elif ! printf '%s\n' "$found" | grep -qF "$1:2: includes" ||
+        ! printf '%s\n' "$found" | grep -qF "$3"; then
+        echo "refused for another reason: $1: $2: $found"
+        failed=1
+    fi
+    rm "$tree/$1"
+}
+
+expect_fine() {
+    seed "$1" "$2"
+    if ! found=$("$check" "$tree"); then
+        echo "refused: $found"
+        failed=1
+    fi
+    rm "$tree/$1"
+}
+
+seed reconciler/hypervisor/hypervisor.h '/* Private to reconciler/hypervisor/. */'
+seed reconciler/watch/watch.h ''
+seed store/read.h ''
+
+expect_fine lib/a.c '#include "lib/log.h"'
+expect_fine store/a.c '#include <sqlite3.h>'
+expect_fine reconciler/serve/a.c '#include "store/read.h"'
+expect_fine reconciler/serve/a.c '#include "reconciler/command.h"'
+expect_fine reconciler/a.c '#include "reconciler/observe/device.h"'
+expect_fine reconciler/main.c '#include "reconciler/watch/watch.h"'
+expect_fine guest-agent/a.c '#include "agent-client/ttrpc_codec.h"'
+
+expect_fault lib/a.c '#include "store/read.h"' 'lib/ may include only lib/'
+expect_fault config/a.c '#include "store/store.h"' 'config/ may include only'
+expect_fault store/a.c '#include "config/config.h"' 'store/ may include only'
+expect_fault agent-client/a.c '#include "store/read.h"' 'agent-client/ may include only'
+expect_fault reconciler/watch/a.c '#include "reconciler/observe/device.h"' 'reconciler/watch/ may'
+expect_fault reconciler/observe/a.c '#include "store/store.h"' 'reconciler/observe/ may'
+expect_fault reconciler/a.c '#include "reconciler/watch/watch.h"' 'reconciler/ may include only'
+expect_fault reconciler/a.c '  #  include "reconciler/serve/http.h"' 'reconciler/ may include only'
+expect_fault reconciler/serve/a.c '#include "store/store.h"' 'reconciler/serve/ may include only'
+expect_fault reconciler/serve/a.c '#include "reconciler/act.h"' 'reconciler/serve/ may include only'
+expect_fault crustctl/a.c '#include "reconciler/command.h"' 'crustctl/ may include only'
+expect_fault guest-agent/a.c '#include "agent-client/agent_client.h"' 'guest-agent/ may include only'
+expect_fault reconciler/a.c '#include "reconciler/hypervisor/hypervisor.h"' 'it is private to'
+expect_fault lib/a.c '#include "log.h"' 'include from the root'
+expect_fault lib/a.c '#include "lib/log.c"' 'only headers are included'
+expect_fault crustctl/a.c '#include <sqlite3.h>' 'only store/ may'
+expect_fault reconciler/watch/a.c '#include <ev.h>' 'only lib/ may'
+expect_fault reconciler/hypervisor/a.c '#include <curl/curl.h>' 'only lib/ may'
+expect_fault lib/a.c '#include <nghttp2/nghttp2.h>' 'only reconciler/serve/ may'
+expect_fault reconciler/a.c '#include <microhttpd.h>' 'only reconciler/serve/ may'
+
+[ "$failed" -eq 0 ] && echo "check-layers finds every seeded violation"
