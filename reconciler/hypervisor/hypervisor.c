@@ -1,0 +1,111 @@
+/* hypervisor.c - one call, whatever the VMM.
+ *
+ * This file owns the call, the copy of its request and the promise about `done`: once, from the
+ * loop, and never after hypervisor_call_free(). What is known at once (no control socket, a VMM
+ * that nothing here can talk to) is therefore delivered by a timer of no time. The kinds of VMM own
+ * their conversation and are stopped before `done` is called, so that the monitor is free again
+ * while the caller thinks about the answer.
+ */
+#include "reconciler/hypervisor/hypervisor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "reconciler/hypervisor/hypervisor_ops.h"
+
+static void call_stop(struct hypervisor_call *call)
+{
+    if (call->stopped)
+        return;
+    call->stopped = true;
+    if (call->ops)
+        call->ops->stop(call);
+}
+
+void hypervisor_call_complete(struct hypervisor_call *call, const struct hypervisor_reply *reply)
+{
+    struct hypervisor_reply copy = *reply; /* `done` may free the call that holds the reply */
+
+    call_stop(call);
+    copy.error.code = (int)copy.outcome;
+    call->done(call, &copy, call->userdata);
+}
+
+static void on_deferred(struct loop_timer *timer)
+{
+    struct hypervisor_call *call = container_of(timer, struct hypervisor_call, deferred);
+
+    hypervisor_call_complete(call, &call->reply);
+}
+
+/* Starts the conversation, or prepares the reply that makes one unnecessary. */
+static void call_start(struct hypervisor_call *call)
+{
+    struct hypervisor_reply *reply = &call->reply;
+    int r;
+
+    if (!call->ops) {
+        reply->outcome = HYPERVISOR_UNSUPPORTED;
+        (void)error_set(&reply->error, 0, "no drive of this kind of VMM can be resized");
+    } else if (!call->request.control_socket) {
+        reply->outcome = HYPERVISOR_MONITOR_MISSING;
+        (void)error_set(&reply->error, 0, "the VMM has no control socket that may be used");
+    } else {
+        r = call->ops->start(call);
+        if (r == 0)
+            return;
+        reply->outcome = HYPERVISOR_UNREACHABLE;
+        (void)error_set_errno(&reply->error, r, "cannot talk to the VMM");
+    }
+    loop_timer_start(call->loop, &call->deferred, 0, on_deferred);
+}
+
+static int copy_text(const char *text, const char **ret_copy)
+{
+    *ret_copy = text ? strdup(text) : NULL;
+    return text && !*ret_copy ? -ENOMEM : 0;
+}
+
+int hypervisor_call_new(struct loop *loop, enum hypervisor_kind kind,
+                        const struct hypervisor_request *request, hypervisor_done *done,
+                        void *userdata, struct hypervisor_call **ret_call)
+{
+    const struct hypervisor_ops *ops = kind == HYPERVISOR_QEMU ? &hypervisor_qemu_ops : NULL;
+    struct hypervisor_call *call = calloc(1, ops ? ops->size : sizeof(*call));
+    int r, s;
+
+    if (!call)
+        return -ENOMEM;
+    call->loop = loop;
+    call->request = *request;
+    call->done = done;
+    call->userdata = userdata;
+    r = copy_text(request->control_socket, &call->request.control_socket);
+    s = copy_text(request->recorded_drive, &call->request.recorded_drive);
+    if (r < 0 || s < 0) {
+        (void)hypervisor_call_free(call);
+        return -ENOMEM;
+    }
+    call->ops = ops;
+    call_start(call);
+    *ret_call = call;
+    return 0;
+}
+
+struct hypervisor_call *hypervisor_call_free(struct hypervisor_call *call)
+{
+    if (!call)
+        return NULL;
+    call_stop(call);
+    loop_timer_stop(&call->deferred);
+    free((void *)(uintptr_t)call->request.control_socket);
+    free((void *)(uintptr_t)call->request.recorded_drive);
+    free(call);
+    return NULL;
+}
+
+enum hypervisor_kind hypervisor_kind_from_name(const char *name)
+{
+    return name && strcmp(name, "qemu") == 0 ? HYPERVISOR_QEMU : HYPERVISOR_OTHER;
+}

@@ -1,0 +1,426 @@
+/* qemu.c - one conversation on a QEMU monitor, QMP or HMP.
+ *
+ * The same steps over both, one command in flight at a time:
+ *
+ *     greeting ─ [negotiate] ─ frontends ─ nodes ─ [sets] ─ find the drive ─▶ done (query)
+ *                                                                └─ resize ─ check ─▶ done
+ *
+ * The greeting tells which it is, for a debug monitor speaks what the runtime was configured to.
+ * Not a byte is written before it: a monitor serves one client at a time, and what a waiting client
+ * has written may be carried out after it has given up. No greeting in time therefore means busy.
+ *
+ * QMP is asked for the device's real size, never for less than the drive has. HMP's block_resize
+ * can't name a drive by its node; `qemu-io NODE "truncate N"` can, and N is the drive's own size:
+ * over host_device any size up to the real one means "read it again", and one that is not larger
+ * than the present size can't be refused for a device that shrank or lies in another namespace.
+ *
+ * Every path ends in finish(), after which nothing here touches the call: its owner may have freed
+ * it. Functions that may have finished return false, and their callers return at once.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/stream.h"
+#include "reconciler/hypervisor/hmp_codec.h"
+#include "reconciler/hypervisor/hypervisor_ops.h"
+#include "reconciler/hypervisor/qemu_drive.h"
+#include "reconciler/hypervisor/qemu_process.h"
+#include "reconciler/hypervisor/qemu_report.h"
+#include "reconciler/hypervisor/qmp_codec.h"
+
+static const uint64_t greeting_ns = 2 * NSEC_PER_SEC;
+
+enum { INPUT_BYTES = QMP_MESSAGE_BYTES + 64 * 1024, OUTPUT_BYTES = 4096 };
+
+enum step {
+    STEP_GREETING,
+    STEP_NEGOTIATE,
+    STEP_FRONTENDS,
+    STEP_NODES,
+    STEP_SETS,
+    STEP_RESIZE,
+    STEP_CHECK,
+    STEPS,
+};
+
+enum dialect { DIALECT_UNKNOWN, DIALECT_QMP, DIALECT_HMP };
+
+struct qemu_call {
+    struct hypervisor_call call;
+    struct stream stream;
+    uint64_t started_ns;
+    enum dialect dialect;
+    enum step step;
+    unsigned commands; /* sent so far; numbers the ids */
+    struct qmp_decoder decoder;
+    struct qemu_report report;
+    char drive[QEMU_NAME_BYTES]; /* found, or refused; "" */
+    uint64_t drive_bytes;
+};
+
+/* What came back for the command in flight, in either dialect. */
+struct answer {
+    const cJSON *value;      /* QMP */
+    const char *text;        /* HMP */
+    const char *error_class; /* "" over HMP */
+    const char *error_text;  /* NULL: not refused */
+};
+
+static struct qemu_call *qemu_call_of(struct hypervisor_call *call)
+{
+    return container_of(call, struct qemu_call, call);
+}
+
+/* Ends the call; the reply's text is `error`'s. Returns false for the caller to return. */
+static bool finish(struct qemu_call *qemu, enum hypervisor_outcome outcome,
+                   const struct error *error)
+{
+    struct hypervisor_reply reply = {.outcome = outcome, .bytes = qemu->drive_bytes};
+
+    (void)snprintf(reply.drive_id, sizeof(reply.drive_id), "%s", qemu->drive);
+    if (outcome != HYPERVISOR_DONE)
+        reply.error = *error;
+    hypervisor_call_complete(&qemu->call, &reply);
+    return false;
+}
+
+static bool finish_unreachable(struct qemu_call *qemu, const struct error *error)
+{
+    return finish(qemu, HYPERVISOR_UNREACHABLE, error);
+}
+
+/* Commands */
+
+static int encode_qmp(struct qemu_call *qemu, struct buffer *output)
+{
+    static const char *const commands[STEPS] = {
+        [STEP_NEGOTIATE] = "qmp_capabilities",    [STEP_FRONTENDS] = "query-block",
+        [STEP_NODES] = "query-named-block-nodes", [STEP_SETS] = "query-fdsets",
+        [STEP_RESIZE] = "block_resize",           [STEP_CHECK] = "query-block",
+    };
+    const struct hypervisor_request *request = &qemu->call.request;
+    char id[24], arguments[QEMU_NAME_BYTES + 64] = "";
+
+    (void)snprintf(id, sizeof(id), "crustd-%u", qemu->commands);
+    if (qemu->step == STEP_NODES)
+        (void)snprintf(arguments, sizeof(arguments), "{\"flat\": true}");
+    if (qemu->step == STEP_RESIZE)
+        (void)snprintf(arguments, sizeof(arguments),
+                       "{\"node-name\": \"%s\", \"size\": %" PRIu64 "}", qemu->drive,
+                       request->bytes > qemu->drive_bytes ? request->bytes : qemu->drive_bytes);
+    return qmp_encode(output, commands[qemu->step], arguments[0] ? arguments : NULL, id);
+}
+
+static int encode_hmp(struct qemu_call *qemu, struct buffer *output)
+{
+    if (qemu->step == STEP_RESIZE)
+        return hmp_encode_truncate(output, qemu->drive, qemu->drive_bytes);
+    return buffer_append_text(output,
+                              qemu->step == STEP_NODES ? "info block -n -v\n" : "info block -v\n");
+}
+
+/* Goes on to `step` by sending its command. */
+static bool ask(struct qemu_call *qemu, enum step step)
+{
+    cleanup(buffer_done) struct buffer output = BUFFER_INIT(OUTPUT_BYTES);
+    struct error error;
+    int r;
+
+    qemu->step = step;
+    qemu->commands++;
+    r = qemu->dialect == DIALECT_QMP ? encode_qmp(qemu, &output) : encode_hmp(qemu, &output);
+    if (r == 0)
+        r = stream_send(&qemu->stream, output.data, output.length);
+    if (r == 0)
+        return true;
+    (void)error_set_errno(&error, r, "cannot ask the monitor");
+    return finish_unreachable(qemu, &error);
+}
+
+/* Answers */
+
+static int read_roots(struct qemu_call *qemu, const struct answer *answer, struct error *error)
+{
+    qemu_nodes_done(&qemu->report.roots);
+    if (qemu->dialect == DIALECT_QMP)
+        return qemu_report_read_frontends(&qemu->report.roots, answer->value, error);
+    return hmp_read_blocks(answer->text, true, &qemu->report.roots, error);
+}
+
+static int read_nodes(struct qemu_call *qemu, const struct answer *answer, struct error *error)
+{
+    if (qemu->dialect == DIALECT_QMP)
+        return qemu_report_read_nodes(&qemu->report.nodes, answer->value, error);
+    return hmp_read_blocks(answer->text, false, &qemu->report.nodes, error);
+}
+
+static struct qemu_wanted wanted_of(const struct hypervisor_request *request)
+{
+    struct qemu_wanted wanted = {.act = request->act, .recorded_drive = request->recorded_drive};
+
+    if (request->regular_file) {
+        wanted.identity.device = request->file_device;
+        wanted.identity.inode = request->inode;
+    } else {
+        wanted.identity.block_device = true;
+        wanted.identity.device = request->device;
+    }
+    return wanted;
+}
+
+/* The report is complete: finds the drive, and asks for the resize if that is the act. */
+static bool find_drive(struct qemu_call *qemu)
+{
+    const struct hypervisor_request *request = &qemu->call.request;
+    struct qemu_wanted wanted = wanted_of(request);
+    const struct qemu_node *drive = NULL;
+    enum hypervisor_outcome outcome;
+    struct qemu_process process;
+    struct error error;
+    int r = qemu_process_init(&process, request->vmm_pid);
+
+    if (r < 0) {
+        (void)error_set_errno(&error, r, "cannot look at the VMM, process %d",
+                              (int)request->vmm_pid);
+        return finish_unreachable(qemu, &error);
+    }
+    outcome = qemu_drive_find(&qemu->report, &wanted, &process.resolver, &drive, &error);
+    qemu_process_done(&process);
+    if (drive) {
+        memcpy(qemu->drive, drive->name, sizeof(qemu->drive));
+        qemu->drive_bytes = drive->bytes;
+    }
+    if (outcome != HYPERVISOR_DONE || request->act == HYPERVISOR_QUERY)
+        return finish(qemu, outcome, &error);
+    return ask(qemu, STEP_RESIZE);
+}
+
+/* What the drive has after the resize is the answer, not that the command succeeded. */
+static bool check_drive(struct qemu_call *qemu)
+{
+    const struct qemu_node *drive = qemu_nodes_find(&qemu->report.roots, qemu->drive);
+    uint64_t bytes = qemu->call.request.bytes;
+    struct error error;
+
+    if (!drive) {
+        (void)error_set(&error, 0, "drive %s was removed in the meantime", qemu->drive);
+        return finish(qemu, HYPERVISOR_DRIVE_NOT_FOUND, &error);
+    }
+    qemu->drive_bytes = drive->bytes;
+    if (drive->bytes >= bytes)
+        return finish(qemu, HYPERVISOR_DONE, NULL);
+    (void)error_set(&error, 0,
+                    "drive %s has %" PRIu64 " bytes after the resize, the device %" PRIu64,
+                    qemu->drive, drive->bytes, bytes);
+    return finish(qemu, HYPERVISOR_REFUSED, &error);
+}
+
+static bool refused(struct qemu_call *qemu, const struct answer *answer)
+{
+    enum hypervisor_outcome outcome = qemu_refusal(answer->error_class, answer->error_text);
+    size_t length = strcspn(answer->error_text, "\n");
+    struct error error;
+
+    (void)error_set(&error, 0, "%s%s%.*s", qemu->drive, qemu->drive[0] ? ": " : "",
+                    (int)(length < ERROR_TEXT_BYTES ? length : ERROR_TEXT_BYTES),
+                    answer->error_text);
+    return finish(qemu, outcome, &error);
+}
+
+/* One step is answered: takes it in and goes on to the next. */
+static bool proceed(struct qemu_call *qemu, const struct answer *answer)
+{
+    struct error error;
+    int r = 0;
+
+    if (answer->error_text)
+        return refused(qemu, answer);
+    if (qemu->step == STEP_FRONTENDS || qemu->step == STEP_CHECK)
+        r = read_roots(qemu, answer, &error);
+    else if (qemu->step == STEP_NODES)
+        r = read_nodes(qemu, answer, &error);
+    else if (qemu->step == STEP_SETS)
+        r = qemu_report_read_sets(&qemu->report, answer->value, &error);
+    if (r < 0)
+        return finish_unreachable(qemu, &error);
+    switch (qemu->step) {
+    case STEP_GREETING:
+        return ask(qemu, qemu->dialect == DIALECT_QMP ? STEP_NEGOTIATE : STEP_FRONTENDS);
+    case STEP_NEGOTIATE:
+        return ask(qemu, STEP_FRONTENDS);
+    case STEP_FRONTENDS:
+        return ask(qemu, STEP_NODES);
+    case STEP_NODES:
+        return qemu->dialect == DIALECT_QMP ? ask(qemu, STEP_SETS) : find_drive(qemu);
+    case STEP_SETS:
+        return find_drive(qemu);
+    case STEP_RESIZE:
+        return ask(qemu, STEP_CHECK);
+    case STEP_CHECK:
+    case STEPS:
+        break;
+    }
+    return check_drive(qemu);
+}
+
+/* The greeting has arrived: from here on the caller's deadline counts. */
+static void greeted(struct qemu_call *qemu)
+{
+    uint64_t deadline_ns = qemu->call.request.deadline_ns;
+    uint64_t elapsed_ns = clock_boottime() - qemu->started_ns;
+
+    stream_set_deadline(&qemu->stream, deadline_ns > elapsed_ns ? deadline_ns - elapsed_ns : 0);
+}
+
+static bool received_message(struct qemu_call *qemu, const struct qmp_message *message)
+{
+    struct answer answer = {.value = message->value, .error_class = ""};
+    struct error error;
+    char id[24];
+
+    if (qemu->step == STEP_GREETING) {
+        if (message->kind == QMP_GREETING) {
+            greeted(qemu);
+            return proceed(qemu, &answer);
+        }
+        (void)error_set(&error, 0, "the monitor did not greet");
+        return finish_unreachable(qemu, &error);
+    }
+    (void)snprintf(id, sizeof(id), "crustd-%u", qemu->commands);
+    if ((message->kind != QMP_RETURN && message->kind != QMP_ERROR) || !message->id ||
+        strcmp(message->id, id) != 0)
+        return true;
+    if (message->kind == QMP_ERROR) {
+        answer.error_class = message->error_class;
+        answer.error_text = message->error_text;
+    }
+    return proceed(qemu, &answer);
+}
+
+static bool receive_qmp(struct qemu_call *qemu)
+{
+    bool going = true;
+
+    while (going) {
+        cleanup(qmp_message_done) struct qmp_message message = {.kind = QMP_OTHER};
+        struct error error;
+        int r = qmp_decode(&qemu->decoder, &qemu->stream.input, &message, &error);
+
+        if (r == QMP_INCOMPLETE)
+            return true;
+        if (r < 0)
+            return finish_unreachable(qemu, &error);
+        going = received_message(qemu, &message);
+    }
+    return false;
+}
+
+/* HMP has no failures, only words: a resize that worked says nothing. */
+static bool is_refusal(enum step step, const char *text)
+{
+    return step == STEP_RESIZE
+               ? text[0] != '\0'
+               : strncmp(text, "unknown command", 15) == 0 || strncmp(text, "Error: ", 7) == 0;
+}
+
+static bool receive_hmp(struct qemu_call *qemu)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(HMP_REPLY_BYTES);
+    struct answer answer = {.error_class = ""};
+    struct error error;
+    int r = hmp_decode(&qemu->stream.input, &text, &error);
+
+    if (r == HMP_INCOMPLETE)
+        return true;
+    if (r < 0)
+        return finish_unreachable(qemu, &error);
+    answer.text = buffer_text(&text);
+    if (qemu->step == STEP_GREETING)
+        greeted(qemu);
+    else if (is_refusal(qemu->step, answer.text))
+        answer.error_text = answer.text;
+    return proceed(qemu, &answer);
+}
+
+static void on_received(struct stream *stream)
+{
+    struct qemu_call *qemu = container_of(stream, struct qemu_call, stream);
+    struct error error;
+
+    if (qemu->dialect == DIALECT_UNKNOWN) {
+        if (stream->input.data[0] == '{')
+            qemu->dialect = DIALECT_QMP;
+        else if (stream->input.data[0] == 'Q')
+            qemu->dialect = DIALECT_HMP;
+    }
+    if (qemu->dialect == DIALECT_QMP) {
+        (void)receive_qmp(qemu);
+    } else if (qemu->dialect == DIALECT_HMP) {
+        (void)receive_hmp(qemu);
+    } else {
+        (void)error_set(&error, 0, "what listens there is no QEMU monitor");
+        (void)finish_unreachable(qemu, &error);
+    }
+}
+
+/* The connection ended before the conversation did. */
+static enum hypervisor_outcome outcome_of_end(const struct qemu_call *qemu, enum stream_end end,
+                                              int code)
+{
+    if (end == STREAM_REFUSED && (code == -ENOENT || code == -ENOTDIR))
+        return HYPERVISOR_MONITOR_MISSING;
+    if (end == STREAM_REFUSED && code == -EAGAIN)
+        return HYPERVISOR_BUSY;
+    if (end == STREAM_TIMEOUT && qemu->step == STEP_GREETING)
+        return HYPERVISOR_BUSY;
+    return HYPERVISOR_UNREACHABLE;
+}
+
+static void on_ended(struct stream *stream, enum stream_end end, const struct error *error)
+{
+    struct qemu_call *qemu = container_of(stream, struct qemu_call, stream);
+    enum hypervisor_outcome outcome = outcome_of_end(qemu, end, error->code);
+    struct error text = *error;
+
+    if (outcome == HYPERVISOR_BUSY)
+        (void)error_set(&text, 0, "the monitor gives no greeting: another client holds it");
+    else
+        (void)error_prefix(&text, "the monitor: ");
+    (void)finish(qemu, outcome, &text);
+}
+
+static const struct stream_handler stream_handler = {.received = on_received, .ended = on_ended};
+
+static int qemu_start(struct hypervisor_call *call)
+{
+    struct qemu_call *qemu = qemu_call_of(call);
+    const struct hypervisor_request *request = &call->request;
+    const struct stream_address address = {
+        .family = STREAM_UNIX,
+        .directory = request->root,
+        .path = request->control_socket,
+    };
+
+    qemu->started_ns = clock_boottime();
+    return stream_connect(&qemu->stream, call->loop, &address,
+                          request->deadline_ns < greeting_ns ? request->deadline_ns : greeting_ns,
+                          INPUT_BYTES, OUTPUT_BYTES, &stream_handler);
+}
+
+static void qemu_stop(struct hypervisor_call *call)
+{
+    struct qemu_call *qemu = qemu_call_of(call);
+
+    stream_done(&qemu->stream);
+    qemu_report_done(&qemu->report);
+}
+
+const struct hypervisor_ops hypervisor_qemu_ops = {
+    .size = sizeof(struct qemu_call),
+    .start = qemu_start,
+    .stop = qemu_stop,
+};

@@ -1,0 +1,350 @@
+/* qemu_drive.c - identity first, then permission.
+ *
+ * A drive is found by what its file is, never by what it is called: the reported name is resolved
+ * as QEMU sees it and compared with the device. A name that was recorded only decides between
+ * several drives on one device, and tells "another device" from "no such drive".
+ *
+ * Only raw layers and filters without an offset or a size of their own over host_device may be
+ * re-read: over a regular file the same command truncates, and over qcow2 it changes the guest's
+ * disk. The node that is resized is the root, for QEMU 7.2 tells the guest of no other.
+ *
+ * Two frontends on one device: one call serves one drive, the recorded one, else the first that may
+ * be resized. Runtimes attach a device once per sandbox and count its users, so a second frontend
+ * is not theirs; and unless locking is off, QEMU refuses to resize either one ("Failed to get
+ * "resize" lock").
+ *
+ * HMP does not tell which descriptors a set has. A drive over /dev/fdset/N is then taken for the
+ * device only if the process holds the device open and no reported path accounts for that, and if
+ * either nothing else is held that way or the runtime recorded just this drive for it. A wrong
+ * guess would do no harm beyond a size re-read too early, but it would be reported as success.
+ */
+#include "reconciler/hypervisor/qemu_drive.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "lib/json.h"
+
+enum { CHAIN_DEPTH = 8, HELD_ENTRIES = 1024 };
+
+/* Where a drive's bytes come from, read out of its file name. */
+struct source {
+    char file[QEMU_FILE_BYTES]; /* the innermost file name */
+    bool is_set;                /* /dev/fdset/N */
+    uint64_t set;
+    bool layered;     /* a layer is neither raw nor a filter */
+    bool fixed;       /* a layer has an offset or a size of its own */
+    bool host_device; /* the protocol node's driver */
+};
+
+/* What a process holds open without any reported path accounting for it. */
+enum holding { HELD_NOT, HELD_ALONE, HELD_AMONG_OTHERS };
+
+struct search {
+    const struct qemu_report *report;
+    const struct qemu_wanted *wanted;
+    struct qemu_resolver *resolver;
+    enum holding holding; /* of the wanted device; used only where sets are not known */
+};
+
+bool qemu_identity_equal(const struct qemu_identity *a, const struct qemu_identity *b)
+{
+    return a->block_device == b->block_device && a->device == b->device && a->inode == b->inode;
+}
+
+/* Layers that pass the size of what lies beneath through unchanged. */
+static bool driver_passes_size(const char *driver)
+{
+    return strcmp(driver, "raw") == 0 || strcmp(driver, "throttle") == 0 ||
+           strcmp(driver, "copy-on-read") == 0;
+}
+
+static bool driver_is_protocol(const char *driver)
+{
+    return strcmp(driver, "host_device") == 0 || strcmp(driver, "file") == 0;
+}
+
+static bool read_set_number(const char *file, uint64_t *ret_set)
+{
+    static const char prefix[] = "/dev/fdset/";
+    const char *digits = file + sizeof(prefix) - 1;
+    char *end;
+
+    if (strncmp(file, prefix, sizeof(prefix) - 1) != 0 || !isdigit((unsigned char)digits[0]))
+        return false;
+    errno = 0;
+    *ret_set = strtoull(digits, &end, 10);
+    return errno == 0 && *end == '\0';
+}
+
+/* "json:{…}" names every layer; the last one is the protocol. False if it makes no sense. */
+static bool read_chain(struct source *source, const cJSON *layer)
+{
+    for (unsigned depth = 0; depth < CHAIN_DEPTH; depth++) {
+        const cJSON *inner = json_member(layer, "file");
+        const char *driver = json_string(layer, "driver");
+        const char *file = json_string(layer, "filename");
+
+        if (!driver || (!inner && !file))
+            return false;
+        if (!inner) {
+            source->host_device = strcmp(driver, "host_device") == 0;
+            source->layered |= !driver_is_protocol(driver);
+            strcpy(source->file, file);
+            return true;
+        }
+        source->layered |= !driver_passes_size(driver);
+        source->fixed |= json_member(layer, "offset") || json_member(layer, "size");
+        layer = inner;
+    }
+    return false;
+}
+
+/* A plain name is that of the root and of the protocol node beneath it; every protocol node of that
+ * name must be host_device, since nothing tells which of several is the root's. */
+static void read_plain(struct source *source, const struct qemu_node *root,
+                       const struct qemu_nodes *nodes)
+{
+    bool found = false, foreign = false;
+
+    for (size_t i = 0; i < nodes->count; i++) {
+        const struct qemu_node *node = &nodes->entries[i];
+
+        if (driver_passes_size(node->driver) || strcmp(node->file, root->file) != 0)
+            continue;
+        if (strcmp(node->driver, "host_device") == 0)
+            found = true;
+        else
+            foreign = true;
+    }
+    source->layered = !driver_passes_size(root->driver) && !driver_is_protocol(root->driver);
+    source->host_device = found && !foreign;
+    strcpy(source->file, root->file);
+}
+
+static bool read_source(struct source *source, const struct qemu_node *root,
+                        const struct qemu_nodes *nodes)
+{
+    const struct json_limits limits = {QEMU_FILE_BYTES, CHAIN_DEPTH};
+    cleanup(json_deletep) cJSON *chain = NULL;
+
+    *source = (struct source){.layered = false};
+    if (strncmp(root->file, "json:", 5) != 0)
+        read_plain(source, root, nodes);
+    else if (json_parse(root->file + 5, strlen(root->file + 5), limits, &chain, NULL) < 0 ||
+             !read_chain(source, chain))
+        return false;
+    source->is_set = read_set_number(source->file, &source->set);
+    return true;
+}
+
+/* All descriptors of a set must be one file: it may hold one for reading and one for writing. */
+static int resolve_set(const struct search *search, uint64_t set,
+                       struct qemu_identity *ret_identity)
+{
+    const struct qemu_report *report = search->report;
+    struct qemu_identity first = {0}, next;
+    bool found = false;
+
+    for (size_t i = 0; i < report->descriptor_count; i++) {
+        int r;
+
+        if (report->descriptors[i].set != set)
+            continue;
+        r = search->resolver->descriptor(search->resolver, report->descriptors[i].fd,
+                                         found ? &next : &first);
+        if (r < 0)
+            return r;
+        if (found && !qemu_identity_equal(&first, &next))
+            return -EXDEV;
+        found = true;
+    }
+    if (!found)
+        return -ENOENT;
+    *ret_identity = first;
+    return 0;
+}
+
+static int resolve(const struct search *search, const struct source *source,
+                   struct qemu_identity *ret_identity)
+{
+    if (!source->is_set)
+        return search->resolver->path(search->resolver, source->file, ret_identity);
+    if (!search->report->sets_known)
+        return -ENODATA;
+    return resolve_set(search, source->set, ret_identity);
+}
+
+/* Takes the files of reported paths out of the list. */
+static size_t forget_explained(const struct search *search, struct qemu_identity *held,
+                               size_t count)
+{
+    const struct qemu_nodes *nodes = &search->report->nodes;
+    struct qemu_identity identity;
+    struct source source;
+
+    for (size_t i = 0; i < nodes->count; i++) {
+        size_t kept = 0;
+
+        if (!read_source(&source, &nodes->entries[i], nodes) || source.is_set ||
+            resolve(search, &source, &identity) < 0)
+            continue;
+        for (size_t j = 0; j < count; j++) {
+            if (!qemu_identity_equal(&held[j], &identity))
+                held[kept++] = held[j];
+        }
+        count = kept;
+    }
+    return count;
+}
+
+static enum holding look_for_descriptors(const struct search *search)
+{
+    cleanup(freep) struct qemu_identity *held = calloc(HELD_ENTRIES, sizeof(*held));
+    const struct qemu_identity *wanted = &search->wanted->identity;
+    bool found = false, others;
+    size_t count;
+
+    if (!held)
+        return HELD_NOT;
+    count = search->resolver->held(search->resolver, held, HELD_ENTRIES);
+    others = count == HELD_ENTRIES; /* there may be more */
+    count = forget_explained(search, held, count);
+    for (size_t i = 0; i < count; i++) {
+        if (qemu_identity_equal(&held[i], wanted))
+            found = true;
+        else if (held[i].block_device == wanted->block_device)
+            others = true;
+    }
+    if (!found)
+        return HELD_NOT;
+    return others ? HELD_AMONG_OTHERS : HELD_ALONE;
+}
+
+static bool is_recorded(const struct search *search, const struct qemu_node *root)
+{
+    const char *recorded = search->wanted->recorded_drive;
+
+    return recorded && strcmp(root->name, recorded) == 0;
+}
+
+static bool is_wanted(const struct search *search, const struct qemu_node *root,
+                      const struct source *source)
+{
+    struct qemu_identity identity;
+
+    if (source->is_set && !search->report->sets_known)
+        return search->holding == HELD_ALONE ||
+               (search->holding == HELD_AMONG_OTHERS && is_recorded(search, root));
+    return resolve(search, source, &identity) == 0 &&
+           qemu_identity_equal(&identity, &search->wanted->identity);
+}
+
+/* May `act` be done to this drive, whose device is the right one? */
+static enum hypervisor_outcome judge(const struct search *search, const struct qemu_node *root,
+                                     const struct source *source, struct error *error)
+{
+    bool resize = search->wanted->act == HYPERVISOR_RESIZE;
+    const char *problem = NULL;
+
+    if (!qemu_name_is_plain(root->name))
+        problem = "its name is not one that can be put into a command";
+    else if (source->layered)
+        problem = "a format other than raw lies over the device";
+    else if (source->fixed)
+        problem = "its raw layer has a fixed offset or size and does not follow the device";
+    else if (resize && (!source->host_device || !search->wanted->identity.block_device))
+        problem = "its protocol driver is not host_device";
+    if (problem)
+        return (enum hypervisor_outcome)error_set(error, HYPERVISOR_UNSUPPORTED, "drive %s: %s",
+                                                  root->name, problem);
+    if (resize && root->read_only)
+        return (enum hypervisor_outcome)error_set(
+            error, HYPERVISOR_READ_ONLY, "drive %s: attached read-only, cannot be refreshed",
+            root->name);
+    return HYPERVISOR_DONE;
+}
+
+/* Nothing matched: says whether the recorded drive is there, as another device. */
+static enum hypervisor_outcome explain_absence(const struct search *search, struct error *error)
+{
+    const struct qemu_nodes *roots = &search->report->roots;
+    const char *recorded = search->wanted->recorded_drive;
+    const struct qemu_node *root = recorded ? qemu_nodes_find(roots, recorded) : NULL;
+    struct qemu_identity identity;
+    struct source source;
+
+    if (root && read_source(&source, root, &search->report->nodes) &&
+        resolve(search, &source, &identity) == 0)
+        return (enum hypervisor_outcome)error_set(error, HYPERVISOR_MISMATCH,
+                                                  "drive %s is %.150s, another device", root->name,
+                                                  source.file);
+    if (search->holding == HELD_AMONG_OTHERS)
+        return (enum hypervisor_outcome)error_set(
+            error, HYPERVISOR_DRIVE_NOT_FOUND,
+            "the VMM has the device open, but this monitor does not tell which drive it is");
+    return (enum hypervisor_outcome)error_set(error, HYPERVISOR_DRIVE_NOT_FOUND,
+                                              "none of the VMM's %zu drives is the device",
+                                              roots->count);
+}
+
+enum hypervisor_outcome qemu_drive_find(const struct qemu_report *report,
+                                        const struct qemu_wanted *wanted,
+                                        struct qemu_resolver *resolver,
+                                        const struct qemu_node **ret_drive, struct error *error)
+{
+    struct search search = {.report = report, .wanted = wanted, .resolver = resolver};
+    enum hypervisor_outcome best = HYPERVISOR_DRIVE_NOT_FOUND;
+    struct source source;
+
+    if (!report->sets_known)
+        search.holding = look_for_descriptors(&search);
+    for (size_t i = 0; i < report->roots.count; i++) {
+        const struct qemu_node *root = &report->roots.entries[i];
+        enum hypervisor_outcome outcome;
+        struct error reason;
+
+        if (!read_source(&source, root, &report->nodes) || !is_wanted(&search, root, &source))
+            continue;
+        outcome = judge(&search, root, &source, &reason);
+        if (best != HYPERVISOR_DRIVE_NOT_FOUND && !is_recorded(&search, root) &&
+            (best == HYPERVISOR_DONE || outcome != HYPERVISOR_DONE))
+            continue;
+        best = outcome;
+        *ret_drive = root;
+        if (outcome != HYPERVISOR_DONE && error)
+            *error = reason;
+        if (is_recorded(&search, root))
+            break;
+    }
+    return best == HYPERVISOR_DRIVE_NOT_FOUND ? explain_absence(&search, error) : best;
+}
+
+enum hypervisor_outcome qemu_refusal(const char *error_class, const char *text)
+{
+    /* In this order: a job's hold on a node is worded as a permission conflict over HMP. */
+    static const struct {
+        const char *words;
+        enum hypervisor_outcome outcome;
+    } refusals[] = {
+        {"is read-only", HYPERVISOR_READ_ONLY},
+        {"Cannot grow device files", HYPERVISOR_REFUSED},
+        {"Cannot resize fixed-size raw disks", HYPERVISOR_UNSUPPORTED},
+        {" job '", HYPERVISOR_BUSY},
+        {"Permission conflict on node", HYPERVISOR_UNSUPPORTED},
+        {"is in use", HYPERVISOR_BUSY},
+        {"Cannot find device", HYPERVISOR_DRIVE_NOT_FOUND},
+        {"unknown command", HYPERVISOR_UNSUPPORTED},
+    };
+
+    if (strcmp(error_class, "CommandNotFound") == 0)
+        return HYPERVISOR_UNSUPPORTED;
+    for (size_t i = 0; i < array_length(refusals); i++) {
+        if (strstr(text, refusals[i].words))
+            return refusals[i].outcome;
+    }
+    return HYPERVISOR_REFUSED;
+}

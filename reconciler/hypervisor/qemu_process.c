@@ -1,0 +1,119 @@
+/* qemu_process.c - the resolver on a live process.
+ *
+ * Absolute paths, and absolute links in them, are resolved inside the process' own root. A relative
+ * path would depend on a working directory of long ago, so it is not resolved at all. Descriptors
+ * are followed through /proc/PID/fd, whose links are magic: stat(2) yields the open file itself.
+ */
+#include "reconciler/hypervisor/qemu_process.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "lib/cleanup.h"
+#include "lib/path.h"
+
+static struct qemu_identity identity_of(const struct stat *st)
+{
+    if (S_ISBLK(st->st_mode))
+        return (struct qemu_identity){.block_device = true, .device = st->st_rdev};
+    return (struct qemu_identity){.device = st->st_dev, .inode = st->st_ino};
+}
+
+static int resolve_path(struct qemu_resolver *resolver, const char *path,
+                        struct qemu_identity *ret_identity)
+{
+    struct qemu_process *process = container_of(resolver, struct qemu_process, resolver);
+    struct stat st;
+    int r;
+
+    if (path[0] != '/')
+        return -EINVAL;
+    r = path_stat_in_root(process->root, path, &st);
+    if (r < 0)
+        return r;
+    *ret_identity = identity_of(&st);
+    return 0;
+}
+
+static int resolve_name(struct qemu_process *process, const char *name,
+                        struct qemu_identity *ret_identity)
+{
+    struct stat st;
+
+    if (fstatat(process->descriptors, name, &st, 0) < 0)
+        return -errno;
+    if (!S_ISBLK(st.st_mode) && !S_ISREG(st.st_mode))
+        return -ENODEV;
+    *ret_identity = identity_of(&st);
+    return 0;
+}
+
+static int resolve_descriptor(struct qemu_resolver *resolver, int fd,
+                              struct qemu_identity *ret_identity)
+{
+    char name[16];
+
+    (void)snprintf(name, sizeof(name), "%d", fd);
+    return resolve_name(container_of(resolver, struct qemu_process, resolver), name, ret_identity);
+}
+
+static size_t list_held(struct qemu_resolver *resolver, struct qemu_identity *ret_identities,
+                        size_t size)
+{
+    struct qemu_process *process = container_of(resolver, struct qemu_process, resolver);
+    cleanup(fd_closep) int fd =
+        openat(process->descriptors, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    cleanup(dir_closep) DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+    size_t count = 0;
+
+    if (!directory)
+        return 0;
+    (void)take_fd(&fd);
+    while (count < size && (entry = readdir(directory))) {
+        if (isdigit((unsigned char)entry->d_name[0]) &&
+            resolve_name(process, entry->d_name, &ret_identities[count]) == 0)
+            count++;
+    }
+    return count;
+}
+
+static int open_directory(pid_t pid, const char *name, int *ret_fd)
+{
+    char path[48];
+    int fd;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+    fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    *ret_fd = fd;
+    return 0;
+}
+
+int qemu_process_init(struct qemu_process *process, pid_t pid)
+{
+    int r;
+
+    *process = (struct qemu_process){
+        .resolver = {.path = resolve_path, .descriptor = resolve_descriptor, .held = list_held},
+        .root = -1,
+        .descriptors = -1,
+    };
+    r = open_directory(pid, "root", &process->root);
+    if (r == 0)
+        r = open_directory(pid, "fd", &process->descriptors);
+    if (r < 0)
+        qemu_process_done(process);
+    return r;
+}
+
+void qemu_process_done(struct qemu_process *process)
+{
+    fd_close(take_fd(&process->root));
+    fd_close(take_fd(&process->descriptors));
+}

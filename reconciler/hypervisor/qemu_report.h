@@ -1,0 +1,70 @@
+/* qemu_report.h - what a QEMU says about its block nodes, over either monitor.
+ *
+ * QEMU keeps a graph of nodes; a frontend (the guest's disk) holds the root of one chain:
+ *
+ *     virtio-blk ── raw "drive-1" ── host_device "#block046" ── /dev/fdset/2
+ *                   root node        protocol node              file
+ *
+ * Neither query-named-block-nodes nor `info block -n` shows the edges. What ties a root to its
+ * protocol node is that QEMU reports the same file for both, or names the whole chain in the root's
+ * file as "json:{…}".
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/json.h"
+#include "lib/result.h"
+
+enum {
+    QEMU_NAME_BYTES = 64,       /* node names have at most 31 characters */
+    QEMU_FILE_BYTES = 8192,     /* QEMU's own bound on a file name is 4096 */
+    QEMU_REPORT_ENTRIES = 1024, /* nodes, frontends and descriptors each */
+};
+
+struct qemu_node {
+    char name[QEMU_NAME_BYTES];
+    char driver[QEMU_NAME_BYTES];
+    char *file; /* as given to QEMU: a path, "/dev/fdset/N" or "json:{…}"; owned */
+    bool read_only;
+    uint64_t bytes; /* virtual size */
+};
+
+/* A descriptor that was passed to QEMU as part of set N and is open in its process. */
+struct qemu_descriptor {
+    uint64_t set;
+    int fd;
+};
+
+struct qemu_nodes {
+    struct qemu_node *entries; /* owned */
+    size_t count;
+};
+
+struct qemu_report {
+    struct qemu_nodes roots;             /* the root node of each frontend that holds one */
+    struct qemu_nodes nodes;             /* all named nodes */
+    struct qemu_descriptor *descriptors; /* owned */
+    size_t descriptor_count;
+    bool sets_known; /* QMP tells which descriptors a set has; HMP does not */
+};
+
+void qemu_report_done(struct qemu_report *report);
+void qemu_nodes_done(struct qemu_nodes *nodes);
+
+/* Appends a copy. -EBADMSG for a name or file out of bounds or a name that is there already (a
+ * report that contradicts itself is not to be acted upon), -EMSGSIZE past the bound, -ENOMEM. */
+int qemu_nodes_add(struct qemu_nodes *nodes, const struct qemu_node *node, struct error *error);
+const struct qemu_node *qemu_nodes_find(const struct qemu_nodes *nodes, const char *name);
+
+/* The "return" of query-block, query-named-block-nodes and query-fdsets. 0, -EBADMSG, -EMSGSIZE,
+ * -ENOMEM. */
+int qemu_report_read_frontends(struct qemu_nodes *roots, const cJSON *value, struct error *error);
+int qemu_report_read_nodes(struct qemu_nodes *nodes, const cJSON *value, struct error *error);
+int qemu_report_read_sets(struct qemu_report *report, const cJSON *value, struct error *error);
+
+/* A name that may be put into a command: letters, digits, '-', '.', '_', and one leading '#' as in
+ * the names that QEMU makes up. */
+bool qemu_name_is_plain(const char *name);

@@ -1,0 +1,58 @@
+/* qmp_codec.h - QEMU's machine protocol: bytes in, messages out; commands as text. No I/O.
+ *
+ * A message is one JSON object. QEMU ends each with CR LF, but with pretty=on it spreads an object
+ * over many lines, so the end is found by counting brackets (QEMU: docs/interop/qmp-spec.txt).
+ *
+ *     {"QMP": {…}}                                  greeting
+ *     {"return": …, "id": …}                        success
+ *     {"error": {"class": …, "desc": …}, "id": …}   failure
+ *     {"event": …, "data": {…}, "timestamp": {…}}   may come at any time, before a reply too
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "lib/buffer.h"
+#include "lib/json.h"
+
+enum { QMP_MESSAGE_BYTES = 4 * 1024 * 1024, QMP_MESSAGE_DEPTH = 16 };
+
+enum qmp_kind {
+    QMP_GREETING,
+    QMP_RETURN,
+    QMP_ERROR,
+    QMP_EVENT,
+    QMP_OTHER, /* an object that is none of these */
+};
+
+struct qmp_message {
+    enum qmp_kind kind;
+    cJSON *object;           /* owned; what follows points into it */
+    const char *id;          /* of a reply: NULL if it has none or it is no string */
+    const cJSON *value;      /* QMP_RETURN */
+    const char *error_class; /* QMP_ERROR, never NULL then */
+    const char *error_text;  /* QMP_ERROR, never NULL then */
+};
+
+/* How far the front of the input has been looked at; zero-initialise. */
+struct qmp_decoder {
+    size_t scanned;
+    size_t depth;
+    bool in_string;
+    bool escaped;
+};
+
+enum { QMP_DECODED = 0, QMP_INCOMPLETE = 1 };
+
+/* Takes one message off the front of the input. QMP_DECODED, QMP_INCOMPLETE (wait for more bytes),
+ * -EBADMSG, -EMSGSIZE or -ENOMEM with `error` filled; after an error the input is of no more use.
+ */
+int qmp_decode(struct qmp_decoder *decoder, struct buffer *input, struct qmp_message *ret_message,
+               struct error *error);
+
+void qmp_message_done(struct qmp_message *message);
+
+/* Appends {"execute": command, "arguments": arguments, "id": id} and a line end. `arguments` is a
+ * JSON object as text or NULL; `command` and `id` are our own plain words. */
+int qmp_encode(struct buffer *output, const char *command, const char *arguments, const char *id);
