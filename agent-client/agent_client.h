@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agent-client/agent_messages.h"
 #include "lib/loop.h"
 #include "lib/result.h"
 
@@ -44,20 +45,11 @@ struct agent_request {
     uint64_t deadline_ns;    /* from now, for everything */
 };
 
-struct agent_stats {
-    bool has_bytes;
-    uint64_t total, used, available;
-    bool has_inodes;
-    uint64_t total_inodes, used_inodes, available_inodes;
-    bool abnormal;
-    char condition[128];
-};
-
 struct agent_reply {
     enum agent_outcome outcome;
     int status;               /* the gRPC status code it answered with; 0 */
     struct error error;       /* for a person, when not DONE */
-    struct agent_stats stats; /* STATS and DONE */
+    struct agent_stats stats; /* STATS and DONE; see agent_messages.h */
 };
 
 struct agent_call;

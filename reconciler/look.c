@@ -216,6 +216,9 @@ static int put_sandbox(struct reconciler *reconciler, const char *sandbox_id,
         return r;
     log_info(&(struct log_ids){.sandbox = sandbox_id}, "sandbox is alive: %s, %s, pid %d",
              observed->runtime, observed->hypervisor, (int)observed->vmm_pid);
+    r = store_forget_waiting_of(reconciler->store, sandbox_ref);
+    if (r < 0)
+        return r;
     return store_each_volume_of_sandbox(reconciler->store, sandbox_id, mark_volume, reconciler);
 }
 

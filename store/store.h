@@ -333,6 +333,8 @@ int store_set_attempts(struct store *store, int64_t volume_id, uint32_t attempts
 
 /* An operator asks to look again: every waiting volume may try at once. */
 int store_forget_waiting(struct store *store);
+/* The same for the volumes bound to one sandbox, about which something changed. */
+int store_forget_waiting_of(struct store *store, int64_t sandbox_ref);
 
 /* A line of history. ids 0/NULL where it is about nothing in particular; detail is JSON or NULL. */
 int store_journal(struct store *store, const char *kind, int64_t volume_id, const char *sandbox_id,

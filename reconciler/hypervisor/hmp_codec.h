@@ -1,4 +1,5 @@
-/* hmp_codec.h - QEMU's monitor for people: its prompt, its echo and its tables. No I/O.
+/* hmp_codec.h - QEMU's monitor for people: its prompt, its echo and its tables. No I/O. Private to
+ * hypervisor/.
  *
  * The conversation, as QEMU 7.2 holds it over a socket (recorded):
  *

@@ -1,4 +1,4 @@
-/* hypervisor_ops.h - what a kind of VMM brings along; private to this folder.
+/* hypervisor_ops.h - what a kind of VMM brings along. Private to hypervisor/.
  *
  * A kind embeds struct hypervisor_call as the first member of its own state. `start` begins the
  * conversation and must not complete the call; later the kind calls hypervisor_call_complete()

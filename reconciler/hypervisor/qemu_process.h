@@ -1,4 +1,5 @@
 /* qemu_process.h - what the files that a QEMU reports really are, seen through /proc/PID.
+ * Private to hypervisor/.
  *
  * Nothing is ever opened but as O_PATH: names are only looked up and their identity read.
  */

@@ -1,4 +1,5 @@
-/* qemu_report.h - what a QEMU says about its block nodes, over either monitor.
+/* qemu_report.h - what a QEMU says about its block nodes, over either monitor. Private to
+ * hypervisor/.
  *
  * QEMU keeps a graph of nodes; a frontend (the guest's disk) holds the root of one chain:
  *

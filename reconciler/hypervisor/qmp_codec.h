@@ -1,4 +1,5 @@
 /* qmp_codec.h - QEMU's machine protocol: bytes in, messages out; commands as text. No I/O.
+ * Private to hypervisor/.
  *
  * A message is one JSON object. QEMU ends each with CR LF, but with pretty=on it spreads an object
  * over many lines, so the end is found by counting brackets (QEMU: docs/interop/qmp-spec.txt).

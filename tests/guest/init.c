@@ -55,7 +55,7 @@
 #define MOUNTS_MAX  64
 #define WORDS_MAX   16
 #define LINE_BYTES  4096
-#define REPLY_BYTES 300 /* a file name and some */
+#define REPLY_BYTES 300  /* a file name and some */
 #define WAIT_ROUNDS 2000 /* of 5 ms, for a device that was promised */
 
 static pid_t agents[AGENTS_MAX];          /* 0: free */
@@ -158,51 +158,58 @@ static void load_module(const char *name)
     fclose(list);
 }
 
-/* A pattern for where /sys/class/block/NAME points to, which says how the disk is attached. */
-static void device_pattern(const char *device, char pattern[PATH_MAX])
+/* A pattern for the directory that /sys/class/block/NAME points into: how the disk is attached. */
+static void address_pattern(const char *device, char pattern[PATH_MAX])
 {
     char path[PATH_MAX];
     char *slots[WORDS_MAX];
+    int target, unit;
 
-    if (strncmp(device, "scsi:", 5) == 0) {
-        const char *unit = strchr(device + 5, ':');
-        int target_length = unit ? (int)(unit - device) - 5 : 0;
-        snprintf(pattern, PATH_MAX, "*:0:%.*s:%s/block/*", target_length, device + 5,
-                 unit ? unit + 1 : "");
+    if (sscanf(device, "scsi:%d:%d", &target, &unit) == 2) {
+        snprintf(pattern, PATH_MAX, "*:0:%d:%d/block", target, unit);
         return;
     }
-    if (strncmp(device, "pci:", 4) != 0) {
-        snprintf(pattern, PATH_MAX, "*/%s", device);
-        return;
-    }
-    snprintf(path, sizeof(path), "%s", device + 4);
+    snprintf(path, sizeof(path), "%s", device + strlen("pci:"));
     size_t count = split(path, "/", slots);
     int used = snprintf(pattern, PATH_MAX, "../../devices/pci0000:00");
     for (size_t i = 0; i < count && used < PATH_MAX; i++)
         used += snprintf(pattern + used, PATH_MAX - used, "/????:??:%s.0", slots[i]);
     if (used < PATH_MAX)
-        snprintf(pattern + used, PATH_MAX - used, "/virtio*/block/*");
+        snprintf(pattern + used, PATH_MAX - used, "/virtio*/block");
+}
+
+/* Is this how /sys/class/block/NAME is attached? A partition is not: it lies deeper. */
+static bool is_attached_at(int class_fd, const char *name, const char *pattern)
+{
+    char target[PATH_MAX];
+    ssize_t length = readlinkat(class_fd, name, target, sizeof(target) - 1);
+
+    target[length > 0 ? length : 0] = '\0';
+    char *last = strrchr(target, '/');
+    if (!last)
+        return false;
+    *last = '\0';
+    return fnmatch(pattern, target, 0) == 0;
 }
 
 /* Finds the kernel's name of a device. False if it is not there (yet). */
 static bool find_device(const char *device, char name[NAME_MAX + 1])
 {
-    char pattern[PATH_MAX], target[PATH_MAX];
+    char pattern[PATH_MAX] = "";
     bool found = false;
     struct dirent *entry;
     DIR *directory = opendir("/sys/class/block");
 
-    if (!directory)
-        return false;
-    device_pattern(device, pattern);
-    while (!found && (entry = readdir(directory))) {
-        ssize_t length = readlinkat(dirfd(directory), entry->d_name, target, sizeof(target) - 1);
-        target[length > 0 ? length : 0] = '\0';
-        found = fnmatch(pattern, target, 0) == 0;
+    if (strncmp(device, "pci:", 4) == 0 || strncmp(device, "scsi:", 5) == 0)
+        address_pattern(device, pattern);
+    while (!found && directory && (entry = readdir(directory))) {
+        found = pattern[0] ? is_attached_at(dirfd(directory), entry->d_name, pattern)
+                           : strcmp(entry->d_name, device) == 0;
         if (found)
             strcpy(name, entry->d_name);
     }
-    closedir(directory);
+    if (directory)
+        closedir(directory);
     return found;
 }
 
@@ -295,7 +302,8 @@ static void wait_port(const char *address)
 /* Starts one agent with comma-separated arguments. */
 static int start_agent(char *arguments)
 {
-    char *words[WORDS_MAX + 1] = {"/sbin/crust-guest-agent"};
+    static char program[] = "/sbin/crust-guest-agent";
+    char *words[WORDS_MAX + 1] = {program};
     size_t count = split(arguments, ",", words + 1);
     size_t slot = 0;
 
@@ -481,7 +489,7 @@ static const struct command {
     {"agent", 2, 2, command_agent},   {"signal", 2, 2, command_signal},
 };
 
-/* Runs one line and answers it. */
+/* Runs one line and answers it. poweroff is answered before there is nobody left to answer. */
 static void answer(int port, char *line)
 {
     char *words[WORDS_MAX] = {NULL};

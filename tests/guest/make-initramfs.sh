@@ -1,5 +1,5 @@
 #!/bin/sh
-# make-initramfs.sh KERNELDIR INIT AGENT OUT: the test guest's whole user space, as one cpio archive.
+# make-initramfs.sh KERNELDIR INIT AGENT OUT: all of the test guest's user space, a cpio archive.
 #
 # KERNELDIR is what fetch-kernel.sh left, INIT and AGENT are static programs. The archive holds
 # /init, /sbin/crust-guest-agent and, for each module that the guest may ask for, the .ko files and

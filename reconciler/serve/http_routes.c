@@ -1,0 +1,262 @@
+/* http_routes.c - what each path answers.
+ *
+ * The audit views go out exactly as the store words them. A request that is not understood (an
+ * argument of another name, a number that is none) is refused rather than answered in part: a
+ * misspelt filter would otherwise return everything.
+ *
+ * All of it runs on the daemon's loop, so one answer must not take long. The history views can have
+ * a million rows; an answer has the newest HTTP_HISTORY_ROWS of them at most. Who needs all
+ * of it reads the database, which costs the daemon nothing.
+ */
+#include "reconciler/serve/http_routes.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "lib/json.h"
+#include "store/read.h"
+
+int http_routes_refuse(struct http_reply *reply, unsigned status, const char *code,
+                       const char *reason, const char *message)
+{
+    int result;
+
+    buffer_clear(&reply->body);
+    reply->status = status;
+    reply->content_type = "application/json";
+    result = buffer_append_format(&reply->body,
+                                  "{\"code\":\"%s\",\"reason\":\"%s\",\"message\":", code, reason);
+    if (result == 0)
+        result = json_append_string(&reply->body, message);
+    if (result == 0)
+        result = buffer_append_text(&reply->body, "}\n");
+    return result;
+}
+
+static int refuse_argument(struct http_reply *reply, const char *name)
+{
+    struct error error;
+
+    (void)error_set(&error, -EINVAL, "argument \"%s\" is not known here, or its value is not valid",
+                    name);
+    return http_routes_refuse(reply, 400, "INVALID_ARGUMENT", "bad_argument", error.text);
+}
+
+static int refuse_store(struct http_reply *reply, int result, const struct error *error)
+{
+    if (result == -EMSGSIZE)
+        return http_routes_refuse(reply, 429, "RESOURCE_EXHAUSTED", "too_many_rows",
+                                  "too many rows for now: ask for fewer (?last=, ?after=, ?live=1) "
+                                  "or try again later");
+    return http_routes_refuse(reply, 500, "INTERNAL", "store_failed", error->text);
+}
+
+static int answer_healthz(struct reconciler *reconciler, const struct http_request *request,
+                          struct http_reply *reply)
+{
+    (void)reconciler;
+    (void)request;
+    reply->content_type = "text/plain; charset=utf-8";
+    return buffer_append_text(&reply->body, "ok\n");
+}
+
+static int answer_readyz(struct reconciler *reconciler, const struct http_request *request,
+                         struct http_reply *reply)
+{
+    struct reconciler_health health = {0};
+
+    reconciler_get_health(reconciler, &health);
+    if (!health.synced)
+        return http_routes_refuse(reply, 503, "UNAVAILABLE", "not_synced",
+                                  "the first scan is not done yet");
+    if (health.degraded)
+        return http_routes_refuse(reply, 503, "UNAVAILABLE", "degraded", health.problem);
+    return answer_healthz(reconciler, request, reply);
+}
+
+static int append_source(struct buffer *body, const struct reconciler_source *source)
+{
+    int result = buffer_append_text(body, "{\"name\":");
+
+    if (result == 0)
+        result = json_append_string(body, source->name);
+    if (result == 0)
+        result = buffer_append_format(
+            body, ",\"up\":%s,\"events\":%" PRIu64 ",\"overflows\":%" PRIu64 "}",
+            source->up ? "true" : "false", source->events, source->overflows);
+    return result;
+}
+
+static int append_health(struct buffer *body, const struct reconciler_health *health)
+{
+    int result = buffer_append_format(body, "{\"version\":\"%s\",\"synced\":%s,\"degraded\":%s,",
+                                      CRUST_VERSION, health->synced ? "true" : "false",
+                                      health->degraded ? "true" : "false");
+
+    if (result == 0)
+        result = buffer_append_text(body, "\"problem\":");
+    if (result == 0)
+        result = json_append_string(body, *health->problem ? health->problem : NULL);
+    if (result == 0)
+        result = buffer_append_format(body, ",\"acts_in_flight\":%u,\"sources\":[",
+                                      health->acts_in_flight);
+    for (unsigned i = 0; result == 0 && i < health->sources; i++) {
+        if (i > 0)
+            result = buffer_append_text(body, ",");
+        if (result == 0)
+            result = append_source(body, &health->source[i]);
+    }
+    return result == 0 ? buffer_append_text(body, "],\"summary\":") : result;
+}
+
+static int answer_status(struct reconciler *reconciler, const struct http_request *request,
+                         struct http_reply *reply)
+{
+    struct reconciler_health health = {0};
+    struct error error = {0};
+    int result;
+
+    (void)request;
+    reconciler_get_health(reconciler, &health);
+    result = append_health(&reply->body, &health);
+    if (result == 0)
+        result = store_read_summary(reconciler_reader(reconciler), &reply->body, &error);
+    if (result == 0)
+        result = buffer_append_text(&reply->body, "}\n");
+    return result == 0 || result == -ENOMEM ? result : refuse_store(reply, result, &error);
+}
+
+static int answer_resync(struct reconciler *reconciler, const struct http_request *request,
+                         struct http_reply *reply)
+{
+    (void)request;
+    reconciler_resync(reconciler);
+    reply->status = 202;
+    return buffer_append_text(&reply->body, "{}\n");
+}
+
+static int read_number(const char *text, int64_t *ret_number)
+{
+    char *end = NULL;
+    long long number;
+
+    errno = 0;
+    number = strtoll(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end != '\0' || errno != 0)
+        return -EINVAL;
+    *ret_number = number;
+    return 0;
+}
+
+static int read_flag(const char *text, bool *ret_flag)
+{
+    if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
+        return -EINVAL;
+    *ret_flag = *text == '1';
+    return 0;
+}
+
+static int read_argument(const struct http_argument *argument, struct store_query *query)
+{
+    if (strcmp(argument->name, "id") == 0)
+        return read_number(argument->value, &query->id);
+    if (strcmp(argument->name, "after") == 0)
+        return read_number(argument->value, &query->after);
+    if (strcmp(argument->name, "last") == 0)
+        return read_number(argument->value, &query->last);
+    if (strcmp(argument->name, "live") == 0)
+        return read_flag(argument->value, &query->live);
+    if (strcmp(argument->name, "volume") == 0 && query->view == STORE_VIEW_VOLUMES) {
+        query->volume = argument->value;
+        return 0;
+    }
+    return -EINVAL;
+}
+
+static bool is_history(enum store_view view)
+{
+    return view == STORE_VIEW_RESIZES || view == STORE_VIEW_CLEANUPS || view == STORE_VIEW_JOURNAL;
+}
+
+static int answer_view(struct reconciler *reconciler, const struct http_request *request,
+                       struct http_reply *reply)
+{
+    struct store_query query = {.view = STORE_VIEWS};
+    struct error error = {0};
+    int result = store_view_from_name(request->path + strlen("/v1/"), &query.view);
+
+    if (result < 0)
+        return http_routes_refuse(reply, 500, "INTERNAL", "store_failed", "no such view");
+    for (unsigned i = 0; i < request->arguments; i++)
+        if (read_argument(&request->argument[i], &query) < 0)
+            return refuse_argument(reply, request->argument[i].name);
+    if (is_history(query.view) && (query.last == 0 || query.last > HTTP_HISTORY_ROWS))
+        query.last = HTTP_HISTORY_ROWS;
+    result = store_read_json(reconciler_reader(reconciler), &query, &reply->body, &error);
+    if (result == 0)
+        result = buffer_append_text(&reply->body, "\n");
+    return result == 0 || result == -ENOMEM ? result : refuse_store(reply, result, &error);
+}
+
+struct route {
+    const char *path;
+    const char *method; /* GET includes HEAD */
+    bool socket_only;
+    bool takes_arguments;
+    int (*answer)(struct reconciler *reconciler, const struct http_request *request,
+                  struct http_reply *reply);
+};
+
+static const struct route routes[] = {
+    {"/healthz", "GET", false, false, answer_healthz},
+    {"/readyz", "GET", false, false, answer_readyz},
+    {"/v1/status", "GET", false, false, answer_status},
+    {"/v1/volumes", "GET", false, true, answer_view},
+    {"/v1/sandboxes", "GET", false, true, answer_view},
+    {"/v1/devices", "GET", false, true, answer_view},
+    {"/v1/mappings", "GET", false, true, answer_view},
+    {"/v1/resizes", "GET", false, true, answer_view},
+    {"/v1/cleanups", "GET", false, true, answer_view},
+    {"/v1/journal", "GET", false, true, answer_view},
+    {"/v1/resync", "POST", true, false, answer_resync},
+};
+
+static const struct route *find_route(const struct http_request *request)
+{
+    for (size_t i = 0; i < array_length(routes); i++)
+        if (strcmp(routes[i].path, request->path) == 0 &&
+            !(routes[i].socket_only && request->read_only))
+            return &routes[i];
+    return NULL;
+}
+
+static bool method_fits(const char *method, const char *route_method)
+{
+    if (strcmp(method, "HEAD") == 0)
+        method = "GET";
+    return strcmp(method, route_method) == 0;
+}
+
+int http_routes_answer(struct reconciler *reconciler, const struct http_request *request,
+                       struct http_reply *reply)
+{
+    const struct route *route = find_route(request);
+
+    reply->status = 200;
+    reply->content_type = "application/json";
+    reply->allow = NULL;
+    if (!route)
+        return http_routes_refuse(reply, 404, "NOT_FOUND", "unknown_path",
+                                  "there is nothing at this path");
+    if (!method_fits(request->method, route->method)) {
+        reply->allow = strcmp(route->method, "GET") == 0 ? "GET, HEAD" : route->method;
+        return http_routes_refuse(reply, 405, "UNIMPLEMENTED", "wrong_method",
+                                  "this path has another method");
+    }
+    if (request->arguments > 0 && !route->takes_arguments)
+        return refuse_argument(reply, request->argument[0].name);
+    return route->answer(reconciler, request, reply);
+}

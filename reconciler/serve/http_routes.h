@@ -1,0 +1,41 @@
+/* http_routes.h - what each path answers, apart from how HTTP is spoken. Private to serve/. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "lib/buffer.h"
+#include "reconciler/command.h"
+
+enum {
+    HTTP_ARGUMENTS = 8,
+    HTTP_HISTORY_ROWS = 10000, /* most rows of resizes, cleanups, journal in one answer */
+};
+
+struct http_argument {
+    const char *name;
+    const char *value;
+};
+
+struct http_request {
+    const char *method;
+    const char *path;
+    unsigned arguments;
+    struct http_argument argument[HTTP_ARGUMENTS];
+    bool read_only; /* came in on http.listen */
+};
+
+struct http_reply {
+    unsigned status;
+    const char *content_type;
+    const char *allow;  /* NULL, or the methods that the path has */
+    struct buffer body; /* the caller sets the limit and owns the bytes */
+};
+
+/* Always fills the reply with something that can be sent; only -ENOMEM is left to the caller. */
+int http_routes_answer(struct reconciler *reconciler, const struct http_request *request,
+                       struct http_reply *reply);
+
+/* An error of HTTP itself (too much, too many arguments) in the same shape. */
+int http_routes_refuse(struct http_reply *reply, unsigned status, const char *code,
+                       const char *reason, const char *message);

@@ -1,0 +1,334 @@
+/* http_server.c - libmicrohttpd on the daemon's loop.
+ *
+ * Each of the two doors (the unix socket, http.listen) is a microhttpd daemon in epoll mode without
+ * a thread: the loop watches its epoll descriptor, gives it a turn with MHD_run() and keeps a timer
+ * for the time-outs that it asks for. Two daemons rather than one with two sockets: who exhausts
+ * the connections of http.listen leaves the operators' socket alone.
+ *
+ * Bounds: CONNECTIONS at a time and CONNECTION_BYTES of request head each, IDLE_SECONDS without a
+ * byte in either direction, BODY_BYTES of request body, and ANSWER_BYTES of answers in memory over
+ * both doors, for a client that asks for everything and then does not read.
+ *
+ * An answer is complete before its first byte is sent, so a client that reads slowly sees one
+ * moment of the store and holds no transaction open.
+ */
+#include "reconciler/serve/http_server.h"
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/log.h"
+#include "reconciler/serve/http_listen.h"
+#include "reconciler/serve/http_routes.h"
+
+enum {
+    CONNECTIONS = 32,
+    CONNECTION_BYTES = 8 * 1024,
+    IDLE_SECONDS = 10,
+    BODY_BYTES = 64 * 1024,
+    ANSWER_BYTES = 64 * 1024 * 1024,
+    REFUSAL_BYTES = 4 * 1024, /* always left for an error */
+};
+
+/* One listening socket with its microhttpd. */
+struct door {
+    struct http_server *server;
+    struct MHD_Daemon *daemon;
+    struct loop_io io;
+    struct loop_timer timer;
+    bool read_only;
+};
+
+struct http_server {
+    struct loop *loop;
+    struct reconciler *reconciler;
+    struct http_unix_socket unix_socket;
+    struct door socket_door;
+    struct door listen_door;
+    size_t answer_bytes; /* in memory, waiting to be sent */
+};
+
+/* One request on its way; freed when microhttpd is done with it. */
+struct exchange {
+    size_t body_bytes;
+};
+
+/* The bytes of one answer, until microhttpd has sent them. */
+struct answer {
+    struct http_server *server;
+    struct buffer body;
+};
+
+static void free_answer(void *data)
+{
+    struct answer *answer = data;
+
+    answer->server->answer_bytes -= answer->body.length;
+    buffer_done(&answer->body);
+    free(answer);
+}
+
+/* The body belongs to the response, or is freed. */
+static struct MHD_Response *make_response(struct http_server *server, struct buffer *body)
+{
+    struct answer *answer = calloc(1, sizeof(*answer));
+    struct MHD_Response *response;
+
+    if (!answer) {
+        buffer_done(body);
+        return NULL;
+    }
+    *answer = (struct answer){.server = server, .body = *body};
+    server->answer_bytes += body->length;
+    response = MHD_create_response_from_buffer_with_free_callback_cls(
+        answer->body.length, answer->body.data, free_answer, answer);
+    if (!response)
+        free_answer(answer);
+    return response;
+}
+
+static enum MHD_Result send_reply(struct door *door, struct MHD_Connection *connection,
+                                  struct http_reply *reply)
+{
+    struct MHD_Response *response = make_response(door->server, &reply->body);
+    enum MHD_Result result = MHD_NO;
+
+    if (!response)
+        return MHD_NO;
+    if (MHD_add_response_header(response, "Content-Type", reply->content_type) == MHD_YES &&
+        MHD_add_response_header(response, "Cache-Control", "no-store") == MHD_YES &&
+        (!reply->allow || MHD_add_response_header(response, "Allow", reply->allow) == MHD_YES))
+        result = MHD_queue_response(connection, reply->status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+static enum MHD_Result refuse(struct door *door, struct MHD_Connection *connection, unsigned status,
+                              const char *reason, const char *message)
+{
+    struct http_reply reply = {.body = BUFFER_INIT(REFUSAL_BYTES)};
+
+    if (http_routes_refuse(&reply, status, "INVALID_ARGUMENT", reason, message) < 0) {
+        buffer_done(&reply.body);
+        return MHD_NO;
+    }
+    return send_reply(door, connection, &reply);
+}
+
+struct argument_collector {
+    struct http_request *request;
+    bool refused;
+};
+
+/* A value with a NUL inside would end early; the request is then not what it seems. */
+static enum MHD_Result collect_argument(void *data, enum MHD_ValueKind kind, const char *name,
+                                        size_t name_length, const char *value, size_t value_length)
+{
+    struct argument_collector *collector = data;
+    struct http_request *request = collector->request;
+
+    (void)kind;
+    collector->refused = request->arguments == HTTP_ARGUMENTS || !value ||
+                         strlen(name) != name_length || strlen(value) != value_length;
+    if (collector->refused)
+        return MHD_NO;
+    request->argument[request->arguments++] = (struct http_argument){name, value};
+    return MHD_YES;
+}
+
+static size_t answer_limit(const struct http_server *server)
+{
+    if (server->answer_bytes + REFUSAL_BYTES > ANSWER_BYTES)
+        return REFUSAL_BYTES;
+    return ANSWER_BYTES - server->answer_bytes;
+}
+
+static enum MHD_Result answer_request(struct door *door, struct MHD_Connection *connection,
+                                      const char *path, const char *method)
+{
+    struct http_request request = {.method = method, .path = path, .read_only = door->read_only};
+    struct argument_collector collector = {.request = &request};
+    struct http_reply reply = {.body = BUFFER_INIT(answer_limit(door->server))};
+
+    (void)MHD_get_connection_values_n(connection, MHD_GET_ARGUMENT_KIND, collect_argument,
+                                      &collector);
+    if (collector.refused)
+        return refuse(door, connection, MHD_HTTP_BAD_REQUEST, "bad_argument",
+                      "too many arguments, or one that is no text");
+    if (http_routes_answer(door->server->reconciler, &request, &reply) < 0) {
+        buffer_done(&reply.body);
+        return MHD_NO;
+    }
+    return send_reply(door, connection, &reply);
+}
+
+static bool announces_large_body(struct MHD_Connection *connection)
+{
+    const char *length = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Length");
+
+    return length && strtoull(length, NULL, 10) > BODY_BYTES;
+}
+
+/* microhttpd calls once when the head is there, then per piece of the body, then once at its end.
+ * No path uses a body yet; what comes is counted and dropped. */
+static enum MHD_Result serve_request(void *data, struct MHD_Connection *connection,
+                                     const char *path, const char *method, const char *version,
+                                     const char *body, size_t *body_length, void **exchange_pointer)
+{
+    struct door *door = data;
+    struct exchange *exchange = *exchange_pointer;
+
+    (void)version;
+    (void)body;
+    if (!exchange) {
+        if (announces_large_body(connection))
+            return refuse(door, connection, MHD_HTTP_CONTENT_TOO_LARGE, "body_too_large",
+                          "a request body has at most 64 KiB");
+        *exchange_pointer = calloc(1, sizeof(*exchange));
+        return *exchange_pointer ? MHD_YES : MHD_NO;
+    }
+    if (*body_length > 0) {
+        exchange->body_bytes += *body_length;
+        *body_length = 0;
+        return exchange->body_bytes > BODY_BYTES ? MHD_NO : MHD_YES;
+    }
+    return answer_request(door, connection, path, method);
+}
+
+static void forget_request(void *data, struct MHD_Connection *connection, void **exchange_pointer,
+                           enum MHD_RequestTerminationCode how)
+{
+    (void)data;
+    (void)connection;
+    (void)how;
+    free(*exchange_pointer);
+    *exchange_pointer = NULL;
+}
+
+static void write_log(void *data, const char *format, va_list arguments)
+{
+    char text[256];
+
+    (void)data;
+    if (!log_enabled(LOG_DEBUG))
+        return;
+    (void)vsnprintf(text, sizeof(text), format, arguments);
+    text[strcspn(text, "\n")] = '\0';
+    log_debug(&(struct log_ids){.source = "http"}, "%s", text);
+}
+
+static void set_timer(struct door *door);
+
+static void give_turn(struct door *door)
+{
+    (void)MHD_run(door->daemon);
+    set_timer(door);
+}
+
+static void turn_of_io(struct loop_io *io, int events)
+{
+    (void)events;
+    give_turn(container_of(io, struct door, io));
+}
+
+static void turn_of_timer(struct loop_timer *timer)
+{
+    give_turn(container_of(timer, struct door, timer));
+}
+
+static void set_timer(struct door *door)
+{
+    MHD_UNSIGNED_LONG_LONG milliseconds = 0;
+
+    if (MHD_get_timeout(door->daemon, &milliseconds) != MHD_YES)
+        loop_timer_stop(&door->timer);
+    else
+        loop_timer_start(door->server->loop, &door->timer, milliseconds * NSEC_PER_MSEC,
+                         turn_of_timer);
+}
+
+static void close_door(struct door *door)
+{
+    if (!door->daemon)
+        return;
+    loop_io_stop(&door->io);
+    loop_timer_stop(&door->timer);
+    MHD_stop_daemon(door->daemon);
+    door->daemon = NULL;
+}
+
+/* The descriptor is microhttpd's from here on. */
+static int open_door(struct http_server *server, struct door *door, int fd, struct error *error)
+{
+    const union MHD_DaemonInfo *info;
+
+    door->server = server;
+    door->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_USE_ERROR_LOG, 0, NULL, NULL, serve_request, door,
+        MHD_OPTION_EXTERNAL_LOGGER, write_log, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)CONNECTION_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS,
+        MHD_OPTION_NOTIFY_COMPLETED, forget_request, NULL, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_END);
+    if (!door->daemon)
+        return error_set(error, -ENOMEM, "cannot start the HTTP server");
+    info = MHD_get_daemon_info(door->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    loop_io_start(server->loop, &door->io, info->epoll_fd, LOOP_READ, turn_of_io);
+    set_timer(door);
+    return 0;
+}
+
+static int open_doors(struct http_server *server, const struct http_server_options *options,
+                      struct error *error)
+{
+    int fd = -1;
+    int result = http_listen_unix(options->root, options->socket_path, options->socket_group,
+                                  &server->unix_socket, error);
+
+    if (result == 0)
+        result = open_door(server, &server->socket_door, take_fd(&server->unix_socket.fd), error);
+    if (result < 0 || !options->listen || !*options->listen)
+        return result;
+    result = http_listen_tcp(options->listen, &fd, error);
+    if (result == 0)
+        result = open_door(server, &server->listen_door, fd, error);
+    return result;
+}
+
+int http_server_new(struct loop *loop, struct reconciler *reconciler,
+                    const struct http_server_options *options, struct http_server **ret_server,
+                    struct error *error)
+{
+    struct http_server *server = calloc(1, sizeof(*server));
+    int result;
+
+    if (!server)
+        return error_set(error, -ENOMEM, "cannot start the HTTP server: out of memory");
+    server->loop = loop;
+    server->reconciler = reconciler;
+    server->unix_socket = (struct http_unix_socket){.fd = -1, .directory = -1};
+    server->listen_door.read_only = true;
+    result = open_doors(server, options, error);
+    if (result < 0) {
+        http_server_free(server);
+        return result;
+    }
+    *ret_server = server;
+    return 0;
+}
+
+struct http_server *http_server_free(struct http_server *server)
+{
+    if (!server)
+        return NULL;
+    close_door(&server->listen_door);
+    close_door(&server->socket_door);
+    http_unlisten_unix(&server->unix_socket);
+    free(server);
+    return NULL;
+}
