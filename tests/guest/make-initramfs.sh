@@ -36,7 +36,7 @@ dependencies() {
     */libcrc32c.ko) echo crc32c_generic ;;
     */btrfs.ko) echo crc32c_generic xxhash_generic sha256_generic blake2b_generic ;;
     esac
-    grep -az '^depends=' "$1" | tr '\0,' '\n\n' | sed 's/^depends=//'
+    grep -az '^depends=' "$1" | tr '\0,' '\n' | sed 's/^depends=//'
 }
 
 # Prints the files that NAME needs, dependencies first; some come up more than once.
