@@ -1,7 +1,7 @@
 /* command.h - what the faces (serve/) may ask of the reconciler.
  *
- * All of it is called from the loop, outside the reconciler's own turn. Nothing here acts at once: a
- * command marks what to look at again, and the next turn does the rest.
+ * All of it is called from the loop, outside the reconciler's own turn. Nothing here acts at once:
+ * a command marks what to look at again, and the next turn does the rest.
  */
 #pragma once
 

@@ -1,8 +1,8 @@
 /* decide.c - the decision table for growth.
  *
  * Read from top to bottom: first whether the volume is ours to manage, then whether exactly one
- * sandbox has it and nothing forbids touching it, then how far its growth has come: host, hypervisor,
- * guest. What is unknown is never taken for equal, and nothing ever shrinks.
+ * sandbox has it and nothing forbids touching it, then how far its growth has come: host,
+ * hypervisor, guest. What is unknown is never taken for equal, and nothing ever shrinks.
  *
  * A state says how things stand and does not depend on may_try; only the action does. So a volume
  * that waits for its next attempt reads the same as one that is just being tried again.
@@ -54,8 +54,8 @@ static struct decision decide_guest(const struct decide_facts *facts)
     if (facts->growth_open)
         return try_to(facts, ACTION_GROW_GUEST, STATE_BLOCK_GROWN, facts->guest_reason);
 
-    /* First seen attached and equal: the file system is grown once, in case somebody grew the device
-     * and told the VMM before crustd came. That this may fail is no growth that hangs. */
+    /* First seen attached and equal: the file system is grown once, in case somebody grew the
+     * device and told the VMM before crustd came. That this may fail is no growth that hangs. */
     return try_to(facts, ACTION_GROW_GUEST, STATE_IN_SYNC,
                   facts->guest_reason == REASON_NONE ? REASON_NONE : REASON_UNVERIFIED);
 }
@@ -72,8 +72,8 @@ static struct decision decide_growth(const struct decide_facts *facts)
 struct decision decide(const struct decide_facts *facts)
 {
     if (facts->status != DECIDE_PRESENT)
-        return say(STATE_UNMANAGED, facts->status == DECIDE_INVALID ? REASON_INVALID_MOUNT_INFO
-                                                                    : REASON_NONE);
+        return say(STATE_UNMANAGED,
+                   facts->status == DECIDE_INVALID ? REASON_INVALID_MOUNT_INFO : REASON_NONE);
     if (facts->permit == PERMIT_NEVER)
         return say(STATE_UNMANAGED, REASON_POLICY);
     if (facts->device == DEVICE_UNSUITABLE)

@@ -1,7 +1,7 @@
 /* decide.h - facts about one volume in, its state and at most one action out.
  *
- * Pure: no I/O, no clock, no memory. The order of the tests is INTERFACES' table ("first match") and
- * docs/states.md; every cell is tested.
+ * Pure: no I/O, no clock, no memory. The order of the tests is INTERFACES' table ("first match")
+ * and docs/states.md; every cell is tested.
  */
 #pragma once
 
@@ -42,7 +42,7 @@ struct decide_facts {
 
     enum volume_reason hypervisor_reason; /* why the last call failed; NONE: it did not */
     enum volume_reason guest_reason;      /* UNVERIFIED: grown, but it would not say how far */
-    bool may_try; /* nothing has failed yet, or the next attempt is due */
+    bool may_try;                         /* nothing has failed yet, or the next attempt is due */
 };
 
 enum decide_action {
@@ -60,8 +60,8 @@ struct decision {
 
 struct decision decide(const struct decide_facts *facts);
 
-/* The size that a growth counts from: what the VMM has, or where that is unknown what the device had
- * when it was first seen attached. */
+/* The size that a growth counts from: what the VMM has, or where that is unknown what the device
+ * had when it was first seen attached. */
 uint64_t decide_baseline(const struct decide_facts *facts);
 
 const char *decide_action_name(enum decide_action action);

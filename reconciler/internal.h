@@ -45,9 +45,8 @@ struct reconciler {
     struct loop_timer sweep;
     struct loop_timer idle;
 
-    bool synced;   /* the first scan is complete; nothing is acted on before */
+    bool synced; /* the first scan is complete; nothing is acted on before */
     bool stopping;
-    bool wrote; /* this turn has a transaction open */
     char problem[ERROR_TEXT_BYTES]; /* of the store; "" */
 };
 
@@ -73,7 +72,7 @@ void retries_done(struct reconciler *reconciler);
 /* volume.c: one volume observed, bound, decided. */
 int reconcile_volume(struct reconciler *reconciler, int64_t volume_id);
 
-/* act.c: one step on a VMM or a guest. */
+/* act.c: one step on a VMM or a guest; see act.h. */
 struct act *act_new(struct reconciler *reconciler, const struct store_volume *volume,
                     unsigned action);
 void acts_start(struct reconciler *reconciler);

@@ -1,8 +1,8 @@
 /* lanes.h - who may act now: one act per sandbox, a bound on all of them together.
  *
- * A lane is a sandbox. A volume that wants to act either gets its lane at once or waits in it; when a
- * slot is free, the next volume to be looked at again is handed out, lanes taking turns. Handed out
- * means only "decide again": things may have changed while it waited.
+ * A lane is a sandbox. A volume that wants to act either gets its lane at once or waits in it; when
+ * a slot is free, the next volume to be looked at again is handed out, lanes taking turns. Handed
+ * out means only "decide again": things may have changed while it waited.
  */
 #pragma once
 

@@ -1,8 +1,8 @@
 /* look.c - one thing of the world, as it is now, into the store.
  *
- * Watch first, then read: a change after the reading then says so. A reading that failed for a reason
- * of this machine (no descriptors, no memory) teaches nothing, so nothing is written and the thing is
- * looked at again later.
+ * Watch first, then read: a change after the reading then says so. A reading that failed for a
+ * reason of this machine (no descriptors, no memory) teaches nothing, so nothing is written and the
+ * thing is looked at again later.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -36,7 +36,9 @@ int mark_volume(void *userdata, int64_t volume_id)
 {
     struct reconciler *reconciler = userdata;
 
-    marks_add_number(&reconciler->volumes, (uint64_t)volume_id);
+    /* The end of the first scan marks them all. */
+    if (reconciler->synced)
+        marks_add_number(&reconciler->volumes, (uint64_t)volume_id);
     return 0;
 }
 
@@ -109,7 +111,7 @@ static int put_entry(struct reconciler *reconciler, enum reconciler_tree tree, c
     if (r < 0)
         return r;
     if (changed) {
-        marks_add_number(&reconciler->volumes, (uint64_t)volume_id);
+        (void)mark_volume(reconciler, volume_id);
         for (unsigned i = 0; i < observed->sandboxes; i++)
             marks_add_name(&reconciler->sandboxes, observed->sandbox[i]);
         if (observed->problem)
@@ -127,7 +129,7 @@ static int remove_entry(struct reconciler *reconciler, enum reconciler_tree tree
     retry_forget(reconciler, tree, name);
     r = store_remove_entry(reconciler->store, layout_of(tree), name, &volume_id);
     if (r == 0 && volume_id)
-        marks_add_number(&reconciler->volumes, (uint64_t)volume_id);
+        (void)mark_volume(reconciler, volume_id);
     return r;
 }
 
@@ -165,7 +167,8 @@ static int end_sandbox(struct reconciler *reconciler, const char *sandbox_id)
     int r;
 
     reconciler->senses->unpin(reconciler->userdata, sandbox_id);
-    /* Its volumes first: once it has ended, nothing leads from it to those it shared a device with. */
+    /* Its volumes first: once it has ended, nothing leads from it to those it shared a device with.
+     */
     r = store_each_volume_of_sandbox(reconciler->store, sandbox_id, mark_volume, reconciler);
     if (r == 0)
         r = store_end_sandbox(reconciler->store, sandbox_id, &changed);

@@ -1,7 +1,7 @@
 /* marks.h - what must be looked at again: keys in the order they were first marked, none twice.
  *
- * A mark carries nothing but its key, so any number of events about one thing costs one look, and the
- * order of events cannot matter.
+ * A mark carries nothing but its key, so any number of events about one thing costs one look, and
+ * the order of events cannot matter.
  */
 #pragma once
 
@@ -22,8 +22,8 @@ void marks_add(struct marks *marks, const void *key, size_t length);
 bool marks_is_empty(const struct marks *marks);
 size_t marks_count(const struct marks *marks);
 
-/* Takes the oldest mark: its key goes to ret_key (at most size bytes; keys longer than any given size
- * are a programming error). false if there is none. */
+/* Takes the oldest mark: its key goes to ret_key (at most size bytes; keys longer than any given
+ * size are a programming error). false if there is none. */
 bool marks_take(struct marks *marks, void *ret_key, size_t size, size_t *ret_length);
 
 /* Numbers and names as keys. */

@@ -1,11 +1,11 @@
 /* reconciler.h - the heart: looks again where it is told to, decides, acts one step at a time.
  *
- * One turn, at the end of each turn of the loop: a bounded number of marks is observed, the facts go
- * into the store, each touched volume is decided, everything is committed, and only then acts start.
- * Results of acts come back as facts in a later turn.
+ * One turn, at the end of each turn of the loop: a bounded number of marks is observed, the facts
+ * go into the store, each touched volume is decided, everything is committed, and only then acts
+ * start. Results of acts come back as facts in a later turn.
  *
- * The reconciler knows no watcher. main.c wires the senses' "look again" to the functions below, and
- * hands in `reconciler_senses`, by which the reconciler has a watch armed before it reads.
+ * The reconciler knows no watcher. main.c wires the senses' "look again" to the functions below,
+ * and hands in `reconciler_senses`, by which the reconciler has a watch armed before it reads.
  */
 #pragma once
 
@@ -65,6 +65,7 @@ void reconciler_look_at_directory(struct reconciler *reconciler, enum reconciler
 void reconciler_look_at_tree(struct reconciler *reconciler, enum reconciler_tree tree);
 void reconciler_look_at_device(struct reconciler *reconciler, uint32_t major, uint32_t minor);
 void reconciler_look_at_all_volumes(struct reconciler *reconciler);
+void reconciler_look_at_everything(struct reconciler *reconciler);
 void reconciler_look_at_mounts(struct reconciler *reconciler);
 void reconciler_look_at_sandbox(struct reconciler *reconciler, const char *sandbox_id);
 

@@ -1,5 +1,5 @@
-/* retry.c - writers here are not atomic, so what did not read well is read again after 20 ms, 200 ms
- * and 2 s before it is believed to be bad.
+/* retry.c - writers here are not atomic, so what did not read well is read again after 20 ms, 200
+ * ms and 2 s before it is believed to be bad.
  *
  * A retry lives from the first bad reading to the next good one, or to the last bad one. While its
  * timer runs, bad readings that events cause do not count: a writer may be slow.

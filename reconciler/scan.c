@@ -1,12 +1,14 @@
 /* scan.c - which directories there are: a tree is read name by name, a few per turn.
  *
- * The tree's root is watched before its scan begins, so a directory made meanwhile is found by one or
- * the other. What the store knows and the tree no longer has is looked at too, and found absent.
+ * The tree's root is watched before its scan begins, so a directory made meanwhile is found by one
+ * or the other. What the store knows and the tree no longer has is looked at too, and found absent.
  * Directories of the sandbox trees only name sandboxes to look at.
  */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "lib/cleanup.h"
 #include "lib/clock.h"

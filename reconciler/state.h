@@ -1,5 +1,5 @@
-/* state.h - the words that a volume's state is said in, as auditors read them (INTERFACES: state and
- * reason). The store keeps the names; code uses these. */
+/* state.h - the words that a volume's state is said in, as auditors read them (INTERFACES: state
+ * and reason). The store keeps the names; code uses these. */
 #pragma once
 
 #include <stdbool.h>

@@ -97,7 +97,8 @@ static int open_mapping(struct reconciler *reconciler, const struct store_volume
     return store_open_mapping(reconciler->store, &mapping);
 }
 
-/* The path leads to another disk under the same number, while the VMM goes on holding the old one. */
+/* The path leads to another disk under the same number, while the VMM goes on holding the old one.
+ */
 static bool was_replaced(const struct store_volume *volume)
 {
     return volume->mapping_id && volume->mapping_sandbox_ref == volume->sandbox_ref &&
@@ -122,11 +123,11 @@ static bool is_described(const struct store_volume *volume)
 
 static int describe_mapping(struct reconciler *reconciler, const struct store_volume *volume)
 {
-    return store_describe_mapping(
-        reconciler->store, volume->volume_id,
-        volume->recorded_drive_id[0] ? volume->recorded_drive_id : NULL,
-        volume->recorded_guest_path[0] ? volume->recorded_guest_path : NULL,
-        volume->recorded_drive_id[0] ? "persist" : NULL);
+    return store_describe_mapping(reconciler->store, volume->volume_id,
+                                  volume->recorded_drive_id[0] ? volume->recorded_drive_id : NULL,
+                                  volume->recorded_guest_path[0] ? volume->recorded_guest_path
+                                                                 : NULL,
+                                  volume->recorded_drive_id[0] ? "persist" : NULL);
 }
 
 static int bind_volume(struct reconciler *reconciler, struct store_volume *volume)
@@ -268,8 +269,8 @@ static struct decide_facts facts_of(struct reconciler *reconciler,
 /* A growth is on the record from the moment it is seen, whatever comes of it. */
 static bool is_new_growth(const struct decide_facts *facts, const struct store_volume *volume)
 {
-    return facts->status == DECIDE_PRESENT && facts->permit != PERMIT_NEVER &&
-           volume->mapping_id && facts->live_sandboxes == 1 &&
+    return facts->status == DECIDE_PRESENT && facts->permit != PERMIT_NEVER && volume->mapping_id &&
+           facts->live_sandboxes == 1 &&
            (facts->device == DEVICE_BLOCK || facts->device == DEVICE_FILE) &&
            facts->conflict != CONFLICT_IDENTITY_MISMATCH &&
            facts->device_bytes > decide_baseline(facts) &&

@@ -1,0 +1,202 @@
+/* act.c - acts as such: their lists, their deadlines, the recording of what came of them. */
+#include "reconciler/act.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "lib/clock.h"
+#include "lib/log.h"
+#include "reconciler/backoff.h"
+
+struct act *act_new(struct reconciler *reconciler, const struct store_volume *volume,
+                    unsigned action)
+{
+    struct act *act = calloc(1, sizeof(*act));
+
+    if (!act)
+        return NULL;
+    act->reconciler = reconciler;
+    act->action = action;
+    act->volume = *volume;
+    act->next = reconciler->starting;
+    reconciler->starting = act;
+    return act;
+}
+
+static void act_free(struct act *act)
+{
+    hypervisor_call_free(act->hypervisor);
+    agent_call_free(act->agent);
+    lanes_leave(&act->reconciler->lanes, act->volume.sandbox_ref);
+    free(act);
+}
+
+static void free_list(struct act **list)
+{
+    while (*list) {
+        struct act *act = *list;
+
+        *list = act->next;
+        act_free(act);
+    }
+}
+
+void acts_drop_starting(struct reconciler *reconciler)
+{
+    free_list(&reconciler->starting);
+}
+
+void acts_done(struct reconciler *reconciler)
+{
+    free_list(&reconciler->starting);
+    free_list(&reconciler->running);
+    free_list(&reconciler->finished);
+}
+
+static bool is_in(const struct act *list, int64_t volume_id)
+{
+    while (list && list->volume.volume_id != volume_id)
+        list = list->next;
+    return list != NULL;
+}
+
+bool act_is_in_flight(const struct reconciler *reconciler, int64_t volume_id)
+{
+    return is_in(reconciler->starting, volume_id) || is_in(reconciler->running, volume_id);
+}
+
+static const char *action_reason_unstarted(const struct act *act)
+{
+    return act->action == ACTION_GROW_GUEST ? "the call to the agent could not be started"
+                                            : "the call to the hypervisor could not be started";
+}
+
+static void act_start(struct act *act)
+{
+    uint32_t seconds = act->reconciler->config.resize.call_timeout_seconds;
+    int r;
+
+    act->deadline_ns = clock_boottime() + seconds * NSEC_PER_SEC;
+    r = act->action == ACTION_GROW_GUEST ? act_guest_start(act) : act_hypervisor_start(act);
+    if (r < 0) {
+        act->reason = act->action == ACTION_GROW_GUEST ? REASON_AGENT_UNREACHABLE
+                                                       : REASON_HYPERVISOR_UNREACHABLE;
+        error_set_errno(&act->error, r, "%s", action_reason_unstarted(act));
+        act_finish(act);
+    }
+}
+
+/* In the order in which they were decided. */
+void acts_start(struct reconciler *reconciler)
+{
+    struct act *ordered = NULL;
+
+    while (reconciler->starting) {
+        struct act *act = reconciler->starting;
+
+        reconciler->starting = act->next;
+        act->next = ordered;
+        ordered = act;
+    }
+    while (ordered) {
+        struct act *act = ordered;
+
+        ordered = act->next;
+        act->next = reconciler->running;
+        reconciler->running = act;
+        act_start(act);
+    }
+}
+
+void act_finish(struct act *act)
+{
+    struct act **link = &act->reconciler->running;
+
+    while (*link != act)
+        link = &(*link)->next;
+    *link = act->next;
+    act->next = act->reconciler->finished;
+    act->reconciler->finished = act;
+}
+
+uint64_t act_time_left(const struct act *act)
+{
+    uint64_t now = clock_boottime();
+
+    return act->deadline_ns > now ? act->deadline_ns - now : 1;
+}
+
+static uint64_t random_number(void)
+{
+    uint64_t number;
+
+    if (getrandom(&number, sizeof(number), GRND_NONBLOCK) != sizeof(number))
+        number = clock_boottime();
+    return number;
+}
+
+/* A step that worked starts counting anew; one that failed waits, or waits for something to change.
+ */
+static int record_attempt(const struct act *act)
+{
+    struct store *store = act->reconciler->store;
+    uint32_t failures = act->volume.attempts + 1;
+    uint64_t delay;
+
+    if (act->reason == REASON_NONE || act->reason == REASON_UNVERIFIED)
+        return store_set_attempts(store, act->volume.volume_id, 0, 0, 0);
+    if (!reason_heals(act->reason))
+        return store_set_attempts(store, act->volume.volume_id, failures, 0, 0);
+    delay = backoff_delay(failures, random_number());
+    return store_set_attempts(store, act->volume.volume_id, failures, clock_boottime() + delay,
+                              clock_realtime_ms() + (int64_t)(delay / NSEC_PER_MSEC));
+}
+
+/* The volume may have been bound elsewhere meanwhile; then this says nothing about it any more. */
+static int still_meant(const struct act *act, bool *ret_meant)
+{
+    struct store_volume now;
+    int r = store_get_volume(act->reconciler->store, act->volume.volume_id, &now);
+
+    if (r < 0)
+        return r;
+    *ret_meant = now.mapping_id && now.mapping_id == act->volume.mapping_id;
+    return 0;
+}
+
+static int act_record(struct act *act)
+{
+    struct log_ids ids = {act->volume.volume_id, act->volume.sandbox_id, act->volume.device_name,
+                          NULL};
+    bool meant = false;
+    int r;
+
+    if (act->reason == REASON_NONE || act->reason == REASON_UNVERIFIED)
+        log_info(&ids, "%s: done", decide_action_name(act->action));
+    else
+        log_warning(&ids, "%s: %s: %s", decide_action_name(act->action), reason_name(act->reason),
+                    act->error.text);
+    r = still_meant(act, &meant);
+    if (r < 0 || !meant)
+        return r;
+    r = act->action == ACTION_GROW_GUEST ? act_guest_record(act) : act_hypervisor_record(act);
+    return r < 0 ? r : record_attempt(act);
+}
+
+/* Their lanes are free from here on. If this turn is rolled back, what they found out is lost with
+ * it and found out again. */
+int acts_record(struct reconciler *reconciler)
+{
+    while (reconciler->finished) {
+        struct act *act = reconciler->finished;
+        int r = act_record(act);
+
+        (void)mark_volume(reconciler, act->volume.volume_id);
+        reconciler->finished = act->next;
+        act_free(act);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}

@@ -1,0 +1,51 @@
+/* act.h - one step on a VMM or a guest, from its decision to its recorded result.
+ *
+ *   decided in a turn → committed with its intent → started → answered → recorded in a later turn
+ *
+ * An act holds its sandbox's lane all that time. It changes nothing but the world: what it found
+ * out is a fact for the next turn. Every act may be repeated safely, so being killed anywhere costs
+ * nothing but the repetition.
+ */
+#pragma once
+
+#include "agent-client/agent_client.h"
+#include "reconciler/decide.h"
+#include "reconciler/hypervisor/hypervisor.h"
+#include "reconciler/internal.h"
+
+struct act {
+    struct act *next;
+    struct reconciler *reconciler;
+    enum decide_action action;
+    struct store_volume volume; /* as it was when this was decided */
+    uint64_t deadline_ns;       /* CLOCK_BOOTTIME, for all of its calls together */
+
+    struct hypervisor_call *hypervisor;
+    struct agent_call *agent;
+
+    /* Which way into the guest is being tried, and what the ways before it came to. */
+    enum config_route route;
+    unsigned route_index;
+    char address[STORE_ADDRESS_BYTES];
+
+    /* What came of it. */
+    enum volume_reason reason;
+    struct error error;
+    char drive_id[STORE_NAME_BYTES];
+    uint64_t hypervisor_bytes;
+    uint64_t guest_synced_bytes;
+    uint64_t guest_bytes;
+    const char *ability[STORE_ROUTES]; /* NULL: nothing learned */
+};
+
+/* act_hypervisor.c, act_guest.c: start; end by act_finish(), never from within. */
+int act_hypervisor_start(struct act *act);
+int act_guest_start(struct act *act);
+int act_hypervisor_record(struct act *act);
+int act_guest_record(struct act *act);
+
+/* The answer is in: its result waits for the next turn. */
+void act_finish(struct act *act);
+
+/* What is left of its time, in nanoseconds; at least one. */
+uint64_t act_time_left(const struct act *act);

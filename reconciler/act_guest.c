@@ -1,0 +1,220 @@
+/* act_guest.c - having the guest grow its file system, by the first way that is able to.
+ *
+ * Ways are tried in the order of agent.routes. One that turned out unable (no such call there, or
+ * its policy forbids) is remembered for the sandbox and skipped from then on; one that cannot be
+ * reached is tried again the next time. Where no way works, the most telling reason is reported:
+ * that a policy forbids tells more than that a call is missing, and that more than that nobody
+ * answered.
+ *
+ * After a growth the file system's size is asked for on the same way: a guest that answers has
+ * verified it, one that does not leaves it unverified.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/log.h"
+#include "reconciler/act.h"
+
+static const enum volume_reason reasons[AGENT_OUTCOMES] = {
+    [AGENT_DONE] = REASON_NONE,
+    [AGENT_UNREACHABLE] = REASON_AGENT_UNREACHABLE,
+    [AGENT_UNSUPPORTED] = REASON_AGENT_UNSUPPORTED,
+    [AGENT_DENIED] = REASON_AGENT_DENIED,
+    [AGENT_LAYER] = REASON_GUEST_LAYER_UNSUPPORTED,
+    [AGENT_FAILED] = REASON_AGENT_FAILED,
+};
+
+static enum store_route ability_of(enum config_route route)
+{
+    return route == ROUTE_COMPANION ? STORE_ROUTE_COMPANION
+           : route == ROUTE_SHIM    ? STORE_ROUTE_SHIM
+                                    : STORE_ROUTE_AGENT;
+}
+
+static unsigned telling(enum volume_reason reason)
+{
+    switch ((int)reason) {
+    case REASON_NONE:
+        return 0;
+    case REASON_AGENT_UNREACHABLE:
+        return 1;
+    case REASON_AGENT_UNSUPPORTED:
+        return 2;
+    default:
+        return 3;
+    }
+}
+
+static void note_reason(struct act *act, enum volume_reason reason, const struct error *error)
+{
+    if (telling(reason) < telling(act->reason))
+        return;
+    act->reason = reason;
+    if (error)
+        act->error = *error;
+    else
+        error_set(&act->error, 0, "the sandbox was found unable before: %s", reason_name(reason));
+}
+
+/* The address of a way, or false where the sandbox has no such way of its own. */
+static bool find_address(struct act *act, enum config_route route)
+{
+    const struct store_volume *volume = &act->volume;
+
+    if (!volume->agent_address[0])
+        return false;
+    if (route == ROUTE_COMPANION)
+        return agent_companion_address(volume->agent_address,
+                                       act->reconciler->config.agent.companion_port, act->address,
+                                       sizeof(act->address)) == 0;
+    if (route != ROUTE_AGENT)
+        return false;
+    snprintf(act->address, sizeof(act->address), "%s", volume->agent_address);
+    return true;
+}
+
+/* The next way worth trying. */
+static bool next_route(struct act *act)
+{
+    while (act->route_index < CONFIG_ROUTES) {
+        enum config_route route = act->reconciler->config.agent.routes[act->route_index++];
+        const char *ability;
+
+        if (route == ROUTE_NONE || !find_address(act, route))
+            continue;
+        ability = act->volume.ability[ability_of(route)];
+        if (ability[0] && strcmp(ability, "able") != 0) {
+            note_reason(act, reason_from_name(ability), NULL);
+            continue;
+        }
+        act->route = route;
+        return true;
+    }
+    return false;
+}
+
+/* One silent way must not use up the time of those after it. */
+static uint64_t time_for_call(const struct act *act)
+{
+    unsigned left = 1 + CONFIG_ROUTES - act->route_index;
+
+    return act_time_left(act) / left + 1;
+}
+
+static void on_resized(struct agent_call *call, const struct agent_reply *reply, void *userdata);
+static void on_stats(struct agent_call *call, const struct agent_reply *reply, void *userdata);
+
+static int call_agent(struct act *act, enum agent_act what, agent_done *done)
+{
+    struct agent_request request = {
+        .act = what,
+        .root = act->reconciler->root,
+        .address = act->address,
+        .volume_path = act->volume.guest_path,
+        .bytes = act->volume.device_bytes,
+        .deadline_ns = time_for_call(act),
+    };
+
+    return agent_call_new(act->reconciler->loop, &request, done, act, &act->agent);
+}
+
+static void try_next_route(struct act *act)
+{
+    int r = next_route(act) ? call_agent(act, AGENT_RESIZE, on_resized) : 1;
+
+    if (r == 0)
+        return;
+    if (r < 0)
+        error_set_errno(&act->error, r, "cannot call the agent");
+    if (act->reason == REASON_NONE)
+        act->reason = REASON_AGENT_UNREACHABLE;
+    act_finish(act);
+}
+
+static void on_resized(struct agent_call *call, const struct agent_reply *reply, void *userdata)
+{
+    struct act *act = userdata;
+    enum volume_reason reason = reasons[reply->outcome];
+    enum store_route way = ability_of(act->route);
+
+    if (reason == REASON_AGENT_UNSUPPORTED || reason == REASON_AGENT_DENIED)
+        act->ability[way] = reason_name(reason);
+    else if (reason != REASON_AGENT_UNREACHABLE)
+        act->ability[way] = "able";
+
+    if (reason == REASON_NONE) {
+        act->reason = REASON_NONE;
+        act->error = (struct error){0};
+        act->guest_synced_bytes = act->volume.device_bytes;
+    } else {
+        note_reason(act, reason, &reply->error);
+    }
+    act->agent = agent_call_free(call);
+
+    if (reason == REASON_NONE && call_agent(act, AGENT_STATS, on_stats) == 0)
+        return;
+    if (reason == REASON_NONE)
+        act->reason = REASON_UNVERIFIED;
+    if (reason == REASON_AGENT_UNREACHABLE || reason == REASON_AGENT_UNSUPPORTED ||
+        reason == REASON_AGENT_DENIED)
+        try_next_route(act);
+    else
+        act_finish(act);
+}
+
+static void on_stats(struct agent_call *call, const struct agent_reply *reply, void *userdata)
+{
+    struct act *act = userdata;
+
+    if (reply->outcome == AGENT_DONE && reply->stats.has_bytes) {
+        act->guest_bytes = reply->stats.total;
+    } else {
+        act->reason = REASON_UNVERIFIED;
+        act->error = reply->error;
+    }
+    act->agent = agent_call_free(call);
+    act_finish(act);
+}
+
+int act_guest_start(struct act *act)
+{
+    if (!act->volume.guest_path[0]) {
+        act->reason = REASON_GUEST_PATH_UNKNOWN;
+        error_set(&act->error, 0, "nothing says where the guest has mounted this volume");
+        act_finish(act);
+        return 0;
+    }
+    if (!next_route(act)) {
+        if (act->reason == REASON_NONE) {
+            act->reason = REASON_AGENT_UNREACHABLE;
+            error_set(&act->error, 0, "no agent address is known for the sandbox");
+        }
+        act_finish(act);
+        return 0;
+    }
+    return call_agent(act, AGENT_RESIZE, on_resized);
+}
+
+int act_guest_record(struct act *act)
+{
+    struct store *store = act->reconciler->store;
+    struct store_guest_result result = {
+        .volume_id = act->volume.volume_id,
+        .reason = act->reason == REASON_NONE ? "" : reason_name(act->reason),
+        .error = act->error.text,
+        .synced_bytes = act->guest_synced_bytes,
+        .guest_bytes = act->guest_bytes,
+        .verified = act->guest_bytes != 0,
+    };
+
+    for (unsigned way = 0; way < STORE_ROUTES; way++) {
+        int r = act->ability[way]
+                    ? store_set_ability(store, act->volume.sandbox_ref, way, act->ability[way])
+                    : 0;
+
+        if (r < 0)
+            return r;
+    }
+    return store_put_guest_result(store, &result);
+}

@@ -1,0 +1,73 @@
+/* act_hypervisor.c - asking a VMM for a drive's size, or telling it that the device has grown. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+
+#include "reconciler/act.h"
+
+static const enum volume_reason reasons[HYPERVISOR_OUTCOMES] = {
+    [HYPERVISOR_DONE] = REASON_NONE,
+    [HYPERVISOR_MONITOR_MISSING] = REASON_MONITOR_MISSING,
+    [HYPERVISOR_BUSY] = REASON_HYPERVISOR_BUSY,
+    [HYPERVISOR_UNREACHABLE] = REASON_HYPERVISOR_UNREACHABLE,
+    [HYPERVISOR_UNSUPPORTED] = REASON_HYPERVISOR_UNSUPPORTED,
+    [HYPERVISOR_VERSION] = REASON_HYPERVISOR_VERSION,
+    [HYPERVISOR_REFUSED] = REASON_HYPERVISOR_REFUSED,
+    [HYPERVISOR_DRIVE_NOT_FOUND] = REASON_DRIVE_NOT_FOUND,
+    [HYPERVISOR_READ_ONLY] = REASON_READ_ONLY,
+    [HYPERVISOR_MISMATCH] = REASON_IDENTITY_MISMATCH,
+};
+
+static void on_done(struct hypervisor_call *call, const struct hypervisor_reply *reply,
+                    void *userdata)
+{
+    struct act *act = userdata;
+
+    act->reason = reasons[reply->outcome];
+    act->error = reply->error;
+    act->hypervisor_bytes = reply->bytes;
+    snprintf(act->drive_id, sizeof(act->drive_id), "%s", reply->drive_id);
+    act->hypervisor = hypervisor_call_free(call);
+    act_finish(act);
+}
+
+static const char *known(const char *text)
+{
+    return text[0] ? text : NULL;
+}
+
+int act_hypervisor_start(struct act *act)
+{
+    const struct store_volume *volume = &act->volume;
+    struct hypervisor_request request = {
+        .act = act->action == ACTION_RESIZE_HYPERVISOR ? HYPERVISOR_RESIZE : HYPERVISOR_QUERY,
+        .root = act->reconciler->root,
+        .control_socket = known(volume->control_socket),
+        .vmm_pid = volume->vmm_pid,
+        .regular_file = volume->device_kind == STORE_FILE,
+        .device = makedev(volume->major, volume->minor),
+        .file_device = volume->file_device,
+        .inode = volume->inode,
+        .recorded_drive = known(volume->recorded_drive_id),
+        .bytes = volume->device_bytes,
+        .deadline_ns = act_time_left(act),
+    };
+
+    return hypervisor_call_new(act->reconciler->loop, hypervisor_kind_from_name(volume->hypervisor),
+                               &request, on_done, act, &act->hypervisor);
+}
+
+int act_hypervisor_record(struct act *act)
+{
+    struct store_hypervisor_result result = {
+        .volume_id = act->volume.volume_id,
+        .reason = act->reason == REASON_NONE ? "" : reason_name(act->reason),
+        .blocked_reason = "",
+        .error = act->error.text,
+        .drive_id = known(act->drive_id),
+        .bytes = act->hypervisor_bytes,
+        .told = act->action == ACTION_RESIZE_HYPERVISOR && act->reason == REASON_NONE,
+    };
+
+    return store_put_hypervisor_result(act->reconciler->store, &result);
+}

@@ -1,0 +1,562 @@
+/* main.c - crustd: arguments, configuration, the lock, and the wiring of senses, heart and faces.
+ *
+ * Nothing is decided here. The order of starting matters: the senses are awake before the first
+ * scan, so that what happens during it is not missed.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "config/config.h"
+#include "lib/cleanup.h"
+#include "lib/log.h"
+#include "lib/loop.h"
+#include "lib/path.h"
+#include "reconciler/observe/observe.h"
+#include "reconciler/reconciler.h"
+#include "reconciler/serve/http_server.h"
+#include "reconciler/watch/watch.h"
+#include "store/read.h"
+#include "store/store.h"
+
+enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_LOCKED = 3 };
+
+struct arguments {
+    const char *config; /* NULL: the default, below root */
+    const char *root;
+    bool check_config;
+    bool once;
+    enum log_level log_level;
+    enum log_format log_format;
+};
+
+struct daemon {
+    struct arguments arguments;
+    struct config config;
+    char config_file[CONFIG_PATH_BYTES * 2];
+    int root;
+    int lock;
+    struct loop loop;
+    struct store *store;
+    struct reconciler *reconciler;
+    struct http_server *http;
+    struct watch_directories *directories;
+    struct watch_block *block;
+    struct watch_mounts *mounts;
+    struct watch_processes *processes;
+    struct loop_signal terminate, interrupt, hangup;
+    bool stopping;
+    int exit_code;
+};
+
+/* ---- arguments ---- */
+
+static const char usage[] =
+    "Usage: crustd [OPTION]...\n"
+    "Watches the metadata of direct-assigned volumes and grows them in their micro-VMs.\n"
+    "\n"
+    "  --config FILE         configuration (default " CONFIG_DEFAULT_FILE ", below --root)\n"
+    "  --root DIR            put every host path below DIR\n"
+    "  --check-config        print the effective configuration and exit\n"
+    "  --once                scan, do what there is to do, print a summary and exit\n"
+    "  --log-level LEVEL     error, warning, info (default) or debug\n"
+    "  --log-format FORMAT   logfmt (default) or json\n"
+    "  --version, --help\n"
+    "\n"
+    "Signals: TERM and INT stop after the step in flight, HUP reads the configuration again.\n"
+    "Exit status: 0 ok, 1 failed, 2 usage or configuration, 3 another instance is running.\n";
+
+static int bad_value(const char *option, const char *value)
+{
+    fprintf(stderr, "crustd: --%s: unknown value %s\n", option, value);
+    return EXIT_USAGE;
+}
+
+/* -1: go on; otherwise the exit status. */
+static int parse_arguments(int argc, char **argv, struct arguments *ret_arguments)
+{
+    static const struct option options[] = {
+        {"config", required_argument, NULL, 'c'},
+        {"root", required_argument, NULL, 'r'},
+        {"check-config", no_argument, NULL, 'k'},
+        {"once", no_argument, NULL, 'o'},
+        {"log-level", required_argument, NULL, 'l'},
+        {"log-format", required_argument, NULL, 'f'},
+        {"version", no_argument, NULL, 'v'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
+    struct arguments arguments = {.root = "/", .log_level = LOG_INFO, .log_format = LOG_LOGFMT};
+    int option;
+
+    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1)
+        switch (option) {
+        case 'c':
+            arguments.config = optarg;
+            break;
+        case 'r':
+            arguments.root = optarg;
+            break;
+        case 'k':
+            arguments.check_config = true;
+            break;
+        case 'o':
+            arguments.once = true;
+            break;
+        case 'l':
+            if (log_level_from_name(optarg, &arguments.log_level) < 0)
+                return bad_value("log-level", optarg);
+            break;
+        case 'f':
+            if (log_format_from_name(optarg, &arguments.log_format) < 0)
+                return bad_value("log-format", optarg);
+            break;
+        case 'v':
+            printf("crustd %s\n", CRUST_VERSION);
+            return 0;
+        case 'h':
+            fputs(usage, stdout);
+            return 0;
+        default:
+            fputs("Try 'crustd --help'.\n", stderr);
+            return EXIT_USAGE;
+        }
+    if (optind < argc) {
+        fprintf(stderr, "crustd: unexpected argument %s\n", argv[optind]);
+        return EXIT_USAGE;
+    }
+    *ret_arguments = arguments;
+    return -1;
+}
+
+/* ---- configuration ---- */
+
+/* The default file may be absent; one that was named must be there. */
+static int load_config(struct daemon *daemon, struct config *ret_config, struct error *error)
+{
+    const struct arguments *arguments = &daemon->arguments;
+    const char *root = strcmp(arguments->root, "/") == 0 ? "" : arguments->root;
+    int r;
+
+    if (arguments->config)
+        snprintf(daemon->config_file, sizeof(daemon->config_file), "%s", arguments->config);
+    else
+        snprintf(daemon->config_file, sizeof(daemon->config_file), "%s%s", root,
+                 CONFIG_DEFAULT_FILE);
+    r = config_load(daemon->config_file, ret_config, error);
+    if (r == -ENOENT && !arguments->config) {
+        config_defaults(ret_config);
+        return 0;
+    }
+    return r;
+}
+
+static void on_hangup(struct loop_signal *signal)
+{
+    struct daemon *daemon = container_of(signal, struct daemon, hangup);
+    struct config next;
+    struct error error;
+    char restart[512];
+
+    if (load_config(daemon, &next, &error) < 0) {
+        log_error(NULL, "the configuration stays as it was: %s", error.text);
+        return;
+    }
+    config_needs_restart(&daemon->config, &next, restart, sizeof(restart));
+    if (restart[0])
+        log_warning(NULL, "only a restart applies: %s", restart);
+    reconciler_configure(daemon->reconciler, &next);
+    daemon->config = next;
+    log_info(NULL, "the configuration was read again");
+}
+
+/* ---- senses to heart ---- */
+
+static void on_directory(void *userdata, unsigned tree, const char *name)
+{
+    struct daemon *daemon = userdata;
+
+    reconciler_look_at_directory(daemon->reconciler, tree, name);
+}
+
+static void on_tree(void *userdata, unsigned tree)
+{
+    struct daemon *daemon = userdata;
+
+    reconciler_look_at_tree(daemon->reconciler, tree);
+}
+
+static const struct watch_directories_handler directories_handler = {on_directory, on_tree};
+
+static void on_device(void *userdata, uint32_t major, uint32_t minor)
+{
+    struct daemon *daemon = userdata;
+
+    reconciler_look_at_device(daemon->reconciler, major, minor);
+}
+
+static void on_capacity(void *userdata, const char *devpath)
+{
+    (void)userdata;
+    log_info(&(struct log_ids){.source = "uevent"},
+             "a SCSI device says that its capacity changed; it keeps its old size until it is "
+             "rescanned: %s",
+             devpath);
+}
+
+static void on_devices(void *userdata)
+{
+    struct daemon *daemon = userdata;
+
+    log_warning(&(struct log_ids){.source = "uevent"}, "events were lost, looking at every volume");
+    reconciler_look_at_all_volumes(daemon->reconciler);
+}
+
+static const struct watch_block_handler block_handler = {on_device, on_capacity, on_devices};
+
+static void on_mounts(void *userdata)
+{
+    struct daemon *daemon = userdata;
+
+    watch_directories_check_roots(daemon->directories);
+    reconciler_look_at_mounts(daemon->reconciler);
+}
+
+static void on_exited(void *userdata, const char *sandbox_id)
+{
+    struct daemon *daemon = userdata;
+
+    reconciler_look_at_sandbox(daemon->reconciler, sandbox_id);
+}
+
+/* ---- heart to senses ---- */
+
+static int arm(void *userdata, enum reconciler_tree tree, const char *name)
+{
+    struct daemon *daemon = userdata;
+
+    return watch_directories_arm(daemon->directories, tree, name);
+}
+
+static int pin(void *userdata, const char *sandbox_id, pid_t pid)
+{
+    struct daemon *daemon = userdata;
+
+    return watch_processes_add(daemon->processes, sandbox_id, pid);
+}
+
+static void unpin(void *userdata, const char *sandbox_id)
+{
+    struct daemon *daemon = userdata;
+
+    watch_processes_remove(daemon->processes, sandbox_id);
+}
+
+static void check(void *userdata)
+{
+    struct daemon *daemon = userdata;
+
+    watch_directories_check_roots(daemon->directories);
+}
+
+static void report_source(struct reconciler_health *health, enum watch_source source,
+                          const struct watch_counters *counters)
+{
+    const char *name = watch_source_name(source);
+
+    health->source[health->sources++] =
+        (struct reconciler_source){name, counters->up, counters->events, counters->overflows};
+    if (!counters->up) {
+        health->degraded = true;
+        snprintf(health->problem, sizeof(health->problem), "no events from %s", name);
+    }
+}
+
+static void report(void *userdata, struct reconciler_health *ret_health)
+{
+    struct daemon *daemon = userdata;
+
+    report_source(ret_health, WATCH_INOTIFY, watch_directories_counters(daemon->directories));
+    report_source(ret_health, WATCH_UEVENT, watch_block_counters(daemon->block));
+    report_source(ret_health, WATCH_MOUNTS, watch_mounts_counters(daemon->mounts));
+    report_source(ret_health, WATCH_PROCESS, watch_processes_counters(daemon->processes));
+}
+
+static const struct reconciler_senses senses = {arm, pin, unpin, check, report};
+
+/* ---- the end ---- */
+
+static void on_terminate(struct loop_signal *signal)
+{
+    struct daemon *daemon = container_of(signal, struct daemon, terminate);
+
+    if (daemon->stopping)
+        loop_stop(&daemon->loop);
+    daemon->stopping = true;
+    log_info(NULL, "stopping after the step in flight");
+    reconciler_stop(daemon->reconciler);
+}
+
+static void on_interrupt(struct loop_signal *signal)
+{
+    struct daemon *daemon = container_of(signal, struct daemon, interrupt);
+
+    on_terminate(&daemon->terminate);
+}
+
+/* Nothing is left to do now: that ends --once and a stop. */
+static void on_settled(void *userdata)
+{
+    struct daemon *daemon = userdata;
+
+    if (daemon->stopping || daemon->arguments.once)
+        loop_stop(&daemon->loop);
+}
+
+static void print_summary(struct daemon *daemon)
+{
+    struct buffer json = BUFFER_INIT(64 * 1024);
+    struct error error = {0};
+
+    if (store_read_summary(store_get_reader(daemon->store), &json, &error) == 0)
+        printf("%s\n", buffer_text(&json));
+    else
+        log_error(NULL, "no summary: %s", error.text);
+    buffer_done(&json);
+}
+
+/* ---- the beginning ---- */
+
+static int fail(struct daemon *daemon, int exit_code, const struct error *error)
+{
+    log_error(NULL, "%s", error->text);
+    daemon->exit_code = exit_code;
+    return -1;
+}
+
+/* "DIRECTORY/NAME" → its directory, made if absent. */
+static int make_parent(struct daemon *daemon, const char *path, mode_t mode, struct error *error)
+{
+    char parent[CONFIG_PATH_BYTES];
+    char *slash;
+    int r;
+
+    snprintf(parent, sizeof(parent), "%s", path);
+    slash = strrchr(parent, '/');
+    if (slash == parent)
+        return 0;
+    *slash = '\0';
+    r = path_make_directories(daemon->root, parent, mode);
+    return r < 0 ? error_set_errno(error, r, "cannot make %s", parent) : 0;
+}
+
+/* A path of the configuration as one that may be opened from here. */
+static void below_root(const struct daemon *daemon, const char *path, char *ret_path, size_t size)
+{
+    const char *root = daemon->arguments.root;
+
+    snprintf(ret_path, size, "%s%s", strcmp(root, "/") == 0 ? "" : root, path);
+}
+
+/* One crustd per database: the lock lasts as long as the descriptor. */
+static int take_lock(struct daemon *daemon)
+{
+    char path[CONFIG_PATH_BYTES * 2 + 8];
+    struct error error;
+    int r;
+
+    r = make_parent(daemon, daemon->config.paths.database, 0750, &error);
+    if (r < 0)
+        return fail(daemon, EXIT_FAILED, &error);
+    below_root(daemon, daemon->config.paths.database, path, sizeof(path) - 5);
+    strcat(path, ".lock");
+    daemon->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (daemon->lock < 0) {
+        error_set_errno(&error, -errno, "cannot open %s", path);
+        return fail(daemon, EXIT_FAILED, &error);
+    }
+    if (flock(daemon->lock, LOCK_EX | LOCK_NB) < 0) {
+        error_set(&error, 0, "another crustd holds %s", path);
+        return fail(daemon, EXIT_LOCKED, &error);
+    }
+    return 0;
+}
+
+static int open_store(struct daemon *daemon)
+{
+    char path[CONFIG_PATH_BYTES * 2], boot_id[OBSERVE_BOOT_ID_BYTES];
+    bool rebuilt = false;
+    struct store_options options = {
+        .path = path,
+        .boot_id = boot_id,
+        .keep_days = daemon->config.history.keep_days,
+        .max_rows = daemon->config.history.max_rows,
+        .ret_rebuilt = &rebuilt,
+    };
+    struct error error = {0};
+    int r;
+
+    below_root(daemon, daemon->config.paths.database, path, sizeof(path));
+    r = observe_boot_id(boot_id);
+    if (r < 0) {
+        error_set_errno(&error, r, "cannot read the boot id");
+        return fail(daemon, EXIT_FAILED, &error);
+    }
+    r = store_open(&options, &daemon->store, &error);
+    if (r != STORE_OPENED)
+        return fail(daemon, EXIT_FAILED, &error);
+    if (rebuilt)
+        log_warning(NULL, "the database was corrupt: it was set aside and begun anew (%s)", path);
+    return 0;
+}
+
+static int wake_senses(struct daemon *daemon, struct error *error)
+{
+    static const enum reconciler_tree order[] = {TREE_KATA_VOLUMES, TREE_CRUST_VOLUMES,
+                                                 TREE_GO_SANDBOXES, TREE_GO_VMS};
+    const char *paths[] = {daemon->config.paths.kata_volumes, daemon->config.paths.crust_volumes,
+                           daemon->config.paths.kata_go_sandboxes,
+                           daemon->config.paths.kata_go_vms};
+    unsigned tree;
+    int r;
+
+    r = watch_directories_new(&daemon->loop, daemon->root, &directories_handler, daemon,
+                              &daemon->directories);
+    for (unsigned i = 0; r == 0 && i < array_length(order); i++)
+        r = watch_directories_add_tree(daemon->directories, paths[i], &tree);
+    if (r < 0)
+        return error_set_errno(error, r, "cannot watch directories");
+    r = watch_block_new(&daemon->loop, &block_handler, daemon, &daemon->block);
+    if (r < 0)
+        return error_set_errno(error, r, "cannot listen to the kernel's block events");
+    r = watch_mounts_new(&daemon->loop, on_mounts, daemon, &daemon->mounts);
+    if (r < 0)
+        return error_set_errno(error, r, "cannot watch the host's mounts");
+    r = watch_processes_new(&daemon->loop, on_exited, daemon, &daemon->processes);
+    return r < 0 ? error_set_errno(error, r, "cannot watch processes") : 0;
+}
+
+static int start_heart(struct daemon *daemon, struct error *error)
+{
+    struct reconciler_options options = {
+        .loop = &daemon->loop,
+        .store = daemon->store,
+        .config = &daemon->config,
+        .root = daemon->root,
+        .senses = &senses,
+        .settled = on_settled,
+        .userdata = daemon,
+    };
+
+    return reconciler_new(&options, &daemon->reconciler, error);
+}
+
+static int start_faces(struct daemon *daemon, struct error *error)
+{
+    struct http_server_options options = {
+        .root = daemon->root,
+        .socket_path = daemon->config.paths.http_socket,
+        .socket_group = daemon->config.paths.socket_group,
+        .listen = daemon->config.http.listen,
+    };
+
+    if (daemon->arguments.once)
+        return 0;
+    return http_server_new(&daemon->loop, daemon->reconciler, &options, &daemon->http, error);
+}
+
+static void take_signals(struct daemon *daemon)
+{
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN); /* a full disk is an error, not the end */
+    loop_signal_start(&daemon->loop, &daemon->terminate, SIGTERM, on_terminate);
+    loop_signal_start(&daemon->loop, &daemon->interrupt, SIGINT, on_interrupt);
+    loop_signal_start(&daemon->loop, &daemon->hangup, SIGHUP, on_hangup);
+}
+
+static int start(struct daemon *daemon)
+{
+    struct error error = {0};
+    int r;
+
+    r = loop_init(&daemon->loop);
+    if (r < 0) {
+        error_set_errno(&error, r, "cannot make the event loop");
+        return fail(daemon, EXIT_FAILED, &error);
+    }
+    take_signals(daemon);
+    if (take_lock(daemon) < 0 || open_store(daemon) < 0)
+        return -1;
+    r = start_heart(daemon, &error);
+    if (r == 0)
+        r = wake_senses(daemon, &error);
+    if (r == 0)
+        r = start_faces(daemon, &error);
+    if (r < 0)
+        return fail(daemon, EXIT_FAILED, &error);
+    reconciler_start(daemon->reconciler);
+    log_info(NULL, "crustd " CRUST_VERSION " is up, root %s, database %s", daemon->arguments.root,
+             daemon->config.paths.database);
+    return 0;
+}
+
+static void end(struct daemon *daemon)
+{
+    http_server_free(daemon->http);
+    watch_processes_free(daemon->processes);
+    watch_mounts_free(daemon->mounts);
+    watch_block_free(daemon->block);
+    watch_directories_free(daemon->directories);
+    reconciler_free(daemon->reconciler);
+    store_close(daemon->store);
+    if (daemon->loop.ev) {
+        loop_signal_stop(&daemon->terminate);
+        loop_signal_stop(&daemon->interrupt);
+        loop_signal_stop(&daemon->hangup);
+        loop_done(&daemon->loop);
+    }
+    fd_close(daemon->lock);
+    fd_close(daemon->root);
+}
+
+static int check_config(struct daemon *daemon)
+{
+    return config_print(&daemon->config, stdout) < 0 ? EXIT_FAILED : 0;
+}
+
+int main(int argc, char **argv)
+{
+    static struct daemon daemon = {.root = -1, .lock = -1};
+    struct error error = {0};
+    int r;
+
+    r = parse_arguments(argc, argv, &daemon.arguments);
+    if (r >= 0)
+        return r;
+    log_configure(daemon.arguments.log_level, daemon.arguments.log_format);
+    if (load_config(&daemon, &daemon.config, &error) < 0) {
+        fprintf(stderr, "crustd: %s\n", error.text);
+        return EXIT_USAGE;
+    }
+    if (daemon.arguments.check_config)
+        return check_config(&daemon);
+    r = path_open_root(daemon.arguments.root, &daemon.root);
+    if (r < 0) {
+        fprintf(stderr, "crustd: cannot open %s: %s\n", daemon.arguments.root, strerror(-r));
+        return EXIT_USAGE;
+    }
+    if (start(&daemon) == 0) {
+        loop_run(&daemon.loop);
+        if (daemon.arguments.once && !daemon.stopping)
+            print_summary(&daemon);
+        log_info(NULL, "crustd stops");
+    }
+    end(&daemon);
+    return daemon.exit_code;
+}

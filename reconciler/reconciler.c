@@ -1,0 +1,432 @@
+/* reconciler.c - the turn, and what starts one.
+ *
+ * A turn runs when the loop has served every ready source. It records what acts came to, looks
+ * again at a bounded number of marked things, decides the volumes they touch, commits all of it in
+ * one transaction, and only then starts the acts it decided. What it did not get to waits for the
+ * next turn, and the loop serves its sources in between. A turn that the store fails is rolled back
+ * and leads to a fresh look at everything, for a mark taken is a mark forgotten.
+ */
+#include "reconciler/reconciler.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/log.h"
+#include "reconciler/act.h"
+#include "reconciler/internal.h"
+#include "reconciler/observe/observe.h"
+#include "store/read.h"
+
+/* How long a turn looks at things before the loop is served again. Longer before the first scan is
+ * done, when nothing else waits. */
+static const uint64_t TURN_NS = 500 * 1000;
+static const uint64_t FIRST_TURNS_NS = 20 * NSEC_PER_MSEC;
+static const uint64_t STORE_RETRY_NS = 1 * NSEC_PER_SEC;
+static const uint64_t IDLE_NS = 2 * NSEC_PER_SEC;
+
+/* ---- what is left to do ---- */
+
+static bool has_marks(const struct reconciler *reconciler)
+{
+    for (enum reconciler_tree tree = 0; tree < TREES; tree++)
+        if (!marks_is_empty(&reconciler->directories[tree]))
+            return true;
+    return !marks_is_empty(&reconciler->sandboxes) || !marks_is_empty(&reconciler->devices) ||
+           !marks_is_empty(&reconciler->volumes) || reconciler->all_volumes ||
+           !scan_is_done(reconciler);
+}
+
+static bool has_work(const struct reconciler *reconciler)
+{
+    return has_marks(reconciler) || reconciler->finished ||
+           (reconciler->lanes.busy < reconciler->lanes.parallel &&
+            !marks_is_empty(&reconciler->lanes.runnable));
+}
+
+static bool is_settled(const struct reconciler *reconciler)
+{
+    return !reconciler->running && !reconciler->starting && !reconciler->finished &&
+           (reconciler->stopping || (!has_work(reconciler) && !reconciler->retries));
+}
+
+/* ---- one turn ---- */
+
+/* Marks that found no memory: everything is looked at instead. */
+static void recover_lost_marks(struct reconciler *reconciler)
+{
+    bool lost = reconciler->sandboxes.lost || reconciler->devices.lost ||
+                reconciler->volumes.lost || reconciler->lanes.runnable.lost;
+
+    for (enum reconciler_tree tree = 0; tree < TREES; tree++) {
+        lost = lost || reconciler->directories[tree].lost;
+        reconciler->directories[tree].lost = false;
+    }
+    reconciler->sandboxes.lost = reconciler->devices.lost = reconciler->volumes.lost = false;
+    reconciler->lanes.runnable.lost = false;
+    if (lost)
+        reconciler_look_at_everything(reconciler);
+}
+
+/* The next mark, in the order in which facts build upon each other. 1: there was one, 0: none. */
+static int look_once(struct reconciler *reconciler)
+{
+    char name[256];
+    uint64_t number;
+    int r;
+
+    for (enum reconciler_tree tree = TREE_KATA_VOLUMES; tree <= TREE_CRUST_VOLUMES; tree++)
+        if (marks_take_name(&reconciler->directories[tree], name, sizeof(name))) {
+            r = look_at_entry(reconciler, tree, name);
+            return r < 0 ? r : 1;
+        }
+    if (marks_take_name(&reconciler->sandboxes, name, sizeof(name))) {
+        r = look_at_sandbox(reconciler, name);
+        return r < 0 ? r : 1;
+    }
+    if (marks_take_number(&reconciler->devices, &number)) {
+        r = look_at_device(reconciler, (uint32_t)(number >> 32), (uint32_t)number);
+        return r < 0 ? r : 1;
+    }
+    return 0;
+}
+
+/* Volumes are decided once what they stand on is known: after the first scan. */
+static int decide_once(struct reconciler *reconciler)
+{
+    uint64_t number;
+    int64_t volume_id;
+    int r;
+
+    if (!reconciler->synced)
+        return 0;
+    if (reconciler->all_volumes) {
+        reconciler->all_volumes = false;
+        r = store_each_volume(reconciler->store, mark_volume, reconciler);
+        return r < 0 ? r : 1;
+    }
+    if (marks_take_number(&reconciler->volumes, &number))
+        volume_id = (int64_t)number;
+    else if (reconciler->stopping || !lanes_next(&reconciler->lanes, &volume_id))
+        return 0;
+    r = reconcile_volume(reconciler, volume_id);
+    return r < 0 ? r : 1;
+}
+
+static int work(struct reconciler *reconciler)
+{
+    uint64_t until = clock_boottime() + (reconciler->synced ? TURN_NS : FIRST_TURNS_NS);
+    int r;
+
+    r = acts_record(reconciler);
+    if (r < 0)
+        return r;
+    do {
+        scan_some(reconciler);
+        r = look_once(reconciler);
+        if (r == 0)
+            r = decide_once(reconciler);
+        if (r < 0)
+            return r;
+    } while (r > 0 && clock_boottime() < until);
+    return 0;
+}
+
+static void note_first_scan(struct reconciler *reconciler)
+{
+    if (reconciler->synced || !scan_is_done(reconciler) ||
+        !marks_is_empty(&reconciler->sandboxes) ||
+        !marks_is_empty(&reconciler->directories[TREE_KATA_VOLUMES]) ||
+        !marks_is_empty(&reconciler->directories[TREE_CRUST_VOLUMES]))
+        return;
+    reconciler->synced = true;
+    reconciler->all_volumes = true;
+    log_info(NULL, "the first scan is complete");
+}
+
+/* The store would not take this turn: nothing of it happened, and all of it is looked at again. */
+static void give_up_turn(struct reconciler *reconciler, int r)
+{
+    snprintf(reconciler->problem, sizeof(reconciler->problem), "the database fails: %s (%s)",
+             store_error_text(reconciler->store), strerror(-r));
+    log_error(NULL, "%s", reconciler->problem);
+    store_rollback(reconciler->store);
+    acts_drop_starting(reconciler);
+    reconciler_look_at_everything(reconciler);
+}
+
+static bool take_turn(struct reconciler *reconciler)
+{
+    int r;
+
+    r = store_begin(reconciler->store);
+    if (r == 0)
+        r = work(reconciler);
+    if (r == 0)
+        r = store_commit(reconciler->store);
+    if (r < 0) {
+        give_up_turn(reconciler, r);
+        return false;
+    }
+    reconciler->problem[0] = '\0';
+    note_first_scan(reconciler);
+    acts_start(reconciler);
+    return true;
+}
+
+/* ---- timers ---- */
+
+static void on_again(struct loop_timer *timer)
+{
+    (void)timer; /* it only wakes the loop; the turn follows */
+}
+
+static void on_attempt(struct loop_timer *timer)
+{
+    struct reconciler *reconciler = container_of(timer, struct reconciler, attempt);
+
+    (void)store_each_volume_due(reconciler->store, clock_boottime(), mark_volume, reconciler);
+}
+
+static void arm_attempt(struct reconciler *reconciler)
+{
+    uint64_t next, now = clock_boottime();
+
+    if (reconciler->stopping || store_next_attempt(reconciler->store, &next) < 0 ||
+        next == UINT64_MAX) {
+        loop_timer_stop(&reconciler->attempt);
+        return;
+    }
+    loop_timer_start(reconciler->loop, &reconciler->attempt,
+                     next > now ? next - now + NSEC_PER_MSEC : NSEC_PER_MSEC, on_attempt);
+}
+
+/* When nothing has happened for a while: the database's own housekeeping. */
+static void on_idle(struct loop_timer *timer)
+{
+    struct reconciler *reconciler = container_of(timer, struct reconciler, idle);
+
+    if (!reconciler->running)
+        (void)store_idle(reconciler->store);
+}
+
+static int mark_sandbox(void *userdata, const char *sandbox_id, pid_t vmm_pid)
+{
+    struct reconciler *reconciler = userdata;
+
+    (void)vmm_pid;
+    marks_add_name(&reconciler->sandboxes, sandbox_id);
+    return 0;
+}
+
+static void trim_history(struct reconciler *reconciler)
+{
+    if (store_begin(reconciler->store) < 0)
+        return;
+    if (store_trim(reconciler->store) < 0 || store_commit(reconciler->store) < 0)
+        store_rollback(reconciler->store);
+}
+
+/* Events can be lost, and some things never cause one: a link that leads elsewhere, a file that
+ * grew, a tree that was mounted over. */
+static void on_sweep(struct loop_timer *timer)
+{
+    struct reconciler *reconciler = container_of(timer, struct reconciler, sweep);
+
+    reconciler->mounts = observed_mounts_free(reconciler->mounts);
+    reconciler->senses->check(reconciler->userdata);
+    (void)store_each_bound_volume(reconciler->store, mark_volume, reconciler);
+    (void)store_each_volume_without_device(reconciler->store, mark_volume, reconciler);
+    (void)store_each_live_sandbox(reconciler->store, mark_sandbox, reconciler);
+    trim_history(reconciler);
+    loop_timer_start(reconciler->loop, &reconciler->sweep,
+                     reconciler->config.resize.sweep_seconds * NSEC_PER_SEC, on_sweep);
+}
+
+static void after_turn(struct reconciler *reconciler, bool worked)
+{
+    if (!worked)
+        loop_timer_start(reconciler->loop, &reconciler->again, STORE_RETRY_NS, on_again);
+    else if (has_work(reconciler))
+        loop_timer_start(reconciler->loop, &reconciler->again, 0, on_again);
+    else
+        loop_timer_start(reconciler->loop, &reconciler->idle, IDLE_NS, on_idle);
+    arm_attempt(reconciler);
+}
+
+static void on_turn(struct loop_prepare *prepare)
+{
+    struct reconciler *reconciler = container_of(prepare, struct reconciler, turn);
+
+    recover_lost_marks(reconciler);
+    /* After a failing store the next turn waits for its time. */
+    if (reconciler->problem[0] && loop_timer_is_active(&reconciler->again))
+        return;
+    if (has_work(reconciler))
+        after_turn(reconciler, take_turn(reconciler));
+    if (reconciler->settled && is_settled(reconciler))
+        reconciler->settled(reconciler->userdata);
+}
+
+/* ---- looking again ---- */
+
+void reconciler_look_at_directory(struct reconciler *reconciler, enum reconciler_tree tree,
+                                  const char *name)
+{
+    if (tree == TREE_KATA_VOLUMES || tree == TREE_CRUST_VOLUMES)
+        marks_add_name(&reconciler->directories[tree], name);
+    else if (observe_is_sandbox_id(name))
+        marks_add_name(&reconciler->sandboxes, name);
+}
+
+void reconciler_look_at_tree(struct reconciler *reconciler, enum reconciler_tree tree)
+{
+    reconciler->scan_wanted[tree] = true;
+}
+
+void reconciler_look_at_device(struct reconciler *reconciler, uint32_t major, uint32_t minor)
+{
+    marks_add_number(&reconciler->devices, (uint64_t)major << 32 | minor);
+}
+
+void reconciler_look_at_all_volumes(struct reconciler *reconciler)
+{
+    reconciler->all_volumes = true;
+}
+
+void reconciler_look_at_everything(struct reconciler *reconciler)
+{
+    for (enum reconciler_tree tree = 0; tree < TREES; tree++)
+        reconciler->scan_wanted[tree] = true;
+    reconciler->all_volumes = true;
+    reconciler->mounts = observed_mounts_free(reconciler->mounts);
+}
+
+void reconciler_look_at_mounts(struct reconciler *reconciler)
+{
+    reconciler->mounts = observed_mounts_free(reconciler->mounts);
+    (void)store_each_bound_volume(reconciler->store, mark_volume, reconciler);
+}
+
+void reconciler_look_at_sandbox(struct reconciler *reconciler, const char *sandbox_id)
+{
+    marks_add_name(&reconciler->sandboxes, sandbox_id);
+}
+
+/* ---- commands ---- */
+
+struct store_reader *reconciler_reader(struct reconciler *reconciler)
+{
+    return store_get_reader(reconciler->store);
+}
+
+static void forget_waiting(struct reconciler *reconciler)
+{
+    if (store_begin(reconciler->store) < 0)
+        return;
+    if (store_forget_waiting(reconciler->store) < 0 || store_commit(reconciler->store) < 0)
+        store_rollback(reconciler->store);
+}
+
+void reconciler_resync(struct reconciler *reconciler)
+{
+    forget_waiting(reconciler);
+    reconciler_look_at_everything(reconciler);
+    loop_timer_start(reconciler->loop, &reconciler->again, 0, on_again);
+}
+
+void reconciler_get_health(const struct reconciler *reconciler,
+                           struct reconciler_health *ret_health)
+{
+    *ret_health = (struct reconciler_health){.synced = reconciler->synced};
+    for (const struct act *act = reconciler->running; act; act = act->next)
+        ret_health->acts_in_flight++;
+    if (reconciler->senses->report)
+        reconciler->senses->report(reconciler->userdata, ret_health);
+    if (reconciler->problem[0]) {
+        ret_health->degraded = true;
+        snprintf(ret_health->problem, sizeof(ret_health->problem), "%s", reconciler->problem);
+    }
+}
+
+/* ---- life ---- */
+
+void reconciler_configure(struct reconciler *reconciler, const struct config *config)
+{
+    struct config next = *config;
+
+    memcpy(&next.paths, &reconciler->config.paths, sizeof(next.paths));
+    reconciler->config = next;
+    reconciler->lanes.parallel = next.resize.parallel;
+    on_sweep(&reconciler->sweep);
+    reconciler_resync(reconciler);
+}
+
+void reconciler_start(struct reconciler *reconciler)
+{
+    reconciler_look_at_everything(reconciler);
+    loop_prepare_start(reconciler->loop, &reconciler->turn, on_turn);
+    loop_timer_start(reconciler->loop, &reconciler->again, 0, on_again);
+    loop_timer_start(reconciler->loop, &reconciler->sweep,
+                     reconciler->config.resize.sweep_seconds * NSEC_PER_SEC, on_sweep);
+}
+
+void reconciler_stop(struct reconciler *reconciler)
+{
+    reconciler->stopping = true;
+    loop_timer_start(reconciler->loop, &reconciler->again, 0, on_again);
+}
+
+int reconciler_new(const struct reconciler_options *options, struct reconciler **ret_reconciler,
+                   struct error *error)
+{
+    struct reconciler *reconciler = calloc(1, sizeof(*reconciler));
+    int r;
+
+    if (!reconciler)
+        return error_set(error, -ENOMEM, "out of memory");
+    reconciler->loop = options->loop;
+    reconciler->store = options->store;
+    reconciler->config = *options->config;
+    reconciler->root = options->root;
+    reconciler->senses = options->senses;
+    reconciler->settled = options->settled;
+    reconciler->userdata = options->userdata;
+    reconciler->sysfs = -1;
+    lanes_init(&reconciler->lanes, options->config->resize.parallel);
+    r = observe_open_sysfs(options->root, options->config->paths.sysfs, &reconciler->sysfs);
+    if (r < 0) {
+        reconciler_free(reconciler);
+        return error_set_errno(error, r, "cannot open %s", options->config->paths.sysfs);
+    }
+    *ret_reconciler = reconciler;
+    return 0;
+}
+
+struct reconciler *reconciler_free(struct reconciler *reconciler)
+{
+    if (!reconciler)
+        return NULL;
+    loop_prepare_stop(&reconciler->turn);
+    loop_timer_stop(&reconciler->again);
+    loop_timer_stop(&reconciler->attempt);
+    loop_timer_stop(&reconciler->sweep);
+    loop_timer_stop(&reconciler->idle);
+    acts_done(reconciler);
+    lanes_done(&reconciler->lanes);
+    retries_done(reconciler);
+    scan_done(reconciler);
+    for (enum reconciler_tree tree = 0; tree < TREES; tree++)
+        marks_done(&reconciler->directories[tree]);
+    marks_done(&reconciler->sandboxes);
+    marks_done(&reconciler->devices);
+    marks_done(&reconciler->volumes);
+    observed_mounts_free(reconciler->mounts);
+    fd_close(reconciler->sysfs);
+    free(reconciler);
+    return NULL;
+}
