@@ -111,6 +111,8 @@ class GuestTest(unittest.TestCase):
                 vm.hotplug(disk)
                 self.assertEqual(disk.address, {"blk": "02/01", "scsi": "0:0"}[bus])
                 self.assertEqual(vm.guest_device(disk), {"blk": "vda", "scsi": "sda"}[bus])
+                vm.unplug(disk)
+                vm.hotplug(disk)
                 loop.resize(48 * MIB)
                 vm.block_resize(disk, 48 * MIB)
                 self.wait_blocksize(vm, disk, 48 * MIB)

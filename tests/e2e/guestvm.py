@@ -288,7 +288,7 @@ class Qmp:
 
     def __init__(self, connection):
         self.lines = Lines(connection)
-        self.events = []  # all that were seen, oldest first
+        self.events = []  # seen and not yet waited for, oldest first
         self.greeting = json.loads(self.lines.receive())
         self.execute("qmp_capabilities")
 
@@ -308,13 +308,12 @@ class Qmp:
         socket.send_fds(self.lines.connection, [b" "], [file.fileno()])
 
     def wait_event(self, name, **data):
-        """Returns the first event of that name and with that data, seen or still to come."""
-        seen = 0
+        """Takes the first event of that name and with that data, seen or still to come."""
         while True:
-            for event in self.events[seen:]:
+            for event in self.events:
                 if event["event"] == name and data.items() <= event.get("data", {}).items():
+                    self.events.remove(event)
                     return event
-            seen = len(self.events)
             self._receive()
 
     def _receive(self):
@@ -495,7 +494,7 @@ class GuestVM:
 
     # -- the guest's view
 
-    def wait_ready(self, seconds=60):
+    def wait_ready(self, seconds=120):
         """Waits until everything is mounted and the agents run; returns the seconds since start."""
 
         def ready():
@@ -592,8 +591,7 @@ class GuestVM:
         self.process.wait(seconds)
 
     def stop(self):
-        """Ends the VM like a pulled plug, if it still runs. The files stay for the test to read,
-        except those that QEMU itself removes."""
+        """Pulls the plug, if the VM still runs. Its files stay, for the test to read."""
         for channel in (self.control, self.qmp_client):
             if channel:
                 channel.close()

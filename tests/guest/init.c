@@ -213,7 +213,10 @@ static bool find_device(const char *device, char name[NAME_MAX + 1])
     return found;
 }
 
-/* Waits for a device's node. The module that drives it may still be probing. */
+/*
+ * Waits until a device can be opened. Its module may still be probing, and a disk that was just
+ * plugged in has its names for a moment before it has its driver (ENXIO).
+ */
 static int wait_device(const char *device, char node[PATH_MAX])
 {
     char name[NAME_MAX + 1];
@@ -221,8 +224,11 @@ static int wait_device(const char *device, char node[PATH_MAX])
     for (int i = 0; i < WAIT_ROUNDS; i++) {
         if (find_device(device, name)) {
             snprintf(node, PATH_MAX, "/dev/%s", name);
-            if (access(node, F_OK) == 0)
+            int fd = open(node, O_RDONLY | O_CLOEXEC);
+            if (fd >= 0) {
+                close(fd);
                 return 0;
+            }
         }
         usleep(5000);
     }
