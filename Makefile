@@ -126,6 +126,11 @@ $(OUT)/tests/unit/%_test: $(OUT)/tests/unit/%_test.o $(CORE_LIBRARY)
 
 $(OUT)/tests/unit/lib/http_client_test: $(call objects,$(HTTP_SOURCES))
 
+# The guest agent is no part of crustd, so its tests link its objects too.
+$(OUT)/tests/unit/guest-agent/%_test: $(OUT)/tests/unit/guest-agent/%_test.o \
+  $(call objects,$(filter-out guest-agent/main.c,$(GUEST_SOURCES))) $(CORE_LIBRARY)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(CORE_LIBS)
+
 $(OUT)/tests/fuzz/%_fuzz: $(OUT)/tests/fuzz/%_fuzz.o $(OUT)/tests/fuzz/replay.o $(CORE_LIBRARY)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(CORE_LIBS)
 

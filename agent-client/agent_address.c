@@ -1,0 +1,120 @@
+/* agent_address.c - the three forms, and the companion's one.
+ *
+ * The port of hvsock:// stands after the last colon, since a path may contain others.
+ */
+#include "agent-client/agent_address.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agent-client/agent_client.h"
+#include "lib/cleanup.h"
+
+static const struct {
+    const char *scheme;
+    enum agent_transport transport;
+} schemes[] = {
+    {"vsock://", AGENT_VSOCK},
+    {"hvsock://", AGENT_HYBRID_VSOCK},
+    {"unix://", AGENT_UNIX},
+};
+
+int agent_address_parse_number(const char *text, size_t length, uint32_t minimum,
+                               uint32_t *ret_number)
+{
+    uint64_t number = 0;
+
+    if (length == 0 || length > 10 || (text[0] == '0' && length > 1))
+        return -EINVAL;
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] < '0' || text[i] > '9')
+            return -EINVAL;
+        number = number * 10 + (uint64_t)(text[i] - '0');
+    }
+    if (number < minimum || number >= UINT32_MAX)
+        return -EINVAL;
+    *ret_number = (uint32_t)number;
+    return 0;
+}
+
+static int parse_cid(const char *text, size_t length, uint32_t *ret_cid)
+{
+    uint32_t cid;
+    int r = agent_address_parse_number(text, length, 1, &cid);
+
+    if (r < 0 || cid == 2)
+        return -EINVAL;
+    *ret_cid = cid;
+    return 0;
+}
+
+static int copy_path(const char *text, size_t length, struct agent_address *address)
+{
+    if (length < 2 || length >= sizeof(address->path) || text[0] != '/')
+        return -EINVAL;
+    memcpy(address->path, text, length);
+    address->path[length] = '\0';
+    return 0;
+}
+
+/* What follows the scheme. */
+static int parse_place(const char *place, struct agent_address *address)
+{
+    const char *colon = strrchr(place, ':');
+    int r;
+
+    if (address->transport == AGENT_UNIX)
+        return copy_path(place, strlen(place), address);
+    if (!colon)
+        return -EINVAL;
+    r = agent_address_parse_number(colon + 1, strlen(colon + 1), 1, &address->port);
+    if (r < 0)
+        return r;
+    if (address->transport == AGENT_VSOCK)
+        return parse_cid(place, (size_t)(colon - place), &address->cid);
+    return copy_path(place, (size_t)(colon - place), address);
+}
+
+int agent_address_parse(const char *text, struct agent_address *ret_address, struct error *error)
+{
+    struct agent_address address = {0};
+
+    for (size_t i = 0; i < array_length(schemes); i++) {
+        size_t length = strlen(schemes[i].scheme);
+
+        if (strncmp(text, schemes[i].scheme, length) != 0)
+            continue;
+        address.transport = schemes[i].transport;
+        if (parse_place(text + length, &address) < 0)
+            break;
+        *ret_address = address;
+        return 0;
+    }
+    return error_set(
+        error, -EINVAL,
+        "agent address is none of vsock://CID:PORT, hvsock:///PATH:PORT, unix:///PATH: "
+        "%s",
+        text);
+}
+
+int agent_companion_address(const char *agent_address, uint32_t companion_port, char *ret_address,
+                            size_t size)
+{
+    struct agent_address address;
+    size_t length;
+    char port[16];
+
+    if (agent_address_parse(agent_address, &address, NULL) < 0)
+        return -EINVAL;
+    if (address.transport == AGENT_UNIX)
+        return 1;
+    length = (size_t)(strrchr(agent_address, ':') - agent_address) + 1;
+    (void)snprintf(port, sizeof(port), "%u", companion_port);
+    if (length + strlen(port) >= size)
+        return -EMSGSIZE;
+    memcpy(ret_address, agent_address, length);
+    memcpy(ret_address + length, port, strlen(port) + 1);
+    return 0;
+}

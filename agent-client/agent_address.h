@@ -1,0 +1,34 @@
+/* agent_address.h - where an agent listens, from text.
+ *
+ *     vsock://CID:PORT    AF_VSOCK, into a QEMU or StratoVirt guest
+ *     hvsock://PATH:PORT  a VMM's unix socket that asks for a port first (hybrid_vsock.h)
+ *     unix://PATH         a plain unix socket, perhaps QEMU's end of a virtio-serial port
+ *
+ * Read strictly: decimal numbers without sign or leading zero, absolute paths, nothing after them.
+ * Cid 1 is the machine itself (which tests use); 0 and 2 are never a guest and are refused, so that
+ * a confused address cannot lead to the host. These are the forms that Kata writes and shows
+ * (src/runtime/virtcontainers/kata_agent.go, GET /agent-url of both shims).
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "lib/result.h"
+
+enum agent_transport { AGENT_VSOCK, AGENT_HYBRID_VSOCK, AGENT_UNIX };
+
+enum { AGENT_ADDRESS_PATH_BYTES = 4096 };
+
+struct agent_address {
+    enum agent_transport transport;
+    uint32_t cid;                        /* VSOCK */
+    uint32_t port;                       /* VSOCK, HYBRID_VSOCK */
+    char path[AGENT_ADDRESS_PATH_BYTES]; /* HYBRID_VSOCK, UNIX; absolute */
+};
+
+/* 0 or -EINVAL with a text. */
+int agent_address_parse(const char *text, struct agent_address *ret_address, struct error *error);
+
+/* A decimal number in minimum…UINT32_MAX - 1 (the last one means "any" in AF_VSOCK). 0, -EINVAL. */
+int agent_address_parse_number(const char *text, size_t length, uint32_t minimum,
+                               uint32_t *ret_number);

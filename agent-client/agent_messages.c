@@ -1,0 +1,160 @@
+/* agent_messages.c - from plain structures to protobuf and back.
+ *
+ * What a peer may leave out (proto3 has no required fields) reads as zero or empty; an empty path
+ * is refused here, once, so that nobody behind this file has to think of it.
+ */
+#include "agent-client/agent_messages.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent-client/agent.pb-c.h"
+#include "agent-client/agent_text.h"
+#include "agent-client/agent_unpack.h"
+#include "lib/cleanup.h"
+
+static ProtobufCBinaryData borrow_text(const char *text)
+{
+    union {
+        const char *constant;
+        uint8_t *bytes;
+    } pointer = {.constant = text}; /* packing does not write to it */
+
+    return (ProtobufCBinaryData){.len = strlen(text), .data = pointer.bytes};
+}
+
+static int append_message(struct buffer *payload, const ProtobufCMessage *message)
+{
+    size_t length = protobuf_c_message_get_packed_size(message);
+    cleanup(freep) uint8_t *packed = malloc(length + 1);
+
+    if (!packed)
+        return -ENOMEM;
+    (void)protobuf_c_message_pack(message, packed);
+    return buffer_append(payload, packed, length);
+}
+
+int agent_append_resize_request(struct buffer *payload, const char *volume_path, uint64_t bytes)
+{
+    Agent__ResizeVolumeRequest message = AGENT__RESIZE_VOLUME_REQUEST__INIT;
+
+    message.volume_guest_path = borrow_text(volume_path);
+    message.size = bytes;
+    return append_message(payload, &message.base);
+}
+
+int agent_append_stats_request(struct buffer *payload, const char *volume_path)
+{
+    Agent__VolumeStatsRequest message = AGENT__VOLUME_STATS_REQUEST__INIT;
+
+    message.volume_guest_path = borrow_text(volume_path);
+    return append_message(payload, &message.base);
+}
+
+int agent_append_stats(struct buffer *payload, const struct agent_stats *stats)
+{
+    Agent__VolumeUsage bytes = AGENT__VOLUME_USAGE__INIT;
+    Agent__VolumeUsage inodes = AGENT__VOLUME_USAGE__INIT;
+    Agent__VolumeCondition condition = AGENT__VOLUME_CONDITION__INIT;
+    Agent__VolumeStatsResponse message = AGENT__VOLUME_STATS_RESPONSE__INIT;
+    Agent__VolumeUsage *usage[2];
+
+    bytes.unit = AGENT__VOLUME_USAGE__UNIT__BYTES;
+    bytes.total = stats->total;
+    bytes.used = stats->used;
+    bytes.available = stats->available;
+    inodes.unit = AGENT__VOLUME_USAGE__UNIT__INODES;
+    inodes.total = stats->total_inodes;
+    inodes.used = stats->used_inodes;
+    inodes.available = stats->available_inodes;
+    condition.abnormal = stats->abnormal;
+    condition.message = borrow_text(stats->condition);
+    if (stats->has_bytes)
+        usage[message.n_usage++] = &bytes;
+    if (stats->has_inodes)
+        usage[message.n_usage++] = &inodes;
+    message.usage = usage;
+    message.volume_condition = &condition;
+    return append_message(payload, &message.base);
+}
+
+static int copy_path(const ProtobufCBinaryData *path, char ret_path[static AGENT_PATH_BYTES])
+{
+    if (path->len == 0 || path->len >= AGENT_PATH_BYTES || memchr(path->data, '\0', path->len))
+        return -EINVAL;
+    memcpy(ret_path, path->data, path->len);
+    ret_path[path->len] = '\0';
+    return 0;
+}
+
+int agent_parse_resize_request(const void *payload, size_t length,
+                               char ret_volume_path[static AGENT_PATH_BYTES], uint64_t *ret_bytes)
+{
+    ProtobufCMessage *unpacked = NULL;
+    const Agent__ResizeVolumeRequest *message;
+    int r = agent_unpack(&agent__resize_volume_request__descriptor, payload, length, &unpacked);
+
+    if (r < 0)
+        return r;
+    message = (const Agent__ResizeVolumeRequest *)(const void *)unpacked;
+    r = copy_path(&message->volume_guest_path, ret_volume_path);
+    if (r == 0)
+        *ret_bytes = message->size;
+    (void)agent_unpack_free(unpacked);
+    return r;
+}
+
+int agent_parse_stats_request(const void *payload, size_t length,
+                              char ret_volume_path[static AGENT_PATH_BYTES])
+{
+    ProtobufCMessage *unpacked = NULL;
+    const Agent__VolumeStatsRequest *message;
+    int r = agent_unpack(&agent__volume_stats_request__descriptor, payload, length, &unpacked);
+
+    if (r < 0)
+        return r;
+    message = (const Agent__VolumeStatsRequest *)(const void *)unpacked;
+    r = copy_path(&message->volume_guest_path, ret_volume_path);
+    (void)agent_unpack_free(unpacked);
+    return r;
+}
+
+static void take_usage(struct agent_stats *stats, const Agent__VolumeUsage *usage)
+{
+    if (usage->unit == AGENT__VOLUME_USAGE__UNIT__BYTES && !stats->has_bytes) {
+        stats->has_bytes = true;
+        stats->total = usage->total;
+        stats->used = usage->used;
+        stats->available = usage->available;
+    } else if (usage->unit == AGENT__VOLUME_USAGE__UNIT__INODES && !stats->has_inodes) {
+        stats->has_inodes = true;
+        stats->total_inodes = usage->total;
+        stats->used_inodes = usage->used;
+        stats->available_inodes = usage->available;
+    }
+}
+
+int agent_parse_stats(const void *payload, size_t length, struct agent_stats *ret_stats)
+{
+    struct agent_stats stats = {0};
+    ProtobufCMessage *unpacked = NULL;
+    const Agent__VolumeStatsResponse *message;
+    int r = agent_unpack(&agent__volume_stats_response__descriptor, payload, length, &unpacked);
+
+    if (r < 0)
+        return r;
+    message = (const Agent__VolumeStatsResponse *)(const void *)unpacked;
+    for (size_t i = 0; i < message->n_usage; i++)
+        take_usage(&stats, message->usage[i]);
+    if (message->volume_condition) {
+        const Agent__VolumeCondition *condition = message->volume_condition;
+
+        stats.abnormal = condition->abnormal;
+        agent_clean_text(condition->message.data, condition->message.len, stats.condition,
+                         sizeof(stats.condition));
+    }
+    *ret_stats = stats;
+    (void)agent_unpack_free(unpacked);
+    return 0;
+}

@@ -1,0 +1,43 @@
+/* agent_messages.h - the payloads of ResizeVolume and GetVolumeStats, in plain structures.
+ *
+ * protobuf-c stays behind this header and ttrpc_codec.h. Everything parsed here came from the other
+ * side of a virtual machine's wall: lengths are bounded, memory is bounded (many small sub-messages
+ * in one reply would cost fifty times its size), paths hold no NUL, texts are fit to be shown.
+ * Source: kata-containers src/libs/protocols/protos/{agent,csi}.proto.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/buffer.h"
+
+#define AGENT_SERVICE       "grpc.AgentService"
+#define AGENT_METHOD_RESIZE "ResizeVolume"
+#define AGENT_METHOD_STATS  "GetVolumeStats"
+
+enum { AGENT_PATH_BYTES = 4096 }; /* of volume_guest_path, its NUL included */
+
+struct agent_stats {
+    bool has_bytes;
+    uint64_t total, used, available;
+    bool has_inodes;
+    uint64_t total_inodes, used_inodes, available_inodes;
+    bool abnormal;
+    char condition[128];
+};
+
+/* Append to the buffer. 0, -EMSGSIZE, -ENOMEM. */
+int agent_append_resize_request(struct buffer *payload, const char *volume_path, uint64_t bytes);
+int agent_append_stats_request(struct buffer *payload, const char *volume_path);
+int agent_append_stats(struct buffer *payload, const struct agent_stats *stats);
+
+/* 0; -EBADMSG: not such a message; -EINVAL: the path is empty, too long or contains a NUL. */
+int agent_parse_resize_request(const void *payload, size_t length,
+                               char ret_volume_path[static AGENT_PATH_BYTES], uint64_t *ret_bytes);
+int agent_parse_stats_request(const void *payload, size_t length,
+                              char ret_volume_path[static AGENT_PATH_BYTES]);
+
+/* The first usage of each unit counts, others and unknown units are skipped. 0, -EBADMSG. */
+int agent_parse_stats(const void *payload, size_t length, struct agent_stats *ret_stats);

@@ -1,0 +1,235 @@
+/* auto.c - events only say "look again"; what is done follows from sizes alone.
+ *
+ * For each file system (by the device number in mountinfo) it remembers at which size of its
+ * devices it was last seen to fill them. A larger size, or a file system not seen before, is a
+ * reason to grow it; an attempt that failed for a passing reason is not remembered and comes again
+ * with the next look. Growing what fills its device already does nothing.
+ *
+ * Uevents: datagrams of the kernel's (port id 0) group 1; anything from elsewhere is dropped
+ * (Documentation of netlink(7), lib/kobject_uevent.c). An overrun of the socket is one more reason
+ * to look.
+ */
+#include "guest-agent/auto.h"
+
+#include <errno.h>
+#include <linux/netlink.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "guest-agent/device.h"
+#include "guest-agent/growth.h"
+#include "guest-agent/volume.h"
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/log.h"
+
+enum { KERNEL_GROUP = 1, UEVENT_BYTES = 8192, KNOWN = 256 };
+
+/* Several events of one change are answered by one look. */
+#define LOOK_DELAY_NS  (20 * NSEC_PER_MSEC)
+#define LOOK_PERIOD_NS (30 * NSEC_PER_SEC)
+
+struct known {
+    struct automatic *automatic;
+    dev_t device;          /* as in mountinfo; 0: a free slot */
+    uint64_t filled_bytes; /* of its devices, when it was last seen to fill them */
+    uint64_t trying_bytes; /* the same, when the growth now running began */
+    struct growth *growth;
+    bool seen; /* in this look */
+    char mount_point[256];
+};
+
+struct automatic {
+    struct loop *loop;
+    int socket;
+    struct loop_io events;
+    struct loop_timer look;
+    struct known known[KNOWN];
+};
+
+static void on_look(struct loop_timer *timer);
+
+static uint64_t total_bytes(const struct volume *volume)
+{
+    cleanup(fd_closep) int directory = -1;
+    struct filesystem filesystem;
+    uint64_t total = 0;
+
+    if (volume_open(volume, &filesystem, &directory) < 0)
+        return 0;
+    for (unsigned i = 0; i < filesystem.device_count; i++) {
+        uint64_t bytes;
+
+        if (device_size(filesystem.devices[i].device, &bytes) == 0)
+            total += bytes;
+    }
+    return total;
+}
+
+static struct known *find_known(struct automatic *automatic, dev_t device)
+{
+    for (size_t i = 0; i < KNOWN; i++) {
+        if (automatic->known[i].device == device)
+            return &automatic->known[i];
+    }
+    return NULL;
+}
+
+static bool is_passing(int outcome)
+{
+    return outcome < 0 || outcome == FILESYSTEM_BUSY;
+}
+
+static void on_grown(struct growth *growth, int outcome, const struct error *error, void *userdata)
+{
+    struct known *known = userdata;
+
+    known->growth = growth_free(growth);
+    if (outcome == FILESYSTEM_GROWN)
+        log_info(NULL, "%s fills its device", known->mount_point);
+    else
+        log_warning(NULL, "cannot grow %s: %s", known->mount_point, error->text);
+    if (!is_passing(outcome))
+        known->filled_bytes = known->trying_bytes;
+}
+
+static void look_at(const struct volume *volume, void *userdata)
+{
+    struct automatic *automatic = userdata;
+    struct known *known = find_known(automatic, volume->device);
+    uint64_t bytes = total_bytes(volume);
+
+    if (!known)
+        known = find_known(automatic, 0);
+    if (!known)
+        return;
+    known->automatic = automatic;
+    known->device = volume->device;
+    known->seen = true;
+    if (known->growth || bytes <= known->filled_bytes)
+        return;
+    known->trying_bytes = bytes;
+    strncpy(known->mount_point, volume->mount_point, sizeof(known->mount_point) - 1);
+    (void)growth_new(automatic->loop, volume, on_grown, known, &known->growth);
+}
+
+/* Forgets what is no longer mounted, for its device number may come back as something else. */
+static void forget_unseen(struct automatic *automatic)
+{
+    for (size_t i = 0; i < KNOWN; i++) {
+        struct known *known = &automatic->known[i];
+
+        if (known->device && !known->seen && !known->growth)
+            *known = (struct known){0};
+        known->seen = false;
+    }
+}
+
+static void on_look(struct loop_timer *timer)
+{
+    struct automatic *automatic = container_of(timer, struct automatic, look);
+    int r = volume_for_each(look_at, automatic);
+
+    if (r < 0)
+        log_warning(NULL, "cannot read the mounts: %s", strerror(-r));
+    else
+        forget_unseen(automatic);
+    loop_timer_start(automatic->loop, &automatic->look, LOOK_PERIOD_NS, on_look);
+}
+
+/* One datagram. False if there is none; true also for what is no reason to look. */
+static bool receive_event(int fd, bool *reason)
+{
+    char text[UEVENT_BYTES];
+    struct sockaddr_nl sender = {0};
+    socklen_t size = sizeof(sender);
+    ssize_t length =
+        recvfrom(fd, text, sizeof(text), MSG_DONTWAIT, (struct sockaddr *)&sender, &size);
+
+    if (length < 0) {
+        *reason |= errno == ENOBUFS;
+        return errno == ENOBUFS || errno == EINTR;
+    }
+    if (sender.nl_pid == 0 && memmem(text, (size_t)length, "\0SUBSYSTEM=block", 17))
+        *reason = true;
+    return true;
+}
+
+static void on_events(struct loop_io *io, int events)
+{
+    struct automatic *automatic = container_of(io, struct automatic, events);
+    bool reason = false;
+
+    (void)events;
+    while (receive_event(automatic->socket, &reason))
+        ;
+    if (reason)
+        loop_timer_start(automatic->loop, &automatic->look, LOOK_DELAY_NS, on_look);
+}
+
+static int open_events(int *ret_fd)
+{
+    struct sockaddr_nl name = {.nl_family = AF_NETLINK, .nl_groups = KERNEL_GROUP};
+    cleanup(fd_closep) int fd =
+        socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_KOBJECT_UEVENT);
+
+    if (fd < 0 || bind(fd, (const struct sockaddr *)&name, sizeof(name)) < 0)
+        return -errno;
+    *ret_fd = take_fd(&fd);
+    return 0;
+}
+
+int automatic_new(struct loop *loop, struct automatic **ret_automatic)
+{
+    struct automatic *automatic = calloc(1, sizeof(*automatic));
+    int r;
+
+    if (!automatic)
+        return -ENOMEM;
+    automatic->loop = loop;
+    automatic->socket = -1;
+    r = open_events(&automatic->socket);
+    if (r < 0)
+        log_warning(NULL, "no kernel events, looking at sizes only: %s", strerror(-r));
+    else
+        loop_io_start(loop, &automatic->events, automatic->socket, LOOP_READ, on_events);
+    loop_timer_start(loop, &automatic->look, 0, on_look);
+    *ret_automatic = automatic;
+    return 0;
+}
+
+struct automatic *automatic_free(struct automatic *automatic)
+{
+    if (!automatic)
+        return NULL;
+    for (size_t i = 0; i < KNOWN; i++)
+        (void)growth_free(automatic->known[i].growth);
+    loop_io_stop(&automatic->events);
+    loop_timer_stop(&automatic->look);
+    fd_close(automatic->socket);
+    free(automatic);
+    return NULL;
+}
+
+static void grow_now(const struct volume *volume, void *userdata)
+{
+    struct error error;
+    int outcome = growth_run(volume, &error);
+
+    if (outcome == FILESYSTEM_GROWN) {
+        log_info(NULL, "%s fills its device", volume->mount_point);
+        return;
+    }
+    log_warning(NULL, "cannot grow %s: %s", volume->mount_point, error.text);
+    *(bool *)userdata = true;
+}
+
+int automatic_run_once(void)
+{
+    bool failed = false;
+    int r = volume_for_each(grow_now, &failed);
+
+    return r < 0 ? r : failed;
+}

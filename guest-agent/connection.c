@@ -1,0 +1,274 @@
+/* connection.c - requests are answered as they are done, in any order, matched by stream id.
+ *
+ * A request in progress belongs to its connection and ends with it: what a client that left had
+ * asked for is not answered to the next one. Bounds: REQUEST_BYTES for one request, REQUESTS in
+ * progress, OUTPUT_BYTES of replies that nobody fetches. A frame beyond the bound is answered and
+ * its bytes are thrown away as they come.
+ */
+#include "guest-agent/connection.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent-client/agent_messages.h"
+#include "agent-client/ttrpc_codec.h"
+#include "guest-agent/resize.h"
+#include "guest-agent/stats.h"
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/log.h"
+#include "lib/stream.h"
+
+enum {
+    REQUEST_BYTES = 64 * 1024,
+    INPUT_BYTES = TTRPC_HEADER_BYTES + REQUEST_BYTES + 1, /* never full with one request in it */
+    OUTPUT_BYTES = 64 * 1024,
+    REQUESTS = 16,
+};
+
+#define SILENCE_NS (1 * NSEC_PER_SEC)
+
+/* A resize in progress; a free slot has no resize. */
+struct request {
+    struct connection *connection;
+    uint32_t stream_id;
+    struct resize *resize;
+    char path[AGENT_PATH_BYTES];
+};
+
+struct connection {
+    struct loop *loop;
+    struct stream stream;
+    bool serial;
+    size_t discard; /* bytes of an oversized frame that are yet to come */
+    struct loop_timer silence;
+    struct request requests[REQUESTS];
+    connection_ended *ended;
+    void *userdata;
+};
+
+/* A peer that does not read its replies loses them; the stream's end is the loop's to report. */
+static void answer(struct connection *connection, uint32_t stream_id,
+                   const struct ttrpc_status *status, const struct buffer *payload)
+{
+    struct buffer frame = BUFFER_INIT(OUTPUT_BYTES);
+    int r = ttrpc_append_response(&frame, stream_id, status, payload ? buffer_text(payload) : NULL,
+                                  payload ? payload->length : 0);
+
+    if (r == 0)
+        r = stream_send(&connection->stream, frame.data, frame.length);
+    buffer_done(&frame);
+    if (r < 0)
+        log_warning(NULL, "a reply was lost: %s", strerror(-r));
+}
+
+static void refuse(struct connection *connection, uint32_t stream_id, enum ttrpc_code code,
+                   const char *text)
+{
+    struct ttrpc_status status = {.code = (int)code};
+
+    strncpy(status.message, text, sizeof(status.message) - 1);
+    answer(connection, stream_id, &status, NULL);
+}
+
+static void on_resized(struct resize *resize, const struct ttrpc_status *status, void *userdata)
+{
+    struct request *request = userdata;
+    char number[16];
+
+    if (status->code == TTRPC_OK)
+        log_info(NULL, "resized %s", request->path);
+    else
+        log_warning(NULL, "cannot resize %s: %s: %s", request->path,
+                    ttrpc_code_name(status->code, number), status->message);
+    request->resize = resize_free(resize);
+    answer(request->connection, request->stream_id, status, NULL);
+}
+
+static struct request *free_slot(struct connection *connection)
+{
+    for (size_t i = 0; i < REQUESTS; i++) {
+        if (!connection->requests[i].resize)
+            return &connection->requests[i];
+    }
+    return NULL;
+}
+
+static void start_resize(struct connection *connection, uint32_t stream_id,
+                         const struct buffer *payload, uint64_t timeout_ns)
+{
+    struct request *request = free_slot(connection);
+    uint64_t bytes;
+
+    if (!request) {
+        refuse(connection, stream_id, TTRPC_RESOURCE_EXHAUSTED, "too many requests in progress");
+        return;
+    }
+    if (agent_parse_resize_request(buffer_text(payload), payload->length, request->path, &bytes) <
+        0) {
+        refuse(connection, stream_id, TTRPC_INVALID_ARGUMENT, "not a ResizeVolumeRequest");
+        return;
+    }
+    request->connection = connection;
+    request->stream_id = stream_id;
+    if (resize_new(connection->loop, request->path, bytes, timeout_ns, on_resized, request,
+                   &request->resize) < 0)
+        refuse(connection, stream_id, TTRPC_RESOURCE_EXHAUSTED, "out of memory");
+}
+
+static void answer_stats(struct connection *connection, uint32_t stream_id,
+                         const struct buffer *payload)
+{
+    struct buffer reply = BUFFER_INIT(OUTPUT_BYTES);
+    struct ttrpc_status status = {0};
+    char path[AGENT_PATH_BYTES];
+    struct agent_stats stats;
+
+    if (agent_parse_stats_request(buffer_text(payload), payload->length, path) < 0) {
+        refuse(connection, stream_id, TTRPC_INVALID_ARGUMENT, "not a VolumeStatsRequest");
+        return;
+    }
+    stats_read(path, &status, &stats);
+    if (status.code == TTRPC_OK && agent_append_stats(&reply, &stats) < 0)
+        refuse(connection, stream_id, TTRPC_RESOURCE_EXHAUSTED, "out of memory");
+    else
+        answer(connection, stream_id, &status, &reply);
+    buffer_done(&reply);
+}
+
+static void dispatch(struct connection *connection, uint32_t stream_id,
+                     const struct ttrpc_request *request, const struct buffer *payload)
+{
+    if (strcmp(request->service, AGENT_SERVICE) != 0)
+        refuse(connection, stream_id, TTRPC_UNIMPLEMENTED, "only " AGENT_SERVICE " is served here");
+    else if (strcmp(request->method, AGENT_METHOD_RESIZE) == 0)
+        start_resize(connection, stream_id, payload, request->timeout_ns);
+    else if (strcmp(request->method, AGENT_METHOD_STATS) == 0)
+        answer_stats(connection, stream_id, payload);
+    else
+        refuse(connection, stream_id, TTRPC_UNIMPLEMENTED,
+               "only " AGENT_METHOD_RESIZE " and " AGENT_METHOD_STATS " are served here");
+}
+
+static void take_frame(struct connection *connection, const struct ttrpc_frame *frame)
+{
+    struct buffer payload = BUFFER_INIT(REQUEST_BYTES);
+    struct ttrpc_request request;
+
+    if (frame->header.type != TTRPC_REQUEST)
+        return;
+    if (ttrpc_parse_request(frame, &request, &payload) < 0)
+        refuse(connection, frame->header.stream, TTRPC_INVALID_ARGUMENT, "not a ttrpc request");
+    else
+        dispatch(connection, frame->header.stream, &request, &payload);
+    buffer_done(&payload);
+}
+
+static void on_silence(struct loop_timer *timer)
+{
+    struct connection *connection = container_of(timer, struct connection, silence);
+
+    log_debug(NULL, "dropping half a frame");
+    buffer_clear(&connection->stream.input);
+    connection->discard = 0;
+}
+
+static void on_nonsense(struct connection *connection)
+{
+    if (connection->serial)
+        buffer_clear(&connection->stream.input);
+    else
+        stream_set_deadline(&connection->stream, 0); /* ends it from the loop */
+}
+
+/* Takes one step through the input. False if there is nothing more to do now. */
+static bool take_step(struct connection *connection)
+{
+    struct buffer *input = &connection->stream.input;
+    struct ttrpc_frame frame;
+
+    if (connection->discard) {
+        size_t part = input->length < connection->discard ? input->length : connection->discard;
+
+        buffer_consume(input, part);
+        connection->discard -= part;
+        return !connection->discard;
+    }
+    switch (ttrpc_next_frame(buffer_text(input), input->length, REQUEST_BYTES, &frame)) {
+    case TTRPC_FRAME:
+        take_frame(connection, &frame);
+        buffer_consume(input, frame.size);
+        return true;
+    case TTRPC_OVERSIZE:
+        refuse(connection, frame.header.stream, TTRPC_RESOURCE_EXHAUSTED,
+               "the request is too long");
+        connection->discard = frame.header.length;
+        buffer_consume(input, TTRPC_HEADER_BYTES);
+        return true;
+    case TTRPC_NONSENSE:
+        on_nonsense(connection);
+        return false;
+    default:
+        return false;
+    }
+}
+
+static void on_received(struct stream *stream)
+{
+    struct connection *connection = container_of(stream, struct connection, stream);
+
+    while (take_step(connection))
+        ;
+    if (connection->serial && (stream->input.length || connection->discard))
+        loop_timer_start(connection->loop, &connection->silence, SILENCE_NS, on_silence);
+    else
+        loop_timer_stop(&connection->silence);
+}
+
+static void on_ended(struct stream *stream, enum stream_end end, const struct error *error)
+{
+    struct connection *connection = container_of(stream, struct connection, stream);
+
+    (void)end;
+    (void)error;
+    connection->ended(connection, connection->userdata);
+}
+
+static const struct stream_handler handler = {.received = on_received, .ended = on_ended};
+
+int connection_new(struct loop *loop, int fd, bool serial, connection_ended *ended, void *userdata,
+                   struct connection **ret_connection)
+{
+    struct connection *connection = calloc(1, sizeof(*connection));
+    int r;
+
+    if (!connection) {
+        fd_close(fd);
+        return -ENOMEM;
+    }
+    connection->loop = loop;
+    connection->serial = serial;
+    connection->ended = ended;
+    connection->userdata = userdata;
+    r = stream_adopt(&connection->stream, loop, fd, STREAM_NO_DEADLINE, INPUT_BYTES, OUTPUT_BYTES,
+                     &handler);
+    if (r < 0) {
+        free(connection);
+        return r;
+    }
+    *ret_connection = connection;
+    return 0;
+}
+
+struct connection *connection_free(struct connection *connection)
+{
+    if (!connection)
+        return NULL;
+    for (size_t i = 0; i < REQUESTS; i++)
+        (void)resize_free(connection->requests[i].resize);
+    loop_timer_stop(&connection->silence);
+    stream_done(&connection->stream);
+    free(connection);
+    return NULL;
+}

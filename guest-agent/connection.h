@@ -1,0 +1,26 @@
+/* connection.h - one peer that speaks ttrpc to us: frames in, calls out, replies back.
+ *
+ * A connection runs over a socket, or over a serial line, which has no connections of its own:
+ * bytes of one client may be followed by those of the next one without a word. Source of what is
+ * tolerated: containerd/ttrpc's and ttrpc-rust's clients (stream ids need not increase, frames
+ * other than requests are skipped).
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "lib/loop.h"
+
+struct connection;
+
+typedef void connection_ended(struct connection *connection, void *userdata);
+
+/* Takes fd over. `ended` comes once, from the loop, when the peer has gone; the owner then frees
+ * the connection. On a serial line what makes no sense is dropped, and so is half a frame after a
+ * second of silence; on a socket either is the peer's affair and nonsense ends the connection. 0 or
+ * -errno. */
+int connection_new(struct loop *loop, int fd, bool serial, connection_ended *ended, void *userdata,
+                   struct connection **ret_connection);
+
+/* Drops what was not answered. NULL is fine; returns NULL. */
+struct connection *connection_free(struct connection *connection);

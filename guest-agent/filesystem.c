@@ -1,0 +1,298 @@
+/* filesystem.c - three ioctls and what must be known before them.
+ *
+ * The kernel's headers for user space lack those of ext4 and xfs, so numbers and layouts stand
+ * here; they are kernel ABI (fs/ext4/ext4.h, fs/xfs/libxfs/xfs_fs.h).
+ *
+ * Never smaller: ext4 refuses a size below its own. xfs may accept a small one and btrfs always
+ * does, so theirs is read first (statfs(2) would not do: it leaves out what the file system needs
+ * for itself). Equal is success for all three, hence growing is idempotent.
+ */
+#include "guest-agent/filesystem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/btrfs.h>
+#include <linux/capability.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "guest-agent/device.h"
+#include "lib/cleanup.h"
+
+/* The argument is the new number of the file system's own blocks. */
+#define EXT4_IOC_RESIZE_FS _IOW('f', 16, uint64_t)
+
+struct xfs_geometry_v1 {
+    uint32_t block_bytes;
+    uint32_t realtime_extent_blocks;
+    uint32_t group_blocks;
+    uint32_t group_count;
+    uint32_t log_blocks;
+    uint32_t sector_bytes;
+    uint32_t inode_bytes;
+    uint32_t inode_percent; /* how much of the space inodes may take */
+    uint64_t data_blocks;
+    uint64_t realtime_blocks;
+    uint64_t realtime_extents;
+    uint64_t log_start;
+    uint8_t uuid[16];
+    uint32_t stripe_unit;
+    uint32_t stripe_width;
+    int32_t version;
+    uint32_t flags;
+    uint32_t log_sector_bytes;
+    uint32_t realtime_sector_bytes;
+    uint32_t directory_block_bytes;
+};
+
+/* On a 32-bit x86 the kernel packs this to 12 bytes; this program is built for 64 bits. */
+struct xfs_growth {
+    uint64_t new_blocks;
+    uint32_t inode_percent; /* 0 would be taken at its word */
+};
+
+#define XFS_IOC_FSGEOMETRY_V1 _IOR('X', 100, struct xfs_geometry_v1)
+#define XFS_IOC_FSGROWFSDATA  _IOW('X', 110, struct xfs_growth)
+
+_Static_assert(EXT4_IOC_RESIZE_FS == 0x40086610, "ext4's resize ioctl");
+_Static_assert(XFS_IOC_FSGEOMETRY_V1 == 0x80705864, "xfs's geometry ioctl");
+_Static_assert(XFS_IOC_FSGROWFSDATA == 0x4010586e, "xfs's growth ioctl");
+_Static_assert(BTRFS_IOC_RESIZE == 0x50009403, "btrfs's resize ioctl");
+
+/* A last group smaller than this is left unused, and btrfs counts in units of this many bytes. */
+enum { XFS_SMALLEST_GROUP_BLOCKS = 64, BTRFS_UNIT_BYTES = 4096 };
+
+static const struct {
+    const char *name;
+    enum filesystem_kind kind;
+    unsigned long magic;
+    unsigned capability;
+    const char *capability_name;
+} kinds[] = {
+    {"ext4", FILESYSTEM_EXT, EXT4_SUPER_MAGIC, CAP_SYS_RESOURCE, "CAP_SYS_RESOURCE"},
+    {"ext3", FILESYSTEM_EXT, EXT4_SUPER_MAGIC, CAP_SYS_RESOURCE, "CAP_SYS_RESOURCE"},
+    {"ext2", FILESYSTEM_EXT, EXT4_SUPER_MAGIC, CAP_SYS_RESOURCE, "CAP_SYS_RESOURCE"},
+    {"xfs", FILESYSTEM_XFS, 0x58465342, CAP_SYS_ADMIN, "CAP_SYS_ADMIN"},
+    {"btrfs", FILESYSTEM_BTRFS, BTRFS_SUPER_MAGIC, CAP_SYS_ADMIN, "CAP_SYS_ADMIN"},
+};
+
+enum filesystem_kind filesystem_kind_from_name(const char *name)
+{
+    for (size_t i = 0; i < array_length(kinds); i++) {
+        if (strcmp(kinds[i].name, name) == 0)
+            return kinds[i].kind;
+    }
+    return FILESYSTEM_OTHER;
+}
+
+/* btrfs names its devices by the path they were found at. A container may not have that node, but
+ * the last part of the path is the kernel's name for anything that is a plain disk. */
+static int device_from_path(const char *path, dev_t *ret_device)
+{
+    const char *slash = strrchr(path, '/');
+    struct stat status;
+
+    if (stat(path, &status) == 0 && S_ISBLK(status.st_mode)) {
+        *ret_device = status.st_rdev;
+        return 0;
+    }
+    return device_by_name(slash ? slash + 1 : path, ret_device);
+}
+
+static int inspect_btrfs(int directory, struct filesystem *filesystem)
+{
+    struct btrfs_ioctl_fs_info_args info = {0};
+
+    if (ioctl(directory, BTRFS_IOC_FS_INFO, &info) < 0)
+        return -errno;
+    for (uint64_t id = 1; id <= info.max_id; id++) {
+        struct btrfs_ioctl_dev_info_args device = {.devid = id};
+        struct filesystem_device *next = &filesystem->devices[filesystem->device_count];
+        int r;
+
+        if (ioctl(directory, BTRFS_IOC_DEV_INFO, &device) < 0) {
+            if (errno == ENODEV)
+                continue; /* removed earlier: ids have gaps */
+            return -errno;
+        }
+        if (filesystem->device_count == FILESYSTEM_DEVICES)
+            return -E2BIG;
+        device.path[sizeof(device.path) - 1] = '\0';
+        r = device_from_path((const char *)device.path, &next->device);
+        if (r < 0)
+            return r;
+        next->id = id;
+        next->bytes = device.total_bytes;
+        filesystem->device_count++;
+    }
+    return filesystem->device_count ? 0 : -ENODEV;
+}
+
+int filesystem_inspect(int directory, enum filesystem_kind kind, dev_t device,
+                       struct filesystem *ret_filesystem)
+{
+    struct filesystem filesystem = {.kind = kind};
+    struct statfs statistics;
+    struct stat status;
+    bool expected = false;
+
+    if (fstatfs(directory, &statistics) < 0 || fstat(directory, &status) < 0)
+        return -errno;
+    for (size_t i = 0; i < array_length(kinds); i++)
+        expected |= kinds[i].kind == kind && (unsigned long)statistics.f_type == kinds[i].magic;
+    if (!expected || (kind != FILESYSTEM_BTRFS && status.st_dev != device))
+        return -ESTALE;
+    if (kind == FILESYSTEM_BTRFS) {
+        int r = inspect_btrfs(directory, &filesystem);
+
+        if (r < 0)
+            return r;
+    } else {
+        filesystem.device_count = 1;
+        filesystem.devices[0].device = device;
+    }
+    *ret_filesystem = filesystem;
+    return 0;
+}
+
+static int grow_ext(int directory, const struct filesystem_device *device)
+{
+    struct statfs statistics;
+    uint64_t bytes, blocks;
+    int r = device_size(device->device, &bytes);
+
+    if (r < 0)
+        return r;
+    if (fstatfs(directory, &statistics) < 0)
+        return -errno;
+    blocks = bytes / (uint64_t)statistics.f_bsize; /* ext4 reports its own block size there */
+    return ioctl(directory, EXT4_IOC_RESIZE_FS, &blocks) < 0 ? -errno : 0;
+}
+
+/* Whether there is room for more: whole groups, or a last one of the smallest size. */
+static bool xfs_has_room(const struct xfs_geometry_v1 *geometry, uint64_t blocks)
+{
+    if (blocks <= geometry->data_blocks)
+        return false;
+    return geometry->data_blocks % geometry->group_blocks != 0 ||
+           blocks - geometry->data_blocks >= XFS_SMALLEST_GROUP_BLOCKS;
+}
+
+static int grow_xfs(int directory, const struct filesystem_device *device)
+{
+    struct xfs_geometry_v1 geometry;
+    struct xfs_growth growth = {0};
+    uint64_t bytes;
+    int r = device_size(device->device, &bytes);
+
+    if (r < 0)
+        return r;
+    if (ioctl(directory, XFS_IOC_FSGEOMETRY_V1, &geometry) < 0)
+        return -errno;
+    if (geometry.block_bytes == 0 || geometry.group_blocks == 0)
+        return -EBADMSG;
+    growth.new_blocks = bytes / geometry.block_bytes;
+    growth.inode_percent = geometry.inode_percent;
+    if (!xfs_has_room(&geometry, growth.new_blocks))
+        return 0;
+    return ioctl(directory, XFS_IOC_FSGROWFSDATA, &growth) < 0 ? -errno : 0;
+}
+
+/* "max" and not a number of bytes: a number that is too small would shrink it. */
+static int grow_btrfs(int directory, const struct filesystem_device *device)
+{
+    struct btrfs_ioctl_vol_args arguments = {0};
+    uint64_t bytes;
+    int r = device_size(device->device, &bytes);
+
+    if (r < 0)
+        return r;
+    if (bytes / BTRFS_UNIT_BYTES * BTRFS_UNIT_BYTES <= device->bytes)
+        return 0;
+    (void)snprintf(arguments.name, sizeof(arguments.name), "%" PRIu64 ":max", device->id);
+    r = ioctl(directory, BTRFS_IOC_RESIZE, &arguments);
+    if (r > 0)
+        return -EINPROGRESS; /* an exclusive operation is going on */
+    return r < 0 ? -errno : 0;
+}
+
+static int grow_device(int directory, enum filesystem_kind kind,
+                       const struct filesystem_device *device)
+{
+    switch (kind) {
+    case FILESYSTEM_EXT:
+        return grow_ext(directory, device);
+    case FILESYSTEM_XFS:
+        return grow_xfs(directory, device);
+    case FILESYSTEM_BTRFS:
+        return grow_btrfs(directory, device);
+    case FILESYSTEM_OTHER:
+    default:
+        return -EOPNOTSUPP;
+    }
+}
+
+static bool has_capability(unsigned capability)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2] = {{0}};
+
+    if (syscall(SYS_capget, &header, data) < 0)
+        return false;
+    return data[capability / 32].effective & (UINT32_C(1) << capability % 32);
+}
+
+static int explain_permission(enum filesystem_kind kind, struct error *error)
+{
+    for (size_t i = 0; i < array_length(kinds); i++) {
+        if (kinds[i].kind != kind || has_capability(kinds[i].capability))
+            continue;
+        return error_set(error, FILESYSTEM_DENIED, "growing %s needs %s, which this agent lacks",
+                         kinds[i].name, kinds[i].capability_name);
+    }
+    return error_set(error, FILESYSTEM_REFUSED,
+                     "the kernel does not permit it: the file system has recorded errors, or this "
+                     "agent runs in a user namespace");
+}
+
+static int explain(enum filesystem_kind kind, int code, struct error *error)
+{
+    switch (-code) {
+    case EBUSY:
+    case EAGAIN:
+    case EINPROGRESS:
+        return error_set(error, FILESYSTEM_BUSY, "the file system is being resized by another");
+    case EROFS:
+        return error_set(error, FILESYSTEM_READ_ONLY, "the file system is mounted read-only");
+    case EPERM:
+        return explain_permission(kind, error);
+    case ENOTTY:
+    case EOPNOTSUPP:
+        return error_set(error, FILESYSTEM_REFUSED, "this file system cannot grow while mounted");
+    case EINVAL:
+        return error_set(error, FILESYSTEM_REFUSED,
+                         "the file system refuses its device's size (a feature of it, or a device "
+                         "that has shrunk)");
+    default:
+        return error_set_errno(error, code, "cannot grow the file system");
+    }
+}
+
+int filesystem_grow(int directory, const struct filesystem *filesystem, struct error *error)
+{
+    for (unsigned i = 0; i < filesystem->device_count; i++) {
+        int r = grow_device(directory, filesystem->kind, &filesystem->devices[i]);
+
+        if (r < 0)
+            return explain(filesystem->kind, r, error);
+    }
+    return FILESYSTEM_GROWN;
+}

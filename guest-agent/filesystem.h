@@ -1,0 +1,52 @@
+/* filesystem.h - a mounted ext2/3/4, xfs or btrfs, grown by ioctl.
+ *
+ * Needed, in the initial user namespace: CAP_SYS_RESOURCE for ext4, CAP_SYS_ADMIN for xfs and
+ * btrfs. Any mount of the file system serves, a bind mount of a part of it too, if it is writable.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "lib/result.h"
+
+enum filesystem_kind {
+    FILESYSTEM_OTHER, /* cannot be grown here */
+    FILESYSTEM_EXT,   /* ext2, ext3, ext4: one driver, one magic number */
+    FILESYSTEM_XFS,
+    FILESYSTEM_BTRFS,
+};
+
+enum { FILESYSTEM_DEVICES = 16 }; /* of one btrfs */
+
+struct filesystem {
+    enum filesystem_kind kind;
+    unsigned device_count;
+    struct filesystem_device {
+        dev_t device;
+        uint64_t id;    /* btrfs's number for it */
+        uint64_t bytes; /* btrfs: how much of it is in use already */
+    } devices[FILESYSTEM_DEVICES];
+};
+
+/* "ext4", as in mountinfo. */
+enum filesystem_kind filesystem_kind_from_name(const char *name);
+
+/* Which devices the file system of an open directory stands on; `device` is what mountinfo says,
+ * which is the answer itself but for btrfs. 0, -errno; -ESTALE: by now another file system. */
+int filesystem_inspect(int directory, enum filesystem_kind kind, dev_t device,
+                       struct filesystem *ret_filesystem);
+
+/* Outcomes of growing. */
+enum {
+    FILESYSTEM_GROWN,  /* it fills its devices, by this call or before */
+    FILESYSTEM_BUSY,   /* somebody else resizes it: again soon */
+    FILESYSTEM_DENIED, /* a capability is missing; the text says which */
+    FILESYSTEM_READ_ONLY,
+    FILESYSTEM_REFUSED, /* the file system can't; the text says what is known */
+};
+
+/* Grows the file system to the present size of its devices. Never shrinks. Blocks for as long as
+ * the kernel takes. Outcome or -errno. */
+int filesystem_grow(int directory, const struct filesystem *filesystem, struct error *error);

@@ -1,0 +1,148 @@
+/* main.c - crust-guest-agent: options, signals, and what runs on the loop.
+ *
+ * It serves, grows on its own, or both. Without an option it serves on the companion's port, where
+ * crustd looks for it.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "guest-agent/auto.h"
+#include "guest-agent/serve.h"
+#include "lib/cleanup.h"
+#include "lib/log.h"
+
+enum { LISTENERS = 4, EXIT_USAGE = 2 };
+
+static const char default_address[] = "vsock://1030"; /* agent.companion_port of crustd.conf */
+
+struct options {
+    const char *listen[LISTENERS];
+    size_t listen_count;
+    bool automatic;
+    bool once;
+};
+
+static const char help[] =
+    "usage: crust-guest-agent [--listen ADDRESS]... [--auto] [--once]\n"
+    "\n"
+    "Grows the file systems of a virtual machine's volumes.\n"
+    "\n"
+    "  --listen ADDRESS  serve ResizeVolume and GetVolumeStats there (up to 4 times):\n"
+    "                    vsock://PORT, unix:///PATH or serial:///dev/NAME\n"
+    "  --auto            grow what is mounted when its device grows, without being asked\n"
+    "  --once            grow what is mounted to the size of its device, then exit\n"
+    "  --version         print the version\n"
+    "  --help            print this\n"
+    "\n"
+    "Without an option it listens on vsock://1030. ext4 needs CAP_SYS_RESOURCE, xfs and btrfs "
+    "need\n"
+    "CAP_SYS_ADMIN, in the guest's initial user namespace.\n";
+
+/* Outcomes of reading the options. */
+enum { OPTIONS_RUN, OPTIONS_SHOWN, OPTIONS_BAD };
+
+static int parse_options(int argc, char **argv, struct options *options)
+{
+    enum { LISTEN = 256, AUTO, ONCE, VERSION, HELP };
+    static const struct option known[] = {
+        {"listen", required_argument, NULL, LISTEN}, {"auto", no_argument, NULL, AUTO},
+        {"once", no_argument, NULL, ONCE},           {"version", no_argument, NULL, VERSION},
+        {"help", no_argument, NULL, HELP},           {0},
+    };
+    int option;
+
+    while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+        switch (option) {
+        case LISTEN:
+            if (options->listen_count == LISTENERS)
+                return OPTIONS_BAD;
+            options->listen[options->listen_count++] = optarg;
+            break;
+        case AUTO:
+            options->automatic = true;
+            break;
+        case ONCE:
+            options->once = true;
+            break;
+        case VERSION:
+            return puts("crust-guest-agent " CRUST_VERSION) < 0 ? OPTIONS_BAD : OPTIONS_SHOWN;
+        case HELP:
+            return fputs(help, stdout) < 0 ? OPTIONS_BAD : OPTIONS_SHOWN;
+        default:
+            return OPTIONS_BAD;
+        }
+    }
+    if (optind < argc || (options->once && (options->automatic || options->listen_count)))
+        return OPTIONS_BAD;
+    if (!options->automatic && !options->listen_count)
+        options->listen[options->listen_count++] = default_address;
+    return OPTIONS_RUN;
+}
+
+static void on_stop(struct loop_signal *signal)
+{
+    loop_stop(signal->loop);
+}
+
+static int start_servers(struct loop *loop, const struct options *options, struct server **servers)
+{
+    for (size_t i = 0; i < options->listen_count; i++) {
+        struct error error;
+
+        if (server_new(loop, options->listen[i], &servers[i], &error) < 0) {
+            log_error(NULL, "%s", error.text);
+            return -1;
+        }
+        log_info(NULL, "listening on %s", options->listen[i]);
+    }
+    return 0;
+}
+
+static int run(const struct options *options)
+{
+    struct server *servers[LISTENERS] = {0};
+    struct automatic *automatic = NULL;
+    struct loop_signal terminated = {0}, interrupted = {0};
+    int status = EXIT_FAILURE;
+    struct loop loop;
+
+    if (loop_init(&loop) < 0)
+        return EXIT_FAILURE;
+    loop_signal_start(&loop, &terminated, SIGTERM, on_stop);
+    loop_signal_start(&loop, &interrupted, SIGINT, on_stop);
+    if (start_servers(&loop, options, servers) == 0 &&
+        (!options->automatic || automatic_new(&loop, &automatic) == 0)) {
+        loop_run(&loop);
+        status = EXIT_SUCCESS;
+    }
+    (void)automatic_free(automatic);
+    for (size_t i = 0; i < LISTENERS; i++)
+        (void)server_free(servers[i]);
+    loop_signal_stop(&terminated);
+    loop_signal_stop(&interrupted);
+    loop_done(&loop);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct options options = {0};
+
+    switch (parse_options(argc, argv, &options)) {
+    case OPTIONS_SHOWN:
+        return EXIT_SUCCESS;
+    case OPTIONS_BAD:
+        (void)fputs("crust-guest-agent: bad options, try --help\n", stderr);
+        return EXIT_USAGE;
+    default:
+        break;
+    }
+    (void)signal(SIGPIPE, SIG_IGN); /* a serial port is written by write(2) */
+    if (options.once)
+        return automatic_run_once() == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run(&options);
+}

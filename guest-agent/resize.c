@@ -1,0 +1,212 @@
+/* resize.c - a small machine of timers: look, look again, grow, or give up.
+ *
+ * It gives up a little before the caller does, so that the caller hears the reason. While it waits
+ * it holds no descriptor of the volume, or the volume could not be unmounted.
+ *
+ * What each outcome becomes, and why: crustd takes FAILED_PRECONDITION for "will not heal by
+ * itself" and NOT_FOUND and UNIMPLEMENTED for "no such call", so a volume that is not there is
+ * INVALID_ARGUMENT, a read-only one (which may be remounted) UNAVAILABLE.
+ */
+#include "guest-agent/resize.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent-client/agent_messages.h"
+#include "guest-agent/device.h"
+#include "guest-agent/growth.h"
+#include "guest-agent/volume.h"
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+
+#define DEFAULT_TIMEOUT_NS (10 * NSEC_PER_SEC)
+#define LONGEST_TIMEOUT_NS (600 * NSEC_PER_SEC)
+#define LONGEST_MARGIN_NS  (1 * NSEC_PER_SEC)
+#define FIRST_PAUSE_NS     (5 * NSEC_PER_MSEC)
+#define LONGEST_PAUSE_NS   (250 * NSEC_PER_MSEC)
+
+struct resize {
+    struct loop *loop;
+    char path[AGENT_PATH_BYTES];
+    uint64_t bytes;
+    uint64_t pause_ns;
+    struct volume volume;
+    struct filesystem filesystem;
+    struct growth *growth;
+    struct loop_timer step;
+    struct loop_timer deadline;
+    resize_done *done;
+    void *userdata;
+};
+
+static void on_look(struct loop_timer *timer);
+
+/* The owner may free the resize in here. */
+static void resize_report(struct resize *resize, enum ttrpc_code code, const char *text)
+{
+    struct ttrpc_status status = {.code = (int)code};
+
+    loop_timer_stop(&resize->step);
+    loop_timer_stop(&resize->deadline);
+    (void)snprintf(status.message, sizeof(status.message), "%.*s", (int)sizeof(status.message) - 1,
+                   text);
+    resize->done(resize, &status, resize->userdata);
+}
+
+static enum ttrpc_code code_from_outcome(int outcome)
+{
+    switch (outcome) {
+    case FILESYSTEM_GROWN:
+        return TTRPC_OK;
+    case FILESYSTEM_BUSY:
+    case FILESYSTEM_READ_ONLY:
+        return TTRPC_UNAVAILABLE;
+    case FILESYSTEM_DENIED:
+        return TTRPC_PERMISSION_DENIED;
+    case FILESYSTEM_REFUSED:
+        return TTRPC_FAILED_PRECONDITION;
+    default:
+        return TTRPC_INTERNAL;
+    }
+}
+
+static void on_grown(struct growth *growth, int outcome, const struct error *error, void *userdata)
+{
+    struct resize *resize = userdata;
+
+    resize->growth = growth_free(growth);
+    resize_report(resize, code_from_outcome(outcome),
+                  outcome == FILESYSTEM_GROWN ? "" : error->text);
+}
+
+static void resize_grow(struct resize *resize)
+{
+    int r = growth_new(resize->loop, &resize->volume, on_grown, resize, &resize->growth);
+
+    if (r == -EAGAIN)
+        resize_report(resize, TTRPC_RESOURCE_EXHAUSTED, "too many file systems grow at once");
+    else if (r < 0)
+        resize_report(resize, TTRPC_INTERNAL, "cannot start a process to grow the file system");
+}
+
+/* The largest device of the volume; its layer, if the size asked for is not there yet. */
+static uint64_t largest_device(const struct resize *resize, dev_t *ret_device)
+{
+    uint64_t largest = 0;
+
+    for (unsigned i = 0; i < resize->filesystem.device_count; i++) {
+        dev_t device = resize->filesystem.devices[i].device;
+        uint64_t bytes;
+
+        if (device_size(device, &bytes) == 0 && bytes >= largest) {
+            largest = bytes;
+            *ret_device = device;
+        }
+    }
+    return largest;
+}
+
+static void resize_look(struct resize *resize)
+{
+    char layer[TTRPC_MESSAGE_BYTES];
+    dev_t device = 0;
+
+    if (largest_device(resize, &device) >= resize->bytes) {
+        resize_grow(resize);
+    } else if (device_layer(device, layer, sizeof(layer))) {
+        resize_report(resize, TTRPC_FAILED_PRECONDITION, layer);
+    } else {
+        loop_timer_start(resize->loop, &resize->step, resize->pause_ns, on_look);
+        resize->pause_ns *= 2;
+        if (resize->pause_ns > LONGEST_PAUSE_NS)
+            resize->pause_ns = LONGEST_PAUSE_NS;
+    }
+}
+
+static void on_look(struct loop_timer *timer)
+{
+    resize_look(container_of(timer, struct resize, step));
+}
+
+static void on_deadline(struct loop_timer *timer)
+{
+    struct resize *resize = container_of(timer, struct resize, deadline);
+    char name[DEVICE_NAME_BYTES], text[TTRPC_MESSAGE_BYTES];
+    dev_t device = 0;
+    uint64_t bytes = largest_device(resize, &device);
+
+    device_name(device, name);
+    if (resize->growth)
+        (void)snprintf(text, sizeof(text), "the file system is still growing");
+    else
+        (void)snprintf(text, sizeof(text), "%s has %" PRIu64 " bytes, not yet %" PRIu64, name,
+                       bytes, resize->bytes);
+    resize_report(resize, TTRPC_DEADLINE_EXCEEDED, text);
+}
+
+/* The first turn: everything that can be said without waiting. */
+static void on_start(struct loop_timer *timer)
+{
+    struct resize *resize = container_of(timer, struct resize, step);
+    cleanup(fd_closep) int directory = -1;
+    struct error error = {0};
+    char text[ERROR_TEXT_BYTES];
+    int r = volume_find(resize->path, &resize->volume, &error);
+
+    if (r != VOLUME_FOUND) {
+        resize_report(resize, r < 0 ? TTRPC_INTERNAL : TTRPC_INVALID_ARGUMENT, error.text);
+        return;
+    }
+    if (resize->volume.kind == FILESYSTEM_OTHER) {
+        (void)snprintf(text, sizeof(text), "%s is a file system that cannot be grown here",
+                       resize->volume.file_system);
+        resize_report(resize, TTRPC_FAILED_PRECONDITION, text);
+        return;
+    }
+    volume_prefer_writable(&resize->volume);
+    r = volume_open(&resize->volume, &resize->filesystem, &directory);
+    if (r < 0) {
+        (void)error_set_errno(&error, r, "cannot look at the file system");
+        resize_report(resize, TTRPC_INTERNAL, error.text);
+        return;
+    }
+    resize_look(resize);
+}
+
+int resize_new(struct loop *loop, const char *volume_path, uint64_t bytes, uint64_t timeout_ns,
+               resize_done *done, void *userdata, struct resize **ret_resize)
+{
+    struct resize *resize = calloc(1, sizeof(*resize));
+    uint64_t timeout = timeout_ns ? timeout_ns : DEFAULT_TIMEOUT_NS;
+    uint64_t margin;
+
+    if (!resize)
+        return -ENOMEM;
+    if (timeout > LONGEST_TIMEOUT_NS)
+        timeout = LONGEST_TIMEOUT_NS;
+    margin = timeout / 4 < LONGEST_MARGIN_NS ? timeout / 4 : LONGEST_MARGIN_NS;
+    resize->loop = loop;
+    (void)snprintf(resize->path, sizeof(resize->path), "%s", volume_path);
+    resize->bytes = bytes;
+    resize->pause_ns = FIRST_PAUSE_NS;
+    resize->done = done;
+    resize->userdata = userdata;
+    loop_timer_start(loop, &resize->step, 0, on_start);
+    loop_timer_start(loop, &resize->deadline, timeout - margin, on_deadline);
+    *ret_resize = resize;
+    return 0;
+}
+
+struct resize *resize_free(struct resize *resize)
+{
+    if (!resize)
+        return NULL;
+    loop_timer_stop(&resize->step);
+    loop_timer_stop(&resize->deadline);
+    (void)growth_free(resize->growth);
+    free(resize);
+    return NULL;
+}

@@ -1,0 +1,10 @@
+/* stats.h - one GetVolumeStats: how full a volume is, in bytes and inodes. */
+#pragma once
+
+#include "agent-client/agent_messages.h"
+#include "agent-client/ttrpc_codec.h"
+
+/* As kata-agent counts: free space includes what is reserved for root. A file system that has
+ * recorded errors or answers none is reported as abnormal. Fills ret_stats if status is OK. */
+void stats_read(const char *volume_path, struct ttrpc_status *ret_status,
+                struct agent_stats *ret_stats);

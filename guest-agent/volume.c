@@ -1,0 +1,208 @@
+/* volume.c - reads mountinfo anew for each question: mounts come and go, and nothing is remembered.
+ *
+ * Of several mounts on one mount point the last one is on top and is the one meant. A mount found
+ * by its device may lie hidden below another one, so each candidate is opened and looked at.
+ */
+#include "guest-agent/volume.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "guest-agent/device.h"
+#include "guest-agent/mounts.h"
+#include "lib/cleanup.h"
+
+enum { VOLUMES = 256 }; /* that one walk tells apart */
+
+static bool to_volume(const struct mount *mount, struct volume *ret_volume)
+{
+    if (strlen(mount->mount_point) >= sizeof(ret_volume->mount_point) ||
+        strlen(mount->file_system) >= sizeof(ret_volume->file_system))
+        return false;
+    strcpy(ret_volume->mount_point, mount->mount_point);
+    strcpy(ret_volume->file_system, mount->file_system);
+    ret_volume->kind = filesystem_kind_from_name(mount->file_system);
+    ret_volume->device = mount->device;
+    ret_volume->read_only = mount->read_only;
+    return true;
+}
+
+int volume_open(const struct volume *volume, struct filesystem *ret_filesystem, int *ret_fd)
+{
+    cleanup(fd_closep) int fd = open(volume->mount_point, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    int r;
+
+    if (fd < 0)
+        return -errno;
+    r = filesystem_inspect(fd, volume->kind, volume->device, ret_filesystem);
+    if (r < 0)
+        return r;
+    *ret_fd = take_fd(&fd);
+    return 0;
+}
+
+/* Whether the volume can be reached and, unless disk is 0, stands on that disk. */
+static bool stands_on(const struct volume *volume, dev_t disk)
+{
+    cleanup(fd_closep) int fd = -1;
+    struct filesystem filesystem;
+
+    if (volume_open(volume, &filesystem, &fd) < 0)
+        return false;
+    for (unsigned i = 0; disk && i < filesystem.device_count; i++) {
+        if (filesystem.devices[i].device == disk)
+            return true;
+    }
+    return !disk;
+}
+
+static int find_by_mount_point(const char *path, struct volume *ret_volume, struct error *error)
+{
+    struct buffer text = BUFFER_INIT(MOUNTS_BYTES);
+    int r = mounts_read(&text);
+    char *cursor = text.data;
+    struct mount mount;
+    bool found = false;
+
+    while (r == 0 && mounts_next(&cursor, &mount)) {
+        if (strcmp(mount.mount_point, path) == 0)
+            found = to_volume(&mount, ret_volume);
+    }
+    buffer_done(&text);
+    if (r < 0)
+        return r;
+    return found ? VOLUME_FOUND
+                 : error_set(error, VOLUME_UNKNOWN, "%s is not a mount point in this guest", path);
+}
+
+/* A writable mount of the device; else one that is not. */
+static int find_by_device(dev_t disk, struct volume *ret_volume, struct error *error)
+{
+    struct buffer text = BUFFER_INIT(MOUNTS_BYTES);
+    int r = mounts_read(&text);
+    char *cursor = text.data, name[DEVICE_NAME_BYTES];
+    struct mount mount;
+    bool found = false;
+
+    while (r == 0 && (!found || ret_volume->read_only) && mounts_next(&cursor, &mount)) {
+        struct volume volume;
+
+        if (!to_volume(&mount, &volume) || (found && volume.read_only) ||
+            (volume.device != disk && volume.kind != FILESYSTEM_BTRFS))
+            continue;
+        if (volume.kind == FILESYSTEM_OTHER || stands_on(&volume, disk)) {
+            *ret_volume = volume;
+            found = true;
+        }
+    }
+    buffer_done(&text);
+    if (r < 0)
+        return r;
+    device_name(disk, name);
+    return found ? VOLUME_FOUND
+                 : error_set(error, VOLUME_UNKNOWN, "%s is not mounted in this guest", name);
+}
+
+static int find_disk(const char *path, dev_t *ret_disk)
+{
+    if (strncmp(path, "/dev/", 5) == 0)
+        return device_by_name(path + 5, ret_disk);
+    if (strncmp(path, "pci:", 4) == 0)
+        return device_by_pci_path(path + 4, ret_disk);
+    if (strncmp(path, "scsi:", 5) == 0)
+        return device_by_scsi_address(path + 5, ret_disk);
+    return -EINVAL;
+}
+
+int volume_find(const char *path, struct volume *ret_volume, struct error *error)
+{
+    struct volume volume;
+    dev_t disk;
+    int r;
+
+    if (path[0] == '/' && strncmp(path, "/dev/", 5) != 0) {
+        r = find_by_mount_point(path, &volume, error);
+    } else {
+        r = find_disk(path, &disk);
+        if (r == -EINVAL)
+            return error_set(error, VOLUME_UNKNOWN,
+                             "%s is none of /MOUNT/POINT, /dev/NAME, pci:02/01, scsi:0:1", path);
+        if (r == DEVICE_ABSENT || r == -ENOENT)
+            return error_set(error, VOLUME_UNKNOWN, "no disk is at %s", path);
+        if (r == DEVICE_AMBIGUOUS)
+            return error_set(error, VOLUME_UNKNOWN, "more than one disk is at %s", path);
+        if (r == DEVICE_FOUND)
+            r = find_by_device(disk, &volume, error);
+    }
+    if (r < 0)
+        return error_set_errno(error, r, "cannot find %s", path);
+    if (r == VOLUME_FOUND)
+        *ret_volume = volume;
+    return r;
+}
+
+/* Visits the mounts of growable file systems that can be reached and written, one for each device
+ * (or each one of `only`), until the visitor has enough. */
+static int walk_writable(dev_t only, bool (*visit)(const struct volume *volume, void *userdata),
+                         void *userdata)
+{
+    struct buffer text = BUFFER_INIT(MOUNTS_BYTES);
+    dev_t seen[VOLUMES];
+    size_t count = 0;
+    int r = mounts_read(&text);
+    char *cursor = text.data;
+    struct mount mount;
+
+    while (r == 0 && count < VOLUMES && mounts_next(&cursor, &mount)) {
+        struct volume volume;
+        size_t i = 0;
+
+        if (!to_volume(&mount, &volume) || volume.kind == FILESYSTEM_OTHER || volume.read_only ||
+            (only && volume.device != only))
+            continue;
+        while (i < count && seen[i] != volume.device)
+            i++;
+        if (i < count || !stands_on(&volume, 0))
+            continue;
+        seen[count++] = volume.device;
+        if (!visit(&volume, userdata))
+            break;
+    }
+    buffer_done(&text);
+    return r;
+}
+
+static bool take_first(const struct volume *volume, void *userdata)
+{
+    *(struct volume *)userdata = *volume;
+    return false;
+}
+
+void volume_prefer_writable(struct volume *volume)
+{
+    if (volume->read_only)
+        (void)walk_writable(volume->device, take_first, volume);
+}
+
+struct visitor {
+    void (*visit)(const struct volume *volume, void *userdata);
+    void *userdata;
+};
+
+static bool visit_each(const struct volume *volume, void *userdata)
+{
+    const struct visitor *visitor = userdata;
+
+    visitor->visit(volume, visitor->userdata);
+    return true;
+}
+
+int volume_for_each(void (*visit)(const struct volume *volume, void *userdata), void *userdata)
+{
+    struct visitor visitor = {visit, userdata};
+
+    return walk_writable(0, visit_each, &visitor);
+}

@@ -1,0 +1,44 @@
+/* volume.h - from the text volume_guest_path to a mounted file system.
+ *
+ *     /run/kata-containers/…   a mount point, letter by letter as in /proc/self/mountinfo
+ *     /dev/NAME                the kernel's name of a disk
+ *     pci:02/01                a disk by Kata's PCI path (device.h)
+ *     scsi:0:1                 a disk by SCSI target and LUN
+ *
+ * The last three mean the file system on that disk, through whichever mount of it can be written.
+ */
+#pragma once
+
+#include <limits.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "guest-agent/filesystem.h"
+#include "lib/result.h"
+
+struct volume {
+    char mount_point[PATH_MAX];
+    char file_system[32]; /* "ext4" */
+    enum filesystem_kind kind;
+    dev_t device; /* as in mountinfo */
+    bool read_only;
+};
+
+/* Outcomes. */
+enum {
+    VOLUME_FOUND,
+    VOLUME_UNKNOWN, /* no such mount or disk, or nothing is mounted from it; the text says which */
+};
+
+/* Which volume is meant. Outcome or -errno. */
+int volume_find(const char *path, struct volume *ret_volume, struct error *error);
+
+/* For growing: when the mount meant is read-only, another one of the same file system that is not,
+ * if there is any. */
+void volume_prefer_writable(struct volume *volume);
+
+/* Opens the volume's root directory and checks that it still is that file system. 0 or -errno. */
+int volume_open(const struct volume *volume, struct filesystem *ret_filesystem, int *ret_fd);
+
+/* Calls `visit` for one writable mount of each file system that can be grown. 0 or -errno. */
+int volume_for_each(void (*visit)(const struct volume *volume, void *userdata), void *userdata);
