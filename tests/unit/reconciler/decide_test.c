@@ -1,0 +1,279 @@
+/* decide_test.c - the decision table of docs/states.md against the code, cell by cell. */
+#include "tests/unit/test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "reconciler/decide.h"
+
+/* One combination, in the table's own words. */
+enum {
+    STATUS,
+    PERMIT,
+    DEVICE,
+    LIVE,
+    CONFLICT,
+    SIZE,
+    SYNCED,
+    GROWTH,
+    HYPERVISOR,
+    GUEST,
+    TRY,
+    FACTS
+};
+
+static const struct {
+    const char *name;
+    const char *values[6];
+} facts[FACTS] = {
+    [STATUS] = {"status", {"present", "invalid", "gone"}},
+    [PERMIT] = {"permit", {"grow", "observe", "never"}},
+    [DEVICE] = {"device", {"block", "file", "missing", "unsuitable"}},
+    [LIVE] = {"live", {"0", "1", "2"}},
+    [CONFLICT] = {"conflict",
+                  {"none", "device_shared", "host_in_use", "identity_mismatch", "bypassed"}},
+    [SIZE] = {"size", {"smaller", "larger", "equal", "unknown"}},
+    [SYNCED] = {"synced", {"yes", "no"}},
+    [GROWTH] = {"growth", {"open", "none"}},
+    [HYPERVISOR] = {"hypervisor", {"none", "mismatch", "failed"}},
+    [GUEST] = {"guest", {"none", "unverified", "failed"}},
+    [TRY] = {"try", {"yes", "no"}},
+};
+
+struct row {
+    int fact[8], value[8];
+    unsigned conditions;
+    char state[32], reason[32], action[32];
+    unsigned long first_matches;
+};
+
+static struct row rows[64];
+static unsigned row_count;
+
+static int value_of(int fact, const char *name)
+{
+    for (int i = 0; i < 6 && facts[fact].values[i]; i++)
+        if (strcmp(facts[fact].values[i], name) == 0)
+            return i;
+    fail_msg("%s has no value %s", facts[fact].name, name);
+    return -1;
+}
+
+static void add_condition(struct row *row, char *word)
+{
+    char *equals = strchr(word, '=');
+
+    assert_non_null(equals);
+    *equals = '\0';
+    for (int fact = 0; fact < FACTS; fact++)
+        if (strcmp(facts[fact].name, word) == 0) {
+            row->fact[row->conditions] = fact;
+            row->value[row->conditions++] = value_of(fact, equals + 1);
+            return;
+        }
+    fail_msg("no fact %s", word);
+}
+
+static void read_row(const char *line)
+{
+    struct row *row = &rows[row_count];
+    char conditions[128], *word, *rest = conditions;
+
+    if (sscanf(line, "| %127[^|]| %31[a-z_] | %31[a-z_] | %31[a-z_] |", conditions, row->state,
+               row->reason, row->action) != 4 ||
+        !strchr(conditions, '='))
+        return;
+    while ((word = strsep(&rest, " ")))
+        if (*word)
+            add_condition(row, word);
+    row_count++;
+}
+
+static int read_table(void **state)
+{
+    cleanup(freep) char *line = NULL;
+    size_t size = 0;
+    FILE *file = fopen("docs/states.md", "re");
+    bool inside = false;
+
+    (void)state;
+    assert_non_null(file);
+    while (getline(&line, &size, file) > 0) {
+        if (strncmp(line, "<!-- decide -->", 15) == 0)
+            inside = true;
+        else if (strncmp(line, "## ", 3) == 0)
+            inside = false;
+        else if (inside && strncmp(line, "| ", 2) == 0)
+            read_row(line);
+    }
+    fclose(file);
+    assert_true(row_count > 20);
+    return 0;
+}
+
+static struct row *first_match(const int *combination)
+{
+    for (unsigned i = 0; i < row_count; i++) {
+        unsigned matched = 0;
+
+        while (matched < rows[i].conditions &&
+               combination[rows[i].fact[matched]] == rows[i].value[matched])
+            matched++;
+        if (matched == rows[i].conditions)
+            return &rows[i];
+    }
+    return NULL;
+}
+
+static void set_sizes(struct decide_facts *ret_facts, int size, int synced)
+{
+    static const struct {
+        uint64_t device, first, largest, hypervisor;
+    } sizes[] = {
+        {50, 100, 100, 100},  /* smaller */
+        {200, 100, 200, 100}, /* larger */
+        {100, 100, 100, 100}, /* equal */
+        {100, 100, 100, 0},   /* unknown */
+    };
+
+    ret_facts->device_bytes = sizes[size].device;
+    ret_facts->first_bytes = sizes[size].first;
+    ret_facts->largest_bytes = sizes[size].largest;
+    ret_facts->hypervisor_bytes = sizes[size].hypervisor;
+    ret_facts->guest_synced_bytes = synced == 0 ? sizes[size].device : sizes[size].device / 2;
+}
+
+static struct decide_facts facts_of(const int *combination)
+{
+    static const enum volume_reason hypervisor[] = {REASON_NONE, REASON_IDENTITY_MISMATCH,
+                                                    REASON_MONITOR_MISSING};
+    static const enum volume_reason guest[] = {REASON_NONE, REASON_UNVERIFIED, REASON_AGENT_DENIED};
+    struct decide_facts result = {
+        .status = combination[STATUS],
+        .permit = combination[PERMIT],
+        .device = combination[DEVICE],
+        .live_sandboxes = combination[LIVE],
+        .conflict = combination[CONFLICT],
+        .growth_open = combination[GROWTH] == 0,
+        .hypervisor_reason = hypervisor[combination[HYPERVISOR]],
+        .guest_reason = guest[combination[GUEST]],
+        .may_try = combination[TRY] == 0,
+    };
+
+    set_sizes(&result, combination[SIZE], combination[SYNCED]);
+    return result;
+}
+
+static const char *expected_reason(const struct row *row, const struct decide_facts *given)
+{
+    if (strcmp(row->reason, "hypervisor") == 0)
+        return reason_name(given->hypervisor_reason);
+    if (strcmp(row->reason, "guest") == 0)
+        return reason_name(given->guest_reason);
+    return row->reason;
+}
+
+static void check(const int *combination)
+{
+    struct decide_facts given = facts_of(combination);
+    struct decision decision = decide(&given);
+    struct row *row = first_match(combination);
+
+    assert_non_null(row);
+    row->first_matches++;
+    if (strcmp(state_name(decision.state), row->state) != 0 ||
+        strcmp(reason_name(decision.reason), expected_reason(row, &given)) != 0 ||
+        strcmp(decide_action_name(decision.action), row->action) != 0) {
+        for (int fact = 0; fact < FACTS; fact++)
+            print_message("%s=%s ", facts[fact].name, facts[fact].values[combination[fact]]);
+        fail_msg("row %u says %s/%s/%s, the code %s/%s/%s", (unsigned)(row - rows) + 1, row->state,
+                 row->reason, row->action, state_name(decision.state), reason_name(decision.reason),
+                 decide_action_name(decision.action));
+    }
+}
+
+/* The next combination, as an odometer; false after the last. */
+static bool advance(int *combination)
+{
+    for (int fact = FACTS - 1; fact >= 0; fact--) {
+        int next = combination[fact] + 1;
+
+        if (next < 6 && facts[fact].values[next]) {
+            combination[fact] = next;
+            return true;
+        }
+        combination[fact] = 0;
+    }
+    return false;
+}
+
+static void every_combination_is_decided_as_the_table_says(void **state)
+{
+    int combination[FACTS] = {0};
+
+    (void)state;
+    do
+        check(combination);
+    while (advance(combination));
+    for (unsigned i = 0; i < row_count; i++)
+        if (rows[i].first_matches == 0)
+            fail_msg("row %u of the table can never be the first match", i + 1);
+}
+
+/* What INTERFACES promises about every decision, whatever the facts. */
+static void never_touches_what_it_must_not(void **state)
+{
+    int combination[FACTS] = {0};
+
+    (void)state;
+    do {
+        struct decide_facts given = facts_of(combination);
+        struct decision decision = decide(&given);
+
+        if (decision.action == ACTION_NONE)
+            continue;
+        assert_int_equal(given.status, DECIDE_PRESENT);
+        assert_int_equal(given.live_sandboxes, 1);
+        assert_int_equal(given.conflict, CONFLICT_NONE);
+        assert_true(given.may_try);
+        assert_int_not_equal(given.permit, PERMIT_NEVER);
+        if (decision.action == ACTION_QUERY_HYPERVISOR)
+            continue;
+        assert_int_equal(given.permit, PERMIT_GROW);
+        assert_true(given.device_bytes >= given.hypervisor_bytes);
+    } while (advance(combination));
+}
+
+static void a_growth_counts_from_what_the_vmm_has(void **state)
+{
+    struct decide_facts given = {.first_bytes = 10, .hypervisor_bytes = 20};
+
+    (void)state;
+    assert_int_equal(decide_baseline(&given), 20);
+    given.hypervisor_bytes = 0;
+    assert_int_equal(decide_baseline(&given), 10);
+}
+
+static void every_reason_has_a_name_that_leads_back(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < REASONS; i++)
+        assert_int_equal(reason_from_name(reason_name(i)), i);
+    assert_int_equal(reason_from_name(""), REASON_NONE);
+    assert_int_equal(reason_from_name("no such reason"), REASON_NONE);
+    for (unsigned i = 0; i < STATES; i++)
+        assert_non_null(state_name(i));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_combination_is_decided_as_the_table_says),
+        cmocka_unit_test(never_touches_what_it_must_not),
+        cmocka_unit_test(a_growth_counts_from_what_the_vmm_has),
+        cmocka_unit_test(every_reason_has_a_name_that_leads_back),
+    };
+
+    return cmocka_run_group_tests_name("decide", tests, read_table, NULL);
+}
