@@ -1,0 +1,107 @@
+/* buffer_test.c - growth, limits, and that failure changes nothing. */
+#include "tests/unit/test.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/buffer.h"
+
+static void is_text_at_every_moment(void **state)
+{
+    struct buffer buffer = BUFFER_INIT(100);
+
+    (void)state;
+    assert_string_equal(buffer_text(&buffer), "");
+    assert_int_equal(buffer_append_text(&buffer, "ab"), 0);
+    assert_int_equal(buffer_append_format(&buffer, "%d", 12), 0);
+    assert_int_equal(buffer_append(&buffer, "c", 1), 0);
+    assert_string_equal(buffer_text(&buffer), "ab12c");
+    buffer_consume(&buffer, 3);
+    assert_string_equal(buffer_text(&buffer), "2c");
+    buffer_consume(&buffer, 99);
+    assert_string_equal(buffer_text(&buffer), "");
+    buffer_done(&buffer);
+    assert_null(buffer.data);
+    assert_int_equal(buffer.limit, 100);
+}
+
+static void keeps_to_its_limit(void **state)
+{
+    struct buffer buffer = BUFFER_INIT(4);
+
+    (void)state;
+    assert_int_equal(buffer_append(&buffer, "abcde", 5), -EMSGSIZE);
+    assert_int_equal(buffer.length, 0);
+    assert_int_equal(buffer_append(&buffer, "abcd", 4), 0);
+    assert_int_equal(buffer_append(&buffer, "e", 1), -EMSGSIZE);
+    assert_int_equal(buffer_append_format(&buffer, "%s", "e"), -EMSGSIZE);
+    assert_int_equal(buffer_append(&buffer, "", 0), 0);
+    assert_string_equal(buffer_text(&buffer), "abcd");
+    assert_int_equal(buffer_append(&buffer, "x", SIZE_MAX), -EMSGSIZE);
+    buffer_done(&buffer);
+}
+
+static void grows_byte_by_byte(void **state)
+{
+    struct buffer buffer;
+
+    (void)state;
+    buffer_init(&buffer, 10000);
+    for (int i = 0; i < 10000; i++)
+        assert_int_equal(buffer_append(&buffer, &(char){(char)('a' + i % 26)}, 1), 0);
+    for (int i = 0; i < 10000; i++)
+        assert_int_equal(buffer.data[i], 'a' + i % 26);
+    assert_int_equal(buffer_append(&buffer, "x", 1), -EMSGSIZE);
+    buffer_done(&buffer);
+}
+
+/* Reads `length` bytes that a pipe holds. */
+static int read_from_pipe(struct buffer *buffer, size_t length)
+{
+    char bytes[64];
+    int ends[2], r;
+
+    memset(bytes, 'z', sizeof(bytes));
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(write(ends[1], bytes, length), length);
+    close(ends[1]);
+    r = buffer_read_all(buffer, ends[0]);
+    close(ends[0]);
+    return r;
+}
+
+static void reads_until_the_end(void **state)
+{
+    struct buffer buffer = BUFFER_INIT(10);
+
+    (void)state;
+    assert_int_equal(read_from_pipe(&buffer, 0), 0);
+    assert_string_equal(buffer_text(&buffer), "");
+    assert_int_equal(read_from_pipe(&buffer, 10), 0);
+    assert_int_equal(buffer.length, 10);
+    buffer_clear(&buffer);
+    assert_int_equal(buffer_append_text(&buffer, "ab"), 0);
+    assert_int_equal(read_from_pipe(&buffer, 9), -EMSGSIZE);
+    assert_string_equal(buffer_text(&buffer), "ab");
+    assert_int_equal(buffer_read_all(&buffer, -1), -EBADF);
+    assert_string_equal(buffer_text(&buffer), "ab");
+    buffer_done(&buffer);
+}
+
+static void done_takes_null(void **state)
+{
+    (void)state;
+    buffer_done(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(is_text_at_every_moment), cmocka_unit_test(keeps_to_its_limit),
+        cmocka_unit_test(grows_byte_by_byte),      cmocka_unit_test(reads_until_the_end),
+        cmocka_unit_test(done_takes_null),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,58 @@
+/* clock_test.c - times as text, at the edges of the calendar. */
+#include "tests/unit/test.h"
+
+#include "lib/clock.h"
+
+static void writes_utc(void **state)
+{
+    static const struct {
+        int64_t realtime_ms;
+        const char *text;
+    } cases[] = {
+        {0, "1970-01-01T00:00:00.000Z"},
+        {INT64_C(1767323045678), "2026-01-02T03:04:05.678Z"},
+        {-1, "1969-12-31T23:59:59.999Z"},
+        {-1000, "1969-12-31T23:59:59.000Z"},
+        {INT64_C(1709164800000), "2024-02-29T00:00:00.000Z"},
+        {INT64_C(253402300799999), "9999-12-31T23:59:59.999Z"},
+    };
+    char text[CLOCK_TEXT_BYTES];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        clock_text(cases[i].realtime_ms, text);
+        assert_string_equal(text, cases[i].text);
+    }
+}
+
+static void never_writes_more_than_its_room(void **state)
+{
+    char text[CLOCK_TEXT_BYTES];
+
+    (void)state;
+    clock_text(INT64_MAX, text);
+    assert_memory_equal(text, "9999-12-31T23:59:59.", 20);
+    clock_text(INT64_MIN, text);
+    assert_memory_equal(text, "0000-01-01T00:00:00.", 20);
+}
+
+static void boottime_does_not_go_back(void **state)
+{
+    uint64_t before = clock_boottime();
+
+    (void)state;
+    assert_true(before > 0);
+    assert_true(clock_boottime() >= before);
+    assert_true(clock_realtime_ms() > INT64_C(1577836800000)); /* 2020 */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(writes_utc),
+        cmocka_unit_test(never_writes_more_than_its_room),
+        cmocka_unit_test(boottime_does_not_go_back),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

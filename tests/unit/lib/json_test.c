@@ -1,0 +1,309 @@
+/* json_test.c - what passes the gate, what does not, and how members are found behind it. */
+#include "tests/unit/test.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/json.h"
+
+static const struct json_limits limits = {1024, 4};
+
+static int parse(const char *text, struct error *error)
+{
+    cJSON *value = NULL;
+    int r = json_parse(text, strlen(text), limits, &value, error);
+
+    if (r < 0)
+        assert_null(value);
+    cJSON_Delete(value);
+    return r;
+}
+
+static void accepts_json(void **state)
+{
+    static const char *const cases[] = {
+        "null",
+        " true ",
+        "false",
+        "0",
+        "-0",
+        "-12.5e+3",
+        "1E5",
+        "\"\"",
+        "[]",
+        "{}",
+        "\r\n\t{ }",
+        "[1, \"a\", [{}]]",
+        "{\"a\":{\"a\":1},\"b\":[{\"a\":1},{\"a\":2}]}",
+        "\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u00e4\\ud83d\\uDE00\"",
+        "\"\xC3\xA4\"",
+        "[[[[]]]]",
+        "{\"\":1,\" \":2}",
+        "{\"\xC3\xA4\":1,\"\xC3\x84\":2}",
+    };
+    struct error error;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        assert_int_equal(parse(cases[i], &error), 0);
+}
+
+static void refuses_with_a_reason(void **state)
+{
+    static const struct {
+        const char *text, *reason;
+    } cases[] = {
+        {"", "expected a value at byte 0"},
+        {"  ", "expected a value at byte 2"},
+        {"{} x", "text after the value at byte 3"},
+        {"nul", "expected a value at byte 0"},
+        {"NaN", "expected a value at byte 0"},
+        {"01", "text after the value at byte 1"},
+        {"+1", "expected a value at byte 0"},
+        {"-", "expected a value at byte 0"},
+        {"1.", "bad number at byte 0"},
+        {"[1e]", "bad number at byte 1"},
+        {".5", "expected a value at byte 0"},
+        {"[1,]", "expected a value at byte 3"},
+        {"[1 2]", "expected ',' or the closing bracket at byte 3"},
+        {"[", "expected a value at byte 1"},
+        {"{\"a\"}", "expected ':' at byte 4"},
+        {"{\"a\":1,}", "expected a string at byte 7"},
+        {"{a:1}", "expected a string at byte 1"},
+        {"{\"a\":1", "expected ',' or the closing bracket at byte 6"},
+        {"[1}", "expected ',' or the closing bracket at byte 2"},
+        {"\"a", "string without an end at byte 0"},
+        {"\"a\\", "unknown escape at byte 2"},
+        {"\"a\nb\"", "control character in a string at byte 2"},
+        {"\"\\x\"", "unknown escape at byte 1"},
+        {"\"\\u12\"", "bad \\u escape at byte 5"},
+        {"\"\\u00g0\"", "bad \\u escape at byte 5"},
+        {"\"\\u0000\"", "\\u0000 at byte 1"},
+        {"\"\\ud800\"", "lone surrogate at byte 1"},
+        {"\"\\udc00\"", "lone surrogate at byte 1"},
+        {"\"\\ud800\\u0041\"", "lone surrogate at byte 1"},
+        {"\"\\ud800\\n\"", "lone surrogate at byte 1"},
+        {"\"\xFF\"", "invalid UTF-8 at byte 1"},
+        {"\"\xC0\x80\"", "invalid UTF-8 at byte 1"},
+        {"\"\xED\xA0\x80\"", "invalid UTF-8 at byte 1"},
+        {"\xEF\xBB\xBF{}", "expected a value at byte 0"},
+        {"// c\n1", "expected a value at byte 0"},
+        {"[[[[[]]]]]", "nested too deeply at byte 4"},
+        {"{\"a\":{\"a\":{\"a\":{\"a\":{}}}}}", "nested too deeply at byte 20"},
+    };
+    struct error error;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_int_equal(parse(cases[i].text, &error), -EBADMSG);
+        assert_string_equal(error.text, cases[i].reason);
+    }
+}
+
+static void refuses_a_key_twice(void **state)
+{
+    static const char *const cases[] = {
+        "{\"a\":1,\"a\":1}",
+        "{\"device\":1,\"x\":{},\"DEVICE\":2}",
+        "{\"a\":1,\"\\u0061\":2}",
+        "{\"a\":1,\"\\u0041\":2}",
+        "{\"k\":1,\"\\u212a\":2}",
+        "{\"fstype\":1,\"f\xC5\xBFtype\":2}",
+        "{\"\":1,\"\":2}",
+        "{\"a\\/\":1,\"a/\":2}",
+        "{\"x\":{\"b\":1,\"c\":[{\"c\":1}],\"B\":2}}",
+    };
+    struct error error;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_int_equal(parse(cases[i], &error), -EBADMSG);
+        assert_memory_equal(error.text, "key a second time", 17);
+    }
+    assert_int_equal(parse("{\"a\":1, \"b\":2, \"A\":3}", &error), -EBADMSG);
+    assert_string_equal(error.text, "key a second time at byte 15");
+}
+
+static void refuses_a_raw_nul(void **state)
+{
+    static const char text[] = "\"a\0b\"", after[] = "{}\0";
+    struct error error;
+    cJSON *value = NULL;
+
+    (void)state;
+    assert_int_equal(json_parse(text, sizeof(text) - 1, limits, &value, &error), -EBADMSG);
+    assert_int_equal(json_parse(after, sizeof(after) - 1, limits, &value, &error), -EBADMSG);
+    assert_null(value);
+}
+
+/* The text is delimited by its length alone: what follows is not looked at. */
+static void reads_no_further_than_told(void **state)
+{
+    cJSON *value = NULL;
+
+    (void)state;
+    for (size_t length = 0; length < 12; length++) {
+        char *exact = malloc(length + 1); /* so that the sanitizer sees a byte too many */
+
+        assert_non_null(exact);
+        exact = realloc(exact, length ? length : 1);
+        memcpy(exact, "{\"a\":[1, 2]}", length);
+        assert_int_equal(json_parse(exact, length, limits, &value, NULL), -EBADMSG);
+        free(exact);
+    }
+    assert_int_equal(json_parse("12345", 3, limits, &value, NULL), 0);
+    assert_int_equal(value->valueint, 123);
+    cJSON_Delete(value);
+}
+
+static void refuses_long_numbers(void **state)
+{
+    char text[80];
+
+    (void)state;
+    memset(text, '1', sizeof(text));
+    text[64] = '\0';
+    assert_int_equal(parse(text, NULL), -EBADMSG);
+    text[63] = '\0';
+    assert_int_equal(parse(text, NULL), 0);
+}
+
+static void keeps_to_its_size(void **state)
+{
+    struct json_limits small = {4, 1};
+    cJSON *value = NULL;
+
+    (void)state;
+    assert_int_equal(json_parse("[12]", 4, small, &value, NULL), 0);
+    cJSON_Delete(value);
+    assert_int_equal(json_parse("[123]", 5, small, &value, NULL), -EMSGSIZE);
+    small.depth = 0;
+    assert_int_equal(json_parse("[]", 2, small, &value, NULL), -EBADMSG);
+}
+
+/* The bound on recursion holds whatever the caller asks for. */
+static void survives_any_depth(void **state)
+{
+    struct json_limits deep = {1024 * 1024, 1000000};
+    char *text = malloc(500000);
+    cJSON *value = NULL;
+
+    (void)state;
+    assert_non_null(text);
+    memset(text, '[', 500000);
+    assert_int_equal(json_parse(text, 500000, deep, &value, NULL), -EBADMSG);
+    free(text);
+}
+
+/* 40,000 keys of equal length that differ at their end: quadratic work would not come back. */
+static void many_keys_cost_no_more(void **state)
+{
+    struct json_limits large = {4 * 1024 * 1024, 2};
+    struct buffer text = BUFFER_INIT(4 * 1024 * 1024);
+    struct error error;
+    cJSON *value = NULL;
+
+    (void)state;
+    assert_int_equal(buffer_append_text(&text, "{"), 0);
+    for (int i = 0; i < 40000; i++)
+        assert_int_equal(buffer_append_format(&text, "\"key-of-equal-length-%06d\":%d,", i, i), 0);
+    assert_int_equal(buffer_append_text(&text, "\"KEY-of-equal-length-000000\":1}"), 0);
+    assert_int_equal(json_parse(text.data, text.length, large, &value, &error), -EBADMSG);
+    assert_memory_equal(error.text, "key a second time", 17);
+    buffer_done(&text);
+}
+
+static void finds_members_as_go_does(void **state)
+{
+    static const char text[] =
+        "{\"Volume-Type\":\"block\",\"f\xC5\xBFtype\":\"xfs\",\"n\":7,\"z\":null}";
+    cJSON *value = NULL;
+
+    (void)state;
+    assert_int_equal(json_parse(text, sizeof(text) - 1, limits, &value, NULL), 0);
+    assert_string_equal(json_string(value, "volume-type"), "block");
+    assert_string_equal(json_string(value, "fstype"), "xfs");
+    assert_null(json_string(value, "volume-typ"));
+    assert_null(json_string(value, "volume-type2"));
+    assert_null(json_string(value, "n"));
+    assert_null(json_string(value, "z"));
+    assert_non_null(json_member(value, "Z"));
+    assert_null(json_member(json_member(value, "n"), "n"));
+    assert_null(json_member(NULL, "n"));
+    cJSON_Delete(value);
+}
+
+static void reads_whole_numbers(void **state)
+{
+    static const char text[] = "{\"zero\":0,\"max\":9007199254740991,\"beyond\":9007199254740993,"
+                               "\"half\":0.5,\"minus\":-1,\"text\":\"1\",\"huge\":1e999,\"e\":1e3}";
+    uint64_t number = 77;
+    cJSON *value = NULL;
+
+    (void)state;
+    assert_int_equal(json_parse(text, sizeof(text) - 1, limits, &value, NULL), 0);
+    assert_int_equal(json_number(value, "absent", &number), -ENOENT);
+    assert_int_equal(json_number(value, "beyond", &number), -EINVAL);
+    assert_int_equal(json_number(value, "half", &number), -EINVAL);
+    assert_int_equal(json_number(value, "minus", &number), -EINVAL);
+    assert_int_equal(json_number(value, "text", &number), -EINVAL);
+    assert_int_equal(json_number(value, "huge", &number), -EINVAL);
+    assert_int_equal(number, 77);
+    assert_int_equal(json_number(value, "zero", &number), 0);
+    assert_int_equal(number, 0);
+    assert_int_equal(json_number(value, "max", &number), 0);
+    assert_int_equal(number, UINT64_C(9007199254740991));
+    assert_int_equal(json_number(value, "e", &number), 0);
+    assert_int_equal(number, 1000);
+    cJSON_Delete(value);
+}
+
+static void writes_strings(void **state)
+{
+    struct buffer text = BUFFER_INIT(64), small = BUFFER_INIT(6);
+
+    (void)state;
+    assert_int_equal(json_append_string(&text, "a\"\\\n\x02\xFFz"), 0);
+    assert_string_equal(buffer_text(&text), "\"a\\\"\\\\\\n\\u0002\xEF\xBF\xBDz\"");
+    buffer_clear(&text);
+    assert_int_equal(json_append_string(&text, NULL), 0);
+    assert_string_equal(buffer_text(&text), "null");
+    assert_int_equal(buffer_append_text(&small, "x:"), 0);
+    assert_int_equal(json_append_string(&small, "abc"), -EMSGSIZE);
+    assert_string_equal(buffer_text(&small), "x:");
+    assert_int_equal(json_append_string(&small, "ab"), 0);
+    assert_string_equal(buffer_text(&small), "x:\"ab\"");
+    buffer_done(&small);
+    buffer_done(&text);
+}
+
+static void knows_text(void **state)
+{
+    (void)state;
+    assert_true(json_is_text("", 0));
+    assert_true(json_is_text("\xC3\xA4", 2));
+    assert_false(json_is_text("a\0b", 3));
+    assert_false(json_is_text("\xC3", 1));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(accepts_json),
+        cmocka_unit_test(refuses_with_a_reason),
+        cmocka_unit_test(refuses_a_key_twice),
+        cmocka_unit_test(refuses_a_raw_nul),
+        cmocka_unit_test(reads_no_further_than_told),
+        cmocka_unit_test(refuses_long_numbers),
+        cmocka_unit_test(keeps_to_its_size),
+        cmocka_unit_test(survives_any_depth),
+        cmocka_unit_test(many_keys_cost_no_more),
+        cmocka_unit_test(finds_members_as_go_does),
+        cmocka_unit_test(reads_whole_numbers),
+        cmocka_unit_test(writes_strings),
+        cmocka_unit_test(knows_text),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,95 @@
+/* text_test.c - what is UTF-8, and how anything is shown. */
+#include "tests/unit/test.h"
+
+#include <string.h>
+
+#include "lib/buffer.h"
+#include "lib/text.h"
+
+static void every_character_survives(void **state)
+{
+    char bytes[4];
+    uint32_t decoded;
+
+    (void)state;
+    for (uint32_t character = 0; character <= 0x10FFFF; character++) {
+        size_t length;
+
+        if (character >= 0xD800 && character <= 0xDFFF)
+            continue;
+        length = text_encode_utf8(character, bytes);
+        assert_int_equal(text_decode_utf8(bytes, length, &decoded), length);
+        assert_int_equal(decoded, character);
+        for (size_t cut = 0; cut < length; cut++)
+            assert_int_equal(text_decode_utf8(bytes, cut, &decoded), 0);
+    }
+}
+
+static void refuses_what_is_not_utf8(void **state)
+{
+    static const char *const cases[] = {
+        "\x80",
+        "\xBF",
+        "\xC0\x80",
+        "\xC1\xBF",
+        "\xC2",
+        "\xC2\x20",
+        "\xE0\x80\x80",
+        "\xE0\x9F\xBF",
+        "\xED\xA0\x80",
+        "\xED\xBF\xBF",
+        "\xE2\x82",
+        "\xE2\x28\xA1",
+        "\xF0\x80\x80\x80",
+        "\xF0\x8F\xBF\xBF",
+        "\xF4\x90\x80\x80",
+        "\xF5\x80\x80\x80",
+        "\xFE",
+        "\xFF",
+        "ok\xFFok",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        assert_false(text_is_utf8(cases[i], strlen(cases[i])));
+    assert_true(text_is_utf8("", 0));
+    assert_true(text_is_utf8("\xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80", 9));
+}
+
+static void escapes(void **state)
+{
+    static const char text[] = "a\"\\\n\t\x01\x7F\xC2\x9B\xFF\xC3\xA4";
+    const char *cursor = text, *end = text + sizeof(text) - 1;
+    struct buffer shown = BUFFER_INIT(0);
+    char escaped[TEXT_ESCAPED_BYTES];
+
+    (void)state;
+    while (cursor < end)
+        assert_int_equal(buffer_append(&shown, escaped, text_escape_next(&cursor, end, escaped)),
+                         0);
+    assert_string_equal(buffer_text(&shown),
+                        "a\\\"\\\\\\n\\t\\u0001\\u007f\\u009b\xEF\xBF\xBD\xC3\xA4");
+    buffer_done(&shown);
+}
+
+static void escapes_nul(void **state)
+{
+    const char *cursor = "\0";
+    char escaped[TEXT_ESCAPED_BYTES];
+
+    (void)state;
+    assert_int_equal(text_escape_next(&cursor, cursor + 1, escaped), 6);
+    assert_string_equal(escaped, "\\u0000");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_character_survives),
+        cmocka_unit_test(refuses_what_is_not_utf8),
+        cmocka_unit_test(escapes),
+        cmocka_unit_test(escapes_nul),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
