@@ -1,0 +1,350 @@
+/* entries.c - metadata directories, and the volumes that they make.
+ *
+ * An entry is one directory: (layout, name). Entries of one target path are one volume; while the
+ * path is not known, the name stands for it. Entries come and go one by one, and refresh_volume()
+ * then derives what the volume is: which entry leads (kata before crust: it is what Kata reads),
+ * and whether it is present or invalid (one entry that does not read well is enough: crustd then
+ * does less).
+ *
+ * A name that comes back with another directory (device, inode or birth time) was removed and
+ * staged again between two looks, so its volume ends and a new one begins, as if both had been
+ * seen. An entry that never read well has no identity yet and takes the first one it gets.
+ */
+#include <string.h>
+
+#include "store/internal.h"
+
+struct known_entry {
+    int64_t entry_id; /* 0: none */
+    int64_t volume_id;
+    uint64_t device, inode;
+    int64_t born_ns;
+    char target_path[STORE_TARGET_BYTES];
+};
+
+static const char *layout_name(enum store_layout layout)
+{
+    return layout == STORE_KATA ? "kata" : "crust";
+}
+
+static int find_entry(struct store *store, enum store_layout layout, const char *key,
+                      struct known_entry *ret_entry)
+{
+    static const char find[] =
+        "SELECT e.entry_id, e.volume_id, e.directory_device, e.directory_inode,"
+        " e.directory_born_ns, v.target_path FROM entries e"
+        " JOIN volumes v ON v.volume_id = e.volume_id"
+        " WHERE e.key = ?1 AND e.layout = ?2 AND e.gone = 0";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r =
+        sql_first(&store->connection, find, &rows, sql_text(key), sql_text(layout_name(layout)));
+
+    *ret_entry = (struct known_entry){0};
+    if (r <= 0)
+        return r;
+    ret_entry->entry_id = sql_take_number(&rows);
+    ret_entry->volume_id = sql_take_number(&rows);
+    ret_entry->device = (uint64_t)sql_take_number(&rows);
+    ret_entry->inode = (uint64_t)sql_take_number(&rows);
+    ret_entry->born_ns = sql_take_number(&rows);
+    sql_take_text(&rows, ret_entry->target_path, sizeof(ret_entry->target_path));
+    return 0;
+}
+
+/* Birth times count only where both are known. */
+static bool is_another_directory(const struct known_entry *known, const struct store_entry *entry)
+{
+    if (!known->entry_id || entry->problem || !known->inode)
+        return false;
+    return known->inode != entry->directory_inode || known->device != entry->directory_device ||
+           (known->born_ns && entry->directory_born_ns &&
+            known->born_ns != entry->directory_born_ns);
+}
+
+/* ---- the volume behind entries ------------------------------------------------------------- */
+
+/* A live volume of this path, or of this name if no path is known for it. 0: none. */
+static int find_volume(struct store *store, const char *target_path, const char *key,
+                       int64_t *ret_volume_id)
+{
+    static const char by_path[] =
+        "SELECT volume_id FROM volumes WHERE target_path = ?1 AND removed_at IS NULL";
+    static const char by_key[] =
+        "SELECT e.volume_id FROM entries e JOIN volumes v ON v.volume_id = e.volume_id"
+        " WHERE e.key = ?1 AND e.gone = 0 AND v.target_path IS NULL AND v.removed_at IS NULL";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = target_path ? sql_first(&store->connection, by_path, &rows, sql_text(target_path))
+                        : sql_first(&store->connection, by_key, &rows, sql_text(key));
+
+    if (r < 0)
+        return r;
+    *ret_volume_id = r > 0 ? sql_take_number(&rows) : 0;
+    return 0;
+}
+
+static int add_volume(struct store *store, const struct store_entry *entry, int64_t *ret_volume_id)
+{
+    static const char insert[] =
+        "INSERT INTO volumes (target_path, status, state, reason, state_since, first_seen,"
+        " last_changed) VALUES (?1, 'present', 'unknown', 'none', ?2, ?2, ?2)";
+    int r = sql_run(&store->connection, insert, NULL, sql_text(entry->target_path),
+                    sql_number(store->now_ms));
+
+    if (r < 0)
+        return r;
+    *ret_volume_id = sqlite3_last_insert_rowid(store->connection.db);
+    return journal_write(
+        store, &(struct journal_line){.kind = "volume_added",
+                                      .volume_id = *ret_volume_id,
+                                      .detail = {{"target_path", sql_text(entry->target_path)},
+                                                 {"layout", sql_text(layout_name(entry->layout))},
+                                                 {"key", sql_text(entry->key)}}});
+}
+
+static int refresh_volume(struct store *store, int64_t volume_id, bool touched)
+{
+    static const char refresh[] =
+        "UPDATE volumes SET entry_id = leading, status = now, last_changed = ?2 FROM"
+        " (SELECT (SELECT entry_id FROM entries WHERE volume_id = ?1 AND gone = 0"
+        "   ORDER BY layout = 'crust', entry_id LIMIT 1) AS leading,"
+        "  CASE WHEN EXISTS (SELECT 1 FROM entries WHERE volume_id = ?1 AND gone = 0"
+        "   AND problem IS NOT NULL) THEN 'invalid' ELSE 'present' END AS now)"
+        " WHERE volume_id = ?1 AND (?3 OR (entry_id, status) IS NOT (leading, now))";
+
+    return sql_run(&store->connection, refresh, NULL, sql_number(volume_id),
+                   sql_number(store->now_ms), sql_number(touched));
+}
+
+static int end_volume(struct store *store, int64_t volume_id)
+{
+    static const char end[] =
+        "UPDATE volumes SET status = 'removed', device_id = NULL, attempts = 0,"
+        " next_attempt_ns = NULL, next_attempt_ms = NULL, last_changed = ?2, removed_at = ?2"
+        " WHERE volume_id = ?1";
+    int r = store_close_mapping(store, volume_id);
+
+    if (r == 0)
+        r = journal_write(store,
+                          &(struct journal_line){.kind = "volume_removed", .volume_id = volume_id});
+    if (r == 0)
+        r = sql_run(&store->connection, end, NULL, sql_number(volume_id),
+                    sql_number(store->now_ms));
+    return r < 0 ? r : store_set_state(store, volume_id, "unmanaged", "none", NULL);
+}
+
+static int has_other_entries(struct store *store, const struct known_entry *entry)
+{
+    static const char others[] =
+        "SELECT 1 FROM entries WHERE volume_id = ?1 AND gone = 0 AND entry_id <> ?2";
+    cleanup(sql_end) struct sql_rows rows = {0};
+
+    return sql_first(&store->connection, others, &rows, sql_number(entry->volume_id),
+                     sql_number(entry->entry_id));
+}
+
+/* The last entry stays as the removed volume's memory; another one leaves nothing. */
+static int end_entry(struct store *store, const struct known_entry *entry)
+{
+    static const char forget[] = "DELETE FROM entries WHERE entry_id = ?1";
+    static const char mark_gone[] = "UPDATE entries SET gone = 1 WHERE entry_id = ?1";
+    static const char forget_names[] = "DELETE FROM entry_sandboxes WHERE entry_id = ?1";
+    struct sql_value entry_id = sql_number(entry->entry_id);
+    int others = has_other_entries(store, entry);
+    int r;
+
+    if (others < 0)
+        return others;
+    if (others) {
+        r = sql_run(&store->connection, forget, NULL, entry_id);
+        return r < 0 ? r : refresh_volume(store, entry->volume_id, true);
+    }
+    r = sql_run(&store->connection, mark_gone, NULL, entry_id);
+    if (r == 0)
+        r = sql_run(&store->connection, forget_names, NULL, entry_id);
+    return r < 0 ? r : end_volume(store, entry->volume_id);
+}
+
+/* ---- putting ------------------------------------------------------------------------------- */
+
+#define FACTS                                                                                      \
+    "problem, directory_device, directory_inode, directory_born_ns, mount_info_sha256,"            \
+    " volume_type, device, fs_type, options, metadata, policy, pv, pod_uid, driver, volume_handle"
+#define NEW_FACTS                                                                                  \
+    "excluded.problem, excluded.directory_device, excluded.directory_inode,"                       \
+    " excluded.directory_born_ns, excluded.mount_info_sha256, excluded.volume_type,"               \
+    " excluded.device, excluded.fs_type, excluded.options, excluded.metadata, excluded.policy,"    \
+    " excluded.pv, excluded.pod_uid, excluded.driver, excluded.volume_handle"
+
+/* entry_id 0 makes a new row. */
+static int write_facts(struct store *store, const struct store_entry *entry, int64_t entry_id,
+                       int64_t volume_id, int *ret_changes)
+{
+    static const char put[] =
+        "INSERT INTO entries (entry_id, volume_id, layout, key, " FACTS ") VALUES (?1, ?2, ?3, ?4,"
+        " NULL, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)"
+        " ON CONFLICT (entry_id) DO UPDATE SET (" FACTS ") = (" NEW_FACTS ")"
+        " WHERE (" FACTS ") IS NOT (" NEW_FACTS ")";
+
+    return sql_run(&store->connection, put, ret_changes, sql_known((uint64_t)entry_id),
+                   sql_number(volume_id), sql_text(layout_name(entry->layout)),
+                   sql_text(entry->key), sql_known(entry->directory_device),
+                   sql_known(entry->directory_inode), sql_known((uint64_t)entry->directory_born_ns),
+                   sql_text(entry->mount_info_sha256), sql_text(entry->volume_type),
+                   sql_text(entry->device), sql_text(entry->fs_type), sql_text(entry->options),
+                   sql_text(entry->metadata), sql_number(entry->policy), sql_text(entry->pv),
+                   sql_text(entry->pod_uid), sql_text(entry->driver),
+                   sql_text(entry->volume_handle));
+}
+
+static int write_problem(struct store *store, const struct store_entry *entry, int64_t entry_id,
+                         int64_t volume_id, int *ret_changes)
+{
+    static const char put[] = "INSERT INTO entries (entry_id, volume_id, layout, key, problem) "
+                              "VALUES (?1, ?2, ?3, ?4, ?5)"
+                              " ON CONFLICT (entry_id) DO UPDATE SET problem = excluded.problem"
+                              " WHERE problem IS NOT excluded.problem";
+
+    return sql_run(&store->connection, put, ret_changes, sql_known((uint64_t)entry_id),
+                   sql_number(volume_id), sql_text(layout_name(entry->layout)),
+                   sql_text(entry->key), sql_text(entry->problem));
+}
+
+/* The names in the directory, no more and no less. */
+static int write_sandboxes(struct store *store, const struct store_entry *entry, int64_t entry_id,
+                           int *ret_changes)
+{
+    static const char drop[] =
+        "DELETE FROM entry_sandboxes WHERE entry_id = ?1 AND sandbox_id NOT IN"
+        " (?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
+    static const char add[] =
+        "INSERT OR IGNORE INTO entry_sandboxes (entry_id, sandbox_id) VALUES (?1, ?2)";
+    struct sql_value values[1 + STORE_ENTRY_SANDBOXES] = {sql_number(entry_id)};
+    int r;
+
+    /* NOT IN is never true beside a NULL, so what is left over is the empty name. */
+    for (unsigned i = 0; i < STORE_ENTRY_SANDBOXES; i++)
+        values[1 + i] = (struct sql_value){.type = SQL_TEXT,
+                                           .text = i < entry->sandboxes ? entry->sandbox[i] : ""};
+    r = sql_run_values(&store->connection, drop, ret_changes, values, array_length(values));
+    for (unsigned i = 0; r == 0 && i < entry->sandboxes && i < STORE_ENTRY_SANDBOXES; i++) {
+        int added = 0;
+
+        r = sql_run(&store->connection, add, &added, sql_number(entry_id),
+                    sql_text(entry->sandbox[i]));
+        *ret_changes += added;
+    }
+    return r;
+}
+
+/* A name whose path became known: the volume learns it, unless another volume has that path
+ * already; then the entry joins that one and its old volume ends. */
+static int learn_path(struct store *store, const struct store_entry *entry,
+                      struct known_entry *known, bool *ret_changed)
+{
+    static const char learn[] = "UPDATE volumes SET target_path = ?2 WHERE volume_id = ?1";
+    int64_t other = 0;
+    int r;
+
+    if (!entry->target_path || strcmp(known->target_path, entry->target_path) == 0)
+        return 0;
+    r = find_volume(store, entry->target_path, NULL, &other);
+    if (r < 0)
+        return r;
+    *ret_changed = true;
+    if (!other && !known->target_path[0])
+        return sql_run(&store->connection, learn, NULL, sql_number(known->volume_id),
+                       sql_text(entry->target_path));
+    r = end_entry(store, known);
+    *known = (struct known_entry){0};
+    return r;
+}
+
+/* The entry that this one continues, or none. */
+static int resolve_entry(struct store *store, const struct store_entry *entry,
+                         struct known_entry *ret_known, bool *ret_changed)
+{
+    int r = find_entry(store, entry->layout, entry->key, ret_known);
+
+    if (r < 0)
+        return r;
+    if (is_another_directory(ret_known, entry)) {
+        r = end_entry(store, ret_known);
+        *ret_known = (struct known_entry){0};
+        *ret_changed = true;
+    }
+    if (r == 0 && ret_known->entry_id)
+        r = learn_path(store, entry, ret_known, ret_changed);
+    return r;
+}
+
+static int journal_entry(struct store *store, const struct store_entry *entry, int64_t volume_id)
+{
+    return journal_write(
+        store,
+        &(struct journal_line){.kind = entry->problem ? "volume_invalid" : "volume_changed",
+                               .volume_id = volume_id,
+                               .detail = {{"layout", sql_text(layout_name(entry->layout))},
+                                          {"problem", sql_text(entry->problem)},
+                                          {"mount_info_sha256", sql_text(entry->mount_info_sha256)},
+                                          {"sandboxes", sql_number(entry->sandboxes)}}});
+}
+
+int store_put_entry(struct store *store, const struct store_entry *entry, int64_t *ret_volume_id,
+                    bool *ret_changed)
+{
+    struct known_entry known;
+    bool changed = false, added = false;
+    int facts = 0, names = 0;
+    int64_t entry_id, volume_id;
+    int r = resolve_entry(store, entry, &known, &changed);
+
+    volume_id = known.volume_id;
+    if (r == 0 && !volume_id)
+        r = find_volume(store, entry->target_path, entry->key, &volume_id);
+    if (r == 0 && !volume_id) {
+        r = add_volume(store, entry, &volume_id);
+        added = true;
+    }
+    if (r == 0)
+        r = entry->problem ? write_problem(store, entry, known.entry_id, volume_id, &facts)
+                           : write_facts(store, entry, known.entry_id, volume_id, &facts);
+    if (r < 0)
+        return r;
+    entry_id = known.entry_id ? known.entry_id : sqlite3_last_insert_rowid(store->connection.db);
+    r = write_sandboxes(store, entry, entry_id, &names);
+    changed = changed || facts || names;
+    if (r == 0 && changed)
+        r = refresh_volume(store, volume_id, true);
+    if (r == 0 && changed && (!added || entry->problem))
+        r = journal_entry(store, entry, volume_id);
+    if (r < 0)
+        return r;
+    *ret_volume_id = volume_id;
+    *ret_changed = changed;
+    return 0;
+}
+
+int store_remove_entry(struct store *store, enum store_layout layout, const char *key,
+                       int64_t *ret_volume_id)
+{
+    struct known_entry known;
+    int r = find_entry(store, layout, key, &known);
+
+    if (r == 0 && known.entry_id)
+        r = end_entry(store, &known);
+    if (r == 0)
+        *ret_volume_id = known.volume_id;
+    return r;
+}
+
+int store_each_entry(struct store *store, enum store_layout layout,
+                     int (*callback)(void *userdata, const char *key), void *userdata)
+{
+    static const char all[] = "SELECT key FROM entries WHERE layout = ?1 AND gone = 0";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_query(&store->connection, all, &rows, sql_text(layout_name(layout)));
+
+    while (r == 0 && (r = sql_next(&rows)) > 0)
+        r = callback(userdata, sql_borrow_text(&rows));
+    return r;
+}

@@ -1,0 +1,55 @@
+/* internal.h - what the files of store/ share among themselves. */
+#pragma once
+
+#include <sys/stat.h>
+
+#include "store/read.h"
+#include "store/sql.h"
+#include "store/store.h"
+
+struct store_reader {
+    struct sql_connection *connection;
+    struct sql_connection own; /* a reader that was opened by itself */
+};
+
+struct store {
+    struct sql_connection connection;
+    struct store_reader reader;
+    char *path; /* NULL: in memory */
+    char *boot_id;
+    int64_t keep_ms;
+    int64_t max_rows;
+    dev_t file_device;
+    ino_t file_inode;
+    int64_t now_ms;       /* one time for everything in a transaction */
+    int wal_pages;        /* after the last commit */
+    int wal_forced_pages; /* where a commit moves the WAL itself */
+};
+
+/* The journal's lines of store/ itself: up to four members, of which the unknown are left out. The
+ * sandbox and the device are the volume's own where they are NULL. */
+struct journal_member {
+    const char *name;
+    struct sql_value value;
+};
+
+enum { JOURNAL_MEMBERS = 4 };
+
+struct journal_line {
+    const char *kind;
+    int64_t volume_id;
+    const char *sandbox_id;
+    const char *device;
+    struct journal_member detail[JOURNAL_MEMBERS];
+};
+
+int journal_write(struct store *store, const struct journal_line *line);
+
+/* Closes every open mapping of a sandbox that ended. */
+int mappings_close_of_sandbox(struct store *store, int64_t sandbox_ref);
+
+/* No retry waits and none has failed. */
+int volume_clear_attempts(struct store *store, int64_t volume_id);
+
+/* Sandboxes of another boot are gone. */
+int sandboxes_end_other_boots(struct store *store);

@@ -1,0 +1,101 @@
+/* journal.c - history: a line for each change, and the bounds that keep history finite.
+ *
+ * Lines are written by the functions that change something, in the same transaction, so that the
+ * journal and the tables never disagree. SQLite builds the detail's JSON: json_patch() onto an
+ * empty object leaves out members that are null, which is how an unknown number or an empty reason
+ * is left out.
+ *
+ * Trimming removes what is older than keep_days or further back than max_rows, never what is live:
+ * open growths and mappings, live sandboxes, volumes that are not removed, devices that anything
+ * points to. Children go before their parents; a parent that still has children waits for the next
+ * time. The journal's newest line stays, so that its numbers are never used twice.
+ */
+#include "store/internal.h"
+
+enum { TRIM_ROWS = 500 }; /* per table and call: well below a millisecond each */
+
+#define SANDBOX_OF_VOLUME                                                                          \
+    "(SELECT s.sandbox_id FROM mappings m JOIN sandboxes s ON s.sandbox_ref = m.sandbox_ref"       \
+    " WHERE m.volume_id = ?3 AND m.until IS NULL)"
+#define DEVICE_OF_VOLUME                                                                           \
+    "(SELECT d.name FROM volumes v JOIN devices d ON d.device_id = v.device_id"                    \
+    " WHERE v.volume_id = ?3)"
+
+int journal_write(struct store *store, const struct journal_line *line)
+{
+    static const char insert[] =
+        "INSERT INTO journal (at, kind, volume_id, sandbox_id, device, detail) VALUES"
+        " (?1, ?2, ?3, coalesce(?4, " SANDBOX_OF_VOLUME "), coalesce(?5, " DEVICE_OF_VOLUME "),"
+        " nullif(json_patch('{}', json_object(?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)), '{}'))";
+    struct sql_value values[5 + 2 * JOURNAL_MEMBERS] = {
+        sql_number(store->now_ms),  sql_text(line->kind),   sql_known((uint64_t)line->volume_id),
+        sql_text(line->sandbox_id), sql_text(line->device),
+    };
+
+    for (size_t i = 0; i < JOURNAL_MEMBERS; i++) {
+        const struct journal_member *member = &line->detail[i];
+
+        values[5 + 2 * i] = sql_text(member->name ? member->name : "-");
+        values[6 + 2 * i] = member->value;
+    }
+    return sql_run_values(&store->connection, insert, NULL, values, array_length(values));
+}
+
+int store_journal(struct store *store, const char *kind, int64_t volume_id, const char *sandbox_id,
+                  const char *device, const char *detail)
+{
+    static const char insert[] =
+        "INSERT INTO journal (at, kind, volume_id, sandbox_id, device, detail) VALUES"
+        " (?1, ?2, ?3, coalesce(?4, " SANDBOX_OF_VOLUME "), coalesce(?5, " DEVICE_OF_VOLUME
+        "), ?6)";
+
+    return sql_run(&store->connection, insert, NULL, sql_number(store->now_ms), sql_text(kind),
+                   sql_known((uint64_t)volume_id), sql_text(sandbox_id), sql_text(device),
+                   sql_text(detail));
+}
+
+/* ?1 the oldest time kept, ?2 how many rows, ?3 how many to remove at most. */
+#define TRIM(table, id, ended, and)                                                                \
+    "DELETE FROM " table " WHERE " id " IN (SELECT " id " FROM " table " WHERE " ended " < ?1" and \
+        " ORDER BY " ended " LIMIT ?3) OR " id " IN (SELECT " id " FROM " table " WHERE " id       \
+        " <= (SELECT max(" id ") FROM " table ") - ?2 AND " ended " IS NOT NULL" and               \
+        " LIMIT ?3)"
+
+static const char trim_journal[] =
+    "DELETE FROM journal WHERE seq < (SELECT max(seq) FROM journal) AND seq IN (SELECT seq FROM"
+    " (SELECT seq, at FROM journal ORDER BY seq LIMIT ?3)"
+    " WHERE at < ?1 OR seq <= (SELECT max(seq) FROM journal) - ?2)";
+static const char trim_cleanups[] = TRIM("cleanups", "cleanup_id", "at", "");
+static const char trim_resizes[] = TRIM("resizes", "resize_id", "finished_at", "");
+static const char trim_mappings[] = TRIM("mappings", "mapping_id", "until", "");
+static const char trim_sandboxes[] =
+    TRIM("sandboxes", "sandbox_ref", "gone_at",
+         " AND NOT EXISTS (SELECT 1 FROM mappings m WHERE m.sandbox_ref = sandboxes.sandbox_ref)");
+static const char trim_volumes[] =
+    TRIM("volumes", "volume_id", "removed_at",
+         " AND NOT EXISTS (SELECT 1 FROM mappings m WHERE m.volume_id = volumes.volume_id)"
+         " AND NOT EXISTS (SELECT 1 FROM resizes r WHERE r.volume_id = volumes.volume_id)");
+static const char trim_devices[] =
+    TRIM("devices", "device_id", "last_changed",
+         " AND NOT EXISTS (SELECT 1 FROM mappings m WHERE m.device_id = devices.device_id)"
+         " AND NOT EXISTS (SELECT 1 FROM volumes v WHERE v.device_id = devices.device_id)");
+
+int store_trim(struct store *store)
+{
+    static const char *const steps[] = {trim_journal,   trim_cleanups, trim_resizes, trim_mappings,
+                                        trim_sandboxes, trim_volumes,  trim_devices};
+    bool more = false;
+
+    for (size_t i = 0; i < array_length(steps); i++) {
+        int removed = 0;
+        int r = sql_run(&store->connection, steps[i], &removed,
+                        sql_number(store->now_ms - store->keep_ms), sql_number(store->max_rows),
+                        sql_number(TRIM_ROWS));
+
+        if (r < 0)
+            return r;
+        /* The newest line is spared, which may be one of those that were picked. */
+        more = more || removed >= TRIM_ROWS - 1;
+    }
+    return more;
+}

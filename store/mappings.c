@@ -1,0 +1,182 @@
+/* mappings.c - which sandbox has a volume, and how far a growth got there.
+ *
+ * A mapping is one stay of a volume in one sandbox; at most one per volume is open. It carries what
+ * was learned during that stay: the sizes that the hypervisor and the guest are known to have, and
+ * why the last call failed. Closing it ends all of that: the next sandbox is asked anew. What came
+ * of an act is written here and, for auditors, into the open growth.
+ */
+#include "store/internal.h"
+
+/* ---- opening and closing ------------------------------------------------------------------- */
+
+int store_close_mapping(struct store *store, int64_t volume_id)
+{
+    static const char is_open[] = "SELECT 1 FROM mappings WHERE volume_id = ?1 AND until IS NULL";
+    static const char close[] =
+        "UPDATE mappings SET until = ?2 WHERE volume_id = ?1 AND until IS NULL";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_first(&store->connection, is_open, &rows, sql_number(volume_id));
+
+    if (r <= 0)
+        return r;
+    sql_end(&rows);
+    /* The line first: it takes the sandbox from the mapping while that is open. */
+    r = journal_write(store,
+                      &(struct journal_line){.kind = "mapping_closed", .volume_id = volume_id});
+    return r < 0 ? r
+                 : sql_run(&store->connection, close, NULL, sql_number(volume_id),
+                           sql_number(store->now_ms));
+}
+
+/* The volume of some open mapping of the sandbox. 1: found. */
+static int next_of_sandbox(struct store *store, int64_t sandbox_ref, int64_t *ret_volume_id)
+{
+    static const char next[] =
+        "SELECT volume_id FROM mappings WHERE sandbox_ref = ?1 AND until IS NULL LIMIT 1";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_first(&store->connection, next, &rows, sql_number(sandbox_ref));
+
+    if (r > 0)
+        *ret_volume_id = sql_take_number(&rows);
+    return r;
+}
+
+int mappings_close_of_sandbox(struct store *store, int64_t sandbox_ref)
+{
+    int64_t volume_id;
+    int r;
+
+    while ((r = next_of_sandbox(store, sandbox_ref, &volume_id)) > 0) {
+        r = store_close_mapping(store, volume_id);
+        if (r < 0)
+            return r;
+    }
+    return r;
+}
+
+int store_open_mapping(struct store *store, const struct store_mapping *mapping)
+{
+    static const char insert[] =
+        "INSERT INTO mappings (volume_id, sandbox_ref, device_id, drive_id, guest_path, source,"
+        " first_bytes, largest_bytes, hypervisor_bytes, guest_synced_bytes, since)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?8, ?9, ?10)";
+    int r = store_close_mapping(store, mapping->volume_id);
+
+    if (r == 0)
+        r = sql_run(&store->connection, insert, NULL, sql_number(mapping->volume_id),
+                    sql_number(mapping->sandbox_ref), sql_known((uint64_t)mapping->device_id),
+                    sql_text(mapping->drive_id), sql_text(mapping->guest_path),
+                    sql_text(mapping->source), sql_known(mapping->device_bytes),
+                    sql_known(mapping->hypervisor_bytes), sql_known(mapping->guest_synced_bytes),
+                    sql_number(store->now_ms));
+    if (r == 0)
+        r = volume_clear_attempts(store, mapping->volume_id);
+    return r < 0 ? r
+                 : journal_write(store,
+                                 &(struct journal_line){
+                                     .kind = "mapping_opened",
+                                     .volume_id = mapping->volume_id,
+                                     .detail = {{"source", sql_text(mapping->source)},
+                                                {"drive_id", sql_text(mapping->drive_id)},
+                                                {"guest_path", sql_text(mapping->guest_path)}}});
+}
+
+int store_describe_mapping(struct store *store, int64_t volume_id, const char *drive_id,
+                           const char *guest_path, const char *source)
+{
+    static const char describe[] =
+        "UPDATE mappings SET drive_id = coalesce(?2, drive_id),"
+        " guest_path = coalesce(?3, guest_path), source = coalesce(?4, source)"
+        " WHERE volume_id = ?1 AND until IS NULL AND (drive_id, guest_path, source)"
+        " IS NOT (coalesce(?2, drive_id), coalesce(?3, guest_path), coalesce(?4, source))";
+    int changes = 0;
+    int r = sql_run(&store->connection, describe, &changes, sql_number(volume_id),
+                    sql_text(drive_id), sql_text(guest_path), sql_text(source));
+
+    if (r < 0 || !changes)
+        return r;
+    return journal_write(store,
+                         &(struct journal_line){.kind = "mapping_described",
+                                                .volume_id = volume_id,
+                                                .detail = {{"source", sql_text(source)},
+                                                           {"drive_id", sql_text(drive_id)},
+                                                           {"guest_path", sql_text(guest_path)}}});
+}
+
+int store_note_size(struct store *store, int64_t volume_id, uint64_t device_bytes)
+{
+    static const char note[] =
+        "UPDATE mappings SET largest_bytes = ?2 WHERE volume_id = ?1 AND until IS NULL"
+        " AND coalesce(largest_bytes, 0) < ?2";
+
+    return sql_run(&store->connection, note, NULL, sql_number(volume_id),
+                   sql_number((int64_t)device_bytes));
+}
+
+/* ---- what came of acts --------------------------------------------------------------------- */
+
+/* An answer is journaled if it says something new or something went wrong. */
+static int journal_answer(struct store *store, const char *kind, int64_t volume_id,
+                          const char *reason, const char *error, uint64_t bytes)
+{
+    return journal_write(store, &(struct journal_line){.kind = kind,
+                                                       .volume_id = volume_id,
+                                                       .detail = {{"bytes", sql_known(bytes)},
+                                                                  {"reason", sql_text(reason)},
+                                                                  {"error", sql_text(error)}}});
+}
+
+int store_put_hypervisor_result(struct store *store, const struct store_hypervisor_result *result)
+{
+    static const char put[] =
+        "UPDATE mappings SET hypervisor_reason = ?2, blocked_reason = ?3,"
+        " drive_id = coalesce(?4, drive_id), hypervisor_bytes = coalesce(?5, hypervisor_bytes)"
+        " WHERE volume_id = ?1 AND until IS NULL"
+        " AND (hypervisor_reason, blocked_reason, drive_id, hypervisor_bytes)"
+        " IS NOT (?2, ?3, coalesce(?4, drive_id), coalesce(?5, hypervisor_bytes))";
+    static const char follow[] =
+        "UPDATE resizes SET error = ?2, hypervisor_at = coalesce(?3, hypervisor_at)"
+        " WHERE volume_id = ?1 AND finished_at IS NULL AND (?3 OR error IS NOT ?2)";
+    struct sql_value volume_id = sql_number(result->volume_id);
+    int changes = 0, followed = 0;
+    int r = sql_run(&store->connection, put, &changes, volume_id, sql_text(result->reason),
+                    sql_text(result->blocked_reason), sql_text(result->drive_id),
+                    sql_known(result->bytes));
+
+    if (r == 0)
+        r = sql_run(&store->connection, follow, &followed, volume_id, sql_text(result->error),
+                    result->told ? sql_number(store->now_ms) : sql_known(0));
+    if (r < 0 || !(changes || followed || result->told || (result->reason && *result->reason)))
+        return r;
+    return journal_answer(store, "hypervisor_answered", result->volume_id, result->reason,
+                          result->error, result->bytes);
+}
+
+int store_put_guest_result(struct store *store, const struct store_guest_result *result)
+{
+    static const char put[] =
+        "UPDATE mappings SET guest_reason = ?2,"
+        " guest_synced_bytes = coalesce(?3, guest_synced_bytes),"
+        " guest_bytes = coalesce(?4, guest_bytes),"
+        " guest_verified = CASE WHEN ?2 IS NULL THEN ?5 ELSE guest_verified END"
+        " WHERE volume_id = ?1 AND until IS NULL"
+        " AND (guest_reason, guest_synced_bytes, guest_bytes, guest_verified)"
+        " IS NOT (?2, coalesce(?3, guest_synced_bytes), coalesce(?4, guest_bytes),"
+        " CASE WHEN ?2 IS NULL THEN ?5 ELSE guest_verified END)";
+    static const char follow[] =
+        "UPDATE resizes SET error = ?2, guest_at = coalesce(?3, guest_at)"
+        " WHERE volume_id = ?1 AND finished_at IS NULL AND (?3 OR error IS NOT ?2)";
+    struct sql_value volume_id = sql_number(result->volume_id);
+    int changes = 0, followed = 0;
+    int r = sql_run(&store->connection, put, &changes, volume_id, sql_text(result->reason),
+                    sql_known(result->synced_bytes), sql_known(result->guest_bytes),
+                    sql_number(result->verified));
+
+    if (r == 0)
+        r = sql_run(&store->connection, follow, &followed, volume_id, sql_text(result->error),
+                    result->synced_bytes ? sql_number(store->now_ms) : sql_known(0));
+    if (r < 0 || !(changes || followed || (result->reason && *result->reason)))
+        return r;
+    return journal_answer(store, "guest_answered", result->volume_id, result->reason, result->error,
+                          result->guest_bytes);
+}

@@ -1,0 +1,94 @@
+/* resizes.c - growths: opened when a device exceeds what the hypervisor has, finished in sync.
+ *
+ * At most one is open per volume. Growing again meanwhile raises its goal. Its state and reason are
+ * copies of the volume's, written by store_set_state() and by nobody else, so the two can't differ.
+ * It survives a restart and a reboot: what was left half done is still to be done.
+ */
+#include <stdio.h>
+
+#include "store/internal.h"
+
+struct known_resize {
+    int64_t resize_id; /* 0: none open */
+    uint64_t to_bytes;
+};
+
+static int find_open(struct store *store, int64_t volume_id, struct known_resize *ret_known)
+{
+    static const char find[] =
+        "SELECT resize_id, to_bytes FROM resizes WHERE volume_id = ?1 AND finished_at IS NULL";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_first(&store->connection, find, &rows, sql_number(volume_id));
+
+    *ret_known = (struct known_resize){0};
+    if (r <= 0)
+        return r;
+    ret_known->resize_id = sql_take_number(&rows);
+    ret_known->to_bytes = (uint64_t)sql_take_number(&rows);
+    return 0;
+}
+
+static int add_resize(struct store *store, int64_t volume_id, uint64_t from_bytes,
+                      uint64_t to_bytes)
+{
+    static const char insert[] =
+        "INSERT INTO resizes (volume_id, sandbox_id, device, from_bytes, to_bytes, state, reason,"
+        " detected_at) SELECT v.volume_id, s.sandbox_id, d.name, ?2, ?3, v.state, v.reason, ?4"
+        " FROM volumes v LEFT JOIN devices d ON d.device_id = v.device_id"
+        " LEFT JOIN mappings m ON m.volume_id = v.volume_id AND m.until IS NULL"
+        " LEFT JOIN sandboxes s ON s.sandbox_ref = m.sandbox_ref WHERE v.volume_id = ?1";
+
+    return sql_run(&store->connection, insert, NULL, sql_number(volume_id), sql_known(from_bytes),
+                   sql_number((int64_t)to_bytes), sql_number(store->now_ms));
+}
+
+static int raise_resize(struct store *store, int64_t resize_id, uint64_t to_bytes)
+{
+    static const char raise[] =
+        "UPDATE resizes SET to_bytes = ?2, error = NULL WHERE resize_id = ?1";
+
+    return sql_run(&store->connection, raise, NULL, sql_number(resize_id),
+                   sql_number((int64_t)to_bytes));
+}
+
+int store_open_resize(struct store *store, int64_t volume_id, uint64_t from_bytes,
+                      uint64_t to_bytes)
+{
+    static const char forget_reasons[] =
+        "UPDATE mappings SET hypervisor_reason = NULL, guest_reason = NULL"
+        " WHERE volume_id = ?1 AND until IS NULL"
+        " AND (hypervisor_reason IS NOT NULL OR guest_reason IS NOT NULL)";
+    struct known_resize known;
+    int r = find_open(store, volume_id, &known);
+
+    if (r < 0 || (known.resize_id && known.to_bytes >= to_bytes))
+        return r;
+    r = known.resize_id ? raise_resize(store, known.resize_id, to_bytes)
+                        : add_resize(store, volume_id, from_bytes, to_bytes);
+    if (r == 0)
+        r = sql_run(&store->connection, forget_reasons, NULL, sql_number(volume_id));
+    if (r == 0)
+        r = volume_clear_attempts(store, volume_id);
+    return r < 0 ? r
+                 : journal_write(store,
+                                 &(struct journal_line){
+                                     .kind = known.resize_id ? "resize_raised" : "resize_opened",
+                                     .volume_id = volume_id,
+                                     .detail = {{"from_bytes", sql_known(from_bytes)},
+                                                {"to_bytes", sql_known(to_bytes)}}});
+}
+
+int store_intend(struct store *store, int64_t volume_id, const char *act, uint64_t bytes)
+{
+    static const char count[] =
+        "UPDATE resizes SET attempts = attempts + 1 WHERE volume_id = ?1 AND finished_at IS NULL";
+    char kind[STORE_NAME_BYTES];
+    int r = sql_run(&store->connection, count, NULL, sql_number(volume_id));
+
+    (void)snprintf(kind, sizeof(kind), "%s_intended", act);
+    return r < 0 ? r
+                 : journal_write(store,
+                                 &(struct journal_line){.kind = kind,
+                                                        .volume_id = volume_id,
+                                                        .detail = {{"bytes", sql_known(bytes)}}});
+}

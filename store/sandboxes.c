@@ -1,0 +1,232 @@
+/* sandboxes.c - the VMs on this node, and what each turned out to be able to do.
+ *
+ * One live row per sandbox id. Its identity is the VMM process (pid and start time): the same id
+ * with another VMM is another sandbox, so the old row ends, with its mappings. The drives are the
+ * runtime's own record of which device has which drive and guest path; they are facts about the
+ * present only and go when the sandbox does.
+ *
+ * The abilities are conclusions, not facts: "this agent does not implement the call". They hold as
+ * long as what was asked stays the same, so another monitor or agent address clears them.
+ */
+#include "store/internal.h"
+
+struct known_sandbox {
+    int64_t sandbox_ref; /* 0: none alive */
+    pid_t vmm_pid;
+    uint64_t vmm_start_ns;
+};
+
+static int find_alive(struct store *store, const char *sandbox_id, struct known_sandbox *ret_known)
+{
+    static const char find[] = "SELECT sandbox_ref, vmm_pid, vmm_start_ns FROM sandboxes"
+                               " WHERE sandbox_id = ?1 AND gone_at IS NULL";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_first(&store->connection, find, &rows, sql_text(sandbox_id));
+
+    *ret_known = (struct known_sandbox){0};
+    if (r <= 0)
+        return r;
+    ret_known->sandbox_ref = sql_take_number(&rows);
+    ret_known->vmm_pid = (pid_t)sql_take_number(&rows);
+    ret_known->vmm_start_ns = (uint64_t)sql_take_number(&rows);
+    return 0;
+}
+
+static int end_sandbox(struct store *store, int64_t sandbox_ref, const char *sandbox_id)
+{
+    static const char end[] = "UPDATE sandboxes SET gone_at = ?2 WHERE sandbox_ref = ?1";
+    static const char forget_drives[] = "DELETE FROM sandbox_drives WHERE sandbox_ref = ?1";
+    int r = mappings_close_of_sandbox(store, sandbox_ref);
+
+    if (r == 0)
+        r = sql_run(&store->connection, end, NULL, sql_number(sandbox_ref),
+                    sql_number(store->now_ms));
+    if (r == 0)
+        r = sql_run(&store->connection, forget_drives, NULL, sql_number(sandbox_ref));
+    return r < 0 ? r
+                 : journal_write(store, &(struct journal_line){.kind = "sandbox_gone",
+                                                               .sandbox_id = sandbox_id});
+}
+
+static int add_sandbox(struct store *store, const struct store_sandbox *sandbox, int64_t *ret_ref)
+{
+    static const char insert[] =
+        "INSERT INTO sandboxes (boot_id, sandbox_id, runtime, hypervisor, vmm_pid, vmm_start_ns,"
+        " control_socket, agent_address, pod_namespace, pod_name, first_seen)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+    int r = sql_run(&store->connection, insert, NULL, sql_text(store->boot_id),
+                    sql_text(sandbox->sandbox_id), sql_text(sandbox->runtime),
+                    sql_text(sandbox->hypervisor), sql_known((uint64_t)sandbox->vmm_pid),
+                    sql_known(sandbox->vmm_start_ns), sql_text(sandbox->control_socket),
+                    sql_text(sandbox->agent_address), sql_text(sandbox->pod_namespace),
+                    sql_text(sandbox->pod_name), sql_number(store->now_ms));
+
+    if (r < 0)
+        return r;
+    *ret_ref = sqlite3_last_insert_rowid(store->connection.db);
+    return 0;
+}
+
+static int change_sandbox(struct store *store, const struct store_sandbox *sandbox, int64_t ref,
+                          int *ret_changes)
+{
+    static const char forget_abilities[] =
+        "UPDATE sandboxes SET companion_ability = NULL, agent_ability = NULL, shim_ability = NULL"
+        " WHERE sandbox_ref = ?1 AND (control_socket, agent_address) IS NOT (?2, ?3)";
+    static const char change[] =
+        "UPDATE sandboxes SET (runtime, hypervisor, control_socket, agent_address, pod_namespace,"
+        " pod_name) = (?2, ?3, ?4, ?5, ?6, ?7) WHERE sandbox_ref = ?1 AND (runtime, hypervisor,"
+        " control_socket, agent_address, pod_namespace, pod_name) IS NOT (?2, ?3, ?4, ?5, ?6, ?7)";
+    struct sql_value socket = sql_text(sandbox->control_socket);
+    struct sql_value agent = sql_text(sandbox->agent_address);
+    int r = sql_run(&store->connection, forget_abilities, NULL, sql_number(ref), socket, agent);
+
+    return r < 0 ? r
+                 : sql_run(&store->connection, change, ret_changes, sql_number(ref),
+                           sql_text(sandbox->runtime), sql_text(sandbox->hypervisor), socket, agent,
+                           sql_text(sandbox->pod_namespace), sql_text(sandbox->pod_name));
+}
+
+#define DRIVE "mount_source, file, major, minor, drive_id, guest_path"
+#define NEW_DRIVE                                                                                  \
+    "excluded.mount_source, excluded.file, excluded.major, excluded.minor,"                        \
+    " excluded.drive_id, excluded.guest_path"
+
+static int write_drives(struct store *store, const struct store_sandbox *sandbox, int64_t ref,
+                        int *ret_changes)
+{
+    static const char put[] =
+        "INSERT INTO sandbox_drives (sandbox_ref, position, " DRIVE ")"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO UPDATE"
+        " SET (" DRIVE ") = (" NEW_DRIVE ") WHERE (" DRIVE ") IS NOT (" NEW_DRIVE ")";
+    static const char drop[] =
+        "DELETE FROM sandbox_drives WHERE sandbox_ref = ?1 AND position >= ?2";
+    int r = sql_run(&store->connection, drop, ret_changes, sql_number(ref),
+                    sql_number(sandbox->drives));
+
+    for (unsigned i = 0; r == 0 && i < sandbox->drives; i++) {
+        const struct store_drive *drive = &sandbox->drive[i];
+        int changes = 0;
+
+        r = sql_run(&store->connection, put, &changes, sql_number(ref), sql_number(i),
+                    sql_text(drive->mount_source), sql_text(drive->file), sql_number(drive->major),
+                    sql_number(drive->minor), sql_text(drive->drive_id),
+                    sql_text(drive->guest_path));
+        *ret_changes += changes;
+    }
+    return r;
+}
+
+static int journal_sandbox(struct store *store, const struct store_sandbox *sandbox, bool added)
+{
+    return journal_write(
+        store,
+        &(struct journal_line){.kind = added ? "sandbox_alive" : "sandbox_changed",
+                               .sandbox_id = sandbox->sandbox_id,
+                               .detail = {{"vmm_pid", sql_known((uint64_t)sandbox->vmm_pid)},
+                                          {"control_socket", sql_text(sandbox->control_socket)},
+                                          {"agent_address", sql_text(sandbox->agent_address)},
+                                          {"drives", sql_number(sandbox->drives)}}});
+}
+
+int store_put_sandbox(struct store *store, const struct store_sandbox *sandbox,
+                      int64_t *ret_sandbox_ref, bool *ret_changed)
+{
+    struct known_sandbox known;
+    bool added = false;
+    int facts = 0, drives = 0;
+    int r = find_alive(store, sandbox->sandbox_id, &known);
+
+    if (r == 0 && known.sandbox_ref &&
+        (known.vmm_pid != sandbox->vmm_pid || known.vmm_start_ns != sandbox->vmm_start_ns)) {
+        r = end_sandbox(store, known.sandbox_ref, sandbox->sandbox_id);
+        known.sandbox_ref = 0;
+    }
+    if (r == 0 && !known.sandbox_ref) {
+        r = add_sandbox(store, sandbox, &known.sandbox_ref);
+        added = true;
+    } else if (r == 0) {
+        r = change_sandbox(store, sandbox, known.sandbox_ref, &facts);
+    }
+    if (r == 0)
+        r = write_drives(store, sandbox, known.sandbox_ref, &drives);
+    if (r == 0 && (added || facts || drives))
+        r = journal_sandbox(store, sandbox, added);
+    if (r < 0)
+        return r;
+    *ret_sandbox_ref = known.sandbox_ref;
+    *ret_changed = added || facts || drives;
+    return 0;
+}
+
+int store_end_sandbox(struct store *store, const char *sandbox_id, bool *ret_changed)
+{
+    struct known_sandbox known;
+    int r = find_alive(store, sandbox_id, &known);
+
+    if (r == 0 && known.sandbox_ref)
+        r = end_sandbox(store, known.sandbox_ref, sandbox_id);
+    if (r == 0)
+        *ret_changed = known.sandbox_ref != 0;
+    return r;
+}
+
+/* One at a time: ending a sandbox changes the rows that are looked through. */
+static int next_of_other_boots(struct store *store, int64_t *ret_ref, char *ret_id, size_t size)
+{
+    static const char next[] = "SELECT sandbox_ref, sandbox_id FROM sandboxes"
+                               " WHERE gone_at IS NULL AND boot_id <> ?1 LIMIT 1";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_first(&store->connection, next, &rows, sql_text(store->boot_id));
+
+    if (r <= 0)
+        return r;
+    *ret_ref = sql_take_number(&rows);
+    sql_take_text(&rows, ret_id, size);
+    return 1;
+}
+
+int sandboxes_end_other_boots(struct store *store)
+{
+    char sandbox_id[STORE_SANDBOX_ID_BYTES];
+    int64_t ref;
+    int r;
+
+    while ((r = next_of_other_boots(store, &ref, sandbox_id, sizeof(sandbox_id))) > 0) {
+        r = end_sandbox(store, ref, sandbox_id);
+        if (r < 0)
+            return r;
+    }
+    return r;
+}
+
+int store_each_live_sandbox(struct store *store,
+                            int (*callback)(void *userdata, const char *sandbox_id, pid_t vmm_pid),
+                            void *userdata)
+{
+    static const char all[] = "SELECT vmm_pid, sandbox_id FROM sandboxes WHERE gone_at IS NULL";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_query_values(&store->connection, all, &rows, NULL, 0);
+
+    while (r == 0 && (r = sql_next(&rows)) > 0) {
+        pid_t vmm_pid = (pid_t)sql_take_number(&rows);
+
+        r = callback(userdata, sql_borrow_text(&rows), vmm_pid);
+    }
+    return r;
+}
+
+int store_set_ability(struct store *store, int64_t sandbox_ref, enum store_route route,
+                      const char *ability)
+{
+    static const char companion[] = "UPDATE sandboxes SET companion_ability = ?2"
+                                    " WHERE sandbox_ref = ?1 AND companion_ability IS NOT ?2";
+    static const char agent[] = "UPDATE sandboxes SET agent_ability = ?2"
+                                " WHERE sandbox_ref = ?1 AND agent_ability IS NOT ?2";
+    static const char shim[] = "UPDATE sandboxes SET shim_ability = ?2"
+                               " WHERE sandbox_ref = ?1 AND shim_ability IS NOT ?2";
+    static const char *const set[STORE_ROUTES] = {companion, agent, shim};
+
+    return sql_run(&store->connection, set[route], NULL, sql_number(sandbox_ref),
+                   sql_text(ability));
+}

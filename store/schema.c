@@ -1,0 +1,368 @@
+/* schema.c - tables, indices and the audit views, as text.
+ *
+ *     volumes ──< entries ──< entry_sandboxes     what stands in the metadata directories
+ *        │  └───> devices                         what the path leads to
+ *        ├──< mappings >── sandboxes ──< sandbox_drives      who has it, and how far it got
+ *        └──< resizes                             each growth, its states and times
+ *     cleanups, journal                           history that points to nothing
+ *
+ * A volume is one row per life of a target path: its columns that come from mountInfo.json live in
+ * `entries`, one row per metadata directory, and volumes.entry_id names the one that leads. (That
+ * is no foreign key: the two tables would then wait for each other.) The last entry of a removed
+ * volume stays, marked gone, so that an auditor still sees what it was.
+ *
+ * "At most one" is an index here, not a habit of the code: one live volume per path, one live entry
+ * per name, one live sandbox per id, one open mapping and one open growth per volume. Open, live
+ * and alive all mean that the column with the end time is NULL.
+ *
+ * Unknown is NULL, never 0. Times are milliseconds since 1970; *_ns count since the boot that
+ * meta.boot_id names. Numbers that are unsigned elsewhere (inodes) keep their 64 bits.
+ *
+ * Views are the contract with auditors: columns may be added at their end, nothing else. They use
+ * only what the sqlite3 tool 3.40 has built in.
+ *
+ * A migration is appended, never changed. CREATE statements are written exactly as SQLite keeps
+ * them, because schema_check() finds each of them again in this text: a flipped bit in a kept
+ * statement passes SQLite's own checks, but it cannot pass that.
+ */
+#include "store/schema.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "store/store.h"
+
+#define TIME(column) "strftime('%Y-%m-%dT%H:%M:%fZ', " column " / 1000.0, 'unixepoch')"
+
+static const char tables[] =
+    "CREATE TABLE meta (\n"
+    "  one INTEGER PRIMARY KEY CHECK (one = 1),\n"
+    "  boot_id TEXT NOT NULL,\n"
+    "  checkpoints INTEGER NOT NULL DEFAULT 0\n"
+    ") STRICT;\n"
+
+    "CREATE TABLE devices (\n"
+    "  device_id INTEGER PRIMARY KEY AUTOINCREMENT,\n"
+    "  boot_id TEXT NOT NULL,\n"
+    "  kind TEXT NOT NULL CHECK (kind IN ('block', 'file')),\n"
+    "  name TEXT NOT NULL,\n"
+    "  major INTEGER NOT NULL,\n"
+    "  minor INTEGER NOT NULL,\n"
+    "  diskseq INTEGER NOT NULL,\n"
+    "  file_device INTEGER NOT NULL,\n"
+    "  inode INTEGER NOT NULL,\n"
+    "  size_bytes INTEGER NOT NULL,\n"
+    "  size_since_ns INTEGER NOT NULL,\n"
+    "  first_seen INTEGER NOT NULL,\n"
+    "  last_changed INTEGER NOT NULL\n"
+    ") STRICT;\n"
+    "CREATE UNIQUE INDEX devices_by_number ON devices (major, minor, diskseq, boot_id)"
+    " WHERE kind = 'block';\n"
+    "CREATE UNIQUE INDEX devices_by_inode ON devices (inode, file_device, boot_id)"
+    " WHERE kind = 'file';\n"
+    "CREATE INDEX devices_by_age ON devices (last_changed);\n"
+
+    "CREATE TABLE volumes (\n"
+    "  volume_id INTEGER PRIMARY KEY AUTOINCREMENT,\n"
+    "  target_path TEXT,\n"
+    "  entry_id INTEGER,\n"
+    "  status TEXT NOT NULL CHECK (status IN ('present', 'invalid', 'quarantined', 'removed')),\n"
+    "  device_id INTEGER REFERENCES devices,\n"
+    "  state TEXT NOT NULL,\n"
+    "  reason TEXT NOT NULL,\n"
+    "  state_since INTEGER NOT NULL,\n"
+    "  attempts INTEGER NOT NULL DEFAULT 0,\n"
+    "  next_attempt_ns INTEGER,\n"
+    "  next_attempt_ms INTEGER,\n"
+    "  first_seen INTEGER NOT NULL,\n"
+    "  last_changed INTEGER NOT NULL,\n"
+    "  removed_at INTEGER\n"
+    ") STRICT;\n"
+    "CREATE UNIQUE INDEX volumes_by_path ON volumes (target_path) WHERE removed_at IS NULL;\n"
+    "CREATE INDEX volumes_by_device ON volumes (device_id);\n"
+    "CREATE INDEX volumes_waiting ON volumes (next_attempt_ns)"
+    " WHERE next_attempt_ns IS NOT NULL;\n"
+    "CREATE INDEX volumes_removed ON volumes (removed_at) WHERE removed_at IS NOT NULL;\n"
+
+    "CREATE TABLE entries (\n"
+    "  entry_id INTEGER PRIMARY KEY,\n"
+    "  volume_id INTEGER NOT NULL REFERENCES volumes ON DELETE CASCADE,\n"
+    "  layout TEXT NOT NULL CHECK (layout IN ('kata', 'crust')),\n"
+    "  key TEXT NOT NULL,\n"
+    "  gone INTEGER NOT NULL DEFAULT 0,\n"
+    "  problem TEXT,\n"
+    "  directory_device INTEGER,\n"
+    "  directory_inode INTEGER,\n"
+    "  directory_born_ns INTEGER,\n"
+    "  mount_info_sha256 TEXT,\n"
+    "  volume_type TEXT,\n"
+    "  device TEXT,\n"
+    "  fs_type TEXT,\n"
+    "  options TEXT,\n"
+    "  metadata TEXT,\n"
+    "  policy INTEGER NOT NULL DEFAULT 0,\n"
+    "  pv TEXT,\n"
+    "  pod_uid TEXT,\n"
+    "  driver TEXT,\n"
+    "  volume_handle TEXT\n"
+    ") STRICT;\n"
+    "CREATE UNIQUE INDEX entries_by_name ON entries (key, layout) WHERE gone = 0;\n"
+    "CREATE INDEX entries_by_volume ON entries (volume_id);\n"
+
+    "CREATE TABLE entry_sandboxes (\n"
+    "  entry_id INTEGER NOT NULL REFERENCES entries ON DELETE CASCADE,\n"
+    "  sandbox_id TEXT NOT NULL,\n"
+    "  PRIMARY KEY (entry_id, sandbox_id)\n"
+    ") STRICT, WITHOUT ROWID;\n"
+    "CREATE INDEX entry_sandboxes_by_sandbox ON entry_sandboxes (sandbox_id);\n"
+
+    "CREATE TABLE sandboxes (\n"
+    "  sandbox_ref INTEGER PRIMARY KEY AUTOINCREMENT,\n"
+    "  boot_id TEXT NOT NULL,\n"
+    "  sandbox_id TEXT NOT NULL,\n"
+    "  runtime TEXT NOT NULL,\n"
+    "  hypervisor TEXT NOT NULL,\n"
+    "  vmm_pid INTEGER,\n"
+    "  vmm_start_ns INTEGER,\n"
+    "  control_socket TEXT,\n"
+    "  agent_address TEXT,\n"
+    "  pod_namespace TEXT,\n"
+    "  pod_name TEXT,\n"
+    "  companion_ability TEXT,\n"
+    "  agent_ability TEXT,\n"
+    "  shim_ability TEXT,\n"
+    "  first_seen INTEGER NOT NULL,\n"
+    "  gone_at INTEGER\n"
+    ") STRICT;\n"
+    "CREATE UNIQUE INDEX sandboxes_alive ON sandboxes (sandbox_id) WHERE gone_at IS NULL;\n"
+    "CREATE INDEX sandboxes_gone ON sandboxes (gone_at) WHERE gone_at IS NOT NULL;\n"
+
+    "CREATE TABLE sandbox_drives (\n"
+    "  sandbox_ref INTEGER NOT NULL REFERENCES sandboxes ON DELETE CASCADE,\n"
+    "  position INTEGER NOT NULL,\n"
+    "  mount_source TEXT,\n"
+    "  file TEXT,\n"
+    "  major INTEGER NOT NULL,\n"
+    "  minor INTEGER NOT NULL,\n"
+    "  drive_id TEXT,\n"
+    "  guest_path TEXT,\n"
+    "  PRIMARY KEY (sandbox_ref, position)\n"
+    ") STRICT, WITHOUT ROWID;\n"
+
+    "CREATE TABLE mappings (\n"
+    "  mapping_id INTEGER PRIMARY KEY AUTOINCREMENT,\n"
+    "  volume_id INTEGER NOT NULL REFERENCES volumes,\n"
+    "  sandbox_ref INTEGER NOT NULL REFERENCES sandboxes,\n"
+    "  device_id INTEGER REFERENCES devices,\n"
+    "  drive_id TEXT,\n"
+    "  guest_path TEXT,\n"
+    "  source TEXT NOT NULL,\n"
+    "  first_bytes INTEGER,\n"
+    "  largest_bytes INTEGER,\n"
+    "  hypervisor_bytes INTEGER,\n"
+    "  guest_bytes INTEGER,\n"
+    "  guest_synced_bytes INTEGER,\n"
+    "  guest_verified INTEGER NOT NULL DEFAULT 0,\n"
+    "  hypervisor_reason TEXT,\n"
+    "  guest_reason TEXT,\n"
+    "  blocked_reason TEXT,\n"
+    "  since INTEGER NOT NULL,\n"
+    "  until INTEGER\n"
+    ") STRICT;\n"
+    "CREATE UNIQUE INDEX mappings_open ON mappings (volume_id) WHERE until IS NULL;\n"
+    "CREATE INDEX mappings_by_volume ON mappings (volume_id);\n"
+    "CREATE INDEX mappings_by_sandbox ON mappings (sandbox_ref);\n"
+    "CREATE INDEX mappings_by_device ON mappings (device_id);\n"
+    "CREATE INDEX mappings_closed ON mappings (until) WHERE until IS NOT NULL;\n"
+
+    "CREATE TABLE resizes (\n"
+    "  resize_id INTEGER PRIMARY KEY AUTOINCREMENT,\n"
+    "  volume_id INTEGER NOT NULL REFERENCES volumes,\n"
+    "  sandbox_id TEXT,\n"
+    "  device TEXT,\n"
+    "  from_bytes INTEGER,\n"
+    "  to_bytes INTEGER NOT NULL,\n"
+    "  state TEXT NOT NULL,\n"
+    "  reason TEXT NOT NULL,\n"
+    "  error TEXT,\n"
+    "  attempts INTEGER NOT NULL DEFAULT 0,\n"
+    "  detected_at INTEGER NOT NULL,\n"
+    "  hypervisor_at INTEGER,\n"
+    "  guest_at INTEGER,\n"
+    "  finished_at INTEGER\n"
+    ") STRICT;\n"
+    "CREATE UNIQUE INDEX resizes_open ON resizes (volume_id) WHERE finished_at IS NULL;\n"
+    "CREATE INDEX resizes_by_volume ON resizes (volume_id);\n"
+    "CREATE INDEX resizes_finished ON resizes (finished_at) WHERE finished_at IS NOT NULL;\n"
+
+    "CREATE TABLE cleanups (\n"
+    "  cleanup_id INTEGER PRIMARY KEY AUTOINCREMENT,\n"
+    "  volume_id INTEGER,\n"
+    "  key TEXT NOT NULL,\n"
+    "  target_path TEXT,\n"
+    "  decision TEXT NOT NULL"
+    " CHECK (decision IN ('kept', 'removed', 'put-back', 'restored', 'failed')),\n"
+    "  reason TEXT NOT NULL,\n"
+    "  evidence TEXT,\n"
+    "  mount_info TEXT,\n"
+    "  mount_info_sha256 TEXT,\n"
+    "  at INTEGER NOT NULL\n"
+    ") STRICT;\n"
+    "CREATE INDEX cleanups_by_age ON cleanups (at);\n"
+
+    "CREATE TABLE journal (\n"
+    "  seq INTEGER PRIMARY KEY,\n"
+    "  at INTEGER NOT NULL,\n"
+    "  kind TEXT NOT NULL,\n"
+    "  volume_id INTEGER,\n"
+    "  sandbox_id TEXT,\n"
+    "  device TEXT,\n"
+    "  detail TEXT\n"
+    ") STRICT;\n";
+
+static const char
+    views
+        [] =
+            "CREATE VIEW audit_volumes AS\n"
+            "SELECT v.volume_id,\n"
+            "  CASE WHEN EXISTS (SELECT 1 FROM entries o WHERE o.volume_id = v.volume_id AND "
+            "o.gone = 0\n"
+            "    AND o.layout <> e.layout) THEN 'both' ELSE e.layout END AS layout,\n"
+            "  e.key, v.target_path, e.pv, e.pod_uid, e.driver, e.volume_handle, e.volume_type,\n"
+            "  e.device, e.fs_type, e.options, e.metadata, v.status,\n"
+            "  (SELECT o.problem FROM entries o WHERE o.volume_id = v.volume_id\n"
+            "    AND o.problem IS NOT NULL LIMIT 1) AS problem,\n"
+            "  CASE WHEN m.sandbox_ref IS NOT NULL\n"
+            "    THEN (SELECT s.sandbox_id FROM sandboxes s WHERE s.sandbox_ref = m.sandbox_ref)\n"
+            "    ELSE (SELECT CASE WHEN min(s.sandbox_id) = max(s.sandbox_id) THEN "
+            "min(s.sandbox_id) END\n"
+            "      FROM entries o JOIN entry_sandboxes n ON n.entry_id = o.entry_id\n"
+            "      JOIN sandboxes s ON s.sandbox_id = n.sandbox_id AND s.gone_at IS NULL\n"
+            "      WHERE o.volume_id = v.volume_id AND o.gone = 0) END AS sandbox_id,\n"
+            "  d.size_bytes AS device_bytes, m.hypervisor_bytes, m.guest_bytes, v.state, "
+            "v.reason,\n"
+            "  " TIME(
+                "v.state_since") " AS state_since,\n"
+                                 "  " TIME(
+                                     "v.next_attempt_ms") " AS next_attempt_at,\n"
+                                                          "  " TIME(
+                                                              "v.first_seen") " AS first_seen,\n"
+                                                                              "  " TIME(
+                                                                                  "v.last_changed") " AS last_changed,\n"
+                                                                                                    "  " TIME("v.removed_at") " AS removed_at\n"
+                                                                                                                              "FROM volumes v\n"
+                                                                                                                              "LEFT JOIN entries e ON e.entry_id = v.entry_id\n"
+                                                                                                                              "LEFT JOIN devices d ON d.device_id = v.device_id\n"
+                                                                                                                              "LEFT JOIN mappings m ON m.volume_id = v.volume_id AND m.until IS NULL;\n"
+
+                                                                                                                              "CREATE VIEW audit_sandboxes AS\n"
+                                                                                                                              "SELECT sandbox_id, runtime, hypervisor, vmm_pid, control_socket, agent_address,\n"
+                                                                                                                              "  pod_namespace, pod_name, CASE WHEN gone_at IS NULL THEN 'alive' ELSE 'gone' END AS status,\n"
+                                                                                                                              "  boot_id, " TIME("first_seen") " AS first_seen, " TIME("gone_at") " AS gone_at\n"
+                                                                                                                                                                                                  "FROM sandboxes;\n"
+
+                                                                                                                                                                                                  "CREATE VIEW audit_devices AS\n"
+                                                                                                                                                                                                  "SELECT name AS device, CASE kind WHEN 'block' THEN major END AS major,\n"
+                                                                                                                                                                                                  "  CASE kind WHEN 'block' THEN minor END AS minor, nullif(diskseq, 0) AS diskseq,\n"
+                                                                                                                                                                                                  "  CASE kind WHEN 'file' THEN inode END AS inode, size_bytes,\n"
+                                                                                                                                                                                                  "  " TIME("first_seen") " AS first_seen, " TIME("last_changed") " AS last_changed\n"
+                                                                                                                                                                                                                                                                  "FROM devices;\n"
+
+                                                                                                                                                                                                                                                                  "CREATE VIEW audit_mappings AS\n"
+                                                                                                                                                                                                                                                                  "SELECT m.volume_id, v.target_path, s.sandbox_id, d.name AS device, m.drive_id,\n"
+                                                                                                                                                                                                                                                                  "  m.guest_path, m.source, " TIME(
+                                                                                                                                                                                                                                                                      "m.since") " AS since, " TIME("m.until") " AS until\n"
+                                                                                                                                                                                                                                                                                                               "FROM mappings m\n"
+                                                                                                                                                                                                                                                                                                               "JOIN volumes v ON v.volume_id = m.volume_id\n"
+                                                                                                                                                                                                                                                                                                               "JOIN sandboxes s ON s.sandbox_ref = m.sandbox_ref\n"
+                                                                                                                                                                                                                                                                                                               "LEFT JOIN devices d ON d.device_id = m.device_id;\n"
+
+                                                                                                                                                                                                                                                                                                               "CREATE VIEW audit_resizes AS\n"
+                                                                                                                                                                                                                                                                                                               "SELECT r.resize_id, r.volume_id, v.target_path, r.sandbox_id, r.device, r.from_bytes,\n"
+                                                                                                                                                                                                                                                                                                               "  r.to_bytes, r.state, r.reason, r.error, r.attempts,\n"
+                                                                                                                                                                                                                                                                                                               "  " TIME("r.detected_at") " AS detected_at, " TIME("r.hypervisor_at") " AS hypervisor_at,\n"
+                                                                                                                                                                                                                                                                                                                                                                                      "  " TIME(
+                                                                                                                                                                                                                                                                                                                                                                                          "r.guest_at") " AS guest_at, " TIME("r.finished_at") " AS finished_at\n"
+                                                                                                                                                                                                                                                                                                                                                                                                                                               "FROM resizes r JOIN volumes v ON v.volume_id = r.volume_id;\n"
+
+                                                                                                                                                                                                                                                                                                                                                                                                                                               "CREATE VIEW audit_cleanups AS\n"
+                                                                                                                                                                                                                                                                                                                                                                                                                                               "SELECT cleanup_id, volume_id, key, target_path, decision, reason, evidence, mount_info,\n"
+                                                                                                                                                                                                                                                                                                                                                                                                                                               "  mount_info_sha256, " TIME("at") " AS at\n"
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                  "FROM cleanups;\n"
+
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                  "CREATE VIEW audit_journal AS\n"
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                  "SELECT seq, " TIME(
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                      "at") " AS at, kind, volume_id, sandbox_id, device, detail\n"
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                            "FROM journal;\n";
+
+static const char *const migrations[STORE_SCHEMA_VERSION][2] = {
+    {tables, views},
+};
+
+static int migrate_one(struct sql_connection *connection, int64_t version)
+{
+    char text[64];
+    int r = sql_execute(connection, "BEGIN IMMEDIATE");
+
+    (void)snprintf(text, sizeof(text), "PRAGMA user_version = %d", (int)version + 1);
+    for (size_t i = 0; r == 0 && i < array_length(migrations[version]); i++)
+        r = sql_execute(connection, migrations[version][i]);
+    if (r == 0)
+        r = sql_execute(connection, text);
+    if (r == 0)
+        r = sql_execute(connection, "COMMIT");
+    if (r < 0 && !sqlite3_get_autocommit(connection->db))
+        (void)sqlite3_exec(connection->db, "ROLLBACK", NULL, NULL, NULL);
+    return r;
+}
+
+int schema_migrate(struct sql_connection *connection, int64_t version)
+{
+    int r = 0;
+
+    for (; r == 0 && version < STORE_SCHEMA_VERSION; version++)
+        r = migrate_one(connection, version);
+    return r;
+}
+
+static bool is_ours(const char *kept)
+{
+    for (size_t i = 0; i < STORE_SCHEMA_VERSION; i++)
+        for (size_t j = 0; j < array_length(migrations[i]); j++)
+            if (strstr(migrations[i][j], kept))
+                return true;
+    return false;
+}
+
+static unsigned count_statements(void)
+{
+    unsigned count = 0;
+
+    for (size_t i = 0; i < STORE_SCHEMA_VERSION; i++)
+        for (size_t j = 0; j < array_length(migrations[i]); j++)
+            for (const char *at = migrations[i][j]; (at = strstr(at, "CREATE ")); at++)
+                count++;
+    return count;
+}
+
+int schema_check(struct sql_connection *connection)
+{
+    static const char kept[] = "SELECT sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite^_%'"
+                               " ESCAPE '^' AND type IN ('table', 'index', 'view')"
+                               " AND instr(sql, ' ' || name || ' ')";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    unsigned count = 0;
+    int r = sql_query_values(connection, kept, &rows, NULL, 0);
+
+    if (r < 0)
+        return r;
+    while ((r = sql_next(&rows)) > 0) {
+        if (!is_ours(sql_borrow_text(&rows)))
+            return -EUCLEAN;
+        count++;
+    }
+    if (r == 0 && count != count_statements())
+        return -EUCLEAN;
+    return r;
+}

@@ -1,0 +1,215 @@
+/* sql.c - the only door to SQLite's statements.
+ *
+ * The cache is a small open-addressing table keyed by the address of the statement's text, so that
+ * finding a prepared statement costs a few instructions and needs no list of all statements to be
+ * kept beside the functions that own them. Texts live as long as the program, statements as long as
+ * the connection.
+ *
+ * Values are bound without copying: sql_end() resets the statement and forgets them, before the
+ * caller's strings can go. Every way out therefore passes through sql_end(), which is why rows are
+ * declared with cleanup(sql_end).
+ */
+#include "store/sql.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A full disk may also show as a quota or as a file size limit. */
+static bool is_disk_full(int system_errno)
+{
+    return system_errno == ENOSPC || system_errno == EDQUOT || system_errno == EFBIG;
+}
+
+static int error_from_code(int code, int system_errno)
+{
+    switch (code & 0xff) {
+    case SQLITE_FULL:
+        return -ENOSPC;
+    case SQLITE_IOERR:
+        return code == SQLITE_IOERR_NOMEM ? -ENOMEM : is_disk_full(system_errno) ? -ENOSPC : -EIO;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+        return -EUCLEAN;
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+        return -EBUSY;
+    case SQLITE_NOMEM:
+        return -ENOMEM;
+    case SQLITE_READONLY:
+        return -EROFS;
+    case SQLITE_PERM:
+    case SQLITE_AUTH:
+        return -EACCES;
+    case SQLITE_TOOBIG:
+        return -E2BIG;
+    case SQLITE_CANTOPEN:
+        return system_errno ? -system_errno : -EIO;
+    case SQLITE_CONSTRAINT:
+    case SQLITE_RANGE:
+    case SQLITE_MISUSE:
+        return -EINVAL;
+    default:
+        return -EIO;
+    }
+}
+
+int sql_failed(struct sql_connection *connection, int code)
+{
+    const char *text = connection->db ? sqlite3_errmsg(connection->db) : sqlite3_errstr(code);
+
+    (void)snprintf(connection->error_text, sizeof(connection->error_text), "%s", text);
+    return error_from_code(code, connection->db ? sqlite3_system_errno(connection->db) : 0);
+}
+
+void sql_close(struct sql_connection *connection)
+{
+    for (size_t i = 0; i < SQL_STATEMENTS; i++)
+        (void)sqlite3_finalize(connection->cached[i].statement);
+    memset(connection->cached, 0, sizeof(connection->cached));
+    (void)sqlite3_close(connection->db);
+    connection->db = NULL;
+}
+
+int sql_execute(struct sql_connection *connection, const char *text)
+{
+    int code = sqlite3_exec(connection->db, text, NULL, NULL, NULL);
+
+    return code == SQLITE_OK ? 0 : sql_failed(connection, code);
+}
+
+int sql_pragma_number(struct sql_connection *connection, const char *text, int64_t *ret_number)
+{
+    sqlite3_stmt *statement = NULL;
+    int code = sqlite3_prepare_v2(connection->db, text, -1, &statement, NULL);
+
+    if (code == SQLITE_OK)
+        code = sqlite3_step(statement);
+    if (code == SQLITE_ROW)
+        *ret_number = sqlite3_column_int64(statement, 0);
+    (void)sqlite3_finalize(statement);
+    return code == SQLITE_ROW ? 0 : sql_failed(connection, code);
+}
+
+/* The statement's slot: its own or the first free one. NULL: the table is full. */
+static sqlite3_stmt **find_slot(struct sql_connection *connection, const char *text)
+{
+    size_t start = ((uintptr_t)text >> 4) % SQL_STATEMENTS;
+
+    for (size_t i = 0; i < SQL_STATEMENTS; i++) {
+        size_t slot = (start + i) % SQL_STATEMENTS;
+
+        if (!connection->cached[slot].text)
+            connection->cached[slot].text = text;
+        if (connection->cached[slot].text == text)
+            return &connection->cached[slot].statement;
+    }
+    return NULL;
+}
+
+static int find_statement(struct sql_connection *connection, const char *text,
+                          sqlite3_stmt **ret_statement)
+{
+    sqlite3_stmt **slot = find_slot(connection, text);
+    int code;
+
+    if (!slot)
+        return -ENOSPC;
+    if (!*slot) {
+        code = sqlite3_prepare_v3(connection->db, text, -1, SQLITE_PREPARE_PERSISTENT, slot, NULL);
+        if (code != SQLITE_OK)
+            return sql_failed(connection, code);
+    }
+    if (sqlite3_stmt_busy(*slot))
+        return -EDEADLK;
+    *ret_statement = *slot;
+    return 0;
+}
+
+static int bind_value(sqlite3_stmt *statement, int position, const struct sql_value *value)
+{
+    switch (value->type) {
+    case SQL_NUMBER:
+        return sqlite3_bind_int64(statement, position, value->number);
+    case SQL_TEXT:
+        return sqlite3_bind_text(statement, position, value->text, -1, SQLITE_STATIC);
+    case SQL_NULL:
+    default:
+        return sqlite3_bind_null(statement, position);
+    }
+}
+
+int sql_query_values(struct sql_connection *connection, const char *text, struct sql_rows *rows,
+                     const struct sql_value *values, size_t count)
+{
+    int r;
+
+    *rows = (struct sql_rows){.connection = connection};
+    r = find_statement(connection, text, &rows->statement);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < count; i++) {
+        int code = bind_value(rows->statement, (int)i + 1, &values[i]);
+
+        if (code != SQLITE_OK)
+            return sql_failed(connection, code);
+    }
+    return 0;
+}
+
+int sql_next(struct sql_rows *rows)
+{
+    int code = sqlite3_step(rows->statement);
+
+    rows->column = 0;
+    if (code == SQLITE_ROW)
+        return 1;
+    return code == SQLITE_DONE ? 0 : sql_failed(rows->connection, code);
+}
+
+void sql_end(struct sql_rows *rows)
+{
+    if (!rows->statement)
+        return;
+    (void)sqlite3_reset(rows->statement);
+    (void)sqlite3_clear_bindings(rows->statement);
+    rows->statement = NULL;
+}
+
+int64_t sql_take_number(struct sql_rows *rows)
+{
+    return sqlite3_column_int64(rows->statement, rows->column++);
+}
+
+const char *sql_borrow_text(struct sql_rows *rows)
+{
+    const unsigned char *text = sqlite3_column_text(rows->statement, rows->column++);
+
+    return text ? (const char *)text : "";
+}
+
+void sql_take_text(struct sql_rows *rows, char *ret_text, size_t size)
+{
+    (void)snprintf(ret_text, size, "%s", sql_borrow_text(rows));
+}
+
+int sql_first_values(struct sql_connection *connection, const char *text, struct sql_rows *rows,
+                     const struct sql_value *values, size_t count)
+{
+    int r = sql_query_values(connection, text, rows, values, count);
+
+    return r < 0 ? r : sql_next(rows);
+}
+
+int sql_run_values(struct sql_connection *connection, const char *text, int *ret_changes,
+                   const struct sql_value *values, size_t count)
+{
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_first_values(connection, text, &rows, values, count);
+
+    if (r < 0)
+        return r;
+    if (ret_changes)
+        *ret_changes = sqlite3_changes(connection->db);
+    return 0;
+}

@@ -1,0 +1,593 @@
+/* store.c - one database file: made, opened, judged, set aside, committed, kept small.
+ *
+ * Making. A new database is built beside its place (PATH.new), in full, synced and renamed: whoever
+ * finds PATH finds a whole database. A -wal that lies about without its database would be replayed
+ * into the new one, so it is set aside first.
+ *
+ * Judging. The first 100 bytes are read with read(2) before SQLite sees the file: a foreign or
+ * newer database is refused without so much as a lock. Ours is then checked by SQLite (quick_check)
+ * and against our own schema. A file that fails is renamed, with its WAL, to PATH.corrupt-N; of
+ * these the two newest are kept. Only damage leads there: a full disk, missing memory or a busy
+ * file are errors, forwarded.
+ *
+ * Committing. synchronous=NORMAL: a commit appends to the WAL and waits for no disk. A durable
+ * commit syncs the WAL afterwards, by SQLite's own file handle; that covers every earlier commit
+ * too. (The level itself can't be changed inside a transaction.)
+ *
+ * The WAL. Automatic checkpoints are off, for they would fall into some growth's commit.
+ * store_idle() does them, past WAL_IDLE_PAGES, and then writes one row, so that the sync which
+ * SQLite makes before it starts a WAL anew is over before the next event comes. A daemon that never
+ * idles is bounded by store_commit(), which checkpoints at WAL_MOST_PAGES and each time that the
+ * WAL has grown by as much again, which only a reader that never ends its transaction can cause.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/clock.h"
+#include "store/internal.h"
+#include "store/schema.h"
+
+enum {
+    WAL_IDLE_PAGES = 1000,  /* 4 MiB */
+    WAL_MOST_PAGES = 16384, /* 64 MiB */
+    CORRUPT_KEPT = 2,
+    MSEC_PER_DAY = 24 * 60 * 60 * 1000,
+};
+
+/* https://www.sqlite.org/fileformat2.html, "The Database Header". */
+enum {
+    HEADER_BYTES = 100,
+    HEADER_USER_VERSION = 60,
+    HEADER_APPLICATION_ID = 68,
+};
+static const char header_magic[16] = "SQLite format 3";
+
+/* What stands at the path, judged from outside. */
+enum file_kind { FILE_NONE, FILE_OURS, FILE_FOREIGN, FILE_NEWER, FILE_DAMAGED };
+
+static uint32_t read_be32(const unsigned char *bytes)
+{
+    return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
+}
+
+static enum file_kind judge_header(const unsigned char *header, ssize_t length)
+{
+    if (length == 0)
+        return FILE_NONE;
+    if (length < HEADER_BYTES || memcmp(header, header_magic, sizeof(header_magic)) != 0)
+        return FILE_DAMAGED;
+    if (read_be32(header + HEADER_APPLICATION_ID) != SCHEMA_APPLICATION_ID)
+        return FILE_FOREIGN;
+    if (read_be32(header + HEADER_USER_VERSION) > STORE_SCHEMA_VERSION)
+        return FILE_NEWER;
+    return FILE_OURS;
+}
+
+static int judge_file(const char *path, enum file_kind *ret_kind, struct error *error)
+{
+    cleanup(fd_closep) int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    unsigned char header[HEADER_BYTES];
+    struct stat status;
+    ssize_t length;
+
+    if (fd < 0 && errno == ENOENT) {
+        *ret_kind = FILE_NONE;
+        return 0;
+    }
+    if (fd < 0 || fstat(fd, &status) < 0)
+        return error_set_errno(error, -errno, "%s", path);
+    if (!S_ISREG(status.st_mode))
+        return error_set(error, S_ISDIR(status.st_mode) ? -EISDIR : -EINVAL,
+                         "%s is not a regular file", path);
+    length = pread(fd, header, sizeof(header), 0);
+    if (length < 0)
+        return error_set_errno(error, -errno, "%s", path);
+    *ret_kind = judge_header(header, length);
+    return 0;
+}
+
+static char *path_with(const char *path, const char *suffix)
+{
+    char *text;
+
+    return asprintf(&text, "%s%s", path, suffix) < 0 ? NULL : text;
+}
+
+static int sync_directory_of(const char *path)
+{
+    cleanup(freep) char *copy = strdup(path);
+    cleanup(fd_closep) int fd = -1;
+
+    if (!copy)
+        return -ENOMEM;
+    fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 || fsync(fd) < 0 ? -errno : 0;
+}
+
+/* ---- setting a damaged file aside ---------------------------------------------------------- */
+
+/* Calls back with the N of every PATH.corrupt-N. */
+static int each_corrupt(const char *path, void (*callback)(void *userdata, unsigned number),
+                        void *userdata)
+{
+    cleanup(freep) char *for_directory = strdup(path);
+    cleanup(freep) char *for_name = strdup(path);
+    cleanup(dir_closep) DIR *directory = NULL;
+    cleanup(freep) char *prefix = NULL;
+    size_t length;
+
+    if (!for_directory || !for_name || !(prefix = path_with(basename(for_name), ".corrupt-")))
+        return -ENOMEM;
+    directory = opendir(dirname(for_directory));
+    if (!directory)
+        return -errno;
+    length = strlen(prefix);
+    for (struct dirent *entry; (entry = readdir(directory));) {
+        const char *digits = entry->d_name + length;
+        unsigned long number;
+        char *end;
+
+        if (strncmp(entry->d_name, prefix, length) != 0 || *digits < '1' || *digits > '9')
+            continue;
+        number = strtoul(digits, &end, 10);
+        if ((*end == '\0' || *end == '-') && number < UINT_MAX)
+            callback(userdata, (unsigned)number);
+    }
+    return 0;
+}
+
+static void note_largest(void *userdata, unsigned number)
+{
+    unsigned *largest = userdata;
+
+    if (number > *largest)
+        *largest = number;
+}
+
+struct corrupt_bound {
+    const char *path;
+    unsigned largest;
+};
+
+static const char *const companions[] = {"-wal", "-shm", ""};
+
+static void drop_old(void *userdata, unsigned number)
+{
+    const struct corrupt_bound *bound = userdata;
+    char name[PATH_MAX];
+
+    if (number + CORRUPT_KEPT > bound->largest)
+        return;
+    for (size_t i = 0; i < array_length(companions); i++) {
+        (void)snprintf(name, sizeof(name), "%s.corrupt-%u%s", bound->path, number, companions[i]);
+        (void)unlink(name);
+    }
+}
+
+/* Renames PATH, PATH-wal and PATH-shm, the database last: if it still stands, so does the reason.
+ */
+static int set_aside(const char *path, struct error *error)
+{
+    struct corrupt_bound bound = {.path = path};
+    int r = each_corrupt(path, note_largest, &bound.largest);
+
+    if (r < 0)
+        return error_set_errno(error, r, "cannot list the directory of %s", path);
+    bound.largest++;
+    for (size_t i = 0; i < array_length(companions); i++) {
+        char from[PATH_MAX], to[PATH_MAX];
+
+        (void)snprintf(from, sizeof(from), "%s%s", path, companions[i]);
+        (void)snprintf(to, sizeof(to), "%s.corrupt-%u%s", path, bound.largest, companions[i]);
+        if (rename(from, to) < 0 && errno != ENOENT)
+            return error_set_errno(error, -errno, "cannot set %s aside", from);
+    }
+    (void)each_corrupt(path, drop_old, &bound);
+    return 0;
+}
+
+/* Without its database a WAL is nothing, and beside a new one it is poison. */
+static int remove_stray_wal(const char *path, struct error *error)
+{
+    cleanup(freep) char *wal = path_with(path, "-wal");
+    cleanup(freep) char *shm = path_with(path, "-shm");
+    struct stat status;
+
+    if (!wal || !shm)
+        return error_set_errno(error, -ENOMEM, "%s", path);
+    if (stat(wal, &status) == 0 && status.st_size > 0)
+        return set_aside(path, error);
+    if ((unlink(wal) < 0 && errno != ENOENT) || (unlink(shm) < 0 && errno != ENOENT))
+        return error_set_errno(error, -errno, "cannot remove what is left beside %s", path);
+    return 0;
+}
+
+/* ---- opening ------------------------------------------------------------------------------- */
+
+static int connect_file(struct sql_connection *connection, const char *path)
+{
+    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
+    int code = sqlite3_open_v2(path ? path : ":memory:", &connection->db, flags, NULL);
+
+    return code == SQLITE_OK ? 0 : sql_failed(connection, code);
+}
+
+static int harden(struct sql_connection *connection)
+{
+    int code = sqlite3_db_config(connection->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+
+    if (code != SQLITE_OK)
+        return sql_failed(connection, code);
+    return sql_execute(connection, "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;"
+                                   "PRAGMA mmap_size = 0; PRAGMA cache_size = -512;"
+                                   "PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = ON;");
+}
+
+static int create_schema(struct sql_connection *connection)
+{
+    char text[64];
+    int r = harden(connection);
+
+    (void)snprintf(text, sizeof(text), "PRAGMA application_id = %d", SCHEMA_APPLICATION_ID);
+    if (r == 0)
+        r = sql_execute(connection, text);
+    return r < 0 ? r : schema_migrate(connection, 0);
+}
+
+/* A whole database at `path`, which is an empty file. */
+static int fill_file(const char *path, struct error *error)
+{
+    struct sql_connection connection = {0};
+    int r = connect_file(&connection, path);
+
+    if (r == 0)
+        r = create_schema(&connection);
+    if (r == 0)
+        r = sql_execute(&connection, "PRAGMA journal_mode = WAL");
+    if (r < 0)
+        (void)error_set(error, r, "cannot create %s: %s", path, connection.error_text);
+    sql_close(&connection);
+    return r;
+}
+
+static int create_file(const char *path, struct error *error)
+{
+    cleanup(freep) char *new_path = path_with(path, ".new");
+    cleanup(fd_closep) int fd = -1;
+    int r = remove_stray_wal(path, error);
+
+    if (r < 0)
+        return r;
+    if (!new_path)
+        return error_set_errno(error, -ENOMEM, "%s", path);
+    (void)unlink(new_path);
+    r = remove_stray_wal(new_path, error);
+    if (r < 0)
+        return r;
+    fd = open(new_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
+    if (fd < 0 || fchmod(fd, 0640) < 0)
+        return error_set_errno(error, -errno, "cannot create %s", new_path);
+    r = fill_file(new_path, error);
+    if (r == 0 && (fsync(fd) < 0 || rename(new_path, path) < 0))
+        r = error_set_errno(error, -errno, "cannot create %s", path);
+    if (r < 0) {
+        (void)unlink(new_path);
+        return r;
+    }
+    r = sync_directory_of(path);
+    return r < 0 ? error_set_errno(error, r, "cannot sync the directory of %s", path) : 0;
+}
+
+static int quick_check(struct sql_connection *connection)
+{
+    static const char check[] = "PRAGMA quick_check(1)";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    const char *text;
+    int r = sql_first_values(connection, check, &rows, NULL, 0);
+
+    if (r <= 0)
+        return r < 0 ? r : -EUCLEAN;
+    text = sql_borrow_text(&rows);
+    if (strcmp(text, "ok") == 0)
+        return 0;
+    (void)snprintf(connection->error_text, sizeof(connection->error_text), "%s", text);
+    return -EUCLEAN;
+}
+
+/* The WAL may know a newer version than the file's header: until that is known, nothing is written,
+ * not even by closing. 0, STORE_NEWER, -errno. */
+static int check_version(struct sql_connection *connection)
+{
+    int64_t version = 0;
+    int r;
+
+    (void)sqlite3_db_config(connection->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    r = sql_pragma_number(connection, "PRAGMA user_version", &version);
+    if (r < 0)
+        return r;
+    if (version > STORE_SCHEMA_VERSION)
+        return STORE_NEWER;
+    (void)sqlite3_db_config(connection->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
+    if (version < 1)
+        return -EUCLEAN;
+    r = quick_check(connection);
+    if (r == 0 && version < STORE_SCHEMA_VERSION)
+        r = schema_migrate(connection, version);
+    return r < 0 ? r : schema_check(connection);
+}
+
+static int note_wal(void *userdata, sqlite3 *db, const char *schema, int pages)
+{
+    struct store *store = userdata;
+
+    (void)db;
+    (void)schema;
+    store->wal_pages = pages;
+    return SQLITE_OK;
+}
+
+/* What only a file needs. The WAL and its index stay after the last close, so that an auditor who
+ * may not write into the directory can still read. */
+static int configure_file(struct store *store)
+{
+    struct sql_connection *connection = &store->connection;
+    struct stat status;
+    int persist = 1;
+    int r = sql_execute(connection, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
+                                    "PRAGMA journal_size_limit = 0;");
+
+    if (r < 0)
+        return r;
+    if (stat(store->path, &status) < 0)
+        return -errno;
+    store->file_device = status.st_dev;
+    store->file_inode = status.st_ino;
+    (void)sqlite3_file_control(connection->db, "main", SQLITE_FCNTL_PERSIST_WAL, &persist);
+    (void)sqlite3_wal_hook(connection->db, note_wal, store);
+    return 0;
+}
+
+/* 0, STORE_NEWER, -errno; then the connection is closed again. */
+static int open_file(struct store *store, struct error *error)
+{
+    struct sql_connection *connection = &store->connection;
+    int r = connect_file(connection, store->path);
+
+    if (r == 0)
+        r = harden(connection);
+    if (r == 0)
+        r = check_version(connection);
+    if (r == 0)
+        r = configure_file(store);
+    if (r < 0)
+        (void)error_set(error, r, "%s: %s", store->path, connection->error_text);
+    if (r != 0)
+        sql_close(connection);
+    return r;
+}
+
+/* STORE_* or -errno. */
+static int open_or_create(struct store *store, bool *ret_rebuilt, struct error *error)
+{
+    enum file_kind kind = FILE_NONE;
+    int r = judge_file(store->path, &kind, error);
+
+    if (r < 0)
+        return r;
+    if (kind == FILE_FOREIGN)
+        return error_set(error, STORE_FOREIGN, "%s belongs to another application", store->path);
+    if (kind == FILE_OURS) {
+        r = open_file(store, error);
+        if (r == -EUCLEAN)
+            kind = FILE_DAMAGED;
+        else if (r != STORE_NEWER)
+            return r;
+    }
+    if (kind == FILE_NEWER || r == STORE_NEWER)
+        return error_set(error, STORE_NEWER, "%s was written by a newer version", store->path);
+    r = kind == FILE_DAMAGED ? set_aside(store->path, error) : 0;
+    if (r == 0)
+        r = create_file(store->path, error);
+    if (r == 0)
+        r = open_file(store, error);
+    if (r == 0)
+        *ret_rebuilt = kind == FILE_DAMAGED;
+    return r;
+}
+
+static int open_memory(struct store *store, struct error *error)
+{
+    int r = connect_file(&store->connection, NULL);
+
+    if (r == 0)
+        r = create_schema(&store->connection);
+    return r < 0 ? error_set(error, r, "in memory: %s", store->connection.error_text) : 0;
+}
+
+/* What another boot knew about devices, VMMs and waiting is worth nothing in this one. Growths stay
+ * open and follow their volume: whether the file system has grown is not known before a guest has
+ * mounted it again. */
+static int begin_boot(struct store *store, bool rebuilt)
+{
+    static const char known_boot[] = "SELECT 1 FROM meta WHERE boot_id = ?1";
+    static const char set_boot[] = "INSERT INTO meta (one, boot_id) VALUES (1, ?1)"
+                                   " ON CONFLICT (one) DO UPDATE SET boot_id = excluded.boot_id";
+    static const char forget[] =
+        "UPDATE volumes SET device_id = NULL, attempts = 0, next_attempt_ns = NULL,"
+        " next_attempt_ms = NULL WHERE removed_at IS NULL";
+    struct sql_connection *connection = &store->connection;
+    struct sql_value boot = sql_text(store->boot_id);
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_first(connection, known_boot, &rows, boot);
+
+    if (r < 0)
+        return r;
+    if (r == 0) {
+        r = sandboxes_end_other_boots(store);
+        if (r == 0)
+            r = sql_run_values(connection, forget, NULL, NULL, 0);
+        if (r == 0)
+            r = sql_run(connection, set_boot, NULL, boot);
+        if (r < 0)
+            return r;
+    }
+    return journal_write(
+        store, &(struct journal_line){
+                   .kind = "store_opened",
+                   .detail = {{"boot_id", boot}, {"rebuilt", sql_known((uint64_t)rebuilt)}}});
+}
+
+static int begin_store(struct store *store, bool rebuilt, struct error *error)
+{
+    int r = store_begin(store);
+
+    if (r == 0)
+        r = begin_boot(store, rebuilt);
+    if (r == 0)
+        r = store_commit(store);
+    if (r == 0)
+        return 0;
+    store_rollback(store);
+    return error_set(error, r, "%s: %s", store->path ? store->path : "in memory",
+                     store->connection.error_text);
+}
+
+static void store_freep(struct store **store)
+{
+    store_close(*store);
+}
+
+int store_open(const struct store_options *options, struct store **ret_store, struct error *error)
+{
+    cleanup(store_freep) struct store *store = calloc(1, sizeof(*store));
+    bool rebuilt = false;
+    int r;
+
+    if (!store)
+        return error_set_errno(error, -ENOMEM, "cannot open the database");
+    store->path = options->path ? strdup(options->path) : NULL;
+    store->boot_id = strdup(options->boot_id);
+    if (!store->boot_id || (options->path && !store->path))
+        return error_set_errno(error, -ENOMEM, "cannot open the database");
+    store->keep_ms = (int64_t)options->keep_days * MSEC_PER_DAY;
+    store->max_rows = options->max_rows;
+    store->wal_forced_pages = WAL_MOST_PAGES;
+    store->reader.connection = &store->connection;
+    r = store->path ? open_or_create(store, &rebuilt, error) : open_memory(store, error);
+    if (r == STORE_OPENED)
+        r = begin_store(store, rebuilt, error);
+    if (r != STORE_OPENED)
+        return r;
+    if (options->ret_rebuilt)
+        *options->ret_rebuilt = rebuilt;
+    *ret_store = take_pointer(&store);
+    return STORE_OPENED;
+}
+
+void store_close(struct store *store)
+{
+    if (!store)
+        return;
+    sql_close(&store->connection);
+    free(store->path);
+    free(store->boot_id);
+    free(store);
+}
+
+const char *store_error_text(const struct store *store)
+{
+    return store->connection.error_text;
+}
+
+/* ---- transactions -------------------------------------------------------------------------- */
+
+int store_begin(struct store *store)
+{
+    static const char begin[] = "BEGIN IMMEDIATE";
+
+    store_rollback(store);
+    store->now_ms = clock_realtime_ms();
+    return sql_run_values(&store->connection, begin, NULL, NULL, 0);
+}
+
+static int checkpoint(struct store *store, int mode, bool *ret_complete)
+{
+    int in_wal = -1, moved = -1;
+    int code = sqlite3_wal_checkpoint_v2(store->connection.db, "main", mode, &in_wal, &moved);
+
+    if (code != SQLITE_OK && code != SQLITE_BUSY)
+        return sql_failed(&store->connection, code);
+    *ret_complete = in_wal >= 0 && in_wal == moved;
+    return 0;
+}
+
+int store_commit(struct store *store)
+{
+    static const char commit[] = "COMMIT";
+    int r = sql_run_values(&store->connection, commit, NULL, NULL, 0);
+    bool complete;
+
+    if (r < 0 || store->wal_pages < store->wal_forced_pages)
+        return r;
+    /* The commit stands whatever becomes of the checkpoint. */
+    store->wal_forced_pages = store->wal_pages + WAL_MOST_PAGES;
+    if (checkpoint(store, SQLITE_CHECKPOINT_PASSIVE, &complete) == 0 && complete)
+        store->wal_forced_pages = WAL_MOST_PAGES;
+    return 0;
+}
+
+int store_commit_durable(struct store *store)
+{
+    sqlite3_file *wal = NULL;
+    int r = store_commit(store);
+    int code;
+
+    if (r < 0 || !store->path)
+        return r;
+    code = sqlite3_file_control(store->connection.db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &wal);
+    if (code == SQLITE_OK && wal && wal->pMethods)
+        code = wal->pMethods->xSync(wal, SQLITE_SYNC_NORMAL);
+    return code == SQLITE_OK ? 0 : sql_failed(&store->connection, code);
+}
+
+void store_rollback(struct store *store)
+{
+    static const char rollback[] = "ROLLBACK";
+
+    if (!sqlite3_get_autocommit(store->connection.db))
+        (void)sql_run_values(&store->connection, rollback, NULL, NULL, 0);
+}
+
+int store_idle(struct store *store)
+{
+    static const char restart[] = "UPDATE meta SET checkpoints = checkpoints + 1";
+    int mode =
+        store->wal_pages > WAL_MOST_PAGES ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE;
+    bool complete = false;
+    int r;
+
+    if (store->wal_pages <= WAL_IDLE_PAGES)
+        return 0;
+    r = checkpoint(store, mode, &complete);
+    if (r < 0 || !complete)
+        return r;
+    store->wal_forced_pages = WAL_MOST_PAGES;
+    return sql_run_values(&store->connection, restart, NULL, NULL, 0);
+}
+
+int store_check_file(const struct store *store)
+{
+    struct stat status;
+
+    if (!store->path)
+        return 0;
+    if (stat(store->path, &status) < 0)
+        return -errno;
+    return status.st_dev == store->file_device && status.st_ino == store->file_inode ? 0 : -ESTALE;
+}

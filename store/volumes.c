@@ -1,0 +1,426 @@
+/* volumes.c - one volume whole, its state, and which volumes something touches.
+ *
+ * store_get_volume() stands between a uevent and the command that answers it. It is four small
+ * joins, each a search by an index from the volume outwards, so its cost depends on what the volume
+ * has and never on how many volumes there are; a test reads the query plans. Columns are taken in
+ * the order in which they are selected: a query and the function that reads it are to be changed
+ * together.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "store/internal.h"
+
+/* ---- one volume, whole --------------------------------------------------------------------- */
+
+static const char select_volume[] =
+    "SELECT v.status, (SELECT max(o.policy) FROM entries o WHERE o.volume_id = v.volume_id"
+    "  AND o.gone = 0), v.target_path, e.key, e.volume_type, e.device,"
+    " v.state, v.reason, v.attempts, v.next_attempt_ns,"
+    " d.device_id, d.kind, d.name, d.major, d.minor, d.diskseq, d.file_device, d.inode,"
+    " d.size_bytes, d.size_since_ns,"
+    " m.mapping_id, m.device_id, m.sandbox_ref, m.drive_id, m.guest_path, m.source, m.first_bytes,"
+    " m.largest_bytes, m.hypervisor_bytes, m.guest_bytes, m.guest_synced_bytes, m.guest_verified,"
+    " m.hypervisor_reason, m.guest_reason, m.blocked_reason,"
+    " r.resize_id, r.from_bytes, r.to_bytes,"
+    " (SELECT count(DISTINCT n.sandbox_id) FROM entries o JOIN entry_sandboxes n"
+    "  ON n.entry_id = o.entry_id WHERE o.volume_id = v.volume_id AND o.gone = 0)"
+    " FROM volumes v"
+    " LEFT JOIN entries e ON e.entry_id = v.entry_id"
+    " LEFT JOIN devices d ON d.device_id = v.device_id"
+    " LEFT JOIN mappings m ON m.volume_id = v.volume_id AND m.until IS NULL"
+    " LEFT JOIN resizes r ON r.volume_id = v.volume_id AND r.finished_at IS NULL"
+    " WHERE v.volume_id = ?1";
+
+static const char select_live_sandboxes[] =
+    "SELECT DISTINCT s.sandbox_ref, s.sandbox_id, s.runtime, s.hypervisor, s.vmm_pid,"
+    " s.vmm_start_ns, s.control_socket, s.agent_address, s.companion_ability, s.agent_ability,"
+    " s.shim_ability FROM entries e"
+    " JOIN entry_sandboxes n ON n.entry_id = e.entry_id"
+    " JOIN sandboxes s ON s.sandbox_id = n.sandbox_id AND s.gone_at IS NULL"
+    " WHERE e.volume_id = ?1 AND e.gone = 0";
+
+/* The same number is the same device; the path as written is what the runtime was given, and leads
+ * to the drive even if it points elsewhere by now. */
+static const char select_drive[] =
+    "SELECT drive_id, guest_path FROM sandbox_drives WHERE sandbox_ref = ?1"
+    " AND ((?5 AND major = ?3 AND minor = ?4) OR mount_source = ?2 OR file = ?2 OR file = ?6)"
+    " ORDER BY (?5 AND major = ?3 AND minor = ?4) DESC, mount_source IS ?2 DESC LIMIT 1";
+
+static const char select_shared[] =
+    "SELECT 1 FROM volumes w"
+    " JOIN entries e ON e.volume_id = w.volume_id AND e.gone = 0"
+    " JOIN entry_sandboxes n ON n.entry_id = e.entry_id"
+    " JOIN sandboxes s ON s.sandbox_id = n.sandbox_id AND s.gone_at IS NULL"
+    " WHERE w.device_id = ?2 AND w.volume_id <> ?1 AND w.removed_at IS NULL"
+    " AND s.sandbox_ref <> ?3 LIMIT 1";
+
+static enum store_status status_from_name(const char *name)
+{
+    static const char *const names[] = {"present", "invalid", "quarantined", "removed"};
+
+    for (size_t i = 0; i < array_length(names); i++)
+        if (strcmp(name, names[i]) == 0)
+            return (enum store_status)i;
+    return STORE_INVALID;
+}
+
+#define TAKE_TEXT(rows, array) sql_take_text(rows, array, sizeof(array))
+
+static void take_volume(struct sql_rows *rows, struct store_volume *volume)
+{
+    volume->status = status_from_name(sql_borrow_text(rows));
+    volume->policy = (enum store_policy)sql_take_number(rows);
+    TAKE_TEXT(rows, volume->target_path);
+    TAKE_TEXT(rows, volume->key);
+    TAKE_TEXT(rows, volume->volume_type);
+    TAKE_TEXT(rows, volume->device_path);
+    TAKE_TEXT(rows, volume->state);
+    TAKE_TEXT(rows, volume->reason);
+    volume->attempts = (uint32_t)sql_take_number(rows);
+    volume->next_attempt_ns = (uint64_t)sql_take_number(rows);
+}
+
+static void take_device(struct sql_rows *rows, struct store_volume *volume)
+{
+    volume->device_id = sql_take_number(rows);
+    volume->device_kind = strcmp(sql_borrow_text(rows), "file") == 0 ? STORE_FILE : STORE_BLOCK;
+    TAKE_TEXT(rows, volume->device_name);
+    volume->major = (uint32_t)sql_take_number(rows);
+    volume->minor = (uint32_t)sql_take_number(rows);
+    volume->diskseq = (uint64_t)sql_take_number(rows);
+    volume->file_device = (uint64_t)sql_take_number(rows);
+    volume->inode = (uint64_t)sql_take_number(rows);
+    volume->device_bytes = (uint64_t)sql_take_number(rows);
+    volume->size_since_ns = (uint64_t)sql_take_number(rows);
+}
+
+static void take_mapping(struct sql_rows *rows, struct store_volume *volume)
+{
+    volume->mapping_id = sql_take_number(rows);
+    volume->mapping_device_id = sql_take_number(rows);
+    volume->mapping_sandbox_ref = sql_take_number(rows);
+    TAKE_TEXT(rows, volume->drive_id);
+    TAKE_TEXT(rows, volume->guest_path);
+    TAKE_TEXT(rows, volume->mapping_source);
+    volume->first_bytes = (uint64_t)sql_take_number(rows);
+    volume->largest_bytes = (uint64_t)sql_take_number(rows);
+    volume->hypervisor_bytes = (uint64_t)sql_take_number(rows);
+    volume->guest_bytes = (uint64_t)sql_take_number(rows);
+    volume->guest_synced_bytes = (uint64_t)sql_take_number(rows);
+    volume->guest_verified = sql_take_number(rows) != 0;
+    TAKE_TEXT(rows, volume->hypervisor_reason);
+    TAKE_TEXT(rows, volume->guest_reason);
+    TAKE_TEXT(rows, volume->blocked_reason);
+}
+
+static int load_volume(struct store *store, struct store_volume *volume)
+{
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_first(&store->connection, select_volume, &rows, sql_number(volume->volume_id));
+
+    if (r <= 0)
+        return r < 0 ? r : -ENOENT;
+    take_volume(&rows, volume);
+    take_device(&rows, volume);
+    take_mapping(&rows, volume);
+    volume->resize_id = sql_take_number(&rows);
+    volume->resize_from_bytes = (uint64_t)sql_take_number(&rows);
+    volume->resize_to_bytes = (uint64_t)sql_take_number(&rows);
+    volume->named_sandboxes = (unsigned)sql_take_number(&rows);
+    return 0;
+}
+
+static void take_sandbox(struct sql_rows *rows, struct store_volume *volume)
+{
+    volume->sandbox_ref = sql_take_number(rows);
+    TAKE_TEXT(rows, volume->sandbox_id);
+    TAKE_TEXT(rows, volume->runtime);
+    TAKE_TEXT(rows, volume->hypervisor);
+    volume->vmm_pid = (pid_t)sql_take_number(rows);
+    volume->vmm_start_ns = (uint64_t)sql_take_number(rows);
+    TAKE_TEXT(rows, volume->control_socket);
+    TAKE_TEXT(rows, volume->agent_address);
+    for (size_t i = 0; i < STORE_ROUTES; i++)
+        TAKE_TEXT(rows, volume->ability[i]);
+}
+
+static void forget_sandbox(struct store_volume *volume)
+{
+    volume->sandbox_ref = 0;
+    volume->vmm_pid = 0;
+    volume->vmm_start_ns = 0;
+    volume->sandbox_id[0] = volume->runtime[0] = volume->hypervisor[0] = '\0';
+    volume->control_socket[0] = volume->agent_address[0] = '\0';
+    for (size_t i = 0; i < STORE_ROUTES; i++)
+        volume->ability[i][0] = '\0';
+}
+
+static int load_sandbox(struct store *store, struct store_volume *volume)
+{
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r =
+        sql_query(&store->connection, select_live_sandboxes, &rows, sql_number(volume->volume_id));
+
+    while (r == 0 && (r = sql_next(&rows)) > 0) {
+        r = 0;
+        if (volume->live_sandboxes++ == 0)
+            take_sandbox(&rows, volume);
+    }
+    if (volume->live_sandboxes > 1)
+        forget_sandbox(volume);
+    return r;
+}
+
+static int load_drive(struct store *store, struct store_volume *volume)
+{
+    cleanup(sql_end) struct sql_rows rows = {0};
+    bool by_number = volume->device_id && volume->device_kind == STORE_BLOCK;
+    int r;
+
+    if (!volume->sandbox_ref)
+        return 0;
+    r = sql_first(&store->connection, select_drive, &rows, sql_number(volume->sandbox_ref),
+                  sql_text(volume->device_path), sql_number(volume->major),
+                  sql_number(volume->minor), sql_number(by_number), sql_text(volume->device_name));
+    if (r <= 0)
+        return r;
+    TAKE_TEXT(&rows, volume->recorded_drive_id);
+    TAKE_TEXT(&rows, volume->recorded_guest_path);
+    return 0;
+}
+
+static int load_shared(struct store *store, struct store_volume *volume)
+{
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r;
+
+    if (!volume->device_id)
+        return 0;
+    r = sql_first(&store->connection, select_shared, &rows, sql_number(volume->volume_id),
+                  sql_number(volume->device_id), sql_number(volume->sandbox_ref));
+    volume->device_shared = r > 0;
+    return r < 0 ? r : 0;
+}
+
+int store_get_volume(struct store *store, int64_t volume_id, struct store_volume *ret_volume)
+{
+    struct store_volume volume;
+    int r;
+
+    memset(&volume, 0, sizeof(volume));
+    volume.volume_id = volume_id;
+    r = load_volume(store, &volume);
+    if (r == 0)
+        r = load_sandbox(store, &volume);
+    if (r == 0)
+        r = load_drive(store, &volume);
+    if (r == 0)
+        r = load_shared(store, &volume);
+    if (r == 0)
+        memcpy(ret_volume, &volume, sizeof(volume));
+    return r;
+}
+
+/* ---- state --------------------------------------------------------------------------------- */
+
+struct known_state {
+    char state[STORE_NAME_BYTES];
+    char reason[STORE_NAME_BYTES];
+    bool removed;
+};
+
+static int find_state(struct store *store, int64_t volume_id, struct known_state *ret_known)
+{
+    static const char find[] =
+        "SELECT state, reason, status = 'removed' FROM volumes WHERE volume_id = ?1";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_first(&store->connection, find, &rows, sql_number(volume_id));
+
+    if (r <= 0)
+        return r < 0 ? r : -ENOENT;
+    TAKE_TEXT(&rows, ret_known->state);
+    TAKE_TEXT(&rows, ret_known->reason);
+    ret_known->removed = sql_take_number(&rows) != 0;
+    return 0;
+}
+
+static int write_state(struct store *store, int64_t volume_id, const struct known_state *old,
+                       const char *state, const char *reason)
+{
+    static const char set[] =
+        "UPDATE volumes SET state = ?2, reason = ?3, state_since = ?4 WHERE volume_id = ?1";
+    char before[2 * STORE_NAME_BYTES], after[2 * STORE_NAME_BYTES];
+    int r = sql_run(&store->connection, set, NULL, sql_number(volume_id), sql_text(state),
+                    sql_text(reason), sql_number(store->now_ms));
+
+    (void)snprintf(before, sizeof(before), "%s/%s", old->state, old->reason);
+    (void)snprintf(after, sizeof(after), "%s/%s", state, reason);
+    return r < 0
+               ? r
+               : journal_write(store, &(struct journal_line){.kind = "state_changed",
+                                                             .volume_id = volume_id,
+                                                             .detail = {{"from", sql_text(before)},
+                                                                        {"to", sql_text(after)}}});
+}
+
+static int follow_state(struct store *store, int64_t volume_id, const char *state,
+                        const char *reason, bool finish)
+{
+    static const char follow[] = "UPDATE resizes SET state = ?2, reason = ?3, finished_at = ?4"
+                                 " WHERE volume_id = ?1 AND finished_at IS NULL"
+                                 " AND (?4 IS NOT NULL OR (state, reason) IS NOT (?2, ?3))";
+    int changes = 0;
+    int r = sql_run(&store->connection, follow, &changes, sql_number(volume_id), sql_text(state),
+                    sql_text(reason), finish ? sql_number(store->now_ms) : sql_known(0));
+
+    if (r < 0 || !finish || !changes)
+        return r;
+    return journal_write(store, &(struct journal_line){.kind = "resize_finished",
+                                                       .volume_id = volume_id,
+                                                       .detail = {{"state", sql_text(state)}}});
+}
+
+int store_set_state(struct store *store, int64_t volume_id, const char *state, const char *reason,
+                    bool *ret_changed)
+{
+    struct known_state old;
+    bool changed, finish;
+    int r = find_state(store, volume_id, &old);
+
+    if (r < 0)
+        return r;
+    changed = strcmp(old.state, state) != 0 || strcmp(old.reason, reason) != 0;
+    finish = old.removed || strcmp(state, "in_sync") == 0 || strcmp(state, "unmanaged") == 0;
+    if (changed)
+        r = write_state(store, volume_id, &old, state, reason);
+    if (r == 0)
+        r = follow_state(store, volume_id, state, reason, finish);
+    if (r == 0 && ret_changed)
+        *ret_changed = changed;
+    return r;
+}
+
+/* ---- waiting ------------------------------------------------------------------------------- */
+
+int store_set_attempts(struct store *store, int64_t volume_id, uint32_t attempts,
+                       uint64_t next_attempt_ns, int64_t next_attempt_ms)
+{
+    static const char set[] =
+        "UPDATE volumes SET attempts = ?2, next_attempt_ns = ?3, next_attempt_ms = ?4"
+        " WHERE volume_id = ?1"
+        " AND (attempts, next_attempt_ns, next_attempt_ms) IS NOT (?2, ?3, ?4)";
+    uint64_t shown_ms = next_attempt_ns ? (uint64_t)next_attempt_ms : 0;
+
+    return sql_run(&store->connection, set, NULL, sql_number(volume_id), sql_number(attempts),
+                   sql_known(next_attempt_ns), sql_known(shown_ms));
+}
+
+int volume_clear_attempts(struct store *store, int64_t volume_id)
+{
+    return store_set_attempts(store, volume_id, 0, 0, 0);
+}
+
+int store_next_attempt(struct store *store, uint64_t *ret_ns)
+{
+    static const char next[] =
+        "SELECT min(next_attempt_ns) FROM volumes WHERE next_attempt_ns IS NOT NULL";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    uint64_t next_ns;
+    int r = sql_query_values(&store->connection, next, &rows, NULL, 0);
+
+    if (r == 0)
+        r = sql_next(&rows);
+    if (r < 0)
+        return r;
+    next_ns = (uint64_t)sql_take_number(&rows);
+    *ret_ns = next_ns ? next_ns : UINT64_MAX;
+    return 0;
+}
+
+int store_forget_waiting(struct store *store)
+{
+    static const char volumes[] =
+        "UPDATE volumes SET attempts = 0, next_attempt_ns = NULL, next_attempt_ms = NULL"
+        " WHERE attempts <> 0 OR next_attempt_ns IS NOT NULL";
+    static const char mappings[] =
+        "UPDATE mappings SET hypervisor_reason = NULL, guest_reason = NULL, blocked_reason = NULL"
+        " WHERE until IS NULL AND coalesce(hypervisor_reason, guest_reason, blocked_reason)"
+        " IS NOT NULL";
+    static const char sandboxes[] =
+        "UPDATE sandboxes SET companion_ability = NULL, agent_ability = NULL, shim_ability = NULL"
+        " WHERE gone_at IS NULL AND coalesce(companion_ability, agent_ability, shim_ability)"
+        " IS NOT NULL";
+    static const char *const steps[] = {volumes, mappings, sandboxes};
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < array_length(steps); i++)
+        r = sql_run_values(&store->connection, steps[i], NULL, NULL, 0);
+    return r;
+}
+
+/* ---- who else is touched ------------------------------------------------------------------- */
+
+#define EACH_VOLUME(store, text, callback, userdata, ...)                                          \
+    each_volume(store, text, callback, userdata, SQL_VALUES(__VA_ARGS__))
+
+static int each_volume(struct store *store, const char *text, store_volume_callback *callback,
+                       void *userdata, const struct sql_value *values, size_t count)
+{
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_query_values(&store->connection, text, &rows, values, count);
+
+    while (r == 0 && (r = sql_next(&rows)) > 0)
+        r = callback(userdata, sql_take_number(&rows));
+    return r;
+}
+
+int store_each_volume_of_device(struct store *store, uint32_t major, uint32_t minor,
+                                store_volume_callback *callback, void *userdata)
+{
+    static const char text[] =
+        "SELECT v.volume_id FROM devices d JOIN volumes v ON v.device_id = d.device_id"
+        " WHERE d.kind = 'block' AND d.major = ?1 AND d.minor = ?2 AND d.boot_id = ?3"
+        " AND v.removed_at IS NULL";
+
+    return EACH_VOLUME(store, text, callback, userdata, sql_number(major), sql_number(minor),
+                       sql_text(store->boot_id));
+}
+
+int store_each_volume_of_device_id(struct store *store, int64_t device_id,
+                                   store_volume_callback *callback, void *userdata)
+{
+    static const char text[] =
+        "SELECT volume_id FROM volumes WHERE device_id = ?1 AND removed_at IS NULL";
+
+    return EACH_VOLUME(store, text, callback, userdata, sql_number(device_id));
+}
+
+int store_each_volume_of_sandbox(struct store *store, const char *sandbox_id,
+                                 store_volume_callback *callback, void *userdata)
+{
+    static const char text[] =
+        "SELECT e.volume_id FROM entry_sandboxes n JOIN entries e ON e.entry_id = n.entry_id"
+        " WHERE n.sandbox_id = ?1 AND e.gone = 0"
+        " UNION SELECT m.volume_id FROM sandboxes s JOIN mappings m"
+        " ON m.sandbox_ref = s.sandbox_ref AND m.until IS NULL"
+        " WHERE s.sandbox_id = ?1 AND s.gone_at IS NULL";
+
+    return EACH_VOLUME(store, text, callback, userdata, sql_text(sandbox_id));
+}
+
+int store_each_volume(struct store *store, store_volume_callback *callback, void *userdata)
+{
+    static const char text[] = "SELECT volume_id FROM volumes WHERE removed_at IS NULL";
+
+    return each_volume(store, text, callback, userdata, NULL, 0);
+}
+
+int store_each_volume_due(struct store *store, uint64_t now_ns, store_volume_callback *callback,
+                          void *userdata)
+{
+    static const char text[] =
+        "SELECT volume_id FROM volumes WHERE next_attempt_ns <= ?1 AND removed_at IS NULL";
+
+    return EACH_VOLUME(store, text, callback, userdata, sql_number((int64_t)now_ns));
+}
