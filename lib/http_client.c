@@ -1,13 +1,16 @@
 /* http_client.c - libcurl's easy interface, narrowed to what crustctl needs.
  *
  * Everything that libcurl would take from its surroundings is switched off: proxies, redirects,
- * protocols other than HTTP, signals. The answer is collected in a buffer of its own first, so that
- * half an answer never reaches the caller.
+ * protocols other than HTTP, signals. The socket is named by an open descriptor, so that its path
+ * may be of any length (--root puts long prefixes before it). The answer is collected in a buffer
+ * of its own first, so that half an answer never reaches the caller.
  */
 #include "lib/http_client.h"
 
 #include <curl/curl.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "lib/cleanup.h"
@@ -117,14 +120,19 @@ int http_request(const char *socket_path, const char *method, const char *path_a
                  struct buffer *ret_body, struct error *error)
 {
     cleanup(request_done) struct request request = {.body = BUFFER_INIT(ret_body->limit)};
+    cleanup(fd_closep) int handle = open(socket_path, O_PATH | O_CLOEXEC);
+    char link[32];
     CURLcode code;
     long status;
     int r;
 
+    if (handle < 0)
+        return error_set(error, HTTP_UNREACHABLE, "%s: %s", socket_path, strerror(errno));
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", handle);
     request.curl = curl_easy_init();
     if (!request.curl)
         return error_set(error, -ENOMEM, "%s: cannot set up libcurl", socket_path);
-    code = request_prepare(&request, socket_path, timeout_seconds);
+    code = request_prepare(&request, link, timeout_seconds);
     if (code == CURLE_OK)
         code = request_perform(&request, method, path_and_query, body);
     if (code == CURLE_OK)

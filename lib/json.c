@@ -234,14 +234,13 @@ static bool keys_equal(const struct gate *gate, const struct key *a, const struc
 /* Closes an object whose keys are those from `first` on. */
 static int gate_pop_keys(struct gate *gate, size_t first, size_t arena_length)
 {
-    struct key *keys = gate->keys + first;
     size_t count = gate->key_count - first;
 
     if (count > 1)
-        qsort_r(keys, count, sizeof(*keys), compare_keys, gate->folded.data);
-    for (size_t i = 1; i < count; i++)
-        if (keys_equal(gate, &keys[i - 1], &keys[i]))
-            return refuse(gate, keys[i].position, "key a second time");
+        qsort_r(&gate->keys[first], count, sizeof(*gate->keys), compare_keys, gate->folded.data);
+    for (size_t i = first + 1; i < gate->key_count; i++)
+        if (keys_equal(gate, &gate->keys[i - 1], &gate->keys[i]))
+            return refuse(gate, gate->keys[i].position, "key a second time");
     gate->key_count = first;
     gate->folded.length = arena_length;
     return 0;

@@ -53,6 +53,7 @@ static bool stream_call(struct stream *stream, void (*callback)(struct stream *s
 
     if (!callback)
         return true;
+    /* cppcheck-suppress autoVariables ; taken back below, unless the stream is gone */
     stream->freed = &freed;
     callback(stream);
     if (freed)

@@ -190,7 +190,28 @@ static void says_that_nobody_listens(void **state)
     assert_int_equal(
         http_request("/nonexistent/socket", "GET", "/", NULL, 10, &status, &body, &error),
         HTTP_UNREACHABLE);
-    assert_memory_equal(error.text, "/nonexistent/socket: ", 21);
+    assert_string_equal(error.text, "/nonexistent/socket: No such file or directory");
+    close(listener);
+    assert_int_equal(http_request(path, "GET", "/", NULL, 10, &status, &body, &error),
+                     HTTP_UNREACHABLE);
+    listener = -1;
+    buffer_done(&body);
+}
+
+static void reaches_beyond_sun_path(void **state)
+{
+    struct buffer body = BUFFER_INIT(100);
+    char detour[300];
+    long status = 0;
+
+    (void)state;
+    (void)snprintf(detour, sizeof(detour), "%s", path);
+    for (int i = 0; i < 30; i++)
+        (void)snprintf(detour + strlen(detour) - 1, 8, i < 29 ? "././s" : "s");
+    assert_true(strlen(detour) > 108);
+    serve("\r\n\r\n", "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
+    assert_int_equal(http_request(detour, "GET", "/", NULL, 10, &status, &body, NULL), 0);
+    assert_int_equal(status, 204);
     buffer_done(&body);
 }
 
@@ -217,6 +238,7 @@ int main(void)
         TEST(refuses_a_long_answer),
         TEST(refuses_what_is_no_http),
         TEST(says_that_nobody_listens),
+        TEST(reaches_beyond_sun_path),
         TEST(gives_up_in_time),
     };
 

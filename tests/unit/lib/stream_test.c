@@ -183,6 +183,20 @@ static void reads_although_it_cannot_write(void **state)
     stream_done(&stream);
 }
 
+/* A peer that closes with our bytes unread resets the connection. */
+static void reports_a_reset(void **state)
+{
+    struct stream stream;
+    int peer = adopt_pair(&stream, LONG_TIME);
+
+    (void)state;
+    assert_int_equal(stream_send(&stream, "request", 7), 0);
+    close(peer);
+    loop_run(&loop);
+    expect_end(STREAM_CLOSED, -ECONNRESET);
+    stream_done(&stream);
+}
+
 /* A peer that no longer reads but keeps its end open. */
 static void ends_when_the_peer_takes_nothing(void **state)
 {
@@ -600,6 +614,7 @@ int main(void)
         TEST(delivers_what_comes_in_pieces),
         TEST(delivers_before_it_ends),
         TEST(reads_although_it_cannot_write),
+        TEST(reports_a_reset),
         TEST(ends_when_the_peer_takes_nothing),
         TEST(ends_at_its_deadline),
         TEST(deadline_is_absolute),
