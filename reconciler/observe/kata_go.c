@@ -1,0 +1,447 @@
+/* kata_go.c - /run/vc as Kata's Go runtime keeps it.
+ *
+ *   SANDBOXES/ID/persist.json        devices, hypervisor, agent
+ *   SANDBOXES/ID/CONTAINER/persist.json   which mount is which device
+ *   VMS/ID/pid                       QEMU's pid file
+ *   VMS/ID/extra-monitor.sock        with enable_debug and extra_monitor_socket
+ *   VMS/ID/qmp.sock                  the shim's own monitor: used only when configured
+ *
+ * The directories outlive a shim that was killed, so they prove nothing about life. A sandbox is
+ * alive if a process that one of the files names still runs and was started for this sandbox. With
+ * the VM factory VMS/ID is a link to VMS/VM-ID and the process knows the VM's id only.
+ *
+ * persist.json is rewritten in place, and first written after the sandbox-id file; so a missing or
+ * cut one of a living sandbox asks to be read again, and whatever could be learned without it
+ * stands.
+ */
+#include "reconciler/observe/kata_go.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/cleanup.h"
+#include "lib/json.h"
+#include "reconciler/observe/persist.h"
+#include "reconciler/observe/process.h"
+
+#define PERSIST "persist.json"
+
+enum { ARGUMENTS_BYTES = 256 * 1024, CONTAINERS = 128, SANDBOX_NAMES = 512, ID_BYTES = 129 };
+
+struct traces {
+    const struct observe_sandbox_paths *paths;
+    const char *sandbox_id;
+    char vm_id[ID_BYTES];        /* how the VMM knows the sandbox */
+    char vm_directory[PATH_MAX]; /* below root; "" none */
+    int state_directory;         /* SANDBOXES/ID, -1 none */
+    bool has_persist;
+    struct persist_sandbox persist;
+    struct persist_container mounts; /* of all containers */
+};
+
+static bool is_absent(int r)
+{
+    return r == -ENOENT || r == -ENOTDIR || r == -ELOOP;
+}
+
+/* The first problem stands. 0 or -ENOMEM. */
+static int set_problem(struct observed_sandbox *sandbox, bool try_again, const char *directory,
+                       const char *text)
+{
+    sandbox->try_again |= try_again;
+    if (sandbox->problem)
+        return 0;
+    return asprintf(&sandbox->problem, "%s%s%s", directory, *directory ? "/" : "", text) < 0
+               ? -ENOMEM
+               : 0;
+}
+
+/* ---- directories ------------------------------------------------------------------------- */
+
+/* Follows the VM factory's link: the target is a host path like any other. */
+static int follow_vm_link(struct traces *traces)
+{
+    cleanup(fd_closep) int vms = -1;
+    char target[PATH_MAX];
+    const char *name;
+    ssize_t length;
+    int r = path_open_directory_in_root(traces->paths->root, traces->paths->kata_go_vms, &vms);
+
+    if (r < 0)
+        return is_absent(r) ? 0 : r;
+    length = readlinkat(vms, traces->sandbox_id, target, sizeof(target) - 1);
+    if (length <= 0)
+        return 0;
+    target[length] = '\0';
+    name = strrchr(target, '/');
+    name = name ? name + 1 : target;
+    if (!observe_is_sandbox_id(name))
+        return 0;
+    memcpy(traces->vm_id, name, strlen(name) + 1); /* an id, so it fits */
+    r = target[0] == '/'
+            ? snprintf(traces->vm_directory, PATH_MAX, "%s", target)
+            : snprintf(traces->vm_directory, PATH_MAX, "%s/%s", traces->paths->kata_go_vms, target);
+    return r < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+static int find_vm_directory(struct traces *traces)
+{
+    struct stat st;
+    int r;
+
+    (void)snprintf(traces->vm_id, sizeof(traces->vm_id), "%s", traces->sandbox_id);
+    if (snprintf(traces->vm_directory, PATH_MAX, "%s/%s", traces->paths->kata_go_vms,
+                 traces->sandbox_id) >= PATH_MAX)
+        return -ENAMETOOLONG;
+    r = follow_vm_link(traces);
+    if (r == 0)
+        r = path_stat_in_root(traces->paths->root, traces->vm_directory, &st);
+    if (is_absent(r) || (r == 0 && !S_ISDIR(st.st_mode)))
+        traces->vm_directory[0] = '\0';
+    return is_absent(r) ? 0 : r;
+}
+
+static int find_state_directory(struct traces *traces)
+{
+    char path[PATH_MAX];
+    int r;
+
+    if (snprintf(path, sizeof(path), "%s/%s", traces->paths->kata_go_sandboxes,
+                 traces->sandbox_id) >= PATH_MAX)
+        return -ENAMETOOLONG;
+    r = path_open_directory_in_root(traces->paths->root, path, &traces->state_directory);
+    return is_absent(r) ? 0 : r;
+}
+
+/* ---- persist.json ------------------------------------------------------------------------ */
+
+/* PATH_OK with the text; PATH_ABSENT without a word; otherwise a problem was set. */
+static int read_persist(int directory, const char *container, struct observed_sandbox *sandbox,
+                        struct buffer *ret_text)
+{
+    struct error error;
+    int r = path_read_below(directory, PERSIST, ret_text, NULL, &error), problem = 0;
+
+    if (r == PATH_UNSAFE || r == PATH_TOO_BIG || r == PATH_CHANGING)
+        problem = set_problem(sandbox, r == PATH_CHANGING, container, error.text);
+    return problem < 0 ? problem : r;
+}
+
+static int set_parse_problem(struct observed_sandbox *sandbox, int outcome, const char *container,
+                             struct error *error)
+{
+    (void)error_prefix(error, PERSIST ": ");
+    return set_problem(sandbox, outcome == PERSIST_CUT, container, error->text);
+}
+
+static int read_sandbox_file(struct traces *traces, struct observed_sandbox *sandbox)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(JSON_LIMITS_PERSIST.bytes);
+    struct error error = {0};
+    int r = read_persist(traces->state_directory, "", sandbox, &text);
+
+    traces->has_persist = r != PATH_ABSENT;
+    if (r != PATH_OK)
+        return r < 0 ? r : 0;
+    r = persist_parse_sandbox(buffer_text(&text), text.length, &traces->persist, &error);
+    return r > 0 ? set_parse_problem(sandbox, r, "", &error) : r;
+}
+
+/* Moves the container's mounts to those of all. */
+static int add_mounts(struct traces *traces, struct persist_container *container)
+{
+    struct persist_container *all = &traces->mounts;
+    unsigned total = all->mounts + container->mounts;
+    struct persist_mount *mount;
+
+    if (!container->mounts || total > PERSIST_MOUNTS)
+        return 0;
+    mount = reallocarray(all->mount, total, sizeof(*mount));
+    if (!mount)
+        return -ENOMEM;
+    memcpy(mount + all->mounts, container->mount, container->mounts * sizeof(*mount));
+    all->mount = mount;
+    all->mounts = total;
+    container->mounts = 0;
+    return 0;
+}
+
+static int read_container_file(struct traces *traces, const char *name,
+                               struct observed_sandbox *sandbox)
+{
+    cleanup(fd_closep) int directory = -1;
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(JSON_LIMITS_PERSIST.bytes);
+    cleanup(persist_container_done) struct persist_container container = {0};
+    struct error error = {0};
+    int r = path_open_directory_below(traces->state_directory, name, &directory);
+
+    if (r < 0)
+        return is_absent(r) || r == -EXDEV ? 0 : r;
+    r = read_persist(directory, name, sandbox, &text);
+    if (r != PATH_OK)
+        return r < 0 ? r : 0;
+    r = persist_parse_container(buffer_text(&text), text.length, &container, &error);
+    if (r > 0)
+        return set_parse_problem(sandbox, r, name, &error);
+    return r < 0 ? r : add_mounts(traces, &container);
+}
+
+static bool may_be_container(const struct dirent *name)
+{
+    return (name->d_type == DT_DIR || name->d_type == DT_UNKNOWN) &&
+           observe_is_sandbox_id(name->d_name);
+}
+
+static int read_containers(struct traces *traces, struct observed_sandbox *sandbox)
+{
+    cleanup(dir_closep) DIR *names = NULL;
+    int fd = -1, r = path_open_directory_below(traces->state_directory, ".", &fd);
+    const struct dirent *name;
+
+    if (r < 0)
+        return is_absent(r) ? 0 : r;
+    names = fdopendir(fd);
+    if (!names) {
+        r = -errno;
+        fd_close(fd);
+        return r;
+    }
+    for (unsigned seen = 0, containers = 0; r == 0 && (name = readdir(names));) {
+        if (++seen > SANDBOX_NAMES || containers == CONTAINERS)
+            return set_problem(sandbox, false, "", "more containers than are read");
+        if (may_be_container(name)) {
+            containers++;
+            r = read_container_file(traces, name->d_name, sandbox);
+        }
+    }
+    return r;
+}
+
+/* ---- drives ------------------------------------------------------------------------------ */
+
+static int copy(const char *text, char **ret_copy)
+{
+    if (!text)
+        return 0;
+    *ret_copy = strdup(text);
+    return *ret_copy ? 0 : -ENOMEM;
+}
+
+static int add_drive(struct observed_sandbox *sandbox, const struct persist_device *device,
+                     const char *source)
+{
+    struct observed_drive *drive =
+        reallocarray(sandbox->drive, sandbox->drives + 1, sizeof(*drive));
+    int r;
+
+    if (!drive)
+        return -ENOMEM;
+    sandbox->drive = drive;
+    drive += sandbox->drives++;
+    *drive = (struct observed_drive){.major = device->major, .minor = device->minor};
+    r = copy(source, &drive->mount_source);
+    if (r == 0)
+        r = copy(device->file, &drive->file);
+    if (r == 0)
+        r = copy(device->drive_id, &drive->drive_id);
+    if (r == 0)
+        r = copy(device->guest_path, &drive->guest_path);
+    return r;
+}
+
+/* One drive per device and mount source: the containers of a pod share their volumes. */
+static int add_drives_of(const struct persist_container *mounts,
+                         const struct persist_device *device, struct observed_sandbox *sandbox)
+{
+    unsigned first = sandbox->drives;
+    int r = 0;
+
+    for (unsigned i = 0; r == 0 && i < mounts->mounts; i++) {
+        const struct persist_mount *mount = &mounts->mount[i];
+        bool known = strcmp(mount->device_id, device->id) != 0;
+
+        for (unsigned j = first; !known && j < sandbox->drives; j++)
+            known = strcmp(sandbox->drive[j].mount_source, mount->source) == 0;
+        if (!known)
+            r = add_drive(sandbox, device, mount->source);
+    }
+    return r == 0 && sandbox->drives == first ? add_drive(sandbox, device, NULL) : r;
+}
+
+static int add_drives(const struct traces *traces, struct observed_sandbox *sandbox)
+{
+    int r = 0;
+
+    for (unsigned i = 0; r == 0 && i < traces->persist.devices; i++)
+        r = add_drives_of(&traces->mounts, &traces->persist.device[i], sandbox);
+    return r;
+}
+
+/* ---- the VMM ----------------------------------------------------------------------------- */
+
+static const char *hypervisor_name(const char *kata_name)
+{
+    static const char *const names[][2] = {
+        {"qemu", "qemu"},
+        {"clh", "cloud-hypervisor"},
+        {"cloud-hypervisor", "cloud-hypervisor"},
+        {"firecracker", "firecracker"},
+        {"stratovirt", "stratovirt"},
+        {"dragonball", "dragonball"},
+        {"openvmm", "openvmm"},
+        {"remote", "remote"},
+    };
+
+    for (size_t i = 0; kata_name && i < array_length(names); i++)
+        if (strcasecmp(kata_name, names[i][0]) == 0)
+            return names[i][1];
+    return NULL;
+}
+
+/* 0 and ret_pid 0 if there is none that can be read. */
+static int read_pid_file(const struct traces *traces, struct observed_sandbox *sandbox,
+                         pid_t *ret_pid)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(32);
+    char path[PATH_MAX];
+    char *end;
+    long pid;
+    int r;
+
+    *ret_pid = 0;
+    if (!traces->vm_directory[0] ||
+        snprintf(path, sizeof(path), "%s/pid", traces->vm_directory) >= PATH_MAX)
+        return 0;
+    r = path_read_in_root(traces->paths->root, path, &text, NULL);
+    if (r != PATH_OK)
+        return r < 0 ? r : 0;
+    if (!text.length)
+        return set_problem(sandbox, true, "", "pid: empty");
+    pid = strtol(buffer_text(&text), &end, 10);
+    if (pid <= 0 || pid > INT_MAX || (*end && *end != '\n'))
+        return set_problem(sandbox, false, "", "pid: not a process id");
+    *ret_pid = (pid_t)pid;
+    return 0;
+}
+
+/* Takes the process for the sandbox's if its arguments say so; start times before and after tell
+ * that they are its own. */
+static int try_process(const struct traces *traces, pid_t pid, struct observed_sandbox *sandbox)
+{
+    cleanup(buffer_done) struct buffer arguments = BUFFER_INIT(ARGUMENTS_BYTES);
+    struct process before, after;
+    const char *guess;
+    int r = process_read(pid, &before);
+
+    if (r == 0)
+        r = process_read_arguments(pid, &arguments);
+    if (r == 0)
+        r = process_read(pid, &after);
+    if (r < 0)
+        return r == -ENOENT || r == -EMSGSIZE ? 0 : r;
+    if (!after.alive || before.start_ns != after.start_ns ||
+        (!process_arguments_name(&arguments, traces->sandbox_id) &&
+         !process_arguments_name(&arguments, traces->vm_id)))
+        return 0;
+    sandbox->alive = true;
+    sandbox->vmm_pid = pid;
+    sandbox->vmm_start_ns = after.start_ns;
+    guess = process_arguments_hypervisor(&arguments);
+    if (guess)
+        sandbox->hypervisor = guess;
+    return 0;
+}
+
+static int find_process(const struct traces *traces, struct observed_sandbox *sandbox)
+{
+    const char *written = hypervisor_name(traces->persist.hypervisor);
+    pid_t pid;
+    int r = read_pid_file(traces, sandbox, &pid);
+
+    if (r == 0 && pid)
+        r = try_process(traces, pid, sandbox);
+    if (r == 0 && !sandbox->alive && traces->persist.pid)
+        r = try_process(traces, traces->persist.pid, sandbox);
+    if (written)
+        sandbox->hypervisor = written;
+    return r;
+}
+
+/* Whether VM_DIRECTORY/name is a socket; then it is the control socket. */
+static int try_socket(const struct traces *traces, const char *name,
+                      struct observed_sandbox *sandbox)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    int r;
+
+    if (snprintf(path, sizeof(path), "%s/%s", traces->vm_directory, name) >= PATH_MAX)
+        return 0;
+    r = path_stat_in_root(traces->paths->root, path, &st);
+    if (r < 0)
+        return is_absent(r) ? 0 : r;
+    return S_ISSOCK(st.st_mode) ? copy(path, &sandbox->control_socket) : 0;
+}
+
+static int find_control_socket(const struct traces *traces, struct observed_sandbox *sandbox)
+{
+    bool may_be_qemu =
+        strcmp(sandbox->hypervisor, "qemu") == 0 || strcmp(sandbox->hypervisor, "unknown") == 0;
+    int r = 0;
+
+    if (!sandbox->alive || !may_be_qemu || !traces->vm_directory[0])
+        return 0;
+    if (traces->paths->extra_monitor)
+        r = try_socket(traces, "extra-monitor.sock", sandbox);
+    if (r == 0 && !sandbox->control_socket && traces->paths->main_monitor)
+        r = try_socket(traces, "qmp.sock", sandbox);
+    return r;
+}
+
+/* ---- all of it --------------------------------------------------------------------------- */
+
+static int observe_traces(struct traces *traces, struct observed_sandbox *sandbox)
+{
+    int r = 0;
+
+    if (traces->state_directory >= 0) {
+        r = read_sandbox_file(traces, sandbox);
+        if (r == 0)
+            r = read_containers(traces, sandbox);
+    }
+    if (r == 0)
+        r = find_process(traces, sandbox);
+    if (r == 0)
+        r = find_control_socket(traces, sandbox);
+    if (r == 0)
+        r = add_drives(traces, sandbox);
+    if (sandbox->alive && !traces->has_persist)
+        sandbox->try_again = true;
+    sandbox->agent_address = take_pointer(&traces->persist.agent_url);
+    return r;
+}
+
+int kata_go_observe(const struct observe_sandbox_paths *paths, const char *sandbox_id,
+                    struct observed_sandbox *sandbox)
+{
+    struct traces traces = {.paths = paths, .sandbox_id = sandbox_id, .state_directory = -1};
+    int r = find_vm_directory(&traces);
+
+    if (r == 0)
+        r = find_state_directory(&traces);
+    if (r == 0 && !traces.vm_directory[0] && traces.state_directory < 0)
+        return OBSERVED_ABSENT;
+    sandbox->runtime = "kata-go";
+    if (r == 0)
+        r = observe_traces(&traces, sandbox);
+    fd_close(traces.state_directory);
+    persist_sandbox_done(&traces.persist);
+    persist_container_done(&traces.mounts);
+    return r < 0 ? r : OBSERVED;
+}

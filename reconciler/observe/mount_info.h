@@ -1,0 +1,34 @@
+/* mount_info.h - mountInfo.json, text in, facts out; no I/O.
+ *
+ * Fields as Kata reads them (src/runtime/pkg/direct-volume/utils.go): volume-type, device, fstype,
+ * metadata {string: string}, options [string], keys in any letter case. Here `device` alone must be
+ * there. A null is an absent field, as Go reads it. Unknown fields are passed over.
+ */
+#pragma once
+
+#include <stddef.h>
+
+#include "lib/result.h"
+#include "reconciler/observe/observe.h"
+
+struct mount_info {
+    char *volume_type, *device, *fs_type; /* as written; NULL absent */
+    char *options, *metadata;             /* JSON text, secrets redacted; NULL absent */
+    enum observe_policy policy;
+};
+
+/* Outcomes. */
+enum {
+    MOUNT_INFO_READ,
+    MOUNT_INFO_WRONG, /* error says what and where */
+    MOUNT_INFO_CUT,   /* empty, or the beginning of something: a write in progress? */
+};
+
+/* MOUNT_INFO_* or -ENOMEM. */
+int mount_info_parse(const char *text, size_t length, struct mount_info *ret_info,
+                     struct error *error);
+void mount_info_done(struct mount_info *info);
+
+/* Whether a metadata key looks like the name of a secret: it contains, in any letter case, one of
+ * auth, credential, key, passphrase, passw, private, pwd, secret, signature, token. */
+bool mount_info_is_secret_key(const char *key);

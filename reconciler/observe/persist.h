@@ -1,0 +1,61 @@
+/* persist.h - persist.json of Kata's Go runtime, text in, facts out; no I/O.
+ *
+ * The runtime writes its structures with Go's own names (src/runtime/virtcontainers/persist/api), a
+ * sandbox file and one file per container. Only what crustd uses is read:
+ *
+ *   sandbox:   Devices[]{ID, Type, Major, Minor, BlockDrive{File, ID, SCSIAddr, VirtPath, DevNo}},
+ *              HypervisorState{Type, Pid, Bridges[]{Addr, ParentID, ParentAddr, DeviceAddr{}}},
+ *              AgentState{URL}, Config{HypervisorType, HypervisorConfig{BlockDeviceDriver}}
+ *   container: Mounts[]{Source, BlockDeviceID}
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "lib/result.h"
+
+enum { PERSIST_DEVICES = 1024, PERSIST_MOUNTS = 4096 };
+
+struct persist_device {
+    char *id;
+    char *drive_id;       /* NULL unknown */
+    char *file;           /* as given to the hypervisor; NULL unknown */
+    char *guest_path;     /* where the agent mounts it; NULL not derivable */
+    int64_t major, minor; /* -1: a regular file */
+};
+
+struct persist_sandbox {
+    char *hypervisor; /* as written; NULL unknown */
+    char *agent_url;  /* NULL unknown */
+    pid_t pid;        /* 0 unknown */
+    unsigned devices;
+    struct persist_device *device; /* block devices only */
+};
+
+struct persist_mount {
+    char *source;
+    char *device_id;
+};
+
+struct persist_container {
+    unsigned mounts;
+    struct persist_mount *mount; /* those with a block device only */
+};
+
+/* Outcomes. */
+enum {
+    PERSIST_READ,
+    PERSIST_WRONG, /* error says what and where */
+    PERSIST_CUT,   /* empty, or the beginning of something: a write in progress? */
+};
+
+/* PERSIST_* or -ENOMEM. Whatever was not of the expected type counts as unknown. */
+int persist_parse_sandbox(const char *text, size_t length, struct persist_sandbox *ret_sandbox,
+                          struct error *error);
+void persist_sandbox_done(struct persist_sandbox *sandbox);
+
+int persist_parse_container(const char *text, size_t length,
+                            struct persist_container *ret_container, struct error *error);
+void persist_container_done(struct persist_container *container);

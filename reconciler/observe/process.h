@@ -1,0 +1,27 @@
+/* process.h - what /proc says about one process. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "lib/buffer.h"
+
+struct process {
+    bool alive;        /* exists and is not a zombie */
+    uint64_t start_ns; /* CLOCK_BOOTTIME */
+};
+
+/* 0, -ENOENT, -errno. */
+int process_read(pid_t pid, struct process *ret_process);
+
+/* The arguments, each followed by a NUL. -ENOENT, -EMSGSIZE past the buffer's limit, -errno. */
+int process_read_arguments(pid_t pid, struct buffer *ret_arguments);
+
+/* Whether one of the arguments holds `token` as a whole token: with nothing, or one of / , = : on
+ * either side; before it also "sandbox-". Firecracker is told only the first 32 characters, as the
+ * whole argument of --id. */
+bool process_arguments_name(const struct buffer *arguments, const char *token);
+
+/* The hypervisor's name by argv[0], static; NULL unknown. */
+const char *process_arguments_hypervisor(const struct buffer *arguments);
