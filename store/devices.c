@@ -1,7 +1,7 @@
 /* devices.c - what a volume's path leads to.
  *
  * A device is an identity within one boot: a block device by number and diskseq, a regular file by
- * file system and inode. Its name and its size may change, its identity never: another one is
+ * file system and inode, and so is what is neither. Its name and its size may change, its identity never: another one is
  * another row. size_since_ns says since when the present size is known to have held, which is how
  * the reconciler tells a growth that a VMM missed from one that it started with.
  */
@@ -22,7 +22,7 @@ static int find_device(struct store *store, const struct store_device *device,
         "SELECT device_id, size_bytes, name FROM devices WHERE kind = 'block'"
         " AND major = ?1 AND minor = ?2 AND diskseq = ?3 AND boot_id = ?4";
     static const char by_inode[] =
-        "SELECT device_id, size_bytes, name FROM devices WHERE kind = 'file'"
+        "SELECT device_id, size_bytes, name FROM devices WHERE kind <> 'block'"
         " AND inode = ?1 AND file_device = ?2 AND boot_id = ?3";
     cleanup(sql_end) struct sql_rows rows = {0};
     struct sql_value boot = sql_text(store->boot_id);
@@ -43,6 +43,14 @@ static int find_device(struct store *store, const struct store_device *device,
     return 0;
 }
 
+static const char *kind_name(enum store_device_kind kind)
+{
+    static const char *const names[] = {
+        [STORE_BLOCK] = "block", [STORE_FILE] = "file", [STORE_OTHER] = "other"};
+
+    return names[kind];
+}
+
 static int add_device(struct store *store, const struct store_device *device, int64_t *ret_id)
 {
     static const char insert[] =
@@ -51,7 +59,7 @@ static int add_device(struct store *store, const struct store_device *device, in
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11)";
     bool block = device->kind == STORE_BLOCK;
     int r = sql_run(&store->connection, insert, NULL, sql_text(store->boot_id),
-                    sql_text(block ? "block" : "file"), sql_text(device->name),
+                    sql_text(kind_name(device->kind)), sql_text(device->name),
                     sql_number(block ? device->major : 0), sql_number(block ? device->minor : 0),
                     sql_number(block ? (int64_t)device->diskseq : 0),
                     sql_number(block ? 0 : (int64_t)device->file_device),

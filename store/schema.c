@@ -45,7 +45,7 @@ static const char tables[] =
     "CREATE TABLE devices (\n"
     "  device_id INTEGER PRIMARY KEY AUTOINCREMENT,\n"
     "  boot_id TEXT NOT NULL,\n"
-    "  kind TEXT NOT NULL CHECK (kind IN ('block', 'file')),\n"
+    "  kind TEXT NOT NULL CHECK (kind IN ('block', 'file', 'other')),\n"
     "  name TEXT NOT NULL,\n"
     "  major INTEGER NOT NULL,\n"
     "  minor INTEGER NOT NULL,\n"
@@ -60,7 +60,7 @@ static const char tables[] =
     "CREATE UNIQUE INDEX devices_by_number ON devices (major, minor, diskseq, boot_id)"
     " WHERE kind = 'block';\n"
     "CREATE UNIQUE INDEX devices_by_inode ON devices (inode, file_device, boot_id)"
-    " WHERE kind = 'file';\n"
+    " WHERE kind <> 'block';\n"
     "CREATE INDEX devices_by_age ON devices (last_changed);\n"
 
     "CREATE TABLE volumes (\n"
@@ -265,7 +265,7 @@ static const char
                                                                                                                                                                                                   "CREATE VIEW audit_devices AS\n"
                                                                                                                                                                                                   "SELECT name AS device, CASE kind WHEN 'block' THEN major END AS major,\n"
                                                                                                                                                                                                   "  CASE kind WHEN 'block' THEN minor END AS minor, nullif(diskseq, 0) AS diskseq,\n"
-                                                                                                                                                                                                  "  CASE kind WHEN 'file' THEN inode END AS inode, size_bytes,\n"
+                                                                                                                                                                                                  "  CASE kind WHEN 'block' THEN NULL ELSE inode END AS inode, size_bytes,\n"
                                                                                                                                                                                                   "  " TIME("first_seen") " AS first_seen, " TIME("last_changed") " AS last_changed\n"
                                                                                                                                                                                                                                                                   "FROM devices;\n"
 

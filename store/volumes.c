@@ -19,7 +19,7 @@ static const char select_volume[] =
     " v.state, v.reason, v.attempts, v.next_attempt_ns,"
     " d.device_id, d.kind, d.name, d.major, d.minor, d.diskseq, d.file_device, d.inode,"
     " d.size_bytes, d.size_since_ns,"
-    " m.mapping_id, m.device_id, m.sandbox_ref, m.drive_id, m.guest_path, m.source, m.first_bytes,"
+    " m.mapping_id, m.device_id, b.major, b.minor, m.sandbox_ref, m.drive_id, m.guest_path, m.source, m.first_bytes,"
     " m.largest_bytes, m.hypervisor_bytes, m.guest_bytes, m.guest_synced_bytes, m.guest_verified,"
     " m.hypervisor_reason, m.guest_reason, m.blocked_reason,"
     " r.resize_id, r.from_bytes, r.to_bytes,"
@@ -29,6 +29,7 @@ static const char select_volume[] =
     " LEFT JOIN entries e ON e.entry_id = v.entry_id"
     " LEFT JOIN devices d ON d.device_id = v.device_id"
     " LEFT JOIN mappings m ON m.volume_id = v.volume_id AND m.until IS NULL"
+    " LEFT JOIN devices b ON b.device_id = m.device_id"
     " LEFT JOIN resizes r ON r.volume_id = v.volume_id AND r.finished_at IS NULL"
     " WHERE v.volume_id = ?1";
 
@@ -81,10 +82,17 @@ static void take_volume(struct sql_rows *rows, struct store_volume *volume)
     volume->next_attempt_ns = (uint64_t)sql_take_number(rows);
 }
 
+static enum store_device_kind kind_from_name(const char *name)
+{
+    if (strcmp(name, "file") == 0)
+        return STORE_FILE;
+    return strcmp(name, "other") == 0 ? STORE_OTHER : STORE_BLOCK;
+}
+
 static void take_device(struct sql_rows *rows, struct store_volume *volume)
 {
     volume->device_id = sql_take_number(rows);
-    volume->device_kind = strcmp(sql_borrow_text(rows), "file") == 0 ? STORE_FILE : STORE_BLOCK;
+    volume->device_kind = kind_from_name(sql_borrow_text(rows));
     TAKE_TEXT(rows, volume->device_name);
     volume->major = (uint32_t)sql_take_number(rows);
     volume->minor = (uint32_t)sql_take_number(rows);
@@ -99,6 +107,8 @@ static void take_mapping(struct sql_rows *rows, struct store_volume *volume)
 {
     volume->mapping_id = sql_take_number(rows);
     volume->mapping_device_id = sql_take_number(rows);
+    volume->mapping_major = (uint32_t)sql_take_number(rows);
+    volume->mapping_minor = (uint32_t)sql_take_number(rows);
     volume->mapping_sandbox_ref = sql_take_number(rows);
     TAKE_TEXT(rows, volume->drive_id);
     TAKE_TEXT(rows, volume->guest_path);
@@ -359,6 +369,16 @@ int store_forget_waiting(struct store *store)
     return r;
 }
 
+int store_forget_waiting_of(struct store *store, int64_t sandbox_ref)
+{
+    static const char volumes[] =
+        "UPDATE volumes SET attempts = 0, next_attempt_ns = NULL, next_attempt_ms = NULL"
+        " WHERE volume_id IN (SELECT volume_id FROM mappings WHERE sandbox_ref = ?1"
+        "  AND until IS NULL) AND (attempts <> 0 OR next_attempt_ns IS NOT NULL)";
+
+    return sql_run(&store->connection, volumes, NULL, sql_number(sandbox_ref));
+}
+
 /* ---- who else is touched ------------------------------------------------------------------- */
 
 #define EACH_VOLUME(store, text, callback, userdata, ...)                                          \
@@ -412,6 +432,23 @@ int store_each_volume_of_sandbox(struct store *store, const char *sandbox_id,
 int store_each_volume(struct store *store, store_volume_callback *callback, void *userdata)
 {
     static const char text[] = "SELECT volume_id FROM volumes WHERE removed_at IS NULL";
+
+    return each_volume(store, text, callback, userdata, NULL, 0);
+}
+
+int store_each_bound_volume(struct store *store, store_volume_callback *callback, void *userdata)
+{
+    static const char text[] = "SELECT volume_id FROM mappings WHERE until IS NULL";
+
+    return each_volume(store, text, callback, userdata, NULL, 0);
+}
+
+int store_each_volume_without_device(struct store *store, store_volume_callback *callback,
+                                     void *userdata)
+{
+    static const char text[] = "SELECT volume_id FROM volumes"
+                               " WHERE device_id IS NULL AND removed_at IS NULL"
+                               " AND status = 'present'";
 
     return each_volume(store, text, callback, userdata, NULL, 0);
 }
