@@ -51,6 +51,8 @@ static int refuse_store(struct http_reply *reply, int result, const struct error
         return http_routes_refuse(reply, 429, "RESOURCE_EXHAUSTED", "too_many_rows",
                                   "too many rows for now: ask for fewer (?last=, ?after=, ?live=1) "
                                   "or try again later");
+    if (result == -EINVAL)
+        return http_routes_refuse(reply, 400, "INVALID_ARGUMENT", "bad_argument", error->text);
     return http_routes_refuse(reply, 500, "INTERNAL", "store_failed", error->text);
 }
 

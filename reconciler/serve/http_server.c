@@ -210,7 +210,8 @@ static void forget_request(void *data, struct MHD_Connection *connection, void *
     *exchange_pointer = NULL;
 }
 
-static void write_log(void *data, const char *format, va_list arguments)
+__attribute__((format(printf, 2, 0))) static void write_log(void *data, const char *format,
+                                                            va_list arguments)
 {
     char text[256];
 

@@ -4,7 +4,7 @@
  * read-only part. Requests are bounded in size, number of connections and idle time.
  *
  *   GET  /healthz             200 "ok" while the loop turns
- *   GET  /readyz              200 once the first scan is done and nothing is degraded, else 503 JSON
+ *   GET  /readyz              200 once the first scan is done and nothing is degraded, else 503
  *   GET  /v1/VIEW             JSON array of a view's rows: volumes, sandboxes, devices, mappings,
  *                             resizes, cleanups, journal. ?id= ?volume= ?after= ?last= ?live=1
  *   GET  /v1/status           the summary crustctl status shows
@@ -22,10 +22,10 @@
 struct http_server;
 
 struct http_server_options {
-    int root;                  /* O_PATH of --root */
-    const char *socket_path;   /* below root; its directory is made (0755) if absent */
-    const char *socket_group;  /* "" or NULL: root only */
-    const char *listen;        /* "" or HOST:PORT */
+    int root;                 /* O_PATH of --root */
+    const char *socket_path;  /* below root; its directory is made (0755) if absent */
+    const char *socket_group; /* "" or NULL: root only */
+    const char *listen;       /* "" or HOST:PORT */
 };
 
 /* A stale socket (nobody answers on it) is replaced. 0 or -errno with a text. */

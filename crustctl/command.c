@@ -1,0 +1,119 @@
+/* command.c - the table of commands, and what they share. */
+#include "crustctl/command.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/cleanup.h"
+#include "lib/json.h"
+
+const struct command commands[] = {
+    {"status", "", 0, 0, "the daemon and what it looks after, in numbers", NULL, command_status},
+    {"volumes", "", 0, OPTION_BLOCKED | OPTION_ALL, "all volumes with their sizes and states",
+     "  --blocked   only those that something outside keeps from growing\n"
+     "  -a, --all   removed ones too\n",
+     command_view},
+    {"volume", "VOL", 1, 0, "one volume with its mapping, sandbox and last events", NULL,
+     command_volume},
+    {"sandboxes", "", 0, OPTION_ALL, "sandboxes and how crustd reaches them",
+     "  -a, --all   those that are gone too\n", command_view},
+    {"devices", "", 0, 0, "the devices that volumes stand on", NULL, command_view},
+    {"mappings", "", 0, OPTION_ALL, "which volume is on which device in which sandbox",
+     "  -a, --all   past ones too\n", command_view},
+    {"resizes", "", 0, OPTION_LINES, "growths, open and done", "  -n N        only the newest N\n",
+     command_view},
+    {"cleanups", "", 0, OPTION_LINES, "stale metadata: what was kept or removed, and why",
+     "  -n N        only the newest N\n", command_view},
+    {"journal", "", 0, OPTION_LINES | OPTION_FOLLOW, "what happened",
+     "  -n N        the newest N lines (50); 0: all that one answer can have\n"
+     "  -f          goes on with what happens, until interrupted\n",
+     command_journal},
+    {"explain", "VOL", 1, 0, "what is known, what is missing, and what to do about it", NULL,
+     command_explain},
+    {"wait", "VOL", 1, OPTION_FOR | OPTION_TIMEOUT, "waits until a volume has a state",
+     "  --for STATE     a state, or STATE/REASON (in_sync, blocked/read_only)\n"
+     "  --timeout S     seconds to wait (60)\n"
+     "A volume that is not known yet is waited for. Exit code: 0 reached; on time-out 5 if the\n"
+     "volume is blocked, 3 if there is none, 4 if the daemon is gone, else 1.\n",
+     command_wait},
+    {"resync", "", 0, 0, "has the daemon look at everything again", NULL, command_resync},
+    {"health", "", 0, 0, "exit code 0 if the daemon is ready, 1 if not, 4 if there is none", NULL,
+     command_health},
+    {0},
+};
+
+const struct command *command_find(const char *name)
+{
+    for (const struct command *command = commands; command->name; command++)
+        if (strcmp(command->name, name) == 0)
+            return command;
+    return NULL;
+}
+
+int command_check(const struct command *command, const struct options *options, struct error *error)
+{
+    if (options->given & ~command->options)
+        return error_set(error, -EINVAL, "%s does not take one of these options", command->name);
+    if (options->operands < command->operand_count)
+        return error_set(error, -EINVAL, "%s wants %s", command->name, command->operands);
+    if (options->operands > command->operand_count)
+        return error_set(error, -EINVAL, "%s: too many arguments", command->name);
+    if ((command->options & OPTION_FOR) && !(options->given & OPTION_FOR))
+        return error_set(error, -EINVAL, "%s wants --for STATE", command->name);
+    return 0;
+}
+
+int session_flush(struct session *session)
+{
+    const size_t length = session->out.length;
+    const size_t written = fwrite(buffer_text(&session->out), 1, length, stdout);
+
+    buffer_clear(&session->out);
+    return written == length && fflush(stdout) == 0 ? 0 : -EIO;
+}
+
+int session_fail(const struct session *session, int result, const struct error *error)
+{
+    (void)session;
+    (void)fprintf(stderr, "crustctl: %s\n",
+                  error && *error->text ? error->text : strerror(result < 0 ? -result : EIO));
+    return result == SOURCE_UNREACHABLE ? EXIT_UNREACHABLE : EXIT_FAILED;
+}
+
+static int ambiguous(const char *name, const cJSON *rows)
+{
+    const cJSON *row;
+
+    (void)fprintf(stderr, "crustctl: \"%s\" is more than one volume; name one by its id:\n", name);
+    cJSON_ArrayForEach(row, rows)
+    {
+        uint64_t id = 0;
+
+        (void)json_number(row, "volume_id", &id);
+        (void)fprintf(stderr, "  %" PRIu64 "  %s\n", id,
+                      json_string(row, "target_path") ? json_string(row, "target_path") : "-");
+    }
+    return EXIT_USAGE;
+}
+
+int session_find_volume(struct session *session, const char *name, cJSON **ret_row)
+{
+    const struct store_query query = {.view = STORE_VIEW_VOLUMES, .volume = name};
+    cleanup(json_deletep) cJSON *rows = NULL;
+    struct error error = {0};
+    int result = source_rows(session->source, &query, &rows, &error);
+
+    if (result != 0)
+        return session_fail(session, result, &error);
+    if (cJSON_GetArraySize(rows) == 0) {
+        (void)fprintf(stderr, "crustctl: there is no volume \"%s\"\n", name);
+        return EXIT_NOT_FOUND;
+    }
+    if (cJSON_GetArraySize(rows) > 1)
+        return ambiguous(name, rows);
+    *ret_row = cJSON_DetachItemFromArray(rows, 0);
+    return 0;
+}

@@ -1,0 +1,62 @@
+/* command.h - what a crustctl command is, and the table of them. */
+#pragma once
+
+#include "crustctl/options.h"
+#include "crustctl/source.h"
+#include "lib/buffer.h"
+#include "lib/result.h"
+
+/* Exit codes. */
+enum {
+    EXIT_DONE = 0,
+    EXIT_FAILED = 1,
+    EXIT_USAGE = 2,
+    EXIT_NOT_FOUND = 3,
+    EXIT_UNREACHABLE = 4,
+    EXIT_BLOCKED = 5,
+};
+
+/* A command in the middle of its work. */
+struct session {
+    const struct options *options;
+    struct source *source;
+    unsigned width;    /* of the terminal, in columns */
+    struct buffer out; /* written to stdout at the end, or by session_flush() */
+};
+
+struct command {
+    const char *name;
+    const char *operands; /* as shown in the usage; "" */
+    unsigned operand_count;
+    unsigned options;                    /* OPTION_… that it takes */
+    const char *summary;                 /* one line */
+    const char *help;                    /* what else there is to say; may be NULL */
+    int (*run)(struct session *session); /* an exit code */
+};
+
+/* Ends with a row without a name. */
+extern const struct command commands[];
+
+const struct command *command_find(const char *name);
+
+/* -EINVAL with a text if the options and operands do not fit the command. */
+int command_check(const struct command *command, const struct options *options,
+                  struct error *error);
+
+int session_flush(struct session *session);
+
+/* Prints "crustctl: text" on stderr; the exit code for a SOURCE_* outcome or -errno. */
+int session_fail(const struct session *session, int result, const struct error *error);
+
+/* The one volume that VOL names: 0 with *ret_row owned by the caller, or an exit code after saying
+ * why on stderr. */
+int session_find_volume(struct session *session, const char *name, cJSON **ret_row);
+
+int command_status(struct session *session);
+int command_health(struct session *session);
+int command_resync(struct session *session);
+int command_view(struct session *session);
+int command_volume(struct session *session);
+int command_journal(struct session *session);
+int command_explain(struct session *session);
+int command_wait(struct session *session);

@@ -1,0 +1,169 @@
+/* command_explain.c - what is known, what is missing, and what to do about it.
+ *
+ * The state and its reason are explained from the table; the facts are this volume's own. An
+ * unknown word (a newer daemon) is shown without an explanation.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "crustctl/command.h"
+#include "crustctl/display.h"
+#include "crustctl/dossier.h"
+#include "crustctl/explain.h"
+#include "crustctl/facts.h"
+#include "crustctl/row.h"
+#include "lib/cleanup.h"
+#include "lib/json.h"
+
+enum { WIDEST = 100 }; /* longer lines of prose are hard to read */
+
+/* Everything an answer consists of, for text and JSON alike. */
+struct answer {
+    const cJSON *volume;
+    const struct explanation *state;  /* NULL: a word this version does not know */
+    const struct explanation *reason; /* NULL: none, or likewise */
+    struct facts facts;
+};
+
+static const char *missing_of(const struct answer *answer)
+{
+    if (answer->reason)
+        return answer->reason->missing;
+    return answer->state ? answer->state->missing : NULL;
+}
+
+static const char *const *remedies_of(const struct answer *answer)
+{
+    static const char *const nothing[] = {NULL};
+
+    if (answer->reason)
+        return answer->reason->remedy;
+    return answer->state ? answer->state->remedy : nothing;
+}
+
+static int print_heading(const struct answer *answer, struct buffer *out)
+{
+    cleanup(buffer_done) struct buffer name = BUFFER_INIT(0);
+    cleanup(buffer_done) struct buffer state = BUFFER_INIT(0);
+    int result = row_volume_name(answer->volume, &name);
+
+    if (result == 0)
+        result = row_state(answer->volume, &state);
+    if (result == 0)
+        result = buffer_append_format(out, "Volume %" PRIu64 ", ",
+                                      row_number(answer->volume, "volume_id", NULL));
+    if (result == 0)
+        result = display_append(out, buffer_text(&name));
+    if (result == 0)
+        result = buffer_append_text(out, ": ");
+    if (result == 0)
+        result = display_append(out, buffer_text(&state));
+    return result == 0 ? buffer_append_text(out, "\n\n") : result;
+}
+
+static int print_meaning(const struct answer *answer, unsigned width, struct buffer *out)
+{
+    int result = 0;
+
+    if (answer->state)
+        result = display_append_wrapped(out, answer->state->meaning, NULL, 0, width);
+    if (result == 0 && answer->reason)
+        result = display_append_wrapped(out, answer->reason->meaning, NULL, 0, width);
+    if (!answer->state)
+        result = buffer_append_text(out, "This crustctl does not know this state.\n");
+    else if (result == 0 && !answer->reason && strcmp(row_reason(answer->volume), "none") != 0)
+        result = buffer_append_text(out, "This crustctl does not know this reason.\n");
+    return result;
+}
+
+static int print_item(const char *text, unsigned width, struct buffer *out)
+{
+    return display_append_wrapped(out, text, "  - ", 4, width);
+}
+
+static int print_known(const struct answer *answer, unsigned width, struct buffer *out)
+{
+    int result = buffer_append_text(out, "\nWhat is known\n");
+
+    for (unsigned i = 0; result == 0 && i < answer->facts.count; i++)
+        result = print_item(answer->facts.fact[i], width, out);
+    return result;
+}
+
+static int print_advice(const struct answer *answer, unsigned width, struct buffer *out)
+{
+    const char *missing = missing_of(answer);
+    const char *const *remedy = remedies_of(answer);
+    int result = 0;
+
+    if (missing)
+        result = buffer_append_text(out, "\nWhat is missing\n");
+    if (result == 0 && missing)
+        result = print_item(missing, width, out);
+    if (result == 0 && remedy[0])
+        result = buffer_append_text(out, "\nWhat to do\n");
+    for (unsigned i = 0; result == 0 && i < EXPLAIN_REMEDIES && remedy[i]; i++)
+        result = print_item(remedy[i], width, out);
+    return result;
+}
+
+static int print_text(const struct answer *answer, unsigned width, struct buffer *out)
+{
+    int result = print_heading(answer, out);
+
+    if (width > WIDEST)
+        width = WIDEST;
+    if (result == 0)
+        result = print_meaning(answer, width, out);
+    if (result == 0 && answer->facts.count > 0)
+        result = print_known(answer, width, out);
+    return result == 0 ? print_advice(answer, width, out) : result;
+}
+
+static void add_text(cJSON *object, const char *name, const char *text)
+{
+    if (text)
+        cJSON_AddStringToObject(object, name, text);
+    else
+        cJSON_AddNullToObject(object, name);
+}
+
+static int print_json(const struct answer *answer, struct buffer *out)
+{
+    static const char *const columns[] = {"volume_id", "target_path", "state", "reason"};
+    cleanup(json_deletep) cJSON *object = cJSON_CreateObject();
+    const char *const *remedy = remedies_of(answer);
+    cJSON *known, *remedies;
+
+    for (size_t i = 0; i < array_length(columns); i++)
+        cJSON_AddItemToObject(object, columns[i],
+                              cJSON_Duplicate(json_member(answer->volume, columns[i]), true));
+    add_text(object, "state_meaning", answer->state ? answer->state->meaning : NULL);
+    add_text(object, "reason_meaning", answer->reason ? answer->reason->meaning : NULL);
+    known = cJSON_AddArrayToObject(object, "known");
+    for (unsigned i = 0; i < answer->facts.count; i++)
+        cJSON_AddItemToArray(known, cJSON_CreateString(answer->facts.fact[i]));
+    add_text(object, "missing", missing_of(answer));
+    remedies = cJSON_AddArrayToObject(object, "remedies");
+    for (unsigned i = 0; i < EXPLAIN_REMEDIES && remedy[i]; i++)
+        cJSON_AddItemToArray(remedies, cJSON_CreateString(remedy[i]));
+    return remedies ? row_print_json(object, out) : -ENOMEM;
+}
+
+int command_explain(struct session *session)
+{
+    cleanup(dossier_done) struct dossier dossier = {0};
+    struct answer answer = {0};
+    int code = dossier_collect(session, &dossier);
+
+    if (code != 0)
+        return code;
+    answer.volume = dossier.volume;
+    answer.state = explain_state(row_text(dossier.volume, "state"));
+    answer.reason = explain_reason(row_text(dossier.volume, "state"), row_reason(dossier.volume));
+    facts_collect(&dossier, source_config(session->source), &answer.facts);
+    code = session->options->json ? print_json(&answer, &session->out)
+                                  : print_text(&answer, session->width, &session->out);
+    return code == 0 ? EXIT_DONE : session_fail(session, code, NULL);
+}

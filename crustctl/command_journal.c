@@ -1,0 +1,98 @@
+/* command_journal.c - what happened, and with -f what happens.
+ *
+ * Following is asking for the rows after the last one seen. That needs no open connection, works on
+ * the database as well, and goes on when the daemon is restarted meanwhile.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <time.h>
+
+#include "crustctl/command.h"
+#include "crustctl/row.h"
+#include "lib/cleanup.h"
+#include "lib/json.h"
+
+enum { DEFAULT_LINES = 50, FOLLOW_MILLISECONDS = 200 };
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    interrupted = 1;
+}
+
+static void catch_interrupt(void)
+{
+    const struct sigaction action = {.sa_handler = on_interrupt};
+
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+}
+
+/* Followed JSON is one object per line: an array would never end. */
+static int print_rows(struct session *session, const cJSON *rows, bool as_lines)
+{
+    const cJSON *row;
+    int result = 0;
+
+    if (session->options->json && !as_lines)
+        return row_print_json(rows, &session->out);
+    cJSON_ArrayForEach(row, rows)
+    {
+        if (result == 0)
+            result = session->options->json ? row_print_json(row, &session->out)
+                                            : row_print_journal(row, &session->out);
+    }
+    return result;
+}
+
+static void remember_last(const cJSON *rows, struct store_query *query)
+{
+    const cJSON *row;
+
+    cJSON_ArrayForEach(row, rows)
+    {
+        const int64_t sequence = (int64_t)row_number(row, "seq", NULL);
+
+        if (sequence > query->after)
+            query->after = sequence;
+    }
+}
+
+static int print_journal(struct session *session, struct store_query *query, bool follow,
+                         struct error *error)
+{
+    cleanup(json_deletep) cJSON *rows = NULL;
+    int result = source_rows(session->source, query, &rows, error);
+
+    if (result == 0)
+        result = print_rows(session, rows, follow);
+    if (result != 0)
+        return result;
+    remember_last(rows, query);
+    return session_flush(session);
+}
+
+int command_journal(struct session *session)
+{
+    const struct timespec pause = {.tv_nsec = FOLLOW_MILLISECONDS * 1000000L};
+    const bool follow = session->options->given & OPTION_FOLLOW;
+    struct store_query query = {
+        .view = STORE_VIEW_JOURNAL,
+        .last = session->options->given & OPTION_LINES ? session->options->lines : DEFAULT_LINES,
+    };
+    struct error error = {0};
+    int result;
+
+    if (follow)
+        catch_interrupt();
+    result = print_journal(session, &query, follow, &error);
+    query.last = 0;
+    while (result == 0 && follow && !interrupted) {
+        (void)nanosleep(&pause, NULL);
+        result = print_journal(session, &query, follow, &error);
+    }
+    return result == 0 || interrupted ? EXIT_DONE : session_fail(session, result, &error);
+}

@@ -1,0 +1,89 @@
+/* command_wait.c - waits until a volume has a state, for scripts.
+ *
+ * The daemon's rows are polled. What can still change does not end the waiting: a volume that is
+ * blocked, not known yet, or a daemon that restarts. Only a daemon that is absent at the very start
+ * is an error at once.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "crustctl/command.h"
+#include "crustctl/row.h"
+#include "crustctl/states.h"
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/json.h"
+
+enum { POLL_MILLISECONDS = 100 };
+
+static int print_reached(struct session *session, const cJSON *row)
+{
+    int result;
+
+    if (session->options->json)
+        return row_print_json(row, &session->out);
+    result = buffer_append_format(&session->out, "volume %" PRIu64 ": ",
+                                  row_number(row, "volume_id", NULL));
+    if (result == 0)
+        result = row_state(row, &session->out);
+    return result == 0 ? buffer_append_text(&session->out, "\n") : result;
+}
+
+/* What stands in the way now: an exit code, with the text to print should time run out. */
+static int look(struct session *session, bool *ret_reached, struct error *why)
+{
+    const char *name = session->options->operand[0];
+    const struct store_query query = {.view = STORE_VIEW_VOLUMES, .volume = name};
+    cleanup(json_deletep) cJSON *rows = NULL;
+    const cJSON *row;
+    int result = source_rows(session->source, &query, &rows, why);
+
+    if (result != 0)
+        return result == SOURCE_UNREACHABLE ? EXIT_UNREACHABLE : EXIT_FAILED;
+    if (cJSON_GetArraySize(rows) != 1) {
+        (void)error_set(why, 1, "%s volume \"%s\"", rows->child ? "more than one" : "there is no",
+                        name);
+        return rows->child ? EXIT_USAGE : EXIT_NOT_FOUND;
+    }
+    row = rows->child;
+    *ret_reached =
+        states_match(session->options->wanted_state, row_text(row, "state"), row_reason(row)) &&
+        strcmp(row_text(row, "status"), "removed") != 0;
+    if (*ret_reached)
+        return print_reached(session, row) == 0 ? EXIT_DONE : EXIT_FAILED;
+    (void)error_set(why, 1, "volume %" PRIu64 " is %s (%s)", row_number(row, "volume_id", NULL),
+                    row_text(row, "state"), row_reason(row));
+    return strcmp(row_text(row, "state"), "blocked") == 0 ? EXIT_BLOCKED : EXIT_FAILED;
+}
+
+int command_wait(struct session *session)
+{
+    const struct timespec pause = {.tv_nsec = POLL_MILLISECONDS * 1000000L};
+    const uint64_t seconds = (uint64_t)session->options->timeout_seconds;
+    const uint64_t deadline = clock_boottime() + seconds * NSEC_PER_SEC;
+    struct error why = {0};
+    bool reached = false;
+    int code;
+
+    if (!states_is_selector(session->options->wanted_state)) {
+        (void)fprintf(stderr, "crustctl: there is no state \"%s\"\n",
+                      session->options->wanted_state);
+        return EXIT_USAGE;
+    }
+    source_want_daemon(session->source);
+    code = look(session, &reached, &why);
+    if (code == EXIT_UNREACHABLE)
+        return session_fail(session, SOURCE_UNREACHABLE, &why);
+    while (!reached && code != EXIT_USAGE && clock_boottime() < deadline) {
+        (void)nanosleep(&pause, NULL);
+        code = look(session, &reached, &why);
+    }
+    if (reached)
+        return code;
+    (void)fprintf(stderr, "crustctl: waited %" PRIu64 " s for %s: %s\n", seconds,
+                  session->options->wanted_state, why.text);
+    return code;
+}

@@ -1,0 +1,232 @@
+/* display.c - text for a terminal.
+ *
+ * Everything is laid out into a buffer first, so that a layout can be tested without a terminal.
+ * Escaping happens before measuring: a width is always that of what is really written.
+ */
+#include "crustctl/display.h"
+
+#include <inttypes.h>
+#include <locale.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+#include <wchar.h>
+
+#include "lib/cleanup.h"
+#include "lib/text.h"
+
+#define ELLIPSIS "…"
+
+void display_init(void)
+{
+    (void)setlocale(LC_CTYPE, "C.UTF-8");
+}
+
+unsigned display_columns(void)
+{
+    struct winsize size = {0};
+    const char *columns = getenv("COLUMNS");
+    unsigned long number = columns ? strtoul(columns, NULL, 10) : 0;
+
+    if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        return size.ws_col;
+    return number >= 20 && number <= 1000 ? (unsigned)number : DISPLAY_DEFAULT_WIDTH;
+}
+
+/* Marks that change the direction of writing make a line read as something else. */
+static bool is_obeyed(uint32_t character)
+{
+    return character < 0x20 || (character >= 0x7f && character < 0xa0) ||
+           (character >= 0x200b && character <= 0x200f) ||
+           (character >= 0x2028 && character <= 0x202e) ||
+           (character >= 0x2066 && character <= 0x2069) || character == 0xfeff;
+}
+
+int display_append(struct buffer *out, const char *text)
+{
+    const char *end = text + strlen(text);
+    int result = 0;
+
+    while (result == 0 && text < end) {
+        uint32_t character;
+        size_t length = text_decode_utf8(text, (size_t)(end - text), &character);
+
+        if (length == 0) {
+            result = buffer_append_format(out, "\\x%02x", (unsigned char)*text);
+            length = 1;
+        } else if (is_obeyed(character)) {
+            result = buffer_append_format(out, "\\u%04" PRIx32, character);
+        } else {
+            result = buffer_append(out, text, length);
+        }
+        text += length;
+    }
+    return result;
+}
+
+/* Columns and bytes of the first character. */
+static unsigned next_width(const char *text, const char *end, size_t *ret_length)
+{
+    uint32_t character = 0;
+    size_t length = text_decode_utf8(text, (size_t)(end - text), &character);
+    int columns = length > 0 ? wcwidth((wchar_t)character) : 1;
+
+    *ret_length = length > 0 ? length : 1;
+    return columns < 0 ? 1 : (unsigned)columns;
+}
+
+unsigned display_width(const char *text)
+{
+    const char *end = text + strlen(text);
+    unsigned width = 0;
+    size_t length;
+
+    for (; text < end; text += length)
+        width += next_width(text, end, &length);
+    return width;
+}
+
+/* How many bytes fit into `width` columns. */
+static size_t head_bytes(const char *text, unsigned width)
+{
+    const char *end = text + strlen(text);
+    const char *cursor = text;
+    size_t length;
+
+    while (cursor < end) {
+        unsigned columns = next_width(cursor, end, &length);
+
+        if (columns > width)
+            break;
+        width -= columns;
+        cursor += length;
+    }
+    return (size_t)(cursor - text);
+}
+
+/* Where the last `width` columns begin. */
+static const char *tail_of(const char *text, unsigned width)
+{
+    const char *end = text + strlen(text);
+    unsigned total = display_width(text);
+    size_t length;
+
+    while (total > width) {
+        total -= next_width(text, end, &length);
+        text += length;
+    }
+    return text;
+}
+
+/* Escaped text into lines of at most `width`; the end of a name tells more than its start. */
+static int append_shortened(struct buffer *out, const char *escaped, unsigned width)
+{
+    unsigned head = (width - 1) / 3;
+    int result;
+
+    if (display_width(escaped) <= width)
+        return buffer_append_text(out, escaped);
+    result = buffer_append(out, escaped, head_bytes(escaped, head));
+    if (result == 0)
+        result = buffer_append_text(out, ELLIPSIS);
+    return result == 0 ? buffer_append_text(out, tail_of(escaped, width - 1 - head)) : result;
+}
+
+static int append_cell(struct buffer *out, const char *text, unsigned width, bool pad_left,
+                       bool pad_right)
+{
+    cleanup(buffer_done) struct buffer escaped = BUFFER_INIT(0);
+    cleanup(buffer_done) struct buffer cell = BUFFER_INIT(0);
+    int result = display_append(&escaped, text);
+    int blanks;
+
+    if (result == 0)
+        result = append_shortened(&cell, buffer_text(&escaped), width);
+    if (result < 0)
+        return result;
+    blanks = (int)width - (int)display_width(buffer_text(&cell));
+    if (blanks < 0)
+        blanks = 0;
+    return buffer_append_format(out, "%*s%s%*s", pad_left ? blanks : 0, "", buffer_text(&cell),
+                                pad_right ? blanks : 0, "");
+}
+
+int display_append_padded(struct buffer *out, const char *text, unsigned width)
+{
+    return append_cell(out, text, width, false, true);
+}
+
+int display_append_padded_left(struct buffer *out, const char *text, unsigned width)
+{
+    return append_cell(out, text, width, true, false);
+}
+
+int display_append_short(struct buffer *out, const char *text, unsigned width)
+{
+    return append_cell(out, text, width, false, false);
+}
+
+int display_append_wrapped(struct buffer *out, const char *text, const char *lead, unsigned indent,
+                           unsigned width)
+{
+    cleanup(buffer_done) struct buffer escaped = BUFFER_INIT(0);
+    unsigned column = indent;
+    bool line_is_empty = true;
+    int result = display_append(&escaped, text);
+    const char *cursor = buffer_text(&escaped);
+
+    if (result == 0)
+        result = lead ? buffer_append_text(out, lead)
+                      : buffer_append_format(out, "%*s", (int)indent, "");
+    while (result == 0 && *(cursor += strspn(cursor, " "))) {
+        size_t length = strcspn(cursor, " ");
+        char word[1024];
+        unsigned columns;
+
+        if (length >= sizeof(word))
+            length = head_bytes(cursor, sizeof(word) / 4 - 1);
+        memcpy(word, cursor, length);
+        word[length] = '\0';
+        columns = display_width(word);
+        if (!line_is_empty && column + 1 + columns > width) {
+            result = buffer_append_format(out, "\n%*s", (int)indent, "");
+            column = indent;
+            line_is_empty = true;
+        }
+        if (result == 0)
+            result = buffer_append_format(out, "%s%s", line_is_empty ? "" : " ", word);
+        column += columns + (line_is_empty ? 0 : 1);
+        line_is_empty = false;
+        cursor += length;
+    }
+    return result == 0 ? buffer_append_text(out, "\n") : result;
+}
+
+void display_size(uint64_t bytes, char ret_text[static DISPLAY_SIZE_BYTES])
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    unsigned unit = 0;
+
+    while (unit + 1 < array_length(units) && bytes >> (10 * (unit + 1)) > 0)
+        unit++;
+    if ((bytes & ((UINT64_C(1) << (10 * unit)) - 1)) == 0)
+        (void)snprintf(ret_text, DISPLAY_SIZE_BYTES, "%" PRIu64 " %s", bytes >> (10 * unit),
+                       units[unit]);
+    else
+        (void)snprintf(ret_text, DISPLAY_SIZE_BYTES, "%.1f %s",
+                       (double)bytes / (double)(UINT64_C(1) << (10 * unit)), units[unit]);
+}
+
+void display_time(const char *text, char ret_text[static DISPLAY_TIME_BYTES])
+{
+    const size_t length = strlen(text);
+
+    (void)snprintf(ret_text, DISPLAY_TIME_BYTES, "%s", text);
+    if (length != strlen("2026-01-02T03:04:05.678Z") || text[10] != 'T' || text[length - 1] != 'Z')
+        return;
+    ret_text[10] = ' ';
+    ret_text[19] = '\0';
+}

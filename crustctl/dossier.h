@@ -1,0 +1,22 @@
+/* dossier.h - all that is known about one volume, from several views. */
+#pragma once
+
+#include <cjson/cJSON.h>
+
+#include "crustctl/command.h"
+
+enum { DOSSIER_JOURNAL_LINES = 8 };
+
+/* Members but the volume are NULL if there is none. */
+struct dossier {
+    cJSON *volume;
+    cJSON *mapping; /* open */
+    cJSON *sandbox; /* that it is bound to */
+    cJSON *resize;  /* the newest */
+    cJSON *journal; /* an array of its last lines, at most DOSSIER_JOURNAL_LINES */
+};
+
+/* Fills the dossier of the volume that the first operand names. 0, or an exit code after saying why
+ * on stderr. Call dossier_done() in either case. */
+int dossier_collect(struct session *session, struct dossier *ret_dossier);
+void dossier_done(struct dossier *dossier);

@@ -1,0 +1,315 @@
+/* explain.c - the table of explanations.
+ *
+ * Texts name configuration keys as section.key and commands as they are typed. Each answers the
+ * question that somebody has who sees the word for the first time at night. Upstream facts: Kata
+ * Containers 4.1.0, QEMU 7.2, Cloud Hypervisor 52, Firecracker 1.12.
+ */
+#include "crustctl/explain.h"
+
+#include <stddef.h>
+#include <string.h>
+
+const struct explanation explanations[] = {
+    /* ---- states ---- */
+    {"unmanaged", "none", "crustd records this volume and does nothing for it.", NULL, {NULL}},
+    {"unbound",
+     "none",
+     "No live sandbox uses the volume. When a VM starts with it, that VM sees the device's size as "
+     "it is then.",
+     NULL,
+     {NULL}},
+    {"blocked",
+     "none",
+     "The volume cannot be grown in its VM as things are, or it would not be safe to. Nothing is "
+     "lost: the VM goes on with the size that it has.",
+     NULL,
+     {NULL}},
+    {"shrunk",
+     "none",
+     "The device is smaller than it once was. The file system in the VM may reach beyond its end, "
+     "and every write there fails. crustd only grows, so it leaves everything as it is.",
+     "The bytes that the device had.",
+     {"Give the device its former size again before anything else, if the storage still can.",
+      "Stop the pod before any repair: no file system survives being cut while it is mounted.",
+      "If the device was replaced on purpose, restart the pod so that its VM opens the new one."}},
+    {"unknown",
+     "none",
+     "No growth of the device was seen, but it is not known either whether the VM has its present "
+     "size: it may have grown while crustd did not run. The hypervisor is being asked.",
+     "The size that the hypervisor has.",
+     {NULL}},
+    {"host_grown",
+     "none",
+     "The device has grown, and the hypervisor is being told. This takes a moment.",
+     NULL,
+     {NULL}},
+    {"block_grown",
+     "none",
+     "The VM has the device's new size, and its file system is being grown to it.",
+     NULL,
+     {NULL}},
+    {"in_sync",
+     "none",
+     "Device, hypervisor and guest agree as far as each can be asked. There is nothing to do.",
+     NULL,
+     {NULL}},
+
+    /* ---- unmanaged ---- */
+    {"unmanaged",
+     "invalid_mount_info",
+     "The volume's mountInfo.json cannot be used. crustd keeps the last good facts, if there were "
+     "any, and reads the file again whenever it changes.",
+     "A mountInfo.json that is valid (the problem is shown below).",
+     {"The CSI driver writes this file: look at its log for this volume.",
+      "The file must be JSON with a \"device\", no key twice in any letter case, at most 64 KiB, "
+      "owned by root, writable by nobody else, and no link."}},
+    {"unmanaged",
+     "policy",
+     "A setting says that this volume is never to be grown.",
+     NULL,
+     {"resize.mode = never in the configuration holds for all volumes; set it to grow (or observe) "
+      "and send crustd a SIGHUP.",
+      "\"crust.resize\": \"never\" among the metadata of this volume's mountInfo.json holds for it "
+      "alone; the CSI driver copies it from the storage class or the volume's attributes."}},
+    {"unmanaged",
+     "not_a_block_device",
+     "The volume is of a kind that cannot grow here: a passed-through device (vfio), one that "
+     "lives "
+     "in another process (spdk, vhost-user), a network file system, or an emptyDir.",
+     NULL,
+     {"Nothing is wrong. Such a volume is grown where it lives."}},
+
+    /* ---- blocked: the device and who uses it ---- */
+    {"blocked",
+     "no_device",
+     "The path that mountInfo.json gives for the device leads to nothing on this node.",
+     "The device at that path.",
+     {"Is the volume attached to this node? Look at the path above with ls -lL, and at the CSI "
+      "driver's log.",
+      "If crustd runs in a pod, it must see the host's /dev: --root must name the host's root."}},
+    {"blocked",
+     "multiple_sandboxes",
+     "More than one live sandbox uses this volume. A file system that is mounted in two VMs at "
+     "once is being damaged whatever its size, so crustd does not touch it.",
+     "One sandbox alone that uses the volume.",
+     {"crustctl sandboxes shows the pods; end all but one of them.",
+      "The access mode ReadWriteOncePod keeps it from happening again."}},
+    {"blocked",
+     "device_shared",
+     "The same device is in two live sandboxes, under two volumes. A file system that is mounted "
+     "in "
+     "two VMs at once is being damaged whatever its size, so crustd does not touch it.",
+     "One sandbox alone that uses the device.",
+     {"crustctl mappings shows which volumes and sandboxes have the device; end all but one pod.",
+      "Two volumes on one device are a mistake of the CSI driver or of hand-made volumes."}},
+    {"blocked",
+     "host_in_use",
+     "The device is mounted on the host, or is swap there, while a VM has it.",
+     "A device that only the VM uses.",
+     {"findmnt --source DEVICE and swapon --show say where; unmount it on the host.",
+      "The CSI driver must not stage a direct-assigned volume as a mount: look at its settings."}},
+    {"blocked",
+     "identity_mismatch",
+     "The VM has another device open than the one this volume's path leads to now. It was probably "
+     "detached and attached again, and the VM still holds the old one.",
+     "One and the same device on the host and in the VM.",
+     {"Restart the pod: its VM then opens the device that is there now.",
+      "Do not resize by hand meanwhile: it would reach the wrong device."}},
+    {"blocked",
+     "bypassed",
+     "The runtime did not use the volume's metadata: a container mounts something beneath the "
+     "volume's path (subPath), which then is on the host and not on the volume's device.",
+     "A pod that mounts the volume itself.",
+     {"Remove subPath from the pod's mounts of this volume and create the pod again; Kata cannot "
+      "combine subPath with direct-assigned volumes.",
+      "What was written meanwhile is in the volume's directory on the node, not on the volume."}},
+
+    /* ---- telling the hypervisor ---- */
+    {NULL,
+     "monitor_missing",
+     "The sandbox's QEMU has no monitor that crustd may use. Its qmp.sock belongs to the shim: a "
+     "second client there can hang the pod's deletion, so crustd leaves it alone.",
+     "A monitor of its own for crustd in this sandbox.",
+     {"In Kata's configuration.toml, section [hypervisor.qemu], set enable_debug = true and "
+      "extra_monitor_socket = \"qmp\" (Go runtime only) or \"hmp\" (Go and Rust runtimes).",
+      "Then restart the pod: a running one keeps what it was started with. The new VM also sees "
+      "the new size at once.",
+      "Check that resize.qemu_monitor is not off (extra is the default). main would use qmp.sock; "
+      "only for runtimes whose shim does not."}},
+    {NULL,
+     "hypervisor_busy",
+     "The hypervisor's monitor is there but does not greet, since another client holds it, or a "
+     "block job holds the drive.",
+     "A free monitor and an idle drive.",
+     {"Look for whoever is connected to the monitor's socket (ss -xp): a shell with socat, a "
+      "script, libvirt. It serves one client at a time.",
+      "A backup or mirror of the drive must end first.",
+      "crustd tries again by itself; crustctl resync has it try now."}},
+    {NULL,
+     "hypervisor_unreachable",
+     "The hypervisor's control socket cannot be reached, or it did not answer in time.",
+     "An answer on the control socket that crustctl sandboxes shows.",
+     {"Is the VMM's process alive and not stopped (state D or T in ps)?",
+      "In a pod, crustd needs the host's pid namespace and /run.",
+      "crustd tries again by itself; crustctl resync has it try now. "
+      "resize.call_timeout_seconds is how long it waits."}},
+    {NULL,
+     "hypervisor_unsupported",
+     "This hypervisor, or this kind of drive, cannot be told from outside that a device grew "
+     "(Dragonball and remote hypervisors have no socket for it; Firecracker is off by default).",
+     "A hypervisor with such a call.",
+     {"Restart the pod: a VM that starts sees the device's size as it is.",
+      "Firecracker: resize.firecracker = on. Its makers describe the call for drives that the "
+      "guest "
+      "has not mounted.",
+      "QEMU and Cloud Hypervisor (52 or later) can do it, by Kata's runtime class."}},
+    {NULL,
+     "hypervisor_version",
+     "This version of the hypervisor cannot do it: Cloud Hypervisor below 52 tries to truncate a "
+     "block device and fails.",
+     "Cloud Hypervisor 52 or later in this sandbox.",
+     {"Install a newer one and restart the pod; a running VM keeps its program.",
+      "The restart alone already shows the VM the new size."}},
+    {NULL,
+     "hypervisor_refused",
+     "The hypervisor was told and answered with an error (shown below).",
+     "The hypervisor's consent.",
+     {"The VMM's own log has the details.",
+      "crustd tries again with growing pauses; crustctl resync has it try now.",
+      "If it lasts, restart the pod: a VM that starts sees the device's size as it is."}},
+    {NULL,
+     "drive_not_found",
+     "The hypervisor has no drive that is this device. It may have been unplugged, or is opened "
+     "through something that crustd cannot see through.",
+     "A drive of this device in the hypervisor's own list.",
+     {"Is the pod starting or ending? Then this passes.",
+      "crustctl volume VOL shows which drive was expected; restart the pod if it stays."}},
+    {NULL,
+     "read_only",
+     "The VM has the drive read-only, so nothing in it can be grown, and QEMU refuses to resize "
+     "it.",
+     "Write access, if the volume is meant to be written.",
+     {"If it is meant to be read-only, nothing is wrong: a pod that starts anew sees the new size.",
+      "Else look for readOnly in the pod's volume and \"ro\" among mountInfo.json's options."}},
+
+    /* ---- observing only ---- */
+    {"host_grown",
+     "policy",
+     "The device has grown, and a setting says that crustd only observes.",
+     "Permission to act.",
+     {"resize.mode = observe in the configuration holds for all volumes; set it to grow and send "
+      "crustd a SIGHUP.",
+      "\"crust.resize\": \"observe\" among the metadata of this volume's mountInfo.json holds for "
+      "it alone.",
+      "A regular file as a device is only ever observed (resize.file_backed), for resizing one "
+      "truncates it; put it behind a loop device."}},
+    {"unknown",
+     "policy",
+     "A setting says that crustd only observes, so it does not ask the hypervisor.",
+     "Permission to ask.",
+     {"resize.mode = observe in the configuration, \"crust.resize\": \"observe\" among the "
+      "volume's metadata, or a regular file as its device (resize.file_backed)."}},
+
+    /* ---- growing the file system ---- */
+    {"block_grown",
+     "agent_unreachable",
+     "No agent in the guest could be reached, neither crust-guest-agent nor Kata's own.",
+     "An agent that answers.",
+     {"crustctl sandboxes shows the agent's address. Is the guest up, and not paused?",
+      "vsock needs the host's vhost_vsock module; agent.port and agent.companion_port must be "
+      "those that the guest listens on.",
+      "crustd tries again by itself; crustctl resync has it try now."}},
+    {"block_grown",
+     "agent_unsupported",
+     "The guest's agent does not implement growing a file system: Kata's agent has the call in its "
+     "interface and no code behind it.",
+     "crust-guest-agent in this guest.",
+     {"Put crust-guest-agent into the guest image, or run it as a sidecar container of the pod "
+      "that mounts the volume, with CAP_SYS_RESOURCE for ext4, CAP_SYS_ADMIN for xfs and btrfs.",
+      "It listens on agent.companion_port (1030); agent.routes must name companion.",
+      "Or grow the file system in the guest by hand: resize2fs, xfs_growfs, btrfs filesystem "
+      "resize max. The block device has the new size already.",
+      "crustd remembers what a sandbox cannot do, and asks again after crustctl resync."}},
+    {"block_grown",
+     "agent_denied",
+     "The guest's policy forbids the call. Confidential guests come with such a policy.",
+     "Permission in the guest's policy.",
+     {"Allow ResizeVolumeRequest and VolumeStatsRequest in the policy (genpolicy's rules.rego has "
+      "both as := false) and create the pod anew with it.",
+      "crust-guest-agent --auto in the guest grows without being called, so that no rule is "
+      "needed."}},
+    {"block_grown",
+     "agent_failed",
+     "The guest's agent tried to grow the file system and failed (its error is below).",
+     "A file system that can be grown.",
+     {"Look at the guest's kernel log: a damaged or read-only file system cannot be grown.",
+      "A sidecar needs CAP_SYS_RESOURCE for ext4, CAP_SYS_ADMIN for xfs and btrfs.",
+      "crustd tries again with growing pauses; crustctl resync has it try now."}},
+    {"block_grown",
+     "guest_path_unknown",
+     "It is not known where the guest has mounted the volume, so the agent cannot be told which "
+     "file system to grow.",
+     "The volume's mount point, or its address in the guest.",
+     {"It is read from the sandbox's persist.json or from the container's bundle: paths.bundles, "
+      "paths.kata_go_sandboxes and paths.kata_rs_sandboxes must lead to them.",
+      "crust-guest-agent --auto in the guest needs no path: it grows whatever grew beneath it."}},
+    {"block_grown",
+     "guest_layer_unsupported",
+     "In the guest, the file system is not on the device itself but on a layer over it "
+     "(encryption, "
+     "LVM, a partition), which does not follow by itself.",
+     "A larger layer in the guest.",
+     {"Grow the layer in the guest first: cryptsetup resize, growpart, or pvresize and lvextend. "
+      "Then resize2fs, xfs_growfs or btrfs filesystem resize max.",
+      "The next pod start does both where the image is made for it."}},
+
+    /* ---- in sync, with a remark ---- */
+    {"in_sync",
+     "unverified",
+     "The guest was told to grow and said yes, but could not be asked for its size afterwards.",
+     NULL,
+     {"df in the container shows the size.",
+      "An agent with GetVolumeStats, such as crust-guest-agent, lets crustd check by itself."}},
+    {"in_sync",
+     "host_stale",
+     "The disk has announced that it grew, but the host's kernel still uses the old size: a SCSI "
+     "disk must be rescanned.",
+     "A rescan of the disk on this host.",
+     {"echo 1 > /sys/class/block/NAME/device/rescan, for each path of a multipath device.",
+      "resize.scsi_rescan = on has crustd do it for single disks.",
+      "Most CSI drivers do it in NodeExpandVolume: look at the driver's log."}},
+    {"in_sync",
+     "host_layer_pending",
+     "The disk beneath this device has grown, but the device itself, a device-mapper layer over it "
+     "(LUKS, LVM, multipath), has not followed.",
+     "A larger layer on this host.",
+     {"LUKS: cryptsetup resize NAME. LVM: pvresize DISK, then lvextend. multipath: multipathd "
+      "resize map NAME.",
+      "Most CSI drivers do it in NodeExpandVolume: look at the driver's log.",
+      "crustd notices when the device has grown; nothing has to be told."}},
+    {0},
+};
+
+static const struct explanation *find(const char *state, const char *reason)
+{
+    for (const struct explanation *row = explanations; row->meaning; row++)
+        if (strcmp(row->reason, reason) == 0 &&
+            (state ? row->state && strcmp(row->state, state) == 0 : !row->state))
+            return row;
+    return NULL;
+}
+
+const struct explanation *explain_state(const char *state)
+{
+    return find(state, "none");
+}
+
+const struct explanation *explain_reason(const char *state, const char *reason)
+{
+    const struct explanation *row;
+
+    if (strcmp(reason, "none") == 0)
+        return NULL;
+    row = find(state, reason);
+    return row ? row : find(NULL, reason);
+}

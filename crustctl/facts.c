@@ -1,0 +1,184 @@
+/* facts.c - what is known about a volume, in sentences.
+ *
+ * One function per thing; each says what is known of it or, where that matters, that it is not.
+ * `sayers` is the order in which a person wants to hear it.
+ */
+#include "crustctl/facts.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "crustctl/display.h"
+#include "crustctl/row.h"
+#include "lib/cleanup.h"
+#include "lib/json.h"
+
+static void say(struct facts *facts, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void say(struct facts *facts, const char *format, ...)
+{
+    va_list arguments;
+
+    if (facts->count == FACTS_MAX)
+        return;
+    va_start(arguments, format);
+    (void)vsnprintf(facts->fact[facts->count++], FACT_BYTES, format, arguments);
+    va_end(arguments);
+}
+
+static void say_problem(const struct dossier *dossier, const struct config *config,
+                        struct facts *facts)
+{
+    const char *problem = row_text(dossier->volume, "problem");
+    const char *status = row_text(dossier->volume, "status");
+
+    (void)config;
+    if (*status && strcmp(status, "present") != 0)
+        say(facts, "The volume's metadata is %s.", status);
+    if (*problem)
+        say(facts, "Problem: %s", problem);
+}
+
+static void say_device(const struct dossier *dossier, const struct config *config,
+                       struct facts *facts)
+{
+    const char *device = row_text(dossier->volume, "device");
+    const char *kernel = dossier->mapping ? row_text(dossier->mapping, "device") : "";
+    char size[DISPLAY_SIZE_BYTES];
+    bool known;
+    const uint64_t bytes = row_number(dossier->volume, "device_bytes", &known);
+
+    (void)config;
+    display_size(bytes, size);
+    if (!*device)
+        return;
+    if (*kernel && strcmp(kernel, device) != 0)
+        say(facts, "Its device is %s, which leads to %s.", device, kernel);
+    else
+        say(facts, "Its device is %s.", device);
+    if (known)
+        say(facts, "On the host the device has %s (%" PRIu64 " bytes).", size, bytes);
+}
+
+static void say_hypervisor_size(const struct dossier *dossier, const struct config *config,
+                                struct facts *facts)
+{
+    char size[DISPLAY_SIZE_BYTES], difference[DISPLAY_SIZE_BYTES];
+    bool known;
+    const uint64_t bytes = row_number(dossier->volume, "hypervisor_bytes", &known);
+    const uint64_t device = row_number(dossier->volume, "device_bytes", NULL);
+
+    (void)config;
+    display_size(bytes, size);
+    if (!known) {
+        if (dossier->sandbox)
+            say(facts, "Which size the hypervisor has is not known.");
+        return;
+    }
+    if (bytes == device) {
+        say(facts, "The hypervisor has the same size.");
+        return;
+    }
+    display_size(device > bytes ? device - bytes : bytes - device, difference);
+    say(facts, "The hypervisor has %s (%" PRIu64 " bytes), %s %s than the device.", size, bytes,
+        difference, device > bytes ? "less" : "more");
+}
+
+static void say_guest_size(const struct dossier *dossier, const struct config *config,
+                           struct facts *facts)
+{
+    char size[DISPLAY_SIZE_BYTES];
+    bool known;
+    const uint64_t bytes = row_number(dossier->volume, "guest_bytes", &known);
+
+    (void)config;
+    display_size(bytes, size);
+    if (known)
+        say(facts,
+            "The guest's file system reports %s in total; its own structures are not in "
+            "that.",
+            size);
+}
+
+static void say_sandbox(const struct dossier *dossier, const struct config *config,
+                        struct facts *facts)
+{
+    const cJSON *sandbox = dossier->sandbox;
+
+    (void)config;
+    if (!sandbox)
+        return;
+    say(facts, "It is used by sandbox %s (%s on %s, process %" PRIu64 ").",
+        row_text(sandbox, "sandbox_id"), row_text(sandbox, "runtime"),
+        row_text(sandbox, "hypervisor"), row_number(sandbox, "vmm_pid", NULL));
+    if (*row_text(sandbox, "pod_name"))
+        say(facts, "The pod is %s/%s.", row_text(sandbox, "pod_namespace"),
+            row_text(sandbox, "pod_name"));
+    if (*row_text(sandbox, "control_socket"))
+        say(facts, "crustd speaks to the hypervisor on %s.", row_text(sandbox, "control_socket"));
+    else
+        say(facts, "crustd has no socket to speak to the hypervisor on.");
+}
+
+static void say_mapping(const struct dossier *dossier, const struct config *config,
+                        struct facts *facts)
+{
+    const cJSON *mapping = dossier->mapping;
+
+    (void)config;
+    if (!mapping)
+        return;
+    if (*row_text(mapping, "drive_id"))
+        say(facts, "The hypervisor calls the drive %s.", row_text(mapping, "drive_id"));
+    if (*row_text(mapping, "guest_path"))
+        say(facts, "The guest has it at %s.", row_text(mapping, "guest_path"));
+}
+
+static void say_policy(const struct dossier *dossier, const struct config *config,
+                       struct facts *facts)
+{
+    const char *wish = json_string(json_member(dossier->volume, "metadata"), "crust.resize");
+
+    if (wish)
+        say(facts, "The volume's own metadata say crust.resize = %s.", wish);
+    if (config->resize.mode != RESIZE_GROW)
+        say(facts, "The configuration says resize.mode = %s.",
+            config->resize.mode == RESIZE_NEVER ? "never" : "observe");
+}
+
+static void say_attempts(const struct dossier *dossier, const struct config *config,
+                         struct facts *facts)
+{
+    const cJSON *resize = dossier->resize;
+    const char *next = row_text(dossier->volume, "next_attempt_at");
+    char time[DISPLAY_TIME_BYTES];
+
+    (void)config;
+    if (resize && !*row_text(resize, "finished_at")) {
+        display_time(row_text(resize, "detected_at"), time);
+        say(facts, "The growth was noticed at %s UTC and has been tried %" PRIu64 " times.", time,
+            row_number(resize, "attempts", NULL));
+        if (*row_text(resize, "error"))
+            say(facts, "The last error: %s", row_text(resize, "error"));
+    }
+    display_time(next, time);
+    if (*next)
+        say(facts, "It is tried again at %s UTC.", time);
+}
+
+typedef void sayer(const struct dossier *dossier, const struct config *config, struct facts *facts);
+
+static sayer *const sayers[] = {
+    say_problem, say_device,  say_hypervisor_size, say_guest_size,
+    say_sandbox, say_mapping, say_policy,          say_attempts,
+};
+
+void facts_collect(const struct dossier *dossier, const struct config *config,
+                   struct facts *ret_facts)
+{
+    ret_facts->count = 0;
+    for (size_t i = 0; i < array_length(sayers); i++)
+        sayers[i](dossier, config, ret_facts);
+}

@@ -1,0 +1,15 @@
+/* facts.h - what is known about a volume, in sentences. */
+#pragma once
+
+#include "config/config.h"
+#include "crustctl/dossier.h"
+
+enum { FACTS_MAX = 16, FACT_BYTES = 512 };
+
+struct facts {
+    unsigned count;
+    char fact[FACTS_MAX][FACT_BYTES]; /* long ones are cut */
+};
+
+void facts_collect(const struct dossier *dossier, const struct config *config,
+                   struct facts *ret_facts);

@@ -1,0 +1,92 @@
+/* main.c - crustctl: reads the command line, runs one command, returns its exit code. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "crustctl/command.h"
+#include "crustctl/display.h"
+
+static void print_usage(FILE *stream)
+{
+    (void)fputs("usage: crustctl [--root DIR] [--config FILE] [-o text|json] COMMAND\n\n"
+                "Shows what crustd knows about the volumes of micro-VMs on this node, and why.\n\n",
+                stream);
+    for (const struct command *command = commands; command->name; command++)
+        (void)fprintf(stream, "  %-9s %-4s %s\n", command->name, command->operands,
+                      command->summary);
+    (void)fputs("\n"
+                "VOL is a volume path, a metadata key, a PV name or a volume_id.\n"
+                "  --root DIR     the node's root is DIR\n"
+                "  --config FILE  the daemon's configuration (/etc/crustd/crustd.conf)\n"
+                "  -o FORMAT      text, or json: the audit views' columns\n"
+                "  --version, --help; COMMAND --help tells more about one\n\n"
+                "Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 daemon not reachable,\n"
+                "5 refused or blocked.\n",
+                stream);
+}
+
+static void print_command_help(const struct command *command)
+{
+    (void)printf("usage: crustctl %s%s%s%s\n\n%s: %s\n%s", command->name,
+                 *command->operands ? " " : "", command->operands,
+                 command->options ? " [options]" : "", command->name, command->summary,
+                 command->help ? command->help : "");
+}
+
+static int refuse(const char *text)
+{
+    (void)fprintf(stderr, "crustctl: %s\nTry crustctl --help.\n", text);
+    return EXIT_USAGE;
+}
+
+static int run(const struct command *command, const struct options *options)
+{
+    struct session session = {.options = options, .width = display_columns()};
+    struct error error = {0};
+    int code;
+
+    buffer_init(&session.out, 256 * 1024 * 1024);
+    if (source_open(options->root, options->config_file, &session.source, &error) < 0) {
+        (void)fprintf(stderr, "crustctl: %s\n", error.text);
+        return EXIT_USAGE;
+    }
+    code = command->run(&session);
+    if (session_flush(&session) < 0 && code == EXIT_DONE)
+        code = EXIT_FAILED;
+    buffer_done(&session.out);
+    source_close(session.source);
+    return code;
+}
+
+int main(int argc, char *argv[])
+{
+    const struct command *command;
+    struct options options;
+    struct error error = {0};
+
+    display_init();
+    if (options_parse(argc, argv, &options, &error) < 0)
+        return refuse(error.text);
+    if (options.version) {
+        (void)printf("crustctl %s\n", CRUST_VERSION);
+        return EXIT_DONE;
+    }
+    command = options.command ? command_find(options.command) : NULL;
+    if (options.command && strcmp(options.command, "help") == 0) {
+        options.help = true;
+        command = options.operands > 0 ? command_find(options.operand[0]) : NULL;
+    }
+    if (options.help && command)
+        print_command_help(command);
+    else if (options.help)
+        print_usage(stdout);
+    if (options.help)
+        return EXIT_DONE;
+    if (!options.command)
+        print_usage(stderr);
+    if (!command)
+        return options.command ? refuse("there is no such command") : EXIT_USAGE;
+    if (command_check(command, &options, &error) < 0)
+        return refuse(error.text);
+    return run(command, &options);
+}

@@ -1,0 +1,125 @@
+/* options.c - the command line, by getopt_long(3), which lets options stand anywhere. */
+#include "crustctl/options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LONG_ROOT = 256, LONG_CONFIG, LONG_BLOCKED, LONG_FOR, LONG_TIMEOUT, LONG_VERSION };
+
+static const struct option long_options[] = {
+    {"root", required_argument, NULL, LONG_ROOT},
+    {"config", required_argument, NULL, LONG_CONFIG},
+    {"output", required_argument, NULL, 'o'},
+    {"blocked", no_argument, NULL, LONG_BLOCKED},
+    {"all", no_argument, NULL, 'a'},
+    {"lines", required_argument, NULL, 'n'},
+    {"follow", no_argument, NULL, 'f'},
+    {"for", required_argument, NULL, LONG_FOR},
+    {"timeout", required_argument, NULL, LONG_TIMEOUT},
+    {"version", no_argument, NULL, LONG_VERSION},
+    {"help", no_argument, NULL, 'h'},
+    {0},
+};
+
+static int take_number(const char *name, const char *text, int64_t *ret_number, struct error *error)
+{
+    char *end = NULL;
+    long number;
+
+    errno = 0;
+    number = strtol(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end != '\0' || errno != 0 || number > 1000000000)
+        return error_set(error, -EINVAL, "%s wants a number, not \"%s\"", name, text);
+    *ret_number = number;
+    return 0;
+}
+
+static int take_format(const char *text, bool *ret_json, struct error *error)
+{
+    if (strcmp(text, "json") != 0 && strcmp(text, "text") != 0)
+        return error_set(error, -EINVAL, "-o wants text or json, not \"%s\"", text);
+    *ret_json = strcmp(text, "json") == 0;
+    return 0;
+}
+
+static int take_option(int option, struct options *options, struct error *error)
+{
+    switch (option) {
+    case LONG_ROOT:
+        options->root = optarg;
+        return *optarg ? 0 : error_set(error, -EINVAL, "--root wants a directory");
+    case LONG_CONFIG:
+        options->config_file = optarg;
+        return 0;
+    case 'o':
+        return take_format(optarg, &options->json, error);
+    case LONG_BLOCKED:
+        options->given |= OPTION_BLOCKED;
+        return 0;
+    case 'a':
+        options->given |= OPTION_ALL;
+        return 0;
+    case 'n':
+        options->given |= OPTION_LINES;
+        return take_number("-n", optarg, &options->lines, error);
+    case 'f':
+        options->given |= OPTION_FOLLOW;
+        return 0;
+    case LONG_FOR:
+        options->given |= OPTION_FOR;
+        options->wanted_state = optarg;
+        return 0;
+    case LONG_TIMEOUT:
+        options->given |= OPTION_TIMEOUT;
+        return take_number("--timeout", optarg, &options->timeout_seconds, error);
+    case LONG_VERSION:
+        options->version = true;
+        return 0;
+    case 'h':
+        options->help = true;
+        return 0;
+    default:
+        return error_set(error, -EINVAL, "bad option");
+    }
+}
+
+/* getopt's own words, but without printing: optind is already past a long option. */
+static int refuse_option(int option, int argc, char *argv[], struct error *error)
+{
+    const char *word = optind > 0 && optind <= argc ? argv[optind - 1] : "";
+
+    if (option == ':')
+        return error_set(error, -EINVAL, "%s wants a value", word);
+    if (optopt > 0 && optopt < 256)
+        return error_set(error, -EINVAL, "there is no option -%c", optopt);
+    return error_set(error, -EINVAL, "there is no option %s", word);
+}
+
+int options_parse(int argc, char *argv[], struct options *ret_options, struct error *error)
+{
+    struct options options = {.root = "/", .lines = 0, .timeout_seconds = 60};
+    int option;
+    int result = 0;
+
+    opterr = 0;
+    optind = 0; /* glibc: begin anew */
+    while (result == 0 &&
+           (option = getopt_long(argc, argv, ":o:an:fh", long_options, NULL)) != -1) {
+        if (option == '?' || option == ':')
+            return refuse_option(option, argc, argv, error);
+        result = take_option(option, &options, error);
+    }
+    if (result < 0)
+        return result;
+    if (optind < argc)
+        options.command = argv[optind++];
+    for (; optind < argc; optind++) {
+        if (options.operands == OPTIONS_OPERANDS)
+            return error_set(error, -EINVAL, "too many arguments");
+        options.operand[options.operands++] = argv[optind];
+    }
+    *ret_options = options;
+    return 0;
+}

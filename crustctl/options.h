@@ -1,0 +1,37 @@
+/* options.h - the command line. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lib/result.h"
+
+/* Options that only some commands take; a command's row says which. */
+enum {
+    OPTION_BLOCKED = 1 << 0,
+    OPTION_ALL = 1 << 1,
+    OPTION_LINES = 1 << 2,
+    OPTION_FOLLOW = 1 << 3,
+    OPTION_FOR = 1 << 4,
+    OPTION_TIMEOUT = 1 << 5,
+};
+
+enum { OPTIONS_OPERANDS = 4 };
+
+struct options {
+    const char *root;
+    const char *config_file; /* NULL: the default below root */
+    bool json;
+    bool help;
+    bool version;
+    unsigned given; /* OPTION_… */
+    int64_t lines;  /* -n; 0: all */
+    const char *wanted_state;
+    int64_t timeout_seconds;
+    const char *command; /* NULL: none */
+    unsigned operands;
+    const char *operand[OPTIONS_OPERANDS];
+};
+
+/* Options may stand anywhere. Strings are borrowed from argv. 0, or -EINVAL with a text. */
+int options_parse(int argc, char *argv[], struct options *ret_options, struct error *error);

@@ -1,0 +1,28 @@
+/* row.h - what people call the things that a row of a view is about. */
+#pragma once
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lib/buffer.h"
+
+/* Never NULL: "" if the row has no such text. */
+const char *row_text(const cJSON *row, const char *key);
+/* 0 if the row has no such number; *ret_known (may be NULL) tells the difference. */
+uint64_t row_number(const cJSON *row, const char *key, bool *ret_known);
+/* "none" where the row has no reason. */
+const char *row_reason(const cJSON *row);
+
+/* Formats of table columns: PV name, else path, else key; "state/reason"; "namespace/name"; … */
+int row_volume_name(const cJSON *row, struct buffer *ret_text);
+int row_path_or_key(const cJSON *row, struct buffer *ret_text);
+int row_state(const cJSON *row, struct buffer *ret_text);
+int row_pod(const cJSON *row, struct buffer *ret_text);
+int row_device_number(const cJSON *row, struct buffer *ret_text);
+
+/* One line of the journal: when, what, about what, details. */
+int row_print_journal(const cJSON *row, struct buffer *out);
+
+/* One object per line between brackets, or one object. */
+int row_print_json(const cJSON *value, struct buffer *out);

@@ -1,0 +1,269 @@
+/* source.c - the daemon first, the database where no daemon answers.
+ *
+ * The daemon's socket and the database are named by the same configuration file the daemon reads,
+ * below the same --root. The socket is opened O_PATH inside the root and connected to through
+ * /proc/self/fd: so neither an absolute link nor the length of its path is in the way.
+ *
+ * Both give the views' rows in the same words. "No daemon" means that nothing listens; a daemon
+ * that answers with an error, or a socket that may not be used, is an error and not a reason to
+ * read something else.
+ */
+#include "crustctl/source.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "lib/cleanup.h"
+#include "lib/http_client.h"
+#include "lib/json.h"
+#include "lib/path.h"
+
+enum { REQUEST_SECONDS = 30, ANSWER_BYTES = 64 * 1024 * 1024, ANSWER_DEPTH = 12 };
+
+struct source {
+    int root;
+    struct config config;
+    char config_name[PATH_MAX];
+    bool want_daemon;
+    struct store_reader *reader; /* set once no daemon answered */
+};
+
+static int load_config(struct source *source, const char *root, const char *config_file,
+                       struct error *error)
+{
+    int result;
+
+    if (config_file)
+        (void)snprintf(source->config_name, sizeof(source->config_name), "%s", config_file);
+    else
+        (void)snprintf(source->config_name, sizeof(source->config_name), "%s%s",
+                       strcmp(root, "/") == 0 ? "" : root, CONFIG_DEFAULT_FILE);
+    config_defaults(&source->config);
+    result = config_load(source->config_name, &source->config, error);
+    if (result == -ENOENT && !config_file)
+        return 0;
+    return result;
+}
+
+int source_open(const char *root, const char *config_file, struct source **ret_source,
+                struct error *error)
+{
+    struct source *source = calloc(1, sizeof(*source));
+    int result;
+
+    if (!source)
+        return error_set(error, -ENOMEM, "out of memory");
+    source->root = -1;
+    result = path_open_root(root, &source->root);
+    if (result < 0)
+        (void)error_set_errno(error, result, "cannot open --root %s", root);
+    else
+        result = load_config(source, root, config_file, error);
+    if (result < 0) {
+        source_close(source);
+        return result;
+    }
+    *ret_source = source;
+    return 0;
+}
+
+void source_close(struct source *source)
+{
+    if (!source)
+        return;
+    store_reader_free(source->reader);
+    fd_close(source->root);
+    free(source);
+}
+
+void source_want_daemon(struct source *source)
+{
+    source->want_daemon = true;
+}
+
+const struct config *source_config(const struct source *source)
+{
+    return &source->config;
+}
+
+const char *source_config_name(const struct source *source)
+{
+    return source->config_name;
+}
+
+/* The "message" of an error reply. */
+static int refused(const struct buffer *body, long status, struct error *error)
+{
+    cleanup(json_deletep) cJSON *reply = NULL;
+    const char *message = NULL;
+
+    if (json_parse(buffer_text(body), body->length, JSON_LIMITS_HTTP, &reply, NULL) == 0)
+        message = json_string(reply, "message");
+    return error_set(error, SOURCE_REFUSED, "%s (HTTP status %ld)",
+                     message ? message : "the daemon refused", status);
+}
+
+int source_ask_daemon(struct source *source, const char *method, const char *path,
+                      struct buffer *ret_body, struct error *error)
+{
+    const char *name = source->config.paths.http_socket;
+    cleanup(fd_closep) int fd = -1;
+    char address[32];
+    long status = 0;
+    int result = path_open_in_root(source->root, name, &fd);
+
+    if (result == -ENOENT || result == -ENOTDIR)
+        return error_set(error, SOURCE_UNREACHABLE, "no daemon answers on %s", name);
+    if (result < 0)
+        return error_set_errno(error, result, "%s", name);
+    (void)snprintf(address, sizeof(address), "/proc/self/fd/%d", fd);
+    result = http_request(address, method, path, NULL, REQUEST_SECONDS, &status, ret_body, error);
+    if (result == HTTP_UNREACHABLE)
+        return error_set(error, SOURCE_UNREACHABLE, "no daemon answers on %s", name);
+    if (result < 0)
+        return error_prefix(error, "%s", name);
+    return status >= 200 && status < 300 ? 0 : refused(ret_body, status, error);
+}
+
+/* SQLite wants a path, and resolves links by itself, without regard to --root. So it is given the
+ * real path, if that is the same file from here: below another process's root in another mount
+ * namespace it is not. */
+static int find_database(struct source *source, char ret_path[static PATH_MAX], struct error *error)
+{
+    const char *name = source->config.paths.database;
+    cleanup(fd_closep) int fd = -1;
+    struct stat there, here;
+    char link[32];
+    ssize_t length;
+    int result = path_open_in_root(source->root, name, &fd);
+
+    if (result < 0)
+        return error_set_errno(error, result, "%s", name);
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    length = readlink(link, ret_path, PATH_MAX - 1);
+    if (length < 0)
+        return error_set_errno(error, -errno, "%s", name);
+    ret_path[length] = '\0';
+    if (fstat(fd, &there) < 0 || stat(ret_path, &here) < 0 || there.st_dev != here.st_dev ||
+        there.st_ino != here.st_ino)
+        return error_set(error, -EXDEV, "%s is in another mount namespace: enter it (nsenter -m)",
+                         name);
+    return 0;
+}
+
+static int open_database(struct source *source, struct error *error)
+{
+    struct error why = {0};
+    char path[PATH_MAX];
+    int result = find_database(source, path, &why);
+
+    if (result == 0)
+        result = store_reader_open(path, &source->reader, &why);
+    if (result == 0) {
+        (void)fprintf(stderr, "crustctl: no daemon answers on %s; read from the database\n",
+                      source->config.paths.http_socket);
+        return 0;
+    }
+    if (result == -ENOENT)
+        return error_set(error, SOURCE_UNREACHABLE, "no daemon answers on %s, and there is no %s",
+                         source->config.paths.http_socket, source->config.paths.database);
+    return error_set(error, result, "no daemon answers on %s, and its database cannot be read: %s",
+                     source->config.paths.http_socket, why.text);
+}
+
+static int append_encoded(struct buffer *path, const char *text)
+{
+    int result = 0;
+
+    for (; result == 0 && *text; text++) {
+        const unsigned char byte = (unsigned char)*text;
+        const bool plain = (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
+                           (byte >= '0' && byte <= '9') || strchr("-_.~/", byte);
+
+        result = plain ? buffer_append(path, text, 1) : buffer_append_format(path, "%%%02X", byte);
+    }
+    return result;
+}
+
+static int append_query(struct buffer *path, const struct store_query *query)
+{
+    int result = buffer_append_format(path, "/v1/%s?live=%d", store_view_name(query->view),
+                                      query->live ? 1 : 0);
+
+    if (result == 0 && query->id > 0)
+        result = buffer_append_format(path, "&id=%" PRId64, query->id);
+    if (result == 0 && query->after > 0)
+        result = buffer_append_format(path, "&after=%" PRId64, query->after);
+    if (result == 0 && query->last > 0)
+        result = buffer_append_format(path, "&last=%" PRId64, query->last);
+    if (result == 0 && query->volume)
+        result = buffer_append_text(path, "&volume=");
+    if (result == 0 && query->volume)
+        result = append_encoded(path, query->volume);
+    return result;
+}
+
+static int read_from_daemon(struct source *source, const struct store_query *query,
+                            struct buffer *ret_json, struct error *error)
+{
+    cleanup(buffer_done) struct buffer path = BUFFER_INIT(4096);
+
+    if (append_query(&path, query) < 0)
+        return error_set(error, -EINVAL, "the name is too long");
+    return source_ask_daemon(source, "GET", buffer_text(&path), ret_json, error);
+}
+
+int source_read(struct source *source, const struct store_query *query, struct buffer *ret_json,
+                struct error *error)
+{
+    int result;
+
+    if (!source->reader) {
+        result = read_from_daemon(source, query, ret_json, error);
+        if (result != SOURCE_UNREACHABLE || source->want_daemon)
+            return result;
+        result = open_database(source, error);
+        if (result != 0)
+            return result;
+    }
+    return store_read_json(source->reader, query, ret_json, error);
+}
+
+int source_rows(struct source *source, const struct store_query *query, cJSON **ret_rows,
+                struct error *error)
+{
+    cleanup(buffer_done) struct buffer json = BUFFER_INIT(ANSWER_BYTES);
+    cleanup(json_deletep) cJSON *rows = NULL;
+    int result = source_read(source, query, &json, error);
+
+    if (result != 0)
+        return result;
+    result = json_parse(buffer_text(&json), json.length,
+                        (struct json_limits){ANSWER_BYTES, ANSWER_DEPTH}, &rows, error);
+    if (result < 0)
+        return result;
+    if (!cJSON_IsArray(rows))
+        return error_set(error, -EBADMSG, "the daemon's answer is not an array");
+    *ret_rows = take_pointer(&rows);
+    return 0;
+}
+
+int source_status(struct source *source, struct buffer *ret_json, struct error *error)
+{
+    int result = source_ask_daemon(source, "GET", "/v1/status", ret_json, error);
+
+    if (result != SOURCE_UNREACHABLE)
+        return result;
+    result = open_database(source, error);
+    if (result != 0)
+        return result;
+    result = buffer_append_text(ret_json, "{\"daemon\":false,\"summary\":");
+    if (result == 0)
+        result = store_read_summary(source->reader, ret_json, error);
+    return result == 0 ? buffer_append_text(ret_json, "}\n") : result;
+}

@@ -1,0 +1,46 @@
+/* source.h - where crustctl has its answers from: the daemon, or the database without it. */
+#pragma once
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+
+#include "config/config.h"
+#include "lib/buffer.h"
+#include "lib/result.h"
+#include "store/read.h"
+
+/* Outcomes: the caller prints the error's text and exits accordingly. */
+enum {
+    SOURCE_UNREACHABLE = 1, /* no daemon (and, for rows, no database either) */
+    SOURCE_REFUSED = 2,     /* the daemon answered with an error status */
+};
+
+struct source;
+
+/* Reads the configuration; config_file NULL: the default one below root, which may be absent.
+ * Asks nobody yet. 0 or -errno. */
+int source_open(const char *root, const char *config_file, struct source **ret_source,
+                struct error *error);
+void source_close(struct source *source);
+
+/* From here on a daemon that does not answer is SOURCE_UNREACHABLE, whatever the database has. */
+void source_want_daemon(struct source *source);
+
+const struct config *source_config(const struct source *source);
+const char *source_config_name(const struct source *source);
+
+/* Rows of a view, as JSON text. Once no daemon answered, this source stays with the database and
+ * has said so on stderr. 0, SOURCE_*, -errno. */
+int source_read(struct source *source, const struct store_query *query, struct buffer *ret_json,
+                struct error *error);
+/* The same, parsed: an array, owned by the caller. */
+int source_rows(struct source *source, const struct store_query *query, cJSON **ret_rows,
+                struct error *error);
+
+/* The daemon's status; without a daemon {"daemon":false,"summary":{…}} from the database. */
+int source_status(struct source *source, struct buffer *ret_json, struct error *error);
+
+/* One request to the daemon and nobody else. 0: 2xx, ret_body is the answer. SOURCE_REFUSED: the
+ * error's text is the daemon's message and ret_body its JSON. SOURCE_UNREACHABLE, -errno. */
+int source_ask_daemon(struct source *source, const char *method, const char *path,
+                      struct buffer *ret_body, struct error *error);
