@@ -61,6 +61,7 @@ HYPERVISOR_SOURCES  := $(call sources,reconciler/hypervisor)
 SERVE_SOURCES       := $(call sources,reconciler/serve)
 RECONCILER_SOURCES  := $(filter-out reconciler/main.c,$(call sources,reconciler))
 CRUSTCTL_SOURCES    := $(call sources,crustctl)
+CRUSTCTL_OBJECTS    := $(patsubst crustctl/%.c,$(OUT)/crustctl-objects/%.o,$(CRUSTCTL_SOURCES))
 GUEST_SOURCES       := $(call sources,guest-agent)
 
 PROTOS     := $(sort $(wildcard agent-client/*.proto))
@@ -89,10 +90,18 @@ PROGRAMS := $(OUT)/crustd $(OUT)/crustctl $(OUT)/crust-guest-agent
 all: programs ## build the three programs into build/
 programs: $(PROGRAMS)
 
+define compile
+@mkdir -p $(@D)
+$(if $(V),,@echo "  CC    $<")
+$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+endef
+
 $(OUT)/%.o: %.c $(PROTO_C)
-	@mkdir -p $(@D)
-	$(if $(V),,@echo "  CC    $<")
-	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+	$(compile)
+
+# The program has the name of its folder, so its objects go elsewhere.
+$(OUT)/crustctl-objects/%.o: crustctl/%.c
+	$(compile)
 
 # Generated code is not ours to warn about.
 $(OUT)/generated/%.pb-c.o: $(GEN)/%.pb-c.c
@@ -112,7 +121,7 @@ $(OUT)/crustd: $(OUT)/reconciler/main.o $(CORE_LIBRARY)
 	$(if $(V),,@echo "  LINK  $@")
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(CORE_LIBS)
 
-$(OUT)/crustctl: $(call objects,$(CRUSTCTL_SOURCES) $(HTTP_SOURCES)) $(CORE_LIBRARY)
+$(OUT)/crustctl: $(CRUSTCTL_OBJECTS) $(call objects,$(HTTP_SOURCES)) $(CORE_LIBRARY)
 	$(if $(V),,@echo "  LINK  $@")
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LIBS_LIB) $(LIBS_CONFIG) $(LIBS_STORE) $(LIBS_HTTP)
 
@@ -125,6 +134,9 @@ $(OUT)/tests/unit/%_test: $(OUT)/tests/unit/%_test.o $(CORE_LIBRARY)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) $(CORE_LIBRARY) -lcmocka $(CORE_LIBS) $(LIBS_HTTP)
 
 $(OUT)/tests/unit/lib/http_client_test: $(call objects,$(HTTP_SOURCES))
+
+CRUSTCTL_TESTS := $(filter $(OUT)/tests/unit/crustctl/%,$(TEST_BINARIES))
+$(CRUSTCTL_TESTS): $(filter-out %/main.o,$(CRUSTCTL_OBJECTS)) $(call objects,$(HTTP_SOURCES))
 
 # The guest agent is no part of crustd, so its tests link its objects too.
 $(OUT)/tests/unit/guest-agent/%_test: $(OUT)/tests/unit/guest-agent/%_test.o \
@@ -167,5 +179,5 @@ clean: ## remove what was built
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
 
--include $(patsubst %.o,%.d,$(CORE_OBJECTS) $(call objects,$(CRUSTCTL_SOURCES) $(GUEST_SOURCES) \
+-include $(patsubst %.o,%.d,$(CORE_OBJECTS) $(CRUSTCTL_OBJECTS) $(call objects,$(GUEST_SOURCES) \
   $(HTTP_SOURCES) reconciler/main.c $(TEST_SOURCES) $(FUZZ_SOURCES)))
