@@ -106,4 +106,4 @@ FNR == 1 {
 }
 
 END { exit broken }
-'
+' || exit 1 # xargs says 123
