@@ -237,7 +237,7 @@ static void on_sweep(struct loop_timer *timer)
 {
     struct reconciler *reconciler = container_of(timer, struct reconciler, sweep);
 
-    reconciler->mounts = observed_mounts_free(reconciler->mounts);
+    reconciler_look_at_mounts(reconciler);
     reconciler->senses->check(reconciler->userdata);
     (void)store_each_bound_volume(reconciler->store, mark_volume, reconciler);
     (void)store_each_volume_without_device(reconciler->store, mark_volume, reconciler);
@@ -306,10 +306,35 @@ void reconciler_look_at_everything(struct reconciler *reconciler)
     reconciler->mounts = observed_mounts_free(reconciler->mounts);
 }
 
+static void mark_device(void *userdata, uint32_t major, uint32_t minor)
+{
+    reconciler_look_at_device(userdata, major, minor);
+}
+
+static void mark_beneath(void *userdata, uint32_t major, uint32_t minor)
+{
+    struct reconciler *reconciler = userdata;
+
+    observe_each_beneath(reconciler->sysfs, major, minor, mark_device, reconciler);
+}
+
+/* Mounts come and go with every pod, so only the devices whose use changed are looked at. */
 void reconciler_look_at_mounts(struct reconciler *reconciler)
 {
-    reconciler->mounts = observed_mounts_free(reconciler->mounts);
-    (void)store_each_bound_volume(reconciler->store, mark_volume, reconciler);
+    struct observed_mounts *now;
+    int r = observe_mounts(reconciler->sysfs, &now);
+
+    if (r < 0) {
+        log_warning(&(struct log_ids){.source = "mounts"}, "cannot read the host's mounts: %s",
+                    strerror(-r));
+        now = NULL;
+    }
+    if (now && reconciler->mounts)
+        observed_mounts_each_change(reconciler->mounts, now, mark_beneath, reconciler);
+    else
+        (void)store_each_bound_volume(reconciler->store, mark_volume, reconciler);
+    observed_mounts_free(reconciler->mounts);
+    reconciler->mounts = now;
 }
 
 void reconciler_look_at_sandbox(struct reconciler *reconciler, const char *sandbox_id)

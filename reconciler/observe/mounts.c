@@ -278,6 +278,25 @@ struct observed_mounts *observed_mounts_free(struct observed_mounts *mounts)
     return NULL;
 }
 
+void observed_mounts_each_change(const struct observed_mounts *before,
+                                 const struct observed_mounts *after,
+                                 observe_device_callback *callback, void *userdata)
+{
+    size_t i = 0, j = 0;
+
+    while (i < before->count || j < after->count) {
+        int order = i == before->count  ? 1
+                    : j == after->count ? -1
+                                        : compare_used(&before->used[i], &after->used[j]);
+        const struct used_device *one = order <= 0 ? &before->used[i] : &after->used[j];
+
+        if (order != 0)
+            callback(userdata, one->major, one->minor);
+        i += order <= 0;
+        j += order >= 0;
+    }
+}
+
 /* ---- what stands on a disk --------------------------------------------------------------- */
 
 /* What cannot be known counts as in use: the answer guards writes. */

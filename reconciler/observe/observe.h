@@ -78,6 +78,17 @@ struct observed_mounts *observed_mounts_free(struct observed_mounts *mounts);
 const char *observed_mounts_find(const struct observed_mounts *mounts, int sysfs, uint32_t major,
                                  uint32_t minor);
 
+typedef void observe_device_callback(void *userdata, uint32_t major, uint32_t minor);
+
+/* Each number that is in use in one of the two snapshots only. */
+void observed_mounts_each_change(const struct observed_mounts *before,
+                                 const struct observed_mounts *after,
+                                 observe_device_callback *callback, void *userdata);
+
+/* The device itself and what it stands on: a partition's disk, a dm device's slaves, and theirs. */
+void observe_each_beneath(int sysfs, uint32_t major, uint32_t minor,
+                          observe_device_callback *callback, void *userdata);
+
 /* ---- a sandbox ---------------------------------------------------------------------------- */
 
 struct observed_drive {
