@@ -30,7 +30,7 @@ static void visit_slaves(int sysfs, const char *directory, unsigned depth,
                          observe_device_callback *callback, void *userdata)
 {
     cleanup(dir_closep) DIR *names = sysfs_open_directory(sysfs, directory);
-    char path[SYSFS_PATH_BYTES + NAME_MAX];
+    char path[SYSFS_PATH_BYTES * 2 + NAME_MAX];
     const struct dirent *name;
 
     for (unsigned count = 0; names && count < STACK_NAMES && (name = readdir(names)); count++) {
