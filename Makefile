@@ -6,8 +6,10 @@
 CC       ?= cc
 PREFIX   ?= /usr
 DESTDIR  ?=
+FUZZ_SECONDS ?= 60
 SANITIZE ?=
 COVERAGE ?=
+FUZZER   ?=
 WERROR   ?=
 V        ?=
 BUILD    ?= build
@@ -18,7 +20,7 @@ comma  := ,
 ifneq ($(filter-out address undefined address$(comma)undefined thread,$(SANITIZE)),)
 $(error SANITIZE must be address, undefined, address$(comma)undefined or thread)
 endif
-FLAVOUR := $(if $(SANITIZE),-$(subst $(comma),-,$(SANITIZE)))$(if $(COVERAGE),-coverage)
+FLAVOUR := $(if $(SANITIZE),-$(subst $(comma),-,$(SANITIZE)))$(if $(COVERAGE),-coverage)$(if $(FUZZER),-fuzzer)
 OUT     := $(BUILD)$(if $(FLAVOUR),/flavour$(FLAVOUR))
 GEN     := $(OUT)/generated
 Q       := $(if $(V),,@)
@@ -33,7 +35,7 @@ ALL_CFLAGS := -std=gnu11 $(WARNINGS) -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 \
   -fstack-clash-protection -fno-strict-aliasing \
   $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=all) \
   $(if $(SANITIZE)$(COVERAGE),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2) \
-  $(CFLAGS) $(if $(COVERAGE),--coverage -O0)
+  $(CFLAGS) $(if $(COVERAGE),--coverage -O0) $(if $(FUZZER),-fsanitize=fuzzer-no-link)
 ALL_LDFLAGS := -pie -Wl,-z,relro,-z,now -Wl,--as-needed $(if $(SANITIZE),-fsanitize=$(SANITIZE)) \
   $(if $(COVERAGE),--coverage) $(LDFLAGS)
 
@@ -82,7 +84,7 @@ FUZZ_REPLAYS  := $(patsubst %.c,$(OUT)/%,$(FUZZ_SOURCES))
 
 PROGRAMS := $(OUT)/crustd $(OUT)/crustctl $(OUT)/crust-guest-agent
 
-.PHONY: all check demo install deps unit e2e fuzz bench golden sanitize coverage format lint clean help programs
+.PHONY: all check demo install deps tests unit e2e fuzz replay search bench golden sanitize coverage format lint clean help programs
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -143,11 +145,46 @@ $(OUT)/tests/unit/guest-agent/%_test: $(OUT)/tests/unit/guest-agent/%_test.o \
   $(call objects,$(filter-out guest-agent/main.c,$(GUEST_SOURCES))) $(CORE_LIBRARY)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(CORE_LIBS)
 
-$(OUT)/tests/fuzz/%_fuzz: $(OUT)/tests/fuzz/%_fuzz.o $(OUT)/tests/fuzz/replay.o $(CORE_LIBRARY)
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(CORE_LIBS)
+# Replays its corpus, or with FUZZER=1 (clang) looks for more of it.
+$(OUT)/tests/fuzz/%_fuzz: $(OUT)/tests/fuzz/%_fuzz.o $(if $(FUZZER),,$(OUT)/tests/fuzz/replay.o) $(CORE_LIBRARY)
+	$(Q)$(CC) $(ALL_LDFLAGS) $(if $(FUZZER),-fsanitize=fuzzer) -o $@ $^ $(CORE_LIBS)
+
+# For a compiler to look at; `check` runs them.
+tests: programs $(TEST_BINARIES) $(FUZZ_REPLAYS)
+
+deps: ## install the Debian packages that all of this needs, unpack the test guest's kernel
+	@tests/deps.sh build/guest/kernel
+
+check: ## everything on a bare machine: install what is missing, build, run all tests (root)
+	@tests/check.sh
+
+demo: deps ## watch a volume of a real micro-VM grow (root)
+	@$(MAKE) programs
+	@python3 tests/demo.py
+
+install: programs ## install into $(DESTDIR)$(PREFIX) and $(DESTDIR)/etc; keeps an existing crustd.conf
+	install -D -m 755 $(OUT)/crustd $(DESTDIR)$(PREFIX)/sbin/crustd
+	install -D -m 755 $(OUT)/crustctl $(DESTDIR)$(PREFIX)/bin/crustctl
+	install -D -m 755 $(OUT)/crust-guest-agent $(DESTDIR)$(PREFIX)/bin/crust-guest-agent
+	@conf=$(DESTDIR)/etc/crustd/crustd.conf; \
+	if [ ! -e $$conf ]; then install -D -m 644 config/crustd.conf $$conf; \
+	elif ! cmp -s config/crustd.conf $$conf; then install -m 644 config/crustd.conf $$conf.new; \
+	  echo "kept $$conf; the shipped one is $$conf.new"; fi
 
 unit: $(TEST_BINARIES) ## build and run the unit tests
 	@tests/run-unit.sh $(TEST_BINARIES)
+
+e2e: programs ## run the integration tests (root)
+	@CRUST_BUILD=$(OUT) tests/e2e/run.py
+
+replay: $(FUZZ_REPLAYS) ## run every fuzz target over its corpus
+	@tests/run-fuzz.sh replay $(FUZZ_REPLAYS)
+
+fuzz: ## look for new inputs, FUZZ_SECONDS (60) per target, with clang
+	@$(MAKE) CC=clang SANITIZE=address,undefined FUZZER=1 search
+
+search: $(FUZZ_REPLAYS)
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) tests/run-fuzz.sh search $(FUZZ_REPLAYS)
 
 golden: $(OUT)/tests/unit/config/config_test ## accept what the configuration tests print now
 	@UPDATE_GOLDEN=1 $< >/dev/null && git diff --stat -- tests/unit/config/data
@@ -177,7 +214,7 @@ clean: ## remove what was built
 	@rm -rf $(BUILD)
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z0-9]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
 
 -include $(patsubst %.o,%.d,$(CORE_OBJECTS) $(CRUSTCTL_OBJECTS) $(call objects,$(GUEST_SOURCES) \
   $(HTTP_SOURCES) reconciler/main.c $(TEST_SOURCES) $(FUZZ_SOURCES)))

@@ -1,0 +1,74 @@
+#!/bin/sh
+# check.sh - all that `make check` does, stage by stage, to the end even if one fails.
+#
+# A stage that runs tests ends with "N passed, N failed, N skipped", which is added up; without that
+# line it counts as one failed test. Any other stage is one test. The last line is the sum.
+
+set -u
+cd "$(dirname "$0")/.."
+
+output=$(mktemp) || exit 1
+trap 'rm -f "$output"' EXIT
+trap 'exit 130' INT TERM
+passed=0 failed=0 skipped=0
+summary=
+
+closing='^[0-9]* passed, [0-9]* failed, [0-9]* skipped$'
+
+# run COMMAND...: shows what it prints and keeps it in $output; returns its status
+run() {
+    { "$@" 2>&1 </dev/null; echo "status $?" >"$output.status"; } | tee "$output"
+    read -r _ status <"$output.status"
+    rm -f "$output.status"
+    return "$status"
+}
+
+# add NAME PASSED FAILED SKIPPED
+add() {
+    passed=$((passed + $2)) failed=$((failed + $3)) skipped=$((skipped + $4))
+    summary="$summary$(printf '%-28s %6d passed %4d failed %4d skipped' "$@")
+"
+}
+
+# stage NAME COMMAND...: is one test
+stage() {
+    name=$1
+    shift
+    printf '\n==== %s\n' "$name"
+    if run "$@"; then add "$name" 1 0 0; else add "$name" 0 1 0; fi
+}
+
+# tests NAME COMMAND...: counts its tests itself
+tests() {
+    name=$1
+    shift
+    printf '\n==== %s\n' "$name"
+    run "$@"
+    status=$?
+    line=$(grep "$closing" "$output" | tail -n 1 | tr -cd '0-9 ')
+    # shellcheck disable=SC2086 # three words
+    set -- ${line:-0 1 0}
+    [ "$status" -eq 0 ] || [ "$2" -gt 0 ] || set -- "$1" 1 "$3"
+    add "$name" "$1" "$2" "$3"
+}
+
+jobs=-j$(nproc 2>/dev/null || echo 2)
+
+stage "dependencies" make deps
+stage "build with gcc" make "$jobs" CC=gcc WERROR=1 tests
+stage "build with clang" make "$jobs" CC=clang WERROR=1 BUILD=build/clang tests
+stage "lint" make lint
+tests "unit tests" make CC=gcc WERROR=1 unit
+stage "build with sanitizers" make "$jobs" CC=gcc WERROR=1 SANITIZE=address,undefined tests
+tests "unit tests, sanitized" make CC=gcc WERROR=1 SANITIZE=address,undefined unit
+tests "fuzz corpora, sanitized" make CC=gcc WERROR=1 SANITIZE=address,undefined replay
+tests "integration tests" make CC=gcc WERROR=1 e2e
+
+# What root built belongs to the person who called sudo.
+if [ -n "${SUDO_UID:-}" ] && [ -d build ]; then
+    chown -R "$SUDO_UID:${SUDO_GID:-$SUDO_UID}" build
+fi
+
+printf '\n%s\n' "$summary"
+printf '%s\n' "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,39 @@
+#!/bin/sh
+# run-fuzz.sh replay|search BINARY... - runs fuzz targets and counts how they ended.
+#
+# replay: each BINARY (built with tests/fuzz/replay.c) reads all of tests/fuzz/corpus/NAME/.
+# search: each BINARY (built with libFuzzer) looks for new inputs for FUZZ_SECONDS (60). What it
+# finds goes to build/fuzz/NAME/, and what fails to build/fuzz/NAME-crash-*: once the fault is
+# mended, that file belongs into the corpus. The last line is "N passed, N failed, N skipped".
+
+set -u
+
+mode=$1
+shift
+corpora=$(dirname "$0")/fuzz/corpus
+passed=0 failed=0
+
+# search BINARY CORPUS NAME
+search() {
+    mkdir -p "build/fuzz/$3"
+    "$1" -max_total_time="${FUZZ_SECONDS:-60}" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+        -artifact_prefix="build/fuzz/$3-" "build/fuzz/$3" "$2"
+}
+
+for binary in "$@"; do
+    name=$(basename "$binary" _fuzz)
+    corpus=$corpora/$name
+    printf '%s\n' "== $name"
+    if [ -z "$(ls -A "$corpus" 2>/dev/null)" ]; then
+        printf '%s\n' "$corpus: a target without a corpus"
+        failed=$((failed + 1))
+        continue
+    fi
+    case $mode in
+    replay) "$binary" "$corpus"/* ;;
+    search) search "$binary" "$corpus" "$name" ;;
+    esac && passed=$((passed + 1)) || failed=$((failed + 1))
+done
+
+printf '%s\n' "$passed passed, $failed failed, 0 skipped"
+[ "$failed" -eq 0 ]
