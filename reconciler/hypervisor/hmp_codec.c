@@ -78,6 +78,7 @@ int hmp_decode(struct buffer *input, struct buffer *ret_text, struct error *erro
 /* One block while its lines are read. Its texts point into the line's copy. */
 struct block {
     struct qemu_node node;
+    const char *file;
     bool open;
     bool images;
     bool sized;
@@ -145,7 +146,7 @@ static int read_header(struct block *block, char *line, struct error *error)
         return r;
     block->node.read_only = strstr(driver, ", read-only") != NULL;
     *attributes = '\0';
-    block->node.file = file + 2;
+    block->file = file + 2;
     block->open = true;
     return 0;
 }
@@ -177,7 +178,7 @@ static int close_block(struct block *block, bool repeated, struct qemu_nodes *no
         return error_set(error, -EBADMSG, "info block: no size for \"%s\"", block->node.name);
     if (repeated && qemu_nodes_find(nodes, block->node.name))
         return 0;
-    return qemu_nodes_add(nodes, &block->node, error);
+    return qemu_nodes_add(nodes, &block->node, block->file, error);
 }
 
 static int read_line(struct block *block, char *line, bool first, struct error *error)

@@ -1,5 +1,5 @@
 /* qemu_drive.h - which of a QEMU's drives is the device, and may its size be re-read. No I/O of its
- * own: what a reported file is, a resolver says.
+ * own: what a reported file is, a resolver says. Private to hypervisor/.
  */
 #pragma once
 

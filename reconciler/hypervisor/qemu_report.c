@@ -52,13 +52,14 @@ static int reserve(void **entries, size_t count, size_t size, struct error *erro
     return 0;
 }
 
-int qemu_nodes_add(struct qemu_nodes *nodes, const struct qemu_node *node, struct error *error)
+int qemu_nodes_add(struct qemu_nodes *nodes, const struct qemu_node *node, const char *file,
+                   struct error *error)
 {
     void *entries = nodes->entries;
-    char *file;
+    char *copy;
     int r;
 
-    if (!node->name[0] || strlen(node->file) >= QEMU_FILE_BYTES)
+    if (!node->name[0] || strlen(file) >= QEMU_FILE_BYTES)
         return error_set(error, -EBADMSG, "the VMM reports a block node of no name or too long");
     if (qemu_nodes_find(nodes, node->name))
         return error_set(error, -EBADMSG, "the VMM reports block node \"%s\" twice", node->name);
@@ -66,11 +67,11 @@ int qemu_nodes_add(struct qemu_nodes *nodes, const struct qemu_node *node, struc
     if (r < 0)
         return r;
     nodes->entries = entries;
-    file = strdup(node->file);
-    if (!file)
+    copy = strdup(file);
+    if (!copy)
         return error_set_errno(error, -ENOMEM, "cannot keep the VMM's report");
     nodes->entries[nodes->count] = *node;
-    nodes->entries[nodes->count++].file = file;
+    nodes->entries[nodes->count++].file = copy;
     return 0;
 }
 
@@ -88,16 +89,13 @@ static bool copy_name(const cJSON *object, const char *key, char ret_name[static
 static int read_node(struct qemu_nodes *nodes, const cJSON *object, struct error *error)
 {
     const char *file = json_string(object, "file");
-    struct qemu_node node = {
-        .file = (char *)(uintptr_t)(file ? file : ""),
-        .read_only = cJSON_IsTrue(json_member(object, "ro")),
-    };
+    struct qemu_node node = {.read_only = cJSON_IsTrue(json_member(object, "ro"))};
 
     if (!file || !copy_name(object, "node-name", node.name) ||
         !copy_name(object, "drv", node.driver) ||
         json_number(json_member(object, "image"), "virtual-size", &node.bytes) != 0)
         return error_set(error, -EBADMSG, "the VMM reports a block node that makes no sense");
-    return qemu_nodes_add(nodes, &node, error);
+    return qemu_nodes_add(nodes, &node, file, error);
 }
 
 int qemu_report_read_frontends(struct qemu_nodes *roots, const cJSON *value, struct error *error)

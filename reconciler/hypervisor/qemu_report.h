@@ -55,9 +55,11 @@ struct qemu_report {
 void qemu_report_done(struct qemu_report *report);
 void qemu_nodes_done(struct qemu_nodes *nodes);
 
-/* Appends a copy. -EBADMSG for a name or file out of bounds or a name that is there already (a
- * report that contradicts itself is not to be acted upon), -EMSGSIZE past the bound, -ENOMEM. */
-int qemu_nodes_add(struct qemu_nodes *nodes, const struct qemu_node *node, struct error *error);
+/* Appends a copy of the node with this file (node->file is not looked at). -EBADMSG for a name or
+ * file out of bounds or a name that is there already (a report that contradicts itself is not to be
+ * acted upon), -EMSGSIZE past the bound, -ENOMEM. */
+int qemu_nodes_add(struct qemu_nodes *nodes, const struct qemu_node *node, const char *file,
+                   struct error *error);
 const struct qemu_node *qemu_nodes_find(const struct qemu_nodes *nodes, const char *name);
 
 /* The "return" of query-block, query-named-block-nodes and query-fdsets. 0, -EBADMSG, -EMSGSIZE,
