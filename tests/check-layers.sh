@@ -23,7 +23,7 @@ BEGIN {
                             "store/ agent-client/ config/ lib/"
     allowed["crustctl"] = "crustctl/ config/ store/read.h lib/"
     allowed["guest-agent"] = "guest-agent/ agent-client/ttrpc_codec.h " \
-                             "agent-client/agent_messages.h lib/"
+                             "agent-client/agent_messages.h agent-client/agent_address.h lib/"
 
     only["sqlite3.h"] = "store"
     only["ev.h"] = "lib"
