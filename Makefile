@@ -160,7 +160,7 @@ check: ## everything on a bare machine: install what is missing, build, run all 
 
 demo: deps ## watch a volume of a real micro-VM grow (root)
 	@$(MAKE) programs
-	@python3 tests/demo.py
+	@CRUST_BUILD=$(OUT) tests/demo.py
 
 install: programs ## install into $(DESTDIR)$(PREFIX) and $(DESTDIR)/etc; keeps an existing crustd.conf
 	install -D -m 755 $(OUT)/crustd $(DESTDIR)$(PREFIX)/sbin/crustd
