@@ -1,0 +1,104 @@
+/* qmp_fuzz.c - a monitor's bytes through the decoder, in two splits that must agree, and what comes
+ * out of it through the readers of a report and the search for a drive.
+ */
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "reconciler/hypervisor/qemu_drive.h"
+#include "reconciler/hypervisor/qmp_codec.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Every path and descriptor is the device that is looked for. */
+static int resolve_path(struct qemu_resolver *resolver, const char *path,
+                        struct qemu_identity *ret_identity)
+{
+    (void)resolver;
+    (void)path;
+    *ret_identity = (struct qemu_identity){.block_device = true, .device = 1};
+    return 0;
+}
+
+static int resolve_descriptor(struct qemu_resolver *resolver, int fd,
+                              struct qemu_identity *ret_identity)
+{
+    if (fd < 0)
+        abort();
+    return resolve_path(resolver, "", ret_identity);
+}
+
+static size_t list_held(struct qemu_resolver *resolver, struct qemu_identity *ret_identities,
+                        size_t size)
+{
+    (void)size;
+    (void)resolve_path(resolver, "", ret_identities);
+    return 1;
+}
+
+static void read_answer(struct qemu_report *report, const cJSON *value)
+{
+    struct error error;
+
+    (void)qemu_report_read_frontends(&report->roots, value, &error);
+    (void)qemu_report_read_nodes(&report->nodes, value, &error);
+    (void)qemu_report_read_sets(report, value, &error);
+}
+
+/* Whatever was reported: what may be resized is plain in name, writable and over host_device. */
+static void search(const struct qemu_report *report)
+{
+    struct qemu_resolver resolver = {resolve_path, resolve_descriptor, list_held};
+    struct qemu_wanted wanted = {
+        .act = HYPERVISOR_RESIZE,
+        .identity = {.block_device = true, .device = 1},
+    };
+    const struct qemu_node *drive = NULL;
+    struct error error = {.text = ""};
+
+    if (qemu_drive_find(report, &wanted, &resolver, &drive, &error) != HYPERVISOR_DONE)
+        return;
+    if (!drive || drive->read_only || !qemu_name_is_plain(drive->name))
+        abort();
+}
+
+/* Feeds `step` bytes at a time; returns how many messages came out, -1 after an error. */
+static int decode_all(const uint8_t *data, size_t size, size_t step, struct qemu_report *report)
+{
+    cleanup(buffer_done) struct buffer input = BUFFER_INIT(QMP_MESSAGE_BYTES + 4096);
+    struct qmp_decoder decoder = {0};
+    int count = 0;
+
+    for (size_t offset = 0; offset < size; offset += step) {
+        size_t part = size - offset < step ? size - offset : step;
+        int r = buffer_append(&input, data + offset, part);
+
+        while (r == QMP_DECODED) {
+            cleanup(qmp_message_done) struct qmp_message message = {.kind = QMP_OTHER};
+            struct error error;
+
+            r = qmp_decode(&decoder, &input, &message, &error);
+            if (r != QMP_DECODED)
+                break;
+            count++;
+            if (report && message.kind == QMP_RETURN)
+                read_answer(report, message.value);
+        }
+        if (r < 0)
+            return -1;
+    }
+    return count;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct qemu_report report = {.sets_known = false};
+
+    if (decode_all(data, size, 4096, &report) != decode_all(data, size, 1, NULL))
+        abort();
+    search(&report);
+    qemu_report_done(&report);
+    return 0;
+}
