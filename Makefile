@@ -159,7 +159,7 @@ check: ## everything on a bare machine: install what is missing, build, run all 
 	@tests/check.sh
 
 demo: deps ## watch a volume of a real micro-VM grow (root)
-	@$(MAKE) programs
+	@$(MAKE) --no-print-directory programs
 	@CRUST_BUILD=$(OUT) tests/demo.py
 
 install: programs ## install into $(DESTDIR)$(PREFIX) and $(DESTDIR)/etc; keeps an existing crustd.conf
@@ -181,7 +181,7 @@ replay: $(FUZZ_REPLAYS) ## run every fuzz target over its corpus
 	@tests/run-fuzz.sh replay $(FUZZ_REPLAYS)
 
 fuzz: ## look for new inputs, FUZZ_SECONDS (60) per target, with clang
-	@$(MAKE) CC=clang SANITIZE=address,undefined FUZZER=1 search
+	@$(MAKE) --no-print-directory CC=clang SANITIZE=address,undefined FUZZER=1 search
 
 search: $(FUZZ_REPLAYS)
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) tests/run-fuzz.sh search $(FUZZ_REPLAYS)
