@@ -207,14 +207,13 @@ static bool check_drive(struct qemu_call *qemu)
     struct error error;
 
     if (!drive) {
-        (void)error_set(&error, 0, "drive %s was removed in the meantime", qemu->drive);
+        (void)error_set(&error, 0, "%s was removed in the meantime", qemu->drive);
         return finish(qemu, HYPERVISOR_DRIVE_NOT_FOUND, &error);
     }
     qemu->drive_bytes = drive->bytes;
     if (drive->bytes >= bytes)
         return finish(qemu, HYPERVISOR_DONE, NULL);
-    (void)error_set(&error, 0,
-                    "drive %s has %" PRIu64 " bytes after the resize, the device %" PRIu64,
+    (void)error_set(&error, 0, "%s has %" PRIu64 " bytes after the resize, the device %" PRIu64,
                     qemu->drive, drive->bytes, bytes);
     return finish(qemu, HYPERVISOR_REFUSED, &error);
 }

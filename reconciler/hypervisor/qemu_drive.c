@@ -258,13 +258,14 @@ static enum hypervisor_outcome judge(const struct search *search, const struct q
         problem = "its raw layer has a fixed offset or size and does not follow the device";
     else if (resize && (!source->host_device || !search->wanted->identity.block_device))
         problem = "its protocol driver is not host_device";
-    if (problem)
-        return (enum hypervisor_outcome)error_set(error, HYPERVISOR_UNSUPPORTED, "drive %s: %s",
-                                                  root->name, problem);
-    if (resize && root->read_only)
-        return (enum hypervisor_outcome)error_set(
-            error, HYPERVISOR_READ_ONLY, "drive %s: attached read-only, cannot be refreshed",
-            root->name);
+    if (problem) {
+        (void)error_set(error, 0, "%s: %s", root->name, problem);
+        return HYPERVISOR_UNSUPPORTED;
+    }
+    if (resize && root->read_only) {
+        (void)error_set(error, 0, "%s: attached read-only, cannot be refreshed", root->name);
+        return HYPERVISOR_READ_ONLY;
+    }
     return HYPERVISOR_DONE;
 }
 
@@ -278,17 +279,28 @@ static enum hypervisor_outcome explain_absence(const struct search *search, stru
     struct source source;
 
     if (root && read_source(&source, root, &search->report->nodes) &&
-        resolve(search, &source, &identity) == 0)
-        return (enum hypervisor_outcome)error_set(error, HYPERVISOR_MISMATCH,
-                                                  "drive %s is %.150s, another device", root->name,
-                                                  source.file);
+        resolve(search, &source, &identity) == 0) {
+        (void)error_set(error, 0, "%s is %.150s, another device", root->name, source.file);
+        return HYPERVISOR_MISMATCH;
+    }
     if (search->holding == HELD_AMONG_OTHERS)
-        return (enum hypervisor_outcome)error_set(
-            error, HYPERVISOR_DRIVE_NOT_FOUND,
-            "the VMM has the device open, but this monitor does not tell which drive it is");
-    return (enum hypervisor_outcome)error_set(error, HYPERVISOR_DRIVE_NOT_FOUND,
-                                              "none of the VMM's %zu drives is the device",
-                                              roots->count);
+        (void)error_set(error, 0,
+                        "the VMM has the device open, but this monitor does not tell "
+                        "which drive it is");
+    else
+        (void)error_set(error, 0, "none of the VMM's %zu drives is the device", roots->count);
+    return HYPERVISOR_DRIVE_NOT_FOUND;
+}
+
+/* Of several drives on the device: the recorded one, else the first that `act` may be done to. */
+static bool is_better(const struct search *search, const struct qemu_node *root,
+                      enum hypervisor_outcome outcome, const struct qemu_node *best,
+                      enum hypervisor_outcome best_outcome)
+{
+    if (!best || is_recorded(search, root))
+        return true;
+    return !is_recorded(search, best) && best_outcome != HYPERVISOR_DONE &&
+           outcome == HYPERVISOR_DONE;
 }
 
 enum hypervisor_outcome qemu_drive_find(const struct qemu_report *report,
@@ -297,30 +309,33 @@ enum hypervisor_outcome qemu_drive_find(const struct qemu_report *report,
                                         const struct qemu_node **ret_drive, struct error *error)
 {
     struct search search = {.report = report, .wanted = wanted, .resolver = resolver};
-    enum hypervisor_outcome best = HYPERVISOR_DRIVE_NOT_FOUND;
-    struct source source;
+    enum hypervisor_outcome best_outcome = HYPERVISOR_DRIVE_NOT_FOUND;
+    const struct qemu_node *best = NULL;
+    struct error best_error = {.text = ""};
 
     if (!report->sets_known)
         search.holding = look_for_descriptors(&search);
     for (size_t i = 0; i < report->roots.count; i++) {
         const struct qemu_node *root = &report->roots.entries[i];
+        struct error reason = {.text = ""};
         enum hypervisor_outcome outcome;
-        struct error reason;
+        struct source source;
 
         if (!read_source(&source, root, &report->nodes) || !is_wanted(&search, root, &source))
             continue;
         outcome = judge(&search, root, &source, &reason);
-        if (best != HYPERVISOR_DRIVE_NOT_FOUND && !is_recorded(&search, root) &&
-            (best == HYPERVISOR_DONE || outcome != HYPERVISOR_DONE))
+        if (!is_better(&search, root, outcome, best, best_outcome))
             continue;
-        best = outcome;
-        *ret_drive = root;
-        if (outcome != HYPERVISOR_DONE && error)
-            *error = reason;
-        if (is_recorded(&search, root))
-            break;
+        best = root;
+        best_outcome = outcome;
+        best_error = reason;
     }
-    return best == HYPERVISOR_DRIVE_NOT_FOUND ? explain_absence(&search, error) : best;
+    if (!best)
+        return explain_absence(&search, error);
+    *ret_drive = best;
+    if (error && best_outcome != HYPERVISOR_DONE)
+        *error = best_error;
+    return best_outcome;
 }
 
 enum hypervisor_outcome qemu_refusal(const char *error_class, const char *text)

@@ -1,0 +1,369 @@
+"""monitor.py - a QEMU monitor without a QEMU: QMP or HMP, on a unix socket.
+
+It answers what crustd asks and resizes its drives the way QEMU 7.2 does: over host_device the size
+becomes the device's real one (asking for more is refused), over file it becomes what was asked for.
+Sizes are real: lseek(2) on the device or file. Hooks make it slow, silent, torn or refusing.
+
+In a test:
+
+    with FakeMonitor(path, mode="qmp", drives=[Drive("drive-0123456789abcdef", "/dev/loop0")]) as m:
+        m.refuse = "Image is read-only"
+        ...
+        assert m.sent("block_resize")
+
+As a program, until it is terminated:
+
+    monitor.py --socket P --device /dev/loop0 --node drive-0123456789abcdef [--size N]
+               [--mode qmp|hmp] [--pid-file F] [--log F]
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import re
+import signal
+import socket
+import stat
+import sys
+import threading
+import time
+
+
+class HangUp(Exception):
+    """The monitor closes the connection here, as a hook asked for."""
+
+
+@dataclasses.dataclass
+class Drive:
+    """One frontend with a raw root node over a protocol node."""
+
+    node: str
+    file: str  # as reported: a path, a link, or /dev/fdset/N (then `path` says what it is)
+    path: str | None = None  # where the size is read; None: file
+    size: int | None = None  # what the monitor believes; None: the real size at the start
+    read_only: bool = False
+    driver: str | None = None  # of the protocol node; None: host_device or file, as the path is
+    root_driver: str = "raw"
+    descriptor: int | None = None  # of /dev/fdset/N in the VMM's process
+
+    def __post_init__(self):
+        self.path = self.path or self.file
+        if self.size is None:
+            self.size = self.real_size()
+        if self.driver is None:
+            is_block = stat.S_ISBLK(os.stat(self.path).st_mode)
+            self.driver = "host_device" if is_block else "file"
+
+    def real_size(self):
+        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.lseek(fd, 0, os.SEEK_END)
+        finally:
+            os.close(fd)
+
+    def resize(self, size):
+        """Returns why not, or None."""
+        if self.read_only:
+            return "Image is read-only"
+        if self.driver == "host_device":
+            if size > self.real_size():
+                return "Cannot grow device files"
+            self.size = self.real_size()
+        else:
+            os.truncate(self.path, size)
+            self.size = size
+        return None
+
+    def nodes(self):
+        """(name, driver) of the root and of the protocol node."""
+        return [(self.node, self.root_driver), (f"#block-{self.node}"[:31], self.driver)]
+
+
+@dataclasses.dataclass
+class Command:
+    at: float  # time.monotonic()
+    name: str  # QMP: the command; HMP: the line
+    arguments: dict
+
+
+class FakeMonitor:
+    """Serves one client at a time, as a monitor does; others wait in a queue of one.
+
+    Hooks, which may be changed at any time:
+      silent     no greeting (the monitor is held by another client)
+      delay      seconds before each answer
+      split      bytes per write; 0: all at once
+      close_at   hang up instead of answering the n-th command (0: instead of greeting); None: never
+      refuse     why every resize is refused; None: none is
+      events     events sent before each answer over QMP
+    """
+
+    def __init__(self, socket_path, mode="qmp", drives=(), log=None):
+        self.socket_path = os.fspath(socket_path)
+        self.mode = mode
+        self.drives = list(drives)
+        self.log = log
+        self.silent = False
+        self.delay = 0.0
+        self.split = 0
+        self.close_at = None
+        self.refuse = None
+        self.events = []
+        self.connections = 0
+        self.commands = []
+        self._changed = threading.Condition()
+        self._stopping = threading.Event()
+        self._listener = None
+        self._client = None
+        self._thread = None
+
+    # lifetime
+
+    def start(self):
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(self.socket_path)
+        self._listener.listen(1)
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+        return self
+
+    def stop(self):
+        self._stopping.set()
+        for end in (self._listener, self._client):
+            if end:
+                try:
+                    end.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass
+        if self._thread:
+            self._thread.join()
+        if self._listener:
+            self._listener.close()
+        try:
+            os.unlink(self.socket_path)
+        except FileNotFoundError:
+            pass
+
+    __enter__ = start
+
+    def __exit__(self, *_):
+        self.stop()
+
+    # what tests ask
+
+    def sent(self, name):
+        """The commands received so far whose name, or HMP line, begins with `name`."""
+        with self._changed:
+            return [c for c in self.commands if c.name.startswith(name)]
+
+    def wait_for(self, name, count=1, timeout=60):
+        """Waits until `name` was received `count` times; returns those commands."""
+        with self._changed:
+            done = self._changed.wait_for(
+                lambda: sum(c.name.startswith(name) for c in self.commands) >= count, timeout)
+        if not done:
+            raise TimeoutError(f"{name} was not received {count} times")
+        return self.sent(name)
+
+    def drive(self, node):
+        return next((d for d in self.drives if d.node == node), None)
+
+    # the conversation
+
+    def _serve(self):
+        while not self._stopping.is_set():
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            with client:
+                self._client = client
+                self.connections += 1
+                try:
+                    self._talk(client)
+                except (HangUp, OSError, ValueError):
+                    pass
+                self._client = None
+
+    def _talk(self, client):
+        if self.silent:
+            while client.recv(4096):
+                pass
+            return
+        if self.close_at == 0:
+            raise HangUp
+        self._write(client, self._greeting())
+        pending = b""
+        count = 0
+        while data := client.recv(4096):
+            pending += data
+            while b"\n" in pending:
+                line, pending = pending.split(b"\n", 1)
+                if not line.strip():
+                    continue
+                count += 1
+                answer = self._answer(line.decode().strip())
+                if self.close_at == count:
+                    raise HangUp
+                self._write(client, answer)
+
+    def _write(self, client, text):
+        data = text.encode()
+        if self.delay and self._stopping.wait(self.delay):
+            raise HangUp
+        step = self.split or len(data)
+        for offset in range(0, len(data), step):
+            client.sendall(data[offset:offset + step])
+
+    def _record(self, name, arguments):
+        command = Command(time.monotonic(), name, arguments)
+        with self._changed:
+            self.commands.append(command)
+            self._changed.notify_all()
+        if self.log:
+            print(json.dumps(dataclasses.asdict(command)), file=self.log, flush=True)
+
+    def _greeting(self):
+        if self.mode == "hmp":
+            return "QEMU 7.2.22 monitor - type 'help' for more information\r\n(qemu) "
+        version = {"qemu": {"micro": 22, "minor": 2, "major": 7}, "package": "fake"}
+        return json.dumps({"QMP": {"version": version, "capabilities": ["oob"]}}) + "\r\n"
+
+    def _answer(self, line):
+        return self._answer_hmp(line) if self.mode == "hmp" else self._answer_qmp(line)
+
+    def _resize(self, node, size):
+        drive = self.drive(node)
+        if self.refuse is not None:
+            return self.refuse
+        if drive is None:
+            return f"Cannot find device='' nor node-name='{node}'"
+        return drive.resize(size)
+
+    # QMP
+
+    def _answer_qmp(self, line):
+        request = json.loads(line)
+        name, arguments = request["execute"], request.get("arguments", {})
+        self._record(name, arguments)
+        reply = {}
+        if "id" in request:
+            reply["id"] = request["id"]
+        method = getattr(self, "_qmp_" + name.replace("-", "_"), None)
+        if method is None:
+            reply["error"] = {"class": "CommandNotFound",
+                              "desc": f"The command {name} has not been found"}
+        else:
+            try:
+                reply["return"] = method(arguments)
+            except RuntimeError as error:
+                reply["error"] = {"class": "GenericError", "desc": str(error)}
+        stamp = {"timestamp": {"seconds": 1, "microseconds": 0}}
+        events = "".join(json.dumps({**stamp, **event}) + "\r\n" for event in self.events)
+        return events + json.dumps(reply) + "\r\n"
+
+    @staticmethod
+    def _info(drive, name, driver):
+        return {"node-name": name, "drv": driver, "file": drive.file, "ro": drive.read_only,
+                "image": {"virtual-size": drive.size, "filename": drive.file, "format": driver}}
+
+    def _qmp_qmp_capabilities(self, _):
+        return {}
+
+    def _qmp_query_status(self, _):
+        return {"status": "running", "singlestep": False, "running": True}
+
+    def _qmp_query_block(self, _):
+        return [{"device": "", "qdev": drive.node, "type": "unknown", "io-status": "ok",
+                 "inserted": self._info(drive, drive.node, drive.root_driver)}
+                for drive in self.drives]
+
+    def _qmp_query_named_block_nodes(self, _):
+        return [self._info(drive, *node) for drive in self.drives for node in drive.nodes()]
+
+    def _qmp_query_fdsets(self, _):
+        return [{"fdset-id": int(drive.file.rsplit("/", 1)[1]),
+                 "fds": [{"fd": drive.descriptor,
+                          "opaque": f"kata-block:{drive.node}:block-source"}]}
+                for drive in self.drives if drive.descriptor is not None]
+
+    def _qmp_block_resize(self, arguments):
+        problem = self._resize(arguments.get("node-name", ""), arguments["size"])
+        if problem:
+            raise RuntimeError(problem)
+        return {}
+
+    # HMP
+
+    def _answer_hmp(self, line):
+        self._record(line, {})
+        return self._echo(line) + "\r\n" + self._hmp(line).replace("\n", "\r\n") + "(qemu) "
+
+    @staticmethod
+    def _echo(line):
+        """The line is drawn anew for each key, as QEMU's readline does."""
+        text = ""
+        for length in range(1, len(line) + 1):
+            text += "\x1b[D" * (length - 1) + line[:length] + "\x1b[K"
+        return text
+
+    def _hmp(self, line):
+        if line == "info block -v":
+            return "\n".join(self._block(d, d.node, d.root_driver, True) for d in self.drives)
+        if line == "info block -n -v":
+            return "\n".join(self._block(d, *node) for d in self.drives for node in d.nodes())
+        if match := re.fullmatch(r'qemu-io (\S+) "truncate (\d+)"', line):
+            problem = self._resize(match[1], int(match[2]))
+            if problem == "Image is read-only":
+                problem = "Block node is read-only"
+            elif problem and problem.startswith("Cannot find"):
+                problem = "Error: " + problem
+            return problem + "\n" if problem else ""
+        return f"unknown command: '{line}'\n"
+
+    @staticmethod
+    def _block(drive, name, driver, attached=False):
+        flags = ", read-only" if drive.read_only else ""
+        return (f"{name}: {drive.file} ({driver}{flags})\n"
+                + (f"    Attached to:      {drive.node}\n" if attached else "")
+                + "    Cache mode:       writeback\n\nImages:\n"
+                f"image: {drive.file}\nfile format: {driver}\n"
+                f"virtual size: {drive.size / 2**20:.3g} MiB ({drive.size} bytes)\n"
+                "disk size: 0 B\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description="A QEMU monitor without a QEMU.")
+    parser.add_argument("--socket", required=True)
+    parser.add_argument("--mode", choices=("qmp", "hmp"), default="qmp")
+    parser.add_argument("--device", required=True, help="block device or file of the drive")
+    parser.add_argument("--node", required=True, help="node name of the drive")
+    parser.add_argument("--size", type=int, help="what the VMM believes at first; else the real size")
+    parser.add_argument("--read-only", action="store_true")
+    parser.add_argument("--refuse", help="why every resize is refused")
+    parser.add_argument("--silent", action="store_true", help="never greet")
+    parser.add_argument("--delay", type=float, default=0.0, help="seconds before each answer")
+    parser.add_argument("--pid-file")
+    parser.add_argument("--log", help="received commands, one JSON object per line; else stdout")
+    arguments = parser.parse_args()
+
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    drive = Drive(arguments.node, arguments.device, size=arguments.size,
+                  read_only=arguments.read_only)
+    log = open(arguments.log, "a", encoding="utf-8") if arguments.log else sys.stdout
+    monitor = FakeMonitor(arguments.socket, arguments.mode, [drive], log)
+    monitor.refuse = arguments.refuse
+    monitor.silent = arguments.silent
+    monitor.delay = arguments.delay
+    with monitor:
+        if arguments.pid_file:
+            with open(arguments.pid_file, "w", encoding="utf-8") as file:
+                file.write(f"{os.getpid()}\n")
+        stopped.wait()
+
+
+if __name__ == "__main__":
+    main()
