@@ -36,8 +36,8 @@ const struct command commands[] = {
     {"wait", "VOL", 1, OPTION_FOR | OPTION_TIMEOUT, "waits until a volume has a state",
      "  --for STATE     a state, or STATE/REASON (in_sync, blocked/read_only)\n"
      "  --timeout S     seconds to wait (60)\n"
-     "A volume that is not known yet is waited for. Exit code: 0 reached; on time-out 5 if the\n"
-     "volume is blocked, 3 if there is none, 4 if the daemon is gone, else 1.\n",
+     "A volume that is not known yet is waited for. Exit code: 0 reached; on time-out\n"
+     "5 if the volume is blocked, 3 if there is none, 4 if the daemon is gone, else 1.\n",
      command_wait},
     {"resync", "", 0, 0, "has the daemon look at everything again", NULL, command_resync},
     {"health", "", 0, 0, "exit code 0 if the daemon is ready, 1 if not, 4 if there is none", NULL,

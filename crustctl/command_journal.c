@@ -43,7 +43,7 @@ static int print_rows(struct session *session, const cJSON *rows, bool as_lines)
     {
         if (result == 0)
             result = session->options->json ? row_print_json(row, &session->out)
-                                            : row_print_journal(row, &session->out);
+                                            : row_print_journal(row, session->width, &session->out);
     }
     return result;
 }
@@ -72,7 +72,7 @@ static int print_journal(struct session *session, struct store_query *query, boo
     if (result != 0)
         return result;
     remember_last(rows, query);
-    return session_flush(session);
+    return follow ? session_flush(session) : 0;
 }
 
 int command_journal(struct session *session)

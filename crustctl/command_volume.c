@@ -88,9 +88,7 @@ static int print_last_lines(struct session *session, const cJSON *journal)
     cJSON_ArrayForEach(row, journal)
     {
         if (result == 0)
-            result = buffer_append_text(&session->out, "  ");
-        if (result == 0)
-            result = row_print_journal(row, &session->out);
+            result = row_print_journal(row, session->width, &session->out);
     }
     return result;
 }

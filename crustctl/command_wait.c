@@ -54,7 +54,7 @@ static int look(struct session *session, bool *ret_reached, struct error *why)
         strcmp(row_text(row, "status"), "removed") != 0;
     if (*ret_reached)
         return print_reached(session, row) == 0 ? EXIT_DONE : EXIT_FAILED;
-    (void)error_set(why, 1, "volume %" PRIu64 " is %s (%s)", row_number(row, "volume_id", NULL),
+    (void)error_set(why, 1, "volume %" PRIu64 " is %s/%s", row_number(row, "volume_id", NULL),
                     row_text(row, "state"), row_reason(row));
     return strcmp(row_text(row, "state"), "blocked") == 0 ? EXIT_BLOCKED : EXIT_FAILED;
 }

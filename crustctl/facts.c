@@ -158,7 +158,7 @@ static void say_attempts(const struct dossier *dossier, const struct config *con
     (void)config;
     if (resize && !*row_text(resize, "finished_at")) {
         display_time(row_text(resize, "detected_at"), time);
-        say(facts, "The growth was noticed at %s UTC and has been tried %" PRIu64 " times.", time,
+        say(facts, "The growth was noticed at %s UTC; attempts so far: %" PRIu64 ".", time,
             row_number(resize, "attempts", NULL));
         if (*row_text(resize, "error"))
             say(facts, "The last error: %s", row_text(resize, "error"));

@@ -1,5 +1,4 @@
 /* main.c - crustctl: reads the command line, runs one command, returns its exit code. */
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,9 +26,8 @@ static void print_usage(FILE *stream)
 
 static void print_command_help(const struct command *command)
 {
-    (void)printf("usage: crustctl %s%s%s%s\n\n%s: %s\n%s", command->name,
-                 *command->operands ? " " : "", command->operands,
-                 command->options ? " [options]" : "", command->name, command->summary,
+    (void)printf("usage: crustctl %s%s%s%s\n\n%s\n%s", command->name, *command->operands ? " " : "",
+                 command->operands, command->options ? " [options]" : "", command->summary,
                  command->help ? command->help : "");
 }
 

@@ -3,11 +3,14 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <string.h>
 
 #include "crustctl/display.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
+
+enum { KIND_WIDTH = 16 };
 
 const char *row_text(const cJSON *row, const char *key)
 {
@@ -75,21 +78,30 @@ int row_device_number(const cJSON *row, struct buffer *ret_text)
                                 row_number(row, "minor", NULL));
 }
 
+static bool is_size(const cJSON *member)
+{
+    const size_t length = member->string ? strlen(member->string) : 0;
+
+    return cJSON_IsNumber(member) && member->valuedouble >= 0 && length >= strlen("bytes") &&
+           strcmp(member->string + length - strlen("bytes"), "bytes") == 0;
+}
+
+/* "name=value" */
 static int append_member(const cJSON *member, struct buffer *out)
 {
+    char size[DISPLAY_SIZE_BYTES];
     char *text = NULL;
-    int result = buffer_append_text(out, "  ");
+    int result = buffer_append_format(out, "%s%s=", out->length > 0 ? " " : "", member->string);
 
-    if (!cJSON_IsString(member))
-        text = cJSON_PrintUnformatted(member);
-    if (result == 0 && member->string)
-        result = display_append(out, member->string);
-    if (result == 0 && member->string)
-        result = buffer_append_text(out, "=");
+    if (is_size(member)) {
+        display_size((uint64_t)member->valuedouble, size);
+        return result == 0 ? buffer_append_text(out, size) : result;
+    }
+    if (result == 0 && cJSON_IsString(member))
+        return buffer_append_text(out, member->valuestring);
+    text = cJSON_PrintUnformatted(member);
     if (result == 0)
-        result = display_append(out, text                     ? text
-                                     : cJSON_IsString(member) ? member->valuestring
-                                                              : "");
+        result = text ? buffer_append_text(out, text) : -ENOMEM;
     cJSON_free(text);
     return result;
 }
@@ -99,10 +111,10 @@ static int append_detail(const cJSON *detail, struct buffer *out)
     const cJSON *member;
     int result = 0;
 
-    if (!detail || cJSON_IsNull(detail))
-        return 0;
+    if (cJSON_IsString(detail))
+        return buffer_append_text(out, detail->valuestring);
     if (!cJSON_IsObject(detail))
-        return append_member(detail, out);
+        return 0;
     cJSON_ArrayForEach(member, detail)
     {
         if (result == 0)
@@ -111,34 +123,47 @@ static int append_detail(const cJSON *detail, struct buffer *out)
     return result;
 }
 
-int row_print_journal(const cJSON *row, struct buffer *out)
+/* "2026-01-02 03:04:05.678  state_changed     volume 7  sandbox a1b2…  /dev/loop0" */
+static int append_subject(const cJSON *row, struct buffer *out)
 {
-    char time[DISPLAY_TIME_BYTES];
+    const char *at = row_text(row, "at");
+    const char *sandbox = row_text(row, "sandbox_id");
+    const char *device = row_text(row, "device");
     bool about_volume;
-    uint64_t volume = row_number(row, "volume_id", &about_volume);
-    int result;
+    const uint64_t volume = row_number(row, "volume_id", &about_volume);
+    const bool alone = !about_volume && !*sandbox && !*device;
+    int result = buffer_append_format(out, "%.10s %.12s  %-*s", at, strlen(at) > 11 ? at + 11 : "",
+                                      alone ? 0 : KIND_WIDTH, row_text(row, "kind"));
 
-    display_time(row_text(row, "at"), time);
-    result = display_append(out, time);
-    if (result == 0)
-        result = buffer_append_text(out, "  ");
-    if (result == 0)
-        result = display_append_padded(out, row_text(row, "kind"), 12);
     if (result == 0 && about_volume)
         result = buffer_append_format(out, "  volume %" PRIu64, volume);
-    if (result == 0 && *row_text(row, "sandbox_id")) {
-        result = buffer_append_text(out, "  sandbox ");
-        if (result == 0)
-            result = display_append_short(out, row_text(row, "sandbox_id"), 16);
-    }
-    if (result == 0 && *row_text(row, "device")) {
-        result = buffer_append_text(out, "  ");
-        if (result == 0)
-            result = display_append(out, row_text(row, "device"));
-    }
+    if (result == 0 && *sandbox)
+        result =
+            buffer_append_format(out, "  sandbox %.8s%s", sandbox, strlen(sandbox) > 8 ? "…" : "");
+    if (result == 0 && *device)
+        result = buffer_append_format(out, "  %s", device);
+    return result;
+}
+
+int row_print_journal(const cJSON *row, unsigned width, struct buffer *out)
+{
+    cleanup(buffer_done) struct buffer subject = BUFFER_INIT(0);
+    cleanup(buffer_done) struct buffer detail = BUFFER_INIT(0);
+    unsigned columns;
+    int result = append_subject(row, &subject);
+
     if (result == 0)
-        result = append_detail(json_member(row, "detail"), out);
-    return result == 0 ? buffer_append_text(out, "\n") : result;
+        result = append_detail(json_member(row, "detail"), &detail);
+    if (result == 0)
+        result = display_append(out, buffer_text(&subject));
+    if (result < 0)
+        return result;
+    if (detail.length == 0)
+        return buffer_append_text(out, "\n");
+    columns = display_width(buffer_text(&subject)) + 2 + display_width(buffer_text(&detail));
+    if (columns > width)
+        return display_append_wrapped(out, buffer_text(&detail), "\n    ", 4, width);
+    return display_append_wrapped(out, buffer_text(&detail), "  ", 0, UINT_MAX);
 }
 
 static int append_value(const cJSON *value, struct buffer *out)

@@ -21,8 +21,9 @@ int row_state(const cJSON *row, struct buffer *ret_text);
 int row_pod(const cJSON *row, struct buffer *ret_text);
 int row_device_number(const cJSON *row, struct buffer *ret_text);
 
-/* One line of the journal: when, what, about what, details. */
-int row_print_journal(const cJSON *row, struct buffer *out);
+/* One line of the journal: when, what, about what, details; these in lines of their own, indented,
+ * where all of it does not fit into `width`. */
+int row_print_journal(const cJSON *row, unsigned width, struct buffer *out);
 
 /* One object per line between brackets, or one object. */
 int row_print_json(const cJSON *value, struct buffer *out);

@@ -25,7 +25,7 @@
 #include "lib/cleanup.h"
 #include "lib/path.h"
 
-enum { BACKLOG = 16 };
+enum { BACKLOG = 128 };
 
 static int find_group(const char *group, gid_t *ret_gid, struct error *error)
 {

@@ -15,6 +15,7 @@
 #include "reconciler/serve/http_server.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <microhttpd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +33,7 @@ enum {
     IDLE_SECONDS = 10,
     BODY_BYTES = 64 * 1024,
     ANSWER_BYTES = 64 * 1024 * 1024,
+    LARGE_ANSWER_BYTES = 1024 * 1024,
     REFUSAL_BYTES = 4 * 1024, /* always left for an error */
 };
 
@@ -64,13 +66,17 @@ struct answer {
     struct buffer body;
 };
 
+/* glibc keeps what a large answer took for the next one; the daemon gives it back. */
 static void free_answer(void *data)
 {
     struct answer *answer = data;
+    const bool large = answer->body.length >= LARGE_ANSWER_BYTES;
 
     answer->server->answer_bytes -= answer->body.length;
     buffer_done(&answer->body);
     free(answer);
+    if (large)
+        (void)malloc_trim(0);
 }
 
 /* The body belongs to the response, or is freed. */
@@ -225,9 +231,21 @@ __attribute__((format(printf, 2, 0))) static void write_log(void *data, const ch
 
 static void set_timer(struct door *door);
 
+static bool is_full(const struct door *door)
+{
+    return MHD_get_daemon_info(door->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS)
+               ->num_connections >= CONNECTIONS;
+}
+
+/* A full microhttpd stops listening, and begins again only at the start of a turn after the one in
+ * which a connection ended. Nothing else would give it that turn. */
 static void give_turn(struct door *door)
 {
+    const bool was_full = is_full(door);
+
     (void)MHD_run(door->daemon);
+    if (was_full && !is_full(door))
+        (void)MHD_run(door->daemon);
     set_timer(door);
 }
 

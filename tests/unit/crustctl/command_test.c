@@ -1,0 +1,197 @@
+/* command_test.c - commands on a scratch node, as a person or a script would run them. */
+#include "lib/json.h"
+#include "tests/unit/crustctl/node.h"
+
+static cJSON *parse(const struct buffer *out)
+{
+    cJSON *value = NULL;
+
+    assert_int_equal(
+        json_parse(buffer_text(out), out->length, (struct json_limits){16 * MIB, 12}, &value, NULL),
+        0);
+    return value;
+}
+
+static void expect(const struct node *node, const char *words, int code, const char *text)
+{
+    cleanup(buffer_done) struct buffer out = {0};
+
+    assert_int_equal(node_run(node, words, &out), code);
+    if (!strstr(buffer_text(&out), text))
+        fail_msg("%s: \"%s\" is not in:\n%s", words, text, buffer_text(&out));
+}
+
+static void tables_fit_a_terminal(void **state)
+{
+    static const char *const lists[] = {"volumes",  "sandboxes", "devices",
+                                        "mappings", "resizes",   "cleanups"};
+
+    for (size_t i = 0; i < array_length(lists); i++) {
+        cleanup(buffer_done) struct buffer out = {0};
+        char *line;
+
+        assert_int_equal(node_run(*state, lists[i], &out), EXIT_DONE);
+        if (getenv("SHOW"))
+            (void)fputs(buffer_text(&out), stderr);
+        for (line = strtok(out.data, "\n"); line; line = strtok(NULL, "\n"))
+            if (display_width(line) > 80 || line[strlen(line) - 1] == ' ')
+                fail_msg("%s: %s|", lists[i], line);
+    }
+}
+
+static void volumes_show_sizes_and_states(void **state)
+{
+    expect(*state, "volumes", EXIT_DONE, "pvc-orders");
+    expect(*state, "volumes", EXIT_DONE, "128 MiB");
+    expect(*state, "volumes", EXIT_DONE, "block_grown/agent_unsupported");
+    expect(*state, "volumes", EXIT_DONE, "unbound\n");
+}
+
+static void blocked_is_a_filter(void **state)
+{
+    cleanup(buffer_done) struct buffer out = {0};
+    cleanup(json_deletep) cJSON *rows = NULL;
+
+    assert_int_equal(node_run(*state, "volumes --blocked -o json", &out), EXIT_DONE);
+    rows = parse(&out);
+    assert_int_equal(cJSON_GetArraySize(rows), 1);
+    assert_string_equal(json_string(rows->child, "reason"), "monitor_missing");
+}
+
+static void removed_volumes_are_asked_for(void **state)
+{
+    struct node *node = *state;
+    cleanup(buffer_done) struct buffer live = {0}, all = {0};
+    cleanup(json_deletep) cJSON *live_rows = NULL, *all_rows = NULL;
+    int64_t id;
+
+    assert_int_equal(store_begin(node->store), 0);
+    assert_int_equal(store_remove_entry(node->store, STORE_KATA, "key3", &id), 0);
+    assert_int_equal(store_commit(node->store), 0);
+    assert_int_equal(node_run(node, "volumes -o json", &live), EXIT_DONE);
+    assert_int_equal(node_run(node, "-o json volumes --all", &all), EXIT_DONE);
+    live_rows = parse(&live);
+    all_rows = parse(&all);
+    assert_int_equal(cJSON_GetArraySize(live_rows), 2);
+    assert_int_equal(cJSON_GetArraySize(all_rows), 3);
+}
+
+static void a_volume_is_a_sheet(void **state)
+{
+    const struct node *node = *state;
+    char words[64];
+
+    (void)snprintf(words, sizeof(words), "volume %d", (int)node->blocked);
+    expect(node, words, EXIT_DONE, "blocked/monitor_missing");
+    expect(node, "volume pvc-ledger", EXIT_DONE, "ffeeddccbbaa99887766554433221100");
+    expect(node, "volume key2", EXIT_DONE, "Open growth\n");
+    expect(node, "volume pvc-ledger", EXIT_DONE, "Last in the journal\n");
+    expect(node, "volume pvc-nothing", EXIT_NOT_FOUND, "");
+}
+
+static void a_volume_in_json_is_an_object(void **state)
+{
+    cleanup(buffer_done) struct buffer out = {0};
+    cleanup(json_deletep) cJSON *volume = NULL;
+
+    assert_int_equal(node_run(*state, "-o json volume pvc-orders", &out), EXIT_DONE);
+    volume = parse(&out);
+    assert_true(cJSON_IsObject(volume));
+    assert_string_equal(json_string(volume, "state"), "block_grown");
+}
+
+static void explain_says_what_to_do(void **state)
+{
+    expect(*state, "explain pvc-ledger", EXIT_DONE, "extra_monitor_socket");
+    expect(*state, "explain pvc-ledger", EXIT_DONE, "64 MiB less than the device");
+    expect(*state, "explain pvc-orders", EXIT_DONE, "crust-guest-agent");
+    expect(*state, "explain 3", EXIT_DONE, "No live sandbox");
+    expect(*state, "explain nothing", EXIT_NOT_FOUND, "");
+}
+
+static void explain_in_json_has_the_same(void **state)
+{
+    cleanup(buffer_done) struct buffer out = {0};
+    cleanup(json_deletep) cJSON *answer = NULL;
+
+    assert_int_equal(node_run(*state, "explain pvc-ledger -o json", &out), EXIT_DONE);
+    answer = parse(&out);
+    assert_string_equal(json_string(answer, "reason"), "monitor_missing");
+    assert_true(cJSON_GetArraySize(json_member(answer, "remedies")) > 1);
+    assert_true(cJSON_GetArraySize(json_member(answer, "known")) > 3);
+    assert_non_null(json_string(answer, "missing"));
+}
+
+static void status_comes_from_the_database_too(void **state)
+{
+    expect(*state, "status", EXIT_DONE, "no daemon answers");
+    expect(*state, "status", EXIT_DONE, "blocked 1");
+    expect(*state, "status -o json", EXIT_DONE, "\"daemon\":false");
+}
+
+static void the_journal_has_lines(void **state)
+{
+    cleanup(buffer_done) struct buffer out = {0};
+    cleanup(json_deletep) cJSON *rows = NULL;
+
+    expect(*state, "journal -n 100", EXIT_DONE, "volume 2");
+    assert_int_equal(node_run(*state, "journal -n 2 -o json", &out), EXIT_DONE);
+    rows = parse(&out);
+    assert_int_equal(cJSON_GetArraySize(rows), 2);
+}
+
+static void what_needs_a_daemon_says_so(void **state)
+{
+    expect(*state, "health", EXIT_UNREACHABLE, "");
+    expect(*state, "resync", EXIT_UNREACHABLE, "");
+    expect(*state, "wait pvc-ledger --for in_sync --timeout 0", EXIT_UNREACHABLE, "");
+    expect(*state, "wait pvc-ledger --for asleep", EXIT_USAGE, "");
+}
+
+static void nothing_at_all_is_unreachable(void **state)
+{
+    const struct node *node = *state;
+    char from[256], to[256];
+
+    node_path(node, "/var/lib/crustd/crustd.db", from);
+    node_path(node, "/var/lib/crustd/elsewhere", to);
+    assert_int_equal(rename(from, to), 0);
+    expect(node, "volumes", EXIT_UNREACHABLE, "");
+    assert_int_equal(rename(to, from), 0);
+}
+
+static void show(void **state)
+{
+    static const char *const commands_shown[] = {"volume pvc-ledger", "explain pvc-ledger",
+                                                 "explain pvc-orders", "status", "journal"};
+
+    for (size_t i = 0; i < array_length(commands_shown) && getenv("SHOW"); i++) {
+        cleanup(buffer_done) struct buffer out = {0};
+
+        (void)node_run(*state, commands_shown[i], &out);
+        (void)fprintf(stderr, "$ crustctl %s\n%s\n", commands_shown[i], buffer_text(&out));
+    }
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, node_set_up, node_tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(tables_fit_a_terminal),
+        TEST(volumes_show_sizes_and_states),
+        TEST(blocked_is_a_filter),
+        TEST(removed_volumes_are_asked_for),
+        TEST(a_volume_is_a_sheet),
+        TEST(a_volume_in_json_is_an_object),
+        TEST(explain_says_what_to_do),
+        TEST(explain_in_json_has_the_same),
+        TEST(status_comes_from_the_database_too),
+        TEST(the_journal_has_lines),
+        TEST(what_needs_a_daemon_says_so),
+        TEST(nothing_at_all_is_unreachable),
+        TEST(show),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,145 @@
+/* display_test.c - escaping, widths, shortening, wrapping, sizes, times. */
+#include "crustctl/display.h"
+
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "tests/unit/test.h"
+
+static int set_up(void **state)
+{
+    (void)state;
+    display_init();
+    return 0;
+}
+
+static void what_a_terminal_obeys_is_escaped(void **state)
+{
+    static const struct {
+        const char *text;
+        const char *shown;
+    } cases[] = {
+        {"plain \"text\" \\ é 漢", "plain \"text\" \\ é 漢"},
+        {"\x1b[2J", "\\u001b[2J"},
+        {"a\nb\tc\x7f", "a\\u000ab\\u0009c\\u007f"},
+        {"\xc2\x9b"
+         "31m",
+         "\\u009b31m"},
+        {"gpj.\xe2\x80\xae"
+         "exe",
+         "gpj.\\u202eexe"},
+        {"\xff\xc3", "\\xff\\xc3"},
+        {"", ""},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < array_length(cases); i++) {
+        cleanup(buffer_done) struct buffer out = BUFFER_INIT(0);
+
+        assert_int_equal(display_append(&out, cases[i].text), 0);
+        assert_string_equal(buffer_text(&out), cases[i].shown);
+    }
+}
+
+static void widths_are_columns(void **state)
+{
+    (void)state;
+    assert_int_equal(display_width(""), 0);
+    assert_int_equal(display_width("abc"), 3);
+    assert_int_equal(display_width("é"), 1);
+    assert_int_equal(display_width("e\xcc\x81"), 1);
+    assert_int_equal(display_width("漢字"), 4);
+    assert_int_equal(display_width("…"), 1);
+}
+
+static void cells_have_their_width(void **state)
+{
+    static const char *const texts[] = {"",
+                                        "a",
+                                        "漢字漢字漢字",
+                                        "/var/lib/kubelet/pods/1/mount",
+                                        "\x1b\x1b\x1b\x1b",
+                                        "ééééééééééééé"};
+
+    (void)state;
+    for (size_t i = 0; i < array_length(texts); i++)
+        for (unsigned width = 1; width < 30; width++) {
+            cleanup(buffer_done) struct buffer left = BUFFER_INIT(0), right = BUFFER_INIT(0);
+
+            assert_int_equal(display_append_padded(&left, texts[i], width), 0);
+            assert_int_equal(display_append_padded_left(&right, texts[i], width), 0);
+            assert_int_equal(display_width(buffer_text(&left)), width);
+            assert_int_equal(display_width(buffer_text(&right)), width);
+        }
+}
+
+static void names_are_shortened_in_the_middle(void **state)
+{
+    cleanup(buffer_done) struct buffer out = BUFFER_INIT(0);
+
+    (void)state;
+    assert_int_equal(display_append_short(&out, "/var/lib/kubelet/pods/1/mount", 14), 0);
+    assert_string_equal(buffer_text(&out), "/var…s/1/mount");
+}
+
+static void prose_is_wrapped(void **state)
+{
+    cleanup(buffer_done) struct buffer out = BUFFER_INIT(0), plain = BUFFER_INIT(0);
+
+    (void)state;
+    assert_int_equal(display_append_wrapped(&out, "one two three four five", "  - ", 4, 13), 0);
+    assert_string_equal(buffer_text(&out), "  - one two\n    three\n    four five\n");
+    assert_int_equal(display_append_wrapped(&plain, "word unbreakablelongword x", NULL, 0, 10), 0);
+    assert_string_equal(buffer_text(&plain), "word\nunbreakablelongword\nx\n");
+}
+
+static void sizes_are_human(void **state)
+{
+    static const struct {
+        uint64_t bytes;
+        const char *text;
+    } cases[] = {
+        {0, "0 B"},
+        {1023, "1023 B"},
+        {1024, "1 KiB"},
+        {67108864, "64 MiB"},
+        {67108865, "64.0 MiB"},
+        {1610612736, "1.5 GiB"},
+        {UINT64_C(1) << 40, "1 TiB"},
+        {UINT64_MAX, "16.0 EiB"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < array_length(cases); i++) {
+        char text[DISPLAY_SIZE_BYTES];
+
+        display_size(cases[i].bytes, text);
+        assert_string_equal(text, cases[i].text);
+    }
+}
+
+static void times_lose_what_nobody_reads(void **state)
+{
+    char text[DISPLAY_TIME_BYTES];
+
+    (void)state;
+    display_time("2026-01-02T03:04:05.678Z", text);
+    assert_string_equal(text, "2026-01-02 03:04:05");
+    display_time("yesterday", text);
+    assert_string_equal(text, "yesterday");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_a_terminal_obeys_is_escaped),
+        cmocka_unit_test(widths_are_columns),
+        cmocka_unit_test(cells_have_their_width),
+        cmocka_unit_test(names_are_shortened_in_the_middle),
+        cmocka_unit_test(prose_is_wrapped),
+        cmocka_unit_test(sizes_are_human),
+        cmocka_unit_test(times_lose_what_nobody_reads),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, NULL);
+}

@@ -1,0 +1,73 @@
+/* explain_test.c - every state and reason has a text, and no text is for nothing. */
+#include "crustctl/explain.h"
+
+#include <string.h>
+
+#include "crustctl/states.h"
+#include "tests/unit/test.h"
+
+static void every_state_and_reason_is_explained(void **state)
+{
+    (void)state;
+    for (const struct state_reason *row = state_reasons; row->state; row++) {
+        const struct explanation *reason = explain_reason(row->state, row->reason);
+
+        if (!explain_state(row->state))
+            fail_msg("%s is not explained", row->state);
+        if (strcmp(row->reason, "none") != 0 && !reason)
+            fail_msg("%s/%s is not explained", row->state, row->reason);
+        if (strcmp(row->reason, "none") != 0 && !reason->remedy[0])
+            fail_msg("%s/%s: nothing to do?", row->state, row->reason);
+    }
+}
+
+static void no_explanation_is_left_over(void **state)
+{
+    (void)state;
+    for (const struct explanation *text = explanations; text->meaning; text++) {
+        const struct state_reason *row = state_reasons;
+
+        while (row->state && explain_state(row->state) != text &&
+               explain_reason(row->state, row->reason) != text)
+            row++;
+        if (!row->state)
+            fail_msg("nothing has the state %s and the reason %s", text->state, text->reason);
+    }
+}
+
+static void what_is_not_known_is_not_explained(void **state)
+{
+    (void)state;
+    assert_null(explain_state("asleep"));
+    assert_null(explain_reason("blocked", "asleep"));
+    assert_null(explain_reason("in_sync", "none"));
+}
+
+static void states_are_selected(void **state)
+{
+    (void)state;
+    assert_true(states_is_selector("in_sync"));
+    assert_true(states_is_selector("in_sync/none"));
+    assert_true(states_is_selector("blocked/read_only"));
+    assert_false(states_is_selector("in_sync/read_only"));
+    assert_false(states_is_selector("in_syn"));
+    assert_false(states_is_selector("in_sync_"));
+    assert_false(states_is_selector("blocked/"));
+    assert_false(states_is_selector(""));
+    assert_true(states_match("blocked", "blocked", "read_only"));
+    assert_true(states_match("blocked/read_only", "blocked", "read_only"));
+    assert_false(states_match("blocked/read_only", "blocked", "no_device"));
+    assert_false(states_match("block", "blocked", "none"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_state_and_reason_is_explained),
+        cmocka_unit_test(no_explanation_is_left_over),
+        cmocka_unit_test(what_is_not_known_is_not_explained),
+        cmocka_unit_test(states_are_selected),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

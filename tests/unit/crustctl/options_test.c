@@ -1,0 +1,142 @@
+/* options_test.c - the command line: what is understood, and what is refused with which words. */
+#include "crustctl/options.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "crustctl/command.h"
+#include "lib/cleanup.h"
+#include "tests/unit/test.h"
+
+/* The words must outlive the options, which borrow them. */
+struct command_line {
+    char text[256];
+    struct options options;
+    struct error error;
+};
+
+static int parse(struct command_line *line, const char *words)
+{
+    char *argv[16];
+    int argc = 0;
+
+    (void)snprintf(line->text, sizeof(line->text), "crustctl %s", words);
+    for (char *rest = NULL, *word = strtok_r(line->text, " ", &rest); word && argc < 15;
+         word = strtok_r(NULL, " ", &rest))
+        argv[argc++] = word;
+    argv[argc] = NULL;
+    return options_parse(argc, argv, &line->options, &line->error);
+}
+
+static void options_stand_anywhere(void **state)
+{
+    static const char *const lines[] = {
+        "--root /node -o json journal -n 5 -f",
+        "journal -n5 -f --root=/node --output=json",
+        "journal -fn 5 -ojson --root /node",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < array_length(lines); i++) {
+        struct command_line line = {0};
+
+        assert_int_equal(parse(&line, lines[i]), 0);
+        assert_string_equal(line.options.command, "journal");
+        assert_string_equal(line.options.root, "/node");
+        assert_true(line.options.json);
+        assert_int_equal(line.options.lines, 5);
+        assert_int_equal(line.options.given, OPTION_LINES | OPTION_FOLLOW);
+    }
+}
+
+static void defaults_are_the_host(void **state)
+{
+    struct command_line line = {0};
+
+    (void)state;
+    assert_int_equal(parse(&line, "status"), 0);
+    assert_string_equal(line.options.root, "/");
+    assert_null(line.options.config_file);
+    assert_false(line.options.json);
+    assert_int_equal(parse(&line, "-- volume --strange-name"), 0);
+    assert_string_equal(line.options.operand[0], "--strange-name");
+}
+
+static void mistakes_are_named(void **state)
+{
+    static const struct {
+        const char *words;
+        const char *text;
+    } cases[] = {
+        {"-o xml status", "-o wants text or json"},
+        {"-x status", "-x"},
+        {"--nothing status", "--nothing"},
+        {"status --root", "--root wants a value"},
+        {"journal -n", "-n wants a value"},
+        {"journal -n many", "-n wants a number, not \"many\""},
+        {"journal -n -3", "-n wants a number"},
+        {"wait x --for in_sync --timeout 5s", "--timeout wants a number"},
+        {"a b c d e f", "too many"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < array_length(cases); i++) {
+        struct command_line line = {0};
+
+        assert_int_equal(parse(&line, cases[i].words), -EINVAL);
+        if (!strstr(line.error.text, cases[i].text))
+            fail_msg("%s: %s", cases[i].words, line.error.text);
+    }
+}
+
+static void commands_take_their_own_options(void **state)
+{
+    static const struct {
+        const char *words;
+        int result;
+    } cases[] = {
+        {"volumes --blocked", 0},    {"sandboxes --blocked", -EINVAL},
+        {"volume", -EINVAL},         {"volume x", 0},
+        {"volume x y", -EINVAL},     {"volumes x", -EINVAL},
+        {"status -f", -EINVAL},      {"resizes -n 3", 0},
+        {"devices -n 3", -EINVAL},   {"wait x", -EINVAL},
+        {"wait x --for in_sync", 0}, {"wait --for in_sync", -EINVAL},
+        {"explain x -n 1", -EINVAL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < array_length(cases); i++) {
+        struct command_line line = {0};
+        const struct command *command;
+
+        assert_int_equal(parse(&line, cases[i].words), 0);
+        command = command_find(line.options.command);
+        assert_non_null(command);
+        if (command_check(command, &line.options, &line.error) != cases[i].result)
+            fail_msg("%s: %s", cases[i].words, line.error.text);
+    }
+}
+
+static void commands_of_later_versions_are_not_there(void **state)
+{
+    static const char *const names[] = {"doctor",        "gc",    "restore", "stats", "resize",
+                                        "direct-volume", "crust", "fs",      ""};
+
+    (void)state;
+    for (size_t i = 0; i < array_length(names); i++)
+        assert_null(command_find(names[i]));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(options_stand_anywhere),
+        cmocka_unit_test(defaults_are_the_host),
+        cmocka_unit_test(mistakes_are_named),
+        cmocka_unit_test(commands_take_their_own_options),
+        cmocka_unit_test(commands_of_later_versions_are_not_there),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

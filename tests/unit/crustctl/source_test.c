@@ -1,0 +1,189 @@
+/* source_test.c - crustctl with a daemon: the real HTTP server in a process of its own, over a
+ * store that differs from the database below the root, so that it shows who answered. */
+#include "crustctl/source.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "lib/json.h"
+#include "lib/loop.h"
+#include "lib/path.h"
+#include "reconciler/serve/http_server.h"
+#include "tests/unit/crustctl/node.h"
+
+struct reconciler {
+    struct store *store;
+    bool resynced;
+};
+
+struct store_reader *reconciler_reader(struct reconciler *reconciler)
+{
+    return store_get_reader(reconciler->store);
+}
+
+void reconciler_resync(struct reconciler *reconciler)
+{
+    reconciler->resynced = true;
+}
+
+void reconciler_get_health(const struct reconciler *reconciler,
+                           struct reconciler_health *ret_health)
+{
+    *ret_health = (struct reconciler_health){
+        .synced = reconciler->resynced,
+        .sources = 1,
+        .source = {{"inotify", true, 7, 1}},
+    };
+}
+
+struct daemon {
+    struct node *node;
+    pid_t pid;
+};
+
+/* The child: serves until it is killed; one byte to `ready` once it listens. */
+static void serve(const char *root_path, int ready)
+{
+    const struct store_options memory = {.boot_id = "boot", .max_rows = 1000};
+    struct node inside = {0};
+    struct reconciler reconciler = {0};
+    struct http_server_options options = {.socket_path = "/run/crustd/http.sock"};
+    struct http_server *server;
+    struct loop loop;
+
+    if (store_open(&memory, &inside.store, NULL) != 0 || loop_init(&loop) != 0 ||
+        path_open_root(root_path, &options.root) != 0)
+        _exit(1);
+    node_fill(&inside);
+    (void)store_begin(inside.store);
+    (void)store_set_state(inside.store, inside.grown, "in_sync", "none", NULL);
+    (void)store_commit(inside.store);
+    reconciler.store = inside.store;
+    if (http_server_new(&loop, &reconciler, &options, &server, NULL) != 0 ||
+        write(ready, "", 1) != 1)
+        _exit(1);
+    loop_run(&loop);
+    _exit(0);
+}
+
+static int set_up(void **state)
+{
+    struct daemon *daemon = calloc(1, sizeof(*daemon));
+    void *node = NULL;
+    int ready[2];
+    char byte;
+
+    node_set_up(&node);
+    daemon->node = node;
+    assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+    daemon->pid = fork();
+    assert_true(daemon->pid >= 0);
+    if (daemon->pid == 0)
+        serve(daemon->node->root, ready[1]);
+    fd_close(ready[1]);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    fd_close(ready[0]);
+    *state = daemon;
+    return 0;
+}
+
+static void stop(struct daemon *daemon)
+{
+    if (daemon->pid == 0)
+        return;
+    assert_int_equal(kill(daemon->pid, SIGKILL), 0);
+    assert_int_equal(waitpid(daemon->pid, NULL, 0), daemon->pid);
+    daemon->pid = 0;
+}
+
+static int tear_down(void **state)
+{
+    static const char *const names[] = {"/run/crustd/http.sock", "/run/crustd", "/run"};
+    struct daemon *daemon = *state;
+    void *node = daemon->node;
+    char path[256];
+
+    stop(daemon);
+    for (size_t i = 0; i < array_length(names); i++) {
+        node_path(daemon->node, names[i], path);
+        (void)remove(path);
+    }
+    free(daemon);
+    return node_tear_down(&node);
+}
+
+static void expect(const struct daemon *daemon, const char *words, int code, const char *text)
+{
+    cleanup(buffer_done) struct buffer out = {0};
+    const int returned = node_run(daemon->node, words, &out);
+
+    if (returned != code || !strstr(buffer_text(&out), text))
+        fail_msg("%s: %d, \"%s\" is not in:\n%s", words, returned, text, buffer_text(&out));
+}
+
+static void the_daemon_is_asked_first(void **state)
+{
+    struct daemon *daemon = *state;
+
+    expect(daemon, "volumes", EXIT_DONE, "in_sync");
+    expect(daemon, "explain pvc-ledger", EXIT_DONE, "extra_monitor_socket");
+    expect(daemon, "status", EXIT_DONE, "source inotify    up, 7 events, 1 overflows");
+    expect(daemon, "status -o json", EXIT_DONE, "\"by_state\":{");
+    stop(daemon);
+    expect(daemon, "volumes", EXIT_DONE, "block_grown/agent_unsupported");
+}
+
+static void names_are_encoded(void **state)
+{
+    struct daemon *daemon = *state;
+    const char *path = "/var/lib/kubelet/pods/5bd1cbf5-02ab-4a1b-9fd7-1d4b8f6f0a51/volumes/"
+                       "kubernetes.io~csi/pvc-orders/mount";
+    char words[256];
+
+    (void)snprintf(words, sizeof(words), "volume %s", path);
+    expect(daemon, words, EXIT_DONE, "in_sync");
+    expect(daemon, "volume a&live=1#%00", EXIT_NOT_FOUND, "");
+}
+
+static void health_follows_the_daemon(void **state)
+{
+    struct daemon *daemon = *state;
+
+    expect(daemon, "health", EXIT_FAILED, "");
+    expect(daemon, "health -o json", EXIT_FAILED, "\"reason\":\"not_synced\"");
+    expect(daemon, "resync", EXIT_DONE, "looks at everything again");
+    expect(daemon, "health", EXIT_DONE, "ready");
+    stop(daemon);
+    expect(daemon, "health", EXIT_UNREACHABLE, "");
+}
+
+static void waiting_ends_as_the_volume_is(void **state)
+{
+    struct daemon *daemon = *state;
+
+    expect(daemon, "wait pvc-orders --for in_sync", EXIT_DONE, "volume 1: in_sync\n");
+    expect(daemon, "wait pvc-orders --for in_sync/none -o json", EXIT_DONE,
+           "\"state\":\"in_sync\"");
+    expect(daemon, "wait pvc-orders --for shrunk --timeout 0", EXIT_FAILED, "");
+    expect(daemon, "wait pvc-ledger --for in_sync --timeout 0", EXIT_BLOCKED, "");
+    expect(daemon, "wait pvc-nothing --for in_sync --timeout 0", EXIT_NOT_FOUND, "");
+}
+
+static void the_journal_comes_from_the_daemon(void **state)
+{
+    expect(*state, "journal -n 5", EXIT_DONE, "to=in_sync");
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(the_daemon_is_asked_first),         TEST(names_are_encoded),
+        TEST(health_follows_the_daemon),         TEST(waiting_ends_as_the_volume_is),
+        TEST(the_journal_comes_from_the_daemon),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
