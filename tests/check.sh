@@ -5,7 +5,7 @@
 # line it counts as one failed test. Any other stage is one test. The last line is the sum.
 
 set -u
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit 1
 
 output=$(mktemp) || exit 1
 trap 'rm -f "$output"' EXIT

@@ -30,7 +30,7 @@ for binary in "$@"; do
         continue
     fi
     case $mode in
-    replay) "$binary" "$corpus"/* ;;
+    replay) "$binary" "$corpus" ;;
     search) search "$binary" "$corpus" "$name" ;;
     esac && passed=$((passed + 1)) || failed=$((failed + 1))
 done
