@@ -75,9 +75,8 @@ int session_flush(struct session *session)
     return written == length && fflush(stdout) == 0 ? 0 : -EIO;
 }
 
-int session_fail(const struct session *session, int result, const struct error *error)
+int session_fail(int result, const struct error *error)
 {
-    (void)session;
     (void)fprintf(stderr, "crustctl: %s\n",
                   error && *error->text ? error->text : strerror(result < 0 ? -result : EIO));
     return result == SOURCE_UNREACHABLE ? EXIT_UNREACHABLE : EXIT_FAILED;
@@ -107,7 +106,7 @@ int session_find_volume(struct session *session, const char *name, cJSON **ret_r
     int result = source_rows(session->source, &query, &rows, &error);
 
     if (result != 0)
-        return session_fail(session, result, &error);
+        return session_fail(result, &error);
     if (cJSON_GetArraySize(rows) == 0) {
         (void)fprintf(stderr, "crustctl: there is no volume \"%s\"\n", name);
         return EXIT_NOT_FOUND;

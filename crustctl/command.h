@@ -46,7 +46,7 @@ int command_check(const struct command *command, const struct options *options,
 int session_flush(struct session *session);
 
 /* Prints "crustctl: text" on stderr; the exit code for a SOURCE_* outcome or -errno. */
-int session_fail(const struct session *session, int result, const struct error *error);
+int session_fail(int result, const struct error *error);
 
 /* The one volume that VOL names: 0 with *ret_row owned by the caller, or an exit code after saying
  * why on stderr. */

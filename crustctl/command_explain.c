@@ -165,5 +165,5 @@ int command_explain(struct session *session)
     facts_collect(&dossier, source_config(session->source), &answer.facts);
     code = session->options->json ? print_json(&answer, &session->out)
                                   : print_text(&answer, session->width, &session->out);
-    return code == 0 ? EXIT_DONE : session_fail(session, code, NULL);
+    return code == 0 ? EXIT_DONE : session_fail(code, NULL);
 }

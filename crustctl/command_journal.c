@@ -94,5 +94,5 @@ int command_journal(struct session *session)
         (void)nanosleep(&pause, NULL);
         result = print_journal(session, &query, follow, &error);
     }
-    return result == 0 || interrupted ? EXIT_DONE : session_fail(session, result, &error);
+    return result == 0 || interrupted ? EXIT_DONE : session_fail(result, &error);
 }

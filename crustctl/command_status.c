@@ -122,7 +122,7 @@ int command_status(struct session *session)
     if (result == 0)
         result = session->options->json ? row_print_json(status, &session->out)
                                         : print_status(status, &session->out);
-    return result == 0 ? EXIT_DONE : session_fail(session, result, &error);
+    return result == 0 ? EXIT_DONE : session_fail(result, &error);
 }
 
 int command_health(struct session *session)
@@ -136,7 +136,7 @@ int command_health(struct session *session)
                                     session->options->json ? "{\"ready\":true}\n" : "ready\n");
     else if (result == SOURCE_REFUSED && session->options->json)
         (void)buffer_append(&session->out, buffer_text(&body), body.length);
-    return result == 0 ? EXIT_DONE : session_fail(session, result, &error);
+    return result == 0 ? EXIT_DONE : session_fail(result, &error);
 }
 
 int command_resync(struct session *session)
@@ -149,5 +149,5 @@ int command_resync(struct session *session)
         result = buffer_append_text(&session->out, session->options->json
                                                        ? "{}\n"
                                                        : "the daemon looks at everything again\n");
-    return result == 0 ? EXIT_DONE : session_fail(session, result, &error);
+    return result == 0 ? EXIT_DONE : session_fail(result, &error);
 }

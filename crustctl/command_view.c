@@ -108,26 +108,48 @@ static void keep_blocked(cJSON *rows)
     }
 }
 
-int command_view(struct session *session)
+/* Rows to look at, for the table or the filter. */
+static int print_rows(struct session *session, const struct store_query *query, struct error *error)
 {
-    struct store_query query = {
-        .live = !(session->options->given & OPTION_ALL),
-        .last = session->options->lines,
-    };
+    const struct view_layout *layout = &layouts[query->view];
     cleanup(json_deletep) cJSON *rows = NULL;
-    const struct view_layout *layout;
-    struct error error = {0};
-    int result = store_view_from_name(session->options->command, &query.view);
+    int result = source_rows(session->source, query, &rows, error);
 
-    if (result == 0)
-        result = source_rows(session->source, &query, &rows, &error);
     if (result != 0)
-        return session_fail(session, result, &error);
+        return result;
     if (session->options->given & OPTION_BLOCKED)
         keep_blocked(rows);
-    layout = &layouts[query.view];
-    result = session->options->json ? row_print_json(rows, &session->out)
-                                    : table_print(layout->columns, layout->count, rows,
-                                                  session->width, layout->nothing, &session->out);
-    return result < 0 ? session_fail(session, result, NULL) : EXIT_DONE;
+    if (session->options->json)
+        return row_print_json(rows, &session->out);
+    return table_print(layout->columns, layout->count, rows, session->width, layout->nothing,
+                       &session->out);
+}
+
+/* The rows word by word, as they came: no number loses a digit on its way. */
+static int copy_rows(struct session *session, const struct store_query *query, struct error *error)
+{
+    int result = source_read(session->source, query, &session->out, error);
+
+    if (result != 0)
+        buffer_clear(&session->out); /* an error's JSON is no rows */
+    if (result != 0 || session->out.data[session->out.length - 1] == '\n')
+        return result;
+    return buffer_append_text(&session->out, "\n");
+}
+
+int command_view(struct session *session)
+{
+    const struct options *options = session->options;
+    struct store_query query = {
+        .live = !(options->given & OPTION_ALL),
+        .last = options->lines,
+    };
+    struct error error = {0};
+    int result = store_view_from_name(options->command, &query.view);
+
+    if (result == 0)
+        result = options->json && !(options->given & OPTION_BLOCKED)
+                     ? copy_rows(session, &query, &error)
+                     : print_rows(session, &query, &error);
+    return result == 0 ? EXIT_DONE : session_fail(result, &error);
 }

@@ -76,7 +76,7 @@ int command_wait(struct session *session)
     source_want_daemon(session->source);
     code = look(session, &reached, &why);
     if (code == EXIT_UNREACHABLE)
-        return session_fail(session, SOURCE_UNREACHABLE, &why);
+        return session_fail(SOURCE_UNREACHABLE, &why);
     while (!reached && code != EXIT_USAGE && clock_boottime() < deadline) {
         (void)nanosleep(&pause, NULL);
         code = look(session, &reached, &why);

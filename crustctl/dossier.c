@@ -52,7 +52,7 @@ static int read_rows(struct session *session, struct store_query query, row_filt
     int result = source_rows(session->source, &query, &rows, &error);
 
     if (result != 0)
-        return session_fail(session, result, &error);
+        return session_fail(result, &error);
     keep_only(rows, filter, volume);
     while (cJSON_GetArraySize(rows) > most)
         cJSON_DeleteItemFromArray(rows, 0);
