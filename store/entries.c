@@ -156,7 +156,11 @@ static int end_entry(struct store *store, const struct known_entry *entry)
         return others;
     if (others) {
         r = sql_run(&store->connection, forget, NULL, entry_id);
-        return r < 0 ? r : refresh_volume(store, entry->volume_id, true);
+        if (r == 0)
+            r = refresh_volume(store, entry->volume_id, true);
+        return r < 0 ? r
+                     : journal_write(store, &(struct journal_line){.kind = "volume_changed",
+                                                                   .volume_id = entry->volume_id});
     }
     r = sql_run(&store->connection, mark_gone, NULL, entry_id);
     if (r == 0)

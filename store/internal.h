@@ -21,9 +21,9 @@ struct store {
     int64_t max_rows;
     dev_t file_device;
     ino_t file_inode;
-    int64_t now_ms;       /* one time for everything in a transaction */
-    int wal_pages;        /* after the last commit */
-    int wal_forced_pages; /* where a commit moves the WAL itself */
+    int64_t now_ms;      /* one time for everything in a transaction */
+    int wal_pages;       /* after the last commit */
+    int wal_moved_pages; /* of these, after the last checkpoint */
 };
 
 /* The journal's lines of store/ itself: up to four members, of which the unknown are left out. The

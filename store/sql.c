@@ -15,19 +15,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A full disk may also show as a quota or as a file size limit. */
-static bool is_disk_full(int system_errno)
-{
-    return system_errno == ENOSPC || system_errno == EDQUOT || system_errno == EFBIG;
-}
-
 static int error_from_code(int code, int system_errno)
 {
     switch (code & 0xff) {
     case SQLITE_FULL:
         return -ENOSPC;
     case SQLITE_IOERR:
-        return code == SQLITE_IOERR_NOMEM ? -ENOMEM : is_disk_full(system_errno) ? -ENOSPC : -EIO;
+        return code == SQLITE_IOERR_NOMEM ? -ENOMEM : -EIO;
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
         return -EUCLEAN;
@@ -124,6 +118,13 @@ static int find_statement(struct sql_connection *connection, const char *text,
         return -EDEADLK;
     *ret_statement = *slot;
     return 0;
+}
+
+int sql_prepare(struct sql_connection *connection, const char *text)
+{
+    sqlite3_stmt *statement;
+
+    return find_statement(connection, text, &statement);
 }
 
 static int bind_value(sqlite3_stmt *statement, int position, const struct sql_value *value)

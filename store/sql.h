@@ -35,6 +35,9 @@ int sql_execute(struct sql_connection *connection, const char *text);
 /* A one-number pragma. */
 int sql_pragma_number(struct sql_connection *connection, const char *text, int64_t *ret_number);
 
+/* Has a statement at hand for when there is no memory to prepare it. */
+int sql_prepare(struct sql_connection *connection, const char *text);
+
 struct sql_value {
     enum { SQL_NULL, SQL_NUMBER, SQL_TEXT } type;
     int64_t number;

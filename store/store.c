@@ -43,6 +43,9 @@ enum {
 /* https://www.sqlite.org/fileformat2.html, "The Database Header". */
 enum {
     HEADER_BYTES = 100,
+    HEADER_WRITE_VERSION = 18, /* 1 or 2 */
+    HEADER_SCHEMA_FORMAT = 44, /* 4 */
+    HEADER_ENCODING = 56,      /* 1: UTF-8 */
     HEADER_USER_VERSION = 60,
     HEADER_APPLICATION_ID = 68,
 };
@@ -66,6 +69,10 @@ static enum file_kind judge_header(const unsigned char *header, ssize_t length)
         return FILE_FOREIGN;
     if (read_be32(header + HEADER_USER_VERSION) > STORE_SCHEMA_VERSION)
         return FILE_NEWER;
+    /* SQLite calls these unsupported, not corrupt; in a file of ours they are. */
+    if (header[HEADER_WRITE_VERSION] > 2 || read_be32(header + HEADER_SCHEMA_FORMAT) != 4 ||
+        read_be32(header + HEADER_ENCODING) != 1)
+        return FILE_DAMAGED;
     return FILE_OURS;
 }
 
@@ -384,6 +391,9 @@ static int open_or_create(struct store *store, bool *ret_rebuilt, struct error *
         return error_set(error, STORE_FOREIGN, "%s belongs to another application", store->path);
     if (kind == FILE_OURS) {
         r = open_file(store, error);
+        /* Believed when it is found twice: missing memory can look like damage. */
+        if (r == -EUCLEAN)
+            r = open_file(store, error);
         if (r == -EUCLEAN)
             kind = FILE_DAMAGED;
         else if (r != STORE_NEWER)
@@ -477,7 +487,6 @@ int store_open(const struct store_options *options, struct store **ret_store, st
         return error_set_errno(error, -ENOMEM, "cannot open the database");
     store->keep_ms = (int64_t)options->keep_days * MSEC_PER_DAY;
     store->max_rows = options->max_rows;
-    store->wal_forced_pages = WAL_MOST_PAGES;
     store->reader.connection = &store->connection;
     r = store->path ? open_or_create(store, &rebuilt, error) : open_memory(store, error);
     if (r == STORE_OPENED)
@@ -507,13 +516,25 @@ const char *store_error_text(const struct store *store)
 
 /* ---- transactions -------------------------------------------------------------------------- */
 
+static const char rollback[] = "ROLLBACK";
+
 int store_begin(struct store *store)
 {
     static const char begin[] = "BEGIN IMMEDIATE";
+    int r;
 
     store_rollback(store);
     store->now_ms = clock_realtime_ms();
-    return sql_run_values(&store->connection, begin, NULL, NULL, 0);
+    r = sql_prepare(&store->connection, rollback);
+    return r < 0 ? r : sql_run_values(&store->connection, begin, NULL, NULL, 0);
+}
+
+/* Since the last checkpoint, or since the WAL began anew. */
+static bool wal_has_grown_by(struct store *store, int pages)
+{
+    if (store->wal_pages < store->wal_moved_pages)
+        store->wal_moved_pages = 0;
+    return store->wal_pages - store->wal_moved_pages > pages;
 }
 
 static int checkpoint(struct store *store, int mode, bool *ret_complete)
@@ -521,6 +542,7 @@ static int checkpoint(struct store *store, int mode, bool *ret_complete)
     int in_wal = -1, moved = -1;
     int code = sqlite3_wal_checkpoint_v2(store->connection.db, "main", mode, &in_wal, &moved);
 
+    store->wal_moved_pages = store->wal_pages;
     if (code != SQLITE_OK && code != SQLITE_BUSY)
         return sql_failed(&store->connection, code);
     *ret_complete = in_wal >= 0 && in_wal == moved;
@@ -533,13 +555,10 @@ int store_commit(struct store *store)
     int r = sql_run_values(&store->connection, commit, NULL, NULL, 0);
     bool complete;
 
-    if (r < 0 || store->wal_pages < store->wal_forced_pages)
-        return r;
     /* The commit stands whatever becomes of the checkpoint. */
-    store->wal_forced_pages = store->wal_pages + WAL_MOST_PAGES;
-    if (checkpoint(store, SQLITE_CHECKPOINT_PASSIVE, &complete) == 0 && complete)
-        store->wal_forced_pages = WAL_MOST_PAGES;
-    return 0;
+    if (r == 0 && wal_has_grown_by(store, WAL_MOST_PAGES))
+        (void)checkpoint(store, SQLITE_CHECKPOINT_PASSIVE, &complete);
+    return r;
 }
 
 int store_commit_durable(struct store *store)
@@ -558,8 +577,6 @@ int store_commit_durable(struct store *store)
 
 void store_rollback(struct store *store)
 {
-    static const char rollback[] = "ROLLBACK";
-
     if (!sqlite3_get_autocommit(store->connection.db))
         (void)sql_run_values(&store->connection, rollback, NULL, NULL, 0);
 }
@@ -572,12 +589,11 @@ int store_idle(struct store *store)
     bool complete = false;
     int r;
 
-    if (store->wal_pages <= WAL_IDLE_PAGES)
+    if (!wal_has_grown_by(store, WAL_IDLE_PAGES))
         return 0;
     r = checkpoint(store, mode, &complete);
     if (r < 0 || !complete)
         return r;
-    store->wal_forced_pages = WAL_MOST_PAGES;
     return sql_run_values(&store->connection, restart, NULL, NULL, 0);
 }
 

@@ -99,6 +99,8 @@ struct store_entry {
     const char *sandbox[STORE_ENTRY_SANDBOXES]; /* names of its sandbox-id files */
 };
 
+/* A new volume's state is unknown/none until store_set_state(). A directory of another identity under
+ * a known name ends the old volume and begins a new one. */
 int store_put_entry(struct store *store, const struct store_entry *entry, int64_t *ret_volume_id,
                     bool *ret_changed);
 
@@ -177,6 +179,8 @@ int store_set_ability(struct store *store, int64_t sandbox_ref, enum store_route
 
 /* ---- who else is touched ---------------------------------------------------------------- */
 
+/* Must not write, nor start the walk that it is called from. Returning non-zero ends the walk and
+ * is what it returns. */
 typedef int store_volume_callback(void *userdata, int64_t volume_id);
 
 /* Volumes whose path leads to a device with this number, or whose directory names this sandbox (or
@@ -301,7 +305,8 @@ int store_set_state(struct store *store, int64_t volume_id, const char *state, c
 int store_open_resize(struct store *store, int64_t volume_id, uint64_t from_bytes,
                       uint64_t to_bytes);
 
-/* An act is about to run: journaled, counted in the open growth. */
+/* An act ("hypervisor" or "guest") is about to run: journaled as <act>_intended, counted in the open
+ * growth. */
 int store_intend(struct store *store, int64_t volume_id, const char *act, uint64_t bytes);
 
 /* What the hypervisor answered. bytes 0: not learned. reason "": it worked; told: it was resized
@@ -331,11 +336,25 @@ int store_put_guest_result(struct store *store, const struct store_guest_result 
 int store_set_attempts(struct store *store, int64_t volume_id, uint32_t attempts,
                        uint64_t next_attempt_ns, int64_t next_attempt_ms);
 
-/* An operator asks to look again: every waiting volume may try at once. */
+/* An operator asks to look again: every waiting volume may try at once, and what was concluded from
+ * failures (reasons, what routes are unable to) is forgotten. */
 int store_forget_waiting(struct store *store);
 /* The same for the volumes bound to one sandbox, about which something changed. */
 int store_forget_waiting_of(struct store *store, int64_t sandbox_ref);
 
-/* A line of history. ids 0/NULL where it is about nothing in particular; detail is JSON or NULL. */
+/* A line of history. ids 0/NULL where it is about nothing in particular (a volume brings its own
+ * sandbox and device); detail is JSON or NULL. The store itself writes these kinds:
+ *
+ *   store_opened                                            boot_id, rebuilt
+ *   volume_added, volume_changed, volume_invalid, volume_removed   target_path, layout, key, problem
+ *   device_seen, device_grown, device_shrunk                from_bytes, to_bytes
+ *   device_found, device_missing                            where a volume's path leads
+ *   sandbox_alive, sandbox_changed, sandbox_gone            vmm_pid, control_socket, agent_address
+ *   mapping_opened, mapping_described, mapping_closed       source, drive_id, guest_path
+ *   state_changed                                           from, to: "state/reason"
+ *   resize_opened, resize_raised, resize_finished           from_bytes, to_bytes, state
+ *   hypervisor_intended, guest_intended                     bytes
+ *   hypervisor_answered, guest_answered                     bytes, reason, error
+ */
 int store_journal(struct store *store, const char *kind, int64_t volume_id, const char *sandbox_id,
                   const char *device, const char *detail);

@@ -1,0 +1,342 @@
+/* read_test.c - what auditors see: the views' columns, and their rows as JSON. */
+#include "tests/unit/store/fixture.h"
+
+#include "lib/clock.h"
+#include "lib/json.h"
+
+static struct store *store_of(void **state)
+{
+    return ((struct fixture *)*state)->store;
+}
+
+/* ---- the contract -------------------------------------------------------------------------- */
+
+static const struct {
+    const char *view, *columns;
+} contract[] = {
+    {"audit_volumes",
+     "volume_id, layout, key, target_path, pv, pod_uid, driver, volume_handle, volume_type, "
+     "device, "
+     "fs_type, options, metadata, status, problem, sandbox_id, device_bytes, hypervisor_bytes, "
+     "guest_bytes, state, reason, state_since, next_attempt_at, first_seen, last_changed, "
+     "removed_at"},
+    {"audit_sandboxes",
+     "sandbox_id, runtime, hypervisor, vmm_pid, control_socket, agent_address, pod_namespace, "
+     "pod_name, status, boot_id, first_seen, gone_at"},
+    {"audit_devices", "device, major, minor, diskseq, inode, size_bytes, first_seen, last_changed"},
+    {"audit_mappings",
+     "volume_id, target_path, sandbox_id, device, drive_id, guest_path, source, since, until"},
+    {"audit_resizes",
+     "resize_id, volume_id, target_path, sandbox_id, device, from_bytes, to_bytes, state, reason, "
+     "error, attempts, detected_at, hypervisor_at, guest_at, finished_at"},
+    {"audit_cleanups",
+     "cleanup_id, volume_id, key, target_path, decision, reason, evidence, mount_info, "
+     "mount_info_sha256, at"},
+    {"audit_journal", "seq, at, kind, volume_id, sandbox_id, device, detail"},
+};
+
+static void views_have_their_columns(void **state)
+{
+    for (size_t i = 0; i < array_length(contract); i++) {
+        char sql[256];
+
+        (void)snprintf(sql, sizeof(sql),
+                       "SELECT group_concat(name, ', ') FROM pragma_table_info('%s')",
+                       contract[i].view);
+        assert_text_of(store_of(state), sql, contract[i].columns);
+    }
+    assert_int_equal(
+        number_of(store_of(state), "SELECT count(*) FROM sqlite_schema WHERE type = 'view'"),
+        array_length(contract));
+}
+
+static void views_tell_time_as_the_clock_does(void **state)
+{
+    for (int64_t ms = 1767323045000; ms < 1767323047000; ms++) {
+        char expected[CLOCK_TEXT_BYTES], sql[128];
+
+        clock_text(ms, expected);
+        (void)snprintf(sql, sizeof(sql),
+                       "SELECT strftime('%%Y-%%m-%%dT%%H:%%M:%%fZ', %lld / 1000.0, 'unixepoch')",
+                       (long long)ms);
+        assert_text_of(store_of(state), sql, expected);
+    }
+}
+
+/* Names of views, both ways. */
+static void views_have_names(void **state)
+{
+    enum store_view view = STORE_VIEWS;
+
+    (void)state;
+    for (unsigned i = 0; i < STORE_VIEWS; i++) {
+        assert_int_equal(store_view_from_name(store_view_name(i), &view), 0);
+        assert_int_equal(view, i);
+    }
+    assert_int_equal(store_view_from_name("tables", &view), -EINVAL);
+}
+
+/* ---- JSON ---------------------------------------------------------------------------------- */
+
+/* Parsed; cJSON_Delete() it. */
+static cJSON *read_rows(struct store_reader *reader, const struct store_query *query)
+{
+    struct buffer json = BUFFER_INIT(0);
+    struct error error = {0};
+    cJSON *rows = NULL;
+    int r = store_read_json(reader, query, &json, &error);
+
+    if (r < 0)
+        fail_msg("%d %s", r, error.text);
+    r = json_parse(json.data, json.length, JSON_LIMITS_QMP, &rows, &error);
+    if (r < 0)
+        fail_msg("%s: %s", error.text, json.data);
+    buffer_done(&json);
+    return rows;
+}
+
+static int count_rows(struct store_reader *reader, const struct store_query *query)
+{
+    cJSON *rows = read_rows(reader, query);
+    int count = cJSON_GetArraySize(rows);
+
+    cJSON_Delete(rows);
+    return count;
+}
+
+static void a_row_is_an_object_with_the_views_columns(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_query query = {.view = STORE_VIEW_VOLUMES};
+    char columns[1024] = "";
+    cJSON *rows, *row;
+
+    (void)put_bound(store);
+    rows = read_rows(store_get_reader(store), &query);
+    row = cJSON_GetArrayItem(rows, 0);
+    for (const cJSON *member = row->child; member; member = member->next)
+        (void)snprintf(columns + strlen(columns), sizeof(columns) - strlen(columns), "%s%s",
+                       *columns ? ", " : "", member->string);
+    assert_string_equal(columns, contract[0].columns);
+    assert_true(cJSON_IsNumber(cJSON_GetObjectItem(row, "device_bytes")));
+    assert_true(cJSON_IsNull(cJSON_GetObjectItem(row, "guest_bytes")));
+    assert_true(cJSON_IsArray(cJSON_GetObjectItem(row, "options")));
+    assert_string_equal(cJSON_GetObjectItem(cJSON_GetObjectItem(row, "metadata"), "a")->valuestring,
+                        "b");
+    assert_string_equal(cJSON_GetObjectItem(row, "device")->valuestring, "/dev/disk");
+    assert_string_equal(cJSON_GetObjectItem(row, "sandbox_id")->valuestring, "sandbox-1");
+    cJSON_Delete(rows);
+}
+
+static void every_view_reads(void **state)
+{
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    static const int expected[STORE_VIEWS] = {1, 1, 1, 1, 1, 0, 7};
+
+    assert_int_equal(store_open_resize(store, bound.volume_id, GIB, 2 * GIB), 0);
+    for (unsigned i = 0; i < STORE_VIEWS; i++) {
+        struct store_query query = {.view = i};
+
+        assert_int_equal(count_rows(store_get_reader(store), &query), expected[i]);
+        query.last = 1;
+        assert_int_equal(count_rows(store_get_reader(store), &query), expected[i] > 0);
+    }
+}
+
+static void the_journal_is_read_by_number(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_query query = {.view = STORE_VIEW_JOURNAL, .after = 2, .last = 3};
+    cJSON *rows;
+
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(store_journal(store, "line", 0, NULL, NULL, NULL), 0);
+    rows = read_rows(store_get_reader(store), &query);
+    assert_int_equal(cJSON_GetArraySize(rows), 3);
+    assert_int_equal(cJSON_GetObjectItem(cJSON_GetArrayItem(rows, 0), "seq")->valueint, 9);
+    assert_int_equal(cJSON_GetObjectItem(cJSON_GetArrayItem(rows, 2), "seq")->valueint, 11);
+    cJSON_Delete(rows);
+    query.last = 0;
+    assert_int_equal(count_rows(store_get_reader(store), &query), 9);
+    query.id = 4;
+    assert_int_equal(count_rows(store_get_reader(store), &query), 1);
+    query.after = 4;
+    assert_int_equal(count_rows(store_get_reader(store), &query), 0);
+}
+
+static void live_rows_only(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_query query = {.live = true};
+    int64_t removed;
+    bool changed;
+
+    (void)put_bound(store);
+    for (query.view = 0; query.view <= STORE_VIEW_MAPPINGS; query.view++)
+        assert_int_equal(count_rows(store_get_reader(store), &query), 1);
+    assert_int_equal(store_end_sandbox(store, "sandbox-1", &changed), 0);
+    assert_int_equal(store_remove_entry(store, STORE_KATA, "key-1", &removed), 0);
+    query.view = STORE_VIEW_VOLUMES;
+    assert_int_equal(count_rows(store_get_reader(store), &query), 0);
+    query.view = STORE_VIEW_SANDBOXES;
+    assert_int_equal(count_rows(store_get_reader(store), &query), 0);
+    query.view = STORE_VIEW_MAPPINGS;
+    assert_int_equal(count_rows(store_get_reader(store), &query), 0);
+}
+
+static void a_volume_has_many_names(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_entry first = entry_of("key-1", VOLUME_PATH, 11);
+    struct store_entry second = entry_of("2", "/other", 12);
+    struct store_entry third = entry_of("key-3", "/third", 13);
+    struct store_reader *reader = store_get_reader(store);
+    struct store_query query = {.view = STORE_VIEW_VOLUMES};
+    int64_t first_id = put_entry(store, &first, true), removed;
+    char digits[32];
+
+    (void)put_entry(store, &second, true);
+    third.pv = "pv-3";
+    (void)put_entry(store, &third, true);
+    (void)snprintf(digits, sizeof(digits), "%lld", (long long)first_id);
+    query.volume = digits;
+    assert_int_equal(count_rows(reader, &query), 1);
+    query.volume = VOLUME_PATH;
+    assert_int_equal(count_rows(reader, &query), 1);
+    query.volume = "key-3";
+    assert_int_equal(count_rows(reader, &query), 1);
+    query.volume = "pv-1"; /* two of them */
+    assert_int_equal(count_rows(reader, &query), 2);
+    query.volume = "nothing";
+    assert_int_equal(count_rows(reader, &query), 0);
+
+    assert_int_equal(store_remove_entry(store, STORE_KATA, "key-1", &removed), 0);
+    query.volume = "pv-1"; /* one lives */
+    assert_int_equal(count_rows(reader, &query), 1);
+    query.volume = VOLUME_PATH; /* removed, and nothing live */
+    assert_int_equal(count_rows(reader, &query), 1);
+    query.live = true;
+    assert_int_equal(count_rows(reader, &query), 0);
+}
+
+static void hostile_text_stays_json(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_query query = {.view = STORE_VIEW_VOLUMES};
+    struct store_entry entry = entry_of("k\"ey\\\n\xff", "/p\x01'; DROP TABLE volumes", 11);
+
+    entry.metadata = "{\"a\":\xff}"; /* as a damaged file might have it */
+    entry.options = "[";
+    (void)put_entry(store, &entry, true);
+    assert_int_equal(count_rows(store_get_reader(store), &query), 1);
+    query.volume = "/p\x01'; DROP TABLE volumes";
+    assert_int_equal(count_rows(store_get_reader(store), &query), 1);
+}
+
+static void an_answer_has_a_bound(void **state)
+{
+    struct store *store = store_of(state);
+    struct buffer json = BUFFER_INIT(64);
+    struct error error = {0};
+
+    (void)put_bound(store);
+    assert_int_equal(buffer_append_text(&json, "before"), 0);
+    assert_int_equal(
+        store_read_json(store_get_reader(store), &(struct store_query){.id = 1}, &json, &error),
+        -EMSGSIZE);
+    assert_string_equal(json.data, "before");
+    assert_int_equal(store_read_json(store_get_reader(store),
+                                     &(struct store_query){.view = STORE_VIEW_DEVICES, .id = 1},
+                                     &json, &error),
+                     -EINVAL);
+    assert_int_equal(
+        store_read_json(store_get_reader(store),
+                        &(struct store_query){.view = STORE_VIEW_JOURNAL, .volume = "x"}, &json,
+                        &error),
+        -EINVAL);
+    buffer_done(&json);
+}
+
+static void the_summary_counts(void **state)
+{
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    struct buffer json = BUFFER_INIT(0);
+    cJSON *summary = NULL;
+
+    assert_int_equal(store_set_state(store, bound.volume_id, "blocked", "no_device", NULL), 0);
+    assert_int_equal(store_read_summary(store_get_reader(store), &json, NULL), 0);
+    assert_int_equal(json_parse(json.data, json.length, JSON_LIMITS_HTTP, &summary, NULL), 0);
+    assert_int_equal(cJSON_GetObjectItem(summary, "volumes")->valueint, 1);
+    assert_int_equal(cJSON_GetObjectItem(summary, "blocked")->valueint, 1);
+    assert_int_equal(cJSON_GetObjectItem(summary, "sandboxes_alive")->valueint, 1);
+    assert_int_equal(
+        cJSON_GetObjectItem(cJSON_GetObjectItem(summary, "by_state"), "blocked")->valueint, 1);
+    cJSON_Delete(summary);
+    buffer_done(&json);
+}
+
+/* ---- a reader of its own ------------------------------------------------------------------- */
+
+static void a_reader_sees_commits_and_never_waits(void **state)
+{
+    struct fixture *fixture = *state;
+    struct store_query query = {.view = STORE_VIEW_VOLUMES};
+    struct store_reader *reader = NULL;
+    struct error error;
+
+    assert_int_equal(store_reader_open(fixture->path, &reader, &error), -ENOENT);
+    fixture->store = fixture_open(fixture->path, "boot-1");
+    assert_int_equal(store_reader_open(fixture->path, &reader, &error), 0);
+    assert_int_equal(store_begin(fixture->store), 0);
+    (void)put_bound(fixture->store);
+    assert_int_equal(count_rows(reader, &query), 0);
+    assert_int_equal(count_rows(store_get_reader(fixture->store), &query), 1);
+    assert_int_equal(store_commit(fixture->store), 0);
+    assert_int_equal(count_rows(reader, &query), 1);
+    store_reader_free(reader);
+    store_reader_free(NULL);
+}
+
+static void a_reader_refuses_what_is_not_crustds(void **state)
+{
+    struct fixture *fixture = *state;
+    struct store_reader *reader = NULL;
+    struct error error = {0};
+    FILE *file = fopen(fixture->path, "w");
+
+    assert_non_null(file);
+    for (int i = 0; i < 1000; i++)
+        (void)fputs("not a database ", file);
+    (void)fclose(file);
+    assert_int_equal(store_reader_open(fixture->path, &reader, &error), -EINVAL);
+    assert_non_null(strstr(error.text, fixture->path));
+    assert_int_equal(truncate(fixture->path, 0), 0);
+    assert_int_equal(store_reader_open(fixture->path, &reader, &error), -EINVAL);
+    assert_null(reader);
+}
+
+#define MODEL(test) cmocka_unit_test_setup_teardown(test, fixture_memory, fixture_done)
+#define FILES(test) cmocka_unit_test_setup_teardown(test, fixture_directory, fixture_done)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        MODEL(views_have_their_columns),
+        MODEL(views_tell_time_as_the_clock_does),
+        MODEL(views_have_names),
+        MODEL(a_row_is_an_object_with_the_views_columns),
+        MODEL(every_view_reads),
+        MODEL(the_journal_is_read_by_number),
+        MODEL(live_rows_only),
+        MODEL(a_volume_has_many_names),
+        MODEL(hostile_text_stays_json),
+        MODEL(an_answer_has_a_bound),
+        MODEL(the_summary_counts),
+        FILES(a_reader_sees_commits_and_never_waits),
+        FILES(a_reader_refuses_what_is_not_crustds),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
