@@ -42,6 +42,7 @@ enum phase {
 struct agent_call {
     struct loop *loop;
     enum agent_act act;
+    bool resized; /* GROW: the first half is done */
     char *volume_path;
     uint64_t bytes;
     uint64_t deadline_ns; /* the whole time allowed */
@@ -93,10 +94,17 @@ static void call_report(struct agent_call *call, const struct agent_reply *reply
 
 static void call_unreachable(struct agent_call *call, const char *text)
 {
-    struct agent_reply reply = {.outcome = AGENT_UNREACHABLE};
+    struct agent_reply reply = {.outcome = AGENT_UNREACHABLE, .stats_outcome = AGENT_UNREACHABLE};
 
+    if (call->resized)
+        reply.outcome = AGENT_DONE;
     (void)error_set(&reply.error, AGENT_UNREACHABLE, "%s", text);
     call_report(call, &reply);
+}
+
+static bool asks_stats(const struct agent_call *call)
+{
+    return call->act == AGENT_STATS || call->resized;
 }
 
 static int call_encode(const struct agent_call *call, struct buffer *frame)
@@ -107,12 +115,12 @@ static int call_encode(const struct agent_call *call, struct buffer *frame)
     int r;
 
     request.timeout_ns = call->ends_at > now ? call->ends_at - now : 1;
-    if (call->act == AGENT_RESIZE) {
-        strcpy(request.method, AGENT_METHOD_RESIZE);
-        r = agent_append_resize_request(&payload, call->volume_path, call->bytes);
-    } else {
+    if (asks_stats(call)) {
         strcpy(request.method, AGENT_METHOD_STATS);
         r = agent_append_stats_request(&payload, call->volume_path);
+    } else {
+        strcpy(request.method, AGENT_METHOD_RESIZE);
+        r = agent_append_resize_request(&payload, call->volume_path, call->bytes);
     }
     if (r == 0)
         r = ttrpc_append_request(frame, call->stream_id, &request, buffer_text(&payload),
@@ -171,8 +179,7 @@ static bool call_handshake(struct agent_call *call)
     }
 }
 
-static int parse_reply(enum agent_act act, const struct ttrpc_frame *frame,
-                       struct agent_reply *reply)
+static int parse_reply(bool stats, const struct ttrpc_frame *frame, struct agent_reply *reply)
 {
     struct buffer payload = BUFFER_INIT(AGENT_REPLY_BYTES);
     struct ttrpc_status status;
@@ -181,7 +188,7 @@ static int parse_reply(enum agent_act act, const struct ttrpc_frame *frame,
     if (r == 0) {
         reply->status = status.code;
         reply->outcome = agent_outcome_from_status(status.code, status.message);
-        if (reply->outcome == AGENT_DONE && act == AGENT_STATS)
+        if (reply->outcome == AGENT_DONE && stats)
             r = agent_parse_stats(buffer_text(&payload), payload.length, &reply->stats);
     }
     if (r == 0 && reply->outcome != AGENT_DONE) {
@@ -195,14 +202,29 @@ static int parse_reply(enum agent_act act, const struct ttrpc_frame *frame,
     return r;
 }
 
+/* Stream ids go up by two, as servers that check them want it. */
+static void call_ask_stats(struct agent_call *call)
+{
+    call->resized = true;
+    call->stream_id += 2;
+    buffer_clear(&call->stream.input);
+    (void)call_send(call);
+}
+
 static void call_answered(struct agent_call *call, const struct ttrpc_frame *frame)
 {
     struct agent_reply reply = {0};
 
-    if (parse_reply(call->act, frame, &reply) < 0)
+    if (parse_reply(asks_stats(call), frame, &reply) < 0) {
         call_unreachable(call, "the agent's reply cannot be understood");
-    else
+    } else if (call->act == AGENT_GROW && reply.outcome == AGENT_DONE && !call->resized) {
+        call_ask_stats(call);
+    } else {
+        reply.stats_outcome = reply.outcome;
+        if (call->resized)
+            reply.outcome = AGENT_DONE;
         call_report(call, &reply);
+    }
 }
 
 /* Everything received that can be told from a reply is dropped at once. */

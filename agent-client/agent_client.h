@@ -22,6 +22,7 @@ enum { AGENT_REPLY_BYTES = 64 * 1024 };
 enum agent_act {
     AGENT_RESIZE, /* grpc.AgentService/ResizeVolume */
     AGENT_STATS,  /* grpc.AgentService/GetVolumeStats */
+    AGENT_GROW,   /* ResizeVolume and, where that is done, GetVolumeStats on the same connection */
 };
 
 enum agent_outcome {
@@ -49,7 +50,10 @@ struct agent_reply {
     enum agent_outcome outcome;
     int status;               /* the gRPC status code it answered with; 0 */
     struct error error;       /* for a person, when not DONE */
-    struct agent_stats stats; /* STATS and DONE; see agent_messages.h */
+    struct agent_stats stats; /* STATS and DONE; GROW and stats_outcome DONE */
+    /* GROW: `outcome` is that of ResizeVolume, and this what came of the stats after it (`error` says
+     * why not); UNREACHABLE if the connection did not last. */
+    enum agent_outcome stats_outcome;
 };
 
 struct agent_call;

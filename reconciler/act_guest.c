@@ -102,7 +102,7 @@ static uint64_t time_for_call(const struct act *act)
     return act_time_left(act) / left + 1;
 }
 
-static void on_resized(struct agent_call *call, const struct agent_reply *reply, void *userdata);
+static void on_grown(struct agent_call *call, const struct agent_reply *reply, void *userdata);
 static void on_stats(struct agent_call *call, const struct agent_reply *reply, void *userdata);
 
 static int call_agent(struct act *act, enum agent_act what, agent_done *done)
@@ -121,7 +121,7 @@ static int call_agent(struct act *act, enum agent_act what, agent_done *done)
 
 static void try_next_route(struct act *act)
 {
-    int r = next_route(act) ? call_agent(act, AGENT_RESIZE, on_resized) : 1;
+    int r = next_route(act) ? call_agent(act, AGENT_GROW, on_grown) : 1;
 
     if (r == 0)
         return;
@@ -132,49 +132,54 @@ static void try_next_route(struct act *act)
     act_finish(act);
 }
 
-static void on_resized(struct agent_call *call, const struct agent_reply *reply, void *userdata)
+/* The file system has grown; what came of asking for its size decides whether that is verified. */
+static void finish_grown(struct act *act, enum agent_outcome stats_outcome,
+                         const struct agent_reply *reply)
 {
-    struct act *act = userdata;
-    enum volume_reason reason = reasons[reply->outcome];
-    enum store_route way = ability_of(act->route);
+    bool verified = stats_outcome == AGENT_DONE && reply->stats.has_bytes;
 
-    if (reason == REASON_AGENT_UNSUPPORTED || reason == REASON_AGENT_DENIED)
-        act->ability[way] = reason_name(reason);
-    else if (reason != REASON_AGENT_UNREACHABLE)
-        act->ability[way] = "able";
-
-    if (reason == REASON_NONE) {
-        act->reason = REASON_NONE;
-        act->error = (struct error){0};
-        act->guest_synced_bytes = act->volume.device_bytes;
-    } else {
-        note_reason(act, reason, &reply->error);
-    }
-    act->agent = agent_call_free(call);
-
-    if (reason == REASON_NONE && call_agent(act, AGENT_STATS, on_stats) == 0)
-        return;
-    if (reason == REASON_NONE)
-        act->reason = REASON_UNVERIFIED;
-    if (reason == REASON_AGENT_UNREACHABLE || reason == REASON_AGENT_UNSUPPORTED ||
-        reason == REASON_AGENT_DENIED)
-        try_next_route(act);
-    else
-        act_finish(act);
+    act->reason = verified ? REASON_NONE : REASON_UNVERIFIED;
+    act->error = verified ? (struct error){0} : reply->error;
+    act->guest_synced_bytes = act->volume.device_bytes;
+    act->guest_bytes = verified ? reply->stats.total : 0;
+    act_finish(act);
 }
 
 static void on_stats(struct agent_call *call, const struct agent_reply *reply, void *userdata)
 {
     struct act *act = userdata;
 
-    if (reply->outcome == AGENT_DONE && reply->stats.has_bytes) {
-        act->guest_bytes = reply->stats.total;
-    } else {
-        act->reason = REASON_UNVERIFIED;
-        act->error = reply->error;
-    }
+    finish_grown(act, reply->outcome, reply);
     act->agent = agent_call_free(call);
-    act_finish(act);
+}
+
+static void on_grown(struct agent_call *call, const struct agent_reply *reply, void *userdata)
+{
+    struct act *act = userdata;
+    enum volume_reason reason = reasons[reply->outcome];
+    enum store_route way = ability_of(act->route);
+    bool ask_again = reply->outcome == AGENT_DONE && reply->stats_outcome == AGENT_UNREACHABLE;
+
+    if (reason == REASON_AGENT_UNSUPPORTED || reason == REASON_AGENT_DENIED)
+        act->ability[way] = reason_name(reason);
+    else if (reason != REASON_AGENT_UNREACHABLE)
+        act->ability[way] = "able";
+    if (reason != REASON_NONE)
+        note_reason(act, reason, &reply->error);
+    else if (!ask_again)
+        finish_grown(act, reply->stats_outcome, reply);
+    act->agent = agent_call_free(call);
+
+    /* Some servers take one request per connection. */
+    if (ask_again) {
+        if (call_agent(act, AGENT_STATS, on_stats) < 0)
+            finish_grown(act, AGENT_UNREACHABLE, &(struct agent_reply){0});
+    } else if (reason == REASON_AGENT_UNREACHABLE || reason == REASON_AGENT_UNSUPPORTED ||
+               reason == REASON_AGENT_DENIED) {
+        try_next_route(act);
+    } else if (reason != REASON_NONE) {
+        act_finish(act);
+    }
 }
 
 int act_guest_start(struct act *act)
@@ -193,7 +198,7 @@ int act_guest_start(struct act *act)
         act_finish(act);
         return 0;
     }
-    return call_agent(act, AGENT_RESIZE, on_resized);
+    return call_agent(act, AGENT_GROW, on_grown);
 }
 
 int act_guest_record(struct act *act)
