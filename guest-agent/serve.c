@@ -6,9 +6,10 @@
  * A serial port: it is opened once and stays open, and one connection after another runs over a
  * duplicate of its descriptor. While no host peer is attached, virtio-serial reads end-of-file and
  * polls as hung up, at once and always: then the connection is dropped with all that it still had
- * to say, and the port is asked five times a second whether somebody came. (Closing it instead
- * would have the VMM announce each closing and opening to its management.) A port that is gone or
- * replaced is opened anew.
+ * to say, and the port waits for somebody to come. (Closing it instead would have the VMM announce
+ * each closing and opening to its management.) virtio-serial sends SIGIO when a peer attaches,
+ * which poll(2) cannot wait for without spinning; five times a second it is asked as well, for
+ * drivers that send none. A port that is gone or replaced is opened anew.
  */
 #include "guest-agent/serve.h"
 
@@ -16,6 +17,7 @@
 #include <fcntl.h>
 #include <linux/vm_sockets.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -41,6 +43,7 @@ struct server {
     bool complained; /* about a serial port that is not there */
     struct loop_io io;
     struct loop_timer timer;
+    struct loop_signal attached;                       /* serial: SIGIO */
     struct connection *connections[SERVE_CONNECTIONS]; /* serial: only the first */
 };
 
@@ -113,6 +116,9 @@ static int open_port(const char *path, int *ret_fd)
         if (tcsetattr(fd, TCSANOW, &settings) < 0)
             return -errno;
     }
+    /* Without it the timer alone has to do. */
+    if (fcntl(fd, F_SETOWN, getpid()) == 0)
+        (void)fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK | O_ASYNC);
     *ret_fd = take_fd(&fd);
     return 0;
 }
@@ -161,6 +167,16 @@ static void on_attach(struct loop_timer *timer)
     server->complained = r < 0 && r != -EAGAIN;
     if (r < 0)
         loop_timer_start(server->loop, &server->timer, ATTACH_PAUSE_NS, on_attach);
+    else
+        loop_timer_stop(&server->timer);
+}
+
+static void on_attached(struct loop_signal *signal)
+{
+    struct server *server = container_of(signal, struct server, attached);
+
+    if (!server->connections[0])
+        on_attach(&server->timer);
 }
 
 static int listen_on(struct server *server, const struct sockaddr *name, socklen_t size)
@@ -225,6 +241,7 @@ static int server_start(struct server *server, const char *address)
     if (strncmp(address, "serial://", 9) == 0) {
         r = set_path(server, address + 9);
         server->serial = true;
+        loop_signal_start(server->loop, &server->attached, SIGIO, on_attached);
         if (r == 0)
             loop_timer_start(server->loop, &server->timer, 0, on_attach);
     }
@@ -261,6 +278,7 @@ struct server *server_free(struct server *server)
         (void)connection_free(server->connections[i]);
     loop_io_stop(&server->io);
     loop_timer_stop(&server->timer);
+    loop_signal_stop(&server->attached);
     if (server->fd >= 0 && server->path && !server->serial)
         (void)unlink(server->path);
     fd_close(server->fd);
