@@ -158,11 +158,11 @@ int store_put_guest_result(struct store *store, const struct store_guest_result 
         "UPDATE mappings SET guest_reason = ?2,"
         " guest_synced_bytes = coalesce(?3, guest_synced_bytes),"
         " guest_bytes = coalesce(?4, guest_bytes),"
-        " guest_verified = CASE WHEN ?2 IS NULL THEN ?5 ELSE guest_verified END"
+        " guest_verified = CASE WHEN ?2 IS NULL OR ?3 THEN ?5 ELSE guest_verified END"
         " WHERE volume_id = ?1 AND until IS NULL"
         " AND (guest_reason, guest_synced_bytes, guest_bytes, guest_verified)"
         " IS NOT (?2, coalesce(?3, guest_synced_bytes), coalesce(?4, guest_bytes),"
-        " CASE WHEN ?2 IS NULL THEN ?5 ELSE guest_verified END)";
+        " CASE WHEN ?2 IS NULL OR ?3 THEN ?5 ELSE guest_verified END)";
     static const char follow[] =
         "UPDATE resizes SET error = ?2, guest_at = coalesce(?3, guest_at)"
         " WHERE volume_id = ?1 AND finished_at IS NULL AND (?3 OR error IS NOT ?2)";

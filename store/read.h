@@ -1,8 +1,8 @@
 /* read.h - the audit views as JSON: the store's read side, for the HTTP server and crustctl.
  *
  * The views are the contract with auditors; a row becomes an object with the view's columns, in
- * their order, JSON columns embedded as JSON. A reader of its own opens the file read-only and never
- * blocks the daemon; the daemon reads through its own connection, outside its transactions.
+ * their order, JSON columns embedded as JSON. A reader of its own opens the file read-only and
+ * never blocks the daemon; the daemon reads through its own connection, outside its transactions.
  */
 #pragma once
 

@@ -1,219 +1,41 @@
-/* store.c - one database file: made, opened, judged, set aside, committed, kept small.
+/* store.c - the database opened, committed and kept small.
  *
  * Making. A new database is built beside its place (PATH.new), in full, synced and renamed: whoever
- * finds PATH finds a whole database. A -wal that lies about without its database would be replayed
- * into the new one, so it is set aside first.
+ * finds PATH finds a whole database.
  *
- * Judging. The first 100 bytes are read with read(2) before SQLite sees the file: a foreign or
- * newer database is refused without so much as a lock. Ours is then checked by SQLite (quick_check)
- * and against our own schema. A file that fails is renamed, with its WAL, to PATH.corrupt-N; of
- * these the two newest are kept. Only damage leads there: a full disk, missing memory or a busy
- * file are errors, forwarded.
+ * Opening. A foreign or newer database is told by its first bytes and refused before SQLite sees it
+ * (place.c). Ours is then checked by SQLite (quick_check) and against our own schema; if it is
+ * found damaged twice, it is set aside and a new one begun. Only damage leads there: a full disk,
+ * missing memory or a busy file are errors, forwarded.
  *
  * Committing. synchronous=NORMAL: a commit appends to the WAL and waits for no disk. A durable
  * commit syncs the WAL afterwards, by SQLite's own file handle; that covers every earlier commit
- * too. (The level itself can't be changed inside a transaction.)
+ * too. (The level itself can't be changed inside a transaction.) A commit that fails for want of
+ * memory may have happened: the turn that is taken again then finds its facts equal.
  *
  * The WAL. Automatic checkpoints are off, for they would fall into some growth's commit.
- * store_idle() does them, past WAL_IDLE_PAGES, and then writes one row, so that the sync which
- * SQLite makes before it starts a WAL anew is over before the next event comes. A daemon that never
- * idles is bounded by store_commit(), which checkpoints at WAL_MOST_PAGES and each time that the
- * WAL has grown by as much again, which only a reader that never ends its transaction can cause.
+ * store_idle() does them, each time that the WAL has grown by WAL_IDLE_PAGES, and then writes one
+ * row, so that the sync which SQLite makes before it starts a WAL anew is over before the next
+ * event comes. A daemon that never idles is bounded by store_commit(), which checkpoints whenever
+ * the WAL has grown by WAL_MOST_PAGES. Only a reader that never ends its transaction can make it
+ * larger; when that reader is gone, the next checkpoint cuts the file.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/clock.h"
 #include "store/internal.h"
+#include "store/place.h"
 #include "store/schema.h"
 
 enum {
     WAL_IDLE_PAGES = 1000,  /* 4 MiB */
     WAL_MOST_PAGES = 16384, /* 64 MiB */
-    CORRUPT_KEPT = 2,
     MSEC_PER_DAY = 24 * 60 * 60 * 1000,
 };
-
-/* https://www.sqlite.org/fileformat2.html, "The Database Header". */
-enum {
-    HEADER_BYTES = 100,
-    HEADER_WRITE_VERSION = 18, /* 1 or 2 */
-    HEADER_SCHEMA_FORMAT = 44, /* 4 */
-    HEADER_ENCODING = 56,      /* 1: UTF-8 */
-    HEADER_USER_VERSION = 60,
-    HEADER_APPLICATION_ID = 68,
-};
-static const char header_magic[16] = "SQLite format 3";
-
-/* What stands at the path, judged from outside. */
-enum file_kind { FILE_NONE, FILE_OURS, FILE_FOREIGN, FILE_NEWER, FILE_DAMAGED };
-
-static uint32_t read_be32(const unsigned char *bytes)
-{
-    return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
-}
-
-static enum file_kind judge_header(const unsigned char *header, ssize_t length)
-{
-    if (length == 0)
-        return FILE_NONE;
-    if (length < HEADER_BYTES || memcmp(header, header_magic, sizeof(header_magic)) != 0)
-        return FILE_DAMAGED;
-    if (read_be32(header + HEADER_APPLICATION_ID) != SCHEMA_APPLICATION_ID)
-        return FILE_FOREIGN;
-    if (read_be32(header + HEADER_USER_VERSION) > STORE_SCHEMA_VERSION)
-        return FILE_NEWER;
-    /* SQLite calls these unsupported, not corrupt; in a file of ours they are. */
-    if (header[HEADER_WRITE_VERSION] > 2 || read_be32(header + HEADER_SCHEMA_FORMAT) != 4 ||
-        read_be32(header + HEADER_ENCODING) != 1)
-        return FILE_DAMAGED;
-    return FILE_OURS;
-}
-
-static int judge_file(const char *path, enum file_kind *ret_kind, struct error *error)
-{
-    cleanup(fd_closep) int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    unsigned char header[HEADER_BYTES];
-    struct stat status;
-    ssize_t length;
-
-    if (fd < 0 && errno == ENOENT) {
-        *ret_kind = FILE_NONE;
-        return 0;
-    }
-    if (fd < 0 || fstat(fd, &status) < 0)
-        return error_set_errno(error, -errno, "%s", path);
-    if (!S_ISREG(status.st_mode))
-        return error_set(error, S_ISDIR(status.st_mode) ? -EISDIR : -EINVAL,
-                         "%s is not a regular file", path);
-    length = pread(fd, header, sizeof(header), 0);
-    if (length < 0)
-        return error_set_errno(error, -errno, "%s", path);
-    *ret_kind = judge_header(header, length);
-    return 0;
-}
-
-static char *path_with(const char *path, const char *suffix)
-{
-    char *text;
-
-    return asprintf(&text, "%s%s", path, suffix) < 0 ? NULL : text;
-}
-
-static int sync_directory_of(const char *path)
-{
-    cleanup(freep) char *copy = strdup(path);
-    cleanup(fd_closep) int fd = -1;
-
-    if (!copy)
-        return -ENOMEM;
-    fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return fd < 0 || fsync(fd) < 0 ? -errno : 0;
-}
-
-/* ---- setting a damaged file aside ---------------------------------------------------------- */
-
-/* Calls back with the N of every PATH.corrupt-N. */
-static int each_corrupt(const char *path, void (*callback)(void *userdata, unsigned number),
-                        void *userdata)
-{
-    cleanup(freep) char *for_directory = strdup(path);
-    cleanup(freep) char *for_name = strdup(path);
-    cleanup(dir_closep) DIR *directory = NULL;
-    cleanup(freep) char *prefix = NULL;
-    size_t length;
-
-    if (!for_directory || !for_name || !(prefix = path_with(basename(for_name), ".corrupt-")))
-        return -ENOMEM;
-    directory = opendir(dirname(for_directory));
-    if (!directory)
-        return -errno;
-    length = strlen(prefix);
-    for (struct dirent *entry; (entry = readdir(directory));) {
-        const char *digits = entry->d_name + length;
-        unsigned long number;
-        char *end;
-
-        if (strncmp(entry->d_name, prefix, length) != 0 || *digits < '1' || *digits > '9')
-            continue;
-        number = strtoul(digits, &end, 10);
-        if ((*end == '\0' || *end == '-') && number < UINT_MAX)
-            callback(userdata, (unsigned)number);
-    }
-    return 0;
-}
-
-static void note_largest(void *userdata, unsigned number)
-{
-    unsigned *largest = userdata;
-
-    if (number > *largest)
-        *largest = number;
-}
-
-struct corrupt_bound {
-    const char *path;
-    unsigned largest;
-};
-
-static const char *const companions[] = {"-wal", "-shm", ""};
-
-static void drop_old(void *userdata, unsigned number)
-{
-    const struct corrupt_bound *bound = userdata;
-    char name[PATH_MAX];
-
-    if (number + CORRUPT_KEPT > bound->largest)
-        return;
-    for (size_t i = 0; i < array_length(companions); i++) {
-        (void)snprintf(name, sizeof(name), "%s.corrupt-%u%s", bound->path, number, companions[i]);
-        (void)unlink(name);
-    }
-}
-
-/* Renames PATH, PATH-wal and PATH-shm, the database last: if it still stands, so does the reason.
- */
-static int set_aside(const char *path, struct error *error)
-{
-    struct corrupt_bound bound = {.path = path};
-    int r = each_corrupt(path, note_largest, &bound.largest);
-
-    if (r < 0)
-        return error_set_errno(error, r, "cannot list the directory of %s", path);
-    bound.largest++;
-    for (size_t i = 0; i < array_length(companions); i++) {
-        char from[PATH_MAX], to[PATH_MAX];
-
-        (void)snprintf(from, sizeof(from), "%s%s", path, companions[i]);
-        (void)snprintf(to, sizeof(to), "%s.corrupt-%u%s", path, bound.largest, companions[i]);
-        if (rename(from, to) < 0 && errno != ENOENT)
-            return error_set_errno(error, -errno, "cannot set %s aside", from);
-    }
-    (void)each_corrupt(path, drop_old, &bound);
-    return 0;
-}
-
-/* Without its database a WAL is nothing, and beside a new one it is poison. */
-static int remove_stray_wal(const char *path, struct error *error)
-{
-    cleanup(freep) char *wal = path_with(path, "-wal");
-    cleanup(freep) char *shm = path_with(path, "-shm");
-    struct stat status;
-
-    if (!wal || !shm)
-        return error_set_errno(error, -ENOMEM, "%s", path);
-    if (stat(wal, &status) == 0 && status.st_size > 0)
-        return set_aside(path, error);
-    if ((unlink(wal) < 0 && errno != ENOENT) || (unlink(shm) < 0 && errno != ENOENT))
-        return error_set_errno(error, -errno, "cannot remove what is left beside %s", path);
-    return 0;
-}
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
@@ -265,16 +87,16 @@ static int fill_file(const char *path, struct error *error)
 
 static int create_file(const char *path, struct error *error)
 {
-    cleanup(freep) char *new_path = path_with(path, ".new");
+    cleanup(freep) char *new_path = place_with(path, ".new");
     cleanup(fd_closep) int fd = -1;
-    int r = remove_stray_wal(path, error);
+    int r = place_clear(path, error);
 
     if (r < 0)
         return r;
     if (!new_path)
         return error_set_errno(error, -ENOMEM, "%s", path);
     (void)unlink(new_path);
-    r = remove_stray_wal(new_path, error);
+    r = place_clear(new_path, error);
     if (r < 0)
         return r;
     fd = open(new_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
@@ -287,7 +109,7 @@ static int create_file(const char *path, struct error *error)
         (void)unlink(new_path);
         return r;
     }
-    r = sync_directory_of(path);
+    r = place_sync_directory(path);
     return r < 0 ? error_set_errno(error, r, "cannot sync the directory of %s", path) : 0;
 }
 
@@ -382,32 +204,32 @@ static int open_file(struct store *store, struct error *error)
 /* STORE_* or -errno. */
 static int open_or_create(struct store *store, bool *ret_rebuilt, struct error *error)
 {
-    enum file_kind kind = FILE_NONE;
-    int r = judge_file(store->path, &kind, error);
+    enum place_kind kind = PLACE_NONE;
+    int r = place_judge(store->path, &kind, error);
 
     if (r < 0)
         return r;
-    if (kind == FILE_FOREIGN)
+    if (kind == PLACE_FOREIGN)
         return error_set(error, STORE_FOREIGN, "%s belongs to another application", store->path);
-    if (kind == FILE_OURS) {
+    if (kind == PLACE_OURS) {
         r = open_file(store, error);
         /* Believed when it is found twice: missing memory can look like damage. */
         if (r == -EUCLEAN)
             r = open_file(store, error);
         if (r == -EUCLEAN)
-            kind = FILE_DAMAGED;
+            kind = PLACE_DAMAGED;
         else if (r != STORE_NEWER)
             return r;
     }
-    if (kind == FILE_NEWER || r == STORE_NEWER)
+    if (kind == PLACE_NEWER || r == STORE_NEWER)
         return error_set(error, STORE_NEWER, "%s was written by a newer version", store->path);
-    r = kind == FILE_DAMAGED ? set_aside(store->path, error) : 0;
+    r = kind == PLACE_DAMAGED ? place_set_aside(store->path, error) : 0;
     if (r == 0)
         r = create_file(store->path, error);
     if (r == 0)
         r = open_file(store, error);
     if (r == 0)
-        *ret_rebuilt = kind == FILE_DAMAGED;
+        *ret_rebuilt = kind == PLACE_DAMAGED;
     return r;
 }
 

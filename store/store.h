@@ -2,8 +2,9 @@
  *
  * The daemon is the only writer and holds no second copy of this in memory. The caller brackets
  * each turn of the loop with store_begin() and store_commit(); every other function runs inside
- * such a transaction, except where it says otherwise. An equal fact writes nothing, and whoever puts
- * a fact learns whether anything changed. Each change appends its row to the journal by itself.
+ * such a transaction, except where it says otherwise. An equal fact writes nothing, and whoever
+ * puts a fact learns whether anything changed. Each change appends its row to the journal by
+ * itself.
  *
  * Errors: negative errno only (SQLITE_FULL -ENOSPC, IOERR -EIO, CORRUPT/NOTADB -EUCLEAN, BUSY
  * -EBUSY, NOMEM -ENOMEM); store_error_text() has SQLite's own words. After an error inside a
@@ -24,13 +25,13 @@ struct store;
 
 enum {
     STORE_SCHEMA_VERSION = 1,
-    STORE_PATH_BYTES = 4096,     /* a device as written in mountInfo.json */
-    STORE_TARGET_BYTES = 192,    /* a volume path: at most 189 bytes */
-    STORE_KEY_BYTES = 256,       /* a directory's name */
+    STORE_PATH_BYTES = 4096,  /* a device as written in mountInfo.json */
+    STORE_TARGET_BYTES = 192, /* a volume path: at most 189 bytes */
+    STORE_KEY_BYTES = 256,    /* a directory's name */
     STORE_SANDBOX_ID_BYTES = 129,
-    STORE_NAME_BYTES = 128,      /* kernel device names, drive ids, reasons */
-    STORE_ADDRESS_BYTES = 384,   /* sockets, agent addresses, guest paths */
-    STORE_TEXT_BYTES = 256,      /* problems and errors */
+    STORE_NAME_BYTES = 128,    /* kernel device names, drive ids, reasons */
+    STORE_ADDRESS_BYTES = 384, /* sockets, agent addresses, guest paths */
+    STORE_TEXT_BYTES = 256,    /* problems and errors */
 };
 
 /* ---- opening ---------------------------------------------------------------------------- */
@@ -59,7 +60,7 @@ void store_close(struct store *store); /* checkpoints */
 const char *store_error_text(const struct store *store);
 
 int store_begin(struct store *store);
-int store_commit(struct store *store); /* synchronous=NORMAL */
+int store_commit(struct store *store);         /* synchronous=NORMAL */
 int store_commit_durable(struct store *store); /* synced to disk: before a removal or a promise */
 void store_rollback(struct store *store);
 
@@ -99,8 +100,8 @@ struct store_entry {
     const char *sandbox[STORE_ENTRY_SANDBOXES]; /* names of its sandbox-id files */
 };
 
-/* A new volume's state is unknown/none until store_set_state(). A directory of another identity under
- * a known name ends the old volume and begins a new one. */
+/* A new volume's state is unknown/none until store_set_state(). A directory of another identity
+ * under a known name ends the old volume and begins a new one. */
 int store_put_entry(struct store *store, const struct store_entry *entry, int64_t *ret_volume_id,
                     bool *ret_changed);
 
@@ -120,9 +121,9 @@ enum store_device_kind { STORE_BLOCK, STORE_FILE, STORE_OTHER };
 
 struct store_device {
     enum store_device_kind kind;
-    const char *name;        /* /dev/loop0, or the file's path */
-    uint32_t major, minor;   /* block */
-    uint64_t diskseq;        /* block; 0 unknown */
+    const char *name;            /* /dev/loop0, or the file's path */
+    uint32_t major, minor;       /* block */
+    uint64_t diskseq;            /* block; 0 unknown */
     uint64_t file_device, inode; /* file: st_dev and st_ino */
     uint64_t size_bytes;
     uint64_t now_ns;
@@ -130,8 +131,8 @@ struct store_device {
 
 /* Identity is (kind, major, minor, diskseq) or (kind, file_device, inode) within this boot; a new
  * identity is a new row. */
-int store_put_device(struct store *store, const struct store_device *device,
-                     int64_t *ret_device_id, bool *ret_changed);
+int store_put_device(struct store *store, const struct store_device *device, int64_t *ret_device_id,
+                     bool *ret_changed);
 
 /* Which device a volume's path leads to now; 0: none. */
 int store_set_volume_device(struct store *store, int64_t volume_id, int64_t device_id,
@@ -152,7 +153,7 @@ struct store_sandbox {
     const char *runtime;    /* kata-go, kata-rs, unknown */
     const char *hypervisor; /* qemu, cloud-hypervisor, … */
     pid_t vmm_pid;
-    uint64_t vmm_start_ns; /* when the VMM started, CLOCK_BOOTTIME */
+    uint64_t vmm_start_ns;      /* when the VMM started, CLOCK_BOOTTIME */
     const char *control_socket; /* NULL: no monitor that crustd may use */
     const char *agent_address;  /* NULL unknown */
     const char *pod_namespace, *pod_name;
@@ -161,7 +162,8 @@ struct store_sandbox {
 };
 
 /* A live sandbox. Identity is (id, VMM pid, start time): another VMM under the same id ends the old
- * row. A changed monitor or agent address forgets what the sandbox was remembered to be unable to. */
+ * row. A changed monitor or agent address forgets what the sandbox was remembered to be unable to.
+ */
 int store_put_sandbox(struct store *store, const struct store_sandbox *sandbox,
                       int64_t *ret_sandbox_ref, bool *ret_changed);
 
@@ -243,7 +245,8 @@ struct store_volume {
     char agent_address[STORE_ADDRESS_BYTES];
     char ability[STORE_ROUTES][STORE_NAME_BYTES];
 
-    /* What the sandbox's own records say about this device: its drive and where the guest has it. */
+    /* What the sandbox's own records say about this device: its drive and where the guest has it.
+     */
     char recorded_drive_id[STORE_NAME_BYTES];
     char recorded_guest_path[STORE_ADDRESS_BYTES];
 
@@ -255,10 +258,10 @@ struct store_volume {
     char drive_id[STORE_NAME_BYTES];
     char guest_path[STORE_ADDRESS_BYTES];
     char mapping_source[32];
-    uint64_t first_bytes;      /* device size when the mapping began */
-    uint64_t largest_bytes;    /* largest device size seen since */
-    uint64_t hypervisor_bytes; /* what the VMM has, as it said or as inferred; 0 unknown */
-    uint64_t guest_bytes;      /* the file system's own total, as the guest said; 0 unknown */
+    uint64_t first_bytes;        /* device size when the mapping began */
+    uint64_t largest_bytes;      /* largest device size seen since */
+    uint64_t hypervisor_bytes;   /* what the VMM has, as it said or as inferred; 0 unknown */
+    uint64_t guest_bytes;        /* the file system's own total, as the guest said; 0 unknown */
     uint64_t guest_synced_bytes; /* device size up to which the guest has been grown; 0 none */
     bool guest_verified;
     char hypervisor_reason[STORE_NAME_BYTES]; /* why the last call failed; "" */
@@ -305,7 +308,7 @@ int store_set_state(struct store *store, int64_t volume_id, const char *state, c
 int store_open_resize(struct store *store, int64_t volume_id, uint64_t from_bytes,
                       uint64_t to_bytes);
 
-/* An act ("hypervisor" or "guest") is about to run: journaled as <act>_intended, counted in the open
+/* An act (decide's name for it) is about to run: journaled as <act>_intended, counted in the open
  * growth. */
 int store_intend(struct store *store, int64_t volume_id, const char *act, uint64_t bytes);
 
@@ -336,8 +339,8 @@ int store_put_guest_result(struct store *store, const struct store_guest_result 
 int store_set_attempts(struct store *store, int64_t volume_id, uint32_t attempts,
                        uint64_t next_attempt_ns, int64_t next_attempt_ms);
 
-/* An operator asks to look again: every waiting volume may try at once, and what was concluded from
- * failures (reasons, what routes are unable to) is forgotten. */
+/* An operator asks to look again: every waiting volume may try at once, by every route.
+ * What the last try ended with stays until the next one ends. */
 int store_forget_waiting(struct store *store);
 /* The same for the volumes bound to one sandbox, about which something changed. */
 int store_forget_waiting_of(struct store *store, int64_t sandbox_ref);
@@ -346,14 +349,14 @@ int store_forget_waiting_of(struct store *store, int64_t sandbox_ref);
  * sandbox and device); detail is JSON or NULL. The store itself writes these kinds:
  *
  *   store_opened                                            boot_id, rebuilt
- *   volume_added, volume_changed, volume_invalid, volume_removed   target_path, layout, key, problem
- *   device_seen, device_grown, device_shrunk                from_bytes, to_bytes
+ *   volume_added, volume_changed, volume_invalid, volume_removed   target_path, layout, key,
+ * problem device_seen, device_grown, device_shrunk                from_bytes, to_bytes
  *   device_found, device_missing                            where a volume's path leads
  *   sandbox_alive, sandbox_changed, sandbox_gone            vmm_pid, control_socket, agent_address
  *   mapping_opened, mapping_described, mapping_closed       source, drive_id, guest_path
  *   state_changed                                           from, to: "state/reason"
  *   resize_opened, resize_raised, resize_finished           from_bytes, to_bytes, state
- *   hypervisor_intended, guest_intended                     bytes
+ *   query_hypervisor_intended, resize_hypervisor_intended, grow_guest_intended   bytes
  *   hypervisor_answered, guest_answered                     bytes, reason, error
  */
 int store_journal(struct store *store, const char *kind, int64_t volume_id, const char *sandbox_id,

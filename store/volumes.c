@@ -354,15 +354,11 @@ int store_forget_waiting(struct store *store)
     static const char volumes[] =
         "UPDATE volumes SET attempts = 0, next_attempt_ns = NULL, next_attempt_ms = NULL"
         " WHERE attempts <> 0 OR next_attempt_ns IS NOT NULL";
-    static const char mappings[] =
-        "UPDATE mappings SET hypervisor_reason = NULL, guest_reason = NULL, blocked_reason = NULL"
-        " WHERE until IS NULL AND coalesce(hypervisor_reason, guest_reason, blocked_reason)"
-        " IS NOT NULL";
     static const char sandboxes[] =
         "UPDATE sandboxes SET companion_ability = NULL, agent_ability = NULL, shim_ability = NULL"
         " WHERE gone_at IS NULL AND coalesce(companion_ability, agent_ability, shim_ability)"
         " IS NOT NULL";
-    static const char *const steps[] = {volumes, mappings, sandboxes};
+    static const char *const steps[] = {volumes, sandboxes};
     int r = 0;
 
     for (size_t i = 0; r == 0 && i < array_length(steps); i++)

@@ -554,7 +554,7 @@ static void a_growth_follows_its_volume_to_the_end(void **state)
     assert_int_equal(store_open_resize(store, volume_id, GIB, 2 * GIB), 0);
     assert_int_equal(store_set_state(store, volume_id, "host_grown", "none", &changed), 0);
     assert_true(changed);
-    assert_int_equal(store_intend(store, volume_id, "hypervisor", 2 * GIB), 0);
+    assert_int_equal(store_intend(store, volume_id, "resize_hypervisor", 2 * GIB), 0);
     assert_int_equal(store_put_hypervisor_result(
                          store, &(struct store_hypervisor_result){.volume_id = volume_id,
                                                                   .reason = "hypervisor_busy",
@@ -568,7 +568,7 @@ static void a_growth_follows_its_volume_to_the_end(void **state)
     assert_int_equal(get_volume(store, volume_id).attempts, 0);
     assert_string_equal(get_volume(store, volume_id).hypervisor_reason, "");
     assert_int_equal(get_volume(store, volume_id).resize_to_bytes, 3 * GIB);
-    assert_int_equal(store_intend(store, volume_id, "hypervisor", 3 * GIB), 0);
+    assert_int_equal(store_intend(store, volume_id, "resize_hypervisor", 3 * GIB), 0);
     assert_int_equal(
         store_put_hypervisor_result(store, &(struct store_hypervisor_result){.volume_id = volume_id,
                                                                              .drive_id = "drive-9",
@@ -596,7 +596,7 @@ static void a_growth_follows_its_volume_to_the_end(void **state)
     assert_int_equal(lines_of(store, "resize_opened"), 1);
     assert_int_equal(lines_of(store, "resize_raised"), 1);
     assert_int_equal(lines_of(store, "resize_finished"), 1);
-    assert_int_equal(lines_of(store, "hypervisor_intended"), 2);
+    assert_int_equal(lines_of(store, "resize_hypervisor_intended"), 2);
     assert_text_of(store,
                    "SELECT detail FROM journal WHERE kind = 'state_changed' ORDER BY seq DESC",
                    "{\"from\":\"block_grown/none\",\"to\":\"in_sync/unverified\"}");
@@ -647,6 +647,15 @@ static void a_failed_guest_keeps_what_it_said_before(void **state)
     assert_int_equal(volume.guest_bytes, 7);
     assert_int_equal(volume.guest_synced_bytes, 2 * GIB);
     assert_true(volume.guest_verified);
+
+    assert_int_equal(
+        store_put_guest_result(store, &(struct store_guest_result){.volume_id = volume_id,
+                                                                   .reason = "unverified",
+                                                                   .synced_bytes = 3 * GIB}),
+        0);
+    assert_false(get_volume(store, volume_id).guest_verified);
+    assert_int_equal(store_forget_waiting(store), 0);
+    assert_string_equal(get_volume(store, volume_id).guest_reason, "unverified");
 }
 
 static void an_unknown_volume_is_not_found(void **state)
@@ -713,7 +722,7 @@ static void the_hot_path_scans_nothing(void **state)
     assert_int_equal(store_each_volume_due(store, 1, sum_volumes, &sum), 0);
     assert_int_equal(store_open_resize(store, bound.volume_id, GIB, 2 * GIB), 0);
     assert_int_equal(store_set_state(store, bound.volume_id, "host_grown", "none", NULL), 0);
-    assert_int_equal(store_intend(store, bound.volume_id, "hypervisor", 2 * GIB), 0);
+    assert_int_equal(store_intend(store, bound.volume_id, "resize_hypervisor", 2 * GIB), 0);
     assert_int_equal(
         store_put_hypervisor_result(
             store, &(struct store_hypervisor_result){.volume_id = bound.volume_id, .told = true}),

@@ -1,0 +1,197 @@
+/* place.c - the files at the database's path, without SQLite.
+ *
+ * What stands there is told by its first 100 bytes, read with read(2) and before SQLite has it open
+ * (closing a second descriptor would drop SQLite's locks): a foreign or newer database is so
+ * refused without so much as a lock taken on it. A damaged one is renamed together with its WAL,
+ * whose frames may be what is worth a look, to PATH.corrupt-N; of these the two newest are kept.
+ */
+#include "store/place.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/cleanup.h"
+#include "store/schema.h"
+#include "store/store.h"
+
+/* https://www.sqlite.org/fileformat2.html, "The Database Header". */
+enum {
+    HEADER_BYTES = 100,
+    HEADER_WRITE_VERSION = 18, /* 1 or 2 */
+    HEADER_SCHEMA_FORMAT = 44, /* 4 */
+    HEADER_ENCODING = 56,      /* 1: UTF-8 */
+    HEADER_USER_VERSION = 60,
+    HEADER_APPLICATION_ID = 68,
+};
+static const char header_magic[16] = "SQLite format 3";
+
+static uint32_t read_be32(const unsigned char *bytes)
+{
+    return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
+}
+
+static enum place_kind judge_header(const unsigned char *header, ssize_t length)
+{
+    if (length == 0)
+        return PLACE_NONE;
+    if (length < HEADER_BYTES || memcmp(header, header_magic, sizeof(header_magic)) != 0)
+        return PLACE_DAMAGED;
+    if (read_be32(header + HEADER_APPLICATION_ID) != SCHEMA_APPLICATION_ID)
+        return PLACE_FOREIGN;
+    if (read_be32(header + HEADER_USER_VERSION) > STORE_SCHEMA_VERSION)
+        return PLACE_NEWER;
+    /* SQLite calls these unsupported, not corrupt; in a file of ours they are. */
+    if (header[HEADER_WRITE_VERSION] > 2 || read_be32(header + HEADER_SCHEMA_FORMAT) != 4 ||
+        read_be32(header + HEADER_ENCODING) != 1)
+        return PLACE_DAMAGED;
+    return PLACE_OURS;
+}
+
+int place_judge(const char *path, enum place_kind *ret_kind, struct error *error)
+{
+    cleanup(fd_closep) int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    unsigned char header[HEADER_BYTES];
+    struct stat status;
+    ssize_t length;
+
+    if (fd < 0 && errno == ENOENT) {
+        *ret_kind = PLACE_NONE;
+        return 0;
+    }
+    if (fd < 0 || fstat(fd, &status) < 0)
+        return error_set_errno(error, -errno, "%s", path);
+    if (!S_ISREG(status.st_mode))
+        return error_set(error, S_ISDIR(status.st_mode) ? -EISDIR : -EINVAL,
+                         "%s is not a regular file", path);
+    length = pread(fd, header, sizeof(header), 0);
+    if (length < 0)
+        return error_set_errno(error, -errno, "%s", path);
+    *ret_kind = judge_header(header, length);
+    return 0;
+}
+
+char *place_with(const char *path, const char *suffix)
+{
+    char *text;
+
+    return asprintf(&text, "%s%s", path, suffix) < 0 ? NULL : text;
+}
+
+int place_sync_directory(const char *path)
+{
+    cleanup(freep) char *copy = strdup(path);
+    cleanup(fd_closep) int fd = -1;
+
+    if (!copy)
+        return -ENOMEM;
+    fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 || fsync(fd) < 0 ? -errno : 0;
+}
+
+enum { CORRUPT_KEPT = 2 };
+
+/* ---- setting a damaged file aside ---------------------------------------------------------- */
+
+/* Calls back with the N of every PATH.corrupt-N. */
+static int each_corrupt(const char *path, void (*callback)(void *userdata, unsigned number),
+                        void *userdata)
+{
+    cleanup(freep) char *for_directory = strdup(path);
+    cleanup(freep) char *for_name = strdup(path);
+    cleanup(dir_closep) DIR *directory = NULL;
+    cleanup(freep) char *prefix = NULL;
+    size_t length;
+
+    if (!for_directory || !for_name || !(prefix = place_with(basename(for_name), ".corrupt-")))
+        return -ENOMEM;
+    directory = opendir(dirname(for_directory));
+    if (!directory)
+        return -errno;
+    length = strlen(prefix);
+    for (struct dirent *entry; (entry = readdir(directory));) {
+        const char *digits = entry->d_name + length;
+        unsigned long number;
+        char *end;
+
+        if (strncmp(entry->d_name, prefix, length) != 0 || *digits < '1' || *digits > '9')
+            continue;
+        number = strtoul(digits, &end, 10);
+        if ((*end == '\0' || *end == '-') && number < UINT_MAX)
+            callback(userdata, (unsigned)number);
+    }
+    return 0;
+}
+
+static void note_largest(void *userdata, unsigned number)
+{
+    unsigned *largest = userdata;
+
+    if (number > *largest)
+        *largest = number;
+}
+
+struct corrupt_bound {
+    const char *path;
+    unsigned largest;
+};
+
+static const char *const companions[] = {"-wal", "-shm", ""};
+
+static void drop_old(void *userdata, unsigned number)
+{
+    const struct corrupt_bound *bound = userdata;
+    char name[PATH_MAX];
+
+    if (number + CORRUPT_KEPT > bound->largest)
+        return;
+    for (size_t i = 0; i < array_length(companions); i++) {
+        (void)snprintf(name, sizeof(name), "%s.corrupt-%u%s", bound->path, number, companions[i]);
+        (void)unlink(name);
+    }
+}
+
+/* Renames PATH, PATH-wal and PATH-shm, the database last: if it still stands, so does the reason.
+ */
+int place_set_aside(const char *path, struct error *error)
+{
+    struct corrupt_bound bound = {.path = path};
+    int r = each_corrupt(path, note_largest, &bound.largest);
+
+    if (r < 0)
+        return error_set_errno(error, r, "cannot list the directory of %s", path);
+    bound.largest++;
+    for (size_t i = 0; i < array_length(companions); i++) {
+        char from[PATH_MAX], to[PATH_MAX];
+
+        (void)snprintf(from, sizeof(from), "%s%s", path, companions[i]);
+        (void)snprintf(to, sizeof(to), "%s.corrupt-%u%s", path, bound.largest, companions[i]);
+        if (rename(from, to) < 0 && errno != ENOENT)
+            return error_set_errno(error, -errno, "cannot set %s aside", from);
+    }
+    (void)each_corrupt(path, drop_old, &bound);
+    return 0;
+}
+
+int place_clear(const char *path, struct error *error)
+{
+    cleanup(freep) char *wal = place_with(path, "-wal");
+    cleanup(freep) char *shm = place_with(path, "-shm");
+    struct stat status;
+
+    if (!wal || !shm)
+        return error_set_errno(error, -ENOMEM, "%s", path);
+    if (stat(wal, &status) == 0 && status.st_size > 0)
+        return place_set_aside(path, error);
+    if ((unlink(wal) < 0 && errno != ENOENT) || (unlink(shm) < 0 && errno != ENOENT))
+        return error_set_errno(error, -errno, "cannot remove what is left beside %s", path);
+    return 0;
+}

@@ -1,0 +1,28 @@
+/* place.h - the files at the database's path: judged, set aside, cleared. */
+#pragma once
+
+#include "lib/result.h"
+
+enum place_kind {
+    PLACE_NONE, /* nothing, or an empty file */
+    PLACE_OURS,
+    PLACE_FOREIGN, /* another application's database */
+    PLACE_NEWER,   /* ours, of a newer schema */
+    PLACE_DAMAGED, /* no database at all */
+};
+
+/* Reads the file's header; touches nothing. -EISDIR, -EINVAL (a device, a FIFO), -errno. */
+int place_judge(const char *path, enum place_kind *ret_kind, struct error *error);
+
+/* Renames PATH, PATH-wal and PATH-shm to PATH.corrupt-N…, the database last: as long as it stands,
+ * so does the reason. */
+int place_set_aside(const char *path, struct error *error);
+
+/* Before a new database: a WAL without its database is nothing, beside a new one it would be
+ * replayed into it. */
+int place_clear(const char *path, struct error *error);
+
+int place_sync_directory(const char *path); /* of the directory that PATH is in */
+
+/* PATH with a suffix, to be freed; NULL without memory. */
+char *place_with(const char *path, const char *suffix);
