@@ -10,9 +10,9 @@
  * has written may be carried out after it has given up. No greeting in time therefore means busy.
  *
  * QMP is asked for the device's real size, never for less than the drive has. HMP's block_resize
- * can't name a drive by its node; `qemu-io NODE "truncate N"` can, and N is the drive's own size:
- * over host_device any size up to the real one means "read it again", and one that is not larger
- * than the present size can't be refused for a device that shrank or lies in another namespace.
+ * can't name a drive by its node; `qemu-io NODE "truncate N"` can. N is the drive's own size: over
+ * host_device any size up to the real one means "read it again", and should the node not be what it
+ * was taken for, its own size is the one that cuts nothing off.
  *
  * Every path ends in finish(), after which nothing here touches the call: its owner may have freed
  * it. Functions that may have finished return false, and their callers return at once.

@@ -268,67 +268,41 @@ static void serve(struct monitor *monitor, const struct exchange *script, size_t
 
 /* Scripts */
 
-#define GREETING                                                                                   \
-    {                                                                                              \
-        "", "{\"QMP\": {\"version\": {}, \"capabilities\": [\"oob\"]}}\r\n"                        \
-    }
-#define CAPABILITIES                                                                               \
-    {                                                                                              \
-        "\"qmp_capabilities\"", "{\"return\": {}, \"id\": \"$ID\"}\r\n"                            \
-    }
-#define NODE(name, driver, file, ro, size)                                                         \
-    "{\"image\": {\"virtual-size\": " size "}, \"ro\": " ro ", \"node-name\": \"" name             \
+#define GREETING   "{\"QMP\": {\"version\": {}, \"capabilities\": [\"oob\"]}}\r\n"
+#define OK         "{\"return\": {}, \"id\": \"$ID\"}\r\n"
+#define LIST(list) "{\"id\": \"$ID\", \"return\": [" list "]}\r\n"
+#define NODE(name, driver, file, size)                                                             \
+    "{\"image\": {\"virtual-size\": " size "}, \"ro\": false, \"node-name\": \"" name              \
     "\", \"drv\": \"" driver "\", \"file\": \"" file "\"}"
-#define FRONTENDS(size)                                                                            \
-    {                                                                                              \
-        "\"query-block\"", "{\"return\": [{\"device\": \"\", \"inserted\": " NODE(                 \
-                               "drive-1", "raw", "$DEVICE", "false", size) "}], \"id\": "          \
-                                                                           "\"$ID\"}\r\n"          \
-    }
-#define NODES(size)                                                                                \
-    {                                                                                              \
-        "\"query-named-block-nodes\", \"arguments\": {\"flat\": true}",                            \
-            "{\"id\": \"$ID\", \"return\": [" NODE(                                                \
-                "drive-1", "raw", "$DEVICE", "false",                                              \
-                size) ","                                                                          \
-                      " " NODE("#block046", "host_device", "$DEVICE", "false", size) "]}\r\n"      \
-    }
-#define SETS                                                                                       \
-    {                                                                                              \
-        "\"query-fdsets\"", "{\"return\": [], \"id\": \"$ID\"}\r\n"                                \
-    }
-#define RESIZED                                                                                    \
-    {                                                                                              \
-        "\"block_resize\", \"arguments\": {\"node-name\": \"drive-1\", \"size\": 2048}",           \
-            "{\"return\": {}, \"id\": \"$ID\"}\r\n"                                                \
-    }
+#define ROOT(size)      NODE("drive-1", "raw", "$DEVICE", size)
+#define PROTOCOL(size)  NODE("#block046", "host_device", "$DEVICE", size)
+#define FRONTENDS(size) LIST("{\"device\": \"\", \"inserted\": " ROOT(size) "}")
+#define NODES(size)     LIST(ROOT(size) ", " PROTOCOL(size))
 
 static const struct exchange qmp_resize[] = {
-    GREETING, CAPABILITIES, FRONTENDS("1024"), NODES("1024"), SETS, RESIZED, FRONTENDS("2048"),
+    {"", GREETING},
+    {"\"qmp_capabilities\"", OK},
+    {"\"query-block\"", FRONTENDS("1024")},
+    {"\"query-named-block-nodes\", \"arguments\": {\"flat\": true}", NODES("1024")},
+    {"\"query-fdsets\"", LIST("")},
+    {"\"block_resize\", \"arguments\": {\"node-name\": \"drive-1\", \"size\": 2048}", OK},
+    {"\"query-block\"", FRONTENDS("2048")},
 };
 
-#define BLOCK(header, size)                                                                        \
+#define HMP_GREETING    "QEMU 7.2.22 monitor - type 'help' for more information\r\n(qemu) "
+#define HMP_REPLY(text) "echo\r\n" text "(qemu) "
+#define HMP_BLOCK(header, size)                                                                    \
     header "\r\n    Attached to:      drive-1\r\n\r\nImages:\r\nimage: x\r\nfile format: raw\r\n"  \
            "virtual size: 1 KiB (" size " bytes)\r\ndisk size: 0 B\r\n"
-#define HMP_GREETING                                                                               \
-    {                                                                                              \
-        "", "QEMU 7.2.22 monitor - type 'help' for more information\r\n(qemu) "                    \
-    }
-#define HMP_FRONTENDS(size)                                                                        \
-    {                                                                                              \
-        "info block -v\n", "echo\r\n" BLOCK("drive-1: $DEVICE (raw)", size) "(qemu) "              \
-    }
-#define HMP_NODES(size)                                                                            \
-    {                                                                                              \
-        "info block -n -v\n", "echo\r\n" BLOCK("drive-1: $DEVICE (raw)", size) "\r\n" BLOCK(       \
-                                  "#block046: $DEVICE (host_device)", size) "(qemu)"               \
-                                                                            " "                    \
-    }
+#define HMP_ROOT(size)     HMP_BLOCK("drive-1: $DEVICE (raw)", size)
+#define HMP_PROTOCOL(size) HMP_BLOCK("#block046: $DEVICE (host_device)", size)
 
 static const struct exchange hmp_resize[] = {
-    HMP_GREETING,          HMP_FRONTENDS("1024"),
-    HMP_NODES("1024"),     {"qemu-io drive-1 \"truncate 1024\"\n", "echo\r\n(qemu) "},
-    HMP_FRONTENDS("2048"),
+    {"", HMP_GREETING},
+    {"info block -v\n", HMP_REPLY(HMP_ROOT("1024"))},
+    {"info block -n -v\n", HMP_REPLY(HMP_ROOT("1024") "\r\n" HMP_PROTOCOL("1024"))},
+    {"qemu-io drive-1 \"truncate 1024\"\n", HMP_REPLY("")},
+    {"info block -v\n", HMP_REPLY(HMP_ROOT("2048"))},
 };
 
 static bool without_device(const struct monitor *monitor)
@@ -394,13 +368,13 @@ static void queries_without_resizing(void **state)
 static void never_asks_for_less(void **state)
 {
     static const struct exchange script[] = {
-        GREETING,
-        CAPABILITIES,
-        FRONTENDS("4096"),
-        NODES("4096"),
-        SETS,
+        {"", GREETING},
+        {"\"qmp_capabilities\"", OK},
+        {"\"query-block\"", FRONTENDS("4096")},
+        {"\"query-named-block-nodes\"", NODES("4096")},
+        {"\"query-fdsets\"", LIST("")},
         {"\"size\": 4096", "{\"return\": {}, \"id\": \"$ID\"}\r\n"},
-        FRONTENDS("4096"),
+        {"\"query-block\"", FRONTENDS("4096")},
     };
     struct monitor *monitor = *state;
     struct hypervisor_request request = request_for(monitor, HYPERVISOR_RESIZE);
@@ -415,17 +389,17 @@ static void never_asks_for_less(void **state)
 static void skips_what_is_not_for_it(void **state)
 {
     static const struct exchange script[] = {
-        GREETING,
+        {"", GREETING},
         {"\"qmp_capabilities\"",
          "{\"event\": \"STOP\", \"timestamp\": {}}\r\n{\"return\": {}}\r\n"
          "{\"error\": {\"class\": \"GenericError\", \"desc\": \"foreign\"}, \"id\": \"x\"}\r\n"
          "{\"odd\": 1}\r\n{\"return\": {}, \"id\": \"$ID\"}\r\n{\"event\": \"RESUME\"}\r\n"},
-        FRONTENDS("1024"),
-        NODES("1024"),
+        {"\"query-block\"", FRONTENDS("1024")},
+        {"\"query-named-block-nodes\"", NODES("1024")},
         {"\"query-fdsets\"", "{\"return\": [], \"id\": \"$IDx\"}{\"return\": [], \"id\": \"$ID\"}"},
         {"\"block_resize\"", "{\"event\": \"A\", \"data\": {\"id\": \"$ID\"}}\r\n"
                              "{\"return\": {}, \"id\": \"$ID\"}\r\n"},
-        FRONTENDS("2048"),
+        {"\"query-block\"", FRONTENDS("2048")},
     };
     struct monitor *monitor = *state;
 
@@ -440,15 +414,12 @@ static void skips_what_is_not_for_it(void **state)
 static void a_drive_over_a_file(void **state)
 {
     static const struct exchange script[] = {
-        GREETING,
-        CAPABILITIES,
-        {"\"query-block\"", "{\"return\": [{\"device\": \"\", \"inserted\": " NODE(
-                                "drive-1", "raw", "$FILE", "false", "1024") "}], \"id\": "
-                                                                            "\"$ID\"}"},
+        {"", GREETING},
+        {"\"qmp_capabilities\"", OK},
+        {"\"query-block\"", LIST("{\"inserted\": " NODE("drive-1", "raw", "$FILE", "1024") "}")},
         {"\"query-named-block-nodes\"",
-         "{\"return\": [" NODE("drive-1", "raw", "$FILE", "false", "1024") ", " NODE(
-             "#b", "file", "$FILE", "false", "1024") "], \"id\": \"$ID\"}"},
-        SETS,
+         LIST(NODE("drive-1", "raw", "$FILE", "1024") ", " NODE("#b", "file", "$FILE", "1024"))},
+        {"\"query-fdsets\"", LIST("")},
     };
     struct monitor *monitor = *state;
     struct hypervisor_request request = request_for(monitor, HYPERVISOR_QUERY);
@@ -563,7 +534,8 @@ static void nonsense_is_unreachable(void **state)
     struct hypervisor_request request = request_for(monitor, HYPERVISOR_QUERY);
 
     for (size_t i = 0; i < array_length(answers); i++) {
-        const struct exchange script[] = {GREETING, CAPABILITIES, {"query-block", answers[i]}};
+        const struct exchange script[] = {
+            {"", GREETING}, {"\"qmp_capabilities\"", OK}, {"query-block", answers[i]}};
 
         serve(monitor, script, array_length(script));
         assert_int_equal(call(monitor, &request)->outcome, HYPERVISOR_UNREACHABLE);
@@ -631,7 +603,7 @@ static void endless_replies_are_unreachable(void **state)
         assert_int_equal(buffer_append_format(&endless, "%4096d", 1), 0);
     {
         const struct exchange script[] = {
-            GREETING, CAPABILITIES, {"query-block", buffer_text(&endless)}};
+            {"", GREETING}, {"\"qmp_capabilities\"", OK}, {"query-block", buffer_text(&endless)}};
 
         serve(monitor, script, array_length(script));
         assert_int_equal(call(monitor, &request)->outcome, HYPERVISOR_UNREACHABLE);
