@@ -4,9 +4,10 @@
  * replaced meanwhile cannot mix with its successor. Nothing is opened but mountInfo.json, and that
  * only as lib/path allows; sandbox-id files are looked at, not opened.
  *
- * Every fault is a problem of the entry, told in words; the first one found stands. Only a fault of
- * this machine (no descriptors, no memory) is an error, for then nothing was learned. Kata takes
- * any unknown name in the directory for the sandbox id, so every name must be accounted for.
+ * Every fault is a problem of the entry, told in words; the first one found stands (a flood of
+ * names above all). Only a fault of this machine (no descriptors, no memory) is an error, for then
+ * nothing was learned. Kata takes any unknown name in the directory for the sandbox id, so every
+ * name must be accounted for.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -165,6 +166,14 @@ static int examine_name(int directory, const char *name, struct observed_entry *
     return examine_sandbox_file(directory, name, entry);
 }
 
+/* Says more than what was wrong with the first names of the flood. */
+static int set_flood_problem(struct observed_entry *entry)
+{
+    free(entry->problem);
+    entry->problem = NULL;
+    return set_problem(entry, false, "more than 64 names in the directory");
+}
+
 static int read_names(int fd, struct observed_entry *entry)
 {
     cleanup(dir_closep) DIR *names = NULL;
@@ -184,7 +193,7 @@ static int read_names(int fd, struct observed_entry *entry)
             break;
         }
         if (++count > OBSERVE_ENTRY_NAMES + DOT_NAMES) {
-            r = set_problem(entry, false, "more than 64 names in the directory");
+            r = set_flood_problem(entry);
             break;
         }
         r = examine_name(fd, name->d_name, entry);

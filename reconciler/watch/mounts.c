@@ -4,7 +4,8 @@
  * sits in an epoll set of its own, asked for EPOLLPRI only, and the loop watches that set, which is
  * readable whenever something in it is ready. Asking is what consumes the report: once the outer
  * epoll has looked, the inner one may have nothing left to say. Readable is therefore the whole
- * message, and the inner wait only clears its list.
+ * message, and the inner wait only clears its list. For the same reason a change before the loop's
+ * first turn can get lost when libev adds the set to its own; so that turn ends with one call.
  *
  * Process 1 has the host's mount table; reading it takes the rights of a debugger, and without them
  * the daemon's own table is the next best.
@@ -22,6 +23,7 @@ struct watch_mounts {
     void *userdata;
     struct watch_counters counters;
     struct loop_io io;
+    struct loop_timer first;
     int table_fd;
     int epoll_fd;
 };
@@ -34,6 +36,13 @@ static void on_readable(struct loop_io *io, int events)
     (void)events;
     (void)epoll_wait(watch->epoll_fd, &ready, 1, 0);
     watch->counters.events++;
+    watch->changed(watch->userdata);
+}
+
+static void on_first_turn(struct loop_timer *timer)
+{
+    struct watch_mounts *watch = container_of(timer, struct watch_mounts, first);
+
     watch->changed(watch->userdata);
 }
 
@@ -68,6 +77,7 @@ int watch_mounts_new_at(struct loop *loop, const char *mount_table, void (*chang
     }
     watch->counters.up = true;
     loop_io_start(loop, &watch->io, watch->epoll_fd, LOOP_READ, on_readable);
+    loop_timer_start(loop, &watch->first, 0, on_first_turn);
     *ret_watch = watch;
     return 0;
 }
@@ -87,6 +97,7 @@ struct watch_mounts *watch_mounts_free(struct watch_mounts *watch)
     if (!watch)
         return NULL;
     loop_io_stop(&watch->io);
+    loop_timer_stop(&watch->first);
     fd_close(watch->epoll_fd);
     fd_close(watch->table_fd);
     free(watch);

@@ -3,7 +3,8 @@
  * Each sense is one opaque object with a descriptor on the loop. It tells its listener which key to
  * look at again, or, when it cannot know (queue overflow, lost netlink messages, a directory replaced
  * or mounted over), that everything must be looked at again. Look-again calls come only from the
- * loop, never from within a function of this header.
+ * loop, never from within a function of this header. A listener may call its sense's functions then,
+ * except _free.
  */
 #pragma once
 
@@ -52,7 +53,8 @@ int watch_directories_new(struct loop *loop, int root, const struct watch_direct
                           void *userdata, struct watch_directories **ret_watch);
 struct watch_directories *watch_directories_free(struct watch_directories *watch);
 
-/* Adds a tree; its number is 0, 1, … in the order of adding. path lies below root. */
+/* Adds a tree; its number is 0, 1, … in the order of adding. path lies below root. look_everywhere
+ * follows. -E2BIG past 16 trees. */
 int watch_directories_add_tree(struct watch_directories *watch, const char *path,
                                unsigned *ret_tree);
 
@@ -94,7 +96,8 @@ const struct watch_counters *watch_block_counters(const struct watch_block *watc
 /* ---- mounts ------------------------------------------------------------------------------ */
 
 /* /proc/1/mountinfo (where it may not be read: /proc/self/mountinfo) signals each change of the
- * mount table by POLLPRI. */
+ * mount table by POLLPRI. `changed` is called in the loop's first turn as well, since a change before
+ * that may go unreported. */
 struct watch_mounts;
 int watch_mounts_new(struct loop *loop, void (*changed)(void *userdata), void *userdata,
                      struct watch_mounts **ret_watch);
