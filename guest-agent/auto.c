@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <linux/netlink.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -111,7 +112,8 @@ static void look_at(const struct volume *volume, void *userdata)
     if (known->growth || bytes <= known->filled_bytes)
         return;
     known->trying_bytes = bytes;
-    strncpy(known->mount_point, volume->mount_point, sizeof(known->mount_point) - 1);
+    (void)snprintf(known->mount_point, sizeof(known->mount_point), "%.*s",
+                   (int)sizeof(known->mount_point) - 1, volume->mount_point);
     (void)growth_new(automatic->loop, volume, on_grown, known, &known->growth);
 }
 

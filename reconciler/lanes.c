@@ -7,8 +7,7 @@
 
 #include <stdlib.h>
 
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
+#include "lib/hash.h"
 
 struct lane {
     UT_hash_handle hh;

@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
+#include "lib/hash.h"
 
 struct mark {
     UT_hash_handle hh;

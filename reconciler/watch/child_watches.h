@@ -7,8 +7,8 @@
  */
 #pragma once
 
+#include "lib/hash.h"
 #include <stdbool.h>
-#include "reconciler/watch/hash.h"
 
 struct child_watch {
     UT_hash_handle hh;

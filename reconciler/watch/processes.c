@@ -10,7 +10,7 @@
 #include <sys/pidfd.h>
 
 #include "lib/cleanup.h"
-#include "reconciler/watch/hash.h"
+#include "lib/hash.h"
 #include "reconciler/watch/watch.h"
 
 enum { SANDBOX_ID_BYTES = 129 };

@@ -1,7 +1,7 @@
 /* hash.h - uthash as it is used here.
  *
- * It does not exit when memory is short: an entry that did not get in has a NULL table. And it hashes
- * one byte at a time (its default is a switch that clang takes for a mistake).
+ * It does not exit when memory is short: an entry that did not get in has a NULL table. And it
+ * hashes one byte at a time (its default is a switch that clang takes for a mistake).
  */
 #pragma once
 
