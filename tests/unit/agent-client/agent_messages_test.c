@@ -1,0 +1,166 @@
+/* agent_messages_test.c - payloads there and back, hostile ones, and the shape of the schema. */
+#include "tests/unit/test.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent-client/agent.pb-c.h"
+#include "agent-client/agent_messages.h"
+#include "agent-client/agent_unpack.h"
+
+static void a_resize_request_comes_back(void **state)
+{
+    static const char bytes[] = "\x0a\x04/mnt\x10\x80\x80\x80\x80\x08";
+    struct buffer payload = BUFFER_INIT(0);
+    char path[AGENT_PATH_BYTES];
+    uint64_t size = 0;
+
+    (void)state;
+    assert_int_equal(agent_append_resize_request(&payload, "/mnt", UINT64_C(1) << 31), 0);
+    assert_int_equal(payload.length, sizeof(bytes) - 1);
+    assert_memory_equal(payload.data, bytes, sizeof(bytes) - 1);
+    assert_int_equal(agent_parse_resize_request(payload.data, payload.length, path, &size), 0);
+    assert_string_equal(path, "/mnt");
+    assert_int_equal(size, UINT64_C(1) << 31);
+    buffer_done(&payload);
+}
+
+static void bad_paths_are_refused(void **state)
+{
+    struct buffer payload = BUFFER_INIT(0);
+    char path[AGENT_PATH_BYTES], *longest = calloc(1, AGENT_PATH_BYTES + 1);
+    uint64_t size;
+
+    (void)state;
+    assert_non_null(longest);
+    assert_int_equal(agent_parse_resize_request("", 0, path, &size), -EINVAL);
+    assert_int_equal(agent_parse_stats_request("\x0a\x03/\0a", 5, path), -EINVAL);
+    assert_int_equal(agent_parse_stats_request("\x0a\x09/", 3, path), -EBADMSG);
+    memset(longest, 'a', AGENT_PATH_BYTES);
+    assert_int_equal(agent_append_stats_request(&payload, longest), 0);
+    assert_int_equal(agent_parse_stats_request(payload.data, payload.length, path), -EINVAL);
+    buffer_clear(&payload);
+    longest[AGENT_PATH_BYTES - 1] = '\0';
+    assert_int_equal(agent_append_stats_request(&payload, longest), 0);
+    assert_int_equal(agent_parse_stats_request(payload.data, payload.length, path), 0);
+    assert_string_equal(path, longest);
+    free(longest);
+    buffer_done(&payload);
+}
+
+static void stats_come_back(void **state)
+{
+    struct agent_stats sent = {
+        .has_bytes = true,
+        .total = UINT64_MAX,
+        .used = 3,
+        .available = 4,
+        .has_inodes = true,
+        .total_inodes = 5,
+        .used_inodes = 6,
+        .available_inodes = 7,
+        .abnormal = true,
+        .condition = "bad",
+    };
+    struct agent_stats received;
+    struct buffer payload = BUFFER_INIT(0);
+
+    (void)state;
+    assert_int_equal(agent_append_stats(&payload, &sent), 0);
+    assert_int_equal(agent_parse_stats(payload.data, payload.length, &received), 0);
+    assert_true(received.has_bytes && received.has_inodes && received.abnormal);
+    assert_int_equal(received.total, UINT64_MAX);
+    assert_int_equal(received.used, 3);
+    assert_int_equal(received.available, 4);
+    assert_int_equal(received.total_inodes, 5);
+    assert_int_equal(received.used_inodes, 6);
+    assert_int_equal(received.available_inodes, 7);
+    assert_string_equal(received.condition, "bad");
+    buffer_done(&payload);
+}
+
+static void stats_may_be_sparse_or_repeated(void **state)
+{
+    struct agent_stats stats;
+
+    (void)state;
+    assert_int_equal(agent_parse_stats("", 0, &stats), 0);
+    assert_false(stats.has_bytes || stats.has_inodes || stats.abnormal);
+    assert_string_equal(stats.condition, "");
+    /* an unknown unit, BYTES with total 9, BYTES again with total 8 */
+    assert_int_equal(agent_parse_stats("\x0a\x02\x20\x07\x0a\x04\x10\x09\x20\x01\x0a\x04\x10\x08"
+                                       "\x20\x01",
+                                       16, &stats),
+                     0);
+    assert_true(stats.has_bytes);
+    assert_int_equal(stats.total, 9);
+    assert_int_equal(agent_parse_stats("\x0a\xff", 2, &stats), -EBADMSG);
+}
+
+static void texts_are_cleaned(void **state)
+{
+    struct agent_stats stats;
+
+    (void)state;
+    assert_int_equal(agent_parse_stats("\x12\x07\x12\x05"
+                                       "a\nb\0c",
+                                       9, &stats),
+                     0);
+    assert_string_equal(stats.condition, "a\\nb\\u0000c");
+}
+
+/* 64 KiB of empty sub-messages would take megabytes. */
+static void memory_is_bounded(void **state)
+{
+    enum { PAIRS = 512 * 1024 };
+    char *bytes = malloc(2 * PAIRS);
+    struct agent_stats stats;
+
+    (void)state;
+    assert_non_null(bytes);
+    for (size_t i = 0; i < PAIRS; i++)
+        memcpy(bytes + 2 * i, "\x0a\x00", 2);
+    assert_int_equal(agent_parse_stats(bytes, 2 * PAIRS, &stats), -EBADMSG);
+    assert_int_equal(agent_parse_stats(bytes, 2 * 64, &stats), 0);
+    free(bytes);
+}
+
+/* protobuf-c follows nesting without a limit, so nothing may nest in itself: a walk that comes to
+ * more levels than there are messages has gone round. */
+static void walk(const ProtobufCMessageDescriptor *message, unsigned depth)
+{
+    assert_true(depth < 4);
+    for (unsigned i = 0; i < message->n_fields; i++) {
+        const ProtobufCFieldDescriptor *field = &message->fields[i];
+
+        assert_int_not_equal(field->type, PROTOBUF_C_TYPE_STRING);
+        if (field->type == PROTOBUF_C_TYPE_MESSAGE)
+            walk(field->descriptor, depth + 1);
+    }
+}
+
+static void no_message_contains_itself(void **state)
+{
+    (void)state;
+    walk(&agent__request__descriptor, 0);
+    walk(&agent__response__descriptor, 0);
+    walk(&agent__resize_volume_request__descriptor, 0);
+    walk(&agent__volume_stats_request__descriptor, 0);
+    walk(&agent__volume_stats_response__descriptor, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_resize_request_comes_back),
+        cmocka_unit_test(bad_paths_are_refused),
+        cmocka_unit_test(stats_come_back),
+        cmocka_unit_test(stats_may_be_sparse_or_repeated),
+        cmocka_unit_test(texts_are_cleaned),
+        cmocka_unit_test(memory_is_bounded),
+        cmocka_unit_test(no_message_contains_itself),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
