@@ -1,0 +1,21 @@
+/* mount_info_fuzz.c - mountInfo.json: what is accepted has a usable device. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reconciler/observe/mount_info.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct mount_info info;
+    struct error error;
+
+    if (mount_info_parse((const char *)data, size, &info, &error) != MOUNT_INFO_READ)
+        return 0;
+    if (!info.device || info.device[0] != '/' || strlen(info.device) >= 4096)
+        abort();
+    mount_info_done(&info);
+    return 0;
+}
