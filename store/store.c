@@ -35,6 +35,7 @@ enum {
     WAL_IDLE_PAGES = 1000,  /* 4 MiB */
     WAL_MOST_PAGES = 16384, /* 64 MiB */
     MSEC_PER_DAY = 24 * 60 * 60 * 1000,
+    OPENING_MSEC = 5000,
 };
 
 /* ---- opening ------------------------------------------------------------------------------- */
@@ -182,18 +183,24 @@ static int configure_file(struct store *store)
     return 0;
 }
 
-/* 0, STORE_NEWER, -errno; then the connection is closed again. */
+/* 0, STORE_NEWER, -errno; then the connection is closed again. An auditor that opens the file after
+ * a crash locks it for as long as it reads the WAL anew; once it is open, nobody but a second writer
+ * makes it busy, and that is not waited for. */
 static int open_file(struct store *store, struct error *error)
 {
     struct sql_connection *connection = &store->connection;
     int r = connect_file(connection, store->path);
 
     if (r == 0)
+        (void)sqlite3_busy_timeout(connection->db, OPENING_MSEC);
+    if (r == 0)
         r = harden(connection);
     if (r == 0)
         r = check_version(connection);
     if (r == 0)
         r = configure_file(store);
+    if (r == 0)
+        (void)sqlite3_busy_timeout(connection->db, 0);
     if (r < 0)
         (void)error_set(error, r, "%s: %s", store->path, connection->error_text);
     if (r != 0)
