@@ -1,0 +1,285 @@
+"""What the lost_*_test.py modules share: a growth that can be interrupted at each syscall, and what
+must be true after it.
+
+    growth = Interrupted(self)
+    for point in sweep(growth.points(trace)):
+        growth.reset()
+        growth.run_once(point.inject("signal=SIGKILL"))
+        growth.run_once()
+        growth.check()
+
+One node, one scripted monitor and one scripted agent serve all points of a sweep. The real syscalls
+are interrupted by strace(1); the database is read read-only, beside the daemon.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import shutil
+import sqlite3
+import subprocess
+import time
+
+from node import VOLUMES, encode
+from said import AFTER, BEFORE, SANDBOX, SaidTest
+
+SECONDS = 60  # long enough for any machine; nothing here waits that long where all is well
+SWEEP_ALL = os.environ.get("CRUST_SWEEP") == "all"
+
+# What leaves a trace: on disk, at a peer, in the kernel. Of the others an ordinary sweep takes a part,
+# since being killed before one of them is being killed before the next one of these.
+WITH_EFFECT = {"write", "writev", "pwrite64", "sendto", "sendmsg", "connect", "bind", "listen",
+               "ftruncate", "fdatasync", "fsync", "rename", "renameat", "renameat2", "unlink",
+               "unlinkat", "mkdir", "mkdirat", "fchmod", "fchown", "flock", "exit_group"}
+PART = 8
+
+STRACE = ["strace", "-f", "-qq", "-o"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """The n-th call of a syscall."""
+
+    syscall: str
+    number: int
+
+    def inject(self, what):
+        """Options of strace that do this, once, to that call."""
+        return ["-e", f"trace={self.syscall}",
+                "-e", f"inject={self.syscall}:{what}:when={self.number}"]
+
+    def __str__(self):
+        return f"{self.syscall} {self.number}"
+
+
+def points(trace, begin=""):
+    """The syscalls in a trace by strace -f -o, from the first line on that contains `begin`."""
+    counts = collections.Counter()
+    found = []
+    begun = False
+    for line in trace.read_text(errors="replace").splitlines():
+        begun = begun or begin in line
+        if match := re.match(r"\d+ +(\w+)\(", line):
+            counts[match[1]] += 1
+            if begun:
+                found.append(Point(match[1], counts[match[1]]))
+    return found
+
+
+def sweep(found):
+    """The points of this run: all of them with CRUST_SWEEP=all, else all with an effect and a part
+    of the others, the same ones each time."""
+    if SWEEP_ALL:
+        return found
+    others = [point for point in found if point.syscall not in WITH_EFFECT]
+    chosen = set(others[::PART]) | {point for point in found if point.syscall in WITH_EFFECT}
+    return [point for point in found if point in chosen]
+
+
+def rows(database, sql):
+    """Rows as dictionaries."""
+    connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=SECONDS)
+    connection.row_factory = sqlite3.Row
+    with contextlib.closing(connection):
+        return [dict(row) for row in connection.execute(sql)]
+
+
+class LostTest(SaidTest):
+    """A test that nothing is lost."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.addClassCleanup(setattr, cls, "maxDiff", cls.maxDiff)
+
+    def need_strace(self):
+        if not shutil.which("strace"):
+            self.skipTest("needs the program strace")
+        done = subprocess.run([*STRACE, "/dev/null", *Point("getpid", 1).inject("error=EPERM"),
+                               "true"], capture_output=True, text=True)
+        if done.returncode != 0:
+            self.skipTest(f"needs a strace that may trace and inject: {done.stderr.strip()}")
+
+    def check_intents(self, journal):
+        """Every answer was asked for before, on the record."""
+        intended = None
+        for line in journal:
+            if line["kind"].endswith("_intended"):
+                intended = line["kind"]
+            elif line["kind"] == "hypervisor_answered":
+                self.assertIn(intended, ("query_hypervisor_intended",
+                                         "resize_hypervisor_intended"), line)
+                intended = None
+            elif line["kind"] == "guest_answered":
+                self.assertEqual(intended, "grow_guest_intended", line)
+                intended = None
+
+
+class Interrupted:
+    """A volume in a sandbox whose monitor and agent outlive any number of daemons."""
+
+    def __init__(self, test, settings=None):
+        self.test = test
+        self.node = test.node({"resize.sweep_seconds": 3600} | (settings or {}))
+        self.volume = test.volume(self.node)
+        test.sandbox(self.node, self.volume)
+        self.monitor = test.monitor(self.node, self.volume)
+        self.agent = test.agent(self.node)
+        self.agent.stats.total = BEFORE
+        self.state = self.node.path("/var/lib/crustd")
+        self.database = self.state / "crustd.db"
+        self.kept = None
+        self.begin_bytes, self.end_bytes = BEFORE, BEFORE
+
+    # -- the daemon
+
+    def run_once(self, inject=(), trace="/dev/null"):
+        """crustd --once, under strace if asked to; returns its status."""
+        strace = [*STRACE, str(trace), *inject] if inject or trace != "/dev/null" else []
+        with open(self.node.log, "wb") as log:
+            return subprocess.run(strace + self.node.command("--once"), stdin=subprocess.DEVNULL,
+                                  stdout=log, stderr=log, timeout=SECONDS).returncode
+
+    def trace(self, *options):
+        """The points of a whole run, once crustd has come so far as to read its configuration."""
+        file = self.test.scratch / "trace"
+        self.test.assertEqual(self.run_once(options, file), 0, self.node.log_tail())
+        return points(file, "crustd.conf")
+
+    # -- the world as it was before a point
+
+    def keep(self):
+        """What is on record now is what reset() goes back to."""
+        self.kept = self.test.scratch / "kept"
+        shutil.copytree(self.state, self.kept)
+
+    def reset(self):
+        """Nobody has been told of the growth yet; without keep() there is no database either."""
+        shutil.rmtree(self.state)
+        if self.kept:
+            shutil.copytree(self.kept, self.state)
+        else:
+            self.state.mkdir(mode=0o700)
+        self.monitor.drives[0].size = self.begin_bytes
+        self.agent.stats.total = self.begin_bytes
+        self.forget_requests()
+
+    def forget_requests(self):
+        self.monitor.commands.clear()
+        self.agent.requests.clear()
+
+    def grow(self, to_bytes):
+        """The device grows. Nobody is told but the kernel's listeners."""
+        self.begin_bytes, self.end_bytes = self.end_bytes, to_bytes
+        self.volume.loop.resize(to_bytes)
+
+    # -- the end state
+
+    def is_reached(self):
+        try:
+            found = rows(self.database, "SELECT state, reason, hypervisor_bytes FROM audit_volumes")
+        except sqlite3.OperationalError:  # there is no database yet
+            return False
+        return found == [{"state": "in_sync", "reason": "none",
+                          "hypervisor_bytes": self.end_bytes}] and not rows(
+            self.database, "SELECT * FROM audit_resizes WHERE finished_at IS NULL") and \
+            self.agent.stats.total == self.end_bytes
+
+    def check(self, growths=1):
+        """The same end state, whatever came between."""
+        test = self.test
+        row, = rows(self.database, "SELECT * FROM audit_volumes")
+        test.assertEqual((row["status"], row["state"], row["reason"], row["sandbox_id"]),
+                         ("present", "in_sync", "none", SANDBOX))
+        test.assertEqual((row["device_bytes"], row["hypervisor_bytes"], row["guest_bytes"]),
+                         (self.end_bytes,) * 3)
+        test.assertIsNone(row["next_attempt_at"])
+        test.assertEqual(self.monitor.drives[0].size, self.end_bytes)
+        test.assertEqual(self.agent.stats.total, self.end_bytes)
+        self.check_record(growths)
+        self.check_told()
+        self.check_files()
+
+    def check_record(self, growths):
+        test = self.test
+        test.assertEqual(rows(self.database, "PRAGMA integrity_check"),
+                         [{"integrity_check": "ok"}])
+        resizes = rows(self.database, "SELECT * FROM audit_resizes ORDER BY resize_id")
+        test.assertEqual(len(resizes), growths, resizes)
+        test.assertEqual((resizes[-1]["from_bytes"], resizes[-1]["to_bytes"]),
+                         (self.begin_bytes, self.end_bytes))
+        for resize in resizes:
+            test.assertEqual((resize["state"], resize["reason"]), ("in_sync", "none"), resize)
+            test.assertNotIn(None, [resize[name] for name in ("hypervisor_at", "guest_at",
+                                                              "finished_at")], resize)
+        for view in ("audit_mappings", "audit_sandboxes"):
+            test.assertEqual(len(rows(self.database, f"SELECT * FROM {view}")), 1, view)
+        test.check_intents(rows(self.database, "SELECT * FROM audit_journal ORDER BY seq"))
+
+    def check_told(self):
+        """Nobody was told anything but the new size, nor without an intent on record."""
+        test = self.test
+        resizes, calls = self.monitor.sent("block_resize"), [
+            request for request in self.agent.requests if request.method == "ResizeVolume"]
+        test.assertEqual({command.arguments["size"] for command in resizes} |
+                         {call.size for call in calls}, {self.end_bytes})
+        intents = collections.Counter(line["kind"] for line in rows(
+            self.database, "SELECT kind FROM audit_journal"))
+        test.assertGreaterEqual(intents["resize_hypervisor_intended"], len(resizes))
+        test.assertGreaterEqual(intents["grow_guest_intended"], len(calls))
+
+    def check_files(self):
+        """Nothing foreign stands in a directory that others read."""
+        test, node = self.test, self.node
+        volumes = node.root / VOLUMES
+        key = encode(self.volume.path)
+        test.assertEqual(sorted(files_below(volumes)),
+                         sorted([key, f"{key}/mountInfo.json", f"{key}/{SANDBOX}"]))
+        test.assertEqual(sorted(files_below(node.vm_dir(SANDBOX))), ["extra-monitor.sock", "pid"])
+        test.assertEqual(sorted(files_below(node.path(f"/run/vc/sbs/{SANDBOX}"))),
+                         ["persist.json"])
+
+
+def files_below(directory):
+    return [str(path.relative_to(directory)) for path in pathlib.Path(directory).rglob("*")]
+
+
+class Attached:
+    """strace on a running daemon, for as long as a point takes."""
+
+    def __init__(self, pid, options, output="/dev/null"):
+        self.process = subprocess.Popen(
+            ["strace", "-f", "-o", str(output), "-p", str(pid), *options],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        line = self.process.stderr.readline()
+        if "attached" not in line:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError(f"strace does not attach: {line}")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.terminate()
+        self.process.wait()
+        self.process.stderr.close()
+
+
+def wait(condition, what, log=lambda: ""):
+    """As Node.wait, but at once: hundreds of points wait one after another."""
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {SECONDS} s for {what}\n{log()}")
+        time.sleep(0.002)
+
+
+def report(title, swept, found, **counts):
+    text = "".join(f", {count} {name.replace('_', ' ')}" for name, count in counts.items())
+    print(f"{title}: {swept} of {found} points{text}", flush=True)
