@@ -48,7 +48,10 @@ tests() {
     line=$(grep "$closing" "$output" | tail -n 1 | tr -cd '0-9 ')
     # shellcheck disable=SC2086 # three words
     set -- ${line:-0 1 0}
-    [ "$status" -eq 0 ] || [ "$2" -gt 0 ] || set -- "$1" 1 "$3"
+    # One that fails without naming a test, or has none, has failed.
+    if [ "$2" -eq 0 ] && { [ "$status" -ne 0 ] || [ $(($1 + $3)) -eq 0 ]; }; then
+        set -- "$1" 1 "$3"
+    fi
     add "$name" "$1" "$2" "$3"
 }
 
