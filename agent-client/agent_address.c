@@ -52,7 +52,7 @@ static int parse_cid(const char *text, size_t length, uint32_t *ret_cid)
 
 static int copy_path(const char *text, size_t length, struct agent_address *address)
 {
-    if (length < 2 || length >= sizeof(address->path) || text[0] != '/')
+    if (length < 2 || length >= AGENT_ADDRESS_PATH_BYTES || text[0] != '/')
         return -EINVAL;
     memcpy(address->path, text, length);
     address->path[length] = '\0';

@@ -51,8 +51,8 @@ struct agent_reply {
     int status;               /* the gRPC status code it answered with; 0 */
     struct error error;       /* for a person, when not DONE */
     struct agent_stats stats; /* STATS and DONE; GROW and stats_outcome DONE */
-    /* GROW: `outcome` is that of ResizeVolume, and this what came of the stats after it (`error` says
-     * why not); UNREACHABLE if the connection did not last. */
+    /* GROW: `outcome` is that of ResizeVolume, and this what came of the stats after it (`error`
+     * says why not); UNREACHABLE if the connection did not last. */
     enum agent_outcome stats_outcome;
 };
 

@@ -47,13 +47,12 @@ static void strip(const char **text, const char **end)
 
 void agent_clean_text(const void *bytes, size_t length, char *ret_text, size_t size)
 {
-    const char *text = bytes;
+    const char *text = length ? bytes : "";
     const char *end = text + length;
     size_t used = 0;
 
-    if (length)
-        strip(&text, &end);
-    while (length && text < end) {
+    strip(&text, &end);
+    while (text < end) {
         char escaped[TEXT_ESCAPED_BYTES];
         uint32_t character;
         size_t count = text_decode_utf8(text, (size_t)(end - text), &character);

@@ -189,7 +189,8 @@ int ttrpc_append_response(struct buffer *frames, uint32_t stream, const struct t
 /* A name with a NUL, or too long to be any that is known, becomes the empty one. */
 static void copy_name(const ProtobufCBinaryData *name, char ret_name[static TTRPC_NAME_BYTES])
 {
-    bool fits = name->len < TTRPC_NAME_BYTES && !memchr(name->data, '\0', name->len);
+    bool fits =
+        name->len > 0 && name->len < TTRPC_NAME_BYTES && !memchr(name->data, '\0', name->len);
     size_t length = fits ? name->len : 0;
 
     if (length)

@@ -6,7 +6,7 @@
  * with the next look. Growing what fills its device already does nothing.
  *
  * Uevents: datagrams of the kernel's (port id 0) group 1; anything from elsewhere is dropped
- * (Documentation of netlink(7), lib/kobject_uevent.c). An overrun of the socket is one more reason
+ * (netlink(7); format: lib/kobject_uevent.c). An overrun of the socket is one more reason
  * to look.
  */
 #include "guest-agent/auto.h"
@@ -47,6 +47,7 @@ struct automatic {
     int socket;
     struct loop_io events;
     struct loop_timer look;
+    bool postponed; /* too many grew at once to start another */
     struct known known[KNOWN];
 };
 
@@ -86,6 +87,7 @@ static bool is_passing(int outcome)
 static void on_grown(struct growth *growth, int outcome, const struct error *error, void *userdata)
 {
     struct known *known = userdata;
+    struct automatic *automatic = known->automatic;
 
     known->growth = growth_free(growth);
     if (outcome == FILESYSTEM_GROWN)
@@ -94,6 +96,8 @@ static void on_grown(struct growth *growth, int outcome, const struct error *err
         log_warning(NULL, "cannot grow %s: %s", known->mount_point, error->text);
     if (!is_passing(outcome))
         known->filled_bytes = known->trying_bytes;
+    if (automatic->postponed)
+        loop_timer_start(automatic->loop, &automatic->look, LOOK_DELAY_NS, on_look);
 }
 
 static void look_at(const struct volume *volume, void *userdata)
@@ -114,7 +118,8 @@ static void look_at(const struct volume *volume, void *userdata)
     known->trying_bytes = bytes;
     (void)snprintf(known->mount_point, sizeof(known->mount_point), "%.*s",
                    (int)sizeof(known->mount_point) - 1, volume->mount_point);
-    (void)growth_new(automatic->loop, volume, on_grown, known, &known->growth);
+    if (growth_new(automatic->loop, volume, on_grown, known, &known->growth) == -EAGAIN)
+        automatic->postponed = true;
 }
 
 /* Forgets what is no longer mounted, for its device number may come back as something else. */
@@ -132,8 +137,10 @@ static void forget_unseen(struct automatic *automatic)
 static void on_look(struct loop_timer *timer)
 {
     struct automatic *automatic = container_of(timer, struct automatic, look);
-    int r = volume_for_each(look_at, automatic);
+    int r;
 
+    automatic->postponed = false;
+    r = volume_for_each(look_at, automatic);
     if (r < 0)
         log_warning(NULL, "cannot read the mounts: %s", strerror(-r));
     else

@@ -195,32 +195,43 @@ static int descend(char path[static PATH_MAX], unsigned slot, unsigned function)
     return DEVICE_ABSENT;
 }
 
+struct pci_function {
+    unsigned slot, number;
+};
+
+static int parse_pci_path(const char *path, struct pci_function functions[static PCI_LEVELS],
+                          unsigned *ret_levels)
+{
+    unsigned levels = 0;
+
+    do {
+        int r = levels < PCI_LEVELS
+                    ? parse_slot(&path, &functions[levels].slot, &functions[levels].number)
+                    : -EINVAL;
+
+        if (r < 0)
+            return r;
+        levels++;
+    } while (*path);
+    *ret_levels = levels;
+    return 0;
+}
+
 /* The sysfs directory of the last function of the path, without links. */
 static int resolve_pci_path(const char *path, char ret_directory[static PATH_MAX])
 {
-    const char *cursor = path;
-    int r = -EINVAL;
+    struct pci_function functions[PCI_LEVELS];
+    unsigned levels;
+    char link[64];
+    int r = parse_pci_path(path, functions, &levels);
 
-    for (unsigned level = 0; *cursor; level++) {
-        unsigned slot, function;
-
-        if (level == PCI_LEVELS)
-            return -EINVAL;
-        r = parse_slot(&cursor, &slot, &function);
-        if (r < 0)
-            return r;
-        if (level == 0) {
-            char link[64];
-
-            (void)snprintf(link, sizeof(link), "/sys/bus/pci/devices/0000:00:%02x.%x", slot,
-                           function);
-            r = realpath(link, ret_directory) ? DEVICE_FOUND : DEVICE_ABSENT;
-        } else {
-            r = descend(ret_directory, slot, function);
-        }
-        if (r != DEVICE_FOUND)
-            return r;
-    }
+    if (r < 0)
+        return r;
+    (void)snprintf(link, sizeof(link), "/sys/bus/pci/devices/0000:00:%02x.%x", functions[0].slot,
+                   functions[0].number);
+    r = realpath(link, ret_directory) ? DEVICE_FOUND : DEVICE_ABSENT;
+    for (unsigned level = 1; level < levels && r == DEVICE_FOUND; level++)
+        r = descend(ret_directory, functions[level].slot, functions[level].number);
     return r;
 }
 

@@ -62,10 +62,12 @@ struct xfs_growth {
 #define XFS_IOC_FSGEOMETRY_V1 _IOR('X', 100, struct xfs_geometry_v1)
 #define XFS_IOC_FSGROWFSDATA  _IOW('X', 110, struct xfs_growth)
 
+#if _IOC_WRITE == 1 /* some architectures number their ioctls differently */
 _Static_assert(EXT4_IOC_RESIZE_FS == 0x40086610, "ext4's resize ioctl");
 _Static_assert(XFS_IOC_FSGEOMETRY_V1 == 0x80705864, "xfs's geometry ioctl");
 _Static_assert(XFS_IOC_FSGROWFSDATA == 0x4010586e, "xfs's growth ioctl");
 _Static_assert(BTRFS_IOC_RESIZE == 0x50009403, "btrfs's resize ioctl");
+#endif
 
 /* A last group smaller than this is left unused, and btrfs counts in units of this many bytes. */
 enum { XFS_SMALLEST_GROUP_BLOCKS = 64, BTRFS_UNIT_BYTES = 4096 };

@@ -1,0 +1,85 @@
+/* ttrpc_fuzz.c - a stream of frames from a guest or from the host, whatever it contains.
+ *
+ * Beyond memory safety: a frame that is found lies within what came, walking always moves on, and
+ * a reply is found at the same place however the stream was split.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "agent-client/agent_messages.h"
+#include "agent-client/ttrpc_codec.h"
+
+enum { STREAM = 3, LIMIT = 4096 };
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void must(int condition)
+{
+    if (!condition)
+        abort();
+}
+
+static void take_payload(const struct buffer *payload)
+{
+    char path[AGENT_PATH_BYTES];
+    struct agent_stats stats;
+    uint64_t bytes;
+
+    (void)agent_parse_resize_request(buffer_text(payload), payload->length, path, &bytes);
+    (void)agent_parse_stats_request(buffer_text(payload), payload->length, path);
+    (void)agent_parse_stats(buffer_text(payload), payload->length, &stats);
+}
+
+static void take_frame(const struct ttrpc_frame *frame)
+{
+    struct buffer payload = BUFFER_INIT(LIMIT);
+    struct ttrpc_request request;
+    struct ttrpc_status status;
+
+    if (ttrpc_parse_request(frame, &request, &payload) == 0)
+        take_payload(&payload);
+    buffer_clear(&payload);
+    if (ttrpc_parse_response(frame, &status, &payload) == 0)
+        take_payload(&payload);
+    buffer_done(&payload);
+}
+
+static void walk(const uint8_t *data, size_t size)
+{
+    struct ttrpc_frame frame;
+    size_t at = 0;
+
+    while (ttrpc_next_frame(data + at, size - at, LIMIT, &frame) == TTRPC_FRAME) {
+        must(frame.size >= TTRPC_HEADER_BYTES && frame.size <= size - at);
+        take_frame(&frame);
+        at += frame.size;
+    }
+}
+
+/* Where the reply stands when the stream comes in pieces of so many bytes; size: nowhere. */
+static size_t find(const uint8_t *data, size_t size, size_t piece)
+{
+    size_t start = 0;
+
+    for (size_t end = 0; end < size;) {
+        struct ttrpc_frame frame;
+        size_t skipped;
+        int r;
+
+        end = size - end < piece ? size : end + piece;
+        r = ttrpc_find_response(data + start, end - start, STREAM, LIMIT, &skipped, &frame);
+        must(skipped <= end - start);
+        start += skipped;
+        if (r == TTRPC_FRAME || r == TTRPC_OVERSIZE)
+            return start;
+    }
+    return size;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    walk(data, size);
+    must(find(data, size, 1) == find(data, size, size + 1));
+    must(find(data, size, 7) == find(data, size, size + 1));
+    return 0;
+}

@@ -1,0 +1,103 @@
+/* volume_test.c - what volume_guest_path may be, and the answers for what is not there. */
+#include "tests/unit/test.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+
+#include "guest-agent/device.h"
+#include "guest-agent/volume.h"
+#include "lib/cleanup.h"
+
+static void other_forms_are_unknown(void **state)
+{
+    static const char *const bad[] = {
+        "x",      "proc",     "pci:",      "pci:/",     "pci:2/",    "pci:02//01", "pci:20",
+        "pci:1g", "pci:02.8", "pci:02.",   "pci:02.0x", "pci:001",   "pci: 1",     "pci:-1",
+        "scsi:",  "scsi:0",   "scsi:0:",   "scsi:0:1x", "scsi:-1:0", "scsi: 0:1",  "scsi:0:1:2",
+        "/dev/",  "/dev/a/b", "/dev/../x", "/dev/.",    "PCI:02",    "scsi:a:b",   "pci:1/2/3/4/5",
+    };
+    struct volume volume;
+    struct error error;
+
+    (void)state;
+    for (size_t i = 0; i < array_length(bad); i++) {
+        error.text[0] = '\0';
+        assert_int_equal(volume_find(bad[i], &volume, &error), VOLUME_UNKNOWN);
+        assert_non_null(strstr(error.text, "is none of"));
+        assert_non_null(strstr(error.text, bad[i]));
+    }
+}
+
+static void what_is_not_there_is_named(void **state)
+{
+    static const char *const absent[] = {
+        "/no/such/mount",
+        "/dev/no-such-disk",
+        "pci:1f.7/1f.7",
+        "scsi:99999:99999",
+    };
+    struct volume volume;
+    struct error error;
+
+    (void)state;
+    for (size_t i = 0; i < array_length(absent); i++) {
+        assert_int_equal(volume_find(absent[i], &volume, &error), VOLUME_UNKNOWN);
+        assert_non_null(strstr(error.text, absent[i]));
+        /* this phrase means "no such call" to the other side */
+        assert_null(strstr(error.text, "does not exist"));
+    }
+}
+
+static void a_mount_point_is_taken_to_the_letter(void **state)
+{
+    struct volume volume;
+    struct error error;
+
+    (void)state;
+    assert_int_equal(volume_find("/proc", &volume, &error), VOLUME_FOUND);
+    assert_string_equal(volume.mount_point, "/proc");
+    assert_string_equal(volume.file_system, "proc");
+    assert_int_equal(volume.kind, FILESYSTEM_OTHER);
+    assert_int_equal(volume_find("/proc/", &volume, &error), VOLUME_UNKNOWN);
+    assert_int_equal(volume_find("/proc/self", &volume, &error), VOLUME_UNKNOWN);
+}
+
+static void file_systems_are_known_by_name(void **state)
+{
+    (void)state;
+    assert_int_equal(filesystem_kind_from_name("ext2"), FILESYSTEM_EXT);
+    assert_int_equal(filesystem_kind_from_name("ext3"), FILESYSTEM_EXT);
+    assert_int_equal(filesystem_kind_from_name("ext4"), FILESYSTEM_EXT);
+    assert_int_equal(filesystem_kind_from_name("xfs"), FILESYSTEM_XFS);
+    assert_int_equal(filesystem_kind_from_name("btrfs"), FILESYSTEM_BTRFS);
+    assert_int_equal(filesystem_kind_from_name("ext"), FILESYSTEM_OTHER);
+    assert_int_equal(filesystem_kind_from_name(""), FILESYSTEM_OTHER);
+}
+
+static void a_device_that_is_gone_has_a_name_and_no_size(void **state)
+{
+    dev_t nobody = makedev(4000, 77);
+    char name[DEVICE_NAME_BYTES], text[16];
+    uint64_t bytes = 1;
+
+    (void)state;
+    device_name(nobody, name);
+    assert_string_equal(name, "4000:77");
+    assert_int_equal(device_size(nobody, &bytes), -ENOENT);
+    assert_int_equal(bytes, 1);
+    assert_int_equal(device_layer(nobody, text, sizeof(text)), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(other_forms_are_unknown),
+        cmocka_unit_test(what_is_not_there_is_named),
+        cmocka_unit_test(a_mount_point_is_taken_to_the_letter),
+        cmocka_unit_test(file_systems_are_known_by_name),
+        cmocka_unit_test(a_device_that_is_gone_has_a_name_and_no_size),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
