@@ -160,6 +160,7 @@ check: ## everything on a bare machine: install what is missing, build, run all 
 
 demo: deps ## watch a volume of a real micro-VM grow (root)
 	@$(MAKE) --no-print-directory programs
+	@if [ -n "$$SUDO_UID" ]; then chown -R "$$SUDO_UID:$$SUDO_GID" build; fi
 	@CRUST_BUILD=$(OUT) tests/demo.py
 
 install: programs ## install into $(DESTDIR)$(PREFIX) and $(DESTDIR)/etc; keeps an existing crustd.conf
