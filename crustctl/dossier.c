@@ -5,92 +5,81 @@
  */
 #include "crustctl/dossier.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "crustctl/row.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
 
-enum { HISTORY_ROWS = 2000 }; /* how far back a volume's own lines are looked for */
-
-typedef bool row_filter(const cJSON *row, const cJSON *volume);
-
-static bool is_of_volume(const cJSON *row, const cJSON *volume)
+/* The last `most` rows of a view that are about the volume, or of its sandbox. */
+static int read_rows(struct session *session, enum store_view view, const char *volume_id,
+                     int64_t most, cJSON **ret_rows)
 {
-    bool known;
-    const uint64_t id = row_number(row, "volume_id", &known);
-
-    return known && id == row_number(volume, "volume_id", NULL);
-}
-
-static bool is_its_sandbox(const cJSON *row, const cJSON *volume)
-{
-    const char *id = row_text(row, "sandbox_id");
-
-    return *id && strcmp(id, row_text(volume, "sandbox_id")) == 0;
-}
-
-static void keep_only(cJSON *rows, row_filter *filter, const cJSON *volume)
-{
-    cJSON *row = rows->child;
-
-    while (row) {
-        cJSON *next = row->next;
-
-        if (!filter(row, volume))
-            cJSON_Delete(cJSON_DetachItemViaPointer(rows, row));
-        row = next;
-    }
-}
-
-/* The last `most` rows of a view that concern the volume. */
-static int read_rows(struct session *session, struct store_query query, row_filter *filter,
-                     const cJSON *volume, int most, cJSON **ret_rows)
-{
-    cleanup(json_deletep) cJSON *rows = NULL;
+    const struct store_query query = {
+        .view = view,
+        .volume = volume_id,
+        .last = most,
+        .live = view == STORE_VIEW_MAPPINGS,
+    };
     struct error error = {0};
-    int result = source_rows(session->source, &query, &rows, &error);
+    int result = source_rows(session->source, &query, ret_rows, &error);
 
-    if (result != 0)
-        return session_fail(result, &error);
-    keep_only(rows, filter, volume);
-    while (cJSON_GetArraySize(rows) > most)
-        cJSON_DeleteItemFromArray(rows, 0);
-    *ret_rows = take_pointer(&rows);
-    return 0;
+    return result == 0 ? 0 : session_fail(result, &error);
 }
 
-static int read_row(struct session *session, struct store_query query, row_filter *filter,
-                    const cJSON *volume, cJSON **ret_row)
+static int read_row(struct session *session, enum store_view view, const char *volume_id,
+                    cJSON **ret_row)
 {
     cleanup(json_deletep) cJSON *rows = NULL;
-    int code = read_rows(session, query, filter, volume, 1, &rows);
+    int code = read_rows(session, view, volume_id, 1, &rows);
 
     if (code == 0)
         *ret_row = cJSON_DetachItemFromArray(rows, 0);
     return code;
 }
 
+static int read_sandbox(struct session *session, const cJSON *volume, cJSON **ret_row)
+{
+    const struct store_query query = {.view = STORE_VIEW_SANDBOXES, .live = true};
+    cleanup(json_deletep) cJSON *rows = NULL;
+    struct error error = {0};
+    cJSON *row;
+    int result = source_rows(session->source, &query, &rows, &error);
+
+    if (result != 0)
+        return session_fail(result, &error);
+    cJSON_ArrayForEach(row, rows)
+    {
+        const char *id = row_text(row, "sandbox_id");
+
+        if (*id && strcmp(id, row_text(volume, "sandbox_id")) == 0) {
+            *ret_row = cJSON_DetachItemViaPointer(rows, row);
+            break;
+        }
+    }
+    return 0;
+}
+
 int dossier_collect(struct session *session, struct dossier *ret_dossier)
 {
     struct dossier *dossier = ret_dossier;
-    const struct store_query mappings = {.view = STORE_VIEW_MAPPINGS, .live = true};
-    const struct store_query sandboxes = {.view = STORE_VIEW_SANDBOXES, .live = true};
-    const struct store_query resizes = {.view = STORE_VIEW_RESIZES, .last = HISTORY_ROWS};
-    const struct store_query journal = {.view = STORE_VIEW_JOURNAL, .last = HISTORY_ROWS};
+    char id[24];
     int code;
 
     *dossier = (struct dossier){0};
     code = session_find_volume(session, session->options->operand[0], &dossier->volume);
+    if (code != 0)
+        return code;
+    (void)snprintf(id, sizeof(id), "%" PRIu64, row_number(dossier->volume, "volume_id", NULL));
+    code = read_row(session, STORE_VIEW_MAPPINGS, id, &dossier->mapping);
     if (code == 0)
-        code = read_row(session, mappings, is_of_volume, dossier->volume, &dossier->mapping);
+        code = read_sandbox(session, dossier->volume, &dossier->sandbox);
     if (code == 0)
-        code = read_row(session, sandboxes, is_its_sandbox, dossier->volume, &dossier->sandbox);
+        code = read_row(session, STORE_VIEW_RESIZES, id, &dossier->resize);
     if (code == 0)
-        code = read_row(session, resizes, is_of_volume, dossier->volume, &dossier->resize);
-    if (code == 0)
-        code = read_rows(session, journal, is_of_volume, dossier->volume, DOSSIER_JOURNAL_LINES,
-                         &dossier->journal);
+        code = read_rows(session, STORE_VIEW_JOURNAL, id, DOSSIER_JOURNAL_LINES, &dossier->journal);
     return code;
 }
 

@@ -88,7 +88,8 @@ static int open_mapping(struct reconciler *reconciler, const struct store_volume
         .source = volume->recorded_drive_id[0] ? "persist" : "sandbox-file",
         .device_bytes = volume->device_bytes,
         .hypervisor_bytes = known ? volume->device_bytes : 0,
-        .guest_synced_bytes = known ? volume->device_bytes : 0,
+        /* A device that grew while no guest had it still holds the smaller file system. */
+        .guest_synced_bytes = known && !volume->size_changed ? volume->device_bytes : 0,
     };
 
     log_info(&(struct log_ids){volume->volume_id, volume->sandbox_id, volume->device_name, NULL},

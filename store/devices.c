@@ -55,8 +55,8 @@ static int add_device(struct store *store, const struct store_device *device, in
 {
     static const char insert[] =
         "INSERT INTO devices (boot_id, kind, name, major, minor, diskseq, file_device, inode,"
-        " size_bytes, size_since_ns, first_seen, last_changed)"
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11)";
+        " size_bytes, first_size, size_since_ns, first_seen, last_changed)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10, ?11, ?11)";
     bool block = device->kind == STORE_BLOCK;
     int r = sql_run(&store->connection, insert, NULL, sql_text(store->boot_id),
                     sql_text(kind_name(device->kind)), sql_text(device->name),

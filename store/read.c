@@ -23,6 +23,7 @@ struct view {
     const char *id;    /* the first column, if it is a number */
     const char *order; /* rows come in this order */
     const char *live;  /* condition for query.live; NULL: everything is */
+    bool of_volumes;   /* has a volume_id */
 };
 
 static const struct view views[STORE_VIEWS] = {
@@ -31,10 +32,11 @@ static const struct view views[STORE_VIEWS] = {
     [STORE_VIEW_SANDBOXES] = {"sandboxes", "audit_sandboxes", NULL, "first_seen",
                               "status = 'alive'"},
     [STORE_VIEW_DEVICES] = {"devices", "audit_devices", NULL, "first_seen", NULL},
-    [STORE_VIEW_MAPPINGS] = {"mappings", "audit_mappings", "volume_id", "since", "until IS NULL"},
-    [STORE_VIEW_RESIZES] = {"resizes", "audit_resizes", "resize_id", "resize_id", NULL},
-    [STORE_VIEW_CLEANUPS] = {"cleanups", "audit_cleanups", "cleanup_id", "cleanup_id", NULL},
-    [STORE_VIEW_JOURNAL] = {"journal", "audit_journal", "seq", "seq", NULL},
+    [STORE_VIEW_MAPPINGS] = {"mappings", "audit_mappings", "volume_id", "since", "until IS NULL",
+                             true},
+    [STORE_VIEW_RESIZES] = {"resizes", "audit_resizes", "resize_id", "resize_id", NULL, true},
+    [STORE_VIEW_CLEANUPS] = {"cleanups", "audit_cleanups", "cleanup_id", "cleanup_id", NULL, true},
+    [STORE_VIEW_JOURNAL] = {"journal", "audit_journal", "seq", "seq", NULL, true},
 };
 
 int store_view_from_name(const char *name, enum store_view *ret_view)
@@ -234,6 +236,11 @@ static int read_selection(struct store_reader *reader, const struct store_query 
     return r;
 }
 
+static bool is_number(const char *text)
+{
+    return text[0] && strspn(text, "0123456789") == strlen(text);
+}
+
 /* What an operator calls a volume, in this order; the first that matches anything wins, and what is
  * live before what was removed. */
 static int read_volume(struct store_reader *reader, const struct store_query *query,
@@ -249,18 +256,27 @@ static int read_volume(struct store_reader *reader, const struct store_query *qu
         " AND status = 'removed' AND key = ?4",
         " AND status = 'removed' AND pv = ?4",
     };
-    bool is_number =
-        query->volume[0] && strspn(query->volume, "0123456789") == strlen(query->volume);
+    bool by_id = is_number(query->volume);
     int r = 0;
 
     *ret_rows = 0;
     for (size_t i = 0; r == 0 && *ret_rows == 0 && i < array_length(conditions); i++) {
         struct selection selection = {conditions[i], query->volume};
 
-        if (is_number || i % 4 != 0)
+        if (by_id || i % 4 != 0)
             r = read_selection(reader, query, &selection, json, ret_rows);
     }
     return r;
+}
+
+static int read_of_volume(struct store_reader *reader, const struct store_query *query,
+                          struct buffer *json, unsigned *ret_rows)
+{
+    const struct selection of_volume = {" AND volume_id = CAST(?4 AS INTEGER)", query->volume};
+
+    if (query->view == STORE_VIEW_VOLUMES)
+        return read_volume(reader, query, json, ret_rows);
+    return read_selection(reader, query, &of_volume, json, ret_rows);
 }
 
 static int read_all(struct store_reader *reader, const struct store_query *query,
@@ -271,7 +287,7 @@ static int read_all(struct store_reader *reader, const struct store_query *query
     int r = buffer_append_text(json, "[");
 
     if (r == 0)
-        r = query->volume ? read_volume(reader, query, json, &rows)
+        r = query->volume ? read_of_volume(reader, query, json, &rows)
                           : read_selection(reader, query, &everything, json, &rows);
     return r < 0 ? r : buffer_append_text(json, "]");
 }
@@ -282,7 +298,8 @@ static int check_query(const struct store_query *query, struct error *error)
 
     if ((query->id || query->after) && !view->id)
         return error_set(error, -EINVAL, "%s have no numbers", view->name);
-    if (query->volume && query->view != STORE_VIEW_VOLUMES)
+    if (query->volume && query->view != STORE_VIEW_VOLUMES &&
+        !(view->of_volumes && is_number(query->volume)))
         return error_set(error, -EINVAL, "%s can't be chosen by volume", view->name);
     return 0;
 }

@@ -54,6 +54,7 @@ static const char tables[] =
     "  file_device INTEGER NOT NULL,\n"
     "  inode INTEGER NOT NULL,\n"
     "  size_bytes INTEGER NOT NULL,\n"
+    "  first_size INTEGER NOT NULL,\n"
     "  size_since_ns INTEGER NOT NULL,\n"
     "  first_seen INTEGER NOT NULL,\n"
     "  last_changed INTEGER NOT NULL\n"
@@ -220,7 +221,8 @@ static const char tables[] =
     "  sandbox_id TEXT,\n"
     "  device TEXT,\n"
     "  detail TEXT\n"
-    ") STRICT;\n";
+    ") STRICT;\n"
+    "CREATE INDEX journal_by_volume ON journal (volume_id) WHERE volume_id IS NOT NULL;\n";
 
 static const char views[] =
     "CREATE VIEW audit_volumes AS\n"

@@ -230,6 +230,7 @@ struct store_volume {
     uint64_t diskseq, file_device, inode;
     uint64_t device_bytes;
     uint64_t size_since_ns; /* the device has had this size at least since then */
+    bool size_changed;      /* and had another one when it was first seen */
     bool device_shared;     /* another volume of another live sandbox leads to it too */
 
     unsigned named_sandboxes; /* sandbox-id files */

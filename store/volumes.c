@@ -18,7 +18,7 @@ static const char select_volume[] =
     "  AND o.gone = 0), v.target_path, e.key, e.volume_type, e.device,"
     " v.state, v.reason, v.attempts, v.next_attempt_ns,"
     " d.device_id, d.kind, d.name, d.major, d.minor, d.diskseq, d.file_device, d.inode,"
-    " d.size_bytes, d.size_since_ns,"
+    " d.size_bytes, d.size_since_ns, d.size_bytes <> d.first_size,"
     " m.mapping_id, m.device_id, b.major, b.minor, m.sandbox_ref, m.drive_id, m.guest_path, "
     "m.source, m.first_bytes,"
     " m.largest_bytes, m.hypervisor_bytes, m.guest_bytes, m.guest_synced_bytes, m.guest_verified,"
@@ -102,6 +102,7 @@ static void take_device(struct sql_rows *rows, struct store_volume *volume)
     volume->inode = (uint64_t)sql_take_number(rows);
     volume->device_bytes = (uint64_t)sql_take_number(rows);
     volume->size_since_ns = (uint64_t)sql_take_number(rows);
+    volume->size_changed = sql_take_number(rows) != 0;
 }
 
 static void take_mapping(struct sql_rows *rows, struct store_volume *volume)

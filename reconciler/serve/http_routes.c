@@ -171,7 +171,7 @@ static int read_argument(const struct http_argument *argument, struct store_quer
         return read_number(argument->value, &query->last);
     if (strcmp(argument->name, "live") == 0)
         return read_flag(argument->value, &query->live);
-    if (strcmp(argument->name, "volume") == 0 && query->view == STORE_VIEW_VOLUMES) {
+    if (strcmp(argument->name, "volume") == 0) {
         query->volume = argument->value;
         return 0;
     }

@@ -373,19 +373,13 @@ static void rows_are_the_views(void **state)
 static void bad_arguments_are_refused(void **state)
 {
     static const char *const paths[] = {
-        "/v1/volumes?id=x",
-        "/v1/volumes?id=-1",
-        "/v1/volumes?id=",
-        "/v1/volumes?id=1x",
-        "/v1/volumes?live=2",
-        "/v1/volumes?blocked=1",
-        "/v1/volumes?id",
-        "/v1/journal?volume=1",
-        "/v1/devices?after=1",
-        "/v1/status?x=1",
-        "/v1/journal?after=99999999999999999999",
-        "/v1/volumes?volume=a%00b",
-        "/v1/volumes?id=1&id=1&id=1&id=1&id=1&id=1&id=1&id=1&id=1",
+        "/v1/volumes?id=x",         "/v1/volumes?id=-1",
+        "/v1/volumes?id=",          "/v1/volumes?id=1x",
+        "/v1/volumes?live=2",       "/v1/volumes?blocked=1",
+        "/v1/volumes?id",           "/v1/journal?volume=pv-1",
+        "/v1/sandboxes?volume=1",   "/v1/devices?after=1",
+        "/v1/status?x=1",           "/v1/journal?after=99999999999999999999",
+        "/v1/volumes?volume=a%00b", "/v1/volumes?id=1&id=1&id=1&id=1&id=1&id=1&id=1&id=1&id=1",
     };
 
     for (size_t i = 0; i < array_length(paths); i++)
