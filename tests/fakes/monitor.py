@@ -95,6 +95,8 @@ class FakeMonitor:
       delay      seconds before each answer
       split      bytes per write; 0: all at once
       close_at   hang up instead of answering the n-th command (0: instead of greeting); None: never
+      garbage    (n, bytes): in place of the n-th answer (0: of the greeting); None: never
+      silent_at  no answer from the n-th command on; None: all are answered
       refuse     why every resize is refused; None: none is
       events     events sent before each answer over QMP
     """
@@ -108,6 +110,8 @@ class FakeMonitor:
         self.delay = 0.0
         self.split = 0
         self.close_at = None
+        self.garbage = None
+        self.silent_at = None
         self.refuse = None
         self.events = []
         self.connections = 0
@@ -122,11 +126,20 @@ class FakeMonitor:
 
     def start(self):
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.bind(self.socket_path)
+        self._bind()
         self._listener.listen(1)
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
         return self
+
+    def _bind(self):
+        """Below its directory's descriptor, for the path may be longer than sun_path allows."""
+        directory = os.open(os.path.dirname(self.socket_path) or ".", os.O_PATH | os.O_DIRECTORY)
+        try:
+            name = os.path.basename(self.socket_path)
+            self._listener.bind(f"/proc/self/fd/{directory}/{name}")
+        finally:
+            os.close(directory)
 
     def stop(self):
         self._stopping.set()
@@ -193,7 +206,7 @@ class FakeMonitor:
             return
         if self.close_at == 0:
             raise HangUp
-        self._write(client, self._greeting())
+        self._reply(client, 0, self._greeting())
         pending = b""
         count = 0
         while data := client.recv(4096):
@@ -206,7 +219,13 @@ class FakeMonitor:
                 answer = self._answer(line.decode().strip())
                 if self.close_at == count:
                     raise HangUp
-                self._write(client, answer)
+                self._reply(client, count, answer)
+
+    def _reply(self, client, number, answer):
+        if self.garbage and self.garbage[0] == number:
+            client.sendall(self.garbage[1])
+        elif self.silent_at is None or number < self.silent_at:
+            self._write(client, answer)
 
     def _write(self, client, text):
         data = text.encode()

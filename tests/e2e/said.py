@@ -1,0 +1,174 @@
+"""What the said_*_test.py modules share: a test with a node, loop devices, and ways to ask what
+crustd says.
+
+    class Something(SaidTest):
+        def test_it(self):
+            loop = self.loop()
+            node = self.node()
+            ...
+            self.explains(path, "extra_monitor_socket", "restart")
+
+Everything made through self is undone at the end of the test, by the object that made it.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "fakes"))
+
+import agent as fake_agent  # noqa: E402
+import monitor as fake_monitor  # noqa: E402
+from guestvm import GuestError, LoopDevice  # noqa: E402
+from node import BUILD, Node  # noqa: E402
+
+MIB = 1 << 20
+BEFORE, AFTER = 32 * MIB, 64 * MIB
+SANDBOX = "a" * 64
+LONGEST_PAUSE = 420  # seconds: the longest between two attempts, and some more
+
+
+def publish_path(name):
+    """A path as the kubelet gives it to NodePublishVolume."""
+    return ("/var/lib/kubelet/pods/11111111-2222-3333-4444-555555555555/volumes/"
+            f"kubernetes.io~csi/{name}/mount")
+
+
+@dataclasses.dataclass
+class Volume:
+    """A staged volume on a loop device, and what its sandbox's VMM calls it."""
+
+    path: str
+    loop: LoopDevice
+    drive: str
+    address: str = "02/01"
+
+    def record(self, **changes):
+        """Its drive as Kata's records have it, for Node.add_sandbox()."""
+        return {"device": self.loop.device, "id": self.drive, "address": self.address} | changes
+
+
+class SaidTest(unittest.TestCase):
+    """A test with a scratch directory, whose nodes and devices end with it."""
+
+    maxDiff = None
+
+    @classmethod
+    def setUpClass(cls):
+        if os.geteuid() != 0:
+            raise unittest.SkipTest("needs root: device nodes, other owners, mounts")
+        for program in ("sqlite3", "losetup"):
+            if not shutil.which(program):
+                raise unittest.SkipTest(f"needs the program {program}")
+        if not (BUILD / "crustd").exists():
+            raise unittest.SkipTest(f"needs crustd in {BUILD} (make, or CRUST_BUILD=DIR)")
+
+    def setUp(self):
+        self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="crust-said-"))
+        self.addCleanup(shutil.rmtree, self.scratch, ignore_errors=True)
+        self.nodes = 0
+        self.loops = 0
+
+    def node(self, settings=None, wrapper=()):
+        self.nodes += 1
+        scratch = self.scratch / f"host{self.nodes}"
+        scratch.mkdir()
+        node = Node(scratch, settings, wrapper)
+        self.addCleanup(node.close)
+        return node
+
+    def loop(self, size=BEFORE):
+        self.loops += 1
+        try:
+            loop = LoopDevice(self.scratch / f"disk{self.loops}", size)
+        except GuestError as error:
+            self.skipTest(f"needs a loop device: {error}")
+        self.addCleanup(loop.close)
+        return loop
+
+    # the parts of a growth
+
+    def volume(self, node, name="pv", size=BEFORE, **stage):
+        loop = self.loop(size)
+        node.add_device(loop.device)
+        path = publish_path(name)
+        node.stage(path, loop.device, **stage)
+        return Volume(path, loop, f"drive-{self.loops:016x}", f"02/{self.loops:02x}")
+
+    def sandbox(self, node, *volumes, sandbox_id=SANDBOX, agent="unix:///agent.sock", drives=None):
+        """A live VMM with Kata's records of it, used by these volumes; returns the VMM."""
+        vmm = node.start_vmm(sandbox_id)
+        if drives is None:
+            drives = [volume.record() for volume in volumes]
+        node.add_sandbox(sandbox_id, vmm.pid, agent=agent, drives=drives)
+        for volume in volumes:
+            node.record(volume.path, sandbox_id)
+        return vmm
+
+    def monitor(self, node, *volumes, sandbox_id=SANDBOX, mode="qmp", name="extra-monitor.sock"):
+        drives = [fake_monitor.Drive(volume.drive, volume.loop.device) for volume in volumes]
+        monitor = fake_monitor.FakeMonitor(node.vm_dir(sandbox_id) / name, mode, drives)
+        self.addCleanup(monitor.stop)
+        return monitor.start()
+
+    def agent(self, node, name="agent.sock", **options):
+        agent = fake_agent.FakeAgent(node.root / name, **options)
+        agent.grows = True
+        self.addCleanup(agent.close)
+        return agent
+
+    # what crustd says
+
+    def explains(self, node, volume_path, *words):
+        """crustctl explain says all of these words; returns its text without line breaks."""
+        text = " ".join(node.crustctl("explain", volume_path).stdout.split())
+        for word in words:
+            self.assertIn(word, text)
+        return text
+
+    def resize_row(self, node, volume_path):
+        """The newest growth of a volume, or None."""
+        rows = node.query("SELECT r.* FROM audit_resizes r JOIN audit_volumes v USING (volume_id)"
+                          f" WHERE v.target_path = '{volume_path}' ORDER BY resize_id DESC LIMIT 1")
+        return rows[0] if rows else None
+
+    def acts(self, node, kind):
+        """How often an act ("resize_hypervisor", …) was begun, by the journal."""
+        rows = node.query(f"SELECT count(*) AS n FROM audit_journal WHERE kind = '{kind}_intended'")
+        return rows[0]["n"]
+
+    def settle(self, node):
+        """Has the daemon look at everything once more, and waits until it has nothing to do. Unlike
+        a resync this forgets nothing, so what waits for a change goes on waiting."""
+        before = self.turns(node)
+        marker = publish_path(f"marker{before}")
+        node.stage(marker, "/dev/marker")
+        node.wait(lambda: node.volume(marker), 60, "the marker to be seen")
+        node.unstage(marker)
+        node.wait(lambda: node.volume(marker)["status"] == "removed", 60, "the marker to go")
+        node.wait(lambda: status(node)["acts_in_flight"] == 0, 60, "acts in flight to end")
+
+    def turns(self, node):
+        return node.query("SELECT coalesce(max(seq), 0) AS n FROM audit_journal")[0]["n"]
+
+
+def status(node):
+    return json.loads(node.crustctl("status", "-o", "json").stdout)
+
+
+def curl(node, path, *arguments):
+    """(HTTP status, body) of a request to the daemon's socket."""
+    done = subprocess.run(
+        ["curl", "--silent", "--show-error", "--max-time", "60", "--unix-socket",
+         str(node.path("/run/crustd/http.sock")), "--write-out", "\n%{http_code}", *arguments,
+         f"http://localhost{path}"], capture_output=True, timeout=120)
+    if done.returncode != 0:
+        raise AssertionError(f"curl {path}: {done.stderr.decode(errors='replace')}")
+    body, _, code = done.stdout.rpartition(b"\n")
+    return int(code), body

@@ -1,0 +1,354 @@
+"""What can go wrong on the way into the guest: each has its reason, is tried again or not as fits, is
+explained, and heals when the guest does.
+
+One daemon serves all cases of a test at once, each in a sandbox of its own.
+"""
+
+import dataclasses
+import unittest
+
+from said import AFTER, BEFORE, LONGEST_PAUSE, SANDBOX, SaidTest, fake_agent
+
+COMPANION_PORT, AGENT_PORT = 1030, 1024
+
+
+@dataclasses.dataclass
+class Case:
+    """How ResizeVolume is answered, and what is then said."""
+
+    behaviour: str
+    reason: str
+    error: str
+    retried: bool = True
+    explained: tuple = ()
+
+
+POLICY = ("ResizeVolumeRequest: internal error policy check: unexpected eval_query result len 0, "
+          "expected 1")
+
+ANSWERS = {
+    "UNIMPLEMENTED": Case("status:12:resize_volume is not implemented in this agent",
+                          "agent_unsupported", "resize_volume is not implemented", retried=False,
+                          explained=("crust-guest-agent", "agent.companion_port", "resize2fs",
+                                     "crustctl resync")),
+    "NOT_FOUND": Case("status:5:not found method grpc.AgentService/ResizeVolume",
+                      "agent_unsupported", "not found", retried=False,
+                      explained=("crust-guest-agent",)),
+    "no such method in ttrpc-rust": Case(
+        "status:3:/grpc.AgentService/ResizeVolume does not exist", "agent_unsupported",
+        "does not exist", retried=False),
+    "INVALID_ARGUMENT": Case("status:3:a path, please", "agent_failed", "a path, please"),
+    "INTERNAL of the policy": Case(f"status:13:{POLICY}", "agent_denied", "policy check",
+                                   retried=False, explained=("ResizeVolumeRequest", "policy")),
+    "INTERNAL": Case("status:13:resize2fs: bad magic", "agent_failed", "bad magic",
+                     explained=("The last error", "bad magic", "kernel log",
+                                "tries again")),
+    "PERMISSION_DENIED": Case("status:7:ResizeVolumeRequest is blocked by policy", "agent_denied",
+                              "blocked by policy", retried=False,
+                              explained=("ResizeVolumeRequest", "VolumeStatsRequest")),
+    "FAILED_PRECONDITION": Case("status:9:dm-0 lies between", "guest_layer_unsupported",
+                                "dm-0 lies between", retried=False,
+                                explained=("cryptsetup resize",)),
+    "UNAVAILABLE": Case("status:14:later", "agent_failed", "later"),
+    "a code that nobody knows": Case("status:4711:what", "agent_failed", "what"),
+    "a text to print with care": Case("status:13:\x1b[2J\nred", "agent_failed", "red"),
+    "silent": Case("silent", "agent_unreachable", "no answer within",
+                   explained=("crustctl sandboxes", "tries again by itself")),
+    "closes": Case("close", "agent_unreachable", "closed the connection without an answer"),
+    "garbage": Case("garbage", "agent_unreachable", "no answer within|no reply"),
+    "half an answer": Case("truncated", "agent_unreachable", "closed the connection"),
+    "oversize": Case("oversize", "agent_unreachable", "too long|no answer within|no reply"),
+}
+
+SUCCESSES = ("ok", "explicit", "split,ok", "stale,ok", "stale,split,ok", "delay=0.2,ok")
+
+
+class HybridVsock:
+    """One socket for all ports of a guest, as Cloud Hypervisor and Firecracker have it: hands a
+    connection on to the agent that listens on the port, and closes it where none does."""
+
+    def __init__(self, path, agents):
+        self.ports = []  # every port that was asked for
+        self.agents = agents
+        self.door = fake_agent.FakeAgent(path)
+        self.door._serve = self._serve  # the listener is its, the connections are ours
+        self.close = self.door.close
+
+    def _serve(self, connection):
+        with connection:
+            line = b""
+            while not line.endswith(b"\n"):
+                line += fake_agent.read_exactly(connection, 1)
+            port = int(line.split()[1])
+            self.ports.append(port)
+            if port in self.agents:
+                connection.sendall(b"OK 1073741824\n")
+                self.agents[port]._serve(connection)
+
+
+class AgentTest(SaidTest):
+
+    def check(self, name, case, node, volume):
+        row = node.wait_for(volume.path, "block_grown", case.reason)
+        self.assertEqual((row["device_bytes"], row["hypervisor_bytes"]), (AFTER, AFTER))
+        resize = self.resize_row(node, volume.path)
+        self.assertEqual((resize["state"], resize["reason"]), ("block_grown", case.reason))
+        self.assertEqual((resize["from_bytes"], resize["to_bytes"]), (BEFORE, AFTER))
+        self.assertIsNotNone(resize["hypervisor_at"])
+        self.assertIsNone(resize["guest_at"])
+        self.assertIsNone(resize["finished_at"])
+        self.assertRegex(resize["error"], case.error)
+        self.assertNotRegex(resize["error"], r"[\x00-\x1f\x7f-\x9f]")
+        if not case.retried:
+            self.assertIsNone(row["next_attempt_at"])
+        self.explains(node, volume.path, "block_grown", case.reason, *case.explained)
+
+    def finish(self, node, scene):
+        for volume, _ in scene:
+            node.wait_for(volume.path, "in_sync", "none", LONGEST_PAUSE, guest_bytes=AFTER,
+                          next_attempt_at=None)
+            resize = self.resize_row(node, volume.path)
+            self.assertEqual((resize["state"], resize["reason"]), ("in_sync", "none"))
+            self.assertIsNotNone(resize["guest_at"])
+            self.assertIsNotNone(resize["finished_at"])
+
+    def build(self, names, **settings):
+        node = self.node({"resize.call_timeout_seconds": 2} | settings)
+        scene = {}
+        for number, name in enumerate(names):
+            sandbox_id = f"{number + 1:064x}"
+            volume = self.volume(node, f"pv-{number}")
+            self.monitor(node, volume, sandbox_id=sandbox_id)
+            agent = self.agent(node, f"agent{number}.sock")
+            agent.stats.total = BEFORE
+            self.sandbox(node, volume, sandbox_id=sandbox_id, agent=f"unix:///agent{number}.sock")
+            scene[name] = (volume, agent)
+        node.start()
+        for volume, _ in scene.values():
+            node.wait_for(volume.path, "in_sync", "none")
+        return node, scene
+
+    def test_answers(self):
+        node, scene = self.build(ANSWERS)
+        calls = {}
+        for name, (volume, agent) in scene.items():
+            agent.behave("ResizeVolume", ANSWERS[name].behaviour)
+            calls[name] = len(agent.requests)
+        for volume, _ in scene.values():
+            volume.loop.resize(AFTER)
+        for name, (volume, _) in scene.items():
+            with self.subTest(name):
+                self.check(name, ANSWERS[name], node, volume)
+        retried = [name for name in scene if ANSWERS[name].retried]
+        waiting = [name for name in scene if not ANSWERS[name].retried]
+        for name in retried:
+            with self.subTest(name):
+                scene[name][1].wait_for_requests(calls[name] + 2, LONGEST_PAUSE)
+        self.settle(node)
+        for name in scene:
+            with self.subTest(name):
+                requests = scene[name][1].requests[calls[name]:]
+                self.assertEqual({one.method for one in requests}, {"ResizeVolume"})
+                self.assertEqual({one.size for one in requests}, {AFTER})
+                if name in waiting:
+                    self.assertEqual(len(requests), 1)
+        for _, agent in scene.values():
+            agent.behave("ResizeVolume", "ok")
+        self.finish(node, [scene[name] for name in retried])
+        self.settle(node)
+        for name in waiting:
+            self.assertEqual(node.volume(scene[name][0].path)["reason"], ANSWERS[name].reason)
+        node.crustctl("resync")
+        self.finish(node, [scene[name] for name in waiting])
+
+    def test_successes(self):
+        node, scene = self.build(SUCCESSES)
+        for name, (volume, agent) in scene.items():
+            agent.behave("ResizeVolume", name)
+            agent.behave("GetVolumeStats", name)
+            volume.loop.resize(AFTER)
+        self.finish(node, scene.values())
+        for _, agent in scene.values():
+            self.assertEqual([one.method for one in agent.requests][-2:],
+                             ["ResizeVolume", "GetVolumeStats"])
+
+    def test_grows_but_refuses_stats(self):
+        answers = ("status:12:no", f"status:13:{POLICY}", "status:5:no", "close", "silent",
+                   "garbage")
+        node, scene = self.build(answers)
+        for name, (volume, agent) in scene.items():
+            agent.behave("GetVolumeStats", name)
+            volume.loop.resize(AFTER)
+        for volume, _ in scene.values():
+            row = node.wait_for(volume.path, "in_sync", "unverified", hypervisor_bytes=AFTER)
+            self.assertIsNone(row["next_attempt_at"])
+            self.assertIsNotNone(self.resize_row(node, volume.path)["finished_at"])
+            self.explains(node, volume.path, "unverified", "df in the container")
+
+    def test_nobody_listens(self):
+        node, scene = self.build(["gone"])
+        (volume, agent), = scene.values()
+        agent.close()
+        volume.loop.resize(AFTER)
+        node.wait_for(volume.path, "block_grown", "agent_unreachable")
+        node.wait(lambda: self.resize_row(node, volume.path)["attempts"] >= 3, 60, "more attempts")
+        again = self.agent(node, "agent0.sock")
+        again.stats.total = BEFORE
+        self.finish(node, [(volume, again)])
+
+    def test_growing_again_does_not_wait_for_the_pause(self):
+        """A fresh growth is a fresh reason to try."""
+        node, scene = self.build(["denied"])
+        (volume, agent), = scene.values()
+        agent.behave("ResizeVolume", "status:9:a layer", "ok")
+        volume.loop.resize(AFTER)
+        node.wait_for(volume.path, "block_grown", "guest_layer_unsupported", next_attempt_at=None)
+        volume.loop.resize(2 * AFTER)
+        node.wait_for(volume.path, "in_sync", "none", guest_bytes=2 * AFTER)
+        row = self.resize_row(node, volume.path)
+        self.assertEqual((row["from_bytes"], row["to_bytes"]), (BEFORE, 2 * AFTER))
+
+
+class UnknownTest(SaidTest):
+    """What persist.json does not tell, and tells later."""
+
+    def build(self, **changes):
+        node = self.node({"resize.call_timeout_seconds": 2})
+        volume = self.volume(node)
+        self.agent(node).stats.total = BEFORE
+        self.monitor(node, volume)
+        drives = [volume.record(**changes.pop("drive", {}))]
+        vmm = self.sandbox(node, volume, drives=drives, **changes)
+        node.start()
+        node.wait_for(volume.path, "in_sync", "unverified")
+        volume.loop.resize(AFTER)
+        return node, volume, vmm
+
+    def test_address(self):
+        for address, error in (("", "no agent address is known"),
+                               ("tcp://127.0.0.1:1024", "none of vsock://CID:PORT"),
+                               ("unix://relative", "none of vsock"),
+                               ("hvsock:///x", "none of vsock"),
+                               ("vsock://2:1024", "none of vsock")):
+            with self.subTest(address):
+                node, volume, vmm = self.build(agent=address)
+                node.wait_for(volume.path, "block_grown", "agent_unreachable")
+                self.assertIn(error, self.resize_row(node, volume.path)["error"])
+                self.explains(node, volume.path, "agent_unreachable", "agent's address")
+                node.add_sandbox(SANDBOX, vmm.pid, agent="unix:///agent.sock",
+                                 drives=[volume.record()])
+                node.wait_for(volume.path, "in_sync", "none", LONGEST_PAUSE, guest_bytes=AFTER)
+                node.close()
+
+    def test_guest_path(self):
+        node, volume, vmm = self.build(drive={"address": ""})
+        row = node.wait_for(volume.path, "block_grown", "guest_path_unknown")
+        self.assertIsNone(row["next_attempt_at"])
+        self.assertEqual(self.resize_row(node, volume.path)["attempts"], 2)  # hypervisor, guest
+        self.explains(node, volume.path, "persist.json", "paths.kata_go_sandboxes",
+                      "crust-guest-agent --auto")
+        # What it waits for is an address, and nobody has to say that there is one now.
+        node.add_sandbox(SANDBOX, vmm.pid, agent="unix:///agent.sock", drives=[volume.record()])
+        node.wait_for(volume.path, "in_sync", "none", guest_bytes=AFTER)
+
+
+class RoutesTest(SaidTest):
+    """Two ways into one guest, on one hybrid vsock; what they cannot do is remembered."""
+
+    def build(self, companion=None, kata_agent=None, routes=None):
+        """Two volumes in one sandbox. A behaviour of None: nobody listens on that port."""
+        node = self.node({"resize.call_timeout_seconds": 10} |
+                         ({"agent.routes": routes} if routes else {}))
+        volumes = [self.volume(node, f"pv-{number}") for number in range(2)]
+        self.monitor(node, *volumes)
+        agents = {}
+        for port, behaviour in ((COMPANION_PORT, companion), (AGENT_PORT, kata_agent)):
+            if behaviour is not None:
+                agents[port] = self.agent(node, f"agent{port}.sock")
+        self.vsock = HybridVsock(node.root / "kata.hvsock", agents)
+        self.addCleanup(self.vsock.close)
+        self.sandbox(node, *volumes, agent=f"hvsock:///kata.hvsock:{AGENT_PORT}")
+        for port, behaviour in ((COMPANION_PORT, companion), (AGENT_PORT, kata_agent)):
+            if behaviour is not None:
+                agents[port].behave("ResizeVolume", behaviour)
+        node.start()
+        for volume in volumes:
+            node.wait(lambda path=volume.path: (node.volume(path) or {}).get("state") == "in_sync",
+                      60, "the first synchronisation")
+        self.settle(node)
+        return node, volumes, agents
+
+    def asked(self, agent):
+        return [one for one in agent.requests if one.method == "ResizeVolume"]
+
+    def test_no_companion_and_an_agent_that_cannot(self):
+        node, (first, second), agents = self.build(kata_agent="status:12:not implemented")
+        agent = agents[AGENT_PORT]
+        # Asked once for one of the two volumes, and remembered for the other.
+        self.assertEqual(len(self.asked(agent)), 1)
+        for volume in (first, second):
+            volume.loop.resize(AFTER)
+            row = node.wait_for(volume.path, "block_grown", "agent_unsupported",
+                                next_attempt_at=None)
+            self.assertEqual(row["hypervisor_bytes"], AFTER)
+            self.assertIn("found unable before", self.resize_row(node, volume.path)["error"])
+            self.explains(node, volume.path, "agent_unsupported", "crust-guest-agent")
+        self.assertEqual(len(self.asked(agent)), 1)
+        self.assertIn(COMPANION_PORT, self.vsock.ports)
+        # Forgotten by a resync, asked again, and remembered again.
+        node.crustctl("resync")
+        agent.wait_for_requests(2, method="ResizeVolume")
+        self.settle(node)
+        self.assertEqual(len(self.asked(agent)), 2)
+        agent.behave("ResizeVolume", "ok")
+        node.crustctl("resync")
+        for volume in (first, second):
+            node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
+
+    def test_abilities_survive_a_restart_of_the_daemon(self):
+        node, (first, second), agents = self.build(kata_agent="status:7:blocked by policy")
+        node.stop()
+        node.start()
+        for volume in (first, second):
+            volume.loop.resize(AFTER)
+            node.wait_for(volume.path, "block_grown", "agent_denied", next_attempt_at=None)
+        self.assertEqual(len(self.asked(agents[AGENT_PORT])), 1)
+
+    def test_able_companion(self):
+        node, volumes, agents = self.build(companion="ok", kata_agent="status:12:no")
+        for volume in volumes:
+            volume.loop.resize(AFTER)
+        for volume in volumes:
+            node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
+        self.assertEqual(agents[AGENT_PORT].requests, [])
+        self.assertEqual(set(self.vsock.ports), {COMPANION_PORT})
+
+    def test_companion_that_cannot_and_an_agent_that_can(self):
+        node, volumes, agents = self.build(companion="status:12:no", kata_agent="ok")
+        for volume in volumes:
+            volume.loop.resize(AFTER)
+        for volume in volumes:
+            node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
+        self.assertEqual(len(self.asked(agents[COMPANION_PORT])), 1)
+        self.assertEqual(len(self.asked(agents[AGENT_PORT])), 4)
+
+    def test_the_most_telling_reason(self):
+        node, (volume, _), _ = self.build(companion="status:7:no", kata_agent="status:12:no")
+        volume.loop.resize(AFTER)
+        node.wait_for(volume.path, "block_grown", "agent_denied")
+
+    def test_agent_only(self):
+        node, (volume, _), agents = self.build(companion="ok", kata_agent="ok", routes="agent")
+        volume.loop.resize(AFTER)
+        node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
+        self.assertEqual(agents[COMPANION_PORT].requests, [])
+
+    def test_silent_companion_leaves_time_for_the_agent(self):
+        node, (volume, _), agents = self.build(companion="silent", kata_agent="ok")
+        volume.loop.resize(AFTER)
+        node.wait_for(volume.path, "in_sync", "none", LONGEST_PAUSE, hypervisor_bytes=AFTER)
+        self.assertNotEqual(self.asked(agents[COMPANION_PORT]), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,279 @@
+"""The ways in for people: HTTP on the socket and on an address, and crustctl with and without a
+daemon, with its exit codes.
+"""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import unittest
+
+from node import BUILD
+from said import AFTER, SANDBOX, SaidTest, curl, publish_path, status
+
+OK, FAILED, USAGE, NOT_FOUND, UNREACHABLE, REFUSED = range(6)
+VIEWS = ("volumes", "sandboxes", "devices", "mappings", "resizes", "cleanups", "journal")
+
+
+class FacesTest(SaidTest):
+
+    def build(self):
+        """A volume that is blocked for want of a monitor."""
+        node = self.node()
+        self.blocked = self.volume(node)
+        self.sandbox(node, self.blocked)
+        node.start()
+        node.wait_for(self.blocked.path, "unknown", "monitor_missing")
+        self.blocked.loop.resize(AFTER)
+        node.wait_for(self.blocked.path, "blocked", "monitor_missing")
+        return node
+
+
+class HttpTest(FacesTest):
+
+    def setUp(self):
+        super().setUp()
+        if not shutil.which("curl"):
+            self.skipTest("needs the program curl")
+
+    def test_health(self):
+        node = self.build()
+        for path in ("/healthz", "/readyz"):
+            self.assertEqual(curl(node, path), (200, b"ok\n"))
+        code, body = curl(node, "/v1/status")
+        self.assertEqual(code, 200)
+        self.assertTrue(json.loads(body)["synced"])
+        socket_mode = node.path("/run/crustd/http.sock").stat().st_mode
+        self.assertTrue(stat.S_ISSOCK(socket_mode))
+        self.assertEqual(stat.S_IMODE(socket_mode) & 0o077, 0)
+
+    def test_views_have_the_columns_of_the_database(self):
+        node = self.build()
+        for view in VIEWS:
+            with self.subTest(view):
+                code, body = curl(node, f"/v1/{view}")
+                self.assertEqual(code, 200)
+                columns = [row["name"] for row in node.query(f"PRAGMA table_info(audit_{view})")]
+                for row in json.loads(body):
+                    self.assertEqual(sorted(row), sorted(columns))
+                if view != "cleanups":
+                    self.assertNotEqual(json.loads(body), [])
+        row, = json.loads(curl(node, "/v1/volumes")[1])
+        self.assertEqual((row["state"], row["reason"]), ("blocked", "monitor_missing"))
+        self.assertEqual(row["device_bytes"], AFTER)
+        self.assertIsNone(row["next_attempt_at"])
+
+    def test_arguments(self):
+        node = self.build()
+        row, = json.loads(curl(node, "/v1/volumes")[1])
+        for argument in (f"id={row['volume_id']}", f"volume={row['pv']}", "live=1", "last=1"):
+            self.assertEqual(len(json.loads(curl(node, f"/v1/volumes?{argument}")[1])), 1, argument)
+        self.assertEqual(curl(node, "/v1/volumes?volume=nobody"), (200, b"[]\n"))
+        for argument in ("id=x", "id=-1", "live=2", "vol=1", "last=1e3"):
+            code, body = curl(node, f"/v1/volumes?{argument}")
+            self.assertEqual((code, json.loads(body)["code"]), (400, "INVALID_ARGUMENT"), argument)
+
+    def test_refusals_are_json(self):
+        node = self.build()
+        for path, arguments, code in (("/", (), None), ("/v1/nothing", (), 404),
+                                      ("/v1", (), 404), ("/v1/resync", (), 405),
+                                      ("/v1/volumes", ("--request", "DELETE"), 405),
+                                      ("/healthz", ("--request", "POST"), 405)):
+            with self.subTest(path):
+                got, body = curl(node, path, *arguments)
+                if code:
+                    self.assertEqual(got, code)
+                    self.assertEqual(set(json.loads(body)), {"code", "reason", "message"})
+
+    def test_resync(self):
+        node = self.build()
+        attempts = self.resize_row(node, self.blocked.path)["attempts"]
+        code, body = curl(node, "/v1/resync", "--request", "POST")
+        self.assertEqual((code, json.loads(body)), (202, {}))
+        node.wait(lambda: self.resize_row(node, self.blocked.path)["attempts"] > attempts, 60,
+                  "another attempt")
+        node.wait_for(self.blocked.path, "blocked", "monitor_missing")
+
+    def test_reads_only_on_an_address(self):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        node = self.node({"http.listen": f"127.0.0.1:{port}"})
+        node.start()
+
+        def ask(path, *arguments):
+            done = subprocess.run(["curl", "--silent", "--write-out", "\n%{http_code}", *arguments,
+                                   f"http://127.0.0.1:{port}{path}"], capture_output=True,
+                                  text=True, timeout=60)
+            return done.stdout.rpartition("\n")[2]
+
+        self.assertEqual(ask("/healthz"), "200")
+        self.assertEqual(ask("/v1/volumes"), "200")
+        self.assertEqual(ask("/v1/resync", "--request", "POST"), "404")
+
+    def test_nonsense_on_the_socket(self):
+        """Whatever is written there, the next one is served."""
+        node = self.build()
+        directory = os.open(node.path("/run/crustd"), os.O_PATH | os.O_DIRECTORY)
+        self.addCleanup(os.close, directory)
+        for sent in (b"", b"\0" * 100, b"GET", b"GET /" + b"x" * 100000 + b" HTTP/1.1\r\n\r\n",
+                     b"GET /healthz HTTP/9.9\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+                     b"POST /v1/resync HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n",
+                     b"GET /healthz HTTP/1.1\r\n" + b"A: b\r\n" * 10000 + b"\r\n"):
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(f"/proc/self/fd/{directory}/http.sock")
+                try:
+                    client.sendall(sent)
+                except OSError:
+                    pass  # it may hang up before it has read everything
+            self.assertEqual(curl(node, "/healthz")[0], 200)
+
+
+class CrustctlTest(FacesTest):
+
+    def code(self, node, *arguments):
+        return node.crustctl(*arguments, check=False).returncode
+
+    def test_with_a_daemon(self):
+        node = self.build()
+        volume_id = node.volume(self.blocked.path)["volume_id"]
+        for command in ("status", "volumes", "sandboxes", "devices", "mappings", "resizes",
+                        "cleanups", "journal", "resync", "health"):
+            for output in ("text", "json"):
+                done = node.crustctl("-o", output, command, check=False)
+                self.assertEqual((done.returncode, done.stderr), (OK, ""), command)
+                if output == "json":
+                    json.loads(done.stdout)
+        row = node.volume(self.blocked.path)
+        for name in (self.blocked.path, row["key"], row["pv"], str(volume_id)):
+            for command in ("volume", "explain"):
+                self.assertEqual(self.code(node, command, name), OK)
+        answer = json.loads(node.crustctl("-o", "json", "explain", self.blocked.path).stdout)
+        self.assertEqual((answer["state"], answer["reason"]), ("blocked", "monitor_missing"))
+        self.assertIn("extra_monitor_socket", " ".join(answer["remedies"]))
+        blocked = json.loads(node.crustctl("-o", "json", "volumes", "--blocked").stdout)
+        self.assertEqual([one["volume_id"] for one in blocked], [volume_id])
+        for command in ("volumes", "status", "resizes", "explain"):
+            arguments = [self.blocked.path] if command == "explain" else []
+            self.assertIn("monitor_missing" if command != "status" else "blocked",
+                          node.crustctl(command, *arguments).stdout)
+
+    def test_exit_codes_with_a_daemon(self):
+        node = self.build()
+        path = self.blocked.path
+        unbound = publish_path("pv-unbound")
+        node.stage(unbound, "/dev/none")
+        node.wait_for(unbound, "unbound")
+        for arguments, code in (
+                (["wait", path, "--for", "blocked"], OK),
+                (["wait", path, "--for", "blocked/monitor_missing"], OK),
+                (["wait", path, "--for", "in_sync", "--timeout", "0"], REFUSED),
+                (["wait", unbound, "--for", "in_sync", "--timeout", "0"], FAILED),
+                (["wait", "/nobody", "--for", "in_sync", "--timeout", "0"], NOT_FOUND),
+                (["wait", path, "--for", "perfect", "--timeout", "0"], USAGE),
+                (["wait", path], USAGE),
+                (["volume", "/nobody"], NOT_FOUND),
+                (["explain", "/nobody"], NOT_FOUND),
+                (["explain", "4711"], NOT_FOUND),
+                (["explain"], USAGE),
+                (["explain", "a", "b"], USAGE),
+                (["volumes", "--nonsense"], USAGE),
+                (["volumes", "-o", "xml"], USAGE),
+                (["journal", "-n", "many"], USAGE),
+                (["nonsense"], USAGE),
+                ([], USAGE),
+                (["--help"], OK),
+                (["explain", "--help"], OK),
+                (["--version"], OK)):
+            with self.subTest(arguments):
+                done = node.crustctl(*arguments, check=False)
+                self.assertEqual(done.returncode, code, done.stderr)
+                self.assertEqual(done.stderr == "", code == OK)
+
+    def test_wait_sees_it_happen(self):
+        node = self.build()
+        path = publish_path("pv-later")
+        waiting = subprocess.Popen(
+            [str(BUILD / "crustctl"), "--root", str(node.root), "wait", path, "--for", "unbound", "--timeout", "120"],
+            stdout=subprocess.PIPE, text=True)
+        node.stage(path, "/dev/none")
+        self.assertEqual(waiting.wait(120), OK)
+        self.assertIn("unbound", waiting.communicate()[0])
+
+    def test_journal_follows(self):
+        node = self.build()
+        following = subprocess.Popen(
+            ["timeout", "120", str(BUILD / "crustctl"), "--root", str(node.root), "-o", "json",
+             "journal", "-n", "1", "-f"], stdout=subprocess.PIPE, text=True)
+        self.addCleanup(following.stdout.close)
+        self.addCleanup(following.wait)
+        self.addCleanup(following.terminate)
+        json.loads(following.stdout.readline())  # from here on it follows
+        path = publish_path("pv-followed")
+        node.stage(path, "/dev/none")
+        for line in following.stdout:
+            if json.loads(line)["kind"] == "volume_added":
+                break
+        else:
+            self.fail("the new volume was not in the journal")
+        self.assertIn(path, line)
+
+    def test_without_a_daemon(self):
+        node = self.build()
+        node.stop()
+        for command in ("status", "volumes", "sandboxes", "devices", "mappings", "resizes",
+                        "cleanups", "journal"):
+            done = node.crustctl("-o", "json", command, check=False)
+            self.assertEqual(done.returncode, OK, done.stderr)
+            self.assertIn("no daemon answers", done.stderr)
+            self.assertIn("read from the database", done.stderr)
+            json.loads(done.stdout)
+        self.explains(node, self.blocked.path, "extra_monitor_socket", "restart the pod")
+        self.assertEqual(self.code(node, "volume", "/nobody"), NOT_FOUND)
+        for arguments in (["resync"], ["health"],
+                          ["wait", self.blocked.path, "--for", "blocked", "--timeout", "0"]):
+            self.assertEqual(self.code(node, *arguments), UNREACHABLE, arguments)
+
+    def test_without_daemon_and_database(self):
+        node = self.node()
+        for arguments in (["status"], ["volumes"], ["explain", "x"], ["resync"], ["health"]):
+            self.assertEqual(self.code(node, *arguments), UNREACHABLE, arguments)
+
+    def test_after_a_daemon_that_was_killed(self):
+        """Its socket is still there, and nobody behind it."""
+        node = self.build()
+        node.kill()
+        self.assertTrue(node.path("/run/crustd/http.sock").exists())
+        done = node.crustctl("volumes", check=False)
+        self.assertEqual(done.returncode, OK, done.stderr)
+        self.assertIn("no daemon answers", done.stderr)
+        self.assertEqual(self.code(node, "health"), UNREACHABLE)
+        node.start()
+        self.assertEqual(self.code(node, "health"), OK)
+        self.assertTrue(status(node)["synced"])
+
+    def test_a_database_that_is_none(self):
+        node = self.node()
+        (node.root / "var/lib/crustd/crustd.db").write_bytes(b"nothing of ours" * 100)
+        done = node.crustctl("volumes", check=False)
+        self.assertEqual(done.returncode, FAILED)
+        self.assertIn("cannot be read", done.stderr)
+
+    def test_stops_while_a_call_hangs(self):
+        node = self.build()
+        monitor = self.monitor(node, self.blocked)
+        monitor.silent = True
+        node.wait(lambda: monitor.connections > 0, 60, "the call to begin")
+        self.assertEqual(node.stop(signal.SIGTERM), 0)
+        node.start()
+        monitor.silent = False
+        self.agent(node)
+        node.crustctl("wait", self.blocked.path, "--for", "in_sync", "--timeout", "100")
+        self.assertEqual(node.volume(self.blocked.path)["sandbox_id"], SANDBOX)
+
+
+if __name__ == "__main__":
+    unittest.main()
