@@ -7,7 +7,6 @@ import os
 import pathlib
 import shutil
 import struct
-
 import subprocess
 import unittest
 
