@@ -46,6 +46,7 @@ class Point:
 
     syscall: str
     number: int
+    line: str = dataclasses.field(default="", compare=False)  # of the trace
 
     def inject(self, what):
         """Options of strace that do this, once, to that call."""
@@ -66,7 +67,7 @@ def points(trace, begin=""):
         if match := re.match(r"\d+ +(\w+)\(", line):
             counts[match[1]] += 1
             if begun:
-                found.append(Point(match[1], counts[match[1]]))
+                found.append(Point(match[1], counts[match[1]], line))
     return found
 
 
