@@ -1,9 +1,19 @@
 /* connection.c - requests are answered as they are done, in any order, matched by stream id.
  *
  * A request in progress belongs to its connection and ends with it: what a client that left had
- * asked for is not answered to the next one. Bounds: REQUEST_BYTES for one request, REQUESTS in
- * progress, OUTPUT_BYTES of replies that nobody fetches. A frame beyond the bound is answered and
- * its bytes are thrown away as they come.
+ * asked for is not answered to the next one.
+ *
+ * On a serial line the news that a peer came or went (virtio-serial's control queue) and its bytes
+ * (its data queue) overtake each other: a request may be read while the port still says that nobody
+ * is there. So the end of a serial line only detaches the connection. What was half read, is in
+ * progress or waits to be said is kept for a second; a peer that attaches meanwhile gets it, and
+ * one that did not ask drops it by its stream id. Bounds: REQUEST_BYTES for one request, REQUESTS
+ * in progress, OUTPUT_BYTES of replies that nobody fetches. A frame beyond the bound is answered
+ * and its bytes are thrown away as they come.
+ *
+ * On a serial line the end of a stream is not the end of the connection until its owner says so:
+ * the next client's request may have come before the word that the last one left (see serve.c).
+ * Whole replies are held meanwhile; half-read and half-written frames are dropped.
  */
 #include "guest-agent/connection.h"
 
@@ -41,7 +51,8 @@ struct connection {
     struct loop *loop;
     struct stream stream;
     bool serial;
-    size_t discard; /* bytes of an oversized frame that are yet to come */
+    struct buffer held; /* replies while a serial line has no peer */
+    size_t discard;     /* bytes of an oversized frame that are yet to come */
     struct loop_timer silence;
     struct request requests[REQUESTS];
     connection_ended *ended;
@@ -56,8 +67,10 @@ static void answer(struct connection *connection, uint32_t stream_id,
     int r = ttrpc_append_response(&frame, stream_id, status, payload ? buffer_text(payload) : NULL,
                                   payload ? payload->length : 0);
 
-    if (r == 0)
+    if (r == 0 && connection->stream.handler)
         r = stream_send(&connection->stream, frame.data, frame.length);
+    else if (r == 0)
+        r = buffer_append(&connection->held, frame.data, frame.length);
     buffer_done(&frame);
     if (r < 0)
         log_warning(NULL, "a reply was lost: %s", strerror(-r));
@@ -170,8 +183,11 @@ static void on_silence(struct loop_timer *timer)
     struct connection *connection = container_of(timer, struct connection, silence);
 
     log_debug(NULL, "dropping half a frame");
-    buffer_clear(&connection->stream.input);
+    if (!connection->detached)
+        buffer_clear(&connection->stream.input);
     connection->discard = 0;
+    buffer_done(&connection->unread);
+    buffer_done(&connection->unsaid);
 }
 
 static void on_nonsense(struct connection *connection)
@@ -232,6 +248,10 @@ static void on_ended(struct stream *stream, enum stream_end end, const struct er
 
     (void)end;
     (void)error;
+    loop_timer_stop(&connection->silence);
+    connection->discard = 0;
+    if (connection->serial)
+        stream_done(stream);
     connection->ended(connection, connection->userdata);
 }
 
@@ -247,8 +267,11 @@ int connection_new(struct loop *loop, int fd, bool serial, connection_ended *end
         fd_close(fd);
         return -ENOMEM;
     }
+    buffer_init(&connection->held, OUTPUT_BYTES);
     connection->loop = loop;
     connection->serial = serial;
+    buffer_init(&connection->unread, INPUT_BYTES);
+    buffer_init(&connection->unsaid, OUTPUT_BYTES);
     connection->ended = ended;
     connection->userdata = userdata;
     r = stream_adopt(&connection->stream, loop, fd, STREAM_NO_DEADLINE, INPUT_BYTES, OUTPUT_BYTES,
@@ -261,6 +284,41 @@ int connection_new(struct loop *loop, int fd, bool serial, connection_ended *end
     return 0;
 }
 
+int connection_resume(struct connection *connection, int fd)
+{
+    int r = stream_adopt(&connection->stream, connection->loop, fd, STREAM_NO_DEADLINE, INPUT_BYTES,
+                         OUTPUT_BYTES, &handler);
+
+    if (r == 0 && connection->held.length)
+        r = stream_send(&connection->stream, connection->held.data, connection->held.length);
+    buffer_clear(&connection->held);
+    return r;
+}
+
+bool connection_is_detached(const struct connection *connection)
+{
+    return connection->detached;
+}
+
+int connection_attach(struct connection *connection, int fd)
+{
+    int r;
+
+    stream_done(&connection->stream);
+    r = stream_adopt(&connection->stream, connection->loop, fd, STREAM_NO_DEADLINE, INPUT_BYTES,
+                     OUTPUT_BYTES, &handler);
+    if (r < 0)
+        return r;
+    connection->detached = false;
+    r = buffer_append(&connection->stream.input, buffer_text(&connection->unread),
+                      connection->unread.length);
+    if (r == 0 && connection->unsaid.length)
+        r = stream_send(&connection->stream, connection->unsaid.data, connection->unsaid.length);
+    buffer_done(&connection->unread);
+    buffer_done(&connection->unsaid);
+    return r;
+}
+
 struct connection *connection_free(struct connection *connection)
 {
     if (!connection)
@@ -269,6 +327,7 @@ struct connection *connection_free(struct connection *connection)
         (void)resize_free(connection->requests[i].resize);
     loop_timer_stop(&connection->silence);
     stream_done(&connection->stream);
+    buffer_done(&connection->held);
     free(connection);
     return NULL;
 }

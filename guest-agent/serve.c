@@ -5,11 +5,17 @@
  *
  * A serial port: it is opened once and stays open, and one connection after another runs over a
  * duplicate of its descriptor. While no host peer is attached, virtio-serial reads end-of-file and
- * polls as hung up, at once and always: then the connection is dropped with all that it still had
- * to say, and the port waits for somebody to come. (Closing it instead would have the VMM announce
- * each closing and opening to its management.) virtio-serial sends SIGIO when a peer attaches,
- * which poll(2) cannot wait for without spinning; five times a second it is asked as well, for
- * drivers that send none. A port that is gone or replaced is opened anew.
+ * polls as hung up, at once and always: then the port waits for somebody to come. (Closing it
+ * instead would have the VMM announce each closing and opening to its management.) virtio-serial
+ * sends SIGIO when a peer attaches, which poll(2) cannot wait for without spinning; five times a
+ * second it is asked as well, for drivers that send none. A port that is gone or replaced is opened
+ * anew.
+ *
+ * Bytes and the word of comings and goings take different queues to this guest, so a client that
+ * comes at the heels of another may be heard before the other is known to have left. Therefore a
+ * connection that ended is dropped, with all that it still had to say, only when nobody has come by
+ * the next time the port is asked; somebody who has come takes it over. What the last one had asked
+ * for may then reach the next one, who knows by the stream id that it is not his.
  */
 #include "guest-agent/serve.h"
 
@@ -45,6 +51,7 @@ struct server {
     struct loop_timer timer;
     struct loop_signal attached;                       /* serial: SIGIO */
     struct connection *connections[SERVE_CONNECTIONS]; /* serial: only the first */
+    bool has_peer;                                     /* serial: it has not ended */
 };
 
 static void on_accept(struct loop_io *io, int events);
@@ -64,11 +71,14 @@ static void on_connection_ended(struct connection *connection, void *userdata)
     struct server *server = userdata;
     struct connection **slot = find_slot(server, connection);
 
+    if (server->serial) {
+        server->has_peer = false;
+        loop_timer_start(server->loop, &server->timer, ATTACH_PAUSE_NS, on_attach);
+        return;
+    }
     if (slot)
         *slot = NULL;
     (void)connection_free(connection);
-    if (server->serial)
-        loop_timer_start(server->loop, &server->timer, ATTACH_PAUSE_NS, on_attach);
 }
 
 static void on_accept_again(struct loop_timer *timer)
@@ -138,8 +148,10 @@ static int attach(struct server *server)
     struct pollfd poll_fd = {.events = POLLIN};
     int r, fd;
 
-    if (server->fd >= 0 && !is_same_port(server))
+    if (server->fd >= 0 && !is_same_port(server)) {
         fd_close(take_fd(&server->fd));
+        server->connections[0] = connection_free(server->connections[0]);
+    }
     if (server->fd < 0) {
         r = open_port(server->path, &server->fd);
         if (r < 0)
@@ -153,30 +165,43 @@ static int attach(struct server *server)
     fd = fcntl(server->fd, F_DUPFD_CLOEXEC, 3);
     if (fd < 0)
         return -errno;
+    if (server->connections[0])
+        return connection_resume(server->connections[0], fd);
+    if (server->connections[0])
+        return connection_attach(server->connections[0], fd);
     return connection_new(server->loop, fd, true, on_connection_ended, server,
                           &server->connections[0]);
 }
 
-static void on_attach(struct loop_timer *timer)
+static int try_to_attach(struct server *server)
 {
-    struct server *server = container_of(timer, struct server, timer);
     int r = attach(server);
 
     if (r < 0 && r != -EAGAIN && !server->complained)
         log_warning(NULL, "cannot use %s, trying on: %s", server->path, strerror(-r));
     server->complained = r < 0 && r != -EAGAIN;
-    if (r < 0)
-        loop_timer_start(server->loop, &server->timer, ATTACH_PAUSE_NS, on_attach);
-    else
+    server->has_peer = r == 0;
+    if (server->has_peer)
         loop_timer_stop(&server->timer);
+    return r;
+}
+
+static void on_attach(struct loop_timer *timer)
+{
+    struct server *server = container_of(timer, struct server, timer);
+
+    if (try_to_attach(server) == 0)
+        return;
+    server->connections[0] = connection_free(server->connections[0]);
+    loop_timer_start(server->loop, &server->timer, ATTACH_PAUSE_NS, on_attach);
 }
 
 static void on_attached(struct loop_signal *signal)
 {
     struct server *server = container_of(signal, struct server, attached);
 
-    if (!server->connections[0])
-        on_attach(&server->timer);
+    if (!server->has_peer)
+        (void)try_to_attach(server);
 }
 
 static int listen_on(struct server *server, const struct sockaddr *name, socklen_t size)
