@@ -1,15 +1,9 @@
 /* connection.c - requests are answered as they are done, in any order, matched by stream id.
  *
  * A request in progress belongs to its connection and ends with it: what a client that left had
- * asked for is not answered to the next one.
- *
- * On a serial line the news that a peer came or went (virtio-serial's control queue) and its bytes
- * (its data queue) overtake each other: a request may be read while the port still says that nobody
- * is there. So the end of a serial line only detaches the connection. What was half read, is in
- * progress or waits to be said is kept for a second; a peer that attaches meanwhile gets it, and
- * one that did not ask drops it by its stream id. Bounds: REQUEST_BYTES for one request, REQUESTS
- * in progress, OUTPUT_BYTES of replies that nobody fetches. A frame beyond the bound is answered
- * and its bytes are thrown away as they come.
+ * asked for is not answered to the next one. Bounds: REQUEST_BYTES for one request, REQUESTS in
+ * progress, OUTPUT_BYTES of replies that nobody fetches. A frame beyond the bound is answered and
+ * its bytes are thrown away as they come.
  *
  * On a serial line the end of a stream is not the end of the connection until its owner says so:
  * the next client's request may have come before the word that the last one left (see serve.c).
@@ -183,11 +177,8 @@ static void on_silence(struct loop_timer *timer)
     struct connection *connection = container_of(timer, struct connection, silence);
 
     log_debug(NULL, "dropping half a frame");
-    if (!connection->detached)
-        buffer_clear(&connection->stream.input);
+    buffer_clear(&connection->stream.input);
     connection->discard = 0;
-    buffer_done(&connection->unread);
-    buffer_done(&connection->unsaid);
 }
 
 static void on_nonsense(struct connection *connection)
@@ -270,8 +261,6 @@ int connection_new(struct loop *loop, int fd, bool serial, connection_ended *end
     buffer_init(&connection->held, OUTPUT_BYTES);
     connection->loop = loop;
     connection->serial = serial;
-    buffer_init(&connection->unread, INPUT_BYTES);
-    buffer_init(&connection->unsaid, OUTPUT_BYTES);
     connection->ended = ended;
     connection->userdata = userdata;
     r = stream_adopt(&connection->stream, loop, fd, STREAM_NO_DEADLINE, INPUT_BYTES, OUTPUT_BYTES,
@@ -292,30 +281,6 @@ int connection_resume(struct connection *connection, int fd)
     if (r == 0 && connection->held.length)
         r = stream_send(&connection->stream, connection->held.data, connection->held.length);
     buffer_clear(&connection->held);
-    return r;
-}
-
-bool connection_is_detached(const struct connection *connection)
-{
-    return connection->detached;
-}
-
-int connection_attach(struct connection *connection, int fd)
-{
-    int r;
-
-    stream_done(&connection->stream);
-    r = stream_adopt(&connection->stream, connection->loop, fd, STREAM_NO_DEADLINE, INPUT_BYTES,
-                     OUTPUT_BYTES, &handler);
-    if (r < 0)
-        return r;
-    connection->detached = false;
-    r = buffer_append(&connection->stream.input, buffer_text(&connection->unread),
-                      connection->unread.length);
-    if (r == 0 && connection->unsaid.length)
-        r = stream_send(&connection->stream, connection->unsaid.data, connection->unsaid.length);
-    buffer_done(&connection->unread);
-    buffer_done(&connection->unsaid);
     return r;
 }
 

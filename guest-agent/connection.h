@@ -15,20 +15,16 @@ struct connection;
 
 typedef void connection_ended(struct connection *connection, void *userdata);
 
-/* Takes fd over. `ended` comes once, from the loop, when the peer has gone. The owner then frees
- * the connection; a serial one is detached instead and may be attached again. On a serial line what
- * makes no sense is dropped, and so is half a frame after a second of silence; on a socket either
- * is the peer's affair and nonsense ends the connection. 0 or -errno. */
+/* Takes fd over. `ended` comes once, from the loop, when the peer has gone; the owner then frees
+ * the connection. On a serial line what makes no sense is dropped, and so is half a frame after a
+ * second of silence; on a socket either is the peer's affair and nonsense ends the connection. 0 or
+ * -errno. */
 int connection_new(struct loop *loop, int fd, bool serial, connection_ended *ended, void *userdata,
                    struct connection **ret_connection);
 
 /* A serial line that `ended` has a peer again, over fd (taken over): what is in progress goes on
  * and is answered to it. 0 or -errno. */
 int connection_resume(struct connection *connection, int fd);
-
-/* A serial line on which somebody is there again. Takes fd over. 0 or -errno. */
-int connection_attach(struct connection *connection, int fd);
-bool connection_is_detached(const struct connection *connection);
 
 /* Drops what was not answered. NULL is fine; returns NULL. */
 struct connection *connection_free(struct connection *connection);

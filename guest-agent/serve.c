@@ -167,8 +167,6 @@ static int attach(struct server *server)
         return -errno;
     if (server->connections[0])
         return connection_resume(server->connections[0], fd);
-    if (server->connections[0])
-        return connection_attach(server->connections[0], fd);
     return connection_new(server->loop, fd, true, on_connection_ended, server,
                           &server->connections[0]);
 }
