@@ -73,6 +73,13 @@ static void look_up_publish_path(const struct reconciler *reconciler, const char
         (void)observe_publish_path(reconciler->root, kubelet, list->count, target_path, ret_path);
 }
 
+/* Before an entry is written: if its volume ends, nothing leads from it to those it shared a device
+ * with any more. */
+static int mark_beside(struct reconciler *reconciler, const char *name)
+{
+    return store_each_volume_beside(reconciler->store, name, mark_volume, reconciler);
+}
+
 static int put_entry(struct reconciler *reconciler, enum reconciler_tree tree, const char *name,
                      const struct observed_entry *observed)
 {
@@ -107,7 +114,9 @@ static int put_entry(struct reconciler *reconciler, enum reconciler_tree tree, c
     for (unsigned i = 0; i < observed->sandboxes; i++)
         entry.sandbox[i] = observed->sandbox[i];
 
-    r = store_put_entry(reconciler->store, &entry, &volume_id, &changed);
+    r = mark_beside(reconciler, name);
+    if (r == 0)
+        r = store_put_entry(reconciler->store, &entry, &volume_id, &changed);
     if (r < 0)
         return r;
     if (changed) {
@@ -127,7 +136,9 @@ static int remove_entry(struct reconciler *reconciler, enum reconciler_tree tree
     int r;
 
     retry_forget(reconciler, tree, name);
-    r = store_remove_entry(reconciler->store, layout_of(tree), name, &volume_id);
+    r = mark_beside(reconciler, name);
+    if (r == 0)
+        r = store_remove_entry(reconciler->store, layout_of(tree), name, &volume_id);
     if (r == 0 && volume_id)
         (void)mark_volume(reconciler, volume_id);
     return r;

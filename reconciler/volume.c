@@ -14,6 +14,30 @@
 #include "reconciler/internal.h"
 #include "reconciler/observe/observe.h"
 
+/* ---- neighbours ---- */
+
+struct neighbours {
+    struct reconciler *reconciler;
+    int64_t volume_id; /* whose they are */
+};
+
+static int mark_neighbour(void *userdata, int64_t volume_id)
+{
+    const struct neighbours *neighbours = userdata;
+
+    return volume_id == neighbours->volume_id ? 0 : mark_volume(neighbours->reconciler, volume_id);
+}
+
+/* Who stands on the same device may be touched by what becomes of this volume. */
+static int mark_neighbours(struct reconciler *reconciler, const struct store_volume *volume)
+{
+    struct neighbours neighbours = {reconciler, volume->volume_id};
+
+    return volume->device_id ? store_each_volume_of_device_id(reconciler->store, volume->device_id,
+                                                              mark_neighbour, &neighbours)
+                             : 0;
+}
+
 /* ---- the device ---- */
 
 static const enum store_device_kind device_kinds[] = {
@@ -62,6 +86,8 @@ static int refresh_device(struct reconciler *reconciler, struct store_volume *vo
         r = 0;
     if (r == 0)
         r = store_set_volume_device(reconciler->store, volume->volume_id, device_id, &changed);
+    if (r == 0 && changed)
+        r = mark_neighbours(reconciler, volume);
     if (r == 0 && (size_changed || changed))
         r = store_get_volume(reconciler->store, volume->volume_id, volume);
     return r;
@@ -150,10 +176,8 @@ static int bind_volume(struct reconciler *reconciler, struct store_volume *volum
     } else {
         return 0;
     }
-    /* Who stands on the same device may be touched by a binding that comes or goes. */
-    if (r == 0 && volume->device_id)
-        r = store_each_volume_of_device_id(reconciler->store, volume->device_id, mark_volume,
-                                           reconciler);
+    if (r == 0)
+        r = mark_neighbours(reconciler, volume);
     return r < 0 ? r : store_get_volume(reconciler->store, volume->volume_id, volume);
 }
 
@@ -308,6 +332,8 @@ static int set_state(struct reconciler *reconciler, const struct store_volume *v
             &(struct log_ids){volume->volume_id, volume->sandbox_id, volume->device_name, NULL},
             "%s/%s -> %s/%s", volume->state[0] ? volume->state : "new",
             volume->reason[0] ? volume->reason : "none", state, reason);
+    if (r == 0 && changed)
+        r = mark_neighbours(reconciler, volume);
     return r;
 }
 

@@ -191,6 +191,9 @@ int store_each_volume_of_device(struct store *store, uint32_t major, uint32_t mi
                                 store_volume_callback *callback, void *userdata);
 int store_each_volume_of_device_id(struct store *store, int64_t device_id,
                                    store_volume_callback *callback, void *userdata);
+/* Other volumes on the device of the one whose directory has this name. */
+int store_each_volume_beside(struct store *store, const char *key, store_volume_callback *callback,
+                             void *userdata);
 int store_each_volume_of_sandbox(struct store *store, const char *sandbox_id,
                                  store_volume_callback *callback, void *userdata);
 int store_each_volume(struct store *store, store_volume_callback *callback, void *userdata);

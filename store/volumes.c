@@ -414,6 +414,17 @@ int store_each_volume_of_device_id(struct store *store, int64_t device_id,
     return EACH_VOLUME(store, text, callback, userdata, sql_number(device_id));
 }
 
+int store_each_volume_beside(struct store *store, const char *key, store_volume_callback *callback,
+                             void *userdata)
+{
+    static const char text[] =
+        "SELECT w.volume_id FROM entries e JOIN volumes v ON v.volume_id = e.volume_id"
+        " JOIN volumes w ON w.device_id = v.device_id AND w.volume_id <> v.volume_id"
+        " WHERE e.key = ?1 AND e.gone = 0 AND w.removed_at IS NULL";
+
+    return EACH_VOLUME(store, text, callback, userdata, sql_text(key));
+}
+
 int store_each_volume_of_sandbox(struct store *store, const char *sandbox_id,
                                  store_volume_callback *callback, void *userdata)
 {
