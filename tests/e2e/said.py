@@ -80,8 +80,16 @@ class SaidTest(unittest.TestCase):
         scratch = self.scratch / f"host{self.nodes}"
         scratch.mkdir()
         node = Node(scratch, settings, wrapper)
-        self.addCleanup(node.close)
+        self.addCleanup(self.end, node)
         return node
+
+    def end(self, node):
+        """A daemon that is still there stops when it is told to, in good order."""
+        try:
+            if node.process and node.process.poll() is None and not node.wrapper:
+                self.assertEqual(node.stop(), 0, node.log_tail())
+        finally:
+            node.close()
 
     def loop(self, size=BEFORE):
         self.loops += 1
