@@ -1,0 +1,191 @@
+#!/usr/bin/python3
+"""Guests that do not stand still: agents with a will of their own, disks and sandboxes that come and
+go, growths that overtake each other."""
+
+import unittest
+
+from growth import MIB, SERIAL_AGENT, GrowthCase
+
+AUTOMATIC_AGENT = (*SERIAL_AGENT, "--auto")
+
+
+class AgentTest(GrowthCase):
+    """One sandbox whose agent grows on its own, one whose calls can be held up."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.automatic = cls.add_sandbox(agents=(AUTOMATIC_AGENT,), relayed=True)
+        cls.plain = cls.add_sandbox(bus="scsi", monitor="hmp", relayed=True)
+        cls.silent = cls.add_sandbox(relayed=True)
+        cls.on_automatic = [cls.automatic.add_volume(name) for name in ("ext4", "xfs", "btrfs")]
+        cls.on_plain = cls.plain.add_volume("ext4")
+        cls.on_silent = cls.silent.add_volume("xfs")
+        cls.boot(cls.automatic, cls.plain, cls.silent)
+        cls.silent.relay.behave("GetVolumeStats", "status:12:no statistics here")
+        cls.node.start()
+
+    def test_guest_grows_before_it_is_asked(self):
+        relay = self.automatic.relay
+        for volume in self.on_automatic:
+            with self.subTest(volume.filesystem):
+                self.settle(volume)
+                relay.hold()
+                growth = self.begin(volume)
+                self.wait_guest_grown(growth)
+                self.assertNotEqual(self.node.volume(volume.path)["state"], "in_sync")
+                relay.release()
+                self.finish(growth)
+
+    def test_guest_has_grown_while_nobody_watched(self):
+        """Somebody else told the hypervisor, and the guest grew on its own."""
+        for volume in self.on_automatic:
+            self.settle(volume)
+        self.assertEqual(self.node.stop(), 0)
+        growths = [self.begin(volume, settled=None) for volume in self.on_automatic]
+        for growth in growths:
+            self.automatic.vm.block_resize(growth.volume.disk, growth.to_bytes)
+            self.wait_guest_grown(growth)
+        self.node.start()
+        for growth in growths:
+            self.finish(growth)
+
+    def test_agent_that_refuses_stats(self):
+        self.grow(self.on_silent, reason="unverified")
+        row = self.node.volume(self.on_silent.path)
+        self.assertIsNone(row["guest_bytes"])
+
+    def test_device_grows_again_before_the_guest_has(self):
+        relay, volume = self.plain.relay, self.on_plain
+        self.settle(volume)
+        asked = len(relay.requests)
+        relay.hold()
+        growth = self.begin(volume)
+        self.wait(lambda: len(relay.requests) > asked, "the agent to be asked")
+        first_bytes, growth.to_bytes = growth.to_bytes, growth.to_bytes + 24 * MIB
+        volume.loop.resize(growth.to_bytes)
+        self.wait(lambda: self.resizes(volume)[-1]["to_bytes"] == growth.to_bytes,
+                  "the growth's goal to be raised")
+        self.assertEqual(self.node.volume(volume.path)["hypervisor_bytes"], first_bytes)
+        relay.release()
+        self.finish(growth)
+        raised = self.journal(volume, "kind = 'resize_raised'")
+        self.assertEqual(len(raised), 1, raised)
+
+    def test_growth_outlives_agent_failures(self):
+        """Two refusals that time heals; the third attempt gets through."""
+        relay, volume = self.plain.relay, self.on_plain
+        self.settle(volume)
+        relay.behave("ResizeVolume", "status:13:not now", "close", "ok")
+        growth = self.begin(volume)
+        self.finish(growth)
+        self.assertGreaterEqual(self.resizes(volume)[-1]["attempts"], 4)
+
+
+class SandboxTest(GrowthCase):
+    """Each test has its own sandboxes."""
+
+    def settle_bound(self, *sandboxes):
+        for sandbox in sandboxes:
+            for volume in sandbox.volumes:
+                self.settle(volume)
+
+    def move(self, volume, sandbox):
+        """The volume's pod is started again elsewhere; the dead sandbox's id file stays."""
+        volume.sandbox = sandbox
+        sandbox.volumes.append(volume)
+        volume.disk.address = volume.disk.mount_point = ""
+        return volume
+
+    def test_hotplugged_disk(self):
+        sandbox = self.add_sandbox()
+        self.boot(sandbox)
+        for options in ({}, {"fdset": True}):
+            with self.subTest(**options):
+                volume = sandbox.make_volume("ext4", **options)
+                sandbox.plug(volume)
+                self.grow(volume)
+                first = self.node.volume(volume.path)
+                sandbox.unplug(volume)
+                removed = self.node.wait_for(volume.path, "unmanaged", status="removed")
+                self.assertIsNotNone(removed["removed_at"])
+                self.assertNotIn(None, [row["until"] for row in self.mappings(volume)])
+
+                sandbox.plug(volume)
+                self.wait(lambda: self.node.volume(volume.path)["volume_id"] > first["volume_id"],
+                          "a new row")
+                self.grow(volume)
+                self.assertEqual(len(self.resizes(volume)), 1)
+                sandbox.unplug(volume)
+
+    def test_sandbox_ends_and_another_takes_its_volume(self):
+        first = self.add_sandbox(monitor="hmp")
+        volume = first.add_volume("ext4")
+        self.boot(first)
+        self.grow(volume)
+        grown = volume.loop.size
+        first.vm.power_off()
+        row = self.node.wait_for(volume.path, "unbound", "none")
+        self.assertIsNone(row["sandbox_id"])
+        self.assertEqual([row["until"] is None for row in self.mappings(volume)], [False])
+        gone = self.node.query(f"SELECT * FROM audit_sandboxes WHERE sandbox_id = '{first.id}'")
+        self.assertEqual([row["status"] for row in gone], ["gone"])
+        self.assertIsNotNone(gone[0]["gone_at"])
+
+        second = self.add_sandbox()
+        self.move(volume, second)
+        self.boot(second)
+        self.settle_bound(second)
+        self.assertEqual(second.vm.guest_blocksize(volume.disk), grown)
+        self.grow(volume)
+        self.assertEqual([row["sandbox_id"] for row in self.mappings(volume)],
+                         [first.id, second.id])
+
+    def test_device_grows_between_two_sandboxes(self):
+        """The second VMM has the new size from its start; the file system in it has not."""
+        first = self.add_sandbox()
+        volume = first.add_volume("ext4")
+        self.boot(first)
+        self.settle(volume)
+        before = first.vm.guest_size(volume.disk.mount_point)
+        first.vm.power_off()
+        self.node.wait_for(volume.path, "unbound")
+        volume.loop.resize(128 * MIB)
+        self.node.wait_for(volume.path, "unbound", device_bytes=128 * MIB)
+
+        second = self.add_sandbox()
+        self.move(volume, second)
+        self.boot(second)
+        self.node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=128 * MIB)
+        self.wait(lambda: second.vm.guest_size(volume.disk.mount_point) > before + 48 * MIB,
+                  "the file system to grow")
+        self.assertEqual(self.resizes(volume), [])
+        self.grow(volume)
+
+    def test_sandbox_ends_in_the_middle_of_a_growth(self):
+        first = self.add_sandbox(relayed=True)
+        volume = first.add_volume("ext4")
+        self.boot(first)
+        self.settle(volume)
+        asked = len(first.relay.requests)
+        first.relay.hold()
+        growth = self.begin(volume)
+        self.wait(lambda: len(first.relay.requests) > asked, "the agent to be asked")
+        first.vm.stop()
+        first.relay.close()
+        self.node.wait_for(volume.path, "unbound")
+        self.assertEqual(self.node.query("SELECT * FROM audit_mappings WHERE until IS NULL"
+                                         f" AND sandbox_id = '{first.id}'"), [])
+
+        second = self.add_sandbox()
+        self.move(volume, second)
+        self.boot(second)
+        self.node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=growth.to_bytes)
+        self.wait(lambda: second.vm.guest_size(volume.disk.mount_point) > growth.guest_bytes,
+                  "the file system to grow")
+        self.wait(lambda: self.resizes(volume)[-1]["finished_at"], "the growth to be finished")
+        self.grow(volume)
+
+
+if __name__ == "__main__":
+    unittest.main()
