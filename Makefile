@@ -82,6 +82,11 @@ TEST_BINARIES := $(patsubst %.c,$(OUT)/%,$(TEST_SOURCES))
 FUZZ_SOURCES  := $(sort $(wildcard tests/fuzz/*_fuzz.c))
 FUZZ_REPLAYS  := $(patsubst %.c,$(OUT)/%,$(FUZZ_SOURCES))
 
+BENCH_NAMES    := hand_growth hand_metadata host metadata scan vmms
+BENCH_PROGRAMS := $(BENCH_NAMES:%=$(OUT)/tests/bench/%)
+BENCH_PRELOADS := $(OUT)/tests/bench/new_calls.so $(OUT)/tests/bench/slow_disk.so
+BENCH_SOURCES  := $(call sources,tests/bench)
+
 PROGRAMS := $(OUT)/crustd $(OUT)/crustctl $(OUT)/crust-guest-agent
 
 .PHONY: all check demo install deps tests unit e2e fuzz replay search bench golden sanitize coverage format lint clean help programs
@@ -149,8 +154,17 @@ $(OUT)/tests/unit/guest-agent/%_test: $(OUT)/tests/unit/guest-agent/%_test.o \
 $(OUT)/tests/fuzz/%_fuzz: $(OUT)/tests/fuzz/%_fuzz.o $(if $(FUZZER),,$(OUT)/tests/fuzz/replay.o) $(CORE_LIBRARY)
 	$(Q)$(CC) $(ALL_LDFLAGS) $(if $(FUZZER),-fsanitize=fuzzer) -o $@ $^ $(CORE_LIBS)
 
+# The benchmark's programs stand beside crustd; what is preloaded goes into it.
+$(OUT)/tests/bench/host: $(call objects,$(addprefix tests/bench/,agent.c monitor.c sources.c))
+$(BENCH_PROGRAMS): $(OUT)/tests/bench/%: $(OUT)/tests/bench/%.o $(OUT)/tests/bench/bench.o $(CORE_LIBRARY)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) $(CORE_LIBRARY) $(CORE_LIBS)
+
+$(BENCH_PRELOADS): $(OUT)/tests/bench/%.so: tests/bench/%.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) -fPIC -shared -o $@ $< -ldl
+
 # For a compiler to look at; `check` runs them.
-tests: programs $(TEST_BINARIES) $(FUZZ_REPLAYS)
+tests: programs $(TEST_BINARIES) $(FUZZ_REPLAYS) $(BENCH_PROGRAMS) $(BENCH_PRELOADS)
 
 deps: ## install the Debian packages that all of this needs, unpack the test guest's kernel
 	@tests/deps.sh build/guest/kernel
@@ -177,6 +191,9 @@ unit: $(TEST_BINARIES) ## build and run the unit tests
 
 e2e: programs ## run the integration tests (root)
 	@CRUST_BUILD=$(OUT) tests/e2e/run.py
+
+bench: programs $(BENCH_PROGRAMS) $(BENCH_PRELOADS) ## measure, one line of JSON per figure (root); see docs/measurements.md
+	@CRUST_BUILD=$(OUT) tests/bench/run.py $(FIGURES)
 
 replay: $(FUZZ_REPLAYS) ## run every fuzz target over its corpus
 	@tests/run-fuzz.sh replay $(FUZZ_REPLAYS)
@@ -221,4 +238,4 @@ help: ## list the targets
 	@sed -n 's/^\([a-z0-9]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
 
 -include $(patsubst %.o,%.d,$(CORE_OBJECTS) $(CRUSTCTL_OBJECTS) $(call objects,$(GUEST_SOURCES) \
-  $(HTTP_SOURCES) reconciler/main.c $(TEST_SOURCES) $(FUZZ_SOURCES)))
+  $(HTTP_SOURCES) reconciler/main.c $(TEST_SOURCES) $(FUZZ_SOURCES) $(BENCH_SOURCES)))

@@ -1,0 +1,180 @@
+"""What is measured. Each function of ALL takes a scratch directory and yields Results."""
+
+import contextlib
+import dataclasses
+import pathlib
+import re
+import shutil
+import subprocess
+import time
+
+import virtual_machine
+from crowd import PROGRAMS, VOLUMES, Crowd
+
+SIZES = (128, 4000)
+RUNS = 3
+ROUNDS = 50  # of growths per run; eight devices grow in each
+FILES = 400  # written per run
+IDLE_SECONDS = 60
+CALLGRIND_ROUNDS = 4
+
+
+@dataclasses.dataclass
+class Result:
+    """One figure; a run is a list of samples in the unit."""
+
+    figure: str
+    unit: str
+    runs: list
+    reference: str | None = None
+    reference_runs: list | None = None
+    aim: float | None = None
+    aim_on: str | None = None
+
+
+@contextlib.contextmanager
+def running(scratch, volumes, **options):
+    """A crowd whose daemon has started and has nothing left to do."""
+    directory = scratch / f"crowd-{volumes}"
+    directory.mkdir()
+    try:
+        with Crowd(directory, volumes, **options) as crowd:
+            crowd.start()
+            crowd.wait_settled()
+            yield crowd
+    finally:
+        shutil.rmtree(directory)
+
+
+def microseconds(samples):
+    return [sample / 1000 for sample in samples]
+
+
+# -- latency
+
+def growth(crowd, title):
+    runs = [crowd.grow(ROUNDS) for _ in range(RUNS)]
+    told = {who: [microseconds(told for told, _ in run[who]) for run in runs] for who in runs[0]}
+    return Result(f"uevent to block_resize, {title}", "us", told["crustd"],
+                  "the same steps by hand", told["by hand"], 1000, "p99")
+
+
+def metadata(crowd, title):
+    runs = [crowd.write_metadata(FILES) for _ in range(RUNS)]
+    return Result(f"metadata closed to committed, {title}", "us",
+                  [microseconds(run[0]) for run in runs], "inotify, read, commit by hand",
+                  [microseconds(run[1]) for run in runs], 1000, "p99")
+
+
+def latency(scratch, **options):
+    flushes = ", flushes delayed by 30 ms" if options else ""
+    for volumes in SIZES:
+        with running(scratch, volumes, **options) as crowd:
+            yield growth(crowd, f"{volumes} volumes{flushes}")
+            yield metadata(crowd, f"{volumes} volumes{flushes}")
+
+
+def slow_disk(scratch):
+    return latency(scratch, preload="slow_disk.so")
+
+
+# -- start
+
+def bare_scan(crowd):
+    """Seconds of a program that only reads the same files."""
+    roots = [crowd.node.root / name for name in (VOLUMES, "run/vc/sbs", "run/vc/vm")]
+    started = time.monotonic()
+    subprocess.run([PROGRAMS / "scan", *roots], stdout=subprocess.DEVNULL, check=True)
+    return time.monotonic() - started
+
+
+def starts(scratch, **options):
+    """Milliseconds of first starts, restarts and bare scans."""
+    first, again, scans = [], [], []
+    with running(scratch, 4000, by_hand=False, **options) as crowd:
+        for _ in range(5):
+            crowd.stop()
+            crowd.forget()
+            first.append([crowd.start() * 1000])
+            crowd.wait_settled()
+            crowd.stop()
+            again.append([crowd.start() * 1000])
+            scans.append([bare_scan(crowd) * 1000])
+    return first, again, scans
+
+
+def cold_start(scratch):
+    for title, bound in (("4000 volumes", False), ("4000 volumes in 1000 sandboxes", True)):
+        first, again, scans = starts(scratch, bound=bound)
+        yield Result(f"first start, {title}", "ms", first, "bare scan", scans, 2, "ratio")
+        yield Result(f"restart, {title}", "ms", again, "bare scan", scans, 2, "ratio")
+
+
+# -- cost
+
+def memory(scratch):
+    for volumes, aim in ((0, None), (128, 3000), (4000, 8000)):
+        with running(scratch, volumes, by_hand=False) as crowd:
+            yield Result(f"RssAnon, {volumes} volumes", "kB", [[crowd.status("RssAnon")]],
+                         aim=aim, aim_on=aim and "p50")
+            if crowd.growing:
+                crowd.grow(10)
+                yield Result(f"RssAnon, {volumes} volumes, after {10 * crowd.growing} growths",
+                             "kB", [[crowd.status("RssAnon")]], aim=aim, aim_on="p50")
+
+
+def idle(scratch):
+    for volumes in SIZES:
+        with running(scratch, volumes, by_hand=False) as crowd:
+            time.sleep(5)  # what follows a start is over
+            switches, cpu = crowd.status("voluntary_ctxt_switches"), crowd.cpu_seconds()
+            time.sleep(IDLE_SECONDS)
+            switches = crowd.status("voluntary_ctxt_switches") - switches
+            cpu = crowd.cpu_seconds() - cpu
+            yield Result(f"wake-ups per idle minute, {volumes} volumes", "wake-ups",
+                         [[switches * 60 / IDLE_SECONDS]])
+            yield Result(f"processor time per idle minute, {volumes} volumes", "ms",
+                         [[cpu * 1000 * 60 / IDLE_SECONDS]])
+
+
+def instructions_since_last(crowd, directory):
+    """Has callgrind write down what it counted, and begin anew."""
+    before = set(directory.glob("callgrind.*"))
+    subprocess.run(["callgrind_control", "-d", str(crowd.pid)], stdout=subprocess.DEVNULL,
+                   check=True)
+    dump, = set(directory.glob("callgrind.*")) - before
+    return int(re.search(r"^(?:totals|summary): (\d+)", dump.read_text(), re.MULTILINE)[1])
+
+
+def instructions(scratch):
+    """Events that cost more with more volumes would show here, and noise does not."""
+    counts = {}
+    for volumes in SIZES:
+        directory = scratch / f"callgrind-{volumes}"
+        directory.mkdir()
+        wrapper = ["valgrind", "--quiet", "--tool=callgrind",
+                   f"--callgrind-out-file={directory}/callgrind"]
+        with running(scratch, volumes, by_hand=False, wrapper=wrapper, preload="new_calls.so",
+                     settings={"resize.sweep_seconds": 3600}) as crowd:
+            crowd.grow(1, pause_us=100000)
+            instructions_since_last(crowd, directory)
+            crowd.grow(CALLGRIND_ROUNDS, pause_us=100000)
+            events = CALLGRIND_ROUNDS * crowd.growing
+            counts[volumes] = [[instructions_since_last(crowd, directory) / events]]
+        few = counts[SIZES[0]]
+        is_reference = volumes == SIZES[0]
+        yield Result(f"instructions per growth, {volumes} volumes", "instructions",
+                     counts[volumes], None if is_reference else f"{SIZES[0]} volumes",
+                     None if is_reference else few, None if is_reference else 1.1,
+                     None if is_reference else "ratio")
+
+
+ALL = {
+    "latency": latency,
+    "slow-disk": slow_disk,
+    "real-vm": virtual_machine.measure,
+    "cold-start": cold_start,
+    "memory": memory,
+    "idle": idle,
+    "instructions": instructions,
+}
