@@ -184,8 +184,8 @@ static int configure_file(struct store *store)
 }
 
 /* 0, STORE_NEWER, -errno; then the connection is closed again. An auditor that opens the file after
- * a crash locks it for as long as it reads the WAL anew; once it is open, nobody but a second writer
- * makes it busy, and that is not waited for. */
+ * a crash locks it for as long as it reads the WAL anew; once it is open, nobody but a second
+ * writer makes it busy, and that is not waited for. */
 static int open_file(struct store *store, struct error *error)
 {
     struct sql_connection *connection = &store->connection;

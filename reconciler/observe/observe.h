@@ -1,7 +1,7 @@
 /* observe.h - safe readers: each turns one thing of the world, as it is now, into facts.
  *
- * Nothing here remembers, decides or acts. What is read is hostile: bounded, checked, and a fault is
- * a sentence that names file and place, never a crash and never a guess. Facts own their memory:
+ * Nothing here remembers, decides or acts. What is read is hostile: bounded, checked, and a fault
+ * is a sentence that names file and place, never a crash and never a guess. Facts own their memory:
  * every _init'ed or filled structure ends in its _done.
  */
 #pragma once
@@ -21,15 +21,16 @@ enum observe_policy { OBSERVE_POLICY_GROW, OBSERVE_POLICY_OBSERVE, OBSERVE_POLIC
 
 /* What one directory below kata_volumes or crust_volumes says. */
 struct observed_entry {
-    char *target_path; /* from the base64url name; NULL: a sha256 name, or one that does not decode */
-    char *problem;     /* NULL, or what is wrong and where: then the mount_info members are empty */
-    bool try_again;    /* the problem may be a write in progress (empty, cut, changing) */
+    char *
+        target_path; /* from the base64url name; NULL: a sha256 name, or one that does not decode */
+    char *problem;   /* NULL, or what is wrong and where: then the mount_info members are empty */
+    bool try_again;  /* the problem may be a write in progress (empty, cut, changing) */
     struct path_identity directory;
     char mount_info_sha256[65];
     char *volume_type, *device, *fs_type; /* as written; NULL absent */
-    char *options, *metadata;             /* JSON text; metadata with secret-looking values redacted */
-    enum observe_policy policy;           /* metadata key crust.resize */
-    unsigned sandboxes;                   /* names of sandbox-id files, sorted */
+    char *options, *metadata;   /* JSON text; metadata with secret-looking values redacted */
+    enum observe_policy policy; /* metadata key crust.resize */
+    unsigned sandboxes;         /* names of sandbox-id files, sorted */
     char *sandbox[OBSERVE_SANDBOXES];
 };
 
@@ -58,8 +59,9 @@ struct observed_device {
     uint64_t size_bytes;
 };
 
-/* Follows links below root, never opens the device: size and diskseq come from sysfs. sysfs: an open
- * directory. OBSERVED, OBSERVED_ABSENT (also a dangling link, a node without its device) or -errno. */
+/* Follows links below root, never opens the device: size and diskseq come from sysfs. sysfs: an
+ * open directory. OBSERVED, OBSERVED_ABSENT (also a dangling link, a node without its device) or
+ * -errno. */
 int observe_device_path(int root, int sysfs, const char *path, struct observed_device *ret_device);
 int observe_device_number(int sysfs, uint32_t major, uint32_t minor,
                           struct observed_device *ret_device);
@@ -69,8 +71,9 @@ int observe_open_sysfs(int root, const char *path, int *ret_fd);
 
 /* ---- what the host itself uses ------------------------------------------------------------ */
 
-/* Device numbers that are mounted on the host or used as swap, a partition's and a holder's (dm, md,
- * …) counted for the disks beneath. A snapshot of the mount table, refreshed when watch says so. */
+/* Device numbers that are mounted on the host or used as swap, a partition's and a holder's (dm,
+ * md, …) counted for the disks beneath. A snapshot of the mount table, refreshed when watch says
+ * so. */
 struct observed_mounts;
 int observe_mounts(int sysfs, struct observed_mounts **ret_mounts);
 struct observed_mounts *observed_mounts_free(struct observed_mounts *mounts);
@@ -100,7 +103,7 @@ struct observed_drive {
 };
 
 struct observed_sandbox {
-    bool alive; /* a VMM process with this sandbox in its arguments exists */
+    bool alive;             /* a VMM process with this sandbox in its arguments exists */
     const char *runtime;    /* static: kata-go, kata-rs, unknown */
     const char *hypervisor; /* static: qemu, cloud-hypervisor, firecracker, dragonball, … */
     pid_t vmm_pid;
@@ -120,7 +123,8 @@ struct observe_sandbox_paths {
 };
 
 /* Everything about sandbox `sandbox_id`, whose name is checked first
- * (^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$). OBSERVED, OBSERVED_ABSENT (no trace of it at all) or -errno. */
+ * (^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$). OBSERVED, OBSERVED_ABSENT (no trace of it at all) or
+ * -errno. */
 int observe_sandbox(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                     struct observed_sandbox *ret_sandbox);
 void observed_sandbox_done(struct observed_sandbox *sandbox);
@@ -138,8 +142,8 @@ struct observed_publish_path {
     bool is_empty_dir;       /* …/kubernetes.io~empty-dir/…: the shim's own, left alone */
 };
 
-/* kubelet: each root in turn. The path is data; only vol_data.json beside the publish path is opened,
- * below the kubelet root. 0 or -errno. */
+/* kubelet: each root in turn. The path is data; only vol_data.json beside the publish path is
+ * opened, below the kubelet root. 0 or -errno. */
 int observe_publish_path(int root, const char *const *kubelet, unsigned kubelets,
                          const char *target_path, struct observed_publish_path *ret_path);
 

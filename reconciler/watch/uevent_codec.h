@@ -11,9 +11,9 @@
 #include <stdint.h>
 
 struct uevent {
-    const char *action;    /* all borrowed from the datagram */
+    const char *action; /* all borrowed from the datagram */
     const char *devpath;
-    const char *subsystem; /* "" */
+    const char *subsystem;   /* "" */
     const char *device_name; /* "" */
     bool has_number;
     uint32_t major, minor;
@@ -22,6 +22,6 @@ struct uevent {
     bool synthetic;
 };
 
-/* data[length] must be readable and NUL (the receiver's buffer is one byte longer than it asks for).
- * 0 or -EBADMSG. */
+/* data[length] must be readable and NUL (the receiver's buffer is one byte longer than it asks
+ * for). 0 or -EBADMSG. */
 int uevent_parse(char *data, size_t length, struct uevent *ret_event);

@@ -1,10 +1,10 @@
 /* watch.h - the senses. They only ever say "look again at X"; nothing is concluded from an event.
  *
  * Each sense is one opaque object with a descriptor on the loop. It tells its listener which key to
- * look at again, or, when it cannot know (queue overflow, lost netlink messages, a directory replaced
- * or mounted over), that everything must be looked at again. Look-again calls come only from the
- * loop, never from within a function of this header. A listener may call its sense's functions then,
- * except _free.
+ * look at again, or, when it cannot know (queue overflow, lost netlink messages, a directory
+ * replaced or mounted over), that everything must be looked at again. Look-again calls come only
+ * from the loop, never from within a function of this header. A listener may call its sense's
+ * functions then, except _free.
  */
 #pragma once
 
@@ -35,22 +35,23 @@ struct watch_counters {
 /* ---- directories (inotify) --------------------------------------------------------------- */
 
 /* Trees whose roots are watched, each two levels deep: the root itself, and each directory directly
- * below it. A root that is absent is waited for at its nearest existing parent; one that is replaced,
- * removed or mounted over is taken up anew. IN_CREATE | CLOSE_WRITE | MOVED_* | DELETE | …, no
- * IN_MODIFY. */
+ * below it. A root that is absent is waited for at its nearest existing parent; one that is
+ * replaced, removed or mounted over is taken up anew. IN_CREATE | CLOSE_WRITE | MOVED_* | DELETE |
+ * …, no IN_MODIFY. */
 struct watch_directories;
 
 struct watch_directories_handler {
     /* Something happened to, or below, the child directory `name` of tree number `tree`: read it
      * again. */
     void (*look_again)(void *userdata, unsigned tree, const char *name);
-    /* Everything of a tree must be scanned again: it appeared, vanished, was replaced, or events were
-     * lost. */
+    /* Everything of a tree must be scanned again: it appeared, vanished, was replaced, or events
+     * were lost. */
     void (*look_everywhere)(void *userdata, unsigned tree);
 };
 
-int watch_directories_new(struct loop *loop, int root, const struct watch_directories_handler *handler,
-                          void *userdata, struct watch_directories **ret_watch);
+int watch_directories_new(struct loop *loop, int root,
+                          const struct watch_directories_handler *handler, void *userdata,
+                          struct watch_directories **ret_watch);
 struct watch_directories *watch_directories_free(struct watch_directories *watch);
 
 /* Adds a tree; its number is 0, 1, … in the order of adding. path lies below root. look_everywhere
@@ -59,12 +60,12 @@ int watch_directories_add_tree(struct watch_directories *watch, const char *path
                                unsigned *ret_tree);
 
 /* Arms the watch of one child directory: before it is read (watch first, then scan). Idempotent.
- * Outcomes: 0 armed, 1 there is no such directory, 2 no more watches to be had (the sweep must look at
- * it). */
+ * Outcomes: 0 armed, 1 there is no such directory, 2 no more watches to be had (the sweep must look
+ * at it). */
 int watch_directories_arm(struct watch_directories *watch, unsigned tree, const char *name);
 
-/* Compares each root's descriptor with what its path leads to now, and says look_everywhere (from the
- * loop) where they differ. Called when mounts changed and by the sweep. */
+/* Compares each root's descriptor with what its path leads to now, and says look_everywhere (from
+ * the loop) where they differ. Called when mounts changed and by the sweep. */
 void watch_directories_check_roots(struct watch_directories *watch);
 
 /* Whether a root exists now. */
@@ -96,8 +97,8 @@ const struct watch_counters *watch_block_counters(const struct watch_block *watc
 /* ---- mounts ------------------------------------------------------------------------------ */
 
 /* /proc/1/mountinfo (where it may not be read: /proc/self/mountinfo) signals each change of the
- * mount table by POLLPRI. `changed` is called in the loop's first turn as well, since a change before
- * that may go unreported. */
+ * mount table by POLLPRI. `changed` is called in the loop's first turn as well, since a change
+ * before that may go unreported. */
 struct watch_mounts;
 int watch_mounts_new(struct loop *loop, void (*changed)(void *userdata), void *userdata,
                      struct watch_mounts **ret_watch);
@@ -112,8 +113,8 @@ int watch_processes_new(struct loop *loop, void (*exited)(void *userdata, const 
                         void *userdata, struct watch_processes **ret_watch);
 struct watch_processes *watch_processes_free(struct watch_processes *watch);
 
-/* Watches pid on behalf of a sandbox, replacing an earlier pid of it. 0 watched (or already), 1 there
- * is no such process; -EMFILE and the like: the sweep must look. */
+/* Watches pid on behalf of a sandbox, replacing an earlier pid of it. 0 watched (or already), 1
+ * there is no such process; -EMFILE and the like: the sweep must look. */
 int watch_processes_add(struct watch_processes *watch, const char *sandbox_id, pid_t pid);
 void watch_processes_remove(struct watch_processes *watch, const char *sandbox_id);
 const struct watch_counters *watch_processes_counters(const struct watch_processes *watch);
