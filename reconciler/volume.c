@@ -87,9 +87,11 @@ static int refresh_device(struct reconciler *reconciler, struct store_volume *vo
     if (r == 0)
         r = store_set_volume_device(reconciler->store, volume->volume_id, device_id, &changed);
     if (r == 0 && changed)
-        r = mark_neighbours(reconciler, volume);
+        r = mark_neighbours(reconciler, volume); /* on the device that it leaves */
     if (r == 0 && (size_changed || changed))
         r = store_get_volume(reconciler->store, volume->volume_id, volume);
+    if (r == 0 && changed)
+        r = mark_neighbours(reconciler, volume); /* on the one that it comes to */
     return r;
 }
 
