@@ -2,7 +2,9 @@
 must be true after it.
 
     growth = Interrupted(self)
-    for point in sweep(growth.points(trace)):
+    growth.grow(AFTER)
+    growth.reset()
+    for point in sweep(growth.trace()):
         growth.reset()
         growth.run_once(point.inject("signal=SIGKILL"))
         growth.run_once()
@@ -15,17 +17,17 @@ are interrupted by strace(1); the database is read read-only, beside the daemon.
 import collections
 import contextlib
 import dataclasses
-import json
 import os
 import pathlib
 import re
 import shutil
+import signal
 import sqlite3
 import subprocess
 import time
 
 from node import VOLUMES, encode
-from said import AFTER, BEFORE, SANDBOX, SaidTest
+from said import BEFORE, MIB, SANDBOX, SaidTest
 
 SECONDS = 60  # long enough for any machine; nothing here waits that long where all is well
 SWEEP_ALL = os.environ.get("CRUST_SWEEP") == "all"
@@ -92,11 +94,6 @@ def rows(database, sql):
 class LostTest(SaidTest):
     """A test that nothing is lost."""
 
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.addClassCleanup(setattr, cls, "maxDiff", cls.maxDiff)
-
     def need_strace(self):
         if not shutil.which("strace"):
             self.skipTest("needs the program strace")
@@ -142,14 +139,28 @@ class Interrupted:
         """crustd --once, under strace if asked to; returns its status."""
         strace = [*STRACE, str(trace), *inject] if inject or trace != "/dev/null" else []
         with open(self.node.log, "wb") as log:
-            return subprocess.run(strace + self.node.command("--once"), stdin=subprocess.DEVNULL,
-                                  stdout=log, stderr=log, timeout=SECONDS).returncode
+            process = subprocess.Popen(strace + self.node.command("--once"), stdout=log, stderr=log,
+                                       stdin=subprocess.DEVNULL, start_new_session=True)
+        try:
+            return process.wait(SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # strace's end alone would not end crustd
+            process.wait()
+            raise AssertionError(f"crustd --once does not end\n{self.node.log_tail()}") from None
 
     def trace(self, *options):
         """The points of a whole run, once crustd has come so far as to read its configuration."""
         file = self.test.scratch / "trace"
         self.test.assertEqual(self.run_once(options, file), 0, self.node.log_tail())
         return points(file, "crustd.conf")
+
+    def trace_running(self):
+        """The points of a growth that a running daemon sees."""
+        file = self.test.scratch / "trace"
+        with Attached(self.node.process.pid, [], file):
+            self.grow_more()
+            self.wait_reached()
+        return points(file)
 
     # -- the world as it was before a point
 
@@ -178,7 +189,15 @@ class Interrupted:
         self.begin_bytes, self.end_bytes = self.end_bytes, to_bytes
         self.volume.loop.resize(to_bytes)
 
+    def grow_more(self):
+        """Another growth on top of those before, so that nothing need be set back."""
+        self.forget_requests()
+        self.grow(self.end_bytes + MIB)
+
     # -- the end state
+
+    def wait_reached(self):
+        wait(self.is_reached, "the growth's end", self.node.log_tail)
 
     def is_reached(self):
         try:

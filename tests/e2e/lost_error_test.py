@@ -8,9 +8,8 @@ import re
 import time
 import unittest
 
-from lost import (AFTER, SECONDS, SWEEP_ALL, Attached, Interrupted, LostTest, points, report, sweep,
-                  wait)
-from said import MIB
+from lost import SECONDS, SWEEP_ALL, Attached, Interrupted, LostTest, report, sweep, wait
+from said import AFTER
 
 # How each syscall can fail here for no fault of its caller. Those not named cannot.
 ERRORS = {
@@ -132,38 +131,24 @@ class FailedWhileRunning(LostTest):
         self.need_strace()
         self.growth = Interrupted(self, {"resize.sweep_seconds": 1})
 
-    def wait_reached(self):
-        wait(self.growth.is_reached, "the growth's end", self.growth.node.log_tail)
-
-    def grow(self):
-        self.growth.forget_requests()
-        self.growth.grow(self.growth.end_bytes + MIB)
-
-    def trace(self):
-        file = self.scratch / "trace"
-        with Attached(self.growth.node.process.pid, [], file):
-            self.grow()
-            self.wait_reached()
-        return points(file)
-
     def test_growth_of_a_running_daemon(self):
         node = self.growth.node
         node.start()
-        self.wait_reached()
-        found = self.trace()
+        self.growth.wait_reached()
+        found = self.growth.trace_running()
         count = ended = 0
         for point, error in failures(found):
             with self.subTest(syscall=str(point), error=error):
                 count += 1
                 with Attached(node.process.pid, point.inject(f"error={error}")):
-                    self.grow()
+                    self.growth.grow_more()
                     wait(lambda: node.process.poll() is not None or self.growth.is_reached(),
                          "the growth's end", node.log_tail)
                 if node.process.poll() is not None:
                     ended += 1
                     self.assertIn(node.process.returncode, STATUSES, node.log_tail())
                     node.start()
-                    self.wait_reached()
+                    self.growth.wait_reached()
                 self.growth.check(growths=1 + count)
         report("failed, running daemon", count,
                sum(map(len, map(errors_of, found))),

@@ -4,8 +4,8 @@ import signal
 import subprocess
 import unittest
 
-from lost import AFTER, Attached, Interrupted, LostTest, points, report, sweep, wait
-from said import MIB
+from lost import Attached, Interrupted, LostTest, report, sweep, wait
+from said import AFTER
 
 
 class Killed(LostTest):
@@ -54,7 +54,6 @@ class KilledWhileRunning(LostTest):
         super().setUp()
         self.need_strace()
         self.growth = Interrupted(self)
-        self.addCleanup(self.end)
         self.start()
 
     def start(self):
@@ -64,37 +63,19 @@ class KilledWhileRunning(LostTest):
         with open(node.log, "wb") as log:
             node.process = subprocess.Popen(node.command(), stdin=subprocess.DEVNULL, stdout=log,
                                             stderr=log)
-        self.wait_reached()
-
-    def end(self):
-        if self.growth.node.process:
-            self.growth.node.kill()
-
-    def wait_reached(self):
-        wait(self.growth.is_reached, "the growth's end", self.growth.node.log_tail)
-
-    def grow(self):
-        self.growth.forget_requests()
-        self.growth.grow(self.growth.end_bytes + MIB)
-
-    def trace(self):
-        file = self.scratch / "trace"
-        with Attached(self.growth.node.process.pid, [], file):
-            self.grow()
-            self.wait_reached()
-        return points(file)
+        self.growth.wait_reached()
 
     def kill_at(self, point):
         """Whether the daemon came to this point."""
         process = self.growth.node.process
         with Attached(process.pid, point.inject("signal=SIGKILL")):
-            self.grow()
+            self.growth.grow_more()
             wait(lambda: process.poll() is not None or self.growth.is_reached(),
                  "the kill or the growth's end")
         return process.poll() is not None
 
     def test_growth_of_a_running_daemon(self):
-        found = self.trace()
+        found = self.growth.trace_running()
         chosen = sweep(found)
         self.growth.check(growths=1)
         missed = 0
