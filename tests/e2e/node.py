@@ -200,8 +200,8 @@ class Node:
         def answers():
             if self.process.poll() is not None:
                 raise NodeError(f"crustd ended with {self.process.returncode}:\n{self.log_tail()}")
-            return self.crustctl("status", "-o", "json", check=False).returncode == 0 and \
-                json.loads(self.crustctl("status", "-o", "json").stdout).get("synced")
+            status = self.crustctl("status", "-o", "json", check=False)
+            return status.returncode == 0 and json.loads(status.stdout).get("synced")
 
         self.wait(answers, seconds, "crustd to be ready")
 
