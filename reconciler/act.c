@@ -54,6 +54,21 @@ void acts_done(struct reconciler *reconciler)
     free_list(&reconciler->finished);
 }
 
+void acts_cancel_stale(struct reconciler *reconciler, const struct store_volume *volume)
+{
+    for (struct act **link = &reconciler->running; *link;) {
+        struct act *act = *link;
+
+        if (act->volume.volume_id != volume->volume_id ||
+            act->volume.mapping_id == volume->mapping_id) {
+            link = &act->next;
+            continue;
+        }
+        *link = act->next;
+        act_free(act);
+    }
+}
+
 static bool is_in(const struct act *list, int64_t volume_id)
 {
     while (list && list->volume.volume_id != volume_id)

@@ -79,4 +79,6 @@ void acts_start(struct reconciler *reconciler);
 int acts_record(struct reconciler *reconciler);
 void acts_drop_starting(struct reconciler *reconciler);
 void acts_done(struct reconciler *reconciler);
+/* What runs for a binding that the volume no longer has could only hold it up. */
+void acts_cancel_stale(struct reconciler *reconciler, const struct store_volume *volume);
 bool act_is_in_flight(const struct reconciler *reconciler, int64_t volume_id);

@@ -374,6 +374,7 @@ int reconcile_volume(struct reconciler *reconciler, int64_t volume_id)
         r = bind_volume(reconciler, &volume);
     if (r < 0)
         return r;
+    acts_cancel_stale(reconciler, &volume);
     facts = facts_of(reconciler, &volume);
     if (is_new_growth(&facts, &volume)) {
         r = open_growth(reconciler, &volume, &facts);

@@ -135,7 +135,8 @@ int store_put_hypervisor_result(struct store *store, const struct store_hypervis
         " AND (hypervisor_reason, blocked_reason, drive_id, hypervisor_bytes)"
         " IS NOT (?2, ?3, coalesce(?4, drive_id), coalesce(?5, hypervisor_bytes))";
     static const char follow[] =
-        "UPDATE resizes SET error = ?2, hypervisor_at = coalesce(?3, hypervisor_at)"
+        "UPDATE resizes SET error = ?2,"
+        " hypervisor_at = CASE WHEN ?3 AND ?4 >= to_bytes THEN ?3 ELSE hypervisor_at END"
         " WHERE volume_id = ?1 AND finished_at IS NULL AND (?3 OR error IS NOT ?2)";
     struct sql_value volume_id = sql_number(result->volume_id);
     int changes = 0, followed = 0;
@@ -145,7 +146,8 @@ int store_put_hypervisor_result(struct store *store, const struct store_hypervis
 
     if (r == 0)
         r = sql_run(&store->connection, follow, &followed, volume_id, sql_text(result->error),
-                    result->told ? sql_number(store->now_ms) : sql_known(0));
+                    result->told ? sql_number(store->now_ms) : sql_known(0),
+                    sql_known(result->bytes));
     if (r < 0 || !(changes || followed || result->told || (result->reason && *result->reason)))
         return r;
     return journal_answer(store, "hypervisor_answered", result->volume_id, result->reason,
@@ -164,7 +166,8 @@ int store_put_guest_result(struct store *store, const struct store_guest_result 
         " IS NOT (?2, coalesce(?3, guest_synced_bytes), coalesce(?4, guest_bytes),"
         " CASE WHEN ?2 IS NULL OR ?3 THEN ?5 ELSE guest_verified END)";
     static const char follow[] =
-        "UPDATE resizes SET error = ?2, guest_at = coalesce(?3, guest_at)"
+        "UPDATE resizes SET error = ?2,"
+        " guest_at = CASE WHEN ?3 AND ?4 >= to_bytes THEN ?3 ELSE guest_at END"
         " WHERE volume_id = ?1 AND finished_at IS NULL AND (?3 OR error IS NOT ?2)";
     struct sql_value volume_id = sql_number(result->volume_id);
     int changes = 0, followed = 0;
@@ -174,7 +177,8 @@ int store_put_guest_result(struct store *store, const struct store_guest_result 
 
     if (r == 0)
         r = sql_run(&store->connection, follow, &followed, volume_id, sql_text(result->error),
-                    result->synced_bytes ? sql_number(store->now_ms) : sql_known(0));
+                    result->synced_bytes ? sql_number(store->now_ms) : sql_known(0),
+                    sql_known(result->synced_bytes));
     if (r < 0 || !(changes || followed || (result->reason && *result->reason)))
         return r;
     return journal_answer(store, "guest_answered", result->volume_id, result->reason, result->error,

@@ -45,7 +45,8 @@ static int add_resize(struct store *store, int64_t volume_id, uint64_t from_byte
 static int raise_resize(struct store *store, int64_t resize_id, uint64_t to_bytes)
 {
     static const char raise[] =
-        "UPDATE resizes SET to_bytes = ?2, error = NULL WHERE resize_id = ?1";
+        "UPDATE resizes SET to_bytes = ?2, error = NULL, hypervisor_at = NULL, guest_at = NULL"
+        " WHERE resize_id = ?1";
 
     return sql_run(&store->connection, raise, NULL, sql_number(resize_id),
                    sql_number((int64_t)to_bytes));
