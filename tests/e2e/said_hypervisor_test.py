@@ -169,7 +169,7 @@ class HypervisorTest(SaidTest):
         node, scene = self.build(cases)
         node.start()
         for volume, _ in scene.values():
-            node.wait_for(volume.path, "in_sync", "none")
+            node.wait_for(volume.path, "in_sync")
         for name, (volume, monitor) in scene.items():
             monitor.commands.clear()
             cases[name].break_it(monitor, monitor.drives[0])
@@ -208,10 +208,10 @@ class HypervisorTest(SaidTest):
             self.mend(*scene[name])
         for name in names:
             path = scene[name][0].path
-            node.wait_for(path, "in_sync", "none", LONGEST_PAUSE, hypervisor_bytes=AFTER,
+            node.wait_for(path, "in_sync", seconds=LONGEST_PAUSE, hypervisor_bytes=AFTER,
                           next_attempt_at=None)
             resize = self.resize_row(node, path)
-            self.assertEqual((resize["state"], resize["reason"]), ("in_sync", "none"))
+            self.assertEqual(resize["state"], "in_sync")
             self.assertIsNotNone(resize["finished_at"])
 
     def test_connections(self):
