@@ -1,9 +1,4 @@
-/* agent_text.c - one pass, one character at a time.
- *
- * Quotes and backslashes stay as they are (the log escapes them itself); only what a terminal or a
- * line-based reader would trip over is replaced. NUL counts as such, for the text goes on as a C
- * string.
- */
+/* agent_text.c - an agent's message without the quotes that its own formatting put around it. */
 #include "agent-client/agent_text.h"
 
 #include <stdbool.h>
@@ -11,11 +6,6 @@
 #include <string.h>
 
 #include "lib/text.h"
-
-static bool is_printable(uint32_t character)
-{
-    return character >= 0x20 && !(character >= 0x7f && character < 0xa0);
-}
 
 static bool is_space(char byte)
 {
@@ -49,25 +39,7 @@ void agent_clean_text(const void *bytes, size_t length, char *ret_text, size_t s
 {
     const char *text = length ? bytes : "";
     const char *end = text + length;
-    size_t used = 0;
 
     strip(&text, &end);
-    while (text < end) {
-        char escaped[TEXT_ESCAPED_BYTES];
-        uint32_t character;
-        size_t count = text_decode_utf8(text, (size_t)(end - text), &character);
-        const char *source = text;
-
-        if (count && is_printable(character)) {
-            text += count;
-        } else {
-            count = text_escape_next(&text, end, escaped);
-            source = escaped;
-        }
-        if (count >= size - used)
-            break;
-        memcpy(ret_text + used, source, count);
-        used += count;
-    }
-    ret_text[used] = '\0';
+    text_clean(text, (size_t)(end - text), ret_text, size);
 }

@@ -84,7 +84,11 @@ bool text_is_utf8(const char *text, size_t length)
 
 static bool needs_number(uint32_t character)
 {
-    return character < 0x20 || (character >= 0x7F && character < 0xA0);
+    bool is_control = character < 0x20 || (character >= 0x7f && character < 0xa0);
+    bool reorders = (character >= 0x202a && character <= 0x202e) ||
+                    (character >= 0x2066 && character <= 0x2069);
+
+    return is_control || reorders;
 }
 
 size_t text_escape_next(const char **cursor, const char *end,
@@ -104,9 +108,35 @@ size_t text_escape_next(const char **cursor, const char *end,
     if (found)
         length = (size_t)snprintf(ret_escaped, TEXT_ESCAPED_BYTES, "\\%c", letter[found - special]);
     else if (needs_number(character))
-        length = (size_t)snprintf(ret_escaped, TEXT_ESCAPED_BYTES, "\\u%04x", character & 0xFFU);
+        length = (size_t)snprintf(ret_escaped, TEXT_ESCAPED_BYTES, "\\u%04x", character & 0xFFFFU);
     else
         length = text_encode_utf8(character, ret_escaped);
     ret_escaped[length] = '\0';
     return length;
+}
+
+/* Quotes and backslashes stay: whatever shows the text in quotes escapes them itself. */
+void text_clean(const char *text, size_t length, char *ret_text, size_t size)
+{
+    const char *end = text + length;
+    size_t used = 0;
+
+    while (text < end) {
+        char escaped[TEXT_ESCAPED_BYTES];
+        uint32_t character;
+        size_t count = text_decode_utf8(text, (size_t)(end - text), &character);
+        const char *source = text;
+
+        if (count && !needs_number(character)) {
+            text += count;
+        } else {
+            count = text_escape_next(&text, end, escaped);
+            source = escaped;
+        }
+        if (count >= size - used)
+            break;
+        memcpy(ret_text + used, source, count);
+        used += count;
+    }
+    ret_text[used] = '\0';
 }
