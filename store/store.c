@@ -35,7 +35,8 @@ enum {
     WAL_IDLE_PAGES = 1000,  /* 4 MiB */
     WAL_MOST_PAGES = 16384, /* 64 MiB */
     MSEC_PER_DAY = 24 * 60 * 60 * 1000,
-    OPENING_MSEC = 5000,
+    BUSY_OPENING_MSEC = 5000,
+    BUSY_MSEC = 100,
 };
 
 /* ---- opening ------------------------------------------------------------------------------- */
@@ -183,24 +184,22 @@ static int configure_file(struct store *store)
     return 0;
 }
 
-/* 0, STORE_NEWER, -errno; then the connection is closed again. An auditor that opens the file after
- * a crash locks it for as long as it reads the WAL anew; once it is open, nobody but a second
- * writer makes it busy, and that is not waited for. */
+/* 0, STORE_NEWER, -errno; then the connection is closed again. An auditor locks
+ * the file while it reads the WAL anew after a crash, and for microseconds when it met a commit
+ * half way: both are waited for. */
 static int open_file(struct store *store, struct error *error)
 {
     struct sql_connection *connection = &store->connection;
     int r = connect_file(connection, store->path);
 
     if (r == 0)
-        (void)sqlite3_busy_timeout(connection->db, OPENING_MSEC);
+        (void)sqlite3_busy_timeout(connection->db, BUSY_OPENING_MSEC);
     if (r == 0)
         r = harden(connection);
     if (r == 0)
         r = check_version(connection);
     if (r == 0)
         r = configure_file(store);
-    if (r == 0)
-        (void)sqlite3_busy_timeout(connection->db, 0);
     if (r < 0)
         (void)error_set(error, r, "%s: %s", store->path, connection->error_text);
     if (r != 0)
@@ -290,6 +289,7 @@ static int begin_store(struct store *store, bool rebuilt, struct error *error)
         r = begin_boot(store, rebuilt);
     if (r == 0)
         r = store_commit(store);
+    (void)sqlite3_busy_timeout(store->connection.db, BUSY_MSEC);
     if (r == 0)
         return 0;
     store_rollback(store);
