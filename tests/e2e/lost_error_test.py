@@ -69,10 +69,10 @@ def errors_of(point):
 
 
 def failures(found):
-    """(point, error) of this run: each point with each of its errors, or in an ordinary run with
-    one, in turn."""
+    """(point, error) of this run: each point with each of its errors; in an ordinary run every
+    other one with one of them, in turn, for what failed is tried again only after its time."""
     able = [point for point in found if errors_of(point)]
-    for point in sweep(able):
+    for point in sweep(able)[::1 if SWEEP_ALL else 2]:
         errors = errors_of(point)
         for error in errors if SWEEP_ALL else [errors[point.number % len(errors)]]:
             yield point, error
