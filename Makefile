@@ -40,20 +40,18 @@ ALL_LDFLAGS := -pie -Wl,-z,relro,-z,now -Wl,--as-needed $(if $(SANITIZE),-fsanit
   $(if $(COVERAGE),--coverage) $(LDFLAGS)
 
 # Which folder stands on which libraries. libev ships no .pc file on Debian 12.
-LIBS_LIB    := -lev -lcjson -lnettle
+LIBS_LIB    := -lev -lcjson -lnettle -lcurl-gnutls
 LIBS_CONFIG := -linih
 LIBS_STORE  := -lsqlite3
 LIBS_AGENT  := -lprotobuf-c
 LIBS_SERVE  := -lmicrohttpd
-LIBS_HTTP   := -lcurl-gnutls
 
 FOLDERS := lib config store agent-client reconciler crustctl guest-agent
 
 sources = $(sort $(wildcard $(1)/*.c))
 objects = $(patsubst %.c,$(OUT)/%.o,$(1))
 
-LIB_SOURCES         := $(filter-out lib/http_client.c,$(call sources,lib))
-HTTP_SOURCES        := $(wildcard lib/http_client.c)
+LIB_SOURCES         := $(call sources,lib)
 CONFIG_SOURCES      := $(call sources,config)
 STORE_SOURCES       := $(call sources,store)
 AGENT_SOURCES       := $(call sources,agent-client)
@@ -128,9 +126,9 @@ $(OUT)/crustd: $(OUT)/reconciler/main.o $(CORE_LIBRARY)
 	$(if $(V),,@echo "  LINK  $@")
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(CORE_LIBS)
 
-$(OUT)/crustctl: $(CRUSTCTL_OBJECTS) $(call objects,$(HTTP_SOURCES)) $(CORE_LIBRARY)
+$(OUT)/crustctl: $(CRUSTCTL_OBJECTS) $(CORE_LIBRARY)
 	$(if $(V),,@echo "  LINK  $@")
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LIBS_LIB) $(LIBS_CONFIG) $(LIBS_STORE) $(LIBS_HTTP)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LIBS_LIB) $(LIBS_CONFIG) $(LIBS_STORE)
 
 # Static: it goes into guest images of any distribution.
 $(OUT)/crust-guest-agent: $(call objects,$(GUEST_SOURCES)) $(CORE_LIBRARY)
@@ -138,12 +136,10 @@ $(OUT)/crust-guest-agent: $(call objects,$(GUEST_SOURCES)) $(CORE_LIBRARY)
 	$(Q)$(CC) $(if $(SANITIZE)$(COVERAGE),$(ALL_LDFLAGS),-static $(LDFLAGS)) -o $@ $^ -lprotobuf-c -lev -lm
 
 $(OUT)/tests/unit/%_test: $(OUT)/tests/unit/%_test.o $(CORE_LIBRARY)
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) $(CORE_LIBRARY) -lcmocka $(CORE_LIBS) $(LIBS_HTTP)
-
-$(OUT)/tests/unit/lib/http_client_test: $(call objects,$(HTTP_SOURCES))
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) $(CORE_LIBRARY) -lcmocka $(CORE_LIBS)
 
 CRUSTCTL_TESTS := $(filter $(OUT)/tests/unit/crustctl/%,$(TEST_BINARIES))
-$(CRUSTCTL_TESTS): $(filter-out %/main.o,$(CRUSTCTL_OBJECTS)) $(call objects,$(HTTP_SOURCES))
+$(CRUSTCTL_TESTS): $(filter-out %/main.o,$(CRUSTCTL_OBJECTS))
 
 # The guest agent is no part of crustd, so its tests link its objects too.
 $(OUT)/tests/unit/guest-agent/%_test: $(OUT)/tests/unit/guest-agent/%_test.o \
@@ -238,4 +234,4 @@ help: ## list the targets
 	@sed -n 's/^\([a-z0-9]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
 
 -include $(patsubst %.o,%.d,$(CORE_OBJECTS) $(CRUSTCTL_OBJECTS) $(call objects,$(GUEST_SOURCES) \
-  $(HTTP_SOURCES) reconciler/main.c $(TEST_SOURCES) $(FUZZ_SOURCES) $(BENCH_SOURCES)))
+  reconciler/main.c $(TEST_SOURCES) $(FUZZ_SOURCES) $(BENCH_SOURCES)))

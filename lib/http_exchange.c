@@ -1,0 +1,437 @@
+/* http_exchange.c - libcurl's multi interface, driven by the loop.
+ *
+ * All exchanges share one multi handle, which exists while there is one: at rest nothing of libcurl
+ * is there but its code, and its own setting-up waits for the first exchange. (A multi handle costs
+ * 40 KiB and two descriptors, an exchange about 10 KiB and its socket.)
+ *
+ * What always holds: libcurl's callbacks only note things (what to watch, when to wake up, bytes).
+ * Which transfers are over is asked after libcurl has returned, and each of them is then finished
+ * by its own timer. So `done` never runs inside of libcurl, nor while a list of ended transfers is
+ * walked, and may free any exchange. finish() is the last thing that touches one.
+ *
+ * Everything that libcurl would take from its surroundings is switched off: proxies, redirects,
+ * protocols other than HTTP, signals, its own time limits (the deadline is ours). The socket is
+ * named by an open descriptor, so that its path may be of any length.
+ *
+ * A server that is full answers 503 without reading, and closes. Whether its answer is seen depends
+ * on who is faster: a request that meets the closed socket ends as CLOSED.
+ */
+#include "lib/http_exchange.h"
+
+#include <curl/curl.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "lib/buffer.h"
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/path.h"
+
+enum { REQUEST_BYTES = 64 * 1024, READ_BYTES = 4 * 1024 };
+
+/* What all exchanges go through. */
+static struct {
+    CURLM *multi; /* NULL while there is none */
+    struct loop *loop;
+    struct loop_timer wake; /* when libcurl wants to be called */
+    unsigned exchanges;
+} shared;
+
+struct http_exchange {
+    struct loop *loop;
+    http_exchange_done *done;
+    void *userdata;
+    CURL *easy;
+    bool added; /* to the multi handle */
+    CURLcode code;
+    struct curl_slist *headers;
+    int handle; /* O_PATH of the socket, until it is connected */
+    int fd;     /* libcurl's connection, borrowed; -1 before there is one */
+    pid_t listener;
+    struct buffer body;
+    size_t header_bytes;
+    struct loop_io io;
+    struct loop_timer timer; /* the deadline, or the end that is already known */
+    struct http_exchange_answer answer;
+    bool foreign, overflow;
+    bool headers_whole; /* the empty line after the last of them was there */
+    char detail[CURL_ERROR_SIZE];
+};
+
+/* ---- the end ----------------------------------------------------------------------------- */
+
+static void stop(struct http_exchange *exchange)
+{
+    loop_io_stop(&exchange->io);
+    loop_timer_stop(&exchange->timer);
+}
+
+/* The last thing done with an exchange: its owner may free it. */
+static void finish(struct http_exchange *exchange, enum http_exchange_end end, const char *text)
+{
+    struct http_exchange_answer *answer = &exchange->answer;
+
+    stop(exchange);
+    answer->end = end;
+    if (end != HTTP_EXCHANGE_ANSWERED)
+        (void)error_set(&answer->error, (int)end, "%s", text);
+    exchange->done(exchange, answer, exchange->userdata);
+}
+
+static enum http_exchange_end end_of(const struct http_exchange *exchange)
+{
+    if (exchange->foreign)
+        return HTTP_EXCHANGE_FOREIGN;
+    if (exchange->overflow)
+        return HTTP_EXCHANGE_OVERFLOW;
+    switch ((int)exchange->code) {
+    case CURLE_OK: /* also for headers that were cut off */
+        return exchange->headers_whole ? HTTP_EXCHANGE_ANSWERED : HTTP_EXCHANGE_CLOSED;
+    case CURLE_COULDNT_CONNECT:
+        return HTTP_EXCHANGE_REFUSED;
+    case CURLE_GOT_NOTHING:
+    case CURLE_PARTIAL_FILE:
+    case CURLE_RECV_ERROR:
+    case CURLE_SEND_ERROR:
+        return HTTP_EXCHANGE_CLOSED;
+    default:
+        return HTTP_EXCHANGE_FAILED;
+    }
+}
+
+static const char *text_of(const struct http_exchange *exchange, enum http_exchange_end end)
+{
+    if (end == HTTP_EXCHANGE_FOREIGN)
+        return "another process listens there";
+    if (end == HTTP_EXCHANGE_OVERFLOW)
+        return "the answer is too long";
+    if (end == HTTP_EXCHANGE_CLOSED)
+        return "the connection was closed before the answer was whole";
+    return exchange->detail[0] ? exchange->detail : curl_easy_strerror(exchange->code);
+}
+
+static void on_transferred(struct loop_timer *timer)
+{
+    struct http_exchange *exchange = container_of(timer, struct http_exchange, timer);
+    struct http_exchange_answer *answer = &exchange->answer;
+    enum http_exchange_end end = end_of(exchange);
+    long status = 0;
+
+    if (end == HTTP_EXCHANGE_ANSWERED) {
+        (void)curl_easy_getinfo(exchange->easy, CURLINFO_RESPONSE_CODE, &status);
+        answer->status = (unsigned)status;
+        answer->body = buffer_text(&exchange->body);
+        answer->length = exchange->body.length;
+    }
+    finish(exchange, end, text_of(exchange, end));
+}
+
+/* ---- between libcurl and the loop -------------------------------------------------------- */
+
+static struct http_exchange *exchange_of(CURL *easy)
+{
+    char *exchange = NULL;
+
+    (void)curl_easy_getinfo(easy, CURLINFO_PRIVATE, &exchange);
+    return (struct http_exchange *)(void *)exchange;
+}
+
+/* Lets libcurl go on, then looks which transfers have come to an end. */
+static void advance(curl_socket_t fd, int events)
+{
+    const CURLMsg *message;
+    int running, left;
+
+    (void)curl_multi_socket_action(shared.multi, fd, events, &running);
+    while ((message = curl_multi_info_read(shared.multi, &left))) {
+        struct http_exchange *exchange = exchange_of(message->easy_handle);
+
+        exchange->code = message->data.result;
+        loop_io_stop(&exchange->io);
+        loop_timer_start(exchange->loop, &exchange->timer, 0, on_transferred);
+    }
+}
+
+static void on_io(struct loop_io *io, int events)
+{
+    struct http_exchange *exchange = container_of(io, struct http_exchange, io);
+
+    advance(exchange->fd, (events & LOOP_READ ? CURL_CSELECT_IN : 0) |
+                              (events & LOOP_WRITE ? CURL_CSELECT_OUT : 0));
+}
+
+static void on_wake(struct loop_timer *timer)
+{
+    (void)timer;
+    advance(CURL_SOCKET_TIMEOUT, 0);
+}
+
+static void on_deadline(struct loop_timer *timer)
+{
+    finish(container_of(timer, struct http_exchange, timer), HTTP_EXCHANGE_TIMEOUT,
+           "no answer in time");
+}
+
+static void on_no_socket(struct loop_timer *timer)
+{
+    struct http_exchange *exchange = container_of(timer, struct http_exchange, timer);
+
+    finish(exchange, exchange->answer.end, exchange->detail);
+}
+
+static int on_watch(CURL *easy, curl_socket_t fd, int what, void *context, void *unused)
+{
+    struct http_exchange *exchange = exchange_of(easy);
+
+    (void)context;
+    (void)unused;
+    if (!exchange)
+        return 0; /* libcurl's own handle, closing what has been stopped */
+    if (what == CURL_POLL_REMOVE)
+        loop_io_stop(&exchange->io);
+    else
+        loop_io_start(
+            exchange->loop, &exchange->io, fd,
+            (what & CURL_POLL_IN ? LOOP_READ : 0) | (what & CURL_POLL_OUT ? LOOP_WRITE : 0), on_io);
+    return 0;
+}
+
+static int on_wake_wanted(CURLM *multi, long milliseconds, void *context)
+{
+    (void)multi;
+    (void)context;
+    if (milliseconds < 0)
+        loop_timer_stop(&shared.wake);
+    else
+        loop_timer_start(shared.loop, &shared.wake, (uint64_t)milliseconds * NSEC_PER_MSEC,
+                         on_wake);
+    return 0;
+}
+
+/* ---- what libcurl asks and tells --------------------------------------------------------- */
+
+/* Only to know the descriptor: libcurl connects and closes it. */
+static curl_socket_t on_open(void *context, curlsocktype purpose, struct curl_sockaddr *address)
+{
+    struct http_exchange *exchange = context;
+
+    (void)purpose;
+    exchange->fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+    return exchange->fd < 0 ? CURL_SOCKET_BAD : exchange->fd;
+}
+
+/* Connected, and not a byte sent: is it the right one? The kernel says who called listen(2). */
+static int on_connected(void *context, char *peer, char *local, int peer_port, int local_port)
+{
+    struct http_exchange *exchange = context;
+    struct ucred listener;
+    socklen_t size = sizeof(listener);
+
+    (void)peer, (void)local, (void)peer_port, (void)local_port;
+    exchange->foreign = exchange->listener &&
+                        (getsockopt(exchange->fd, SOL_SOCKET, SO_PEERCRED, &listener, &size) < 0 ||
+                         listener.pid != exchange->listener);
+    fd_close(take_fd(&exchange->handle));
+    return exchange->foreign ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
+}
+
+/* One line at a time. The headers of an interim answer (1xx) are followed by others. */
+static size_t on_header(char *data, size_t size, size_t count, void *context)
+{
+    struct http_exchange *exchange = context;
+    size_t length = size * count;
+
+    if (length >= 5 && memcmp(data, "HTTP/", 5) == 0)
+        exchange->headers_whole = false;
+    else if (length && (data[0] == '\r' || data[0] == '\n'))
+        exchange->headers_whole = true;
+    exchange->header_bytes += length;
+    exchange->overflow = exchange->header_bytes > HTTP_EXCHANGE_HEADER_BYTES;
+    return exchange->overflow ? 0 : length;
+}
+
+static size_t on_body(char *data, size_t size, size_t count, void *context)
+{
+    struct http_exchange *exchange = context;
+    int r = buffer_append(&exchange->body, data, size * count);
+
+    exchange->overflow = r == -EMSGSIZE;
+    return r < 0 ? 0 : size * count;
+}
+
+/* ---- the beginning ----------------------------------------------------------------------- */
+
+#define SET(option, value)                                                                         \
+    do {                                                                                           \
+        if (curl_easy_setopt(exchange->easy, option, value) != CURLE_OK)                           \
+            return -ENOMEM;                                                                        \
+    } while (0)
+
+static int set_surroundings(struct http_exchange *exchange)
+{
+    char link[32];
+
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", exchange->handle);
+    SET(CURLOPT_PRIVATE, exchange);
+    SET(CURLOPT_UNIX_SOCKET_PATH, link);
+    SET(CURLOPT_OPENSOCKETFUNCTION, on_open);
+    SET(CURLOPT_OPENSOCKETDATA, exchange);
+    SET(CURLOPT_PREREQFUNCTION, on_connected);
+    SET(CURLOPT_PREREQDATA, exchange);
+    SET(CURLOPT_PROTOCOLS_STR, "http");
+    SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    SET(CURLOPT_PROXY, "");
+    SET(CURLOPT_NOPROXY, "*");
+    SET(CURLOPT_FOLLOWLOCATION, 0L);
+    SET(CURLOPT_NOSIGNAL, 1L);
+    SET(CURLOPT_FRESH_CONNECT, 1L);
+    SET(CURLOPT_FORBID_REUSE, 1L);
+    SET(CURLOPT_BUFFERSIZE, (long)READ_BYTES);
+    SET(CURLOPT_ERRORBUFFER, exchange->detail);
+    SET(CURLOPT_HEADERFUNCTION, on_header);
+    SET(CURLOPT_HEADERDATA, exchange);
+    SET(CURLOPT_WRITEFUNCTION, on_body);
+    SET(CURLOPT_WRITEDATA, exchange);
+    return 0;
+}
+
+static int add_header(struct http_exchange *exchange, const char *header)
+{
+    struct curl_slist *longer = curl_slist_append(exchange->headers, header);
+
+    if (!longer)
+        return -ENOMEM;
+    exchange->headers = longer;
+    return 0;
+}
+
+static int set_request(struct http_exchange *exchange, const struct http_exchange_request *request)
+{
+    cleanup(buffer_done) struct buffer url = BUFFER_INIT(REQUEST_BYTES);
+    int r = buffer_append_format(&url, "http://localhost%s", request->target);
+
+    if (r == 0)
+        r = add_header(exchange, "Accept: application/json");
+    if (r == 0 && request->body)
+        r = add_header(exchange, "Content-Type: application/json");
+    if (r < 0)
+        return r;
+    SET(CURLOPT_URL, buffer_text(&url));
+    SET(CURLOPT_PATH_AS_IS, 1L);
+    SET(CURLOPT_HTTPHEADER, exchange->headers);
+    if (request->body)
+        SET(CURLOPT_COPYPOSTFIELDS, request->body);
+    SET(CURLOPT_CUSTOMREQUEST, request->method);
+    return 0;
+}
+
+/* ---- the multi handle -------------------------------------------------------------------- */
+
+static int shared_acquire(struct loop *loop)
+{
+    static bool initialised;
+
+    if (!initialised && curl_global_init(CURL_GLOBAL_NOTHING) != CURLE_OK)
+        return -ENOMEM;
+    initialised = true;
+    if (!shared.multi) {
+        shared.multi = curl_multi_init();
+        if (!shared.multi)
+            return -ENOMEM;
+        shared.loop = loop;
+        (void)curl_multi_setopt(shared.multi, CURLMOPT_SOCKETFUNCTION, on_watch);
+        (void)curl_multi_setopt(shared.multi, CURLMOPT_TIMERFUNCTION, on_wake_wanted);
+    }
+    shared.exchanges++;
+    return 0;
+}
+
+static void shared_release(void)
+{
+    if (--shared.exchanges)
+        return;
+    (void)curl_multi_cleanup(shared.multi);
+    loop_timer_stop(&shared.wake);
+    memset(&shared, 0, sizeof(shared));
+}
+
+/* libcurl asks at once to be woken up in the loop's next turn. */
+static int start_transfer(struct http_exchange *exchange,
+                          const struct http_exchange_request *request)
+{
+    int r = shared_acquire(exchange->loop);
+
+    if (r < 0)
+        return r;
+    exchange->easy = curl_easy_init();
+    r = exchange->easy ? set_surroundings(exchange) : -ENOMEM;
+    if (r == 0)
+        r = set_request(exchange, request);
+    if (r == 0 && curl_multi_add_handle(shared.multi, exchange->easy) != CURLM_OK)
+        r = -ENOMEM;
+    exchange->added = r == 0;
+    if (r < 0)
+        shared_release();
+    return r;
+}
+
+/* Finds the socket. What keeps it from being found is told from the loop. */
+static int find_socket(struct http_exchange *exchange, const struct http_exchange_request *request)
+{
+    int r = path_open_in_root(request->directory, request->socket_path, &exchange->handle);
+
+    if (r == 0)
+        return 0;
+    exchange->answer.end =
+        r == -ENOENT || r == -ENOTDIR ? HTTP_EXCHANGE_NO_SOCKET : HTTP_EXCHANGE_REFUSED;
+    (void)snprintf(exchange->detail, sizeof(exchange->detail), "%s", strerror(-r));
+    loop_timer_start(exchange->loop, &exchange->timer, 0, on_no_socket);
+    return r;
+}
+
+int http_exchange_new(struct loop *loop, const struct http_exchange_request *request,
+                      http_exchange_done *done, void *userdata, struct http_exchange **ret_exchange)
+{
+    struct http_exchange *exchange = calloc(1, sizeof(*exchange));
+    int r;
+
+    if (!exchange)
+        return -ENOMEM;
+    exchange->loop = loop;
+    exchange->done = done;
+    exchange->userdata = userdata;
+    exchange->handle = exchange->fd = -1;
+    exchange->listener = request->listener;
+    buffer_init(&exchange->body, request->body_limit);
+    if (find_socket(exchange, request) == 0) {
+        r = start_transfer(exchange, request);
+        if (r < 0) {
+            (void)http_exchange_free(exchange);
+            return r;
+        }
+        loop_timer_start(loop, &exchange->timer, request->deadline_ns, on_deadline);
+    }
+    *ret_exchange = exchange;
+    return 0;
+}
+
+struct http_exchange *http_exchange_free(struct http_exchange *exchange)
+{
+    if (!exchange)
+        return NULL;
+    stop(exchange);
+    if (exchange->added)
+        (void)curl_multi_remove_handle(shared.multi, exchange->easy); /* closes its connection */
+    curl_easy_cleanup(exchange->easy);
+    if (exchange->added)
+        shared_release();
+    curl_slist_free_all(exchange->headers);
+    fd_close(exchange->handle);
+    buffer_done(&exchange->body);
+    free(exchange);
+    return NULL;
+}

@@ -1,0 +1,300 @@
+/* http_exchange_test.c - exchanges with a scripted server in the same loop. */
+#include "tests/unit/http_server.h"
+
+#include "lib/clock.h"
+#include "lib/http_exchange.h"
+
+struct result {
+    struct http_server *server;
+    unsigned count;
+    enum http_exchange_end end;
+    unsigned status;
+    char body[256];
+    char text[ERROR_TEXT_BYTES];
+};
+
+static void on_done(struct http_exchange *exchange, const struct http_exchange_answer *answer,
+                    void *userdata)
+{
+    struct result *result = userdata;
+
+    result->count++;
+    result->end = answer->end;
+    if (answer->end == HTTP_EXCHANGE_ANSWERED) {
+        result->status = answer->status;
+        assert_int_equal(strlen(answer->body), answer->length);
+        (void)snprintf(result->body, sizeof(result->body), "%s", answer->body);
+    } else {
+        assert_true(answer->error.text[0]);
+        (void)snprintf(result->text, sizeof(result->text), "%s", answer->error.text);
+    }
+    assert_null(http_exchange_free(exchange));
+    loop_stop(&result->server->loop);
+}
+
+static struct http_exchange_request get(const struct http_server *server)
+{
+    return (struct http_exchange_request){
+        .directory = server->root,
+        .socket_path = server->path,
+        .listener = getpid(),
+        .method = "GET",
+        .target = "/x?a=b",
+        .body_limit = 200,
+        .deadline_ns = 60 * NSEC_PER_SEC,
+    };
+}
+
+static struct result run(struct http_server *server, const struct http_exchange_request *request)
+{
+    struct result result = {.server = server};
+    struct http_exchange *exchange;
+
+    assert_int_equal(http_exchange_new(&server->loop, request, on_done, &result, &exchange), 0);
+    assert_int_equal(result.count, 0);
+    loop_run(&server->loop);
+    assert_int_equal(result.count, 1);
+    return result;
+}
+
+static struct result run_get(struct http_server *server, const struct http_script *script)
+{
+    struct http_exchange_request request = get(server);
+
+    http_server_listen(server, script, 1);
+    return run(server, &request);
+}
+
+static void gets(void **state)
+{
+    const struct http_script script[] = {
+        {"GET /x?a=b HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n",
+         "HTTP/1.1 200 \r\nContent-Length: 5\r\nConnection: keep-alive\r\n\r\nhello"},
+    };
+
+    for (unsigned bytewise = 0; bytewise < 2; bytewise++) {
+        struct http_server *server = *state;
+        struct result result;
+
+        server->bytewise = bytewise;
+        result = run_get(server, script);
+        assert_int_equal(result.end, HTTP_EXCHANGE_ANSWERED);
+        assert_int_equal(result.status, 200);
+        assert_string_equal(result.body, "hello");
+    }
+}
+
+static void sends_a_body(void **state)
+{
+    static const char *const methods[] = {"PUT", "PATCH", "POST"};
+    struct http_server *server = *state;
+    struct http_exchange_request request = get(server);
+
+    request.body = "{\"a\":1}";
+    for (size_t i = 0; i < array_length(methods); i++) {
+        char expect[200];
+        struct http_script script = {expect, HTTP_NO_CONTENT};
+        struct result result;
+
+        (void)snprintf(expect, sizeof(expect),
+                       "%s /x?a=b HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n"
+                       "Content-Type: application/json\r\nContent-Length: 7\r\n\r\n{\"a\":1}",
+                       methods[i]);
+        http_server_listen(server, &script, 1);
+        request.method = methods[i];
+        result = run(server, &request);
+        assert_int_equal(result.end, HTTP_EXCHANGE_ANSWERED);
+        assert_int_equal(result.status, 204);
+        assert_string_equal(result.body, "");
+    }
+}
+
+static void reads_until_the_end_and_chunks(void **state)
+{
+    const struct http_script unsized = {"GET",
+                                        "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nto the end"};
+    const struct http_script chunked = {
+        "GET",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"};
+    struct result result = run_get(*state, &chunked);
+
+    assert_int_equal(result.end, HTTP_EXCHANGE_ANSWERED);
+    assert_string_equal(result.body, "abcde");
+    result = run_get(*state, &unsized);
+    assert_int_equal(result.end, HTTP_EXCHANGE_ANSWERED);
+    assert_string_equal(result.body, "to the end");
+}
+
+static void any_status_is_an_answer(void **state)
+{
+    const struct http_script redirect = {
+        "GET", "HTTP/1.1 302 Found\r\nLocation: http://localhost/y\r\nContent-Length: 0\r\n\r\n"};
+    const struct http_script full = {"GET", HTTP_FULL};
+    struct result result = run_get(*state, &redirect);
+
+    assert_int_equal(result.status, 302);
+    result = run_get(*state, &full);
+    assert_int_equal(result.end, HTTP_EXCHANGE_ANSWERED);
+    assert_int_equal(result.status, 503);
+}
+
+static void says_what_is_not_there(void **state)
+{
+    struct http_server *server = *state;
+    struct http_exchange_request request = get(server);
+
+    assert_int_equal(run(server, &request).end, HTTP_EXCHANGE_REFUSED); /* nobody listens */
+    request.socket_path = "/nonexistent/api.sock";
+    assert_int_equal(run(server, &request).end, HTTP_EXCHANGE_NO_SOCKET);
+    request.socket_path = "/dev/null";
+    assert_int_equal(run(server, &request).end, HTTP_EXCHANGE_REFUSED);
+}
+
+static void talks_to_no_other_process(void **state)
+{
+    const struct http_script none = {"", ""};
+    struct http_server *server = *state;
+    struct http_exchange_request request = get(server);
+
+    http_server_listen(server, &none, 0);
+    request.listener = getppid();
+    assert_int_equal(run(server, &request).end, HTTP_EXCHANGE_FOREIGN);
+    assert_int_equal(server->input.length, 0);
+}
+
+static void tells_a_hang_up(void **state)
+{
+    const struct http_script script = {"GET", "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n"
+                                              "01234567890123456789012345678901234567890123456789"};
+    const struct http_script headers = {"GET",
+                                        "HTTP/1.1 204 \r\nServer: a name long enough\r\n\r\n"};
+    const struct http_script nothing = {"GET", ""};
+    struct http_server *server = *state;
+
+    server->close_at = 0;
+    assert_int_equal(run_get(server, &headers).end, HTTP_EXCHANGE_CLOSED);
+    assert_int_equal(run_get(server, &script).end, HTTP_EXCHANGE_CLOSED);
+    assert_int_equal(run_get(server, &nothing).end, HTTP_EXCHANGE_CLOSED);
+}
+
+static void keeps_its_deadline(void **state)
+{
+    const struct http_script script = {"GET", ""};
+    struct http_server *server = *state;
+    struct http_exchange_request request = get(server);
+
+    server->silent_at = 0;
+    request.deadline_ns = NSEC_PER_MSEC;
+    http_server_listen(server, &script, 1);
+    assert_int_equal(run(server, &request).end, HTTP_EXCHANGE_TIMEOUT);
+}
+
+static void bounds_the_answer(void **state)
+{
+    static char header[HTTP_EXCHANGE_HEADER_BYTES + 100], body[400];
+    const struct http_script many = {"GET", header}, long_body = {"GET", body};
+    size_t used = (size_t)snprintf(header, sizeof(header), "HTTP/1.1 200 OK\r\n");
+
+    while (used + 100 < sizeof(header))
+        used += (size_t)snprintf(header + used, sizeof(header) - used, "X: %080d\r\n", 1);
+    (void)snprintf(header + used, sizeof(header) - used, "X: %072d\r\n\r\n", 1);
+    assert_int_equal(run_get(*state, &many).end, HTTP_EXCHANGE_OVERFLOW);
+    (void)snprintf(body, sizeof(body), "HTTP/1.1 200 OK\r\nContent-Length: 201\r\n\r\n%0201d", 1);
+    assert_int_equal(run_get(*state, &long_body).end, HTTP_EXCHANGE_OVERFLOW);
+    (void)snprintf(body, sizeof(body), "HTTP/1.1 200 OK\r\nContent-Length: 200\r\n\r\n%0200d", 1);
+    assert_int_equal(run_get(*state, &long_body).end, HTTP_EXCHANGE_ANSWERED);
+}
+
+static void takes_nothing_else_for_http(void **state)
+{
+    const struct http_script garbage = {"GET", "+OK greetings\r\n\r\n"};
+
+    assert_int_equal(run_get(*state, &garbage).end, HTTP_EXCHANGE_FAILED);
+}
+
+/* Freed before anything has happened, and while the answer is on its way. */
+static void is_silent_once_freed(void **state)
+{
+    const struct http_script script[] = {{"GET", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"},
+                                         {"GET", HTTP_NO_CONTENT}};
+    struct http_server *server = *state;
+    struct http_exchange_request request = get(server);
+    struct result never = {.server = server};
+    struct http_exchange *exchange;
+
+    assert_int_equal(http_exchange_new(&server->loop, &request, on_done, &never, &exchange), 0);
+    assert_null(http_exchange_free(exchange));
+    http_server_listen(server, script, 2);
+    assert_int_equal(http_exchange_new(&server->loop, &request, on_done, &never, &exchange), 0);
+    while (server->position < 1 || server->output.length)
+        loop_run_once(&server->loop);
+    assert_null(http_exchange_free(exchange));
+    assert_int_equal(run(server, &request).status, 204);
+    assert_int_equal(never.count, 0);
+    assert_null(http_exchange_free(NULL));
+}
+
+/* A hung one does not hold up the others, and whoever is told first may free the rest. */
+static void runs_several_at_once(void **state)
+{
+    const struct http_script script = {"GET", ""};
+    struct http_server *server = *state;
+    struct http_exchange_request request = get(server);
+    struct result hung = {.server = server}, lost = {.server = server};
+    struct http_exchange *first, *second;
+
+    server->silent_at = 0;
+    http_server_listen(server, &script, 1);
+    assert_int_equal(http_exchange_new(&server->loop, &request, on_done, &hung, &first), 0);
+    assert_int_equal(http_exchange_new(&server->loop, &request, on_done, &lost, &second), 0);
+    request.socket_path = "/nonexistent/api.sock";
+    assert_int_equal(run(server, &request).end, HTTP_EXCHANGE_NO_SOCKET);
+    request.socket_path = server->path;
+    request.listener = getppid();
+    assert_int_equal(run(server, &request).end, HTTP_EXCHANGE_FOREIGN);
+    assert_null(http_exchange_free(first));
+    assert_null(http_exchange_free(second));
+    assert_int_equal(hung.count, 0);
+    assert_int_equal(lost.count, 0);
+}
+
+/* A path that no sockaddr_un can hold, with links below the directory. */
+static void reaches_long_paths(void **state)
+{
+    const struct http_script script = {"GET", HTTP_NO_CONTENT};
+    struct http_server *server = *state;
+    struct http_exchange_request request = get(server);
+    char path[400], name[300];
+
+    memset(name, 'n', 200);
+    name[200] = '\0';
+    (void)snprintf(path, sizeof(path), "%s/%s", server->directory, name);
+    assert_int_equal(symlink("api.sock", path), 0);
+    request.socket_path = path;
+    http_server_listen(server, &script, 1);
+    assert_int_equal(run(server, &request).status, 204);
+    assert_int_equal(unlink(path), 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, http_server_set_up, http_server_tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(gets),
+        TEST(sends_a_body),
+        TEST(reads_until_the_end_and_chunks),
+        TEST(any_status_is_an_answer),
+        TEST(says_what_is_not_there),
+        TEST(talks_to_no_other_process),
+        TEST(tells_a_hang_up),
+        TEST(keeps_its_deadline),
+        TEST(bounds_the_answer),
+        TEST(takes_nothing_else_for_http),
+        TEST(is_silent_once_freed),
+        TEST(runs_several_at_once),
+        TEST(reaches_long_paths),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
