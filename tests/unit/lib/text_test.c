@@ -82,6 +82,31 @@ static void escapes_nul(void **state)
     assert_string_equal(escaped, "\\u0000");
 }
 
+static void cleans_for_a_person(void **state)
+{
+    static const struct {
+        const char *text, *expected;
+        size_t size;
+    } cases[] = {
+        {"it said \"no\"", "it said \"no\"", 64},
+        {"a\nb\x1b[0m\x7f", "a\\nb\\u001b[0m\\u007f", 64},
+        {"\xff\xc3", "\xef\xbf\xbd\xef\xbf\xbd", 64},
+        {"\xc2\x85", "\\u0085", 64},
+        {"aa\xc3\xa4", "aa", 4}, /* cut before a character that does not fit */
+        {"abc", "", 1},
+        {"", "", 1},
+    };
+    char text[64];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        text_clean(cases[i].text, strlen(cases[i].text), text, cases[i].size);
+        assert_string_equal(text, cases[i].expected);
+    }
+    text_clean("a\0b", 3, text, sizeof(text));
+    assert_string_equal(text, "a\\u0000b");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -89,6 +114,7 @@ int main(void)
         cmocka_unit_test(refuses_what_is_not_utf8),
         cmocka_unit_test(escapes),
         cmocka_unit_test(escapes_nul),
+        cmocka_unit_test(cleans_for_a_person),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
