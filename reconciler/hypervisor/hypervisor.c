@@ -14,6 +14,31 @@
 #include "lib/cleanup.h"
 #include "reconciler/hypervisor/hypervisor_ops.h"
 
+static const struct kind {
+    const char *name;
+    const struct hypervisor_ops *ops; /* NULL: it can't be asked, and `obstacle` says why */
+    bool tells_size;
+    const char *obstacle;
+} kinds[HYPERVISOR_KINDS] = {
+    [HYPERVISOR_QEMU] = {"qemu", &hypervisor_qemu_ops, true, NULL},
+    [HYPERVISOR_CLOUD_HYPERVISOR] = {"cloud-hypervisor", &hypervisor_cloud_hypervisor_ops, false,
+                                     NULL},
+    [HYPERVISOR_FIRECRACKER] = {"firecracker", &hypervisor_firecracker_ops, false, NULL},
+    [HYPERVISOR_DRAGONBALL] = {"dragonball", NULL, false,
+                               "Dragonball runs inside the shim and has no control socket: its "
+                               "drives keep their size until the pod is started anew"},
+    [HYPERVISOR_STRATOVIRT] = {"stratovirt", NULL, false,
+                               "StratoVirt has one monitor, which the shim holds: its drives keep "
+                               "their size until the pod is started anew"},
+    [HYPERVISOR_OPENVMM] = {"openvmm", NULL, false,
+                            "OpenVMM has no known call that resizes a drive: its drives keep their "
+                            "size until the pod is started anew"},
+    [HYPERVISOR_REMOTE] = {"remote", NULL, false,
+                           "the VM runs on another machine, where no device of this one is "
+                           "attached to it"},
+    [HYPERVISOR_OTHER] = {"unknown", NULL, false, "it is not known which VMM this is"},
+};
+
 static void call_stop(struct hypervisor_call *call)
 {
     if (call->stopped)
@@ -39,15 +64,25 @@ static void on_deferred(struct loop_timer *timer)
     hypervisor_call_complete(call, &call->reply);
 }
 
+/* Why this VMM is not to be asked; NULL: it may be. */
+static const char *obstacle_to(const struct hypervisor_call *call)
+{
+    if (call->kind == HYPERVISOR_FIRECRACKER && !call->request.firecracker_allowed)
+        return "Firecracker is told of a new size only with resize.firecracker = on, for its "
+               "makers do not vouch for drives that the guest has mounted";
+    return kinds[call->kind].obstacle;
+}
+
 /* Starts the conversation, or prepares the reply that makes one unnecessary. */
 static void call_start(struct hypervisor_call *call)
 {
     struct hypervisor_reply *reply = &call->reply;
+    const char *obstacle = obstacle_to(call);
     int r;
 
-    if (!call->ops) {
+    if (obstacle) {
         reply->outcome = HYPERVISOR_UNSUPPORTED;
-        (void)error_set(&reply->error, 0, "no drive of this kind of VMM can be resized");
+        (void)error_set(&reply->error, 0, "%s", obstacle);
     } else if (!call->request.control_socket) {
         reply->outcome = HYPERVISOR_MONITOR_MISSING;
         (void)error_set(&reply->error, 0, "the VMM has no control socket that may be used");
@@ -71,13 +106,14 @@ int hypervisor_call_new(struct loop *loop, enum hypervisor_kind kind,
                         const struct hypervisor_request *request, hypervisor_done *done,
                         void *userdata, struct hypervisor_call **ret_call)
 {
-    const struct hypervisor_ops *ops = kind == HYPERVISOR_QEMU ? &hypervisor_qemu_ops : NULL;
+    const struct hypervisor_ops *ops = kinds[kind].ops;
     struct hypervisor_call *call = calloc(1, ops ? ops->size : sizeof(*call));
     int r, s;
 
     if (!call)
         return -ENOMEM;
     call->loop = loop;
+    call->kind = kind;
     call->request = *request;
     call->done = done;
     call->userdata = userdata;
@@ -107,5 +143,14 @@ struct hypervisor_call *hypervisor_call_free(struct hypervisor_call *call)
 
 enum hypervisor_kind hypervisor_kind_from_name(const char *name)
 {
-    return name && strcmp(name, "qemu") == 0 ? HYPERVISOR_QEMU : HYPERVISOR_OTHER;
+    unsigned kind = 0;
+
+    while (kind < HYPERVISOR_OTHER && (!name || strcmp(kinds[kind].name, name) != 0))
+        kind++;
+    return (enum hypervisor_kind)kind;
+}
+
+bool hypervisor_kind_tells_size(enum hypervisor_kind kind)
+{
+    return kinds[kind].tells_size;
 }

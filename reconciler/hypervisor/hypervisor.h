@@ -18,11 +18,19 @@
 
 enum hypervisor_kind {
     HYPERVISOR_QEMU,
-    HYPERVISOR_OTHER, /* recognised, but nothing here can resize its drives */
+    HYPERVISOR_CLOUD_HYPERVISOR,
+    HYPERVISOR_FIRECRACKER,
+    /* Recognised, but nothing can resize their drives; why not is said for each. */
+    HYPERVISOR_DRAGONBALL,
+    HYPERVISOR_STRATOVIRT,
+    HYPERVISOR_OPENVMM,
+    HYPERVISOR_REMOTE,
+    HYPERVISOR_OTHER,
+    HYPERVISOR_KINDS,
 };
 
 enum hypervisor_act {
-    HYPERVISOR_QUERY,  /* find the drive, report its size */
+    HYPERVISOR_QUERY,  /* find the drive, report its size where the VMM tells it */
     HYPERVISOR_RESIZE, /* find it, have its size re-read, check the answer */
 };
 
@@ -47,6 +55,7 @@ struct hypervisor_request {
     int root;                   /* O_PATH of --root; borrowed until done */
     const char *control_socket; /* below root; NULL: none */
     pid_t vmm_pid;              /* whose /proc/PID/root and descriptors resolve reported paths */
+    bool firecracker_allowed;   /* resize.firecracker */
     bool regular_file;          /* the device is a file: query only */
     dev_t device;               /* st_rdev of the block device */
     dev_t file_device;          /* regular file: st_dev, inode */
@@ -76,3 +85,7 @@ int hypervisor_call_new(struct loop *loop, enum hypervisor_kind kind,
 struct hypervisor_call *hypervisor_call_free(struct hypervisor_call *call); /* returns NULL */
 
 enum hypervisor_kind hypervisor_kind_from_name(const char *name); /* audit_sandboxes.hypervisor */
+
+/* Whether HYPERVISOR_QUERY can learn a drive's size. Cloud Hypervisor and Firecracker do not tell
+ * it; a resize leaves their drives with the device's size and may be repeated at will. */
+bool hypervisor_kind_tells_size(enum hypervisor_kind kind);

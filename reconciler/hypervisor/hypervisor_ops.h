@@ -20,7 +20,8 @@ struct hypervisor_ops {
 
 struct hypervisor_call {
     struct loop *loop;
-    const struct hypervisor_ops *ops;  /* NULL: nothing can be asked */
+    const struct hypervisor_ops *ops; /* NULL: nothing can be asked */
+    enum hypervisor_kind kind;
     struct hypervisor_request request; /* its strings are ours */
     hypervisor_done *done;
     void *userdata;
@@ -32,3 +33,5 @@ struct hypervisor_call {
 void hypervisor_call_complete(struct hypervisor_call *call, const struct hypervisor_reply *reply);
 
 extern const struct hypervisor_ops hypervisor_qemu_ops;
+extern const struct hypervisor_ops hypervisor_cloud_hypervisor_ops;
+extern const struct hypervisor_ops hypervisor_firecracker_ops;

@@ -46,6 +46,11 @@ static void answers_from_the_loop(void **state)
     assert_int_equal(outcome_of(HYPERVISOR_QEMU, NULL), HYPERVISOR_MONITOR_MISSING);
     assert_int_equal(outcome_of(HYPERVISOR_OTHER, NULL), HYPERVISOR_UNSUPPORTED);
     assert_int_equal(outcome_of(HYPERVISOR_OTHER, "/run/x.sock"), HYPERVISOR_UNSUPPORTED);
+    assert_int_equal(outcome_of(HYPERVISOR_CLOUD_HYPERVISOR, NULL), HYPERVISOR_MONITOR_MISSING);
+    assert_int_equal(outcome_of(HYPERVISOR_FIRECRACKER, NULL), HYPERVISOR_UNSUPPORTED);
+    for (int kind = HYPERVISOR_DRAGONBALL; kind < HYPERVISOR_KINDS; kind++)
+        assert_int_equal(outcome_of((enum hypervisor_kind)kind, "/run/x.sock"),
+                         HYPERVISOR_UNSUPPORTED);
 }
 
 static void is_silent_once_freed(void **state)
@@ -71,9 +76,23 @@ static void is_silent_once_freed(void **state)
 
 static void knows_names(void **state)
 {
+    static const char *const names[HYPERVISOR_KINDS] = {
+        [HYPERVISOR_QEMU] = "qemu",
+        [HYPERVISOR_CLOUD_HYPERVISOR] = "cloud-hypervisor",
+        [HYPERVISOR_FIRECRACKER] = "firecracker",
+        [HYPERVISOR_DRAGONBALL] = "dragonball",
+        [HYPERVISOR_STRATOVIRT] = "stratovirt",
+        [HYPERVISOR_OPENVMM] = "openvmm",
+        [HYPERVISOR_REMOTE] = "remote",
+        [HYPERVISOR_OTHER] = "unknown",
+    };
+
     (void)state;
-    assert_int_equal(hypervisor_kind_from_name("qemu"), HYPERVISOR_QEMU);
-    assert_int_equal(hypervisor_kind_from_name("cloud-hypervisor"), HYPERVISOR_OTHER);
+    for (unsigned kind = 0; kind < HYPERVISOR_KINDS; kind++) {
+        assert_int_equal(hypervisor_kind_from_name(names[kind]), kind);
+        assert_int_equal(hypervisor_kind_tells_size((enum hypervisor_kind)kind),
+                         kind == HYPERVISOR_QEMU);
+    }
     assert_int_equal(hypervisor_kind_from_name(""), HYPERVISOR_OTHER);
     assert_int_equal(hypervisor_kind_from_name(NULL), HYPERVISOR_OTHER);
 }

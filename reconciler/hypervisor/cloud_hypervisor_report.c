@@ -1,0 +1,137 @@
+/* cloud_hypervisor_report.c - strict about shape, lax about what is new.
+ *
+ * Members that are not known are skipped, for each version adds some. A disk without a path has its
+ * image elsewhere (vhost-user) and can't be the device, so it is left out; one without an id can't
+ * be named, but Cloud Hypervisor gives each one before it shows it.
+ */
+#include "reconciler/hypervisor/cloud_hypervisor_report.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "lib/json.h"
+#include "lib/text.h"
+#include "reconciler/hypervisor/vmm_http.h"
+
+static const struct json_limits limits = {VMM_HTTP_BODY_BYTES, VMM_HTTP_DEPTH};
+
+static void copy_word(const char *text, char ret_word[static CLOUD_HYPERVISOR_WORD_BYTES])
+{
+    text_clean(text, strlen(text), ret_word, CLOUD_HYPERVISOR_WORD_BYTES);
+}
+
+int cloud_hypervisor_read_ping(const char *body, size_t length,
+                               char ret_version[static CLOUD_HYPERVISOR_WORD_BYTES],
+                               struct error *error)
+{
+    cleanup(json_deletep) cJSON *ping = NULL;
+    int r = json_parse(body, length, limits, &ping, error);
+    const char *version = r == 0 ? json_string(ping, "version") : NULL;
+
+    if (r < 0)
+        return r;
+    if (!version)
+        return error_set(error, -EBADMSG, "vmm.ping: no version");
+    copy_word(version, ret_version);
+    return 0;
+}
+
+enum hypervisor_outcome cloud_hypervisor_check_version(const char *version, struct error *error)
+{
+    const char *digits = version + (version[0] == 'v');
+
+    if (isdigit((unsigned char)digits[0]) &&
+        strtoul(digits, NULL, 10) >= CLOUD_HYPERVISOR_BLOCK_DEVICES)
+        return HYPERVISOR_DONE;
+    (void)error_set(error, 0,
+                    "Cloud Hypervisor %s cannot resize a block device; v%d.0 or newer is needed",
+                    version, CLOUD_HYPERVISOR_BLOCK_DEVICES);
+    return HYPERVISOR_VERSION;
+}
+
+/* A resize of another format would change the image, not re-read the device. */
+static const char *obstacle_of(const cJSON *disk)
+{
+    const char *type = json_string(disk, "image_type");
+
+    if (cJSON_IsTrue(json_member(disk, "vhost_user")))
+        return "a vhost-user drive belongs to another process, which has to be told";
+    if (type && strcasecmp(type, "Raw") != 0 && strcasecmp(type, "Unknown") != 0)
+        return "a format other than raw lies over the device";
+    return NULL;
+}
+
+static int read_disk(const cJSON *disk, struct drive_report *report, struct error *error)
+{
+    struct drive drive = {
+        .read_only = cJSON_IsTrue(json_member(disk, "readonly")),
+        .obstacle = obstacle_of(disk),
+    };
+    const char *id = json_string(disk, "id"), *path = json_string(disk, "path");
+
+    if (!path)
+        return 0;
+    if (!id || strlen(id) >= sizeof(drive.id))
+        return error_set(error, -EBADMSG, "vm.info: a disk without an id, or with too long a one");
+    memcpy(drive.id, id, strlen(id) + 1);
+    return drive_report_add(report, &drive, path, error);
+}
+
+int cloud_hypervisor_read_info(const char *body, size_t length,
+                               char ret_state[static CLOUD_HYPERVISOR_WORD_BYTES],
+                               struct drive_report *report, struct error *error)
+{
+    cleanup(json_deletep) cJSON *info = NULL;
+    int r = json_parse(body, length, limits, &info, error);
+    const cJSON *disks, *disk;
+    const char *state;
+
+    if (r < 0)
+        return r;
+    state = json_string(info, "state");
+    disks = json_member(json_member(info, "config"), "disks");
+    if (!state)
+        return error_set(error, -EBADMSG, "vm.info: no state");
+    if (disks && !cJSON_IsArray(disks) && !cJSON_IsNull(disks))
+        return error_set(error, -EBADMSG, "vm.info: config.disks is no list");
+    cJSON_ArrayForEach(disk, disks)
+    {
+        r = read_disk(disk, report, error);
+        if (r < 0)
+            return r;
+    }
+    copy_word(state, ret_state);
+    return 0;
+}
+
+enum hypervisor_outcome cloud_hypervisor_refusal(const char *body, size_t length,
+                                                 struct error *error)
+{
+    static const struct {
+        const char *words;
+        enum hypervisor_outcome outcome;
+    } causes[] = {
+        {"Failed to find device", HYPERVISOR_DRIVE_NOT_FOUND},
+        {"does not match requested size", HYPERVISOR_REFUSED}, /* it grew again meanwhile */
+        {"Unsupported operation", HYPERVISOR_UNSUPPORTED},
+    };
+    cleanup(json_deletep) cJSON *list = NULL;
+    const cJSON *innermost = NULL;
+    char text[ERROR_TEXT_BYTES];
+
+    if (json_parse(body, length, limits, &list, NULL) == 0)
+        innermost = cJSON_GetArrayItem(list, cJSON_GetArraySize(list) - 1);
+    if (cJSON_IsString(innermost))
+        text_clean(innermost->valuestring, strlen(innermost->valuestring), text, sizeof(text));
+    else
+        text_clean(body, length, text, sizeof(text));
+    (void)error_set(error, 0, "%s", text[0] ? text : "refused without a word");
+    for (size_t i = 0; i < array_length(causes); i++)
+        if (strstr(text, causes[i].words))
+            return causes[i].outcome;
+    return HYPERVISOR_REFUSED;
+}

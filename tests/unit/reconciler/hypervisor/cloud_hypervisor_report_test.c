@@ -1,0 +1,137 @@
+/* cloud_hypervisor_report_test.c - what the bodies mean; how versions are written. */
+#include "tests/unit/test.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "reconciler/hypervisor/cloud_hypervisor_report.h"
+
+static enum hypervisor_outcome check(const char *version)
+{
+    struct error error = {.text = ""};
+    enum hypervisor_outcome outcome = cloud_hypervisor_check_version(version, &error);
+
+    assert_true(outcome == HYPERVISOR_DONE || strstr(error.text, version));
+    return outcome;
+}
+
+static void knows_versions(void **state)
+{
+    static const char *const can[] = {"v52.0", "52.0", "v52.0-dirty", "v53.1-12-gabcdef", "v100"};
+    static const char *const cannot[] = {"v51.1", "51.2", "v9.0", "", "v", "vv52", "-1", "main"};
+
+    (void)state;
+    for (size_t i = 0; i < array_length(can); i++)
+        assert_int_equal(check(can[i]), HYPERVISOR_DONE);
+    for (size_t i = 0; i < array_length(cannot); i++)
+        assert_int_equal(check(cannot[i]), HYPERVISOR_VERSION);
+}
+
+static int read_ping(const char *body, char version[static CLOUD_HYPERVISOR_WORD_BYTES])
+{
+    struct error error;
+
+    return cloud_hypervisor_read_ping(body, strlen(body), version, &error);
+}
+
+static void reads_a_ping(void **state)
+{
+    char version[CLOUD_HYPERVISOR_WORD_BYTES];
+
+    (void)state;
+    assert_int_equal(read_ping("{\"version\":\"v52\\u001b\"}", version), 0);
+    assert_string_equal(version, "v52\\u001b");
+    assert_int_equal(read_ping("{\"version\":52}", version), -EBADMSG);
+    assert_int_equal(read_ping("[]", version), -EBADMSG);
+    assert_int_equal(read_ping("", version), -EBADMSG);
+}
+
+static int read_info(const char *body, struct drive_report *report)
+{
+    char word[CLOUD_HYPERVISOR_WORD_BYTES];
+    struct error error;
+
+    *report = (struct drive_report){.count = 0};
+    return cloud_hypervisor_read_info(body, strlen(body), word, report, &error);
+}
+
+static void reads_disks(void **state)
+{
+    struct drive_report report;
+
+    (void)state;
+    assert_int_equal(read_info("{\"state\":\"Running\",\"config\":{\"disks\":["
+                               "{\"id\":\"_disk0\",\"path\":\"/dev/sdb\",\"readonly\":true},"
+                               "{\"id\":\"_disk1\",\"vhost_user\":true,\"vhost_socket\":\"/x\"},"
+                               "{\"id\":\"_disk2\",\"path\":\"/y\",\"image_type\":\"Unknown\"}]}}",
+                               &report),
+                     0);
+    assert_int_equal(report.count, 2);
+    assert_string_equal(report.entries[0].path, "/dev/sdb");
+    assert_true(report.entries[0].read_only);
+    assert_string_equal(report.entries[1].id, "_disk2");
+    assert_null(report.entries[1].obstacle);
+    drive_report_done(&report);
+    assert_int_equal(read_info("{\"state\":\"Running\",\"config\":{}}", &report), 0);
+    assert_int_equal(read_info("{\"state\":\"Running\",\"config\":{\"disks\":null}}", &report), 0);
+    assert_int_equal(report.count, 0);
+}
+
+#define TWICE                                                                                      \
+    "{\"state\":\"Running\",\"config\":{\"disks\":[{\"id\":\"a\",\"path\":\"/x\"},"                \
+    "{\"id\":\"a\",\"path\":\"/y\"}]}}"
+
+static void refuses_what_contradicts_itself(void **state)
+{
+    static const char *const bodies[] = {
+        "{\"config\":{\"disks\":[]}}",
+        "{\"state\":\"Running\",\"config\":{\"disks\":{}}}",
+        "{\"state\":\"Running\",\"config\":{\"disks\":[{\"path\":\"/x\"}]}}",
+        "{\"state\":\"Running\",\"config\":{\"disks\":[{\"id\":\"\",\"path\":\"/x\"}]}}",
+        "{\"state\":\"Running\",\"config\":{\"disks\":[{\"id\":\"a\",\"path\":\"\"}]}}",
+        TWICE,
+    };
+    struct drive_report report;
+
+    (void)state;
+    for (size_t i = 0; i < array_length(bodies); i++) {
+        assert_int_equal(read_info(bodies[i], &report), -EBADMSG);
+        drive_report_done(&report);
+    }
+}
+
+static void says_why_it_was_refused(void **state)
+{
+    static const struct {
+        const char *body, *text;
+    } cases[] = {
+        {"[\"outermost\",\"innermost\"]", "innermost"},
+        {"[]", "[]"},
+        {"[1]", "[1]"},
+        {"{ \"error\": \"a\nb\" }", "{ \"error\": \"a\\nb\" }"},
+        {"", "refused without a word"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < array_length(cases); i++) {
+        struct error error;
+
+        assert_int_equal(cloud_hypervisor_refusal(cases[i].body, strlen(cases[i].body), &error),
+                         HYPERVISOR_REFUSED);
+        assert_string_equal(error.text, cases[i].text);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(knows_versions),
+        cmocka_unit_test(reads_a_ping),
+        cmocka_unit_test(reads_disks),
+        cmocka_unit_test(refuses_what_contradicts_itself),
+        cmocka_unit_test(says_why_it_was_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,253 @@
+/* cloud_hypervisor_test.c - whole conversations with a scripted Cloud Hypervisor. */
+#include "tests/unit/reconciler/hypervisor/http_call.h"
+
+#define PING(version)                                                                              \
+    {                                                                                              \
+        "GET /api/v1/vmm.ping HTTP/1.1\r\n",                                                       \
+            HTTP_JSON("200", "{\"build_version\":\"x\",\"version\":\"" version                     \
+                             "\",\"pid\":7,\"features\":[]}")                                      \
+    }
+#define DISK(id, path, more)                                                                       \
+    "{\"id\":\"" id "\",\"path\":\"" path "\",\"readonly\":false,\"image_type\":\"Raw\"" more "}"
+#define INFO(state, disks)                                                                         \
+    {                                                                                              \
+        "GET /api/v1/vm.info HTTP/1.1\r\n",                                                        \
+            HTTP_JSON("200", "{\"config\":{\"disks\":[" disks "]},\"state\":\"" state              \
+                             "\",\"device_tree\":{}}")                                             \
+    }
+#define DISKS DISK("_disk0", "/nonexistent", "") "," DISK("_disk1", "$DEVICE", "")
+#define RESIZE                                                                                     \
+    "PUT /api/v1/vm.resize-disk HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n"       \
+    "Content-Type: application/json\r\nContent-Length: 35\r\n\r\n"                                 \
+    "{\"id\":\"_disk1\",\"desired_size\":2048}"
+
+static struct hypervisor_reply run(struct http_server *server, enum hypervisor_act act,
+                                   const struct http_script *script, size_t length)
+{
+    struct hypervisor_request request = http_call_request(server, act);
+    struct hypervisor_reply reply;
+
+    http_server_listen(server, script, length);
+    reply = http_call_run(server, HYPERVISOR_CLOUD_HYPERVISOR, &request);
+    assert_int_equal(server->position, length);
+    return reply;
+}
+
+static void need_device(const struct http_server *server)
+{
+    if (!server->device[0])
+        skip();
+}
+
+static void resizes(void **state)
+{
+    const struct http_script script[] = {
+        PING("v52.0-dirty"), INFO("Running", DISKS), {RESIZE, HTTP_NO_CONTENT}};
+
+    need_device(*state);
+    for (unsigned bytewise = 0; bytewise < 2; bytewise++) {
+        struct http_server *server = *state;
+        struct hypervisor_reply reply;
+
+        server->bytewise = bytewise;
+        reply = run(server, HYPERVISOR_RESIZE, script, 3);
+        assert_int_equal(reply.outcome, HYPERVISOR_DONE);
+        assert_string_equal(reply.drive_id, "_disk1");
+        assert_int_equal(reply.bytes, 2048);
+    }
+}
+
+static void cannot_learn_the_size(void **state)
+{
+    const struct http_script script[] = {PING("53.0"), INFO("Paused", DISKS)};
+    struct hypervisor_reply reply;
+
+    need_device(*state);
+    reply = run(*state, HYPERVISOR_QUERY, script, 2);
+    assert_int_equal(reply.outcome, HYPERVISOR_DONE);
+    assert_string_equal(reply.drive_id, "_disk1");
+    assert_int_equal(reply.bytes, 0);
+}
+
+static void asks_for_a_version_that_can(void **state)
+{
+    const struct http_script script[] = {PING("v51.1")};
+
+    for (int act = HYPERVISOR_QUERY; act <= HYPERVISOR_RESIZE; act++) {
+        struct hypervisor_reply reply = run(*state, (enum hypervisor_act)act, script, 1);
+
+        assert_int_equal(reply.outcome, HYPERVISOR_VERSION);
+        assert_non_null(strstr(reply.error.text, "v51.1"));
+        assert_non_null(strstr(reply.error.text, "v52.0"));
+    }
+}
+
+static void passes_on_refusals(void **state)
+{
+    static const struct {
+        const char *answer;
+        enum hypervisor_outcome outcome;
+        const char *text;
+    } cases[] = {
+        {HTTP_JSON("500", "[\"Error from API\",\"Resize failed\",\"Block device size 4096 does not "
+                          "match requested size 2048\"]"),
+         HYPERVISOR_REFUSED, "Block device size 4096 does not match requested size 2048"},
+        {HTTP_JSON("404", "[\"Error from API\",\"Failed to find device corresponding to the given "
+                          "identifier: _disk1\"]"),
+         HYPERVISOR_DRIVE_NOT_FOUND,
+         "Failed to find device corresponding to the given identifier: _disk1"},
+        {HTTP_JSON("500", "VM \x1b[31mmigrating"), HYPERVISOR_REFUSED, "VM \\u001b[31mmigrating"},
+        {HTTP_FULL, HYPERVISOR_BUSY, "other clients hold all of the control socket's connections"},
+    };
+
+    need_device(*state);
+    for (size_t i = 0; i < array_length(cases); i++) {
+        const struct http_script script[] = {
+            PING("v53.0"), INFO("Running", DISKS), {RESIZE, cases[i].answer}};
+        struct hypervisor_reply reply = run(*state, HYPERVISOR_RESIZE, script, 3);
+
+        assert_int_equal(reply.outcome, cases[i].outcome);
+        assert_string_equal(reply.error.text, cases[i].text);
+        assert_string_equal(reply.drive_id, "_disk1");
+        assert_int_equal(reply.bytes, 0);
+    }
+}
+
+static void leaves_alone_what_must_not_be_resized(void **state)
+{
+    static const struct {
+        struct http_script info;
+        enum hypervisor_outcome outcome;
+    } cases[] = {
+        {INFO("Created", DISKS), HYPERVISOR_BUSY},
+        {INFO("Running", ""), HYPERVISOR_DRIVE_NOT_FOUND},
+        {INFO("Running", DISK("_disk0", "/nonexistent", "")), HYPERVISOR_DRIVE_NOT_FOUND},
+        {INFO("Running", DISK("a", "$DEVICE", "") "," DISK("b", "$DEVICE", "")),
+         HYPERVISOR_DRIVE_NOT_FOUND},
+        {INFO("Running", DISK("a", "$DEVICE", ",\"vhost_user\":true")), HYPERVISOR_UNSUPPORTED},
+        {INFO("Running", "{\"id\":\"a\",\"path\":\"$DEVICE\",\"readonly\":true}"),
+         HYPERVISOR_READ_ONLY},
+        {INFO("Running", "{\"id\":\"a\",\"path\":\"$DEVICE\",\"image_type\":\"Qcow2\"}"),
+         HYPERVISOR_UNSUPPORTED},
+        {INFO("Running", DISK("a", "/x", "") "," DISK("a", "$DEVICE", "")), HYPERVISOR_UNREACHABLE},
+        {{"GET", HTTP_JSON("200", "{")}, HYPERVISOR_UNREACHABLE},
+    };
+
+    need_device(*state);
+    for (size_t i = 0; i < array_length(cases); i++) {
+        const struct http_script script[] = {PING("v52.0"), cases[i].info};
+
+        assert_int_equal(run(*state, HYPERVISOR_RESIZE, script, 2).outcome, cases[i].outcome);
+    }
+}
+
+/* Over a regular file the same call would truncate it. */
+static void never_resizes_a_file(void **state)
+{
+    struct http_server *server = *state;
+    struct hypervisor_request request = http_call_request(server, HYPERVISOR_RESIZE);
+    cleanup(fd_closep) int held = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    char path[200] = "", answer[400];
+    const struct http_script script[] = {PING("v52.0"), {"GET", answer}};
+    struct stat st;
+
+    assert_true(readlink("/proc/self/exe", path, sizeof(path) - 1) > 0);
+    (void)snprintf(answer, sizeof(answer),
+                   HTTP_JSON("200", "{\"config\":{\"disks\":[{\"id\":\"a\",\"path\":\"%s\"}]},"
+                                    "\"state\":\"Running\"}"),
+                   path);
+    assert_int_equal(fstat(held, &st), 0);
+    request.regular_file = true;
+    request.file_device = st.st_dev;
+    request.inode = st.st_ino;
+    http_server_listen(server, script, 2);
+    assert_int_equal(http_call_run(server, HYPERVISOR_CLOUD_HYPERVISOR, &request).outcome,
+                     HYPERVISOR_UNSUPPORTED);
+}
+
+/* A path that leads to the device is not enough: the drive may have been opened before it did. */
+static void wants_the_device_held(void **state)
+{
+    const struct http_script script[] = {PING("v52.0"), INFO("Running", DISKS)};
+    struct http_server *server = *state;
+
+    need_device(server);
+    fd_close(take_fd(&server->held));
+    assert_int_equal(run(server, HYPERVISOR_RESIZE, script, 2).outcome, HYPERVISOR_DRIVE_NOT_FOUND);
+}
+
+static void wants_whole_sectors(void **state)
+{
+    const struct http_script script[] = {PING("v52.0"), INFO("Running", DISKS)};
+    struct http_server *server = *state;
+    struct hypervisor_request request = http_call_request(server, HYPERVISOR_RESIZE);
+
+    need_device(server);
+    request.bytes = 2049;
+    http_server_listen(server, script, 2);
+    assert_int_equal(http_call_run(server, HYPERVISOR_CLOUD_HYPERVISOR, &request).outcome,
+                     HYPERVISOR_UNSUPPORTED);
+}
+
+static void tells_how_the_connection_failed(void **state)
+{
+    const struct http_script script[] = {PING("v52.0"), INFO("Running", DISKS)};
+    struct http_server *server = *state;
+    struct hypervisor_request request = http_call_request(server, HYPERVISOR_RESIZE);
+
+    assert_int_equal(http_call_run(server, HYPERVISOR_CLOUD_HYPERVISOR, &request).outcome,
+                     HYPERVISOR_UNREACHABLE); /* nobody listens */
+    server->close_at = 1;
+    assert_int_equal(run(server, HYPERVISOR_RESIZE, script, 2).outcome, HYPERVISOR_UNREACHABLE);
+    server->close_at = HTTP_SERVER_NEVER;
+    server->silent_at = 1;
+    request.deadline_ns = 20 * NSEC_PER_MSEC;
+    http_server_listen(server, script, 2);
+    assert_int_equal(http_call_run(server, HYPERVISOR_CLOUD_HYPERVISOR, &request).outcome,
+                     HYPERVISOR_UNREACHABLE);
+    request.vmm_pid = getppid(); /* it is another process that listens */
+    assert_int_equal(http_call_run(server, HYPERVISOR_CLOUD_HYPERVISOR, &request).outcome,
+                     HYPERVISOR_UNREACHABLE);
+    request.control_socket = "/nonexistent/clh-api.sock";
+    assert_int_equal(http_call_run(server, HYPERVISOR_CLOUD_HYPERVISOR, &request).outcome,
+                     HYPERVISOR_MONITOR_MISSING);
+}
+
+static void is_silent_once_freed(void **state)
+{
+    const struct http_script script[] = {PING("v52.0"), INFO("Running", DISKS)};
+    struct http_server *server = *state;
+    struct hypervisor_request request = http_call_request(server, HYPERVISOR_RESIZE);
+    struct http_call never = {.server = server};
+    struct hypervisor_call *call;
+
+    server->silent_at = 1;
+    http_server_listen(server, script, 2);
+    assert_int_equal(hypervisor_call_new(&server->loop, HYPERVISOR_CLOUD_HYPERVISOR, &request,
+                                         http_call_on_done, &never, &call),
+                     0);
+    while (server->position < 1 || server->output.length)
+        loop_run_once(&server->loop);
+    assert_null(hypervisor_call_free(call));
+    assert_int_equal(never.count, 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, http_server_set_up, http_server_tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(resizes),
+        TEST(cannot_learn_the_size),
+        TEST(asks_for_a_version_that_can),
+        TEST(passes_on_refusals),
+        TEST(leaves_alone_what_must_not_be_resized),
+        TEST(never_resizes_a_file),
+        TEST(wants_the_device_held),
+        TEST(wants_whole_sectors),
+        TEST(tells_how_the_connection_failed),
+        TEST(is_silent_once_freed),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
