@@ -1,0 +1,129 @@
+"""cloud_hypervisor.py - Cloud Hypervisor's API without a VM: vmm.ping, vm.info, vm.resize-disk.
+
+Versions differ as the real ones do. Up to v51 vm.resize-disk truncates: a block device fails, always.
+From v52 on a block device must have the size that is asked for. A regular file is truncated in all
+of them. Up to v52 every refusal is a 500; from v53 on a disk that is not there is a 404.
+
+In a test, whose process is then the VMM:
+
+    with FakeCloudHypervisor(path, "v52.0", [Disk("_disk0", "/dev/loop0")]) as vmm:
+        vmm.refuse = (500, ["Error from API", "no"])
+        ...
+        vmm.wait_for("PUT", "/api/v1/vm.resize-disk")
+
+As a program, until it is terminated:
+
+    cloud_hypervisor.py --api-socket P --device /dev/loop0 [--id _disk0] [--version v52.0]
+                        [--read-only] [--delay S] [--split N] [--full] [--silent-at N] [--log F]
+"""
+
+import argparse
+import json
+import os
+import re
+import signal
+import sys
+import threading
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from micro_http import Disk, MicroHttp  # noqa: E402
+
+API = "/api/v1/"
+RESIZE = ["Error from API", "The disk could not be resized", "Error from device manager"]
+
+
+class FakeCloudHypervisor(MicroHttp):
+    def __init__(self, socket_path, version="v52.0", disks=(), log=None):
+        super().__init__(socket_path, log)
+        self.version = version
+        self.disks = list(disks)
+        self.state = "Running"
+
+    def stop(self):
+        super().stop()
+        for disk in self.disks:
+            disk.close()
+
+    def major(self):
+        return int(re.match(r"v?(\d+)", self.version)[1])
+
+    def disk(self, disk_id):
+        return next((d for d in self.disks if d.id == disk_id), None)
+
+    def answer(self, method, target, body):
+        name = target.removeprefix(API)
+        if (method, name) == ("GET", "vmm.ping"):
+            return 200, {"build_version": self.version, "version": self.version,
+                         "pid": os.getpid(), "features": ["kvm"]}
+        if (method, name) == ("GET", "vm.info"):
+            return 200, self._info()
+        if (method, name) == ("PUT", "vm.resize-disk"):
+            return self._resize(body)
+        return 404, None
+
+    def _info(self):
+        disks = [{"id": disk.id, "pci_segment": 0, "path": disk.path, "readonly": disk.read_only,
+                  "direct": False, "num_queues": 1, "queue_size": 128, "vhost_user": False,
+                  "image_type": "Raw"} for disk in self.disks]
+        return {"config": {"cpus": {"boot_vcpus": 1, "max_vcpus": 1}, "disks": disks},
+                "state": self.state, "memory_actual_size": 1 << 29,
+                "device_tree": {d.id: {"id": d.id, "pci_bdf": "0000:00:03.0"} for d in self.disks}}
+
+    def _resize(self, body):
+        try:
+            request = json.loads(body)
+            disk, size = self.disk(request["id"]), int(request["desired_size"])
+        except (ValueError, KeyError, TypeError):
+            return 400, ["Error from API", "bad request"]
+        if self.state not in ("Running", "Paused"):
+            return 500, ["Error from API", "Failed resizing a disk image"]
+        if disk is None:
+            return (404 if self.major() >= 53 else 500), RESIZE + [
+                "Failed to find device corresponding to the given identifier: " + request["id"]]
+        problem = self._resize_disk(disk, size)
+        return (500, RESIZE + ["Disk resize error", "Resize failed", problem]) if problem \
+            else (204, None)
+
+    def _resize_disk(self, disk, size):
+        if size % 512:
+            return "Disk image size is not a multiple of 512"
+        if not disk.is_block_device():
+            disk.truncate(size)
+        elif self.major() < 52:
+            return "Invalid argument (os error 22)"
+        elif size != disk.real_size():
+            return (f"Block device size {disk.real_size()} does not match requested size "
+                    f"{size}")
+        disk.size = size
+        return None
+
+
+def main():
+    parser = argparse.ArgumentParser(description="A Cloud Hypervisor without a VM.")
+    parser.add_argument("--api-socket", required=True)
+    parser.add_argument("--device", required=True)
+    parser.add_argument("--id", default="_disk0")
+    parser.add_argument("--version", default="v52.0")
+    parser.add_argument("--read-only", action="store_true")
+    parser.add_argument("--delay", type=float, default=0.0, help="seconds before each answer")
+    parser.add_argument("--split", type=int, default=0, help="bytes per write")
+    parser.add_argument("--full", action="store_true", help="503 for every client")
+    parser.add_argument("--silent-at", type=int, help="no answer from this request on")
+    parser.add_argument("--log", help="received requests, one JSON object per line; else stdout")
+    arguments = parser.parse_args()
+
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    log = open(arguments.log, "a", encoding="utf-8") if arguments.log else sys.stdout
+    disk = Disk(arguments.id, arguments.device, arguments.read_only)
+    vmm = FakeCloudHypervisor(arguments.api_socket, arguments.version, [disk], log)
+    vmm.delay, vmm.split = arguments.delay, arguments.split
+    vmm.full, vmm.silent_at = arguments.full, arguments.silent_at
+    with vmm:
+        stopped.wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""firecracker.py - Firecracker's API without a VM: GET / and /vm/config, PATCH /drives/ID.
+
+A PATCH opens the path again and takes what it finds there for the drive, as the real one does. With
+a jail this is a process of its own whose root is the jail: the socket lies in JAIL/run, the device
+is a node of its own in JAIL, and the paths that are reported begin there.
+
+In a test, whose process is then the VMM, not jailed:
+
+    with FakeFirecracker(path, [Drive("drive_1", "/dev/loop0")]) as vmm:
+        ...
+        vmm.wait_for("PATCH", "/drives/drive_1")
+
+As a program, until it is terminated:
+
+    firecracker.py --api-sock P --device /dev/loop0 [--drive-id drive_1] [--io-engine Sync]
+    firecracker.py --jail DIR   --device /dev/loop0 …     socket DIR/run/firecracker.socket,
+                                                          path_on_host /ID
+                   [--id SANDBOX] [--read-only] [--delay S] [--split N] [--full] [--silent-at N]
+                   [--log F]
+"""
+
+import argparse
+import json
+import os
+import signal
+import stat
+import sys
+import threading
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from micro_http import Disk, MicroHttp  # noqa: E402
+
+
+class Drive(Disk):
+    def __init__(self, drive_id, path, read_only=False, io_engine="Sync"):
+        super().__init__(drive_id, path, read_only)
+        self.io_engine = io_engine
+
+
+class FakeFirecracker(MicroHttp):
+    server = "Firecracker API"
+
+    def __init__(self, socket_path, drives=(), log=None):
+        super().__init__(socket_path, log)
+        self.drives = list(drives)
+        self.state = "Running"
+        self.version = "1.12.1"
+
+    def stop(self):
+        super().stop()
+        for drive in self.drives:
+            drive.close()
+
+    def answer(self, method, target, body):
+        if (method, target) == ("GET", "/"):
+            return 200, {"id": "fake", "state": self.state, "vmm_version": self.version,
+                         "app_name": "Firecracker"}
+        if (method, target) == ("GET", "/vm/config"):
+            return 200, {"drives": [self._describe(drive) for drive in self.drives],
+                         "boot-source": {}, "machine-config": {"vcpu_count": 1}}
+        if method == "PATCH" and target.startswith("/drives/"):
+            problem = self._patch(target.removeprefix("/drives/"), body)
+            return (400, {"fault_message": problem}) if problem else (204, None)
+        return 400, {"fault_message": f"Invalid request method and/or path: {method} {target}."}
+
+    @staticmethod
+    def _describe(drive):
+        return {"drive_id": drive.id, "partuuid": None, "is_root_device": False,
+                "cache_type": "Unsafe", "is_read_only": drive.read_only,
+                "path_on_host": drive.path, "rate_limiter": None, "io_engine": drive.io_engine,
+                "socket": None}
+
+    def _patch(self, drive_id, body):
+        try:
+            request = json.loads(body)
+        except ValueError as error:
+            return f"An error occurred when deserializing the json body of a request: {error}."
+        if unknown := set(request) - {"drive_id", "path_on_host", "rate_limiter"}:
+            return ("An error occurred when deserializing the json body of a request: unknown "
+                    f"field `{unknown.pop()}`.")
+        if request.get("drive_id") != drive_id:
+            return "The id from the path does not match the id from the body!"
+        if self.state == "Not started":
+            return "The requested operation is not supported before starting the microVM."
+        drive = next((d for d in self.drives if d.id == drive_id), None)
+        if drive is None:
+            return "Drive config error: Unable to patch the block device: Device not found"
+        path = drive.path
+        try:
+            drive.path = request["path_on_host"]
+            drive.reopen()
+        except (KeyError, OSError) as error:
+            drive.path = path
+            return f"Unable to patch the block device: Error manipulating the backing file: {error}"
+        return None
+
+
+def enter_jail(jail, device, drive_id, vmm):
+    """Makes the device's node, binds the socket and takes the jail for root. The node's path."""
+    node = os.path.join(jail, drive_id)
+    os.makedirs(os.path.join(jail, "run"), exist_ok=True)
+    os.mknod(node, 0o600 | stat.S_IFBLK, os.stat(device).st_rdev)
+    vmm.bind()
+    os.chroot(jail)
+    os.chdir("/")
+    return "/" + drive_id
+
+
+def main():
+    parser = argparse.ArgumentParser(description="A Firecracker without a VM.")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--api-sock")
+    where.add_argument("--jail", help="an empty directory")
+    parser.add_argument("--device", required=True)
+    parser.add_argument("--drive-id", default="drive_1")
+    parser.add_argument("--io-engine", default="Sync")
+    parser.add_argument("--id", help="as the real one is started; only shown in its arguments")
+    parser.add_argument("--read-only", action="store_true")
+    parser.add_argument("--delay", type=float, default=0.0, help="seconds before each answer")
+    parser.add_argument("--split", type=int, default=0, help="bytes per write")
+    parser.add_argument("--full", action="store_true", help="503 for every client")
+    parser.add_argument("--silent-at", type=int, help="no answer from this request on")
+    parser.add_argument("--log", help="received requests, one JSON object per line; else stdout")
+    arguments = parser.parse_args()
+
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    log = open(arguments.log, "a", encoding="utf-8") if arguments.log else sys.stdout
+    api_socket = arguments.api_sock or os.path.join(arguments.jail, "run", "firecracker.socket")
+    vmm = FakeFirecracker(api_socket, log=log)
+    path = arguments.device
+    if arguments.jail:
+        path = enter_jail(arguments.jail, path, arguments.drive_id, vmm)
+        vmm.socket_path = "/run/firecracker.socket"
+    vmm.drives.append(
+        Drive(arguments.drive_id, path, arguments.read_only, arguments.io_engine))
+    vmm.delay, vmm.split = arguments.delay, arguments.split
+    vmm.full, vmm.silent_at = arguments.full, arguments.silent_at
+    with vmm:
+        stopped.wait()
+
+
+if __name__ == "__main__":
+    main()
