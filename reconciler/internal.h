@@ -19,6 +19,7 @@ struct reconciler {
     int root;
     int sysfs;
     const struct reconciler_senses *senses;
+    void (*on_synced)(void *userdata);
     void (*settled)(void *userdata);
     void *userdata;
 

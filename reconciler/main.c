@@ -17,6 +17,7 @@
 #include "lib/cleanup.h"
 #include "lib/log.h"
 #include "lib/loop.h"
+#include "lib/notify.h"
 #include "lib/path.h"
 #include "reconciler/observe/observe.h"
 #include "reconciler/reconciler.h"
@@ -43,6 +44,7 @@ struct daemon {
     int root;
     int lock;
     struct loop loop;
+    struct notify notify;
     struct store *store;
     struct reconciler *reconciler;
     struct http_server *http;
@@ -51,6 +53,7 @@ struct daemon {
     struct watch_mounts *mounts;
     struct watch_processes *processes;
     struct loop_signal terminate, interrupt, hangup;
+    bool ready; /* the service manager has been told so */
     bool stopping;
     int exit_code;
 };
@@ -135,6 +138,37 @@ static int parse_arguments(int argc, char **argv, struct arguments *ret_argument
     return -1;
 }
 
+/* ---- to the service manager ---- */
+
+/* At every sweep, and whenever the daemon comes to rest. */
+static void tell_status(struct daemon *daemon)
+{
+    struct reconciler_health health;
+    char text[NOTIFY_STATUS_BYTES];
+
+    if (daemon->notify.fd < 0)
+        return;
+    reconciler_get_health(daemon->reconciler, &health);
+    if (daemon->stopping)
+        snprintf(text, sizeof(text), "stopping after the step in flight");
+    else if (health.degraded)
+        snprintf(text, sizeof(text), "degraded: %.140s", health.problem);
+    else
+        snprintf(text, sizeof(text), "%s", health.synced ? "up" : "the first scan is under way");
+    (void)notify_status(&daemon->notify, text);
+}
+
+static void on_synced(void *userdata)
+{
+    struct daemon *daemon = userdata;
+    int r = notify_ready(&daemon->notify);
+
+    daemon->ready = true;
+    if (r < 0)
+        log_warning(NULL, "cannot tell the service manager: %s", strerror(-r));
+    tell_status(daemon);
+}
+
 /* ---- configuration ---- */
 
 /* The default file may be absent; one that was named must be there. */
@@ -157,9 +191,8 @@ static int load_config(struct daemon *daemon, struct config *ret_config, struct 
     return r;
 }
 
-static void on_hangup(struct loop_signal *signal)
+static void reload(struct daemon *daemon)
 {
-    struct daemon *daemon = container_of(signal, struct daemon, hangup);
     struct config next;
     struct error error;
     char restart[512];
@@ -174,6 +207,17 @@ static void on_hangup(struct loop_signal *signal)
     reconciler_configure(daemon->reconciler, &next);
     daemon->config = next;
     log_info(NULL, "the configuration was read again");
+}
+
+static void on_hangup(struct loop_signal *signal)
+{
+    struct daemon *daemon = container_of(signal, struct daemon, hangup);
+
+    if (daemon->ready)
+        (void)notify_reloading(&daemon->notify);
+    reload(daemon);
+    if (daemon->ready)
+        (void)notify_ready(&daemon->notify);
 }
 
 /* ---- senses to heart ---- */
@@ -263,6 +307,7 @@ static void check(void *userdata)
     struct daemon *daemon = userdata;
 
     watch_directories_check_roots(daemon->directories);
+    tell_status(daemon);
 }
 
 static void report_source(struct reconciler_health *health, enum watch_source source,
@@ -300,6 +345,8 @@ static void on_terminate(struct loop_signal *signal)
         loop_stop(&daemon->loop);
     daemon->stopping = true;
     log_info(NULL, "stopping after the step in flight");
+    (void)notify_stopping(&daemon->notify);
+    tell_status(daemon);
     reconciler_stop(daemon->reconciler);
 }
 
@@ -317,6 +364,8 @@ static void on_settled(void *userdata)
 
     if (daemon->stopping || daemon->arguments.once)
         loop_stop(&daemon->loop);
+    else
+        tell_status(daemon);
 }
 
 static void print_summary(struct daemon *daemon)
@@ -450,6 +499,7 @@ static int start_heart(struct daemon *daemon, struct error *error)
         .config = &daemon->config,
         .root = daemon->root,
         .senses = &senses,
+        .synced = on_synced,
         .settled = on_settled,
         .userdata = daemon,
     };
@@ -469,6 +519,15 @@ static int start_faces(struct daemon *daemon, struct error *error)
     if (daemon->arguments.once)
         return 0;
     return http_server_new(&daemon->loop, daemon->reconciler, &options, &daemon->http, error);
+}
+
+/* A service manager that cannot be told is no reason not to work. */
+static void greet_manager(struct daemon *daemon)
+{
+    struct error error;
+
+    if (!daemon->arguments.once && notify_init(&daemon->notify, &daemon->loop, &error) < 0)
+        log_warning(NULL, "cannot tell the service manager: %s", error.text);
 }
 
 static void take_signals(struct daemon *daemon)
@@ -491,6 +550,7 @@ static int start(struct daemon *daemon)
         return fail(daemon, EXIT_FAILED, &error);
     }
     take_signals(daemon);
+    greet_manager(daemon);
     if (take_lock(daemon) < 0 || open_store(daemon) < 0)
         return -1;
     r = start_heart(daemon, &error);
@@ -515,6 +575,7 @@ static void end(struct daemon *daemon)
     watch_directories_free(daemon->directories);
     reconciler_free(daemon->reconciler);
     store_close(daemon->store);
+    notify_done(&daemon->notify);
     if (daemon->loop.ev) {
         loop_signal_stop(&daemon->terminate);
         loop_signal_stop(&daemon->interrupt);
@@ -532,7 +593,7 @@ static int check_config(struct daemon *daemon)
 
 int main(int argc, char **argv)
 {
-    static struct daemon daemon = {.root = -1, .lock = -1};
+    static struct daemon daemon = {.root = -1, .lock = -1, .notify = NOTIFY_INIT};
     struct error error = {0};
     int r;
 

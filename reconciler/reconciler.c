@@ -146,6 +146,8 @@ static void note_first_scan(struct reconciler *reconciler)
     reconciler->synced = true;
     reconciler->all_volumes = true;
     log_info(NULL, "the first scan is complete");
+    if (reconciler->on_synced)
+        reconciler->on_synced(reconciler->userdata);
 }
 
 /* The store would not take this turn: nothing of it happened, and all of it is looked at again. */
@@ -419,6 +421,7 @@ int reconciler_new(const struct reconciler_options *options, struct reconciler *
     reconciler->config = *options->config;
     reconciler->root = options->root;
     reconciler->senses = options->senses;
+    reconciler->on_synced = options->synced;
     reconciler->settled = options->settled;
     reconciler->userdata = options->userdata;
     reconciler->sysfs = -1;

@@ -47,6 +47,8 @@ struct reconciler_options {
     const struct config *config; /* copied */
     int root;                    /* O_PATH of --root, borrowed */
     const struct reconciler_senses *senses;
+    /* Called once, from the loop, when the first scan is complete. May be NULL. */
+    void (*synced)(void *userdata);
     /* Called from the loop whenever nothing is left to do now (--once, stopping). May be NULL. */
     void (*settled)(void *userdata);
     void *userdata;
