@@ -168,23 +168,11 @@ static int record_attempt(const struct act *act)
                               clock_realtime_ms() + (int64_t)(delay / NSEC_PER_MSEC));
 }
 
-/* The volume may have been bound elsewhere meanwhile; then this says nothing about it any more. */
-static int still_meant(const struct act *act, bool *ret_meant)
-{
-    struct store_volume now;
-    int r = store_get_volume(act->reconciler->store, act->volume.volume_id, &now);
-
-    if (r < 0)
-        return r;
-    *ret_meant = now.mapping_id && now.mapping_id == act->volume.mapping_id;
-    return 0;
-}
-
 static int act_record(struct act *act)
 {
     struct log_ids ids = {act->volume.volume_id, act->volume.sandbox_id, act->volume.device_name,
                           NULL};
-    bool meant = false;
+    bool is_open = false;
     int r;
 
     if (act->reason == REASON_NONE || act->reason == REASON_UNVERIFIED)
@@ -192,8 +180,9 @@ static int act_record(struct act *act)
     else
         log_warning(&ids, "%s: %s: %s", decide_action_name(act->action), reason_name(act->reason),
                     act->error.text);
-    r = still_meant(act, &meant);
-    if (r < 0 || !meant)
+    /* The volume may have been bound elsewhere meanwhile; then this says nothing about it. */
+    r = store_is_mapping_open(act->reconciler->store, act->volume.mapping_id, &is_open);
+    if (r < 0 || !is_open)
         return r;
     r = act->action == ACTION_GROW_GUEST ? act_guest_record(act) : act_hypervisor_record(act);
     return r < 0 ? r : record_attempt(act);

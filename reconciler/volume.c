@@ -159,25 +159,36 @@ static int describe_mapping(struct reconciler *reconciler, const struct store_vo
                                   volume->recorded_drive_id[0] ? "persist" : NULL);
 }
 
+/* It is bound as it was: only what is known about the binding may be better. */
+static int update_binding(struct reconciler *reconciler, struct store_volume *volume)
+{
+    int r = 0;
+
+    if (volume->device_bytes > volume->largest_bytes && !was_replaced(volume)) {
+        r = store_note_size(reconciler->store, volume->volume_id, volume->device_bytes);
+        volume->largest_bytes = volume->device_bytes;
+    }
+    if (r == 0 && !is_described(volume)) {
+        r = describe_mapping(reconciler, volume);
+        if (r == 0)
+            r = store_get_volume(reconciler->store, volume->volume_id, volume);
+    }
+    return r;
+}
+
 static int bind_volume(struct reconciler *reconciler, struct store_volume *volume)
 {
     bool should = volume->status == STORE_PRESENT && volume->sandbox_ref;
     int r;
 
-    if (should && is_same_binding(volume)) {
-        if (volume->device_bytes > volume->largest_bytes && !was_replaced(volume))
-            r = store_note_size(reconciler->store, volume->volume_id, volume->device_bytes);
-        else if (!is_described(volume))
-            r = describe_mapping(reconciler, volume);
-        else
-            return 0;
-    } else if (should && volume->device_id && volume->device_kind != STORE_OTHER) {
+    if (should && is_same_binding(volume))
+        return update_binding(reconciler, volume);
+    if (should && volume->device_id && volume->device_kind != STORE_OTHER)
         r = open_mapping(reconciler, volume);
-    } else if (!should && volume->mapping_id) {
+    else if (!should && volume->mapping_id)
         r = store_close_mapping(reconciler->store, volume->volume_id);
-    } else {
+    else
         return 0;
-    }
     if (r == 0)
         r = mark_neighbours(reconciler, volume);
     return r < 0 ? r : store_get_volume(reconciler->store, volume->volume_id, volume);
@@ -266,7 +277,8 @@ static enum decide_status status_of(const struct store_volume *volume)
     return DECIDE_GONE;
 }
 
-static struct decide_facts facts_of(struct reconciler *reconciler,
+/* All but the conflict, which is found by looking and not by reading a row. */
+static struct decide_facts facts_of(const struct reconciler *reconciler,
                                     const struct store_volume *volume)
 {
     struct decide_facts facts = {
@@ -284,8 +296,6 @@ static struct decide_facts facts_of(struct reconciler *reconciler,
         .guest_reason = reason_from_name(volume->guest_reason),
     };
 
-    if (facts.status == DECIDE_PRESENT && facts.live_sandboxes > 0)
-        facts.conflict = conflict_of(reconciler, volume);
     facts.may_try = volume->attempts == 0 ||
                     (volume->next_attempt_ns && clock_boottime() >= volume->next_attempt_ns);
     return facts;
@@ -307,6 +317,7 @@ static bool is_new_growth(const struct decide_facts *facts, const struct store_v
 static int open_growth(struct reconciler *reconciler, struct store_volume *volume,
                        struct decide_facts *facts)
 {
+    enum decide_conflict conflict = facts->conflict;
     uint64_t from = decide_baseline(facts);
     int r;
 
@@ -318,6 +329,7 @@ static int open_growth(struct reconciler *reconciler, struct store_volume *volum
     log_info(&(struct log_ids){volume->volume_id, volume->sandbox_id, volume->device_name, NULL},
              "device grew from %" PRIu64 " to %" PRIu64 " bytes", from, volume->device_bytes);
     *facts = facts_of(reconciler, volume);
+    facts->conflict = conflict;
     return 0;
 }
 
@@ -376,6 +388,8 @@ int reconcile_volume(struct reconciler *reconciler, int64_t volume_id)
         return r;
     acts_cancel_stale(reconciler, &volume);
     facts = facts_of(reconciler, &volume);
+    if (facts.status == DECIDE_PRESENT && facts.live_sandboxes > 0)
+        facts.conflict = conflict_of(reconciler, &volume);
     if (is_new_growth(&facts, &volume)) {
         r = open_growth(reconciler, &volume, &facts);
         if (r < 0)

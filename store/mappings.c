@@ -81,6 +81,18 @@ int store_open_mapping(struct store *store, const struct store_mapping *mapping)
                                                 {"guest_path", sql_text(mapping->guest_path)}}});
 }
 
+int store_is_mapping_open(struct store *store, int64_t mapping_id, bool *ret_open)
+{
+    static const char find[] = "SELECT 1 FROM mappings WHERE mapping_id = ?1 AND until IS NULL";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_first(&store->connection, find, &rows, sql_number(mapping_id));
+
+    if (r < 0)
+        return r;
+    *ret_open = r > 0;
+    return 0;
+}
+
 int store_describe_mapping(struct store *store, int64_t volume_id, const char *drive_id,
                            const char *guest_path, const char *source)
 {

@@ -191,7 +191,11 @@ const char *sql_borrow_text(struct sql_rows *rows)
 
 void sql_take_text(struct sql_rows *rows, char *ret_text, size_t size)
 {
-    (void)snprintf(ret_text, size, "%s", sql_borrow_text(rows));
+    const char *text = sql_borrow_text(rows);
+    size_t length = strnlen(text, size - 1);
+
+    memcpy(ret_text, text, length);
+    ret_text[length] = '\0';
 }
 
 int sql_first_values(struct sql_connection *connection, const char *text, struct sql_rows *rows,

@@ -296,6 +296,8 @@ struct store_mapping {
 
 /* Closes the volume's open mapping, if any, and opens this one. Clears attempts. */
 int store_open_mapping(struct store *store, const struct store_mapping *mapping);
+/* Whether it is still its volume's open one. */
+int store_is_mapping_open(struct store *store, int64_t mapping_id, bool *ret_open);
 /* Better facts about the open mapping: drive and guest path (NULL keeps). */
 int store_describe_mapping(struct store *store, int64_t volume_id, const char *drive_id,
                            const char *guest_path, const char *source);

@@ -24,7 +24,7 @@ static const char select_volume[] =
     " m.largest_bytes, m.hypervisor_bytes, m.guest_bytes, m.guest_synced_bytes, m.guest_verified,"
     " m.hypervisor_reason, m.guest_reason, m.blocked_reason,"
     " r.resize_id, r.from_bytes, r.to_bytes,"
-    " (SELECT count(DISTINCT n.sandbox_id) FROM entries o JOIN entry_sandboxes n"
+    " (SELECT count(*) FROM entries o JOIN entry_sandboxes n"
     "  ON n.entry_id = o.entry_id WHERE o.volume_id = v.volume_id AND o.gone = 0)"
     " FROM volumes v"
     " LEFT JOIN entries e ON e.entry_id = v.entry_id"
@@ -34,8 +34,10 @@ static const char select_volume[] =
     " LEFT JOIN resizes r ON r.volume_id = v.volume_id AND r.finished_at IS NULL"
     " WHERE v.volume_id = ?1";
 
+/* No DISTINCT and no ORDER BY here or below: each would build a table of its own, which costs more
+ * than the rest of the query. Who takes the rows skips and compares. */
 static const char select_live_sandboxes[] =
-    "SELECT DISTINCT s.sandbox_ref, s.sandbox_id, s.runtime, s.hypervisor, s.vmm_pid,"
+    "SELECT s.sandbox_ref, s.sandbox_id, s.runtime, s.hypervisor, s.vmm_pid,"
     " s.vmm_start_ns, s.control_socket, s.agent_address, s.companion_ability, s.agent_ability,"
     " s.shim_ability FROM entries e"
     " JOIN entry_sandboxes n ON n.entry_id = e.entry_id"
@@ -45,9 +47,9 @@ static const char select_live_sandboxes[] =
 /* The same number is the same device; the path as written is what the runtime was given, and leads
  * to the drive even if it points elsewhere by now. */
 static const char select_drive[] =
-    "SELECT drive_id, guest_path FROM sandbox_drives WHERE sandbox_ref = ?1"
-    " AND ((?5 AND major = ?3 AND minor = ?4) OR mount_source = ?2 OR file = ?2 OR file = ?6)"
-    " ORDER BY (?5 AND major = ?3 AND minor = ?4) DESC, mount_source IS ?2 DESC LIMIT 1";
+    "SELECT 2 * (?5 AND major = ?3 AND minor = ?4) + (mount_source IS ?2), drive_id, guest_path"
+    " FROM sandbox_drives WHERE sandbox_ref = ?1"
+    " AND ((?5 AND major = ?3 AND minor = ?4) OR mount_source = ?2 OR file = ?2 OR file = ?6)";
 
 static const char select_shared[] =
     "SELECT 1 FROM volumes w"
@@ -145,7 +147,6 @@ static int load_volume(struct store *store, struct store_volume *volume)
 
 static void take_sandbox(struct sql_rows *rows, struct store_volume *volume)
 {
-    volume->sandbox_ref = sql_take_number(rows);
     TAKE_TEXT(rows, volume->sandbox_id);
     TAKE_TEXT(rows, volume->runtime);
     TAKE_TEXT(rows, volume->hypervisor);
@@ -175,9 +176,15 @@ static int load_sandbox(struct store *store, struct store_volume *volume)
         sql_query(&store->connection, select_live_sandboxes, &rows, sql_number(volume->volume_id));
 
     while (r == 0 && (r = sql_next(&rows)) > 0) {
+        int64_t sandbox_ref = sql_take_number(&rows);
+
         r = 0;
-        if (volume->live_sandboxes++ == 0)
-            take_sandbox(&rows, volume);
+        /* Named by the volume's directories in both layouts. */
+        if (sandbox_ref == volume->sandbox_ref)
+            continue;
+        volume->live_sandboxes++;
+        volume->sandbox_ref = sandbox_ref;
+        take_sandbox(&rows, volume);
     }
     if (volume->live_sandboxes > 1)
         forget_sandbox(volume);
@@ -188,18 +195,25 @@ static int load_drive(struct store *store, struct store_volume *volume)
 {
     cleanup(sql_end) struct sql_rows rows = {0};
     bool by_number = volume->device_id && volume->device_kind == STORE_BLOCK;
+    int64_t best = -1;
     int r;
 
     if (!volume->sandbox_ref)
         return 0;
-    r = sql_first(&store->connection, select_drive, &rows, sql_number(volume->sandbox_ref),
+    r = sql_query(&store->connection, select_drive, &rows, sql_number(volume->sandbox_ref),
                   sql_text(volume->device_path), sql_number(volume->major),
                   sql_number(volume->minor), sql_number(by_number), sql_text(volume->device_name));
-    if (r <= 0)
-        return r;
-    TAKE_TEXT(&rows, volume->recorded_drive_id);
-    TAKE_TEXT(&rows, volume->recorded_guest_path);
-    return 0;
+    while (r == 0 && (r = sql_next(&rows)) > 0) {
+        int64_t rank = sql_take_number(&rows);
+
+        r = 0;
+        if (rank <= best)
+            continue;
+        best = rank;
+        TAKE_TEXT(&rows, volume->recorded_drive_id);
+        TAKE_TEXT(&rows, volume->recorded_guest_path);
+    }
+    return r;
 }
 
 static int load_shared(struct store *store, struct store_volume *volume)

@@ -11,6 +11,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -307,18 +308,23 @@ struct search {
     int sysfs;
     unsigned depth, visits;
     bool partitions;                      /* of the names visited, only partitions count */
+    char disk[NAME_MAX + 1];              /* whose partitions; "" if its name is not known */
     char directory[SYSFS_PATH_BYTES / 2]; /* whose names are being visited */
     const char *found;
 };
 
 static void search_device(struct search *search, uint32_t major, uint32_t minor);
 
-/* Other things in a disk's directory have numbers too: an NVMe disk's controller, for one. */
+/* Other things in a disk's directory have numbers too: an NVMe disk's controller, for one. Most
+ * names there are ruled out without a look: the kernel gives a partition its disk's name and a
+ * number (block/partitions/core.c). */
 static bool is_partition(const struct search *search, const char *name)
 {
     char path[SYSFS_PATH_BYTES + NAME_MAX];
     uint64_t number;
 
+    if (strncmp(name, search->disk, strlen(search->disk)) != 0)
+        return false;
     (void)snprintf(path, sizeof(path), "%s/%s/partition", search->directory, name);
     return sysfs_read_number(search->sysfs, path, &number) == 0;
 }
@@ -339,6 +345,21 @@ static int search_name(void *userdata, const char *name)
     return search->found ? 1 : 0;
 }
 
+/* dev/block/MAJOR:MINOR is a link to the disk's own directory. */
+static void find_disk_name(struct search *search)
+{
+    char target[PATH_MAX];
+    ssize_t length = readlinkat(search->sysfs, search->directory, target, sizeof(target) - 1);
+    const char *name;
+
+    search->disk[0] = '\0';
+    if (length <= 0)
+        return;
+    target[length] = '\0';
+    name = strrchr(target, '/');
+    (void)snprintf(search->disk, sizeof(search->disk), "%.*s", NAME_MAX, name ? name + 1 : target);
+}
+
 static void search_names(struct search *search, uint32_t major, uint32_t minor, const char *below,
                          bool partitions)
 {
@@ -347,6 +368,8 @@ static void search_names(struct search *search, uint32_t major, uint32_t minor, 
     search->partitions = partitions;
     (void)snprintf(search->directory, sizeof(search->directory), "dev/block/%u:%u%s", major, minor,
                    below);
+    if (partitions)
+        find_disk_name(search);
     if (for_each_name(search->sysfs, search->directory, STACK_NAMES, search_name, search) < 0)
         search->found = CANNOT_TELL;
 }

@@ -100,7 +100,7 @@ static void two_layouts_of_one_path_are_one_volume(void **state)
     assert_text_of(store, "SELECT layout FROM audit_volumes", "both");
     assert_text_of(store, "SELECT key FROM audit_volumes", "key-1");
     assert_int_equal(get_volume(store, volume_id).policy, STORE_POLICY_OBSERVE);
-    assert_int_equal(get_volume(store, volume_id).named_sandboxes, 1);
+    assert_int_equal(get_volume(store, volume_id).named_sandboxes, 2);
 
     assert_int_equal(store_remove_entry(store, STORE_KATA, "key-1", &removed), 0);
     assert_int_equal(removed, volume_id);

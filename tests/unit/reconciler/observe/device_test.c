@@ -223,9 +223,9 @@ static void finds_what_the_host_uses(void **state)
     make_disk("middle", "4000:2", "8\n", "1\n", "");
     make_disk("disk", "4000:1", "8\n", "1\n", "");
     make_disk("partitioned", "4000:3", "8\n", "1\n", "");
-    make_disk("partitioned/part1", "4000:4", "8\n", NULL, "");
-    write_file("sys/devices/block/partitioned/part1/partition", "1\n");
-    make_disk("partitioned/controller", "4000:5", "8\n", NULL, "");
+    make_disk("partitioned/partitioned1", "4000:4", "8\n", NULL, "");
+    write_file("sys/devices/block/partitioned/partitioned1/partition", "1\n");
+    make_disk("partitioned/partitionedx", "4000:5", "8\n", NULL, "");
     link_holder("disk", "middle");
     link_holder("middle", "used");
     assert_int_equal(observe_mounts(sysfs, &mounts), 0);
@@ -234,14 +234,15 @@ static void finds_what_the_host_uses(void **state)
     assert_non_null(observed_mounts_find(mounts, sysfs, 4000, 1));
     assert_null(observed_mounts_find(mounts, sysfs, 4000, 3));
     assert_null(observed_mounts_find(mounts, sysfs, 4000, 99));
-    make_directory("/sys/devices/block/partitioned/controller/holders");
+    make_directory("/sys/devices/block/partitioned/partitionedx/holders");
     assert_int_equal(
-        symlinkat("../../../disk", root, "sys/devices/block/partitioned/controller/holders/disk"),
+        symlinkat("../../../disk", root, "sys/devices/block/partitioned/partitionedx/holders/disk"),
         0); /* has a number, but is no partition */
     assert_null(observed_mounts_find(mounts, sysfs, 4000, 3));
-    make_directory("/sys/devices/block/partitioned/part1/holders");
+    make_directory("/sys/devices/block/partitioned/partitioned1/holders");
     assert_int_equal(
-        symlinkat("../../../disk", root, "sys/devices/block/partitioned/part1/holders/disk"), 0);
+        symlinkat("../../../disk", root, "sys/devices/block/partitioned/partitioned1/holders/disk"),
+        0);
     assert_non_null(observed_mounts_find(mounts, sysfs, 4000, 3));
     observed_mounts_free(mounts);
 }
