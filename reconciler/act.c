@@ -54,6 +54,19 @@ void acts_done(struct reconciler *reconciler)
     free_list(&reconciler->finished);
 }
 
+void acts_withdraw(struct reconciler *reconciler, int64_t volume_id, unsigned action)
+{
+    for (struct act **link = &reconciler->starting; *link; link = &(*link)->next) {
+        struct act *act = *link;
+
+        if (act->volume.volume_id != volume_id || act->action == action)
+            continue;
+        *link = act->next;
+        act_free(act);
+        return;
+    }
+}
+
 void acts_cancel_stale(struct reconciler *reconciler, const struct store_volume *volume)
 {
     for (struct act **link = &reconciler->running; *link;) {

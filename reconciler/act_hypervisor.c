@@ -25,11 +25,6 @@ static void on_done(struct hypervisor_call *call, const struct hypervisor_reply 
 
     act->reason = reasons[reply->outcome];
     act->error = reply->error;
-    if (act->action == ACTION_QUERY_HYPERVISOR && reply->outcome == HYPERVISOR_DONE &&
-        !reply->bytes) {
-        act->reason = REASON_HYPERVISOR_UNSUPPORTED; /* or it would be asked for ever */
-        error_set(&act->error, 0, "the drive is there, but this VMM does not tell its size");
-    }
     act->hypervisor_bytes = reply->bytes;
     snprintf(act->drive_id, sizeof(act->drive_id), "%s", reply->drive_id);
     act->hypervisor = hypervisor_call_free(call);

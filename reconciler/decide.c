@@ -69,6 +69,16 @@ static struct decision decide_growth(const struct decide_facts *facts)
     return try_to(facts, ACTION_RESIZE_HYPERVISOR, STATE_HOST_GROWN, REASON_NONE);
 }
 
+/* Told to read the size that the device has anyway, a VMM changes nothing and says it. */
+static struct decision decide_unknown(const struct decide_facts *facts)
+{
+    enum decide_action action = ACTION_QUERY_HYPERVISOR;
+
+    if (!facts->asks_hypervisor)
+        action = facts->permit == PERMIT_GROW ? ACTION_RESIZE_HYPERVISOR : ACTION_NONE;
+    return try_to(facts, action, STATE_UNKNOWN, facts->hypervisor_reason);
+}
+
 struct decision decide(const struct decide_facts *facts)
 {
     if (facts->status != DECIDE_PRESENT)
@@ -93,7 +103,7 @@ struct decision decide(const struct decide_facts *facts)
     if (facts->device_bytes > decide_baseline(facts))
         return decide_growth(facts);
     if (facts->hypervisor_bytes == 0)
-        return try_to(facts, ACTION_QUERY_HYPERVISOR, STATE_UNKNOWN, facts->hypervisor_reason);
+        return decide_unknown(facts);
     return decide_guest(facts);
 }
 

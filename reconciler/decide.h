@@ -38,6 +38,7 @@ struct decide_facts {
     uint64_t largest_bytes;      /* the largest seen since */
     uint64_t hypervisor_bytes;   /* what the VMM has; 0 unknown */
     uint64_t guest_synced_bytes; /* device size that the guest has been grown to; 0 never */
+    bool asks_hypervisor;        /* the VMM can say a drive's size; otherwise it can only be told */
     bool growth_open;            /* an audit_resizes row is unfinished */
 
     enum volume_reason hypervisor_reason; /* why the last call failed; NONE: it did not */

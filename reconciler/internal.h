@@ -46,6 +46,9 @@ struct reconciler {
     struct loop_timer sweep;
     struct loop_timer idle;
 
+    /* Until something is heard of any device: the first scan has just looked at every volume's, and
+     * the first decisions need not look again. */
+    bool devices_are_fresh;
     bool synced; /* the first scan is complete; nothing is acted on before */
     bool stopping;
     char problem[ERROR_TEXT_BYTES]; /* of the store; "" */
@@ -70,7 +73,9 @@ bool retry_later(struct reconciler *reconciler, enum reconciler_tree tree, const
 void retry_forget(struct reconciler *reconciler, enum reconciler_tree tree, const char *name);
 void retries_done(struct reconciler *reconciler);
 
-/* volume.c: one volume observed, bound, decided. */
+/* volume.c: one volume observed, bound, decided; or only its device looked at, so that all devices
+ * are known before the first volume is decided. */
+int look_at_volume_device(struct reconciler *reconciler, int64_t volume_id);
 int reconcile_volume(struct reconciler *reconciler, int64_t volume_id);
 
 /* act.c: one step on a VMM or a guest; see act.h. */
@@ -80,6 +85,8 @@ void acts_start(struct reconciler *reconciler);
 int acts_record(struct reconciler *reconciler);
 void acts_drop_starting(struct reconciler *reconciler);
 void acts_done(struct reconciler *reconciler);
+/* An act that is decided but not yet started, and is overruled by a later look in the same turn. */
+void acts_withdraw(struct reconciler *reconciler, int64_t volume_id, unsigned action);
 /* What runs for a binding that the volume no longer has could only hold it up. */
 void acts_cancel_stale(struct reconciler *reconciler, const struct store_volume *volume);
 bool act_is_in_flight(const struct reconciler *reconciler, int64_t volume_id);

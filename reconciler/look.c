@@ -127,7 +127,7 @@ static int put_entry(struct reconciler *reconciler, enum reconciler_tree tree, c
             log_warning(&(struct log_ids){.volume = volume_id}, "invalid metadata in %s: %s", name,
                         observed->problem);
     }
-    return 0;
+    return reconciler->synced ? 0 : look_at_volume_device(reconciler, volume_id);
 }
 
 static int remove_entry(struct reconciler *reconciler, enum reconciler_tree tree, const char *name)
@@ -275,6 +275,7 @@ int look_at_device(struct reconciler *reconciler, uint32_t major, uint32_t minor
 {
     int r = store_each_volume_of_device(reconciler->store, major, minor, mark_volume, reconciler);
 
+    reconciler->devices_are_fresh = false;
     if (r < 0)
         return r;
     /* It may be the one that a volume's path has been waiting for. */

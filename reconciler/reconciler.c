@@ -114,6 +114,7 @@ static int decide_once(struct reconciler *reconciler)
     else if (reconciler->stopping || !lanes_next(&reconciler->lanes, &volume_id))
         return 0;
     r = reconcile_volume(reconciler, volume_id);
+    reconciler->devices_are_fresh &= !marks_is_empty(&reconciler->volumes);
     return r < 0 ? r : 1;
 }
 
@@ -158,6 +159,7 @@ static void give_up_turn(struct reconciler *reconciler, int r)
     log_error(NULL, "%s", reconciler->problem);
     store_rollback(reconciler->store);
     acts_drop_starting(reconciler);
+    reconciler->devices_are_fresh = false;
     reconciler_look_at_everything(reconciler);
 }
 
@@ -297,6 +299,7 @@ void reconciler_look_at_device(struct reconciler *reconciler, uint32_t major, ui
 
 void reconciler_look_at_all_volumes(struct reconciler *reconciler)
 {
+    reconciler->devices_are_fresh = false;
     reconciler->all_volumes = true;
 }
 
@@ -425,6 +428,7 @@ int reconciler_new(const struct reconciler_options *options, struct reconciler *
     reconciler->settled = options->settled;
     reconciler->userdata = options->userdata;
     reconciler->sysfs = -1;
+    reconciler->devices_are_fresh = true;
     lanes_init(&reconciler->lanes, options->config->resize.parallel);
     r = observe_open_sysfs(options->root, options->config->paths.sysfs, &reconciler->sysfs);
     if (r < 0) {

@@ -11,6 +11,7 @@
 #include "lib/clock.h"
 #include "lib/log.h"
 #include "reconciler/decide.h"
+#include "reconciler/hypervisor/hypervisor.h"
 #include "reconciler/internal.h"
 #include "reconciler/observe/observe.h"
 
@@ -291,6 +292,8 @@ static struct decide_facts facts_of(const struct reconciler *reconciler,
         .largest_bytes = volume->largest_bytes,
         .hypervisor_bytes = volume->hypervisor_bytes,
         .guest_synced_bytes = volume->guest_synced_bytes,
+        .asks_hypervisor =
+            hypervisor_kind_tells_size(hypervisor_kind_from_name(volume->hypervisor)),
         .growth_open = volume->resize_id != 0,
         .hypervisor_reason = reason_from_name(volume->hypervisor_reason),
         .guest_reason = reason_from_name(volume->guest_reason),
@@ -370,6 +373,14 @@ static int begin_act(struct reconciler *reconciler, const struct store_volume *v
                         volume->device_bytes);
 }
 
+int look_at_volume_device(struct reconciler *reconciler, int64_t volume_id)
+{
+    struct store_volume volume;
+    int r = store_get_volume(reconciler->store, volume_id, &volume);
+
+    return r == 0 && volume.status == STORE_PRESENT ? refresh_device(reconciler, &volume) : r;
+}
+
 int reconcile_volume(struct reconciler *reconciler, int64_t volume_id)
 {
     struct store_volume volume;
@@ -380,7 +391,7 @@ int reconcile_volume(struct reconciler *reconciler, int64_t volume_id)
     r = store_get_volume(reconciler->store, volume_id, &volume);
     if (r == -ENOENT)
         return 0;
-    if (r == 0 && volume.status == STORE_PRESENT)
+    if (r == 0 && volume.status == STORE_PRESENT && !reconciler->devices_are_fresh)
         r = refresh_device(reconciler, &volume);
     if (r == 0)
         r = bind_volume(reconciler, &volume);
@@ -396,6 +407,7 @@ int reconcile_volume(struct reconciler *reconciler, int64_t volume_id)
             return r;
     }
     decision = decide(&facts);
+    acts_withdraw(reconciler, volume_id, decision.action);
     r = set_state(reconciler, &volume, &decision);
     if (r == 0 && decision.action != ACTION_NONE)
         r = begin_act(reconciler, &volume, decision.action);
