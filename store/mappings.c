@@ -142,6 +142,7 @@ int store_put_hypervisor_result(struct store *store, const struct store_hypervis
 {
     static const char put[] =
         "UPDATE mappings SET hypervisor_reason = ?2, blocked_reason = ?3,"
+        " source = CASE WHEN drive_id IS NULL AND ?4 IS NOT NULL THEN 'hypervisor' ELSE source END,"
         " drive_id = coalesce(?4, drive_id), hypervisor_bytes = coalesce(?5, hypervisor_bytes)"
         " WHERE volume_id = ?1 AND until IS NULL"
         " AND (hypervisor_reason, blocked_reason, drive_id, hypervisor_bytes)"

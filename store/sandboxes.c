@@ -2,12 +2,15 @@
  *
  * One live row per sandbox id. Its identity is the VMM process (pid and start time): the same id
  * with another VMM is another sandbox, so the old row ends, with its mappings. The drives are the
- * runtime's own record of which device has which drive and guest path; they are facts about the
- * present only and go when the sandbox does.
+ * runtime's own record of which device has which drive and guest path, the claims are the volume
+ * paths that its containers mount; both are facts about the present only and go when the sandbox
+ * does.
  *
  * The abilities are conclusions, not facts: "this agent does not implement the call". They hold as
  * long as what was asked stays the same, so another monitor or agent address clears them.
  */
+#include <string.h>
+
 #include "store/internal.h"
 
 struct known_sandbox {
@@ -36,6 +39,7 @@ static int end_sandbox(struct store *store, int64_t sandbox_ref, const char *san
 {
     static const char end[] = "UPDATE sandboxes SET gone_at = ?2 WHERE sandbox_ref = ?1";
     static const char forget_drives[] = "DELETE FROM sandbox_drives WHERE sandbox_ref = ?1";
+    static const char forget_claims[] = "DELETE FROM sandbox_claims WHERE sandbox_ref = ?1";
     int r = mappings_close_of_sandbox(store, sandbox_ref);
 
     if (r == 0)
@@ -43,6 +47,8 @@ static int end_sandbox(struct store *store, int64_t sandbox_ref, const char *san
                     sql_number(store->now_ms));
     if (r == 0)
         r = sql_run(&store->connection, forget_drives, NULL, sql_number(sandbox_ref));
+    if (r == 0)
+        r = sql_run(&store->connection, forget_claims, NULL, sql_number(sandbox_ref));
     return r < 0 ? r
                  : journal_write(store, &(struct journal_line){.kind = "sandbox_gone",
                                                                .sandbox_id = sandbox_id});
@@ -117,6 +123,50 @@ static int write_drives(struct store *store, const struct store_sandbox *sandbox
     return r;
 }
 
+/* One that was not put is no claim any more. */
+static int drop_claims(struct store *store, const struct store_sandbox *sandbox, int64_t ref,
+                       int *ret_changes)
+{
+    static const char all[] = "SELECT path FROM sandbox_claims WHERE sandbox_ref = ?1";
+    static const char drop[] = "DELETE FROM sandbox_claims WHERE sandbox_ref = ?1 AND path = ?2";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_query(&store->connection, all, &rows, sql_number(ref));
+
+    while (r == 0 && (r = sql_next(&rows)) > 0) {
+        const char *path = sql_borrow_text(&rows);
+        unsigned i = 0;
+
+        while (i < sandbox->claims && strcmp(sandbox->claim[i].path, path) != 0)
+            i++;
+        r = 0;
+        if (i == sandbox->claims) {
+            r = sql_run(&store->connection, drop, NULL, sql_number(ref), sql_text(path));
+            ++*ret_changes;
+        }
+    }
+    return r;
+}
+
+static int write_claims(struct store *store, const struct store_sandbox *sandbox, int64_t ref,
+                        int *ret_changes)
+{
+    static const char put[] =
+        "INSERT INTO sandbox_claims (sandbox_ref, path, source, guest_path) VALUES (?1, ?2, ?3, ?4)"
+        " ON CONFLICT DO UPDATE SET (source, guest_path) = (excluded.source, excluded.guest_path)"
+        " WHERE (source, guest_path) IS NOT (excluded.source, excluded.guest_path)";
+    int r = drop_claims(store, sandbox, ref, ret_changes);
+
+    for (unsigned i = 0; r == 0 && i < sandbox->claims; i++) {
+        const struct store_claim *claim = &sandbox->claim[i];
+        int changes = 0;
+
+        r = sql_run(&store->connection, put, &changes, sql_number(ref), sql_text(claim->path),
+                    sql_text(claim->source), sql_text(claim->guest_path));
+        *ret_changes += changes;
+    }
+    return r;
+}
+
 static int journal_sandbox(struct store *store, const struct store_sandbox *sandbox, bool added)
 {
     return journal_write(
@@ -134,7 +184,7 @@ int store_put_sandbox(struct store *store, const struct store_sandbox *sandbox,
 {
     struct known_sandbox known;
     bool added = false;
-    int facts = 0, drives = 0;
+    int facts = 0, records = 0;
     int r = find_alive(store, sandbox->sandbox_id, &known);
 
     if (r == 0 && known.sandbox_ref &&
@@ -149,13 +199,15 @@ int store_put_sandbox(struct store *store, const struct store_sandbox *sandbox,
         r = change_sandbox(store, sandbox, known.sandbox_ref, &facts);
     }
     if (r == 0)
-        r = write_drives(store, sandbox, known.sandbox_ref, &drives);
-    if (r == 0 && (added || facts || drives))
+        r = write_drives(store, sandbox, known.sandbox_ref, &records);
+    if (r == 0)
+        r = write_claims(store, sandbox, known.sandbox_ref, &records);
+    if (r == 0 && (added || facts || records))
         r = journal_sandbox(store, sandbox, added);
     if (r < 0)
         return r;
     *ret_sandbox_ref = known.sandbox_ref;
-    *ret_changed = added || facts || drives;
+    *ret_changed = added || facts || records;
     return 0;
 }
 

@@ -3,6 +3,7 @@
  *     volumes ──< entries ──< entry_sandboxes     what stands in the metadata directories
  *        │  └───> devices                         what the path leads to
  *        ├──< mappings >── sandboxes ──< sandbox_drives      who has it, and how far it got
+ *        │                        └────< sandbox_claims      paths that its own records name
  *        └──< resizes                             each growth, its states and times
  *     cleanups, journal                           history that points to nothing
  *
@@ -152,6 +153,15 @@ static const char tables[] =
     "  PRIMARY KEY (sandbox_ref, position)\n"
     ") STRICT, WITHOUT ROWID;\n"
 
+    "CREATE TABLE sandbox_claims (\n"
+    "  sandbox_ref INTEGER NOT NULL REFERENCES sandboxes ON DELETE CASCADE,\n"
+    "  path TEXT NOT NULL,\n"
+    "  source TEXT NOT NULL,\n"
+    "  guest_path TEXT,\n"
+    "  PRIMARY KEY (sandbox_ref, path)\n"
+    ") STRICT, WITHOUT ROWID;\n"
+    "CREATE INDEX sandbox_claims_by_path ON sandbox_claims (path);\n"
+
     "CREATE TABLE mappings (\n"
     "  mapping_id INTEGER PRIMARY KEY AUTOINCREMENT,\n"
     "  volume_id INTEGER NOT NULL REFERENCES volumes,\n"
@@ -236,9 +246,11 @@ static const char views[] =
     "  CASE WHEN m.sandbox_ref IS NOT NULL\n"
     "    THEN (SELECT s.sandbox_id FROM sandboxes s WHERE s.sandbox_ref = m.sandbox_ref)\n"
     "    ELSE (SELECT CASE WHEN min(s.sandbox_id) = max(s.sandbox_id) THEN min(s.sandbox_id) END\n"
-    "      FROM entries o JOIN entry_sandboxes n ON n.entry_id = o.entry_id\n"
-    "      JOIN sandboxes s ON s.sandbox_id = n.sandbox_id AND s.gone_at IS NULL\n"
-    "      WHERE o.volume_id = v.volume_id AND o.gone = 0) END AS sandbox_id,\n"
+    "      FROM sandboxes s WHERE s.sandbox_ref IN (SELECT l.sandbox_ref FROM entries o\n"
+    "        JOIN entry_sandboxes n ON n.entry_id = o.entry_id\n"
+    "        JOIN sandboxes l ON l.sandbox_id = n.sandbox_id AND l.gone_at IS NULL\n"
+    "        WHERE o.volume_id = v.volume_id AND o.gone = 0 UNION SELECT c.sandbox_ref\n"
+    "        FROM sandbox_claims c WHERE c.path = v.target_path)) END AS sandbox_id,\n"
     "  d.size_bytes AS device_bytes, m.hypervisor_bytes, m.guest_bytes, v.state, v.reason,\n"
     "  " TIME("v.state_since") " AS state_since,\n"
     "  " TIME("v.next_attempt_ms") " AS next_attempt_at,\n"

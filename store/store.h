@@ -148,6 +148,13 @@ struct store_drive {
     const char *guest_path;   /* NULL: not derivable */
 };
 
+/* A volume path that the sandbox's own records name. */
+struct store_claim {
+    const char *path;
+    const char *source;     /* bundle */
+    const char *guest_path; /* NULL unknown */
+};
+
 struct store_sandbox {
     const char *sandbox_id;
     const char *runtime;    /* kata-go, kata-rs, unknown */
@@ -159,6 +166,8 @@ struct store_sandbox {
     const char *pod_namespace, *pod_name;
     unsigned drives;
     const struct store_drive *drive;
+    unsigned claims;
+    const struct store_claim *claim; /* no path twice */
 };
 
 /* A live sandbox. Identity is (id, VMM pid, start time): another VMM under the same id ends the old
@@ -186,7 +195,8 @@ int store_set_ability(struct store *store, int64_t sandbox_ref, enum store_route
 typedef int store_volume_callback(void *userdata, int64_t volume_id);
 
 /* Volumes whose path leads to a device with this number, or whose directory names this sandbox (or
- * is bound to it), or all that are not removed, or whose next attempt is due. */
+ * is bound to it, or is claimed by it), or all that are not removed, or whose next attempt is due.
+ */
 int store_each_volume_of_device(struct store *store, uint32_t major, uint32_t minor,
                                 store_volume_callback *callback, void *userdata);
 int store_each_volume_of_device_id(struct store *store, int64_t device_id,
@@ -237,7 +247,8 @@ struct store_volume {
     bool device_shared;     /* another volume of another live sandbox leads to it too */
 
     unsigned named_sandboxes; /* sandbox-id files */
-    unsigned live_sandboxes;  /* of which alive */
+    unsigned live_sandboxes;  /* alive, named by a file or claiming the volume */
+    char binding_source[32];  /* what says so: sandbox-file, bundle */
 
     int64_t sandbox_ref; /* 0 unless exactly one is alive */
     char sandbox_id[STORE_SANDBOX_ID_BYTES];
@@ -288,7 +299,7 @@ int store_get_volume(struct store *store, int64_t volume_id, struct store_volume
 struct store_mapping {
     int64_t volume_id, sandbox_ref, device_id;
     const char *drive_id, *guest_path; /* NULL unknown */
-    const char *source;                /* sandbox-file, persist, … */
+    const char *source;                /* sandbox-file, persist, bundle */
     uint64_t device_bytes;
     uint64_t hypervisor_bytes; /* inferred; 0 unknown */
     uint64_t guest_synced_bytes;
@@ -325,7 +336,7 @@ struct store_hypervisor_result {
     const char *reason;
     const char *blocked_reason; /* "" or identity_mismatch */
     const char *error;
-    const char *drive_id; /* NULL keeps */
+    const char *drive_id; /* NULL keeps; where none was known its source is `hypervisor` */
     uint64_t bytes;
     bool told;
 };

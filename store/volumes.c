@@ -1,6 +1,6 @@
 /* volumes.c - one volume whole, its state, and which volumes something touches.
  *
- * store_get_volume() stands between a uevent and the command that answers it. It is four small
+ * store_get_volume() stands between a uevent and the command that answers it. It is a few small
  * joins, each a search by an index from the volume outwards, so its cost depends on what the volume
  * has and never on how many volumes there are; a test reads the query plans. Columns are taken in
  * the order in which they are selected: a query and the function that reads it are to be changed
@@ -36,13 +36,20 @@ static const char select_volume[] =
 
 /* No DISTINCT and no ORDER BY here or below: each would build a table of its own, which costs more
  * than the rest of the query. Who takes the rows skips and compares. */
-static const char select_live_sandboxes[] =
-    "SELECT s.sandbox_ref, s.sandbox_id, s.runtime, s.hypervisor, s.vmm_pid,"
-    " s.vmm_start_ns, s.control_socket, s.agent_address, s.companion_ability, s.agent_ability,"
-    " s.shim_ability FROM entries e"
+#define SANDBOX                                                                                    \
+    "s.sandbox_ref, s.sandbox_id, s.runtime, s.hypervisor, s.vmm_pid, s.vmm_start_ns,"             \
+    " s.control_socket, s.agent_address, s.companion_ability, s.agent_ability, s.shim_ability"
+
+static const char select_named_sandboxes[] =
+    "SELECT " SANDBOX ", 'sandbox-file', NULL FROM entries e"
     " JOIN entry_sandboxes n ON n.entry_id = e.entry_id"
     " JOIN sandboxes s ON s.sandbox_id = n.sandbox_id AND s.gone_at IS NULL"
     " WHERE e.volume_id = ?1 AND e.gone = 0";
+
+/* Claims end with their sandbox. */
+static const char select_claiming_sandboxes[] =
+    "SELECT " SANDBOX ", c.source, c.guest_path FROM sandbox_claims c"
+    " JOIN sandboxes s ON s.sandbox_ref = c.sandbox_ref WHERE c.path = ?1";
 
 /* The same number is the same device; the path as written is what the runtime was given, and leads
  * to the drive even if it points elsewhere by now. */
@@ -52,12 +59,12 @@ static const char select_drive[] =
     " AND ((?5 AND major = ?3 AND minor = ?4) OR mount_source = ?2 OR file = ?2 OR file = ?6)";
 
 static const char select_shared[] =
-    "SELECT 1 FROM volumes w"
-    " JOIN entries e ON e.volume_id = w.volume_id AND e.gone = 0"
-    " JOIN entry_sandboxes n ON n.entry_id = e.entry_id"
-    " JOIN sandboxes s ON s.sandbox_id = n.sandbox_id AND s.gone_at IS NULL"
-    " WHERE w.device_id = ?2 AND w.volume_id <> ?1 AND w.removed_at IS NULL"
-    " AND s.sandbox_ref <> ?3 LIMIT 1";
+    "SELECT 1 FROM volumes w WHERE w.device_id = ?2 AND w.volume_id <> ?1 AND w.removed_at IS NULL"
+    " AND (EXISTS (SELECT 1 FROM entries e JOIN entry_sandboxes n ON n.entry_id = e.entry_id"
+    "   JOIN sandboxes s ON s.sandbox_id = n.sandbox_id AND s.gone_at IS NULL"
+    "   WHERE e.volume_id = w.volume_id AND e.gone = 0 AND s.sandbox_ref <> ?3)"
+    "  OR EXISTS (SELECT 1 FROM sandbox_claims c WHERE c.path = w.target_path"
+    "   AND c.sandbox_ref <> ?3)) LIMIT 1";
 
 static enum store_status status_from_name(const char *name)
 {
@@ -165,27 +172,47 @@ static void forget_sandbox(struct store_volume *volume)
     volume->vmm_start_ns = 0;
     volume->sandbox_id[0] = volume->runtime[0] = volume->hypervisor[0] = '\0';
     volume->control_socket[0] = volume->agent_address[0] = '\0';
+    volume->binding_source[0] = volume->recorded_guest_path[0] = '\0';
     for (size_t i = 0; i < STORE_ROUTES; i++)
         volume->ability[i][0] = '\0';
 }
 
+/* Who is both named and claims it, or is named in both layouts, is one sandbox. */
+static int take_sandboxes(struct sql_rows *rows, struct store_volume *volume)
+{
+    int r;
+
+    while ((r = sql_next(rows)) > 0) {
+        int64_t sandbox_ref = sql_take_number(rows);
+        bool is_known = sandbox_ref == volume->sandbox_ref;
+        char source[sizeof(volume->binding_source)];
+
+        if (!is_known) {
+            volume->live_sandboxes++;
+            volume->sandbox_ref = sandbox_ref;
+        }
+        take_sandbox(rows, volume);
+        TAKE_TEXT(rows, source);
+        if (!is_known)
+            memcpy(volume->binding_source, source, sizeof(source));
+        TAKE_TEXT(rows, volume->recorded_guest_path);
+    }
+    return r;
+}
+
 static int load_sandbox(struct store *store, struct store_volume *volume)
 {
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r =
-        sql_query(&store->connection, select_live_sandboxes, &rows, sql_number(volume->volume_id));
+    cleanup(sql_end) struct sql_rows named = {0}, claiming = {0};
+    int r = sql_query(&store->connection, select_named_sandboxes, &named,
+                      sql_number(volume->volume_id));
 
-    while (r == 0 && (r = sql_next(&rows)) > 0) {
-        int64_t sandbox_ref = sql_take_number(&rows);
-
-        r = 0;
-        /* Named by the volume's directories in both layouts. */
-        if (sandbox_ref == volume->sandbox_ref)
-            continue;
-        volume->live_sandboxes++;
-        volume->sandbox_ref = sandbox_ref;
-        take_sandbox(&rows, volume);
-    }
+    if (r == 0)
+        r = take_sandboxes(&named, volume);
+    if (r == 0)
+        r = sql_query(&store->connection, select_claiming_sandboxes, &claiming,
+                      sql_text(volume->target_path));
+    if (r == 0)
+        r = take_sandboxes(&claiming, volume);
     if (volume->live_sandboxes > 1)
         forget_sandbox(volume);
     return r;
@@ -447,7 +474,10 @@ int store_each_volume_of_sandbox(struct store *store, const char *sandbox_id,
         " WHERE n.sandbox_id = ?1 AND e.gone = 0"
         " UNION SELECT m.volume_id FROM sandboxes s JOIN mappings m"
         " ON m.sandbox_ref = s.sandbox_ref AND m.until IS NULL"
-        " WHERE s.sandbox_id = ?1 AND s.gone_at IS NULL";
+        " WHERE s.sandbox_id = ?1 AND s.gone_at IS NULL"
+        " UNION SELECT v.volume_id FROM sandboxes s JOIN sandbox_claims c"
+        " ON c.sandbox_ref = s.sandbox_ref JOIN volumes v ON v.target_path = c.path"
+        " AND v.removed_at IS NULL WHERE s.sandbox_id = ?1 AND s.gone_at IS NULL";
 
     return EACH_VOLUME(store, text, callback, userdata, sql_text(sandbox_id));
 }

@@ -384,6 +384,119 @@ static void only_live_sandboxes_count(void **state)
     assert_string_equal(get_volume(store, bound.volume_id).control_socket, "");
 }
 
+static int sum_volumes(void *userdata, int64_t volume_id)
+{
+    *(int64_t *)userdata += volume_id;
+    return 0;
+}
+
+/* A sandbox of a runtime that writes no sandbox-id file. */
+static struct store_sandbox claiming(const char *sandbox_id, const struct store_claim *claim)
+{
+    struct store_sandbox sandbox = sandbox_of(sandbox_id, NULL);
+
+    sandbox.runtime = "kata-rs";
+    sandbox.claims = claim ? 1 : 0;
+    sandbox.claim = claim;
+    return sandbox;
+}
+
+static const struct store_claim fixture_claim = {
+    .path = VOLUME_PATH, .source = "bundle", .guest_path = "/guest/data"};
+
+static int64_t put_unnamed(struct store *store, const char *key, const char *target_path)
+{
+    struct store_entry entry = entry_of(key, target_path, key[4]);
+
+    entry.sandboxes = 0;
+    return put_entry(store, &entry, true);
+}
+
+static void a_claim_binds_like_a_file(void **state)
+{
+    struct store *store = store_of(state);
+    int64_t volume_id = put_unnamed(store, "key-1", VOLUME_PATH), sum = 0;
+    struct store_sandbox sandbox = claiming("sandbox-1", &fixture_claim);
+    struct store_volume volume;
+    bool changed;
+
+    assert_int_equal(get_volume(store, volume_id).live_sandboxes, 0);
+    (void)put_sandbox(store, &sandbox, true);
+    (void)put_sandbox(store, &sandbox, false);
+    volume = get_volume(store, volume_id);
+    assert_int_equal(volume.named_sandboxes, 0);
+    assert_int_equal(volume.live_sandboxes, 1);
+    assert_string_equal(volume.sandbox_id, "sandbox-1");
+    assert_string_equal(volume.binding_source, "bundle");
+    assert_string_equal(volume.recorded_guest_path, "/guest/data");
+    assert_text_of(store, "SELECT sandbox_id FROM audit_volumes", "sandbox-1");
+    assert_int_equal(store_each_volume_of_sandbox(store, "sandbox-1", sum_volumes, &sum), 0);
+    assert_int_equal(sum, volume_id);
+
+    sandbox.claims = 0;
+    (void)put_sandbox(store, &sandbox, true);
+    assert_int_equal(get_volume(store, volume_id).live_sandboxes, 0);
+    sandbox.claims = 1;
+    (void)put_sandbox(store, &sandbox, true);
+    assert_int_equal(store_end_sandbox(store, "sandbox-1", &changed), 0);
+    assert_int_equal(get_volume(store, volume_id).live_sandboxes, 0);
+    assert_int_equal(number_of(store, "SELECT count(*) FROM sandbox_claims"), 0);
+}
+
+static void sources_that_agree_are_one_sandbox_and_others_two(void **state)
+{
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    struct store_sandbox same = claiming("sandbox-1", &fixture_claim);
+    struct store_sandbox other = claiming("sandbox-2", &fixture_claim);
+    struct store_volume volume;
+
+    (void)put_sandbox(store, &same, true);
+    volume = get_volume(store, bound.volume_id);
+    assert_int_equal(volume.live_sandboxes, 1);
+    assert_string_equal(volume.binding_source, "sandbox-file");
+    assert_string_equal(volume.recorded_guest_path, "/guest/data");
+    (void)put_sandbox(store, &other, true);
+    volume = get_volume(store, bound.volume_id);
+    assert_int_equal(volume.live_sandboxes, 2);
+    assert_int_equal(volume.sandbox_ref, 0);
+    assert_string_equal(volume.recorded_guest_path, "");
+}
+
+static void a_claimed_device_is_shared_too(void **state)
+{
+    static const struct store_claim other_claim = {.path = "/other", .source = "bundle"};
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    int64_t other_id = put_unnamed(store, "key-2", "/other");
+    struct store_sandbox other = claiming("sandbox-2", &other_claim);
+    bool changed;
+
+    assert_int_equal(store_set_volume_device(store, other_id, bound.device_id, &changed), 0);
+    assert_false(get_volume(store, bound.volume_id).device_shared);
+    (void)put_sandbox(store, &other, true);
+    assert_true(get_volume(store, bound.volume_id).device_shared);
+    assert_true(get_volume(store, other_id).device_shared);
+}
+
+static void a_drive_that_the_vmm_named_says_so(void **state)
+{
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    struct store_hypervisor_result result = {.volume_id = bound.volume_id, .drive_id = "drive-9"};
+
+    assert_int_equal(store_put_hypervisor_result(store, &result), 0);
+    assert_string_equal(get_volume(store, bound.volume_id).mapping_source, "sandbox-file");
+    assert_int_equal(
+        store_open_mapping(store, &(struct store_mapping){.volume_id = bound.volume_id,
+                                                          .sandbox_ref = bound.sandbox_ref,
+                                                          .device_id = bound.device_id,
+                                                          .source = "bundle"}),
+        0);
+    assert_int_equal(store_put_hypervisor_result(store, &result), 0);
+    assert_string_equal(get_volume(store, bound.volume_id).mapping_source, "hypervisor");
+}
+
 static void a_drive_is_found_by_number_then_by_source(void **state)
 {
     struct store *store = store_of(state);
@@ -429,12 +542,6 @@ static void one_device_in_two_sandboxes_is_shared(void **state)
 }
 
 /* ---- who is touched ------------------------------------------------------------------------ */
-
-static int sum_volumes(void *userdata, int64_t volume_id)
-{
-    *(int64_t *)userdata += volume_id;
-    return 0;
-}
 
 static void each_volume_that_is_touched(void **state)
 {
@@ -770,6 +877,10 @@ int main(void)
         MODEL(an_ended_sandbox_leaves_its_volumes),
         MODEL(each_live_sandbox),
         MODEL(only_live_sandboxes_count),
+        MODEL(a_claim_binds_like_a_file),
+        MODEL(sources_that_agree_are_one_sandbox_and_others_two),
+        MODEL(a_claimed_device_is_shared_too),
+        MODEL(a_drive_that_the_vmm_named_says_so),
         MODEL(a_drive_is_found_by_number_then_by_source),
         MODEL(one_device_in_two_sandboxes_is_shared),
         MODEL(each_volume_that_is_touched),
