@@ -34,6 +34,9 @@ struct reconciler {
     struct retry *retries;
 
     struct observed_mounts *mounts; /* NULL: read it before it is next needed */
+    struct observe_cache *cache;
+    unsigned bundles;
+    char *bundle[RECONCILER_BUNDLES]; /* directories of bundles, below root */
 
     struct lanes lanes;
     struct act *starting; /* decided in this turn, to run once it is committed */
@@ -46,8 +49,8 @@ struct reconciler {
     struct loop_timer sweep;
     struct loop_timer idle;
 
-    /* Until something is heard of any device: the first scan has just looked at every volume's, and
-     * the first decisions need not look again. */
+    /* Until something is heard of any device: the first scan has just looked at every volume's, and the
+     * first decisions need not look again. */
     bool devices_are_fresh;
     bool synced; /* the first scan is complete; nothing is acted on before */
     bool stopping;
@@ -63,6 +66,7 @@ void scan_done(struct reconciler *reconciler);
  * store, which ends the turn. */
 int look_at_entry(struct reconciler *reconciler, enum reconciler_tree tree, const char *name);
 int look_at_sandbox(struct reconciler *reconciler, const char *sandbox_id);
+int look_at_bundle(struct reconciler *reconciler, enum reconciler_tree tree, const char *name);
 int look_at_device(struct reconciler *reconciler, uint32_t major, uint32_t minor);
 const char *look_path(const struct reconciler *reconciler, enum reconciler_tree tree);
 int mark_volume(void *userdata, int64_t volume_id); /* a store_volume_callback */

@@ -17,7 +17,9 @@
 
 const char *look_path(const struct reconciler *reconciler, enum reconciler_tree tree)
 {
-    switch (tree) {
+    if (tree >= TREE_BUNDLES)
+        return reconciler->bundle[tree - TREE_BUNDLES];
+    switch ((int)tree) {
     case TREE_KATA_VOLUMES:
         return reconciler->config.paths.kata_volumes;
     case TREE_CRUST_VOLUMES:
@@ -26,10 +28,9 @@ const char *look_path(const struct reconciler *reconciler, enum reconciler_tree 
         return reconciler->config.paths.kata_go_sandboxes;
     case TREE_GO_VMS:
         return reconciler->config.paths.kata_go_vms;
-    case TREES:
-        break;
+    default:
+        return reconciler->config.paths.kata_rs_sandboxes;
     }
-    return "/";
 }
 
 int mark_volume(void *userdata, int64_t volume_id)
@@ -204,10 +205,44 @@ static struct store_drive *copy_drives(const struct observed_sandbox *observed)
     return drives;
 }
 
+static struct store_claim *copy_claims(const struct observed_sandbox *observed)
+{
+    struct store_claim *claims = calloc(observed->claims + 1, sizeof(*claims));
+
+    for (unsigned i = 0; claims && i < observed->claims; i++)
+        claims[i] = (struct store_claim){
+            .path = observed->claim[i].path,
+            .source = observed->claim[i].source,
+            .guest_path = observed->claim[i].guest_path,
+        };
+    return claims;
+}
+
+static int note_volume(void *userdata, int64_t volume_id)
+{
+    marks_add_number(userdata, (uint64_t)volume_id);
+    return 0;
+}
+
+/* Whoever was the sandbox's before the change or is after it. */
+static int mark_volumes_of(struct reconciler *reconciler, const char *sandbox_id,
+                           struct marks *before)
+{
+    uint64_t volume_id;
+
+    if (before->lost)
+        reconciler->all_volumes = true;
+    while (marks_take_number(before, &volume_id))
+        (void)mark_volume(reconciler, (int64_t)volume_id);
+    return store_each_volume_of_sandbox(reconciler->store, sandbox_id, mark_volume, reconciler);
+}
+
 static int put_sandbox(struct reconciler *reconciler, const char *sandbox_id,
                        const struct observed_sandbox *observed)
 {
     cleanup(freep) struct store_drive *drives = copy_drives(observed);
+    cleanup(freep) struct store_claim *claims = copy_claims(observed);
+    cleanup(marks_done) struct marks before = {0};
     struct store_sandbox sandbox = {
         .sandbox_id = sandbox_id,
         .runtime = observed->runtime,
@@ -216,40 +251,99 @@ static int put_sandbox(struct reconciler *reconciler, const char *sandbox_id,
         .vmm_start_ns = observed->vmm_start_ns,
         .control_socket = observed->control_socket,
         .agent_address = observed->agent_address,
+        .pod_namespace = observed->pod_namespace,
+        .pod_name = observed->pod_name,
         .drives = observed->drives,
         .drive = drives,
+        .claims = observed->claims,
+        .claim = claims,
     };
     int64_t sandbox_ref;
     bool changed;
     int r;
 
-    if (!drives)
+    if (!drives || !claims)
         return -ENOMEM;
-    r = store_put_sandbox(reconciler->store, &sandbox, &sandbox_ref, &changed);
+    r = store_each_volume_of_sandbox(reconciler->store, sandbox_id, note_volume, &before);
+    if (r == 0)
+        r = store_put_sandbox(reconciler->store, &sandbox, &sandbox_ref, &changed);
     if (r < 0 || !changed)
         return r;
     log_info(&(struct log_ids){.sandbox = sandbox_id}, "sandbox is alive: %s, %s, pid %d",
              observed->runtime, observed->hypervisor, (int)observed->vmm_pid);
     r = store_forget_waiting_of(reconciler->store, sandbox_ref);
+    return r < 0 ? r : mark_volumes_of(reconciler, sandbox_id, &before);
+}
+
+/* Containers come and go while the sandbox lives. */
+static void watch_bundles(struct reconciler *reconciler, const char *path)
+{
+    enum reconciler_tree tree = TREE_BUNDLES + reconciler->bundles;
+    char *copy;
+    int r;
+
+    for (unsigned i = 0; i < reconciler->bundles; i++)
+        if (strcmp(reconciler->bundle[i], path) == 0)
+            return;
+    copy = reconciler->bundles < RECONCILER_BUNDLES ? strdup(path) : NULL;
+    if (!copy)
+        return; /* the sweep looks */
+    reconciler->bundle[reconciler->bundles++] = copy;
+    r = reconciler->senses->watch(reconciler->userdata, tree, path);
     if (r < 0)
-        return r;
-    return store_each_volume_of_sandbox(reconciler->store, sandbox_id, mark_volume, reconciler);
+        log_warning(NULL, "cannot watch %s: %s", path, strerror(-r));
+}
+
+int look_at_bundle(struct reconciler *reconciler, enum reconciler_tree tree, const char *name)
+{
+    struct observe_sandbox_paths paths = {.root = reconciler->root, .cache = reconciler->cache};
+    char sandbox_id[OBSERVE_SANDBOX_ID_BYTES];
+    int r = observe_bundle_owner(&paths, look_path(reconciler, tree), name, sandbox_id);
+
+    if (r < 0)
+        log_warning(NULL, "cannot read the bundle %s/%s: %s", look_path(reconciler, tree), name,
+                    strerror(-r));
+    if (r < 0 || r == 2)
+        (void)retry_later(reconciler, tree, name);
+    else
+        retry_forget(reconciler, tree, name);
+    if (r >= 0 && sandbox_id[0])
+        marks_add_name(&reconciler->sandboxes, sandbox_id);
+    return 0;
+}
+
+static void fill_paths(const struct reconciler *reconciler, const char *bundles[CONFIG_LIST_ITEMS],
+                       struct observe_sandbox_paths *ret_paths)
+{
+    const struct config *config = &reconciler->config;
+
+    for (unsigned i = 0; i < config->paths.bundles.count; i++)
+        bundles[i] = config->paths.bundles.item[i];
+    *ret_paths = (struct observe_sandbox_paths){
+        .root = reconciler->root,
+        .kata_go_sandboxes = config->paths.kata_go_sandboxes,
+        .kata_go_vms = config->paths.kata_go_vms,
+        .kata_rs_sandboxes = config->paths.kata_rs_sandboxes,
+        .bundles = bundles,
+        .bundle_directories = config->paths.bundles.count,
+        .extra_monitor = config->resize.qemu_monitor == QEMU_MONITOR_EXTRA,
+        .main_monitor = config->resize.qemu_monitor == QEMU_MONITOR_MAIN,
+        .agent_port = config->agent.port,
+        .cache = reconciler->cache,
+    };
 }
 
 int look_at_sandbox(struct reconciler *reconciler, const char *sandbox_id)
 {
     cleanup(observed_sandbox_done) struct observed_sandbox observed = {0};
-    struct observe_sandbox_paths paths = {
-        .root = reconciler->root,
-        .kata_go_sandboxes = reconciler->config.paths.kata_go_sandboxes,
-        .kata_go_vms = reconciler->config.paths.kata_go_vms,
-        .extra_monitor = reconciler->config.resize.qemu_monitor == QEMU_MONITOR_EXTRA,
-        .main_monitor = reconciler->config.resize.qemu_monitor == QEMU_MONITOR_MAIN,
-    };
+    struct observe_sandbox_paths paths;
+    const char *bundles[CONFIG_LIST_ITEMS];
     int r;
 
+    fill_paths(reconciler, bundles, &paths);
     (void)reconciler->senses->arm(reconciler->userdata, TREE_GO_SANDBOXES, sandbox_id);
     (void)reconciler->senses->arm(reconciler->userdata, TREE_GO_VMS, sandbox_id);
+    (void)reconciler->senses->arm(reconciler->userdata, TREE_RS_SANDBOXES, sandbox_id);
     r = observe_sandbox(&paths, sandbox_id, &observed);
     if (r < 0) {
         log_warning(&(struct log_ids){.sandbox = sandbox_id}, "cannot look at the sandbox: %s",
@@ -266,6 +360,8 @@ int look_at_sandbox(struct reconciler *reconciler, const char *sandbox_id)
     /* 1: it died between the reading and now. */
     if (reconciler->senses->pin(reconciler->userdata, sandbox_id, observed.vmm_pid) == 1)
         return end_sandbox(reconciler, sandbox_id);
+    if (observed.bundles)
+        watch_bundles(reconciler, observed.bundles);
     return put_sandbox(reconciler, sandbox_id, &observed);
 }
 

@@ -281,6 +281,15 @@ static void on_exited(void *userdata, const char *sandbox_id)
 
 /* ---- heart to senses ---- */
 
+static int watch(void *userdata, enum reconciler_tree tree, const char *path)
+{
+    struct daemon *daemon = userdata;
+    unsigned number;
+    int r = watch_directories_add_tree(daemon->directories, path, &number);
+
+    return r == 0 && number != tree ? -EEXIST : r;
+}
+
 static int arm(void *userdata, enum reconciler_tree tree, const char *name)
 {
     struct daemon *daemon = userdata;
@@ -333,7 +342,7 @@ static void report(void *userdata, struct reconciler_health *ret_health)
     report_source(ret_health, WATCH_PROCESS, watch_processes_counters(daemon->processes));
 }
 
-static const struct reconciler_senses senses = {arm, pin, unpin, check, report};
+static const struct reconciler_senses senses = {watch, arm, pin, unpin, check, report};
 
 /* ---- the end ---- */
 
@@ -468,10 +477,10 @@ static int open_store(struct daemon *daemon)
 static int wake_senses(struct daemon *daemon, struct error *error)
 {
     static const enum reconciler_tree order[] = {TREE_KATA_VOLUMES, TREE_CRUST_VOLUMES,
-                                                 TREE_GO_SANDBOXES, TREE_GO_VMS};
+                                                 TREE_GO_SANDBOXES, TREE_GO_VMS, TREE_RS_SANDBOXES};
     const char *paths[] = {daemon->config.paths.kata_volumes, daemon->config.paths.crust_volumes,
-                           daemon->config.paths.kata_go_sandboxes,
-                           daemon->config.paths.kata_go_vms};
+                           daemon->config.paths.kata_go_sandboxes, daemon->config.paths.kata_go_vms,
+                           daemon->config.paths.kata_rs_sandboxes};
     unsigned tree;
     int r;
 

@@ -84,6 +84,11 @@ static int look_once(struct reconciler *reconciler)
             r = look_at_entry(reconciler, tree, name);
             return r < 0 ? r : 1;
         }
+    for (enum reconciler_tree tree = TREE_BUNDLES; tree < TREES; tree++)
+        if (marks_take_name(&reconciler->directories[tree], name, sizeof(name))) {
+            r = look_at_bundle(reconciler, tree, name);
+            return r < 0 ? r : 1;
+        }
     if (marks_take_name(&reconciler->sandboxes, name, sizeof(name))) {
         r = look_at_sandbox(reconciler, name);
         return r < 0 ? r : 1;
@@ -281,7 +286,7 @@ static void on_turn(struct loop_prepare *prepare)
 void reconciler_look_at_directory(struct reconciler *reconciler, enum reconciler_tree tree,
                                   const char *name)
 {
-    if (tree == TREE_KATA_VOLUMES || tree == TREE_CRUST_VOLUMES)
+    if (tree <= TREE_CRUST_VOLUMES || tree >= TREE_BUNDLES)
         marks_add_name(&reconciler->directories[tree], name);
     else if (observe_is_sandbox_id(name))
         marks_add_name(&reconciler->sandboxes, name);
@@ -435,6 +440,11 @@ int reconciler_new(const struct reconciler_options *options, struct reconciler *
         reconciler_free(reconciler);
         return error_set_errno(error, r, "cannot open %s", options->config->paths.sysfs);
     }
+    r = observe_cache_new(&reconciler->cache);
+    if (r < 0) {
+        reconciler_free(reconciler);
+        return error_set(error, r, "out of memory");
+    }
     *ret_reconciler = reconciler;
     return 0;
 }
@@ -458,6 +468,9 @@ struct reconciler *reconciler_free(struct reconciler *reconciler)
     marks_done(&reconciler->devices);
     marks_done(&reconciler->volumes);
     observed_mounts_free(reconciler->mounts);
+    observe_cache_free(reconciler->cache);
+    for (unsigned i = 0; i < reconciler->bundles; i++)
+        free(reconciler->bundle[i]);
     fd_close(reconciler->sysfs);
     free(reconciler);
     return NULL;

@@ -20,16 +20,23 @@
 
 struct store;
 
-/* The trees of directories it reads; the senses number theirs alike. */
+enum { RECONCILER_BUNDLES = 8 };
+
+/* The trees of directories it reads; the senses number theirs alike. Those from TREE_BUNDLES on are
+ * found while it runs, and come to the senses by watch(). */
 enum reconciler_tree {
     TREE_KATA_VOLUMES,
     TREE_CRUST_VOLUMES,
     TREE_GO_SANDBOXES,
     TREE_GO_VMS,
-    TREES,
+    TREE_RS_SANDBOXES,
+    TREE_BUNDLES,
+    TREES = TREE_BUNDLES + RECONCILER_BUNDLES,
 };
 
 struct reconciler_senses {
+    /* Watch one more tree, whose number is to be this. 0 or -errno. */
+    int (*watch)(void *userdata, enum reconciler_tree tree, const char *path);
     /* Watch a directory before it is read; outcomes as watch_directories_arm(). */
     int (*arm)(void *userdata, enum reconciler_tree tree, const char *name);
     /* Tell when the process ends; outcomes as watch_processes_add(). */

@@ -2,7 +2,8 @@
  *
  * The tree's root is watched before its scan begins, so a directory made meanwhile is found by one
  * or the other. What the store knows and the tree no longer has is looked at too, and found absent.
- * Directories of the sandbox trees only name sandboxes to look at.
+ * Directories of the sandbox trees only name sandboxes to look at, those of the bundle trees
+ * containers, whose sandboxes are looked at.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -17,9 +18,9 @@
 #include "reconciler/internal.h"
 #include "reconciler/observe/observe.h"
 
-static bool is_volumes_tree(enum reconciler_tree tree)
+static bool names_sandboxes(enum reconciler_tree tree)
 {
-    return tree == TREE_KATA_VOLUMES || tree == TREE_CRUST_VOLUMES;
+    return tree > TREE_CRUST_VOLUMES && tree < TREE_BUNDLES;
 }
 
 static DIR *open_tree(struct reconciler *reconciler, enum reconciler_tree tree)
@@ -90,6 +91,8 @@ static void scan_begin(struct reconciler *reconciler, enum reconciler_tree tree)
 {
     scan_end(reconciler, tree);
     reconciler->scan_wanted[tree] = false;
+    if (tree >= TREE_BUNDLES + reconciler->bundles)
+        return;
     reconciler->scan[tree] = open_tree(reconciler, tree);
     mark_known(reconciler, tree, reconciler->scan[tree]);
 }
@@ -105,7 +108,7 @@ static bool scan_step(struct reconciler *reconciler, enum reconciler_tree tree)
     }
     if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
         return true;
-    if (is_volumes_tree(tree))
+    if (!names_sandboxes(tree))
         marks_add_name(&reconciler->directories[tree], entry->d_name);
     else if (observe_is_sandbox_id(entry->d_name))
         marks_add_name(&reconciler->sandboxes, entry->d_name);

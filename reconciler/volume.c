@@ -114,7 +114,7 @@ static int open_mapping(struct reconciler *reconciler, const struct store_volume
         .device_id = volume->device_id,
         .drive_id = volume->recorded_drive_id[0] ? volume->recorded_drive_id : NULL,
         .guest_path = volume->recorded_guest_path[0] ? volume->recorded_guest_path : NULL,
-        .source = volume->recorded_drive_id[0] ? "persist" : "sandbox-file",
+        .source = volume->recorded_drive_id[0] ? "persist" : volume->binding_source,
         .device_bytes = volume->device_bytes,
         .hypervisor_bytes = known ? volume->device_bytes : 0,
         /* A device that grew while no guest had it still holds the smaller file system. */

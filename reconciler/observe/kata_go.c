@@ -27,6 +27,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/json.h"
+#include "reconciler/observe/kata.h"
 #include "reconciler/observe/persist.h"
 #include "reconciler/observe/process.h"
 
@@ -45,23 +46,6 @@ struct traces {
     struct persist_container mounts; /* of all containers */
 };
 
-static bool is_absent(int r)
-{
-    return r == -ENOENT || r == -ENOTDIR || r == -ELOOP;
-}
-
-/* The first problem stands. 0 or -ENOMEM. */
-static int set_problem(struct observed_sandbox *sandbox, bool try_again, const char *directory,
-                       const char *text)
-{
-    sandbox->try_again |= try_again;
-    if (sandbox->problem)
-        return 0;
-    return asprintf(&sandbox->problem, "%s%s%s", directory, *directory ? "/" : "", text) < 0
-               ? -ENOMEM
-               : 0;
-}
-
 /* ---- directories ------------------------------------------------------------------------- */
 
 /* Follows the VM factory's link: the target is a host path like any other. */
@@ -74,7 +58,7 @@ static int follow_vm_link(struct traces *traces)
     int r = path_open_directory_in_root(traces->paths->root, traces->paths->kata_go_vms, &vms);
 
     if (r < 0)
-        return is_absent(r) ? 0 : r;
+        return kata_is_absent(r) ? 0 : r;
     length = readlinkat(vms, traces->sandbox_id, target, sizeof(target) - 1);
     if (length <= 0)
         return 0;
@@ -102,9 +86,9 @@ static int find_vm_directory(struct traces *traces)
     r = follow_vm_link(traces);
     if (r == 0)
         r = path_stat_in_root(traces->paths->root, traces->vm_directory, &st);
-    if (is_absent(r) || (r == 0 && !S_ISDIR(st.st_mode)))
+    if (kata_is_absent(r) || (r == 0 && !S_ISDIR(st.st_mode)))
         traces->vm_directory[0] = '\0';
-    return is_absent(r) ? 0 : r;
+    return kata_is_absent(r) ? 0 : r;
 }
 
 static int find_state_directory(struct traces *traces)
@@ -116,7 +100,7 @@ static int find_state_directory(struct traces *traces)
                  traces->sandbox_id) >= PATH_MAX)
         return -ENAMETOOLONG;
     r = path_open_directory_in_root(traces->paths->root, path, &traces->state_directory);
-    return is_absent(r) ? 0 : r;
+    return kata_is_absent(r) ? 0 : r;
 }
 
 /* ---- persist.json ------------------------------------------------------------------------ */
@@ -129,7 +113,7 @@ static int read_persist(int directory, const char *container, struct observed_sa
     int r = path_read_below(directory, PERSIST, ret_text, NULL, &error), problem = 0;
 
     if (r == PATH_UNSAFE || r == PATH_TOO_BIG || r == PATH_CHANGING)
-        problem = set_problem(sandbox, r == PATH_CHANGING, container, error.text);
+        problem = kata_set_problem(sandbox, r == PATH_CHANGING, container, error.text);
     return problem < 0 ? problem : r;
 }
 
@@ -137,7 +121,7 @@ static int set_parse_problem(struct observed_sandbox *sandbox, int outcome, cons
                              struct error *error)
 {
     (void)error_prefix(error, PERSIST ": ");
-    return set_problem(sandbox, outcome == PERSIST_CUT, container, error->text);
+    return kata_set_problem(sandbox, outcome == PERSIST_CUT, container, error->text);
 }
 
 static int read_sandbox_file(struct traces *traces, struct observed_sandbox *sandbox)
@@ -182,7 +166,7 @@ static int read_container_file(struct traces *traces, const char *name,
     int r = path_open_directory_below(traces->state_directory, name, &directory);
 
     if (r < 0)
-        return is_absent(r) || r == -EXDEV ? 0 : r;
+        return kata_is_absent(r) || r == -EXDEV ? 0 : r;
     r = read_persist(directory, name, sandbox, &text);
     if (r != PATH_OK)
         return r < 0 ? r : 0;
@@ -205,7 +189,7 @@ static int read_containers(struct traces *traces, struct observed_sandbox *sandb
     const struct dirent *name;
 
     if (r < 0)
-        return is_absent(r) ? 0 : r;
+        return kata_is_absent(r) ? 0 : r;
     names = fdopendir(fd);
     if (!names) {
         r = -errno;
@@ -214,7 +198,7 @@ static int read_containers(struct traces *traces, struct observed_sandbox *sandb
     }
     for (unsigned seen = 0, containers = 0; r == 0 && (name = readdir(names));) {
         if (++seen > SANDBOX_NAMES || containers == CONTAINERS)
-            return set_problem(sandbox, false, "", "more containers than are read");
+            return kata_set_problem(sandbox, false, "", "more containers than are read");
         if (may_be_container(name)) {
             containers++;
             r = read_container_file(traces, name->d_name, sandbox);
@@ -224,14 +208,6 @@ static int read_containers(struct traces *traces, struct observed_sandbox *sandb
 }
 
 /* ---- drives ------------------------------------------------------------------------------ */
-
-static int copy(const char *text, char **ret_copy)
-{
-    if (!text)
-        return 0;
-    *ret_copy = strdup(text);
-    return *ret_copy ? 0 : -ENOMEM;
-}
 
 static int add_drive(struct observed_sandbox *sandbox, const struct persist_device *device,
                      const char *source)
@@ -245,13 +221,13 @@ static int add_drive(struct observed_sandbox *sandbox, const struct persist_devi
     sandbox->drive = drive;
     drive += sandbox->drives++;
     *drive = (struct observed_drive){.major = device->major, .minor = device->minor};
-    r = copy(source, &drive->mount_source);
+    r = kata_copy(source, &drive->mount_source);
     if (r == 0)
-        r = copy(device->file, &drive->file);
+        r = kata_copy(device->file, &drive->file);
     if (r == 0)
-        r = copy(device->drive_id, &drive->drive_id);
+        r = kata_copy(device->drive_id, &drive->drive_id);
     if (r == 0)
-        r = copy(device->guest_path, &drive->guest_path);
+        r = kata_copy(device->guest_path, &drive->guest_path);
     return r;
 }
 
@@ -285,25 +261,6 @@ static int add_drives(const struct traces *traces, struct observed_sandbox *sand
 
 /* ---- the VMM ----------------------------------------------------------------------------- */
 
-static const char *hypervisor_name(const char *kata_name)
-{
-    static const char *const names[][2] = {
-        {"qemu", "qemu"},
-        {"clh", "cloud-hypervisor"},
-        {"cloud-hypervisor", "cloud-hypervisor"},
-        {"firecracker", "firecracker"},
-        {"stratovirt", "stratovirt"},
-        {"dragonball", "dragonball"},
-        {"openvmm", "openvmm"},
-        {"remote", "remote"},
-    };
-
-    for (size_t i = 0; kata_name && i < array_length(names); i++)
-        if (strcasecmp(kata_name, names[i][0]) == 0)
-            return names[i][1];
-    return NULL;
-}
-
 /* 0 and ret_pid 0 if there is none that can be read. */
 static int read_pid_file(const struct traces *traces, struct observed_sandbox *sandbox,
                          pid_t *ret_pid)
@@ -322,10 +279,10 @@ static int read_pid_file(const struct traces *traces, struct observed_sandbox *s
     if (r != PATH_OK)
         return r < 0 ? r : 0;
     if (!text.length)
-        return set_problem(sandbox, true, "", "pid: empty");
+        return kata_set_problem(sandbox, true, "", "pid: empty");
     pid = strtol(buffer_text(&text), &end, 10);
     if (pid <= 0 || pid > INT_MAX || (*end && *end != '\n'))
-        return set_problem(sandbox, false, "", "pid: not a process id");
+        return kata_set_problem(sandbox, false, "", "pid: not a process id");
     *ret_pid = (pid_t)pid;
     return 0;
 }
@@ -360,7 +317,7 @@ static int try_process(const struct traces *traces, pid_t pid, struct observed_s
 
 static int find_process(const struct traces *traces, struct observed_sandbox *sandbox)
 {
-    const char *written = hypervisor_name(traces->persist.hypervisor);
+    const char *written = kata_hypervisor_name(traces->persist.hypervisor);
     pid_t pid;
     int r = read_pid_file(traces, sandbox, &pid);
 
@@ -373,22 +330,6 @@ static int find_process(const struct traces *traces, struct observed_sandbox *sa
     return r;
 }
 
-/* Whether VM_DIRECTORY/name is a socket; then it is the control socket. */
-static int try_socket(const struct traces *traces, const char *name,
-                      struct observed_sandbox *sandbox)
-{
-    char path[PATH_MAX];
-    struct stat st;
-    int r;
-
-    if (snprintf(path, sizeof(path), "%s/%s", traces->vm_directory, name) >= PATH_MAX)
-        return 0;
-    r = path_stat_in_root(traces->paths->root, path, &st);
-    if (r < 0)
-        return is_absent(r) ? 0 : r;
-    return S_ISSOCK(st.st_mode) ? copy(path, &sandbox->control_socket) : 0;
-}
-
 static int find_control_socket(const struct traces *traces, struct observed_sandbox *sandbox)
 {
     bool may_be_qemu =
@@ -398,9 +339,11 @@ static int find_control_socket(const struct traces *traces, struct observed_sand
     if (!sandbox->alive || !may_be_qemu || !traces->vm_directory[0])
         return 0;
     if (traces->paths->extra_monitor)
-        r = try_socket(traces, "extra-monitor.sock", sandbox);
+        r = kata_try_socket(traces->paths->root, traces->vm_directory, "extra-monitor.sock",
+                            &sandbox->control_socket);
     if (r == 0 && !sandbox->control_socket && traces->paths->main_monitor)
-        r = try_socket(traces, "qmp.sock", sandbox);
+        r = kata_try_socket(traces->paths->root, traces->vm_directory, "qmp.sock",
+                            &sandbox->control_socket);
     return r;
 }
 

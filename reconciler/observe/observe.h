@@ -102,6 +102,13 @@ struct observed_drive {
     char *guest_path; /* NULL: not derivable */
 };
 
+/* A volume path that the sandbox's records name. */
+struct observed_claim {
+    char *path;
+    const char *source; /* static: bundle */
+    char *guest_path;   /* NULL: not known */
+};
+
 struct observed_sandbox {
     bool alive;             /* a VMM process with this sandbox in its arguments exists */
     const char *runtime;    /* static: kata-go, kata-rs, unknown */
@@ -114,12 +121,25 @@ struct observed_sandbox {
     bool try_again;
     unsigned drives;
     struct observed_drive *drive;
+    unsigned claims;
+    struct observed_claim *claim;   /* by path, each once */
+    char *pod_namespace, *pod_name; /* NULL unknown */
+    char *bundles;                  /* the directory that holds its containers' bundles, NULL */
 };
+
+/* What reading one sandbox taught about the others: processes, bundles. */
+struct observe_cache;
+int observe_cache_new(struct observe_cache **ret_cache);
+struct observe_cache *observe_cache_free(struct observe_cache *cache);
 
 struct observe_sandbox_paths {
     int root;
-    const char *kata_go_sandboxes, *kata_go_vms;
+    const char *kata_go_sandboxes, *kata_go_vms, *kata_rs_sandboxes;
+    const char *const *bundles; /* paths.bundles */
+    unsigned bundle_directories;
     bool extra_monitor, main_monitor; /* resize.qemu_monitor: which socket may be used */
+    uint32_t agent_port;
+    struct observe_cache *cache;
 };
 
 /* Everything about sandbox `sandbox_id`, whose name is checked first
@@ -130,6 +150,15 @@ int observe_sandbox(const struct observe_sandbox_paths *paths, const char *sandb
 void observed_sandbox_done(struct observed_sandbox *sandbox);
 
 bool observe_is_sandbox_id(const char *name);
+
+enum { OBSERVE_SANDBOX_ID_BYTES = 129 };
+
+/* Whose container has its bundle at PARENT/container_id, PARENT being some sandbox's `bundles`. ""
+ * if it is nobody's, or not known. Outcomes: 0, 1 it is gone (then it is whose it last was), 2 its
+ * bundle is not whole yet. */
+int observe_bundle_owner(const struct observe_sandbox_paths *paths, const char *parent,
+                         const char *container_id,
+                         char ret_sandbox_id[static OBSERVE_SANDBOX_ID_BYTES]);
 
 /* ---- the kubelet's paths ------------------------------------------------------------------ */
 

@@ -21,8 +21,11 @@
 #define ID "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 static char scratch[64];
-static struct observe_sandbox_paths paths = {
-    .kata_go_sandboxes = "/run/vc/sbs", .kata_go_vms = "/run/vc/vm", .extra_monitor = true};
+static struct observe_sandbox_paths paths = {.kata_go_sandboxes = "/run/vc/sbs",
+                                             .kata_go_vms = "/run/vc/vm",
+                                             .kata_rs_sandboxes = "/run/kata",
+                                             .agent_port = 1024,
+                                             .extra_monitor = true};
 static struct observed_sandbox sandbox;
 static pid_t vmm;
 
@@ -64,7 +67,8 @@ static int start(void **state)
 {
     (void)state;
     (void)snprintf(scratch, sizeof(scratch), "/tmp/sandbox-test-XXXXXX");
-    if (!mkdtemp(scratch) || path_open_root(scratch, &paths.root) < 0)
+    if (observe_cache_new(&paths.cache) < 0 || !mkdtemp(scratch) ||
+        path_open_root(scratch, &paths.root) < 0)
         return -1;
     return path_make_directories(paths.root, "/run/vc/sbs", 0700) < 0 ||
                    path_make_directories(paths.root, "/run/vc/vm", 0700) < 0
@@ -88,6 +92,7 @@ static int stop(void **state)
     (void)state;
     stop_vmm();
     observed_sandbox_done(&sandbox);
+    paths.cache = observe_cache_free(paths.cache);
     fd_close(paths.root);
     paths.main_monitor = false;
     (void)snprintf(command, sizeof(command), "rm -rf %s", scratch);

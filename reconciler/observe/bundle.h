@@ -1,0 +1,39 @@
+/* bundle.h - config.json of an OCI bundle, text in, facts out; no I/O.
+ *
+ * The runtime specification's file (github.com/opencontainers/runtime-spec, config.md), of which
+ * only this is read:
+ *
+ *   mounts[]{source, destination, type}
+ *   annotations, of containerd: io.kubernetes.cri.{sandbox-id, sandbox-namespace, sandbox-name}
+ *                of CRI-O:      io.kubernetes.cri-o.SandboxID, io.kubernetes.pod.{namespace, name}
+ */
+#pragma once
+
+#include <stddef.h>
+
+#include "lib/result.h"
+
+enum { BUNDLE_MOUNTS = 1024 };
+
+struct bundle_mount {
+    char *source;
+    char *destination;
+};
+
+struct bundle {
+    char *sandbox_id;               /* NULL unknown */
+    char *pod_namespace, *pod_name; /* NULL unknown */
+    unsigned mounts;
+    struct bundle_mount *mount; /* those of a host path that a runtime may take for a volume */
+};
+
+/* Outcomes. */
+enum {
+    BUNDLE_READ,
+    BUNDLE_WRONG, /* error says what and where */
+    BUNDLE_CUT,   /* empty, or the beginning of something: a write in progress? */
+};
+
+/* BUNDLE_* or -ENOMEM. Whatever is not of the expected type counts as unknown. */
+int bundle_parse(const char *text, size_t length, struct bundle *ret_bundle, struct error *error);
+void bundle_done(struct bundle *bundle);

@@ -1,0 +1,21 @@
+/* kata.h - what the readers of Kata's two runtimes have in common. Private to reconciler/observe/.
+ */
+#pragma once
+
+#include "reconciler/observe/observe.h"
+
+/* A path that leads nowhere is no error. */
+bool kata_is_absent(int r);
+
+/* NULL stays NULL. 0 or -ENOMEM. */
+int kata_copy(const char *text, char **ret_copy);
+
+/* The first problem stands. 0 or -ENOMEM. */
+int kata_set_problem(struct observed_sandbox *sandbox, bool try_again, const char *directory,
+                     const char *text);
+
+/* Kata's name of a VMM as ours, static; NULL unknown. */
+const char *kata_hypervisor_name(const char *kata_name);
+
+/* ret_path: DIRECTORY/name, if that is a socket; NULL stays otherwise. */
+int kata_try_socket(int root, const char *directory, const char *name, char **ret_path);

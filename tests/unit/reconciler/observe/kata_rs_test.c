@@ -1,0 +1,426 @@
+/* kata_rs_test.c - a fixture of /run/kata and of bundles below a root, with real processes.
+ *
+ * VMM and shim are stopped children with the arguments, and the working directory, that they would
+ * have.
+ */
+#include "tests/unit/test.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/cleanup.h"
+#include "reconciler/observe/observe.h"
+
+#define ID        "5ca1ab1e0123456789abcdef0123456789abcdef0123456789abcdef01234567"
+#define CONTAINER "c0ffee000123456789abcdef0123456789abcdef0123456789abcdef01234567"
+#define OTHER     "deadbeef0123456789abcdef0123456789abcdef0123456789abcdef01234567"
+#define STATE     "/run/kata/" ID
+#define TASKS     "/run/containerd/io.containerd.runtime.v2.task/k8s.io"
+#define SHARED    "/run/kata-containers/shared/sandboxes/" ID "/rw/passthrough"
+#define GUEST     "/run/kata-containers/shared/containers/passthrough/"
+#define VOLUME    "/var/lib/kubelet/pods/u/volumes/kubernetes.io~csi/pv/mount"
+
+enum { PROCESSES = 4 };
+
+static char scratch[64];
+static struct observe_sandbox_paths paths;
+static struct observed_sandbox sandbox;
+static pid_t process[PROCESSES];
+static unsigned processes;
+
+static const char *in_scratch(const char *path)
+{
+    static char full[1024];
+
+    (void)snprintf(full, sizeof(full), "%s%s", scratch, path);
+    return full;
+}
+
+static void make_directory(const char *path)
+{
+    assert_int_equal(path_make_directories(paths.root, path, 0700), 0);
+}
+
+static void write_file(const char *path, const char *text)
+{
+    cleanup(fd_closep) int fd =
+        open(in_scratch(path), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+}
+
+/* Through its directory: the whole path is longer than an address can be. */
+static void make_socket(const char *directory, const char *name)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    cleanup(fd_closep) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    cleanup(fd_closep) int directory_fd = open(in_scratch(directory), O_PATH | O_CLOEXEC);
+
+    (void)snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", directory_fd,
+                   name);
+    assert_int_equal(bind(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
+}
+
+/* A shell that stops itself; what follows its script means nothing to it. Waits until the arguments
+ * are in place: exec closes the pipe. */
+static pid_t start_process(const char *directory, const char *program, const char *option,
+                           const char *value, const char *more)
+{
+    int pipe_fd[2];
+    char byte;
+    pid_t pid;
+
+    assert_true(processes < PROCESSES);
+    assert_int_equal(pipe2(pipe_fd, O_CLOEXEC), 0);
+    pid = fork();
+    if (pid == 0) {
+        if (chdir(in_scratch(directory)) == 0)
+            execl("/bin/sh", program, "-c", "kill -STOP $$", option, value, more, (char *)NULL);
+        _exit(127);
+    }
+    assert_true(pid > 0);
+    process[processes++] = pid;
+    (void)close(pipe_fd[1]);
+    assert_int_equal(read(pipe_fd[0], &byte, 1), 0);
+    (void)close(pipe_fd[0]);
+    return pid;
+}
+
+static void stop_processes(void)
+{
+    while (processes) {
+        (void)kill(process[--processes], SIGKILL);
+        (void)waitpid(process[processes], NULL, 0);
+    }
+}
+
+static int start(void **state)
+{
+    (void)state;
+    (void)snprintf(scratch, sizeof(scratch), "/tmp/kata-rs-test-XXXXXX");
+    paths = (struct observe_sandbox_paths){.kata_go_sandboxes = "/run/vc/sbs",
+                                           .kata_go_vms = "/run/vc/vm",
+                                           .kata_rs_sandboxes = "/run/kata",
+                                           .extra_monitor = true,
+                                           .agent_port = 1024};
+    return !mkdtemp(scratch) || path_open_root(scratch, &paths.root) < 0 ||
+                   observe_cache_new(&paths.cache) < 0
+               ? -1
+               : 0;
+}
+
+static int stop(void **state)
+{
+    char command[128];
+
+    (void)state;
+    stop_processes();
+    observed_sandbox_done(&sandbox);
+    paths.cache = observe_cache_free(paths.cache);
+    fd_close(paths.root);
+    (void)snprintf(command, sizeof(command), "rm -rf %s", scratch);
+    return system(command);
+}
+
+/* Afresh: what was read before is forgotten. */
+static void observe(void)
+{
+    observed_sandbox_done(&sandbox);
+    paths.cache = observe_cache_free(paths.cache);
+    assert_int_equal(observe_cache_new(&paths.cache), 0);
+    assert_int_equal(observe_sandbox(&paths, ID, &sandbox), OBSERVED);
+}
+
+static void write_bundle(const char *path, const char *sandbox_id, const char *mounts)
+{
+    char text[2048], file[512];
+
+    make_directory(path);
+    (void)snprintf(text, sizeof(text),
+                   "{\"mounts\":[%s],\"annotations\":{\"io.kubernetes.cri.sandbox-id\":\"%s\","
+                   "\"io.kubernetes.cri.sandbox-namespace\":\"default\","
+                   "\"io.kubernetes.cri.sandbox-name\":\"web\"}}",
+                   mounts, sandbox_id);
+    (void)snprintf(file, sizeof(file), "%s/config.json", path);
+    write_file(file, text);
+}
+
+#define MOUNT(source, destination)                                                                 \
+    "{\"type\":\"bind\",\"source\":\"" source "\",\"destination\":\"" destination "\"}"
+
+/* What runs once the pod does: the state directory, the bundles, shim and QEMU. */
+static void start_qemu(const char *tasks)
+{
+    char bundle[256], container[256];
+
+    (void)snprintf(bundle, sizeof(bundle), "%s/" ID, tasks);
+    (void)snprintf(container, sizeof(container), "%s/" CONTAINER, tasks);
+    make_directory(STATE);
+    write_file(STATE "/state.json", "{\"hypervisor\":{\"hypervisor_type\":\"qemu\",\"pid\":null}}");
+    write_bundle(bundle, ID, "");
+    write_bundle(container, ID, MOUNT(VOLUME, "/srv/data") "," MOUNT("/etc/hosts", "/etc/hosts"));
+    (void)start_process(bundle, "containerd-shim-kata-v2", "-id", ID, NULL);
+    (void)start_process(bundle, "qemu-system-x86_64", "-name", "sandbox-" ID ",debug-threads=on",
+                        "vhost-vsock-pci,disable-modern=false,guest-cid=77,id=vsock-77");
+}
+
+static void share(const char *name)
+{
+    char path[512];
+
+    (void)snprintf(path, sizeof(path), SHARED "/%s", name);
+    make_directory(path);
+}
+
+/* ---- tests ------------------------------------------------------------------------------- */
+
+static void reads_a_living_qemu(void **state)
+{
+    uint64_t start_ns;
+
+    (void)state;
+    start_qemu(TASKS);
+    write_bundle(TASKS "/" OTHER, OTHER, MOUNT("/v/other", "/data"));
+    make_socket(TASKS "/" ID, "debug-monitor.sock");
+    share("0123456789-89abcdef-data");
+    share("c0ffee0001-89abcdef-hosts");
+    observe();
+    assert_true(sandbox.alive);
+    assert_string_equal(sandbox.runtime, "kata-rs");
+    assert_string_equal(sandbox.hypervisor, "qemu");
+    assert_int_equal(sandbox.vmm_pid, process[1]);
+    assert_int_equal(observe_process_start(process[1], &start_ns), 0);
+    assert_int_equal(sandbox.vmm_start_ns, start_ns);
+    assert_string_equal(sandbox.control_socket, TASKS "/" ID "/debug-monitor.sock");
+    assert_string_equal(sandbox.agent_address, "vsock://77:1024");
+    assert_string_equal(sandbox.pod_namespace, "default");
+    assert_string_equal(sandbox.pod_name, "web");
+    assert_string_equal(sandbox.bundles, TASKS);
+    assert_int_equal(sandbox.drives, 0);
+    assert_int_equal(sandbox.claims, 2);
+    assert_string_equal(sandbox.claim[0].path, "/etc/hosts");
+    assert_null(sandbox.claim[0].guest_path);
+    assert_string_equal(sandbox.claim[1].path, VOLUME);
+    assert_string_equal(sandbox.claim[1].source, "bundle");
+    assert_string_equal(sandbox.claim[1].guest_path, GUEST "0123456789-89abcdef-data");
+    assert_null(sandbox.problem);
+    assert_false(sandbox.try_again);
+}
+
+static void uses_a_monitor_only_where_it_may(void **state)
+{
+    (void)state;
+    start_qemu(TASKS);
+    make_socket(TASKS "/" ID, "qmp.sock");
+    observe();
+    assert_null(sandbox.control_socket);
+    paths.main_monitor = true;
+    observe();
+    assert_string_equal(sandbox.control_socket, TASKS "/" ID "/qmp.sock");
+    make_socket(TASKS "/" ID, "debug-monitor.sock");
+    observe();
+    assert_string_equal(sandbox.control_socket, TASKS "/" ID "/debug-monitor.sock");
+}
+
+static void is_dead_without_its_vmm(void **state)
+{
+    (void)state;
+    assert_int_equal(observe_sandbox(&paths, ID, &sandbox), OBSERVED_ABSENT);
+    start_qemu(TASKS);
+    stop_processes();
+    observe();
+    assert_false(sandbox.alive);
+    assert_string_equal(sandbox.runtime, "kata-rs");
+    assert_int_equal(sandbox.claims, 0);
+    make_directory("/run/kata/firecracker");
+    assert_int_equal(observe_sandbox(&paths, "firecracker", &sandbox), OBSERVED_ABSENT);
+}
+
+/* What /proc was read for before the VMM started does not hide it: a look says that it is to be
+ * repeated. */
+static void finds_a_vmm_that_has_just_started(void **state)
+{
+    (void)state;
+    make_directory(STATE);
+    observe();
+    assert_false(sandbox.alive);
+    (void)start_process("/", "qemu-system-x86_64", "-name", "sandbox-" ID, NULL);
+    do {
+        observed_sandbox_done(&sandbox);
+        assert_int_equal(observe_sandbox(&paths, ID, &sandbox), OBSERVED);
+    } while (!sandbox.alive && sandbox.try_again);
+    assert_true(sandbox.alive);
+}
+
+/* The shim was killed: QEMU has the same working directory. */
+static void finds_the_bundle_by_qemu(void **state)
+{
+    (void)state;
+    start_qemu(TASKS);
+    (void)kill(process[0], SIGKILL);
+    (void)waitpid(process[0], NULL, 0);
+    process[0] = process[1];
+    processes = 1;
+    observe();
+    assert_true(sandbox.alive);
+    assert_int_equal(sandbox.claims, 2);
+}
+
+static void finds_bundles_in_other_engines(void **state)
+{
+    static const char *const bundles[] = {"/configured"};
+
+    (void)state;
+    make_directory(STATE);
+    make_directory("/elsewhere");
+    (void)start_process("/elsewhere", "qemu-system-x86_64", "-name", "sandbox-" ID, NULL);
+    write_bundle("/configured/" ID "/userdata", ID, "");
+    write_bundle("/configured/" CONTAINER "/userdata", ID, MOUNT("/v/1", "/a"));
+    observe();
+    assert_int_equal(sandbox.claims, 0);
+    assert_null(sandbox.bundles);
+    paths.bundles = bundles;
+    paths.bundle_directories = 1;
+    observe();
+    assert_string_equal(sandbox.bundles, "/configured");
+    assert_int_equal(sandbox.claims, 1);
+    assert_string_equal(sandbox.claim[0].path, "/v/1");
+}
+
+static void expect_guest_path(const char *name)
+{
+    observe();
+    assert_string_equal(sandbox.claim[sandbox.claims - 1].path, VOLUME);
+    if (name)
+        assert_string_equal(sandbox.claim[sandbox.claims - 1].guest_path, name);
+    else
+        assert_null(sandbox.claim[sandbox.claims - 1].guest_path);
+}
+
+static void knows_a_guest_path_only_where_it_is_plain(void **state)
+{
+    (void)state;
+    start_qemu(TASKS);
+    expect_guest_path(NULL);
+    share("0123456789-89abcdef-other-data");
+    share("0123456789-89abcdef-dat");
+    share("012345678-89abcdef-data");
+    share("c0ffee0001-89abcdef-data");
+    expect_guest_path(NULL);
+    share("0123456789-89abcdef-data");
+    expect_guest_path(GUEST "0123456789-89abcdef-data");
+    share("0123456789-00000000-data"); /* the same device, for another container */
+    expect_guest_path(GUEST "0123456789-00000000-data");
+    share("aaaaaaaaaa-89abcdef-data");
+    expect_guest_path(NULL);
+}
+
+static void mistrusts_a_destination_that_ends_alike(void **state)
+{
+    (void)state;
+    start_qemu(TASKS);
+    share("0123456789-89abcdef-data");
+    write_bundle(TASKS "/" OTHER, ID, MOUNT("/a", "/data"));
+    expect_guest_path(NULL);
+    write_bundle(TASKS "/" OTHER, ID, MOUNT("/a", "/data") "," MOUNT(VOLUME, "/plain"));
+    share("0123456789-89abcdef-plain");
+    expect_guest_path(GUEST "0123456789-89abcdef-plain");
+}
+
+static void follows_containers(void **state)
+{
+    char owner[OBSERVE_SANDBOX_ID_BYTES];
+
+    (void)state;
+    start_qemu(TASKS);
+    observe();
+    assert_int_equal(observe_bundle_owner(&paths, TASKS, CONTAINER, owner), 0);
+    assert_string_equal(owner, ID);
+    make_directory(TASKS "/" OTHER);
+    assert_int_equal(observe_bundle_owner(&paths, TASKS, OTHER, owner), 2);
+    write_bundle(TASKS "/" OTHER, ID, MOUNT("/a", "/a"));
+    assert_int_equal(observe_bundle_owner(&paths, TASKS, OTHER, owner), 0);
+    assert_string_equal(owner, ID);
+    observed_sandbox_done(&sandbox);
+    assert_int_equal(observe_sandbox(&paths, ID, &sandbox), OBSERVED);
+    assert_int_equal(sandbox.claims, 3);
+    assert_int_equal(unlink(in_scratch(TASKS "/" OTHER "/config.json")), 0);
+    assert_int_equal(rmdir(in_scratch(TASKS "/" OTHER)), 0);
+    assert_int_equal(observe_bundle_owner(&paths, TASKS, OTHER, owner), 1);
+    assert_string_equal(owner, ID);
+    assert_int_equal(observe_bundle_owner(&paths, TASKS, OTHER, owner), 1);
+    assert_string_equal(owner, "");
+    observed_sandbox_done(&sandbox);
+    assert_int_equal(observe_sandbox(&paths, ID, &sandbox), OBSERVED);
+    assert_int_equal(sandbox.claims, 2);
+}
+
+static void reads_the_other_vmms(void **state)
+{
+    (void)state;
+    make_directory(STATE);
+    (void)start_process("/", "cloud-hypervisor", "--api-socket", STATE "/ch-api.sock", NULL);
+    make_socket(STATE, "ch-api.sock");
+    observe();
+    assert_string_equal(sandbox.hypervisor, "cloud-hypervisor");
+    assert_string_equal(sandbox.control_socket, STATE "/ch-api.sock");
+    assert_string_equal(sandbox.agent_address, "hvsock://" STATE "/ch-vm.sock:1024");
+    stop_processes();
+
+    write_file(STATE "/state.json", "{\"hypervisor\":{\"hypervisor_type\":\"dragonball\"}}");
+    (void)start_process("/", "containerd-shim-kata-v2", "-id", ID, NULL);
+    observe();
+    assert_true(sandbox.alive);
+    assert_string_equal(sandbox.hypervisor, "dragonball");
+    assert_string_equal(sandbox.agent_address, "hvsock://" STATE "/root/kata.hvsock:1024");
+    stop_processes();
+
+    make_directory("/run/kata/firecracker/" ID "/root/run");
+    (void)start_process("/", "firecracker", "--id", ID, NULL);
+    make_socket("/run/kata/firecracker/" ID "/root/run", "fc.sock");
+    observe();
+    assert_string_equal(sandbox.hypervisor, "firecracker");
+    assert_string_equal(sandbox.control_socket, "/run/kata/firecracker/" ID "/root/run/fc.sock");
+    assert_string_equal(sandbox.agent_address,
+                        "hvsock:///run/kata/firecracker/" ID "/root/kata.hvsock:1024");
+}
+
+static void survives_a_bad_state(void **state)
+{
+    (void)state;
+    start_qemu(TASKS);
+    write_file(STATE "/state.json", "{\"hypervisor\":");
+    observe();
+    assert_true(sandbox.alive);
+    assert_string_equal(sandbox.hypervisor, "qemu");
+    assert_non_null(sandbox.problem);
+}
+
+#define TEST(test) cmocka_unit_test_setup_teardown(test, start, stop)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(reads_a_living_qemu),
+        TEST(uses_a_monitor_only_where_it_may),
+        TEST(is_dead_without_its_vmm),
+        TEST(finds_a_vmm_that_has_just_started),
+        TEST(finds_the_bundle_by_qemu),
+        TEST(finds_bundles_in_other_engines),
+        TEST(knows_a_guest_path_only_where_it_is_plain),
+        TEST(mistrusts_a_destination_that_ends_alike),
+        TEST(follows_containers),
+        TEST(reads_the_other_vmms),
+        TEST(survives_a_bad_state),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
