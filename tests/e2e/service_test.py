@@ -1,0 +1,188 @@
+"""crustd as a service: what it tells the service manager, and whether the unit lets it do its work."""
+
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import unittest
+
+from node import BUILD, REPOSITORY
+from said import AFTER, SaidTest
+
+UNIT = REPOSITORY / "config/deploy/crustd.service"
+EXPOSURE = "30"  # tenths, by systemd-analyze; "OK" ends at 50
+SECONDS = 60
+
+
+def settings(name):
+    """The values of a setting of the unit, line by line."""
+    return [line.partition("=")[2] for line in UNIT.read_text().splitlines()
+            if line.startswith(f"{name}=")]
+
+
+def with_capabilities(names):
+    """Runs a program with these capabilities and no others."""
+    kept = [f"+{name.removeprefix('CAP_').lower()}" for name in names]
+    return ["setpriv", "--no-new-privs", "--inh-caps=-all", "--bounding-set",
+            ",".join(["-all", *kept]), "--"]
+
+
+def needs(*programs):
+    for program in programs:
+        if not shutil.which(program):
+            raise unittest.SkipTest(f"needs the program {program}")
+
+
+class ManagerTest(SaidTest):
+    """A service manager's socket, and what comes out of it."""
+
+    def setUp(self):
+        super().setUp()
+        self.manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.addCleanup(self.manager.close)
+        self.manager.bind(str(self.scratch / "notify"))
+        self.manager.settimeout(SECONDS)
+
+    def managed(self, **environment):
+        return ["env", f"NOTIFY_SOCKET={self.scratch}/notify",
+                *(f"{name}={value}" for name, value in environment.items())]
+
+    def next(self, *but):
+        """The next message that does not begin with one of these."""
+        while True:
+            message = self.manager.recv(4096).decode()
+            if not message.startswith(but):
+                return message
+
+    def test_life(self):
+        node = self.node(wrapper=self.managed())
+        node.start(ready=False)
+        self.assertEqual(self.next(), "READY=1")
+        self.assertIn("the first scan is complete", node.log_tail())
+        self.assertEqual(self.next(), "STATUS=up")
+        node.process.send_signal(signal.SIGHUP)
+        self.assertRegex(self.next(), r"\ARELOADING=1\nMONOTONIC_USEC=\d+\Z")
+        self.assertEqual(self.next("STATUS="), "READY=1")
+        self.assertEqual(node.stop(), 0)
+        self.assertEqual(self.next("STATUS="), "STOPPING=1")
+
+    def test_watchdog(self):
+        node = self.node(wrapper=self.managed(WATCHDOG_USEC=20000))
+        node.start(ready=False)
+        for _ in range(3):
+            self.assertEqual(self.next("STATUS=", "READY="), "WATCHDOG=1")
+        node.process.send_signal(signal.SIGSTOP)  # a loop that hangs
+        self.addCleanup(node.process.send_signal, signal.SIGCONT)
+        self.manager.settimeout(0.2)
+        with self.assertRaises(TimeoutError):
+            while True:
+                self.manager.recv(4096)
+
+    def test_once_is_no_service(self):
+        self.node(wrapper=self.managed(WATCHDOG_USEC=20000)).once()
+        self.manager.setblocking(False)
+        with self.assertRaises(BlockingIOError):
+            self.manager.recv(4096)
+
+
+class UnitTest(SaidTest):
+
+    def grow(self, wrapper):
+        """A growth, seen by the kernel's event alone."""
+        node = self.node({"resize.sweep_seconds": 3600}, wrapper)
+        volume = self.volume(node)
+        self.sandbox(node, volume)
+        self.monitor(node, volume)
+        self.agent(node)
+        node.start()
+        node.wait_for(volume.path, "in_sync", "none")
+        volume.loop.resize(AFTER)
+        node.wait_for(volume.path, "in_sync", "none", device_bytes=AFTER, hypervisor_bytes=AFTER)
+        return node
+
+    def test_grows_with_the_unit_capabilities(self):
+        needs("setpriv")
+        self.grow(with_capabilities(" ".join(settings("CapabilityBoundingSet")).split()))
+
+    def test_calls_only_what_the_unit_allows(self):
+        needs("strace", "systemd-analyze")
+        trace = self.scratch / "calls"
+        self.grow(["strace", "-D", "-f", "-qq", "-o", str(trace)]).stop()
+        called = set(re.findall(r"^\d+ +(\w+)\(", trace.read_text(errors="replace"), re.MULTILINE))
+        self.assertIn("openat2", called)
+        self.assertEqual(called - self.allowed(), set())
+
+    def allowed(self):
+        """The unit's system calls: its lines add to each other, those with ~ take away."""
+        allowed = set()
+        for line in settings("SystemCallFilter"):
+            calls = set().union(*(self.calls(name) for name in line.lstrip("~").split()))
+            allowed = allowed - calls if line.startswith("~") else allowed | calls
+        return allowed
+
+    def calls(self, name):
+        """What a set contains, those in it too."""
+        if not name.startswith("@"):
+            return {name}
+        listed = subprocess.run(["systemd-analyze", "syscall-filter", name], check=True, text=True,
+                                capture_output=True).stdout.splitlines()
+        words = [line.strip() for line in listed[1:] if not line.strip().startswith("#")]
+        return set().union(*(self.calls(word) for word in words if word))
+
+    def test_score(self):
+        needs("systemd-analyze")
+        done = subprocess.run(["systemd-analyze", "security", "--no-pager", "--offline=true",
+                               f"--threshold={EXPOSURE}", str(UNIT)], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+
+class InstallTest(unittest.TestCase):
+
+    def install(self, prefix):
+        needs("make")
+        scratch = pathlib.Path(self.enterContext(
+            tempfile.TemporaryDirectory(prefix="crust-service-")))
+        subprocess.run(["make", "-C", str(REPOSITORY), "-o", "programs", f"OUT={BUILD}", "install",
+                        f"DESTDIR={scratch}", f"PREFIX={prefix}"], check=True, capture_output=True)
+        return scratch
+
+    def test_everything_has_its_place(self):
+        for prefix in ("/usr", "/usr/local"):
+            with self.subTest(prefix):
+                root = self.install(prefix)
+                found = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+                below = prefix.lstrip("/")
+                self.assertEqual(found, {
+                    "etc/crustd/crustd.conf", f"{below}/sbin/crustd", f"{below}/bin/crustctl",
+                    f"{below}/bin/crust-guest-agent", f"{below}/lib/tmpfiles.d/crustd.conf",
+                    f"{below}/lib/systemd/system/crustd.service"})
+                unit = (root / below / "lib/systemd/system/crustd.service").read_text()
+                self.assertIn(f"ExecStart={prefix}/sbin/crustd\n", unit)
+
+    def test_systemd_takes_the_unit(self):
+        needs("systemd-analyze")
+        root = self.install("/usr")
+        (root / "bin").mkdir()
+        (root / "bin/kill").touch(0o755)
+        for name in ("basic", "sysinit", "shutdown", "multi-user"):
+            (root / f"usr/lib/systemd/system/{name}.target").write_text("[Unit]\n")
+        done = subprocess.run(["systemd-analyze", "verify", f"--root={root}", "--man=no",
+                               "crustd.service"], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_tmpfiles(self):
+        needs("systemd-tmpfiles")
+        root = self.install("/usr")
+        shutil.copy("/etc/passwd", root / "etc")
+        shutil.copy("/etc/group", root / "etc")
+        subprocess.run(["systemd-tmpfiles", "--create", f"--root={root}", "crustd.conf"], check=True)
+        for name in ("run/kata-containers/shared/direct-volumes", "run/crust"):
+            self.assertEqual(os.stat(root / name).st_mode & 0o777, 0o700)
+
+
+if __name__ == "__main__":
+    unittest.main()
