@@ -30,6 +30,7 @@
 #include "store/internal.h"
 #include "store/place.h"
 #include "store/schema.h"
+#include "store/sql_path.h"
 
 enum {
     WAL_IDLE_PAGES = 1000,  /* 4 MiB */
@@ -44,7 +45,7 @@ enum {
 static int connect_file(struct sql_connection *connection, const char *path)
 {
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
-    int code = sqlite3_open_v2(path ? path : ":memory:", &connection->db, flags, NULL);
+    int code = sqlite3_open_v2(path ? path : ":memory:", &connection->db, flags, sql_path_vfs());
 
     return code == SQLITE_OK ? 0 : sql_failed(connection, code);
 }
