@@ -1,0 +1,267 @@
+"""crustd in a pod: the manifest is read, and the daemon run with what it grants and nothing else.
+
+A container here is a mount, network and cgroup namespace with a root of its own, read-only, in which
+the node's directories are mounted as the manifest says; a scratch node's, so that no other daemon is
+met. Volumes grow by the kernel's event alone: the sweep would come too late for the test.
+"""
+
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import unittest
+
+from node import BUILD, REPOSITORY, Node
+from said import AFTER, SANDBOX, SaidTest
+from service_test import needs, with_capabilities
+
+try:
+    import yaml
+except ImportError:
+    yaml = None
+
+HERE = pathlib.Path(__file__).resolve().parent
+DEPLOY = REPOSITORY / "config/deploy"
+IMAGE = ["bin", "lib", "lib64", "sbin", "usr", "etc/ld.so.cache"]  # of this machine, read-only
+NEVER = {"resize.sweep_seconds": 3600}
+
+
+def load(name):
+    if yaml is None:
+        raise unittest.SkipTest("needs python3-yaml")
+    return yaml.safe_load((DEPLOY / name).read_text())
+
+
+def patched(manifest, operations):
+    """The replacements of a JSON patch."""
+    for operation in operations:
+        *path, last = operation["path"].strip("/").split("/")
+        place = manifest
+        for part in path:
+            place = place[int(part) if isinstance(place, list) else part]
+        place[int(last) if isinstance(place, list) else last] = operation["value"]
+    return manifest
+
+
+class Pod(Node):
+    """A node whose crustd runs in the container of a manifest."""
+
+    def __init__(self, scratch, manifest, settings):
+        super().__init__(scratch, settings)
+        self.pod = manifest["spec"]["template"]["spec"]
+        self.container, = self.pod["containers"]
+        self.image = pathlib.Path(scratch) / "image"
+        self.image.mkdir()
+
+    def command(self, *arguments):
+        environment = {entry["name"]: entry["value"] for entry in self.container["env"]}
+        program = self.container["command"] + self.container["args"]
+        program = [re.sub(r"\$\((\w+)\)", lambda match: environment[match[1]], word)
+                   for word in program]
+        kept = self.container["securityContext"]["capabilities"]["add"]
+        return ["unshare", "--mount", "--net", "--cgroup", "--propagation", "slave",
+                "sh", "-euc", "\n".join(self.mounts() + [shlex.join(
+                    ["exec", "env", "-i", "PATH=/build:/usr/sbin:/usr/bin:/sbin:/bin",
+                     *(f"{name}={value}" for name, value in environment.items()),
+                     "chroot", str(self.image), *with_capabilities(kept), *program,
+                     *arguments])])]
+
+    def mounts(self):
+        """The shell's lines that make the container's root, the node's parts in it last."""
+        lines = [f"mount -t tmpfs none {self.image}"]
+        for path in IMAGE:
+            if os.path.exists(f"/{path}"):
+                lines += self.bind(f"/{path}", f"/{path}", True)
+        lines += self.bind(str(BUILD), "/build", True)
+        lines += [f"mkdir {self.image}/proc {self.image}/sys",
+                  f"mount -t proc none {self.image}/proc",
+                  f"mount -t sysfs -o ro none {self.image}/sys"]
+        volumes = {volume["name"]: volume for volume in self.pod["volumes"]}
+        for mount in self.container["volumeMounts"]:
+            source = self.source(volumes[mount["name"]])
+            follows = mount.get("mountPropagation") == "HostToContainer"
+            lines += self.bind(source, mount["mountPath"], mount.get("readOnly", False), follows)
+        return lines + [f"mount -o remount,ro {self.image}"]
+
+    def source(self, volume):
+        if "configMap" in volume:
+            return self.path("/etc/crustd")
+        return self.path(volume["hostPath"]["path"])
+
+    def bind(self, source, target, read_only=False, follows=False):
+        target = f"{self.image}{target}"
+        make = "mkdir -p" if os.path.isdir(source) else "mkdir -p $(dirname {0}); touch"
+        lines = [f"{make.format(target)} {target}", f"mount --rbind {source} {target}",
+                 f"mount --make-{'rslave' if follows else 'rprivate'} {target}"]
+        return lines + [f"mount -o remount,bind,ro {target}"] * read_only
+
+    def inside(self, *command):
+        """Runs a command in the container, as a probe is."""
+        return subprocess.run(
+            ["nsenter", "--target", str(self.process.pid), "--mount", "--net", "--cgroup", "--root",
+             "--wd=/", "env", "-i", "PATH=/build:/usr/sbin:/usr/bin:/sbin:/bin",
+             *(f"{entry['name']}={entry['value']}" for entry in self.container["env"]), *command],
+            capture_output=True, text=True)
+
+
+class FirstRootPod(Pod):
+    """One that reaches the node through its first process. That is this machine's, so the scratch
+    node is where the configuration says."""
+
+    def __init__(self, scratch, manifest, settings):
+        super().__init__(scratch, manifest, settings)
+        self.configure(**{f"paths__{name}": self.path(path) for name, path in {
+            "kata_volumes": "/run/kata-containers/shared/direct-volumes",
+            "crust_volumes": "/run/crust", "kata_go_sandboxes": "/run/vc/sbs",
+            "kata_go_vms": "/run/vc/vm", "kata_rs_sandboxes": "/run/kata",
+            "kubelet": "/var/lib/kubelet", "database": "/var/lib/crustd/crustd.db",
+            "grpc_socket": "/run/crustd/crust.sock", "http_socket": "/run/crustd/http.sock",
+        }.items()})
+
+    def crustctl(self, *arguments, check=True):
+        done = subprocess.run([BUILD / "crustctl", "--config", self.path("/etc/crustd/crustd.conf"),
+                               *arguments], capture_output=True, text=True, timeout=120)
+        if check:
+            done.check_returncode()
+        return done
+
+
+class PodTest(SaidTest):
+
+    def setUp(self):
+        super().setUp()
+        needs("unshare", "nsenter", "setpriv")
+        self.manifest = load("daemonset.yaml")
+
+    def pod(self, kind, manifest):
+        pod = kind(self.scratch, manifest, NEVER)
+        self.addCleanup(pod.close)
+        return pod
+
+    def staged(self, pod, agent="unix:///run/agent.sock"):
+        volume = self.volume(pod)
+        self.sandbox(pod, volume, agent=agent)
+        self.monitor(pod, volume)
+        self.agent(pod, "run/agent.sock")
+        return volume
+
+    def grow(self, pod, volume):
+        pod.wait_for(volume.path, "in_sync", "none")
+        volume.loop.resize(AFTER)
+        pod.wait_for(volume.path, "in_sync", "none", device_bytes=AFTER, hypervisor_bytes=AFTER)
+
+    def check_confined(self, pod):
+        """It is where the manifest puts it, with the capabilities that it names."""
+        for name in ("mnt", "net", "cgroup", "user", "pid"):
+            theirs, ours = (os.readlink(f"/proc/{pid}/ns/{name}")
+                            for pid in (pod.process.pid, os.getpid()))
+            (self.assertEqual if name in ("user", "pid") else self.assertNotEqual)(theirs, ours)
+        text = pathlib.Path(f"/proc/{pod.process.pid}/status").read_text()
+        effective = int(re.search(r"^CapEff:\s*(\w+)$", text, re.MULTILINE)[1], 16)
+        self.assertEqual(effective, 1 << 12 | 1 << 19, "CAP_NET_ADMIN and CAP_SYS_PTRACE")
+        self.assertRegex(text, r"NoNewPrivs:\s*1")
+
+    def check_probes(self, pod):
+        for name in ("startupProbe", "readinessProbe", "livenessProbe"):
+            done = pod.inside(*pod.container[name]["exec"]["command"])
+            self.assertEqual(done.returncode, 0, f"{name}: {done.stderr}")
+
+    def test_grows(self):
+        pod = self.pod(Pod, self.manifest)
+        volume = self.staged(pod)
+        pod.start()
+        self.check_confined(pod)
+        self.grow(pod, volume)
+        self.check_probes(pod)
+        self.assertEqual(pod.stop(), 0, pod.log_tail())
+
+    def test_needs_to_look_at_processes(self):
+        container, = self.manifest["spec"]["template"]["spec"]["containers"]
+        container["securityContext"]["capabilities"]["add"].remove("SYS_PTRACE")
+        pod = self.pod(Pod, self.manifest)
+        volume = self.staged(pod)
+        pod.start()
+        pod.wait_for(volume.path, "unknown", "hypervisor_unreachable")
+
+    def test_grows_through_the_first_process(self):
+        if os.getpid() != 1:
+            return self.run_as_first_process()
+        patch, = load("no-host-paths/kustomization.yaml")["patches"]
+        pod = self.pod(FirstRootPod, patched(self.manifest, yaml.safe_load(patch["patch"])))
+        volume = self.staged(pod, f"unix://{pod.root}/run/agent.sock")
+        pod.start()
+        self.check_confined(pod)
+        self.grow(pod, volume)
+        self.check_probes(pod)
+        self.assertEqual(pod.stop(), 0, pod.log_tail())
+
+    def run_as_first_process(self):
+        """Runs this test in a pid namespace whose first process has this machine's root: the real
+        one may be out of reach, where the machine is a container itself."""
+        done = subprocess.run(
+            ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-m",
+             "unittest", self.id()], cwd=HERE, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_follows_what_the_node_mounts_later(self):
+        pod = self.pod(Pod, self.manifest)
+        run = pod.path("/run")
+        self.mount("--bind", run, run)
+        subprocess.run(["mount", "--make-shared", run], check=True)
+        pod.start()
+        self.mount("-t", "tmpfs", "none", pod.path("/run/kata-containers/shared"))
+        volume = self.volume(pod)
+        pod.wait(lambda: pod.volume(volume.path), 60, "a volume in a directory mounted later")
+
+    def mount(self, *arguments):
+        subprocess.run(["mount", *arguments], check=True)
+        self.addCleanup(subprocess.run, ["umount", "--lazy", arguments[-1]], check=True)
+
+
+class ManifestTest(unittest.TestCase):
+
+    def test_one_mount_covers_metadata_and_trash(self):
+        container, = load("daemonset.yaml")["spec"]["template"]["spec"]["containers"]
+        writable = [mount["mountPath"] for mount in container["volumeMounts"]
+                    if not mount.get("readOnly")]
+        self.assertEqual(writable, ["/host/run", "/host/var/lib/crustd"])
+
+    def test_resources_are_there(self):
+        for directory in (".", "no-host-paths"):
+            for name in load(f"{directory}/kustomization.yaml")["resources"]:
+                path = DEPLOY / directory / name
+                self.assertTrue(path.exists(), path)
+                if path.is_file():
+                    self.assertIn(load(path)["kind"], ("ConfigMap", "DaemonSet"))
+
+    def test_configuration_is_right(self):
+        if not (BUILD / "crustd").exists():
+            self.skipTest(f"needs crustd in {BUILD}")
+        text = load("configmap.yaml")["data"]["crustd.conf"]
+        done = subprocess.run([BUILD / "crustd", "--check-config", "--config", "/dev/stdin"],
+                              input=text, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_image_has_the_libraries(self):
+        needs("readelf", "dpkg-query")
+        stage = (DEPLOY / "Containerfile").read_text().split("FROM ")[-1]
+        wanted = set()
+        for program in ("crustd", "crustctl"):
+            dynamic = subprocess.run(["readelf", "-d", BUILD / program], check=True, text=True,
+                                     capture_output=True).stdout
+            wanted |= set(re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic))
+        packages = {self.package(library) for library in wanted} - {"libc6"}
+        self.assertEqual(packages, set(re.findall(r"\blib[\w.-]+", stage)))
+
+    def package(self, library):
+        found = subprocess.run(["dpkg-query", "--search", f"*/{library}"], capture_output=True,
+                               text=True)
+        if found.returncode != 0:
+            self.skipTest(f"{library} is no Debian package's here")
+        return found.stdout.split(":")[0]
+
+
+if __name__ == "__main__":
+    unittest.main()
