@@ -311,11 +311,19 @@ static void unpin(void *userdata, const char *sandbox_id)
     watch_processes_remove(daemon->processes, sandbox_id);
 }
 
+#define UNARMED                                                                                    \
+    "directories could not be watched and are only looked at in the sweep: raise "                 \
+    "fs.inotify.max_user_watches"
+
 static void check(void *userdata)
 {
     struct daemon *daemon = userdata;
 
     watch_directories_check_roots(daemon->directories);
+    watch_directories_look_at_unarmed(daemon->directories);
+    if (watch_directories_unarmed(daemon->directories))
+        log_warning(&(struct log_ids){.source = "inotify"}, "%u " UNARMED,
+                    watch_directories_unarmed(daemon->directories));
     tell_status(daemon);
 }
 
@@ -335,7 +343,12 @@ static void report_source(struct reconciler_health *health, enum watch_source so
 static void report(void *userdata, struct reconciler_health *ret_health)
 {
     struct daemon *daemon = userdata;
+    unsigned unarmed = watch_directories_unarmed(daemon->directories);
 
+    if (unarmed) {
+        ret_health->degraded = true;
+        snprintf(ret_health->problem, sizeof(ret_health->problem), "%u " UNARMED, unarmed);
+    }
     report_source(ret_health, WATCH_INOTIFY, watch_directories_counters(daemon->directories));
     report_source(ret_health, WATCH_UEVENT, watch_block_counters(daemon->block));
     report_source(ret_health, WATCH_MOUNTS, watch_mounts_counters(daemon->mounts));

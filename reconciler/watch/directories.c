@@ -73,6 +73,7 @@ struct watch_directories {
     struct watch_counters counters;
     struct loop_io io;
     struct loop_timer due;
+    bool unarmed_due; /* look_again is to be called for every child that is not armed */
     int inotify_fd;
     bool overflowed;
     struct child_watches children;
@@ -274,6 +275,17 @@ static void update_up(struct watch_directories *watch)
 
 /* ---- events ------------------------------------------------------------------------------ */
 
+static void look_at_unarmed(struct watch_directories *watch)
+{
+    struct child_watch *child, *next;
+    char name[NAME_MAX + 1];
+
+    HASH_ITER (hh, watch->children.unarmed, child, next) {
+        (void)snprintf(name, sizeof(name), "%s", child->name); /* the listener may arm it now */
+        watch->handler->look_again(watch->userdata, child->tree, name);
+    }
+}
+
 static void on_due(struct loop_timer *timer)
 {
     struct watch_directories *watch = container_of(timer, struct watch_directories, due);
@@ -284,13 +296,21 @@ static void on_due(struct loop_timer *timer)
         watch->tree[i].due = false;
         watch->handler->look_everywhere(watch->userdata, i);
     }
+    if (watch->unarmed_due)
+        look_at_unarmed(watch);
+    watch->unarmed_due = false;
+}
+
+static void start_due(struct watch_directories *watch)
+{
+    if (!loop_timer_is_active(&watch->due))
+        loop_timer_start(watch->loop, &watch->due, 0, on_due);
 }
 
 static void set_due(struct watch_directories *watch, struct tree *tree)
 {
     tree->due = true;
-    if (!loop_timer_is_active(&watch->due))
-        loop_timer_start(watch->loop, &watch->due, 0, on_due);
+    start_due(watch);
 }
 
 /* Two trees may lead to the same directory; its children are known under the last that armed them.
@@ -522,6 +542,21 @@ void watch_directories_check_roots(struct watch_directories *watch)
     update_up(watch);
 }
 
+static bool is_unwatched(const struct tree *tree)
+{
+    return tree->way.root_exists && tree->way.root < 0;
+}
+
+void watch_directories_look_at_unarmed(struct watch_directories *watch)
+{
+    watch->unarmed_due = watch->children.unarmed != NULL;
+    if (watch->unarmed_due)
+        start_due(watch);
+    for (unsigned i = 0; i < watch->trees; i++)
+        if (is_unwatched(&watch->tree[i]))
+            set_due(watch, &watch->tree[i]);
+}
+
 bool watch_directories_has_root(const struct watch_directories *watch, unsigned tree)
 {
     return watch->tree[tree].way.root_exists;
@@ -537,6 +572,6 @@ unsigned watch_directories_unarmed(const struct watch_directories *watch)
     unsigned unarmed = HASH_COUNT(watch->children.unarmed);
 
     for (unsigned i = 0; i < watch->trees; i++)
-        unarmed += watch->tree[i].way.root_exists && watch->tree[i].way.root < 0;
+        unarmed += is_unwatched(&watch->tree[i]);
     return unarmed;
 }

@@ -68,11 +68,15 @@ int watch_directories_arm(struct watch_directories *watch, unsigned tree, const 
  * the loop) where they differ. Called when mounts changed and by the sweep. */
 void watch_directories_check_roots(struct watch_directories *watch);
 
+/* Says "look again" (from the loop) for every directory that could not be watched: nothing else
+ * tells of what happens there. Called by the sweep. */
+void watch_directories_look_at_unarmed(struct watch_directories *watch);
+unsigned watch_directories_unarmed(const struct watch_directories *watch); /* how many */
+
 /* Whether a root exists now. */
 bool watch_directories_has_root(const struct watch_directories *watch, unsigned tree);
 
 const struct watch_counters *watch_directories_counters(const struct watch_directories *watch);
-unsigned watch_directories_unarmed(const struct watch_directories *watch);
 
 /* ---- block devices (kernel uevents) ------------------------------------------------------ */
 
