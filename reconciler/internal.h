@@ -48,6 +48,7 @@ struct reconciler {
     struct loop_timer attempt; /* the next volume's next attempt */
     struct loop_timer sweep;
     struct loop_timer idle;
+    uint64_t attempts_marked_ns; /* volumes whose attempts were due until then have been marked */
 
     /* Until something is heard of any device: the first scan has just looked at every volume's, and the
      * first decisions need not look again. */

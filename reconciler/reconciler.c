@@ -197,15 +197,19 @@ static void on_again(struct loop_timer *timer)
 static void on_attempt(struct loop_timer *timer)
 {
     struct reconciler *reconciler = container_of(timer, struct reconciler, attempt);
+    uint64_t now = clock_boottime();
 
-    (void)store_each_volume_due(reconciler->store, clock_boottime(), mark_volume, reconciler);
+    if (store_each_volume_due(reconciler->store, now, mark_volume, reconciler) == 0)
+        reconciler->attempts_marked_ns = now;
 }
 
+/* What was due before has been looked at; if its sandbox was busy, it waits in the lane. */
 static void arm_attempt(struct reconciler *reconciler)
 {
     uint64_t next, now = clock_boottime();
 
-    if (reconciler->stopping || store_next_attempt(reconciler->store, &next) < 0 ||
+    if (reconciler->stopping ||
+        store_next_attempt(reconciler->store, reconciler->attempts_marked_ns, &next) < 0 ||
         next == UINT64_MAX) {
         loop_timer_stop(&reconciler->attempt);
         return;

@@ -354,6 +354,15 @@ static int set_state(struct reconciler *reconciler, const struct store_volume *v
     return r;
 }
 
+/* A volume that is due and has nothing to try does not wait: its state says what for. */
+static int end_waiting(struct reconciler *reconciler, const struct store_volume *volume,
+                       const struct decide_facts *facts)
+{
+    return volume->next_attempt_ns && facts->may_try
+               ? store_set_attempts(reconciler->store, volume->volume_id, 0, 0, 0)
+               : 0;
+}
+
 static int begin_act(struct reconciler *reconciler, const struct store_volume *volume,
                      enum decide_action action)
 {
@@ -409,7 +418,8 @@ int reconcile_volume(struct reconciler *reconciler, int64_t volume_id)
     decision = decide(&facts);
     acts_withdraw(reconciler, volume_id, decision.action);
     r = set_state(reconciler, &volume, &decision);
-    if (r == 0 && decision.action != ACTION_NONE)
-        r = begin_act(reconciler, &volume, decision.action);
-    return r;
+    if (r < 0)
+        return r;
+    return decision.action == ACTION_NONE ? end_waiting(reconciler, &volume, &facts)
+                                          : begin_act(reconciler, &volume, decision.action);
 }

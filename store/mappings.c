@@ -23,9 +23,10 @@ int store_close_mapping(struct store *store, int64_t volume_id)
     /* The line first: it takes the sandbox from the mapping while that is open. */
     r = journal_write(store,
                       &(struct journal_line){.kind = "mapping_closed", .volume_id = volume_id});
-    return r < 0 ? r
-                 : sql_run(&store->connection, close, NULL, sql_number(volume_id),
-                           sql_number(store->now_ms));
+    if (r == 0)
+        r = sql_run(&store->connection, close, NULL, sql_number(volume_id),
+                    sql_number(store->now_ms));
+    return r < 0 ? r : volume_clear_attempts(store, volume_id);
 }
 
 /* The volume of some open mapping of the sandbox. 1: found. */

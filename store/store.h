@@ -214,8 +214,8 @@ int store_each_volume_without_device(struct store *store, store_volume_callback 
 int store_each_volume_due(struct store *store, uint64_t now_ns, store_volume_callback *callback,
                           void *userdata);
 
-/* The earliest next attempt; UINT64_MAX if none waits. */
-int store_next_attempt(struct store *store, uint64_t *ret_ns);
+/* The earliest next attempt after that time; UINT64_MAX if there is none. */
+int store_next_attempt(struct store *store, uint64_t after_ns, uint64_t *ret_ns);
 
 /* Block devices that live volumes stand on, each once, for the sweep. */
 int store_each_device(struct store *store,

@@ -374,16 +374,14 @@ int volume_clear_attempts(struct store *store, int64_t volume_id)
     return store_set_attempts(store, volume_id, 0, 0, 0);
 }
 
-int store_next_attempt(struct store *store, uint64_t *ret_ns)
+int store_next_attempt(struct store *store, uint64_t after_ns, uint64_t *ret_ns)
 {
     static const char next[] =
-        "SELECT min(next_attempt_ns) FROM volumes WHERE next_attempt_ns IS NOT NULL";
+        "SELECT min(next_attempt_ns) FROM volumes WHERE next_attempt_ns > ?1";
     cleanup(sql_end) struct sql_rows rows = {0};
     uint64_t next_ns;
-    int r = sql_query_values(&store->connection, next, &rows, NULL, 0);
+    int r = sql_first(&store->connection, next, &rows, sql_number((int64_t)after_ns));
 
-    if (r == 0)
-        r = sql_next(&rows);
     if (r < 0)
         return r;
     next_ns = (uint64_t)sql_take_number(&rows);

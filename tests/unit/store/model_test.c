@@ -152,7 +152,7 @@ static void a_removed_volume_has_nothing_open(void **state)
     assert_int_equal(volume.resize_id, 0);
     assert_string_equal(volume.state, "unmanaged");
     assert_string_equal(volume.device_path, "/dev/disk");
-    assert_int_equal(store_next_attempt(store, &next), 0);
+    assert_int_equal(store_next_attempt(store, 0, &next), 0);
     assert_true(next == UINT64_MAX);
     assert_text_of(store, "SELECT state FROM audit_resizes WHERE finished_at IS NOT NULL",
                    "unmanaged");
@@ -585,14 +585,16 @@ static void waiting_volumes_come_due(void **state)
     uint64_t next = 0;
     int before;
 
-    assert_int_equal(store_next_attempt(store, &next), 0);
+    assert_int_equal(store_next_attempt(store, 0, &next), 0);
     assert_true(next == UINT64_MAX);
     assert_int_equal(store_set_attempts(store, bound.volume_id, 3, 500, 1767323045678), 0);
     before = written(store);
     assert_int_equal(store_set_attempts(store, bound.volume_id, 3, 500, 1767323045678), 0);
     assert_int_equal(written(store), before);
-    assert_int_equal(store_next_attempt(store, &next), 0);
+    assert_int_equal(store_next_attempt(store, 0, &next), 0);
     assert_int_equal(next, 500);
+    assert_int_equal(store_next_attempt(store, 500, &next), 0);
+    assert_true(next == UINT64_MAX);
     assert_text_of(store, "SELECT next_attempt_at FROM audit_volumes", "2026-01-02T03:04:05.678Z");
     assert_int_equal(store_each_volume_due(store, 499, sum_volumes, &sum), 0);
     assert_int_equal(sum, 0);
@@ -607,6 +609,10 @@ static void waiting_volumes_come_due(void **state)
     before = written(store);
     assert_int_equal(store_forget_waiting(store), 0);
     assert_int_equal(written(store), before);
+
+    assert_int_equal(store_set_attempts(store, bound.volume_id, 3, 500, 1767323045678), 0);
+    assert_int_equal(store_close_mapping(store, bound.volume_id), 0);
+    assert_int_equal(get_volume(store, bound.volume_id).next_attempt_ns, 0);
 }
 
 /* ---- mappings, states, growths ------------------------------------------------------------- */
