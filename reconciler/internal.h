@@ -55,6 +55,7 @@ struct reconciler {
     bool devices_are_fresh;
     bool synced; /* the first scan is complete; nothing is acted on before */
     bool stopping;
+    bool database_lost;             /* removed or replaced: what is written now nobody can read */
     char problem[ERROR_TEXT_BYTES]; /* of the store; "" */
 };
 

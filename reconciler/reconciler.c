@@ -29,6 +29,8 @@ static const uint64_t FIRST_TURNS_NS = 20 * NSEC_PER_MSEC;
 static const uint64_t STORE_RETRY_NS = 1 * NSEC_PER_SEC;
 static const uint64_t IDLE_NS = 2 * NSEC_PER_SEC;
 
+#define DATABASE_LOST "the database's file was removed or replaced: restart crustd to begin anew"
+
 /* ---- what is left to do ---- */
 
 static bool has_marks(const struct reconciler *reconciler)
@@ -44,14 +46,18 @@ static bool has_marks(const struct reconciler *reconciler)
 static bool has_work(const struct reconciler *reconciler)
 {
     return has_marks(reconciler) || reconciler->finished ||
-           (reconciler->lanes.busy < reconciler->lanes.parallel &&
+           (!reconciler->stopping && reconciler->lanes.busy < reconciler->lanes.parallel &&
             !marks_is_empty(&reconciler->lanes.runnable));
 }
 
+/* A stop does not wait for a store that fails: what was found out is found out again. */
 static bool is_settled(const struct reconciler *reconciler)
 {
-    return !reconciler->running && !reconciler->starting && !reconciler->finished &&
-           (reconciler->stopping || (!has_work(reconciler) && !reconciler->retries));
+    if (reconciler->running || reconciler->starting)
+        return false;
+    if (reconciler->stopping)
+        return !reconciler->finished || reconciler->problem[0];
+    return !has_work(reconciler) && !reconciler->retries;
 }
 
 /* ---- one turn ---- */
@@ -244,6 +250,15 @@ static void trim_history(struct reconciler *reconciler)
         store_rollback(reconciler->store);
 }
 
+static void check_database(struct reconciler *reconciler)
+{
+    bool lost = store_check_file(reconciler->store) < 0;
+
+    if (lost && !reconciler->database_lost)
+        log_error(NULL, DATABASE_LOST);
+    reconciler->database_lost = lost;
+}
+
 /* Events can be lost, and some things never cause one: a link that leads elsewhere, a file that
  * grew, a tree that was mounted over. */
 static void on_sweep(struct loop_timer *timer)
@@ -256,6 +271,7 @@ static void on_sweep(struct loop_timer *timer)
     (void)store_each_volume_without_device(reconciler->store, mark_volume, reconciler);
     (void)store_each_live_sandbox(reconciler->store, mark_sandbox, reconciler);
     trim_history(reconciler);
+    check_database(reconciler);
     loop_timer_start(reconciler->loop, &reconciler->sweep,
                      reconciler->config.resize.sweep_seconds * NSEC_PER_SEC, on_sweep);
 }
@@ -386,9 +402,10 @@ void reconciler_get_health(const struct reconciler *reconciler,
         ret_health->acts_in_flight++;
     if (reconciler->senses->report)
         reconciler->senses->report(reconciler->userdata, ret_health);
-    if (reconciler->problem[0]) {
+    if (reconciler->problem[0] || reconciler->database_lost) {
         ret_health->degraded = true;
-        snprintf(ret_health->problem, sizeof(ret_health->problem), "%s", reconciler->problem);
+        snprintf(ret_health->problem, sizeof(ret_health->problem), "%s",
+                 reconciler->problem[0] ? reconciler->problem : DATABASE_LOST);
     }
 }
 

@@ -2,6 +2,7 @@
 with a configuration.
 """
 
+import contextlib
 import hashlib
 import os
 import sqlite3
@@ -11,7 +12,7 @@ import threading
 import unittest
 
 from node import NodeError
-from said import SaidTest, publish_path
+from said import AFTER, SaidTest, publish_path
 
 APPLICATION_ID = 0x43525354
 FAILED, USAGE, LOCKED = 1, 2, 3
@@ -175,6 +176,35 @@ class DatabaseTest(SaidTest):
         self.assertEqual(second.returncode, LOCKED, second.stderr)
         self.assertIn("another crustd holds", second.stderr)
         node.wait_for(self.path, "unbound")
+
+    def test_stops_while_another_writes(self):
+        """What the guest answers meanwhile is found out again by the next daemon."""
+        node = self.node()
+        volume = self.volume(node)
+        self.sandbox(node, volume)
+        self.monitor(node, volume)
+        agent = self.agent(node)
+        node.start()
+        node.wait_for(volume.path, "in_sync")
+        asked = len(agent.requests)
+        agent.behave("ResizeVolume", "delay=2,ok")
+        volume.loop.resize(AFTER)
+        agent.wait_for_requests(asked + 1, 60)
+        with contextlib.closing(sqlite3.connect(node.path("/var/lib/crustd/crustd.db"),
+                                                isolation_level=None)) as writer:
+            writer.execute("BEGIN IMMEDIATE")
+            self.assertEqual(node.stop(), 0)
+            writer.execute("ROLLBACK")
+        agent.behave("ResizeVolume", "ok")
+        node.start()
+        node.wait_for(volume.path, "in_sync", hypervisor_bytes=AFTER)
+
+    def test_removed_meanwhile(self):
+        node = self.filled()
+        node.start()
+        self.database.unlink()
+        node.wait(lambda: "removed or replaced" in node.crustctl("health", check=False).stderr, 60,
+                  "the database to be missed")
 
     def test_hammering_reader(self):
         """No read fails, none sees half of a commit, and the writer is not held up."""
