@@ -16,7 +16,8 @@ packages="
 
     clang clang-format cppcheck gcovr libclang-rt-14-dev libcmocka-dev llvm strace valgrind
 
-    btrfs-progs cpio curl e2fsprogs mount procps python3 python3-yaml qemu-system-x86 sqlite3 util-linux xfsprogs
+    btrfs-progs cpio curl e2fsprogs mount procps python3 python3-yaml qemu-system-x86 sqlite3
+    util-linux xfsprogs
 "
 
 missing=

@@ -1,8 +1,8 @@
 """crustd in a pod: the manifest is read, and the daemon run with what it grants and nothing else.
 
-A container here is a mount, network and cgroup namespace with a root of its own, read-only, in which
-the node's directories are mounted as the manifest says; a scratch node's, so that no other daemon is
-met. Volumes grow by the kernel's event alone: the sweep would come too late for the test.
+A container here is a mount, network and cgroup namespace with a root of its own, read-only, in
+which the node's directories are mounted as the manifest says; a scratch node's, so that no other
+daemon is met. Volumes grow by the kernel's event alone: the sweep would come too late for the test.
 """
 
 import os
@@ -11,6 +11,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 import unittest
 
 from node import BUILD, REPOSITORY, Node
@@ -229,12 +230,19 @@ class ManifestTest(unittest.TestCase):
         self.assertEqual(writable, ["/host/run", "/host/var/lib/crustd"])
 
     def test_resources_are_there(self):
-        for directory in (".", "no-host-paths"):
-            for name in load(f"{directory}/kustomization.yaml")["resources"]:
-                path = DEPLOY / directory / name
-                self.assertTrue(path.exists(), path)
-                if path.is_file():
-                    self.assertIn(load(path)["kind"], ("ConfigMap", "DaemonSet"))
+        kinds = {load(name)["kind"] for name in load("kustomization.yaml")["resources"]}
+        self.assertEqual(kinds, {"ConfigMap", "DaemonSet"})
+
+    def test_kustomize_takes_it(self):
+        needs("kubectl")
+        done = subprocess.run(["kubectl", "kustomize", str(DEPLOY)], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_kata_drop_ins(self):
+        for runtime, protocol in (("go", "qmp"), ("rust", "hmp")):
+            text = (DEPLOY / f"kata/{runtime}-qemu.toml").read_text()
+            self.assertEqual(tomllib.loads(text), {"hypervisor": {"qemu": {
+                "enable_debug": True, "extra_monitor_socket": protocol}}})
 
     def test_configuration_is_right(self):
         if not (BUILD / "crustd").exists():

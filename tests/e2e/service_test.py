@@ -1,4 +1,4 @@
-"""crustd as a service: what it tells the service manager, and whether the unit lets it do its work."""
+"""crustd as a service: what it tells the service manager, and whether the unit lets it work."""
 
 import os
 import pathlib
@@ -135,8 +135,9 @@ class UnitTest(SaidTest):
 
     def test_score(self):
         needs("systemd-analyze")
-        done = subprocess.run(["systemd-analyze", "security", "--no-pager", "--offline=true",
-                               f"--threshold={EXPOSURE}", str(UNIT)], capture_output=True, text=True)
+        done = subprocess.run(
+            ["systemd-analyze", "security", "--no-pager", "--offline=true",
+             f"--threshold={EXPOSURE}", str(UNIT)], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
 
@@ -179,7 +180,8 @@ class InstallTest(unittest.TestCase):
         root = self.install("/usr")
         shutil.copy("/etc/passwd", root / "etc")
         shutil.copy("/etc/group", root / "etc")
-        subprocess.run(["systemd-tmpfiles", "--create", f"--root={root}", "crustd.conf"], check=True)
+        subprocess.run(["systemd-tmpfiles", "--create", f"--root={root}", "crustd.conf"],
+                       check=True)
         for name in ("run/kata-containers/shared/direct-volumes", "run/crust"):
             self.assertEqual(os.stat(root / name).st_mode & 0o777, 0o700)
 
