@@ -394,11 +394,12 @@ static void print_summary(struct daemon *daemon)
 {
     struct buffer json = BUFFER_INIT(64 * 1024);
     struct error error = {0};
+    int r = store_read_summary(store_get_reader(daemon->store), &json, &error);
 
-    if (store_read_summary(store_get_reader(daemon->store), &json, &error) == 0)
-        printf("%s\n", buffer_text(&json));
-    else
+    if (r < 0)
         log_error(NULL, "no summary: %s", error.text);
+    if (r < 0 || printf("%s\n", buffer_text(&json)) < 0 || fflush(stdout) != 0)
+        daemon->exit_code = EXIT_FAILED;
     buffer_done(&json);
 }
 
