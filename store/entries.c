@@ -101,15 +101,20 @@ static int add_volume(struct store *store, const struct store_entry *entry, int6
                                                  {"key", sql_text(entry->key)}}});
 }
 
+/* Written out twice below: UPDATE … FROM would build a table for its one row. */
+#define LIVE_ENTRIES "FROM entries WHERE volume_id = ?1 AND gone = 0"
+#define LEADING                                                                                    \
+    "coalesce((SELECT min(entry_id) " LIVE_ENTRIES " AND layout = 'kata'),"                        \
+    " (SELECT min(entry_id) " LIVE_ENTRIES "))"
+#define STATUS                                                                                     \
+    "CASE WHEN EXISTS (SELECT 1 " LIVE_ENTRIES " AND problem IS NOT NULL) THEN 'invalid'"          \
+    " ELSE 'present' END"
+
 static int refresh_volume(struct store *store, int64_t volume_id, bool touched)
 {
     static const char refresh[] =
-        "UPDATE volumes SET entry_id = leading, status = now, last_changed = ?2 FROM"
-        " (SELECT (SELECT entry_id FROM entries WHERE volume_id = ?1 AND gone = 0"
-        "   ORDER BY layout = 'crust', entry_id LIMIT 1) AS leading,"
-        "  CASE WHEN EXISTS (SELECT 1 FROM entries WHERE volume_id = ?1 AND gone = 0"
-        "   AND problem IS NOT NULL) THEN 'invalid' ELSE 'present' END AS now)"
-        " WHERE volume_id = ?1 AND (?3 OR (entry_id, status) IS NOT (leading, now))";
+        "UPDATE volumes SET entry_id = " LEADING ", status = " STATUS ", last_changed = ?2"
+        " WHERE volume_id = ?1 AND (?3 OR (entry_id, status) IS NOT (" LEADING ", " STATUS "))";
 
     return sql_run(&store->connection, refresh, NULL, sql_number(volume_id),
                    sql_number(store->now_ms), sql_number(touched));
