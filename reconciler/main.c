@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "config/config.h"
@@ -553,6 +554,18 @@ static void greet_manager(struct daemon *daemon)
         log_warning(NULL, "cannot tell the service manager: %s", error.text);
 }
 
+/* Each VMM takes a descriptor, and the usual 1,024 are few. */
+static void raise_descriptor_limit(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == limit.rlim_max)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
+        log_warning(NULL, "cannot have more open files: %s", strerror(errno));
+}
+
 static void take_signals(struct daemon *daemon)
 {
     (void)signal(SIGPIPE, SIG_IGN);
@@ -572,6 +585,7 @@ static int start(struct daemon *daemon)
         error_set_errno(&error, r, "cannot make the event loop");
         return fail(daemon, EXIT_FAILED, &error);
     }
+    raise_descriptor_limit();
     take_signals(daemon);
     greet_manager(daemon);
     if (take_lock(daemon) < 0 || open_store(daemon) < 0)
