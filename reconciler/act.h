@@ -9,6 +9,7 @@
 #pragma once
 
 #include "agent-client/agent_client.h"
+#include "lib/http_exchange.h"
 #include "reconciler/decide.h"
 #include "reconciler/hypervisor/hypervisor.h"
 #include "reconciler/internal.h"
@@ -22,11 +23,13 @@ struct act {
 
     struct hypervisor_call *hypervisor;
     struct agent_call *agent;
+    struct http_exchange *shim;
 
     /* Which way into the guest is being tried, and what the ways before it came to. */
     enum config_route route;
     unsigned route_index;
     char address[STORE_ADDRESS_BYTES];
+    bool address_learned; /* the shim said where the agent listens */
 
     /* What came of it. */
     enum volume_reason reason;
@@ -43,6 +46,10 @@ int act_hypervisor_start(struct act *act);
 int act_guest_start(struct act *act);
 int act_hypervisor_record(struct act *act);
 int act_guest_record(struct act *act);
+
+/* act_shim.c: has the shim say where the agent listens, then goes on. 0 or -errno. */
+int act_shim_ask(struct act *act);
+void act_guest_go_on(struct act *act);
 
 /* The answer is in: its result waits for the next turn. */
 void act_finish(struct act *act);

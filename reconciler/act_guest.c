@@ -6,6 +6,8 @@
  * that a policy forbids tells more than that a call is missing, and that more than that nobody
  * answered.
  *
+ * A sandbox whose records do not say where its agent listens is asked itself (act_shim.c).
+ *
  * After a growth the file system's size is asked for on the same way: a guest that answers has
  * verified it, one that does not leaves it unverified.
  */
@@ -129,6 +131,8 @@ static void try_next_route(struct act *act)
         error_set_errno(&act->error, r, "cannot call the agent");
     if (act->reason == REASON_NONE)
         act->reason = REASON_AGENT_UNREACHABLE;
+    if (!act->error.text[0])
+        error_set(&act->error, 0, "agent.routes has no way to this agent");
     act_finish(act);
 }
 
@@ -190,15 +194,15 @@ int act_guest_start(struct act *act)
         act_finish(act);
         return 0;
     }
-    if (!next_route(act)) {
-        if (act->reason == REASON_NONE) {
-            act->reason = REASON_AGENT_UNREACHABLE;
-            error_set(&act->error, 0, "no agent address is known for the sandbox");
-        }
-        act_finish(act);
-        return 0;
-    }
-    return call_agent(act, AGENT_GROW, on_grown);
+    if (!act->volume.agent_address[0])
+        return act_shim_ask(act);
+    act_guest_go_on(act);
+    return 0;
+}
+
+void act_guest_go_on(struct act *act)
+{
+    try_next_route(act);
 }
 
 int act_guest_record(struct act *act)
@@ -212,14 +216,13 @@ int act_guest_record(struct act *act)
         .guest_bytes = act->guest_bytes,
         .verified = act->guest_bytes != 0,
     };
+    int r = 0;
 
-    for (unsigned way = 0; way < STORE_ROUTES; way++) {
-        int r = act->ability[way]
-                    ? store_set_ability(store, act->volume.sandbox_ref, way, act->ability[way])
-                    : 0;
-
-        if (r < 0)
-            return r;
-    }
-    return store_put_guest_result(store, &result);
+    if (act->address_learned)
+        r = store_set_agent_address(store, act->volume.sandbox_ref, act->volume.agent_address);
+    for (unsigned way = 0; r == 0 && way < STORE_ROUTES; way++)
+        r = act->ability[way]
+                ? store_set_ability(store, act->volume.sandbox_ref, way, act->ability[way])
+                : 0;
+    return r < 0 ? r : store_put_guest_result(store, &result);
 }

@@ -78,11 +78,13 @@ static int change_sandbox(struct store *store, const struct store_sandbox *sandb
 {
     static const char forget_abilities[] =
         "UPDATE sandboxes SET companion_ability = NULL, agent_ability = NULL, shim_ability = NULL"
-        " WHERE sandbox_ref = ?1 AND (control_socket, agent_address) IS NOT (?2, ?3)";
+        " WHERE sandbox_ref = ?1 AND (control_socket, agent_address)"
+        " IS NOT (?2, coalesce(?3, agent_address))";
     static const char change[] =
         "UPDATE sandboxes SET (runtime, hypervisor, control_socket, agent_address, pod_namespace,"
-        " pod_name) = (?2, ?3, ?4, ?5, ?6, ?7) WHERE sandbox_ref = ?1 AND (runtime, hypervisor,"
-        " control_socket, agent_address, pod_namespace, pod_name) IS NOT (?2, ?3, ?4, ?5, ?6, ?7)";
+        " pod_name) = (?2, ?3, ?4, coalesce(?5, agent_address), ?6, ?7) WHERE sandbox_ref = ?1 AND"
+        " (runtime, hypervisor, control_socket, agent_address, pod_namespace, pod_name)"
+        " IS NOT (?2, ?3, ?4, coalesce(?5, agent_address), ?6, ?7)";
     struct sql_value socket = sql_text(sandbox->control_socket);
     struct sql_value agent = sql_text(sandbox->agent_address);
     int r = sql_run(&store->connection, forget_abilities, NULL, sql_number(ref), socket, agent);
@@ -266,6 +268,25 @@ int store_each_live_sandbox(struct store *store,
         r = callback(userdata, sql_borrow_text(&rows), vmm_pid);
     }
     return r;
+}
+
+int store_set_agent_address(struct store *store, int64_t sandbox_ref, const char *address)
+{
+    static const char set[] = "UPDATE sandboxes SET agent_address = ?2 WHERE sandbox_ref = ?1"
+                              " AND gone_at IS NULL AND agent_address IS NOT ?2";
+    static const char find[] = "SELECT sandbox_id FROM sandboxes WHERE sandbox_ref = ?1";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int changes = 0;
+    int r = sql_run(&store->connection, set, &changes, sql_number(sandbox_ref), sql_text(address));
+
+    if (r == 0 && changes)
+        r = sql_first(&store->connection, find, &rows, sql_number(sandbox_ref));
+    if (r <= 0)
+        return r;
+    return journal_write(store,
+                         &(struct journal_line){.kind = "sandbox_changed",
+                                                .sandbox_id = sql_borrow_text(&rows),
+                                                .detail = {{"agent_address", sql_text(address)}}});
 }
 
 int store_set_ability(struct store *store, int64_t sandbox_ref, enum store_route route,

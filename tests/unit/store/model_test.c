@@ -329,6 +329,26 @@ static void an_ability_lasts_as_long_as_its_address(void **state)
     assert_string_equal(get_volume(store, bound.volume_id).ability[STORE_ROUTE_AGENT], "");
 }
 
+static void an_address_that_was_learned_stays(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_sandbox sandbox = sandbox_of("sandbox-1", NULL);
+    int64_t ref;
+
+    sandbox.agent_address = NULL;
+    ref = put_sandbox(store, &sandbox, true);
+    assert_int_equal(store_set_agent_address(store, ref, "unix:///a"), 0);
+    assert_int_equal(store_set_ability(store, ref, STORE_ROUTE_AGENT, "able"), 0);
+    (void)put_sandbox(store, &sandbox, false);
+    assert_text_of(store, "SELECT agent_address FROM audit_sandboxes", "unix:///a");
+    assert_text_of(store, "SELECT agent_ability FROM sandboxes", "able");
+    assert_int_equal(lines_of(store, "sandbox_changed"), 1);
+    sandbox.agent_address = "vsock://3:1024";
+    (void)put_sandbox(store, &sandbox, true);
+    assert_text_of(store, "SELECT agent_address FROM audit_sandboxes", "vsock://3:1024");
+    assert_text_of(store, "SELECT agent_ability FROM sandboxes", NULL);
+}
+
 static void an_ended_sandbox_leaves_its_volumes(void **state)
 {
     struct store *store = store_of(state);
@@ -880,6 +900,7 @@ int main(void)
         MODEL(an_equal_sandbox_writes_nothing),
         MODEL(another_vmm_is_another_sandbox),
         MODEL(an_ability_lasts_as_long_as_its_address),
+        MODEL(an_address_that_was_learned_stays),
         MODEL(an_ended_sandbox_leaves_its_volumes),
         MODEL(each_live_sandbox),
         MODEL(only_live_sandboxes_count),
