@@ -5,6 +5,11 @@
  *   VMS/ID/pid                       QEMU's pid file
  *   VMS/ID/extra-monitor.sock        with enable_debug and extra_monitor_socket
  *   VMS/ID/qmp.sock                  the shim's own monitor: used only when configured
+ *   VMS/ID/clh-api.sock              Cloud Hypervisor's API, which serves several clients
+ *   VMS/../firecracker/SHORT/root/   Firecracker's files, and its jail if it has one; SHORT are the
+ *                                    id's first 32 characters, which is all that it is told
+ *     run/firecracker.socket         its API
+ *     firecracker.pid                written by the jailer, which becomes the VMM or starts it
  *
  * The directories outlive a shim that was killed, so they prove nothing about life. A sandbox is
  * alive if a process that one of the files names still runs and was started for this sandbox. With
@@ -33,13 +38,22 @@
 
 #define PERSIST "persist.json"
 
-enum { ARGUMENTS_BYTES = 256 * 1024, CONTAINERS = 128, SANDBOX_NAMES = 512, ID_BYTES = 129 };
+#define JAILS "firecracker"
+
+enum {
+    ARGUMENTS_BYTES = 256 * 1024,
+    CONTAINERS = 128,
+    SANDBOX_NAMES = 512,
+    ID_BYTES = 129,
+    SHORT_ID_CHARS = 32,
+};
 
 struct traces {
     const struct observe_sandbox_paths *paths;
     const char *sandbox_id;
     char vm_id[ID_BYTES];        /* how the VMM knows the sandbox */
     char vm_directory[PATH_MAX]; /* below root; "" none */
+    char jail[PATH_MAX];         /* Firecracker's root directory, below root; "" none */
     int state_directory;         /* SANDBOXES/ID, -1 none */
     bool has_persist;
     struct persist_sandbox persist;
@@ -88,6 +102,27 @@ static int find_vm_directory(struct traces *traces)
         r = path_stat_in_root(traces->paths->root, traces->vm_directory, &st);
     if (kata_is_absent(r) || (r == 0 && !S_ISDIR(st.st_mode)))
         traces->vm_directory[0] = '\0';
+    return kata_is_absent(r) ? 0 : r;
+}
+
+/* Beside VMS, not in it. The VMM then knows the sandbox by the short id alone. */
+static int find_jail(struct traces *traces)
+{
+    const char *vms = traces->paths->kata_go_vms, *end = strrchr(vms, '/');
+    struct stat st;
+    int r;
+
+    if (!end)
+        return 0;
+    if (snprintf(traces->jail, PATH_MAX, "%.*s/" JAILS "/%.*s/root", (int)(end - vms), vms,
+                 SHORT_ID_CHARS, traces->sandbox_id) >= PATH_MAX)
+        return -ENAMETOOLONG;
+    r = path_stat_in_root(traces->paths->root, traces->jail, &st);
+    if (r == 0 && S_ISDIR(st.st_mode))
+        (void)snprintf(traces->vm_id, sizeof(traces->vm_id), "%.*s", SHORT_ID_CHARS,
+                       traces->sandbox_id);
+    else
+        traces->jail[0] = '\0';
     return kata_is_absent(r) ? 0 : r;
 }
 
@@ -262,8 +297,8 @@ static int add_drives(const struct traces *traces, struct observed_sandbox *sand
 /* ---- the VMM ----------------------------------------------------------------------------- */
 
 /* 0 and ret_pid 0 if there is none that can be read. */
-static int read_pid_file(const struct traces *traces, struct observed_sandbox *sandbox,
-                         pid_t *ret_pid)
+static int read_pid_file(const struct traces *traces, const char *directory, const char *name,
+                         struct observed_sandbox *sandbox, pid_t *ret_pid)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(32);
     char path[PATH_MAX];
@@ -272,8 +307,7 @@ static int read_pid_file(const struct traces *traces, struct observed_sandbox *s
     int r;
 
     *ret_pid = 0;
-    if (!traces->vm_directory[0] ||
-        snprintf(path, sizeof(path), "%s/pid", traces->vm_directory) >= PATH_MAX)
+    if (!directory[0] || snprintf(path, sizeof(path), "%s/%s", directory, name) >= PATH_MAX)
         return 0;
     r = path_read_in_root(traces->paths->root, path, &text, NULL);
     if (r != PATH_OK)
@@ -285,6 +319,14 @@ static int read_pid_file(const struct traces *traces, struct observed_sandbox *s
         return kata_set_problem(sandbox, false, "", "pid: not a process id");
     *ret_pid = (pid_t)pid;
     return 0;
+}
+
+/* It has the sandbox's id among its arguments too, but no drive. */
+static bool is_jailer(const struct buffer *arguments)
+{
+    const char *program = buffer_text(arguments), *slash = strrchr(program, '/');
+
+    return strcmp(slash ? slash + 1 : program, "jailer") == 0;
 }
 
 /* Takes the process for the sandbox's if its arguments say so; start times before and after tell
@@ -302,7 +344,7 @@ static int try_process(const struct traces *traces, pid_t pid, struct observed_s
         r = process_read(pid, &after);
     if (r < 0)
         return r == -ENOENT || r == -EMSGSIZE ? 0 : r;
-    if (!after.alive || before.start_ns != after.start_ns ||
+    if (!after.alive || before.start_ns != after.start_ns || is_jailer(&arguments) ||
         (!process_arguments_name(&arguments, traces->sandbox_id) &&
          !process_arguments_name(&arguments, traces->vm_id)))
         return 0;
@@ -318,26 +360,27 @@ static int try_process(const struct traces *traces, pid_t pid, struct observed_s
 static int find_process(const struct traces *traces, struct observed_sandbox *sandbox)
 {
     const char *written = kata_hypervisor_name(traces->persist.hypervisor);
-    pid_t pid;
-    int r = read_pid_file(traces, sandbox, &pid);
+    pid_t pid, jailed_pid;
+    int r = read_pid_file(traces, traces->vm_directory, "pid", sandbox, &pid);
 
     if (r == 0 && pid)
         r = try_process(traces, pid, sandbox);
     if (r == 0 && !sandbox->alive && traces->persist.pid)
         r = try_process(traces, traces->persist.pid, sandbox);
+    if (r == 0 && !sandbox->alive) {
+        r = read_pid_file(traces, traces->jail, JAILS ".pid", sandbox, &jailed_pid);
+        if (r == 0 && jailed_pid)
+            r = try_process(traces, jailed_pid, sandbox);
+    }
     if (written)
         sandbox->hypervisor = written;
     return r;
 }
 
-static int find_control_socket(const struct traces *traces, struct observed_sandbox *sandbox)
+static int find_monitor(const struct traces *traces, struct observed_sandbox *sandbox)
 {
-    bool may_be_qemu =
-        strcmp(sandbox->hypervisor, "qemu") == 0 || strcmp(sandbox->hypervisor, "unknown") == 0;
     int r = 0;
 
-    if (!sandbox->alive || !may_be_qemu || !traces->vm_directory[0])
-        return 0;
     if (traces->paths->extra_monitor)
         r = kata_try_socket(traces->paths->root, traces->vm_directory, "extra-monitor.sock",
                             &sandbox->control_socket);
@@ -345,6 +388,26 @@ static int find_control_socket(const struct traces *traces, struct observed_sand
         r = kata_try_socket(traces->paths->root, traces->vm_directory, "qmp.sock",
                             &sandbox->control_socket);
     return r;
+}
+
+static int find_control_socket(const struct traces *traces, struct observed_sandbox *sandbox)
+{
+    const char *hypervisor = sandbox->hypervisor;
+    int root = traces->paths->root;
+
+    if (!sandbox->alive)
+        return 0;
+    if (strcmp(hypervisor, "firecracker") == 0 && traces->jail[0])
+        return kata_try_socket(root, traces->jail, "run/firecracker.socket",
+                               &sandbox->control_socket);
+    if (!traces->vm_directory[0])
+        return 0;
+    if (strcmp(hypervisor, "cloud-hypervisor") == 0)
+        return kata_try_socket(root, traces->vm_directory, "clh-api.sock",
+                               &sandbox->control_socket);
+    if (strcmp(hypervisor, "qemu") == 0 || strcmp(hypervisor, "unknown") == 0)
+        return find_monitor(traces, sandbox);
+    return 0;
 }
 
 /* ---- all of it --------------------------------------------------------------------------- */
@@ -377,8 +440,10 @@ int kata_go_observe(const struct observe_sandbox_paths *paths, const char *sandb
     int r = find_vm_directory(&traces);
 
     if (r == 0)
+        r = find_jail(&traces);
+    if (r == 0)
         r = find_state_directory(&traces);
-    if (r == 0 && !traces.vm_directory[0] && traces.state_directory < 0)
+    if (r == 0 && !traces.vm_directory[0] && !traces.jail[0] && traces.state_directory < 0)
         return OBSERVED_ABSENT;
     sandbox->runtime = "kata-go";
     if (r == 0)

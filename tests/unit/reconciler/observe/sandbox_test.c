@@ -18,7 +18,9 @@
 #include "lib/cleanup.h"
 #include "reconciler/observe/observe.h"
 
-#define ID "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+#define SHORT_ID "0123456789abcdef0123456789abcdef"
+#define ID       SHORT_ID "0123456789abcdef0123456789abcdef"
+#define JAIL     "run/vc/firecracker/" SHORT_ID "/root"
 
 static char scratch[64];
 static struct observe_sandbox_paths paths = {.kata_go_sandboxes = "/run/vc/sbs",
@@ -155,6 +157,18 @@ static void write_persist(pid_t pid)
     write_file("run/vc/sbs/" ID "/persist.json", text);
 }
 
+/* As Cloud Hypervisor's and Firecracker's sandboxes have it. */
+static void write_persist_of(const char *type, pid_t pid, const char *agent)
+{
+    char text[512];
+
+    (void)snprintf(
+        text, sizeof(text),
+        "{\"HypervisorState\":{\"Type\":\"%s\",\"Pid\":%d},\"AgentState\":{\"URL\":\"%s\"}}", type,
+        (int)pid, agent);
+    write_file("run/vc/sbs/" ID "/persist.json", text);
+}
+
 static void reads_a_living_sandbox(void **state)
 {
     uint64_t start_ns;
@@ -208,17 +222,92 @@ static void takes_the_pid_from_persist(void **state)
     assert_string_equal(sandbox.hypervisor, "qemu"); /* as the runtime wrote */
 }
 
-static void knows_firecrackers_short_id(void **state)
+static void finds_cloud_hypervisors_api(void **state)
 {
     (void)state;
+    make_directory("run/vc/sbs/" ID);
     make_directory("run/vc/vm/" ID);
-    start_vmm("firecracker", "--id", "0123456789abcdef0123456789abcdef");
-    write_pid("run/vc/vm/" ID "/pid", vmm);
+    make_socket("run/vc/vm/" ID, "clh-api.sock");
+    make_socket("run/vc/vm/" ID, "extra-monitor.sock");
+    start_vmm("/opt/kata/bin/cloud-hypervisor", "--api-socket", "/run/vc/vm/" ID "/clh-api.sock");
+    write_persist_of("clh", vmm, "hvsock:///run/vc/vm/" ID "/clh.sock:1024");
     observe();
     assert_true(sandbox.alive);
+    assert_int_equal(sandbox.vmm_pid, vmm);
+    assert_string_equal(sandbox.runtime, "kata-go");
+    assert_string_equal(sandbox.hypervisor, "cloud-hypervisor");
+    assert_string_equal(sandbox.control_socket, "/run/vc/vm/" ID "/clh-api.sock");
+    assert_string_equal(sandbox.agent_address, "hvsock:///run/vc/vm/" ID "/clh.sock:1024");
+    assert_int_equal(unlink(in_scratch("run/vc/vm/" ID "/clh-api.sock")), 0);
+    observe();
+    assert_true(sandbox.alive);
+    assert_null(sandbox.control_socket); /* nothing else is its API */
+}
+
+static void make_jail(void)
+{
+    assert_int_equal(path_make_directories(paths.root, "/" JAIL "/run", 0700), 0);
+}
+
+static void expect_firecracker(void)
+{
+    observe();
+    assert_true(sandbox.alive);
+    assert_int_equal(sandbox.vmm_pid, vmm);
+    assert_string_equal(sandbox.runtime, "kata-go");
     assert_string_equal(sandbox.hypervisor, "firecracker");
+    assert_string_equal(sandbox.control_socket, "/" JAIL "/run/firecracker.socket");
+}
+
+static void finds_firecrackers_api(void **state)
+{
+    (void)state;
+    make_directory("run/vc/sbs/" ID);
+    make_jail();
+    make_socket(JAIL "/run", "firecracker.socket");
+    start_vmm("firecracker", "--api-sock", "/" JAIL "/run/firecracker.socket");
+    write_persist_of("firecracker", vmm, "hvsock:///" JAIL "/kata.hvsock:1024");
+    expect_firecracker();
+    assert_string_equal(sandbox.agent_address, "hvsock:///" JAIL "/kata.hvsock:1024");
+    assert_false(sandbox.try_again);
+    stop_vmm();
+    start_vmm("firecracker", "--api-sock",
+              "/run/vc/firecracker/" SHORT_ID "0/root/run/firecracker.socket");
+    write_persist_of("firecracker", vmm, "");
+    observe();
+    assert_false(sandbox.alive); /* another's */
     assert_null(sandbox.control_socket);
+}
+
+static void finds_a_jailed_firecracker(void **state)
+{
+    (void)state;
+    make_jail();
+    make_socket(JAIL "/run", "firecracker.socket");
+    start_vmm("/firecracker", "--id", SHORT_ID);
+    write_pid(JAIL "/firecracker.pid", vmm);
+    expect_firecracker();
     assert_true(sandbox.try_again); /* persist.json is still to come */
+    make_directory("run/vc/sbs/" ID);
+    write_persist_of("firecracker", getpid(), ""); /* the jailer that started it has ended */
+    expect_firecracker();
+    assert_int_equal(unlink(in_scratch(JAIL "/firecracker.pid")), 0);
+    write_persist_of("firecracker", vmm, "");
+    expect_firecracker();
+    assert_false(sandbox.try_again);
+}
+
+static void takes_no_jailer_for_a_vmm(void **state)
+{
+    (void)state;
+    make_directory("run/vc/sbs/" ID);
+    make_jail();
+    make_socket(JAIL "/run", "firecracker.socket");
+    start_vmm("/opt/kata/bin/jailer", "--id", SHORT_ID);
+    write_persist_of("firecracker", vmm, "");
+    observe();
+    assert_false(sandbox.alive);
+    assert_null(sandbox.control_socket);
 }
 
 static void expect_dead(void)
@@ -340,7 +429,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(knows_absence, start, stop),
         cmocka_unit_test_setup_teardown(reads_a_living_sandbox, start, stop),
         cmocka_unit_test_setup_teardown(takes_the_pid_from_persist, start, stop),
-        cmocka_unit_test_setup_teardown(knows_firecrackers_short_id, start, stop),
+        cmocka_unit_test_setup_teardown(finds_cloud_hypervisors_api, start, stop),
+        cmocka_unit_test_setup_teardown(finds_firecrackers_api, start, stop),
+        cmocka_unit_test_setup_teardown(finds_a_jailed_firecracker, start, stop),
+        cmocka_unit_test_setup_teardown(takes_no_jailer_for_a_vmm, start, stop),
         cmocka_unit_test_setup_teardown(takes_no_other_process_for_it, start, stop),
         cmocka_unit_test_setup_teardown(takes_a_zombie_for_dead, start, stop),
         cmocka_unit_test_setup_teardown(uses_the_main_monitor_only_when_told, start, stop),
