@@ -13,8 +13,9 @@
  * protocols other than HTTP, signals, its own time limits (the deadline is ours). The socket is
  * named by an open descriptor, so that its path may be of any length.
  *
- * A server that is full answers 503 without reading, and closes. Whether its answer is seen depends
- * on who is faster: a request that meets the closed socket ends as CLOSED.
+ * A server that is full answers 503 without reading, and closes. libcurl, which finds the
+ * connection closed before it has sent its request, does not look for an answer; so on_close()
+ * does.
  */
 #include "lib/http_exchange.h"
 
@@ -25,13 +26,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "lib/buffer.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/path.h"
 
-enum { REQUEST_BYTES = 64 * 1024, READ_BYTES = 4 * 1024 };
+enum { REQUEST_BYTES = 64 * 1024, READ_BYTES = 4 * 1024, STATUS_FULL = 503 };
 
 /* What all exchanges go through. */
 static struct {
@@ -58,6 +60,7 @@ struct http_exchange {
     struct loop_timer timer; /* the deadline, or the end that is already known */
     struct http_exchange_answer answer;
     bool foreign, overflow;
+    bool turned_away;   /* by a 503 that libcurl did not read */
     bool headers_whole; /* the empty line after the last of them was there */
     char detail[CURL_ERROR_SIZE];
 };
@@ -88,6 +91,8 @@ static enum http_exchange_end end_of(const struct http_exchange *exchange)
         return HTTP_EXCHANGE_FOREIGN;
     if (exchange->overflow)
         return HTTP_EXCHANGE_OVERFLOW;
+    if (exchange->turned_away)
+        return HTTP_EXCHANGE_ANSWERED;
     switch ((int)exchange->code) {
     case CURLE_OK: /* also for headers that were cut off */
         return exchange->headers_whole ? HTTP_EXCHANGE_ANSWERED : HTTP_EXCHANGE_CLOSED;
@@ -123,7 +128,7 @@ static void on_transferred(struct loop_timer *timer)
 
     if (end == HTTP_EXCHANGE_ANSWERED) {
         (void)curl_easy_getinfo(exchange->easy, CURLINFO_RESPONSE_CODE, &status);
-        answer->status = (unsigned)status;
+        answer->status = exchange->turned_away ? STATUS_FULL : (unsigned)status;
         answer->body = buffer_text(&exchange->body);
         answer->length = exchange->body.length;
     }
@@ -214,7 +219,7 @@ static int on_wake_wanted(CURLM *multi, long milliseconds, void *context)
 
 /* ---- what libcurl asks and tells --------------------------------------------------------- */
 
-/* Only to know the descriptor: libcurl connects and closes it. */
+/* Only to know the descriptor: libcurl connects it. */
 static curl_socket_t on_open(void *context, curlsocktype purpose, struct curl_sockaddr *address)
 {
     struct http_exchange *exchange = context;
@@ -222,6 +227,19 @@ static curl_socket_t on_open(void *context, curlsocktype purpose, struct curl_so
     (void)purpose;
     exchange->fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
     return exchange->fd < 0 ? CURL_SOCKET_BAD : exchange->fd;
+}
+
+static int on_close(void *context, curl_socket_t fd)
+{
+    static const char full[] = "HTTP/1.1 503";
+    struct http_exchange *exchange = context;
+    char head[sizeof(full) - 1];
+
+    if (!exchange->header_bytes &&
+        recv(fd, head, sizeof(head), MSG_DONTWAIT) == (ssize_t)sizeof(head) &&
+        memcmp(head, full, sizeof(head)) == 0)
+        exchange->turned_away = true;
+    return close(fd);
 }
 
 /* Connected, and not a byte sent: is it the right one? The kernel says who called listen(2). */
@@ -280,6 +298,8 @@ static int set_surroundings(struct http_exchange *exchange)
     SET(CURLOPT_UNIX_SOCKET_PATH, link);
     SET(CURLOPT_OPENSOCKETFUNCTION, on_open);
     SET(CURLOPT_OPENSOCKETDATA, exchange);
+    SET(CURLOPT_CLOSESOCKETFUNCTION, on_close);
+    SET(CURLOPT_CLOSESOCKETDATA, exchange);
     SET(CURLOPT_PREREQFUNCTION, on_connected);
     SET(CURLOPT_PREREQDATA, exchange);
     SET(CURLOPT_PROTOCOLS_STR, "http");
