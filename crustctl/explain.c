@@ -127,10 +127,11 @@ const struct explanation explanations[] = {
     /* ---- telling the hypervisor ---- */
     {NULL,
      "monitor_missing",
-     "The sandbox's QEMU has no monitor that crustd may use. Its qmp.sock belongs to the shim: a "
-     "second client there can hang the pod's deletion, so crustd leaves it alone.",
-     "A monitor of its own for crustd in this sandbox.",
-     {"In Kata's configuration.toml, section [hypervisor.qemu], set enable_debug = true and "
+     "The sandbox's VMM has no control socket that crustd may use. QEMU's qmp.sock belongs to the "
+     "shim: a second client there can hang the pod's deletion, so crustd leaves it alone. Cloud "
+     "Hypervisor's and Firecracker's API socket should be there, and is not.",
+     "A monitor of its own for crustd in this sandbox, or the VMM's API socket.",
+     {"QEMU: in Kata's configuration.toml, section [hypervisor.qemu], set enable_debug = true and "
       "extra_monitor_socket = \"qmp\" (Go runtime only) or \"hmp\" (Go and Rust runtimes).",
       "Then restart the pod: a running one keeps what it was started with. The new VM also sees "
       "the new size at once.",
@@ -138,9 +139,10 @@ const struct explanation explanations[] = {
       "only for runtimes whose shim does not."}},
     {NULL,
      "hypervisor_busy",
-     "The hypervisor's monitor is there but does not greet, since another client holds it, or a "
-     "block job holds the drive.",
-     "A free monitor and an idle drive.",
+     "The hypervisor's control socket is there, but other clients hold it (QEMU then gives no "
+     "greeting, Cloud Hypervisor and Firecracker answer 503), a block job holds the drive, or the "
+     "VM does not run.",
+     "A free control socket and an idle drive.",
      {"Look for whoever is connected to the monitor's socket (ss -xp): a shell with socat, a "
       "script, libvirt. It serves one client at a time.",
       "A backup or mirror of the drive must end first.",
@@ -159,9 +161,8 @@ const struct explanation explanations[] = {
      "(Dragonball and remote hypervisors have no socket for it; Firecracker is off by default).",
      "A hypervisor with such a call.",
      {"Restart the pod: a VM that starts sees the device's size as it is.",
-      "Firecracker: resize.firecracker = on. Its makers describe the call for drives that the "
-      "guest "
-      "has not mounted.",
+      "Firecracker: resize.firecracker = on, and drives with the Sync engine. Its makers describe "
+      "the call for drives that the guest has not mounted.",
       "QEMU and Cloud Hypervisor (52 or later) can do it, by Kata's runtime class."}},
     {NULL,
      "hypervisor_version",
@@ -186,8 +187,7 @@ const struct explanation explanations[] = {
       "crustctl volume VOL shows which drive was expected; restart the pod if it stays."}},
     {NULL,
      "read_only",
-     "The VM has the drive read-only, so nothing in it can be grown, and QEMU refuses to resize "
-     "it.",
+     "The VM has the drive read-only, so nothing in it can be grown, and no VMM resizes it.",
      "Write access, if the volume is meant to be written.",
      {"If it is meant to be read-only, nothing is wrong: a pod that starts anew sees the new size.",
       "Else look for readOnly in the pod's volume and \"ro\" among mountInfo.json's options."}},
