@@ -15,6 +15,7 @@ As a program, until it is terminated:
 
     cloud_hypervisor.py --api-socket P --device /dev/loop0 [--id _disk0] [--version v52.0]
                         [--read-only] [--delay S] [--split N] [--full] [--silent-at N] [--log F]
+                        [--obey]
 """
 
 import argparse
@@ -110,6 +111,8 @@ def main():
     parser.add_argument("--split", type=int, default=0, help="bytes per write")
     parser.add_argument("--full", action="store_true", help="503 for every client")
     parser.add_argument("--silent-at", type=int, help="no answer from this request on")
+    parser.add_argument("--obey", action="store_true",
+                        help="hooks come from stdin, which ends it: MicroHttp.obey()")
     parser.add_argument("--log", help="received requests, one JSON object per line; else stdout")
     arguments = parser.parse_args()
 
@@ -122,7 +125,10 @@ def main():
     vmm.delay, vmm.split = arguments.delay, arguments.split
     vmm.full, vmm.silent_at = arguments.full, arguments.silent_at
     with vmm:
-        stopped.wait()
+        if arguments.obey:
+            vmm.obey(sys.stdin, sys.stdout)
+        else:
+            stopped.wait()
 
 
 if __name__ == "__main__":

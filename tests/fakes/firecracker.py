@@ -16,7 +16,7 @@ As a program, until it is terminated:
     firecracker.py --jail DIR   --device /dev/loop0 …     socket DIR/run/firecracker.socket,
                                                           path_on_host /ID
                    [--id SANDBOX] [--read-only] [--delay S] [--split N] [--full] [--silent-at N]
-                   [--log F]
+                   [--log F] [--obey]
 """
 
 import argparse
@@ -121,6 +121,8 @@ def main():
     parser.add_argument("--split", type=int, default=0, help="bytes per write")
     parser.add_argument("--full", action="store_true", help="503 for every client")
     parser.add_argument("--silent-at", type=int, help="no answer from this request on")
+    parser.add_argument("--obey", action="store_true",
+                        help="hooks come from stdin, which ends it: MicroHttp.obey()")
     parser.add_argument("--log", help="received requests, one JSON object per line; else stdout")
     arguments = parser.parse_args()
 
@@ -139,7 +141,10 @@ def main():
     vmm.delay, vmm.split = arguments.delay, arguments.split
     vmm.full, vmm.silent_at = arguments.full, arguments.silent_at
     with vmm:
-        stopped.wait()
+        if arguments.obey:
+            vmm.obey(sys.stdin, sys.stdout)
+        else:
+            stopped.wait()
 
 
 if __name__ == "__main__":

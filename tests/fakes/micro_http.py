@@ -72,6 +72,7 @@ class MicroHttp:
       split      bytes per write; 0: all at once
       close_at   hang up in the middle of the n-th answer; None: never
       silent_at  no answer from the n-th request on; None: all are answered
+      close_on, silent_on   the same for every request of this method ("PUT"); None: for none
       garbage    (n, bytes): in place of the n-th answer; None: never
       padding    spaces after each body, to make it too long
       full       tell every client that the server is full
@@ -87,6 +88,8 @@ class MicroHttp:
         self.split = 0
         self.close_at = None
         self.silent_at = None
+        self.close_on = None
+        self.silent_on = None
         self.garbage = None
         self.padding = 0
         self.full = False
@@ -138,6 +141,16 @@ class MicroHttp:
 
     def __exit__(self, *_):
         self.stop()
+
+    def obey(self, orders, answers):
+        """For a fake that is a program: sets hooks, and whatever else the VMM has, from lines of
+        JSON objects, until they end. Each is answered with a line once it holds."""
+        for line in orders:
+            for name, value in json.loads(line).items():
+                if not hasattr(self, name):
+                    raise AttributeError(name)
+                setattr(self, name, value)
+            print("obeyed", file=answers, flush=True)
 
     def _spawn(self, target, *arguments):
         thread = threading.Thread(target=target, args=arguments, daemon=True)
@@ -229,7 +242,7 @@ class MicroHttp:
             self._changed.notify_all()
         if self.log:
             print(json.dumps(dataclasses.asdict(request)), file=self.log, flush=True)
-        if self.silent_at is not None and number >= self.silent_at:
+        if method == self.silent_on or (self.silent_at is not None and number >= self.silent_at):
             return
         if self.refuse and method != "GET":
             status, answer = self.refuse
@@ -240,7 +253,7 @@ class MicroHttp:
             data = self.garbage[1]
         if self.delay and self._stopping.wait(self.delay):
             raise HangUp
-        if self.close_at == number:
+        if self.close_at == number or self.close_on == method:
             client.sendall(data[:len(data) // 2])
             raise HangUp
         step = self.split or len(data)

@@ -1,0 +1,407 @@
+"""Cloud Hypervisor and Firecracker under Kata's Go runtime: what they are told, and what is said and
+done when they cannot, will not or do not answer.
+
+One daemon serves all cases of a test at once, each in a sandbox of its own.
+"""
+
+import dataclasses
+import os
+import stat
+import unittest
+
+from said import AFTER, BEFORE, LONGEST_PAUSE, MIB, SaidTest, status
+from vmm import DRIVE, cloud_hypervisor, firecracker, jail_of, record
+
+ERROR = ["Error from API", "The disk could not be resized", "Error from device manager"]
+MISSING = ERROR + ["Failed to find device corresponding to the given identifier: x"]
+RACED = ERROR + ["Resize failed", "Block device size 2 does not match requested size 1"]
+
+
+def sandbox_id(number):
+    """Firecracker sees the first 32 characters."""
+    return f"{number + 1:032x}" + "f" * 32
+
+
+@dataclasses.dataclass
+class Case:
+    """The hooks that are set before the growth; what is then said."""
+
+    hooks: dict
+    reason: str
+    error: str
+    retried: bool = True
+    explained: tuple = ()
+    told: bool = False  # whether it got as far as the request that changes something
+
+
+UNREACHABLE = ("the control socket", "tries again by itself", "resize.call_timeout_seconds")
+
+CONNECTIONS = {
+    "full": Case({"full": True}, "hypervisor_busy", "other clients hold all",
+                 explained=("ss -xp", "tries again by itself")),
+    "hangs up": Case({"close_on": "GET"}, "hypervisor_unreachable", "the control socket: ",
+                     explained=UNREACHABLE),
+    "hangs up, in pieces": Case({"close_on": "GET", "split": 1}, "hypervisor_unreachable",
+                                "the control socket: "),
+    "never answers": Case({"silent_on": "GET"}, "hypervisor_unreachable", "the control socket: ",
+                          explained=UNREACHABLE),
+    "answers too late": Case({"delay": 5.0}, "hypervisor_unreachable", "the control socket: "),
+    "answers without an end": Case({"padding": 2 * MIB}, "hypervisor_unreachable",
+                                   "the control socket: "),
+}
+
+
+def of_change(method):
+    """Faults of the request that changes something."""
+    return {
+        "never answers the resize": Case({"silent_on": method}, "hypervisor_unreachable",
+                                         "the control socket: ", told=True),
+        "hangs up instead of resizing": Case(
+            {"refuse": [500, ["x"]], "close_on": method}, "hypervisor_unreachable",
+            "the control socket: ", told=True),
+    }
+
+
+CLOUD_HYPERVISOR = CONNECTIONS | of_change("PUT") | {
+    "no": Case({"refuse": [500, ERROR + ["the moon is not full"]]}, "hypervisor_refused",
+               "the moon is not full", told=True,
+               explained=("answered with an error", "restart the pod")),
+    "grew meanwhile": Case({"refuse": [500, RACED]}, "hypervisor_refused", "does not match",
+                           told=True),
+    "disk is gone": Case({"refuse": [500, MISSING]}, "drive_not_found", "Failed to find device",
+                         told=True, explained=("has no drive that is this device",)),
+    "disk is gone, v53": Case({"refuse": [404, MISSING], "version": "v53.0"}, "drive_not_found",
+                              "Failed to find device", told=True),
+    "does not run": Case({"state": "Shutdown"}, "hypervisor_busy", "its state is Shutdown"),
+    "no disks": Case({"disks": []}, "drive_not_found", "none of the VMM's 0 drives"),
+}
+
+FIRECRACKER = CONNECTIONS | of_change("PATCH") | {
+    "no": Case({"refuse": [400, {"fault_message": "the moon is not full"}]}, "hypervisor_refused",
+               "the moon is not full", told=True, explained=("answered with an error",)),
+    "no drives": Case({"drives": []}, "drive_not_found", "none of the VMM's 0 drives"),
+}
+
+
+ENDLESS = ("no disks", "no drives")
+
+
+class VmmTest(SaidTest):
+    """What is asked of a VMM that cannot be asked for a drive's size, only told."""
+
+    change = None  # the method of the request that changes something
+
+    def check_blocked(self, node, vmm, volume, case, told_before):
+        row = node.wait_for(volume.path, "blocked", case.reason)
+        resize = self.resize_row(node, volume.path)
+        self.assertEqual((row["device_bytes"], row["hypervisor_bytes"]), (AFTER, BEFORE))
+        self.assertEqual((resize["state"], resize["reason"]), ("blocked", case.reason))
+        self.assertEqual((resize["from_bytes"], resize["to_bytes"]), (BEFORE, AFTER))
+        self.assertIsNone(resize["hypervisor_at"])
+        self.assertIsNone(resize["finished_at"])
+        self.assertRegex(resize["error"], case.error)
+        self.assertEqual(len(vmm.sent(self.change)) > told_before, case.told)
+        node.wait(lambda: self.resize_row(node, volume.path)["attempts"] >= 2, 60,
+                  f"{case} to be tried again")
+        self.explains(node, volume.path, "blocked", case.reason, *case.explained)
+
+    def run_cases(self, node, cases, make):
+        """Each is synchronised, broken, grown, looked at, and mended."""
+        self.agent(node)
+        scene = {}
+        for number, name in enumerate(cases):
+            volume = self.volume(node, f"pv-{number}")
+            scene[name] = (volume, make(node, sandbox_id(number), volume))
+        node.start()
+        for volume, _ in scene.values():
+            node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=BEFORE)
+        told = {}
+        for name, (volume, vmm) in scene.items():
+            told[name] = len(vmm.sent(self.change))
+            self.assertEqual(told[name], 1, f"{name}: synchronised once")
+            vmm.set(**cases[name].hooks)
+        for volume, _ in scene.values():
+            volume.loop.resize(AFTER)
+        for name, (volume, vmm) in scene.items():
+            with self.subTest(name):
+                self.check_blocked(node, vmm, volume, cases[name], told[name])
+        self.heal(node, {name: scene[name] for name in cases if name not in ENDLESS})
+
+    def heal(self, node, scene):
+        for _, vmm in scene.values():
+            vmm.mend()
+        for name, (volume, vmm) in scene.items():
+            with self.subTest(name):
+                node.wait_for(volume.path, "in_sync", "none", LONGEST_PAUSE,
+                              hypervisor_bytes=AFTER, next_attempt_at=None)
+                self.assertEqual(self.resize_row(node, volume.path)["state"], "in_sync")
+                self.check_told(vmm, volume)
+
+    def check_told(self, vmm, volume):
+        raise NotImplementedError
+
+    def waits(self, node, volume, reason, error, *explained):
+        """Time does not heal it: one attempt, and none planned."""
+        row = node.wait_for(volume.path, "blocked", reason, next_attempt_at=None)
+        resize = self.resize_row(node, volume.path)
+        self.assertEqual((resize["state"], resize["reason"], resize["attempts"]),
+                         ("blocked", reason, 1))
+        self.assertRegex(resize["error"], error)
+        self.explains(node, volume.path, reason, *explained)
+        self.settle(node)
+        self.assertEqual(self.resize_row(node, volume.path)["attempts"], 1)
+        return row
+
+
+class CloudHypervisorTest(VmmTest):
+    change = "PUT"
+
+    def make(self, node, sandbox, volume, version="v52.0", *options):
+        vmm = cloud_hypervisor(self, node, sandbox, volume, version, *options)
+        record(node, vmm, volume)
+        return vmm
+
+    def check_told(self, vmm, volume):
+        """Never a size but the device's own."""
+        self.assertEqual(vmm.sent("PUT")[-1], {"id": volume.drive, "desired_size": AFTER})
+        self.assertEqual({body["desired_size"] for body in vmm.sent("PUT")}, {BEFORE, AFTER})
+        self.assertEqual(set(vmm.targets("PUT")), {"/api/v1/vm.resize-disk"})
+
+    def test_faults(self):
+        node = self.node({"resize.call_timeout_seconds": 2})
+        self.run_cases(node, CLOUD_HYPERVISOR, self.make)
+
+    def test_told_the_exact_size(self):
+        """At first sight, for it cannot be asked, and at each growth; not after a restart."""
+        node = self.node()
+        self.agent(node)
+        volumes = {version: self.volume(node, f"pv-{version}")
+                   for version in ("v52.0", "v52.0-1-gabcdef", "v53.1")}
+        vmms = {version: self.make(node, sandbox_id(number), volume, version)
+                for number, (version, volume) in enumerate(volumes.items())}
+        vmms["v53.1"].set(delay=0.05, split=1)
+        node.start()
+        for version, volume in volumes.items():
+            node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=BEFORE)
+            self.assertIsNone(self.resize_row(node, volume.path))
+            self.assertEqual(vmms[version].sent("PUT"),
+                             [{"id": volume.drive, "desired_size": BEFORE}])
+        row = node.query("SELECT * FROM audit_sandboxes ORDER BY sandbox_id LIMIT 1")[0]
+        self.assertEqual((row["runtime"], row["hypervisor"], row["vmm_pid"]),
+                         ("kata-go", "cloud-hypervisor", vmms["v52.0"].pid))
+        self.assertEqual(row["control_socket"], f"/run/vc/vm/{sandbox_id(0)}/clh-api.sock")
+        for volume in volumes.values():
+            volume.loop.resize(AFTER)
+        for version, volume in volumes.items():
+            node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
+            self.check_told(vmms[version], volume)
+        node.stop()
+        node.start()
+        self.settle(node)
+        for version, volume in volumes.items():
+            node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
+            self.assertEqual(len(vmms[version].sent("PUT")), 2)
+
+    def test_versions_that_would_truncate(self):
+        node = self.node()
+        volume = self.volume(node)
+        vmm = self.make(node, sandbox_id(0), volume, "v51.2")
+        node.start()
+        node.wait_for(volume.path, "unknown", "hypervisor_version", next_attempt_at=None)
+        volume.loop.resize(AFTER)
+        self.waits(node, volume, "hypervisor_version", "v51.2 cannot resize.*v52",
+                   "Cloud Hypervisor 52 or later", "restart the pod")
+        self.assertEqual(vmm.sent("PUT"), [])
+
+    def test_read_only(self):
+        node = self.node()
+        volume = self.volume(node)
+        vmm = self.make(node, sandbox_id(0), volume, "v52.0", "--read-only")
+        node.start()
+        node.wait_for(volume.path, "unknown", "read_only", next_attempt_at=None)
+        volume.loop.resize(AFTER)
+        self.waits(node, volume, "read_only", "read-only", "a pod that starts anew")
+        self.assertEqual(vmm.sent("PUT"), [])
+
+    def test_observed_only(self):
+        """Telling is an act, so its size stays unknown."""
+        node = self.node()
+        volume = self.volume(node, metadata={"crust.resize": "observe"})
+        vmm = self.make(node, sandbox_id(0), volume)
+        node.start()
+        node.wait_for(volume.path, "unknown")
+        self.settle(node)
+        volume.loop.resize(AFTER)
+        node.wait_for(volume.path, "host_grown", "policy")
+        self.settle(node)
+        self.assertEqual(vmm.sent("PUT"), [])
+
+    def test_no_socket(self):
+        node = self.node()
+        self.agent(node)
+        volume = self.volume(node)
+        vmm = self.make(node, sandbox_id(0), volume)
+        socket = node.vm_dir(sandbox_id(0)) / "clh-api.sock"
+        socket.rename(socket.with_name("elsewhere"))
+        node.start()
+        node.wait_for(volume.path, "unknown", "monitor_missing", next_attempt_at=None)
+        volume.loop.resize(AFTER)
+        self.waits(node, volume, "monitor_missing", "no control socket")
+        socket.with_name("elsewhere").rename(socket)
+        node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
+        self.assertEqual(vmm.sent("PUT"), [{"id": volume.drive, "desired_size": AFTER}])
+
+    def test_one_that_hangs_holds_up_no_other(self):
+        """64 sandboxes grow at once; the others are through while one still does not answer."""
+        node = self.node({"resize.call_timeout_seconds": 600})
+        self.agent(node)
+        volumes = [self.volume(node, f"pv-{number}") for number in range(64)]
+        vmms = [cloud_hypervisor(self, node, sandbox_id(number), volume)
+                for number, volume in enumerate(volumes)]
+        for vmm, volume in zip(vmms, volumes):
+            record(node, vmm, volume)
+        node.start()
+        for volume in volumes:
+            node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=BEFORE)
+        hung, others = volumes[0], volumes[1:]
+        vmms[0].set(silent_on="PUT")
+        hung.loop.resize(AFTER)
+        node.wait(lambda: len(vmms[0].sent("PUT")) == 2, 60, "the one to be told")
+        for volume in others:
+            volume.loop.resize(AFTER)
+        for volume in others:
+            node.wait_for(volume.path, "in_sync", "none", 300, hypervisor_bytes=AFTER)
+        self.assertEqual(status(node)["acts_in_flight"], 1)
+        node.wait_for(hung.path, "host_grown", "none", hypervisor_bytes=BEFORE)
+        waiting = self.resize_row(node, hung.path)
+        self.assertEqual((waiting["hypervisor_at"], waiting["finished_at"]), (None, None))
+        finished = node.query("SELECT * FROM audit_resizes WHERE finished_at IS NOT NULL")
+        self.assertEqual(len(finished), 63)
+        for resize in finished:
+            self.assertEqual(resize["state"], "in_sync")
+            self.assertLess(waiting["detected_at"], resize["detected_at"])
+        vmms[0].stop()
+        node.wait_for(hung.path, "unbound")
+
+
+class FirecrackerTest(VmmTest):
+    change = "PATCH"
+
+    def make(self, node, sandbox, volume, *options, jailed=True, drive=None):
+        vmm = firecracker(self, node, sandbox, volume, *options, jailed=jailed)
+        record(node, vmm, volume, drive=drive)
+        return vmm
+
+    def on(self, **settings):
+        return self.node({"resize.firecracker": "on"} | settings)
+
+    def check_told(self, vmm, volume):
+        """Nothing but the path that it has, as it is within the jail."""
+        path = "/" + DRIVE if "--jail" in vmm.process.args else volume.loop.device
+        for body in vmm.sent("PATCH"):
+            self.assertEqual(body, {"drive_id": DRIVE, "path_on_host": path})
+        self.assertEqual(set(vmm.targets("PATCH")), {f"/drives/{DRIVE}"})
+
+    def test_off(self):
+        node = self.node()
+        self.agent(node)
+        volumes = [self.volume(node, f"pv-{number}") for number in range(2)]
+        vmms = [self.make(node, sandbox_id(number), volume, jailed=number == 1)
+                for number, volume in enumerate(volumes)]
+        node.start()
+        for volume in volumes:
+            node.wait_for(volume.path, "unknown", "hypervisor_unsupported", next_attempt_at=None)
+            volume.loop.resize(AFTER)
+        for volume in volumes:
+            self.waits(node, volume, "hypervisor_unsupported", "only with resize.firecracker = on",
+                       "resize.firecracker = on", "Restart the pod")
+        for vmm in vmms:
+            self.assertEqual(vmm.sent("GET") + vmm.sent("PATCH"), [])
+        node.stop()
+        node.configure(resize__firecracker="on")
+        node.start()
+        node.crustctl("resync")
+        for vmm, volume in zip(vmms, volumes):
+            node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
+            self.check_told(vmm, volume)
+
+    def test_on(self):
+        node = self.on()
+        self.agent(node)
+        volumes = [self.volume(node, f"pv-{number}") for number in range(3)]
+        vmms = [self.make(node, sandbox_id(number), volume, jailed=number == 1)
+                for number, volume in enumerate(volumes)]
+        vmms[2].set(delay=0.05, split=1)
+        node.start()
+        for number, volume in enumerate(volumes):
+            node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=BEFORE)
+            self.assertEqual(len(vmms[number].sent("PATCH")), 1)
+        for number, row in enumerate(
+                node.query("SELECT * FROM audit_sandboxes ORDER BY sandbox_id")):
+            self.assertEqual((row["runtime"], row["hypervisor"], row["vmm_pid"]),
+                             ("kata-go", "firecracker", vmms[number].pid))
+            self.assertEqual(row["control_socket"], f"/run/vc/firecracker/{sandbox_id(number)[:32]}"
+                             "/root/run/firecracker.socket")
+        for volume in volumes:
+            volume.loop.resize(AFTER)
+        for number, volume in enumerate(volumes):
+            node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
+            self.check_told(vmms[number], volume)
+            self.assertEqual(len(vmms[number].sent("PATCH")), 2)
+
+    def test_faults(self):
+        node = self.on(**{"resize.call_timeout_seconds": 2})
+        self.run_cases(node, FIRECRACKER, self.make)
+
+    def test_faults_without_a_jail(self):
+        node = self.on(**{"resize.call_timeout_seconds": 2})
+        self.run_cases(node, FIRECRACKER,
+                       lambda *arguments: self.make(*arguments, jailed=False))
+
+    def test_asynchronous_engine(self):
+        """Re-reading the drive would lose requests that are under way."""
+        node = self.on()
+        volume = self.volume(node)
+        vmm = self.make(node, sandbox_id(0), volume, "--io-engine", "Async")
+        node.start()
+        node.wait_for(volume.path, "unknown", "hypervisor_unsupported", next_attempt_at=None)
+        volume.loop.resize(AFTER)
+        self.waits(node, volume, "hypervisor_unsupported", "I/O engine is not Sync",
+                   "Restart the pod")
+        self.assertEqual(vmm.sent("PATCH"), [])
+
+    def turn_node(self, node, sandbox, device):
+        """What the drive's path leads to within the jail."""
+        path = jail_of(node, sandbox) / DRIVE
+        path.unlink()
+        os.mknod(path, 0o600 | stat.S_IFBLK, os.stat(device).st_rdev)
+
+    def test_another_device_at_the_path(self):
+        """A PATCH would make it the guest's disk. Whether the drive was on record or not."""
+        node = self.on()
+        self.agent(node)
+        other = self.loop()
+        volumes = [self.volume(node, name) for name in ("pv-known", "pv-unknown")]
+        vmms = [self.make(node, sandbox_id(number), volume, drive=drive)
+                for number, (volume, drive) in enumerate(zip(volumes, (DRIVE, None)))]
+        node.start()
+        for volume in volumes:
+            node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=BEFORE)
+        for number, volume in enumerate(volumes):
+            self.turn_node(node, sandbox_id(number), other.device)
+            volume.loop.resize(AFTER)
+        for vmm, volume, reason in zip(vmms, volumes, ("identity_mismatch", "drive_not_found")):
+            node.wait_for(volume.path, "blocked", reason, hypervisor_bytes=BEFORE)
+            node.wait(lambda path=volume.path: self.resize_row(node, path)["attempts"] >= 2, 60,
+                      "another attempt")
+            self.explains(node, volume.path, reason)
+            self.assertEqual(len(vmm.sent("PATCH")), 1)
+        for number, volume in enumerate(volumes):
+            self.turn_node(node, sandbox_id(number), volume.loop.device)
+        for vmm, volume in zip(vmms, volumes):
+            node.wait_for(volume.path, "in_sync", "none", LONGEST_PAUSE, hypervisor_bytes=AFTER)
+            self.assertEqual(len(vmm.sent("PATCH")), 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
