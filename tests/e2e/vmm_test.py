@@ -1,5 +1,5 @@
-"""Cloud Hypervisor and Firecracker under Kata's Go runtime: what they are told, and what is said and
-done when they cannot, will not or do not answer.
+"""Cloud Hypervisor and Firecracker under Kata's Go runtime: what they are told, and what is said
+and done when they cannot, will not or do not answer.
 
 One daemon serves all cases of a test at once, each in a sandbox of its own.
 """
