@@ -171,6 +171,29 @@ static int append_folded(struct buffer *folded, uint32_t character)
     return buffer_append(folded, bytes, text_encode_utf8(fold_character(character), bytes));
 }
 
+/* Whether a byte stands for itself wherever it is in a string. */
+static bool is_plain(char byte)
+{
+    return (unsigned char)byte >= 0x20 && (unsigned char)byte < 0x80 && byte != '"' && byte != '\\';
+}
+
+/* All plain bytes from here on at once, for nearly every string has no others. */
+static int gate_plain(struct gate *gate, struct buffer *folded)
+{
+    size_t start = gate->at, folded_start;
+    int r;
+
+    while (gate->at < gate->length && is_plain(gate->text[gate->at]))
+        gate->at++;
+    if (!folded || gate->at == start)
+        return 0;
+    folded_start = folded->length;
+    r = buffer_append(folded, gate->text + start, gate->at - start);
+    for (size_t i = folded_start; r == 0 && i < folded->length; i++)
+        folded->data[i] = (char)fold_character((unsigned char)folded->data[i]);
+    return r;
+}
+
 /* A string; a key's characters are kept, folded, in `folded`, which is NULL for a value. */
 static int gate_string(struct gate *gate, struct buffer *folded)
 {
@@ -180,10 +203,14 @@ static int gate_string(struct gate *gate, struct buffer *folded)
         return refuse(gate, gate->at, "expected a string");
     while (gate->at < gate->length) {
         uint32_t character;
-        int r;
+        int r = gate_plain(gate, folded);
 
+        if (r < 0)
+            return r;
         if (gate_accept(gate, '"'))
             return 0;
+        if (gate->at == gate->length)
+            break;
         r = gate_character(gate, &character);
         if (r == 0 && folded)
             r = append_folded(folded, character);
