@@ -73,6 +73,21 @@ class Program:
         self.process.stdout.close()
 
 
+@contextlib.contextmanager
+def processor_of_its_own(*pids):
+    """A processor that those processes keep away from, for a program that waits by looking: they
+    would have to wait until its time slice is over."""
+    all_processors = os.sched_getaffinity(0)
+    chosen = max(all_processors)
+    for pid in pids:
+        os.sched_setaffinity(pid, (all_processors - {chosen}) or all_processors)
+    try:
+        yield chosen
+    finally:
+        for pid in pids:
+            os.sched_setaffinity(pid, all_processors)
+
+
 class Daemon(Node):
     """A node whose daemon runs as it would in earnest: its log at the default level."""
 
@@ -84,12 +99,12 @@ class Crowd:
     """Everything that a figure needs; nothing of it outlives the `with`."""
 
     def __init__(self, scratch, volumes, *, bound=True, growing=8, by_hand=True, settings=None,
-                 wrapper=(), preload=None):
+                 preload=None):
         self.scratch = pathlib.Path(scratch)
         self.volumes, self.bound = volumes, bound and volumes > 0
         self.growing = min(growing, volumes // PER_SANDBOX) if self.bound else 0
         self.by_hand = self.growing if by_hand else 0
-        self.wrapper, self.preload = wrapper, preload
+        self.preload = preload
         self.stack = contextlib.ExitStack()
         self.process = self.host = self.log = None
         self.loops, self.vmm_pids = [], []
@@ -101,9 +116,8 @@ class Crowd:
     # -- building
 
     def _build(self, settings):
-        self.node = self.stack.enter_context(Daemon(self.scratch, settings, self.wrapper))
-        # what was made there before is hidden
-        self.node.settings = settings
+        self.node = self.stack.enter_context(Daemon(self.scratch, settings))
+        self.node.settings = settings  # none of a test's
         self.node.configure()
         run("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", self.node.root / "run")
         self.stack.callback(run, "umount", "-l", self.node.root / "run")
@@ -236,6 +250,13 @@ class Crowd:
             self.log.wait()
         self.process = self.log = None
 
+    def restart(self, wrapper=(), preload=None):
+        """Starts again, under another program."""
+        self.stop()
+        self.node.wrapper, self.preload = list(wrapper), preload
+        self.start()
+        self.wait_settled()
+
     def forget(self):
         """The next start is the first one."""
         for file in self.database.parent.glob("crustd.db*"):
@@ -288,8 +309,10 @@ class Crowd:
         hand = Program("hand_metadata", root, database)
         try:
             hand.expect("ready")
-            output = run(PROGRAMS / "metadata", count, pause_us, self._device(1),
-                         self.node.root / VOLUMES, self.database, root, database)
+            with processor_of_its_own(self.pid, hand.process.pid) as processor:
+                output = run("taskset", "--cpu-list", processor, PROGRAMS / "metadata", count,
+                             pause_us, self._device(1), self.node.root / VOLUMES, self.database,
+                             root, database)
         finally:
             hand.close()
         return list(zip(*(map(int, line.split()) for line in output.splitlines())))

@@ -16,6 +16,7 @@ n                 samples over all runs
 import json
 import os
 import pathlib
+import signal
 import sys
 import tempfile
 
@@ -44,7 +45,12 @@ def summarise(result):
             "n": sum(map(len, result.runs))}
 
 
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
 def main():
+    signal.signal(signal.SIGTERM, interrupt)  # loop devices, mounts and processes end with us
     wanted = sys.argv[1:]
     if os.geteuid() != 0:
         print("skipped, needs root (loop devices, mounts): " + ", ".join(figures.ALL),
