@@ -260,7 +260,7 @@ static void check_database(struct reconciler *reconciler)
 }
 
 /* Events can be lost, and some things never cause one: a link that leads elsewhere, a file that
- * grew, a tree that was mounted over. */
+ * grew, a tree that was mounted over, a VMM that starts long after its sandbox's directory. */
 static void on_sweep(struct loop_timer *timer)
 {
     struct reconciler *reconciler = container_of(timer, struct reconciler, sweep);
@@ -270,6 +270,7 @@ static void on_sweep(struct loop_timer *timer)
     (void)store_each_bound_volume(reconciler->store, mark_volume, reconciler);
     (void)store_each_volume_without_device(reconciler->store, mark_volume, reconciler);
     (void)store_each_live_sandbox(reconciler->store, mark_sandbox, reconciler);
+    reconciler_look_at_tree(reconciler, TREE_RS_SANDBOXES);
     trim_history(reconciler);
     check_database(reconciler);
     loop_timer_start(reconciler->loop, &reconciler->sweep,

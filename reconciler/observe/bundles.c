@@ -22,12 +22,15 @@
 #include "lib/path.h"
 #include "reconciler/observe/observe.h"
 
-enum { CONTAINERS = 65536 };
+/* YOUNG: how often a container that has just been met is to be looked at again: its bundle comes
+ * before what the runtime makes of it, by some milliseconds. */
+enum { CONTAINERS = 65536, YOUNG = 3 };
 
 struct container {
     UT_hash_handle hh;
     bool is_known; /* its bundle was read */
     bool is_listed;
+    unsigned young;
     char sandbox_id[BUNDLES_ID_BYTES]; /* "" nobody's */
     char id[];
 };
@@ -230,13 +233,16 @@ static int refresh_owner(int root, struct parent *parent, struct container *cont
     r = path_stat_in_root(root, path, &st);
     if (r == -ENOENT)
         return 1;
-    if (r < 0 || container->is_known)
+    if (r < 0)
         return r;
+    if (container->is_known)
+        return container->young && container->young-- ? 2 : 0;
     r = read_bundle(root, parent, container->id, &bundle);
     if (r < 0)
         return r;
     note_owner(container, r, &bundle);
-    return container->is_known ? 0 : 2;
+    container->young = container->sandbox_id[0] ? YOUNG : 0;
+    return container->is_known && !container->young ? 0 : 2;
 }
 
 int bundles_owner(struct bundles *bundles, int root, const char *parent_path,

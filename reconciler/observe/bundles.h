@@ -34,6 +34,6 @@ int bundles_each(struct bundles *bundles, int root, const struct bundles_place *
                  const char *sandbox_id, bundles_callback *callback, void *userdata);
 
 /* Whose container it is: "" nobody's, or not said yet. Outcomes: 0, 1 there is no bundle (then it
- * is whose it last was), 2 it can't be read yet. */
+ * is whose it last was), 2 look again soon: it can't be read yet, or has only just been made. */
 int bundles_owner(struct bundles *bundles, int root, const char *parent, const char *container_id,
                   char ret_sandbox_id[static BUNDLES_ID_BYTES]);

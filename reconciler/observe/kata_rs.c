@@ -102,18 +102,36 @@ static int read_state(const struct traces *traces, struct observed_sandbox *sand
 
 /* ---- the VMM ----------------------------------------------------------------------------- */
 
+/* A shim without a VMM is about to start one, or about to end. */
+static int note_missing_vmm(const struct traces *traces, struct observed_sandbox *sandbox)
+{
+    struct indexed_process shim;
+    bool stale;
+    int r = process_index_find(traces->paths->cache->processes, PROCESS_SHIM, traces->sandbox_id,
+                               &shim, &stale);
+
+    sandbox->try_again |= r == 0;
+    return r < 0 ? r : 0;
+}
+
+/* Dragonball is a part of the shim; a remote VM has nothing else on this machine. */
+static bool lives_in_shim(const char *hypervisor)
+{
+    return strcmp(hypervisor, "dragonball") == 0 || strcmp(hypervisor, "remote") == 0;
+}
+
 static int find_vmm(struct traces *traces, struct observed_sandbox *sandbox)
 {
     struct process_index *processes = traces->paths->cache->processes;
-    bool is_shim = strcmp(sandbox->hypervisor, "dragonball") == 0, stale;
-    int r = process_index_find(processes, is_shim ? PROCESS_SHIM : PROCESS_VMM, traces->sandbox_id,
-                               &traces->vmm, &stale);
+    enum process_role role = lives_in_shim(sandbox->hypervisor) ? PROCESS_SHIM : PROCESS_VMM;
+    bool stale;
+    int r = process_index_find(processes, role, traces->sandbox_id, &traces->vmm, &stale);
 
     if (r < 0)
         return r;
     if (r != 0) {
         sandbox->try_again |= stale;
-        return 0;
+        return note_missing_vmm(traces, sandbox);
     }
     sandbox->alive = true;
     sandbox->vmm_pid = traces->vmm.pid;

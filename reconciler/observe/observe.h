@@ -154,8 +154,8 @@ bool observe_is_sandbox_id(const char *name);
 enum { OBSERVE_SANDBOX_ID_BYTES = 129 };
 
 /* Whose container has its bundle at PARENT/container_id, PARENT being some sandbox's `bundles`. ""
- * if it is nobody's, or not known. Outcomes: 0, 1 it is gone (then it is whose it last was), 2 its
- * bundle is not whole yet. */
+ * if it is nobody's, or not known. Outcomes: 0, 1 it is gone (then it is whose it last was), 2
+ * look again soon: its bundle is not whole yet, or has only just been made. */
 int observe_bundle_owner(const struct observe_sandbox_paths *paths, const char *parent,
                          const char *container_id,
                          char ret_sandbox_id[static OBSERVE_SANDBOX_ID_BYTES]);
