@@ -83,7 +83,7 @@ FIRECRACKER = CONNECTIONS | of_change("PATCH") | {
 }
 
 
-ENDLESS = ("no disks", "no drives")
+NOT_MENDED = ("no disks", "no drives")  # a fake cannot get its drives back
 
 
 class VmmTest(SaidTest):
@@ -125,7 +125,7 @@ class VmmTest(SaidTest):
         for name, (volume, vmm) in scene.items():
             with self.subTest(name):
                 self.check_blocked(node, vmm, volume, cases[name], told[name])
-        self.heal(node, {name: scene[name] for name in cases if name not in ENDLESS})
+        self.heal(node, {name: scene[name] for name in cases if name not in NOT_MENDED})
 
     def heal(self, node, scene):
         for _, vmm in scene.values():
