@@ -248,6 +248,11 @@ static int enter_or_make(int root, int directory, const char *prefix, const char
     return open_resolved(root, prefix, O_PATH | O_DIRECTORY, IN_ROOT, ret_fd);
 }
 
+static bool is_last(const char *rest)
+{
+    return !rest[strspn(rest, "/")];
+}
+
 int path_make_directories(int root, const char *path, mode_t mode)
 {
     cleanup(fd_closep) int directory = -1;
@@ -265,7 +270,8 @@ int path_make_directories(int root, const char *path, mode_t mode)
         if (end > start) {
             memcpy(prefix, path, end);
             prefix[end] = '\0';
-            r = enter_or_make(root, directory, prefix, prefix + start, mode, &next);
+            r = enter_or_make(root, directory, prefix, prefix + start,
+                              is_last(path + end) ? mode : 0755, &next);
             if (r == 0) {
                 fd_close(directory);
                 directory = next;

@@ -64,5 +64,5 @@ int path_read_in_root(int root, const char *path, struct buffer *ret_text, struc
 int path_identify(int fd, struct path_identity *ret_identity);
 bool path_identity_equal(const struct path_identity *a, const struct path_identity *b);
 
-/* mkdir -p inside the root, directories made with `mode`. */
+/* mkdir -p inside the root: the last one made with `mode`, those above it 0755. */
 int path_make_directories(int root, const char *path, mode_t mode);

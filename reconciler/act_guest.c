@@ -60,7 +60,8 @@ static void note_reason(struct act *act, enum volume_reason reason, const struct
 }
 
 /* The address of a way, or false where the sandbox has no such way of its own. */
-static bool find_address(struct act *act, enum config_route route)
+static bool find_address(const struct act *act, enum config_route route,
+                         char ret_address[static STORE_ADDRESS_BYTES])
 {
     const struct store_volume *volume = &act->volume;
 
@@ -68,11 +69,11 @@ static bool find_address(struct act *act, enum config_route route)
         return false;
     if (route == ROUTE_COMPANION)
         return agent_companion_address(volume->agent_address,
-                                       act->reconciler->config.agent.companion_port, act->address,
-                                       sizeof(act->address)) == 0;
+                                       act->reconciler->config.agent.companion_port, ret_address,
+                                       STORE_ADDRESS_BYTES) == 0;
     if (route != ROUTE_AGENT)
         return false;
-    snprintf(act->address, sizeof(act->address), "%s", volume->agent_address);
+    snprintf(ret_address, STORE_ADDRESS_BYTES, "%s", volume->agent_address);
     return true;
 }
 
@@ -83,7 +84,7 @@ static bool next_route(struct act *act)
         enum config_route route = act->reconciler->config.agent.routes[act->route_index++];
         const char *ability;
 
-        if (route == ROUTE_NONE || !find_address(act, route))
+        if (route == ROUTE_NONE || !find_address(act, route, act->address))
             continue;
         ability = act->volume.ability[ability_of(route)];
         if (ability[0] && strcmp(ability, "able") != 0) {
@@ -99,8 +100,11 @@ static bool next_route(struct act *act)
 /* One silent way must not use up the time of those after it. */
 static uint64_t time_for_call(const struct act *act)
 {
-    unsigned left = 1 + CONFIG_ROUTES - act->route_index;
+    char address[STORE_ADDRESS_BYTES];
+    unsigned left = 1;
 
+    for (unsigned i = act->route_index; i < CONFIG_ROUTES; i++)
+        left += find_address(act, act->reconciler->config.agent.routes[i], address);
     return act_time_left(act) / left + 1;
 }
 

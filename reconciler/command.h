@@ -30,6 +30,7 @@ struct reconciler_health {
     bool synced;   /* the first scan is done */
     bool degraded; /* something below is not as it should be; `problem` says what */
     char problem[256];
+    bool database_fails;
     unsigned acts_in_flight;
     unsigned sources;
     struct reconciler_source source[RECONCILER_SOURCES_MAX];

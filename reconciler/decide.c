@@ -49,7 +49,7 @@ static struct decision decide_guest(const struct decide_facts *facts)
         return say(STATE_IN_SYNC,
                    facts->guest_reason == REASON_UNVERIFIED ? REASON_UNVERIFIED : REASON_NONE);
     if (facts->permit == PERMIT_OBSERVE)
-        return facts->growth_open ? say(STATE_BLOCK_GROWN, REASON_POLICY)
+        return facts->growth_open ? say(STATE_BLOCK_GROWN, facts->guest_reason)
                                   : say(STATE_IN_SYNC, REASON_NONE);
     if (facts->growth_open)
         return try_to(facts, ACTION_GROW_GUEST, STATE_BLOCK_GROWN, facts->guest_reason);

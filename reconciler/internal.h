@@ -50,13 +50,14 @@ struct reconciler {
     struct loop_timer idle;
     uint64_t attempts_marked_ns; /* volumes whose attempts were due until then have been marked */
 
-    /* Until something is heard of any device: the first scan has just looked at every volume's, and the
-     * first decisions need not look again. */
+    /* Until something is heard of any device: the first scan has just looked at every volume's, and
+     * the first decisions need not look again. */
     bool devices_are_fresh;
     bool synced; /* the first scan is complete; nothing is acted on before */
     bool stopping;
     bool database_lost;             /* removed or replaced: what is written now nobody can read */
     char problem[ERROR_TEXT_BYTES]; /* of the store; "" */
+    unsigned failed_turns;          /* in a row */
 };
 
 /* scan.c: which directories there are. */

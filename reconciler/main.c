@@ -385,10 +385,16 @@ static void on_settled(void *userdata)
 {
     struct daemon *daemon = userdata;
 
-    if (daemon->stopping || daemon->arguments.once)
+    struct reconciler_health health;
+
+    if (daemon->stopping || daemon->arguments.once) {
+        reconciler_get_health(daemon->reconciler, &health);
+        if (health.database_fails && !daemon->stopping)
+            daemon->exit_code = EXIT_FAILED;
         loop_stop(&daemon->loop);
-    else
+    } else {
         tell_status(daemon);
+    }
 }
 
 static void print_summary(struct daemon *daemon)
@@ -634,6 +640,7 @@ int main(int argc, char **argv)
     struct error error = {0};
     int r;
 
+    (void)signal(SIGHUP, SIG_IGN); /* until there is something to read again */
     r = parse_arguments(argc, argv, &daemon.arguments);
     if (r >= 0)
         return r;

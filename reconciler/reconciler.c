@@ -27,6 +27,7 @@
 static const uint64_t TURN_NS = 500 * 1000;
 static const uint64_t FIRST_TURNS_NS = 20 * NSEC_PER_MSEC;
 static const uint64_t STORE_RETRY_NS = 1 * NSEC_PER_SEC;
+enum { FAILED_TURNS = 5 };
 static const uint64_t IDLE_NS = 2 * NSEC_PER_SEC;
 
 #define DATABASE_LOST "the database's file was removed or replaced: restart crustd to begin anew"
@@ -57,6 +58,9 @@ static bool is_settled(const struct reconciler *reconciler)
         return false;
     if (reconciler->stopping)
         return !reconciler->finished || reconciler->problem[0];
+    /* What the database does not take for so long is not to be done now. */
+    if (reconciler->failed_turns >= FAILED_TURNS)
+        return true;
     return !has_work(reconciler) && !reconciler->retries;
 }
 
@@ -165,9 +169,14 @@ static void note_first_scan(struct reconciler *reconciler)
 /* The store would not take this turn: nothing of it happened, and all of it is looked at again. */
 static void give_up_turn(struct reconciler *reconciler, int r)
 {
-    snprintf(reconciler->problem, sizeof(reconciler->problem), "the database fails: %s (%s)",
+    char problem[sizeof(reconciler->problem)];
+
+    snprintf(problem, sizeof(problem), "the database fails: %s (%s)",
              store_error_text(reconciler->store), strerror(-r));
-    log_error(NULL, "%s", reconciler->problem);
+    if (strcmp(problem, reconciler->problem) != 0)
+        log_error(NULL, "%s", problem);
+    memcpy(reconciler->problem, problem, sizeof(problem));
+    reconciler->failed_turns++;
     store_rollback(reconciler->store);
     acts_drop_starting(reconciler);
     reconciler->devices_are_fresh = false;
@@ -188,6 +197,7 @@ static bool take_turn(struct reconciler *reconciler)
         return false;
     }
     reconciler->problem[0] = '\0';
+    reconciler->failed_turns = 0;
     note_first_scan(reconciler);
     acts_start(reconciler);
     return true;
@@ -398,7 +408,10 @@ void reconciler_resync(struct reconciler *reconciler)
 void reconciler_get_health(const struct reconciler *reconciler,
                            struct reconciler_health *ret_health)
 {
-    *ret_health = (struct reconciler_health){.synced = reconciler->synced};
+    *ret_health = (struct reconciler_health){
+        .synced = reconciler->synced,
+        .database_fails = reconciler->failed_turns > 0,
+    };
     for (const struct act *act = reconciler->running; act; act = act->next)
         ret_health->acts_in_flight++;
     if (reconciler->senses->report)

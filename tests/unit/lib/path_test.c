@@ -225,6 +225,14 @@ static void identity_sees_a_rewrite(void **state)
     assert_int_equal(path_identify(-1, &after), -EBADF);
 }
 
+static mode_t current_umask(void)
+{
+    mode_t mask = umask(0);
+
+    (void)umask(mask);
+    return mask;
+}
+
 static void makes_directories(void **state)
 {
     struct stat st;
@@ -237,6 +245,8 @@ static void makes_directories(void **state)
     assert_int_equal(path_make_directories(root, "/run/a/b/c", 0750), 0);
     assert_int_equal(fstatat(directory, "run/a/b", &st, 0), 0);
     assert_int_equal(st.st_mode, S_IFDIR | 0700);
+    assert_int_equal(fstatat(directory, "run/a", &st, 0), 0);
+    assert_int_equal(st.st_mode, S_IFDIR | (0755 & ~current_umask()));
     assert_int_equal(fstatat(directory, "run/a/b/c", &st, 0), 0);
     assert_int_equal(symlinkat("/run", directory, "var"), 0);
     assert_int_equal(path_make_directories(root, "/var/d", 0700), 0);

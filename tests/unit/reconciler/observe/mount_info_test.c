@@ -1,6 +1,8 @@
 /* mount_info_test.c - what drivers write, what they should not, and what never leaves. */
 #include "tests/unit/test.h"
 
+#include "lib/cleanup.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -46,6 +48,23 @@ static void needs_the_device_only(void **state)
     assert_null(info.options);
     assert_null(info.metadata);
     mount_info_done(&info);
+}
+
+static void takes_a_device_that_names_something_else(void **state)
+{
+    static const char *const texts[] = {
+        "{\"device\":\"0000:01:00.0\"}",
+        "{\"device\":\"spdk:///run/spdk.sock\"}",
+        "{\"device\":\"10.0.0.1:/export\"}",
+    };
+    struct mount_info info;
+    struct error error;
+
+    (void)state;
+    for (size_t i = 0; i < array_length(texts); i++) {
+        assert_int_equal(parse(texts[i], &info, &error), MOUNT_INFO_READ);
+        mount_info_done(&info);
+    }
 }
 
 static void redacts_secrets(void **state)
@@ -156,6 +175,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_what_kata_writes),
         cmocka_unit_test(needs_the_device_only),
+        cmocka_unit_test(takes_a_device_that_names_something_else),
         cmocka_unit_test(redacts_secrets),
         cmocka_unit_test(a_wish_can_only_do_less),
         cmocka_unit_test(says_what_is_wrong_and_where),
