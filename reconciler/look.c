@@ -259,7 +259,7 @@ static int put_sandbox(struct reconciler *reconciler, const char *sandbox_id,
         .claim = claims,
     };
     int64_t sandbox_ref;
-    bool changed;
+    bool changed = false;
     int r;
 
     if (!drives || !claims)

@@ -395,6 +395,29 @@ static void reads_the_other_vmms(void **state)
                         "hvsock:///run/kata/firecracker/" ID "/root/kata.hvsock:1024");
 }
 
+/* Its guest paths are derived otherwise. */
+static void reads_bundles_of_the_go_runtime_too(void **state)
+{
+    char pid[16];
+
+    (void)state;
+    start_qemu(TASKS);
+    make_directory("/run/vc/vm/" ID);
+    (void)snprintf(pid, sizeof(pid), "%d\n", (int)process[1]);
+    write_file("/run/vc/vm/" ID "/pid", pid);
+    share("0123456789-89abcdef-data");
+    observe();
+    assert_string_equal(sandbox.runtime, "kata-go");
+    assert_string_equal(sandbox.pod_name, "web");
+    assert_int_equal(sandbox.claims, 2);
+    assert_string_equal(sandbox.claim[1].path, VOLUME);
+    assert_null(sandbox.claim[1].guest_path);
+    stop_processes();
+    observe();
+    assert_false(sandbox.alive);
+    assert_int_equal(sandbox.claims, 0);
+}
+
 static void survives_a_bad_state(void **state)
 {
     (void)state;
@@ -421,6 +444,7 @@ int main(void)
         TEST(mistrusts_a_destination_that_ends_alike),
         TEST(follows_containers),
         TEST(reads_the_other_vmms),
+        TEST(reads_bundles_of_the_go_runtime_too),
         TEST(survives_a_bad_state),
     };
 
