@@ -25,7 +25,7 @@ import subprocess
 import time
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent.parent
-BUILD = pathlib.Path(os.environ.get("CRUST_BUILD", REPOSITORY / "build")).resolve()
+BUILD = (REPOSITORY / os.environ.get("CRUST_BUILD", "build")).resolve()
 VOLUMES = "run/kata-containers/shared/direct-volumes"
 POLL_SECONDS = 0.02
 

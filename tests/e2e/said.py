@@ -26,7 +26,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "fakes")
 import agent as fake_agent  # noqa: E402
 import monitor as fake_monitor  # noqa: E402
 from guestvm import GuestError, LoopDevice  # noqa: E402
-from node import BUILD, Node  # noqa: E402
+from node import BUILD, Node, NodeError  # noqa: E402
 
 MIB = 1 << 20
 BEFORE, AFTER = 32 * MIB, 64 * MIB
@@ -67,7 +67,7 @@ class SaidTest(unittest.TestCase):
             if not shutil.which(program):
                 raise unittest.SkipTest(f"needs the program {program}")
         if not (BUILD / "crustd").exists():
-            raise unittest.SkipTest(f"needs crustd in {BUILD} (make, or CRUST_BUILD=DIR)")
+            raise NodeError(f"there is no crustd in {BUILD} (make, or CRUST_BUILD=DIR)")
 
     def setUp(self):
         self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="crust-said-"))
