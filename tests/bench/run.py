@@ -5,6 +5,7 @@
 
 figure, unit      what was measured, and in what
 p50, p99          of one run; the medians over the runs. One value per run: p50 is their median
+max               the largest sample of all runs: what p99 does not show
 reference         what it is compared with, measured in the same run
 reference_value   its p50
 ratio             p50 over reference_value
@@ -39,7 +40,7 @@ def summarise(result):
     ratio = p50 / reference if reference else None
     bounded = {"p50": p50, "p99": p99, "ratio": ratio}.get(result.aim_on)
     return {"figure": result.figure, "unit": result.unit, "p50": rounded(p50), "p99": rounded(p99),
-            "reference": result.reference, "reference_value": rounded(reference),
+            "max": rounded(max(map(max, result.runs))), "reference": result.reference, "reference_value": rounded(reference),
             "ratio": rounded(ratio), "aim": result.aim, "aim_on": result.aim_on,
             "met": None if result.aim is None else bounded <= result.aim,
             "n": sum(map(len, result.runs))}
