@@ -6,12 +6,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "config/config.h"
@@ -435,25 +437,58 @@ static int make_parent(struct daemon *daemon, const char *path, mode_t mode, str
     return r < 0 ? error_set_errno(error, r, "cannot make %s", parent) : 0;
 }
 
-/* A path of the configuration as one that may be opened from here. */
-static void below_root(const struct daemon *daemon, const char *path, char *ret_path, size_t size)
+/* Where a directory below the root really is, links followed inside the root; false if no path of
+ * this mount namespace leads there (as below /proc/1/root). */
+static bool find_real_path(const struct daemon *daemon, const char *directory,
+                           char ret_path[static PATH_MAX])
 {
-    const char *root = daemon->arguments.root;
+    cleanup(fd_closep) int fd = -1;
+    char link[32];
+    struct stat opened, named;
+    ssize_t length;
 
-    snprintf(ret_path, size, "%s%s", strcmp(root, "/") == 0 ? "" : root, path);
+    if (path_open_in_root(daemon->root, directory, &fd) < 0 || fstat(fd, &opened) < 0)
+        return false;
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    length = readlink(link, ret_path, PATH_MAX - 1);
+    if (length <= 0)
+        return false;
+    ret_path[length] = '\0';
+    return stat(ret_path, &named) == 0 && named.st_dev == opened.st_dev &&
+           named.st_ino == opened.st_ino;
+}
+
+/* The database's path as one that may be opened from here. */
+static int find_database(const struct daemon *daemon, char ret_path[static PATH_MAX])
+{
+    const char *path = daemon->config.paths.database, *root = daemon->arguments.root;
+    const char *name = strrchr(path, '/');
+    char directory[PATH_MAX], real[PATH_MAX];
+    int length;
+
+    snprintf(directory, sizeof(directory), "%.*s", (int)(name > path ? name - path : 1), path);
+    if (find_real_path(daemon, directory, real))
+        length = snprintf(ret_path, PATH_MAX, "%s%s", strcmp(real, "/") == 0 ? "" : real, name);
+    else
+        length = snprintf(ret_path, PATH_MAX, "%s%s", strcmp(root, "/") == 0 ? "" : root, path);
+    return length < PATH_MAX - (int)strlen(".lock") ? 0 : -ENAMETOOLONG;
 }
 
 /* One crustd per database: the lock lasts as long as the descriptor. */
 static int take_lock(struct daemon *daemon)
 {
-    char path[CONFIG_PATH_BYTES * 2 + 8];
+    char path[PATH_MAX];
     struct error error;
     int r;
 
     r = make_parent(daemon, daemon->config.paths.database, 0750, &error);
     if (r < 0)
         return fail(daemon, EXIT_FAILED, &error);
-    below_root(daemon, daemon->config.paths.database, path, sizeof(path) - 5);
+    r = find_database(daemon, path);
+    if (r < 0) {
+        error_set_errno(&error, r, "cannot open %s", daemon->config.paths.database);
+        return fail(daemon, EXIT_FAILED, &error);
+    }
     strcat(path, ".lock");
     daemon->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (daemon->lock < 0) {
@@ -469,7 +504,7 @@ static int take_lock(struct daemon *daemon)
 
 static int open_store(struct daemon *daemon)
 {
-    char path[CONFIG_PATH_BYTES * 2], boot_id[OBSERVE_BOOT_ID_BYTES];
+    char path[PATH_MAX], boot_id[OBSERVE_BOOT_ID_BYTES];
     bool rebuilt = false;
     struct store_options options = {
         .path = path,
@@ -481,8 +516,9 @@ static int open_store(struct daemon *daemon)
     struct error error = {0};
     int r;
 
-    below_root(daemon, daemon->config.paths.database, path, sizeof(path));
-    r = observe_boot_id(boot_id);
+    r = find_database(daemon, path);
+    if (r == 0)
+        r = observe_boot_id(boot_id);
     if (r < 0) {
         error_set_errno(&error, r, "cannot read the boot id");
         return fail(daemon, EXIT_FAILED, &error);
