@@ -13,15 +13,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ini.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "config/keys.h"
 #include "config/value.h"
 #include "lib/cleanup.h"
+#include "lib/path.h"
 
-enum { FILE_BYTES = 64 * 1024 };
+enum { FILE_BYTES = 64 * 1024, OPEN_FLAGS = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC };
 
 struct reading {
     FILE *stream;
@@ -150,21 +153,72 @@ int config_read(FILE *stream, const char *name, struct config *ret_config, struc
     return 0;
 }
 
-int config_load(const char *file, struct config *ret_config, struct error *error)
+/* A pipe is read to its end. One that nobody writes to would read like an empty file, which is a
+ * configuration of defaults. */
+static int check_source(FILE *stream, const char *name, struct error *error)
 {
-    cleanup(fd_closep) int fd = open(file, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    FILE *stream;
+    struct stat status;
+    int byte;
+
+    if (fstat(fileno(stream), &status) < 0)
+        return error_set_errno(error, -errno, "%s", name);
+    if (!S_ISFIFO(status.st_mode))
+        return 0;
+    (void)fcntl(fileno(stream), F_SETFL, O_RDONLY);
+    byte = getc(stream);
+    if (byte == EOF)
+        return error_set(error, -EINVAL, "%s: nothing was written into this pipe", name);
+    (void)ungetc(byte, stream);
+    return 0;
+}
+
+/* Takes fd over. */
+static int load_descriptor(int fd, const char *name, struct config *ret_config, struct error *error)
+{
+    FILE *stream = fdopen(fd, "r");
     int r;
 
-    if (fd < 0)
-        return error_set_errno(error, -errno, "%s", file);
-    stream = fdopen(fd, "r");
-    if (!stream)
-        return error_set_errno(error, -errno, "%s", file);
-    (void)take_fd(&fd); /* the stream's now */
-    r = config_read(stream, file, ret_config, error);
+    if (!stream) {
+        fd_close(fd);
+        return error_set_errno(error, -errno, "%s", name);
+    }
+    r = check_source(stream, name, error);
+    if (r == 0)
+        r = config_read(stream, name, ret_config, error);
     (void)fclose(stream);
     return r;
+}
+
+int config_load(const char *file, struct config *ret_config, struct error *error)
+{
+    int fd = open(file, OPEN_FLAGS);
+
+    return fd < 0 ? error_set_errno(error, -errno, "%s", file)
+                  : load_descriptor(fd, file, ret_config, error);
+}
+
+int config_load_host(int root, const char *root_name, const char *given, struct config *ret_config,
+                     struct error *error)
+{
+    cleanup(fd_closep) int handle = -1;
+    char name[PATH_MAX], link[32];
+    int fd, r;
+
+    if (given)
+        return config_load(given, ret_config, error);
+    (void)snprintf(name, sizeof(name), "%s%s", strcmp(root_name, "/") == 0 ? "" : root_name,
+                   CONFIG_DEFAULT_FILE);
+    r = path_open_in_root(root, CONFIG_DEFAULT_FILE, &handle);
+    if (r == -ENOENT) {
+        config_defaults(ret_config);
+        return 0;
+    }
+    if (r < 0)
+        return error_set_errno(error, r, "%s", name);
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", handle);
+    fd = open(link, OPEN_FLAGS);
+    return fd < 0 ? error_set_errno(error, -errno, "%s", name)
+                  : load_descriptor(fd, name, ret_config, error);
 }
 
 int config_print(const struct config *config, FILE *stream)

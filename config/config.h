@@ -91,6 +91,12 @@ void config_defaults(struct config *ret_config);
  * "FILE:LINE: section.key: what is wrong" otherwise. ret_config is untouched on failure. */
 int config_load(const char *file, struct config *ret_config, struct error *error);
 
+/* What a program on this host goes by: the file it was given, taken as it stands, or else the
+ * default one inside the root, without which the defaults hold. root_name stands for the root in
+ * errors. */
+int config_load_host(int root, const char *root_name, const char *given, struct config *ret_config,
+                     struct error *error);
+
 /* The same from a stream already open; `name` stands for the file in errors. */
 int config_read(FILE *stream, const char *name, struct config *ret_config, struct error *error);
 

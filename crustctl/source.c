@@ -27,28 +27,11 @@ enum { REQUEST_SECONDS = 30, ANSWER_BYTES = 64 * 1024 * 1024, ANSWER_DEPTH = 12 
 
 struct source {
     int root;
+    const char *root_name; /* borrowed: an argument */
     struct config config;
-    char config_name[PATH_MAX];
     bool want_daemon;
     struct store_reader *reader; /* set once no daemon answered */
 };
-
-static int load_config(struct source *source, const char *root, const char *config_file,
-                       struct error *error)
-{
-    int result;
-
-    if (config_file)
-        (void)snprintf(source->config_name, sizeof(source->config_name), "%s", config_file);
-    else
-        (void)snprintf(source->config_name, sizeof(source->config_name), "%s%s",
-                       strcmp(root, "/") == 0 ? "" : root, CONFIG_DEFAULT_FILE);
-    config_defaults(&source->config);
-    result = config_load(source->config_name, &source->config, error);
-    if (result == -ENOENT && !config_file)
-        return 0;
-    return result;
-}
 
 int source_open(const char *root, const char *config_file, struct source **ret_source,
                 struct error *error)
@@ -59,11 +42,12 @@ int source_open(const char *root, const char *config_file, struct source **ret_s
     if (!source)
         return error_set(error, -ENOMEM, "out of memory");
     source->root = -1;
+    source->root_name = root;
     result = path_open_root(root, &source->root);
     if (result < 0)
         (void)error_set_errno(error, result, "cannot open --root %s", root);
     else
-        result = load_config(source, root, config_file, error);
+        result = config_load_host(source->root, root, config_file, &source->config, error);
     if (result < 0) {
         source_close(source);
         return result;
@@ -89,11 +73,6 @@ void source_want_daemon(struct source *source)
 const struct config *source_config(const struct source *source)
 {
     return &source->config;
-}
-
-const char *source_config_name(const struct source *source)
-{
-    return source->config_name;
 }
 
 /* The "message" of an error reply. */
@@ -130,39 +109,16 @@ int source_ask_daemon(struct source *source, const char *method, const char *pat
     return status >= 200 && status < 300 ? 0 : refused(ret_body, status, error);
 }
 
-/* SQLite wants a path, and resolves links by itself, without regard to --root. So it is given the
- * real path, if that is the same file from here: below another process's root in another mount
- * namespace it is not. */
-static int find_database(struct source *source, char ret_path[static PATH_MAX], struct error *error)
-{
-    const char *name = source->config.paths.database;
-    cleanup(fd_closep) int fd = -1;
-    struct stat there, here;
-    char link[32];
-    ssize_t length;
-    int result = path_open_in_root(source->root, name, &fd);
-
-    if (result < 0)
-        return error_set_errno(error, result, "%s", name);
-    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-    length = readlink(link, ret_path, PATH_MAX - 1);
-    if (length < 0)
-        return error_set_errno(error, -errno, "%s", name);
-    ret_path[length] = '\0';
-    if (fstat(fd, &there) < 0 || stat(ret_path, &here) < 0 || there.st_dev != here.st_dev ||
-        there.st_ino != here.st_ino)
-        return error_set(error, -EXDEV, "%s is in another mount namespace: enter it (nsenter -m)",
-                         name);
-    return 0;
-}
-
 static int open_database(struct source *source, struct error *error)
 {
     struct error why = {0};
     char path[PATH_MAX];
-    int result = find_database(source, path, &why);
+    const char *name = source->config.paths.database;
+    int result = path_resolve(source->root, source->root_name, name, path);
 
-    if (result == 0)
+    if (result < 0)
+        (void)error_set_errno(&why, result, "%s", name);
+    else
         result = store_reader_open(path, &source->reader, &why);
     if (result == 0) {
         (void)fprintf(stderr, "crustctl: no daemon answers on %s; read from the database\n",

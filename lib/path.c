@@ -248,6 +248,58 @@ static int enter_or_make(int root, int directory, const char *prefix, const char
     return open_resolved(root, prefix, O_PATH | O_DIRECTORY, IN_ROOT, ret_fd);
 }
 
+/* The descriptor's path; -EXDEV if that is another file from here. */
+static int path_of_descriptor(int fd, char ret_path[static PATH_MAX])
+{
+    struct stat there, here;
+    char link[32];
+    ssize_t length;
+
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    length = readlink(link, ret_path, PATH_MAX - 1);
+    if (length < 0 || fstat(fd, &there) < 0)
+        return -errno;
+    ret_path[length] = '\0';
+    if (stat(ret_path, &here) < 0 || there.st_dev != here.st_dev || there.st_ino != here.st_ino)
+        return -EXDEV;
+    return 0;
+}
+
+static int join(const char *directory, const char *name, char ret_path[static PATH_MAX])
+{
+    int length =
+        snprintf(ret_path, PATH_MAX, "%s%s", strcmp(directory, "/") == 0 ? "" : directory, name);
+
+    return length < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+/* The path of what is there, or of its directory and its name. */
+static int resolve(int root, const char *path, char ret_path[static PATH_MAX])
+{
+    cleanup(fd_closep) int fd = -1;
+    char directory[PATH_MAX], real[PATH_MAX];
+    const char *name = strrchr(path, '/');
+    int r = path_open_in_root(root, path, &fd);
+
+    if (r == 0)
+        return path_of_descriptor(fd, ret_path);
+    if (r != -ENOENT || !name)
+        return r;
+    if (snprintf(directory, sizeof(directory), "%.*s/", (int)(name - path), path) >= PATH_MAX)
+        return -ENAMETOOLONG;
+    r = path_open_in_root(root, directory, &fd);
+    if (r == 0)
+        r = path_of_descriptor(fd, real);
+    return r < 0 ? r : join(real, name, ret_path);
+}
+
+int path_resolve(int root, const char *root_name, const char *path, char ret_path[static PATH_MAX])
+{
+    int r = resolve(root, path, ret_path);
+
+    return r == -EXDEV ? join(root_name, path, ret_path) : r;
+}
+
 static bool is_last(const char *rest)
 {
     return !rest[strspn(rest, "/")];

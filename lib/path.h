@@ -12,6 +12,7 @@
  */
 #pragma once
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/stat.h>
@@ -63,6 +64,12 @@ int path_read_in_root(int root, const char *path, struct buffer *ret_text, struc
 /* statx identity of an open descriptor. */
 int path_identify(int fd, struct path_identity *ret_identity);
 bool path_identity_equal(const struct path_identity *a, const struct path_identity *b);
+
+/* The path by which this process reaches a host path, links followed inside the root: for libraries
+ * that want a path and follow links by themselves. The last name may be missing. Below the root of
+ * another mount namespace (/proc/1/root) no path of ours leads there; then it is root_name and the
+ * path as they stand. */
+int path_resolve(int root, const char *root_name, const char *path, char ret_path[static PATH_MAX]);
 
 /* mkdir -p inside the root: the last one made with `mode`, those above it 0755. */
 int path_make_directories(int root, const char *path, mode_t mode);

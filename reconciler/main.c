@@ -1,19 +1,14 @@
-/* main.c - crustd: arguments, configuration, the lock, and the wiring of senses, heart and faces.
+/* main.c - crustd: the wiring of senses, heart and faces, and what signals do.
  *
  * Nothing is decided here. The order of starting matters: the senses are awake before the first
  * scan, so that what happens during it is not missed.
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <getopt.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "config/config.h"
@@ -22,30 +17,19 @@
 #include "lib/loop.h"
 #include "lib/notify.h"
 #include "lib/path.h"
-#include "reconciler/observe/observe.h"
+#include "reconciler/arguments.h"
+#include "reconciler/instance.h"
 #include "reconciler/reconciler.h"
 #include "reconciler/serve/http_server.h"
 #include "reconciler/watch/watch.h"
 #include "store/read.h"
 #include "store/store.h"
 
-enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_LOCKED = 3 };
-
-struct arguments {
-    const char *config; /* NULL: the default, below root */
-    const char *root;
-    bool check_config;
-    bool once;
-    enum log_level log_level;
-    enum log_format log_format;
-};
-
 struct daemon {
     struct arguments arguments;
     struct config config;
-    char config_file[CONFIG_PATH_BYTES * 2];
     int root;
-    int lock;
+    struct instance instance;
     struct loop loop;
     struct notify notify;
     struct store *store;
@@ -60,86 +44,6 @@ struct daemon {
     bool stopping;
     int exit_code;
 };
-
-/* ---- arguments ---- */
-
-static const char usage[] =
-    "Usage: crustd [OPTION]...\n"
-    "Watches the metadata of direct-assigned volumes and grows them in their micro-VMs.\n"
-    "\n"
-    "  --config FILE         configuration (default " CONFIG_DEFAULT_FILE ", below --root)\n"
-    "  --root DIR            put every host path below DIR\n"
-    "  --check-config        print the effective configuration and exit\n"
-    "  --once                scan, do what there is to do, print a summary and exit\n"
-    "  --log-level LEVEL     error, warning, info (default) or debug\n"
-    "  --log-format FORMAT   logfmt (default) or json\n"
-    "  --version, --help\n"
-    "\n"
-    "Signals: TERM and INT stop after the step in flight, HUP reads the configuration again.\n"
-    "Exit status: 0 ok, 1 failed, 2 usage or configuration, 3 another instance is running.\n";
-
-static int bad_value(const char *option, const char *value)
-{
-    fprintf(stderr, "crustd: --%s: unknown value %s\n", option, value);
-    return EXIT_USAGE;
-}
-
-/* -1: go on; otherwise the exit status. */
-static int parse_arguments(int argc, char **argv, struct arguments *ret_arguments)
-{
-    static const struct option options[] = {
-        {"config", required_argument, NULL, 'c'},
-        {"root", required_argument, NULL, 'r'},
-        {"check-config", no_argument, NULL, 'k'},
-        {"once", no_argument, NULL, 'o'},
-        {"log-level", required_argument, NULL, 'l'},
-        {"log-format", required_argument, NULL, 'f'},
-        {"version", no_argument, NULL, 'v'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
-    struct arguments arguments = {.root = "/", .log_level = LOG_INFO, .log_format = LOG_LOGFMT};
-    int option;
-
-    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1)
-        switch (option) {
-        case 'c':
-            arguments.config = optarg;
-            break;
-        case 'r':
-            arguments.root = optarg;
-            break;
-        case 'k':
-            arguments.check_config = true;
-            break;
-        case 'o':
-            arguments.once = true;
-            break;
-        case 'l':
-            if (log_level_from_name(optarg, &arguments.log_level) < 0)
-                return bad_value("log-level", optarg);
-            break;
-        case 'f':
-            if (log_format_from_name(optarg, &arguments.log_format) < 0)
-                return bad_value("log-format", optarg);
-            break;
-        case 'v':
-            printf("crustd %s\n", CRUST_VERSION);
-            return 0;
-        case 'h':
-            fputs(usage, stdout);
-            return 0;
-        default:
-            fputs("Try 'crustd --help'.\n", stderr);
-            return EXIT_USAGE;
-        }
-    if (optind < argc) {
-        fprintf(stderr, "crustd: unexpected argument %s\n", argv[optind]);
-        return EXIT_USAGE;
-    }
-    *ret_arguments = arguments;
-    return -1;
-}
 
 /* ---- to the service manager ---- */
 
@@ -174,24 +78,10 @@ static void on_synced(void *userdata)
 
 /* ---- configuration ---- */
 
-/* The default file may be absent; one that was named must be there. */
-static int load_config(struct daemon *daemon, struct config *ret_config, struct error *error)
+static int load_config(const struct daemon *daemon, struct config *ret_config, struct error *error)
 {
-    const struct arguments *arguments = &daemon->arguments;
-    const char *root = strcmp(arguments->root, "/") == 0 ? "" : arguments->root;
-    int r;
-
-    if (arguments->config)
-        snprintf(daemon->config_file, sizeof(daemon->config_file), "%s", arguments->config);
-    else
-        snprintf(daemon->config_file, sizeof(daemon->config_file), "%s%s", root,
-                 CONFIG_DEFAULT_FILE);
-    r = config_load(daemon->config_file, ret_config, error);
-    if (r == -ENOENT && !arguments->config) {
-        config_defaults(ret_config);
-        return 0;
-    }
-    return r;
+    return config_load_host(daemon->root, daemon->arguments.root, daemon->arguments.config,
+                            ret_config, error);
 }
 
 static void reload(struct daemon *daemon)
@@ -386,7 +276,6 @@ static void on_interrupt(struct loop_signal *signal)
 static void on_settled(void *userdata)
 {
     struct daemon *daemon = userdata;
-
     struct reconciler_health health;
 
     if (daemon->stopping || daemon->arguments.once) {
@@ -421,113 +310,21 @@ static int fail(struct daemon *daemon, int exit_code, const struct error *error)
     return -1;
 }
 
-/* "DIRECTORY/NAME" → its directory, made if absent. */
-static int make_parent(struct daemon *daemon, const char *path, mode_t mode, struct error *error)
-{
-    char parent[CONFIG_PATH_BYTES];
-    char *slash;
-    int r;
-
-    snprintf(parent, sizeof(parent), "%s", path);
-    slash = strrchr(parent, '/');
-    if (slash == parent)
-        return 0;
-    *slash = '\0';
-    r = path_make_directories(daemon->root, parent, mode);
-    return r < 0 ? error_set_errno(error, r, "cannot make %s", parent) : 0;
-}
-
-/* Where a directory below the root really is, links followed inside the root; false if no path of
- * this mount namespace leads there (as below /proc/1/root). */
-static bool find_real_path(const struct daemon *daemon, const char *directory,
-                           char ret_path[static PATH_MAX])
-{
-    cleanup(fd_closep) int fd = -1;
-    char link[32];
-    struct stat opened, named;
-    ssize_t length;
-
-    if (path_open_in_root(daemon->root, directory, &fd) < 0 || fstat(fd, &opened) < 0)
-        return false;
-    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-    length = readlink(link, ret_path, PATH_MAX - 1);
-    if (length <= 0)
-        return false;
-    ret_path[length] = '\0';
-    return stat(ret_path, &named) == 0 && named.st_dev == opened.st_dev &&
-           named.st_ino == opened.st_ino;
-}
-
-/* The database's path as one that may be opened from here. */
-static int find_database(const struct daemon *daemon, char ret_path[static PATH_MAX])
-{
-    const char *path = daemon->config.paths.database, *root = daemon->arguments.root;
-    const char *name = strrchr(path, '/');
-    char directory[PATH_MAX], real[PATH_MAX];
-    int length;
-
-    snprintf(directory, sizeof(directory), "%.*s", (int)(name > path ? name - path : 1), path);
-    if (find_real_path(daemon, directory, real))
-        length = snprintf(ret_path, PATH_MAX, "%s%s", strcmp(real, "/") == 0 ? "" : real, name);
-    else
-        length = snprintf(ret_path, PATH_MAX, "%s%s", strcmp(root, "/") == 0 ? "" : root, path);
-    return length < PATH_MAX - (int)strlen(".lock") ? 0 : -ENAMETOOLONG;
-}
-
-/* One crustd per database: the lock lasts as long as the descriptor. */
-static int take_lock(struct daemon *daemon)
-{
-    char path[PATH_MAX];
-    struct error error;
-    int r;
-
-    r = make_parent(daemon, daemon->config.paths.database, 0750, &error);
-    if (r < 0)
-        return fail(daemon, EXIT_FAILED, &error);
-    r = find_database(daemon, path);
-    if (r < 0) {
-        error_set_errno(&error, r, "cannot open %s", daemon->config.paths.database);
-        return fail(daemon, EXIT_FAILED, &error);
-    }
-    strcat(path, ".lock");
-    daemon->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (daemon->lock < 0) {
-        error_set_errno(&error, -errno, "cannot open %s", path);
-        return fail(daemon, EXIT_FAILED, &error);
-    }
-    if (flock(daemon->lock, LOCK_EX | LOCK_NB) < 0) {
-        error_set(&error, 0, "another crustd holds %s", path);
-        return fail(daemon, EXIT_LOCKED, &error);
-    }
-    return 0;
-}
-
 static int open_store(struct daemon *daemon)
 {
-    char path[PATH_MAX], boot_id[OBSERVE_BOOT_ID_BYTES];
-    bool rebuilt = false;
-    struct store_options options = {
-        .path = path,
-        .boot_id = boot_id,
-        .keep_days = daemon->config.history.keep_days,
-        .max_rows = daemon->config.history.max_rows,
-        .ret_rebuilt = &rebuilt,
-    };
     struct error error = {0};
-    int r;
+    bool rebuilt;
+    int r = instance_init(&daemon->instance, daemon->root, daemon->arguments.root, &daemon->config,
+                          &error);
 
-    r = find_database(daemon, path);
-    if (r == 0)
-        r = observe_boot_id(boot_id);
-    if (r < 0) {
-        error_set_errno(&error, r, "cannot read the boot id");
-        return fail(daemon, EXIT_FAILED, &error);
-    }
-    r = store_open(&options, &daemon->store, &error);
-    if (r != STORE_OPENED)
+    if (r != INSTANCE_ALONE)
+        return fail(daemon, r == INSTANCE_LOCKED ? EXIT_LOCKED : EXIT_FAILED, &error);
+    if (instance_open_store(&daemon->instance, &daemon->config, &daemon->store, &rebuilt, &error) !=
+        0)
         return fail(daemon, EXIT_FAILED, &error);
     if (rebuilt)
-        log_warning(NULL, "the database was corrupt: it was set aside and begun anew (%s)", path);
+        log_warning(NULL, "the database was corrupt: it was set aside and begun anew (%s)",
+                    daemon->instance.database);
     return 0;
 }
 
@@ -630,7 +427,7 @@ static int start(struct daemon *daemon)
     raise_descriptor_limit();
     take_signals(daemon);
     greet_manager(daemon);
-    if (take_lock(daemon) < 0 || open_store(daemon) < 0)
+    if (open_store(daemon) < 0)
         return -1;
     r = start_heart(daemon, &error);
     if (r == 0)
@@ -661,37 +458,32 @@ static void end(struct daemon *daemon)
         loop_signal_stop(&daemon->hangup);
         loop_done(&daemon->loop);
     }
-    fd_close(daemon->lock);
+    instance_done(&daemon->instance);
     fd_close(daemon->root);
-}
-
-static int check_config(struct daemon *daemon)
-{
-    return config_print(&daemon->config, stdout) < 0 ? EXIT_FAILED : 0;
 }
 
 int main(int argc, char **argv)
 {
-    static struct daemon daemon = {.root = -1, .lock = -1, .notify = NOTIFY_INIT};
+    static struct daemon daemon = {.root = -1, .instance = INSTANCE_INIT, .notify = NOTIFY_INIT};
     struct error error = {0};
     int r;
 
     (void)signal(SIGHUP, SIG_IGN); /* until there is something to read again */
-    r = parse_arguments(argc, argv, &daemon.arguments);
+    r = arguments_parse(argc, argv, &daemon.arguments);
     if (r >= 0)
         return r;
     log_configure(daemon.arguments.log_level, daemon.arguments.log_format);
+    r = path_open_root(daemon.arguments.root, &daemon.root);
+    if (r < 0) {
+        fprintf(stderr, "crustd: cannot open --root %s: %s\n", daemon.arguments.root, strerror(-r));
+        return EXIT_USAGE;
+    }
     if (load_config(&daemon, &daemon.config, &error) < 0) {
         fprintf(stderr, "crustd: %s\n", error.text);
         return EXIT_USAGE;
     }
     if (daemon.arguments.check_config)
-        return check_config(&daemon);
-    r = path_open_root(daemon.arguments.root, &daemon.root);
-    if (r < 0) {
-        fprintf(stderr, "crustd: cannot open %s: %s\n", daemon.arguments.root, strerror(-r));
-        return EXIT_USAGE;
-    }
+        return config_print(&daemon.config, stdout) < 0 ? EXIT_FAILED : 0;
     if (start(&daemon) == 0) {
         loop_run(&daemon.loop);
         if (daemon.arguments.once && !daemon.stopping)

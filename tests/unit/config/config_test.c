@@ -7,10 +7,12 @@
 #include "tests/unit/test.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "config/config.h"
@@ -314,6 +316,52 @@ static void absent_file_is_told_apart(void **state)
     assert_true(config_load("/tmp", &config, &error) < 0);
 }
 
+static void an_unwritten_pipe_is_no_configuration(void **state)
+{
+    char name[] = "/tmp/config-test-XXXXXX", fifo[64];
+    struct config config;
+    struct error error;
+
+    (void)state;
+    assert_non_null(mkdtemp(name));
+    (void)snprintf(fifo, sizeof(fifo), "%s/fifo", name);
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    assert_int_equal(config_load(fifo, &config, &error), -EINVAL);
+    assert_non_null(strstr(error.text, "nothing was written"));
+    assert_int_equal(unlink(fifo), 0);
+    assert_int_equal(rmdir(name), 0);
+}
+
+static void reads_the_hosts_file_inside_its_root(void **state)
+{
+    char name[] = "/tmp/config-test-XXXXXX";
+    struct config config;
+    struct error error;
+    int root, file;
+
+    (void)state;
+    assert_non_null(mkdtemp(name));
+    root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    assert_true(root >= 0);
+    assert_int_equal(config_load_host(root, name, NULL, &config, &error), 0);
+    assert_int_equal(config.resize.mode, RESIZE_GROW);
+    assert_int_equal(mkdirat(root, "etc", 0700), 0);
+    assert_int_equal(mkdirat(root, "elsewhere", 0700), 0);
+    assert_int_equal(symlinkat("/elsewhere", root, "etc/crustd"), 0);
+    file = openat(root, "elsewhere/crustd.conf", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_int_equal(write(file, "[resize]\nmode = never\n", 22), 22);
+    close(file);
+    assert_int_equal(config_load_host(root, name, NULL, &config, &error), 0);
+    assert_int_equal(config.resize.mode, RESIZE_NEVER);
+    assert_int_equal(config_load_host(root, name, "/nonexistent", &config, &error), -ENOENT);
+    assert_int_equal(unlinkat(root, "elsewhere/crustd.conf", 0), 0);
+    assert_int_equal(unlinkat(root, "elsewhere", AT_REMOVEDIR), 0);
+    assert_int_equal(unlinkat(root, "etc/crustd", 0), 0);
+    assert_int_equal(unlinkat(root, "etc", AT_REMOVEDIR), 0);
+    close(root);
+    assert_int_equal(rmdir(name), 0);
+}
+
 static void knows_what_needs_a_restart(void **state)
 {
     struct config old_config, new_config;
@@ -412,6 +460,8 @@ int main(void)
         cmocka_unit_test(lines_and_files_are_bounded),
         cmocka_unit_test(odd_layouts_are_fine),
         cmocka_unit_test(absent_file_is_told_apart),
+        cmocka_unit_test(an_unwritten_pipe_is_no_configuration),
+        cmocka_unit_test(reads_the_hosts_file_inside_its_root),
         cmocka_unit_test(knows_what_needs_a_restart),
         cmocka_unit_test(files_give_their_golden_answers),
     };

@@ -225,6 +225,26 @@ static void identity_sees_a_rewrite(void **state)
     assert_int_equal(path_identify(-1, &after), -EBADF);
 }
 
+static void resolves_for_libraries(void **state)
+{
+    char path[PATH_MAX], expected[PATH_MAX + 32];
+    int root;
+
+    (void)state;
+    assert_int_equal(path_open_root(scratch, &root), 0);
+    assert_int_equal(path_make_directories(root, "/data/real", 0700), 0);
+    assert_int_equal(symlinkat("/data/real", directory, "linked"), 0);
+    (void)snprintf(expected, sizeof(expected), "%s/data/real/new", scratch);
+    assert_int_equal(path_resolve(root, scratch, "/linked/new", path), 0);
+    assert_string_equal(path, expected);
+    make_file("there", "", 0600);
+    (void)snprintf(expected, sizeof(expected), "%s/there", scratch);
+    assert_int_equal(path_resolve(root, scratch, "/data/../there", path), 0);
+    assert_string_equal(path, expected);
+    assert_int_equal(path_resolve(root, scratch, "/nowhere/new", path), -ENOENT);
+    close(root);
+}
+
 static mode_t current_umask(void)
 {
     mode_t mask = umask(0);
@@ -276,6 +296,7 @@ int main(void)
         TEST(links_stay_inside_the_root),
         TEST(reads_kernel_files),
         TEST(identity_sees_a_rewrite),
+        TEST(resolves_for_libraries),
         TEST(makes_directories),
     };
 

@@ -1,0 +1,84 @@
+/* arguments.c - crustd's command line: what it takes is said in `usage`. */
+#include "reconciler/arguments.h"
+
+#include <getopt.h>
+#include <stdio.h>
+
+#include "config/config.h"
+
+static const char usage[] =
+    "Usage: crustd [OPTION]...\n"
+    "Watches the metadata of direct-assigned volumes and grows them in their micro-VMs.\n"
+    "\n"
+    "  --config FILE         configuration (default " CONFIG_DEFAULT_FILE ", below --root)\n"
+    "  --root DIR            put every host path below DIR\n"
+    "  --check-config        print the effective configuration and exit\n"
+    "  --once                scan, do what there is to do, print a summary and exit\n"
+    "  --log-level LEVEL     error, warning, info (default) or debug\n"
+    "  --log-format FORMAT   logfmt (default) or json\n"
+    "  --version, --help\n"
+    "\n"
+    "Signals: TERM and INT stop after the step in flight, HUP reads the configuration again.\n"
+    "Exit status: 0 ok, 1 failed, 2 usage or configuration, 3 another instance is running.\n";
+
+static int bad_value(const char *option, const char *value)
+{
+    fprintf(stderr, "crustd: --%s: unknown value %s\n", option, value);
+    return EXIT_USAGE;
+}
+
+int arguments_parse(int argc, char **argv, struct arguments *ret_arguments)
+{
+    static const struct option options[] = {
+        {"config", required_argument, NULL, 'c'},
+        {"root", required_argument, NULL, 'r'},
+        {"check-config", no_argument, NULL, 'k'},
+        {"once", no_argument, NULL, 'o'},
+        {"log-level", required_argument, NULL, 'l'},
+        {"log-format", required_argument, NULL, 'f'},
+        {"version", no_argument, NULL, 'v'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
+    struct arguments arguments = {.root = "/", .log_level = LOG_INFO, .log_format = LOG_LOGFMT};
+    int option;
+
+    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1)
+        switch (option) {
+        case 'c':
+            arguments.config = optarg;
+            break;
+        case 'r':
+            arguments.root = optarg;
+            break;
+        case 'k':
+            arguments.check_config = true;
+            break;
+        case 'o':
+            arguments.once = true;
+            break;
+        case 'l':
+            if (log_level_from_name(optarg, &arguments.log_level) < 0)
+                return bad_value("log-level", optarg);
+            break;
+        case 'f':
+            if (log_format_from_name(optarg, &arguments.log_format) < 0)
+                return bad_value("log-format", optarg);
+            break;
+        case 'v':
+            printf("crustd %s\n", CRUST_VERSION);
+            return 0;
+        case 'h':
+            fputs(usage, stdout);
+            return 0;
+        default:
+            fputs("Try 'crustd --help'.\n", stderr);
+            return EXIT_USAGE;
+        }
+    if (optind < argc) {
+        fprintf(stderr, "crustd: unexpected argument %s\n", argv[optind]);
+        return EXIT_USAGE;
+    }
+    *ret_arguments = arguments;
+    return -1;
+}

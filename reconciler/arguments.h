@@ -1,0 +1,21 @@
+/* arguments.h - crustd's command line. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "lib/log.h"
+
+/* Exit codes, as INTERFACES has them. */
+enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_LOCKED = 3 };
+
+struct arguments {
+    const char *config; /* NULL: the default, below root */
+    const char *root;
+    bool check_config;
+    bool once;
+    enum log_level log_level;
+    enum log_format log_format;
+};
+
+/* Strings are borrowed from argv. -1: go on; otherwise all is said and this is the exit status. */
+int arguments_parse(int argc, char **argv, struct arguments *ret_arguments);
