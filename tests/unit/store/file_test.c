@@ -427,8 +427,6 @@ static void a_full_disk_is_said_and_survived(void **state)
     assert_int_equal(r, -ENOSPC);
 }
 
-#define FILES(test) cmocka_unit_test_setup_teardown(test, fixture_directory, fixture_done)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {

@@ -77,6 +77,14 @@ static inline int fixture_done(void **state)
     return 0;
 }
 
+static inline struct store *store_of(void **state)
+{
+    return ((struct fixture *)*state)->store;
+}
+
+#define MODEL(test) cmocka_unit_test_setup_teardown(test, fixture_memory, fixture_done)
+#define FILES(test) cmocka_unit_test_setup_teardown(test, fixture_directory, fixture_done)
+
 /* ---- facts --------------------------------------------------------------------------------- */
 
 static inline struct store_entry entry_of(const char *key, const char *target_path, uint64_t inode)

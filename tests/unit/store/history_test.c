@@ -1,5 +1,18 @@
-/* history_test.c - what another boot leaves behind, and the bounds of history. */
+/* history_test.c - the journal's lines, another boot, and the bounds of history. */
 #include "tests/unit/store/fixture.h"
+
+static void a_line_brings_its_volumes_sandbox_and_device(void **state)
+{
+    struct store *store = store_of(state);
+    int64_t volume_id = put_bound(store).volume_id;
+
+    assert_int_equal(store_journal(store, "resync", volume_id, NULL, NULL, "{\"by\":\"x\"}"), 0);
+    assert_text_of(store,
+                   "SELECT sandbox_id || device || detail FROM journal WHERE kind = 'resync'",
+                   "sandbox-1/dev/loop1{\"by\":\"x\"}");
+    assert_int_equal(store_journal(store, "signal", 0, NULL, NULL, NULL), 0);
+    assert_text_of(store, "SELECT volume_id FROM journal WHERE kind = 'signal'", NULL);
+}
 
 /* ---- boots --------------------------------------------------------------------------------- */
 
@@ -87,7 +100,7 @@ static int64_t rows_of_all(struct store *store)
 
 static void old_history_goes_and_the_live_stays(void **state)
 {
-    struct store *store = ((struct fixture *)*state)->store;
+    struct store *store = store_of(state);
     struct bound bound;
     int64_t live;
 
@@ -111,7 +124,7 @@ static void old_history_goes_and_the_live_stays(void **state)
 
 static void history_is_bounded_in_rows_and_steps(void **state)
 {
-    struct store *store = ((struct fixture *)*state)->store;
+    struct store *store = store_of(state);
     int64_t newest;
 
     store->max_rows = 100;
@@ -125,7 +138,7 @@ static void history_is_bounded_in_rows_and_steps(void **state)
 
 static void numbers_are_never_used_twice(void **state)
 {
-    struct store *store = ((struct fixture *)*state)->store;
+    struct store *store = store_of(state);
     int64_t newest, volume_id;
 
     live_and_end(store);
@@ -137,12 +150,10 @@ static void numbers_are_never_used_twice(void **state)
     assert_true(number_of(store, "SELECT max(seq) FROM journal") > newest);
 }
 
-#define FILES(test) cmocka_unit_test_setup_teardown(test, fixture_directory, fixture_done)
-#define MODEL(test) cmocka_unit_test_setup_teardown(test, fixture_memory, fixture_done)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        MODEL(a_line_brings_its_volumes_sandbox_and_device),
         FILES(another_boot_is_history),
         FILES(the_same_boot_is_not),
         MODEL(old_history_goes_and_the_live_stays),

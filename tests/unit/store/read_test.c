@@ -4,11 +4,6 @@
 #include "lib/clock.h"
 #include "lib/json.h"
 
-static struct store *store_of(void **state)
-{
-    return ((struct fixture *)*state)->store;
-}
-
 /* ---- the contract -------------------------------------------------------------------------- */
 
 static const struct {
@@ -316,9 +311,6 @@ static void a_reader_refuses_what_is_not_crustds(void **state)
     assert_int_equal(store_reader_open(fixture->path, &reader, &error), -EINVAL);
     assert_null(reader);
 }
-
-#define MODEL(test) cmocka_unit_test_setup_teardown(test, fixture_memory, fixture_done)
-#define FILES(test) cmocka_unit_test_setup_teardown(test, fixture_directory, fixture_done)
 
 int main(void)
 {

@@ -1,0 +1,205 @@
+/* entries_test.c - metadata directories in, volumes out. */
+#include "tests/unit/store/fixture.h"
+
+static void an_equal_entry_writes_nothing(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_entry entry = entry_of("key-1", VOLUME_PATH, 11);
+    int64_t volume_id = put_entry(store, &entry, true);
+    int before = written(store);
+
+    assert_int_equal(put_entry(store, &entry, false), volume_id);
+    entry.target_path = NULL; /* hidden by its name now: the path stays known */
+    assert_int_equal(put_entry(store, &entry, false), volume_id);
+    assert_int_equal(written(store), before);
+    assert_int_equal(lines_of(store, "volume_added"), 1);
+}
+
+static void a_changed_entry_is_the_same_volume(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_entry entry = entry_of("key-1", VOLUME_PATH, 11);
+    int64_t volume_id = put_entry(store, &entry, true);
+
+    entry.device = "/dev/other";
+    entry.policy = STORE_POLICY_NEVER;
+    entry.sandboxes = 2;
+    entry.sandbox[1] = "sandbox-2";
+    assert_int_equal(put_entry(store, &entry, true), volume_id);
+    assert_string_equal(get_volume(store, volume_id).device_path, "/dev/other");
+    assert_int_equal(get_volume(store, volume_id).policy, STORE_POLICY_NEVER);
+    assert_int_equal(get_volume(store, volume_id).named_sandboxes, 2);
+    entry.sandbox[0] = "sandbox-2";
+    entry.sandboxes = 1;
+    (void)put_entry(store, &entry, true);
+    assert_int_equal(get_volume(store, volume_id).named_sandboxes, 1);
+    assert_int_equal(lines_of(store, "volume_changed"), 2);
+}
+
+static void an_invalid_entry_keeps_its_last_good_columns(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_entry entry = entry_of("key-1", VOLUME_PATH, 11);
+    int64_t volume_id = put_entry(store, &entry, true);
+    struct store_entry broken = {
+        .key = "key-1", .target_path = VOLUME_PATH, .problem = "line 1: no device"};
+    int before;
+
+    assert_int_equal(put_entry(store, &broken, true), volume_id);
+    before = written(store);
+    assert_int_equal(put_entry(store, &broken, false), volume_id);
+    assert_int_equal(written(store), before);
+    assert_int_equal(get_volume(store, volume_id).status, STORE_INVALID);
+    assert_string_equal(get_volume(store, volume_id).device_path, "/dev/disk");
+    assert_text_of(store, "SELECT problem FROM audit_volumes", "line 1: no device");
+    assert_int_equal(lines_of(store, "volume_invalid"), 1);
+
+    assert_int_equal(put_entry(store, &entry, true), volume_id);
+    assert_int_equal(get_volume(store, volume_id).status, STORE_PRESENT);
+    assert_text_of(store, "SELECT problem FROM audit_volumes", NULL);
+}
+
+static void a_name_that_never_read_well_takes_its_first_identity(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_entry broken = {.key = "key-1", .problem = "the name is not base64url"};
+    struct store_entry entry = entry_of("key-1", VOLUME_PATH, 11);
+    int64_t volume_id = put_entry(store, &broken, true);
+
+    assert_text_of(store, "SELECT target_path FROM audit_volumes", NULL);
+    assert_text_of(store, "SELECT status FROM audit_volumes", "invalid");
+    assert_int_equal(put_entry(store, &entry, true), volume_id);
+    assert_string_equal(get_volume(store, volume_id).target_path, VOLUME_PATH);
+}
+
+static void two_layouts_of_one_path_are_one_volume(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_entry kata = entry_of("key-1", VOLUME_PATH, 11);
+    struct store_entry crust = entry_of("sha-1", VOLUME_PATH, 12);
+    int64_t volume_id, removed;
+    int before;
+
+    crust.layout = STORE_CRUST;
+    crust.device = "/dev/crust";
+    crust.policy = STORE_POLICY_OBSERVE;
+    volume_id = put_entry(store, &crust, true);
+    assert_text_of(store, "SELECT layout FROM audit_volumes", "crust");
+    assert_int_equal(put_entry(store, &kata, true), volume_id);
+    before = written(store);
+    (void)put_entry(store, &crust, false);
+    (void)put_entry(store, &kata, false);
+    assert_int_equal(written(store), before);
+    assert_text_of(store, "SELECT layout FROM audit_volumes", "both");
+    assert_text_of(store, "SELECT key FROM audit_volumes", "key-1");
+    assert_int_equal(get_volume(store, volume_id).policy, STORE_POLICY_OBSERVE);
+    assert_int_equal(get_volume(store, volume_id).named_sandboxes, 2);
+
+    assert_int_equal(store_remove_entry(store, STORE_KATA, "key-1", &removed), 0);
+    assert_int_equal(removed, volume_id);
+    assert_text_of(store, "SELECT layout || key || device || status FROM audit_volumes",
+                   "crustsha-1/dev/crustpresent");
+    assert_int_equal(store_remove_entry(store, STORE_CRUST, "sha-1", &removed), 0);
+    assert_text_of(store, "SELECT layout || key || device || status FROM audit_volumes",
+                   "crustsha-1/dev/crustremoved");
+}
+
+static void staged_again_is_a_new_volume(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_entry entry = entry_of("key-1", VOLUME_PATH, 11);
+    int64_t first = put_entry(store, &entry, true), second, third, removed;
+
+    assert_int_equal(store_remove_entry(store, STORE_KATA, "key-1", &removed), 0);
+    assert_int_equal(removed, first);
+    assert_int_equal(store_remove_entry(store, STORE_KATA, "key-1", &removed), 0);
+    assert_int_equal(removed, 0);
+    second = put_entry(store, &entry, true);
+    assert_int_not_equal(second, first);
+    entry.directory_inode = 99; /* replaced between two looks */
+    third = put_entry(store, &entry, true);
+    assert_int_not_equal(third, second);
+    entry.directory_born_ns = 8;
+    assert_int_not_equal(put_entry(store, &entry, true), third);
+    assert_int_equal(get_volume(store, second).status, STORE_REMOVED);
+    assert_int_equal(lines_of(store, "volume_removed"), 3);
+    assert_int_equal(number_of(store, "SELECT count(*) FROM audit_volumes"), 4);
+    assert_int_equal(
+        number_of(store, "SELECT count(*) FROM audit_volumes WHERE removed_at IS NULL"), 1);
+}
+
+static void a_removed_volume_has_nothing_open(void **state)
+{
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    struct store_volume volume;
+    uint64_t next;
+    int64_t removed;
+
+    assert_int_equal(store_open_resize(store, bound.volume_id, GIB, 2 * GIB), 0);
+    assert_int_equal(store_set_attempts(store, bound.volume_id, 2, 77, 1000), 0);
+    assert_int_equal(store_remove_entry(store, STORE_KATA, "key-1", &removed), 0);
+    volume = get_volume(store, bound.volume_id);
+    assert_int_equal(volume.status, STORE_REMOVED);
+    assert_int_equal(volume.mapping_id, 0);
+    assert_int_equal(volume.resize_id, 0);
+    assert_string_equal(volume.state, "unmanaged");
+    assert_string_equal(volume.device_path, "/dev/disk");
+    assert_int_equal(store_next_attempt(store, 0, &next), 0);
+    assert_true(next == UINT64_MAX);
+    assert_text_of(store, "SELECT state FROM audit_resizes WHERE finished_at IS NOT NULL",
+                   "unmanaged");
+}
+
+static void a_learned_path_joins_its_volume(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_entry hidden = entry_of("sha-1", NULL, 12);
+    struct store_entry kata = entry_of("key-1", VOLUME_PATH, 11);
+    int64_t hidden_id, kata_id;
+
+    hidden.layout = STORE_CRUST;
+    hidden_id = put_entry(store, &hidden, true);
+    kata_id = put_entry(store, &kata, true);
+    assert_int_not_equal(hidden_id, kata_id);
+    hidden.target_path = VOLUME_PATH;
+    assert_int_equal(put_entry(store, &hidden, true), kata_id);
+    assert_int_equal(get_volume(store, hidden_id).status, STORE_REMOVED);
+    assert_text_of(store, "SELECT layout FROM audit_volumes WHERE removed_at IS NULL", "both");
+}
+
+static int count_keys(void *userdata, const char *key)
+{
+    assert_true(strncmp(key, "key-", 4) == 0);
+    return ++*(int *)userdata == 2 ? 42 : 0;
+}
+
+static void each_entry_of_a_layout(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_entry entry = entry_of("key-1", VOLUME_PATH, 11);
+    int seen = 0;
+
+    (void)put_entry(store, &entry, true);
+    assert_int_equal(store_each_entry(store, STORE_CRUST, count_keys, &seen), 0);
+    assert_int_equal(store_each_entry(store, STORE_KATA, count_keys, &seen), 0);
+    assert_int_equal(seen, 1);
+    assert_int_equal(store_each_entry(store, STORE_KATA, count_keys, &seen), 42);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        MODEL(an_equal_entry_writes_nothing),
+        MODEL(a_changed_entry_is_the_same_volume),
+        MODEL(an_invalid_entry_keeps_its_last_good_columns),
+        MODEL(a_name_that_never_read_well_takes_its_first_identity),
+        MODEL(two_layouts_of_one_path_are_one_volume),
+        MODEL(staged_again_is_a_new_volume),
+        MODEL(a_removed_volume_has_nothing_open),
+        MODEL(a_learned_path_joins_its_volume),
+        MODEL(each_entry_of_a_layout),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,125 @@
+/* mappings_test.c - a volume's stay in a sandbox, and what was learned during it. */
+#include "tests/unit/store/fixture.h"
+
+static void open_again(struct store *store, const struct bound *bound, const char *source)
+{
+    struct store_mapping mapping = {.volume_id = bound->volume_id,
+                                    .sandbox_ref = bound->sandbox_ref,
+                                    .device_id = bound->device_id,
+                                    .source = source};
+
+    assert_int_equal(store_open_mapping(store, &mapping), 0);
+}
+
+static void a_mapping_is_described_and_replaced(void **state)
+{
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    struct store_volume volume;
+    int before;
+
+    assert_int_equal(store_describe_mapping(store, bound.volume_id, NULL, "/run/kata/x", "persist"),
+                     0);
+    before = written(store);
+    assert_int_equal(store_describe_mapping(store, bound.volume_id, "drive-1", NULL, "persist"), 0);
+    assert_int_equal(store_note_size(store, bound.volume_id, GIB), 0);
+    assert_int_equal(written(store), before);
+    assert_int_equal(store_note_size(store, bound.volume_id, 3 * GIB), 0);
+    volume = get_volume(store, bound.volume_id);
+    assert_string_equal(volume.drive_id, "drive-1");
+    assert_string_equal(volume.guest_path, "/run/kata/x");
+    assert_string_equal(volume.mapping_source, "persist");
+    assert_int_equal(volume.first_bytes, GIB);
+    assert_int_equal(volume.largest_bytes, 3 * GIB);
+    assert_int_equal(volume.mapping_device_id, bound.device_id);
+    assert_int_equal(volume.mapping_sandbox_ref, bound.sandbox_ref);
+
+    open_again(store, &bound, "api");
+    assert_int_not_equal(get_volume(store, bound.volume_id).mapping_id, volume.mapping_id);
+    assert_int_equal(get_volume(store, bound.volume_id).hypervisor_bytes, 0);
+    assert_int_equal(number_of(store, "SELECT count(*) FROM audit_mappings"), 2);
+    assert_int_equal(number_of(store, "SELECT count(*) FROM audit_mappings WHERE until IS NULL"),
+                     1);
+    assert_int_equal(store_close_mapping(store, bound.volume_id), 0);
+    before = written(store);
+    assert_int_equal(store_close_mapping(store, bound.volume_id), 0);
+    assert_int_equal(written(store), before);
+}
+
+static void a_drive_that_the_vmm_named_says_so(void **state)
+{
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    struct store_hypervisor_result result = {.volume_id = bound.volume_id, .drive_id = "drive-9"};
+
+    assert_int_equal(store_put_hypervisor_result(store, &result), 0);
+    assert_string_equal(get_volume(store, bound.volume_id).mapping_source, "sandbox-file");
+    open_again(store, &bound, "bundle");
+    assert_int_equal(store_put_hypervisor_result(store, &result), 0);
+    assert_string_equal(get_volume(store, bound.volume_id).mapping_source, "hypervisor");
+}
+
+static void equal_states_and_results_write_nothing(void **state)
+{
+    struct store *store = store_of(state);
+    int64_t volume_id = put_bound(store).volume_id;
+    struct store_hypervisor_result hypervisor = {.volume_id = volume_id, .bytes = GIB};
+    struct store_guest_result guest = {.volume_id = volume_id, .guest_bytes = 5, .verified = true};
+    bool changed = true;
+    int before;
+
+    assert_int_equal(store_set_state(store, volume_id, "in_sync", "none", NULL), 0);
+    assert_int_equal(store_put_hypervisor_result(store, &hypervisor), 0);
+    assert_int_equal(store_put_guest_result(store, &guest), 0);
+    before = written(store);
+    assert_int_equal(store_set_state(store, volume_id, "in_sync", "none", &changed), 0);
+    assert_false(changed);
+    assert_int_equal(store_put_hypervisor_result(store, &hypervisor), 0);
+    assert_int_equal(store_put_guest_result(store, &guest), 0);
+    assert_int_equal(written(store), before);
+}
+
+static void a_failed_guest_keeps_what_it_said_before(void **state)
+{
+    struct store *store = store_of(state);
+    int64_t volume_id = put_bound(store).volume_id;
+    struct store_volume volume;
+
+    assert_int_equal(
+        store_put_guest_result(store, &(struct store_guest_result){.volume_id = volume_id,
+                                                                   .synced_bytes = 2 * GIB,
+                                                                   .guest_bytes = 7,
+                                                                   .verified = true}),
+        0);
+    assert_int_equal(
+        store_put_guest_result(store, &(struct store_guest_result){.volume_id = volume_id,
+                                                                   .reason = "agent_unreachable",
+                                                                   .error = "timeout"}),
+        0);
+    volume = get_volume(store, volume_id);
+    assert_string_equal(volume.guest_reason, "agent_unreachable");
+    assert_int_equal(volume.guest_bytes, 7);
+    assert_int_equal(volume.guest_synced_bytes, 2 * GIB);
+    assert_true(volume.guest_verified);
+
+    assert_int_equal(
+        store_put_guest_result(store, &(struct store_guest_result){.volume_id = volume_id,
+                                                                   .reason = "unverified",
+                                                                   .synced_bytes = 3 * GIB}),
+        0);
+    assert_false(get_volume(store, volume_id).guest_verified);
+    assert_int_equal(store_forget_waiting(store), 0);
+    assert_string_equal(get_volume(store, volume_id).guest_reason, "unverified");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        MODEL(a_mapping_is_described_and_replaced),
+        MODEL(a_drive_that_the_vmm_named_says_so),
+        MODEL(equal_states_and_results_write_nothing),
+        MODEL(a_failed_guest_keeps_what_it_said_before),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,116 @@
+/* sandboxes_test.c - VMs come, change and go, with what they were able to do. */
+#include "tests/unit/store/fixture.h"
+
+static void an_equal_sandbox_writes_nothing(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_sandbox sandbox = sandbox_of("sandbox-1", &fixture_drive);
+    int64_t ref = put_sandbox(store, &sandbox, true);
+    int before = written(store);
+
+    assert_int_equal(put_sandbox(store, &sandbox, false), ref);
+    assert_int_equal(written(store), before);
+    sandbox.drives = 0;
+    assert_int_equal(put_sandbox(store, &sandbox, true), ref);
+}
+
+static void another_vmm_is_another_sandbox(void **state)
+{
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    struct store_sandbox sandbox = sandbox_of("sandbox-1", &fixture_drive);
+    int64_t ref;
+
+    sandbox.vmm_start_ns++;
+    ref = put_sandbox(store, &sandbox, true);
+    assert_int_not_equal(ref, bound.sandbox_ref);
+    assert_int_equal(get_volume(store, bound.volume_id).mapping_id, 0);
+    assert_int_equal(get_volume(store, bound.volume_id).sandbox_ref, ref);
+    assert_int_equal(lines_of(store, "sandbox_gone"), 1);
+    assert_int_equal(lines_of(store, "mapping_closed"), 1);
+    assert_text_of(store, "SELECT sandbox_id FROM journal WHERE kind = 'mapping_closed'",
+                   "sandbox-1");
+}
+
+static void an_ability_lasts_as_long_as_its_address(void **state)
+{
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    struct store_sandbox sandbox = sandbox_of("sandbox-1", &fixture_drive);
+
+    for (unsigned i = 0; i < STORE_ROUTES; i++)
+        assert_int_equal(store_set_ability(store, bound.sandbox_ref, i, "agent_unsupported"), 0);
+    assert_string_equal(get_volume(store, bound.volume_id).ability[STORE_ROUTE_SHIM],
+                        "agent_unsupported");
+    (void)put_sandbox(store, &sandbox, false);
+    assert_string_equal(get_volume(store, bound.volume_id).ability[STORE_ROUTE_AGENT],
+                        "agent_unsupported");
+    sandbox.agent_address = "vsock://4:1024";
+    (void)put_sandbox(store, &sandbox, true);
+    assert_string_equal(get_volume(store, bound.volume_id).ability[STORE_ROUTE_AGENT], "");
+}
+
+static void an_address_that_was_learned_stays(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_sandbox sandbox = sandbox_of("sandbox-1", NULL);
+    int64_t ref;
+
+    sandbox.agent_address = NULL;
+    ref = put_sandbox(store, &sandbox, true);
+    assert_int_equal(store_set_agent_address(store, ref, "unix:///a"), 0);
+    assert_int_equal(store_set_ability(store, ref, STORE_ROUTE_AGENT, "able"), 0);
+    (void)put_sandbox(store, &sandbox, false);
+    assert_text_of(store, "SELECT agent_address FROM audit_sandboxes", "unix:///a");
+    assert_text_of(store, "SELECT agent_ability FROM sandboxes", "able");
+    assert_int_equal(lines_of(store, "sandbox_changed"), 1);
+    sandbox.agent_address = "vsock://3:1024";
+    (void)put_sandbox(store, &sandbox, true);
+    assert_text_of(store, "SELECT agent_address FROM audit_sandboxes", "vsock://3:1024");
+    assert_text_of(store, "SELECT agent_ability FROM sandboxes", NULL);
+}
+
+static void an_ended_sandbox_leaves_its_volumes(void **state)
+{
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    bool changed = false;
+
+    assert_int_equal(store_end_sandbox(store, "sandbox-1", &changed), 0);
+    assert_true(changed);
+    assert_int_equal(store_end_sandbox(store, "sandbox-1", &changed), 0);
+    assert_false(changed);
+    assert_int_equal(get_volume(store, bound.volume_id).live_sandboxes, 0);
+    assert_int_equal(get_volume(store, bound.volume_id).named_sandboxes, 1);
+    assert_int_equal(get_volume(store, bound.volume_id).mapping_id, 0);
+    assert_text_of(store, "SELECT sandbox_id FROM audit_volumes", NULL);
+    assert_text_of(store, "SELECT status FROM audit_sandboxes", "gone");
+    assert_int_equal(number_of(store, "SELECT count(*) FROM sandbox_drives"), 0);
+}
+
+static int see_sandbox(void *userdata, const char *sandbox_id, pid_t vmm_pid)
+{
+    assert_string_equal(sandbox_id, "sandbox-1");
+    *(pid_t *)userdata = vmm_pid;
+    return 0;
+}
+
+static void each_live_sandbox(void **state)
+{
+    pid_t pid = 0;
+
+    (void)put_bound(store_of(state));
+    assert_int_equal(store_each_live_sandbox(store_of(state), see_sandbox, &pid), 0);
+    assert_int_equal(pid, 100);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        MODEL(an_equal_sandbox_writes_nothing),         MODEL(another_vmm_is_another_sandbox),
+        MODEL(an_ability_lasts_as_long_as_its_address), MODEL(an_address_that_was_learned_stays),
+        MODEL(an_ended_sandbox_leaves_its_volumes),     MODEL(each_live_sandbox),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

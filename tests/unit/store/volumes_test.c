@@ -1,0 +1,332 @@
+/* volumes_test.c - a volume whole: its sandbox and drive, what touches it, and what that costs. */
+#include "tests/unit/store/fixture.h"
+
+/* ---- whose it is ----------------------------------------------------------------------------- */
+
+static void an_unknown_volume_is_not_found(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_volume volume = {.volume_id = 5};
+
+    assert_int_equal(store_get_volume(store, 99, &volume), -ENOENT);
+    assert_int_equal(volume.volume_id, 5);
+    assert_int_equal(store_set_state(store, 99, "in_sync", "none", NULL), -ENOENT);
+}
+
+static void only_live_sandboxes_count(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_entry entry = entry_of("key-1", VOLUME_PATH, 11);
+    struct store_sandbox second = sandbox_of("sandbox-2", NULL);
+    struct bound bound = put_bound(store);
+
+    entry.sandboxes = 3;
+    entry.sandbox[1] = "sandbox-dead";
+    entry.sandbox[2] = "sandbox-2";
+    (void)put_entry(store, &entry, true);
+    assert_int_equal(get_volume(store, bound.volume_id).live_sandboxes, 1);
+    assert_string_equal(get_volume(store, bound.volume_id).sandbox_id, "sandbox-1");
+    second.vmm_pid = 101;
+    (void)put_sandbox(store, &second, true);
+    assert_int_equal(get_volume(store, bound.volume_id).live_sandboxes, 2);
+    assert_int_equal(get_volume(store, bound.volume_id).sandbox_ref, 0);
+    assert_string_equal(get_volume(store, bound.volume_id).sandbox_id, "");
+    assert_string_equal(get_volume(store, bound.volume_id).control_socket, "");
+}
+
+/* A sandbox of a runtime that writes no sandbox-id file. */
+static struct store_sandbox claiming(const char *sandbox_id, const struct store_claim *claim)
+{
+    struct store_sandbox sandbox = sandbox_of(sandbox_id, NULL);
+
+    sandbox.runtime = "kata-rs";
+    sandbox.claims = claim ? 1 : 0;
+    sandbox.claim = claim;
+    return sandbox;
+}
+
+static const struct store_claim fixture_claim = {
+    .path = VOLUME_PATH, .source = "bundle", .guest_path = "/guest/data"};
+
+static int64_t put_unnamed(struct store *store, const char *key, const char *target_path)
+{
+    struct store_entry entry = entry_of(key, target_path, key[4]);
+
+    entry.sandboxes = 0;
+    return put_entry(store, &entry, true);
+}
+
+static int sum_volumes(void *userdata, int64_t volume_id)
+{
+    *(int64_t *)userdata += volume_id;
+    return 0;
+}
+
+static void a_claim_binds_like_a_file(void **state)
+{
+    struct store *store = store_of(state);
+    int64_t volume_id = put_unnamed(store, "key-1", VOLUME_PATH), sum = 0;
+    struct store_sandbox sandbox = claiming("sandbox-1", &fixture_claim);
+    struct store_volume volume;
+    bool changed;
+
+    assert_int_equal(get_volume(store, volume_id).live_sandboxes, 0);
+    (void)put_sandbox(store, &sandbox, true);
+    (void)put_sandbox(store, &sandbox, false);
+    volume = get_volume(store, volume_id);
+    assert_int_equal(volume.named_sandboxes, 0);
+    assert_int_equal(volume.live_sandboxes, 1);
+    assert_string_equal(volume.sandbox_id, "sandbox-1");
+    assert_string_equal(volume.binding_source, "bundle");
+    assert_string_equal(volume.recorded_guest_path, "/guest/data");
+    assert_text_of(store, "SELECT sandbox_id FROM audit_volumes", "sandbox-1");
+    assert_int_equal(store_each_volume_of_sandbox(store, "sandbox-1", sum_volumes, &sum), 0);
+    assert_int_equal(sum, volume_id);
+
+    sandbox.claims = 0;
+    (void)put_sandbox(store, &sandbox, true);
+    assert_int_equal(get_volume(store, volume_id).live_sandboxes, 0);
+    sandbox.claims = 1;
+    (void)put_sandbox(store, &sandbox, true);
+    assert_int_equal(store_end_sandbox(store, "sandbox-1", &changed), 0);
+    assert_int_equal(get_volume(store, volume_id).live_sandboxes, 0);
+    assert_int_equal(number_of(store, "SELECT count(*) FROM sandbox_claims"), 0);
+}
+
+static void sources_that_agree_are_one_sandbox_and_others_two(void **state)
+{
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    struct store_sandbox same = claiming("sandbox-1", &fixture_claim);
+    struct store_sandbox other = claiming("sandbox-2", &fixture_claim);
+    struct store_volume volume;
+
+    (void)put_sandbox(store, &same, true);
+    volume = get_volume(store, bound.volume_id);
+    assert_int_equal(volume.live_sandboxes, 1);
+    assert_string_equal(volume.binding_source, "sandbox-file");
+    assert_string_equal(volume.recorded_guest_path, "/guest/data");
+    (void)put_sandbox(store, &other, true);
+    volume = get_volume(store, bound.volume_id);
+    assert_int_equal(volume.live_sandboxes, 2);
+    assert_int_equal(volume.sandbox_ref, 0);
+    assert_string_equal(volume.recorded_guest_path, "");
+}
+
+static void a_claimed_device_is_shared_too(void **state)
+{
+    static const struct store_claim other_claim = {.path = "/other", .source = "bundle"};
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    int64_t other_id = put_unnamed(store, "key-2", "/other");
+    struct store_sandbox other = claiming("sandbox-2", &other_claim);
+    bool changed;
+
+    assert_int_equal(store_set_volume_device(store, other_id, bound.device_id, &changed), 0);
+    assert_false(get_volume(store, bound.volume_id).device_shared);
+    (void)put_sandbox(store, &other, true);
+    assert_true(get_volume(store, bound.volume_id).device_shared);
+    assert_true(get_volume(store, other_id).device_shared);
+}
+
+static void a_drive_is_found_by_number_then_by_source(void **state)
+{
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    struct store_sandbox sandbox = sandbox_of("sandbox-1", NULL);
+    struct store_drive drives[] = {
+        {.mount_source = "/dev/disk", .major = 8, .minor = 8, .drive_id = "by-source"},
+        {.mount_source = "/dev/x", .major = 7, .minor = 1, .drive_id = "by-number"},
+        {.mount_source = "/dev/y", .major = -1, .minor = -1, .drive_id = "neither"}};
+
+    sandbox.drives = 3;
+    sandbox.drive = drives;
+    (void)put_sandbox(store, &sandbox, true);
+    assert_string_equal(get_volume(store, bound.volume_id).recorded_drive_id, "by-number");
+    drives[1].minor = 5;
+    (void)put_sandbox(store, &sandbox, true);
+    assert_string_equal(get_volume(store, bound.volume_id).recorded_drive_id, "by-source");
+    sandbox.drives = 0;
+    (void)put_sandbox(store, &sandbox, true);
+    assert_string_equal(get_volume(store, bound.volume_id).recorded_drive_id, "");
+}
+
+static void one_device_in_two_sandboxes_is_shared(void **state)
+{
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    struct store_entry other = entry_of("key-2", "/other", 12);
+    struct store_sandbox second = sandbox_of("sandbox-2", NULL);
+    int64_t other_id, removed;
+    bool changed;
+
+    other_id = put_entry(store, &other, true);
+    assert_int_equal(store_set_volume_device(store, other_id, bound.device_id, &changed), 0);
+    assert_false(get_volume(store, bound.volume_id).device_shared); /* the same sandbox */
+    other.sandbox[0] = "sandbox-2";
+    (void)put_entry(store, &other, true);
+    assert_false(get_volume(store, bound.volume_id).device_shared); /* not alive */
+    (void)put_sandbox(store, &second, true);
+    assert_true(get_volume(store, bound.volume_id).device_shared);
+    assert_true(get_volume(store, other_id).device_shared);
+    assert_int_equal(store_remove_entry(store, STORE_KATA, "key-2", &removed), 0);
+    assert_false(get_volume(store, bound.volume_id).device_shared);
+}
+
+/* ---- what is touched ------------------------------------------------------------------------- */
+
+static void each_volume_that_is_touched(void **state)
+{
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    struct store_entry other = entry_of("key-2", "/other", 12);
+    int64_t sum = 0, other_id;
+
+    other.sandboxes = 0;
+    other_id = put_entry(store, &other, true);
+    assert_int_equal(store_each_volume_of_device(store, 7, 1, sum_volumes, &sum), 0);
+    assert_int_equal(sum, bound.volume_id);
+    assert_int_equal(store_each_volume_of_device(store, 7, 2, sum_volumes, &sum), 0);
+    assert_int_equal(store_each_volume_of_device_id(store, bound.device_id, sum_volumes, &sum), 0);
+    assert_int_equal(sum, 2 * bound.volume_id);
+    assert_int_equal(store_each_volume_of_sandbox(store, "sandbox-1", sum_volumes, &sum), 0);
+    assert_int_equal(sum, 3 * bound.volume_id);
+    sum = 0;
+    assert_int_equal(store_each_volume(store, sum_volumes, &sum), 0);
+    assert_int_equal(sum, bound.volume_id + other_id);
+}
+
+static void a_sandbox_touches_what_is_bound_to_it_without_a_name(void **state)
+{
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    struct store_entry entry = entry_of("key-1", VOLUME_PATH, 11);
+    int64_t sum = 0;
+
+    entry.sandboxes = 0;
+    (void)put_entry(store, &entry, true);
+    assert_int_equal(store_each_volume_of_sandbox(store, "sandbox-1", sum_volumes, &sum), 0);
+    assert_int_equal(sum, bound.volume_id);
+}
+
+static void waiting_volumes_come_due(void **state)
+{
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    int64_t sum = 0;
+    uint64_t next = 0;
+    int before;
+
+    assert_int_equal(store_next_attempt(store, 0, &next), 0);
+    assert_true(next == UINT64_MAX);
+    assert_int_equal(store_set_attempts(store, bound.volume_id, 3, 500, 1767323045678), 0);
+    before = written(store);
+    assert_int_equal(store_set_attempts(store, bound.volume_id, 3, 500, 1767323045678), 0);
+    assert_int_equal(written(store), before);
+    assert_int_equal(store_next_attempt(store, 0, &next), 0);
+    assert_int_equal(next, 500);
+    assert_int_equal(store_next_attempt(store, 500, &next), 0);
+    assert_true(next == UINT64_MAX);
+    assert_text_of(store, "SELECT next_attempt_at FROM audit_volumes", "2026-01-02T03:04:05.678Z");
+    assert_int_equal(store_each_volume_due(store, 499, sum_volumes, &sum), 0);
+    assert_int_equal(sum, 0);
+    assert_int_equal(store_each_volume_due(store, 500, sum_volumes, &sum), 0);
+    assert_int_equal(sum, bound.volume_id);
+
+    assert_int_equal(store_set_ability(store, bound.sandbox_ref, STORE_ROUTE_AGENT, "no"), 0);
+    assert_int_equal(store_forget_waiting(store), 0);
+    assert_int_equal(get_volume(store, bound.volume_id).attempts, 0);
+    assert_int_equal(get_volume(store, bound.volume_id).next_attempt_ns, 0);
+    assert_string_equal(get_volume(store, bound.volume_id).ability[STORE_ROUTE_AGENT], "");
+    before = written(store);
+    assert_int_equal(store_forget_waiting(store), 0);
+    assert_int_equal(written(store), before);
+
+    assert_int_equal(store_set_attempts(store, bound.volume_id, 3, 500, 1767323045678), 0);
+    assert_int_equal(store_close_mapping(store, bound.volume_id), 0);
+    assert_int_equal(get_volume(store, bound.volume_id).next_attempt_ns, 0);
+}
+
+/* ---- cost ------------------------------------------------------------------------------------ */
+
+/* Nothing between a uevent and its command may look through a table. */
+static void assert_no_scan(struct store *store, const char *sql)
+{
+    char explain[8192];
+    sqlite3_stmt *statement = NULL;
+
+    (void)snprintf(explain, sizeof(explain), "EXPLAIN QUERY PLAN %s", sql);
+    if (sqlite3_prepare_v2(store->connection.db, explain, -1, &statement, NULL) != SQLITE_OK)
+        fail_msg("%s: %s", sql, sqlite3_errmsg(store->connection.db));
+    while (sqlite3_step(statement) == SQLITE_ROW) {
+        const char *plan = (const char *)sqlite3_column_text(statement, 3);
+
+        /* A constant row and a sub-query of one row are no tables. */
+        if (strncmp(plan, "SCAN ", 5) == 0 && strcmp(plan, "SCAN CONSTANT ROW") != 0 &&
+            plan[5] != '(')
+            fail_msg("%s: %s", sql, plan);
+    }
+    (void)sqlite3_finalize(statement);
+}
+
+static void the_hot_path_scans_nothing(void **state)
+{
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    struct store_entry entry = entry_of("key-1", VOLUME_PATH, 11);
+    struct store_device device = device_of(1, 2 * GIB);
+    struct store_sandbox sandbox = sandbox_of("sandbox-1", &fixture_drive);
+    unsigned statements = 0;
+    int64_t sum = 0;
+
+    (void)put_entry(store, &entry, false);
+    (void)put_device(store, &device, true);
+    (void)put_sandbox(store, &sandbox, false);
+    (void)get_volume(store, bound.volume_id);
+    assert_int_equal(store_each_volume_of_device(store, 7, 1, sum_volumes, &sum), 0);
+    assert_int_equal(store_each_volume_of_sandbox(store, "sandbox-1", sum_volumes, &sum), 0);
+    assert_int_equal(store_each_volume_due(store, 1, sum_volumes, &sum), 0);
+    assert_int_equal(store_open_resize(store, bound.volume_id, GIB, 2 * GIB), 0);
+    assert_int_equal(store_set_state(store, bound.volume_id, "host_grown", "none", NULL), 0);
+    assert_int_equal(store_intend(store, bound.volume_id, "resize_hypervisor", 2 * GIB), 0);
+    assert_int_equal(
+        store_put_hypervisor_result(
+            store, &(struct store_hypervisor_result){.volume_id = bound.volume_id, .told = true}),
+        0);
+    assert_int_equal(
+        store_put_guest_result(store, &(struct store_guest_result){.volume_id = bound.volume_id,
+                                                                   .synced_bytes = 2 * GIB}),
+        0);
+    for (size_t i = 0; i < SQL_STATEMENTS; i++) {
+        const char *text = store->connection.cached[i].text;
+
+        /* Opening looks through the boots and the schema, once. */
+        if (!text || strstr(text, "BEGIN") || strstr(text, "boot_id <> ?1") ||
+            strstr(text, "sqlite_schema") || strstr(text, "FROM meta") ||
+            strstr(text, "device_id = NULL, attempts = 0, next_attempt_ns = NULL, next_attempt_ms"
+                         " = NULL WHERE removed_at"))
+            continue;
+        assert_no_scan(store, text);
+        statements++;
+    }
+    assert_true(statements > 30);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        MODEL(an_unknown_volume_is_not_found),
+        MODEL(only_live_sandboxes_count),
+        MODEL(a_claim_binds_like_a_file),
+        MODEL(sources_that_agree_are_one_sandbox_and_others_two),
+        MODEL(a_claimed_device_is_shared_too),
+        MODEL(a_drive_is_found_by_number_then_by_source),
+        MODEL(one_device_in_two_sandboxes_is_shared),
+        MODEL(each_volume_that_is_touched),
+        MODEL(a_sandbox_touches_what_is_bound_to_it_without_a_name),
+        MODEL(waiting_volumes_come_due),
+        MODEL(the_hot_path_scans_nothing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
