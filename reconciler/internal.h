@@ -56,6 +56,7 @@ struct reconciler {
     bool synced; /* the first scan is complete; nothing is acted on before */
     bool stopping;
     bool database_lost;             /* removed or replaced: what is written now nobody can read */
+    bool too_many;                  /* directories beyond STORE_VOLUMES were passed over */
     char problem[ERROR_TEXT_BYTES]; /* of the store; "" */
     unsigned failed_turns;          /* in a row */
 };

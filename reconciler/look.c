@@ -81,6 +81,16 @@ static int mark_beside(struct reconciler *reconciler, const char *name)
     return store_each_volume_beside(reconciler->store, name, mark_volume, reconciler);
 }
 
+/* The sweep looks again, in case others have gone. */
+static int pass_over(struct reconciler *reconciler)
+{
+    if (!reconciler->too_many)
+        log_warning(NULL, "there are %d volumes already: further directories are passed over",
+                    STORE_VOLUMES);
+    reconciler->too_many = true;
+    return 0;
+}
+
 static int put_entry(struct reconciler *reconciler, enum reconciler_tree tree, const char *name,
                      const struct observed_entry *observed)
 {
@@ -118,6 +128,8 @@ static int put_entry(struct reconciler *reconciler, enum reconciler_tree tree, c
     r = mark_beside(reconciler, name);
     if (r == 0)
         r = store_put_entry(reconciler->store, &entry, &volume_id, &changed);
+    if (r == STORE_TOO_MANY)
+        return pass_over(reconciler);
     if (r < 0)
         return r;
     if (changed) {

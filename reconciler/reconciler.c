@@ -30,6 +30,7 @@ static const uint64_t STORE_RETRY_NS = 1 * NSEC_PER_SEC;
 enum { FAILED_TURNS = 5 };
 static const uint64_t IDLE_NS = 2 * NSEC_PER_SEC;
 
+#define TOO_MANY      "there are more volumes than crustd takes: further directories are passed over"
 #define DATABASE_LOST "the database's file was removed or replaced: restart crustd to begin anew"
 
 /* ---- what is left to do ---- */
@@ -281,6 +282,11 @@ static void on_sweep(struct loop_timer *timer)
     (void)store_each_volume_without_device(reconciler->store, mark_volume, reconciler);
     (void)store_each_live_sandbox(reconciler->store, mark_sandbox, reconciler);
     reconciler_look_at_tree(reconciler, TREE_RS_SANDBOXES);
+    if (reconciler->too_many) {
+        reconciler->too_many = false;
+        reconciler_look_at_tree(reconciler, TREE_KATA_VOLUMES);
+        reconciler_look_at_tree(reconciler, TREE_CRUST_VOLUMES);
+    }
     trim_history(reconciler);
     check_database(reconciler);
     loop_timer_start(reconciler->loop, &reconciler->sweep,
@@ -405,9 +411,20 @@ void reconciler_resync(struct reconciler *reconciler)
     loop_timer_start(reconciler->loop, &reconciler->again, 0, on_again);
 }
 
+static const char *problem_of(const struct reconciler *reconciler)
+{
+    if (reconciler->problem[0])
+        return reconciler->problem;
+    if (reconciler->database_lost)
+        return DATABASE_LOST;
+    return reconciler->too_many ? TOO_MANY : NULL;
+}
+
 void reconciler_get_health(const struct reconciler *reconciler,
                            struct reconciler_health *ret_health)
 {
+    const char *problem = problem_of(reconciler);
+
     *ret_health = (struct reconciler_health){
         .synced = reconciler->synced,
         .database_fails = reconciler->failed_turns > 0,
@@ -416,10 +433,9 @@ void reconciler_get_health(const struct reconciler *reconciler,
         ret_health->acts_in_flight++;
     if (reconciler->senses->report)
         reconciler->senses->report(reconciler->userdata, ret_health);
-    if (reconciler->problem[0] || reconciler->database_lost) {
+    if (problem) {
         ret_health->degraded = true;
-        snprintf(ret_health->problem, sizeof(ret_health->problem), "%s",
-                 reconciler->problem[0] ? reconciler->problem : DATABASE_LOST);
+        snprintf(ret_health->problem, sizeof(ret_health->problem), "%s", problem);
     }
 }
 

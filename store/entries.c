@@ -82,14 +82,22 @@ static int find_volume(struct store *store, const char *target_path, const char 
     return 0;
 }
 
+/* Or STORE_TOO_MANY. */
 static int add_volume(struct store *store, const struct store_entry *entry, int64_t *ret_volume_id)
 {
     static const char insert[] =
         "INSERT INTO volumes (target_path, status, state, reason, state_since, first_seen,"
         " last_changed) VALUES (?1, 'present', 'unknown', 'none', ?2, ?2, ?2)";
-    int r = sql_run(&store->connection, insert, NULL, sql_text(entry->target_path),
-                    sql_number(store->now_ms));
+    static const char count[] =
+        "UPDATE meta SET live_volumes = live_volumes + 1 WHERE live_volumes < ?1";
+    int counted = 0;
+    int r = sql_run(&store->connection, count, &counted, sql_number(STORE_VOLUMES));
 
+    if (r == 0 && !counted)
+        return STORE_TOO_MANY;
+    if (r == 0)
+        r = sql_run(&store->connection, insert, NULL, sql_text(entry->target_path),
+                    sql_number(store->now_ms));
     if (r < 0)
         return r;
     *ret_volume_id = sqlite3_last_insert_rowid(store->connection.db);
@@ -126,6 +134,7 @@ static int end_volume(struct store *store, int64_t volume_id)
         "UPDATE volumes SET status = 'removed', device_id = NULL, attempts = 0,"
         " next_attempt_ns = NULL, next_attempt_ms = NULL, last_changed = ?2, removed_at = ?2"
         " WHERE volume_id = ?1";
+    static const char discount[] = "UPDATE meta SET live_volumes = live_volumes - 1";
     int r = store_close_mapping(store, volume_id);
 
     if (r == 0)
@@ -134,6 +143,8 @@ static int end_volume(struct store *store, int64_t volume_id)
     if (r == 0)
         r = sql_run(&store->connection, end, NULL, sql_number(volume_id),
                     sql_number(store->now_ms));
+    if (r == 0)
+        r = sql_run_values(&store->connection, discount, NULL, NULL, 0);
     return r < 0 ? r : store_set_state(store, volume_id, "unmanaged", "none", NULL);
 }
 
@@ -317,7 +328,7 @@ int store_put_entry(struct store *store, const struct store_entry *entry, int64_
     if (r == 0)
         r = entry->problem ? write_problem(store, entry, known.entry_id, volume_id, &facts)
                            : write_facts(store, entry, known.entry_id, volume_id, &facts);
-    if (r < 0)
+    if (r != 0)
         return r;
     entry_id = known.entry_id ? known.entry_id : sqlite3_last_insert_rowid(store->connection.db);
     r = write_sandboxes(store, entry, entry_id, &names);

@@ -41,7 +41,8 @@ static const char tables[] =
     "CREATE TABLE meta (\n"
     "  one INTEGER PRIMARY KEY CHECK (one = 1),\n"
     "  boot_id TEXT NOT NULL,\n"
-    "  checkpoints INTEGER NOT NULL DEFAULT 0\n"
+    "  checkpoints INTEGER NOT NULL DEFAULT 0,\n"
+    "  live_volumes INTEGER NOT NULL DEFAULT 0\n"
     ") STRICT;\n"
 
     "CREATE TABLE devices (\n"

@@ -102,6 +102,15 @@ struct store_entry {
 
 /* A new volume's state is unknown/none until store_set_state(). A directory of another identity
  * under a known name ends the old volume and begins a new one. */
+/* A flood of directories fills the store up to a bound and no further. */
+enum { STORE_VOLUMES = 16384 };
+
+/* Outcomes of store_put_entry(). */
+enum {
+    STORE_PUT,
+    STORE_TOO_MANY, /* a new volume, and there are STORE_VOLUMES already: nothing was written */
+};
+
 int store_put_entry(struct store *store, const struct store_entry *entry, int64_t *ret_volume_id,
                     bool *ret_changed);
 
