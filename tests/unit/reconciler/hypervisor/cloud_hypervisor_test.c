@@ -24,19 +24,7 @@
 static struct hypervisor_reply run(struct http_server *server, enum hypervisor_act act,
                                    const struct http_script *script, size_t length)
 {
-    struct hypervisor_request request = http_call_request(server, act);
-    struct hypervisor_reply reply;
-
-    http_server_listen(server, script, length);
-    reply = http_call_run(server, HYPERVISOR_CLOUD_HYPERVISOR, &request);
-    assert_int_equal(server->position, length);
-    return reply;
-}
-
-static void need_device(const struct http_server *server)
-{
-    if (!server->device[0])
-        skip();
+    return http_call_converse(server, HYPERVISOR_CLOUD_HYPERVISOR, act, script, length);
 }
 
 static void resizes(void **state)
@@ -44,7 +32,7 @@ static void resizes(void **state)
     const struct http_script script[] = {
         PING("v52.0-dirty"), INFO("Running", DISKS), {RESIZE, HTTP_NO_CONTENT}};
 
-    need_device(*state);
+    http_call_need_device(*state);
     for (unsigned bytewise = 0; bytewise < 2; bytewise++) {
         struct http_server *server = *state;
         struct hypervisor_reply reply;
@@ -62,7 +50,7 @@ static void cannot_learn_the_size(void **state)
     const struct http_script script[] = {PING("53.0"), INFO("Paused", DISKS)};
     struct hypervisor_reply reply;
 
-    need_device(*state);
+    http_call_need_device(*state);
     reply = run(*state, HYPERVISOR_QUERY, script, 2);
     assert_int_equal(reply.outcome, HYPERVISOR_DONE);
     assert_string_equal(reply.drive_id, "_disk1");
@@ -100,7 +88,7 @@ static void passes_on_refusals(void **state)
         {HTTP_FULL, HYPERVISOR_BUSY, "other clients hold all of the control socket's connections"},
     };
 
-    need_device(*state);
+    http_call_need_device(*state);
     for (size_t i = 0; i < array_length(cases); i++) {
         const struct http_script script[] = {
             PING("v53.0"), INFO("Running", DISKS), {RESIZE, cases[i].answer}};
@@ -133,7 +121,7 @@ static void leaves_alone_what_must_not_be_resized(void **state)
         {{"GET", HTTP_JSON("200", "{")}, HYPERVISOR_UNREACHABLE},
     };
 
-    need_device(*state);
+    http_call_need_device(*state);
     for (size_t i = 0; i < array_length(cases); i++) {
         const struct http_script script[] = {PING("v52.0"), cases[i].info};
 
@@ -171,7 +159,7 @@ static void wants_the_device_held(void **state)
     const struct http_script script[] = {PING("v52.0"), INFO("Running", DISKS)};
     struct http_server *server = *state;
 
-    need_device(server);
+    http_call_need_device(server);
     fd_close(take_fd(&server->held));
     assert_int_equal(run(server, HYPERVISOR_RESIZE, script, 2).outcome, HYPERVISOR_DRIVE_NOT_FOUND);
 }
@@ -182,7 +170,7 @@ static void wants_whole_sectors(void **state)
     struct http_server *server = *state;
     struct hypervisor_request request = http_call_request(server, HYPERVISOR_RESIZE);
 
-    need_device(server);
+    http_call_need_device(server);
     request.bytes = 2049;
     http_server_listen(server, script, 2);
     assert_int_equal(http_call_run(server, HYPERVISOR_CLOUD_HYPERVISOR, &request).outcome,
@@ -232,21 +220,19 @@ static void is_silent_once_freed(void **state)
     assert_int_equal(never.count, 0);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, http_server_set_up, http_server_tear_down)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(resizes),
-        TEST(cannot_learn_the_size),
-        TEST(asks_for_a_version_that_can),
-        TEST(passes_on_refusals),
-        TEST(leaves_alone_what_must_not_be_resized),
-        TEST(never_resizes_a_file),
-        TEST(wants_the_device_held),
-        TEST(wants_whole_sectors),
-        TEST(tells_how_the_connection_failed),
-        TEST(is_silent_once_freed),
+        HTTP_CALL_TEST(resizes),
+        HTTP_CALL_TEST(cannot_learn_the_size),
+        HTTP_CALL_TEST(asks_for_a_version_that_can),
+        HTTP_CALL_TEST(passes_on_refusals),
+        HTTP_CALL_TEST(leaves_alone_what_must_not_be_resized),
+        HTTP_CALL_TEST(never_resizes_a_file),
+        HTTP_CALL_TEST(wants_the_device_held),
+        HTTP_CALL_TEST(wants_whole_sectors),
+        HTTP_CALL_TEST(tells_how_the_connection_failed),
+        HTTP_CALL_TEST(is_silent_once_freed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

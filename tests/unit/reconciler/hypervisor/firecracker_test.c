@@ -16,26 +16,14 @@
 static struct hypervisor_reply run(struct http_server *server, enum hypervisor_act act,
                                    const struct http_script *script, size_t length)
 {
-    struct hypervisor_request request = http_call_request(server, act);
-    struct hypervisor_reply reply;
-
-    http_server_listen(server, script, length);
-    reply = http_call_run(server, HYPERVISOR_FIRECRACKER, &request);
-    assert_int_equal(server->position, length);
-    return reply;
-}
-
-static void need_device(const struct http_server *server)
-{
-    if (!server->device[0])
-        skip();
+    return http_call_converse(server, HYPERVISOR_FIRECRACKER, act, script, length);
 }
 
 static void patches_with_the_path_it_has(void **state)
 {
     const struct http_script script[] = {CONFIG(DRIVES), {PATCH, HTTP_NO_CONTENT}};
 
-    need_device(*state);
+    http_call_need_device(*state);
     for (unsigned bytewise = 0; bytewise < 2; bytewise++) {
         struct http_server *server = *state;
         struct hypervisor_reply reply;
@@ -53,7 +41,7 @@ static void names_the_drive_in_the_url(void **state)
     const struct http_script script[] = {CONFIG(DRIVES),
                                          {"PATCH /drives/drive_1 HTTP/1.1\r\n", HTTP_NO_CONTENT}};
 
-    need_device(*state);
+    http_call_need_device(*state);
     assert_int_equal(run(*state, HYPERVISOR_RESIZE, script, 2).outcome, HYPERVISOR_DONE);
 }
 
@@ -62,7 +50,7 @@ static void cannot_learn_the_size(void **state)
     const struct http_script script[] = {CONFIG(DRIVES)};
     struct hypervisor_reply reply;
 
-    need_device(*state);
+    http_call_need_device(*state);
     reply = run(*state, HYPERVISOR_QUERY, script, 1);
     assert_int_equal(reply.outcome, HYPERVISOR_DONE);
     assert_int_equal(reply.bytes, 0);
@@ -87,7 +75,7 @@ static void passes_on_refusals(void **state)
     const struct http_script full[] = {CONFIG(DRIVES), {"PATCH", HTTP_FULL}};
     struct hypervisor_reply reply;
 
-    need_device(*state);
+    http_call_need_device(*state);
     reply = run(*state, HYPERVISOR_RESIZE, script, 2);
     assert_int_equal(reply.outcome, HYPERVISOR_REFUSED);
     assert_string_equal(reply.error.text, "Unable to patch\\n");
@@ -111,7 +99,7 @@ static void leaves_alone_what_must_not_be_opened_again(void **state)
         {{"GET", HTTP_JSON("200", "{\"drives\":{}}")}, HYPERVISOR_UNREACHABLE},
     };
 
-    need_device(*state);
+    http_call_need_device(*state);
     for (size_t i = 0; i < array_length(cases); i++)
         assert_int_equal(run(*state, HYPERVISOR_RESIZE, &cases[i].config, 1).outcome,
                          cases[i].outcome);
@@ -123,25 +111,23 @@ static void tells_the_recorded_drive_from_another_device(void **state)
     struct http_server *server = *state;
     struct hypervisor_request request = http_call_request(server, HYPERVISOR_RESIZE);
 
-    need_device(server);
+    http_call_need_device(server);
     request.recorded_drive = "drive_1";
     http_server_listen(server, script, 1);
     assert_int_equal(http_call_run(server, HYPERVISOR_FIRECRACKER, &request).outcome,
                      HYPERVISOR_MISMATCH);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, http_server_set_up, http_server_tear_down)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(patches_with_the_path_it_has),
-        TEST(names_the_drive_in_the_url),
-        TEST(cannot_learn_the_size),
-        TEST(has_to_be_allowed),
-        TEST(passes_on_refusals),
-        TEST(leaves_alone_what_must_not_be_opened_again),
-        TEST(tells_the_recorded_drive_from_another_device),
+        HTTP_CALL_TEST(patches_with_the_path_it_has),
+        HTTP_CALL_TEST(names_the_drive_in_the_url),
+        HTTP_CALL_TEST(cannot_learn_the_size),
+        HTTP_CALL_TEST(has_to_be_allowed),
+        HTTP_CALL_TEST(passes_on_refusals),
+        HTTP_CALL_TEST(leaves_alone_what_must_not_be_opened_again),
+        HTTP_CALL_TEST(tells_the_recorded_drive_from_another_device),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

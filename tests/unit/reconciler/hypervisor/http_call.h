@@ -57,3 +57,28 @@ static struct hypervisor_reply http_call_run(struct http_server *server, enum hy
     assert_int_equal(made.count, 1);
     return made.reply;
 }
+
+/* A call that meets the whole script, and nothing but it. */
+static struct hypervisor_reply http_call_converse(struct http_server *server,
+                                                  enum hypervisor_kind kind,
+                                                  enum hypervisor_act act,
+                                                  const struct http_script *script, size_t length)
+{
+    struct hypervisor_request request = http_call_request(server, act);
+    struct hypervisor_reply reply;
+
+    http_server_listen(server, script, length);
+    reply = http_call_run(server, kind, &request);
+    assert_int_equal(server->position, length);
+    return reply;
+}
+
+/* Skips the test on a machine without a block device. */
+static void http_call_need_device(const struct http_server *server)
+{
+    if (!server->device[0])
+        skip();
+}
+
+#define HTTP_CALL_TEST(name)                                                                       \
+    cmocka_unit_test_setup_teardown(name, http_server_set_up, http_server_tear_down)
