@@ -88,8 +88,8 @@ static int add_volume(struct store *store, const struct store_entry *entry, int6
     static const char insert[] =
         "INSERT INTO volumes (target_path, status, state, reason, state_since, first_seen,"
         " last_changed) VALUES (?1, 'present', 'unknown', 'none', ?2, ?2, ?2)";
-    static const char count[] =
-        "UPDATE meta SET live_volumes = live_volumes + 1 WHERE live_volumes < ?1";
+    static const char count[] = "UPDATE meta SET live_volumes = live_volumes + 1"
+                                " WHERE one = 1 AND live_volumes < ?1";
     int counted = 0;
     int r = sql_run(&store->connection, count, &counted, sql_number(STORE_VOLUMES));
 
@@ -134,7 +134,7 @@ static int end_volume(struct store *store, int64_t volume_id)
         "UPDATE volumes SET status = 'removed', device_id = NULL, attempts = 0,"
         " next_attempt_ns = NULL, next_attempt_ms = NULL, last_changed = ?2, removed_at = ?2"
         " WHERE volume_id = ?1";
-    static const char discount[] = "UPDATE meta SET live_volumes = live_volumes - 1";
+    static const char discount[] = "UPDATE meta SET live_volumes = live_volumes - 1 WHERE one = 1";
     int r = store_close_mapping(store, volume_id);
 
     if (r == 0)
