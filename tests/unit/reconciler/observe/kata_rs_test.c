@@ -1,5 +1,4 @@
-/* kata_rs_test.c - what is read of sandboxes of Kata's runtime-rs: /run/kata, bundles, processes.
- */
+/* kata_rs_test.c - what is read of a sandbox of runtime-rs: /run/kata, bundles, processes. */
 #include "tests/unit/reconciler/observe/node_fixture.h"
 
 #define ID        "5ca1ab1e0123456789abcdef0123456789abcdef0123456789abcdef01234567"

@@ -1,5 +1,4 @@
-/* sandbox_test.c - what is read of sandboxes of Kata's Go runtime: /run/vc and the VMM's process.
- */
+/* sandbox_test.c - what is read of a sandbox of the Go runtime: /run/vc and the VMM's process. */
 #include "tests/unit/reconciler/observe/node_fixture.h"
 
 #define SHORT_ID "0123456789abcdef0123456789abcdef"
