@@ -1,0 +1,146 @@
+/* http_routes_test.c - what each path answers, and which questions it refuses. */
+#include "tests/unit/reconciler/serve/fixture.h"
+
+#include "lib/json.h"
+
+static const char *body_of(const struct buffer *reply)
+{
+    const char *end = strstr(buffer_text(reply), "\r\n\r\n");
+
+    assert_non_null(end);
+    return end + 4;
+}
+
+/* The error's code and reason; its shape is checked. */
+static void expect_error(struct fixture *fixture, const char *method, const char *path,
+                         unsigned status, const char *reason)
+{
+    cleanup(buffer_done) struct buffer reply = ask(fixture, method, path);
+    cleanup(json_deletep) cJSON *error = NULL;
+    const char *body = body_of(&reply);
+
+    assert_int_equal(status_of(&reply), status);
+    assert_int_equal(json_parse(body, strlen(body), JSON_LIMITS_HTTP, &error, NULL), 0);
+    assert_string_equal(json_string(error, "reason"), reason);
+    assert_non_null(json_string(error, "code"));
+    assert_non_null(json_string(error, "message"));
+}
+
+static void every_path_answers(void **state)
+{
+    static const char *const paths[] = {
+        "/healthz",    "/readyz",      "/v1/status",  "/v1/volumes",  "/v1/sandboxes",
+        "/v1/devices", "/v1/mappings", "/v1/resizes", "/v1/cleanups", "/v1/journal",
+    };
+
+    for (size_t i = 0; i < array_length(paths); i++) {
+        cleanup(buffer_done) struct buffer reply = ask(*state, "GET", paths[i]);
+        cleanup(buffer_done) struct buffer head = ask(*state, "HEAD", paths[i]);
+        cleanup(buffer_done) struct buffer over_tcp = ask_door(*state, true, "GET", paths[i]);
+
+        assert_int_equal(status_of(&reply), 200);
+        assert_int_equal(status_of(&head), 200);
+        assert_string_equal(body_of(&head), "");
+        assert_int_equal(status_of(&over_tcp), 200);
+        expect_error(*state, "POST", paths[i], 405, "wrong_method");
+        expect_error(*state, "DELETE", paths[i], 405, "wrong_method");
+    }
+}
+
+static void what_does_not_exist_is_not_found(void **state)
+{
+    static const char *const paths[] = {
+        "/",          "/v1",           "/v1/",     "/v1/volumes/",
+        "/v1/volume", "/v1/volumes/1", "/metricz", "/v1/../healthz"};
+
+    for (size_t i = 0; i < array_length(paths); i++)
+        expect_error(*state, "GET", paths[i], 404, "unknown_path");
+}
+
+static cJSON *rows_of(struct fixture *fixture, const char *path)
+{
+    cleanup(buffer_done) struct buffer reply = ask(fixture, "GET", path);
+    const struct json_limits limits = {64 << 20, 8};
+    const char *body = body_of(&reply);
+    cJSON *rows = NULL;
+
+    assert_int_equal(json_parse(body, strlen(body), limits, &rows, NULL), 0);
+    return rows;
+}
+
+static void rows_are_the_views(void **state)
+{
+    cleanup(json_deletep) cJSON *rows = NULL;
+
+    add_volumes(*state, 3);
+    rows = rows_of(*state, "/v1/volumes?volume=pv-1");
+    assert_int_equal(cJSON_GetArraySize(rows), 1);
+    assert_string_equal(json_string(rows->child, "pv"), "pv-1");
+    assert_string_equal(json_string(json_member(rows->child, "metadata"), "fsGroup"), "1000");
+}
+
+static void bad_arguments_are_refused(void **state)
+{
+    static const char *const paths[] = {
+        "/v1/volumes?id=x",         "/v1/volumes?id=-1",
+        "/v1/volumes?id=",          "/v1/volumes?id=1x",
+        "/v1/volumes?live=2",       "/v1/volumes?blocked=1",
+        "/v1/volumes?id",           "/v1/journal?volume=pv-1",
+        "/v1/sandboxes?volume=1",   "/v1/devices?after=1",
+        "/v1/status?x=1",           "/v1/journal?after=99999999999999999999",
+        "/v1/volumes?volume=a%00b", "/v1/volumes?id=1&id=1&id=1&id=1&id=1&id=1&id=1&id=1&id=1",
+    };
+
+    for (size_t i = 0; i < array_length(paths); i++)
+        expect_error(*state, "GET", paths[i], 400, "bad_argument");
+}
+
+static void status_tells_health(void **state)
+{
+    struct fixture *fixture = *state;
+    cleanup(buffer_done) struct buffer reply = {0};
+
+    fixture->reconciler.health.degraded = true;
+    (void)strcpy(fixture->reconciler.health.problem, "database \"read-only\"");
+    reply = ask(fixture, "GET", "/v1/status");
+    assert_non_null(strstr(buffer_text(&reply), "\"problem\":\"database \\\"read-only\\\"\""));
+    assert_non_null(strstr(buffer_text(&reply), "{\"name\":\"inotify\",\"up\":true,\"events\":7,"));
+    assert_non_null(strstr(buffer_text(&reply), "\"summary\":{\"volumes\":0"));
+    expect_error(fixture, "GET", "/readyz", 503, "degraded");
+    expect_status(fixture, "GET", "/healthz", 200);
+    fixture->reconciler.health.synced = false;
+    expect_error(fixture, "GET", "/readyz", 503, "not_synced");
+}
+
+static void resync_is_for_the_socket_only(void **state)
+{
+    struct fixture *fixture = *state;
+    cleanup(buffer_done) struct buffer over_tcp = ask_door(fixture, true, "POST", "/v1/resync");
+
+    assert_int_equal(status_of(&over_tcp), 404);
+    expect_error(fixture, "GET", "/v1/resync", 405, "wrong_method");
+    assert_int_equal(fixture->reconciler.resyncs, 0);
+    expect_status(fixture, "POST", "/v1/resync", 202);
+    assert_int_equal(fixture->reconciler.resyncs, 1);
+}
+
+static void thousands_of_volumes_fit(void **state)
+{
+    cleanup(json_deletep) cJSON *rows = NULL;
+
+    add_volumes(*state, 4000);
+    rows = rows_of(*state, "/v1/volumes");
+    assert_int_equal(cJSON_GetArraySize(rows), 4000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(every_path_answers),       TEST(what_does_not_exist_is_not_found),
+        TEST(rows_are_the_views),       TEST(bad_arguments_are_refused),
+        TEST(status_tells_health),      TEST(resync_is_for_the_socket_only),
+        TEST(thousands_of_volumes_fit),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
