@@ -19,8 +19,11 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "e2e"))
 
-from guestvm import Disk, GuestError, GuestVM, LoopDevice, build_image, make_filesystem  # noqa: E402
+from disks import Disk, LoopDevice, make_filesystem  # noqa: E402
+from guest_image import build_image  # noqa: E402
+from guestvm import GuestVM  # noqa: E402
 from node import BUILD, REPOSITORY, Node, NodeError  # noqa: E402
+from programs import GuestError  # noqa: E402
 
 MIB = 1 << 20
 BEFORE, AFTER = 64 * MIB, 256 * MIB

@@ -25,8 +25,9 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
 
-from guestvm import LoopDevice, run, wait_until  # noqa: E402
+from disks import LoopDevice  # noqa: E402
 from node import BUILD, VOLUMES, Node  # noqa: E402
+from programs import run, wait_until  # noqa: E402
 
 MIB = 1 << 20
 PER_SANDBOX = 4

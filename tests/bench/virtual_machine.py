@@ -19,7 +19,9 @@ sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent.parent / name)
                 for name in ("e2e", "fakes")]
 
 import agent  # noqa: E402
-from guestvm import Disk, GuestVM, LoopDevice, build_image, make_filesystem  # noqa: E402
+from disks import Disk, LoopDevice, make_filesystem  # noqa: E402
+from guest_image import build_image  # noqa: E402
+from guestvm import GuestVM  # noqa: E402
 from node import BUILD, Node  # noqa: E402
 
 MIB = 1 << 20

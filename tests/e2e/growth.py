@@ -32,9 +32,11 @@ import tempfile
 import threading
 import unittest
 
-from guestvm import (SERIAL_AGENT, Disk, GuestVM, LoopDevice, build_image, make_filesystem,
-                     wait_until)
+from disks import Disk, LoopDevice, make_filesystem
+from guest_image import build_image
+from guestvm import SERIAL_AGENT, GuestVM
 from node import BUILD, Node
+from programs import wait_until
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "fakes"))
 import agent as fake_agent  # pylint: disable=wrong-import-position
@@ -157,7 +159,7 @@ class Sandbox:
         self.write_persist()
 
     def write_persist(self):
-        agent = self.relay.path if self.relay else str(self.vm.agent_socket)
+        agent = self.relay.socket_path if self.relay else str(self.vm.agent_socket)
         drives = [{"device": volume.loop.device, "id": volume.disk.node_name,
                    "address": volume.disk.address} for volume in self.volumes]
         self.node.add_sandbox(self.id, self.vm.pid, drives=drives, driver=KATA_DRIVERS[self.bus],

@@ -10,8 +10,11 @@ import sys
 import tempfile
 import unittest
 
-from guestvm import (GuestError, GuestVM, Disk, LoopDevice, QmpError, SocketDirectory, build_image,
-                     make_filesystem, wait_until)
+from disks import Disk, LoopDevice, make_filesystem
+from guest_channels import QmpError, SocketDirectory
+from guest_image import build_image
+from guestvm import GuestVM
+from programs import GuestError, wait_until
 
 MIB = 1 << 20
 ROOT = pathlib.Path(__file__).resolve().parents[2]

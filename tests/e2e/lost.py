@@ -181,7 +181,7 @@ class Interrupted:
         self.forget_requests()
 
     def forget_requests(self):
-        self.monitor.commands.clear()
+        self.monitor.requests.clear()
         self.agent.requests.clear()
 
     def grow(self, to_bytes):

@@ -16,7 +16,8 @@ import threading
 import unittest
 
 from growth import MIB, GrowthCase, Sandbox
-from guestvm import GuestVM, SocketDirectory
+from guest_channels import SocketDirectory
+from guestvm import GuestVM
 
 TASKS = "run/containerd/io.containerd.runtime.v2.task/k8s.io"
 GUEST_MOUNTS = "/run/kata-containers/shared/containers/passthrough"

@@ -25,8 +25,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "fakes")
 
 import agent as fake_agent  # noqa: E402
 import monitor as fake_monitor  # noqa: E402
-from guestvm import GuestError, LoopDevice  # noqa: E402
+from disks import LoopDevice  # noqa: E402
 from node import BUILD, Node, NodeError  # noqa: E402
+from programs import GuestError  # noqa: E402
 
 MIB = 1 << 20
 BEFORE, AFTER = 32 * MIB, 64 * MIB

@@ -63,27 +63,22 @@ ANSWERS = {
 SUCCESSES = ("ok", "explicit", "split,ok", "stale,ok", "stale,split,ok", "delay=0.2,ok")
 
 
-class HybridVsock:
+class HybridVsock(fake_agent.UnixServer):
     """One socket for all ports of a guest, as Cloud Hypervisor and Firecracker have it: hands a
     connection on to the agent that listens on the port, and closes it where none does."""
 
     def __init__(self, path, agents):
+        super().__init__(path)
         self.ports = []  # every port that was asked for
         self.agents = agents
-        self.door = fake_agent.FakeAgent(path)
-        self.door._serve = self._serve  # the listener is its, the connections are ours
-        self.close = self.door.close
+        self.start()
 
-    def _serve(self, connection):
-        with connection:
-            line = b""
-            while not line.endswith(b"\n"):
-                line += fake_agent.read_exactly(connection, 1)
-            port = int(line.split()[1])
-            self.ports.append(port)
-            if port in self.agents:
-                connection.sendall(b"OK 1073741824\n")
-                self.agents[port]._serve(connection)
+    def _talk(self, client):
+        port = int(fake_agent.read_line(client).split()[1])
+        self.ports.append(port)
+        if port in self.agents:
+            client.sendall(b"OK 1073741824\n")
+            self.agents[port]._talk(client)
 
 
 class AgentTest(SaidTest):

@@ -171,7 +171,7 @@ class HypervisorTest(SaidTest):
         for volume, _ in scene.values():
             node.wait_for(volume.path, "in_sync")
         for name, (volume, monitor) in scene.items():
-            monitor.commands.clear()
+            monitor.requests.clear()
             cases[name].break_it(monitor, monitor.drives[0])
         for volume, _ in scene.values():
             volume.loop.resize(AFTER)

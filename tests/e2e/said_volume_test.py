@@ -10,7 +10,8 @@ import struct
 import subprocess
 import unittest
 
-from guestvm import LoopDevice, run
+from disks import LoopDevice
+from programs import run
 from said import AFTER, BEFORE, SANDBOX, SaidTest, Volume, fake_monitor, publish_path
 
 OTHER = "b" * 64

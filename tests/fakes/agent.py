@@ -31,14 +31,15 @@ METHOD=TEXT]... PATH.
 
 import argparse
 import dataclasses
-import json
 import os
-import signal
 import socket
 import struct
 import sys
-import threading
 import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from unix_server import UnixServer, stop_signals  # noqa: E402
 
 HEADER = struct.Struct(">IIBB")
 REQUEST, RESPONSE = 1, 2
@@ -128,6 +129,13 @@ def read_exactly(connection, length):
     return data
 
 
+def read_line(connection):
+    line = b""
+    while not line.endswith(b"\n"):
+        line += read_exactly(connection, 1)
+    return line
+
+
 def read_frame(connection):
     """(stream id, type, data)"""
     length, stream, kind, _ = HEADER.unpack(read_exactly(connection, HEADER.size))
@@ -142,9 +150,7 @@ def connect(path, hybrid_vsock=None):
     connection.connect(path)
     if hybrid_vsock is not None:
         connection.sendall(b"CONNECT %d\n" % hybrid_vsock)
-        line = b""
-        while not line.endswith(b"\n"):
-            line += read_exactly(connection, 1)
+        line = read_line(connection)
         if not line.startswith(b"OK "):
             raise ConnectionError(line)
     return connection
@@ -209,54 +215,19 @@ class Request:
     stream: int
 
 
-class FakeAgent:
-    """Serves from construction until close(); one thread accepts, one serves each connection."""
+class FakeAgent(UnixServer):
+    """Serves from construction until close()."""
 
-    def __init__(self, path, hybrid_vsock=None, on_request=None):
-        self.path = str(path)
+    def __init__(self, path, hybrid_vsock=None, log=None):
+        super().__init__(path, log)
         self.hybrid_vsock = hybrid_vsock  # the only port that answers OK
         self.stats = Stats()
         self.grows = False
-        self.requests = []
-        self.connections = 0
-        self._on_request = on_request
         self._behaviours = {}
-        self._changed = threading.Condition()
-        self._open = set()
-        self._closed = False
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._bind()
-        self._listener.listen(64)
-        threading.Thread(target=self._accept, daemon=True).start()
+        self.start()
 
     def __enter__(self):
         return self
-
-    def __exit__(self, *_):
-        self.close()
-
-    def _bind(self):
-        """Below its directory's descriptor, for the path may be longer than sun_path allows."""
-        directory = os.open(os.path.dirname(self.path) or ".", os.O_PATH | os.O_DIRECTORY)
-        try:
-            self._listener.bind(f"/proc/self/fd/{directory}/{os.path.basename(self.path)}")
-        finally:
-            os.close(directory)
-
-    def close(self):
-        with self._changed:
-            if self._closed:
-                return
-            self._closed = True
-            connections = list(self._open)
-        for one in [self._listener, *connections]:
-            try:
-                one.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
-        self._listener.close()
-        if os.path.exists(self.path):
-            os.unlink(self.path)
 
     def behave(self, method, *behaviours):
         """How the next calls of a method end, one after another; the last one stays."""
@@ -265,64 +236,32 @@ class FakeAgent:
 
     def wait_for_requests(self, count, seconds=10, method=None):
         """Returns the requests (of one method) once there are so many."""
-        def wanted():
-            return [one for one in self.requests if method in (None, one.method)]
-
-        with self._changed:
-            if not self._changed.wait_for(lambda: len(wanted()) >= count, seconds):
-                raise TimeoutError(f"{len(wanted())} of {count} requests after {seconds} s")
-            return wanted()
+        return self.wait_matching(lambda one: method in (None, one.method), count, seconds)
 
     def _next_behaviour(self, method):
         with self._changed:
             behaviours = self._behaviours.get(method, ["ok"])
             return behaviours.pop(0) if len(behaviours) > 1 else behaviours[0]
 
-    def _accept(self):
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            with self._changed:
-                self.connections += 1
-                self._open.add(connection)
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    def _serve(self, connection):
-        try:
-            if self.hybrid_vsock is None or self._handshake(connection):
-                while self._answer(connection, *read_frame(connection)):
-                    pass
-        except (EOFError, OSError):
-            pass
-        finally:
-            with self._changed:
-                self._open.discard(connection)
-            connection.close()
+    def _talk(self, client):
+        if self.hybrid_vsock is None or self._handshake(client):
+            while self._answer(client, *read_frame(client)):
+                pass
 
     def _handshake(self, connection):
-        line = b""
-        while not line.endswith(b"\n"):
-            line += read_exactly(connection, 1)
-        words = line.split()
+        words = read_line(connection).split()
         if len(words) != 2 or words[0].lower() != b"connect" or int(words[1]) != self.hybrid_vsock:
             return False
         connection.sendall(b"OK 1073741824\n")
         return True
 
-    def _record(self, stream, data):
+    @staticmethod
+    def _decode(stream, data):
         found = fields(data)
         payload = fields(first(found, 3, b""))
-        request = Request(time.monotonic(), first(found, 1, b"").decode(),
-                          first(found, 2, b"").decode(), first(payload, 1, b"").decode(),
-                          first(payload, 2, 0), first(found, 4, 0), stream)
-        with self._changed:
-            self.requests.append(request)
-            self._changed.notify_all()
-        if self._on_request:
-            self._on_request(request)
-        return request
+        return Request(time.monotonic(), first(found, 1, b"").decode(),
+                       first(found, 2, b"").decode(), first(payload, 1, b"").decode(),
+                       first(payload, 2, 0), first(found, 4, 0), stream)
 
     def _succeed(self, request, explicit):
         if request.service != SERVICE or request.method not in ("ResizeVolume", "GetVolumeStats"):
@@ -354,17 +293,17 @@ class FakeAgent:
     def _answer(self, connection, stream, kind, data):
         if kind != REQUEST:
             return True
-        request = self._record(stream, data)
+        request = self._decode(stream, data)
+        self._record(request)
         *modifiers, ending = split_behaviour(self._next_behaviour(request.method))
         for modifier in modifiers:
             if modifier.startswith("delay="):
-                time.sleep(float(modifier.removeprefix("delay=")))
+                self._delay(float(modifier.removeprefix("delay=")))
         reply, lives_on = self._reply(request, ending)
         if "stale" in modifiers:
             died = encode_response(stream ^ 2, code=13, message="somebody else asked for this")
             reply = died[7:] + died + reply
-        for part in ([bytes([byte]) for byte in reply] if "split" in modifiers else [reply]):
-            connection.sendall(part)
+        self._send(connection, reply, int("split" in modifiers))
         return lives_on
 
 
@@ -382,15 +321,13 @@ def main():
     parser.add_argument("path")
     options = parser.parse_args()
 
-    def show(request):
-        print(json.dumps(dataclasses.asdict(request)), flush=True)
-
-    with FakeAgent(options.path, options.hybrid_vsock, show) as agent:
+    stopped = stop_signals()
+    with FakeAgent(options.path, options.hybrid_vsock, sys.stdout) as agent:
         agent.grows = options.grows
         for assignment in options.behave:
             method, _, text = assignment.partition("=")
             agent.behave(method, text)
-        signal.sigwait({signal.SIGTERM, signal.SIGINT})
+        stopped.wait()
     return 0
 
 

@@ -22,13 +22,11 @@ import argparse
 import json
 import os
 import re
-import signal
 import sys
-import threading
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from micro_http import Disk, MicroHttp  # noqa: E402
+from micro_http import Disk, MicroHttp, add_arguments, run  # noqa: E402
 
 API = "/api/v1/"
 RESIZE = ["Error from API", "The disk could not be resized", "Error from device manager"]
@@ -103,32 +101,14 @@ class FakeCloudHypervisor(MicroHttp):
 def main():
     parser = argparse.ArgumentParser(description="A Cloud Hypervisor without a VM.")
     parser.add_argument("--api-socket", required=True)
-    parser.add_argument("--device", required=True)
     parser.add_argument("--id", default="_disk0")
     parser.add_argument("--version", default="v52.0")
-    parser.add_argument("--read-only", action="store_true")
-    parser.add_argument("--delay", type=float, default=0.0, help="seconds before each answer")
-    parser.add_argument("--split", type=int, default=0, help="bytes per write")
-    parser.add_argument("--full", action="store_true", help="503 for every client")
-    parser.add_argument("--silent-at", type=int, help="no answer from this request on")
-    parser.add_argument("--obey", action="store_true",
-                        help="hooks come from stdin, which ends it: MicroHttp.obey()")
-    parser.add_argument("--log", help="received requests, one JSON object per line; else stdout")
+    add_arguments(parser)
     arguments = parser.parse_args()
 
-    stopped = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
-    log = open(arguments.log, "a", encoding="utf-8") if arguments.log else sys.stdout
     disk = Disk(arguments.id, arguments.device, arguments.read_only)
-    vmm = FakeCloudHypervisor(arguments.api_socket, arguments.version, [disk], log)
-    vmm.delay, vmm.split = arguments.delay, arguments.split
-    vmm.full, vmm.silent_at = arguments.full, arguments.silent_at
-    with vmm:
-        if arguments.obey:
-            vmm.obey(sys.stdin, sys.stdout)
-        else:
-            stopped.wait()
+    run(FakeCloudHypervisor(arguments.api_socket, arguments.version, [disk], arguments.log),
+        arguments)
 
 
 if __name__ == "__main__":

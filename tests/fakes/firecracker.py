@@ -22,14 +22,12 @@ As a program, until it is terminated:
 import argparse
 import json
 import os
-import signal
 import stat
 import sys
-import threading
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from micro_http import Disk, MicroHttp  # noqa: E402
+from micro_http import Disk, MicroHttp, add_arguments, run  # noqa: E402
 
 
 class Drive(Disk):
@@ -112,39 +110,21 @@ def main():
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--api-sock")
     where.add_argument("--jail", help="an empty directory")
-    parser.add_argument("--device", required=True)
     parser.add_argument("--drive-id", default="drive_1")
     parser.add_argument("--io-engine", default="Sync")
     parser.add_argument("--id", help="as the real one is started; only shown in its arguments")
-    parser.add_argument("--read-only", action="store_true")
-    parser.add_argument("--delay", type=float, default=0.0, help="seconds before each answer")
-    parser.add_argument("--split", type=int, default=0, help="bytes per write")
-    parser.add_argument("--full", action="store_true", help="503 for every client")
-    parser.add_argument("--silent-at", type=int, help="no answer from this request on")
-    parser.add_argument("--obey", action="store_true",
-                        help="hooks come from stdin, which ends it: MicroHttp.obey()")
-    parser.add_argument("--log", help="received requests, one JSON object per line; else stdout")
+    add_arguments(parser)
     arguments = parser.parse_args()
 
-    stopped = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
-    log = open(arguments.log, "a", encoding="utf-8") if arguments.log else sys.stdout
     api_socket = arguments.api_sock or os.path.join(arguments.jail, "run", "firecracker.socket")
-    vmm = FakeFirecracker(api_socket, log=log)
+    vmm = FakeFirecracker(api_socket, log=arguments.log)
     path = arguments.device
     if arguments.jail:
         path = enter_jail(arguments.jail, path, arguments.drive_id, vmm)
         vmm.socket_path = "/run/firecracker.socket"
     vmm.drives.append(
         Drive(arguments.drive_id, path, arguments.read_only, arguments.io_engine))
-    vmm.delay, vmm.split = arguments.delay, arguments.split
-    vmm.full, vmm.silent_at = arguments.full, arguments.silent_at
-    with vmm:
-        if arguments.obey:
-            vmm.obey(sys.stdin, sys.stdout)
-        else:
-            stopped.wait()
+    run(vmm, arguments)
 
 
 if __name__ == "__main__":

@@ -9,19 +9,19 @@ silent or talkative.
 import dataclasses
 import json
 import os
-import socket
 import stat
+import sys
 import threading
 import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from unix_server import HangUp, UnixServer, append_to, stop_signals  # noqa: E402
 
 MAX_CONNECTIONS = 10
 MAX_LINE = 1024
 FULL = (b"HTTP/1.1 503\r\nServer: Firecracker API\r\nConnection: close\r\nContent-Length: 40\r\n\r\n"
         b'{ "error": "Too many open connections" }')
-
-
-class HangUp(Exception):
-    """The server closes the connection here, as a hook asked for."""
 
 
 @dataclasses.dataclass
@@ -64,7 +64,7 @@ class Disk:
         os.ftruncate(self._fd, size)
 
 
-class MicroHttp:
+class MicroHttp(UnixServer):
     """Answers by `answer(method, target, body)`, which a VMM brings: (status, object or text).
 
     Hooks, which may be changed at any time; the n-th request counts from 1:
@@ -82,8 +82,7 @@ class MicroHttp:
     server = "Cloud Hypervisor API"
 
     def __init__(self, socket_path, log=None):
-        self.socket_path = os.fspath(socket_path)
-        self.log = log
+        super().__init__(socket_path, log)
         self.delay = 0.0
         self.split = 0
         self.close_at = None
@@ -94,53 +93,7 @@ class MicroHttp:
         self.padding = 0
         self.full = False
         self.refuse = None
-        self.requests = []
-        self.connections = 0
-        self._clients = set()
-        self._threads = []
-        self._changed = threading.Condition()
         self._turn = threading.Lock()
-        self._stopping = threading.Event()
-        self._listener = None
-
-    # lifetime
-
-    def bind(self):
-        """Below its directory's descriptor, for the path may be longer than sun_path allows."""
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        directory = os.open(os.path.dirname(self.socket_path) or ".", os.O_PATH | os.O_DIRECTORY)
-        try:
-            name = os.path.basename(self.socket_path)
-            self._listener.bind(f"/proc/self/fd/{directory}/{name}")
-        finally:
-            os.close(directory)
-        self._listener.listen(128)
-
-    def start(self):
-        if not self._listener:
-            self.bind()
-        self._spawn(self._accept)
-        return self
-
-    def stop(self):
-        self._stopping.set()
-        for end in (self._listener, *list(self._clients)):
-            try:
-                end.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
-        for thread in list(self._threads):
-            thread.join()
-        self._listener.close()
-        try:
-            os.unlink(self.socket_path)
-        except FileNotFoundError:
-            pass
-
-    __enter__ = start
-
-    def __exit__(self, *_):
-        self.stop()
 
     def obey(self, orders, answers):
         """For a fake that is a program: sets hooks, and whatever else the VMM has, from lines of
@@ -152,59 +105,32 @@ class MicroHttp:
                 setattr(self, name, value)
             print("obeyed", file=answers, flush=True)
 
-    def _spawn(self, target, *arguments):
-        thread = threading.Thread(target=target, args=arguments, daemon=True)
-        self._threads.append(thread)
-        thread.start()
-
     # what tests ask
 
     def sent(self, method, target=""):
         """The requests received so far with this method whose target begins with `target`."""
-        with self._changed:
-            return [r for r in self.requests if r.method == method and r.target.startswith(target)]
+        return self.matching(lambda r: r.method == method and r.target.startswith(target))
 
     def wait_for(self, method, target="", count=1, timeout=60):
-        """Waits until that many were received; returns them."""
-        with self._changed:
-            done = self._changed.wait_for(
-                lambda: sum(r.method == method and r.target.startswith(target)
-                            for r in self.requests) >= count, timeout)
-        if not done:
-            raise TimeoutError(f"{method} {target} was not received {count} times")
-        return self.sent(method, target)
+        """The same, once there are `count` of them."""
+        return self.wait_matching(lambda r: r.method == method and r.target.startswith(target),
+                                  count, timeout)
 
     # the conversation
 
-    def _accept(self):
-        while not self._stopping.is_set():
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            self.connections += 1
-            if self.full or len(self._clients) >= MAX_CONNECTIONS:
-                self._turn_away(client)
-            else:
-                self._clients.add(client)
-                self._spawn(self._serve, client)
+    def _admit(self, client):
+        if self.full or len(self._clients) > MAX_CONNECTIONS:
+            self._turn_away(client)
+        else:
+            super()._admit(client)
 
-    @staticmethod
-    def _turn_away(client):
+    def _turn_away(self, client):
+        self._clients.discard(client)
         with client:
             try:
                 client.sendall(FULL)
             except OSError:
                 pass
-
-    def _serve(self, client):
-        with client:
-            try:
-                self._talk(client)
-            except (HangUp, OSError, ValueError):
-                pass
-            finally:
-                self._clients.discard(client)
 
     def _talk(self, client):
         pending = b""
@@ -235,13 +161,7 @@ class MicroHttp:
         return (method, target, rest[:length].decode()), rest[length:]
 
     def _reply(self, client, method, target, body):
-        request = Request(time.monotonic(), method, target, body)
-        with self._changed:
-            self.requests.append(request)
-            number = len(self.requests)
-            self._changed.notify_all()
-        if self.log:
-            print(json.dumps(dataclasses.asdict(request)), file=self.log, flush=True)
+        number = self._record(Request(time.monotonic(), method, target, body))
         if method == self.silent_on or (self.silent_at is not None and number >= self.silent_at):
             return
         if self.refuse and method != "GET":
@@ -251,14 +171,11 @@ class MicroHttp:
         data = self._encode(status, answer)
         if self.garbage and self.garbage[0] == number:
             data = self.garbage[1]
-        if self.delay and self._stopping.wait(self.delay):
-            raise HangUp
+        self._delay(self.delay)
         if self.close_at == number or self.close_on == method:
             client.sendall(data[:len(data) // 2])
             raise HangUp
-        step = self.split or len(data)
-        for offset in range(0, len(data), step):
-            client.sendall(data[offset:offset + step])
+        self._send(client, data, self.split)
 
     def _encode(self, status, answer):
         head = f"HTTP/1.1 {status} \r\nServer: {self.server}\r\nConnection: keep-alive\r\n"
@@ -271,3 +188,29 @@ class MicroHttp:
 
     def answer(self, method, target, body):
         raise NotImplementedError
+
+
+def add_arguments(parser):
+    """Those of every VMM that is a program; `log` becomes an open file."""
+    parser.add_argument("--device", required=True)
+    parser.add_argument("--read-only", action="store_true")
+    parser.add_argument("--delay", type=float, default=0.0, help="seconds before each answer")
+    parser.add_argument("--split", type=int, default=0, help="bytes per write")
+    parser.add_argument("--full", action="store_true", help="503 for every client")
+    parser.add_argument("--silent-at", type=int, help="no answer from this request on")
+    parser.add_argument("--obey", action="store_true",
+                        help="hooks come from stdin, which ends it: MicroHttp.obey()")
+    parser.add_argument("--log", type=append_to, default=sys.stdout,
+                        help="received requests, one JSON object per line; else stdout")
+
+
+def run(vmm, arguments):
+    """Serves as those arguments say, until it is terminated."""
+    stopped = stop_signals()
+    vmm.delay, vmm.split = arguments.delay, arguments.split
+    vmm.full, vmm.silent_at = arguments.full, arguments.silent_at
+    with vmm:
+        if arguments.obey:
+            vmm.obey(sys.stdin, sys.stdout)
+        else:
+            stopped.wait()

@@ -22,16 +22,13 @@ import dataclasses
 import json
 import os
 import re
-import signal
-import socket
 import stat
 import sys
-import threading
 import time
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-class HangUp(Exception):
-    """The monitor closes the connection here, as a hook asked for."""
+from unix_server import HangUp, UnixServer, append_to, stop_signals  # noqa: E402
 
 
 @dataclasses.dataclass
@@ -87,7 +84,7 @@ class Command:
     arguments: dict
 
 
-class FakeMonitor:
+class FakeMonitor(UnixServer):
     """Serves one client at a time, as a monitor does; others wait in a queue of one.
 
     Hooks, which may be changed at any time:
@@ -101,11 +98,12 @@ class FakeMonitor:
       events     events sent before each answer over QMP
     """
 
+    backlog = 1
+
     def __init__(self, socket_path, mode="qmp", drives=(), log=None):
-        self.socket_path = os.fspath(socket_path)
+        super().__init__(socket_path, log)
         self.mode = mode
         self.drives = list(drives)
-        self.log = log
         self.silent = False
         self.delay = 0.0
         self.split = 0
@@ -114,90 +112,24 @@ class FakeMonitor:
         self.silent_at = None
         self.refuse = None
         self.events = []
-        self.connections = 0
-        self.commands = []
-        self._changed = threading.Condition()
-        self._stopping = threading.Event()
-        self._listener = None
-        self._client = None
-        self._thread = None
-
-    # lifetime
-
-    def start(self):
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._bind()
-        self._listener.listen(1)
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
-        return self
-
-    def _bind(self):
-        """Below its directory's descriptor, for the path may be longer than sun_path allows."""
-        directory = os.open(os.path.dirname(self.socket_path) or ".", os.O_PATH | os.O_DIRECTORY)
-        try:
-            name = os.path.basename(self.socket_path)
-            self._listener.bind(f"/proc/self/fd/{directory}/{name}")
-        finally:
-            os.close(directory)
-
-    def stop(self):
-        self._stopping.set()
-        for end in (self._listener, self._client):
-            if end:
-                try:
-                    end.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    pass
-        if self._thread:
-            self._thread.join()
-        if self._listener:
-            self._listener.close()
-        try:
-            os.unlink(self.socket_path)
-        except FileNotFoundError:
-            pass
-
-    __enter__ = start
-
-    def __exit__(self, *_):
-        self.stop()
 
     # what tests ask
 
     def sent(self, name):
         """The commands received so far whose name, or HMP line, begins with `name`."""
-        with self._changed:
-            return [c for c in self.commands if c.name.startswith(name)]
+        return self.matching(lambda command: command.name.startswith(name))
 
     def wait_for(self, name, count=1, timeout=60):
-        """Waits until `name` was received `count` times; returns those commands."""
-        with self._changed:
-            done = self._changed.wait_for(
-                lambda: sum(c.name.startswith(name) for c in self.commands) >= count, timeout)
-        if not done:
-            raise TimeoutError(f"{name} was not received {count} times")
-        return self.sent(name)
+        """The same, once there are `count` of them."""
+        return self.wait_matching(lambda command: command.name.startswith(name), count, timeout)
 
     def drive(self, node):
         return next((d for d in self.drives if d.node == node), None)
 
     # the conversation
 
-    def _serve(self):
-        while not self._stopping.is_set():
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            with client:
-                self._client = client
-                self.connections += 1
-                try:
-                    self._talk(client)
-                except (HangUp, OSError, ValueError):
-                    pass
-                self._client = None
+    def _admit(self, client):
+        self._serve(client)
 
     def _talk(self, client):
         if self.silent:
@@ -225,23 +157,8 @@ class FakeMonitor:
         if self.garbage and self.garbage[0] == number:
             client.sendall(self.garbage[1])
         elif self.silent_at is None or number < self.silent_at:
-            self._write(client, answer)
-
-    def _write(self, client, text):
-        data = text.encode()
-        if self.delay and self._stopping.wait(self.delay):
-            raise HangUp
-        step = self.split or len(data)
-        for offset in range(0, len(data), step):
-            client.sendall(data[offset:offset + step])
-
-    def _record(self, name, arguments):
-        command = Command(time.monotonic(), name, arguments)
-        with self._changed:
-            self.commands.append(command)
-            self._changed.notify_all()
-        if self.log:
-            print(json.dumps(dataclasses.asdict(command)), file=self.log, flush=True)
+            self._delay(self.delay)
+            self._send(client, answer.encode(), self.split)
 
     def _greeting(self):
         if self.mode == "hmp":
@@ -265,7 +182,7 @@ class FakeMonitor:
     def _answer_qmp(self, line):
         request = json.loads(line)
         name, arguments = request["execute"], request.get("arguments", {})
-        self._record(name, arguments)
+        self._record(Command(time.monotonic(), name, arguments))
         reply = {}
         if "id" in request:
             reply["id"] = request["id"]
@@ -316,7 +233,7 @@ class FakeMonitor:
     # HMP
 
     def _answer_hmp(self, line):
-        self._record(line, {})
+        self._record(Command(time.monotonic(), line, {}))
         return self._echo(line) + "\r\n" + self._hmp(line).replace("\n", "\r\n") + "(qemu) "
 
     @staticmethod
@@ -364,16 +281,14 @@ def main():
     parser.add_argument("--silent", action="store_true", help="never greet")
     parser.add_argument("--delay", type=float, default=0.0, help="seconds before each answer")
     parser.add_argument("--pid-file")
-    parser.add_argument("--log", help="received commands, one JSON object per line; else stdout")
+    parser.add_argument("--log", type=append_to, default=sys.stdout,
+                        help="received commands, one JSON object per line; else stdout")
     arguments = parser.parse_args()
 
-    stopped = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
+    stopped = stop_signals()
     drive = Drive(arguments.node, arguments.device, size=arguments.size,
                   read_only=arguments.read_only)
-    log = open(arguments.log, "a", encoding="utf-8") if arguments.log else sys.stdout
-    monitor = FakeMonitor(arguments.socket, arguments.mode, [drive], log)
+    monitor = FakeMonitor(arguments.socket, arguments.mode, [drive], arguments.log)
     monitor.refuse = arguments.refuse
     monitor.silent = arguments.silent
     monitor.delay = arguments.delay

@@ -1,0 +1,30 @@
+"""Programs that are run to their end, and conditions that are waited for."""
+
+import subprocess
+import time
+
+POLL_SECONDS = 0.02
+
+
+class GuestError(Exception):
+    """The guest, QEMU or a helper program did not do what it was asked to."""
+
+
+def run(*command):
+    """Runs a program to its end; returns what it printed, raises GuestError if it failed."""
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise GuestError(f"{' '.join(map(str, command))}: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+def wait_until(condition, seconds, what):
+    """Returns the first true value of condition(); raises GuestError after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise GuestError(f"waited {seconds} s for {what}")
+        time.sleep(POLL_SECONDS)
