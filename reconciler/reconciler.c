@@ -263,7 +263,7 @@ static void trim_history(struct reconciler *reconciler)
 
 static void check_database(struct reconciler *reconciler)
 {
-    bool lost = store_check_file(reconciler->store) < 0;
+    bool lost = store_is_degraded(reconciler->store);
 
     if (lost && !reconciler->database_lost)
         log_error(NULL, DATABASE_LOST);

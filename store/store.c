@@ -437,3 +437,8 @@ int store_check_file(const struct store *store)
         return -errno;
     return status.st_dev == store->file_device && status.st_ino == store->file_inode ? 0 : -ESTALE;
 }
+
+bool store_is_degraded(const struct store *store)
+{
+    return !store->path || store_check_file(store) < 0;
+}

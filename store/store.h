@@ -74,6 +74,10 @@ int store_trim(struct store *store);
 /* 0, or -ENOENT/-ESTALE when the file was removed or replaced under the daemon. */
 int store_check_file(const struct store *store);
 
+/* What is committed now, no later daemon will find: the store is in memory, or its file was removed
+ * or replaced. Asked right before anything of the node is removed, which then is not. */
+bool store_is_degraded(const struct store *store);
+
 /* ---- metadata directories and volumes --------------------------------------------------- */
 
 enum store_layout { STORE_KATA, STORE_CRUST };

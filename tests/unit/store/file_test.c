@@ -328,7 +328,9 @@ static void a_removed_or_replaced_file_is_noticed(void **state)
 
     fixture->store = fixture_open(fixture->path, "boot-1");
     assert_int_equal(store_check_file(fixture->store), 0);
+    assert_false(store_is_degraded(fixture->store));
     assert_int_equal(unlink(fixture->path), 0);
+    assert_true(store_is_degraded(fixture->store));
     assert_int_equal(store_check_file(fixture->store), -ENOENT);
     write_file(fixture, "x", 1);
     assert_int_equal(store_check_file(fixture->store), -ESTALE);
