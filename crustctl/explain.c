@@ -42,7 +42,7 @@ const struct explanation explanations[] = {
      "none",
      "The device has grown, and the hypervisor has not been told yet.",
      NULL,
-     {NULL}},
+     {"resize.settle_ms has crustd wait until the size has been still for so long."}},
     {"block_grown",
      "none",
      "The VM has the device's new size, and its file system has not been grown to it yet.",

@@ -148,6 +148,12 @@ static void say_policy(const struct dossier *dossier, const struct config *confi
             config->resize.mode == RESIZE_NEVER ? "never" : "observe");
 }
 
+/* A growth whose attempts failed has the reason for it. */
+static bool is_settling(const cJSON *volume)
+{
+    return strcmp(row_text(volume, "state"), "host_grown") == 0;
+}
+
 static void say_attempts(const struct dossier *dossier, const struct config *config,
                          struct facts *facts)
 {
@@ -165,7 +171,11 @@ static void say_attempts(const struct dossier *dossier, const struct config *con
     }
     display_time(next, time);
     if (*next)
-        say(facts, "It is tried again at %s UTC.", time);
+        say(facts,
+            is_settling(dossier->volume)
+                ? "It is acted on at %s UTC, if the size stays the same until then."
+                : "It is tried again at %s UTC.",
+            time);
 }
 
 typedef void sayer(const struct dossier *dossier, const struct config *config, struct facts *facts);

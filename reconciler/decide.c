@@ -64,6 +64,8 @@ static struct decision decide_growth(const struct decide_facts *facts)
 {
     if (facts->permit == PERMIT_OBSERVE)
         return say(STATE_HOST_GROWN, REASON_POLICY);
+    if (!facts->is_still)
+        return (struct decision){STATE_HOST_GROWN, REASON_NONE, ACTION_WAIT};
     if (facts->hypervisor_reason != REASON_NONE)
         return try_to(facts, ACTION_RESIZE_HYPERVISOR, STATE_BLOCKED, facts->hypervisor_reason);
     return try_to(facts, ACTION_RESIZE_HYPERVISOR, STATE_HOST_GROWN, REASON_NONE);
@@ -116,6 +118,8 @@ const char *decide_action_name(enum decide_action action)
         return "resize_hypervisor";
     case ACTION_GROW_GUEST:
         return "grow_guest";
+    case ACTION_WAIT:
+        return "wait";
     case ACTION_NONE:
         break;
     }

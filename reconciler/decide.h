@@ -40,6 +40,7 @@ struct decide_facts {
     uint64_t guest_synced_bytes; /* device size that the guest has been grown to; 0 never */
     bool asks_hypervisor;        /* the VMM can say a drive's size; otherwise it can only be told */
     bool growth_open;            /* an audit_resizes row is unfinished */
+    bool is_still;               /* the device has had its size for resize.settle_ms */
 
     enum volume_reason hypervisor_reason; /* why the last call failed; NONE: it did not */
     enum volume_reason guest_reason;      /* UNVERIFIED: grown, but it would not say how far */
@@ -51,6 +52,7 @@ enum decide_action {
     ACTION_QUERY_HYPERVISOR,  /* learn the drive's size */
     ACTION_RESIZE_HYPERVISOR, /* have it re-read, check the answer */
     ACTION_GROW_GUEST,        /* have the file system grown, and verify */
+    ACTION_WAIT,              /* look again once the size has been still for long enough */
 };
 
 struct decision {

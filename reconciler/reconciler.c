@@ -52,6 +52,12 @@ static bool has_work(const struct reconciler *reconciler)
             !marks_is_empty(&reconciler->lanes.runnable));
 }
 
+/* Unlike an attempt after a failure, a growth that has yet to settle is not done. */
+static bool awaits_stillness(const struct reconciler *reconciler)
+{
+    return reconciler->config.resize.settle_ms && store_awaits_stillness(reconciler->store);
+}
+
 /* A stop does not wait for a store that fails: what was found out is found out again. */
 static bool is_settled(const struct reconciler *reconciler)
 {
@@ -62,7 +68,7 @@ static bool is_settled(const struct reconciler *reconciler)
     /* What the database does not take for so long is not to be done now. */
     if (reconciler->failed_turns >= FAILED_TURNS)
         return true;
-    return !has_work(reconciler) && !reconciler->retries;
+    return !has_work(reconciler) && !reconciler->retries && !awaits_stillness(reconciler);
 }
 
 /* ---- one turn ---- */

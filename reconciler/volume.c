@@ -197,6 +197,12 @@ static int bind_volume(struct reconciler *reconciler, struct store_volume *volum
 
 /* ---- the facts ---- */
 
+/* When the device will have had its present size for resize.settle_ms. */
+static uint64_t still_from(const struct reconciler *reconciler, const struct store_volume *volume)
+{
+    return volume->size_since_ns + reconciler->config.resize.settle_ms * NSEC_PER_MSEC;
+}
+
 static enum decide_permit permit_of(const struct reconciler *reconciler,
                                     const struct store_volume *volume)
 {
@@ -295,6 +301,7 @@ static struct decide_facts facts_of(const struct reconciler *reconciler,
         .asks_hypervisor =
             hypervisor_kind_tells_size(hypervisor_kind_from_name(volume->hypervisor)),
         .growth_open = volume->resize_id != 0,
+        .is_still = clock_boottime() >= still_from(reconciler, volume),
         .hypervisor_reason = reason_from_name(volume->hypervisor_reason),
         .guest_reason = reason_from_name(volume->guest_reason),
     };
@@ -363,6 +370,18 @@ static int end_waiting(struct reconciler *reconciler, const struct store_volume 
                : 0;
 }
 
+/* A growth that may go on yet: the timer of attempts has it looked at again. */
+static int wait_until_still(struct reconciler *reconciler, const struct store_volume *volume)
+{
+    uint64_t due = still_from(reconciler, volume), now = clock_boottime();
+    uint64_t left_ms = due > now ? (due - now) / NSEC_PER_MSEC : 0;
+
+    if (volume->next_attempt_ns == due)
+        return 0;
+    return store_set_attempts(reconciler->store, volume->volume_id, 0, due,
+                              clock_realtime_ms() + (int64_t)left_ms);
+}
+
 static int begin_act(struct reconciler *reconciler, const struct store_volume *volume,
                      enum decide_action action)
 {
@@ -420,6 +439,8 @@ int reconcile_volume(struct reconciler *reconciler, int64_t volume_id)
     r = set_state(reconciler, &volume, &decision);
     if (r < 0)
         return r;
+    if (decision.action == ACTION_WAIT)
+        return wait_until_still(reconciler, &volume);
     return decision.action == ACTION_NONE ? end_waiting(reconciler, &volume, &facts)
                                           : begin_act(reconciler, &volume, decision.action);
 }

@@ -372,6 +372,9 @@ int store_put_guest_result(struct store *store, const struct store_guest_result 
 int store_set_attempts(struct store *store, int64_t volume_id, uint32_t attempts,
                        uint64_t next_attempt_ns, int64_t next_attempt_ms);
 
+/* Whether a next attempt is set that no failed one came before. */
+bool store_awaits_stillness(struct store *store);
+
 /* An operator asks to look again: every waiting volume may try at once, by every route.
  * What the last try ended with stays until the next one ends. */
 int store_forget_waiting(struct store *store);

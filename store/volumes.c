@@ -389,6 +389,15 @@ int store_next_attempt(struct store *store, uint64_t after_ns, uint64_t *ret_ns)
     return 0;
 }
 
+bool store_awaits_stillness(struct store *store)
+{
+    static const char find[] = "SELECT 1 FROM volumes WHERE next_attempt_ns IS NOT NULL"
+                               " AND attempts = 0 AND removed_at IS NULL LIMIT 1";
+    cleanup(sql_end) struct sql_rows rows = {0};
+
+    return sql_query_values(&store->connection, find, &rows, NULL, 0) == 0 && sql_next(&rows) > 0;
+}
+
 int store_forget_waiting(struct store *store)
 {
     static const char volumes[] =

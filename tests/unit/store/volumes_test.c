@@ -243,8 +243,11 @@ static void waiting_volumes_come_due(void **state)
     assert_int_equal(written(store), before);
 
     assert_int_equal(store_set_attempts(store, bound.volume_id, 3, 500, 1767323045678), 0);
+    assert_false(store_awaits_stillness(store));
     assert_int_equal(store_close_mapping(store, bound.volume_id), 0);
     assert_int_equal(get_volume(store, bound.volume_id).next_attempt_ns, 0);
+    assert_int_equal(store_set_attempts(store, bound.volume_id, 0, 500, 1767323045678), 0);
+    assert_true(store_awaits_stillness(store));
 }
 
 /* ---- cost ------------------------------------------------------------------------------------ */
