@@ -7,7 +7,9 @@
  *
  * On a serial line the end of a stream is not the end of the connection until its owner says so:
  * the next client's request may have come before the word that the last one left (see serve.c).
- * Whole replies are held meanwhile; half-read and half-written frames are dropped.
+ * Replies are held meanwhile, also those that the line did not take before it ended: a line without
+ * a peer takes nothing, and is known to have none only by the next read. Half-read frames are
+ * dropped.
  */
 #include "guest-agent/connection.h"
 
@@ -53,6 +55,19 @@ struct connection {
     void *userdata;
 };
 
+static void note_loss(int code)
+{
+    log_warning(NULL, "a reply was lost: %s", strerror(-code));
+}
+
+static void hold(struct connection *connection, const void *replies, size_t length)
+{
+    int r = buffer_append(&connection->held, replies, length);
+
+    if (r < 0)
+        note_loss(r);
+}
+
 /* A peer that does not read its replies loses them; the stream's end is the loop's to report. */
 static void answer(struct connection *connection, uint32_t stream_id,
                    const struct ttrpc_status *status, const struct buffer *payload)
@@ -64,10 +79,10 @@ static void answer(struct connection *connection, uint32_t stream_id,
     if (r == 0 && connection->stream.handler)
         r = stream_send(&connection->stream, frame.data, frame.length);
     else if (r == 0)
-        r = buffer_append(&connection->held, frame.data, frame.length);
+        hold(connection, frame.data, frame.length);
     buffer_done(&frame);
     if (r < 0)
-        log_warning(NULL, "a reply was lost: %s", strerror(-r));
+        note_loss(r);
 }
 
 static void refuse(struct connection *connection, uint32_t stream_id, enum ttrpc_code code,
@@ -241,8 +256,10 @@ static void on_ended(struct stream *stream, enum stream_end end, const struct er
     (void)error;
     loop_timer_stop(&connection->silence);
     connection->discard = 0;
-    if (connection->serial)
+    if (connection->serial) {
+        hold(connection, stream->output.data, stream->output.length);
         stream_done(stream);
+    }
     connection->ended(connection, connection->userdata);
 }
 

@@ -1,0 +1,166 @@
+/* connection_test.c - a serial line whose clients come on each other's heels.
+ *
+ * Socket pairs stand for the line: one that is full takes nothing, as a virtio-serial port without
+ * a peer does, and one that its peer has shut down reads end-of-file.
+ */
+#include "tests/unit/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "agent-client/agent_messages.h"
+#include "agent-client/ttrpc_codec.h"
+#include "guest-agent/connection.h"
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/log.h"
+
+static struct loop loop;
+static struct connection *connection;
+static bool ended;
+static int line; /* the client's end */
+static struct buffer received;
+
+static void on_ended(struct connection *one, void *userdata)
+{
+    (void)one;
+    (void)userdata;
+    ended = true;
+}
+
+/* A line to which a client has come; returns the agent's end. */
+static int new_line(void)
+{
+    int ends[2];
+
+    fd_close(line);
+    buffer_clear(&received);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+    line = ends[0];
+    return ends[1];
+}
+
+static void fill(int fd)
+{
+    char bytes[4096] = {0};
+
+    while (write(fd, bytes, sizeof(bytes)) > 0)
+        ;
+    assert_int_equal(errno, EAGAIN);
+}
+
+static void ask(uint32_t stream)
+{
+    struct ttrpc_request request = {.service = AGENT_SERVICE, .method = AGENT_METHOD_STATS};
+    struct buffer frame = BUFFER_INIT(0);
+
+    assert_int_equal(ttrpc_append_request(&frame, stream, &request, NULL, 0), 0);
+    assert_int_equal(write(line, frame.data, frame.length), (ssize_t)frame.length);
+    buffer_done(&frame);
+}
+
+static void leave(void)
+{
+    assert_int_equal(shutdown(line, SHUT_WR), 0);
+    while (!ended)
+        loop_run_once(&loop);
+    ended = false;
+}
+
+static void nothing(struct loop_io *io, int events)
+{
+    (void)io;
+    (void)events;
+}
+
+static bool out_of_patience;
+
+static void give_up(struct loop_timer *timer)
+{
+    (void)timer;
+    out_of_patience = true;
+}
+
+/* The next thing said is the reply to this stream. */
+static void expect_reply(uint32_t stream)
+{
+    struct loop_io readable = {0};
+    struct loop_timer patience = {0};
+    struct ttrpc_frame frame = {0};
+    size_t skipped;
+
+    out_of_patience = false;
+    loop_io_start(&loop, &readable, line, LOOP_READ, nothing);
+    loop_timer_start(&loop, &patience, 10 * NSEC_PER_SEC, give_up);
+    while (ttrpc_find_response(buffer_text(&received), received.length, stream, 65536, &skipped,
+                               &frame) != TTRPC_FRAME) {
+        char bytes[4096];
+        ssize_t count = read(line, bytes, sizeof(bytes));
+
+        if (count > 0)
+            assert_int_equal(buffer_append(&received, bytes, (size_t)count), 0);
+        else
+            loop_run_once(&loop);
+        assert_false(out_of_patience);
+    }
+    assert_int_equal(skipped, 0);
+    buffer_consume(&received, frame.size);
+    loop_io_stop(&readable);
+    loop_timer_stop(&patience);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    line = -1;
+    ended = false;
+    buffer_init(&received, 0);
+    return loop_init(&loop);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    connection = connection_free(connection);
+    fd_close(line);
+    buffer_done(&received);
+    loop_done(&loop);
+    return 0;
+}
+
+/* The request was heard before it was known that the client before had left: the line takes no
+ * reply, then ends, then has a peer. */
+static void a_reply_that_the_line_did_not_take_reaches_the_next_peer(void **state)
+{
+    int port = new_line();
+
+    (void)state;
+    fill(port);
+    assert_int_equal(connection_new(&loop, port, true, on_ended, NULL, &connection), 0);
+    ask(7);
+    ask(9);
+    leave();
+    assert_int_equal(connection_resume(connection, new_line()), 0);
+    expect_reply(7);
+    expect_reply(9);
+    leave();
+    assert_int_equal(connection_resume(connection, new_line()), 0);
+    ask(11);
+    expect_reply(11); /* and nothing is said twice */
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_reply_that_the_line_did_not_take_reaches_the_next_peer),
+    };
+    int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+    log_set_descriptor(null);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
