@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 
+#include "reconciler/hidden.h"
 #include "reconciler/lanes.h"
 #include "reconciler/marks.h"
 #include "reconciler/reconciler.h"
@@ -32,6 +33,7 @@ struct reconciler {
     bool scan_wanted[TREES];
     DIR *scan[TREES]; /* a scan under way */
     struct retry *retries;
+    struct hidden hidden;
 
     struct observed_mounts *mounts; /* NULL: read it before it is next needed */
     struct observe_cache *cache;

@@ -91,14 +91,32 @@ static int pass_over(struct reconciler *reconciler)
     return 0;
 }
 
+/* From the name, or from what was learned about it. NULL if it is not known. */
+static int find_target_path(struct reconciler *reconciler, const char *name,
+                            const struct observed_entry *observed,
+                            char learned[static STORE_TARGET_BYTES], const char **ret_path)
+{
+    int r = 0;
+
+    learned[0] = '\0';
+    if (observed->target_path)
+        r = hidden_offer_volume(reconciler, observed->target_path);
+    else if (observed->is_hashed)
+        r = store_path_of_hash(reconciler->store, name, learned);
+    *ret_path = observed->target_path ? observed->target_path : known(learned);
+    if (observed->is_hashed && !*ret_path)
+        reconciler->hidden.wanted = true;
+    return r;
+}
+
 static int put_entry(struct reconciler *reconciler, enum reconciler_tree tree, const char *name,
                      const struct observed_entry *observed)
 {
+    char learned[STORE_TARGET_BYTES];
     struct observed_publish_path publish;
     struct store_entry entry = {
         .layout = layout_of(tree),
         .key = name,
-        .target_path = observed->target_path,
         .problem = observed->problem,
         .directory_device = observed->directory.device,
         .directory_inode = observed->directory.inode,
@@ -117,7 +135,10 @@ static int put_entry(struct reconciler *reconciler, enum reconciler_tree tree, c
     bool changed;
     int r;
 
-    look_up_publish_path(reconciler, observed->target_path, &publish);
+    r = find_target_path(reconciler, name, observed, learned, &entry.target_path);
+    if (r < 0)
+        return r;
+    look_up_publish_path(reconciler, entry.target_path, &publish);
     entry.pv = known(publish.pv);
     entry.pod_uid = known(publish.pod_uid);
     entry.driver = known(publish.driver);
@@ -277,6 +298,8 @@ static int put_sandbox(struct reconciler *reconciler, const char *sandbox_id,
     if (!drives || !claims)
         return -ENOMEM;
     r = store_each_volume_of_sandbox(reconciler->store, sandbox_id, note_volume, &before);
+    if (r == 0)
+        r = hidden_offer_claims(reconciler, observed);
     if (r == 0)
         r = store_put_sandbox(reconciler->store, &sandbox, &sandbox_ref, &changed);
     if (r < 0 || !changed)

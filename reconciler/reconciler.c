@@ -42,7 +42,7 @@ static bool has_marks(const struct reconciler *reconciler)
             return true;
     return !marks_is_empty(&reconciler->sandboxes) || !marks_is_empty(&reconciler->devices) ||
            !marks_is_empty(&reconciler->volumes) || reconciler->all_volumes ||
-           !scan_is_done(reconciler);
+           !scan_is_done(reconciler) || !hidden_is_idle(&reconciler->hidden);
 }
 
 static bool has_work(const struct reconciler *reconciler)
@@ -114,7 +114,7 @@ static int look_once(struct reconciler *reconciler)
         r = look_at_device(reconciler, (uint32_t)(number >> 32), (uint32_t)number);
         return r < 0 ? r : 1;
     }
-    return 0;
+    return scan_is_done(reconciler) ? hidden_search(reconciler) : 0;
 }
 
 /* Volumes are decided once what they stand on is known: after the first scan. */
@@ -161,7 +161,7 @@ static int work(struct reconciler *reconciler)
 
 static void note_first_scan(struct reconciler *reconciler)
 {
-    if (reconciler->synced || !scan_is_done(reconciler) ||
+    if (reconciler->synced || !scan_is_done(reconciler) || !hidden_is_idle(&reconciler->hidden) ||
         !marks_is_empty(&reconciler->sandboxes) ||
         !marks_is_empty(&reconciler->directories[TREE_KATA_VOLUMES]) ||
         !marks_is_empty(&reconciler->directories[TREE_CRUST_VOLUMES]))
@@ -288,6 +288,7 @@ static void on_sweep(struct loop_timer *timer)
     (void)store_each_volume_without_device(reconciler->store, mark_volume, reconciler);
     (void)store_each_live_sandbox(reconciler->store, mark_sandbox, reconciler);
     reconciler_look_at_tree(reconciler, TREE_RS_SANDBOXES);
+    reconciler->hidden.wanted = true;
     if (reconciler->too_many) {
         reconciler->too_many = false;
         reconciler_look_at_tree(reconciler, TREE_KATA_VOLUMES);
@@ -356,6 +357,7 @@ void reconciler_look_at_everything(struct reconciler *reconciler)
     for (enum reconciler_tree tree = 0; tree < TREES; tree++)
         reconciler->scan_wanted[tree] = true;
     reconciler->all_volumes = true;
+    reconciler->hidden.wanted = true;
     reconciler->mounts = observed_mounts_free(reconciler->mounts);
 }
 
@@ -519,6 +521,7 @@ struct reconciler *reconciler_free(struct reconciler *reconciler)
     lanes_done(&reconciler->lanes);
     retries_done(reconciler);
     scan_done(reconciler);
+    hidden_done(&reconciler->hidden);
     for (enum reconciler_tree tree = 0; tree < TREES; tree++)
         marks_done(&reconciler->directories[tree]);
     marks_done(&reconciler->sandboxes);

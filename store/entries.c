@@ -69,13 +69,12 @@ static int find_volume(struct store *store, const char *target_path, const char 
 {
     static const char by_path[] =
         "SELECT volume_id FROM volumes WHERE target_path = ?1 AND removed_at IS NULL";
-    static const char by_key[] =
-        "SELECT e.volume_id FROM entries e JOIN volumes v ON v.volume_id = e.volume_id"
-        " WHERE e.key = ?1 AND e.gone = 0 AND v.target_path IS NULL AND v.removed_at IS NULL";
     cleanup(sql_end) struct sql_rows rows = {0};
-    int r = target_path ? sql_first(&store->connection, by_path, &rows, sql_text(target_path))
-                        : sql_first(&store->connection, by_key, &rows, sql_text(key));
+    int r;
 
+    if (!target_path)
+        return hidden_find(store, key, ret_volume_id);
+    r = sql_first(&store->connection, by_path, &rows, sql_text(target_path));
     if (r < 0)
         return r;
     *ret_volume_id = r > 0 ? sql_take_number(&rows) : 0;
@@ -86,10 +85,11 @@ static int find_volume(struct store *store, const char *target_path, const char 
 static int add_volume(struct store *store, const struct store_entry *entry, int64_t *ret_volume_id)
 {
     static const char insert[] =
-        "INSERT INTO volumes (target_path, status, state, reason, state_since, first_seen,"
-        " last_changed) VALUES (?1, 'present', 'unknown', 'none', ?2, ?2, ?2)";
+        "INSERT INTO volumes (target_path, path_sha256, status, state, reason, state_since,"
+        " first_seen, last_changed) VALUES (?1, ?2, 'present', 'unknown', 'none', ?3, ?3, ?3)";
     static const char count[] = "UPDATE meta SET live_volumes = live_volumes + 1"
                                 " WHERE one = 1 AND live_volumes < ?1";
+    char hash[SHA256_HEX_BYTES];
     int counted = 0;
     int r = sql_run(&store->connection, count, &counted, sql_number(STORE_VOLUMES));
 
@@ -97,7 +97,7 @@ static int add_volume(struct store *store, const struct store_entry *entry, int6
         return STORE_TOO_MANY;
     if (r == 0)
         r = sql_run(&store->connection, insert, NULL, sql_text(entry->target_path),
-                    sql_number(store->now_ms));
+                    sql_text(hash_path(entry->target_path, hash)), sql_number(store->now_ms));
     if (r < 0)
         return r;
     *ret_volume_id = sqlite3_last_insert_rowid(store->connection.db);
@@ -261,7 +261,6 @@ static int write_sandboxes(struct store *store, const struct store_entry *entry,
 static int learn_path(struct store *store, const struct store_entry *entry,
                       struct known_entry *known, bool *ret_changed)
 {
-    static const char learn[] = "UPDATE volumes SET target_path = ?2 WHERE volume_id = ?1";
     int64_t other = 0;
     int r;
 
@@ -272,8 +271,7 @@ static int learn_path(struct store *store, const struct store_entry *entry,
         return r;
     *ret_changed = true;
     if (!other && !known->target_path[0])
-        return sql_run(&store->connection, learn, NULL, sql_number(known->volume_id),
-                       sql_text(entry->target_path));
+        return volume_set_path(store, known->volume_id, entry->target_path);
     r = end_entry(store, known);
     *known = (struct known_entry){0};
     return r;

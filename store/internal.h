@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include "lib/sha256.h"
 #include "store/read.h"
 #include "store/sql.h"
 #include "store/store.h"
@@ -47,6 +48,12 @@ int journal_write(struct store *store, const struct journal_line *line);
 
 /* Closes every open mapping of a sandbox that ended. */
 int mappings_close_of_sandbox(struct store *store, int64_t sandbox_ref);
+
+/* The name that hides this path; "" for NULL. */
+const char *hash_path(const char *path, char ret_hash[static SHA256_HEX_BYTES]);
+/* The live volume of this name whose path is not known; 0: none. */
+int hidden_find(struct store *store, const char *key, int64_t *ret_volume_id);
+int volume_set_path(struct store *store, int64_t volume_id, const char *path);
 
 /* No retry waits and none has failed. */
 int volume_clear_attempts(struct store *store, int64_t volume_id);

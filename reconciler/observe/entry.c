@@ -71,6 +71,7 @@ static int decode_name(const char *name, struct observed_entry *entry)
         entry->target_path = strdup(path);
         return entry->target_path ? 0 : -ENOMEM;
     case ENTRY_NAME_SHA256:
+        entry->is_hashed = true;
         return 0;
     default:
         return set_problem(entry, false, error.text);

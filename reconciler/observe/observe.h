@@ -23,6 +23,7 @@ enum observe_policy { OBSERVE_POLICY_GROW, OBSERVE_POLICY_OBSERVE, OBSERVE_POLIC
 struct observed_entry {
     char *
         target_path; /* from the base64url name; NULL: a sha256 name, or one that does not decode */
+    bool is_hashed;  /* a sha256 name */
     char *problem;   /* NULL, or what is wrong and where: then the mount_info members are empty */
     bool try_again;  /* the problem may be a write in progress (empty, cut, changing) */
     struct path_identity directory;
@@ -175,6 +176,18 @@ struct observed_publish_path {
  * opened, below the kubelet root. 0 or -errno. */
 int observe_publish_path(int root, const char *const *kubelet, unsigned kubelets,
                          const char *target_path, struct observed_publish_path *ret_path);
+
+/* Every publish path that the kubelets' directories can have, whether or not `mount` is there yet,
+ * pod by pod. */
+struct publish_walk;
+int publish_walk_new(int root, const char *const *kubelet, unsigned kubelets,
+                     struct publish_walk **ret_walk); /* kubelet: borrowed */
+struct publish_walk *publish_walk_free(struct publish_walk *walk);
+
+/* Those of the next pod. Outcomes: 1 there was one, 0 the end. -errno; else what the callback said,
+ * if that is not 0. */
+int publish_walk_next(struct publish_walk *walk, int (*callback)(void *userdata, const char *path),
+                      void *userdata);
 
 /* ---- this boot ---------------------------------------------------------------------------- */
 

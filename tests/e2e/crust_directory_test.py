@@ -1,0 +1,170 @@
+#!/usr/bin/python3
+"""The CRUST directory: volumes whose directory's name is a hash, the paths found behind it, and
+what goes round the metadata."""
+
+import hashlib
+import json
+import os
+import secrets
+import subprocess
+import unittest
+
+from said import AFTER, SANDBOX, SaidTest, Volume, publish_path
+
+TASKS = "run/containerd/io.containerd.runtime.v2.task/k8s.io"
+
+
+class CrustDirectoryTest(SaidTest):
+    """Each test has a node of its own, with a volumes directory of the KEP's layout."""
+
+    def make_node(self, **settings):
+        node = self.node(settings)
+        (node.root / "run/crust").mkdir(mode=0o700, parents=True)
+        return node
+
+    def row_of(self, node, key):
+        return node.query(f"SELECT * FROM audit_volumes WHERE key = '{key}'"
+                          " ORDER BY volume_id DESC LIMIT 1")[0]
+
+    def wait_for_key(self, node, key, **columns):
+        def reached():
+            rows = node.query(f"SELECT * FROM audit_volumes WHERE key = '{key}'"
+                              " ORDER BY volume_id DESC LIMIT 1")
+            row = rows[0] if rows else {}
+            return row if row and all(row[name] == value for name, value in columns.items()) \
+                else None
+
+        return node.wait(reached, 60, f"{key}: {columns}")
+
+    def stage_hidden(self, node, path, device="/dev/absent"):
+        """Staged in the CRUST directory; returns its volume once it is there, without a path."""
+        key = node.stage(path, device, layout="crust").name
+        return self.wait_for_key(node, key, target_path=None, state="unbound")
+
+    def publish(self, node, path, **data):
+        """What the kubelet makes before it calls the driver."""
+        directory = node.path(os.path.dirname(path))
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "vol_data.json").write_text(json.dumps(
+            {"driverName": "csi.example", "volumeHandle": "vol-1"} | data))
+
+    def containers(self, node, sandbox_id=SANDBOX):
+        """A shim in its sandbox's bundle; returns how to run containers in that sandbox."""
+        tasks = node.root / TASKS
+
+        def run(*mounts):
+            container_id = sandbox_id if not tasks.joinpath(sandbox_id).exists() \
+                else secrets.token_hex(32)
+            bundle = tasks / container_id
+            bundle.mkdir(parents=True)
+            (bundle / "config.json").write_text(json.dumps({
+                "mounts": [{"source": source, "destination": to, "type": "bind"}
+                           for source, to in mounts],
+                "annotations": {"io.kubernetes.cri.sandbox-id": sandbox_id}}))
+            return bundle
+
+        bundle = run()
+        shim = subprocess.Popen(
+            ["containerd-shim-kata-v2", "-c", "read _", "-namespace", "k8s.io", "-id", sandbox_id],
+            executable="/bin/sh", cwd=bundle, stdin=subprocess.PIPE)
+        self.addCleanup(shim.wait)
+        self.addCleanup(shim.stdin.close)
+        self.addCleanup(shim.kill)
+        return run
+
+    # names and paths
+
+    def test_path_is_found_when_the_kubelet_makes_it(self):
+        node = self.make_node()
+        node.start()
+        path = publish_path("pv-late")
+        first = self.stage_hidden(node, path)
+        self.publish(node, path)
+        row = node.wait_for(path, "unbound", layout="crust", pv="pv-late", driver="csi.example",
+                            volume_handle="vol-1")
+        self.assertEqual(row["volume_id"], first["volume_id"])
+        self.assertEqual(node.query("SELECT count(*) AS n FROM audit_volumes"), [{"n": 1}])
+
+        node.stop()
+        node.start()  # and stays known
+        node.wait_for(path, "unbound", volume_id=first["volume_id"])
+
+    def test_path_is_there_before_the_name(self):
+        node = self.make_node(**{"resize.sweep_seconds": 3600})
+        path = publish_path("pv-early")
+        self.publish(node, path)
+        node.start()
+        node.stage(path, "/dev/absent", layout="crust")
+        node.wait_for(path, "unbound", pv="pv-early")
+
+    def test_path_is_a_prefix_of_what_a_container_mounts(self):
+        node = self.make_node(**{"resize.sweep_seconds": 3600})
+        above, later = "/srv/volumes/above", "/srv/volumes/later"
+        run = self.containers(node)
+        vmm = node.start_vmm(SANDBOX)
+        node.add_sandbox(SANDBOX, vmm.pid)
+        run((f"{later}/deep/within", "/data"))
+        node.start()
+        node.wait(lambda: node.query("SELECT 1 FROM audit_sandboxes WHERE status = 'alive'"), 60,
+                  "the sandbox")
+        first = self.stage_hidden(node, above)
+        run((above, "/above"))
+        node.wait_for(above, "blocked", "no_device", volume_id=first["volume_id"])
+        node.stage(later, "/dev/absent", layout="crust")  # after its container
+        self.wait_for_key(node, hashlib.sha256(later.encode()).hexdigest(), target_path=later)
+
+    def test_hashed_and_plain_name_are_one_volume(self):
+        node = self.make_node(**{"resize.sweep_seconds": 3600})
+        node.start()
+        for number, layouts in enumerate((("kata", "crust"), ("crust", "kata"))):
+            path = f"/volumes/{number}"
+            for layout in layouts:
+                name = node.stage(path, "/dev/absent", layout=layout).name
+                self.wait_for_key(node, name if layout == "kata" else
+                                  node.directory(path, layouts[0]).name, state="unbound")
+            first = node.wait_for(path, "unbound", layout="both")
+            for directory in (node.directory(path), node.directory(path, "crust")):
+                (directory / "mountInfo.json").unlink()
+                directory.rmdir()
+            node.wait_for(path, "unmanaged", status="removed", volume_id=first["volume_id"])
+        self.assertEqual(node.query("SELECT count(*) AS n FROM audit_volumes"), [{"n": 2}])
+
+    def test_hashed_name_in_both_roots(self):
+        node = self.make_node()
+        node.start()
+        path = publish_path("pv-roots")
+        first = self.stage_hidden(node, path)
+        kata = node.directory(path).parent / node.directory(path, "crust").name
+        kata.mkdir(mode=0o700)
+        kata.joinpath("mountInfo.json").write_text(json.dumps({"device": "/dev/absent"}))
+        kata.joinpath("mountInfo.json").chmod(0o600)
+        self.wait_for_key(node, kata.name, layout="both", volume_id=first["volume_id"])
+        self.publish(node, path)
+        node.wait_for(path, "unbound", layout="both", volume_id=first["volume_id"])
+
+    def test_growth_of_a_volume_that_is_in_the_crust_directory_only(self):
+        node = self.make_node()
+        agent = self.agent(node)
+        loop = self.loop()
+        node.add_device(loop.device)
+        path = publish_path("pv-crust")
+        self.publish(node, path)
+        directory = node.stage(path, loop.device, layout="crust")
+        (directory / "runtime-cli").write_text("/usr/bin/kata-runtime")
+        (directory / "runtime-cli").chmod(0o600)
+        (directory / SANDBOX).touch(mode=0o600)
+        vmm = node.start_vmm(SANDBOX)
+        node.add_sandbox(SANDBOX, vmm.pid, agent="unix:///agent.sock",
+                         drives=[{"device": loop.device, "id": "drive-1", "address": "02/01"}])
+        self.monitor(node, Volume(path, loop, "drive-1"))
+        node.start()
+        row = node.wait_for(path, "in_sync", "none", layout="crust")
+        self.assertEqual(row["sandbox_id"], SANDBOX)
+        loop.resize(AFTER)
+        node.wait_for(path, "in_sync", "none", hypervisor_bytes=AFTER)
+        self.assertEqual(self.resize_row(node, path)["to_bytes"], AFTER)
+        agent.wait_for_requests(1, method="ResizeVolume")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,133 @@
+/* hidden_test.c - names that are hashes, and the paths that are found behind them. */
+#include "lib/sha256.h"
+#include "tests/unit/store/fixture.h"
+
+#define OTHER_PATH "/var/lib/kubelet/pods/u2/volumes/kubernetes.io~csi/pv-2/mount"
+
+static char hash[SHA256_HEX_BYTES];
+
+/* A directory that is named by the hash of VOLUME_PATH. */
+static struct store_entry hashed(enum store_layout layout, uint64_t inode)
+{
+    struct store_entry entry = entry_of(hash, NULL, inode);
+
+    sha256_hex(VOLUME_PATH, strlen(VOLUME_PATH), hash);
+    entry.layout = layout;
+    return entry;
+}
+
+static bool has_hidden(struct store *store)
+{
+    bool has = false;
+
+    assert_int_equal(store_has_hidden(store, &has), 0);
+    return has;
+}
+
+static int64_t learn(struct store *store, const char *path)
+{
+    char key[STORE_KEY_BYTES];
+    int64_t volume_id = -1;
+
+    assert_int_equal(store_learn_path(store, path, "kubelet", key, &volume_id), 0);
+    if (volume_id)
+        assert_string_equal(key, hash);
+    return volume_id;
+}
+
+static void a_hidden_volume_keeps_its_id_when_its_path_is_found(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_entry entry = hashed(STORE_CRUST, 12);
+    int64_t volume_id;
+
+    assert_false(has_hidden(store));
+    volume_id = put_entry(store, &entry, true);
+    assert_true(has_hidden(store));
+    assert_int_equal(learn(store, OTHER_PATH), 0);
+    assert_int_equal(learn(store, VOLUME_PATH), volume_id);
+    assert_false(has_hidden(store));
+    assert_int_equal(learn(store, VOLUME_PATH), 0);
+    assert_string_equal(get_volume(store, volume_id).target_path, VOLUME_PATH);
+    assert_text_of(store,
+                   "SELECT json_extract(detail, '$.source') FROM audit_journal"
+                   " WHERE kind = 'path_learned'",
+                   "kubelet");
+}
+
+static void both_names_of_one_path_are_one_volume_in_any_order(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_entry crust = hashed(STORE_CRUST, 12), kata = hashed(STORE_KATA, 13);
+    struct store_entry plain = entry_of("key-1", VOLUME_PATH, 11);
+    int64_t volume_id = put_entry(store, &crust, true);
+
+    assert_int_equal(put_entry(store, &kata, true), volume_id);
+    assert_text_of(store, "SELECT layout FROM audit_volumes", "both");
+    assert_int_equal(learn(store, VOLUME_PATH), volume_id);
+    assert_int_equal(put_entry(store, &plain, true), volume_id);
+    assert_int_equal(number_of(store, "SELECT count(*) FROM audit_volumes"), 1);
+}
+
+static void what_was_known_once_stays_known(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_entry plain = entry_of("key-1", VOLUME_PATH, 11);
+    char path[STORE_TARGET_BYTES];
+    int64_t removed;
+
+    (void)hashed(STORE_CRUST, 12);
+    assert_int_equal(store_path_of_hash(store, hash, path), 0);
+    assert_string_equal(path, "");
+    (void)put_entry(store, &plain, true);
+    assert_int_equal(store_remove_entry(store, STORE_KATA, "key-1", &removed), 0);
+    assert_int_equal(store_path_of_hash(store, hash, path), 0);
+    assert_string_equal(path, VOLUME_PATH);
+}
+
+static void a_name_that_is_no_hash_hides_nothing(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_entry broken = {.key = "key-1", .problem = "the name is not base64url"};
+
+    (void)put_entry(store, &broken, true);
+    assert_false(has_hidden(store));
+}
+
+static int add_length(void *userdata, const char *path)
+{
+    *(size_t *)userdata += strlen(path);
+    return 0;
+}
+
+static void claimed_paths_are_told_once_and_by_pages(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_claim claim = {.path = VOLUME_PATH, .source = "bundle"};
+    size_t total = 0;
+
+    for (unsigned i = 0; i < 2; i++) {
+        struct store_sandbox sandbox = sandbox_of(i ? "sandbox-1" : "sandbox-2", NULL);
+
+        sandbox.claims = 1;
+        sandbox.claim = &claim;
+        (void)put_sandbox(store, &sandbox, true);
+    }
+    assert_int_equal(store_each_claimed_path(store, "", add_length, &total), 0);
+    assert_int_equal(total, strlen(VOLUME_PATH));
+    assert_int_equal(store_each_claimed_path(store, VOLUME_PATH, add_length, &total), 0);
+    assert_int_equal(total, strlen(VOLUME_PATH));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        MODEL(a_hidden_volume_keeps_its_id_when_its_path_is_found),
+        MODEL(both_names_of_one_path_are_one_volume_in_any_order),
+        MODEL(what_was_known_once_stays_known),
+        MODEL(a_name_that_is_no_hash_hides_nothing),
+        MODEL(claimed_paths_are_told_once_and_by_pages),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
