@@ -131,7 +131,9 @@ static int refresh_volume(struct store *store, int64_t volume_id, bool touched)
 static int end_volume(struct store *store, int64_t volume_id)
 {
     static const char end[] =
-        "UPDATE volumes SET status = 'removed', device_id = NULL, attempts = 0,"
+        "UPDATE volumes SET status = CASE WHEN EXISTS (SELECT 1 FROM trash t"
+        "  WHERE t.volume_id = ?1 AND t.file IS NULL) THEN 'quarantined' ELSE 'removed' END,"
+        " device_id = NULL, attempts = 0,"
         " next_attempt_ns = NULL, next_attempt_ms = NULL, last_changed = ?2, removed_at = ?2"
         " WHERE volume_id = ?1";
     static const char discount[] = "UPDATE meta SET live_volumes = live_volumes - 1 WHERE one = 1";
@@ -277,6 +279,51 @@ static int learn_path(struct store *store, const struct store_entry *entry,
     return r;
 }
 
+/* A directory that was moved to the trash and is back, unless its path has another volume by now.
+ */
+static int find_returned(struct store *store, const struct store_entry *entry,
+                         struct known_entry *ret_known)
+{
+    static const char find[] =
+        "SELECT e.entry_id, e.volume_id FROM trash t JOIN volumes v ON v.volume_id = t.volume_id"
+        " JOIN entries e ON e.entry_id = v.entry_id"
+        " WHERE t.key = ?1 AND t.layout = ?2 AND v.status = 'quarantined'"
+        " AND e.key = t.key AND e.layout = t.layout AND e.gone = 1 AND (e.directory_device, "
+        "e.directory_inode, e.directory_born_ns) IS (?3, ?4, ?5)"
+        " AND NOT EXISTS (SELECT 1 FROM volumes w WHERE w.target_path = v.target_path"
+        "  AND w.removed_at IS NULL) LIMIT 1";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r =
+        sql_first(&store->connection, find, &rows, sql_text(entry->key),
+                  sql_text(layout_name(entry->layout)), sql_known(entry->directory_device),
+                  sql_known(entry->directory_inode), sql_known((uint64_t)entry->directory_born_ns));
+
+    if (r <= 0)
+        return r;
+    ret_known->entry_id = sql_take_number(&rows);
+    ret_known->volume_id = sql_take_number(&rows);
+    return 1;
+}
+
+/* It is the same volume, for it is the same directory. */
+static int revive(struct store *store, const struct known_entry *known)
+{
+    static const char entry[] = "UPDATE entries SET gone = 0 WHERE entry_id = ?1";
+    static const char volume[] = "UPDATE volumes SET status = 'present', removed_at = NULL,"
+                                 " last_changed = ?2 WHERE volume_id = ?1";
+    static const char count[] = "UPDATE meta SET live_volumes = live_volumes + 1 WHERE one = 1";
+    int r = sql_run(&store->connection, entry, NULL, sql_number(known->entry_id));
+
+    if (r == 0)
+        r = sql_run(&store->connection, volume, NULL, sql_number(known->volume_id),
+                    sql_number(store->now_ms));
+    if (r == 0)
+        r = sql_run_values(&store->connection, count, NULL, NULL, 0);
+    return r < 0 ? r
+                 : journal_write(store, &(struct journal_line){.kind = "volume_returned",
+                                                               .volume_id = known->volume_id});
+}
+
 /* The entry that this one continues, or none. */
 static int resolve_entry(struct store *store, const struct store_entry *entry,
                          struct known_entry *ret_known, bool *ret_changed)
@@ -291,7 +338,13 @@ static int resolve_entry(struct store *store, const struct store_entry *entry,
         *ret_changed = true;
     }
     if (r == 0 && ret_known->entry_id)
-        r = learn_path(store, entry, ret_known, ret_changed);
+        return learn_path(store, entry, ret_known, ret_changed);
+    if (r == 0)
+        r = find_returned(store, entry, ret_known);
+    if (r > 0) {
+        r = revive(store, ret_known);
+        *ret_changed = true;
+    }
     return r;
 }
 

@@ -65,7 +65,9 @@ static const char trim_journal[] =
     "DELETE FROM journal WHERE seq < (SELECT max(seq) FROM journal) AND seq IN (SELECT seq FROM"
     " (SELECT seq, at FROM journal ORDER BY seq LIMIT ?3)"
     " WHERE at < ?1 OR seq <= (SELECT max(seq) FROM journal) - ?2)";
-static const char trim_cleanups[] = TRIM("cleanups", "cleanup_id", "at", "");
+static const char trim_cleanups[] =
+    TRIM("cleanups", "cleanup_id", "at",
+         " AND NOT EXISTS (SELECT 1 FROM trash t WHERE t.cleanup_id = cleanups.cleanup_id)");
 static const char trim_resizes[] = TRIM("resizes", "resize_id", "finished_at", "");
 static const char trim_mappings[] = TRIM("mappings", "mapping_id", "until", "");
 static const char trim_sandboxes[] =
@@ -74,7 +76,8 @@ static const char trim_sandboxes[] =
 static const char trim_volumes[] =
     TRIM("volumes", "volume_id", "removed_at",
          " AND NOT EXISTS (SELECT 1 FROM mappings m WHERE m.volume_id = volumes.volume_id)"
-         " AND NOT EXISTS (SELECT 1 FROM resizes r WHERE r.volume_id = volumes.volume_id)");
+         " AND NOT EXISTS (SELECT 1 FROM resizes r WHERE r.volume_id = volumes.volume_id)"
+         " AND NOT EXISTS (SELECT 1 FROM trash t WHERE t.volume_id = volumes.volume_id)");
 static const char trim_devices[] =
     TRIM("devices", "device_id", "last_changed",
          " AND NOT EXISTS (SELECT 1 FROM mappings m WHERE m.device_id = devices.device_id)"

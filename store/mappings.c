@@ -61,8 +61,13 @@ int store_open_mapping(struct store *store, const struct store_mapping *mapping)
         "INSERT INTO mappings (volume_id, sandbox_ref, device_id, drive_id, guest_path, source,"
         " first_bytes, largest_bytes, hypervisor_bytes, guest_synced_bytes, since)"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?8, ?9, ?10)";
+    static const char forget_restored[] =
+        "UPDATE entries SET restored = NULL WHERE volume_id = ?1 AND restored IS NOT NULL";
     int r = store_close_mapping(store, mapping->volume_id);
 
+    /* Who put it back did so for this. */
+    if (r == 0)
+        r = sql_run(&store->connection, forget_restored, NULL, sql_number(mapping->volume_id));
     if (r == 0)
         r = sql_run(&store->connection, insert, NULL, sql_number(mapping->volume_id),
                     sql_number(mapping->sandbox_ref), sql_known((uint64_t)mapping->device_id),

@@ -248,14 +248,14 @@ static int read_volume(struct store_reader *reader, const struct store_query *qu
                        struct buffer *json, unsigned *ret_rows)
 {
     static const char *const conditions[] = {
-        " AND status <> 'removed' AND volume_id = CAST(?4 AS INTEGER)",
-        " AND status <> 'removed' AND target_path = ?4",
-        " AND status <> 'removed' AND key = ?4",
-        " AND status <> 'removed' AND pv = ?4",
-        " AND status = 'removed' AND volume_id = CAST(?4 AS INTEGER)",
-        " AND status = 'removed' AND target_path = ?4",
-        " AND status = 'removed' AND key = ?4",
-        " AND status = 'removed' AND pv = ?4",
+        " AND removed_at IS NULL AND volume_id = CAST(?4 AS INTEGER)",
+        " AND removed_at IS NULL AND target_path = ?4",
+        " AND removed_at IS NULL AND key = ?4",
+        " AND removed_at IS NULL AND pv = ?4",
+        " AND removed_at IS NOT NULL AND volume_id = CAST(?4 AS INTEGER)",
+        " AND removed_at IS NOT NULL AND target_path = ?4",
+        " AND removed_at IS NOT NULL AND key = ?4",
+        " AND removed_at IS NOT NULL AND pv = ?4",
     };
     bool by_id = is_number(query->volume);
     int r = 0;

@@ -5,12 +5,16 @@
  *        ├──< mappings >── sandboxes ──< sandbox_drives      who has it, and how far it got
  *        │                        └────< sandbox_claims      paths that its own records name
  *        └──< resizes                             each growth, its states and times
- *     cleanups, journal                           history that points to nothing
+ *     cleanups ──< trash                          what became of stale metadata, and what lies in
+ *     journal                                     the trash or is on its way; history
  *
  * A volume is one row per life of a target path: its columns that come from mountInfo.json live in
  * `entries`, one row per metadata directory, and volumes.entry_id names the one that leads. (That
  * is no foreign key: the two tables would then wait for each other.) The last entry of a removed
  * volume stays, marked gone, so that an auditor still sees what it was.
+ *
+ * A row of `trash` lives from the commit of the intent to move metadata away until its bytes are
+ * deleted, or are back in their place. The cleanup that it belongs to is shown once it is decided.
  *
  * "At most one" is an index here, not a habit of the code: one live volume per path, one live entry
  * per name, one live sandbox per id, one open mapping and one open growth per volume. Open, live
@@ -113,7 +117,11 @@ static const char tables[] =
     "  pv TEXT,\n"
     "  pod_uid TEXT,\n"
     "  driver TEXT,\n"
-    "  volume_handle TEXT\n"
+    "  volume_handle TEXT,\n"
+    "  stale_reason TEXT,\n"
+    "  stale_fingerprint TEXT,\n"
+    "  stale_since_ns INTEGER,\n"
+    "  restored TEXT\n"
     ") STRICT;\n"
     "CREATE UNIQUE INDEX entries_by_name ON entries (key, layout) WHERE gone = 0;\n"
     "CREATE INDEX entries_by_volume ON entries (volume_id);\n"
@@ -140,10 +148,12 @@ static const char tables[] =
     "  companion_ability TEXT,\n"
     "  agent_ability TEXT,\n"
     "  shim_ability TEXT,\n"
+    "  exit_seen INTEGER NOT NULL DEFAULT 0,\n"
     "  first_seen INTEGER NOT NULL,\n"
     "  gone_at INTEGER\n"
     ") STRICT;\n"
     "CREATE UNIQUE INDEX sandboxes_alive ON sandboxes (sandbox_id) WHERE gone_at IS NULL;\n"
+    "CREATE INDEX sandboxes_by_id ON sandboxes (sandbox_id);\n"
     "CREATE INDEX sandboxes_gone ON sandboxes (gone_at) WHERE gone_at IS NOT NULL;\n"
 
     "CREATE TABLE sandbox_drives (\n"
@@ -219,7 +229,7 @@ static const char tables[] =
     "  key TEXT NOT NULL,\n"
     "  target_path TEXT,\n"
     "  decision TEXT NOT NULL"
-    " CHECK (decision IN ('kept', 'removed', 'put-back', 'restored', 'failed')),\n"
+    " CHECK (decision IN ('intended', 'kept', 'removed', 'put-back', 'restored', 'failed')),\n"
     "  reason TEXT NOT NULL,\n"
     "  evidence TEXT,\n"
     "  mount_info TEXT,\n"
@@ -227,6 +237,23 @@ static const char tables[] =
     "  at INTEGER NOT NULL\n"
     ") STRICT;\n"
     "CREATE INDEX cleanups_by_age ON cleanups (at);\n"
+    "CREATE INDEX cleanups_by_volume ON cleanups (volume_id);\n"
+
+    "CREATE TABLE trash (\n"
+    "  cleanup_id INTEGER PRIMARY KEY REFERENCES cleanups,\n"
+    "  volume_id INTEGER NOT NULL,\n"
+    "  layout TEXT NOT NULL CHECK (layout IN ('kata', 'crust')),\n"
+    "  key TEXT NOT NULL,\n"
+    "  file TEXT,\n"
+    "  directory TEXT NOT NULL,\n"
+    "  name TEXT NOT NULL,\n"
+    "  step TEXT NOT NULL\n"
+    " CHECK (step IN ('intended', 'moved', 'kept', 'restoring', 'deleting')),\n"
+    "  fingerprint TEXT NOT NULL,\n"
+    "  since_ns INTEGER NOT NULL\n"
+    ") STRICT;\n"
+    "CREATE INDEX trash_by_volume ON trash (volume_id);\n"
+    "CREATE INDEX trash_by_key ON trash (key);\n"
 
     "CREATE TABLE journal (\n"
     "  seq INTEGER PRIMARY KEY,\n"
@@ -298,7 +325,7 @@ static const char views[] =
     "CREATE VIEW audit_cleanups AS\n"
     "SELECT cleanup_id, volume_id, key, target_path, decision, reason, evidence, mount_info,\n"
     "  mount_info_sha256, " TIME("at") " AS at\n"
-    "FROM cleanups;\n"
+    "FROM cleanups WHERE decision <> 'intended';\n"
 
     "CREATE VIEW audit_journal AS\n"
     "SELECT seq, " TIME("at") " AS at, kind, volume_id, sandbox_id, device, detail\n"

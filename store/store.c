@@ -260,6 +260,8 @@ static int begin_boot(struct store *store, bool rebuilt)
     static const char forget[] =
         "UPDATE volumes SET device_id = NULL, attempts = 0, next_attempt_ns = NULL,"
         " next_attempt_ms = NULL WHERE removed_at IS NULL";
+    static const char forget_ages[] =
+        "UPDATE trash SET since_ns = 0; UPDATE entries SET stale_since_ns = NULL";
     struct sql_connection *connection = &store->connection;
     struct sql_value boot = sql_text(store->boot_id);
     cleanup(sql_end) struct sql_rows rows = {0};
@@ -271,6 +273,8 @@ static int begin_boot(struct store *store, bool rebuilt)
         r = sandboxes_end_other_boots(store);
         if (r == 0)
             r = sql_run_values(connection, forget, NULL, NULL, 0);
+        if (r == 0)
+            r = sql_execute(connection, forget_ages);
         if (r == 0)
             r = sql_run(connection, set_boot, NULL, boot);
         if (r < 0)

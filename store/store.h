@@ -417,6 +417,9 @@ int store_forget_waiting_of(struct store *store, int64_t sandbox_ref);
  *   resize_opened, resize_raised, resize_finished           from_bytes, to_bytes, state
  *   query_hypervisor_intended, resize_hypervisor_intended, grow_guest_intended   bytes
  *   hypervisor_answered, guest_answered                     bytes, reason, error
+ *   volume_returned                                         from the trash
+ *   cleanup_kept, cleanup_intended, cleanup_removed, cleanup_put-back, cleanup_failed,
+ *   cleanup_dropped, cleanup_restored, cleanup_expired      cleanup_id, key, reason
  */
 int store_journal(struct store *store, const char *kind, int64_t volume_id, const char *sandbox_id,
                   const char *device, const char *detail);

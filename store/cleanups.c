@@ -1,0 +1,395 @@
+/* cleanups.c - stale metadata, and the trash.
+ *
+ * A row of `cleanups` is history and is written once, but for the one that is `intended`: no view
+ * shows it before it is decided. What is still to be done stands in `trash`, and only there. The
+ * redacted mountInfo.json of a row is put together from the entry's columns, whose secrets were
+ * left out when they were written.
+ *
+ * What an entry looked like when it was last judged is kept with the entry, so that a reason that
+ * stays the same writes nothing.
+ */
+#include "store/cleanups.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "store/internal.h"
+
+#define TAKE_TEXT(rows, array) sql_take_text(rows, array, sizeof(array))
+
+static enum store_layout layout_from_name(const char *name)
+{
+    return strcmp(name, "crust") == 0 ? STORE_CRUST : STORE_KATA;
+}
+
+/* ---- what looks stale ---------------------------------------------------------------------- */
+
+int store_each_entry_id(struct store *store, int (*callback)(void *userdata, int64_t entry_id),
+                        void *userdata)
+{
+    static const char all[] = "SELECT entry_id FROM entries WHERE gone = 0";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_query_values(&store->connection, all, &rows, NULL, 0);
+
+    while (r == 0 && (r = sql_next(&rows)) > 0)
+        r = callback(userdata, sql_take_number(&rows));
+    return r;
+}
+
+static void take_suspect(struct sql_rows *rows, struct store_suspect *suspect)
+{
+    suspect->volume_id = sql_take_number(rows);
+    suspect->layout = layout_from_name(sql_borrow_text(rows));
+    TAKE_TEXT(rows, suspect->key);
+    TAKE_TEXT(rows, suspect->target_path);
+    TAKE_TEXT(rows, suspect->device_path);
+    TAKE_TEXT(rows, suspect->volume_type);
+    TAKE_TEXT(rows, suspect->mount_info_sha256);
+    suspect->invalid = sql_take_number(rows) != 0;
+    suspect->directory_device = (uint64_t)sql_take_number(rows);
+    suspect->directory_inode = (uint64_t)sql_take_number(rows);
+    suspect->named_sandboxes = (unsigned)sql_take_number(rows);
+    suspect->live = sql_take_number(rows) != 0;
+    TAKE_TEXT(rows, suspect->stale_reason);
+    TAKE_TEXT(rows, suspect->fingerprint);
+    suspect->since_ns = (uint64_t)sql_take_number(rows);
+    TAKE_TEXT(rows, suspect->restored);
+}
+
+int store_get_suspect(struct store *store, int64_t entry_id, struct store_suspect *ret_suspect)
+{
+    static const char find[] =
+        "SELECT e.volume_id, e.layout, e.key, v.target_path, e.device, e.volume_type,"
+        " e.mount_info_sha256, e.problem IS NOT NULL, e.directory_device, e.directory_inode,"
+        " (SELECT count(*) FROM entry_sandboxes n WHERE n.entry_id = e.entry_id),"
+        " EXISTS (SELECT 1 FROM mappings m WHERE m.volume_id = v.volume_id AND m.until IS NULL)"
+        " OR EXISTS (SELECT 1 FROM sandbox_claims c WHERE c.path = v.target_path)"
+        " OR EXISTS (SELECT 1 FROM entries o JOIN entry_sandboxes n ON n.entry_id = o.entry_id"
+        "  JOIN sandboxes s ON s.sandbox_id = n.sandbox_id AND s.gone_at IS NULL"
+        "  WHERE o.volume_id = v.volume_id AND o.gone = 0),"
+        " e.stale_reason, e.stale_fingerprint, e.stale_since_ns, e.restored"
+        " FROM entries e JOIN volumes v ON v.volume_id = e.volume_id"
+        " WHERE e.entry_id = ?1 AND e.gone = 0";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_first(&store->connection, find, &rows, sql_number(entry_id));
+
+    if (r <= 0)
+        return r < 0 ? r : STORE_NOT_FOUND;
+    memset(ret_suspect, 0, sizeof(*ret_suspect));
+    ret_suspect->entry_id = entry_id;
+    take_suspect(&rows, ret_suspect);
+    return STORE_FOUND;
+}
+
+int store_each_user(struct store *store, int64_t volume_id,
+                    int (*callback)(void *userdata, const struct store_user *user), void *userdata)
+{
+    static const char all[] =
+        "SELECT u.sandbox_id, s.sandbox_ref IS NOT NULL AND s.gone_at IS NULL, s.exit_seen,"
+        " s.vmm_pid, s.vmm_start_ns FROM ("
+        " SELECT n.sandbox_id FROM entries e JOIN entry_sandboxes n ON n.entry_id = e.entry_id"
+        "  WHERE e.volume_id = ?1 AND e.gone = 0"
+        " UNION SELECT b.sandbox_id FROM mappings m JOIN sandboxes b"
+        "  ON b.sandbox_ref = m.sandbox_ref WHERE m.volume_id = ?1 AND b.boot_id = ?2) u"
+        " LEFT JOIN sandboxes s ON s.sandbox_ref = (SELECT max(l.sandbox_ref) FROM sandboxes l"
+        "  WHERE l.sandbox_id = u.sandbox_id AND l.boot_id = ?2)";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r =
+        sql_query(&store->connection, all, &rows, sql_number(volume_id), sql_text(store->boot_id));
+
+    while (r == 0 && (r = sql_next(&rows)) > 0) {
+        char sandbox_id[STORE_SANDBOX_ID_BYTES];
+        struct store_user user = {.sandbox_id = sandbox_id};
+
+        TAKE_TEXT(&rows, sandbox_id);
+        user.alive = sql_take_number(&rows) != 0;
+        user.exit_seen = sql_take_number(&rows) != 0;
+        user.vmm_pid = (pid_t)sql_take_number(&rows);
+        user.vmm_start_ns = (uint64_t)sql_take_number(&rows);
+        r = callback(userdata, &user);
+    }
+    return r;
+}
+
+int store_note_exit(struct store *store, const char *sandbox_id, pid_t vmm_pid)
+{
+    static const char note[] = "UPDATE sandboxes SET exit_seen = 1 WHERE sandbox_id = ?1"
+                               " AND vmm_pid = ?2 AND gone_at IS NULL AND exit_seen = 0";
+
+    return sql_run(&store->connection, note, NULL, sql_text(sandbox_id), sql_number(vmm_pid));
+}
+
+int store_count_volumes(struct store *store, uint64_t *ret_count)
+{
+    static const char count[] = "SELECT live_volumes FROM meta";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_first_values(&store->connection, count, &rows, NULL, 0);
+
+    if (r < 0)
+        return r;
+    *ret_count = r > 0 ? (uint64_t)sql_take_number(&rows) : 0;
+    return 0;
+}
+
+/* ---- rows ---------------------------------------------------------------------------------- */
+
+#define COPY_ENTRY                                                                                 \
+    "INSERT INTO cleanups (volume_id, key, target_path, decision, reason, evidence, mount_info,"   \
+    " mount_info_sha256, at)"                                                                      \
+    " SELECT e.volume_id, e.key, v.target_path, ?2, ?3, ?4,"                                       \
+    " CASE WHEN e.device IS NOT NULL THEN json_patch('{}', json_object('volume-type',"             \
+    "  e.volume_type, 'device', e.device, 'fstype', e.fs_type, 'metadata', json(e.metadata),"      \
+    "  'options', json(e.options))) END, e.mount_info_sha256, ?5"                                  \
+    " FROM entries e JOIN volumes v ON v.volume_id = e.volume_id WHERE e.entry_id = ?1"
+
+static int add_row(struct store *store, int64_t entry_id, const char *decision, const char *reason,
+                   const char *evidence, int64_t *ret_cleanup_id)
+{
+    static const char copy[] = COPY_ENTRY;
+    int r = sql_run(&store->connection, copy, NULL, sql_number(entry_id), sql_text(decision),
+                    sql_text(reason), sql_text(evidence), sql_number(store->now_ms));
+
+    if (r == 0)
+        *ret_cleanup_id = sqlite3_last_insert_rowid(store->connection.db);
+    return r;
+}
+
+/* The line about a row; its kind is cleanup_ and the decision. */
+static int journal_row(struct store *store, int64_t cleanup_id, const char *decision)
+{
+    static const char find[] = "SELECT volume_id, key, reason FROM cleanups WHERE cleanup_id = ?1";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    char kind[32], key[STORE_KEY_BYTES], reason[STORE_NAME_BYTES];
+    int64_t volume_id;
+    int r = sql_first(&store->connection, find, &rows, sql_number(cleanup_id));
+
+    if (r <= 0)
+        return r;
+    volume_id = sql_take_number(&rows);
+    TAKE_TEXT(&rows, key);
+    TAKE_TEXT(&rows, reason);
+    (void)snprintf(kind, sizeof(kind), "cleanup_%s", decision);
+    return journal_write(store,
+                         &(struct journal_line){.kind = kind,
+                                                .volume_id = volume_id,
+                                                .detail = {{"cleanup_id", sql_number(cleanup_id)},
+                                                           {"key", sql_text(key)},
+                                                           {"reason", sql_text(reason)}}});
+}
+
+static int add_kept(struct store *store, int64_t entry_id, const char *reason, const char *evidence)
+{
+    int64_t cleanup_id;
+    int r = add_row(store, entry_id, "kept", reason, evidence, &cleanup_id);
+
+    return r < 0 ? r : journal_row(store, cleanup_id, "kept");
+}
+
+int store_note_stale(struct store *store, int64_t entry_id, const struct store_stale *stale)
+{
+    static const char note[] =
+        "UPDATE entries SET (stale_reason, stale_fingerprint, stale_since_ns) = (?2, ?3, ?4)"
+        " WHERE entry_id = ?1 AND (stale_reason, stale_fingerprint, stale_since_ns)"
+        " IS NOT (?2, ?3, ?4)";
+    static const char changed[] = "SELECT 1 FROM entries WHERE entry_id = ?1"
+                                  " AND gone = 0 AND ?2 IS NOT NULL AND stale_reason IS NOT ?2";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    struct sql_value id = sql_number(entry_id), reason = sql_text(stale->reason);
+    int r = sql_first(&store->connection, changed, &rows, id, reason);
+
+    sql_end(&rows);
+    if (r > 0)
+        r = add_kept(store, entry_id, stale->reason, stale->evidence);
+    return r < 0 ? r
+                 : sql_run(&store->connection, note, NULL, id, reason, sql_text(stale->fingerprint),
+                           sql_known(stale->since_ns));
+}
+
+int store_note_stale_file(struct store *store, int64_t entry_id, const char *file,
+                          const char *reason, const char *evidence)
+{
+    static const char newest[] =
+        "SELECT 1 FROM cleanups c JOIN entries e ON e.key = c.key AND e.volume_id = c.volume_id"
+        " WHERE e.entry_id = ?1 AND c.cleanup_id = (SELECT max(l.cleanup_id) FROM cleanups l"
+        "  WHERE l.volume_id = e.volume_id AND json_extract(l.evidence, '$.file') = ?2)"
+        " AND c.decision = 'kept' AND c.reason = ?3";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_first(&store->connection, newest, &rows, sql_number(entry_id), sql_text(file),
+                      sql_text(reason));
+
+    sql_end(&rows);
+    return r == 0 ? add_kept(store, entry_id, reason, evidence) : r < 0 ? r : 0;
+}
+
+/* ---- the trash ----------------------------------------------------------------------------- */
+
+static const char *const step_names[] = {
+    [STORE_TRASH_INTENDED] = "intended", [STORE_TRASH_MOVED] = "moved",
+    [STORE_TRASH_KEPT] = "kept",         [STORE_TRASH_RESTORING] = "restoring",
+    [STORE_TRASH_DELETING] = "deleting",
+};
+
+static enum store_trash_step step_from_name(const char *name)
+{
+    for (size_t i = 0; i < array_length(step_names); i++)
+        if (strcmp(name, step_names[i]) == 0)
+            return (enum store_trash_step)i;
+    return STORE_TRASH_KEPT;
+}
+
+int store_intend_cleanup(struct store *store, int64_t entry_id,
+                         const struct store_cleanup_intent *intent, int64_t *ret_cleanup_id)
+{
+    static const char add[] =
+        "INSERT INTO trash (cleanup_id, volume_id, layout, key, file, directory, name, step,"
+        " fingerprint, since_ns) SELECT ?1, volume_id, layout, key, ?3, ?4,"
+        " printf('%d-%d', ?6, ?1), 'intended', ?5, ?7 FROM entries WHERE entry_id = ?2";
+    int64_t cleanup_id = 0;
+    int r = add_row(store, entry_id, "intended", intent->reason, intent->evidence, &cleanup_id);
+
+    if (r == 0)
+        r = sql_run(&store->connection, add, NULL, sql_number(cleanup_id), sql_number(entry_id),
+                    sql_text(intent->file), sql_text(intent->directory),
+                    sql_text(intent->fingerprint), sql_number(store->now_ms),
+                    sql_number((int64_t)intent->now_ns));
+    if (r == 0)
+        r = journal_row(store, cleanup_id, "intended");
+    if (r == 0)
+        *ret_cleanup_id = cleanup_id;
+    return r;
+}
+
+int store_each_trash(struct store *store, int (*callback)(void *userdata, int64_t cleanup_id),
+                     void *userdata)
+{
+    static const char all[] = "SELECT cleanup_id FROM trash";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_query_values(&store->connection, all, &rows, NULL, 0);
+
+    while (r == 0 && (r = sql_next(&rows)) > 0)
+        r = callback(userdata, sql_take_number(&rows));
+    return r;
+}
+
+int store_get_trash(struct store *store, int64_t cleanup_id, struct store_trash *ret_trash)
+{
+    static const char find[] =
+        "SELECT volume_id, layout, key, file, directory, name, step, fingerprint, since_ns"
+        " FROM trash WHERE cleanup_id = ?1";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_first(&store->connection, find, &rows, sql_number(cleanup_id));
+
+    if (r <= 0)
+        return r < 0 ? r : STORE_NOT_FOUND;
+    memset(ret_trash, 0, sizeof(*ret_trash));
+    ret_trash->cleanup_id = cleanup_id;
+    ret_trash->volume_id = sql_take_number(&rows);
+    ret_trash->layout = layout_from_name(sql_borrow_text(&rows));
+    TAKE_TEXT(&rows, ret_trash->key);
+    TAKE_TEXT(&rows, ret_trash->file);
+    TAKE_TEXT(&rows, ret_trash->directory);
+    TAKE_TEXT(&rows, ret_trash->name);
+    ret_trash->step = step_from_name(sql_borrow_text(&rows));
+    TAKE_TEXT(&rows, ret_trash->fingerprint);
+    ret_trash->since_ns = (uint64_t)sql_take_number(&rows);
+    return STORE_FOUND;
+}
+
+int store_set_trash_step(struct store *store, int64_t cleanup_id, enum store_trash_step step,
+                         uint64_t now_ns)
+{
+    static const char set[] = "UPDATE trash SET step = ?2, since_ns = ?3 WHERE cleanup_id = ?1"
+                              " AND step <> ?2";
+
+    return sql_run(&store->connection, set, NULL, sql_number(cleanup_id),
+                   sql_text(step_names[step]), sql_number((int64_t)now_ns));
+}
+
+/* Nothing of the volume is on its way any more: what was quarantined is removed. */
+static int end_quarantine(struct store *store, int64_t cleanup_id)
+{
+    static const char forget[] = "DELETE FROM trash WHERE cleanup_id = ?1";
+    static const char end[] =
+        "UPDATE volumes SET status = 'removed', last_changed = ?2 WHERE status = 'quarantined'"
+        " AND volume_id = (SELECT volume_id FROM cleanups WHERE cleanup_id = ?1)"
+        " AND NOT EXISTS (SELECT 1 FROM trash t WHERE t.volume_id = volumes.volume_id)";
+    int r = sql_run(&store->connection, forget, NULL, sql_number(cleanup_id));
+
+    return r < 0 ? r
+                 : sql_run(&store->connection, end, NULL, sql_number(cleanup_id),
+                           sql_number(store->now_ms));
+}
+
+int store_finish_cleanup(struct store *store, int64_t cleanup_id,
+                         enum store_cleanup_decision decision, const char *reason, uint64_t now_ns)
+{
+    static const char *const names[] = {[STORE_CLEANUP_REMOVED] = "removed",
+                                        [STORE_CLEANUP_PUT_BACK] = "put-back",
+                                        [STORE_CLEANUP_FAILED] = "failed"};
+    static const char decide[] =
+        "UPDATE cleanups SET decision = ?2, reason = coalesce(?3, reason), at = ?4"
+        " WHERE cleanup_id = ?1 AND decision = 'intended'";
+    int r = sql_run(&store->connection, decide, NULL, sql_number(cleanup_id),
+                    sql_text(names[decision]), sql_text(reason), sql_number(store->now_ms));
+
+    if (r == 0)
+        r = journal_row(store, cleanup_id, names[decision]);
+    if (r < 0)
+        return r;
+    return decision == STORE_CLEANUP_REMOVED
+               ? store_set_trash_step(store, cleanup_id, STORE_TRASH_KEPT, now_ns)
+               : end_quarantine(store, cleanup_id);
+}
+
+int store_drop_cleanup(struct store *store, int64_t cleanup_id)
+{
+    static const char drop[] = "DELETE FROM cleanups WHERE cleanup_id = ?1"
+                               " AND decision = 'intended'";
+    int r = journal_row(store, cleanup_id, "dropped");
+
+    if (r == 0)
+        r = end_quarantine(store, cleanup_id);
+    return r < 0 ? r : sql_run(&store->connection, drop, NULL, sql_number(cleanup_id));
+}
+
+int store_record_restore(struct store *store, int64_t cleanup_id, const char *reason)
+{
+    static const char copy[] =
+        "INSERT INTO cleanups (volume_id, key, target_path, decision, reason, evidence, mount_info,"
+        " mount_info_sha256, at) SELECT volume_id, key, target_path, 'restored', ?2,"
+        " json_object('cleanup_id', cleanup_id), mount_info, mount_info_sha256, ?3"
+        " FROM cleanups WHERE cleanup_id = ?1";
+    static const char mark[] =
+        "UPDATE entries SET restored = t.fingerprint, stale_reason = NULL, stale_since_ns = NULL"
+        " FROM trash t WHERE t.cleanup_id = ?1 AND t.file IS NULL AND entries.key = t.key"
+        " AND entries.layout = t.layout AND entries.gone = 0";
+    struct sql_value id = sql_number(cleanup_id);
+    int r =
+        sql_run(&store->connection, copy, NULL, id, sql_text(reason), sql_number(store->now_ms));
+
+    if (r == 0)
+        r = journal_row(store, sqlite3_last_insert_rowid(store->connection.db), "restored");
+    if (r == 0)
+        r = sql_run(&store->connection, mark, NULL, id);
+    return r < 0 ? r : end_quarantine(store, cleanup_id);
+}
+
+int store_forget_trash(struct store *store, int64_t cleanup_id)
+{
+    int r = journal_row(store, cleanup_id, "expired");
+
+    return r < 0 ? r : end_quarantine(store, cleanup_id);
+}
+
+int store_get_cleanup(struct store *store, int64_t cleanup_id,
+                      char ret_decision[static STORE_NAME_BYTES])
+{
+    static const char find[] = "SELECT decision FROM cleanups WHERE cleanup_id = ?1";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_first(&store->connection, find, &rows, sql_number(cleanup_id));
+
+    if (r <= 0)
+        return r < 0 ? r : STORE_NOT_FOUND;
+    sql_take_text(&rows, ret_decision, STORE_NAME_BYTES);
+    return STORE_FOUND;
+}

@@ -1,0 +1,147 @@
+/* cleanups.h - stale metadata in the model: how it looks, what was done about it, what lies in the
+ * trash.
+ *
+ * Everything but the reading functions runs inside a transaction (store.h). A directory is moved
+ * away in steps, each committed before or after what it says has happened on disk:
+ *
+ *   store_intend_cleanup()   intended   committed durably, then it is moved to the trash
+ *   store_set_trash_step()   moved      it is there; whoever was still writing shows within seconds
+ *   store_finish_cleanup()   kept       decided as `removed`: the bytes stay for keep_hours
+ *                            no row     decided as `put-back` or `failed`
+ *   store_set_trash_step()   restoring  a person wants it back
+ *                            deleting   its time is up
+ *
+ * Whoever finds a row looks at the disk to learn how far it came: any step may be found undone.
+ * While a volume's directory is in the trash the volume is `quarantined`, afterwards `removed`. A
+ * directory that comes back with the identity that it had is the same volume again.
+ */
+#pragma once
+
+#include "store/store.h"
+
+enum { STORE_FINGERPRINT_BYTES = 65, STORE_TRASH_NAME_BYTES = 64 };
+
+/* ---- what looks stale -------------------------------------------------------------------- */
+
+/* A metadata directory, as its staleness is judged. Unknown text is "", unknown numbers 0. */
+struct store_suspect {
+    int64_t entry_id, volume_id;
+    enum store_layout layout;
+    char key[STORE_KEY_BYTES];
+    char target_path[STORE_TARGET_BYTES];
+    char device_path[STORE_PATH_BYTES];
+    char volume_type[STORE_NAME_BYTES];
+    char mount_info_sha256[STORE_FINGERPRINT_BYTES];
+    bool invalid;
+    uint64_t directory_device, directory_inode;
+    unsigned named_sandboxes;
+    bool live; /* a live sandbox has the volume, by any record */
+
+    char stale_reason[STORE_NAME_BYTES]; /* "": it did not look stale when last judged */
+    char fingerprint[STORE_FINGERPRINT_BYTES];
+    uint64_t since_ns; /* unchanged and stale since then; 0: not known in this boot */
+    char restored[STORE_FINGERPRINT_BYTES]; /* as a person had it put back */
+};
+
+/* Present entries; the callback must not write. */
+int store_each_entry_id(struct store *store, int (*callback)(void *userdata, int64_t entry_id),
+                        void *userdata);
+
+/* Outcomes of store_get_suspect() and store_get_trash(). */
+enum {
+    STORE_FOUND,
+    STORE_NOT_FOUND,
+};
+int store_get_suspect(struct store *store, int64_t entry_id, struct store_suspect *ret_suspect);
+
+/* A sandbox that a volume is or was used by: named by a file in one of its directories, or bound to
+ * it in this boot. */
+struct store_user {
+    const char *sandbox_id; /* borrowed for the call */
+    bool alive;
+    bool exit_seen; /* the end of the VMM that it was last seen with was witnessed */
+    pid_t vmm_pid;  /* last known; 0 never seen */
+    uint64_t vmm_start_ns;
+};
+int store_each_user(struct store *store, int64_t volume_id,
+                    int (*callback)(void *userdata, const struct store_user *user), void *userdata);
+
+/* The VMM of a live sandbox ended before our eyes (pidfd). */
+int store_note_exit(struct store *store, const char *sandbox_id, pid_t vmm_pid);
+
+/* Volumes that are not removed. */
+int store_count_volumes(struct store *store, uint64_t *ret_count);
+
+/* How an entry looks now. Another reason than last time becomes a `kept` row; none writes nothing
+ * of that kind. */
+struct store_stale {
+    const char *reason; /* NULL: it does not look stale */
+    const char *fingerprint;
+    uint64_t since_ns;
+    const char *evidence; /* JSON, for the row */
+};
+int store_note_stale(struct store *store, int64_t entry_id, const struct store_stale *stale);
+
+/* A `kept` row about one file in a directory, unless the newest row about it has the same reason.
+ */
+int store_note_stale_file(struct store *store, int64_t entry_id, const char *file,
+                          const char *reason, const char *evidence);
+
+/* ---- the trash --------------------------------------------------------------------------- */
+
+enum store_trash_step {
+    STORE_TRASH_INTENDED,
+    STORE_TRASH_MOVED,
+    STORE_TRASH_KEPT,
+    STORE_TRASH_RESTORING,
+    STORE_TRASH_DELETING,
+};
+
+struct store_trash {
+    int64_t cleanup_id, volume_id;
+    enum store_layout layout;
+    char key[STORE_KEY_BYTES];
+    char file[STORE_KEY_BYTES];        /* one file of the directory; "": all of it */
+    char directory[STORE_PATH_BYTES];  /* the trash, below root */
+    char name[STORE_TRASH_NAME_BYTES]; /* in it, never used twice */
+    enum store_trash_step step;
+    char fingerprint[STORE_FINGERPRINT_BYTES]; /* of what is moved, before it was */
+    uint64_t since_ns;                         /* of this step; 0: of a boot before */
+};
+
+struct store_cleanup_intent {
+    const char *reason;
+    const char *evidence; /* JSON */
+    const char *fingerprint;
+    const char *directory; /* the trash */
+    const char *file;      /* NULL: the whole directory */
+    uint64_t now_ns;
+};
+int store_intend_cleanup(struct store *store, int64_t entry_id,
+                         const struct store_cleanup_intent *intent, int64_t *ret_cleanup_id);
+
+int store_each_trash(struct store *store, int (*callback)(void *userdata, int64_t cleanup_id),
+                     void *userdata);
+int store_get_trash(struct store *store, int64_t cleanup_id, struct store_trash *ret_trash);
+
+int store_set_trash_step(struct store *store, int64_t cleanup_id, enum store_trash_step step,
+                         uint64_t now_ns);
+
+enum store_cleanup_decision { STORE_CLEANUP_REMOVED, STORE_CLEANUP_PUT_BACK, STORE_CLEANUP_FAILED };
+
+/* What came of an intent. reason NULL: the one that it was intended for. */
+int store_finish_cleanup(struct store *store, int64_t cleanup_id,
+                         enum store_cleanup_decision decision, const char *reason, uint64_t now_ns);
+
+/* Nothing had been moved when it was looked at: as if it had never been intended. */
+int store_drop_cleanup(struct store *store, int64_t cleanup_id);
+
+/* The directory is back in its place: a row says so, and it is kept until it changes. */
+int store_record_restore(struct store *store, int64_t cleanup_id, const char *reason);
+
+/* The bytes are no longer in the trash. */
+int store_forget_trash(struct store *store, int64_t cleanup_id);
+
+/* How a cleanup was decided ("removed", …): STORE_FOUND, STORE_NOT_FOUND. */
+int store_get_cleanup(struct store *store, int64_t cleanup_id,
+                      char ret_decision[static STORE_NAME_BYTES]);
