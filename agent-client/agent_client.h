@@ -34,6 +34,7 @@ enum agent_outcome {
                           check */
     AGENT_LAYER,       /* FAILED_PRECONDITION: a layer in the guest does not follow */
     AGENT_FAILED,      /* any other status */
+    AGENT_UNTOLD,      /* it failed, and who stands between does not say how (shim_client.h) */
     AGENT_OUTCOMES,
 };
 

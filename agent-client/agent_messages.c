@@ -120,19 +120,25 @@ int agent_parse_stats_request(const void *payload, size_t length,
     return r;
 }
 
-static void take_usage(struct agent_stats *stats, const Agent__VolumeUsage *usage)
+void agent_stats_take(struct agent_stats *stats, const struct agent_usage *usage)
 {
-    if (usage->unit == AGENT__VOLUME_USAGE__UNIT__BYTES && !stats->has_bytes) {
+    if (usage->unit == AGENT_UNIT_BYTES && !stats->has_bytes) {
         stats->has_bytes = true;
         stats->total = usage->total;
         stats->used = usage->used;
         stats->available = usage->available;
-    } else if (usage->unit == AGENT__VOLUME_USAGE__UNIT__INODES && !stats->has_inodes) {
+    } else if (usage->unit == AGENT_UNIT_INODES && !stats->has_inodes) {
         stats->has_inodes = true;
         stats->total_inodes = usage->total;
         stats->used_inodes = usage->used;
         stats->available_inodes = usage->available;
     }
+}
+
+static void take_usage(struct agent_stats *stats, const Agent__VolumeUsage *usage)
+{
+    agent_stats_take(stats, &(struct agent_usage){usage->available, usage->total, usage->used,
+                                                  (uint64_t)usage->unit});
 }
 
 int agent_parse_stats(const void *payload, size_t length, struct agent_stats *ret_stats)

@@ -28,6 +28,15 @@ struct agent_stats {
     char condition[128];
 };
 
+enum { AGENT_UNIT_BYTES = 1, AGENT_UNIT_INODES = 2 }; /* csi.proto, VolumeUsage.Unit */
+
+struct agent_usage {
+    uint64_t available, total, used, unit;
+};
+
+/* The first usage of each unit counts; others and unknown units are skipped. */
+void agent_stats_take(struct agent_stats *stats, const struct agent_usage *usage);
+
 /* Append to the buffer. 0, -EMSGSIZE, -ENOMEM. */
 int agent_append_resize_request(struct buffer *payload, const char *volume_path, uint64_t bytes);
 int agent_append_stats_request(struct buffer *payload, const char *volume_path);
@@ -39,5 +48,5 @@ int agent_parse_resize_request(const void *payload, size_t length,
 int agent_parse_stats_request(const void *payload, size_t length,
                               char ret_volume_path[static AGENT_PATH_BYTES]);
 
-/* The first usage of each unit counts, others and unknown units are skipped. 0, -EBADMSG. */
+/* 0, -EBADMSG. */
 int agent_parse_stats(const void *payload, size_t length, struct agent_stats *ret_stats);

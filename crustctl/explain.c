@@ -213,7 +213,9 @@ const struct explanation explanations[] = {
     /* ---- growing the file system ---- */
     {"block_grown",
      "agent_unreachable",
-     "No agent in the guest could be reached, neither crust-guest-agent nor Kata's own.",
+     "No agent in the guest could be reached, neither crust-guest-agent nor Kata's own, nor did "
+     "the "
+     "sandbox's shim reach it.",
      "An agent that answers.",
      {"crustctl sandboxes shows the agent's address. Is the guest up, and not paused?",
       "vsock needs the host's vhost_vsock module; agent.port and agent.companion_port must be "
@@ -244,6 +246,9 @@ const struct explanation explanations[] = {
      "A file system that can be grown.",
      {"Look at the guest's kernel log: a damaged or read-only file system cannot be grown.",
       "A sidecar needs CAP_SYS_RESOURCE for ext4, CAP_SYS_ADMIN for xfs and btrfs.",
+      "A shim that closed the connection without a status keeps the agent's error to itself: "
+      "journalctl -t kata has it. Kata's own agent does not implement the call; crust-guest-agent "
+      "in the guest does.",
       "crustd tries again with growing pauses; crustctl resync has it try now."}},
     {"block_grown",
      "guest_path_unknown",

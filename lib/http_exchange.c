@@ -99,6 +99,7 @@ static enum http_exchange_end end_of(const struct http_exchange *exchange)
     case CURLE_COULDNT_CONNECT:
         return HTTP_EXCHANGE_REFUSED;
     case CURLE_GOT_NOTHING:
+        return HTTP_EXCHANGE_NOTHING;
     case CURLE_PARTIAL_FILE:
     case CURLE_RECV_ERROR:
     case CURLE_SEND_ERROR:
@@ -114,6 +115,8 @@ static const char *text_of(const struct http_exchange *exchange, enum http_excha
         return "another process listens there";
     if (end == HTTP_EXCHANGE_OVERFLOW)
         return "the answer is too long";
+    if (end == HTTP_EXCHANGE_NOTHING)
+        return "the connection was closed without an answer";
     if (end == HTTP_EXCHANGE_CLOSED)
         return "the connection was closed before the answer was whole";
     return exchange->detail[0] ? exchange->detail : curl_easy_strerror(exchange->code);
@@ -332,7 +335,8 @@ static int add_header(struct http_exchange *exchange, const char *header)
 static int set_request(struct http_exchange *exchange, const struct http_exchange_request *request)
 {
     cleanup(buffer_done) struct buffer url = BUFFER_INIT(REQUEST_BYTES);
-    int r = buffer_append_format(&url, "http://localhost%s", request->target);
+    bool is_whole = request->target[0] != '/';
+    int r = buffer_append_format(&url, "%s%s", is_whole ? "" : "http://localhost", request->target);
 
     if (r == 0)
         r = add_header(exchange, "Accept: application/json");
@@ -342,6 +346,8 @@ static int set_request(struct http_exchange *exchange, const struct http_exchang
         return r;
     SET(CURLOPT_URL, buffer_text(&url));
     SET(CURLOPT_PATH_AS_IS, 1L);
+    if (is_whole)
+        SET(CURLOPT_REQUEST_TARGET, request->target);
     SET(CURLOPT_HTTPHEADER, exchange->headers);
     if (request->body)
         SET(CURLOPT_COPYPOSTFIELDS, request->body);

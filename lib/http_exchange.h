@@ -21,9 +21,9 @@ struct http_exchange_request {
     const char *socket_path; /* of any length; links resolve inside the directory */
     pid_t listener;          /* the process that must be listening there; 0: any */
     const char *method;
-    const char *target;   /* path and query, as it goes into the request line */
-    const char *body;     /* JSON; NULL none */
-    size_t body_limit;    /* of the answer, above zero */
+    const char *target; /* path and query, or a whole http URL, as it goes into the request line */
+    const char *body;   /* JSON; NULL none */
+    size_t body_limit;  /* of the answer, above zero */
     uint64_t deadline_ns; /* for all of it, from now */
 };
 
@@ -32,6 +32,7 @@ enum http_exchange_end {
     HTTP_EXCHANGE_NO_SOCKET, /* nothing has that name */
     HTTP_EXCHANGE_REFUSED,   /* nobody listens there, or no connection is to be had */
     HTTP_EXCHANGE_FOREIGN,   /* another process than `listener` does */
+    HTTP_EXCHANGE_NOTHING,   /* closed in good order, but without a status */
     HTTP_EXCHANGE_CLOSED,    /* closed before the answer was whole */
     HTTP_EXCHANGE_TIMEOUT,
     HTTP_EXCHANGE_OVERFLOW, /* the answer is longer than its limit */

@@ -28,7 +28,8 @@ static void act_free(struct act *act)
 {
     hypervisor_call_free(act->hypervisor);
     agent_call_free(act->agent);
-    http_exchange_free(act->shim);
+    shim_call_free(act->shim);
+    http_exchange_free(act->asking);
     lanes_leave(&act->reconciler->lanes, act->volume.sandbox_ref);
     free(act);
 }

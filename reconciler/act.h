@@ -9,6 +9,7 @@
 #pragma once
 
 #include "agent-client/agent_client.h"
+#include "agent-client/shim_client.h"
 #include "lib/http_exchange.h"
 #include "reconciler/decide.h"
 #include "reconciler/hypervisor/hypervisor.h"
@@ -23,7 +24,8 @@ struct act {
 
     struct hypervisor_call *hypervisor;
     struct agent_call *agent;
-    struct http_exchange *shim;
+    struct shim_call *shim;
+    struct http_exchange *asking; /* the shim, where the agent listens */
 
     /* Which way into the guest is being tried, and what the ways before it came to. */
     enum config_route route;
@@ -50,6 +52,10 @@ int act_guest_record(struct act *act);
 /* act_shim.c: has the shim say where the agent listens, then goes on. 0 or -errno. */
 int act_shim_ask(struct act *act);
 void act_guest_go_on(struct act *act);
+
+/* Whether the sandbox has a shim that can be told of this volume; then, to have it grown by it. */
+bool act_shim_is_there(const struct act *act);
+int act_shim_grow(struct act *act, uint64_t deadline_ns, shim_done *done);
 
 /* The answer is in: its result waits for the next turn. */
 void act_finish(struct act *act);

@@ -3,10 +3,13 @@
  * Ways are tried in the order of agent.routes. One that turned out unable (no such call there, or
  * its policy forbids) is remembered for the sandbox and skipped from then on; one that cannot be
  * reached is tried again the next time. Where no way works, the most telling reason is reported:
- * that a policy forbids tells more than that a call is missing, and that more than that nobody
- * answered.
+ * that a policy forbids tells more than that a call is missing, that more than that something
+ * failed without a word, and that more than that nobody answered.
  *
- * A sandbox whose records do not say where its agent listens is asked itself (act_shim.c).
+ * The companion and the agent are called by the guest's path of the volume at the agent's address.
+ * A sandbox whose records do not say where its agent listens is asked itself (act_shim.c). The shim
+ * calls the same agent in its own way: it may reach it where nobody else does, and Go's knows the
+ * guest's path by itself.
  *
  * After a growth the file system's size is asked for on the same way: a guest that answers has
  * verified it, one that does not leaves it unverified.
@@ -25,6 +28,7 @@ static const enum volume_reason reasons[AGENT_OUTCOMES] = {
     [AGENT_DENIED] = REASON_AGENT_DENIED,
     [AGENT_LAYER] = REASON_GUEST_LAYER_UNSUPPORTED,
     [AGENT_FAILED] = REASON_AGENT_FAILED,
+    [AGENT_UNTOLD] = REASON_AGENT_FAILED,
 };
 
 static enum store_route ability_of(enum config_route route)
@@ -34,17 +38,21 @@ static enum store_route ability_of(enum config_route route)
                                     : STORE_ROUTE_AGENT;
 }
 
+/* Of the reasons that leave other ways to be tried. */
 static unsigned telling(enum volume_reason reason)
 {
     switch ((int)reason) {
     case REASON_NONE:
         return 0;
+    case REASON_GUEST_PATH_UNKNOWN:
     case REASON_AGENT_UNREACHABLE:
         return 1;
-    case REASON_AGENT_UNSUPPORTED:
+    case REASON_AGENT_FAILED:
         return 2;
-    default:
+    case REASON_AGENT_UNSUPPORTED:
         return 3;
+    default:
+        return 4;
     }
 }
 
@@ -53,28 +61,35 @@ static void note_reason(struct act *act, enum volume_reason reason, const struct
     if (telling(reason) < telling(act->reason))
         return;
     act->reason = reason;
-    if (error)
-        act->error = *error;
-    else
-        error_set(&act->error, 0, "the sandbox was found unable before: %s", reason_name(reason));
+    act->error = *error;
 }
 
-/* The address of a way, or false where the sandbox has no such way of its own. */
-static bool find_address(const struct act *act, enum config_route route,
-                         char ret_address[static STORE_ADDRESS_BYTES])
+/* ---- the ways ---------------------------------------------------------------------------- */
+
+/* Whether the sandbox has such a way for this volume, and the agent's address on it. */
+static bool find_way(const struct act *act, enum config_route route,
+                     char ret_address[static STORE_ADDRESS_BYTES])
 {
     const struct store_volume *volume = &act->volume;
 
-    if (!volume->agent_address[0])
+    if (route == ROUTE_SHIM)
+        return act_shim_is_there(act);
+    if (route == ROUTE_NONE || !volume->agent_address[0] || !volume->guest_path[0])
         return false;
     if (route == ROUTE_COMPANION)
         return agent_companion_address(volume->agent_address,
                                        act->reconciler->config.agent.companion_port, ret_address,
                                        STORE_ADDRESS_BYTES) == 0;
-    if (route != ROUTE_AGENT)
-        return false;
     snprintf(ret_address, STORE_ADDRESS_BYTES, "%s", volume->agent_address);
     return true;
+}
+
+/* Why it was found unable before; NONE: it was not. */
+static enum volume_reason known_inability(const struct act *act, enum config_route route)
+{
+    const char *ability = act->volume.ability[ability_of(route)];
+
+    return strcmp(ability, "able") == 0 ? REASON_NONE : reason_from_name(ability);
 }
 
 /* The next way worth trying. */
@@ -82,17 +97,18 @@ static bool next_route(struct act *act)
 {
     while (act->route_index < CONFIG_ROUTES) {
         enum config_route route = act->reconciler->config.agent.routes[act->route_index++];
-        const char *ability;
+        enum volume_reason reason;
+        struct error error;
 
-        if (route == ROUTE_NONE || !find_address(act, route, act->address))
+        if (!find_way(act, route, act->address))
             continue;
-        ability = act->volume.ability[ability_of(route)];
-        if (ability[0] && strcmp(ability, "able") != 0) {
-            note_reason(act, reason_from_name(ability), NULL);
-            continue;
+        reason = known_inability(act, route);
+        if (reason == REASON_NONE) {
+            act->route = route;
+            return true;
         }
-        act->route = route;
-        return true;
+        (void)error_set(&error, 0, "the sandbox was found unable before: %s", reason_name(reason));
+        note_reason(act, reason, &error);
     }
     return false;
 }
@@ -100,14 +116,19 @@ static bool next_route(struct act *act)
 /* One silent way must not use up the time of those after it. */
 static uint64_t time_for_call(const struct act *act)
 {
+    const enum config_route *routes = act->reconciler->config.agent.routes;
     char address[STORE_ADDRESS_BYTES];
     unsigned left = 1;
 
     for (unsigned i = act->route_index; i < CONFIG_ROUTES; i++)
-        left += find_address(act, act->reconciler->config.agent.routes[i], address);
+        left += find_way(act, routes[i], address) && known_inability(act, routes[i]) == REASON_NONE;
     return act_time_left(act) / left + 1;
 }
 
+/* ---- the calls --------------------------------------------------------------------------- */
+
+static void on_grown_by_shim(struct shim_call *call, const struct agent_reply *reply,
+                             void *userdata);
 static void on_grown(struct agent_call *call, const struct agent_reply *reply, void *userdata);
 static void on_stats(struct agent_call *call, const struct agent_reply *reply, void *userdata);
 
@@ -125,18 +146,28 @@ static int call_agent(struct act *act, enum agent_act what, agent_done *done)
     return agent_call_new(act->reconciler->loop, &request, done, act, &act->agent);
 }
 
+static int call_route(struct act *act)
+{
+    return act->route == ROUTE_SHIM ? act_shim_grow(act, time_for_call(act), on_grown_by_shim)
+                                    : call_agent(act, AGENT_GROW, on_grown);
+}
+
 static void try_next_route(struct act *act)
 {
-    int r = next_route(act) ? call_agent(act, AGENT_GROW, on_grown) : 1;
+    struct error error;
 
-    if (r == 0)
-        return;
-    if (r < 0)
-        error_set_errno(&act->error, r, "cannot call the agent");
-    if (act->reason == REASON_NONE)
+    while (next_route(act)) {
+        int r = call_route(act);
+
+        if (r == 0)
+            return;
+        (void)error_set_errno(&error, r, "cannot call the agent");
+        note_reason(act, REASON_AGENT_UNREACHABLE, &error);
+    }
+    if (act->reason == REASON_NONE) {
         act->reason = REASON_AGENT_UNREACHABLE;
-    if (!act->error.text[0])
-        error_set(&act->error, 0, "agent.routes has no way to this agent");
+        (void)error_set(&act->error, 0, "agent.routes has no way to this agent");
+    }
     act_finish(act);
 }
 
@@ -161,44 +192,72 @@ static void on_stats(struct agent_call *call, const struct agent_reply *reply, v
     act->agent = agent_call_free(call);
 }
 
+/* What this way turned out to be able to do. A failure without a word says nothing of that. */
+static void learn_ability(struct act *act, enum agent_outcome outcome)
+{
+    enum store_route way = ability_of(act->route);
+
+    if (outcome == AGENT_UNSUPPORTED || outcome == AGENT_DENIED)
+        act->ability[way] = reason_name(reasons[outcome]);
+    else if (outcome != AGENT_UNREACHABLE && outcome != AGENT_UNTOLD)
+        act->ability[way] = "able";
+}
+
+/* Whether another way is to be tried. An agent that can, and failed, ends it. */
+static bool take_reply(struct act *act, const struct agent_reply *reply)
+{
+    enum volume_reason reason = reasons[reply->outcome];
+
+    learn_ability(act, reply->outcome);
+    if (reply->outcome == AGENT_DONE) {
+        finish_grown(act, reply->stats_outcome, reply);
+        return false;
+    }
+    if (reply->outcome == AGENT_LAYER || reply->outcome == AGENT_FAILED) {
+        act->reason = reason;
+        act->error = reply->error;
+        act_finish(act);
+        return false;
+    }
+    note_reason(act, reason, &reply->error);
+    return true;
+}
+
+/* Some servers take one request per connection. */
+static void ask_stats_again(struct act *act)
+{
+    learn_ability(act, AGENT_DONE);
+    if (call_agent(act, AGENT_STATS, on_stats) < 0)
+        finish_grown(act, AGENT_UNREACHABLE, &(struct agent_reply){0});
+}
+
 static void on_grown(struct agent_call *call, const struct agent_reply *reply, void *userdata)
 {
     struct act *act = userdata;
-    enum volume_reason reason = reasons[reply->outcome];
-    enum store_route way = ability_of(act->route);
     bool ask_again = reply->outcome == AGENT_DONE && reply->stats_outcome == AGENT_UNREACHABLE;
+    bool go_on = !ask_again && take_reply(act, reply);
 
-    if (reason == REASON_AGENT_UNSUPPORTED || reason == REASON_AGENT_DENIED)
-        act->ability[way] = reason_name(reason);
-    else if (reason != REASON_AGENT_UNREACHABLE)
-        act->ability[way] = "able";
-    if (reason != REASON_NONE)
-        note_reason(act, reason, &reply->error);
-    else if (!ask_again)
-        finish_grown(act, reply->stats_outcome, reply);
     act->agent = agent_call_free(call);
-
-    /* Some servers take one request per connection. */
-    if (ask_again) {
-        if (call_agent(act, AGENT_STATS, on_stats) < 0)
-            finish_grown(act, AGENT_UNREACHABLE, &(struct agent_reply){0});
-    } else if (reason == REASON_AGENT_UNREACHABLE || reason == REASON_AGENT_UNSUPPORTED ||
-               reason == REASON_AGENT_DENIED) {
+    if (ask_again)
+        ask_stats_again(act);
+    else if (go_on)
         try_next_route(act);
-    } else if (reason != REASON_NONE) {
-        act_finish(act);
-    }
+}
+
+static void on_grown_by_shim(struct shim_call *call, const struct agent_reply *reply,
+                             void *userdata)
+{
+    struct act *act = userdata;
+    bool go_on = take_reply(act, reply);
+
+    act->shim = shim_call_free(call);
+    if (go_on)
+        try_next_route(act);
 }
 
 int act_guest_start(struct act *act)
 {
-    if (!act->volume.guest_path[0]) {
-        act->reason = REASON_GUEST_PATH_UNKNOWN;
-        error_set(&act->error, 0, "nothing says where the guest has mounted this volume");
-        act_finish(act);
-        return 0;
-    }
-    if (!act->volume.agent_address[0])
+    if (act->volume.guest_path[0] && !act->volume.agent_address[0])
         return act_shim_ask(act);
     act_guest_go_on(act);
     return 0;
@@ -206,6 +265,12 @@ int act_guest_start(struct act *act)
 
 void act_guest_go_on(struct act *act)
 {
+    struct error error;
+
+    if (!act->volume.guest_path[0]) {
+        (void)error_set(&error, 0, "nothing says where the guest has mounted this volume");
+        note_reason(act, REASON_GUEST_PATH_UNKNOWN, &error);
+    }
     try_next_route(act);
 }
 

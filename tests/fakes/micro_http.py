@@ -18,8 +18,6 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from unix_server import HangUp, UnixServer, append_to, stop_signals  # noqa: E402
 
-MAX_CONNECTIONS = 10
-MAX_LINE = 1024
 FULL = (b"HTTP/1.1 503\r\nServer: Firecracker API\r\nConnection: close\r\nContent-Length: 40\r\n\r\n"
         b'{ "error": "Too many open connections" }')
 
@@ -80,6 +78,8 @@ class MicroHttp(UnixServer):
     """
 
     server = "Cloud Hypervisor API"
+    max_connections = 10
+    max_line = 1024
 
     def __init__(self, socket_path, log=None):
         super().__init__(socket_path, log)
@@ -119,7 +119,7 @@ class MicroHttp(UnixServer):
     # the conversation
 
     def _admit(self, client):
-        if self.full or len(self._clients) > MAX_CONNECTIONS:
+        if self.full or len(self._clients) > self.max_connections:
             self._turn_away(client)
         else:
             super()._admit(client)
@@ -141,14 +141,13 @@ class MicroHttp(UnixServer):
                 with self._turn:
                     self._reply(client, *request)
 
-    @staticmethod
-    def _take(pending):
+    def _take(self, pending):
         """The first whole request and what follows it; None: more is to come."""
         head, separator, rest = pending.partition(b"\r\n\r\n")
         if not separator:
             return None
         lines = head.split(b"\r\n")
-        if any(len(line) >= MAX_LINE for line in lines):
+        if any(len(line) >= self.max_line for line in lines):
             raise ValueError("a line is too long")
         method, target, _ = lines[0].decode().split(" ", 2)
         length = 0

@@ -174,7 +174,19 @@ static void tells_a_hang_up(void **state)
     server->close_at = 0;
     assert_int_equal(run_get(server, &headers).end, HTTP_EXCHANGE_CLOSED);
     assert_int_equal(run_get(server, &script).end, HTTP_EXCHANGE_CLOSED);
-    assert_int_equal(run_get(server, &nothing).end, HTTP_EXCHANGE_CLOSED);
+    assert_int_equal(run_get(server, &nothing).end, HTTP_EXCHANGE_NOTHING);
+}
+
+static void sends_a_whole_url_where_it_is_given_one(void **state)
+{
+    const struct http_script script = {
+        "GET http://localhost/x?path=/a%20b HTTP/1.1\r\nHost: localhost\r\n", HTTP_NO_CONTENT};
+    struct http_server *server = *state;
+    struct http_exchange_request request = get(server);
+
+    request.target = "http://localhost/x?path=/a%20b";
+    http_server_listen(server, &script, 1);
+    assert_int_equal(run(server, &request).end, HTTP_EXCHANGE_ANSWERED);
 }
 
 static void keeps_its_deadline(void **state)
@@ -288,6 +300,7 @@ int main(void)
         TEST(says_what_is_not_there),
         TEST(talks_to_no_other_process),
         TEST(tells_a_hang_up),
+        TEST(sends_a_whole_url_where_it_is_given_one),
         TEST(keeps_its_deadline),
         TEST(bounds_the_answer),
         TEST(takes_nothing_else_for_http),

@@ -1,0 +1,30 @@
+/* shim_client.h - growing a file system by way of the sandbox's shim, which hands it on to the
+ * agent.
+ *
+ * The other road to the agent's two calls (agent_client.h): one HTTP exchange for ResizeVolume, and
+ * where that is done another for GetVolumeStats. What the agent says comes through Go's shim as it
+ * is. Rust's says nothing: it closes the connection, whatever went wrong behind it (AGENT_UNTOLD).
+ */
+#pragma once
+
+#include "agent-client/shim_codec.h"
+
+struct shim_request {
+    int root;                /* O_PATH of --root; borrowed until done */
+    const char *socket_path; /* below root */
+    enum shim_dialect dialect;
+    const char *volume;   /* as the dialect has it */
+    uint64_t bytes;       /* the device's size */
+    uint64_t deadline_ns; /* from now, for everything */
+};
+
+struct shim_call;
+
+/* As of AGENT_GROW. */
+typedef void shim_done(struct shim_call *call, const struct agent_reply *reply, void *userdata);
+
+/* Copies the request. Exactly one `done` from the loop, never from within. 0, or -EILSEQ, -EMSGSIZE
+ * (a volume that the shim cannot be told of), -ENOMEM, and nothing has happened. */
+int shim_call_new(struct loop *loop, const struct shim_request *request, shim_done *done,
+                  void *userdata, struct shim_call **ret_call);
+struct shim_call *shim_call_free(struct shim_call *call); /* returns NULL; ends a running call */

@@ -1,0 +1,350 @@
+/* shim_codec.c - two dialects of one small HTTP API.
+ *
+ * Go's shim writes an error as Go prints it. One of the agent's is gRPC's form,
+ *
+ *     rpc error: code = Unimplemented desc = resize_volume is not implemented
+ *
+ * from the first byte on; with anything before it (or none of it) the agent was not reached, or the
+ * shim does not know the volume. The shim's own deadline comes in that form too and is told from an
+ * agent's by its words.
+ *
+ * Rust prints its structures for debugging, member by member in the order of their definition.
+ * Nothing of the guest's is in the list of usages but numbers, so its end is the first text that
+ * looks like it; the condition's message is a quoted string with escapes, which are left as they
+ * are. A version that prints otherwise is not understood, and the growth is then not verified.
+ */
+#include "agent-client/shim_codec.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent-client/agent_address.h"
+#include "agent-client/agent_text.h"
+#include "agent-client/ttrpc_codec.h"
+#include "lib/cleanup.h"
+#include "lib/json.h"
+
+enum {
+    TARGET_BYTES = 8 * AGENT_PATH_BYTES, /* a byte becomes five at most */
+    BODY_BYTES = 8 * AGENT_PATH_BYTES,   /* or six */
+    HTTP_NOT_FOUND = 404,
+    HTTP_METHOD_NOT_ALLOWED = 405,
+    HTTP_INTERNAL = 500,
+    HTTP_NOT_IMPLEMENTED = 501,
+};
+
+static const struct json_limits limits = {AGENT_REPLY_BYTES, 4};
+
+/* ---- queries ----------------------------------------------------------------------------- */
+
+static int query_begin(struct shim_query *query, const char *method, const char *volume)
+{
+    size_t length = strlen(volume);
+
+    query->method = method;
+    buffer_init(&query->target, TARGET_BYTES);
+    buffer_init(&query->body, BODY_BYTES);
+    if (length >= AGENT_PATH_BYTES)
+        return -EMSGSIZE;
+    return json_is_text(volume, length) ? 0 : -EILSEQ;
+}
+
+int shim_query_resize(struct shim_query *query, enum shim_dialect dialect, const char *volume,
+                      uint64_t bytes)
+{
+    bool is_go = dialect == SHIM_GO;
+    int r = query_begin(query, "POST", volume);
+
+    if (r == 0)
+        r = buffer_append_text(&query->target, "/direct-volume/resize");
+    if (r == 0)
+        r = buffer_append_format(&query->body,
+                                 "{\"%s\":", is_go ? "VolumePath" : "volume_guest_path");
+    if (r == 0)
+        r = json_append_string(&query->body, volume);
+    return r < 0 ? r
+                 : buffer_append_format(&query->body, ",\"%s\":%" PRIu64 "}",
+                                        is_go ? "Size" : "size", bytes);
+}
+
+static int append_encoded(struct buffer *target, const char *text, const char *percent)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "-._~/";
+    int r = 0;
+
+    while (r == 0 && *text) {
+        size_t length = strspn(text, plain);
+
+        if (length)
+            r = buffer_append(target, text, length);
+        else
+            r = buffer_append_format(target, "%s%02X", percent, (unsigned char)*text);
+        text += length ? length : 1;
+    }
+    return r;
+}
+
+int shim_query_stats(struct shim_query *query, enum shim_dialect dialect, const char *volume)
+{
+    bool is_go = dialect == SHIM_GO;
+    int r = query_begin(query, is_go ? "GET" : "POST", volume);
+
+    if (r == 0)
+        r = buffer_append_format(&query->target,
+                                 "%s/direct-volume/stats?path=", is_go ? "" : "http://localhost");
+    return r < 0 ? r : append_encoded(&query->target, volume, is_go ? "%25" : "%");
+}
+
+void shim_query_done(struct shim_query *query)
+{
+    buffer_done(&query->target);
+    buffer_done(&query->body);
+}
+
+/* ---- errors ------------------------------------------------------------------------------ */
+
+static const char *const go_codes[] = {
+    "OK",       "Canceled",        "Unknown",          "InvalidArgument",   "DeadlineExceeded",
+    "NotFound", "AlreadyExists",   "PermissionDenied", "ResourceExhausted", "FailedPrecondition",
+    "Aborted",  "OutOfRange",      "Unimplemented",    "Internal",          "Unavailable",
+    "DataLoss", "Unauthenticated",
+};
+
+/* Moves past the literal; false and nothing moved where it does not stand there. */
+static bool skip(const char **cursor, const char *literal)
+{
+    size_t length = strlen(literal);
+
+    if (strncmp(*cursor, literal, length) != 0)
+        return false;
+    *cursor += length;
+    return true;
+}
+
+static bool read_number(const char **cursor, uint64_t *ret_number)
+{
+    char *end;
+
+    if (**cursor < '0' || **cursor > '9')
+        return false;
+    errno = 0;
+    *ret_number = strtoull(*cursor, &end, 10);
+    *cursor = end;
+    return errno == 0;
+}
+
+/* A name, or Code(N) for what has none. 0 is no error. */
+static int read_code(const char **cursor)
+{
+    uint64_t number;
+
+    if (skip(cursor, "Code("))
+        return read_number(cursor, &number) && skip(cursor, ")") && number <= INT32_MAX
+                   ? (int)number
+                   : TTRPC_OK;
+    for (size_t i = 1; i < array_length(go_codes); i++) {
+        size_t length = strlen(go_codes[i]);
+
+        if (strncmp(*cursor, go_codes[i], length) == 0 && (*cursor)[length] == ' ') {
+            *cursor += length;
+            return (int)i;
+        }
+    }
+    return TTRPC_OK;
+}
+
+/* Whether the body is the agent's answer. */
+static bool read_status(const char *body, size_t length, struct ttrpc_status *ret_status)
+{
+    const char *cursor = body;
+
+    if (!skip(&cursor, "rpc error: code = "))
+        return false;
+    ret_status->code = read_code(&cursor);
+    if (ret_status->code == TTRPC_OK || !skip(&cursor, " desc = "))
+        return false;
+    agent_clean_text(cursor, length - (size_t)(cursor - body), ret_status->message,
+                     sizeof(ret_status->message));
+    return true;
+}
+
+/* In the words of kata_agent.go, when its own time for the call is over. */
+static bool gave_up_waiting(const struct ttrpc_status *status)
+{
+    return status->code == TTRPC_DEADLINE_EXCEEDED && strstr(status->message, "Request timed out");
+}
+
+enum agent_outcome shim_outcome(unsigned status, const char *body, size_t length,
+                                struct error *error)
+{
+    struct ttrpc_status said;
+    char number[16];
+
+    if (status / 100 == 2)
+        return AGENT_DONE;
+    if (status == HTTP_INTERNAL && read_status(body, length, &said)) {
+        (void)error_set(error, 0, "by the shim: %s%s%s", ttrpc_code_name(said.code, number),
+                        said.message[0] ? ": " : "", said.message);
+        return gave_up_waiting(&said) ? AGENT_UNREACHABLE
+                                      : agent_outcome_from_status(said.code, said.message);
+    }
+    agent_clean_text(body, length, said.message, sizeof(said.message));
+    (void)error_set(error, 0, "the shim answers %u%s%s", status, said.message[0] ? ": " : "",
+                    said.message);
+    return status == HTTP_NOT_FOUND || status == HTTP_METHOD_NOT_ALLOWED ||
+                   status == HTTP_NOT_IMPLEMENTED
+               ? AGENT_UNSUPPORTED
+               : AGENT_UNREACHABLE;
+}
+
+/* ---- stats ------------------------------------------------------------------------------- */
+
+/* Go leaves out what is zero. */
+static bool read_member(const cJSON *object, const char *name, uint64_t *ret_number)
+{
+    int r = json_number(object, name, ret_number);
+
+    if (r == -ENOENT)
+        *ret_number = 0;
+    return r == 0 || r == -ENOENT;
+}
+
+static int parse_go(const char *body, size_t length, struct agent_stats *stats)
+{
+    cleanup(json_deletep) cJSON *object = NULL;
+    const cJSON *list, *entry, *condition;
+    const char *message;
+    int r = json_parse(body, length, limits, &object, NULL);
+
+    if (r < 0)
+        return r == -ENOMEM ? r : -EBADMSG;
+    list = json_member(object, "usage");
+    cJSON_ArrayForEach(entry, list)
+    {
+        struct agent_usage usage;
+
+        if (!read_member(entry, "available", &usage.available) ||
+            !read_member(entry, "total", &usage.total) ||
+            !read_member(entry, "used", &usage.used) || !read_member(entry, "unit", &usage.unit))
+            return -EBADMSG;
+        agent_stats_take(stats, &usage);
+    }
+    condition = json_member(object, "volume_condition");
+    message = json_string(condition, "message");
+    stats->abnormal = cJSON_IsTrue(json_member(condition, "abnormal"));
+    if (message)
+        agent_clean_text(message, strlen(message), stats->condition, sizeof(stats->condition));
+    return 0;
+}
+
+static bool read_unit(const char **cursor, uint64_t *ret_unit)
+{
+    if (skip(cursor, "BYTES"))
+        *ret_unit = AGENT_UNIT_BYTES;
+    else if (skip(cursor, "INODES"))
+        *ret_unit = AGENT_UNIT_INODES;
+    else if (skip(cursor, "UNKNOWN"))
+        *ret_unit = 0;
+    else
+        return read_number(cursor, ret_unit);
+    return true;
+}
+
+static bool read_usage(const char **cursor, struct agent_usage *ret_usage)
+{
+    return skip(cursor, " available: ") && read_number(cursor, &ret_usage->available) &&
+           skip(cursor, ", total: ") && read_number(cursor, &ret_usage->total) &&
+           skip(cursor, ", used: ") && read_number(cursor, &ret_usage->used) &&
+           skip(cursor, ", unit: ") && read_unit(cursor, &ret_usage->unit);
+}
+
+/* Rust's quoted string: up to a quote that is not escaped. */
+static bool read_quoted(const char *cursor, struct agent_stats *stats)
+{
+    const char *begin = cursor;
+
+    while (*cursor && *cursor != '"')
+        cursor += *cursor == '\\' && cursor[1] ? 2 : 1;
+    if (!*cursor)
+        return false;
+    agent_clean_text(begin, (size_t)(cursor - begin), stats->condition, sizeof(stats->condition));
+    return true;
+}
+
+static bool read_condition(const char *cursor, struct agent_stats *stats)
+{
+    if (!skip(&cursor, "VolumeCondition { abnormal: "))
+        return false;
+    stats->abnormal = skip(&cursor, "true");
+    return (stats->abnormal || skip(&cursor, "false")) && skip(&cursor, ", message: \"") &&
+           read_quoted(cursor, stats);
+}
+
+static int parse_rust(const char *body, size_t length, struct agent_stats *stats)
+{
+    static const char entry[] = "VolumeUsage {", middle[] = "] Volume Condition: ";
+    const char *cursor = body, *end;
+
+    if (memchr(body, '\0', length) || !skip(&cursor, "Usage: ["))
+        return -EBADMSG;
+    end = strstr(body, middle);
+    if (!end || !read_condition(end + strlen(middle), stats))
+        return -EBADMSG;
+    while ((cursor = strstr(cursor, entry)) && cursor < end) {
+        struct agent_usage usage;
+
+        cursor += strlen(entry);
+        if (!read_usage(&cursor, &usage))
+            return -EBADMSG;
+        agent_stats_take(stats, &usage);
+    }
+    return 0;
+}
+
+int shim_parse_stats(enum shim_dialect dialect, const char *body, size_t length,
+                     struct agent_stats *ret_stats)
+{
+    struct agent_stats stats = {0};
+    int r = dialect == SHIM_GO ? parse_go(body, length, &stats) : parse_rust(body, length, &stats);
+
+    if (r == 0)
+        *ret_stats = stats;
+    return r;
+}
+
+/* ---- where the agent listens ------------------------------------------------------------- */
+
+static bool is_address(const char *text)
+{
+    struct agent_address address;
+
+    return agent_address_parse(text, &address, NULL) == 0;
+}
+
+int shim_parse_agent_url(const char *body, size_t length, uint32_t default_port, char *ret_address,
+                         size_t size)
+{
+    char address[AGENT_ADDRESS_PATH_BYTES + 32];
+    int written;
+
+    while (length && body[length - 1] && strchr(" \t\r\n", body[length - 1]))
+        length--;
+    if (!length || length >= sizeof(address) || memchr(body, '\0', length))
+        return -EINVAL;
+    written = snprintf(address, sizeof(address), "%.*s", (int)length, body);
+    if (!is_address(address)) {
+        if (!strstr(address, "vsock://"))
+            return -EINVAL;
+        written = snprintf(address, sizeof(address), "%.*s:%u", (int)length, body, default_port);
+        if (written >= (int)sizeof(address) || !is_address(address))
+            return -EINVAL;
+    }
+    if ((size_t)written >= size)
+        return -EINVAL;
+    memcpy(ret_address, address, (size_t)written + 1);
+    return 0;
+}

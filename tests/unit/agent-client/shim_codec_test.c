@@ -1,0 +1,343 @@
+/* shim_codec_test.c - what both of Kata's shims are asked and answer, as their sources have it. */
+#include "tests/unit/test.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent-client/shim_codec.h"
+#include "lib/cleanup.h"
+
+#define DEVICE "/dev/disk/by id/50%+\"a\xc3\xbc"
+
+static void a_resize_is_json_of_the_dialect(void **state)
+{
+    static const struct {
+        enum shim_dialect dialect;
+        const char *body;
+    } table[] = {
+        {SHIM_GO, "{\"VolumePath\":\"/dev/disk/by id/50%+\\\"a\xc3\xbc\",\"Size\":"
+                  "18446744073709551615}"},
+        {SHIM_RUST, "{\"volume_guest_path\":\"/dev/disk/by id/50%+\\\"a\xc3\xbc\",\"size\":"
+                    "18446744073709551615}"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < array_length(table); i++) {
+        struct shim_query query = {0};
+
+        assert_int_equal(shim_query_resize(&query, table[i].dialect, DEVICE, UINT64_MAX), 0);
+        assert_string_equal(query.method, "POST");
+        assert_string_equal(buffer_text(&query.target), "/direct-volume/resize");
+        assert_string_equal(buffer_text(&query.body), table[i].body);
+        shim_query_done(&query);
+    }
+}
+
+/* Go decodes twice, Rust once and only within a whole URL. */
+static void stats_are_asked_for_around_the_faults(void **state)
+{
+    static const struct {
+        enum shim_dialect dialect;
+        const char *method, *target;
+    } table[] = {
+        {SHIM_GO, "GET",
+         "/direct-volume/stats?path=/dev/disk/by%2520id/50%2525%252B%2522a%25C3%25BC"},
+        {SHIM_RUST, "POST",
+         "http://localhost/direct-volume/stats?path=/dev/disk/by%20id/50%25%2B%22a%C3%BC"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < array_length(table); i++) {
+        struct shim_query query = {0};
+
+        assert_int_equal(shim_query_stats(&query, table[i].dialect, DEVICE), 0);
+        assert_string_equal(query.method, table[i].method);
+        assert_string_equal(buffer_text(&query.target), table[i].target);
+        assert_int_equal(query.body.length, 0);
+        shim_query_done(&query);
+    }
+}
+
+static void check_refused(const char *volume, int expected)
+{
+    for (unsigned dialect = SHIM_GO; dialect <= SHIM_RUST; dialect++) {
+        struct shim_query resize = {0}, stats = {0};
+
+        assert_int_equal(shim_query_resize(&resize, dialect, volume, 1), expected);
+        assert_int_equal(shim_query_stats(&stats, dialect, volume), expected);
+        shim_query_done(&resize);
+        shim_query_done(&stats);
+    }
+}
+
+static void the_longest_path_goes_and_no_longer_one(void **state)
+{
+    static char path[AGENT_PATH_BYTES + 1];
+
+    (void)state;
+    memset(path, '\x01', AGENT_PATH_BYTES - 1); /* the one that needs most */
+    check_refused(path, 0);
+    path[AGENT_PATH_BYTES - 1] = '/';
+    check_refused(path, -EMSGSIZE);
+    check_refused("/dev/\xff", -EILSEQ);
+}
+
+static void check_outcome(unsigned status, const char *body, enum agent_outcome expected,
+                          const char *text)
+{
+    struct error error = {.text = ""};
+
+    assert_int_equal(shim_outcome(status, body, strlen(body), &error), expected);
+    if (expected != AGENT_DONE)
+        assert_string_equal(error.text, text);
+}
+
+static void the_agents_word_comes_through(void **state)
+{
+    static const struct {
+        const char *body;
+        enum agent_outcome outcome;
+        const char *text;
+    } table[] = {
+        {"rpc error: code = Unimplemented desc = \"resize_volume is not implemented in "
+         "kata-agent\"",
+         AGENT_UNSUPPORTED,
+         "by the shim: UNIMPLEMENTED: resize_volume is not implemented in kata-agent"},
+        {"rpc error: code = NotFound desc = /grpc.AgentService/ResizeVolume is not supported",
+         AGENT_UNSUPPORTED,
+         "by the shim: NOT_FOUND: /grpc.AgentService/ResizeVolume is not supported"},
+        {"rpc error: code = InvalidArgument desc = /grpc.AgentService/ResizeVolume does not exist",
+         AGENT_UNSUPPORTED,
+         "by the shim: INVALID_ARGUMENT: /grpc.AgentService/ResizeVolume does not exist"},
+        {"rpc error: code = PermissionDenied desc = \"\\\"ResizeVolumeRequest is blocked by "
+         "policy\\\"\"",
+         AGENT_DENIED, "by the shim: PERMISSION_DENIED: ResizeVolumeRequest is blocked by policy"},
+        {"rpc error: code = Internal desc = \"ResizeVolumeRequest: internal error policy check: "
+         "unexpected\"",
+         AGENT_DENIED,
+         "by the shim: INTERNAL: ResizeVolumeRequest: internal error policy check: unexpected"},
+        {"rpc error: code = Internal desc = resize2fs: bad magic", AGENT_FAILED,
+         "by the shim: INTERNAL: resize2fs: bad magic"},
+        {"rpc error: code = FailedPrecondition desc = dm-0 lies between", AGENT_LAYER,
+         "by the shim: FAILED_PRECONDITION: dm-0 lies between"},
+        {"rpc error: code = Unavailable desc = ", AGENT_FAILED, "by the shim: UNAVAILABLE"},
+        {"rpc error: code = Code(4711) desc = what", AGENT_FAILED, "by the shim: 4711: what"},
+        {"rpc error: code = DeadlineExceeded desc = the file system is still growing", AGENT_FAILED,
+         "by the shim: DEADLINE_EXCEEDED: the file system is still growing"},
+        {"rpc error: code = DeadlineExceeded desc = ResizeVolumeRequest timed out",
+         AGENT_UNREACHABLE, "by the shim: DEADLINE_EXCEEDED: ResizeVolumeRequest timed out"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < array_length(table); i++)
+        check_outcome(500, table[i].body, table[i].outcome, table[i].text);
+}
+
+/* Errors of the shim's own, and what only resembles the agent's. */
+static void the_shims_word_is_not_the_agents(void **state)
+{
+    static const char *const bodies[] = {
+        "stat /dev/sdx: no such file or directory",
+        "mount /dev/sdx not found in sandbox",
+        "Failed to check if grpc server is working: rpc error: code = DeadlineExceeded desc = "
+        "timed out connecting to vsock 7:1024",
+        "rpc error: code = OK desc = x",
+        "rpc error: code = Code(0) desc = x",
+        "rpc error: code = Code(4294967296) desc = x",
+        "rpc error: code = Code( desc = x",
+        "rpc error: code = Internal",
+        "rpc error: code = Unimplementedly desc = x",
+        "rpc error: code =",
+        "ttrpc: closed",
+    };
+    char text[256];
+
+    (void)state;
+    for (size_t i = 0; i < array_length(bodies); i++) {
+        (void)snprintf(text, sizeof(text), "the shim answers 500: %s", bodies[i]);
+        check_outcome(500, bodies[i], AGENT_UNREACHABLE, text);
+    }
+    check_outcome(500, "", AGENT_UNREACHABLE, "the shim answers 500");
+    check_outcome(503, "rpc error: code = Unimplemented desc = x", AGENT_UNREACHABLE,
+                  "the shim answers 503: rpc error: code = Unimplemented desc = x");
+    check_outcome(400, "a\x1b[2J\n", AGENT_UNREACHABLE, "the shim answers 400: a\\u001b[2J");
+}
+
+static void a_shim_without_the_call_says_so(void **state)
+{
+    (void)state;
+    check_outcome(404, "URL NOT FOUND", AGENT_UNSUPPORTED, "the shim answers 404: URL NOT FOUND");
+    check_outcome(404, "404 page not found\n", AGENT_UNSUPPORTED,
+                  "the shim answers 404: 404 page not found");
+    check_outcome(405, "", AGENT_UNSUPPORTED, "the shim answers 405");
+    check_outcome(501, "", AGENT_UNSUPPORTED, "the shim answers 501");
+    check_outcome(200, "", AGENT_DONE, NULL);
+}
+
+static int parse(enum shim_dialect dialect, const char *body, struct agent_stats *stats)
+{
+    return shim_parse_stats(dialect, body, strlen(body), stats);
+}
+
+#define GO_STATS                                                                                   \
+    "{\"usage\":[{\"available\":900,\"total\":1000,\"used\":100,\"unit\":1},{\"available\":9,"     \
+    "\"total\":10,\"used\":1,\"unit\":2}],\"volume_condition\":{\"abnormal\":true,\"message\":"    \
+    "\"a \\\"b\\\"\"}}"
+#define SPECIAL                                                                                    \
+    "special_fields: SpecialFields { unknown_fields: UnknownFields { fields: None }, "             \
+    "cached_size: CachedSize { size: 0 } }"
+#define RUST_STATS                                                                                 \
+    "Usage: [VolumeUsage { available: 900, total: 1000, used: 100, unit: BYTES, " SPECIAL " }, "   \
+    "VolumeUsage { available: 9, total: 10, used: 1, unit: INODES, " SPECIAL " }] "                \
+    "Volume Condition: VolumeCondition { abnormal: true, message: \"a \\\"b\\\"\", " SPECIAL " }"
+
+static void stats_are_read_in_both_dialects(void **state)
+{
+    static const char *const bodies[] = {[SHIM_GO] = GO_STATS, [SHIM_RUST] = RUST_STATS};
+
+    (void)state;
+    for (unsigned dialect = SHIM_GO; dialect <= SHIM_RUST; dialect++) {
+        struct agent_stats stats;
+
+        assert_int_equal(parse(dialect, bodies[dialect], &stats), 0);
+        assert_true(stats.has_bytes && stats.has_inodes && stats.abnormal);
+        assert_int_equal(stats.total, 1000);
+        assert_int_equal(stats.used, 100);
+        assert_int_equal(stats.available, 900);
+        assert_int_equal(stats.total_inodes, 10);
+        assert_int_equal(stats.used_inodes, 1);
+        assert_int_equal(stats.available_inodes, 9);
+        assert_string_equal(stats.condition, dialect == SHIM_GO ? "a \"b\"" : "a \\\"b\\\"");
+    }
+}
+
+/* What is left out, zero, of another unit, or there twice. */
+static void odd_stats_are_read(void **state)
+{
+    static const struct {
+        enum shim_dialect dialect;
+        const char *body;
+        bool has_bytes;
+        uint64_t total;
+    } table[] = {
+        {SHIM_GO, "{\"volume_condition\":{}}", false, 0},
+        {SHIM_GO, "{}", false, 0},
+        {SHIM_GO, "{\"usage\":[{\"unit\":1}]}", true, 0},
+        {SHIM_GO, "{\"usage\":[{\"total\":7,\"unit\":9},{\"total\":5,\"unit\":1},{\"unit\":1}]}",
+         true, 5},
+        {SHIM_RUST,
+         "Usage: [] Volume Condition: VolumeCondition { abnormal: false, message: \"\", x }", false,
+         0},
+        {SHIM_RUST,
+         "Usage: [VolumeUsage { available: 0, total: 7, used: 7, unit: 9, x: [1, 2] }, VolumeUsage "
+         "{ available: 0, total: 18446744073709551615, used: 7, unit: BYTES }] Volume Condition: "
+         "VolumeCondition { abnormal: false, message: \"VolumeUsage { \", x }",
+         true, UINT64_MAX},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < array_length(table); i++) {
+        struct agent_stats stats;
+
+        assert_int_equal(parse(table[i].dialect, table[i].body, &stats), 0);
+        assert_int_equal(stats.has_bytes, table[i].has_bytes);
+        assert_int_equal(stats.total, table[i].total);
+        assert_false(stats.abnormal);
+    }
+}
+
+static void what_is_no_stats_is_refused(void **state)
+{
+    static const struct {
+        enum shim_dialect dialect;
+        const char *body;
+    } table[] = {
+        {SHIM_GO, ""},
+        {SHIM_GO, "<html>"},
+        {SHIM_GO, RUST_STATS},
+        {SHIM_GO, "{\"usage\":[{\"total\":-1,\"unit\":1}]}"},
+        {SHIM_GO, "{\"usage\":[{\"total\":\"1\",\"unit\":1}]}"},
+        {SHIM_GO, "{\"usage\":[{\"total\":1,\"TOTAL\":2,\"unit\":1}]}"},
+        {SHIM_RUST, ""},
+        {SHIM_RUST, GO_STATS},
+        {SHIM_RUST, "Usage: []"},
+        {SHIM_RUST, "Usage: [VolumeUsage { available: 1, total: 2, used: 3, unit: BYTES"},
+        {SHIM_RUST, "Usage: [] Volume Condition: VolumeCondition { abnormal: maybe"},
+        {SHIM_RUST, "Usage: [] Volume Condition: VolumeCondition { abnormal: true, message: \"a\\"},
+        {SHIM_RUST, "Usage: [VolumeUsage { total: 2 }] Volume Condition: VolumeCondition { "
+                    "abnormal: true, message: \"\" }"},
+        {SHIM_RUST, "Usage: [VolumeUsage { available: 1, total: 99999999999999999999, used: 3, "
+                    "unit: BYTES }] Volume Condition: VolumeCondition { abnormal: true, message: "
+                    "\"\" }"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < array_length(table); i++) {
+        struct agent_stats stats = {.total = 4711};
+
+        assert_int_equal(parse(table[i].dialect, table[i].body, &stats), -EBADMSG);
+        assert_int_equal(stats.total, 4711);
+    }
+}
+
+static void a_stat_with_a_nul_is_refused(void **state)
+{
+    char body[] = RUST_STATS;
+    struct agent_stats stats;
+
+    (void)state;
+    body[sizeof(body) - 4] = '\0';
+    assert_int_equal(shim_parse_stats(SHIM_RUST, body, sizeof(body) - 1, &stats), -EBADMSG);
+}
+
+static void the_agents_url_is_read(void **state)
+{
+    static const struct {
+        const char *body, *address; /* NULL: refused */
+    } table[] = {
+        {"vsock://7:1024", "vsock://7:1024"},
+        {"vsock://7", "vsock://7:1030"},
+        {"hvsock:///run/kata/x/ch-vm.sock\n", "hvsock:///run/kata/x/ch-vm.sock:1030"},
+        {"unix:///run/agent.sock\r\n ", "unix:///run/agent.sock"},
+        {"", NULL},
+        {" \n", NULL},
+        {":1024", NULL},
+        {"remote:///run/x.sock:1024", NULL},
+        {"vsock://2:1024", NULL},
+        {"unix:///a/path/that/is/longer/than/there/is/room", NULL},
+    };
+    char address[40];
+
+    (void)state;
+    for (size_t i = 0; i < array_length(table); i++) {
+        const char *body = table[i].body;
+        int r = shim_parse_agent_url(body, strlen(body), 1030, address, sizeof(address));
+
+        assert_int_equal(r, table[i].address ? 0 : -EINVAL);
+        if (r == 0)
+            assert_string_equal(address, table[i].address);
+    }
+    assert_int_equal(shim_parse_agent_url("vsock://7\0", 10, 1030, address, sizeof(address)),
+                     -EINVAL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_resize_is_json_of_the_dialect),
+        cmocka_unit_test(stats_are_asked_for_around_the_faults),
+        cmocka_unit_test(the_longest_path_goes_and_no_longer_one),
+        cmocka_unit_test(the_agents_word_comes_through),
+        cmocka_unit_test(the_shims_word_is_not_the_agents),
+        cmocka_unit_test(a_shim_without_the_call_says_so),
+        cmocka_unit_test(stats_are_read_in_both_dialects),
+        cmocka_unit_test(odd_stats_are_read),
+        cmocka_unit_test(what_is_no_stats_is_refused),
+        cmocka_unit_test(a_stat_with_a_nul_is_refused),
+        cmocka_unit_test(the_agents_url_is_read),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
