@@ -4,27 +4,13 @@ explained, and heals when the guest does.
 One daemon serves all cases of a test at once, each in a sandbox of its own.
 """
 
-import dataclasses
 import unittest
 
-from said import AFTER, BEFORE, LONGEST_PAUSE, SANDBOX, SaidTest, fake_agent
+from said import AFTER, BEFORE, LONGEST_PAUSE, SANDBOX, SaidTest
+from said_guest import POLICY, Case, GuestTest, HybridVsock
 
 COMPANION_PORT, AGENT_PORT = 1030, 1024
 
-
-@dataclasses.dataclass
-class Case:
-    """How ResizeVolume is answered, and what is then said."""
-
-    behaviour: str
-    reason: str
-    error: str
-    retried: bool = True
-    explained: tuple = ()
-
-
-POLICY = ("ResizeVolumeRequest: internal error policy check: unexpected eval_query result len 0, "
-          "expected 1")
 
 ANSWERS = {
     "UNIMPLEMENTED": Case("status:12:resize_volume is not implemented in this agent",
@@ -63,50 +49,7 @@ ANSWERS = {
 SUCCESSES = ("ok", "explicit", "split,ok", "stale,ok", "stale,split,ok", "delay=0.2,ok")
 
 
-class HybridVsock(fake_agent.UnixServer):
-    """One socket for all ports of a guest, as Cloud Hypervisor and Firecracker have it: hands a
-    connection on to the agent that listens on the port, and closes it where none does."""
-
-    def __init__(self, path, agents):
-        super().__init__(path)
-        self.ports = []  # every port that was asked for
-        self.agents = agents
-        self.start()
-
-    def _talk(self, client):
-        port = int(fake_agent.read_line(client).split()[1])
-        self.ports.append(port)
-        if port in self.agents:
-            client.sendall(b"OK 1073741824\n")
-            self.agents[port]._talk(client)
-
-
-class AgentTest(SaidTest):
-
-    def check(self, name, case, node, volume):
-        row = node.wait_for(volume.path, "block_grown", case.reason)
-        self.assertEqual((row["device_bytes"], row["hypervisor_bytes"]), (AFTER, AFTER))
-        resize = self.resize_row(node, volume.path)
-        self.assertEqual((resize["state"], resize["reason"]), ("block_grown", case.reason))
-        self.assertEqual((resize["from_bytes"], resize["to_bytes"]), (BEFORE, AFTER))
-        self.assertIsNotNone(resize["hypervisor_at"])
-        self.assertIsNone(resize["guest_at"])
-        self.assertIsNone(resize["finished_at"])
-        self.assertRegex(resize["error"], case.error)
-        self.assertNotRegex(resize["error"], r"[\x00-\x1f\x7f-\x9f]")
-        if not case.retried:
-            self.assertIsNone(row["next_attempt_at"])
-        self.explains(node, volume.path, "block_grown", case.reason, *case.explained)
-
-    def finish(self, node, scene):
-        """Grown; whether verified too is not asked where calls are given little time."""
-        for volume, _ in scene:
-            node.wait_for(volume.path, "in_sync", seconds=LONGEST_PAUSE, hypervisor_bytes=AFTER,
-                          next_attempt_at=None)
-            resize = self.resize_row(node, volume.path)
-            self.assertEqual(resize["state"], "in_sync")
-            self.assertIsNotNone(resize["guest_at"])
-            self.assertIsNotNone(resize["finished_at"])
+class AgentTest(GuestTest):
 
     def build(self, names, seconds=2):
         node = self.node({"resize.call_timeout_seconds": seconds})
@@ -134,7 +77,7 @@ class AgentTest(SaidTest):
             volume.loop.resize(AFTER)
         for name, (volume, _) in scene.items():
             with self.subTest(name):
-                self.check(name, ANSWERS[name], node, volume)
+                self.check(ANSWERS[name], node, volume)
         retried = [name for name in scene if ANSWERS[name].retried]
         waiting = [name for name in scene if not ANSWERS[name].retried]
         for name in retried:
@@ -150,12 +93,12 @@ class AgentTest(SaidTest):
                     self.assertEqual(len(requests), 1)
         for _, agent in scene.values():
             agent.behave("ResizeVolume", "ok")
-        self.finish(node, [scene[name] for name in retried])
+        self.finish(node, [scene[name][0] for name in retried])
         self.settle(node)
         for name in waiting:
             self.assertEqual(node.volume(scene[name][0].path)["reason"], ANSWERS[name].reason)
         node.crustctl("resync")
-        self.finish(node, [scene[name] for name in waiting])
+        self.finish(node, [scene[name][0] for name in waiting])
 
     def test_successes(self):
         node, scene = self.build(SUCCESSES, seconds=60)
@@ -165,7 +108,7 @@ class AgentTest(SaidTest):
             volume.loop.resize(AFTER)
         for volume, _ in scene.values():
             node.wait_for(volume.path, "in_sync", "none", guest_bytes=AFTER, next_attempt_at=None)
-        self.finish(node, scene.values())
+        self.finish(node, [volume for volume, _ in scene.values()])
         for _, agent in scene.values():
             self.assertEqual([one.method for one in agent.requests][-2:],
                              ["ResizeVolume", "GetVolumeStats"])
@@ -192,7 +135,7 @@ class AgentTest(SaidTest):
         node.wait(lambda: self.resize_row(node, volume.path)["attempts"] >= 3, 60, "more attempts")
         again = self.agent(node, "agent0.sock")
         again.stats.total = BEFORE
-        self.finish(node, [(volume, again)])
+        self.finish(node, [volume])
 
     def test_growing_again_does_not_wait_for_the_pause(self):
         """A fresh growth is a fresh reason to try."""
