@@ -303,20 +303,6 @@ int stream_send(struct stream *stream, const void *data, size_t length)
     return 0;
 }
 
-int stream_peer(const struct stream *stream, int *ret_pid, unsigned *ret_uid)
-{
-    struct ucred peer;
-    socklen_t size = sizeof(peer);
-
-    if (!stream->handler || stream->fd < 0)
-        return -ENOTCONN;
-    if (getsockopt(stream->fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
-        return -errno;
-    *ret_pid = peer.pid;
-    *ret_uid = peer.uid;
-    return 0;
-}
-
 void stream_done(struct stream *stream)
 {
     if (!stream || !stream->handler)

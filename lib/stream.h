@@ -85,8 +85,5 @@ void stream_set_deadline(struct stream *stream, uint64_t nanoseconds);
  * -EPIPE after the end. A peer that is gone is reported by the loop, through `ended`. */
 int stream_send(struct stream *stream, const void *data, size_t length);
 
-/* SO_PEERCRED of a connected unix stream. 0 or -errno. */
-int stream_peer(const struct stream *stream, int *ret_pid, unsigned *ret_uid);
-
 /* Stops, closes, frees. Fine on a zeroed or ended stream, and from within its handlers. */
 void stream_done(struct stream *stream);

@@ -193,6 +193,3 @@ int publish_walk_next(struct publish_walk *walk, int (*callback)(void *userdata,
 
 enum { OBSERVE_BOOT_ID_BYTES = 37 };
 int observe_boot_id(char ret_boot_id[static OBSERVE_BOOT_ID_BYTES]);
-
-/* Process start time (/proc/PID/stat field 22) on CLOCK_BOOTTIME. 0, -ENOENT. */
-int observe_process_start(pid_t pid, uint64_t *ret_start_ns);

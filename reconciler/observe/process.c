@@ -131,16 +131,6 @@ const char *process_arguments_hypervisor(const struct buffer *arguments)
     return NULL;
 }
 
-int observe_process_start(pid_t pid, uint64_t *ret_start_ns)
-{
-    struct process process;
-    int r = process_read(pid, &process);
-
-    if (r == 0)
-        *ret_start_ns = process.start_ns;
-    return r;
-}
-
 int observe_boot_id(char ret_boot_id[static OBSERVE_BOOT_ID_BYTES])
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(64);

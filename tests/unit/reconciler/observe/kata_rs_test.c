@@ -1,6 +1,8 @@
 /* kata_rs_test.c - what is read of a sandbox of runtime-rs: /run/kata, bundles, processes. */
 #include "tests/unit/reconciler/observe/node_fixture.h"
 
+#include "reconciler/observe/process.h"
+
 #define ID        "5ca1ab1e0123456789abcdef0123456789abcdef0123456789abcdef01234567"
 #define CONTAINER "c0ffee000123456789abcdef0123456789abcdef0123456789abcdef01234567"
 #define OTHER     "deadbeef0123456789abcdef0123456789abcdef0123456789abcdef01234567"
@@ -64,7 +66,7 @@ static void share(const char *name)
 
 static void reads_a_living_qemu(void **state)
 {
-    uint64_t start_ns;
+    struct process vmm_process;
 
     (void)state;
     start_qemu(TASKS);
@@ -77,8 +79,8 @@ static void reads_a_living_qemu(void **state)
     assert_string_equal(sandbox.runtime, "kata-rs");
     assert_string_equal(sandbox.hypervisor, "qemu");
     assert_int_equal(sandbox.vmm_pid, process[1]);
-    assert_int_equal(observe_process_start(process[1], &start_ns), 0);
-    assert_int_equal(sandbox.vmm_start_ns, start_ns);
+    assert_int_equal(process_read(process[1], &vmm_process), 0);
+    assert_int_equal(sandbox.vmm_start_ns, vmm_process.start_ns);
     assert_string_equal(sandbox.control_socket, TASKS "/" ID "/debug-monitor.sock");
     assert_string_equal(sandbox.agent_address, "vsock://77:1024");
     assert_string_equal(sandbox.pod_namespace, "default");

@@ -56,27 +56,28 @@ static void finds_no_part_of_a_token(void **state)
 
 static void knows_a_process_and_its_start(void **state)
 {
-    uint64_t first, again;
+    struct process first, again;
 
     (void)state;
-    assert_int_equal(observe_process_start(getpid(), &first), 0);
-    assert_int_equal(observe_process_start(getpid(), &again), 0);
-    assert_int_equal(first, again);
-    assert_true(first > 0 && first <= clock_boottime());
+    assert_int_equal(process_read(getpid(), &first), 0);
+    assert_int_equal(process_read(getpid(), &again), 0);
+    assert_true(first.alive);
+    assert_int_equal(first.start_ns, again.start_ns);
+    assert_true(first.start_ns > 0 && first.start_ns <= clock_boottime());
 }
 
 static void knows_that_there_is_none(void **state)
 {
-    uint64_t start_ns;
+    struct process process;
     pid_t child = fork();
 
     (void)state;
     if (child == 0)
         _exit(0);
     assert_int_equal(waitpid(child, NULL, 0), child);
-    assert_int_equal(observe_process_start(child, &start_ns), -ENOENT);
-    assert_int_equal(observe_process_start(0, &start_ns), -ENOENT);
-    assert_int_equal(observe_process_start(-1, &start_ns), -ENOENT);
+    assert_int_equal(process_read(child, &process), -ENOENT);
+    assert_int_equal(process_read(0, &process), -ENOENT);
+    assert_int_equal(process_read(-1, &process), -ENOENT);
 }
 
 static void knows_this_boot(void **state)

@@ -1,6 +1,8 @@
 /* sandbox_test.c - what is read of a sandbox of the Go runtime: /run/vc and the VMM's process. */
 #include "tests/unit/reconciler/observe/node_fixture.h"
 
+#include "reconciler/observe/process.h"
+
 #define SHORT_ID "0123456789abcdef0123456789abcdef"
 #define ID       SHORT_ID "0123456789abcdef0123456789abcdef"
 #define JAIL     "/run/vc/firecracker/" SHORT_ID "/root"
@@ -64,7 +66,7 @@ static void write_persist_of(const char *type, pid_t pid, const char *agent)
 
 static void reads_a_living_sandbox(void **state)
 {
-    uint64_t start_ns;
+    struct process vmm_process;
 
     (void)state;
     make_directory("/run/vc/vm/" ID);
@@ -85,8 +87,8 @@ static void reads_a_living_sandbox(void **state)
     assert_string_equal(sandbox.runtime, "kata-go");
     assert_string_equal(sandbox.hypervisor, "qemu");
     assert_int_equal(sandbox.vmm_pid, vmm);
-    assert_int_equal(observe_process_start(vmm, &start_ns), 0);
-    assert_int_equal(sandbox.vmm_start_ns, start_ns);
+    assert_int_equal(process_read(vmm, &vmm_process), 0);
+    assert_int_equal(sandbox.vmm_start_ns, vmm_process.start_ns);
     assert_string_equal(sandbox.control_socket, "/run/vc/vm/" ID "/extra-monitor.sock");
     assert_string_equal(sandbox.agent_address, "vsock://3:1024");
     assert_null(sandbox.problem);
