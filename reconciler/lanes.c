@@ -78,6 +78,8 @@ bool lanes_enter(struct lanes *lanes, int64_t sandbox_ref, int64_t volume_id)
         return true;
     }
     marks_add_number(&lane->waiting, (uint64_t)volume_id);
+    lanes->runnable.lost = lanes->runnable.lost || lane->waiting.lost;
+    lane->waiting.lost = false;
     if (!lane->busy)
         marks_add_number(&lanes->runnable, (uint64_t)sandbox_ref);
     return false;
@@ -114,9 +116,4 @@ bool lanes_next(struct lanes *lanes, int64_t *ret_volume_id)
         return true;
     }
     return false;
-}
-
-bool lanes_are_idle(const struct lanes *lanes)
-{
-    return lanes->busy == 0 && marks_is_empty(&lanes->runnable);
 }

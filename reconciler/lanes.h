@@ -29,5 +29,3 @@ void lanes_leave(struct lanes *lanes, int64_t sandbox_ref);
 
 /* The next volume to decide again, while there is a slot for it. */
 bool lanes_next(struct lanes *lanes, int64_t *ret_volume_id);
-
-bool lanes_are_idle(const struct lanes *lanes);
