@@ -283,7 +283,6 @@ int act_guest_record(struct act *act)
         .error = act->error.text,
         .synced_bytes = act->guest_synced_bytes,
         .guest_bytes = act->guest_bytes,
-        .verified = act->guest_bytes != 0,
     };
     int r = 0;
 

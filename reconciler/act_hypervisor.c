@@ -63,7 +63,6 @@ int act_hypervisor_record(struct act *act)
     struct store_hypervisor_result result = {
         .volume_id = act->volume.volume_id,
         .reason = act->reason == REASON_NONE ? "" : reason_name(act->reason),
-        .blocked_reason = "",
         .error = act->error.text,
         .drive_id = known(act->drive_id),
         .bytes = act->hypervisor_bytes,

@@ -138,26 +138,3 @@ int store_set_volume_device(struct store *store, int64_t volume_id, int64_t devi
         *ret_changed = changes > 0;
     return r;
 }
-
-int store_each_device(struct store *store,
-                      int (*callback)(void *userdata, int64_t device_id, uint32_t major,
-                                      uint32_t minor, uint64_t size_bytes),
-                      void *userdata)
-{
-    static const char all[] =
-        "SELECT d.device_id, d.major, d.minor, d.size_bytes FROM"
-        " (SELECT DISTINCT device_id FROM volumes WHERE device_id IS NOT NULL"
-        "  AND removed_at IS NULL) v JOIN devices d ON d.device_id = v.device_id"
-        " WHERE d.kind = 'block'";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_query_values(&store->connection, all, &rows, NULL, 0);
-
-    while (r == 0 && (r = sql_next(&rows)) > 0) {
-        int64_t device_id = sql_take_number(&rows);
-        uint32_t major = (uint32_t)sql_take_number(&rows);
-        uint32_t minor = (uint32_t)sql_take_number(&rows);
-
-        r = callback(userdata, device_id, major, minor, (uint64_t)sql_take_number(&rows));
-    }
-    return r;
-}

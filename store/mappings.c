@@ -144,29 +144,37 @@ static int journal_answer(struct store *store, const char *kind, int64_t volume_
                                                                   {"error", sql_text(error)}}});
 }
 
+/* The open growth follows. told_bytes, synced_bytes: what the hypervisor, the guest was grown to;
+ * 0: it was not. ret_changed is set if there is one and the answer said something new about it. */
+static int follow_in_resize(struct store *store, int64_t volume_id, const char *error,
+                            uint64_t told_bytes, uint64_t synced_bytes, int *ret_changed)
+{
+    static const char follow[] =
+        "UPDATE resizes SET error = ?2,"
+        " hypervisor_at = CASE WHEN ?3 >= to_bytes THEN ?5 ELSE hypervisor_at END,"
+        " guest_at = CASE WHEN ?4 >= to_bytes THEN ?5 ELSE guest_at END"
+        " WHERE volume_id = ?1 AND finished_at IS NULL AND (coalesce(?3, ?4) OR error IS NOT ?2)";
+
+    return sql_run(&store->connection, follow, ret_changed, sql_number(volume_id), sql_text(error),
+                   sql_known(told_bytes), sql_known(synced_bytes), sql_number(store->now_ms));
+}
+
 int store_put_hypervisor_result(struct store *store, const struct store_hypervisor_result *result)
 {
     static const char put[] =
-        "UPDATE mappings SET hypervisor_reason = ?2, blocked_reason = ?3,"
-        " source = CASE WHEN drive_id IS NULL AND ?4 IS NOT NULL THEN 'hypervisor' ELSE source END,"
-        " drive_id = coalesce(?4, drive_id), hypervisor_bytes = coalesce(?5, hypervisor_bytes)"
-        " WHERE volume_id = ?1 AND until IS NULL"
-        " AND (hypervisor_reason, blocked_reason, drive_id, hypervisor_bytes)"
-        " IS NOT (?2, ?3, coalesce(?4, drive_id), coalesce(?5, hypervisor_bytes))";
-    static const char follow[] =
-        "UPDATE resizes SET error = ?2,"
-        " hypervisor_at = CASE WHEN ?3 AND ?4 >= to_bytes THEN ?3 ELSE hypervisor_at END"
-        " WHERE volume_id = ?1 AND finished_at IS NULL AND (?3 OR error IS NOT ?2)";
-    struct sql_value volume_id = sql_number(result->volume_id);
+        "UPDATE mappings SET hypervisor_reason = ?2,"
+        " source = CASE WHEN drive_id IS NULL AND ?3 IS NOT NULL THEN 'hypervisor' ELSE source END,"
+        " drive_id = coalesce(?3, drive_id), hypervisor_bytes = coalesce(?4, hypervisor_bytes)"
+        " WHERE volume_id = ?1 AND until IS NULL AND (hypervisor_reason, drive_id, "
+        "hypervisor_bytes)"
+        " IS NOT (?2, coalesce(?3, drive_id), coalesce(?4, hypervisor_bytes))";
     int changes = 0, followed = 0;
-    int r = sql_run(&store->connection, put, &changes, volume_id, sql_text(result->reason),
-                    sql_text(result->blocked_reason), sql_text(result->drive_id),
-                    sql_known(result->bytes));
+    int r = sql_run(&store->connection, put, &changes, sql_number(result->volume_id),
+                    sql_text(result->reason), sql_text(result->drive_id), sql_known(result->bytes));
 
     if (r == 0)
-        r = sql_run(&store->connection, follow, &followed, volume_id, sql_text(result->error),
-                    result->told ? sql_number(store->now_ms) : sql_known(0),
-                    sql_known(result->bytes));
+        r = follow_in_resize(store, result->volume_id, result->error,
+                             result->told ? result->bytes : 0, 0, &followed);
     if (r < 0 || !(changes || followed || result->told || (result->reason && *result->reason)))
         return r;
     return journal_answer(store, "hypervisor_answered", result->volume_id, result->reason,
@@ -178,26 +186,18 @@ int store_put_guest_result(struct store *store, const struct store_guest_result 
     static const char put[] =
         "UPDATE mappings SET guest_reason = ?2,"
         " guest_synced_bytes = coalesce(?3, guest_synced_bytes),"
-        " guest_bytes = coalesce(?4, guest_bytes),"
-        " guest_verified = CASE WHEN ?2 IS NULL OR ?3 THEN ?5 ELSE guest_verified END"
-        " WHERE volume_id = ?1 AND until IS NULL"
-        " AND (guest_reason, guest_synced_bytes, guest_bytes, guest_verified)"
-        " IS NOT (?2, coalesce(?3, guest_synced_bytes), coalesce(?4, guest_bytes),"
-        " CASE WHEN ?2 IS NULL OR ?3 THEN ?5 ELSE guest_verified END)";
-    static const char follow[] =
-        "UPDATE resizes SET error = ?2,"
-        " guest_at = CASE WHEN ?3 AND ?4 >= to_bytes THEN ?3 ELSE guest_at END"
-        " WHERE volume_id = ?1 AND finished_at IS NULL AND (?3 OR error IS NOT ?2)";
-    struct sql_value volume_id = sql_number(result->volume_id);
+        " guest_bytes = coalesce(?4, guest_bytes)"
+        " WHERE volume_id = ?1 AND until IS NULL AND (guest_reason, guest_synced_bytes, "
+        "guest_bytes)"
+        " IS NOT (?2, coalesce(?3, guest_synced_bytes), coalesce(?4, guest_bytes))";
     int changes = 0, followed = 0;
-    int r = sql_run(&store->connection, put, &changes, volume_id, sql_text(result->reason),
-                    sql_known(result->synced_bytes), sql_known(result->guest_bytes),
-                    sql_number(result->verified));
+    int r = sql_run(&store->connection, put, &changes, sql_number(result->volume_id),
+                    sql_text(result->reason), sql_known(result->synced_bytes),
+                    sql_known(result->guest_bytes));
 
     if (r == 0)
-        r = sql_run(&store->connection, follow, &followed, volume_id, sql_text(result->error),
-                    result->synced_bytes ? sql_number(store->now_ms) : sql_known(0),
-                    sql_known(result->synced_bytes));
+        r = follow_in_resize(store, result->volume_id, result->error, 0, result->synced_bytes,
+                             &followed);
     if (r < 0 || !(changes || followed || (result->reason && *result->reason)))
         return r;
     return journal_answer(store, "guest_answered", result->volume_id, result->reason, result->error,

@@ -255,12 +255,6 @@ int store_each_volume_due(struct store *store, uint64_t now_ns, store_volume_cal
 /* The earliest next attempt after that time; UINT64_MAX if there is none. */
 int store_next_attempt(struct store *store, uint64_t after_ns, uint64_t *ret_ns);
 
-/* Block devices that live volumes stand on, each once, for the sweep. */
-int store_each_device(struct store *store,
-                      int (*callback)(void *userdata, int64_t device_id, uint32_t major,
-                                      uint32_t minor, uint64_t size_bytes),
-                      void *userdata);
-
 /* ---- one volume, whole ------------------------------------------------------------------ */
 
 /* Everything that is known about a volume, joined: what decide() needs and what an act needs.
@@ -316,10 +310,8 @@ struct store_volume {
     uint64_t hypervisor_bytes;   /* what the VMM has, as it said or as inferred; 0 unknown */
     uint64_t guest_bytes;        /* the file system's own total, as the guest said; 0 unknown */
     uint64_t guest_synced_bytes; /* device size up to which the guest has been grown; 0 none */
-    bool guest_verified;
     char hypervisor_reason[STORE_NAME_BYTES]; /* why the last call failed; "" */
     char guest_reason[STORE_NAME_BYTES];
-    char blocked_reason[STORE_NAME_BYTES]; /* identity_mismatch, bypassed: found out by looking */
 
     int64_t resize_id; /* the open growth; 0 */
     uint64_t resize_from_bytes, resize_to_bytes;
@@ -372,7 +364,6 @@ int store_intend(struct store *store, int64_t volume_id, const char *act, uint64
 struct store_hypervisor_result {
     int64_t volume_id;
     const char *reason;
-    const char *blocked_reason; /* "" or identity_mismatch */
     const char *error;
     const char *drive_id; /* NULL keeps; where none was known its source is `hypervisor` */
     uint64_t bytes;
@@ -386,7 +377,6 @@ struct store_guest_result {
     const char *error;
     uint64_t synced_bytes; /* device size the guest was grown to; 0: it was not */
     uint64_t guest_bytes;  /* 0: not said */
-    bool verified;
 };
 int store_put_guest_result(struct store *store, const struct store_guest_result *result);
 

@@ -21,8 +21,8 @@ static const char select_volume[] =
     " d.size_bytes, d.size_since_ns, d.size_bytes <> d.first_size,"
     " m.mapping_id, m.device_id, b.major, b.minor, m.sandbox_ref, m.drive_id, m.guest_path, "
     "m.source, m.first_bytes,"
-    " m.largest_bytes, m.hypervisor_bytes, m.guest_bytes, m.guest_synced_bytes, m.guest_verified,"
-    " m.hypervisor_reason, m.guest_reason, m.blocked_reason,"
+    " m.largest_bytes, m.hypervisor_bytes, m.guest_bytes, m.guest_synced_bytes,"
+    " m.hypervisor_reason, m.guest_reason,"
     " r.resize_id, r.from_bytes, r.to_bytes,"
     " (SELECT count(*) FROM entries o JOIN entry_sandboxes n"
     "  ON n.entry_id = o.entry_id WHERE o.volume_id = v.volume_id AND o.gone = 0)"
@@ -129,10 +129,8 @@ static void take_mapping(struct sql_rows *rows, struct store_volume *volume)
     volume->hypervisor_bytes = (uint64_t)sql_take_number(rows);
     volume->guest_bytes = (uint64_t)sql_take_number(rows);
     volume->guest_synced_bytes = (uint64_t)sql_take_number(rows);
-    volume->guest_verified = sql_take_number(rows) != 0;
     TAKE_TEXT(rows, volume->hypervisor_reason);
     TAKE_TEXT(rows, volume->guest_reason);
-    TAKE_TEXT(rows, volume->blocked_reason);
 }
 
 static int load_volume(struct store *store, struct store_volume *volume)

@@ -64,7 +64,7 @@ static void equal_states_and_results_write_nothing(void **state)
     struct store *store = store_of(state);
     int64_t volume_id = put_bound(store).volume_id;
     struct store_hypervisor_result hypervisor = {.volume_id = volume_id, .bytes = GIB};
-    struct store_guest_result guest = {.volume_id = volume_id, .guest_bytes = 5, .verified = true};
+    struct store_guest_result guest = {.volume_id = volume_id, .guest_bytes = 5};
     bool changed = true;
     int before;
 
@@ -88,8 +88,7 @@ static void a_failed_guest_keeps_what_it_said_before(void **state)
     assert_int_equal(
         store_put_guest_result(store, &(struct store_guest_result){.volume_id = volume_id,
                                                                    .synced_bytes = 2 * GIB,
-                                                                   .guest_bytes = 7,
-                                                                   .verified = true}),
+                                                                   .guest_bytes = 7}),
         0);
     assert_int_equal(
         store_put_guest_result(store, &(struct store_guest_result){.volume_id = volume_id,
@@ -100,14 +99,12 @@ static void a_failed_guest_keeps_what_it_said_before(void **state)
     assert_string_equal(volume.guest_reason, "agent_unreachable");
     assert_int_equal(volume.guest_bytes, 7);
     assert_int_equal(volume.guest_synced_bytes, 2 * GIB);
-    assert_true(volume.guest_verified);
 
     assert_int_equal(
         store_put_guest_result(store, &(struct store_guest_result){.volume_id = volume_id,
                                                                    .reason = "unverified",
                                                                    .synced_bytes = 3 * GIB}),
         0);
-    assert_false(get_volume(store, volume_id).guest_verified);
     assert_int_equal(store_forget_waiting(store), 0);
     assert_string_equal(get_volume(store, volume_id).guest_reason, "unverified");
 }
