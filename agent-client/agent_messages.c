@@ -6,50 +6,27 @@
 #include "agent-client/agent_messages.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent-client/agent.pb-c.h"
 #include "agent-client/agent_text.h"
-#include "agent-client/agent_unpack.h"
-#include "lib/cleanup.h"
-
-static ProtobufCBinaryData borrow_text(const char *text)
-{
-    union {
-        const char *constant;
-        uint8_t *bytes;
-    } pointer = {.constant = text}; /* packing does not write to it */
-
-    return (ProtobufCBinaryData){.len = strlen(text), .data = pointer.bytes};
-}
-
-static int append_message(struct buffer *payload, const ProtobufCMessage *message)
-{
-    size_t length = protobuf_c_message_get_packed_size(message);
-    cleanup(freep) uint8_t *packed = malloc(length + 1);
-
-    if (!packed)
-        return -ENOMEM;
-    (void)protobuf_c_message_pack(message, packed);
-    return buffer_append(payload, packed, length);
-}
+#include "lib/proto.h"
 
 int agent_append_resize_request(struct buffer *payload, const char *volume_path, uint64_t bytes)
 {
     Agent__ResizeVolumeRequest message = AGENT__RESIZE_VOLUME_REQUEST__INIT;
 
-    message.volume_guest_path = borrow_text(volume_path);
+    message.volume_guest_path = proto_borrow_text(volume_path);
     message.size = bytes;
-    return append_message(payload, &message.base);
+    return proto_append(payload, &message.base);
 }
 
 int agent_append_stats_request(struct buffer *payload, const char *volume_path)
 {
     Agent__VolumeStatsRequest message = AGENT__VOLUME_STATS_REQUEST__INIT;
 
-    message.volume_guest_path = borrow_text(volume_path);
-    return append_message(payload, &message.base);
+    message.volume_guest_path = proto_borrow_text(volume_path);
+    return proto_append(payload, &message.base);
 }
 
 int agent_append_stats(struct buffer *payload, const struct agent_stats *stats)
@@ -69,14 +46,14 @@ int agent_append_stats(struct buffer *payload, const struct agent_stats *stats)
     inodes.used = stats->used_inodes;
     inodes.available = stats->available_inodes;
     condition.abnormal = stats->abnormal;
-    condition.message = borrow_text(stats->condition);
+    condition.message = proto_borrow_text(stats->condition);
     if (stats->has_bytes)
         usage[message.n_usage++] = &bytes;
     if (stats->has_inodes)
         usage[message.n_usage++] = &inodes;
     message.usage = usage;
     message.volume_condition = &condition;
-    return append_message(payload, &message.base);
+    return proto_append(payload, &message.base);
 }
 
 static int copy_path(const ProtobufCBinaryData *path, char ret_path[static AGENT_PATH_BYTES])
@@ -93,7 +70,7 @@ int agent_parse_resize_request(const void *payload, size_t length,
 {
     ProtobufCMessage *unpacked = NULL;
     const Agent__ResizeVolumeRequest *message;
-    int r = agent_unpack(&agent__resize_volume_request__descriptor, payload, length, &unpacked);
+    int r = proto_unpack(&agent__resize_volume_request__descriptor, payload, length, &unpacked);
 
     if (r < 0)
         return r;
@@ -101,7 +78,7 @@ int agent_parse_resize_request(const void *payload, size_t length,
     r = copy_path(&message->volume_guest_path, ret_volume_path);
     if (r == 0)
         *ret_bytes = message->size;
-    (void)agent_unpack_free(unpacked);
+    (void)proto_free(unpacked);
     return r;
 }
 
@@ -110,13 +87,13 @@ int agent_parse_stats_request(const void *payload, size_t length,
 {
     ProtobufCMessage *unpacked = NULL;
     const Agent__VolumeStatsRequest *message;
-    int r = agent_unpack(&agent__volume_stats_request__descriptor, payload, length, &unpacked);
+    int r = proto_unpack(&agent__volume_stats_request__descriptor, payload, length, &unpacked);
 
     if (r < 0)
         return r;
     message = (const Agent__VolumeStatsRequest *)(const void *)unpacked;
     r = copy_path(&message->volume_guest_path, ret_volume_path);
-    (void)agent_unpack_free(unpacked);
+    (void)proto_free(unpacked);
     return r;
 }
 
@@ -146,7 +123,7 @@ int agent_parse_stats(const void *payload, size_t length, struct agent_stats *re
     struct agent_stats stats = {0};
     ProtobufCMessage *unpacked = NULL;
     const Agent__VolumeStatsResponse *message;
-    int r = agent_unpack(&agent__volume_stats_response__descriptor, payload, length, &unpacked);
+    int r = proto_unpack(&agent__volume_stats_response__descriptor, payload, length, &unpacked);
 
     if (r < 0)
         return r;
@@ -161,6 +138,6 @@ int agent_parse_stats(const void *payload, size_t length, struct agent_stats *re
                          sizeof(stats.condition));
     }
     *ret_stats = stats;
-    (void)agent_unpack_free(unpacked);
+    (void)proto_free(unpacked);
     return 0;
 }

@@ -14,8 +14,8 @@
 
 #include "agent-client/agent.pb-c.h"
 #include "agent-client/agent_text.h"
-#include "agent-client/agent_unpack.h"
 #include "lib/cleanup.h"
+#include "lib/proto.h"
 
 static struct ttrpc_header parse_header(const uint8_t *bytes)
 {
@@ -203,7 +203,7 @@ int ttrpc_parse_request(const struct ttrpc_frame *frame, struct ttrpc_request *r
 {
     ProtobufCMessage *unpacked = NULL;
     const Agent__Request *message;
-    int r = agent_unpack(&agent__request__descriptor, frame->data, frame->header.length, &unpacked);
+    int r = proto_unpack(&agent__request__descriptor, frame->data, frame->header.length, &unpacked);
 
     if (r < 0)
         return r;
@@ -214,7 +214,7 @@ int ttrpc_parse_request(const struct ttrpc_frame *frame, struct ttrpc_request *r
         copy_name(&message->method, ret_request->method);
         ret_request->timeout_ns = message->timeout_nano > 0 ? (uint64_t)message->timeout_nano : 0;
     }
-    (void)agent_unpack_free(unpacked);
+    (void)proto_free(unpacked);
     return r;
 }
 
@@ -224,7 +224,7 @@ int ttrpc_parse_response(const struct ttrpc_frame *frame, struct ttrpc_status *r
     ProtobufCMessage *unpacked = NULL;
     const Agent__Response *message;
     int r =
-        agent_unpack(&agent__response__descriptor, frame->data, frame->header.length, &unpacked);
+        proto_unpack(&agent__response__descriptor, frame->data, frame->header.length, &unpacked);
 
     if (r < 0)
         return r;
@@ -238,6 +238,6 @@ int ttrpc_parse_response(const struct ttrpc_frame *frame, struct ttrpc_status *r
                              ret_status->message, sizeof(ret_status->message));
         }
     }
-    (void)agent_unpack_free(unpacked);
+    (void)proto_free(unpacked);
     return r;
 }

@@ -7,7 +7,7 @@
 
 #include "agent-client/agent.pb-c.h"
 #include "agent-client/agent_messages.h"
-#include "agent-client/agent_unpack.h"
+#include "lib/proto.h"
 
 static void a_resize_request_comes_back(void **state)
 {

@@ -1,0 +1,28 @@
+/* proto.h - protobuf-c with a bound on memory.
+ *
+ * A message costs more in memory than on the wire: an empty sub-message is two bytes there and some
+ * sixty here. The bound is on the sum of what one message allocates.
+ *
+ * Texts are declared as bytes, which is the same on the wire: protobuf-c would hand out a string
+ * without its length, so that a NUL in it would go unseen.
+ */
+#pragma once
+
+#include <protobuf-c/protobuf-c.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/buffer.h"
+
+enum { PROTO_UNPACK_BYTES = 512 * 1024 };
+
+/* 0; -EBADMSG: not such a message, or one that needs more memory than that. */
+int proto_unpack(const ProtobufCMessageDescriptor *type, const void *bytes, size_t length,
+                 ProtobufCMessage **ret_message);
+ProtobufCMessage *proto_free(ProtobufCMessage *message); /* NULL is fine; returns NULL */
+
+/* Appends the packed message. 0, -ENOMEM, -EMSGSIZE. */
+int proto_append(struct buffer *bytes, const ProtobufCMessage *message);
+
+/* A text as a member of a message that is only packed, which does not write to it; borrowed. */
+ProtobufCBinaryData proto_borrow_text(const char *text);
