@@ -26,6 +26,7 @@
 #include "lib/log.h"
 #include "reconciler/serve/http_listen.h"
 #include "reconciler/serve/http_routes.h"
+#include "reconciler/serve/unix_socket.h"
 
 enum {
     CONNECTIONS = 32,
@@ -49,7 +50,7 @@ struct door {
 struct http_server {
     struct loop *loop;
     struct reconciler *reconciler;
-    struct http_unix_socket unix_socket;
+    struct unix_socket unix_socket;
     struct door socket_door;
     struct door listen_door;
     size_t answer_bytes; /* in memory, waiting to be sent */
@@ -306,8 +307,8 @@ static int open_doors(struct http_server *server, const struct http_server_optio
                       struct error *error)
 {
     int fd = -1;
-    int result = http_listen_unix(options->root, options->socket_path, options->socket_group,
-                                  &server->unix_socket, error);
+    int result = unix_socket_listen(options->root, options->socket_path, options->socket_group,
+                                    &server->unix_socket, error);
 
     if (result == 0)
         result = open_door(server, &server->socket_door, take_fd(&server->unix_socket.fd), error);
@@ -330,7 +331,7 @@ int http_server_new(struct loop *loop, struct reconciler *reconciler,
         return error_set(error, -ENOMEM, "cannot start the HTTP server: out of memory");
     server->loop = loop;
     server->reconciler = reconciler;
-    server->unix_socket = (struct http_unix_socket){.fd = -1, .directory = -1};
+    server->unix_socket = (struct unix_socket)UNIX_SOCKET_INIT;
     server->listen_door.read_only = true;
     result = open_doors(server, options, error);
     if (result < 0) {
@@ -347,7 +348,7 @@ struct http_server *http_server_free(struct http_server *server)
         return NULL;
     close_door(&server->listen_door);
     close_door(&server->socket_door);
-    http_unlisten_unix(&server->unix_socket);
+    unix_socket_close(&server->unix_socket);
     free(server);
     return NULL;
 }
