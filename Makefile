@@ -44,7 +44,7 @@ LIBS_LIB    := -lev -lcjson -lnettle -lcurl-gnutls
 LIBS_CONFIG := -linih
 LIBS_STORE  := -lsqlite3
 LIBS_AGENT  := -lprotobuf-c
-LIBS_SERVE  := -lmicrohttpd
+LIBS_SERVE  := -lmicrohttpd -lnghttp2
 
 FOLDERS := lib config store agent-client reconciler crustctl guest-agent
 
@@ -64,7 +64,7 @@ CRUSTCTL_SOURCES    := $(call sources,crustctl)
 CRUSTCTL_OBJECTS    := $(patsubst crustctl/%.c,$(OUT)/crustctl-objects/%.o,$(CRUSTCTL_SOURCES))
 GUEST_SOURCES       := $(call sources,guest-agent)
 
-PROTOS     := $(sort $(wildcard agent-client/*.proto))
+PROTOS     := $(sort $(wildcard agent-client/*.proto reconciler/serve/proto/*.proto))
 PROTO_C    := $(patsubst %.proto,$(GEN)/%.pb-c.c,$(PROTOS))
 PROTO_O    := $(patsubst $(GEN)/%.c,$(OUT)/generated/%.o,$(PROTO_C))
 
@@ -113,10 +113,12 @@ $(OUT)/generated/%.pb-c.o: $(GEN)/%.pb-c.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -w -c -o $@ $<
 
+# Texts as bytes, the same on the wire: of a string protobuf-c does not say how long it is.
 $(GEN)/%.pb-c.c: %.proto
-	@mkdir -p $(GEN)
+	@mkdir -p $(@D)
 	$(if $(V),,@echo "  PROTO $<")
-	$(Q)protoc-c --c_out=$(GEN) $<
+	$(Q)sed 's/^\( *\)\(repeated \)\{0,1\}string /\1\2bytes /' $< >$(GEN)/$<
+	$(Q)cd $(GEN) && protoc-c --c_out=. $<
 
 $(CORE_LIBRARY): $(CORE_OBJECTS)
 	@mkdir -p $(@D)

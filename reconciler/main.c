@@ -20,6 +20,7 @@
 #include "reconciler/arguments.h"
 #include "reconciler/instance.h"
 #include "reconciler/reconciler.h"
+#include "reconciler/serve/grpc_server.h"
 #include "reconciler/serve/http_server.h"
 #include "reconciler/watch/watch.h"
 #include "store/read.h"
@@ -35,6 +36,7 @@ struct daemon {
     struct store *store;
     struct reconciler *reconciler;
     struct http_server *http;
+    struct grpc_server *grpc;
     struct watch_directories *directories;
     struct watch_block *block;
     struct watch_mounts *mounts;
@@ -262,6 +264,8 @@ static void on_terminate(struct loop_signal *signal)
     log_info(NULL, "stopping after the step in flight");
     (void)notify_stopping(&daemon->notify);
     tell_status(daemon);
+    if (daemon->grpc)
+        grpc_server_shut_down(daemon->grpc);
     reconciler_stop(daemon->reconciler);
 }
 
@@ -372,16 +376,25 @@ static int start_heart(struct daemon *daemon, struct error *error)
 
 static int start_faces(struct daemon *daemon, struct error *error)
 {
-    struct http_server_options options = {
+    const struct http_server_options http = {
         .root = daemon->root,
         .socket_path = daemon->config.paths.http_socket,
         .socket_group = daemon->config.paths.socket_group,
         .listen = daemon->config.http.listen,
     };
+    const struct grpc_server_options grpc = {
+        .root = daemon->root,
+        .socket_path = daemon->config.paths.grpc_socket,
+        .socket_group = daemon->config.paths.socket_group,
+    };
+    int r;
 
     if (daemon->arguments.once)
         return 0;
-    return http_server_new(&daemon->loop, daemon->reconciler, &options, &daemon->http, error);
+    r = http_server_new(&daemon->loop, daemon->reconciler, &http, &daemon->http, error);
+    if (r == 0)
+        r = grpc_server_new(&daemon->loop, daemon->reconciler, &grpc, &daemon->grpc, error);
+    return r;
 }
 
 /* A service manager that cannot be told is no reason not to work. */
@@ -444,6 +457,7 @@ static int start(struct daemon *daemon)
 
 static void end(struct daemon *daemon)
 {
+    grpc_server_free(daemon->grpc);
     http_server_free(daemon->http);
     watch_processes_free(daemon->processes);
     watch_mounts_free(daemon->mounts);

@@ -11,13 +11,13 @@ kernel=$1
 
 packages="
     build-essential
-    libcjson-dev libcurl4-gnutls-dev libev-dev libinih-dev libmicrohttpd-dev libprotobuf-c-dev
-    libsqlite3-dev nettle-dev protobuf-c-compiler uthash-dev
+    libcjson-dev libcurl4-gnutls-dev libev-dev libinih-dev libmicrohttpd-dev libnghttp2-dev
+    libprotobuf-c-dev libsqlite3-dev nettle-dev protobuf-c-compiler uthash-dev
 
     clang clang-format cppcheck gcovr libclang-rt-14-dev libcmocka-dev llvm strace valgrind
 
-    btrfs-progs cpio curl e2fsprogs mount procps python3 python3-yaml qemu-system-x86 sqlite3
-    util-linux xfsprogs
+    btrfs-progs cpio curl e2fsprogs mount procps protobuf-compiler protobuf-compiler-grpc python3
+    python3-grpcio python3-protobuf python3-yaml qemu-system-x86 sqlite3 util-linux xfsprogs
 "
 
 missing=

@@ -1,0 +1,18 @@
+/* status.h - how a call ended, in the words of google.rpc.Code: gRPC's status, and the code of
+ * errors over HTTP. What may still heal is UNAVAILABLE; FAILED_PRECONDITION needs somebody to
+ * change something (INTERFACES has the table). */
+#pragma once
+
+enum status_code {
+    STATUS_OK = 0,
+    STATUS_INVALID_ARGUMENT = 3,
+    STATUS_DEADLINE_EXCEEDED = 4,
+    STATUS_NOT_FOUND = 5,
+    STATUS_PERMISSION_DENIED = 7,
+    STATUS_RESOURCE_EXHAUSTED = 8,
+    STATUS_FAILED_PRECONDITION = 9,
+    STATUS_OUT_OF_RANGE = 11,
+    STATUS_UNIMPLEMENTED = 12,
+    STATUS_INTERNAL = 13,
+    STATUS_UNAVAILABLE = 14,
+};

@@ -1,0 +1,289 @@
+"""The gRPC server as clients meet it: what it says to them, and that no client keeps others out."""
+
+import os
+import signal
+import socket
+import stat
+import unittest
+
+from grpc_client import SECONDS, GrpcTest, socket_of
+from http2_client import (ACK, CANCEL, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS,
+                          INTERNAL_ERROR, NO_ERROR, PING, PREFACE, PROTOCOL_ERROR, REFUSED_STREAM,
+                          RST_STREAM, SETTINGS, Http2, frame, message, request_fields)
+
+CHECK = "/grpc.health.v1.Health/Check"
+GROUP = 47110  # nobody's
+USER = 47111
+CONNECTIONS = 64  # at a time
+RSS_ANON_KIB = 24 * 1024
+
+
+class Calls(GrpcTest):
+    """One client and what it is told."""
+
+    def setUp(self):
+        super().setUp()
+        self.running = self.node()
+        self.running.start()
+        self.health = self.messages("health")
+
+    def check(self, message_bytes, path=CHECK, **options):
+        call = self.channel(self.running).unary_unary(path)
+        return call(message_bytes, timeout=SECONDS, **options)
+
+    def test_health(self):
+        stub = self.stub(self.running, "health", "Health")
+        for service in ("", "grpc.health.v1.Health"):
+            reply = stub.Check(self.health.HealthCheckRequest(service=service), timeout=SECONDS)
+            self.assertEqual(reply.status, self.health.HealthCheckResponse.SERVING)
+        for service in ("grpc.health.v1", "nothing", "x" * 1000):
+            with self.fails("NOT_FOUND"):
+                stub.Check(self.health.HealthCheckRequest(service=service), timeout=SECONDS)
+
+    def test_unknown_methods(self):
+        for path in ("/grpc.health.v1.Health/Watch", "/grpc.health.v1.Health/check", "/a.b/C",
+                     "/", "/" + "x" * 250, CHECK + "/"):
+            with self.subTest(path), self.fails("UNIMPLEMENTED"):
+                self.check(b"", path)
+
+    def test_bad_messages(self):
+        for bad in (b"\xff\xff", b"\x0a\x05a", b"\x0a" * 100):
+            with self.subTest(bad), self.fails("INTERNAL", "HealthCheckRequest"):
+                self.check(bad)
+        with self.fails("NOT_FOUND"):
+            self.check(b"\x0a\x03a\x00b")
+        with self.fails("RESOURCE_EXHAUSTED", "64 KiB"):
+            self.check(b"\x0a" + b"x" * 65536)
+        with self.fails("RESOURCE_EXHAUSTED", "64 KiB"):
+            self.check(b"x" * (3 << 20))
+        self.is_served(self.running)
+
+    def test_long_fields(self):
+        with self.fails("RESOURCE_EXHAUSTED", "fields"):
+            self.check(b"", metadata=[("some", "x" * 10000)])
+        self.check(b"", metadata=[("some", "x" * 1000)])
+
+    def answer(self, headers, body):
+        """What a hand-written request is answered with: its fields and the body."""
+        with Http2(socket_of(self.running)) as client:
+            client.begin()
+            client.send(frame(HEADERS, END_HEADERS | (0 if body else END_STREAM), 1, headers))
+            if body:
+                client.send(frame(DATA, END_STREAM, 1, body))
+            return client.answer(1)
+
+    def test_a_reply_as_it_is_written(self):
+        said, body = self.answer(request_fields(CHECK, ("grpc-timeout", "5S")), message(b""))
+        self.assertEqual(said, {":status": "200", "content-type": "application/grpc",
+                                "grpc-status": "0"})
+        self.assertEqual(body, message(b"\x08\x01"))
+        said, body = self.answer(request_fields("/a.b/C"), message(b""))
+        self.assertEqual(said, {":status": "200", "content-type": "application/grpc",
+                                "grpc-status": "12", "grpc-accept-encoding": "identity",
+                                "grpc-message": "there is no such method here"})
+        self.assertEqual(body, b"")
+
+    def test_what_is_no_grpc(self):
+        for text, status in ((request_fields(CHECK, content_type="application/json"), "415"),
+                             (request_fields(CHECK, content_type="application/grpc-web"), "415"),
+                             (request_fields(CHECK, method="GET"), "405")):
+            said, _ = self.answer(text, message(b""))
+            self.assertEqual(said[":status"], status)
+            self.assertNotIn("grpc-status", said)
+        self.is_served(self.running)
+
+    def test_bodies_that_are_no_single_message(self):
+        for body, code in ((b"", 12), (message(b"") * 2, 12), (b"\0\0", 13),
+                           (message(b"")[:-1], 13), (message(b"x")[:-1], 13), (message(b"", 1), 13),
+                           (b"\0\xff\xff\xff\xff", 8)):
+            with self.subTest(body):
+                self.assertEqual(self.answer(request_fields(CHECK), body)[0]["grpc-status"],
+                                 str(code))
+
+    def test_fields_that_are_not_understood(self):
+        for field, code in ((("grpc-timeout", "soon"), 13), (("grpc-encoding", "gzip"), 12),
+                            (("grpc-timeout", "1" * 50), 8)):
+            said, _ = self.answer(request_fields(CHECK, field), message(b""))
+            self.assertEqual(said["grpc-status"], str(code))
+
+    def test_at_stop_clients_are_told(self):
+        with Http2(socket_of(self.running)) as client:
+            client.begin()
+            self.assertTrue(client.wait_for(SETTINGS))
+            self.running.process.send_signal(signal.SIGTERM)
+            self.assertEqual(client.error_code(), NO_ERROR)
+            self.assertTrue(client.is_over())
+        self.assertEqual(self.running.process.wait(SECONDS), 0)
+        self.assertFalse(socket_of(self.running).exists())
+
+
+class Others(GrpcTest):
+    """Who may connect."""
+
+    def connect_as(self, user, group, node):
+        """The first bytes that such a process gets; None: it may not even connect."""
+        ours, theirs = socket.socketpair()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.setgroups([group])
+                os.setresgid(user, user, user)
+                os.setresuid(user, user, user)
+                with Http2(socket_of(node)) as client:
+                    theirs.sendall(b"+" + client.socket.recv(1))
+            except PermissionError:
+                theirs.sendall(b"-")
+            finally:
+                os._exit(0)
+        theirs.close()
+        with ours:
+            answer = b"".join(iter(lambda: ours.recv(16), b""))
+        os.waitpid(child, 0)
+        return None if answer == b"-" else answer[1:]
+
+    def open_ways(self, node):
+        for directory in (node.root.parent, node.root, node.root / "run", node.root / "run/crustd"):
+            os.chmod(directory, 0o711)
+
+    def test_root_alone(self):
+        node = self.node()
+        node.start()
+        self.open_ways(node)
+        self.assertEqual(stat.S_IMODE(socket_of(node).stat().st_mode), 0o600)
+        self.assertIsNone(self.connect_as(USER, GROUP, node))
+        os.chmod(socket_of(node), 0o666)  # what somebody may have opened is asked for its owner
+        self.assertEqual(self.connect_as(USER, GROUP, node), b"")
+        self.is_served(node)
+
+    def test_a_group(self):
+        node = self.node({"paths.socket_group": GROUP})
+        node.start()
+        self.open_ways(node)
+        status = socket_of(node).stat()
+        self.assertEqual((stat.S_IMODE(status.st_mode), status.st_gid), (0o660, GROUP))
+        self.assertEqual(self.connect_as(USER, GROUP, node), b"\0")
+        os.chmod(socket_of(node), 0o666)
+        self.assertEqual(self.connect_as(USER, USER, node), b"")
+        self.is_served(node)
+
+
+class Hostile(GrpcTest):
+    """Clients that do what they should not: others are served meanwhile, and memory is bounded."""
+
+    def setUp(self):
+        super().setUp()
+        self.running = self.node()
+        self.running.start()
+        self.addCleanup(self.memory_is_bounded)
+
+    def memory_is_bounded(self):
+        status = open(f"/proc/{self.running.process.pid}/status").read()
+        kib = int(next(line for line in status.splitlines() if "RssAnon" in line).split()[1])
+        self.assertLess(kib, RSS_ANON_KIB)
+
+    def client(self):
+        client = Http2(socket_of(self.running))
+        self.addCleanup(client.close)
+        return client
+
+    def test_silent_clients(self):
+        for _ in range(3 * CONNECTIONS):
+            self.client()
+        self.is_served(self.running)
+
+    def test_clients_that_say_half_of_it(self):
+        halves = [self.client() for _ in range(CONNECTIONS)]
+        for number, client in enumerate(halves):
+            client.send((PREFACE + frame(SETTINGS, 0, 0))[:number])
+        self.is_served(self.running)
+
+    def test_slow_requests_end(self):
+        client = self.client()
+        client.begin()
+        client.request(1, CHECK)
+        self.is_served(self.running)
+        self.assertEqual(client.wait_for(HEADERS, 1).flags & END_STREAM, END_STREAM)
+        self.assertEqual(client.wait_for(RST_STREAM, 1).payload, bytes(4))
+
+    def test_thousands_of_streams(self):
+        client = self.client()
+        client.begin()
+        for stream in range(1, 4001, 2):
+            client.request(stream, CHECK)
+        refused = client.wait_for(RST_STREAM)
+        self.assertEqual(int.from_bytes(refused.payload, "big"), REFUSED_STREAM)
+        self.is_served(self.running)
+
+    def test_large_bodies_that_never_end(self):
+        clients = [self.client() for _ in range(16)]
+        for client in clients:
+            client.begin()
+            for stream in range(1, 2 * 32, 2):
+                client.request(stream, CHECK)
+        for client in clients:
+            client.socket.settimeout(SECONDS)
+            for stream in range(1, 2 * 32, 2):
+                client.send(frame(DATA, 0, stream, bytes(1500)))
+        self.is_served(self.running)
+
+    def flood(self, *frames, codes=(ENHANCE_YOUR_CALM,)):
+        client = self.client()
+        client.begin()
+        data = b"".join(frames)
+        for _ in range(50):
+            if not client.send(data):
+                break
+        code = client.error_code()  # None: what it had said was lost when it hung up
+        self.assertIn(code, (*codes, None))
+        self.assertTrue(client.is_over())
+        self.is_served(self.running)
+
+    def test_a_flood_of_resets(self):
+        for count in (100, 2):
+            self.flood(*[frame(HEADERS, END_HEADERS | END_STREAM, stream, request_fields(CHECK)) +
+                         frame(RST_STREAM, 0, stream, CANCEL.to_bytes(4, "big"))
+                         for stream in range(1, 20 * count, 2)],
+                       codes=(PROTOCOL_ERROR, INTERNAL_ERROR, ENHANCE_YOUR_CALM))
+
+    def test_a_flood_of_pings(self):
+        self.flood(*[frame(PING, 0, 0, bytes(8))] * 1000)
+
+    def test_a_flood_of_settings(self):
+        self.flood(*[frame(SETTINGS, 0, 0)] * 1000)
+
+    def test_a_flood_of_acknowledgements(self):
+        self.flood(*[frame(PING, ACK, 0, bytes(8))] * 1000)
+
+    def test_a_flood_of_empty_data(self):
+        client = self.client()
+        client.begin()
+        client.request(1, CHECK)
+        data = frame(DATA, 0, 1) * 1000
+        for _ in range(50):
+            if not client.send(data):
+                break
+        self.assertTrue(client.is_over())
+        self.is_served(self.running)
+
+    def test_continuations_without_end(self):
+        client = self.client()
+        client.begin()
+        client.send(frame(HEADERS, 0, 1, request_fields(CHECK)))
+        for _ in range(1000):
+            if not client.send(frame(9, 0, 1, b"\x10\x01a\x01b" * 100)):
+                break
+        self.assertTrue(client.is_over())
+        self.is_served(self.running)
+
+    def test_garbage(self):
+        for garbage in (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\x02\x00", os.urandom(500),
+                        PREFACE + os.urandom(500), PREFACE + frame(DATA, 0, 1, b"x")):
+            client = self.client()
+            client.send(garbage)
+            client.socket.shutdown(socket.SHUT_WR)
+            self.assertTrue(client.is_over())
+        self.is_served(self.running)
+
+
+if __name__ == "__main__":
+    unittest.main()

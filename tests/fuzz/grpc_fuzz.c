@@ -1,0 +1,83 @@
+/* grpc_fuzz.c - what a client of the gRPC socket may send, whatever it is.
+ *
+ * The first byte says in what pieces the rest comes, and whether HTTP/2's preface and SETTINGS
+ * stand before it. Beyond memory safety: each request is answered once, and when the session ends
+ * the room that bodies took is free again.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reconciler/command.h"
+#include "reconciler/serve/grpc_call.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const struct grpc_method *const services[] = {health_methods, NULL};
+
+static void must(int condition)
+{
+    if (!condition)
+        abort();
+}
+
+void reconciler_get_health(const struct reconciler *reconciler,
+                           struct reconciler_health *ret_health)
+{
+    (void)reconciler;
+    *ret_health = (struct reconciler_health){.synced = true};
+}
+
+static void on_request(struct http2_request *request, void *userdata)
+{
+    const struct grpc_call_options *options = userdata;
+
+    must(!request->replied);
+    grpc_call_begin(options, request, NULL);
+    must(request->replied);
+}
+
+static void on_cancelled(struct http2_request *request, void *userdata)
+{
+    (void)request;
+    (void)userdata;
+    abort(); /* nothing here is answered later */
+}
+
+static void drain(struct http2_session *session)
+{
+    const void *bytes;
+
+    while (http2_session_send(session, &bytes) > 0)
+        ;
+}
+
+static void feed(struct http2_session *session, const uint8_t *data, size_t size, size_t piece)
+{
+    while (size > 0 && !http2_session_is_over(session)) {
+        size_t length = piece && piece < size ? piece : size;
+
+        (void)http2_session_receive(session, data, length);
+        drain(session);
+        data += length;
+        size -= length;
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0";
+    static const struct http2_handler handler = {on_request, on_cancelled};
+    struct grpc_call_options options = {.services = services};
+    struct http2_room room = {.limit = 128 * 1024};
+    struct http2_session *session;
+
+    if (size == 0 || http2_session_new(&handler, &options, &room, &session) < 0)
+        return 0;
+    if (data[0] & 0x80)
+        feed(session, (const uint8_t *)preface, sizeof(preface) - 1, 0);
+    feed(session, data + 1, size - 1, data[0] & 0x7f);
+    http2_session_free(session);
+    must(room.used == 0);
+    return 0;
+}
