@@ -1,0 +1,114 @@
+/* stale.h - evidence about one metadata directory in, what becomes of it out.
+ *
+ * Pure: no I/O, no clock, no memory. The order of the tests is the table "Staleness" of
+ * docs/states.md; every cell is tested. A wrong removal is worse than a leak, so what is unknown
+ * keeps, and only the very last row removes.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+/* Where the volume's path lies. */
+enum stale_path {
+    STALE_PATH_PUBLISH,   /* KUBELET/pods/UID/volumes/kubernetes.io~csi/PV/mount */
+    STALE_PATH_EMPTY_DIR, /* the shim's own disk */
+    STALE_PATH_OTHER,
+    STALE_PATH_HIDDEN, /* a name that does not tell its path */
+};
+
+/* The sandboxes that the volume is or was used by, all of them together: the worst. */
+enum stale_sandbox {
+    STALE_SANDBOX_NEVER,   /* none is known */
+    STALE_SANDBOX_SEEN,    /* no process of any, and each one's end was witnessed */
+    STALE_SANDBOX_CLEARED, /* no process of any; cgroups and state directories are gone too */
+    STALE_SANDBOX_TRACES,  /* no process of any, and neither of the two is so */
+    STALE_SANDBOX_ALIVE,
+    STALE_SANDBOX_HIDDEN, /* crustd does not see the host's processes */
+};
+
+/* What the kubelet's own directories say, read now. */
+enum stale_kubelet {
+    STALE_KUBELET_HOLDS,  /* the pod's directory, and in it the leaf or its vol_data.json */
+    STALE_KUBELET_LEFT,   /* the pod's directory; neither leaf nor vol_data.json */
+    STALE_KUBELET_GONE,   /* no directory of the pod */
+    STALE_KUBELET_UNSEEN, /* no other pod's directory shows that this is the kubelet's root */
+    STALE_KUBELET_MOVED,  /* on another file system than at start */
+};
+
+/* What would keep any directory, whatever the evidence about it. */
+enum stale_daemon {
+    STALE_DAEMON_FIT,
+    STALE_DAEMON_SOURCES,  /* one vanished, or a sense does not work */
+    STALE_DAEMON_DATABASE, /* what is recorded now could be lost */
+    STALE_DAEMON_TRASH,    /* there is no place that a directory can be moved to */
+};
+
+enum stale_mode { STALE_MODE_OFF, STALE_MODE_REPORT, STALE_MODE_DELETE };
+
+/* What holds back what is otherwise to be removed. */
+enum stale_brake {
+    STALE_BRAKE_NONE,
+    STALE_BRAKE_BREAKER, /* more than half of all volumes, and at least five, at once */
+    STALE_BRAKE_RATE,
+};
+
+struct stale_facts {
+    enum stale_mode mode;
+    enum stale_path path;
+    enum stale_sandbox sandbox;
+    enum stale_kubelet kubelet;
+    bool invalid;  /* the directory does not read well */
+    bool restored; /* as a person had it put back */
+    bool settled;  /* stale and unchanged for as long as is asked for */
+    enum stale_daemon daemon;
+    enum stale_brake brake;
+};
+
+enum stale_verdict { STALE_NOT, STALE_KEEP, STALE_REMOVE };
+
+enum stale_reason {
+    STALE_REASON_NONE,
+    STALE_REASON_RESTORED,
+    STALE_REASON_INVALID,
+    STALE_REASON_PATH_UNKNOWN,
+    STALE_REASON_NOT_KUBELET_PATH,
+    STALE_REASON_SANDBOX_ALIVE,
+    STALE_REASON_PID_NAMESPACE,
+    STALE_REASON_KUBELET_UNSEEN,
+    STALE_REASON_KUBELET_MOVED,
+    STALE_REASON_PUBLISHED,
+    STALE_REASON_POD_EXISTS,
+    STALE_REASON_SANDBOX_UNPROVEN,
+    STALE_REASON_SOURCE_UNHEALTHY,
+    STALE_REASON_DATABASE,
+    STALE_REASON_TRASH,
+    STALE_REASON_GRACE,
+    STALE_REASON_REPORT_ONLY,
+    STALE_REASON_BREAKER,
+    STALE_REASON_RATE_LIMIT,
+    STALE_REASON_SANDBOX_ENDED,
+    STALE_REASON_SANDBOX_CLEARED,
+    STALE_REASON_NEVER_USED,
+    STALE_REASONS,
+};
+
+struct stale_decision {
+    enum stale_verdict verdict;
+    enum stale_reason reason;
+};
+
+struct stale_decision stale_decide(const struct stale_facts *facts);
+
+const char *stale_reason_name(enum stale_reason reason);
+
+/* ---- a sandbox-id file beside others ------------------------------------------------------ */
+
+/* The file of a dead sandbox in the directory of a volume that is in use: what the kubelet says of
+ * the volume does not matter for it, everything else does. facts.sandbox is that sandbox's. */
+struct stale_decision stale_decide_file(const struct stale_facts *facts);
+
+/* ---- the breaker --------------------------------------------------------------------------- */
+
+/* Whether so many at once are to be confirmed by a person. Ends that were witnessed do not count.
+ */
+bool stale_breaks(unsigned long removable, unsigned long all_volumes);
