@@ -165,6 +165,7 @@ int observe_bundle_owner(const struct observe_sandbox_paths *paths, const char *
 
 struct observed_publish_path {
     bool is_publish_path; /* KUBELET/pods/UID/volumes/kubernetes.io~csi/PV/mount */
+    unsigned kubelet;     /* which of the roots it lies below */
     char pod_uid[64];
     char pv[256];
     char driver[256];        /* vol_data.json; "" */

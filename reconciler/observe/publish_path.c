@@ -120,6 +120,7 @@ int observe_publish_path(int root, const char *const *kubelet, unsigned kubelets
     for (unsigned i = 0; i < kubelets; i++) {
         if (!take_apart(target_path, kubelet[i], &path))
             continue;
+        path.kubelet = i;
         if (path.is_publish_path)
             r = open_and_read_volume_data(root, kubelet[i], &path);
         break;

@@ -36,12 +36,12 @@ static const char *in_scratch(const char *path)
     return full;
 }
 
-static void make_directory(const char *path)
+static inline void make_directory(const char *path)
 {
     assert_int_equal(path_make_directories(paths.root, path, 0700), 0);
 }
 
-static void write_file(const char *path, const char *text)
+static inline void write_file(const char *path, const char *text)
 {
     cleanup(fd_closep) int fd =
         open(in_scratch(path), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -50,7 +50,7 @@ static void write_file(const char *path, const char *text)
     assert_int_equal(write(fd, text, strlen(text)), strlen(text));
 }
 
-static void write_pid(const char *path, pid_t pid)
+static inline void write_pid(const char *path, pid_t pid)
 {
     char text[16];
 
@@ -59,7 +59,7 @@ static void write_pid(const char *path, pid_t pid)
 }
 
 /* Through its directory: the whole path is longer than an address can be. */
-static void make_socket(const char *directory, const char *name)
+static inline void make_socket(const char *directory, const char *name)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     cleanup(fd_closep) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -1,0 +1,114 @@
+/* kubelet.c - is there still a directory of the pod?
+ *
+ * Everything is looked for below one descriptor of KUBELET/pods, so all answers are about the same
+ * directory, whatever is mounted meanwhile. Only ENOENT says that something is absent: a mount
+ * point, a link, a file where a directory should be, all these are there.
+ *
+ * An empty directory proves nothing: where the kubelet's file system is not mounted, every pod is
+ * absent. So another pod must be seen, which any node has: the CSI driver's own.
+ */
+#include "reconciler/observe/kubelet.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "lib/path.h"
+
+enum { CANARY_NAMES = 256 };
+
+/* A fault of this machine tells nothing. */
+static bool is_fault(int r)
+{
+    return r == -EMFILE || r == -ENFILE || r == -ENOMEM || r == -EAGAIN || r == -EIO;
+}
+
+static int is_there(int pods, const char *name, bool *ret_there)
+{
+    int fd = -1;
+    int r = path_open_directory_below(pods, name, &fd);
+
+    fd_close(fd);
+    if (is_fault(r))
+        return r;
+    *ret_there = r != -ENOENT;
+    return 0;
+}
+
+/* A pod's directory is named by its uid, at least a letter or digit first. */
+static bool may_be_canary(int pods, const char *name, const char *pod_uid, size_t size)
+{
+    bool there = false;
+    int fd = -1;
+
+    if (name[0] == '.' || strcmp(name, pod_uid) == 0 || strlen(name) >= size)
+        return false;
+    there = path_open_directory_below(pods, name, &fd) == 0;
+    fd_close(fd);
+    return there;
+}
+
+static int find_canary(int pods, const char *pod_uid, struct observed_kubelet *kubelet)
+{
+    cleanup(dir_closep) DIR *names = NULL;
+    const struct dirent *entry;
+    int copy = openat(pods, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    names = copy < 0 ? NULL : fdopendir(copy);
+    if (!names) {
+        int r = -errno;
+
+        fd_close(copy);
+        return r;
+    }
+    for (unsigned i = 0; i < CANARY_NAMES && (entry = readdir(names)); i++)
+        if (may_be_canary(pods, entry->d_name, pod_uid, sizeof(kubelet->canary))) {
+            memcpy(kubelet->canary, entry->d_name, strlen(entry->d_name) + 1);
+            break;
+        }
+    return 0;
+}
+
+static int look_below(int pods, const char *pod_uid, const char *pv,
+                      struct observed_kubelet *kubelet)
+{
+    char name[PATH_MAX];
+    struct stat st;
+    int r = fstat(pods, &st) < 0 ? -errno : 0;
+
+    kubelet->device = st.st_dev;
+    if (r == 0)
+        r = is_there(pods, pod_uid, &kubelet->pod);
+    (void)snprintf(name, sizeof(name), "%s/volumes/kubernetes.io~csi/%s/mount", pod_uid, pv);
+    if (r == 0)
+        r = is_there(pods, name, &kubelet->leaf);
+    (void)snprintf(name, sizeof(name), "%s/volumes/kubernetes.io~csi/%s/vol_data.json", pod_uid,
+                   pv);
+    if (r == 0)
+        r = is_there(pods, name, &kubelet->volume_data);
+    return r < 0 ? r : find_canary(pods, pod_uid, kubelet);
+}
+
+int observe_kubelet(int root, const char *kubelet, const char *pod_uid, const char *pv,
+                    struct observed_kubelet *ret_kubelet)
+{
+    cleanup(fd_closep) int pods = -1;
+    struct observed_kubelet observed = {.pod = true, .leaf = true, .volume_data = true};
+    char name[PATH_MAX];
+    int r;
+
+    if (snprintf(name, sizeof(name), "%s/pods", kubelet) >= (int)sizeof(name))
+        return -ENAMETOOLONG;
+    r = path_open_directory_in_root(root, name, &pods);
+    if (r == 0)
+        r = look_below(pods, pod_uid, pv, &observed);
+    else if (!is_fault(r))
+        r = 0;
+    if (r == 0)
+        *ret_kubelet = observed;
+    return r;
+}
