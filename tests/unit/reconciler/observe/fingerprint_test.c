@@ -1,5 +1,5 @@
 /* fingerprint_test.c - every change shows, and being moved is none. */
-#include "tests/unit/reconciler/observe/scratch.h"
+#include "tests/unit/reconciler/scratch.h"
 
 #include <sys/time.h>
 

@@ -1,5 +1,5 @@
 /* kubelet_test.c - pod directories that are there, and those that are not. */
-#include "tests/unit/reconciler/observe/scratch.h"
+#include "tests/unit/reconciler/scratch.h"
 
 #include "reconciler/observe/kubelet.h"
 

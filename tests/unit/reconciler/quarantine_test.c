@@ -1,0 +1,342 @@
+/* quarantine_test.c - directories that are moved away, and writers who know nothing of it. */
+#include "tests/unit/reconciler/scratch.h"
+
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+
+#include "reconciler/observe/fingerprint.h"
+#include "reconciler/quarantine.h"
+
+#define VOLUMES "/run/shared/direct-volumes"
+#define TRASH   "/run/shared/.trash"
+#define KEY     "a2V5"
+#define ENTRY   VOLUMES "/" KEY
+#define MOVED   TRASH "/1-1/" KEY
+
+static const char *const watched[] = {VOLUMES, "/run/crust", NULL};
+static struct quarantine quarantine;
+static char fingerprint[SHA256_HEX_BYTES];
+static struct quarantine_item item;
+
+static int open_at(const char *trash, struct error *error)
+{
+    return quarantine_open(root, VOLUMES, trash, watched, &quarantine, error);
+}
+
+static void take_fingerprint(void)
+{
+    cleanup(fd_closep) int fd = open(scratch_path(ENTRY), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    assert_int_equal(fingerprint_directory(fd, fingerprint), FINGERPRINT_TAKEN);
+}
+
+static int start(void **state)
+{
+    quarantine = (struct quarantine)QUARANTINE_INIT;
+    item = (struct quarantine_item){.key = KEY, .name = "1-1", .fingerprint = fingerprint};
+    if (scratch_start(state) < 0)
+        return -1;
+    scratch_make(ENTRY);
+    scratch_write(ENTRY "/mountInfo.json", "{\"device\":\"/dev/a\"}");
+    scratch_write(ENTRY "/sandbox-1", "");
+    take_fingerprint();
+    assert_int_equal(open_at(TRASH, NULL), QUARANTINE_READY);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    quarantine_done(&quarantine);
+    return scratch_stop(state);
+}
+
+static struct quarantine_state look(void)
+{
+    struct quarantine_state now;
+
+    assert_int_equal(quarantine_look(&quarantine, &item, &now), 0);
+    return now;
+}
+
+/* ---- there and back -------------------------------------------------------------------------- */
+
+static void a_directory_goes_and_comes_back_as_it_was(void **state)
+{
+    char before[SHA256_HEX_BYTES];
+
+    (void)state;
+    assert_true(look().in_place && !look().in_trash);
+    assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
+    assert_false(scratch_has(ENTRY));
+    assert_true(scratch_has(MOVED "/mountInfo.json"));
+    assert_true(look().in_trash && look().unchanged && !look().in_place);
+    assert_int_equal(quarantine_put_back(&quarantine, &item), QUARANTINE_DONE);
+    memcpy(before, fingerprint, sizeof(before));
+    take_fingerprint();
+    assert_string_equal(before, fingerprint);
+    assert_false(scratch_has(TRASH "/1-1"));
+    assert_int_equal(quarantine_put_back(&quarantine, &item), QUARANTINE_ABSENT);
+}
+
+static void what_is_not_there_is_absent(void **state)
+{
+    (void)state;
+    item.key = "other";
+    assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_ABSENT);
+    assert_false(scratch_has(TRASH "/1-1"));
+    assert_false(look().in_place || look().in_trash);
+}
+
+static void what_changed_is_seen_to_have_changed(void **state)
+{
+    (void)state;
+    assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
+    scratch_write(MOVED "/mountInfo.json", "{\"device\":\"/dev/b\"}");
+    assert_true(look().in_trash && !look().unchanged);
+    scratch_make(MOVED "/directory"); /* whatever somebody puts there */
+    assert_true(look().in_trash && !look().unchanged);
+}
+
+/* Staged anew between the look and the move: another directory went. */
+static void another_directory_is_a_change(void **state)
+{
+    (void)state;
+    assert_int_equal(rename(scratch_path(ENTRY), scratch_path("/aside")), 0);
+    scratch_make(ENTRY);
+    scratch_write(ENTRY "/mountInfo.json", "{\"device\":\"/dev/a\"}");
+    scratch_write(ENTRY "/sandbox-1", "");
+    assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
+    assert_false(look().unchanged);
+    assert_int_equal(quarantine_put_back(&quarantine, &item), QUARANTINE_DONE);
+    assert_true(scratch_has(ENTRY "/mountInfo.json"));
+}
+
+static void a_name_taken_again_is_newer(void **state)
+{
+    (void)state;
+    assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
+    scratch_make(ENTRY);
+    assert_true(look().in_place && look().in_trash && look().unchanged);
+    assert_int_equal(quarantine_put_back(&quarantine, &item), QUARANTINE_TAKEN);
+    assert_true(scratch_has(MOVED "/mountInfo.json"));
+    assert_false(scratch_has(ENTRY "/mountInfo.json"));
+}
+
+static void a_link_in_its_place_is_put_back_unfollowed(void **state)
+{
+    (void)state;
+    assert_int_equal(rename(scratch_path(ENTRY), scratch_path("/aside")), 0);
+    assert_int_equal(symlink("../../../aside", scratch_path(ENTRY)), 0);
+    assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
+    assert_true(look().in_trash && !look().unchanged);
+    assert_true(scratch_has("/aside/mountInfo.json"));
+    assert_int_equal(quarantine_put_back(&quarantine, &item), QUARANTINE_DONE);
+    assert_true(scratch_has(ENTRY));
+}
+
+static void deleting_may_be_repeated(void **state)
+{
+    (void)state;
+    assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
+    scratch_remove(MOVED "/sandbox-1"); /* killed on its way */
+    assert_int_equal(quarantine_delete(&quarantine, &item), QUARANTINE_DONE);
+    assert_false(scratch_has(TRASH "/1-1"));
+    assert_true(scratch_has(TRASH));
+    assert_int_equal(quarantine_delete(&quarantine, &item), QUARANTINE_DONE);
+}
+
+static void only_files_are_deleted(void **state)
+{
+    (void)state;
+    assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
+    scratch_make(MOVED "/directory/deeper");
+    assert_true(quarantine_delete(&quarantine, &item) < 0);
+    assert_true(scratch_has(MOVED "/directory/deeper"));
+}
+
+static void a_file_goes_and_comes_back(void **state)
+{
+    cleanup(fd_closep) int fd = open(scratch_path(ENTRY), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    (void)state;
+    assert_int_equal(fingerprint_file(fd, "sandbox-1", fingerprint), FINGERPRINT_TAKEN);
+    item.file = "sandbox-1";
+    assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
+    assert_true(scratch_has(ENTRY "/mountInfo.json") && !scratch_has(ENTRY "/sandbox-1"));
+    assert_true(look().in_trash && look().unchanged && !look().in_place);
+    assert_int_equal(quarantine_put_back(&quarantine, &item), QUARANTINE_DONE);
+    assert_true(scratch_has(ENTRY "/sandbox-1"));
+    assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
+    assert_int_equal(rename(scratch_path(ENTRY), scratch_path("/aside")), 0);
+    assert_false(look().in_place);
+    assert_int_equal(quarantine_put_back(&quarantine, &item), QUARANTINE_TAKEN);
+    assert_int_equal(quarantine_delete(&quarantine, &item), QUARANTINE_DONE);
+    assert_false(scratch_has(TRASH "/1-1"));
+}
+
+/* ---- the trash ------------------------------------------------------------------------------- */
+
+static void expect_unfit(const char *trash, const char *text)
+{
+    struct quarantine unused = quarantine;
+    struct error error = {0};
+
+    assert_int_equal(open_at(trash, &error), QUARANTINE_UNFIT);
+    if (!strstr(error.text, text))
+        fail_msg("%s: %s", trash, error.text);
+    assert_memory_equal(&unused, &quarantine, sizeof(unused));
+}
+
+static void a_trash_in_a_watched_directory_is_refused(void **state)
+{
+    (void)state;
+    scratch_make("/run/crust");
+    expect_unfit(VOLUMES, "which is watched");
+    expect_unfit(VOLUMES "/.trash/deeper", "which is watched");
+    expect_unfit("/run/crust/.trash", "which is watched");
+    assert_int_equal(symlink("direct-volumes", scratch_path("/run/shared/link")), 0);
+    expect_unfit("/run/shared/link/.trash", "which is watched");
+}
+
+static void a_trash_of_others_is_refused(void **state)
+{
+    (void)state;
+    scratch_make("/open");
+    assert_int_equal(chmod(scratch_path("/open"), 0777), 0);
+    expect_unfit("/open", "writable by others");
+    scratch_write("/file", "");
+    expect_unfit("/file/trash", "cannot use the trash");
+    if (geteuid() != 0)
+        return;
+    scratch_make("/foreign");
+    assert_int_equal(chown(scratch_path("/foreign"), 1000, 1000), 0);
+    expect_unfit("/foreign", "belongs to uid 1000");
+}
+
+static void a_trash_on_another_mount_is_refused(void **state)
+{
+    pid_t pid;
+    int status;
+
+    (void)state;
+    scratch_make("/elsewhere");
+    pid = fork();
+    if (pid == 0) {
+        struct error error = {0};
+
+        if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+            mount(scratch_path("/run/shared"), scratch_path("/elsewhere"), NULL, MS_BIND, NULL) <
+                0 ||
+            path_open_root(scratch, &root) < 0)
+            _exit(77);
+        /* The same file system, and not the same mount: rename(2) gives EXDEV. */
+        _exit(open_at("/elsewhere/.trash", &error) != QUARANTINE_UNFIT ||
+              !strstr(error.text, "same mount"));
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77)
+        skip();
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* ---- against a writer ------------------------------------------------------------------------ */
+
+enum { ROUNDS = 400 };
+
+/* Kata's volume.Add: mkdir -p, then open with O_TRUNC, write, close. Whether it was acknowledged.
+ */
+static bool add(unsigned round)
+{
+    char text[64];
+    cleanup(fd_closep) int fd = -1;
+    int length = snprintf(text, sizeof(text), "{\"device\":\"/dev/%u\"}", round);
+
+    if (mkdir(scratch_path(ENTRY), 0700) < 0 && errno != EEXIST)
+        return false;
+    fd =
+        open(scratch_path(ENTRY "/mountInfo.json"), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    return fd >= 0 && write(fd, text, (size_t)length) == length;
+}
+
+static unsigned stored_round(void)
+{
+    char text[64] = "";
+    cleanup(fd_closep) int fd = open(scratch_path(ENTRY "/mountInfo.json"), O_RDONLY | O_CLOEXEC);
+    unsigned round = UINT32_MAX;
+
+    if (fd >= 0 && read(fd, text, sizeof(text) - 1) > 0)
+        (void)sscanf(text, "{\"device\":\"/dev/%u\"}", &round);
+    return round;
+}
+
+/* As the cleanup does it: taken, looked at, put back if it changed; looked at once more when no
+ * writer can be on his way, which here is when the child has ended. */
+static void settle(pid_t writer)
+{
+    int status;
+
+    if (look().in_trash && !look().unchanged)
+        (void)quarantine_put_back(&quarantine, &item);
+    assert_int_equal(waitpid(writer, &status, 0), writer);
+    if (look().in_trash && !look().unchanged)
+        (void)quarantine_put_back(&quarantine, &item);
+    assert_true(WIFEXITED(status));
+}
+
+static void no_acknowledged_write_is_lost(void **state)
+{
+    char name[32];
+
+    (void)state;
+    item.name = name;
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        int acknowledged[2];
+        char byte = 0;
+        pid_t writer;
+
+        (void)snprintf(name, sizeof(name), "1-%u", round);
+        if (!scratch_has(ENTRY))
+            (void)add(0);
+        take_fingerprint();
+        assert_int_equal(pipe2(acknowledged, O_CLOEXEC), 0);
+        writer = fork();
+        if (writer == 0) {
+            byte = add(round + 1);
+            _exit(write(acknowledged[1], &byte, 1) != 1);
+        }
+        assert_true(writer > 0);
+        for (unsigned spin = 0; spin < round * 37 % 400; spin++)
+            (void)sched_yield();
+        (void)quarantine_take(&quarantine, &item);
+        settle(writer);
+        assert_int_equal(read(acknowledged[0], &byte, 1), 1);
+        if (byte)
+            assert_int_equal(stored_round(), round + 1);
+        (void)close(acknowledged[0]);
+        (void)close(acknowledged[1]);
+        (void)quarantine_delete(&quarantine, &item);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_directory_goes_and_comes_back_as_it_was, start, stop),
+        cmocka_unit_test_setup_teardown(what_is_not_there_is_absent, start, stop),
+        cmocka_unit_test_setup_teardown(what_changed_is_seen_to_have_changed, start, stop),
+        cmocka_unit_test_setup_teardown(another_directory_is_a_change, start, stop),
+        cmocka_unit_test_setup_teardown(a_name_taken_again_is_newer, start, stop),
+        cmocka_unit_test_setup_teardown(a_link_in_its_place_is_put_back_unfollowed, start, stop),
+        cmocka_unit_test_setup_teardown(deleting_may_be_repeated, start, stop),
+        cmocka_unit_test_setup_teardown(only_files_are_deleted, start, stop),
+        cmocka_unit_test_setup_teardown(a_file_goes_and_comes_back, start, stop),
+        cmocka_unit_test_setup_teardown(a_trash_in_a_watched_directory_is_refused, start, stop),
+        cmocka_unit_test_setup_teardown(a_trash_of_others_is_refused, start, stop),
+        cmocka_unit_test_setup_teardown(a_trash_on_another_mount_is_refused, start, stop),
+        cmocka_unit_test_setup_teardown(no_acknowledged_write_is_lost, start, stop),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
