@@ -298,6 +298,18 @@ class Crowd:
             samples[who].append((int(told), int(grown)))
         return samples
 
+    def hang(self, number):
+        """The VMM of that device does not answer block_resize any more."""
+        self.host.say(f"hang {number}")
+
+    def grow_together(self, step=MIB):
+        """Every device grows at once. Nanoseconds until grown, of all that do not hang."""
+        samples = []
+        self.host.say(f"together {step}")
+        while (line := self.host.hear()) != "done":
+            samples.append(int(line.split()[2]))
+        return samples
+
     # -- metadata
 
     def write_metadata(self, count, pause_us=5000):

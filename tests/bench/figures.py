@@ -8,12 +8,13 @@ import subprocess
 import time
 
 import virtual_machine
-from crowd import PROGRAMS, VOLUMES, Crowd
+from crowd import PER_SANDBOX, PROGRAMS, VOLUMES, Crowd
 
 SIZES = (128, 4000)
 RUNS = 3
 ROUNDS = 50  # of growths per run; eight devices grow in each
 FILES = 400  # written per run
+TOGETHER, TOGETHER_ROUNDS = 64, 20
 IDLE_SECONDS = 60
 CALLGRIND_ROUNDS = 4
 
@@ -49,6 +50,10 @@ def microseconds(samples):
     return [sample / 1000 for sample in samples]
 
 
+def milliseconds(samples):
+    return [sample / 1e6 for sample in samples]
+
+
 # -- latency
 
 def growth(crowd, title):
@@ -82,6 +87,20 @@ def real_vm(scratch):
         by_crustd, by_hand = virtual_machine.measure(scratch, stack)
     yield Result("host growth to guest grown, real VM", "ms", by_crustd,
                  "the same steps by hand, already connected", by_hand, 1.25, "ratio")
+
+
+def hung(scratch):
+    """How much later the others' guests have grown if one VMM does not answer."""
+    with running(scratch, TOGETHER * PER_SANDBOX, growing=TOGETHER, by_hand=False,
+                 settings={"resize.call_timeout_seconds": 600}) as crowd:
+        free = [milliseconds(crowd.grow_together()) for _ in range(TOGETHER_ROUNDS)]
+        crowd.hang(0)
+        one_hangs = [milliseconds(crowd.grow_together()) for _ in range(TOGETHER_ROUNDS)]
+    yield Result(f"uevent to guest grown, {TOGETHER} at once, one VMM hangs", "ms", one_hangs,
+                 "none hangs", free, 1.25, "ratio")
+    last = [[[max(run)] for run in runs] for runs in (one_hangs, free)]
+    yield Result(f"until the last of {TOGETHER} has grown, one VMM hangs", "ms", last[0],
+                 "none hangs", last[1], 1.25, "ratio")
 
 
 # -- start
@@ -180,6 +199,7 @@ ALL = {
     "latency": latency,
     "slow-disk": slow_disk,
     "real-vm": real_vm,
+    "hung": hung,
     "cold-start": cold_start,
     "memory": memory,
     "idle": idle,

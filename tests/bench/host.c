@@ -7,12 +7,14 @@
  *     device LOOP BACKING            the last drive is this loop device, which can grow
  *     serve                          says "ready", once all of the above stands
  *     grow ROUNDS PAUSE_US BYTES     each device in turn grows by so much, ROUNDS times
+ *     hang NUMBER                    the VMM of that device does not answer block_resize any more
+ *     together BYTES                 all devices grow at once, one that hangs before the others
  *
- * One growth at a time: the clock starts before the ioctl(2) that grows the device, whose uevent
- * the kernel sends before it returns. For each, a line "NODE TOLD GROWN": nanoseconds until
- * block_resize arrived at the monitor, and until the agent answered ResizeVolume (0 without one).
- * "done" ends them. The next one begins when the conversation is over, after a pause around
- * PAUSE_US.
+ * One growth at a time, or all together: the clock starts before the ioctl(2) that grows the
+ * device, whose uevent the kernel sends before it returns. For each, a line "NODE TOLD GROWN":
+ * nanoseconds until block_resize arrived at the monitor, and until the agent answered ResizeVolume
+ * (0 without one). "done" ends them. The next one begins when the conversation is over, after a
+ * pause around PAUSE_US.
  *
  * Monitors and agents are answered by the same thread that started the clock, so no time passes
  * between an arrival and its note but the wake-up.
@@ -41,6 +43,7 @@ struct device {
     off_t bytes;
     struct drive *drive;
     struct agent *agent; /* NULL: nobody is told after the monitor */
+    uint64_t start_ns;
 };
 
 static struct monitor *monitor;
@@ -64,43 +67,71 @@ static void add_device(const char *loop, const char *backing)
         fail(loop);
 }
 
-static bool is_over(const struct device *device, uint64_t start_ns)
+static bool is_over(const struct device *device)
 {
     if (!device->drive->checked_ns)
         return false;
-    return !device->agent || device->agent->stats_ns > start_ns;
+    return !device->agent || device->agent->stats_ns > device->start_ns;
 }
 
-static void grow(struct device *device, off_t bytes)
+static void begin(struct device *device, off_t bytes)
 {
-    uint64_t start_ns;
-
     device->bytes += bytes;
     device->drive->resized_ns = device->drive->checked_ns = 0;
     if (ftruncate(device->backing, device->bytes) < 0)
         fail("ftruncate");
-    start_ns = now_ns();
+    device->start_ns = now_ns();
     if (ioctl(device->loop, LOOP_SET_CAPACITY) < 0)
         fail("LOOP_SET_CAPACITY");
-    while (!is_over(device, start_ns)) {
+}
+
+static void wait_until_over(const struct device *device)
+{
+    while (!is_over(device)) {
         sources_serve(now_ns() + serve_ns);
-        if (now_ns() - start_ns > give_up_ns)
+        if (now_ns() - device->start_ns > give_up_ns)
             fail(device->drive->node);
     }
+}
+
+static void report(const struct device *device)
+{
     (void)printf("%s %" PRIu64 " %" PRIu64 "\n", device->drive->node,
-                 device->drive->resized_ns - start_ns,
-                 device->agent ? device->agent->grown_ns - start_ns : 0);
+                 device->drive->resized_ns - device->start_ns,
+                 device->agent ? device->agent->grown_ns - device->start_ns : 0);
+}
+
+static void report_end(void)
+{
+    (void)printf("done\n");
+    (void)fflush(stdout);
 }
 
 static void grow_all(unsigned long rounds, uint64_t pause_ns, off_t bytes)
 {
     for (unsigned long round = 0; round < rounds; round++)
         for (unsigned i = 0; i < device_count; i++) {
-            grow(&devices[i], bytes);
+            begin(&devices[i], bytes);
+            wait_until_over(&devices[i]);
+            report(&devices[i]);
             sources_serve(now_ns() + random_around(pause_ns));
         }
-    (void)printf("done\n");
-    (void)fflush(stdout);
+    report_end();
+}
+
+static void grow_together(off_t bytes)
+{
+    for (unsigned hangs = 2; hangs-- > 0;)
+        for (unsigned i = 0; i < device_count; i++)
+            if (devices[i].drive->hangs == hangs)
+                begin(&devices[i], bytes);
+    for (unsigned i = 0; i < device_count; i++)
+        if (!devices[i].drive->hangs)
+            wait_until_over(&devices[i]);
+    for (unsigned i = 0; i < device_count; i++)
+        if (!devices[i].drive->hangs)
+            report(&devices[i]);
+    report_end();
 }
 
 static void obey(char *line)
@@ -122,6 +153,10 @@ static void obey(char *line)
     } else if (word[3] && strcmp(word[0], "grow") == 0) {
         grow_all(strtoul(word[1], NULL, 10), strtoull(word[2], NULL, 10) * 1000,
                  strtol(word[3], NULL, 10));
+    } else if (word[1] && strcmp(word[0], "hang") == 0) {
+        devices[strtoul(word[1], NULL, 10) % DEVICES].drive->hangs = true;
+    } else if (word[1] && strcmp(word[0], "together") == 0) {
+        grow_together(strtol(word[1], NULL, 10));
     } else {
         fail("a command");
     }

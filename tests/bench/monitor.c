@@ -109,7 +109,8 @@ static void query_nodes(struct answer *answer, const struct monitor *monitor)
     say(answer, "]");
 }
 
-static void resize(struct answer *answer, struct monitor *monitor, const char *line, uint64_t now)
+/* Whether there is an answer. */
+static bool resize(struct answer *answer, struct monitor *monitor, const char *line, uint64_t now)
 {
     struct drive *drive = monitor->drives;
     char node[WORD_BYTES], size[WORD_BYTES];
@@ -120,21 +121,25 @@ static void resize(struct answer *answer, struct monitor *monitor, const char *l
         drive = drive->next;
     if (!drive)
         fail(node);
-    drive->bytes = strtoull(size, NULL, 10);
     drive->resized_ns = now;
+    if (drive->hangs)
+        return false;
+    drive->bytes = strtoull(size, NULL, 10);
     say(answer, "{}");
+    return true;
 }
 
 static void obey(struct client *client, const char *line, uint64_t now)
 {
     struct answer answer = {.length = 0};
     char command[WORD_BYTES], id[WORD_BYTES];
+    bool answers = true;
 
     read_word(line, "\"execute\"", command);
     read_word(line, "\"id\"", id);
     say(&answer, "{\"return\":");
     if (strcmp(command, "block_resize") == 0)
-        resize(&answer, client->monitor, line, now);
+        answers = resize(&answer, client->monitor, line, now);
     else if (strcmp(command, "query-block") == 0)
         query_block(&answer, client->monitor);
     else if (strcmp(command, "query-named-block-nodes") == 0)
@@ -142,7 +147,8 @@ static void obey(struct client *client, const char *line, uint64_t now)
     else
         say(&answer, strcmp(command, "query-fdsets") == 0 ? "[]" : "{}");
     say(&answer, ",\"id\":\"%s\"}\r\n", id);
-    send_answer(client, &answer);
+    if (answers)
+        send_answer(client, &answer);
 }
 
 /* ---- clients ---- */

@@ -1,6 +1,7 @@
 /* monitor.h - a scripted QMP monitor: answers what crustd asks at once, and notes when. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct drive {
@@ -10,6 +11,7 @@ struct drive {
     uint64_t bytes;
     uint64_t resized_ns; /* when block_resize arrived, 0 not since it was last set to 0 */
     uint64_t checked_ns; /* when the size was asked for after that */
+    bool hangs;          /* block_resize is never answered */
 };
 
 struct monitor;

@@ -59,6 +59,15 @@ def of_change(method):
         "hangs up instead of resizing": Case(
             {"refuse": [500, ["x"]], "close_on": method}, "hypervisor_unreachable",
             "the control socket: ", told=True),
+        "resizes and hangs up": Case({"close_on": method}, "hypervisor_unreachable",
+                                     "the control socket: ", told=True),
+        "resizes and hangs up, in pieces": Case({"close_on": method, "split": 1},
+                                                "hypervisor_unreachable", "the control socket: ",
+                                                told=True),
+        "is full when it is told": Case({"refuse": [503, {"error": "Too many open connections"}]},
+                                        "hypervisor_busy", "other clients hold all", told=True),
+        "refuses without an end": Case({"refuse": [500, ["x" * 2 * MIB]]},
+                                       "hypervisor_unreachable", "the control socket: ", told=True),
     }
 
 
@@ -167,9 +176,16 @@ class CloudHypervisorTest(VmmTest):
         self.assertEqual({body["desired_size"] for body in vmm.sent("PUT")}, {BEFORE, AFTER})
         self.assertEqual(set(vmm.targets("PUT")), {"/api/v1/vm.resize-disk"})
 
-    def test_faults(self):
+    def run_version(self, version):
         node = self.node({"resize.call_timeout_seconds": 2})
-        self.run_cases(node, CLOUD_HYPERVISOR, self.make)
+        self.run_cases(node, CLOUD_HYPERVISOR,
+                       lambda *arguments: self.make(*arguments, version))
+
+    def test_faults_of_v52(self):
+        self.run_version("v52.0")
+
+    def test_faults_of_v53(self):
+        self.run_version("v53.0")
 
     def test_told_the_exact_size(self):
         """At first sight, for it cannot be asked, and at each growth; not after a restart."""
@@ -328,10 +344,11 @@ class FirecrackerTest(VmmTest):
     def test_on(self):
         node = self.on()
         self.agent(node)
-        volumes = [self.volume(node, f"pv-{number}") for number in range(3)]
-        vmms = [self.make(node, sandbox_id(number), volume, jailed=number == 1)
+        volumes = [self.volume(node, f"pv-{number}") for number in range(4)]
+        vmms = [self.make(node, sandbox_id(number), volume, jailed=number % 2 == 1)
                 for number, volume in enumerate(volumes)]
-        vmms[2].set(delay=0.05, split=1)
+        for vmm in vmms[2:]:
+            vmm.set(delay=0.05, split=1)
         node.start()
         for number, volume in enumerate(volumes):
             node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=BEFORE)
