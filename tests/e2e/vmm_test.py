@@ -187,6 +187,27 @@ class CloudHypervisorTest(VmmTest):
     def test_faults_of_v53(self):
         self.run_version("v53.0")
 
+    def test_faults_of_v51(self):
+        """One that does not answer is said to; once it does, what its version cannot."""
+        node = self.node({"resize.call_timeout_seconds": 2})
+        scene = []
+        for number, case in enumerate(CONNECTIONS.values()):
+            volume = self.volume(node, f"pv-{number}")
+            scene.append((case, volume, self.make(node, sandbox_id(number), volume, "v51.2")))
+        node.start()
+        for case, volume, vmm in scene:
+            node.wait_for(volume.path, "unknown", "hypervisor_version")
+            vmm.set(**case.hooks)
+            volume.loop.resize(AFTER)
+        for case, volume, vmm in scene:
+            node.wait_for(volume.path, "blocked", case.reason)
+            self.assertRegex(self.resize_row(node, volume.path)["error"], case.error)
+            vmm.mend()
+        for _, volume, vmm in scene:
+            node.wait_for(volume.path, "blocked", "hypervisor_version", LONGEST_PAUSE,
+                          next_attempt_at=None)
+            self.assertEqual(vmm.sent("PUT"), [])
+
     def test_told_the_exact_size(self):
         """At first sight, for it cannot be asked, and at each growth; not after a restart."""
         node = self.node()
