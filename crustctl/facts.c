@@ -148,6 +148,28 @@ static void say_policy(const struct dossier *dossier, const struct config *confi
             config->resize.mode == RESIZE_NEVER ? "never" : "observe");
 }
 
+/* Kata's Go runtime has the guest change the owner; its Rust runtime reads no metadata at all. */
+static void say_group(const struct dossier *dossier, const struct config *config,
+                      struct facts *facts)
+{
+    const cJSON *metadata = json_member(dossier->volume, "metadata");
+    const char *group = json_string(metadata, "fsGroup");
+    const char *policy = json_string(metadata, "fsGroupChangePolicy");
+    const char *runtime = dossier->sandbox ? row_text(dossier->sandbox, "runtime") : "";
+
+    (void)config;
+    if (!group)
+        return;
+    say(facts, "Its files are to belong to group %s (fsGroup%s%s).", group, policy ? ", " : "",
+        policy ? policy : "");
+    if (strcmp(runtime, "kata-rs") == 0)
+        say(facts,
+            "This sandbox's runtime, Kata's in Rust, ignores fsGroup: change the owner in an "
+            "init container, or use Kata's Go runtime.");
+    else if (strcmp(runtime, "kata-go") != 0)
+        say(facts, "Kata's Go runtime sees to that; its Rust runtime ignores fsGroup.");
+}
+
 /* A growth whose attempts failed has the reason for it. */
 static bool is_settling(const cJSON *volume)
 {
@@ -181,8 +203,8 @@ static void say_attempts(const struct dossier *dossier, const struct config *con
 typedef void sayer(const struct dossier *dossier, const struct config *config, struct facts *facts);
 
 static sayer *const sayers[] = {
-    say_problem, say_device,  say_hypervisor_size, say_guest_size,
-    say_sandbox, say_mapping, say_policy,          say_attempts,
+    say_problem, say_device, say_hypervisor_size, say_guest_size, say_sandbox,
+    say_mapping, say_group,  say_policy,          say_attempts,
 };
 
 void facts_collect(const struct dossier *dossier, const struct config *config,

@@ -1,12 +1,16 @@
 /* command.h - what the faces (serve/) may ask of the reconciler.
  *
- * All of it is called from the loop, outside the reconciler's own turn. Nothing here acts at once:
- * a command marks what to look at again, and the next turn does the rest.
+ * All of it is called from the loop, outside the reconciler's own turn. Nothing here acts on a VMM
+ * or a guest: a command marks what to look at again, and the next turn does the rest. A volume's
+ * metadata is put in place and taken away at once, and durably.
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "lib/result.h"
+#include "lib/status.h"
 
 struct reconciler;
 struct store_reader;
@@ -38,3 +42,23 @@ struct reconciler_health {
 
 void reconciler_get_health(const struct reconciler *reconciler,
                            struct reconciler_health *ret_health);
+
+/* ---- for CSI drivers --------------------------------------------------------------------- */
+
+/* The metadata of one volume; texts are UTF-8. */
+struct reconciler_stage {
+    const char *target_path; /* where the volume would be published */
+    const char *device;
+    const char *fs_type;
+    unsigned options;
+    const char *const *option;
+    const char *group;        /* fsGroup, a number; NULL none */
+    const char *group_policy; /* "Always", "OnRootMismatch"; NULL unsaid */
+};
+
+/* Puts it in place, by crust.stage_layout; takes it away, in every layout. Both may be repeated.
+ * When they return STATUS_OK it is on disk, in the store too; otherwise error says why. */
+enum status_code reconciler_stage(struct reconciler *reconciler,
+                                  const struct reconciler_stage *stage, struct error *error);
+enum status_code reconciler_unstage(struct reconciler *reconciler, const char *target_path,
+                                    struct error *error);

@@ -25,6 +25,7 @@
 #define FROM_LAYOUT  "layout"
 #define FROM_KUBELET "kubelet"
 #define FROM_BUNDLE  "bundle"
+#define FROM_API     "api"
 
 struct offer {
     struct reconciler *reconciler;
@@ -95,6 +96,11 @@ static int offer_path(void *userdata, const char *path)
 int hidden_offer_volume(struct reconciler *reconciler, const char *target_path)
 {
     return offer(reconciler, target_path, FROM_LAYOUT);
+}
+
+int hidden_offer_asked(struct reconciler *reconciler, const char *target_path)
+{
+    return offer(reconciler, target_path, FROM_API);
 }
 
 int hidden_offer_claims(struct reconciler *reconciler, const struct observed_sandbox *observed)

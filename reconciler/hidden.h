@@ -27,4 +27,5 @@ int hidden_search(struct reconciler *reconciler);
 
 /* A path that was not known a moment ago. 0 or -errno of the store. */
 int hidden_offer_volume(struct reconciler *reconciler, const char *target_path);
+int hidden_offer_asked(struct reconciler *reconciler, const char *target_path);
 int hidden_offer_claims(struct reconciler *reconciler, const struct observed_sandbox *observed);

@@ -100,3 +100,6 @@ void acts_withdraw(struct reconciler *reconciler, int64_t volume_id, unsigned ac
 /* What runs for a binding that the volume no longer has could only hold it up. */
 void acts_cancel_stale(struct reconciler *reconciler, const struct store_volume *volume);
 bool act_is_in_flight(const struct reconciler *reconciler, int64_t volume_id);
+
+/* stage.c: whether a path that a driver names can be a volume's. */
+enum status_code command_check_target_path(const char *path, struct error *error);

@@ -63,22 +63,25 @@ static bool is_another_directory(const struct known_entry *known, const struct s
 
 /* ---- the volume behind entries ------------------------------------------------------------- */
 
-/* A live volume of this path, or of this name if no path is known for it. 0: none. */
-static int find_volume(struct store *store, const char *target_path, const char *key,
-                       int64_t *ret_volume_id)
+int store_find_volume(struct store *store, const char *target_path, int64_t *ret_volume_id)
 {
     static const char by_path[] =
         "SELECT volume_id FROM volumes WHERE target_path = ?1 AND removed_at IS NULL";
     cleanup(sql_end) struct sql_rows rows = {0};
-    int r;
+    int r = sql_first(&store->connection, by_path, &rows, sql_text(target_path));
 
-    if (!target_path)
-        return hidden_find(store, key, ret_volume_id);
-    r = sql_first(&store->connection, by_path, &rows, sql_text(target_path));
     if (r < 0)
         return r;
     *ret_volume_id = r > 0 ? sql_take_number(&rows) : 0;
     return 0;
+}
+
+/* A live volume of this path, or of this name if no path is known for it. 0: none. */
+static int find_volume(struct store *store, const char *target_path, const char *key,
+                       int64_t *ret_volume_id)
+{
+    return target_path ? store_find_volume(store, target_path, ret_volume_id)
+                       : hidden_find(store, key, ret_volume_id);
 }
 
 /* Or STORE_TOO_MANY. */

@@ -123,6 +123,9 @@ int store_put_entry(struct store *store, const struct store_entry *entry, int64_
 int store_remove_entry(struct store *store, enum store_layout layout, const char *key,
                        int64_t *ret_volume_id);
 
+/* The live volume of this target path. ret_volume_id 0: none. */
+int store_find_volume(struct store *store, const char *target_path, int64_t *ret_volume_id);
+
 /* Every known entry of a layout, for the difference against a scan. The callback must not write. */
 int store_each_entry(struct store *store, enum store_layout layout,
                      int (*callback)(void *userdata, const char *key), void *userdata);
@@ -407,6 +410,8 @@ int store_forget_waiting_of(struct store *store, int64_t sandbox_ref);
  *   resize_opened, resize_raised, resize_finished           from_bytes, to_bytes, state
  *   query_hypervisor_intended, resize_hypervisor_intended, grow_guest_intended   bytes
  *   hypervisor_answered, guest_answered                     bytes, reason, error
+ * and the reconciler:
+ *   volume_staged, volume_unstaged                          layout
  *   volume_returned                                         from the trash
  *   cleanup_kept, cleanup_intended, cleanup_removed, cleanup_put-back, cleanup_failed,
  *   cleanup_dropped, cleanup_restored, cleanup_expired      cleanup_id, key, reason

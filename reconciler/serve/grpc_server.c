@@ -35,7 +35,7 @@ struct grpc_server {
     unsigned count;
 };
 
-static const struct grpc_method *const services[] = {health_methods, NULL};
+static const struct grpc_method *const services[] = {crust_runtime_methods, health_methods, NULL};
 
 /* ---- clients ---- */
 

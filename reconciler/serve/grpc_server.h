@@ -1,6 +1,7 @@
 /* grpc_server.h - gRPC on a unix socket of the node, for CSI drivers.
  *
- *   grpc.health.v1.Health/Check
+ *   crust.v1.Runtime              RuntimeStageVolume, RuntimeUnstageVolume
+ *   grpc.health.v1.Health         Check
  *
  * For root, and for the processes of one group (SO_PEERCRED as well as the socket's mode). Unary
  * calls, uncompressed, of at most 64 KiB. At stop: GOAWAY, and what is in flight gets its reply.

@@ -13,7 +13,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const struct grpc_method *const services[] = {health_methods, NULL};
+static const struct grpc_method *const services[] = {crust_runtime_methods, health_methods, NULL};
 
 static void must(int condition)
 {
@@ -26,6 +26,31 @@ void reconciler_get_health(const struct reconciler *reconciler,
 {
     (void)reconciler;
     *ret_health = (struct reconciler_health){.synced = true};
+}
+
+/* Every text must be one, and have its end. */
+static enum status_code measure(const char *text, struct error *error)
+{
+    return error_set(error, strlen(text) ? STATUS_OK : STATUS_INVALID_ARGUMENT, "%s", text);
+}
+
+enum status_code reconciler_stage(struct reconciler *reconciler,
+                                  const struct reconciler_stage *stage, struct error *error)
+{
+    (void)reconciler;
+    for (unsigned i = 0; i < stage->options; i++)
+        (void)measure(stage->option[i], error);
+    (void)measure(stage->device, error);
+    (void)measure(stage->fs_type, error);
+    (void)measure(stage->group ? stage->group : "", error);
+    return measure(stage->target_path, error);
+}
+
+enum status_code reconciler_unstage(struct reconciler *reconciler, const char *target_path,
+                                    struct error *error)
+{
+    (void)reconciler;
+    return measure(target_path, error);
 }
 
 static void on_request(struct http2_request *request, void *userdata)

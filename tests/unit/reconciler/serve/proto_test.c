@@ -2,6 +2,7 @@
 #include "tests/unit/test.h"
 
 #include "lib/cleanup.h"
+#include "reconciler/serve/proto/crust_runtime.pb-c.h"
 #include "reconciler/serve/proto/health.pb-c.h"
 
 enum { LEVELS = 8 };
@@ -23,6 +24,7 @@ static void walk(const ProtobufCMessageDescriptor *message, unsigned level)
 static void no_message_contains_itself(void **state)
 {
     static const ProtobufCServiceDescriptor *const services[] = {
+        &crust__v1__runtime__descriptor,
         &grpc__health__v1__health__descriptor,
     };
 

@@ -1,0 +1,267 @@
+"""crust.v1.Runtime: staging and unstaging as a CSI driver asks for it."""
+
+import base64
+import hashlib
+import json
+import os
+import stat
+import threading
+import unittest
+
+from grpc_client import SECONDS, GrpcTest
+from node import VOLUMES, encode
+from said import SANDBOX, publish_path
+
+DEVICE = "/dev/some-device"
+PATH = publish_path("pv-staged")
+
+
+class StageTest(GrpcTest):
+    def setUp(self):
+        super().setUp()
+        self.crust = self.messages("crust_runtime")
+        self.client = None
+
+    def start(self, **settings):
+        node = self.node({key.replace("__", "."): value for key, value in settings.items()})
+        node.start()
+        self.client = self.stub(node, "crust_runtime", "Runtime")
+        return node
+
+    def request(self, path=PATH, device=DEVICE, fs_type="ext4", kind="BLOCK", policy=None, **more):
+        crust = self.crust
+        if policy:
+            policy = crust.VolumeGroupChangePolicy(policy=policy)
+        return crust.RuntimeStageVolumeRequest(
+            volume_type=crust.VolumeType(type=kind) if kind else None, volume_target_path=path,
+            volume_backing_path=device, fs_type=fs_type,
+            volume_supplemental_group_change_policy=policy, **more)
+
+    def stage(self, *arguments, **more):
+        return self.client.RuntimeStageVolume(self.request(*arguments, **more), timeout=SECONDS)
+
+    def unstage(self, path=PATH):
+        return self.client.RuntimeUnstageVolume(
+            self.crust.RuntimeUnstageVolumeRequest(volume_target_path=path), timeout=SECONDS)
+
+    def kinds(self, node):
+        return [row["kind"] for row in node.query(
+            "SELECT kind FROM audit_journal WHERE kind IN ('volume_staged', 'volume_unstaged')"
+            " ORDER BY seq")]
+
+    def read(self, node, layout="kata", path=PATH):
+        return json.loads((node.directory(path, layout) / "mountInfo.json").read_text())
+
+    def nothing_is_left(self, node):
+        """No name of ours stands in the watched roots or beside them."""
+        for workshop in ("run/kata-containers/shared/.crust-stage", "run/.crust-stage"):
+            if (node.root / workshop).exists():
+                self.assertEqual(os.listdir(node.root / workshop), [])
+
+
+class Staging(StageTest):
+    def test_what_a_runtime_reads(self):
+        node = self.start()
+        loop = self.loop()
+        node.add_device(loop.device)
+        self.stage(device=loop.device, fs_type="xfs", mount_flags=["noatime", 'x="ä,\\'],
+                   volume_supplemental_group="4059", policy="ON_ROOT_MISMATCH")
+        self.assertEqual(self.read(node), {
+            "volume-type": "directvol", "device": loop.device, "fstype": "xfs",
+            "metadata": {"fsGroup": "4059", "fsGroupChangePolicy": "OnRootMismatch"},
+            "options": ["noatime", 'x="ä,\\']})
+        directory = node.directory(PATH)
+        self.assertEqual(os.listdir(directory), ["mountInfo.json"])
+        self.assertEqual(stat.S_IMODE(directory.stat().st_mode), 0o700)
+        self.assertEqual(stat.S_IMODE((directory / "mountInfo.json").stat().st_mode), 0o600)
+        row = node.volume(PATH)  # on the record by the time of the reply
+        self.assertEqual((row["layout"], row["key"], row["status"], row["device"], row["fs_type"],
+                          row["pv"]),
+                         ("kata", encode(PATH), "present", loop.device, "xfs", "pv-staged"))
+        node.wait_for(PATH, "unbound")
+        self.assertEqual(self.kinds(node), ["volume_staged"])
+        self.nothing_is_left(node)
+
+    def test_the_least(self):
+        node = self.start()
+        self.stage()
+        self.assertEqual(self.read(node), {"volume-type": "directvol", "device": DEVICE,
+                                           "fstype": "ext4", "metadata": {}, "options": []})
+
+    def test_again(self):
+        node = self.start()
+        self.stage()
+        before = (node.directory(PATH) / "mountInfo.json").stat()
+        volume = node.volume(PATH)["volume_id"]
+        self.stage()
+        self.assertEqual((node.directory(PATH) / "mountInfo.json").stat(), before)
+        self.assertEqual(self.kinds(node), ["volume_staged"])
+        node.record(PATH, SANDBOX)  # what the runtime puts beside it stays
+        self.stage(fs_type="btrfs")
+        self.assertEqual(self.read(node)["fstype"], "btrfs")
+        self.assertEqual(set(os.listdir(node.directory(PATH))), {"mountInfo.json", SANDBOX})
+        row = node.volume(PATH)
+        self.assertEqual((row["volume_id"], row["fs_type"]), (volume, "btrfs"))
+        self.assertEqual(self.kinds(node), ["volume_staged"] * 2)
+        self.nothing_is_left(node)
+
+    def test_unstage(self):
+        node = self.start()
+        self.stage()
+        node.record(PATH, SANDBOX)
+        self.unstage()
+        self.assertFalse(node.directory(PATH).exists())
+        self.assertEqual(node.volume(PATH)["status"], "removed")
+        self.unstage()
+        self.assertEqual(self.kinds(node), ["volume_staged", "volume_unstaged"])
+        self.unstage(publish_path("never"))
+        self.stage()
+        self.assertEqual(node.volume(PATH)["status"], "present")
+        self.nothing_is_left(node)
+
+    def test_layouts(self):
+        for layout, where in (("kata", {"kata"}), ("crust", {"crust"}), ("both", {"kata", "crust"})):
+            node = self.start(crust__stage_layout=layout)
+            self.stage()
+            self.assertEqual({name for name in ("kata", "crust")
+                              if node.directory(PATH, name).exists()}, where)
+            row = node.volume(PATH)
+            self.assertEqual((row["layout"], row["status"]), (layout, "present"))
+            self.assertEqual(len(node.query("SELECT 1 FROM audit_volumes")), 1)
+            if layout == "both":
+                self.assertEqual(self.read(node), self.read(node, "crust"))
+            self.unstage()
+            self.assertFalse(any(node.directory(PATH, name).exists() for name in where))
+            self.assertEqual(node.volume(PATH)["status"], "removed")
+
+    def test_unstage_in_a_layout_of_yesterday(self):
+        node = self.start(crust__stage_layout="both")
+        self.stage()
+        node.stop()
+        node.configure(crust__stage_layout="kata")
+        node.start()
+        self.client = self.stub(node, "crust_runtime", "Runtime")
+        self.unstage()
+        self.assertFalse(node.directory(PATH, "crust").exists())
+
+    def test_what_is_refused(self):
+        node = self.start()
+        longest = "/" + "x" * 188
+        for words, request in (
+                ("volume_type", self.request(kind=None)), ("volume_type", self.request(kind=7)),
+                ("volume_type", self.request(kind="UNKNOWN")),
+                ("volume_target_path", self.request(path="")),
+                ("absolute", self.request(path="var/lib")),
+                ("189", self.request(path=longest + "x")),
+                ("too long", self.request(path="/" + "x" * 5000)),
+                ("components", self.request(path="/a/../b")),
+                ("components", self.request(path="/a//b")),
+                ("components", self.request(path="/a/b/")),
+                ("components", self.request(path="/")),
+                ("NUL", self.request(path="/a\0b")),
+                ("volume_backing_path", self.request(device="")),
+                ("absolute", self.request(device="sda")),
+                ("block device", self.request(device="/etc")),
+                ("NUL", self.request(device="/dev/a\0")),
+                ("fs_type", self.request(fs_type="")), ("fs_type", self.request(fs_type="ext4 ")),
+                ("mount_flags", self.request(mount_flags=["ro", ""])),
+                ("mount_flags", self.request(mount_flags=["x"] * 257)),
+                ("bytes", self.request(mount_flags=["x" * 4000] * 10)),
+                ("volume_supplemental_group", self.request(volume_supplemental_group="users")),
+                ("volume_supplemental_group", self.request(volume_supplemental_group="-1")),
+                ("volume_supplemental_group",
+                 self.request(volume_supplemental_group="4294967295")),
+                ("without a group", self.request(policy="ALWAYS")),
+                ("policy", self.request(volume_supplemental_group="1", policy=9))):
+            with self.subTest(words), self.fails("INVALID_ARGUMENT", words):
+                self.client.RuntimeStageVolume(request, timeout=SECONDS)
+        with self.fails("FAILED_PRECONDITION", "NETWORK"):
+            self.stage(kind="NETWORK")
+        for path in ("", "x", longest + "x"):
+            with self.fails("INVALID_ARGUMENT"):
+                self.unstage(path)
+        self.assertEqual(os.listdir(node.root / VOLUMES), [])
+        self.stage(path=longest)
+        self.assertEqual(node.volume(longest)["status"], "present")
+        self.assertEqual(self.kinds(node), ["volume_staged"])
+
+    def test_what_is_in_the_way(self):
+        node = self.start()
+        directory = node.directory(PATH)
+        directory.symlink_to("/etc")
+        with self.fails("FAILED_PRECONDITION", "not a directory"):
+            self.stage()
+        self.unstage()
+        self.assertFalse(os.path.lexists(directory))
+        directory.mkdir(mode=0o700)
+        (directory / "mountInfo.json").mkdir()
+        with self.fails("FAILED_PRECONDITION"):
+            self.stage()
+        (directory / "mountInfo.json").rmdir()
+        (directory / "not a sandbox").write_text("x")
+        with self.fails("FAILED_PRECONDITION", "crustctl volume"):
+            self.stage()
+        self.unstage()
+        self.stage()
+
+    def test_a_cut_file_is_replaced(self):
+        node = self.start()
+        node.stage(PATH, DEVICE, text='{"volume-type"')
+        self.stage()
+        self.assertEqual(node.volume(PATH)["status"], "present")
+        self.assertEqual(self.read(node)["device"], DEVICE)
+
+    def test_roots_are_made(self):
+        node = self.start(crust__stage_layout="both")
+        os.rmdir(node.root / VOLUMES)
+        os.rmdir(node.root / "run/kata-containers/shared")
+        self.stage()
+        self.assertEqual(self.read(node), self.read(node, "crust"))
+        self.assertEqual(stat.S_IMODE((node.root / "run/crust").stat().st_mode), 0o700)
+
+    def test_explain_tells_who_minds_the_group(self):
+        node = self.start()
+        self.stage(volume_supplemental_group="4059", policy="ALWAYS")
+        self.explains(node, PATH, "group 4059 (fsGroup, Always)", "Rust runtime ignores")
+        self.sandbox(node)
+        node.record(PATH, SANDBOX)
+        node.wait_for(PATH, "blocked", "no_device")
+        self.assertNotIn("ignores", self.explains(node, PATH, "group 4059"))
+
+    def test_many_at_once(self):
+        node = self.start()
+        paths = [publish_path(f"pv-{number}") for number in range(200)]
+        failures = []
+
+        def work(mine):
+            client = self.stub(node, "crust_runtime", "Runtime")
+            for path in mine:
+                try:
+                    client.RuntimeStageVolume(self.request(path=path), timeout=SECONDS)
+                except Exception as error:  # told by the main thread
+                    failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(paths[start::8],)) for start in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failures, [])
+        rows = node.query("SELECT target_path FROM audit_volumes WHERE status = 'present'")
+        self.assertEqual({row["target_path"] for row in rows}, set(paths))
+        self.assertEqual({base64.urlsafe_b64decode(name).decode()
+                          for name in os.listdir(node.root / VOLUMES)}, set(paths))
+
+    def test_a_reply_outlives_the_daemon(self):
+        node = self.start(crust__stage_layout="crust")
+        self.stage()
+        node.kill()
+        node.start()
+        row = node.volume(PATH)
+        self.assertEqual((row["status"], row["key"], row["target_path"]),
+                         ("present", hashlib.sha256(PATH.encode()).hexdigest(), PATH))
+        self.assertEqual(self.kinds(node), ["volume_staged"])
+
+
+if __name__ == "__main__":
+    unittest.main()
