@@ -23,6 +23,7 @@
 #include "lib/cleanup.h"
 #include "lib/loop.h"
 #include "lib/path.h"
+#include "tests/unit/scratch.h"
 
 enum { HTTP_SERVER_NEVER = 99 };
 
@@ -35,7 +36,7 @@ struct http_script {
 
 struct http_server {
     struct loop loop;
-    char directory[64], path[96];
+    char directory[SCRATCH_BYTES], path[96];
     char device[280]; /* some block device; "" the machine has none */
     dev_t device_number;
     int held; /* it is open, as a VMM would have it */
@@ -190,8 +191,7 @@ static int http_server_set_up(void **state)
         .close_at = HTTP_SERVER_NEVER,
     };
     assert_int_equal(loop_init(&server.loop), 0);
-    (void)snprintf(server.directory, sizeof(server.directory), "/tmp/http-server-XXXXXX");
-    assert_non_null(mkdtemp(server.directory));
+    assert_int_equal(scratch_directory_make(server.directory), 0);
     (void)snprintf(server.path, sizeof(server.path), "%s/api.sock", server.directory);
     (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s", server.path);
     assert_int_equal(path_open_root("/", &server.root), 0);
@@ -213,10 +213,8 @@ static int http_server_tear_down(void **state)
     fd_close(server->root);
     buffer_done(&server->input);
     buffer_done(&server->output);
-    (void)unlink(server->path);
-    (void)rmdir(server->directory);
     loop_done(&server->loop);
-    return 0;
+    return scratch_directory_remove(server->directory);
 }
 
 static void http_server_listen(struct http_server *server, const struct http_script *script,

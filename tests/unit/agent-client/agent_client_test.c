@@ -19,12 +19,13 @@
 #include "agent-client/ttrpc_codec.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "tests/unit/scratch.h"
 
 #define LONG_TIME (3600 * NSEC_PER_SEC)
 
 static struct loop loop;
 static int root;
-static char scratch[64];
+static char scratch[SCRATCH_BYTES];
 
 static struct script {
     const char *handshake; /* NULL: none is expected */
@@ -147,8 +148,7 @@ static int set_up(void **state)
     memset(&seen, 0, sizeof(seen));
     script.piece = SIZE_MAX;
     server.connection = -1;
-    (void)snprintf(scratch, sizeof(scratch), "/tmp/agent-client-test-XXXXXX");
-    if (!mkdtemp(scratch))
+    if (scratch_directory_make(scratch) < 0)
         return -1;
     root = open(scratch, O_PATH | O_DIRECTORY | O_CLOEXEC);
     (void)snprintf(name.sun_path, sizeof(name.sun_path), "%s/agent.sock", scratch);
@@ -162,8 +162,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    char command[128];
-
     (void)state;
     hang_up();
     loop_io_stop(&server.accepting);
@@ -173,8 +171,7 @@ static int tear_down(void **state)
     buffer_done(&server.output);
     buffer_done(&server.payload);
     loop_done(&loop);
-    (void)snprintf(command, sizeof(command), "rm -rf %s", scratch);
-    return system(command);
+    return scratch_directory_remove(scratch);
 }
 
 static void on_done(struct agent_call *call, const struct agent_reply *reply, void *userdata)

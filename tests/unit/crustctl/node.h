@@ -10,10 +10,11 @@
 #include "crustctl/display.h"
 #include "lib/cleanup.h"
 #include "store/store.h"
+#include "tests/unit/scratch.h"
 #include "tests/unit/test.h"
 
 struct node {
-    char root[64];
+    char root[SCRATCH_BYTES];
     struct store *store;
     int64_t grown, blocked, unbound; /* volume ids */
 };
@@ -117,8 +118,7 @@ static inline int node_set_up(void **state)
     char path[256];
 
     display_init();
-    (void)snprintf(node->root, sizeof(node->root), "/tmp/crustctl-test-XXXXXX");
-    assert_non_null(mkdtemp(node->root));
+    assert_int_equal(scratch_directory_make(node->root), 0);
     for (size_t i = 0; i < array_length(directories); i++) {
         node_path(node, directories[i], path);
         assert_int_equal(mkdir(path, 0755), 0);
@@ -134,23 +134,13 @@ static inline int node_set_up(void **state)
 
 static inline int node_tear_down(void **state)
 {
-    static const char *const names[] = {"/var/lib/crustd/crustd.db",
-                                        "/var/lib/crustd/crustd.db-wal",
-                                        "/var/lib/crustd/crustd.db-shm",
-                                        "/var/lib/crustd",
-                                        "/var/lib",
-                                        "/var",
-                                        ""};
     struct node *node = *state;
-    char path[256];
+    int r;
 
     store_close(node->store);
-    for (size_t i = 0; i < array_length(names); i++) {
-        node_path(node, names[i], path);
-        (void)remove(path);
-    }
+    r = scratch_directory_remove(node->root);
     free(node);
-    return 0;
+    return r;
 }
 
 /* Runs `crustctl --root NODE WORDS` with 80 columns; what it printed is the caller's. The exit code
@@ -158,7 +148,7 @@ static inline int node_tear_down(void **state)
 static inline int node_run(const struct node *node, const char *words, struct buffer *ret_out)
 {
     char name[] = "crustctl", option[] = "--root";
-    char root[64], line[256];
+    char root[SCRATCH_BYTES], line[256];
     char *argv[16] = {name, option, root};
     struct session session = {.width = 80};
     struct options options;

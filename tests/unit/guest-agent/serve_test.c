@@ -29,6 +29,7 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/log.h"
+#include "tests/unit/scratch.h"
 
 #define MIB UINT64_C(1048576)
 
@@ -36,7 +37,7 @@ enum { SMALL = 320, LARGE = 640 }; /* MiB: xfs refuses less than 300 */
 
 static struct loop loop;
 static struct server *server;
-static char scratch[64], socket_path[108], mount_point[96];
+static char scratch[SCRATCH_BYTES], socket_path[108], mount_point[96];
 static int volume_loop;        /* the loop device of the mounted volume, or -1 */
 static char volume_device[32]; /* "/dev/loop3" */
 static struct buffer received;
@@ -238,8 +239,7 @@ static int set_up(void **state)
 
     (void)state;
     volume_loop = -1;
-    (void)snprintf(scratch, sizeof(scratch), "/tmp/serve-test-XXXXXX");
-    if (!mkdtemp(scratch))
+    if (scratch_directory_make(scratch) < 0)
         return -1;
     (void)snprintf(socket_path, sizeof(socket_path), "%s/agent.sock", scratch);
     (void)snprintf(mount_point, sizeof(mount_point), "%s/a mount", scratch);
@@ -261,7 +261,7 @@ static int tear_down(void **state)
         (void)ioctl(volume_loop, LOOP_CLR_FD, 0);
         fd_close(volume_loop);
     }
-    return run_command("rm -r %s", scratch) ? 0 : -1;
+    return scratch_directory_remove(scratch);
 }
 
 static int private_mounts(void **state)

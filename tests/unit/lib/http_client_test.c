@@ -15,8 +15,9 @@
 #include <unistd.h>
 
 #include "lib/http_client.h"
+#include "tests/unit/scratch.h"
 
-static char scratch[64], path[100];
+static char scratch[SCRATCH_BYTES], path[100];
 static int listener;
 static pid_t child;
 static int requests[2]; /* the child passes on what it was asked */
@@ -26,8 +27,7 @@ static int set_up(void **state)
     struct sockaddr_un name = {.sun_family = AF_UNIX};
 
     (void)state;
-    (void)snprintf(scratch, sizeof(scratch), "/tmp/http-test-XXXXXX");
-    if (!mkdtemp(scratch) || pipe(requests) < 0)
+    if (scratch_directory_make(scratch) < 0 || pipe(requests) < 0)
         return -1;
     (void)snprintf(path, sizeof(path), "%s/s", scratch);
     (void)snprintf(name.sun_path, sizeof(name.sun_path), "%s", path);
@@ -44,8 +44,7 @@ static int tear_down(void **state)
     close(requests[1]);
     if (child > 0)
         waitpid(child, NULL, 0);
-    unlink(path);
-    return rmdir(scratch);
+    return scratch_directory_remove(scratch);
 }
 
 /* One request; `end` is the text after which it is complete. NULL answer: hangs up at once. */

@@ -12,11 +12,12 @@
 
 #include "lib/clock.h"
 #include "lib/notify.h"
+#include "tests/unit/scratch.h"
 
 static struct loop loop;
 static struct notify notify;
 static struct error error;
-static char scratch[64];
+static char scratch[SCRATCH_BYTES];
 static int manager;
 
 static int set_up(void **state)
@@ -25,24 +26,19 @@ static int set_up(void **state)
     notify = (struct notify)NOTIFY_INIT;
     error = (struct error){0};
     manager = -1;
-    (void)snprintf(scratch, sizeof(scratch), "/tmp/notify-test-XXXXXX");
-    if (!mkdtemp(scratch))
+    if (scratch_directory_make(scratch) < 0)
         return -1;
     return loop_init(&loop);
 }
 
 static int tear_down(void **state)
 {
-    char path[80];
-
     (void)state;
     notify_done(&notify);
     loop_done(&loop);
     if (manager >= 0)
         (void)close(manager);
-    (void)snprintf(path, sizeof(path), "%s/notify", scratch);
-    (void)unlink(path);
-    return rmdir(scratch);
+    return scratch_directory_remove(scratch);
 }
 
 /* A manager that listens below this name, "@" meaning abstract, and says so in the environment. */

@@ -13,15 +13,15 @@
 
 #include "lib/cleanup.h"
 #include "lib/path.h"
+#include "tests/unit/scratch.h"
 
-static char scratch[64];
+static char scratch[SCRATCH_BYTES];
 static int directory;
 
 static int make_scratch(void **state)
 {
     (void)state;
-    (void)snprintf(scratch, sizeof(scratch), "/tmp/path-test-XXXXXX");
-    if (!mkdtemp(scratch))
+    if (scratch_directory_make(scratch) < 0)
         return -1;
     directory = open(scratch, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return directory < 0 ? -1 : 0;
@@ -29,12 +29,9 @@ static int make_scratch(void **state)
 
 static int remove_scratch(void **state)
 {
-    char command[128];
-
     (void)state;
     close(directory);
-    (void)snprintf(command, sizeof(command), "rm -rf %s", scratch);
-    return system(command);
+    return scratch_directory_remove(scratch);
 }
 
 static void make_file(const char *name, const char *text, mode_t mode)

@@ -18,13 +18,14 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/stream.h"
+#include "tests/unit/scratch.h"
 
 enum { LIMIT = 64 };
 
 #define LONG_TIME (3600 * NSEC_PER_SEC)
 
 static struct loop loop;
-static char scratch[64];
+static char scratch[SCRATCH_BYTES];
 
 /* What the handlers saw. */
 static struct {
@@ -43,20 +44,16 @@ static inline int set_up(void **state)
     memset(&seen, 0, sizeof(seen));
     seen.consume_up_to = sizeof(seen.text) - 1;
     seen.stop_at = SIZE_MAX;
-    (void)snprintf(scratch, sizeof(scratch), "/tmp/stream-test-XXXXXX");
-    if (!mkdtemp(scratch))
+    if (scratch_directory_make(scratch) < 0)
         return -1;
     return loop_init(&loop);
 }
 
 static inline int tear_down(void **state)
 {
-    char command[128];
-
     (void)state;
     loop_done(&loop);
-    (void)snprintf(command, sizeof(command), "rm -rf %s", scratch);
-    return system(command);
+    return scratch_directory_remove(scratch);
 }
 
 #define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)

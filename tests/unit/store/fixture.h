@@ -4,7 +4,6 @@
 #include "tests/unit/test.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,12 +12,13 @@
 #include <unistd.h>
 
 #include "store/internal.h"
+#include "tests/unit/scratch.h"
 
 #define VOLUME_PATH "/var/lib/kubelet/pods/u1/volumes/kubernetes.io~csi/pv-1/mount"
 #define GIB         (UINT64_C(1) << 30)
 
 struct fixture {
-    char directory[64];
+    char directory[SCRATCH_BYTES];
     char path[80];
     struct store *store;
 };
@@ -36,23 +36,13 @@ static inline struct store *fixture_open(const char *path, const char *boot_id)
     return store;
 }
 
-static inline int fixture_remove(const char *path, const struct stat *status, int type,
-                                 struct FTW *walk)
-{
-    (void)status;
-    (void)type;
-    (void)walk;
-    return remove(path);
-}
-
 /* A directory without a database. */
 static inline int fixture_directory(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof(*fixture));
 
     assert_non_null(fixture);
-    (void)snprintf(fixture->directory, sizeof(fixture->directory), "/tmp/store-test-XXXXXX");
-    assert_non_null(mkdtemp(fixture->directory));
+    assert_int_equal(scratch_directory_make(fixture->directory), 0);
     (void)snprintf(fixture->path, sizeof(fixture->path), "%s/crustd.db", fixture->directory);
     *state = fixture;
     return 0;
@@ -70,11 +60,12 @@ static inline int fixture_memory(void **state)
 static inline int fixture_done(void **state)
 {
     struct fixture *fixture = *state;
+    int r;
 
     store_close(fixture->store);
-    (void)nftw(fixture->directory, fixture_remove, 8, FTW_DEPTH | FTW_PHYS);
+    r = scratch_directory_remove(fixture->directory);
     free(fixture);
-    return 0;
+    return r;
 }
 
 static inline struct store *store_of(void **state)

@@ -8,14 +8,14 @@
 #include <unistd.h>
 
 #include "store/sql_path.h"
+#include "tests/unit/scratch.h"
 
-static char scratch[32], file[64], link_name[64];
+static char scratch[SCRATCH_BYTES], file[96], link_name[96];
 
 static int set_up(void **state)
 {
     (void)state;
-    (void)snprintf(scratch, sizeof(scratch), "/tmp/sql-path-test-XXXXXX");
-    if (!mkdtemp(scratch))
+    if (scratch_directory_make(scratch) < 0)
         return -1;
     (void)snprintf(file, sizeof(file), "%s/file.db", scratch);
     (void)snprintf(link_name, sizeof(link_name), "%s/link.db", scratch);
@@ -25,9 +25,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    (void)unlink(file);
-    (void)unlink(link_name);
-    return rmdir(scratch);
+    return scratch_directory_remove(scratch);
 }
 
 static void assert_opened_as(const char *path, const char *name)

@@ -25,6 +25,7 @@
 #include "lib/clock.h"
 #include "lib/path.h"
 #include "reconciler/hypervisor/hypervisor.h"
+#include "tests/unit/scratch.h"
 
 #define QEMU "/usr/bin/qemu-system-x86_64"
 
@@ -34,7 +35,7 @@ enum { MEBIBYTE = 1024 * 1024, START_MEBIBYTES = 8, ATTEMPTS = 3000, ARGUMENTS =
 enum disk { PLAIN, LINK, SET, READ_ONLY, THROTTLE, OFFSET, NVME, LEGACY, UNUSED, DISKS };
 
 struct live {
-    char directory[64];
+    char directory[SCRATCH_BYTES];
     int images[DISKS];
     int loops[DISKS]; /* autoclear: closing the last descriptor frees the device */
     char devices[DISKS][32];
@@ -238,8 +239,7 @@ static bool make_disks(void)
 {
     int fd;
 
-    (void)snprintf(live.directory, sizeof(live.directory), "/tmp/qemu_live_test.XXXXXX");
-    if (!mkdtemp(live.directory))
+    if (scratch_directory_make(live.directory) < 0)
         return false;
     (void)snprintf(live.link, sizeof(live.link), "%s/link", live.directory);
     (void)snprintf(live.file, sizeof(live.file), "%s/file", live.directory);
@@ -276,8 +276,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    char image[96];
-
     (void)state;
     if (live.qemu > 0) {
         (void)kill(live.qemu, SIGKILL);
@@ -286,17 +284,10 @@ static int tear_down(void **state)
     for (enum disk disk = 0; disk < DISKS; disk++) {
         fd_close(live.loops[disk]);
         fd_close(live.images[disk]);
-        (void)snprintf(image, sizeof(image), "%s/%d.img", live.directory, (int)disk);
-        (void)unlink(image);
     }
-    (void)unlink(live.link);
-    (void)unlink(live.file);
-    (void)unlink(live.qmp);
-    (void)unlink(live.hmp);
-    (void)rmdir(live.directory);
     fd_close(live.root);
     loop_done(&live.loop);
-    return 0;
+    return live.directory[0] ? scratch_directory_remove(live.directory) : 0;
 }
 
 static void on_done(struct hypervisor_call *call, const struct hypervisor_reply *reply,

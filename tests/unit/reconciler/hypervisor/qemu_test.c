@@ -19,6 +19,7 @@
 #include "lib/clock.h"
 #include "lib/path.h"
 #include "reconciler/hypervisor/hypervisor.h"
+#include "tests/unit/scratch.h"
 
 enum { NEVER = 99 };
 
@@ -31,7 +32,7 @@ struct exchange {
 
 struct monitor {
     struct loop loop;
-    char directory[64];
+    char directory[SCRATCH_BYTES];
     char path[96], file[96];
     char device[280];
     dev_t device_number;
@@ -184,8 +185,7 @@ static int set_up(void **state)
 
     monitor = (struct monitor){.listener = -1, .client = -1, .silent_at = NEVER, .close_at = NEVER};
     assert_int_equal(loop_init(&monitor.loop), 0);
-    (void)snprintf(monitor.directory, sizeof(monitor.directory), "/tmp/qemu_test.XXXXXX");
-    assert_non_null(mkdtemp(monitor.directory));
+    assert_int_equal(scratch_directory_make(monitor.directory), 0);
     (void)snprintf(monitor.path, sizeof(monitor.path), "%s/monitor.sock", monitor.directory);
     (void)snprintf(monitor.file, sizeof(monitor.file), "%s/disk.img", monitor.directory);
     fd = open(monitor.file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -210,11 +210,8 @@ static int tear_down(void **state)
     fd_close(monitor->root);
     buffer_done(&monitor->input);
     buffer_done(&monitor->output);
-    (void)unlink(monitor->path);
-    (void)unlink(monitor->file);
-    (void)rmdir(monitor->directory);
     loop_done(&monitor->loop);
-    return 0;
+    return scratch_directory_remove(monitor->directory);
 }
 
 static void on_done(struct hypervisor_call *call, const struct hypervisor_reply *reply,

@@ -12,8 +12,9 @@
 
 #include "lib/cleanup.h"
 #include "reconciler/observe/observe.h"
+#include "tests/unit/scratch.h"
 
-static char scratch[64];
+static char scratch[SCRATCH_BYTES];
 static int root = -1, sysfs = -1;
 
 static void make_directory(const char *path)
@@ -56,8 +57,7 @@ static void make_disk(const char *name, const char *number, const char *sectors,
 static int start(void **state)
 {
     (void)state;
-    (void)snprintf(scratch, sizeof(scratch), "/tmp/device-test-XXXXXX");
-    if (!mkdtemp(scratch) || path_open_root(scratch, &root) < 0)
+    if (scratch_directory_make(scratch) < 0 || path_open_root(scratch, &root) < 0)
         return -1;
     make_disk("loop3", "7:3", "2048\n", "15\n", "MAJOR=7\nMINOR=3\nDEVNAME=loop3\nDEVTYPE=disk\n");
     return observe_open_sysfs(root, "/sys", &sysfs);
@@ -65,13 +65,10 @@ static int start(void **state)
 
 static int stop(void **state)
 {
-    char command[128];
-
     (void)state;
     fd_close(sysfs);
     fd_close(root);
-    (void)snprintf(command, sizeof(command), "rm -rf %s", scratch);
-    return system(command);
+    return scratch_directory_remove(scratch);
 }
 
 static void reads_a_disk(void **state)

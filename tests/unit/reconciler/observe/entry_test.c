@@ -13,20 +13,20 @@
 
 #include "lib/cleanup.h"
 #include "reconciler/observe/observe.h"
+#include "tests/unit/scratch.h"
 
 /* base64url of "/v" */
 #define NAME "L3Y="
 #define GOOD "{\"device\":\"/dev/loop0\",\"fstype\":\"ext4\"}"
 
-static char scratch[64];
+static char scratch[SCRATCH_BYTES];
 static int directory;
 static struct observed_entry entry;
 
 static int start(void **state)
 {
     (void)state;
-    (void)snprintf(scratch, sizeof(scratch), "/tmp/entry-test-XXXXXX");
-    if (!mkdtemp(scratch))
+    if (scratch_directory_make(scratch) < 0)
         return -1;
     directory = open(scratch, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return directory < 0 || mkdirat(directory, NAME, 0700) < 0 ? -1 : 0;
@@ -34,13 +34,10 @@ static int start(void **state)
 
 static int stop(void **state)
 {
-    char command[128];
-
     (void)state;
     observed_entry_done(&entry);
     fd_close(directory);
-    (void)snprintf(command, sizeof(command), "rm -rf %s", scratch);
-    return system(command);
+    return scratch_directory_remove(scratch);
 }
 
 static void write_file(const char *path, const char *text)

@@ -19,10 +19,11 @@
 
 #include "lib/cleanup.h"
 #include "reconciler/observe/observe.h"
+#include "tests/unit/scratch.h"
 
 enum { PROCESSES = 4 };
 
-static char scratch[64];
+static char scratch[SCRATCH_BYTES];
 static struct observe_sandbox_paths paths;
 static struct observed_sandbox sandbox;
 static pid_t process[PROCESSES];
@@ -106,13 +107,12 @@ static void stop_processes(void)
 static int start(void **state)
 {
     (void)state;
-    (void)snprintf(scratch, sizeof(scratch), "/tmp/node-fixture-XXXXXX");
     paths = (struct observe_sandbox_paths){.kata_go_sandboxes = "/run/vc/sbs",
                                            .kata_go_vms = "/run/vc/vm",
                                            .kata_rs_sandboxes = "/run/kata",
                                            .extra_monitor = true,
                                            .agent_port = 1024};
-    return !mkdtemp(scratch) || path_open_root(scratch, &paths.root) < 0 ||
+    return scratch_directory_make(scratch) < 0 || path_open_root(scratch, &paths.root) < 0 ||
                    observe_cache_new(&paths.cache) < 0
                ? -1
                : 0;
@@ -120,13 +120,10 @@ static int start(void **state)
 
 static int stop(void **state)
 {
-    char command[128];
-
     (void)state;
     stop_processes();
     observed_sandbox_done(&sandbox);
     paths.cache = observe_cache_free(paths.cache);
     fd_close(paths.root);
-    (void)snprintf(command, sizeof(command), "rm -rf %s", scratch);
-    return system(command);
+    return scratch_directory_remove(scratch);
 }

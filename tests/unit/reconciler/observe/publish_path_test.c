@@ -9,32 +9,29 @@
 
 #include "lib/cleanup.h"
 #include "reconciler/observe/observe.h"
+#include "tests/unit/scratch.h"
 
 #define VOLUMES "/var/lib/kubelet/pods/uid-1/volumes/"
 #define CSI     VOLUMES "kubernetes.io~csi/pv-1"
 
 static const char *const kubelets[] = {"/other/kubelet", "/var/lib/kubelet/"};
-static char scratch[64];
+static char scratch[SCRATCH_BYTES];
 static int root = -1;
 static struct observed_publish_path path;
 
 static int start(void **state)
 {
     (void)state;
-    (void)snprintf(scratch, sizeof(scratch), "/tmp/publish-test-XXXXXX");
-    if (!mkdtemp(scratch) || path_open_root(scratch, &root) < 0)
+    if (scratch_directory_make(scratch) < 0 || path_open_root(scratch, &root) < 0)
         return -1;
     return path_make_directories(root, CSI, 0700);
 }
 
 static int stop(void **state)
 {
-    char command[128];
-
     (void)state;
     fd_close(root);
-    (void)snprintf(command, sizeof(command), "rm -rf %s", scratch);
-    return system(command);
+    return scratch_directory_remove(scratch);
 }
 
 static void write_volume_data(const char *text)

@@ -11,11 +11,12 @@
 
 #include "lib/cleanup.h"
 #include "reconciler/observe/observe.h"
+#include "tests/unit/scratch.h"
 
 #define CSI "/volumes/kubernetes.io~csi"
 
 static const char *const kubelets[] = {"/absent", "/one/", "/two"};
-static char scratch[64];
+static char scratch[SCRATCH_BYTES];
 static int root = -1;
 
 static int start(void **state)
@@ -27,8 +28,7 @@ static int start(void **state)
     };
 
     (void)state;
-    (void)snprintf(scratch, sizeof(scratch), "/tmp/publish-test-XXXXXX");
-    if (!mkdtemp(scratch) || path_open_root(scratch, &root) < 0)
+    if (scratch_directory_make(scratch) < 0 || path_open_root(scratch, &root) < 0)
         return -1;
     for (size_t i = 0; i < array_length(directories); i++)
         if (path_make_directories(root, directories[i], 0700) < 0)
@@ -38,12 +38,9 @@ static int start(void **state)
 
 static int stop(void **state)
 {
-    char command[128];
-
     (void)state;
     fd_close(root);
-    (void)snprintf(command, sizeof(command), "rm -rf %s", scratch);
-    return system(command);
+    return scratch_directory_remove(scratch);
 }
 
 struct seen {

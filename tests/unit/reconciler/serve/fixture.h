@@ -25,6 +25,7 @@
 #include "reconciler/serve/http_server.h"
 #include "store/read.h"
 #include "store/store.h"
+#include "tests/unit/scratch.h"
 
 /* ---- the reconciler, as far as the server sees it ---- */
 
@@ -59,7 +60,7 @@ struct fixture {
     struct loop_timer watchdog;
     struct reconciler reconciler;
     struct http_server *server;
-    char directory[64];
+    char directory[SCRATCH_BYTES];
     int root;
     unsigned port; /* of http.listen */
 };
@@ -93,8 +94,7 @@ static inline int set_up(void **state)
     char listen_address[32];
     struct error error = {0};
 
-    (void)snprintf(fixture->directory, sizeof(fixture->directory), "/tmp/http-test-XXXXXX");
-    assert_non_null(mkdtemp(fixture->directory));
+    assert_int_equal(scratch_directory_make(fixture->directory), 0);
     assert_int_equal(path_open_root(fixture->directory, &fixture->root), 0);
     assert_int_equal(loop_init(&fixture->loop), 0);
     assert_int_equal(store_open(&(struct store_options){.boot_id = "boot", .max_rows = 1000000},
@@ -114,14 +114,6 @@ static inline int set_up(void **state)
     return 0;
 }
 
-static inline void remove_below(const struct fixture *fixture, const char *name)
-{
-    char path[512];
-
-    (void)snprintf(path, sizeof(path), "%s%s", fixture->directory, name);
-    (void)remove(path);
-}
-
 static inline int tear_down(void **state)
 {
     struct fixture *fixture = *state;
@@ -131,9 +123,7 @@ static inline int tear_down(void **state)
     loop_timer_stop(&fixture->watchdog);
     loop_done(&fixture->loop);
     fd_close(fixture->root);
-    remove_below(fixture, "/run/http.sock");
-    remove_below(fixture, "/run");
-    assert_int_equal(rmdir(fixture->directory), 0);
+    assert_int_equal(scratch_directory_remove(fixture->directory), 0);
     free(fixture);
     return 0;
 }

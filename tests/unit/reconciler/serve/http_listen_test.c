@@ -98,8 +98,6 @@ static void a_long_path_is_no_obstacle(void **state)
     options.socket_path = path;
     assert_int_equal(start_again(fixture, &options), 0);
     fixture->server = http_server_free(fixture->server);
-    (void)snprintf(path, sizeof(path), "/%s", name);
-    remove_below(fixture, path);
 }
 
 static void bad_listen_addresses_are_refused(void **state)

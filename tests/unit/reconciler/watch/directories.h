@@ -20,10 +20,11 @@
 #include "lib/clock.h"
 #include "lib/path.h"
 #include "reconciler/watch/watch.h"
+#include "tests/unit/scratch.h"
 
 enum { GUARD_SECONDS = 60, NOTES = 65536, TREES = 2 };
 
-static char scratch[64];
+static char scratch[SCRATCH_BYTES];
 static int scratch_fd;
 static struct loop loop;
 static struct watch_directories *watch;
@@ -157,8 +158,8 @@ static inline void drain(const char *root, unsigned tree)
 static inline int start(void **state)
 {
     (void)state;
-    (void)snprintf(scratch, sizeof(scratch), "/tmp/directories-test-XXXXXX");
-    if (!mkdtemp(scratch) || path_open_root(scratch, &scratch_fd) < 0 || loop_init(&loop) < 0)
+    if (scratch_directory_make(scratch) < 0 || path_open_root(scratch, &scratch_fd) < 0 ||
+        loop_init(&loop) < 0)
         return -1;
     forget_notes();
     return watch_directories_new(&loop, scratch_fd, &handler, NULL, &watch);
@@ -166,15 +167,12 @@ static inline int start(void **state)
 
 static inline int stop(void **state)
 {
-    char command[128];
-
     (void)state;
     loop_timer_stop(&guard);
     watch = watch_directories_free(watch);
     loop_done(&loop);
     fd_close(scratch_fd);
-    (void)snprintf(command, sizeof(command), "rm -rf %s", scratch);
-    return system(command);
+    return scratch_directory_remove(scratch);
 }
 
 #define TEST(function) cmocka_unit_test_setup_teardown(function, start, stop)

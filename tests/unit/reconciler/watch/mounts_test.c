@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "reconciler/watch/internal.h"
+#include "tests/unit/scratch.h"
 
 static struct loop loop;
 static unsigned changes;
@@ -19,13 +20,13 @@ static void note_change(void *userdata)
 
 static void hears_of_each_mount(void **state)
 {
-    char directory[] = "/tmp/mounts-test-XXXXXX";
+    char directory[SCRATCH_BYTES];
     struct watch_mounts *watch;
 
     (void)state;
     if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         skip();
-    assert_non_null(mkdtemp(directory));
+    assert_int_equal(scratch_directory_make(directory), 0);
     assert_int_equal(loop_init(&loop), 0);
     assert_int_equal(watch_mounts_new_at(&loop, "/proc/self/mountinfo", note_change, NULL, &watch),
                      0);
@@ -43,7 +44,7 @@ static void hears_of_each_mount(void **state)
     }
     watch_mounts_free(watch);
     loop_done(&loop);
-    assert_int_equal(rmdir(directory), 0);
+    assert_int_equal(scratch_directory_remove(directory), 0);
 }
 
 static void on_timer(struct loop_timer *timer)
