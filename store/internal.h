@@ -20,12 +20,17 @@ struct store {
     char *boot_id;
     int64_t keep_ms;
     int64_t max_rows;
-    dev_t file_device;
+    dev_t file_device; /* of the file that is open, or was before it was left */
     ino_t file_inode;
-    int64_t now_ms;      /* one time for everything in a transaction */
-    int wal_pages;       /* after the last commit */
-    int wal_moved_pages; /* of these, after the last checkpoint */
+    int64_t left_ms;        /* since when it is in memory */
+    bool written_in_memory; /* which no file has */
+    int64_t now_ms;         /* one time for everything in a transaction */
+    int wal_pages;          /* after the last commit */
+    int wal_moved_pages;    /* of these, after the last checkpoint */
 };
+
+/* How many rows of history: fewer in memory. */
+int64_t store_rows_kept(const struct store *store);
 
 /* The journal's lines of store/ itself: up to four members, of which the unknown are left out. The
  * sandbox and the device are the volume's own where they are NULL. */

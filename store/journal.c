@@ -92,8 +92,8 @@ int store_trim(struct store *store)
     for (size_t i = 0; i < array_length(steps); i++) {
         int removed = 0;
         int r = sql_run(&store->connection, steps[i], &removed,
-                        sql_number(store->now_ms - store->keep_ms), sql_number(store->max_rows),
-                        sql_number(TRIM_ROWS));
+                        sql_number(store->now_ms - store->keep_ms),
+                        sql_number(store_rows_kept(store)), sql_number(TRIM_ROWS));
 
         if (r < 0)
             return r;

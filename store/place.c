@@ -25,7 +25,6 @@
 
 /* https://www.sqlite.org/fileformat2.html, "The Database Header". */
 enum {
-    HEADER_BYTES = 100,
     HEADER_WRITE_VERSION = 18, /* 1 or 2 */
     HEADER_SCHEMA_FORMAT = 44, /* 4 */
     HEADER_ENCODING = 56,      /* 1: UTF-8 */
@@ -39,11 +38,11 @@ static uint32_t read_be32(const unsigned char *bytes)
     return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
 }
 
-static enum place_kind judge_header(const unsigned char *header, ssize_t length)
+enum place_kind place_judge_header(const unsigned char *header, size_t length)
 {
     if (length == 0)
         return PLACE_NONE;
-    if (length < HEADER_BYTES || memcmp(header, header_magic, sizeof(header_magic)) != 0)
+    if (length < PLACE_HEADER_BYTES || memcmp(header, header_magic, sizeof(header_magic)) != 0)
         return PLACE_DAMAGED;
     if (read_be32(header + HEADER_APPLICATION_ID) != SCHEMA_APPLICATION_ID)
         return PLACE_FOREIGN;
@@ -59,7 +58,7 @@ static enum place_kind judge_header(const unsigned char *header, ssize_t length)
 int place_judge(const char *path, enum place_kind *ret_kind, struct error *error)
 {
     cleanup(fd_closep) int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    unsigned char header[HEADER_BYTES];
+    unsigned char header[PLACE_HEADER_BYTES];
     struct stat status;
     ssize_t length;
 
@@ -75,7 +74,7 @@ int place_judge(const char *path, enum place_kind *ret_kind, struct error *error
     length = pread(fd, header, sizeof(header), 0);
     if (length < 0)
         return error_set_errno(error, -errno, "%s", path);
-    *ret_kind = judge_header(header, length);
+    *ret_kind = place_judge_header(header, (size_t)length);
     return 0;
 }
 

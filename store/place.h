@@ -1,6 +1,8 @@
 /* place.h - the files at the database's path: judged, set aside, cleared. */
 #pragma once
 
+#include <stddef.h>
+
 #include "lib/result.h"
 
 enum place_kind {
@@ -10,6 +12,11 @@ enum place_kind {
     PLACE_NEWER,   /* ours, of a newer schema */
     PLACE_DAMAGED, /* no database at all */
 };
+
+enum { PLACE_HEADER_BYTES = 100 };
+
+/* What the first bytes of a file say; length may be less. */
+enum place_kind place_judge_header(const unsigned char *header, size_t length);
 
 /* Reads the file's header; touches nothing. -EISDIR, -EINVAL (a device, a FIFO), -errno. */
 int place_judge(const char *path, enum place_kind *ret_kind, struct error *error);

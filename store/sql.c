@@ -21,7 +21,9 @@ static int error_from_code(int code, int system_errno)
     case SQLITE_FULL:
         return -ENOSPC;
     case SQLITE_IOERR:
-        return code == SQLITE_IOERR_NOMEM ? -ENOMEM : -EIO;
+        if (code == SQLITE_IOERR_NOMEM)
+            return -ENOMEM;
+        return system_errno == ENOSPC || system_errno == EROFS ? -system_errno : -EIO;
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
         return -EUCLEAN;

@@ -44,7 +44,7 @@ enum {
 };
 
 struct store_options {
-    const char *path; /* NULL: in memory */
+    const char *path; /* NULL: in memory, and there from the beginning */
     const char *boot_id;
     uint32_t keep_days; /* history bounds */
     uint32_t max_rows;
@@ -71,7 +71,24 @@ int store_idle(struct store *store);
 /* Trims history to its bounds, a bounded number of rows at a time. Outcome 1: there is more. */
 int store_trim(struct store *store);
 
-/* 0, or -ENOENT/-ESTALE when the file was removed or replaced under the daemon. */
+/* ---- when the file fails ---------------------------------------------------------------- */
+
+/* Outside a transaction and any walk. Ids of before mean nothing afterwards, unless said so. */
+
+/* Closes the file and goes on in memory, with nothing in it. On an error nothing has changed. */
+int store_fall_back(struct store *store, struct error *error);
+
+/* From memory to the file at path, as store_open() would open it; its journal says since when
+ * history is missing, and why. Outcomes as store_open(); unless STORE_OPENED, memory is left as it
+ * is. ret_same: it is the file that was left, and nothing was committed meanwhile, so that its ids
+ * hold and nothing is missing. */
+int store_return(struct store *store, const char *path, const char *why, bool *ret_same,
+                 struct error *error);
+
+bool store_is_in_memory(const struct store *store);
+
+/* 0, or -ENOENT/-ESTALE when the file was removed or replaced under the daemon, -EUCLEAN when its
+ * header is not ours any more, -EIO. In memory there is no file to be missed. */
 int store_check_file(const struct store *store);
 
 /* What is committed now, no later daemon will find: the store is in memory, or its file was removed
@@ -399,7 +416,8 @@ int store_forget_waiting_of(struct store *store, int64_t sandbox_ref);
 /* A line of history. ids 0/NULL where it is about nothing in particular (a volume brings its own
  * sandbox and device); detail is JSON or NULL. The store itself writes these kinds:
  *
- *   store_opened                                            boot_id, rebuilt
+ *   store_opened                                            boot_id, rebuilt, in_memory
+ *   history_missing                                         since, reason
  *   volume_added, volume_changed, volume_invalid, volume_removed   target_path, layout, key,
  * problem device_seen, device_grown, device_shrunk                from_bytes, to_bytes
  *   path_learned                                            target_path, key, source

@@ -1,0 +1,477 @@
+/* open.c - the database opened, left when its file fails, and opened again.
+ *
+ * Making. A new database is built beside its place (PATH.new), in full, synced and renamed: whoever
+ * finds PATH finds a whole database.
+ *
+ * Opening. A foreign or newer database is told by its first bytes and refused before SQLite sees it
+ * (place.c). Ours is then checked by SQLite (quick_check) and against our own schema; if it is
+ * found damaged twice, it is set aside and a new one begun. Only damage leads there: a full disk,
+ * missing memory or a busy file are errors, forwarded.
+ *
+ * Falling back. The same schema in memory takes the place of a file that fails, empty, behind the
+ * same struct store. The file is left as it is: no last checkpoint is tried on a failing disk, what
+ * was committed stands in the WAL. Coming back opens the file as a start does, and the journal then
+ * says since when history is missing. Two connections of one process to one file would take each
+ * other's locks away, so the file is closed before it is opened again.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/clock.h"
+#include "store/internal.h"
+#include "store/place.h"
+#include "store/schema.h"
+#include "store/sql_path.h"
+
+enum {
+    MSEC_PER_DAY = 24 * 60 * 60 * 1000,
+    BUSY_OPENING_MSEC = 5000,
+    BUSY_MSEC = 100,
+    MEMORY_ROWS = 20000, /* of history; some 10 MiB */
+};
+
+/* ---- making --------------------------------------------------------------------------------- */
+
+static int connect_file(struct sql_connection *connection, const char *path)
+{
+    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
+    int code = sqlite3_open_v2(path ? path : ":memory:", &connection->db, flags, sql_path_vfs());
+
+    return code == SQLITE_OK ? 0 : sql_failed(connection, code);
+}
+
+static int harden(struct sql_connection *connection)
+{
+    int code = sqlite3_db_config(connection->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+
+    if (code != SQLITE_OK)
+        return sql_failed(connection, code);
+    return sql_execute(connection, "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;"
+                                   "PRAGMA mmap_size = 0; PRAGMA cache_size = -512;"
+                                   "PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = ON;");
+}
+
+static int create_schema(struct sql_connection *connection)
+{
+    char text[64];
+    int r = harden(connection);
+
+    (void)snprintf(text, sizeof(text), "PRAGMA application_id = %d", SCHEMA_APPLICATION_ID);
+    if (r == 0)
+        r = sql_execute(connection, text);
+    return r < 0 ? r : schema_migrate(connection, 0);
+}
+
+/* A whole database at `path`, which is an empty file. */
+static int fill_file(const char *path, struct error *error)
+{
+    struct sql_connection connection = {0};
+    int r = connect_file(&connection, path);
+
+    if (r == 0)
+        r = create_schema(&connection);
+    if (r == 0)
+        r = sql_execute(&connection, "PRAGMA journal_mode = WAL");
+    if (r < 0)
+        (void)error_set(error, r, "cannot create %s: %s", path, connection.error_text);
+    sql_close(&connection);
+    return r;
+}
+
+static int create_file(const char *path, struct error *error)
+{
+    cleanup(freep) char *new_path = place_with(path, ".new");
+    cleanup(fd_closep) int fd = -1;
+    int r = place_clear(path, error);
+
+    if (r < 0)
+        return r;
+    if (!new_path)
+        return error_set_errno(error, -ENOMEM, "%s", path);
+    (void)unlink(new_path);
+    r = place_clear(new_path, error);
+    if (r < 0)
+        return r;
+    fd = open(new_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
+    if (fd < 0 || fchmod(fd, 0640) < 0)
+        return error_set_errno(error, -errno, "cannot create %s", new_path);
+    r = fill_file(new_path, error);
+    if (r == 0 && (fsync(fd) < 0 || rename(new_path, path) < 0))
+        r = error_set_errno(error, -errno, "cannot create %s", path);
+    if (r < 0) {
+        (void)unlink(new_path);
+        return r;
+    }
+    r = place_sync_directory(path);
+    return r < 0 ? error_set_errno(error, r, "cannot sync the directory of %s", path) : 0;
+}
+
+/* ---- opening -------------------------------------------------------------------------------- */
+
+static int quick_check(struct sql_connection *connection)
+{
+    static const char check[] = "PRAGMA quick_check(1)";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    const char *text;
+    int r = sql_first_values(connection, check, &rows, NULL, 0);
+
+    if (r <= 0)
+        return r < 0 ? r : -EUCLEAN;
+    text = sql_borrow_text(&rows);
+    if (strcmp(text, "ok") == 0)
+        return 0;
+    (void)snprintf(connection->error_text, sizeof(connection->error_text), "%s", text);
+    return -EUCLEAN;
+}
+
+/* The WAL may know a newer version than the file's header: until that is known, nothing is written,
+ * not even by closing. 0, STORE_NEWER, -errno. */
+static int check_version(struct sql_connection *connection)
+{
+    int64_t version = 0;
+    int r;
+
+    (void)sqlite3_db_config(connection->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    r = sql_pragma_number(connection, "PRAGMA user_version", &version);
+    if (r < 0)
+        return r;
+    if (version > STORE_SCHEMA_VERSION)
+        return STORE_NEWER;
+    (void)sqlite3_db_config(connection->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
+    if (version < 1)
+        return -EUCLEAN;
+    r = quick_check(connection);
+    if (r == 0 && version < STORE_SCHEMA_VERSION)
+        r = schema_migrate(connection, version);
+    return r < 0 ? r : schema_check(connection);
+}
+
+static int note_wal(void *userdata, sqlite3 *db, const char *schema, int pages)
+{
+    struct store *store = userdata;
+
+    (void)db;
+    (void)schema;
+    store->wal_pages = pages;
+    return SQLITE_OK;
+}
+
+/* What only a file needs. The WAL and its index stay after the last close, so that an auditor who
+ * may not write into the directory can still read. */
+static int configure_file(struct store *store)
+{
+    struct sql_connection *connection = &store->connection;
+    struct stat status;
+    int persist = 1;
+    int r = sql_execute(connection, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
+                                    "PRAGMA journal_size_limit = 0;");
+
+    if (r < 0)
+        return r;
+    if (stat(store->path, &status) < 0)
+        return -errno;
+    store->file_device = status.st_dev;
+    store->file_inode = status.st_ino;
+    (void)sqlite3_file_control(connection->db, "main", SQLITE_FCNTL_PERSIST_WAL, &persist);
+    (void)sqlite3_wal_hook(connection->db, note_wal, store);
+    return 0;
+}
+
+/* 0, STORE_NEWER, -errno; then the connection is closed again. */
+static int open_file(struct store *store, int busy_msec, struct error *error)
+{
+    struct sql_connection *connection = &store->connection;
+    int r = connect_file(connection, store->path);
+
+    if (r == 0)
+        (void)sqlite3_busy_timeout(connection->db, busy_msec);
+    if (r == 0)
+        r = harden(connection);
+    if (r == 0)
+        r = check_version(connection);
+    if (r == 0)
+        r = configure_file(store);
+    if (r < 0)
+        (void)error_set(error, r, "%s: %s", store->path, connection->error_text);
+    if (r != 0)
+        sql_close(connection);
+    return r;
+}
+
+/* STORE_* or -errno. */
+static int open_or_create(struct store *store, int busy_msec, bool *ret_rebuilt,
+                          struct error *error)
+{
+    enum place_kind kind = PLACE_NONE;
+    int r = place_judge(store->path, &kind, error);
+
+    if (r < 0)
+        return r;
+    if (kind == PLACE_FOREIGN)
+        return error_set(error, STORE_FOREIGN, "%s belongs to another application", store->path);
+    if (kind == PLACE_OURS) {
+        r = open_file(store, busy_msec, error);
+        /* Believed when it is found twice: missing memory can look like damage. */
+        if (r == -EUCLEAN)
+            r = open_file(store, busy_msec, error);
+        if (r == -EUCLEAN)
+            kind = PLACE_DAMAGED;
+        else if (r != STORE_NEWER)
+            return r;
+    }
+    if (kind == PLACE_NEWER || r == STORE_NEWER)
+        return error_set(error, STORE_NEWER, "%s was written by a newer version", store->path);
+    r = kind == PLACE_DAMAGED ? place_set_aside(store->path, error) : 0;
+    if (r == 0)
+        r = create_file(store->path, error);
+    if (r == 0)
+        r = open_file(store, busy_msec, error);
+    if (r == 0)
+        *ret_rebuilt = kind == PLACE_DAMAGED;
+    return r;
+}
+
+static int open_memory(struct sql_connection *connection, struct error *error)
+{
+    int r = connect_file(connection, NULL);
+
+    if (r == 0)
+        r = create_schema(connection);
+    if (r == 0)
+        return 0;
+    sql_close(connection);
+    return error_set(error, r, "in memory: %s", connection->error_text);
+}
+
+/* What another boot knew about devices, VMMs and waiting is worth nothing in this one. Growths stay
+ * open and follow their volume: whether the file system has grown is not known before a guest has
+ * mounted it again. */
+static int begin_boot(struct store *store, bool rebuilt)
+{
+    static const char known_boot[] = "SELECT 1 FROM meta WHERE boot_id = ?1";
+    static const char set_boot[] = "INSERT INTO meta (one, boot_id) VALUES (1, ?1)"
+                                   " ON CONFLICT (one) DO UPDATE SET boot_id = excluded.boot_id";
+    static const char forget[] =
+        "UPDATE volumes SET device_id = NULL, attempts = 0, next_attempt_ns = NULL,"
+        " next_attempt_ms = NULL WHERE removed_at IS NULL";
+    static const char forget_ages[] =
+        "UPDATE trash SET since_ns = 0; UPDATE entries SET stale_since_ns = NULL";
+    struct sql_connection *connection = &store->connection;
+    struct sql_value boot = sql_text(store->boot_id);
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_first(connection, known_boot, &rows, boot);
+
+    if (r < 0)
+        return r;
+    if (r == 0) {
+        r = sandboxes_end_other_boots(store);
+        if (r == 0)
+            r = sql_run_values(connection, forget, NULL, NULL, 0);
+        if (r == 0)
+            r = sql_execute(connection, forget_ages);
+        if (r == 0)
+            r = sql_run(connection, set_boot, NULL, boot);
+        if (r < 0)
+            return r;
+    }
+    return journal_write(store, &(struct journal_line){
+                                    .kind = "store_opened",
+                                    .detail = {{"boot_id", boot},
+                                               {"rebuilt", sql_known((uint64_t)rebuilt)},
+                                               {"in_memory", sql_known((uint64_t)!store->path)}}});
+}
+
+/* What happened since, the file does not tell: nor whether what looked stale has looked so ever
+ * since. */
+static int note_missing(struct store *store, const char *why)
+{
+    static const char forget_ages[] = "UPDATE entries SET stale_since_ns = NULL";
+    char since[CLOCK_TEXT_BYTES];
+    int r = sql_run_values(&store->connection, forget_ages, NULL, NULL, 0);
+
+    if (r < 0)
+        return r;
+    clock_text(store->left_ms, since);
+    return journal_write(store, &(struct journal_line){.kind = "history_missing",
+                                                       .detail = {{"since", sql_text(since)},
+                                                                  {"reason", sql_text(why)}}});
+}
+
+struct beginning {
+    bool rebuilt;
+    const char *missing; /* why history is missing from here back; NULL: it is not */
+};
+
+static int begin_store(struct store *store, const struct beginning *beginning, struct error *error)
+{
+    int r = store_begin(store);
+
+    if (r == 0)
+        r = begin_boot(store, beginning->rebuilt);
+    if (r == 0 && beginning->missing)
+        r = note_missing(store, beginning->missing);
+    if (r == 0)
+        r = store_commit(store);
+    (void)sqlite3_busy_timeout(store->connection.db, BUSY_MSEC);
+    if (r == 0)
+        return 0;
+    error_set(error, r, "%s: %s", store->path ? store->path : "in memory",
+              store->connection.error_text);
+    store_rollback(store);
+    return r;
+}
+
+static void store_freep(struct store **store)
+{
+    store_close(*store);
+}
+
+int store_open(const struct store_options *options, struct store **ret_store, struct error *error)
+{
+    cleanup(store_freep) struct store *store = calloc(1, sizeof(*store));
+    struct beginning beginning = {0};
+    int r;
+
+    if (!store)
+        return error_set_errno(error, -ENOMEM, "cannot open the database");
+    store->path = options->path ? strdup(options->path) : NULL;
+    store->boot_id = strdup(options->boot_id);
+    if (!store->boot_id || (options->path && !store->path))
+        return error_set_errno(error, -ENOMEM, "cannot open the database");
+    store->keep_ms = (int64_t)options->keep_days * MSEC_PER_DAY;
+    store->max_rows = options->max_rows;
+    store->left_ms = clock_realtime_ms();
+    store->reader.connection = &store->connection;
+    r = store->path ? open_or_create(store, BUSY_OPENING_MSEC, &beginning.rebuilt, error)
+                    : open_memory(&store->connection, error);
+    if (r == STORE_OPENED)
+        r = begin_store(store, &beginning, error);
+    if (r != STORE_OPENED)
+        return r;
+    if (options->ret_rebuilt)
+        *options->ret_rebuilt = beginning.rebuilt;
+    *ret_store = take_pointer(&store);
+    return STORE_OPENED;
+}
+
+void store_close(struct store *store)
+{
+    if (!store)
+        return;
+    sql_close(&store->connection);
+    free(store->path);
+    free(store->boot_id);
+    free(store);
+}
+
+/* ---- falling back and returning ------------------------------------------------------------- */
+
+int64_t store_rows_kept(const struct store *store)
+{
+    return store->path || store->max_rows < MEMORY_ROWS ? store->max_rows : MEMORY_ROWS;
+}
+
+int store_fall_back(struct store *store, struct error *error)
+{
+    struct store memory = *store;
+    int r;
+
+    memory.connection = (struct sql_connection){0};
+    memory.path = NULL;
+    memory.written_in_memory = false;
+    memory.wal_pages = memory.wal_moved_pages = 0;
+    memory.left_ms = clock_realtime_ms();
+    r = open_memory(&memory.connection, error);
+    if (r == 0)
+        r = begin_store(&memory, &(struct beginning){0}, error);
+    if (r < 0) {
+        sql_close(&memory.connection);
+        return r;
+    }
+    memory.written_in_memory = false;
+    store_rollback(store);
+    /* What took its file's place must not find our frames beside it; else all is left as it is. */
+    r = store_check_file(store);
+    if (r != -ENOENT && r != -ESTALE)
+        (void)sqlite3_db_config(store->connection.db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    if (r < 0)
+        memory.file_inode = 0; /* its number may be another's soon */
+    sql_close(&store->connection);
+    free(store->path);
+    *store = memory;
+    return 0;
+}
+
+int store_return(struct store *store, const char *path, const char *why, bool *ret_same,
+                 struct error *error)
+{
+    struct store file = *store;
+    struct beginning beginning = {.missing = why};
+    bool same;
+    int r;
+
+    file.connection = (struct sql_connection){0};
+    file.path = strdup(path);
+    if (!file.path)
+        return error_set_errno(error, -ENOMEM, "cannot open the database");
+    r = open_or_create(&file, BUSY_MSEC, &beginning.rebuilt, error);
+    same = r == STORE_OPENED && !store->written_in_memory && !beginning.rebuilt &&
+           file.file_device == store->file_device && file.file_inode == store->file_inode;
+    if (same)
+        beginning.missing = NULL;
+    if (r == STORE_OPENED)
+        r = begin_store(&file, &beginning, error);
+    if (r != STORE_OPENED) {
+        sql_close(&file.connection);
+        free(file.path);
+        return r;
+    }
+    (void)sqlite3_wal_hook(file.connection.db, note_wal, store);
+    sql_close(&store->connection);
+    *store = file;
+    *ret_same = same;
+    return STORE_OPENED;
+}
+
+/* ---- is it still there ---------------------------------------------------------------------- */
+
+/* By SQLite's own handle: closing another one would take its locks away. */
+static int check_header(const struct store *store)
+{
+    unsigned char header[PLACE_HEADER_BYTES];
+    sqlite3_file *file = NULL;
+    int code = sqlite3_file_control(store->connection.db, "main", SQLITE_FCNTL_FILE_POINTER, &file);
+
+    if (code != SQLITE_OK || !file || !file->pMethods)
+        return -EIO;
+    code = file->pMethods->xRead(file, header, sizeof(header), 0);
+    if (code != SQLITE_OK && code != SQLITE_IOERR_SHORT_READ)
+        return -EIO;
+    return place_judge_header(header, sizeof(header)) == PLACE_OURS ? 0 : -EUCLEAN;
+}
+
+int store_check_file(const struct store *store)
+{
+    struct stat status;
+
+    if (!store->path)
+        return 0;
+    if (stat(store->path, &status) < 0)
+        return -errno;
+    if (status.st_dev != store->file_device || status.st_ino != store->file_inode)
+        return -ESTALE;
+    return check_header(store);
+}
+
+bool store_is_in_memory(const struct store *store)
+{
+    return !store->path;
+}
+
+bool store_is_degraded(const struct store *store)
+{
+    return !store->path || store_check_file(store) < 0;
+}
