@@ -23,13 +23,19 @@
 #include "lib/json.h"
 #include "lib/path.h"
 
-enum { REQUEST_SECONDS = 30, ANSWER_BYTES = 64 * 1024 * 1024, ANSWER_DEPTH = 12 };
+enum {
+    REQUEST_SECONDS = 30,
+    ANSWER_BYTES = 64 * 1024 * 1024,
+    ANSWER_DEPTH = 12,
+    STATUS_BYTES = 1024 * 1024,
+};
 
 struct source {
     int root;
     const char *root_name; /* borrowed: an argument */
     struct config config;
     bool want_daemon;
+    bool told_memory;            /* whether the daemon works in memory has been looked at */
     struct store_reader *reader; /* set once no daemon answered */
 };
 
@@ -174,6 +180,26 @@ static int read_from_daemon(struct source *source, const struct store_query *que
     return source_ask_daemon(source, "GET", buffer_text(&path), ret_json, error);
 }
 
+/* While its database fails the daemon knows nothing of before, and the file nothing of now. */
+static void tell_memory(struct source *source)
+{
+    cleanup(buffer_done) struct buffer body = BUFFER_INIT(STATUS_BYTES);
+    cleanup(json_deletep) cJSON *status = NULL;
+    const char *database = NULL;
+
+    if (source->told_memory)
+        return;
+    source->told_memory = true;
+    if (source_ask_daemon(source, "GET", "/v1/status", &body, NULL) == 0 &&
+        json_parse(buffer_text(&body), body.length, JSON_LIMITS_HTTP, &status, NULL) == 0)
+        database = json_string(status, "database");
+    if (database && strcmp(database, "memory") == 0)
+        (void)fprintf(stderr,
+                      "crustctl: the daemon works in memory, and shows what it has found since its "
+                      "database failed; %s is old\n",
+                      source->config.paths.database);
+}
+
 int source_read(struct source *source, const struct store_query *query, struct buffer *ret_json,
                 struct error *error)
 {
@@ -181,6 +207,8 @@ int source_read(struct source *source, const struct store_query *query, struct b
 
     if (!source->reader) {
         result = read_from_daemon(source, query, ret_json, error);
+        if (result == 0)
+            tell_memory(source);
         if (result != SOURCE_UNREACHABLE || source->want_daemon)
             return result;
         result = open_database(source, error);

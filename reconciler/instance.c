@@ -1,5 +1,10 @@
 /* instance.c - two daemons on one database would be two writers, so the lock stands beside it and
  * not in /run: wherever each thinks its /run is, they meet here.
+ *
+ * What is locked is the directory itself, since that can be had on a full disk and on a read-only
+ * one, where a file for it could not be made. The directory can be another one later (removed and
+ * made anew, mounted over or uncovered), and whoever writes into it must then hold that one: so the
+ * lock is looked at again before a database is.
  */
 #include "reconciler/instance.h"
 
@@ -8,54 +13,75 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 
 #include "lib/cleanup.h"
 #include "lib/path.h"
 #include "reconciler/observe/observe.h"
 #include "store/store.h"
 
-static int make_directory(int root, const char *database, struct error *error)
+void instance_init(struct instance *instance, int root, const char *root_name,
+                   const struct config *config)
+{
+    instance->root = root;
+    instance->root_name = root_name;
+    (void)snprintf(instance->name, sizeof(instance->name), "%s", config->paths.database);
+}
+
+static int make_directory(const struct instance *instance, struct error *error)
 {
     char directory[CONFIG_PATH_BYTES];
     char *slash;
     int r;
 
-    (void)snprintf(directory, sizeof(directory), "%s", database);
+    (void)snprintf(directory, sizeof(directory), "%s", instance->name);
     slash = strrchr(directory, '/');
     if (slash == directory)
         return 0;
     *slash = '\0';
-    r = path_make_directories(root, directory, 0750);
+    r = path_make_directories(instance->root, directory, 0750);
     return r < 0 ? error_set_errno(error, r, "cannot make %s", directory) : 0;
+}
+
+static bool is_locked(const struct instance *instance, int directory)
+{
+    struct stat held, found;
+
+    return instance->lock >= 0 && fstat(instance->lock, &held) == 0 &&
+           fstat(directory, &found) == 0 && held.st_dev == found.st_dev &&
+           held.st_ino == found.st_ino;
 }
 
 static int take_lock(struct instance *instance, struct error *error)
 {
+    cleanup(fd_closep) int directory = -1;
     char path[PATH_MAX];
 
-    if (snprintf(path, sizeof(path), "%s.lock", instance->database) >= PATH_MAX)
-        return error_set_errno(error, -ENAMETOOLONG, "cannot lock %s", instance->database);
-    instance->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (instance->lock < 0)
+    (void)snprintf(path, sizeof(path), "%s", instance->database);
+    strrchr(path, '/')[1] = '\0';
+    directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (directory < 0)
         return error_set_errno(error, -errno, "cannot open %s", path);
-    if (flock(instance->lock, LOCK_EX | LOCK_NB) == 0)
+    if (is_locked(instance, directory))
         return INSTANCE_ALONE;
-    if (errno == EWOULDBLOCK)
-        return error_set(error, INSTANCE_LOCKED, "another crustd holds %s", path);
-    return error_set_errno(error, -errno, "cannot lock %s", path);
+    if (flock(directory, LOCK_EX | LOCK_NB) < 0)
+        return errno == EWOULDBLOCK
+                   ? error_set(error, INSTANCE_LOCKED, "another crustd holds %s", path)
+                   : error_set_errno(error, -errno, "cannot lock %s", path);
+    fd_close(instance->lock);
+    instance->lock = take_fd(&directory);
+    return INSTANCE_ALONE;
 }
 
-int instance_init(struct instance *instance, int root, const char *root_name,
-                  const struct config *config, struct error *error)
+int instance_take_place(struct instance *instance, struct error *error)
 {
-    const char *database = config->paths.database;
-    int r = make_directory(root, database, error);
+    int r = make_directory(instance, error);
 
     if (r < 0)
         return r;
-    r = path_resolve(root, root_name, database, instance->database);
+    r = path_resolve(instance->root, instance->root_name, instance->name, instance->database);
     if (r < 0)
-        return error_set_errno(error, r, "cannot find the directory of %s", database);
+        return error_set_errno(error, r, "cannot find the directory of %s", instance->name);
     return take_lock(instance, error);
 }
 
@@ -66,11 +92,12 @@ void instance_done(struct instance *instance)
 }
 
 int instance_open_store(const struct instance *instance, const struct config *config,
-                        struct store **ret_store, bool *ret_rebuilt, struct error *error)
+                        enum instance_store where, struct store **ret_store, bool *ret_rebuilt,
+                        struct error *error)
 {
     char boot_id[OBSERVE_BOOT_ID_BYTES];
     struct store_options options = {
-        .path = instance->database,
+        .path = where == INSTANCE_STORE_FILE ? instance->database : NULL,
         .boot_id = boot_id,
         .keep_days = config->history.keep_days,
         .max_rows = config->history.max_rows,

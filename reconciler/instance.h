@@ -1,4 +1,4 @@
-/* instance.h - the one crustd of a database: where that is, and the lock beside it. */
+/* instance.h - the one crustd of a database: where that is, and the lock on its directory. */
 #pragma once
 
 #include <limits.h>
@@ -9,15 +9,18 @@
 
 struct store;
 
-/* Outcomes of instance_init(). */
+/* Outcomes of instance_take_place(). */
 enum {
     INSTANCE_ALONE,
-    INSTANCE_LOCKED, /* another crustd holds the lock */
+    INSTANCE_LOCKED = 16, /* another crustd holds the lock; no outcome of store_open() */
 };
 
 struct instance {
-    int lock; /* a flock on DATABASE.lock: it ends with the process */
-    char database[PATH_MAX];
+    int root;
+    const char *root_name; /* borrowed */
+    char name[CONFIG_PATH_BYTES];
+    int lock;                /* a flock on the directory: it ends with the process */
+    char database[PATH_MAX]; /* of this process, once the place is taken */
 };
 
 #define INSTANCE_INIT                                                                              \
@@ -25,12 +28,17 @@ struct instance {
         .lock = -1                                                                                 \
     }
 
-/* Makes the database's directory if need be, finds it below root and takes the lock. INSTANCE_* or
- * -errno, with a text unless INSTANCE_ALONE. */
-int instance_init(struct instance *instance, int root, const char *root_name,
-                  const struct config *config, struct error *error);
+void instance_init(struct instance *instance, int root, const char *root_name,
+                   const struct config *config);
 void instance_done(struct instance *instance);
+
+/* Makes the database's directory if need be, finds it below root and takes the lock on it, unless
+ * that is held already. INSTANCE_* or -errno, with a text unless INSTANCE_ALONE. */
+int instance_take_place(struct instance *instance, struct error *error);
+
+enum instance_store { INSTANCE_STORE_FILE, INSTANCE_STORE_MEMORY };
 
 /* Opens the database in this boot; outcomes as store_open(). */
 int instance_open_store(const struct instance *instance, const struct config *config,
-                        struct store **ret_store, bool *ret_rebuilt, struct error *error);
+                        enum instance_store where, struct store **ret_store, bool *ret_rebuilt,
+                        struct error *error);

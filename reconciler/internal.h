@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 
+#include "reconciler/fallback.h"
 #include "reconciler/hidden.h"
 #include "reconciler/lanes.h"
 #include "reconciler/marks.h"
@@ -10,12 +11,15 @@
 #include "store/store.h"
 
 struct act;
+struct instance;
 struct retry;
 struct observed_mounts;
 
 struct reconciler {
     struct loop *loop;
     struct store *store;
+    struct instance *instance;
+    struct fallback fallback;
     struct config config;
     int root;
     int sysfs;
@@ -57,9 +61,8 @@ struct reconciler {
     bool devices_are_fresh;
     bool synced; /* the first scan is complete; nothing is acted on before */
     bool stopping;
-    bool database_lost;             /* removed or replaced: what is written now nobody can read */
     bool too_many;                  /* directories beyond STORE_VOLUMES were passed over */
-    char problem[ERROR_TEXT_BYTES]; /* of the store; "" */
+    char problem[ERROR_TEXT_BYTES]; /* why turns fail; "" */
     unsigned failed_turns;          /* in a row */
 };
 

@@ -34,6 +34,8 @@ struct daemon {
     struct loop loop;
     struct notify notify;
     struct store *store;
+    bool in_memory; /* the store, from the beginning */
+    struct error why_in_memory;
     struct reconciler *reconciler;
     struct http_server *http;
     struct grpc_server *grpc;
@@ -314,22 +316,47 @@ static int fail(struct daemon *daemon, int exit_code, const struct error *error)
     return -1;
 }
 
-static int open_store(struct daemon *daemon)
+/* What only a person can put right. Anything else may heal, and until then there is memory. */
+static bool is_refused(int r)
 {
-    struct error error = {0};
-    bool rebuilt;
-    int r = instance_init(&daemon->instance, daemon->root, daemon->arguments.root, &daemon->config,
-                          &error);
+    return r > 0 || r == -EISDIR || r == -EINVAL || r == -ENOMEM;
+}
+
+/* INSTANCE_LOCKED, outcomes of store_open(), -errno. */
+static int open_file(struct daemon *daemon, struct error *error)
+{
+    bool rebuilt = false;
+    int r = instance_take_place(&daemon->instance, error);
 
     if (r != INSTANCE_ALONE)
-        return fail(daemon, r == INSTANCE_LOCKED ? EXIT_LOCKED : EXIT_FAILED, &error);
-    if (instance_open_store(&daemon->instance, &daemon->config, &daemon->store, &rebuilt, &error) !=
-        0)
-        return fail(daemon, EXIT_FAILED, &error);
+        return r;
+    r = instance_open_store(&daemon->instance, &daemon->config, INSTANCE_STORE_FILE, &daemon->store,
+                            &rebuilt, error);
     if (rebuilt)
         log_warning(NULL, "the database was corrupt: it was set aside and begun anew (%s)",
                     daemon->instance.database);
-    return 0;
+    return r;
+}
+
+/* A failure is believed the second time. */
+static int open_store(struct daemon *daemon)
+{
+    struct error *error = &daemon->why_in_memory;
+    bool rebuilt;
+    int r;
+
+    instance_init(&daemon->instance, daemon->root, daemon->arguments.root, &daemon->config);
+    r = open_file(daemon, error);
+    if (r < 0 && !is_refused(r))
+        r = open_file(daemon, error);
+    if (r == STORE_OPENED)
+        return 0;
+    if (is_refused(r))
+        return fail(daemon, r == INSTANCE_LOCKED ? EXIT_LOCKED : EXIT_FAILED, error);
+    daemon->in_memory = true;
+    r = instance_open_store(&daemon->instance, &daemon->config, INSTANCE_STORE_MEMORY,
+                            &daemon->store, &rebuilt, &(struct error){0});
+    return r == STORE_OPENED ? 0 : fail(daemon, EXIT_FAILED, error);
 }
 
 static int wake_senses(struct daemon *daemon, struct error *error)
@@ -363,6 +390,8 @@ static int start_heart(struct daemon *daemon, struct error *error)
     struct reconciler_options options = {
         .loop = &daemon->loop,
         .store = daemon->store,
+        .instance = &daemon->instance,
+        .why_in_memory = daemon->in_memory ? &daemon->why_in_memory : NULL,
         .config = &daemon->config,
         .root = daemon->root,
         .senses = &senses,

@@ -30,8 +30,7 @@ static const uint64_t STORE_RETRY_NS = 1 * NSEC_PER_SEC;
 enum { FAILED_TURNS = 5 };
 static const uint64_t IDLE_NS = 2 * NSEC_PER_SEC;
 
-#define TOO_MANY      "there are more volumes than crustd takes: further directories are passed over"
-#define DATABASE_LOST "the database's file was removed or replaced: restart crustd to begin anew"
+#define TOO_MANY "there are more volumes than crustd takes: further directories are passed over"
 
 /* ---- what is left to do ---- */
 
@@ -176,18 +175,21 @@ static void note_first_scan(struct reconciler *reconciler)
 /* The store would not take this turn: nothing of it happened, and all of it is looked at again. */
 static void give_up_turn(struct reconciler *reconciler, int r)
 {
-    char problem[sizeof(reconciler->problem)];
+    char text[ERROR_TEXT_BYTES];
 
-    snprintf(problem, sizeof(problem), "the database fails: %s (%s)",
-             store_error_text(reconciler->store), strerror(-r));
-    if (strcmp(problem, reconciler->problem) != 0)
-        log_error(NULL, "%s", problem);
-    memcpy(reconciler->problem, problem, sizeof(problem));
-    reconciler->failed_turns++;
+    (void)snprintf(text, sizeof(text), "%s", store_error_text(reconciler->store));
     store_rollback(reconciler->store);
     acts_drop_starting(reconciler);
     reconciler->devices_are_fresh = false;
+    fallback_on_failure(reconciler, r, text);
     reconciler_look_at_everything(reconciler);
+}
+
+/* Outside a turn. One that another program hinders is not counted: the turns are. */
+static void note_failure(struct reconciler *reconciler, int r)
+{
+    if (r < 0 && r != -EBUSY)
+        give_up_turn(reconciler, r);
 }
 
 static bool take_turn(struct reconciler *reconciler)
@@ -221,9 +223,11 @@ static void on_attempt(struct loop_timer *timer)
 {
     struct reconciler *reconciler = container_of(timer, struct reconciler, attempt);
     uint64_t now = clock_boottime();
+    int r = store_each_volume_due(reconciler->store, now, mark_volume, reconciler);
 
-    if (store_each_volume_due(reconciler->store, now, mark_volume, reconciler) == 0)
+    if (r == 0)
         reconciler->attempts_marked_ns = now;
+    note_failure(reconciler, r);
 }
 
 /* What was due before has been looked at; if its sandbox was busy, it waits in the lane. */
@@ -247,7 +251,7 @@ static void on_idle(struct loop_timer *timer)
     struct reconciler *reconciler = container_of(timer, struct reconciler, idle);
 
     if (!reconciler->running)
-        (void)store_idle(reconciler->store);
+        note_failure(reconciler, store_idle(reconciler->store));
 }
 
 static int mark_sandbox(void *userdata, const char *sandbox_id, pid_t vmm_pid)
@@ -259,21 +263,23 @@ static int mark_sandbox(void *userdata, const char *sandbox_id, pid_t vmm_pid)
     return 0;
 }
 
-static void trim_history(struct reconciler *reconciler)
+static int trim_history(struct reconciler *reconciler)
 {
-    if (store_begin(reconciler->store) < 0)
-        return;
-    if (store_trim(reconciler->store) < 0 || store_commit(reconciler->store) < 0)
-        store_rollback(reconciler->store);
+    int r = store_begin(reconciler->store);
+
+    if (r == 0)
+        r = store_trim(reconciler->store);
+    return r < 0 ? r : store_commit(reconciler->store);
 }
 
-static void check_database(struct reconciler *reconciler)
+/* What may have changed without a word. */
+static int mark_doubtful(struct reconciler *reconciler)
 {
-    bool lost = store_is_degraded(reconciler->store);
+    int r = store_each_bound_volume(reconciler->store, mark_volume, reconciler);
 
-    if (lost && !reconciler->database_lost)
-        log_error(NULL, DATABASE_LOST);
-    reconciler->database_lost = lost;
+    if (r == 0)
+        r = store_each_volume_without_device(reconciler->store, mark_volume, reconciler);
+    return r < 0 ? r : store_each_live_sandbox(reconciler->store, mark_sandbox, reconciler);
 }
 
 /* Events can be lost, and some things never cause one: a link that leads elsewhere, a file that
@@ -284,9 +290,7 @@ static void on_sweep(struct loop_timer *timer)
 
     reconciler_look_at_mounts(reconciler);
     reconciler->senses->check(reconciler->userdata);
-    (void)store_each_bound_volume(reconciler->store, mark_volume, reconciler);
-    (void)store_each_volume_without_device(reconciler->store, mark_volume, reconciler);
-    (void)store_each_live_sandbox(reconciler->store, mark_sandbox, reconciler);
+    note_failure(reconciler, mark_doubtful(reconciler));
     reconciler_look_at_tree(reconciler, TREE_RS_SANDBOXES);
     reconciler->hidden.wanted = true;
     if (reconciler->too_many) {
@@ -294,8 +298,8 @@ static void on_sweep(struct loop_timer *timer)
         reconciler_look_at_tree(reconciler, TREE_KATA_VOLUMES);
         reconciler_look_at_tree(reconciler, TREE_CRUST_VOLUMES);
     }
-    trim_history(reconciler);
-    check_database(reconciler);
+    note_failure(reconciler, trim_history(reconciler));
+    fallback_check_file(reconciler);
     loop_timer_start(reconciler->loop, &reconciler->sweep,
                      reconciler->config.resize.sweep_seconds * NSEC_PER_SEC, on_sweep);
 }
@@ -303,7 +307,8 @@ static void on_sweep(struct loop_timer *timer)
 static void after_turn(struct reconciler *reconciler, bool worked)
 {
     if (!worked)
-        loop_timer_start(reconciler->loop, &reconciler->again, STORE_RETRY_NS, on_again);
+        loop_timer_start(reconciler->loop, &reconciler->again,
+                         reconciler->problem[0] ? STORE_RETRY_NS : 0, on_again);
     else if (has_work(reconciler))
         loop_timer_start(reconciler->loop, &reconciler->again, 0, on_again);
     else
@@ -416,15 +421,16 @@ void reconciler_resync(struct reconciler *reconciler)
 {
     forget_waiting(reconciler);
     reconciler_look_at_everything(reconciler);
+    fallback_hurry(reconciler);
     loop_timer_start(reconciler->loop, &reconciler->again, 0, on_again);
 }
 
 static const char *problem_of(const struct reconciler *reconciler)
 {
+    if (reconciler->fallback.problem[0])
+        return reconciler->fallback.problem;
     if (reconciler->problem[0])
         return reconciler->problem;
-    if (reconciler->database_lost)
-        return DATABASE_LOST;
     return reconciler->too_many ? TOO_MANY : NULL;
 }
 
@@ -435,7 +441,8 @@ void reconciler_get_health(const struct reconciler *reconciler,
 
     *ret_health = (struct reconciler_health){
         .synced = reconciler->synced,
-        .database_fails = reconciler->failed_turns > 0,
+        .database_fails = reconciler->failed_turns > 0 || reconciler->fallback.problem[0],
+        .in_memory = store_is_in_memory(reconciler->store),
     };
     for (const struct act *act = reconciler->running; act; act = act->next)
         ret_health->acts_in_flight++;
@@ -485,6 +492,7 @@ int reconciler_new(const struct reconciler_options *options, struct reconciler *
         return error_set(error, -ENOMEM, "out of memory");
     reconciler->loop = options->loop;
     reconciler->store = options->store;
+    reconciler->instance = options->instance;
     reconciler->config = *options->config;
     reconciler->root = options->root;
     reconciler->senses = options->senses;
@@ -504,6 +512,8 @@ int reconciler_new(const struct reconciler_options *options, struct reconciler *
         reconciler_free(reconciler);
         return error_set(error, r, "out of memory");
     }
+    if (options->why_in_memory)
+        fallback_begin(reconciler, options->why_in_memory);
     *ret_reconciler = reconciler;
     return 0;
 }
@@ -517,6 +527,7 @@ struct reconciler *reconciler_free(struct reconciler *reconciler)
     loop_timer_stop(&reconciler->attempt);
     loop_timer_stop(&reconciler->sweep);
     loop_timer_stop(&reconciler->idle);
+    fallback_done(reconciler);
     acts_done(reconciler);
     lanes_done(&reconciler->lanes);
     retries_done(reconciler);

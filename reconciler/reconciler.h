@@ -18,6 +18,7 @@
 #include "lib/result.h"
 #include "reconciler/command.h"
 
+struct instance;
 struct store;
 
 enum { RECONCILER_BUNDLES = 8 };
@@ -51,8 +52,10 @@ struct reconciler_senses {
 struct reconciler_options {
     struct loop *loop;
     struct store *store;
-    const struct config *config; /* copied */
-    int root;                    /* O_PATH of --root, borrowed */
+    struct instance *instance;         /* where the store's file is */
+    const struct error *why_in_memory; /* NULL: the store is that file */
+    const struct config *config;       /* copied */
+    int root;                          /* O_PATH of --root, borrowed */
     const struct reconciler_senses *senses;
     /* Called once, from the loop, when the first scan is complete. May be NULL. */
     void (*synced)(void *userdata);

@@ -103,8 +103,9 @@ static int append_health(struct buffer *body, const struct reconciler_health *he
     if (result == 0)
         result = json_append_string(body, *health->problem ? health->problem : NULL);
     if (result == 0)
-        result = buffer_append_format(body, ",\"acts_in_flight\":%u,\"sources\":[",
-                                      health->acts_in_flight);
+        result =
+            buffer_append_format(body, ",\"database\":\"%s\",\"acts_in_flight\":%u,\"sources\":[",
+                                 health->in_memory ? "memory" : "file", health->acts_in_flight);
     for (unsigned i = 0; result == 0 && i < health->sources; i++) {
         if (i > 0)
             result = buffer_append_text(body, ",");
