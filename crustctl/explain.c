@@ -116,6 +116,15 @@ const struct explanation explanations[] = {
      {"Restart the pod: its VM then opens the device that is there now.",
       "Do not resize by hand meanwhile: it would reach the wrong device."}},
     {"blocked",
+     "entries_disagree",
+     "The volume has several metadata directories, and they name different devices. crustd does "
+     "not "
+     "guess which of them the VM has.",
+     "Metadata that agree on the device.",
+     {"Whoever staged the volume last knows which is right; remove the directory that is not "
+      "(crustctl direct-volume remove, or the CSI driver).",
+      "crust.stage_layout = both writes the same into both layouts."}},
+    {"blocked",
      "bypassed",
      "The runtime did not use the volume's metadata: a container mounts something beneath the "
      "volume's path (subPath), which then is on the host and not on the volume's device.",

@@ -136,6 +136,17 @@ static void say_mapping(const struct dossier *dossier, const struct config *conf
         say(facts, "The guest has it at %s.", row_text(mapping, "guest_path"));
 }
 
+/* What was found where, for the reasons that rest on it. */
+static void say_evidence(const struct dossier *dossier, const struct config *config,
+                         struct facts *facts)
+{
+    const char *evidence = row_text(dossier->volume, "evidence");
+
+    (void)config;
+    if (*evidence)
+        say(facts, "Evidence: %s.", evidence);
+}
+
 static void say_policy(const struct dossier *dossier, const struct config *config,
                        struct facts *facts)
 {
@@ -204,7 +215,7 @@ typedef void sayer(const struct dossier *dossier, const struct config *config, s
 
 static sayer *const sayers[] = {
     say_problem, say_device, say_hypervisor_size, say_guest_size, say_sandbox,
-    say_mapping, say_group,  say_policy,          say_attempts,
+    say_mapping, say_group,  say_evidence,        say_policy,     say_attempts,
 };
 
 void facts_collect(const struct dossier *dossier, const struct config *config,

@@ -27,6 +27,7 @@
     X("blocked", "device_shared")                                                                  \
     X("blocked", "host_in_use")                                                                    \
     X("blocked", "identity_mismatch")                                                              \
+    X("blocked", "entries_disagree")                                                               \
     X("blocked", "bypassed")                                                                       \
     HYPERVISOR_REASONS(X, "blocked")                                                               \
     X("shrunk", "none")                                                                            \

@@ -28,6 +28,8 @@ uint64_t decide_baseline(const struct decide_facts *facts)
 static enum volume_reason conflict_reason(enum decide_conflict conflict)
 {
     switch (conflict) {
+    case CONFLICT_ENTRIES_DISAGREE:
+        return REASON_ENTRIES_DISAGREE;
     case CONFLICT_DEVICE_SHARED:
         return REASON_DEVICE_SHARED;
     case CONFLICT_HOST_IN_USE:

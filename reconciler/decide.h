@@ -20,6 +20,7 @@ enum decide_device { DEVICE_BLOCK, DEVICE_FILE, DEVICE_MISSING, DEVICE_UNSUITABL
 /* What looking at the host or the VMM showed that forbids touching the drive. In their order. */
 enum decide_conflict {
     CONFLICT_NONE,
+    CONFLICT_ENTRIES_DISAGREE,
     CONFLICT_DEVICE_SHARED,
     CONFLICT_HOST_IN_USE,
     CONFLICT_IDENTITY_MISMATCH,

@@ -91,6 +91,11 @@ void retries_done(struct reconciler *reconciler);
 int look_at_volume_device(struct reconciler *reconciler, int64_t volume_id);
 int reconcile_volume(struct reconciler *reconciler, int64_t volume_id);
 
+int mark_neighbours(struct reconciler *reconciler, const struct store_volume *volume);
+
+/* binding.c: opens, describes or closes the volume's mapping, and reads the volume again. */
+int bind_volume(struct reconciler *reconciler, struct store_volume *volume, bool *ret_mismatch);
+
 /* act.c: one step on a VMM or a guest; see act.h. */
 struct act *act_new(struct reconciler *reconciler, const struct store_volume *volume,
                     unsigned action);

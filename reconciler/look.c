@@ -56,6 +56,15 @@ static const enum store_policy policies[] = {
     [OBSERVE_POLICY_NEVER] = STORE_POLICY_NEVER,
 };
 
+static const enum store_flag flags[] = {
+    [OBSERVED_UNSAID] = STORE_UNSAID,
+    [OBSERVED_NO] = STORE_NO,
+    [OBSERVED_YES] = STORE_YES,
+};
+
+#define PLUGIN_FILE                                                                                \
+    "csiPlugin.json at the volume's root: refused and not followed, a tenant may have written it"
+
 static const char *known(const char *text)
 {
     return text[0] ? text : NULL;
@@ -143,6 +152,9 @@ static int put_entry(struct reconciler *reconciler, enum reconciler_tree tree, c
     entry.pod_uid = known(publish.pod_uid);
     entry.driver = known(publish.driver);
     entry.volume_handle = known(publish.volume_handle);
+    entry.defer_fs_mount = flags[publish.defer_fs_mount];
+    entry.subpaths = known(publish.subpaths);
+    entry.remark = publish.has_plugin_file ? PLUGIN_FILE : NULL;
     for (unsigned i = 0; i < observed->sandboxes; i++)
         entry.sandbox[i] = observed->sandbox[i];
 
@@ -216,6 +228,8 @@ static int end_sandbox(struct reconciler *reconciler, const char *sandbox_id)
      */
     r = store_each_volume_of_sandbox(reconciler->store, sandbox_id, mark_volume, reconciler);
     if (r == 0)
+        r = store_each_bypassed_volume(reconciler->store, sandbox_id, mark_volume, reconciler);
+    if (r == 0)
         r = store_end_sandbox(reconciler->store, sandbox_id, &changed);
     if (r == 0 && changed)
         log_info(&(struct log_ids){.sandbox = sandbox_id}, "sandbox is gone");
@@ -262,12 +276,16 @@ static int mark_volumes_of(struct reconciler *reconciler, const char *sandbox_id
                            struct marks *before)
 {
     uint64_t volume_id;
+    int r;
 
     if (before->lost)
         reconciler->all_volumes = true;
     while (marks_take_number(before, &volume_id))
         (void)mark_volume(reconciler, (int64_t)volume_id);
-    return store_each_volume_of_sandbox(reconciler->store, sandbox_id, mark_volume, reconciler);
+    r = store_each_volume_of_sandbox(reconciler->store, sandbox_id, mark_volume, reconciler);
+    return r < 0
+               ? r
+               : store_each_bypassed_volume(reconciler->store, sandbox_id, mark_volume, reconciler);
 }
 
 static int put_sandbox(struct reconciler *reconciler, const char *sandbox_id,

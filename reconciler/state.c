@@ -25,6 +25,7 @@ static const struct {
     [REASON_DEVICE_SHARED] = {"device_shared", false},
     [REASON_HOST_IN_USE] = {"host_in_use", false},
     [REASON_IDENTITY_MISMATCH] = {"identity_mismatch", true},
+    [REASON_ENTRIES_DISAGREE] = {"entries_disagree", false},
     [REASON_BYPASSED] = {"bypassed", false},
     [REASON_MONITOR_MISSING] = {"monitor_missing", false},
     [REASON_HYPERVISOR_BUSY] = {"hypervisor_busy", true},

@@ -1,4 +1,4 @@
-/* volume.c - one volume: look at its device, bind it to its sandbox, decide.
+/* volume.c - one volume: look at its device, have it bound, decide.
  *
  * Everything is read afresh, from the world and from the store, and compared; an equal fact writes
  * nothing. So it does not matter why a volume is looked at, or how often.
@@ -30,7 +30,7 @@ static int mark_neighbour(void *userdata, int64_t volume_id)
 }
 
 /* Who stands on the same device may be touched by what becomes of this volume. */
-static int mark_neighbours(struct reconciler *reconciler, const struct store_volume *volume)
+int mark_neighbours(struct reconciler *reconciler, const struct store_volume *volume)
 {
     struct neighbours neighbours = {reconciler, volume->volume_id};
 
@@ -96,105 +96,6 @@ static int refresh_device(struct reconciler *reconciler, struct store_volume *vo
     return r;
 }
 
-/* ---- the binding ---- */
-
-/* The VMM opened the device after the device had its present size: then that is the size it has. */
-static bool size_is_known_to_vmm(const struct store_volume *volume)
-{
-    return volume->size_since_ns && volume->vmm_start_ns &&
-           volume->size_since_ns < volume->vmm_start_ns;
-}
-
-static int open_mapping(struct reconciler *reconciler, const struct store_volume *volume)
-{
-    bool known = size_is_known_to_vmm(volume);
-    struct store_mapping mapping = {
-        .volume_id = volume->volume_id,
-        .sandbox_ref = volume->sandbox_ref,
-        .device_id = volume->device_id,
-        .drive_id = volume->recorded_drive_id[0] ? volume->recorded_drive_id : NULL,
-        .guest_path = volume->recorded_guest_path[0] ? volume->recorded_guest_path : NULL,
-        .source = volume->recorded_drive_id[0] ? "persist" : volume->binding_source,
-        .device_bytes = volume->device_bytes,
-        .hypervisor_bytes = known ? volume->device_bytes : 0,
-        /* A device that grew while no guest had it still holds the smaller file system. */
-        .guest_synced_bytes = known && !volume->size_changed ? volume->device_bytes : 0,
-    };
-
-    log_info(&(struct log_ids){volume->volume_id, volume->sandbox_id, volume->device_name, NULL},
-             "bound to the sandbox at %" PRIu64 " bytes%s", volume->device_bytes,
-             known ? "" : ", to be synchronised once");
-    return store_open_mapping(reconciler->store, &mapping);
-}
-
-/* The path leads to another disk under the same number, while the VMM goes on holding the old one.
- */
-static bool was_replaced(const struct store_volume *volume)
-{
-    return volume->mapping_id && volume->mapping_sandbox_ref == volume->sandbox_ref &&
-           volume->device_id && volume->mapping_device_id != volume->device_id &&
-           volume->device_kind == STORE_BLOCK && volume->mapping_major == volume->major &&
-           volume->mapping_minor == volume->minor;
-}
-
-static bool is_same_binding(const struct store_volume *volume)
-{
-    if (!volume->mapping_id || volume->mapping_sandbox_ref != volume->sandbox_ref)
-        return false;
-    return !volume->device_id || volume->mapping_device_id == volume->device_id ||
-           was_replaced(volume);
-}
-
-static bool is_described(const struct store_volume *volume)
-{
-    return (!volume->recorded_drive_id[0] || volume->drive_id[0]) &&
-           strcmp(volume->recorded_guest_path, volume->guest_path) == 0;
-}
-
-static int describe_mapping(struct reconciler *reconciler, const struct store_volume *volume)
-{
-    return store_describe_mapping(reconciler->store, volume->volume_id,
-                                  volume->recorded_drive_id[0] ? volume->recorded_drive_id : NULL,
-                                  volume->recorded_guest_path[0] ? volume->recorded_guest_path
-                                                                 : NULL,
-                                  volume->recorded_drive_id[0] ? "persist" : NULL);
-}
-
-/* It is bound as it was: only what is known about the binding may be better. */
-static int update_binding(struct reconciler *reconciler, struct store_volume *volume)
-{
-    int r = 0;
-
-    if (volume->device_bytes > volume->largest_bytes && !was_replaced(volume)) {
-        r = store_note_size(reconciler->store, volume->volume_id, volume->device_bytes);
-        volume->largest_bytes = volume->device_bytes;
-    }
-    if (r == 0 && !is_described(volume)) {
-        r = describe_mapping(reconciler, volume);
-        if (r == 0)
-            r = store_get_volume(reconciler->store, volume->volume_id, volume);
-    }
-    return r;
-}
-
-static int bind_volume(struct reconciler *reconciler, struct store_volume *volume)
-{
-    bool should = volume->status == STORE_PRESENT && volume->sandbox_ref;
-    int r;
-
-    if (should && is_same_binding(volume))
-        return update_binding(reconciler, volume);
-    if (should && volume->device_id && volume->device_kind != STORE_OTHER)
-        r = open_mapping(reconciler, volume);
-    else if (!should && volume->mapping_id)
-        r = store_close_mapping(reconciler->store, volume->volume_id);
-    else
-        return 0;
-    if (r == 0)
-        r = mark_neighbours(reconciler, volume);
-    return r < 0 ? r : store_get_volume(reconciler->store, volume->volume_id, volume);
-}
-
 /* ---- the facts ---- */
 
 /* When the device will have had its present size for resize.settle_ms. */
@@ -242,6 +143,22 @@ static enum decide_device device_of(const struct store_volume *volume)
     return volume->device_kind == STORE_FILE ? DEVICE_FILE : DEVICE_BLOCK;
 }
 
+/* Whether another of its directories names another device; one that cannot be looked at might. */
+static bool entries_disagree(struct reconciler *reconciler, const struct store_volume *volume)
+{
+    struct observed_device other;
+    int r;
+
+    if (!volume->other_device_path[0])
+        return false;
+    r = observe_device_path(reconciler->root, reconciler->sysfs, volume->other_device_path, &other);
+    if (r != OBSERVED || device_kinds[other.kind] != volume->device_kind)
+        return true;
+    return volume->device_kind == STORE_BLOCK
+               ? other.major != volume->major || other.minor != volume->minor
+               : other.file_device != volume->file_device || other.inode != volume->inode;
+}
+
 static bool is_used_by_host(struct reconciler *reconciler, const struct store_volume *volume)
 {
     if (!volume->device_id || volume->device_kind != STORE_BLOCK)
@@ -259,15 +176,17 @@ static bool is_used_by_host(struct reconciler *reconciler, const struct store_vo
 }
 
 static enum decide_conflict conflict_of(struct reconciler *reconciler,
-                                        const struct store_volume *volume)
+                                        const struct store_volume *volume, bool mismatch)
 {
+    if (entries_disagree(reconciler, volume))
+        return CONFLICT_ENTRIES_DISAGREE;
     if (volume->device_shared)
         return CONFLICT_DEVICE_SHARED;
     if (volume->live_sandboxes == 1 && is_used_by_host(reconciler, volume))
         return CONFLICT_HOST_IN_USE;
-    if (was_replaced(volume))
+    if (mismatch)
         return CONFLICT_IDENTITY_MISMATCH;
-    return CONFLICT_NONE;
+    return volume->bypassed ? CONFLICT_BYPASSED : CONFLICT_NONE;
 }
 
 static enum decide_status status_of(const struct store_volume *volume)
@@ -320,6 +239,7 @@ static bool is_new_growth(const struct decide_facts *facts, const struct store_v
            facts->live_sandboxes == 1 &&
            (facts->device == DEVICE_BLOCK || facts->device == DEVICE_FILE) &&
            facts->conflict != CONFLICT_IDENTITY_MISMATCH &&
+           facts->conflict != CONFLICT_ENTRIES_DISAGREE &&
            facts->device_bytes > decide_baseline(facts) &&
            (!volume->resize_id || volume->resize_to_bytes < facts->device_bytes);
 }
@@ -414,6 +334,7 @@ int reconcile_volume(struct reconciler *reconciler, int64_t volume_id)
     struct store_volume volume;
     struct decide_facts facts;
     struct decision decision;
+    bool mismatch = false;
     int r;
 
     r = store_get_volume(reconciler->store, volume_id, &volume);
@@ -422,13 +343,13 @@ int reconcile_volume(struct reconciler *reconciler, int64_t volume_id)
     if (r == 0 && volume.status == STORE_PRESENT && !reconciler->devices_are_fresh)
         r = refresh_device(reconciler, &volume);
     if (r == 0)
-        r = bind_volume(reconciler, &volume);
+        r = bind_volume(reconciler, &volume, &mismatch);
     if (r < 0)
         return r;
     acts_cancel_stale(reconciler, &volume);
     facts = facts_of(reconciler, &volume);
     if (facts.status == DECIDE_PRESENT && facts.live_sandboxes > 0)
-        facts.conflict = conflict_of(reconciler, &volume);
+        facts.conflict = conflict_of(reconciler, &volume, mismatch);
     if (is_new_growth(&facts, &volume)) {
         r = open_growth(reconciler, &volume, &facts);
         if (r < 0)

@@ -193,12 +193,20 @@ static int end_entry(struct store *store, const struct known_entry *entry)
 
 #define FACTS                                                                                      \
     "problem, directory_device, directory_inode, directory_born_ns, mount_info_sha256,"            \
-    " volume_type, device, fs_type, options, metadata, policy, pv, pod_uid, driver, volume_handle"
+    " volume_type, device, fs_type, options, metadata, policy, pv, pod_uid, driver, "              \
+    "volume_handle,"                                                                               \
+    " defer_fs_mount, subpaths, remark"
 #define NEW_FACTS                                                                                  \
     "excluded.problem, excluded.directory_device, excluded.directory_inode,"                       \
     " excluded.directory_born_ns, excluded.mount_info_sha256, excluded.volume_type,"               \
     " excluded.device, excluded.fs_type, excluded.options, excluded.metadata, excluded.policy,"    \
-    " excluded.pv, excluded.pod_uid, excluded.driver, excluded.volume_handle"
+    " excluded.pv, excluded.pod_uid, excluded.driver, excluded.volume_handle,"                     \
+    " excluded.defer_fs_mount, excluded.subpaths, excluded.remark"
+
+static struct sql_value flag(enum store_flag known)
+{
+    return known == STORE_UNSAID ? sql_known(0) : sql_number(known == STORE_YES);
+}
 
 /* entry_id 0 makes a new row. */
 static int write_facts(struct store *store, const struct store_entry *entry, int64_t entry_id,
@@ -206,7 +214,7 @@ static int write_facts(struct store *store, const struct store_entry *entry, int
 {
     static const char put[] =
         "INSERT INTO entries (entry_id, volume_id, layout, key, " FACTS ") VALUES (?1, ?2, ?3, ?4,"
-        " NULL, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)"
+        " NULL, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)"
         " ON CONFLICT (entry_id) DO UPDATE SET (" FACTS ") = (" NEW_FACTS ")"
         " WHERE (" FACTS ") IS NOT (" NEW_FACTS ")";
 
@@ -218,7 +226,8 @@ static int write_facts(struct store *store, const struct store_entry *entry, int
                    sql_text(entry->device), sql_text(entry->fs_type), sql_text(entry->options),
                    sql_text(entry->metadata), sql_number(entry->policy), sql_text(entry->pv),
                    sql_text(entry->pod_uid), sql_text(entry->driver),
-                   sql_text(entry->volume_handle));
+                   sql_text(entry->volume_handle), flag(entry->defer_fs_mount),
+                   sql_text(entry->subpaths), sql_text(entry->remark));
 }
 
 static int write_problem(struct store *store, const struct store_entry *entry, int64_t entry_id,

@@ -11,3 +11,11 @@ int schema_migrate(struct sql_connection *connection, int64_t version);
 
 /* -EUCLEAN if a table, index or view is not what the migrations made. */
 int schema_check(struct sql_connection *connection);
+
+/* Claims `c` of something within a volume: beneath its path, or where the kubelet binds parts of
+ * it; but not what is a volume by itself. */
+#define CLAIMS_WITHIN(target_path, subpaths)                                                       \
+    "((c.path > " target_path " || '/' AND c.path < " target_path " || '0')"                       \
+    " OR (c.path > " subpaths " || '/' AND c.path < " subpaths " || '0'))"                         \
+    " AND NOT EXISTS (SELECT 1 FROM volumes w WHERE w.target_path = c.path"                        \
+    " AND w.removed_at IS NULL)"

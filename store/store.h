@@ -101,6 +101,8 @@ enum store_layout { STORE_KATA, STORE_CRUST };
 enum store_status { STORE_PRESENT, STORE_INVALID, STORE_QUARANTINED, STORE_REMOVED };
 enum store_policy { STORE_POLICY_GROW, STORE_POLICY_OBSERVE, STORE_POLICY_NEVER };
 
+enum store_flag { STORE_UNSAID, STORE_NO, STORE_YES };
+
 enum { STORE_ENTRY_SANDBOXES = 16 };
 
 /* One metadata directory as it was read. `problem` set: it did not read well; then the volume keeps
@@ -117,6 +119,9 @@ struct store_entry {
     const char *options, *metadata;             /* JSON, metadata redacted already */
     enum store_policy policy;
     const char *pv, *pod_uid, *driver, *volume_handle; /* NULL unknown */
+    enum store_flag defer_fs_mount;
+    const char *subpaths; /* directory below which parts of the volume would be bound; or NULL */
+    const char *remark;   /* shown as its problem while it has none; NULL */
     unsigned sandboxes;
     const char *sandbox[STORE_ENTRY_SANDBOXES]; /* names of its sandbox-id files */
 };
@@ -264,6 +269,10 @@ int store_each_volume_beside(struct store *store, const char *key, store_volume_
                              void *userdata);
 int store_each_volume_of_sandbox(struct store *store, const char *sandbox_id,
                                  store_volume_callback *callback, void *userdata);
+/* Volumes that the sandbox's containers mount something within, and those that were last seen
+ * bypassed by any. */
+int store_each_bypassed_volume(struct store *store, const char *sandbox_id,
+                               store_volume_callback *callback, void *userdata);
 int store_each_volume(struct store *store, store_volume_callback *callback, void *userdata);
 /* Present volumes with a live sandbox, for the sweep; and present ones whose path leads nowhere. */
 int store_each_bound_volume(struct store *store, store_volume_callback *callback, void *userdata);
@@ -287,6 +296,7 @@ struct store_volume {
     char key[STORE_KEY_BYTES];
     char volume_type[STORE_NAME_BYTES];
     char device_path[STORE_PATH_BYTES];
+    char other_device_path[STORE_PATH_BYTES]; /* of another of its directories; "" the same */
 
     int64_t device_id; /* 0: missing */
     enum store_device_kind device_kind;
@@ -299,10 +309,11 @@ struct store_volume {
     bool device_shared;     /* another volume of another live sandbox leads to it too */
 
     unsigned named_sandboxes; /* sandbox-id files */
-    unsigned live_sandboxes;  /* alive, named by a file or claiming the volume */
+    unsigned live_sandboxes;  /* alive, named by a file or claiming the volume or a part of it */
+    bool bypassed;            /* one of them claims a part of it */
     char binding_source[32];  /* what says so: sandbox-file, bundle */
 
-    int64_t sandbox_ref; /* 0 unless exactly one is alive */
+    int64_t sandbox_ref; /* 0 unless exactly one is alive, and has it whole */
     char sandbox_id[STORE_SANDBOX_ID_BYTES];
     char runtime[32];
     char hypervisor[32];
@@ -316,6 +327,7 @@ struct store_volume {
      */
     char recorded_drive_id[STORE_NAME_BYTES];
     char recorded_guest_path[STORE_ADDRESS_BYTES];
+    bool record_contradicts; /* it was given this path while that led to another device */
 
     /* The open mapping; 0 if none. */
     int64_t mapping_id;

@@ -10,13 +10,15 @@
 #include <string.h>
 
 #include "store/internal.h"
+#include "store/schema.h"
 
 /* ---- one volume, whole --------------------------------------------------------------------- */
 
 static const char select_volume[] =
     "SELECT v.status, (SELECT max(o.policy) FROM entries o WHERE o.volume_id = v.volume_id"
     "  AND o.gone = 0), v.target_path, e.key, e.volume_type, e.device,"
-    " v.state, v.reason, v.attempts, v.next_attempt_ns,"
+    " (SELECT o.device FROM entries o WHERE o.volume_id = v.volume_id AND o.gone = 0"
+    "  AND o.device <> e.device LIMIT 1), v.state, v.reason, v.attempts, v.next_attempt_ns,"
     " d.device_id, d.kind, d.name, d.major, d.minor, d.diskseq, d.file_device, d.inode,"
     " d.size_bytes, d.size_since_ns, d.size_bytes <> d.first_size,"
     " m.mapping_id, m.device_id, b.major, b.minor, m.sandbox_ref, m.drive_id, m.guest_path, "
@@ -25,7 +27,7 @@ static const char select_volume[] =
     " m.hypervisor_reason, m.guest_reason,"
     " r.resize_id, r.from_bytes, r.to_bytes,"
     " (SELECT count(*) FROM entries o JOIN entry_sandboxes n"
-    "  ON n.entry_id = o.entry_id WHERE o.volume_id = v.volume_id AND o.gone = 0)"
+    "  ON n.entry_id = o.entry_id WHERE o.volume_id = v.volume_id AND o.gone = 0), e.subpaths"
     " FROM volumes v"
     " LEFT JOIN entries e ON e.entry_id = v.entry_id"
     " LEFT JOIN devices d ON d.device_id = v.device_id"
@@ -51,11 +53,15 @@ static const char select_claiming_sandboxes[] =
     "SELECT " SANDBOX ", c.source, c.guest_path FROM sandbox_claims c"
     " JOIN sandboxes s ON s.sandbox_ref = c.sandbox_ref WHERE c.path = ?1";
 
+static const char select_bypassing_sandboxes[] =
+    "SELECT c.sandbox_ref FROM sandbox_claims c WHERE " CLAIMS_WITHIN("?1", "?2");
+
 /* The same number is the same device; the path as written is what the runtime was given, and leads
  * to the drive even if it points elsewhere by now. */
 static const char select_drive[] =
-    "SELECT 2 * (?5 AND major = ?3 AND minor = ?4) + (mount_source IS ?2), drive_id, guest_path"
-    " FROM sandbox_drives WHERE sandbox_ref = ?1"
+    "SELECT 2 * (?5 AND major = ?3 AND minor = ?4) + (mount_source IS ?2),"
+    " ?5 AND mount_source = ?2 AND major >= 0 AND (major <> ?3 OR minor <> ?4), drive_id,"
+    " guest_path FROM sandbox_drives WHERE sandbox_ref = ?1"
     " AND ((?5 AND major = ?3 AND minor = ?4) OR mount_source = ?2 OR file = ?2 OR file = ?6)";
 
 static const char select_shared[] =
@@ -86,6 +92,7 @@ static void take_volume(struct sql_rows *rows, struct store_volume *volume)
     TAKE_TEXT(rows, volume->key);
     TAKE_TEXT(rows, volume->volume_type);
     TAKE_TEXT(rows, volume->device_path);
+    TAKE_TEXT(rows, volume->other_device_path);
     TAKE_TEXT(rows, volume->state);
     TAKE_TEXT(rows, volume->reason);
     volume->attempts = (uint32_t)sql_take_number(rows);
@@ -133,7 +140,8 @@ static void take_mapping(struct sql_rows *rows, struct store_volume *volume)
     TAKE_TEXT(rows, volume->guest_reason);
 }
 
-static int load_volume(struct store *store, struct store_volume *volume)
+static int load_volume(struct store *store, struct store_volume *volume,
+                       char ret_subpaths[static STORE_PATH_BYTES])
 {
     cleanup(sql_end) struct sql_rows rows = {0};
     int r = sql_first(&store->connection, select_volume, &rows, sql_number(volume->volume_id));
@@ -147,6 +155,7 @@ static int load_volume(struct store *store, struct store_volume *volume)
     volume->resize_from_bytes = (uint64_t)sql_take_number(&rows);
     volume->resize_to_bytes = (uint64_t)sql_take_number(&rows);
     volume->named_sandboxes = (unsigned)sql_take_number(&rows);
+    sql_take_text(&rows, ret_subpaths, STORE_PATH_BYTES);
     return 0;
 }
 
@@ -198,9 +207,26 @@ static int take_sandboxes(struct sql_rows *rows, struct store_volume *volume)
     return r;
 }
 
-static int load_sandbox(struct store *store, struct store_volume *volume)
+/* Who has a part of it only; who has it whole as well was counted. */
+static int take_bypassing(struct sql_rows *rows, struct store_volume *volume)
 {
-    cleanup(sql_end) struct sql_rows named = {0}, claiming = {0};
+    int64_t known = volume->sandbox_ref;
+    int r;
+
+    while ((r = sql_next(rows)) > 0) {
+        int64_t sandbox_ref = sql_take_number(rows);
+
+        volume->bypassed = true;
+        if (sandbox_ref != known)
+            volume->live_sandboxes++;
+        known = sandbox_ref;
+    }
+    return r;
+}
+
+static int load_sandbox(struct store *store, const char *subpaths, struct store_volume *volume)
+{
+    cleanup(sql_end) struct sql_rows named = {0}, claiming = {0}, bypassing = {0};
     int r = sql_query(&store->connection, select_named_sandboxes, &named,
                       sql_number(volume->volume_id));
 
@@ -211,10 +237,17 @@ static int load_sandbox(struct store *store, struct store_volume *volume)
                       sql_text(volume->target_path));
     if (r == 0)
         r = take_sandboxes(&claiming, volume);
+    if (r == 0)
+        r = sql_query(&store->connection, select_bypassing_sandboxes, &bypassing,
+                      sql_text(volume->target_path), sql_text(subpaths));
+    if (r == 0)
+        r = take_bypassing(&bypassing, volume);
     if (volume->live_sandboxes > 1)
         forget_sandbox(volume);
     return r;
 }
+
+enum { NUMBER_AND_PATH = 3 }; /* the best that a record can be for a volume */
 
 static int load_drive(struct store *store, struct store_volume *volume)
 {
@@ -232,12 +265,14 @@ static int load_drive(struct store *store, struct store_volume *volume)
         int64_t rank = sql_take_number(&rows);
 
         r = 0;
+        volume->record_contradicts |= sql_take_number(&rows) != 0;
         if (rank <= best)
             continue;
         best = rank;
         TAKE_TEXT(&rows, volume->recorded_drive_id);
         TAKE_TEXT(&rows, volume->recorded_guest_path);
     }
+    volume->record_contradicts &= best < NUMBER_AND_PATH;
     return r;
 }
 
@@ -256,14 +291,15 @@ static int load_shared(struct store *store, struct store_volume *volume)
 
 int store_get_volume(struct store *store, int64_t volume_id, struct store_volume *ret_volume)
 {
+    char subpaths[STORE_PATH_BYTES];
     struct store_volume volume;
     int r;
 
     memset(&volume, 0, sizeof(volume));
     volume.volume_id = volume_id;
-    r = load_volume(store, &volume);
+    r = load_volume(store, &volume, subpaths);
     if (r == 0)
-        r = load_sandbox(store, &volume);
+        r = load_sandbox(store, subpaths, &volume);
     if (r == 0)
         r = load_drive(store, &volume);
     if (r == 0)
@@ -483,6 +519,23 @@ int store_each_volume_of_sandbox(struct store *store, const char *sandbox_id,
         " UNION SELECT v.volume_id FROM sandboxes s JOIN sandbox_claims c"
         " ON c.sandbox_ref = s.sandbox_ref JOIN volumes v ON v.target_path = c.path"
         " AND v.removed_at IS NULL WHERE s.sandbox_id = ?1 AND s.gone_at IS NULL";
+
+    return EACH_VOLUME(store, text, callback, userdata, sql_text(sandbox_id));
+}
+
+int store_each_bypassed_volume(struct store *store, const char *sandbox_id,
+                               store_volume_callback *callback, void *userdata)
+{
+    /* Every path above a claim, each once: rtrim() takes the last part off. */
+    static const char text[] =
+        "WITH RECURSIVE above (path) AS (SELECT c.path FROM sandboxes s JOIN sandbox_claims c"
+        " ON c.sandbox_ref = s.sandbox_ref WHERE s.sandbox_id = ?1 AND s.gone_at IS NULL"
+        " UNION SELECT rtrim(rtrim(path, replace(path, '/', '')), '/') FROM above WHERE path <> '')"
+        " SELECT v.volume_id FROM above a JOIN volumes v ON v.target_path = a.path"
+        " AND v.removed_at IS NULL"
+        " UNION SELECT e.volume_id FROM above a JOIN entries e ON e.subpaths = a.path"
+        " AND e.gone = 0"
+        " UNION SELECT volume_id FROM volumes WHERE reason = 'bypassed'";
 
     return EACH_VOLUME(store, text, callback, userdata, sql_text(sandbox_id));
 }

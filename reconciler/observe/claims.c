@@ -16,7 +16,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/base64url.h"
 #include "lib/cleanup.h"
 #include "reconciler/observe/bundles.h"
 #include "reconciler/observe/cache.h"
@@ -131,7 +130,7 @@ static int add_container(void *userdata, const char *container_id, struct bundle
     for (unsigned i = 0; i < bundle->mounts && mounts->mounts < MOUNTS; i++) {
         struct bundle_mount *mount = &bundle->mount[i];
 
-        if (strlen(mount->source) <= BASE64URL_PATH_BYTES)
+        if (strlen(mount->source) < PATH_MAX)
             mounts->mount[mounts->mounts++] =
                 (struct mount){take_pointer(&mount->source), take_pointer(&mount->destination)};
     }

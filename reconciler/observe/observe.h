@@ -163,13 +163,18 @@ int observe_bundle_owner(const struct observe_sandbox_paths *paths, const char *
 
 /* ---- the kubelet's paths ------------------------------------------------------------------ */
 
+enum observed_flag { OBSERVED_UNSAID, OBSERVED_NO, OBSERVED_YES };
+
 struct observed_publish_path {
     bool is_publish_path; /* KUBELET/pods/UID/volumes/kubernetes.io~csi/PV/mount */
     unsigned kubelet;     /* which of the roots it lies below */
     char pod_uid[64];
     char pv[256];
-    char driver[256];        /* vol_data.json; "" */
-    char volume_handle[512]; /* vol_data.json; "" */
+    char driver[256];                  /* vol_data.json; "" */
+    char volume_handle[512];           /* vol_data.json; "" */
+    enum observed_flag defer_fs_mount; /* vol_data.json */
+    bool has_plugin_file;              /* csiPlugin.json at the volume's root */
+    char subpaths[PATH_MAX]; /* where the kubelet binds parts of the volume (subPath); "" */
     bool is_empty_dir;       /* …/kubernetes.io~empty-dir/…: the shim's own, left alone */
 };
 

@@ -3,9 +3,15 @@
  * KUBELET/pods/UID/volumes/PLUGIN/PV/mount, where PLUGIN is kubernetes.io~csi for CSI volumes
  * (pkg/volume/csi of Kubernetes) and kubernetes.io~empty-dir for the pod's own scratch space. The
  * path itself is only taken apart. vol_data.json, which the kubelet writes beside `mount`, names
- * the driver and the volume; whatever is wrong with it, the two stay empty.
+ * the driver and the volume, and as of KEP-2857 whether the mount is deferred; whatever is wrong
+ * with it, they stay unknown.
+ *
+ * A container that mounts a part of a volume (subPath) is not given a path below `mount`: the
+ * kubelet binds that part to KUBELET/pods/UID/volume-subpaths/PV/CONTAINER/INDEX (pkg/volume/util/
+ * subpath), and such a path says nothing of a volume that is not mounted on the host.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -57,6 +63,22 @@ static void copy_text(const cJSON *object, const char *name, char *ret_text, siz
         (void)snprintf(ret_text, size, "%s", text);
 }
 
+/* The KEP writes the key in two ways; the kubelet's file holds texts only. */
+static enum observed_flag read_deferred(const cJSON *object)
+{
+    static const char *const names[] = {"deferFSMount", "deferFsMount"};
+
+    for (size_t i = 0; i < array_length(names); i++) {
+        const cJSON *value = json_member(object, names[i]);
+
+        if (cJSON_IsBool(value))
+            return cJSON_IsTrue(value) ? OBSERVED_YES : OBSERVED_NO;
+        if (cJSON_IsString(value))
+            return strcmp(value->valuestring, "true") == 0 ? OBSERVED_YES : OBSERVED_NO;
+    }
+    return OBSERVED_UNSAID;
+}
+
 /* 0 also where the file is missing or no good; -errno. */
 static int read_volume_data(int kubelet, struct observed_publish_path *path)
 {
@@ -75,7 +97,21 @@ static int read_volume_data(int kubelet, struct observed_publish_path *path)
         return r == -ENOMEM ? r : 0;
     copy_text(object, "driverName", path->driver, sizeof(path->driver));
     copy_text(object, "volumeHandle", path->volume_handle, sizeof(path->volume_handle));
+    path->defer_fs_mount = read_deferred(object);
     return 0;
+}
+
+/* Only looked for: whoever can write into the volume can write it. */
+static void look_for_plugin_file(int kubelet, struct observed_publish_path *path)
+{
+    cleanup(fd_closep) int fd = -1;
+    char directory[PATH_MAX];
+    struct stat st;
+
+    (void)snprintf(directory, sizeof(directory), "pods/%s/volumes/kubernetes.io~csi/%s/mount",
+                   path->pod_uid, path->pv);
+    path->has_plugin_file = path_open_directory_below(kubelet, directory, &fd) == 0 &&
+                            fstatat(fd, "csiPlugin.json", &st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 static int open_and_read_volume_data(int root, const char *kubelet,
@@ -86,10 +122,23 @@ static int open_and_read_volume_data(int root, const char *kubelet,
 
     if (r == -ENOENT || r == -ENOTDIR)
         return 0;
-    return r < 0 ? r : read_volume_data(fd, path);
+    if (r < 0)
+        return r;
+    look_for_plugin_file(fd, path);
+    return read_volume_data(fd, path);
 }
 
 /* Whether the path lies in one kubelet's pods; fills what its components say. */
+static void note_subpaths(const char *kubelet, struct observed_publish_path *path)
+{
+    size_t length = strlen(kubelet);
+
+    while (length && kubelet[length - 1] == '/')
+        length--;
+    (void)snprintf(path->subpaths, sizeof(path->subpaths), "%.*s/pods/%s/volume-subpaths/%s",
+                   (int)length, kubelet, path->pod_uid, path->pv);
+}
+
 static bool take_apart(const char *target_path, const char *kubelet,
                        struct observed_publish_path *ret_path)
 {
@@ -103,9 +152,10 @@ static bool take_apart(const char *target_path, const char *kubelet,
     if (skip_component(&rest, "kubernetes.io~empty-dir"))
         path.is_empty_dir = true;
     else if (skip_component(&rest, "kubernetes.io~csi") &&
-             take_component(&rest, path.pv, sizeof(path.pv)) && strcmp(rest, "mount") == 0)
+             take_component(&rest, path.pv, sizeof(path.pv)) && strcmp(rest, "mount") == 0) {
         path.is_publish_path = true;
-    else
+        note_subpaths(kubelet, &path);
+    } else
         path.pv[0] = '\0';
     *ret_path = path;
     return true;

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import secrets
+import shutil
 import subprocess
 import unittest
 
@@ -164,6 +165,87 @@ class CrustDirectoryTest(SaidTest):
         node.wait_for(path, "in_sync", "none", hypervisor_bytes=AFTER)
         self.assertEqual(self.resize_row(node, path)["to_bytes"], AFTER)
         agent.wait_for_requests(1, method="ResizeVolume")
+
+    # what does not agree, and what goes round
+
+    def test_directories_that_name_two_devices(self):
+        node = self.make_node()
+        first, second = self.loop(), self.loop()
+        for loop in (first, second):
+            node.add_device(loop.device)
+        path = publish_path("pv-two")
+        node.stage(path, first.device)
+        node.stage(path, second.device, layout="crust")
+        self.sandbox(node, Volume(path, first, "drive-1"))
+        node.start()
+        row = node.wait_for(path, "blocked", "entries_disagree", layout="both")
+        for device in (first.device, second.device):
+            self.assertIn(device, row["evidence"])
+        self.explains(node, path, first.device, second.device, "name different devices")
+        link = node.path("/dev/disk-by-another-name")
+        link.symlink_to(first.device)
+        node.stage(path, "/dev/disk-by-another-name", layout="crust")
+        node.wait_for(path, "unknown", evidence=None)
+
+    def test_bypassed(self):
+        node = self.make_node(**{"resize.sweep_seconds": 3600})
+        loop = self.loop()
+        node.add_device(loop.device)
+        path = publish_path("pv-part")
+        pod = path.split("/volumes/")[0]
+        run = self.containers(node)
+        vmm = node.start_vmm(SANDBOX)
+        node.add_sandbox(SANDBOX, vmm.pid)
+        node.stage(path, loop.device)
+        node.start()
+        node.wait_for(path, "unbound")
+        for part in (f"{path}/sub", f"{pod}/volume-subpaths/pv-part/app/0"):
+            with self.subTest(part):
+                bundle = run((part, "/data"), ("/etc/hosts", "/etc/hosts"))
+                row = node.wait_for(path, "blocked", "bypassed")
+                self.assertIn(part, row["evidence"])
+                self.assertIn(SANDBOX, row["evidence"])
+                self.explains(node, path, part, "subPath")
+                self.assertEqual(node.query("SELECT * FROM audit_mappings"), [])
+                shutil.rmtree(bundle)
+                node.wait_for(path, "unbound", "none", evidence=None)
+        whole, part = run((path, "/data")), run((f"{path}/sub", "/data"))
+        node.wait_for(path, "blocked", "bypassed", sandbox_id=SANDBOX)
+        shutil.rmtree(part)
+        node.wait_for(path, "unknown", sandbox_id=SANDBOX)
+        shutil.rmtree(whole)
+        node.wait_for(path, "unbound")
+        run((f"{pod}/volume-subpaths/pv-part/app/0", "/data"))
+        node.wait_for(path, "blocked", "bypassed")
+        vmm.stop()
+        node.wait_for(path, "unbound")
+
+    def test_bypassed_where_the_name_hides_the_path(self):
+        node = self.make_node(**{"resize.sweep_seconds": 3600})
+        loop = self.loop()
+        node.add_device(loop.device)
+        node.start_vmm(SANDBOX)
+        run = self.containers(node)
+        node.add_sandbox(SANDBOX, node.vmms[-1].pid)
+        node.start()
+        path = "/srv/volumes/data"
+        first = self.stage_hidden(node, path, loop.device)
+        run((f"{path}/sub/directory", "/data"))
+        node.wait_for(path, "blocked", "bypassed", volume_id=first["volume_id"])
+
+    def test_records_of_the_kubelet(self):
+        node = self.make_node()
+        path = publish_path("pv-records")
+        self.publish(node, path, deferFSMount="true")
+        node.path(path).mkdir()
+        node.path(path).joinpath("csiPlugin.json").write_text('{"device": "/dev/sda"}')
+        node.stage(path, "/dev/absent", layout="crust")
+        node.start()
+        row = node.wait_for(path, "unbound", defer_fs_mount=1, status="present",
+                            device="/dev/absent")
+        self.assertIn("csiPlugin.json", row["problem"])
+        self.assertIn("refused", row["problem"])
+        self.explains(node, path, "csiPlugin.json", "refused")
 
 
 if __name__ == "__main__":

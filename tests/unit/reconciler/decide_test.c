@@ -1,10 +1,6 @@
 /* decide_test.c - the decision table of docs/states.md against the code, cell by cell. */
-#include "tests/unit/test.h"
+#include "tests/unit/reconciler/table.h"
 
-#include <stdio.h>
-#include <string.h>
-
-#include "lib/cleanup.h"
 #include "reconciler/decide.h"
 
 /* One combination, in the table's own words. */
@@ -25,16 +21,14 @@ enum {
     FACTS
 };
 
-static const struct {
-    const char *name;
-    const char *values[6];
-} facts[FACTS] = {
+static const struct table_fact facts[FACTS] = {
     [STATUS] = {"status", {"present", "invalid", "gone"}},
     [PERMIT] = {"permit", {"grow", "observe", "never"}},
     [DEVICE] = {"device", {"block", "file", "missing", "unsuitable"}},
     [LIVE] = {"live", {"0", "1", "2"}},
     [CONFLICT] = {"conflict",
-                  {"none", "device_shared", "host_in_use", "identity_mismatch", "bypassed"}},
+                  {"none", "entries_disagree", "device_shared", "host_in_use", "identity_mismatch",
+                   "bypassed"}},
     [SIZE] = {"size", {"smaller", "larger", "equal", "unknown"}},
     [ASKS] = {"asks", {"yes", "no"}},
     [STILL] = {"still", {"yes", "no"}},
@@ -45,89 +39,20 @@ static const struct {
     [TRY] = {"try", {"yes", "no"}},
 };
 
-struct row {
-    int fact[8], value[8];
-    unsigned conditions;
-    char state[32], reason[32], action[32];
-    unsigned long first_matches;
+static struct table table = {
+    .marker = "<!-- decide -->",
+    .facts = facts,
+    .fact_count = FACTS,
+    .outcomes = 3,
 };
 
-static struct row rows[64];
-static unsigned row_count;
-
-static int value_of(int fact, const char *name)
-{
-    for (int i = 0; i < 6 && facts[fact].values[i]; i++)
-        if (strcmp(facts[fact].values[i], name) == 0)
-            return i;
-    fail_msg("%s has no value %s", facts[fact].name, name);
-    return -1;
-}
-
-static void add_condition(struct row *row, char *word)
-{
-    char *equals = strchr(word, '=');
-
-    assert_non_null(equals);
-    *equals = '\0';
-    for (int fact = 0; fact < FACTS; fact++)
-        if (strcmp(facts[fact].name, word) == 0) {
-            row->fact[row->conditions] = fact;
-            row->value[row->conditions++] = value_of(fact, equals + 1);
-            return;
-        }
-    fail_msg("no fact %s", word);
-}
-
-static void read_row(const char *line)
-{
-    struct row *row = &rows[row_count];
-    char conditions[128], *word, *rest = conditions;
-
-    if (sscanf(line, "| %127[^|]| %31[a-z_] | %31[a-z_] | %31[a-z_] |", conditions, row->state,
-               row->reason, row->action) != 4 ||
-        !strchr(conditions, '='))
-        return;
-    while ((word = strsep(&rest, " ")))
-        if (*word)
-            add_condition(row, word);
-    row_count++;
-}
+enum { STATE, REASON, ACTION };
 
 static int read_table(void **state)
 {
-    cleanup(freep) char *line = NULL;
-    size_t size = 0;
-    FILE *file = fopen("docs/states.md", "re");
-    bool inside = false;
-
     (void)state;
-    assert_non_null(file);
-    while (getline(&line, &size, file) > 0) {
-        if (strncmp(line, "<!-- decide -->", 15) == 0)
-            inside = true;
-        else if (strncmp(line, "## ", 3) == 0)
-            inside = false;
-        else if (inside && strncmp(line, "| ", 2) == 0)
-            read_row(line);
-    }
-    fclose(file);
-    assert_true(row_count > 20);
+    table_read(&table);
     return 0;
-}
-
-static struct row *first_match(const int *combination)
-{
-    for (unsigned i = 0; i < row_count; i++) {
-        unsigned matched = 0;
-
-        while (matched < rows[i].conditions &&
-               combination[rows[i].fact[matched]] == rows[i].value[matched])
-            matched++;
-        if (matched == rows[i].conditions)
-            return &rows[i];
-    }
-    return NULL;
 }
 
 static void set_sizes(struct decide_facts *ret_facts, int size, int synced)
@@ -171,47 +96,30 @@ static struct decide_facts facts_of(const int *combination)
     return result;
 }
 
-static const char *expected_reason(const struct row *row, const struct decide_facts *given)
+static const char *expected_reason(const struct table_row *row, const struct decide_facts *given)
 {
-    if (strcmp(row->reason, "hypervisor") == 0)
+    if (strcmp(row->outcome[REASON], "hypervisor") == 0)
         return reason_name(given->hypervisor_reason);
-    if (strcmp(row->reason, "guest") == 0)
+    if (strcmp(row->outcome[REASON], "guest") == 0)
         return reason_name(given->guest_reason);
-    return row->reason;
+    return row->outcome[REASON];
 }
 
 static void check(const int *combination)
 {
     struct decide_facts given = facts_of(combination);
     struct decision decision = decide(&given);
-    struct row *row = first_match(combination);
+    const struct table_row *row = table_match(&table, combination);
 
-    assert_non_null(row);
-    row->first_matches++;
-    if (strcmp(state_name(decision.state), row->state) != 0 ||
+    if (strcmp(state_name(decision.state), row->outcome[STATE]) != 0 ||
         strcmp(reason_name(decision.reason), expected_reason(row, &given)) != 0 ||
-        strcmp(decide_action_name(decision.action), row->action) != 0) {
-        for (int fact = 0; fact < FACTS; fact++)
-            print_message("%s=%s ", facts[fact].name, facts[fact].values[combination[fact]]);
-        fail_msg("row %u says %s/%s/%s, the code %s/%s/%s", (unsigned)(row - rows) + 1, row->state,
-                 row->reason, row->action, state_name(decision.state), reason_name(decision.reason),
+        strcmp(decide_action_name(decision.action), row->outcome[ACTION]) != 0) {
+        table_print(&table, combination);
+        fail_msg("row %u says %s/%s/%s, the code %s/%s/%s", (unsigned)(row - table.rows) + 1,
+                 row->outcome[STATE], row->outcome[REASON], row->outcome[ACTION],
+                 state_name(decision.state), reason_name(decision.reason),
                  decide_action_name(decision.action));
     }
-}
-
-/* The next combination, as an odometer; false after the last. */
-static bool advance(int *combination)
-{
-    for (int fact = FACTS - 1; fact >= 0; fact--) {
-        int next = combination[fact] + 1;
-
-        if (next < 6 && facts[fact].values[next]) {
-            combination[fact] = next;
-            return true;
-        }
-        combination[fact] = 0;
-    }
-    return false;
 }
 
 static void every_combination_is_decided_as_the_table_says(void **state)
@@ -221,10 +129,8 @@ static void every_combination_is_decided_as_the_table_says(void **state)
     (void)state;
     do
         check(combination);
-    while (advance(combination));
-    for (unsigned i = 0; i < row_count; i++)
-        if (rows[i].first_matches == 0)
-            fail_msg("row %u of the table can never be the first match", i + 1);
+    while (table_advance(&table, combination));
+    table_assert_used(&table);
 }
 
 /* What INTERFACES promises about every decision, whatever the facts. */
@@ -250,7 +156,7 @@ static void never_touches_what_it_must_not(void **state)
             continue;
         assert_int_equal(given.permit, PERMIT_GROW);
         assert_true(given.device_bytes >= given.hypervisor_bytes);
-    } while (advance(combination));
+    } while (table_advance(&table, combination));
 }
 
 static void a_growth_counts_from_what_the_vmm_has(void **state)

@@ -14,7 +14,7 @@ static const struct {
      "device, "
      "fs_type, options, metadata, status, problem, sandbox_id, device_bytes, hypervisor_bytes, "
      "guest_bytes, state, reason, state_since, next_attempt_at, first_seen, last_changed, "
-     "removed_at"},
+     "removed_at, defer_fs_mount, evidence"},
     {"audit_sandboxes",
      "sandbox_id, runtime, hypervisor, vmm_pid, control_socket, agent_address, pod_namespace, "
      "pod_name, status, boot_id, first_seen, gone_at"},

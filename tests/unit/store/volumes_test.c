@@ -48,6 +48,107 @@ static struct store_sandbox claiming(const char *sandbox_id, const struct store_
 static const struct store_claim fixture_claim = {
     .path = VOLUME_PATH, .source = "bundle", .guest_path = "/guest/data"};
 
+static int64_t put_unnamed(struct store *store, const char *key, const char *target_path);
+static int sum_volumes(void *userdata, int64_t volume_id);
+
+static struct store_volume get_bypassed(struct store *store, int64_t volume_id, const char *path,
+                                        bool changes)
+{
+    struct store_claim claim = {.path = path, .source = "bundle"};
+    struct store_sandbox sandbox = claiming("sandbox-1", &claim);
+    int64_t sum = 0;
+
+    (void)put_sandbox(store, &sandbox, changes);
+    assert_int_equal(store_each_bypassed_volume(store, "sandbox-1", sum_volumes, &sum), 0);
+    if (get_volume(store, volume_id).bypassed)
+        assert_int_equal(sum, volume_id);
+    return get_volume(store, volume_id);
+}
+
+static void a_part_of_a_volume_is_no_claim_on_it(void **state)
+{
+    static const char *const parts[] = {VOLUME_PATH "/sub", VOLUME_PATH "/a/b",
+                                        "/kubelet/volume-subpaths/pv/container/0"};
+    static const char *const others[] = {VOLUME_PATH "2/sub", "/kubelet/volume-subpaths/pv2/c/0",
+                                         "/kubelet/volume-subpaths/pv", "/other"};
+    struct store *store = store_of(state);
+    struct store_entry entry = entry_of("key-1", VOLUME_PATH, 11);
+    struct store_volume volume;
+    int64_t volume_id;
+
+    entry.sandboxes = 0;
+    entry.subpaths = "/kubelet/volume-subpaths/pv";
+    volume_id = put_entry(store, &entry, true);
+    for (size_t i = 0; i < array_length(parts); i++) {
+        volume = get_bypassed(store, volume_id, parts[i], true);
+        assert_true(volume.bypassed);
+        assert_int_equal(volume.live_sandboxes, 1);
+        assert_int_equal(volume.sandbox_ref, 0);
+    }
+    for (size_t i = 0; i < array_length(others); i++) {
+        volume = get_bypassed(store, volume_id, others[i], true);
+        assert_false(volume.bypassed);
+        assert_int_equal(volume.live_sandboxes, 0);
+    }
+    volume = get_bypassed(store, volume_id, VOLUME_PATH, true);
+    assert_false(volume.bypassed);
+    assert_int_not_equal(volume.sandbox_ref, 0);
+    (void)put_unnamed(store, "key-2", VOLUME_PATH "/sub"); /* a volume by itself */
+    assert_false(get_bypassed(store, volume_id, VOLUME_PATH "/sub", true).bypassed);
+}
+
+static void who_bypasses_is_shown(void **state)
+{
+    struct store *store = store_of(state);
+    int64_t volume_id = put_unnamed(store, "key-1", VOLUME_PATH);
+
+    (void)get_bypassed(store, volume_id, VOLUME_PATH "/sub", true);
+    assert_text_of(store, "SELECT evidence FROM audit_volumes", NULL);
+    assert_int_equal(store_set_state(store, volume_id, "blocked", "bypassed", NULL), 0);
+    assert_text_of(store, "SELECT evidence FROM audit_volumes",
+                   "a container of sandbox sandbox-1 mounts " VOLUME_PATH "/sub");
+}
+
+static void a_record_of_another_device_contradicts(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_drive drives[] = {fixture_drive, fixture_drive};
+    struct store_sandbox sandbox = sandbox_of("sandbox-1", drives);
+    struct bound bound = put_bound(store);
+
+    assert_false(get_volume(store, bound.volume_id).record_contradicts);
+    drives[0].minor = 2; /* what the path led to when the runtime looked */
+    (void)put_sandbox(store, &sandbox, true);
+    assert_true(get_volume(store, bound.volume_id).record_contradicts);
+    drives[0].major = drives[0].minor = -1; /* a regular file has no number */
+    (void)put_sandbox(store, &sandbox, true);
+    assert_false(get_volume(store, bound.volume_id).record_contradicts);
+    drives[0] = fixture_drive; /* unplugged, and plugged again */
+    drives[0].minor = 2;
+    sandbox.drives = 2;
+    (void)put_sandbox(store, &sandbox, true);
+    assert_false(get_volume(store, bound.volume_id).record_contradicts);
+}
+
+static void two_directories_may_name_two_devices(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_entry kata = entry_of("key-1", VOLUME_PATH, 11);
+    struct store_entry crust = entry_of("sha-1", VOLUME_PATH, 12);
+    int64_t volume_id = put_entry(store, &kata, true);
+
+    crust.layout = STORE_CRUST;
+    (void)put_entry(store, &crust, true);
+    assert_string_equal(get_volume(store, volume_id).other_device_path, "");
+    crust.device = "/dev/other";
+    (void)put_entry(store, &crust, true);
+    assert_string_equal(get_volume(store, volume_id).device_path, "/dev/disk");
+    assert_string_equal(get_volume(store, volume_id).other_device_path, "/dev/other");
+    assert_int_equal(store_set_state(store, volume_id, "blocked", "entries_disagree", NULL), 0);
+    assert_text_of(store, "SELECT evidence FROM audit_volumes",
+                   "kata/key-1 names /dev/disk, crust/sha-1 names /dev/other");
+}
+
 static int64_t put_unnamed(struct store *store, const char *key, const char *target_path)
 {
     struct store_entry entry = entry_of(key, target_path, key[4]);
@@ -328,6 +429,10 @@ int main(void)
         MODEL(each_volume_that_is_touched),
         MODEL(a_sandbox_touches_what_is_bound_to_it_without_a_name),
         MODEL(waiting_volumes_come_due),
+        MODEL(a_part_of_a_volume_is_no_claim_on_it),
+        MODEL(who_bypasses_is_shown),
+        MODEL(a_record_of_another_device_contradicts),
+        MODEL(two_directories_may_name_two_devices),
         MODEL(the_hot_path_scans_nothing),
     };
 

@@ -79,6 +79,51 @@ static void needs_no_volume_data(void **state)
     assert_string_equal(path.volume_handle, "v");
 }
 
+static void tells_where_parts_of_it_are_bound(void **state)
+{
+    (void)state;
+    observe(CSI "/mount");
+    assert_string_equal(path.subpaths, "/var/lib/kubelet/pods/uid-1/volume-subpaths/pv-1");
+    observe("/elsewhere");
+    assert_string_equal(path.subpaths, "");
+}
+
+static void tells_whether_the_mount_is_deferred(void **state)
+{
+    static const struct {
+        const char *text;
+        enum observed_flag expected;
+    } cases[] = {
+        {"{}", OBSERVED_UNSAID},
+        {"{\"deferFSMount\":\"true\"}", OBSERVED_YES},
+        {"{\"deferFsMount\":\"true\"}", OBSERVED_YES},
+        {"{\"deferFSMount\":true}", OBSERVED_YES},
+        {"{\"deferFSMount\":\"false\"}", OBSERVED_NO},
+        {"{\"deferFSMount\":false}", OBSERVED_NO},
+        {"{\"deferFSMount\":1}", OBSERVED_UNSAID},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < array_length(cases); i++) {
+        write_volume_data(cases[i].text);
+        observe(CSI "/mount");
+        assert_int_equal(path.defer_fs_mount, cases[i].expected);
+    }
+}
+
+static void sees_a_plugin_file_and_follows_none(void **state)
+{
+    (void)state;
+    observe(CSI "/mount");
+    assert_false(path.has_plugin_file);
+    assert_int_equal(path_make_directories(root, CSI "/mount", 0700), 0);
+    observe(CSI "/mount");
+    assert_false(path.has_plugin_file);
+    assert_int_equal(symlinkat("/nowhere", root, &(CSI "/mount/csiPlugin.json")[1]), 0);
+    observe(CSI "/mount");
+    assert_true(path.has_plugin_file);
+}
+
 static void knows_an_empty_dir(void **state)
 {
     (void)state;
@@ -117,6 +162,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(takes_a_publish_path_apart, start, stop),
         cmocka_unit_test_setup_teardown(needs_no_volume_data, start, stop),
+        cmocka_unit_test_setup_teardown(tells_where_parts_of_it_are_bound, start, stop),
+        cmocka_unit_test_setup_teardown(tells_whether_the_mount_is_deferred, start, stop),
+        cmocka_unit_test_setup_teardown(sees_a_plugin_file_and_follows_none, start, stop),
         cmocka_unit_test_setup_teardown(knows_an_empty_dir, start, stop),
         cmocka_unit_test_setup_teardown(takes_nothing_else_for_one, start, stop),
     };

@@ -1,0 +1,144 @@
+/* binding.c - the mapping of one volume: its row's facts to bind_decide(), and what that says done.
+ *
+ * What is known of the VMM's size when a mapping begins is decided here too: it is inferred where
+ * the device has had its size since before the VMM started, and otherwise left to be asked for.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "lib/log.h"
+#include "reconciler/bind.h"
+#include "reconciler/internal.h"
+
+/* ---- the facts ---- */
+
+static enum bind_sandbox sandbox_of(const struct store_volume *volume)
+{
+    if (volume->sandbox_ref)
+        return BIND_ONE_SANDBOX;
+    return volume->live_sandboxes > 1 ? BIND_SEVERAL_SANDBOXES : BIND_NO_SANDBOX;
+}
+
+static enum bind_device device_of(const struct store_volume *volume)
+{
+    if (!volume->device_id)
+        return BIND_DEVICE_MISSING;
+    return volume->device_kind == STORE_OTHER ? BIND_DEVICE_UNSUITABLE : BIND_DEVICE_SUITABLE;
+}
+
+static enum bind_mapping mapping_of(const struct store_volume *volume)
+{
+    if (!volume->mapping_id)
+        return BIND_UNMAPPED;
+    return volume->mapping_sandbox_ref == volume->sandbox_ref ? BIND_MAPPED_HERE
+                                                              : BIND_MAPPED_TO_ANOTHER;
+}
+
+static enum bind_disk disk_of(const struct store_volume *volume)
+{
+    if (volume->mapping_device_id == volume->device_id)
+        return BIND_SAME_DISK;
+    return volume->device_kind == STORE_BLOCK && volume->mapping_major == volume->major &&
+                   volume->mapping_minor == volume->minor
+               ? BIND_REPLACED_DISK
+               : BIND_ANOTHER_DISK;
+}
+
+static struct bind_facts facts_of(const struct store_volume *volume)
+{
+    return (struct bind_facts){
+        .present = volume->status == STORE_PRESENT,
+        .sandbox = sandbox_of(volume),
+        .device = device_of(volume),
+        .mapping = mapping_of(volume),
+        .disk = disk_of(volume),
+        .contradicted = volume->record_contradicts,
+    };
+}
+
+/* ---- what follows ---- */
+
+/* The VMM opened the device after the device had its present size: then that is the size it has. */
+static bool size_is_known_to_vmm(const struct store_volume *volume)
+{
+    return volume->size_since_ns && volume->vmm_start_ns &&
+           volume->size_since_ns < volume->vmm_start_ns;
+}
+
+static int open_mapping(struct reconciler *reconciler, const struct store_volume *volume)
+{
+    bool known = size_is_known_to_vmm(volume);
+    struct store_mapping mapping = {
+        .volume_id = volume->volume_id,
+        .sandbox_ref = volume->sandbox_ref,
+        .device_id = volume->device_id,
+        .drive_id = volume->recorded_drive_id[0] ? volume->recorded_drive_id : NULL,
+        .guest_path = volume->recorded_guest_path[0] ? volume->recorded_guest_path : NULL,
+        .source = volume->recorded_drive_id[0] ? "persist" : volume->binding_source,
+        .device_bytes = volume->device_bytes,
+        .hypervisor_bytes = known ? volume->device_bytes : 0,
+        /* A device that grew while no guest had it still holds the smaller file system. */
+        .guest_synced_bytes = known && !volume->size_changed ? volume->device_bytes : 0,
+    };
+
+    log_info(&(struct log_ids){volume->volume_id, volume->sandbox_id, volume->device_name, NULL},
+             "bound to the sandbox at %" PRIu64 " bytes%s", volume->device_bytes,
+             known ? "" : ", to be synchronised once");
+    return store_open_mapping(reconciler->store, &mapping);
+}
+
+static bool is_described(const struct store_volume *volume)
+{
+    return (!volume->recorded_drive_id[0] || volume->drive_id[0]) &&
+           strcmp(volume->recorded_guest_path, volume->guest_path) == 0;
+}
+
+static int describe_mapping(struct reconciler *reconciler, const struct store_volume *volume)
+{
+    return store_describe_mapping(reconciler->store, volume->volume_id,
+                                  volume->recorded_drive_id[0] ? volume->recorded_drive_id : NULL,
+                                  volume->recorded_guest_path[0] ? volume->recorded_guest_path
+                                                                 : NULL,
+                                  volume->recorded_drive_id[0] ? "persist" : NULL);
+}
+
+/* It is bound as it was: only what is known about the binding may be better. */
+static int update_binding(struct reconciler *reconciler, struct store_volume *volume, bool mismatch)
+{
+    int r = 0;
+
+    if (volume->device_bytes > volume->largest_bytes && !mismatch) {
+        r = store_note_size(reconciler->store, volume->volume_id, volume->device_bytes);
+        volume->largest_bytes = volume->device_bytes;
+    }
+    if (r == 0 && !is_described(volume)) {
+        r = describe_mapping(reconciler, volume);
+        if (r == 0)
+            r = store_get_volume(reconciler->store, volume->volume_id, volume);
+    }
+    return r;
+}
+
+int bind_volume(struct reconciler *reconciler, struct store_volume *volume, bool *ret_mismatch)
+{
+    struct bind_facts facts = facts_of(volume);
+    struct binding binding = bind_decide(&facts);
+    int r = 0;
+
+    *ret_mismatch = binding.mismatch;
+    switch (binding.action) {
+    case BIND_NOTHING:
+        return 0;
+    case BIND_KEEP:
+        return update_binding(reconciler, volume, binding.mismatch);
+    case BIND_OPEN:
+        r = open_mapping(reconciler, volume);
+        break;
+    case BIND_CLOSE:
+        r = store_close_mapping(reconciler->store, volume->volume_id);
+        break;
+    }
+    if (r == 0)
+        r = mark_neighbours(reconciler, volume);
+    return r < 0 ? r : store_get_volume(reconciler->store, volume->volume_id, volume);
+}

@@ -1,0 +1,147 @@
+/* table.h - a decision table of docs/states.md, read and gone through cell by cell.
+ *
+ * A row is `| fact=value fact=value | outcome | … |`; the first row whose conditions all hold
+ * decides. What a table means is the test's affair: for every combination of facts it compares the
+ * code's answer with the outcomes of the first match.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "tests/unit/test.h"
+
+enum { TABLE_VALUES = 6, TABLE_FACTS = 16, TABLE_ROWS = 64, TABLE_OUTCOMES = 3 };
+
+struct table_fact {
+    const char *name;
+    const char *values[TABLE_VALUES];
+};
+
+struct table_row {
+    int fact[8], value[8];
+    unsigned conditions;
+    char outcome[TABLE_OUTCOMES][32];
+    unsigned long first_matches;
+};
+
+struct table {
+    const char *marker; /* the comment before it */
+    const struct table_fact *facts;
+    int fact_count;
+    unsigned outcomes;
+    struct table_row rows[TABLE_ROWS];
+    unsigned row_count;
+};
+
+static inline int table_value(const struct table_fact *fact, const char *name)
+{
+    for (int i = 0; i < TABLE_VALUES && fact->values[i]; i++)
+        if (strcmp(fact->values[i], name) == 0)
+            return i;
+    fail_msg("%s has no value %s", fact->name, name);
+    return -1;
+}
+
+static inline void table_add_condition(const struct table *table, struct table_row *row, char *word)
+{
+    char *equals = strchr(word, '=');
+
+    assert_non_null(equals);
+    *equals = '\0';
+    for (int fact = 0; fact < table->fact_count; fact++)
+        if (strcmp(table->facts[fact].name, word) == 0) {
+            row->fact[row->conditions] = fact;
+            row->value[row->conditions++] = table_value(&table->facts[fact], equals + 1);
+            return;
+        }
+    fail_msg("no fact %s", word);
+}
+
+static inline void table_read_row(struct table *table, const char *line)
+{
+    struct table_row *row = &table->rows[table->row_count];
+    char conditions[128], *word, *rest = conditions;
+    int used = 0;
+
+    if (sscanf(line, "| %127[^|]|%n", conditions, &used) != 1 || !strchr(conditions, '='))
+        return;
+    assert_true(table->row_count < TABLE_ROWS);
+    for (unsigned i = 0; i < table->outcomes; i++) {
+        line += used;
+        assert_int_equal(sscanf(line, " %31[a-z_] |%n", row->outcome[i], &used), 1);
+    }
+    while ((word = strsep(&rest, " ")))
+        if (*word)
+            table_add_condition(table, row, word);
+    table->row_count++;
+}
+
+static inline void table_read(struct table *table)
+{
+    cleanup(freep) char *line = NULL;
+    size_t size = 0;
+    FILE *file = fopen("docs/states.md", "re");
+    bool inside = false;
+
+    assert_non_null(file);
+    while (getline(&line, &size, file) > 0) {
+        if (strncmp(line, table->marker, strlen(table->marker)) == 0)
+            inside = true;
+        else if (strncmp(line, "## ", 3) == 0 || strncmp(line, "<!--", 4) == 0)
+            inside = false;
+        else if (inside && strncmp(line, "| ", 2) == 0)
+            table_read_row(table, line);
+    }
+    fclose(file);
+    assert_true(table->row_count > 0);
+}
+
+/* The row that decides; counted as having done so. */
+static inline struct table_row *table_match(struct table *table, const int *combination)
+{
+    for (unsigned i = 0; i < table->row_count; i++) {
+        struct table_row *row = &table->rows[i];
+        unsigned matched = 0;
+
+        while (matched < row->conditions && combination[row->fact[matched]] == row->value[matched])
+            matched++;
+        if (matched < row->conditions)
+            continue;
+        row->first_matches++;
+        return row;
+    }
+    fail_msg("no row matches");
+    return NULL;
+}
+
+static inline void table_print(const struct table *table, const int *combination)
+{
+    for (int fact = 0; fact < table->fact_count; fact++)
+        print_message("%s=%s ", table->facts[fact].name,
+                      table->facts[fact].values[combination[fact]]);
+}
+
+/* The next combination, as an odometer; false after the last. */
+static inline bool table_advance(const struct table *table, int *combination)
+{
+    for (int fact = table->fact_count - 1; fact >= 0; fact--) {
+        int next = combination[fact] + 1;
+
+        if (next < TABLE_VALUES && table->facts[fact].values[next]) {
+            combination[fact] = next;
+            return true;
+        }
+        combination[fact] = 0;
+    }
+    return false;
+}
+
+static inline void table_assert_used(const struct table *table)
+{
+    for (unsigned i = 0; i < table->row_count; i++)
+        if (table->rows[i].first_matches == 0)
+            fail_msg("row %u of the table can never be the first match", i + 1);
+}
