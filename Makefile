@@ -46,7 +46,7 @@ LIBS_STORE  := -lsqlite3
 LIBS_AGENT  := -lprotobuf-c
 LIBS_SERVE  := -lmicrohttpd -lnghttp2
 
-FOLDERS := lib config store agent-client reconciler crustctl guest-agent
+FOLDERS := lib config store doctor agent-client reconciler crustctl guest-agent
 
 sources = $(sort $(wildcard $(1)/*.c))
 objects = $(patsubst %.c,$(OUT)/%.o,$(1))
@@ -54,6 +54,7 @@ objects = $(patsubst %.c,$(OUT)/%.o,$(1))
 LIB_SOURCES         := $(call sources,lib)
 CONFIG_SOURCES      := $(call sources,config)
 STORE_SOURCES       := $(call sources,store)
+DOCTOR_SOURCES      := $(call sources,doctor)
 AGENT_SOURCES       := $(call sources,agent-client)
 WATCH_SOURCES       := $(call sources,reconciler/watch)
 OBSERVE_SOURCES     := $(call sources,reconciler/observe)
@@ -69,8 +70,8 @@ PROTO_C    := $(patsubst %.proto,$(GEN)/%.pb-c.c,$(PROTOS))
 PROTO_O    := $(patsubst $(GEN)/%.c,$(OUT)/generated/%.o,$(PROTO_C))
 
 # Everything that crustd is made of but main.c: unit tests link against it.
-CORE_SOURCES := $(LIB_SOURCES) $(CONFIG_SOURCES) $(STORE_SOURCES) $(AGENT_SOURCES) $(WATCH_SOURCES) \
-  $(OBSERVE_SOURCES) $(HYPERVISOR_SOURCES) $(SERVE_SOURCES) $(RECONCILER_SOURCES)
+CORE_SOURCES := $(LIB_SOURCES) $(CONFIG_SOURCES) $(STORE_SOURCES) $(DOCTOR_SOURCES) $(AGENT_SOURCES) \
+  $(WATCH_SOURCES)   $(OBSERVE_SOURCES) $(HYPERVISOR_SOURCES) $(SERVE_SOURCES) $(RECONCILER_SOURCES)
 CORE_OBJECTS := $(call objects,$(CORE_SOURCES)) $(PROTO_O)
 CORE_LIBRARY := $(OUT)/libcrustd.a
 CORE_LIBS    := $(LIBS_LIB) $(LIBS_CONFIG) $(LIBS_STORE) $(LIBS_AGENT) $(LIBS_SERVE)

@@ -33,6 +33,12 @@ const struct command commands[] = {
      command_journal},
     {"explain", "VOL", 1, 0, "what is known, what is missing, and what to do about it", NULL,
      command_explain},
+    {"doctor", "", 0, 0, "whether this node is able to grow volumes, and what to mend",
+     "Asks the daemon, which examines itself and its node; without one crustctl does so,\n"
+     "by its own rights: before an install too. Levels: ok, note, warning, error, of which\n"
+     "an error keeps some volume from growing or crustd from starting.\n"
+     "Exit code: 0 no error, 5 at least one, 1 nothing could be examined.\n",
+     command_doctor},
     {"wait", "VOL", 1, OPTION_FOR | OPTION_TIMEOUT, "waits until a volume has a state",
      "  --for STATE     a state, or STATE/REASON (in_sync, blocked/read_only)\n"
      "  --timeout S     seconds to wait (60)\n"

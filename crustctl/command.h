@@ -59,4 +59,5 @@ int command_view(struct session *session);
 int command_volume(struct session *session);
 int command_journal(struct session *session);
 int command_explain(struct session *session);
+int command_doctor(struct session *session);
 int command_wait(struct session *session);

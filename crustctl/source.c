@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "doctor/doctor.h"
 #include "lib/cleanup.h"
 #include "lib/http_client.h"
 #include "lib/json.h"
@@ -250,4 +251,40 @@ int source_status(struct source *source, struct buffer *ret_json, struct error *
     if (result == 0)
         result = store_read_summary(source->reader, ret_json, error);
     return result == 0 ? buffer_append_text(ret_json, "}\n") : result;
+}
+
+/* What the database says of live sandboxes; NULL if there is none that can be read. */
+static cJSON *recorded_sandboxes(const struct source *source)
+{
+    cleanup(buffer_done) struct buffer json = BUFFER_INIT(DOCTOR_BYTES);
+    struct store_reader *reader = NULL;
+    cJSON *sandboxes = NULL;
+    char path[PATH_MAX];
+
+    if (path_resolve(source->root, source->root_name, source->config.paths.database, path) < 0 ||
+        store_reader_open(path, &reader, NULL) < 0)
+        return NULL;
+    if (store_read_abilities(reader, &json, NULL) == 0)
+        (void)json_parse(buffer_text(&json), json.length,
+                         (struct json_limits){DOCTOR_BYTES, ANSWER_DEPTH}, &sandboxes, NULL);
+    store_reader_free(reader);
+    return sandboxes;
+}
+
+int source_findings(struct source *source, bool *ret_by_daemon, struct buffer *ret_json,
+                    struct error *error)
+{
+    cleanup(json_deletep) cJSON *sandboxes = NULL;
+    struct doctor_request request = {.root = source->root, .config = &source->config};
+    int result = source_ask_daemon(source, "GET", "/v1/doctor", ret_json, error);
+
+    if (result != SOURCE_UNREACHABLE) {
+        *ret_by_daemon = true;
+        return result;
+    }
+    sandboxes = recorded_sandboxes(source);
+    request.sandboxes = sandboxes;
+    *ret_by_daemon = false;
+    result = doctor_examine(&request, ret_json);
+    return result < 0 ? error_set_errno(error, result, "the findings can't be written") : 0;
 }

@@ -39,6 +39,11 @@ int source_rows(struct source *source, const struct store_query *query, cJSON **
 /* The daemon's status; without a daemon {"daemon":false,"summary":{…}} from the database. */
 int source_status(struct source *source, struct buffer *ret_json, struct error *error);
 
+/* The node's findings (doctor/doctor.h), as JSON text: the daemon's, or else those of this process,
+ * with what the database knows of sandboxes where there is one. 0, SOURCE_REFUSED, -errno. */
+int source_findings(struct source *source, bool *ret_by_daemon, struct buffer *ret_json,
+                    struct error *error);
+
 /* One request to the daemon and nobody else. 0: 2xx, ret_body is the answer. SOURCE_REFUSED: the
  * error's text is the daemon's message and ret_body its JSON. SOURCE_UNREACHABLE, -errno. */
 int source_ask_daemon(struct source *source, const char *method, const char *path,

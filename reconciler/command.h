@@ -12,11 +12,16 @@
 #include "lib/result.h"
 #include "lib/status.h"
 
+struct buffer;
 struct reconciler;
 struct store_reader;
 
 /* The audit views, through the daemon's own connection. */
 struct store_reader *reconciler_reader(struct reconciler *reconciler);
+
+/* What stands in the way of growing volumes on this node, as doctor/doctor.h has it: read and tried
+ * anew for each answer. 0 or -errno with a text. */
+int reconciler_examine(struct reconciler *reconciler, struct buffer *ret_json, struct error *error);
 
 /* Looks at everything again; volumes that wait for something to change may try at once. */
 void reconciler_resync(struct reconciler *reconciler);

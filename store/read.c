@@ -354,3 +354,39 @@ int store_read_summary(struct store_reader *reader, struct buffer *ret_json, str
         r = buffer_append_text(ret_json, sql_borrow_text(&rows));
     return finish(reader, ret_json, before, r, error);
 }
+
+static int append_array(struct sql_connection *connection, const char *text, struct buffer *json)
+{
+    sqlite3_stmt *statement = NULL;
+    unsigned rows;
+    int code = sqlite3_prepare_v2(connection->db, text, -1, &statement, NULL);
+    int r = code == SQLITE_OK ? buffer_append_text(json, "[") : sql_failed(connection, code);
+
+    if (r == 0)
+        r = append_rows(connection, statement, json, &rows);
+    (void)sqlite3_finalize(statement);
+    return r < 0 ? r : buffer_append_text(json, "]");
+}
+
+int store_read_abilities(struct store_reader *reader, struct buffer *ret_json, struct error *error)
+{
+    static const char abilities[] =
+        "SELECT sandbox_id, boot_id, runtime, hypervisor, control_socket, pod_namespace, pod_name,"
+        " companion_ability, agent_ability, shim_ability,"
+        " (SELECT count(*) FROM mappings m WHERE m.sandbox_ref = s.sandbox_ref"
+        "  AND m.until IS NULL) AS volumes,"
+        " (SELECT group_concat(DISTINCT hypervisor_reason) FROM mappings m"
+        "  WHERE m.sandbox_ref = s.sandbox_ref AND m.until IS NULL) AS hypervisor_reasons,"
+        " (SELECT group_concat(DISTINCT guest_reason) FROM mappings m"
+        "  WHERE m.sandbox_ref = s.sandbox_ref AND m.until IS NULL"
+        "  AND guest_reason <> 'unverified') AS guest_reasons,"
+        " (SELECT group_concat(name, ', ') FROM (SELECT coalesce(e.pv, 'volume ' || v.volume_id)"
+        "  AS name FROM mappings m JOIN volumes v ON v.volume_id = m.volume_id"
+        "  LEFT JOIN entries e ON e.entry_id = v.entry_id WHERE m.sandbox_ref = s.sandbox_ref"
+        "  AND m.until IS NULL ORDER BY v.volume_id LIMIT 4)) AS volume_names"
+        " FROM sandboxes s WHERE gone_at IS NULL ORDER BY sandbox_ref";
+    const size_t before = ret_json->length;
+
+    return finish(reader, ret_json, before, append_array(reader->connection, abilities, ret_json),
+                  error);
+}

@@ -8,20 +8,21 @@
 set -eu
 cd "${1:-.}"
 
-find lib config store agent-client reconciler crustctl guest-agent -name '*.[ch]' 2>/dev/null |
+find lib config store doctor agent-client reconciler crustctl guest-agent -name '*.[ch]' 2>/dev/null |
     LC_ALL=C sort | xargs -r awk '
 BEGIN {
     allowed["lib"] = "lib/"
     allowed["config"] = "config/ lib/"
     allowed["store"] = "store/ lib/"
+    allowed["doctor"] = "doctor/ config/ lib/"
     allowed["agent-client"] = "agent-client/ lib/"
     allowed["reconciler/watch"] = "reconciler/watch/ lib/"
     allowed["reconciler/observe"] = "reconciler/observe/ lib/"
     allowed["reconciler/hypervisor"] = "reconciler/hypervisor/ lib/"
     allowed["reconciler/serve"] = "reconciler/serve/ reconciler/command.h store/read.h lib/"
     allowed["reconciler"] = "reconciler/*.h reconciler/observe/ reconciler/hypervisor/ " \
-                            "store/ agent-client/ config/ lib/"
-    allowed["crustctl"] = "crustctl/ config/ store/read.h lib/"
+                            "store/ agent-client/ doctor/doctor.h config/ lib/"
+    allowed["crustctl"] = "crustctl/ doctor/doctor.h config/ store/read.h lib/"
     allowed["guest-agent"] = "guest-agent/ agent-client/ttrpc_codec.h " \
                              "agent-client/agent_messages.h agent-client/agent_address.h lib/"
 

@@ -204,6 +204,18 @@ static int answer_view(struct reconciler *reconciler, const struct http_request 
     return result == 0 || result == -ENOMEM ? result : refuse_store(reply, result, &error);
 }
 
+static int answer_doctor(struct reconciler *reconciler, const struct http_request *request,
+                         struct http_reply *reply)
+{
+    struct error error = {0};
+    int result = reconciler_examine(reconciler, &reply->body, &error);
+
+    (void)request;
+    if (result == 0)
+        result = buffer_append_text(&reply->body, "\n");
+    return result == 0 || result == -ENOMEM ? result : refuse_store(reply, result, &error);
+}
+
 struct route {
     const char *path;
     const char *method; /* GET includes HEAD */
@@ -224,6 +236,7 @@ static const struct route routes[] = {
     {"/v1/resizes", "GET", false, true, answer_view},
     {"/v1/cleanups", "GET", false, true, answer_view},
     {"/v1/journal", "GET", false, true, answer_view},
+    {"/v1/doctor", "GET", false, false, answer_doctor},
     {"/v1/resync", "POST", true, false, answer_resync},
 };
 

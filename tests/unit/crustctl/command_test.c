@@ -129,6 +129,27 @@ static void status_comes_from_the_database_too(void **state)
     expect(*state, "status -o json", EXIT_DONE, "\"daemon\":false");
 }
 
+static void doctor_needs_no_daemon(void **state)
+{
+    cleanup(buffer_done) struct buffer text = {0}, out = {0};
+    cleanup(json_deletep) cJSON *findings = NULL;
+    char *line;
+
+    /* The scratch node has no /dev. */
+    assert_int_equal(node_run(*state, "doctor", &text), EXIT_BLOCKED);
+    assert_non_null(strstr(buffer_text(&text), "No daemon answers; crustctl sees "));
+    assert_non_null(strstr(buffer_text(&text), "\n\nerror    "));
+    assert_non_null(strstr(buffer_text(&text), "error    dev /dev: there is no /dev"));
+    assert_non_null(strstr(buffer_text(&text), "\n      -> Mount the node's /dev"));
+    for (line = strtok(text.data, "\n"); line; line = strtok(NULL, "\n"))
+        if (display_width(line) > 80 || line[strlen(line) - 1] == ' ')
+            fail_msg("%s|", line);
+    assert_int_equal(node_run(*state, "doctor -o json", &out), EXIT_BLOCKED);
+    findings = parse(&out);
+    assert_true(cJSON_IsArray(findings));
+    assert_string_equal(json_string(findings->child, "id"), "kernel");
+}
+
 static void the_journal_has_lines(void **state)
 {
     cleanup(buffer_done) struct buffer out = {0};
@@ -187,6 +208,7 @@ int main(void)
         TEST(explain_says_what_to_do),
         TEST(explain_in_json_has_the_same),
         TEST(status_comes_from_the_database_too),
+        TEST(doctor_needs_no_daemon),
         TEST(the_journal_has_lines),
         TEST(what_needs_a_daemon_says_so),
         TEST(nothing_at_all_is_unreachable),

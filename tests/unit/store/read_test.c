@@ -272,6 +272,35 @@ static void the_summary_counts(void **state)
     buffer_done(&json);
 }
 
+static void abilities_are_those_of_live_sandboxes(void **state)
+{
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    struct store_sandbox other = sandbox_of("sandbox-2", NULL);
+    struct store_guest_result failed = {.volume_id = bound.volume_id, .reason = "agent_failed"};
+    struct buffer json = BUFFER_INIT(0);
+    cJSON *rows = NULL;
+    bool changed;
+
+    (void)put_sandbox(store, &other, true);
+    assert_int_equal(store_end_sandbox(store, "sandbox-2", &changed), 0);
+    assert_int_equal(store_set_ability(store, bound.sandbox_ref, STORE_ROUTE_AGENT, "able"), 0);
+    assert_int_equal(store_put_guest_result(store, &failed), 0);
+    assert_int_equal(store_read_abilities(store_get_reader(store), &json, NULL), 0);
+    assert_int_equal(json_parse(json.data, json.length, JSON_LIMITS_HTTP, &rows, NULL), 0);
+    assert_int_equal(cJSON_GetArraySize(rows), 1);
+    assert_string_equal(json_string(rows->child, "sandbox_id"), "sandbox-1");
+    assert_string_equal(json_string(rows->child, "boot_id"), "boot-1");
+    assert_string_equal(json_string(rows->child, "agent_ability"), "able");
+    assert_null(json_string(rows->child, "companion_ability"));
+    assert_int_equal(json_member(rows->child, "volumes")->valueint, 1);
+    assert_string_equal(json_string(rows->child, "volume_names"), "pv-1");
+    assert_string_equal(json_string(rows->child, "guest_reasons"), "agent_failed");
+    assert_null(json_string(rows->child, "hypervisor_reasons"));
+    cJSON_Delete(rows);
+    buffer_done(&json);
+}
+
 /* ---- a reader of its own ------------------------------------------------------------------- */
 
 static void a_reader_sees_commits_and_never_waits(void **state)
@@ -326,6 +355,7 @@ int main(void)
         MODEL(hostile_text_stays_json),
         MODEL(an_answer_has_a_bound),
         MODEL(the_summary_counts),
+        MODEL(abilities_are_those_of_live_sandboxes),
         FILES(a_reader_sees_commits_and_never_waits),
         FILES(a_reader_refuses_what_is_not_crustds),
     };

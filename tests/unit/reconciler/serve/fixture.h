@@ -33,6 +33,7 @@ struct reconciler {
     struct store *store;
     struct reconciler_health health;
     unsigned resyncs;
+    bool examination_fails;
 };
 
 struct store_reader *reconciler_reader(struct reconciler *reconciler)
@@ -43,6 +44,13 @@ struct store_reader *reconciler_reader(struct reconciler *reconciler)
 void reconciler_resync(struct reconciler *reconciler)
 {
     reconciler->resyncs++;
+}
+
+int reconciler_examine(struct reconciler *reconciler, struct buffer *ret_json, struct error *error)
+{
+    if (reconciler->examination_fails)
+        return error_set(error, -EIO, "nothing can be read");
+    return buffer_append_text(ret_json, "[{\"id\":\"kernel\",\"level\":\"ok\"}]");
 }
 
 void reconciler_get_health(const struct reconciler *reconciler,

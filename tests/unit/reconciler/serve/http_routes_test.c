@@ -29,8 +29,9 @@ static void expect_error(struct fixture *fixture, const char *method, const char
 static void every_path_answers(void **state)
 {
     static const char *const paths[] = {
-        "/healthz",    "/readyz",      "/v1/status",  "/v1/volumes",  "/v1/sandboxes",
-        "/v1/devices", "/v1/mappings", "/v1/resizes", "/v1/cleanups", "/v1/journal",
+        "/healthz",      "/readyz",     "/v1/status",   "/v1/volumes",
+        "/v1/sandboxes", "/v1/devices", "/v1/mappings", "/v1/resizes",
+        "/v1/cleanups",  "/v1/journal", "/v1/doctor",
     };
 
     for (size_t i = 0; i < array_length(paths); i++) {
@@ -112,6 +113,17 @@ static void status_tells_health(void **state)
     expect_error(fixture, "GET", "/readyz", 503, "not_synced");
 }
 
+static void the_node_is_examined(void **state)
+{
+    struct fixture *fixture = *state;
+    cleanup(json_deletep) cJSON *findings = rows_of(fixture, "/v1/doctor");
+
+    assert_string_equal(json_string(findings->child, "id"), "kernel");
+    expect_error(fixture, "GET", "/v1/doctor?id=1", 400, "bad_argument");
+    fixture->reconciler.examination_fails = true;
+    expect_error(fixture, "GET", "/v1/doctor", 500, "store_failed");
+}
+
 static void resync_is_for_the_socket_only(void **state)
 {
     struct fixture *fixture = *state;
@@ -136,10 +148,10 @@ static void thousands_of_volumes_fit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(every_path_answers),       TEST(what_does_not_exist_is_not_found),
-        TEST(rows_are_the_views),       TEST(bad_arguments_are_refused),
-        TEST(status_tells_health),      TEST(resync_is_for_the_socket_only),
-        TEST(thousands_of_volumes_fit),
+        TEST(every_path_answers),   TEST(what_does_not_exist_is_not_found),
+        TEST(rows_are_the_views),   TEST(bad_arguments_are_refused),
+        TEST(status_tells_health),  TEST(resync_is_for_the_socket_only),
+        TEST(the_node_is_examined), TEST(thousands_of_volumes_fit),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

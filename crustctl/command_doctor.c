@@ -1,0 +1,98 @@
+/* command_doctor.c - what keeps this node from growing volumes, the worst first.
+ *
+ * The findings come in the order in which things were looked at, and the JSON keeps it; people are
+ * shown what they have to do something about before what is well.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "crustctl/command.h"
+#include "crustctl/display.h"
+#include "crustctl/row.h"
+#include "lib/cleanup.h"
+#include "lib/json.h"
+
+enum { ANSWER_BYTES = 16 * 1024 * 1024, LEVEL_WIDTH = 9, WIDEST = 100 };
+
+/* The worst first. */
+static const struct {
+    const char *name;
+    const char *many;
+} levels[] = {{"error", "errors"}, {"warning", "warnings"}, {"note", "notes"}, {"ok", "ok"}};
+
+static unsigned count_level(const cJSON *findings, const char *level)
+{
+    const cJSON *finding;
+    unsigned count = 0;
+
+    cJSON_ArrayForEach(finding, findings)
+    {
+        count += strcmp(row_text(finding, "level"), level) == 0;
+    }
+    return count;
+}
+
+static int print_heading(const cJSON *findings, bool by_daemon, struct buffer *out)
+{
+    int result =
+        buffer_append_text(out, by_daemon ? "The daemon sees" : "No daemon answers; crustctl sees");
+
+    for (size_t i = 0; result == 0 && i < array_length(levels); i++) {
+        const unsigned count = count_level(findings, levels[i].name);
+
+        result = buffer_append_format(out, "%s %u %s", i ? "," : "", count,
+                                      count == 1 ? levels[i].name : levels[i].many);
+    }
+    return result == 0 ? buffer_append_text(out, "\n\n") : result;
+}
+
+/* "warning  trash /run/.crust-trash: stale metadata can't …" */
+static int print_finding(const cJSON *finding, unsigned width, struct buffer *out)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(0);
+    const char *where = row_text(finding, "where"), *remedy = row_text(finding, "remedy");
+    char lead[LEVEL_WIDTH + 1];
+    int result = buffer_append_format(&text, "%s%s%s: %s", row_text(finding, "id"),
+                                      *where ? " " : "", where, row_text(finding, "what"));
+
+    (void)snprintf(lead, sizeof(lead), "%-*s", LEVEL_WIDTH, row_text(finding, "level"));
+    if (result == 0)
+        result = display_append_wrapped(out, buffer_text(&text), lead, LEVEL_WIDTH, width);
+    if (result == 0 && *remedy)
+        result = display_append_wrapped(out, remedy, "      -> ", LEVEL_WIDTH, width);
+    return result;
+}
+
+static int print_text(const cJSON *findings, bool by_daemon, unsigned width, struct buffer *out)
+{
+    const cJSON *finding;
+    int result = print_heading(findings, by_daemon, out);
+
+    for (size_t i = 0; i < array_length(levels); i++)
+        cJSON_ArrayForEach(finding, findings)
+        {
+            if (result == 0 && strcmp(row_text(finding, "level"), levels[i].name) == 0)
+                result = print_finding(finding, width < WIDEST ? width : WIDEST, out);
+        }
+    return result;
+}
+
+int command_doctor(struct session *session)
+{
+    cleanup(buffer_done) struct buffer json = BUFFER_INIT(ANSWER_BYTES);
+    cleanup(json_deletep) cJSON *findings = NULL;
+    struct error error = {0};
+    bool by_daemon = false;
+    int result = source_findings(session->source, &by_daemon, &json, &error);
+
+    if (result == 0)
+        result = json_parse(buffer_text(&json), json.length, (struct json_limits){ANSWER_BYTES, 4},
+                            &findings, &error);
+    if (result == 0)
+        result = session->options->json
+                     ? row_print_json(findings, &session->out)
+                     : print_text(findings, by_daemon, session->width, &session->out);
+    if (result != 0)
+        return session_fail(result, &error);
+    return count_level(findings, "error") > 0 ? EXIT_BLOCKED : EXIT_DONE;
+}

@@ -1,0 +1,66 @@
+/* doctor.c - the order of an examination: from the kernel up to the sandboxes. */
+#include "doctor/doctor.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "doctor/finding.h"
+#include "doctor/kata.h"
+#include "doctor/kernel.h"
+#include "doctor/paths.h"
+#include "doctor/sandboxes.h"
+#include "doctor/watches.h"
+
+enum { BOOT_ID_BYTES = 64 };
+
+static void examine_policy(const struct config *config, struct findings *findings)
+{
+    if (config->resize.mode != RESIZE_GROW)
+        findings_add(findings, FINDING_NOTE, "policy", "resize.mode", "Set resize.mode = grow",
+                     "nothing is grown: crustd's configuration says %s",
+                     config->resize.mode == RESIZE_OBSERVE ? "observe" : "never");
+    if (config->agent.routes[0] == ROUTE_NONE)
+        findings_add(findings, FINDING_NOTE, "policy", "agent.routes",
+                     "Set agent.routes = companion, agent, shim",
+                     "no guest is ever told: agent.routes is empty");
+}
+
+static void examine_kernel(int root, const struct config *config, struct findings *findings)
+{
+    struct kernel_facts kernel;
+    struct watch_facts watches;
+
+    kernel_read(&kernel);
+    watches_read(root, config, &watches);
+    kernel_judge(&kernel, findings);
+    watches_judge(&watches, findings);
+    kernel_judge_process(&kernel, findings);
+}
+
+static void read_boot_id(char ret_boot_id[static BOOT_ID_BYTES])
+{
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+
+    ret_boot_id[0] = '\0';
+    if (!file)
+        return;
+    if (!fgets(ret_boot_id, BOOT_ID_BYTES, file))
+        ret_boot_id[0] = '\0';
+    ret_boot_id[strcspn(ret_boot_id, "\n")] = '\0';
+    (void)fclose(file);
+}
+
+int doctor_examine(const struct doctor_request *request, struct buffer *ret_json)
+{
+    struct findings findings;
+    char boot_id[BOOT_ID_BYTES];
+
+    findings_begin(&findings, ret_json);
+    examine_kernel(request->root, request->config, &findings);
+    paths_examine(request->root, request->config, &findings);
+    examine_policy(request->config, &findings);
+    kata_examine(request->root, request->config, &findings);
+    read_boot_id(boot_id);
+    sandboxes_judge(request->sandboxes, boot_id, request->config, &findings);
+    return findings_end(&findings);
+}

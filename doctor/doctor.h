@@ -1,0 +1,26 @@
+/* doctor.h - is this node able to grow volumes, and which of those in use now are not?
+ *
+ * An examination reads and tries, and changes nothing: what it needs is a root and a configuration,
+ * no daemon and no database, so that it can be made before anything is installed. It speaks for the
+ * process that makes it: the daemon's rights and namespaces are the daemon's to examine. Nothing is
+ * executed, no device opened, no VMM or guest asked.
+ */
+#pragma once
+
+#include <cjson/cJSON.h>
+
+#include "config/config.h"
+#include "lib/buffer.h"
+
+struct doctor_request {
+    int root; /* O_PATH of --root */
+    const struct config *config;
+    const cJSON *sandboxes; /* what store_read_abilities() reads; NULL: nobody knows of any */
+};
+
+enum { DOCTOR_BYTES = 4 * 1024 * 1024 };
+
+/* Appends `[{"id","level","what","where","remedy"}, …]`; level is ok, note, warning or error, where
+ * and remedy may be null. An error keeps some volume from growing, or crustd from starting. 0,
+ * -EMSGSIZE, -ENOMEM. */
+int doctor_examine(const struct doctor_request *request, struct buffer *ret_json);

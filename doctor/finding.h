@@ -1,0 +1,28 @@
+/* finding.h - what an examination of the node found, as JSON. Private to doctor/. */
+#pragma once
+
+#include "lib/buffer.h"
+
+enum finding_level {
+    FINDING_OK,
+    FINDING_NOTE,    /* good to know; nothing has to be done */
+    FINDING_WARNING, /* something is slower, coarser or less safe than it could be */
+    FINDING_ERROR,   /* some volume cannot grow, or crustd not start */
+};
+
+/* `[{"id","level","what","where","remedy"}, …]`, being written. */
+struct findings {
+    struct buffer *json; /* borrowed */
+    unsigned count;
+    int result; /* 0, or the -errno of the first that could not be written */
+};
+
+void findings_begin(struct findings *findings, struct buffer *json);
+
+/* where, remedy: NULL none. Texts are whole sentences without a full stop at their end. */
+void findings_add(struct findings *findings, enum finding_level level, const char *id,
+                  const char *where, const char *remedy, const char *format, ...)
+    __attribute__((format(printf, 6, 7)));
+
+/* 0 or -errno. */
+int findings_end(struct findings *findings);

@@ -1,0 +1,118 @@
+/* host_file.c - the files are root's own and trusted as such: links in them are followed, inside
+ * the root, and nothing but a regular file is read.
+ */
+#include "doctor/host_file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "lib/path.h"
+
+static bool is_absent(int r)
+{
+    return r == -ENOENT || r == -ENOTDIR;
+}
+
+int host_file_read(int root, const char *path, struct buffer *ret_text, struct error *error)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(HOST_FILE_BYTES);
+    int r = path_read_in_root(root, path, &text, error);
+
+    if (r == PATH_ABSENT)
+        return HOST_ABSENT;
+    if (r > 0)
+        return -EINVAL;
+    if (r == 0) {
+        buffer_done(ret_text);
+        *ret_text = text;
+        text.data = NULL;
+    }
+    return r;
+}
+
+static int compare(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int add_name(struct host_names *names, const char *name)
+{
+    if (names->count == HOST_NAMES)
+        return -E2BIG;
+    names->name[names->count] = strdup(name);
+    if (!names->name[names->count])
+        return -ENOMEM;
+    names->count++;
+    return 0;
+}
+
+int host_names_read(int root, const char *directory, struct host_names *ret_names)
+{
+    cleanup(dir_closep) DIR *stream = NULL;
+    struct host_names names = {0};
+    const struct dirent *entry;
+    int fd, r = path_open_directory_in_root(root, directory, &fd);
+
+    *ret_names = names;
+    if (r < 0)
+        return is_absent(r) ? HOST_ABSENT : r;
+    stream = fdopendir(fd);
+    if (!stream) {
+        fd_close(fd);
+        return -errno;
+    }
+    while (r == 0 && (entry = readdir(stream)))
+        if (entry->d_name[0] != '.')
+            r = add_name(&names, entry->d_name);
+    if (r < 0) {
+        host_names_done(&names);
+        return r;
+    }
+    if (names.count > 0)
+        qsort(names.name, names.count, sizeof(names.name[0]), compare);
+    *ret_names = names;
+    return HOST_READ;
+}
+
+void host_names_done(struct host_names *names)
+{
+    for (unsigned i = 0; i < names->count; i++)
+        free(names->name[i]);
+    names->count = 0;
+}
+
+static int name_of_descriptor(int fd, char ret_path[static PATH_MAX])
+{
+    char link[32];
+    ssize_t length;
+
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    length = readlink(link, ret_path, PATH_MAX - 1);
+    if (length < 0)
+        return -errno;
+    ret_path[length] = '\0';
+    return 0;
+}
+
+int host_file_resolve(int root, const char *path, char ret_path[static PATH_MAX])
+{
+    cleanup(fd_closep) int fd = -1;
+    char top[PATH_MAX], real[PATH_MAX];
+    size_t length;
+    int r = path_open_in_root(root, path, &fd);
+
+    if (r < 0)
+        return is_absent(r) ? HOST_ABSENT : r;
+    if (snprintf(ret_path, PATH_MAX, "%s", path) >= PATH_MAX)
+        return -ENAMETOOLONG;
+    if (name_of_descriptor(root, top) < 0 || name_of_descriptor(fd, real) < 0)
+        return HOST_READ;
+    length = strcmp(top, "/") == 0 ? 0 : strlen(top);
+    if (strncmp(real, top, length) == 0 && real[length] == '/')
+        (void)snprintf(ret_path, PATH_MAX, "%s", real + length);
+    return HOST_READ;
+}

@@ -1,0 +1,127 @@
+/* kata_settings.c - from TOML items to the settings that matter.
+ *
+ * A key of another type than it should have is not passed over: Kata would refuse the file, and
+ * whoever reads the finding should hear of that rather than of a default.
+ */
+#include "doctor/kata_settings.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "doctor/toml.h"
+
+struct reading {
+    struct kata_settings *settings;
+    const char *file;
+    struct error *error;
+    int result;
+};
+
+static void fail(struct reading *reading, const struct toml_item *item, const char *what)
+{
+    if (reading->result == 0)
+        reading->result = error_set(reading->error, -EBADMSG, "line %u: %s %s", item->line,
+                                    item->part[item->parts - 1], what);
+}
+
+static bool is_at(const struct toml_item *item, unsigned depth, const char *name)
+{
+    return depth < item->parts && strcmp(item->part[depth], name) == 0;
+}
+
+static void take_boolean(struct reading *reading, const struct toml_item *item, bool *ret_value)
+{
+    if (item->kind != TOML_BOOLEAN)
+        fail(reading, item, "is neither true nor false");
+    else
+        *ret_value = item->truth;
+}
+
+static void take_word(struct reading *reading, const struct toml_item *item,
+                      char ret_word[static KATA_WORD_BYTES])
+{
+    if (item->kind != TOML_STRING)
+        fail(reading, item, "is no string");
+    else if (snprintf(ret_word, KATA_WORD_BYTES, "%s", item->text) >= KATA_WORD_BYTES)
+        fail(reading, item, "is too long");
+}
+
+static struct kata_table *find_table(struct reading *reading, const struct toml_item *item)
+{
+    struct kata_settings *settings = reading->settings;
+    struct kata_table *table;
+
+    for (unsigned i = 0; i < settings->tables; i++)
+        if (strcmp(settings->table[i].name, item->part[1]) == 0)
+            return &settings->table[i];
+    if (settings->tables == KATA_TABLES || strlen(item->part[1]) >= KATA_WORD_BYTES) {
+        fail(reading, item, "stands in a hypervisor's table too many");
+        return NULL;
+    }
+    table = &settings->table[settings->tables++];
+    (void)snprintf(table->name, sizeof(table->name), "%s", item->part[1]);
+    return table;
+}
+
+static void take_hypervisor(struct reading *reading, const struct toml_item *item)
+{
+    struct kata_table *table = find_table(reading, item);
+
+    if (!table)
+        return;
+    if (is_at(item, 2, "enable_debug")) {
+        take_boolean(reading, item, &table->enable_debug);
+        (void)snprintf(table->debug_file, sizeof(table->debug_file), "%s", reading->file);
+    } else if (is_at(item, 2, "extra_monitor_socket") || is_at(item, 2, "dbg_monitor_socket")) {
+        take_word(reading, item, table->monitor);
+        (void)snprintf(table->monitor_file, sizeof(table->monitor_file), "%s", reading->file);
+    } else if (is_at(item, 2, "disable_block_device_use")) {
+        take_boolean(reading, item, &table->no_block_devices);
+    } else if (is_at(item, 2, "confidential_guest")) {
+        take_boolean(reading, item, &table->confidential);
+    }
+}
+
+static void take_runtime(struct reading *reading, const struct toml_item *item)
+{
+    struct kata_settings *settings = reading->settings;
+
+    settings->is_rust |= is_at(item, 1, "name") || is_at(item, 1, "hypervisor_name");
+    if (is_at(item, 1, "hypervisor_name"))
+        take_word(reading, item, settings->hypervisor);
+}
+
+static void on_item(void *userdata, const struct toml_item *item)
+{
+    struct reading *reading = userdata;
+
+    if (item->parts == 3 && is_at(item, 0, "hypervisor"))
+        take_hypervisor(reading, item);
+    else if (item->parts == 2 && is_at(item, 0, "runtime"))
+        take_runtime(reading, item);
+}
+
+int kata_settings_read(struct kata_settings *settings, const char *file, const char *text,
+                       size_t length, struct error *error)
+{
+    struct error syntax = {0};
+    struct reading reading = {settings, file, error, 0};
+    int r = toml_read(text, length, on_item, &reading, &syntax);
+
+    if (reading.result == 0 && r < 0)
+        reading.result = error_set(error, r, "%s", syntax.text);
+    if (reading.result < 0)
+        (void)error_prefix(error, "%s: ", file);
+    return reading.result;
+}
+
+const struct kata_table *kata_settings_table(const struct kata_settings *settings)
+{
+    const bool only_one = settings->tables == 1 && !settings->hypervisor[0];
+
+    for (unsigned i = 0; i < settings->tables; i++)
+        if (only_one || strcmp(settings->table[i].name, settings->hypervisor) == 0)
+            return &settings->table[i];
+    return NULL;
+}

@@ -1,0 +1,236 @@
+/* kernel.c - versions, by what came with them:
+ *
+ *     5.3   pidfd_open(2), which tells of the end of a VMM
+ *     5.6   openat2(2), by which every foreign file is opened
+ *     5.11  RESIZE=1 from every block driver
+ *     5.15  diskseq, which tells a device number's next disk from its last
+ *
+ * The inodes of the first user and pid namespace are fixed by the kernel (include/linux/proc_ns.h).
+ */
+#include "doctor/kernel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/netlink.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lib/cleanup.h"
+
+enum { FIRST_USER_NAMESPACE = 0xeffffffd, FIRST_PROCESS_NAMESPACE = 0xeffffffc };
+
+enum { KERNEL_GROUP = 1, LARGE_BUFFER_BYTES = 16 * 1024 * 1024, YEAR_2020 = 1577836800 };
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+static int try_openat2(void)
+{
+    struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_NO_MAGICLINKS};
+    cleanup(fd_closep) int fd = (int)syscall(SYS_openat2, AT_FDCWD, "/", &how, sizeof(how));
+
+    return fd < 0 ? -errno : 0;
+}
+
+static int try_pidfd_open(void)
+{
+    cleanup(fd_closep) int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+
+    return fd < 0 ? -errno : 0;
+}
+
+static int try_uevents(bool *ret_large_buffer)
+{
+    struct sockaddr_nl address = {.nl_family = AF_NETLINK, .nl_groups = KERNEL_GROUP};
+    cleanup(fd_closep) int fd =
+        socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_KOBJECT_UEVENT);
+    int bytes = LARGE_BUFFER_BYTES;
+
+    if (fd < 0)
+        return -errno;
+    *ret_large_buffer = setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes)) == 0;
+    return bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
+}
+
+static int try_vsock(void)
+{
+    cleanup(fd_closep) int fd = socket(AF_VSOCK, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    return fd < 0 ? -errno : 0;
+}
+
+static bool has_capability(unsigned number)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {0};
+
+    return syscall(SYS_capget, &header, data) == 0 &&
+           (data[CAP_TO_INDEX(number)].effective & CAP_TO_MASK(number));
+}
+
+static uint64_t namespace_inode(const char *path)
+{
+    struct stat status;
+
+    return stat(path, &status) < 0 ? 0 : status.st_ino;
+}
+
+static int try_first_process(void)
+{
+    cleanup(fd_closep) int mounts = open("/proc/1/mountinfo", O_RDONLY | O_CLOEXEC);
+    cleanup(fd_closep) int root = -1;
+
+    if (mounts < 0)
+        return -errno;
+    root = open("/proc/1/root", O_PATH | O_CLOEXEC);
+    return root < 0 ? -errno : 0;
+}
+
+void kernel_read(struct kernel_facts *ret_facts)
+{
+    struct kernel_facts facts = {.uid = geteuid(), .now_seconds = time(NULL)};
+    struct utsname name;
+
+    if (uname(&name) == 0)
+        (void)snprintf(facts.release, sizeof(facts.release), "%.64s", name.release);
+    facts.openat2 = try_openat2();
+    facts.pidfd_open = try_pidfd_open();
+    facts.uevents = try_uevents(&facts.large_buffer);
+    facts.vsock = try_vsock();
+    facts.may_trace = has_capability(CAP_SYS_PTRACE);
+    facts.user_namespace = namespace_inode("/proc/self/ns/user");
+    facts.process_namespace = namespace_inode("/proc/self/ns/pid");
+    facts.first_process = try_first_process();
+    *ret_facts = facts;
+}
+
+/* ---- judging ------------------------------------------------------------------------------- */
+
+static void judge_version(const struct kernel_facts *facts, struct findings *findings)
+{
+    unsigned major = 0, minor = 0;
+
+    (void)sscanf(facts->release, "%u.%u", &major, &minor);
+    if (facts->openat2 < 0 || facts->pidfd_open < 0)
+        findings_add(findings, FINDING_ERROR, "kernel", NULL,
+                     "Use Linux 5.15 or later, and let a system-call filter allow these calls",
+                     "Linux %s: %s: %s; crustd cannot work without it", facts->release,
+                     facts->openat2 < 0 ? "openat2" : "pidfd_open",
+                     strerror(facts->openat2 < 0 ? -facts->openat2 : -facts->pidfd_open));
+    else if (major < 5 || (major == 5 && minor < 15))
+        findings_add(findings, FINDING_WARNING, "kernel", NULL, "Use Linux 5.15 or later",
+                     "Linux %s: without diskseq (5.15) a device number that goes to another disk "
+                     "is not always noticed%s",
+                     facts->release,
+                     major < 5 || minor < 11 ? "; before 5.11 not every driver tells of a growth, "
+                                               "which then waits for the sweep"
+                                             : "");
+    else
+        findings_add(findings, FINDING_OK, "kernel", NULL, NULL,
+                     "Linux %s: openat2, pidfd_open, diskseq", facts->release);
+}
+
+static void judge_uevents(const struct kernel_facts *facts, struct findings *findings)
+{
+    if (facts->uevents < 0)
+        findings_add(findings, FINDING_ERROR, "uevents", NULL,
+                     "Allow AF_NETLINK sockets (systemd: RestrictAddressFamilies; pod: seccomp)",
+                     "the kernel's block events can't be listened to: %s",
+                     strerror(-facts->uevents));
+    else if (!facts->large_buffer)
+        findings_add(findings, FINDING_WARNING, "uevents", "CAP_NET_ADMIN",
+                     "Give crustd CAP_NET_ADMIN, or raise net.core.rmem_max to 16 MiB",
+                     "the kernel's events are heard, but a storm of them overflows the buffer: "
+                     "every volume is then looked at again");
+    else
+        findings_add(findings, FINDING_OK, "uevents", NULL, NULL,
+                     "the kernel's block events are heard, with a large buffer");
+}
+
+static void judge_vsock(const struct kernel_facts *facts, struct findings *findings)
+{
+    if (facts->vsock == 0)
+        findings_add(findings, FINDING_OK, "vsock", NULL, NULL, "guests can be reached by vsock");
+    else if (facts->vsock == -EAFNOSUPPORT)
+        findings_add(findings, FINDING_WARNING, "vsock", NULL, "modprobe vhost_vsock",
+                     "this kernel has no vsock now, by which QEMU's guests are reached; Kata "
+                     "usually loads its module");
+    else
+        findings_add(findings, FINDING_ERROR, "vsock", NULL,
+                     "Allow AF_VSOCK sockets (systemd: RestrictAddressFamilies; pod: seccompProfile"
+                     " Unconfined)",
+                     "no socket of AF_VSOCK may be made, so no agent of a QEMU guest is reached: "
+                     "%s",
+                     strerror(-facts->vsock));
+}
+
+static void judge_clock(const struct kernel_facts *facts, struct findings *findings)
+{
+    if (facts->now_seconds < YEAR_2020)
+        findings_add(findings, FINDING_WARNING, "clock", NULL, "Set the clock",
+                     "the clock is years behind: times on the record will be wrong");
+}
+
+void kernel_judge(const struct kernel_facts *facts, struct findings *findings)
+{
+    judge_version(facts, findings);
+    judge_uevents(facts, findings);
+    judge_vsock(facts, findings);
+    judge_clock(facts, findings);
+}
+
+static void judge_namespaces(const struct kernel_facts *facts, struct findings *findings)
+{
+    if (facts->user_namespace != FIRST_USER_NAMESPACE)
+        findings_add(findings, FINDING_ERROR, "user_namespace", "/proc/self/ns/user",
+                     "Run it in the node's user namespace (pod: hostUsers must not be false)",
+                     "this is not the node's user namespace: no event of the kernel comes here, "
+                     "and no VMM can be looked at");
+    else
+        findings_add(findings, FINDING_OK, "user_namespace", NULL, NULL,
+                     "the node's user namespace");
+    if (facts->process_namespace != FIRST_PROCESS_NAMESPACE)
+        findings_add(findings, FINDING_ERROR, "pid_namespace", "/proc/self/ns/pid",
+                     "Run it in the node's pid namespace (pod: hostPID: true)",
+                     "this is not the node's pid namespace: VMMs and shims are not seen, so no "
+                     "sandbox is known to be alive");
+    else
+        findings_add(findings, FINDING_OK, "pid_namespace", NULL, NULL, "the node's pid namespace");
+}
+
+static void judge_tracing(const struct kernel_facts *facts, struct findings *findings)
+{
+    if (!facts->may_trace)
+        findings_add(findings, FINDING_ERROR, "processes", "CAP_SYS_PTRACE",
+                     "Give crustd CAP_SYS_PTRACE",
+                     "a VMM's root and open files can't be looked at: whose disk it has stays "
+                     "unknown, and nothing is grown");
+    else if (facts->first_process < 0)
+        findings_add(findings, FINDING_WARNING, "processes", "/proc/1",
+                     "Let no security module hide the node's processes (pod: appArmorProfile "
+                     "Unconfined, SELinux spc_t)",
+                     "process 1 can't be looked at (%s): what the node has mounted is then known "
+                     "as far as this process sees it, and VMMs may be out of reach too",
+                     strerror(-facts->first_process));
+    else
+        findings_add(findings, FINDING_OK, "processes", NULL, NULL,
+                     "the node's processes can be looked at");
+}
+
+void kernel_judge_process(const struct kernel_facts *facts, struct findings *findings)
+{
+    if (facts->uid != 0)
+        findings_add(findings, FINDING_ERROR, "root", NULL, "Run it as root",
+                     "this was asked by uid %u, who may not look at what crustd needs",
+                     (unsigned)facts->uid);
+    else
+        judge_tracing(facts, findings);
+    judge_namespaces(facts, findings);
+}

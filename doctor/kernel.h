@@ -1,0 +1,33 @@
+/* kernel.h - what the kernel lets this process do, and as whom it runs. Private to doctor/.
+ *
+ * Reading asks the kernel for each thing itself, for a system-call filter or a namespace can take
+ * away what the version promises; judging is pure.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "doctor/finding.h"
+
+/* Results of system calls: 0 or -errno. */
+struct kernel_facts {
+    char release[65]; /* uname(2) */
+    int openat2;
+    int pidfd_open;
+    int uevents;         /* listening to the kernel's own group */
+    bool large_buffer;   /* a receive buffer beyond net.core.rmem_max may be had */
+    int vsock;           /* a socket of AF_VSOCK */
+    int64_t now_seconds; /* CLOCK_REALTIME */
+
+    uid_t uid;
+    bool may_trace;          /* CAP_SYS_PTRACE */
+    uint64_t user_namespace; /* inodes of nsfs; 0 unknown */
+    uint64_t process_namespace;
+    int first_process; /* looking at process 1: its mounts and its root */
+};
+
+void kernel_read(struct kernel_facts *ret_facts);
+void kernel_judge(const struct kernel_facts *facts, struct findings *findings);
+void kernel_judge_process(const struct kernel_facts *facts, struct findings *findings);

@@ -1,0 +1,12 @@
+/* sandboxes.h - which of the volumes in running sandboxes can grow, before they have to; pure.
+ * Private to doctor/. */
+#pragma once
+
+#include <cjson/cJSON.h>
+
+#include "config/config.h"
+#include "doctor/finding.h"
+
+/* sandboxes: what store_read_abilities() reads. Those of another boot are passed over. */
+void sandboxes_judge(const cJSON *sandboxes, const char *boot_id, const struct config *config,
+                     struct findings *findings);

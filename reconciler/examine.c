@@ -1,0 +1,26 @@
+/* examine.c - the daemon examines its node: with its own rights, in its own namespaces, and with
+ * what it knows of the sandboxes. */
+#include <errno.h>
+
+#include "doctor/doctor.h"
+#include "lib/cleanup.h"
+#include "lib/json.h"
+#include "reconciler/internal.h"
+#include "store/read.h"
+
+int reconciler_examine(struct reconciler *reconciler, struct buffer *ret_json, struct error *error)
+{
+    cleanup(buffer_done) struct buffer rows = BUFFER_INIT(DOCTOR_BYTES);
+    cleanup(json_deletep) cJSON *sandboxes = NULL;
+    struct doctor_request request = {.root = reconciler->root, .config = &reconciler->config};
+    int r = store_read_abilities(store_get_reader(reconciler->store), &rows, error);
+
+    if (r == 0)
+        r = json_parse(buffer_text(&rows), rows.length, (struct json_limits){DOCTOR_BYTES, 4},
+                       &sandboxes, error);
+    if (r < 0)
+        return r;
+    request.sandboxes = sandboxes;
+    r = doctor_examine(&request, ret_json);
+    return r < 0 ? error_set_errno(error, r, "the findings can't be written") : 0;
+}

@@ -1,0 +1,234 @@
+"""crustctl doctor and GET /v1/doctor: a node that is well, and each thing that can be wrong with it,
+without a daemon (as before an install) and with one."""
+
+import json
+import os
+import subprocess
+import unittest
+
+from node import BUILD, REPOSITORY
+from said import SANDBOX, SaidTest, curl
+from service_test import needs
+
+ABSENT = {"path"}  # what may be absent on a node that is well
+UNTOLD = {"processes"}  # depends on the machine that the tests run on
+CONTAINERD = """version = 2
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.kata-qemu]
+runtime_type = "io.containerd.kata-qemu.v2"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.kata-qemu.options]
+ConfigPath = "/opt/kata/share/defaults/kata-containers/configuration-qemu.toml"
+"""
+KATA = "opt/kata/share/defaults/kata-containers"
+QEMU = """# Kata's
+[hypervisor.qemu]
+path = "/opt/kata/bin/qemu-system-x86_64"
+enable_debug = false
+extra_monitor_socket = ""
+[agent.kata]
+enable_debug = false
+[runtime]
+enable_debug = false
+"""
+RUST = '[runtime]\nname = "virt_container"\nhypervisor_name = "qemu"\n'
+
+
+class DoctorTest(SaidTest):
+
+    def well(self, settings=None):
+        """A node as crustd wishes it: Kata with the drop-in that it needs."""
+        node = self.node(settings)
+        node.path("/run/crust").mkdir(mode=0o700)
+        node.path("/var/lib/kubelet/pods").mkdir()
+        self.write(node, "etc/containerd/config.toml", CONTAINERD)
+        self.write(node, f"{KATA}/runtimes/qemu/configuration-qemu.toml", QEMU)
+        os.symlink("runtimes/qemu/configuration-qemu.toml",
+                   node.path(f"{KATA}/configuration-qemu.toml"))
+        self.drop_in(node, "50-crustd.toml",
+                     (REPOSITORY / "config/deploy/kata/go-qemu.toml").read_text())
+        return node
+
+    def write(self, node, name, text):
+        path = node.path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def drop_in(self, node, name, text):
+        self.write(node, f"{KATA}/runtimes/qemu/config.d/{name}", text)
+
+    def doctor(self, node, code):
+        done = node.crustctl("doctor", "-o", "json", check=False)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        self.assertEqual(done.stderr, "")
+        findings = json.loads(done.stdout)
+        for finding in findings:
+            self.assertEqual(set(finding), {"id", "level", "what", "where", "remedy"})
+            self.assertIn(finding["level"], ("ok", "note", "warning", "error"))
+        self.assertEqual(code == 5, any(f["level"] == "error" for f in findings))
+        return findings
+
+    def finds(self, node, code, identity, level, words):
+        """One finding of this kind and level says these words; returns it."""
+        findings = self.doctor(node, code)
+        for finding in findings:
+            if finding["id"] == identity and finding["level"] == level and \
+                    words in f"{finding['where']} {finding['what']}":
+                return finding
+        self.fail(f"no {level} {identity} says \"{words}\": {findings}")
+
+    def test_a_node_that_is_well(self):
+        node = self.well()
+        for finding in self.doctor(node, 0):
+            if finding["id"] not in ABSENT | UNTOLD | {"sandbox"}:
+                self.assertEqual(finding["level"], "ok", finding)
+        self.finds(node, 0, "kata_configuration", "ok", "kata-qemu (qemu, Kata's Go runtime)")
+        self.finds(node, 0, "sandbox", "note", "no sandbox is known")
+
+    def test_nothing_is_written(self):
+        node = self.well()
+        before = self.tree(node)
+        self.doctor(node, 0)
+        self.assertEqual(self.tree(node), before)
+
+    def tree(self, node):
+        return sorted((str(path), path.lstat().st_mtime_ns) for path in node.root.rglob("*"))
+
+    def test_text_for_people(self):
+        node = self.well()
+        self.drop_in(node, "60-off.toml", "[hypervisor.qemu]\nextra_monitor_socket = ''\n")
+        done = node.crustctl("doctor", check=False)
+        lines = done.stdout.splitlines()
+        self.assertEqual(done.returncode, 5)
+        self.assertRegex(lines[0], r"^No daemon answers; crustctl sees 1 error, ")
+        self.assertTrue(lines[2].startswith("error    kata_configuration"), lines[2])
+        self.assertFalse([line for line in lines if len(line) > 80 and len(line.split()) > 1])
+        self.assertIn("crustctl", node.crustctl("doctor", "--help").stdout)
+
+    def test_kata(self):
+        node = self.well()
+        self.drop_in(node, "60-off.toml", "[hypervisor.qemu]\nenable_debug = false\n")
+        finding = self.finds(node, 5, "kata_configuration", "error", "60-off.toml")
+        self.assertIn("sorts behind", finding["remedy"])
+        self.drop_in(node, "60-off.toml", RUST)
+        self.finds(node, 5, "kata_configuration", "error", "no pod starts")
+        self.drop_in(node, "70-hmp.toml",
+                     (REPOSITORY / "config/deploy/kata/rust-qemu.toml").read_text())
+        self.finds(node, 0, "kata_configuration", "ok", "Kata's Rust runtime")
+        self.drop_in(node, "80-nonsense.toml", "nonsense\n")
+        self.finds(node, 0, "kata_unreadable", "warning", "80-nonsense.toml: line 1")
+        node.path(f"{KATA}/configuration-qemu.toml").unlink()
+        self.finds(node, 0, "kata_unreadable", "warning", "can't be looked at")
+        node.path("etc/containerd/config.toml").unlink()
+        self.finds(node, 0, "kata_absent", "warning", "no configuration of Kata's")
+
+    def test_paths(self):
+        node = self.well()
+        node.path("/var/lib/kubelet/pods").rmdir()
+        self.finds(node, 0, "kubelet", "warning", "it has no pods")
+        node.path("/run/crust").chmod(0o777)
+        self.finds(node, 0, "path", "warning", "/run/crust")
+        node.path("/dev").rmdir()
+        self.finds(node, 5, "dev", "error", "there is no /dev")
+
+    def test_trash_on_another_mount(self):
+        node = self.well()
+        volumes = node.path("/run/crust")
+        subprocess.run(["mount", "-t", "tmpfs", "none", volumes], check=True)
+        self.addCleanup(subprocess.run, ["umount", volumes], check=True)
+        self.finds(node, 0, "trash", "warning", "does not cross mounts")
+        node.configure(cleanup__mode="off")
+        self.assertFalse([f for f in self.doctor(node, 0) if f["id"] == "trash"])
+
+    def test_database_on_a_read_only_mount(self):
+        node = self.well()
+        directory = node.path("/var/lib/crustd")
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "none", directory], check=True)
+        self.addCleanup(subprocess.run, ["umount", directory], check=True)
+        self.finds(node, 5, "database", "error", "Read-only file system")
+
+    def test_configuration_of_crustd(self):
+        node = self.well({"resize.mode": "observe", "paths.socket_group": "no-such-group"})
+        self.finds(node, 5, "policy", "note", "observe")
+        self.finds(node, 5, "socket_group", "error", "no-such-group")
+        node.configure(resize__mode="nonsense")
+        done = node.crustctl("doctor", check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("resize.mode", done.stderr)
+
+    def inside(self, node, *namespaces):
+        """Runs it in namespaces of its own."""
+        needs("unshare")
+        done = subprocess.run(["unshare", *namespaces, str(BUILD / "crustctl"), "--root",
+                               str(node.root), "doctor", "-o", "json"],
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 5, done.stdout + done.stderr)
+        return {finding["id"]: finding["level"] for finding in json.loads(done.stdout)}
+
+    def test_other_namespaces(self):
+        node = self.well()
+        levels = self.inside(node, "--pid", "--fork", "--mount-proc")
+        self.assertEqual((levels["pid_namespace"], levels["user_namespace"]), ("error", "ok"))
+        levels = self.inside(node, "--user", "--map-root-user")
+        self.assertEqual((levels["pid_namespace"], levels["user_namespace"]), ("ok", "error"))
+
+    def test_without_capabilities(self):
+        needs("setpriv")
+        node = self.well()
+        done = subprocess.run(["setpriv", "--bounding-set", "-all", str(BUILD / "crustctl"),
+                               "--root", str(node.root), "doctor", "-o", "json"],
+                              capture_output=True, text=True)
+        levels = {finding["id"]: finding["level"] for finding in json.loads(done.stdout)}
+        self.assertEqual((done.returncode, levels["processes"], levels["uevents"]),
+                         (5, "error", "warning"))
+
+    def test_asked_by_somebody_else(self):
+        needs("setpriv")
+        done = subprocess.run(["setpriv", "--reuid", "65534", "--clear-groups",
+                               str(BUILD / "crustctl"), "--root", "/", "doctor", "-o", "json"],
+                              capture_output=True, text=True)
+        if done.returncode in (126, 127):
+            self.skipTest("others may not run what was built here")
+        levels = {finding["id"]: finding["level"] for finding in json.loads(done.stdout)}
+        self.assertEqual((done.returncode, levels["root"]), (5, "error"))
+
+    # with a daemon
+
+    def test_the_daemon_examines_itself(self):
+        node = self.well()
+        volume = self.volume(node)
+        self.sandbox(node, volume, agent="unix:///agent.sock")
+        self.monitor(node, volume)
+        self.agent(node)
+        node.start()
+        node.wait_for(volume.path, "in_sync", "none")
+        status, body = curl(node, "/v1/doctor")
+        self.assertEqual((status, json.loads(body)), (200, self.doctor(node, 0)))
+        finding = self.finds(node, 0, "sandbox", "ok", SANDBOX)
+        self.assertIn("QEMU has a monitor for crustd", finding["what"])
+        self.assertIn("1 volume: pv", finding["what"])
+        self.assertTrue(node.crustctl("doctor").stdout.startswith("The daemon sees 0 errors, "))
+
+    def test_which_volumes_cannot_grow_tomorrow(self):
+        node = self.well()
+        volume = self.volume(node)
+        self.sandbox(node, volume, agent="unix:///agent.sock")
+        node.start()
+        node.wait_for(volume.path, "unknown", "monitor_missing")
+        finding = self.finds(node, 5, "sandbox", "error", SANDBOX)
+        self.assertIn("QEMU has no monitor that crustd may use", finding["what"])
+        self.assertIn("go-qemu.toml", finding["remedy"])
+        self.assertEqual(node.stop(), 0)
+        self.finds(node, 5, "sandbox", "error", "1 volume: pv")  # by the database
+
+    def test_agents_that_cannot(self):
+        node = self.well()
+        volume = self.volume(node)
+        self.sandbox(node, volume, agent="unix:///agent.sock")
+        self.monitor(node, volume)
+        self.agent(node).behave("ResizeVolume", "status:12:resize_volume is not implemented")
+        node.start()
+        node.wait_for(volume.path, "in_sync", "unverified")
+        self.finds(node, 5, "sandbox", "error", "agent_unsupported")
+
+
+if __name__ == "__main__":
+    unittest.main()
