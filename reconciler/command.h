@@ -68,3 +68,24 @@ enum status_code reconciler_stage(struct reconciler *reconciler,
                                   const struct reconciler_stage *stage, struct error *error);
 enum status_code reconciler_unstage(struct reconciler *reconciler, const char *target_path,
                                     struct error *error);
+
+struct reconciler_expand {
+    const char *target_path;
+    uint64_t required_bytes, limit_bytes; /* 0: any */
+};
+
+struct expansion;
+
+/* bytes: the device's size, with STATUS_OK, which the guest has grown to. */
+typedef void reconciler_expanded(void *userdata, enum status_code code, uint64_t bytes,
+                                 const struct error *error);
+
+/* Has the volume's growth tried at once, and waits for what comes of it. STATUS_OK: exactly one
+ * `done` follows, from the loop, never from within; the expansion is gone with it. Otherwise error
+ * says why not. */
+enum status_code reconciler_expand(struct reconciler *reconciler,
+                                   const struct reconciler_expand *asked, reconciler_expanded *done,
+                                   void *userdata, struct expansion **ret_expansion,
+                                   struct error *error);
+/* Nobody waits any more; what was begun goes on. Returns NULL. */
+struct expansion *reconciler_expand_cancel(struct expansion *expansion);

@@ -84,6 +84,7 @@ static void begin_anew(struct reconciler *reconciler)
     unsigned parallel = reconciler->lanes.parallel;
 
     acts_done(reconciler);
+    expansions_end(reconciler);
     lanes_done(&reconciler->lanes);
     lanes_init(&reconciler->lanes, parallel);
     marks_done(&reconciler->volumes);

@@ -135,6 +135,7 @@ static int decide_once(struct reconciler *reconciler)
     else if (reconciler->stopping || !lanes_next(&reconciler->lanes, &volume_id))
         return 0;
     r = reconcile_volume(reconciler, volume_id);
+    expansions_note(reconciler, volume_id);
     reconciler->devices_are_fresh &= !marks_is_empty(&reconciler->volumes);
     return r < 0 ? r : 1;
 }
@@ -180,6 +181,7 @@ static void give_up_turn(struct reconciler *reconciler, int r)
     (void)snprintf(text, sizeof(text), "%s", store_error_text(reconciler->store));
     store_rollback(reconciler->store);
     acts_drop_starting(reconciler);
+    expansions_forget(reconciler);
     reconciler->devices_are_fresh = false;
     fallback_on_failure(reconciler, r, text);
     reconciler_look_at_everything(reconciler);
@@ -209,6 +211,7 @@ static bool take_turn(struct reconciler *reconciler)
     reconciler->failed_turns = 0;
     note_first_scan(reconciler);
     acts_start(reconciler);
+    expansions_answer(reconciler);
     return true;
 }
 
@@ -409,6 +412,13 @@ struct store_reader *reconciler_reader(struct reconciler *reconciler)
     return store_get_reader(reconciler->store);
 }
 
+void reconciler_look_at_volume(struct reconciler *reconciler, int64_t volume_id)
+{
+    reconciler->devices_are_fresh = false;
+    marks_add_number(&reconciler->volumes, (uint64_t)volume_id);
+    loop_timer_start(reconciler->loop, &reconciler->again, 0, on_again);
+}
+
 static void forget_waiting(struct reconciler *reconciler)
 {
     if (store_begin(reconciler->store) < 0)
@@ -479,6 +489,7 @@ void reconciler_start(struct reconciler *reconciler)
 void reconciler_stop(struct reconciler *reconciler)
 {
     reconciler->stopping = true;
+    expansions_answer(reconciler);
     loop_timer_start(reconciler->loop, &reconciler->again, 0, on_again);
 }
 
@@ -528,6 +539,7 @@ struct reconciler *reconciler_free(struct reconciler *reconciler)
     loop_timer_stop(&reconciler->sweep);
     loop_timer_stop(&reconciler->idle);
     fallback_done(reconciler);
+    expansions_done(reconciler);
     acts_done(reconciler);
     lanes_done(&reconciler->lanes);
     retries_done(reconciler);

@@ -119,6 +119,11 @@ static enum decide_permit permit_of(const struct reconciler *reconciler,
     return PERMIT_GROW;
 }
 
+bool volume_is_observed(const struct reconciler *reconciler, const struct store_volume *volume)
+{
+    return permit_of(reconciler, volume) == PERMIT_OBSERVE;
+}
+
 /* Types that never stand for a block device of the host; others are judged by what the path is. */
 static bool is_unsuitable_type(const struct store_volume *volume)
 {

@@ -160,10 +160,66 @@ static void unstage(struct grpc_call *call, const ProtobufCMessage *message)
         grpc_call_fail(call, code, "%s", error.text);
 }
 
+/* ---- expand ---- */
+
+static void on_expanded(void *userdata, enum status_code code, uint64_t bytes,
+                        const struct error *error)
+{
+    Crust__V1__RuntimeExpandVolumeResponse response =
+        CRUST__V1__RUNTIME_EXPAND_VOLUME_RESPONSE__INIT;
+
+    response.capacity_bytes = (int64_t)bytes;
+    if (code == STATUS_OK)
+        grpc_call_reply(userdata, &response.base);
+    else
+        grpc_call_fail(userdata, code, "%s", error->text);
+}
+
+static void cancel_expansion(void *expansion)
+{
+    (void)reconciler_expand_cancel(expansion);
+}
+
+static enum status_code take_range(const Crust__V1__CapacityRange *range,
+                                   struct reconciler_expand *asked, struct error *error)
+{
+    if (!range)
+        return STATUS_OK;
+    if (range->required_bytes < 0 || range->limit_bytes < 0)
+        return error_set(error, STATUS_INVALID_ARGUMENT, "capacity_range is negative");
+    asked->required_bytes = (uint64_t)range->required_bytes;
+    asked->limit_bytes = (uint64_t)range->limit_bytes;
+    return STATUS_OK;
+}
+
+static void expand(struct grpc_call *call, const ProtobufCMessage *message)
+{
+    const Crust__V1__RuntimeExpandVolumeRequest *request =
+        (const Crust__V1__RuntimeExpandVolumeRequest *)(const void *)message;
+    char target_path[TARGET_BYTES];
+    struct reconciler_expand asked = {.target_path = target_path};
+    struct expansion *expansion = NULL;
+    struct error error = {0};
+    enum status_code code = take(&request->volume_target_path, "volume_target_path", target_path,
+                                 sizeof(target_path), &error);
+
+    if (code == STATUS_OK)
+        code = take_range(request->capacity_range, &asked, &error);
+    if (code == STATUS_OK)
+        code = reconciler_expand(grpc_call_reconciler(call), &asked, on_expanded, call, &expansion,
+                                 &error);
+    if (code == STATUS_OK)
+        grpc_call_wait(call, cancel_expansion, expansion);
+    else
+        grpc_call_fail(call, code, "%s", error.text);
+}
+
 const struct grpc_method crust_runtime_methods[] = {
     {"/crust.v1.Runtime/RuntimeStageVolume", &crust__v1__runtime_stage_volume_request__descriptor,
      stage},
     {"/crust.v1.Runtime/RuntimeUnstageVolume",
      &crust__v1__runtime_unstage_volume_request__descriptor, unstage},
+    {"/crust.v1.Runtime/RuntimeExpandVolume", &crust__v1__runtime_expand_volume_request__descriptor,
+     expand},
     {NULL, NULL, NULL},
 };

@@ -53,6 +53,24 @@ enum status_code reconciler_unstage(struct reconciler *reconciler, const char *t
     return measure(target_path, error);
 }
 
+enum status_code reconciler_expand(struct reconciler *reconciler,
+                                   const struct reconciler_expand *asked, reconciler_expanded *done,
+                                   void *userdata, struct expansion **ret_expansion,
+                                   struct error *error)
+{
+    (void)reconciler;
+    (void)done;
+    (void)userdata;
+    (void)ret_expansion;
+    (void)measure(asked->target_path, error);
+    return STATUS_UNAVAILABLE;
+}
+
+struct expansion *reconciler_expand_cancel(struct expansion *expansion)
+{
+    return expansion;
+}
+
 static void on_request(struct http2_request *request, void *userdata)
 {
     const struct grpc_call_options *options = userdata;

@@ -1,0 +1,213 @@
+/* expand.c - clients that wait for a growth.
+ *
+ * Nothing is resized here. A client that asks has the volume looked at again, with the attempts
+ * that failed before forgotten, so that it is tried at once; then it waits. After each turn that
+ * was committed, whoever waits for a volume that was decided since, and for which nothing is in
+ * flight, is told what expand_answer() makes of it, or goes on waiting. How long is the client's
+ * to say.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "reconciler/expand_answer.h"
+#include "reconciler/internal.h"
+
+struct expansion {
+    struct expansion *next;
+    struct reconciler *reconciler;
+    struct reconciler_expand asked;
+    int64_t volume_id;
+    bool decided; /* since the client asked */
+    reconciler_expanded *done;
+    void *userdata;
+};
+
+/* ---- whose volume ---- */
+
+/* A path that only the client knows may be what a name hides. */
+static int learn_and_find(struct reconciler *reconciler, const char *target_path,
+                          int64_t *ret_volume_id)
+{
+    int r = store_begin(reconciler->store);
+
+    if (r == 0)
+        r = hidden_offer_asked(reconciler, target_path);
+    if (r == 0)
+        r = store_find_volume(reconciler->store, target_path, ret_volume_id);
+    if (r == 0)
+        r = store_commit(reconciler->store);
+    if (r < 0)
+        store_rollback(reconciler->store);
+    return r;
+}
+
+enum status_code command_find_volume(struct reconciler *reconciler, const char *target_path,
+                                     int64_t *ret_volume_id, struct error *error)
+{
+    enum status_code code = command_check_target_path(target_path, error);
+    int r;
+
+    if (code != STATUS_OK)
+        return code;
+    if (!reconciler->synced)
+        return error_set(error, STATUS_UNAVAILABLE, "the first scan is not done yet");
+    r = store_find_volume(reconciler->store, target_path, ret_volume_id);
+    if (r == 0 && !*ret_volume_id)
+        r = learn_and_find(reconciler, target_path, ret_volume_id);
+    if (r < 0)
+        return error_set(error, STATUS_UNAVAILABLE, "the database fails: %s (%s)",
+                         store_error_text(reconciler->store), strerror(-r));
+    return *ret_volume_id ? STATUS_OK
+                          : error_set(error, STATUS_NOT_FOUND, "there is no such volume here");
+}
+
+/* ---- asking ---- */
+
+static enum status_code check_range(const struct reconciler_expand *asked, struct error *error)
+{
+    if (!asked->limit_bytes || asked->required_bytes <= asked->limit_bytes)
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT, "required_bytes is more than limit_bytes");
+}
+
+static int try_at_once(struct reconciler *reconciler, int64_t volume_id)
+{
+    int r = store_begin(reconciler->store);
+
+    if (r == 0)
+        r = store_set_attempts(reconciler->store, volume_id, 0, 0, 0);
+    if (r == 0)
+        r = store_commit(reconciler->store);
+    if (r < 0)
+        store_rollback(reconciler->store);
+    reconciler_look_at_volume(reconciler, volume_id);
+    return r;
+}
+
+enum status_code reconciler_expand(struct reconciler *reconciler,
+                                   const struct reconciler_expand *asked, reconciler_expanded *done,
+                                   void *userdata, struct expansion **ret_expansion,
+                                   struct error *error)
+{
+    struct expansion *expansion;
+    int64_t volume_id = 0;
+    enum status_code code = check_range(asked, error);
+
+    if (code == STATUS_OK)
+        code = command_find_volume(reconciler, asked->target_path, &volume_id, error);
+    if (code != STATUS_OK)
+        return code;
+    if (try_at_once(reconciler, volume_id) < 0)
+        return error_set(error, STATUS_UNAVAILABLE, "the database fails: %s",
+                         store_error_text(reconciler->store));
+    expansion = calloc(1, sizeof(*expansion));
+    if (!expansion)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+    *expansion = (struct expansion){.next = reconciler->expansions,
+                                    .reconciler = reconciler,
+                                    .asked = *asked,
+                                    .volume_id = volume_id,
+                                    .done = done,
+                                    .userdata = userdata};
+    expansion->asked.target_path = NULL; /* the caller's */
+    reconciler->expansions = expansion;
+    *ret_expansion = expansion;
+    return STATUS_OK;
+}
+
+struct expansion *reconciler_expand_cancel(struct expansion *expansion)
+{
+    struct expansion **link;
+
+    if (!expansion)
+        return NULL;
+    link = &expansion->reconciler->expansions;
+    while (*link != expansion)
+        link = &(*link)->next;
+    *link = expansion->next;
+    free(expansion);
+    return NULL;
+}
+
+/* ---- answering ---- */
+
+void expansions_note(struct reconciler *reconciler, int64_t volume_id)
+{
+    for (struct expansion *one = reconciler->expansions; one; one = one->next)
+        one->decided |= one->volume_id == volume_id;
+}
+
+void expansions_forget(struct reconciler *reconciler)
+{
+    for (struct expansion *one = reconciler->expansions; one; one = one->next)
+        one->decided = false;
+}
+
+static int judge(const struct expansion *expansion, uint64_t *ret_bytes, struct error *error)
+{
+    struct reconciler *reconciler = expansion->reconciler;
+    struct store_volume volume;
+    struct expand_facts facts = {
+        .volume = &volume,
+        .required_bytes = expansion->asked.required_bytes,
+        .limit_bytes = expansion->asked.limit_bytes,
+    };
+    int r = store_get_volume(reconciler->store, expansion->volume_id, &volume);
+
+    if (r == -ENOENT)
+        return error_set(error, STATUS_NOT_FOUND, "the volume was removed");
+    if (r < 0)
+        return EXPAND_WAIT; /* the next turn says more */
+    facts.observes = volume_is_observed(reconciler, &volume);
+    facts.usable_bytes = volume.device_bytes;
+    *ret_bytes = volume.device_bytes;
+    return expand_answer(&facts, error);
+}
+
+void expansions_answer(struct reconciler *reconciler)
+{
+    struct expansion **link = &reconciler->expansions;
+
+    while (*link) {
+        struct expansion *one = *link;
+        struct error error = {0};
+        uint64_t bytes = 0;
+        int code = EXPAND_WAIT;
+
+        if (one->decided && !act_is_in_flight(reconciler, one->volume_id))
+            code = judge(one, &bytes, &error);
+        if (code == EXPAND_WAIT && reconciler->stopping &&
+            !act_is_in_flight(reconciler, one->volume_id))
+            code = error_set(&error, STATUS_UNAVAILABLE, "crustd stops");
+        if (code == EXPAND_WAIT) {
+            link = &one->next;
+            continue;
+        }
+        *link = one->next;
+        one->done(one->userdata, (enum status_code)code, bytes, &error);
+        free(one);
+    }
+}
+
+/* In another store its volume has another id. */
+void expansions_end(struct reconciler *reconciler)
+{
+    struct error error;
+
+    (void)error_set(&error, 0, "crustd begins anew with another database: call again");
+    while (reconciler->expansions) {
+        struct expansion *one = reconciler->expansions;
+
+        reconciler->expansions = one->next;
+        one->done(one->userdata, STATUS_UNAVAILABLE, 0, &error);
+        free(one);
+    }
+}
+
+void expansions_done(struct reconciler *reconciler)
+{
+    while (reconciler->expansions)
+        (void)reconciler_expand_cancel(reconciler->expansions);
+}

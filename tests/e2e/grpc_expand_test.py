@@ -1,0 +1,181 @@
+"""crust.v1.Runtime/RuntimeExpandVolume: what a CSI driver that asks for a growth is told, and when."""
+
+import unittest
+
+from grpc_client import SECONDS, GrpcTest
+from said import AFTER, BEFORE, MIB, publish_path, status
+
+
+class ExpandTest(GrpcTest):
+    def setUp(self):
+        super().setUp()
+        self.crust = self.messages("crust_runtime")
+
+    def scene(self, settings=None, behaviour=None, monitor=True, agent=True, name="pv"):
+        """A volume in a sandbox, in sync; returns node and volume."""
+        node = self.node(settings)
+        volume = self.volume(node, name)
+        if monitor:
+            self.fake_monitor = self.monitor(node, volume)
+        if agent:
+            self.fake_agent = self.agent(node)
+            self.fake_agent.stats.total = BEFORE
+        self.sandbox(node, volume)
+        node.start()
+        node.wait(lambda: node.volume(volume.path)["sandbox_id"], SECONDS, "the binding")
+        node.wait(lambda: self.rests(node), SECONDS, "rest")
+        if behaviour:
+            self.fake_agent.behave("ResizeVolume", behaviour)
+        return node, volume
+
+    @staticmethod
+    def rests(node):
+        return status(node)["acts_in_flight"] == 0
+
+    def expand(self, node, path, required=0, limit=0, seconds=SECONDS, later=False):
+        request = self.crust.RuntimeExpandVolumeRequest(volume_target_path=path)
+        if required or limit:
+            request.capacity_range.required_bytes = required
+            request.capacity_range.limit_bytes = limit
+        call = self.stub(node, "crust_runtime", "Runtime").RuntimeExpandVolume
+        if later:
+            return call.future(request, timeout=seconds)
+        return call(request, timeout=seconds).capacity_bytes
+
+
+class Grows(ExpandTest):
+    def test_it_returns_when_the_guest_has_grown(self):
+        node, volume = self.scene()
+        volume.loop.resize(AFTER)
+        self.assertEqual(self.expand(node, volume.path, AFTER), AFTER)
+        row = node.volume(volume.path)  # by the time of the reply
+        self.assertEqual((row["state"], row["hypervisor_bytes"], row["guest_bytes"]),
+                         ("in_sync", AFTER, AFTER))
+        self.assertEqual(self.expand(node, volume.path), AFTER)
+        self.assertEqual(self.expand(node, volume.path, BEFORE), AFTER)
+        self.assertEqual(self.expand(node, volume.path, AFTER, AFTER), AFTER)
+        self.assertEqual(len(node.query("SELECT 1 FROM audit_resizes")), 1)
+
+    def test_many_ask_at_once(self):
+        node, volume = self.scene(behaviour="delay=0.5,ok")
+        volume.loop.resize(AFTER)
+        calls = [self.expand(node, volume.path, AFTER, later=True) for _ in range(20)]
+        self.assertEqual({call.result().capacity_bytes for call in calls}, {AFTER})
+        self.assertEqual(self.acts(node, "grow_guest"), self.acts(node, "resize_hypervisor") + 1)
+
+    def test_a_volume_known_by_its_hash(self):
+        node, volume = self.scene()
+        hidden = publish_path("hidden")
+        node.stage(hidden, volume.loop.device, layout="crust")
+        with self.fails("UNAVAILABLE"):
+            self.expand(node, hidden)
+        self.assertEqual(node.volume(hidden)["layout"], "crust")
+
+    def test_a_pause_is_cut_short(self):
+        """What waits for its next attempt is tried at once, for somebody asks."""
+        node, volume = self.scene(behaviour="status:13:resize2fs: bad magic")
+        volume.loop.resize(AFTER)
+        with self.fails("UNAVAILABLE", "agent_failed", "crustctl explain"):
+            self.expand(node, volume.path, AFTER)
+        before = self.acts(node, "grow_guest")
+        for _ in range(5):
+            with self.fails("UNAVAILABLE", "agent_failed"):
+                self.expand(node, volume.path, AFTER)
+        self.assertGreaterEqual(self.acts(node, "grow_guest"), before + 5)
+        self.fake_agent.behave("ResizeVolume", "ok")
+        self.assertEqual(self.expand(node, volume.path, AFTER), AFTER)
+
+
+class Refusals(ExpandTest):
+    def test_bad_requests(self):
+        node, volume = self.scene()
+        for arguments in (("",), ("relative",), ("/" + "x" * 189,), ("/a/../b",),
+                          (volume.path, -1), (volume.path, 0, -1), (volume.path, 2, 1)):
+            with self.subTest(arguments), self.fails("INVALID_ARGUMENT"):
+                self.expand(node, *arguments)
+        with self.fails("NOT_FOUND"):
+            self.expand(node, publish_path("another"))
+
+    def test_sizes(self):
+        node, volume = self.scene()
+        with self.fails("UNAVAILABLE", "required_bytes", "on the host"):
+            self.expand(node, volume.path, AFTER)
+        with self.fails("OUT_OF_RANGE", "limit_bytes"):
+            self.expand(node, volume.path, 0, BEFORE - 1)
+        volume.loop.resize(BEFORE - MIB)
+        with self.fails("OUT_OF_RANGE", "only grows"):
+            self.expand(node, volume.path)
+
+    def test_no_sandbox_yet(self):
+        node = self.node()
+        volume = self.volume(node)
+        node.start()
+        with self.fails("UNAVAILABLE", "no sandbox"):
+            self.expand(node, volume.path, AFTER)
+        node.stage(publish_path("nowhere"), "/dev/nowhere")
+        node.unstage(volume.path)
+        node.wait_for(volume.path, "unmanaged")
+        with self.fails("NOT_FOUND"):
+            self.expand(node, volume.path)
+
+    def test_no_monitor(self):
+        node, volume = self.scene(monitor=False)
+        volume.loop.resize(AFTER)
+        with self.fails("FAILED_PRECONDITION", "monitor_missing"):
+            self.expand(node, volume.path, AFTER)
+
+    def test_settings(self):
+        for mode in ("never", "observe"):
+            node, volume = self.scene({"resize.mode": mode}, name=f"pv-{mode}")
+            volume.loop.resize(AFTER)
+            with self.fails("FAILED_PRECONDITION", "policy"):
+                self.expand(node, volume.path, AFTER)
+
+    def test_agents(self):
+        for behaviour, code, reason in (
+                ("status:12:not implemented", "FAILED_PRECONDITION", "agent_unsupported"),
+                ("status:7:blocked by policy", "PERMISSION_DENIED", "agent_denied"),
+                ("status:9:dm-0 lies between", "FAILED_PRECONDITION", "guest_layer_unsupported"),
+                ("close", "UNAVAILABLE", "agent_unreachable")):
+            node, volume = self.scene(behaviour=behaviour)
+            volume.loop.resize(AFTER)
+            for _ in range(2):  # remembered or not
+                with self.subTest(behaviour), self.fails(code, reason):
+                    self.expand(node, volume.path, AFTER)
+            node.stop()
+            self.fake_agent.close()
+            self.fake_monitor.stop()
+
+
+class Patience(ExpandTest):
+    def test_the_time_of_the_call(self):
+        node, volume = self.scene(behaviour="silent")
+        volume.loop.resize(AFTER)
+        with self.fails("DEADLINE_EXCEEDED"):
+            self.expand(node, volume.path, AFTER, seconds=1)
+        self.is_served(node)
+        self.fake_agent.behave("ResizeVolume", "ok")
+
+    def test_a_client_that_gives_up(self):
+        node, volume = self.scene(behaviour="delay=1,ok")
+        volume.loop.resize(AFTER)
+        calls = [self.expand(node, volume.path, AFTER, later=True) for _ in range(10)]
+        node.wait(lambda: len(self.fake_agent.requests) > 0, SECONDS, "the agent to be called")
+        for call in calls[:9]:
+            call.cancel()
+        self.assertEqual(calls[9].result().capacity_bytes, AFTER)
+        node.wait_for(volume.path, "in_sync")
+
+    def test_stopping_meanwhile(self):
+        node, volume = self.scene({"resize.call_timeout_seconds": 3}, behaviour="silent")
+        volume.loop.resize(AFTER)
+        call = self.expand(node, volume.path, AFTER, later=True)
+        node.wait_for(volume.path, "block_grown")
+        node.wait(lambda: not self.rests(node), SECONDS, "the call into the guest")
+        self.assertEqual(node.stop(), 0)
+        with self.fails("UNAVAILABLE"):
+            call.result()
+
+
+if __name__ == "__main__":
+    unittest.main()
