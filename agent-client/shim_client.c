@@ -24,7 +24,8 @@ struct shim_call {
     char *socket_path, *volume;
     enum shim_dialect dialect;
     uint64_t ends_at; /* on clock_boottime() */
-    bool resized;     /* the first half is done */
+    bool stats_only;
+    bool resized; /* the first half is done */
     struct http_exchange *exchange;
     shim_done *done;
     void *userdata;
@@ -67,7 +68,8 @@ static int call_ask_stats(struct shim_call *call)
 
 static void call_report(struct shim_call *call, struct agent_reply *reply)
 {
-    reply->stats_outcome = reply->outcome;
+    if (!call->stats_only)
+        reply->stats_outcome = reply->outcome;
     if (call->resized)
         reply->outcome = AGENT_DONE;
     call->done(call, reply, call->userdata);
@@ -106,7 +108,7 @@ static void on_answer(struct http_exchange *exchange, const struct http_exchange
 
     call->exchange = NULL;
     reply.outcome = outcome_of(call, answer, &reply.error);
-    if (reply.outcome == AGENT_DONE && call->resized) {
+    if (reply.outcome == AGENT_DONE && (call->resized || call->stats_only)) {
         read_stats(call, answer, &reply);
     } else if (reply.outcome == AGENT_DONE) {
         call->resized = true;
@@ -133,11 +135,14 @@ int shim_call_new(struct loop *loop, const struct shim_request *request, shim_do
     call->root = request->root;
     call->dialect = request->dialect;
     call->ends_at = clock_boottime() + request->deadline_ns;
+    call->stats_only = request->act == AGENT_STATS;
     call->done = done;
     call->userdata = userdata;
     call->socket_path = strdup(request->socket_path);
     call->volume = strdup(request->volume);
-    r = call->socket_path && call->volume ? call_resize(call, request->bytes) : -ENOMEM;
+    r = !call->socket_path || !call->volume ? -ENOMEM
+        : call->stats_only                  ? call_ask_stats(call)
+                                            : call_resize(call, request->bytes);
     if (r < 0) {
         (void)shim_call_free(call);
         return r;

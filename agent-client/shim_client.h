@@ -1,5 +1,5 @@
-/* shim_client.h - growing a file system by way of the sandbox's shim, which hands it on to the
- * agent.
+/* shim_client.h - growing a file system, or asking for its size, by way of the sandbox's shim,
+ * which hands it on to the agent.
  *
  * The other road to the agent's two calls (agent_client.h): one HTTP exchange for ResizeVolume, and
  * where that is done another for GetVolumeStats. What the agent says comes through Go's shim as it
@@ -10,17 +10,18 @@
 #include "agent-client/shim_codec.h"
 
 struct shim_request {
+    enum agent_act act;      /* AGENT_GROW, AGENT_STATS */
     int root;                /* O_PATH of --root; borrowed until done */
     const char *socket_path; /* below root */
     enum shim_dialect dialect;
     const char *volume;   /* as the dialect has it */
-    uint64_t bytes;       /* the device's size */
+    uint64_t bytes;       /* GROW: the device's size */
     uint64_t deadline_ns; /* from now, for everything */
 };
 
 struct shim_call;
 
-/* As of AGENT_GROW. */
+/* As of the agent's call. */
 typedef void shim_done(struct shim_call *call, const struct agent_reply *reply, void *userdata);
 
 /* Copies the request. Exactly one `done` from the loop, never from within. 0, or -EILSEQ, -EMSGSIZE

@@ -53,9 +53,16 @@ int act_guest_record(struct act *act);
 int act_shim_ask(struct act *act);
 void act_guest_go_on(struct act *act);
 
-/* Whether the sandbox has a shim that can be told of this volume; then, to have it grown by it. */
+/* Whether the sandbox has a shim that can be told of this volume; then, to have it called. */
 bool act_shim_is_there(const struct act *act);
-int act_shim_grow(struct act *act, uint64_t deadline_ns, shim_done *done);
+int act_shim_call(struct act *act, enum agent_act what, uint64_t deadline_ns, shim_done *done);
+
+/* act_guest.c: whether the sandbox has such a way for this volume, and the agent's address on it.
+ */
+bool act_guest_find_way(const struct act *act, enum config_route route,
+                        char ret_address[static STORE_ADDRESS_BYTES]);
+/* A way came to nothing for this reason: kept if it tells more than those of the ways before. */
+void act_guest_note(struct act *act, enum agent_outcome outcome, const struct error *error);
 
 /* The answer is in: its result waits for the next turn. */
 void act_finish(struct act *act);

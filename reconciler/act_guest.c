@@ -64,11 +64,15 @@ static void note_reason(struct act *act, enum volume_reason reason, const struct
     act->error = *error;
 }
 
+void act_guest_note(struct act *act, enum agent_outcome outcome, const struct error *error)
+{
+    note_reason(act, reasons[outcome], error);
+}
+
 /* ---- the ways ---------------------------------------------------------------------------- */
 
-/* Whether the sandbox has such a way for this volume, and the agent's address on it. */
-static bool find_way(const struct act *act, enum config_route route,
-                     char ret_address[static STORE_ADDRESS_BYTES])
+bool act_guest_find_way(const struct act *act, enum config_route route,
+                        char ret_address[static STORE_ADDRESS_BYTES])
 {
     const struct store_volume *volume = &act->volume;
 
@@ -100,7 +104,7 @@ static bool next_route(struct act *act)
         enum volume_reason reason;
         struct error error;
 
-        if (!find_way(act, route, act->address))
+        if (!act_guest_find_way(act, route, act->address))
             continue;
         reason = known_inability(act, route);
         if (reason == REASON_NONE) {
@@ -121,7 +125,8 @@ static uint64_t time_for_call(const struct act *act)
     unsigned left = 1;
 
     for (unsigned i = act->route_index; i < CONFIG_ROUTES; i++)
-        left += find_way(act, routes[i], address) && known_inability(act, routes[i]) == REASON_NONE;
+        left += act_guest_find_way(act, routes[i], address) &&
+                known_inability(act, routes[i]) == REASON_NONE;
     return act_time_left(act) / left + 1;
 }
 
@@ -148,8 +153,9 @@ static int call_agent(struct act *act, enum agent_act what, agent_done *done)
 
 static int call_route(struct act *act)
 {
-    return act->route == ROUTE_SHIM ? act_shim_grow(act, time_for_call(act), on_grown_by_shim)
-                                    : call_agent(act, AGENT_GROW, on_grown);
+    return act->route == ROUTE_SHIM
+               ? act_shim_call(act, AGENT_GROW, time_for_call(act), on_grown_by_shim)
+               : call_agent(act, AGENT_GROW, on_grown);
 }
 
 static void try_next_route(struct act *act)

@@ -97,10 +97,11 @@ bool act_shim_is_there(const struct act *act)
            S_ISSOCK(st.st_mode);
 }
 
-int act_shim_grow(struct act *act, uint64_t deadline_ns, shim_done *done)
+int act_shim_call(struct act *act, enum agent_act what, uint64_t deadline_ns, shim_done *done)
 {
     char path[SOCKET_BYTES];
     struct shim_request request = {
+        .act = what,
         .root = act->reconciler->root,
         .socket_path = path,
         .dialect = dialect_of(act),

@@ -89,3 +89,24 @@ enum status_code reconciler_expand(struct reconciler *reconciler,
                                    struct error *error);
 /* Nobody waits any more; what was begun goes on. Returns NULL. */
 struct expansion *reconciler_expand_cancel(struct expansion *expansion);
+
+/* What the guest's file system says of itself, and how the volume is. */
+struct reconciler_stats {
+    bool has_bytes, has_inodes;
+    uint64_t total, used, available;
+    uint64_t total_inodes, used_inodes, available_inodes;
+    bool abnormal; /* blocked or shrunk, or the guest says so */
+    char condition[320];
+};
+
+struct stats_call;
+
+/* stats: with STATUS_OK. */
+typedef void reconciler_counted(void *userdata, enum status_code code,
+                                const struct reconciler_stats *stats, const struct error *error);
+
+/* Asks the guest, by the first way that answers. As reconciler_expand(). */
+enum status_code reconciler_count(struct reconciler *reconciler, const char *target_path,
+                                  reconciler_counted *done, void *userdata,
+                                  struct stats_call **ret_call, struct error *error);
+struct stats_call *reconciler_count_cancel(struct stats_call *call); /* returns NULL */

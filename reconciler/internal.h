@@ -48,8 +48,9 @@ struct reconciler {
     struct lanes lanes;
     struct act *starting; /* decided in this turn, to run once it is committed */
     struct act *running;
-    struct act *finished;         /* whose results the next turn records */
-    struct expansion *expansions; /* clients that wait for a growth */
+    struct act *finished;           /* whose results the next turn records */
+    struct expansion *expansions;   /* clients that wait for a growth */
+    struct stats_call *stats_calls; /* and for a guest's word */
 
     struct loop_prepare turn;
     struct loop_timer again;   /* marks are left for another turn */
@@ -130,3 +131,6 @@ void expansions_forget(struct reconciler *reconciler);
 void expansions_answer(struct reconciler *reconciler);
 void expansions_end(struct reconciler *reconciler); /* all are told to call again */
 void expansions_done(struct reconciler *reconciler);
+
+/* stats.c */
+void stats_done(struct reconciler *reconciler);

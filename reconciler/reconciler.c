@@ -540,6 +540,7 @@ struct reconciler *reconciler_free(struct reconciler *reconciler)
     loop_timer_stop(&reconciler->idle);
     fallback_done(reconciler);
     expansions_done(reconciler);
+    stats_done(reconciler);
     acts_done(reconciler);
     lanes_done(&reconciler->lanes);
     retries_done(reconciler);

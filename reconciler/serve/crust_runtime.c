@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lib/cleanup.h"
+#include "lib/proto.h"
 #include "reconciler/command.h"
 #include "reconciler/serve/grpc_call.h"
 #include "reconciler/serve/proto/crust_runtime.pb-c.h"
@@ -160,6 +161,75 @@ static void unstage(struct grpc_call *call, const ProtobufCMessage *message)
         grpc_call_fail(call, code, "%s", error.text);
 }
 
+/* ---- stats ---- */
+
+/* CSI's numbers have a sign. */
+static int64_t clamp(uint64_t number)
+{
+    return number > INT64_MAX ? INT64_MAX : (int64_t)number;
+}
+
+static void reply_stats(struct grpc_call *call, const struct reconciler_stats *stats)
+{
+    Crust__V1__VolumeUsage bytes = CRUST__V1__VOLUME_USAGE__INIT;
+    Crust__V1__VolumeUsage inodes = CRUST__V1__VOLUME_USAGE__INIT;
+    Crust__V1__VolumeUsage *usage[2];
+    Crust__V1__VolumeCondition condition = CRUST__V1__VOLUME_CONDITION__INIT;
+    Crust__V1__RuntimeGetVolumeStatsResponse response =
+        CRUST__V1__RUNTIME_GET_VOLUME_STATS_RESPONSE__INIT;
+
+    bytes.unit = CRUST__V1__VOLUME_USAGE__UNIT__BYTES;
+    bytes.total = clamp(stats->total);
+    bytes.used = clamp(stats->used);
+    bytes.available = clamp(stats->available);
+    inodes.unit = CRUST__V1__VOLUME_USAGE__UNIT__INODES;
+    inodes.total = clamp(stats->total_inodes);
+    inodes.used = clamp(stats->used_inodes);
+    inodes.available = clamp(stats->available_inodes);
+    condition.abnormal = stats->abnormal;
+    condition.message = proto_borrow_text(stats->condition);
+    response.usage = usage;
+    if (stats->has_bytes)
+        usage[response.n_usage++] = &bytes;
+    if (stats->has_inodes)
+        usage[response.n_usage++] = &inodes;
+    response.volume_condition = &condition;
+    grpc_call_reply(call, &response.base);
+}
+
+static void on_counted(void *userdata, enum status_code code, const struct reconciler_stats *stats,
+                       const struct error *error)
+{
+    if (code == STATUS_OK)
+        reply_stats(userdata, stats);
+    else
+        grpc_call_fail(userdata, code, "%s", error->text);
+}
+
+static void cancel_stats(void *stats_call)
+{
+    (void)reconciler_count_cancel(stats_call);
+}
+
+static void get_stats(struct grpc_call *call, const ProtobufCMessage *message)
+{
+    const Crust__V1__RuntimeGetVolumeStatsRequest *request =
+        (const Crust__V1__RuntimeGetVolumeStatsRequest *)(const void *)message;
+    char target_path[TARGET_BYTES];
+    struct stats_call *stats_call = NULL;
+    struct error error = {0};
+    enum status_code code = take(&request->volume_target_path, "volume_target_path", target_path,
+                                 sizeof(target_path), &error);
+
+    if (code == STATUS_OK)
+        code = reconciler_count(grpc_call_reconciler(call), target_path, on_counted, call,
+                                &stats_call, &error);
+    if (code == STATUS_OK)
+        grpc_call_wait(call, cancel_stats, stats_call);
+    else
+        grpc_call_fail(call, code, "%s", error.text);
+}
+
 /* ---- expand ---- */
 
 static void on_expanded(void *userdata, enum status_code code, uint64_t bytes,
@@ -168,7 +238,7 @@ static void on_expanded(void *userdata, enum status_code code, uint64_t bytes,
     Crust__V1__RuntimeExpandVolumeResponse response =
         CRUST__V1__RUNTIME_EXPAND_VOLUME_RESPONSE__INIT;
 
-    response.capacity_bytes = (int64_t)bytes;
+    response.capacity_bytes = clamp(bytes);
     if (code == STATUS_OK)
         grpc_call_reply(userdata, &response.base);
     else
@@ -219,6 +289,8 @@ const struct grpc_method crust_runtime_methods[] = {
      stage},
     {"/crust.v1.Runtime/RuntimeUnstageVolume",
      &crust__v1__runtime_unstage_volume_request__descriptor, unstage},
+    {"/crust.v1.Runtime/RuntimeGetVolumeStats",
+     &crust__v1__runtime_get_volume_stats_request__descriptor, get_stats},
     {"/crust.v1.Runtime/RuntimeExpandVolume", &crust__v1__runtime_expand_volume_request__descriptor,
      expand},
     {NULL, NULL, NULL},

@@ -1,6 +1,7 @@
 /* grpc_server.h - gRPC on a unix socket of the node, for CSI drivers.
  *
- *   crust.v1.Runtime              RuntimeStageVolume, RuntimeUnstageVolume, RuntimeExpandVolume
+ *   crust.v1.Runtime              RuntimeStageVolume, RuntimeUnstageVolume, RuntimeGetVolumeStats,
+ *                                 RuntimeExpandVolume
  *   grpc.health.v1.Health         Check
  *
  * For root, and for the processes of one group (SO_PEERCRED as well as the socket's mode). Unary

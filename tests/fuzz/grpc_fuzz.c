@@ -71,6 +71,23 @@ struct expansion *reconciler_expand_cancel(struct expansion *expansion)
     return expansion;
 }
 
+enum status_code reconciler_count(struct reconciler *reconciler, const char *target_path,
+                                  reconciler_counted *done, void *userdata,
+                                  struct stats_call **ret_call, struct error *error)
+{
+    (void)reconciler;
+    (void)done;
+    (void)userdata;
+    (void)ret_call;
+    (void)measure(target_path, error);
+    return STATUS_UNAVAILABLE;
+}
+
+struct stats_call *reconciler_count_cancel(struct stats_call *call)
+{
+    return call;
+}
+
 static void on_request(struct http2_request *request, void *userdata)
 {
     const struct grpc_call_options *options = userdata;

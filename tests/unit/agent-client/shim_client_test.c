@@ -152,6 +152,23 @@ static void grown_without_stats_is_grown(void **state)
     }
 }
 
+static void stats_alone(void **state)
+{
+    const struct http_script go = {GO_STATS, GO_ANSWER},
+                             no = {GO_STATS, FAILED("rpc error: code = Internal desc = x")};
+    struct http_server *server = *state;
+    struct shim_request request = request_of(server, SHIM_GO);
+    struct agent_reply reply;
+
+    request.act = AGENT_STATS;
+    http_server_listen(server, &go, 1);
+    reply = run(server, &request);
+    assert_int_equal(reply.outcome, AGENT_DONE);
+    assert_int_equal(reply.stats.total, 3);
+    http_server_listen(server, &no, 1);
+    assert_int_equal(run(server, &request).outcome, AGENT_FAILED);
+}
+
 static void the_deadline_is_for_both(void **state)
 {
     const struct http_script script[] = {{GO_RESIZE, OK("")}, {GO_STATS, GO_ANSWER}};
@@ -222,11 +239,17 @@ static void a_running_call_can_be_freed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(grows_and_asks_for_the_size),      TEST(nothing_is_an_answer_of_rust),
-        TEST(half_an_answer_is_none),           TEST(a_refusal_ends_it),
-        TEST(grown_without_stats_is_grown),     TEST(the_deadline_is_for_both),
-        TEST(an_endless_answer_is_cut),         TEST(nobody_is_there),
-        TEST(what_cannot_be_said_is_not_begun), TEST(a_running_call_can_be_freed),
+        TEST(grows_and_asks_for_the_size),
+        TEST(nothing_is_an_answer_of_rust),
+        TEST(half_an_answer_is_none),
+        TEST(a_refusal_ends_it),
+        TEST(grown_without_stats_is_grown),
+        TEST(the_deadline_is_for_both),
+        TEST(an_endless_answer_is_cut),
+        TEST(nobody_is_there),
+        TEST(what_cannot_be_said_is_not_begun),
+        TEST(a_running_call_can_be_freed),
+        TEST(stats_alone),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

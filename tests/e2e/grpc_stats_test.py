@@ -1,0 +1,128 @@
+"""crust.v1.Runtime/RuntimeGetVolumeStats: the guest's own numbers, by whichever way answers."""
+
+import unittest
+
+from grpc_client import SECONDS, GrpcTest
+from said import AFTER, BEFORE, MIB, SANDBOX, fake_agent, publish_path, status
+from shim import FakeShim
+
+BYTES, INODES = 1, 2
+
+
+class StatsTest(GrpcTest):
+    def setUp(self):
+        super().setUp()
+        self.crust = self.messages("crust_runtime")
+
+    def scene(self, agent=True, address="unix:///agent.sock", **stats):
+        node = self.node({"resize.call_timeout_seconds": 3})
+        volume = self.volume(node)
+        self.monitor(node, volume)
+        if agent:
+            self.fake_agent = self.agent(node)
+            self.fake_agent.stats = fake_agent.Stats(
+                **{"total": BEFORE, "used": 5 * MIB, "total_inodes": 100, "used_inodes": 7} | stats)
+        self.sandbox(node, volume, agent=address)
+        node.start()
+        node.wait(lambda: (node.volume(volume.path) or {}).get("sandbox_id"), SECONDS, "a binding")
+        node.wait(lambda: status(node)["acts_in_flight"] == 0, SECONDS, "rest")
+        return node, volume
+
+    def stats(self, node, path, seconds=SECONDS):
+        request = self.crust.RuntimeGetVolumeStatsRequest(volume_target_path=path)
+        return self.stub(node, "crust_runtime", "Runtime").RuntimeGetVolumeStats(request,
+                                                                                 timeout=seconds)
+
+    def usage(self, reply):
+        return {one.unit: (one.total, one.used, one.available) for one in reply.usage}
+
+
+class Answers(StatsTest):
+    def test_numbers(self):
+        node, volume = self.scene()
+        reply = self.stats(node, volume.path)
+        self.assertEqual(self.usage(reply), {BYTES: (BEFORE, 5 * MIB, BEFORE - 5 * MIB),
+                                             INODES: (100, 7, 93)})
+        self.assertFalse(reply.volume_condition.abnormal)
+        self.assertEqual(reply.volume_condition.message, "in_sync, none")
+
+    def test_numbers_that_csi_cannot_say(self):
+        node, volume = self.scene(total=(1 << 64) - 1, used=0)
+        total, used, available = self.usage(self.stats(node, volume.path))[BYTES]
+        self.assertEqual((total, used, available), ((1 << 63) - 1, 0, (1 << 63) - 1))
+
+    def test_conditions(self):
+        node, volume = self.scene(abnormal=True, condition="read-only after errors")
+        condition = self.stats(node, volume.path).volume_condition
+        self.assertTrue(condition.abnormal)
+        self.assertEqual(condition.message, "the guest says: read-only after errors")
+        volume.loop.resize(BEFORE - MIB)
+        node.wait_for(volume.path, "shrunk")
+        condition = self.stats(node, volume.path).volume_condition
+        self.assertTrue(condition.abnormal)
+        self.assertEqual(condition.message, "shrunk, none")
+
+    def test_an_agent_that_cannot_grow_counts(self):
+        """As Kata's own, which has no code behind ResizeVolume."""
+        node, volume = self.scene()
+        self.fake_agent.behave("ResizeVolume", "status:12:not implemented")
+        volume.loop.resize(AFTER)
+        node.wait_for(volume.path, "block_grown", "agent_unsupported")
+        reply = self.stats(node, volume.path)
+        self.assertEqual(self.usage(reply)[BYTES][0], BEFORE)
+        self.assertEqual(reply.volume_condition.message, "block_grown, agent_unsupported")
+
+    def test_by_the_shim(self):
+        """Where nobody listens at the agent's address, or its policy forbids."""
+        node, volume = self.scene(agent=False, address="unix:///nobody.sock")
+        with self.fails("UNAVAILABLE", "agent_unreachable"):
+            self.stats(node, volume.path)
+        shim = FakeShim(node.root / "run/vc/sbs" / SANDBOX / "shim-monitor.sock", "go",
+                        {volume.loop.device: "/mnt/data"})
+        shim.stats.total = BEFORE
+        self.addCleanup(shim.stop)
+        shim.start()
+        self.assertEqual(self.usage(self.stats(node, volume.path))[BYTES][0], BEFORE)
+        shim.stop()
+        with self.fails("UNAVAILABLE", "agent_unreachable"):
+            self.stats(node, volume.path)
+
+
+class Refusals(StatsTest):
+    def test_bad_requests(self):
+        node, _ = self.scene()
+        for path in ("", "relative", "/" + "x" * 189):
+            with self.fails("INVALID_ARGUMENT"):
+                self.stats(node, path)
+        with self.fails("NOT_FOUND"):
+            self.stats(node, publish_path("another"))
+
+    def test_no_sandbox(self):
+        node = self.node()
+        volume = self.volume(node)
+        node.start()
+        with self.fails("UNAVAILABLE", "no sandbox"):
+            self.stats(node, volume.path)
+
+    def test_agents(self):
+        node, volume = self.scene()
+        for behaviour, code, reason in (
+                ("status:12:not implemented", "FAILED_PRECONDITION", "agent_unsupported"),
+                ("status:7:blocked by policy", "PERMISSION_DENIED", "agent_denied"),
+                ("status:13:statfs: EIO", "UNAVAILABLE", "agent_failed"),
+                ("close", "UNAVAILABLE", "agent_unreachable"),
+                ("garbage", "UNAVAILABLE", "agent_unreachable")):
+            self.fake_agent.behave("GetVolumeStats", behaviour)
+            with self.subTest(behaviour), self.fails(code, reason):
+                self.stats(node, volume.path)
+
+    def test_the_time_of_the_call(self):
+        node, volume = self.scene()
+        self.fake_agent.behave("GetVolumeStats", "silent")
+        with self.fails("DEADLINE_EXCEEDED"):
+            self.stats(node, volume.path, seconds=1)
+        self.is_served(node)
+
+
+if __name__ == "__main__":
+    unittest.main()
