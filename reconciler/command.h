@@ -60,6 +60,7 @@ struct reconciler_stage {
     const char *const *option;
     const char *group;        /* fsGroup, a number; NULL none */
     const char *group_policy; /* "Always", "OnRootMismatch"; NULL unsaid */
+    const char *sandbox_id;   /* recorded beside it, as the runtime would; NULL not known yet */
 };
 
 /* Puts it in place, by crust.stage_layout; takes it away, in every layout. Both may be repeated.
@@ -69,8 +70,15 @@ enum status_code reconciler_stage(struct reconciler *reconciler,
 enum status_code reconciler_unstage(struct reconciler *reconciler, const char *target_path,
                                     struct error *error);
 
-struct reconciler_expand {
+/* A volume by its path; or, where that is NULL, as the one in this sandbox that is on this device
+ * of the host. */
+struct reconciler_target {
     const char *target_path;
+    const char *sandbox_id, *device;
+};
+
+struct reconciler_expand {
+    struct reconciler_target target;
     uint64_t required_bytes, limit_bytes; /* 0: any */
 };
 
@@ -106,7 +114,11 @@ typedef void reconciler_counted(void *userdata, enum status_code code,
                                 const struct reconciler_stats *stats, const struct error *error);
 
 /* Asks the guest, by the first way that answers. As reconciler_expand(). */
-enum status_code reconciler_count(struct reconciler *reconciler, const char *target_path,
-                                  reconciler_counted *done, void *userdata,
-                                  struct stats_call **ret_call, struct error *error);
+enum status_code reconciler_count(struct reconciler *reconciler,
+                                  const struct reconciler_target *target, reconciler_counted *done,
+                                  void *userdata, struct stats_call **ret_call,
+                                  struct error *error);
 struct stats_call *reconciler_count_cancel(struct stats_call *call); /* returns NULL */
+
+/* Whether growths are acted on here at all (resize.mode). */
+bool reconciler_grows(const struct reconciler *reconciler);

@@ -24,45 +24,6 @@ struct expansion {
     void *userdata;
 };
 
-/* ---- whose volume ---- */
-
-/* A path that only the client knows may be what a name hides. */
-static int learn_and_find(struct reconciler *reconciler, const char *target_path,
-                          int64_t *ret_volume_id)
-{
-    int r = store_begin(reconciler->store);
-
-    if (r == 0)
-        r = hidden_offer_asked(reconciler, target_path);
-    if (r == 0)
-        r = store_find_volume(reconciler->store, target_path, ret_volume_id);
-    if (r == 0)
-        r = store_commit(reconciler->store);
-    if (r < 0)
-        store_rollback(reconciler->store);
-    return r;
-}
-
-enum status_code command_find_volume(struct reconciler *reconciler, const char *target_path,
-                                     int64_t *ret_volume_id, struct error *error)
-{
-    enum status_code code = command_check_target_path(target_path, error);
-    int r;
-
-    if (code != STATUS_OK)
-        return code;
-    if (!reconciler->synced)
-        return error_set(error, STATUS_UNAVAILABLE, "the first scan is not done yet");
-    r = store_find_volume(reconciler->store, target_path, ret_volume_id);
-    if (r == 0 && !*ret_volume_id)
-        r = learn_and_find(reconciler, target_path, ret_volume_id);
-    if (r < 0)
-        return error_set(error, STATUS_UNAVAILABLE, "the database fails: %s (%s)",
-                         store_error_text(reconciler->store), strerror(-r));
-    return *ret_volume_id ? STATUS_OK
-                          : error_set(error, STATUS_NOT_FOUND, "there is no such volume here");
-}
-
 /* ---- asking ---- */
 
 static enum status_code check_range(const struct reconciler_expand *asked, struct error *error)
@@ -96,7 +57,7 @@ enum status_code reconciler_expand(struct reconciler *reconciler,
     enum status_code code = check_range(asked, error);
 
     if (code == STATUS_OK)
-        code = command_find_volume(reconciler, asked->target_path, &volume_id, error);
+        code = command_find_volume(reconciler, &asked->target, &volume_id, error);
     if (code != STATUS_OK)
         return code;
     if (try_at_once(reconciler, volume_id) < 0)
@@ -111,7 +72,7 @@ enum status_code reconciler_expand(struct reconciler *reconciler,
                                     .volume_id = volume_id,
                                     .done = done,
                                     .userdata = userdata};
-    expansion->asked.target_path = NULL; /* the caller's */
+    expansion->asked.target = (struct reconciler_target){0}; /* the caller's */
     reconciler->expansions = expansion;
     *ret_expansion = expansion;
     return STATUS_OK;

@@ -118,9 +118,10 @@ bool act_is_in_flight(const struct reconciler *reconciler, int64_t volume_id);
 /* stage.c: whether a path that a driver names can be a volume's. */
 enum status_code command_check_target_path(const char *path, struct error *error);
 
-/* expand.c: the volume that a driver names. */
-enum status_code command_find_volume(struct reconciler *reconciler, const char *target_path,
-                                     int64_t *ret_volume_id, struct error *error);
+/* target.c: the volume that a client names. */
+enum status_code command_find_volume(struct reconciler *reconciler,
+                                     const struct reconciler_target *target, int64_t *ret_volume_id,
+                                     struct error *error);
 
 /* reconciler.c: in the next turn, its device too. */
 void reconciler_look_at_volume(struct reconciler *reconciler, int64_t volume_id);

@@ -419,6 +419,11 @@ void reconciler_look_at_volume(struct reconciler *reconciler, int64_t volume_id)
     loop_timer_start(reconciler->loop, &reconciler->again, 0, on_again);
 }
 
+bool reconciler_grows(const struct reconciler *reconciler)
+{
+    return reconciler->config.resize.mode == RESIZE_GROW;
+}
+
 static void forget_waiting(struct reconciler *reconciler)
 {
     if (store_begin(reconciler->store) < 0)

@@ -23,6 +23,7 @@
 #include "lib/path.h"
 #include "lib/sha256.h"
 #include "reconciler/internal.h"
+#include "reconciler/observe/observe.h"
 #include "reconciler/stage_files.h"
 
 #define VOLUME_TYPE "directvol"
@@ -47,17 +48,17 @@ static bool is_clean_path(const char *path)
 enum status_code command_check_target_path(const char *path, struct error *error)
 {
     if (!*path)
-        error_set(error, 0, "volume_target_path is missing");
+        error_set(error, 0, "the target path is missing");
     else if (*path != '/')
-        error_set(error, 0, "volume_target_path is not an absolute path");
+        error_set(error, 0, "the target path is not absolute");
     else if (strlen(path) > BASE64URL_PATH_BYTES)
         error_set(error, 0,
-                  "volume_target_path is longer than %d bytes, the most that a "
+                  "the target path is longer than %d bytes, the most that a "
                   "directory's name can hold in base64",
                   BASE64URL_PATH_BYTES);
     else if (!is_clean_path(path))
         error_set(error, 0,
-                  "volume_target_path has empty, \".\" or \"..\" components, and so is "
+                  "the target path has empty, \".\" or \"..\" components, and so is "
                   "not as the runtime will look for it");
     else
         return STATUS_OK;
@@ -71,12 +72,12 @@ static enum status_code check_device(const struct reconciler *reconciler, const 
     struct stat status;
 
     if (!*device)
-        error_set(error, 0, "volume_backing_path is missing");
+        error_set(error, 0, "the device is missing");
     else if (*device != '/')
-        error_set(error, 0, "volume_backing_path is not an absolute path");
+        error_set(error, 0, "the device is not an absolute path");
     else if (path_stat_in_root(reconciler->root, device, &status) == 0 &&
              !S_ISBLK(status.st_mode) && !S_ISREG(status.st_mode))
-        error_set(error, 0, "volume_backing_path is neither a block device nor a disk image");
+        error_set(error, 0, "the device is neither a block device nor a disk image");
     else
         return STATUS_OK;
     return STATUS_INVALID_ARGUMENT;
@@ -112,16 +113,18 @@ static enum status_code check_stage(const struct reconciler *reconciler,
     if (code != STATUS_OK)
         return code;
     if (!is_word(stage->fs_type))
-        return error_set(error, STATUS_INVALID_ARGUMENT, "fs_type is missing, or no name");
-    if (stage->group && !is_group(stage->group))
         return error_set(error, STATUS_INVALID_ARGUMENT,
-                         "volume_supplemental_group is not the number of a group");
+                         "the file system type is missing, or no name");
+    if (stage->group && !is_group(stage->group))
+        return error_set(error, STATUS_INVALID_ARGUMENT, "the group is not a number, or too large");
     if (stage->group_policy && !stage->group)
         return error_set(error, STATUS_INVALID_ARGUMENT,
-                         "volume_supplemental_group_change_policy without a group");
+                         "a policy for changing the group, without a group");
+    if (stage->sandbox_id && !observe_is_sandbox_id(stage->sandbox_id))
+        return error_set(error, STATUS_INVALID_ARGUMENT, "sandbox_id is missing, or is none");
     for (unsigned i = 0; i < stage->options; i++)
         if (!*stage->option[i])
-            return error_set(error, STATUS_INVALID_ARGUMENT, "mount_flags has an empty one");
+            return error_set(error, STATUS_INVALID_ARGUMENT, "a mount option is empty");
     return STATUS_OK;
 }
 
@@ -267,7 +270,9 @@ static enum status_code stage_in(struct reconciler *reconciler, enum reconciler_
     int r, done;
 
     make_layout(reconciler, tree, stage->target_path, &layout);
-    done = stage_files_put(&layout.place, layout.key, buffer_text(text), text->length, &why);
+    done = stage_files_put(
+        &layout.place, layout.key,
+        &(struct stage_content){buffer_text(text), text->length, stage->sandbox_id}, &why);
     if (done < 0)
         return say(STATUS_UNAVAILABLE, &why, error);
     if (done == STAGE_IN_THE_WAY)

@@ -125,14 +125,22 @@ static int write_file(int directory, const char *name, const char *text, size_t 
     return fd < 0 ? -errno : write_all(fd, text, length);
 }
 
+/* An empty file comes into being as a whole, wherever it is. */
+static int write_beside(int directory, const struct stage_content *content)
+{
+    int r = content->beside ? write_file(directory, content->beside, "", 0) : 0;
+
+    return r == -EEXIST ? 0 : r;
+}
+
 static int sync_directory(int fd)
 {
     return fsync(fd) < 0 ? -errno : 0;
 }
 
 /* 1: there is a directory of this name by now. */
-static int put_directory(const struct hands *hands, const char *name, const char *text,
-                         size_t length)
+static int put_directory(const struct hands *hands, const char *name,
+                         const struct stage_content *content)
 {
     cleanup(fd_closep) int fd = -1;
     int r;
@@ -142,7 +150,9 @@ static int put_directory(const struct hands *hands, const char *name, const char
     fd = openat(hands->workshop, NEW, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return -errno;
-    r = write_file(fd, MOUNT_INFO, text, length);
+    r = write_file(fd, MOUNT_INFO, content->text, content->length);
+    if (r == 0)
+        r = write_beside(fd, content);
     if (r == 0)
         r = sync_directory(fd);
     if (r < 0)
@@ -152,22 +162,28 @@ static int put_directory(const struct hands *hands, const char *name, const char
     return sync_directory(hands->volumes);
 }
 
-static bool has_text(int directory, const char *text, size_t length)
+static bool has_content(int directory, const struct stage_content *content)
 {
-    cleanup(buffer_done) struct buffer now = BUFFER_INIT(length + 1);
+    cleanup(buffer_done) struct buffer now = BUFFER_INIT(content->length + 1);
     struct error error;
+    struct stat status;
 
     return path_read_below(directory, MOUNT_INFO, &now, NULL, &error) == PATH_OK &&
-           now.length == length && memcmp(buffer_text(&now), text, length) == 0;
+           now.length == content->length &&
+           memcmp(buffer_text(&now), content->text, content->length) == 0 &&
+           (!content->beside ||
+            fstatat(directory, content->beside, &status, AT_SYMLINK_NOFOLLOW) == 0);
 }
 
 /* 1: the directory is gone by now. */
-static int put_file(const struct hands *hands, int directory, const char *text, size_t length)
+static int put_files(const struct hands *hands, int directory, const struct stage_content *content)
 {
-    int r = write_file(hands->workshop, NEW, text, length);
+    int r = write_file(hands->workshop, NEW, content->text, content->length);
 
+    if (r == 0)
+        r = write_beside(directory, content);
     if (r < 0)
-        return r;
+        return r == -ENOENT ? 1 : r;
     if (renameat(hands->workshop, NEW, directory, MOUNT_INFO) < 0)
         return errno == ENOENT ? 1 : -errno;
     return sync_directory(directory);
@@ -176,20 +192,20 @@ static int put_file(const struct hands *hands, int directory, const char *text, 
 /* STAGE_*, -errno, or 100: it changed meanwhile, try again. */
 enum { TRY_AGAIN = 100 };
 
-static int put_once(const struct hands *hands, const char *name, const char *text, size_t length,
-                    struct error *error)
+static int put_once(const struct hands *hands, const char *name,
+                    const struct stage_content *content, struct error *error)
 {
     cleanup(fd_closep) int directory = -1;
     int r = path_open_directory_below(hands->volumes, name, &directory);
 
     if (r == -ENOENT)
-        r = put_directory(hands, name, text, length);
+        r = put_directory(hands, name, content);
     else if (r == -ENOTDIR || r == -ELOOP || r == -EXDEV)
         return error_set(error, STAGE_IN_THE_WAY, "%s: not a directory", name);
-    else if (r == 0 && has_text(directory, text, length))
+    else if (r == 0 && has_content(directory, content))
         return STAGE_UNCHANGED;
     else if (r == 0)
-        r = put_file(hands, directory, text, length);
+        r = put_files(hands, directory, content);
     if (r == -EISDIR)
         return error_set(error, STAGE_IN_THE_WAY, "%s/" MOUNT_INFO ": a directory", name);
     if (r < 0)
@@ -197,14 +213,14 @@ static int put_once(const struct hands *hands, const char *name, const char *tex
     return r == 0 ? STAGE_DONE : TRY_AGAIN;
 }
 
-int stage_files_put(const struct stage_place *place, const char *name, const char *text,
-                    size_t length, struct error *error)
+int stage_files_put(const struct stage_place *place, const char *name,
+                    const struct stage_content *content, struct error *error)
 {
     cleanup(hands_done) struct hands hands = {-1, -1};
     int r = open_place(place, &hands, error);
 
     for (unsigned i = 0; r == 0 && i < ATTEMPTS; i++) {
-        int done = put_once(&hands, name, text, length, error);
+        int done = put_once(&hands, name, content, error);
 
         (void)empty_workshop(hands.workshop);
         if (done != TRY_AGAIN)

@@ -24,11 +24,18 @@ enum {
     STAGE_IN_THE_WAY, /* something else has the name; error says what */
 };
 
-/* Puts directory `name` with this mountInfo.json in place. In one that is there already only that
- * file is replaced, for others may have put theirs beside it. STAGE_* or -errno. All is on disk
- * when it returns. */
-int stage_files_put(const struct stage_place *place, const char *name, const char *text,
-                    size_t length, struct error *error);
+/* What is to stand in a directory. */
+struct stage_content {
+    const char *text; /* of mountInfo.json */
+    size_t length;
+    const char *beside; /* an empty file's name; NULL none */
+};
+
+/* Puts directory `name` with this content in place. In one that is there already only these files
+ * are replaced or made, for others may have put theirs beside them. STAGE_* or -errno. All is on
+ * disk when it returns. */
+int stage_files_put(const struct stage_place *place, const char *name,
+                    const struct stage_content *content, struct error *error);
 
 /* Takes the directory, with whatever is in it, out of the watched root. STAGE_DONE, STAGE_UNCHANGED
  * (there was none) or -errno. It is removed by stage_files_sweep(), or before the next put. */

@@ -195,13 +195,13 @@ static enum status_code begin(struct stats_call *call, struct error *error)
                      "agent_unreachable: agent.routes has no way to this agent");
 }
 
-enum status_code reconciler_count(struct reconciler *reconciler, const char *target_path,
-                                  reconciler_counted *done, void *userdata,
-                                  struct stats_call **ret_call, struct error *error)
+enum status_code reconciler_count(struct reconciler *reconciler,
+                                  const struct reconciler_target *target, reconciler_counted *done,
+                                  void *userdata, struct stats_call **ret_call, struct error *error)
 {
     struct stats_call *call;
     int64_t volume_id = 0;
-    enum status_code code = command_find_volume(reconciler, target_path, &volume_id, error);
+    enum status_code code = command_find_volume(reconciler, target, &volume_id, error);
 
     if (code != STATUS_OK)
         return code;

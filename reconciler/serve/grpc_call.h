@@ -27,6 +27,7 @@ struct grpc_method {
 /* Ends with a row whose path is NULL. */
 extern const struct grpc_method health_methods[];
 extern const struct grpc_method crust_runtime_methods[];
+extern const struct grpc_method crust_management_methods[];
 
 struct grpc_call_options {
     struct loop *loop;

@@ -35,7 +35,8 @@ struct grpc_server {
     unsigned count;
 };
 
-static const struct grpc_method *const services[] = {crust_runtime_methods, health_methods, NULL};
+static const struct grpc_method *const services[] = {
+    crust_runtime_methods, crust_management_methods, health_methods, NULL};
 
 /* ---- clients ---- */
 

@@ -1,7 +1,8 @@
 /* grpc_server.h - gRPC on a unix socket of the node, for CSI drivers.
  *
- *   crust.v1.Runtime              RuntimeStageVolume, RuntimeUnstageVolume, RuntimeGetVolumeStats,
- *                                 RuntimeExpandVolume
+ *   crust.v1.Runtime              crust_ops of KEP-2857, for CSI drivers: a volume by its path
+ *   crust.management.v1.RuntimeAssistedStorageManagement
+ *                                 CRUST, for a kubelet: a volume by its sandbox and device
  *   grpc.health.v1.Health         Check
  *
  * For root, and for the processes of one group (SO_PEERCRED as well as the socket's mode). Unary

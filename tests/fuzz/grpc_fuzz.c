@@ -13,7 +13,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const struct grpc_method *const services[] = {crust_runtime_methods, health_methods, NULL};
+static const struct grpc_method *const services[] = {
+    crust_runtime_methods, crust_management_methods, health_methods, NULL};
 
 static void must(int condition)
 {
@@ -53,6 +54,16 @@ enum status_code reconciler_unstage(struct reconciler *reconciler, const char *t
     return measure(target_path, error);
 }
 
+static void measure_target(const struct reconciler_target *target, struct error *error)
+{
+    if (target->target_path) {
+        (void)measure(target->target_path, error);
+        return;
+    }
+    (void)measure(target->sandbox_id, error);
+    (void)measure(target->device, error);
+}
+
 enum status_code reconciler_expand(struct reconciler *reconciler,
                                    const struct reconciler_expand *asked, reconciler_expanded *done,
                                    void *userdata, struct expansion **ret_expansion,
@@ -62,7 +73,7 @@ enum status_code reconciler_expand(struct reconciler *reconciler,
     (void)done;
     (void)userdata;
     (void)ret_expansion;
-    (void)measure(asked->target_path, error);
+    measure_target(&asked->target, error);
     return STATUS_UNAVAILABLE;
 }
 
@@ -71,21 +82,27 @@ struct expansion *reconciler_expand_cancel(struct expansion *expansion)
     return expansion;
 }
 
-enum status_code reconciler_count(struct reconciler *reconciler, const char *target_path,
-                                  reconciler_counted *done, void *userdata,
-                                  struct stats_call **ret_call, struct error *error)
+enum status_code reconciler_count(struct reconciler *reconciler,
+                                  const struct reconciler_target *target, reconciler_counted *done,
+                                  void *userdata, struct stats_call **ret_call, struct error *error)
 {
     (void)reconciler;
     (void)done;
     (void)userdata;
     (void)ret_call;
-    (void)measure(target_path, error);
+    measure_target(target, error);
     return STATUS_UNAVAILABLE;
 }
 
 struct stats_call *reconciler_count_cancel(struct stats_call *call)
 {
     return call;
+}
+
+bool reconciler_grows(const struct reconciler *reconciler)
+{
+    (void)reconciler;
+    return true;
 }
 
 static void on_request(struct http2_request *request, void *userdata)

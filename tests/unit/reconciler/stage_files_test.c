@@ -51,7 +51,8 @@ static int tear_down(void **state)
 static int put(struct fixture *fixture, const char *name, const char *text)
 {
     struct error error = {0};
-    int r = stage_files_put(&fixture->place, name, text, strlen(text), &error);
+    const struct stage_content content = {text, strlen(text), NULL};
+    int r = stage_files_put(&fixture->place, name, &content, &error);
 
     assert_int_equal(r == STAGE_DONE || r == STAGE_UNCHANGED, error.text[0] == '\0');
     return r;
@@ -128,6 +129,21 @@ static void the_rest_of_a_directory_stays(void **state)
     expect_text(fixture, "/run/volumes/a/mountInfo.json", "tw");
 }
 
+static void an_empty_file_stands_beside(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct stage_content content = {"one", 3, "sandbox"};
+    struct error error;
+
+    assert_int_equal(stage_files_put(&fixture->place, "a", &content, &error), STAGE_DONE);
+    expect_text(fixture, "/run/volumes/a/sandbox", "");
+    assert_int_equal(stage_files_put(&fixture->place, "a", &content, &error), STAGE_UNCHANGED);
+    assert_int_equal(put(fixture, "b", "one"), STAGE_DONE);
+    assert_int_equal(stage_files_put(&fixture->place, "b", &content, &error), STAGE_DONE);
+    expect_text(fixture, "/run/volumes/b/sandbox", "");
+    expect_text(fixture, "/run/volumes/b/mountInfo.json", "one");
+}
+
 static void what_is_in_the_way_stays(void **state)
 {
     struct fixture *fixture = *state;
@@ -184,6 +200,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(it_comes_and_goes),
         TEST(the_rest_of_a_directory_stays),
+        TEST(an_empty_file_stands_beside),
         TEST(what_is_in_the_way_stays),
         TEST(the_workshop_is_emptied_first),
         TEST(what_cannot_be_made_is_an_error),

@@ -2,6 +2,7 @@
 #include "tests/unit/test.h"
 
 #include "lib/cleanup.h"
+#include "reconciler/serve/proto/crust_management.pb-c.h"
 #include "reconciler/serve/proto/crust_runtime.pb-c.h"
 #include "reconciler/serve/proto/health.pb-c.h"
 
@@ -25,6 +26,7 @@ static void no_message_contains_itself(void **state)
 {
     static const ProtobufCServiceDescriptor *const services[] = {
         &crust__v1__runtime__descriptor,
+        &crust__management__v1__runtime_assisted_storage_management__descriptor,
         &grpc__health__v1__health__descriptor,
     };
 

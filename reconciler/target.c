@@ -1,0 +1,122 @@
+/* target.c - the volume that a client means.
+ *
+ * A CSI driver names it by its path, the kubelet (as CRUST has it) by the sandbox and the host's
+ * device. A device is the same one if the names are, or if both names lead to it.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include "lib/path.h"
+#include "reconciler/hidden.h"
+#include "reconciler/internal.h"
+#include "reconciler/observe/observe.h"
+
+/* ---- by its path ---- */
+
+/* A path that only the client knows may be what a name hides. */
+static int learn_and_find(struct reconciler *reconciler, const char *target_path,
+                          int64_t *ret_volume_id)
+{
+    int r = store_begin(reconciler->store);
+
+    if (r == 0)
+        r = hidden_offer_asked(reconciler, target_path);
+    if (r == 0)
+        r = store_find_volume(reconciler->store, target_path, ret_volume_id);
+    if (r == 0)
+        r = store_commit(reconciler->store);
+    if (r < 0)
+        store_rollback(reconciler->store);
+    return r;
+}
+
+static int find_by_path(struct reconciler *reconciler, const char *target_path,
+                        int64_t *ret_volume_id)
+{
+    int r = store_find_volume(reconciler->store, target_path, ret_volume_id);
+
+    return r == 0 && !*ret_volume_id ? learn_and_find(reconciler, target_path, ret_volume_id) : r;
+}
+
+/* ---- by its sandbox and device ---- */
+
+struct search {
+    struct reconciler *reconciler;
+    const struct reconciler_target *target;
+    bool is_there; /* the device that was named leads somewhere */
+    struct stat device;
+    int64_t volume_id; /* 0: not found yet */
+};
+
+static bool is_device(const struct search *search, const struct store_volume *volume)
+{
+    if (strcmp(volume->device_path, search->target->device) == 0)
+        return true;
+    if (!search->is_there || !volume->device_id)
+        return false;
+    if (volume->device_kind == STORE_BLOCK)
+        return S_ISBLK(search->device.st_mode) && major(search->device.st_rdev) == volume->major &&
+               minor(search->device.st_rdev) == volume->minor;
+    return S_ISREG(search->device.st_mode) && search->device.st_dev == volume->file_device &&
+           search->device.st_ino == volume->inode;
+}
+
+static int compare(void *userdata, int64_t volume_id)
+{
+    struct search *search = userdata;
+    struct store_volume volume;
+    int r = store_get_volume(search->reconciler->store, volume_id, &volume);
+
+    if (r == 0 && !search->volume_id && is_device(search, &volume))
+        search->volume_id = volume_id;
+    return r;
+}
+
+static int find_by_device(struct reconciler *reconciler, const struct reconciler_target *target,
+                          int64_t *ret_volume_id)
+{
+    struct search search = {.reconciler = reconciler, .target = target};
+    int r;
+
+    search.is_there = path_stat_in_root(reconciler->root, target->device, &search.device) == 0;
+    r = store_each_volume_of_sandbox(reconciler->store, target->sandbox_id, compare, &search);
+    if (r == 0)
+        *ret_volume_id = search.volume_id;
+    return r;
+}
+
+static enum status_code check_device(const struct reconciler_target *target, struct error *error)
+{
+    if (!observe_is_sandbox_id(target->sandbox_id))
+        return error_set(error, STATUS_INVALID_ARGUMENT, "sandbox_id is missing, or is none");
+    if (target->device[0] != '/')
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "host_volume_id is missing, or is no device of the host");
+    return STATUS_OK;
+}
+
+/* ---- either way ---- */
+
+enum status_code command_find_volume(struct reconciler *reconciler,
+                                     const struct reconciler_target *target, int64_t *ret_volume_id,
+                                     struct error *error)
+{
+    enum status_code code = target->target_path
+                                ? command_check_target_path(target->target_path, error)
+                                : check_device(target, error);
+    int r;
+
+    if (code != STATUS_OK)
+        return code;
+    if (!reconciler->synced)
+        return error_set(error, STATUS_UNAVAILABLE, "the first scan is not done yet");
+    r = target->target_path ? find_by_path(reconciler, target->target_path, ret_volume_id)
+                            : find_by_device(reconciler, target, ret_volume_id);
+    if (r < 0)
+        return error_set(error, STATUS_UNAVAILABLE, "the database fails: %s (%s)",
+                         store_error_text(reconciler->store), strerror(-r));
+    return *ret_volume_id ? STATUS_OK
+                          : error_set(error, STATUS_NOT_FOUND, "there is no such volume here");
+}
