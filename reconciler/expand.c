@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "lib/cleanup.h"
+#include "reconciler/clients.h"
 #include "reconciler/expand_answer.h"
 #include "reconciler/internal.h"
 
@@ -66,14 +67,14 @@ enum status_code reconciler_expand(struct reconciler *reconciler,
     expansion = calloc(1, sizeof(*expansion));
     if (!expansion)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "out of memory");
-    *expansion = (struct expansion){.next = reconciler->expansions,
+    *expansion = (struct expansion){.next = reconciler->clients.expansions,
                                     .reconciler = reconciler,
                                     .asked = *asked,
                                     .volume_id = volume_id,
                                     .done = done,
                                     .userdata = userdata};
     expansion->asked.target = (struct reconciler_target){0}; /* the caller's */
-    reconciler->expansions = expansion;
+    reconciler->clients.expansions = expansion;
     *ret_expansion = expansion;
     return STATUS_OK;
 }
@@ -84,7 +85,7 @@ struct expansion *reconciler_expand_cancel(struct expansion *expansion)
 
     if (!expansion)
         return NULL;
-    link = &expansion->reconciler->expansions;
+    link = &expansion->reconciler->clients.expansions;
     while (*link != expansion)
         link = &(*link)->next;
     *link = expansion->next;
@@ -96,13 +97,13 @@ struct expansion *reconciler_expand_cancel(struct expansion *expansion)
 
 void expansions_note(struct reconciler *reconciler, int64_t volume_id)
 {
-    for (struct expansion *one = reconciler->expansions; one; one = one->next)
+    for (struct expansion *one = reconciler->clients.expansions; one; one = one->next)
         one->decided |= one->volume_id == volume_id;
 }
 
 void expansions_forget(struct reconciler *reconciler)
 {
-    for (struct expansion *one = reconciler->expansions; one; one = one->next)
+    for (struct expansion *one = reconciler->clients.expansions; one; one = one->next)
         one->decided = false;
 }
 
@@ -129,7 +130,7 @@ static int judge(const struct expansion *expansion, uint64_t *ret_bytes, struct 
 
 void expansions_answer(struct reconciler *reconciler)
 {
-    struct expansion **link = &reconciler->expansions;
+    struct expansion **link = &reconciler->clients.expansions;
 
     while (*link) {
         struct expansion *one = *link;
@@ -158,10 +159,10 @@ void expansions_end(struct reconciler *reconciler)
     struct error error;
 
     (void)error_set(&error, 0, "crustd begins anew with another database: call again");
-    while (reconciler->expansions) {
-        struct expansion *one = reconciler->expansions;
+    while (reconciler->clients.expansions) {
+        struct expansion *one = reconciler->clients.expansions;
 
-        reconciler->expansions = one->next;
+        reconciler->clients.expansions = one->next;
         one->done(one->userdata, STATUS_UNAVAILABLE, 0, &error);
         free(one);
     }
@@ -169,6 +170,6 @@ void expansions_end(struct reconciler *reconciler)
 
 void expansions_done(struct reconciler *reconciler)
 {
-    while (reconciler->expansions)
-        (void)reconciler_expand_cancel(reconciler->expansions);
+    while (reconciler->clients.expansions)
+        (void)reconciler_expand_cancel(reconciler->clients.expansions);
 }

@@ -20,6 +20,7 @@
 #include "lib/clock.h"
 #include "lib/log.h"
 #include "reconciler/backoff.h"
+#include "reconciler/clients.h"
 #include "reconciler/instance.h"
 #include "reconciler/internal.h"
 

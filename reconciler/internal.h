@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 
+#include "reconciler/clients.h"
 #include "reconciler/fallback.h"
 #include "reconciler/hidden.h"
 #include "reconciler/lanes.h"
@@ -12,7 +13,6 @@
 
 struct act;
 struct instance;
-struct expansion;
 struct retry;
 struct observed_mounts;
 
@@ -48,9 +48,9 @@ struct reconciler {
     struct lanes lanes;
     struct act *starting; /* decided in this turn, to run once it is committed */
     struct act *running;
-    struct act *finished;           /* whose results the next turn records */
-    struct expansion *expansions;   /* clients that wait for a growth */
-    struct stats_call *stats_calls; /* and for a guest's word */
+    struct act *finished; /* whose results the next turn records */
+
+    struct clients clients;
 
     struct loop_prepare turn;
     struct loop_timer again;   /* marks are left for another turn */
@@ -99,9 +99,6 @@ int mark_neighbours(struct reconciler *reconciler, const struct store_volume *vo
 /* binding.c: opens, describes or closes the volume's mapping, and reads the volume again. */
 int bind_volume(struct reconciler *reconciler, struct store_volume *volume, bool *ret_mismatch);
 
-/* Whether crustd may look at it and not act. */
-bool volume_is_observed(const struct reconciler *reconciler, const struct store_volume *volume);
-
 /* act.c: one step on a VMM or a guest; see act.h. */
 struct act *act_new(struct reconciler *reconciler, const struct store_volume *volume,
                     unsigned action);
@@ -114,24 +111,3 @@ void acts_withdraw(struct reconciler *reconciler, int64_t volume_id, unsigned ac
 /* What runs for a binding that the volume no longer has could only hold it up. */
 void acts_cancel_stale(struct reconciler *reconciler, const struct store_volume *volume);
 bool act_is_in_flight(const struct reconciler *reconciler, int64_t volume_id);
-
-/* stage.c: whether a path that a driver names can be a volume's. */
-enum status_code command_check_target_path(const char *path, struct error *error);
-
-/* target.c: the volume that a client names. */
-enum status_code command_find_volume(struct reconciler *reconciler,
-                                     const struct reconciler_target *target, int64_t *ret_volume_id,
-                                     struct error *error);
-
-/* reconciler.c: in the next turn, its device too. */
-void reconciler_look_at_volume(struct reconciler *reconciler, int64_t volume_id);
-
-/* The volume was decided; all that was decided is to be decided again; a turn was committed. */
-void expansions_note(struct reconciler *reconciler, int64_t volume_id);
-void expansions_forget(struct reconciler *reconciler);
-void expansions_answer(struct reconciler *reconciler);
-void expansions_end(struct reconciler *reconciler); /* all are told to call again */
-void expansions_done(struct reconciler *reconciler);
-
-/* stats.c */
-void stats_done(struct reconciler *reconciler);

@@ -18,6 +18,7 @@
 #include "lib/clock.h"
 #include "lib/log.h"
 #include "reconciler/act.h"
+#include "reconciler/clients.h"
 #include "reconciler/internal.h"
 #include "reconciler/observe/observe.h"
 #include "store/read.h"

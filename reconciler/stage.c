@@ -22,6 +22,7 @@
 #include "lib/log.h"
 #include "lib/path.h"
 #include "lib/sha256.h"
+#include "reconciler/clients.h"
 #include "reconciler/internal.h"
 #include "reconciler/observe/observe.h"
 #include "reconciler/stage_files.h"

@@ -32,7 +32,7 @@ struct stats_call *reconciler_count_cancel(struct stats_call *call)
 
     if (!call)
         return NULL;
-    link = &call->act.reconciler->stats_calls;
+    link = &call->act.reconciler->clients.stats;
     while (*link != call)
         link = &(*link)->next;
     *link = call->next;
@@ -44,8 +44,8 @@ struct stats_call *reconciler_count_cancel(struct stats_call *call)
 
 void stats_done(struct reconciler *reconciler)
 {
-    while (reconciler->stats_calls)
-        (void)reconciler_count_cancel(reconciler->stats_calls);
+    while (reconciler->clients.stats)
+        (void)reconciler_count_cancel(reconciler->clients.stats);
 }
 
 static void describe(const struct store_volume *volume, const struct agent_stats *from,
@@ -211,8 +211,8 @@ enum status_code reconciler_count(struct reconciler *reconciler,
     call->done = done;
     call->userdata = userdata;
     call->act.reconciler = reconciler;
-    call->next = reconciler->stats_calls;
-    reconciler->stats_calls = call;
+    call->next = reconciler->clients.stats;
+    reconciler->clients.stats = call;
     if (store_get_volume(reconciler->store, volume_id, &call->act.volume) < 0)
         code = error_set(error, STATUS_UNAVAILABLE, "the database fails: %s",
                          store_error_text(reconciler->store));

@@ -9,6 +9,7 @@
 #include <sys/sysmacros.h>
 
 #include "lib/path.h"
+#include "reconciler/clients.h"
 #include "reconciler/hidden.h"
 #include "reconciler/internal.h"
 #include "reconciler/observe/observe.h"

@@ -10,6 +10,7 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/log.h"
+#include "reconciler/clients.h"
 #include "reconciler/decide.h"
 #include "reconciler/hypervisor/hypervisor.h"
 #include "reconciler/internal.h"

@@ -1,0 +1,42 @@
+/* clients.h - clients that wait for an answer, and what they name. Private to reconciler/. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "reconciler/command.h"
+
+struct expansion;
+struct stats_call;
+struct store_volume;
+
+/* What cannot be a row: whom to tell. */
+struct clients {
+    struct expansion *expansions; /* of a growth */
+    struct stats_call *stats;     /* of a guest's word */
+};
+
+/* stage.c: whether a path that a driver names can be a volume's. */
+enum status_code command_check_target_path(const char *path, struct error *error);
+
+/* target.c: the volume that a client names. */
+enum status_code command_find_volume(struct reconciler *reconciler,
+                                     const struct reconciler_target *target, int64_t *ret_volume_id,
+                                     struct error *error);
+
+/* volume.c: whether crustd may look at it and not act. */
+bool volume_is_observed(const struct reconciler *reconciler, const struct store_volume *volume);
+
+/* reconciler.c: in the next turn, its device too. */
+void reconciler_look_at_volume(struct reconciler *reconciler, int64_t volume_id);
+
+/* expand.c: the volume was decided; all that was decided is to be decided again; a turn was
+ * committed; the store is another one. */
+void expansions_note(struct reconciler *reconciler, int64_t volume_id);
+void expansions_forget(struct reconciler *reconciler);
+void expansions_answer(struct reconciler *reconciler);
+void expansions_end(struct reconciler *reconciler);
+
+/* Nobody is told anything more. */
+void expansions_done(struct reconciler *reconciler);
+void stats_done(struct reconciler *reconciler);
