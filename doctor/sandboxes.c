@@ -27,76 +27,106 @@ static const char *text_of(const cJSON *row, const char *key)
 
 /* ---- the VMM ------------------------------------------------------------------------------- */
 
-static struct door shut(const char *what, const char *remedy)
-{
-    struct door door = {.level = FINDING_ERROR, .remedy = remedy};
+/* "QEMU 7.2.22", "Cloud Hypervisor" */
+struct vmm {
+    char name[80];
+    const char *socket; /* "" none */
+};
 
-    (void)snprintf(door.what, sizeof(door.what), "%s", what);
+static struct door open_door(const struct vmm *vmm, const char *how)
+{
+    struct door door = {.level = FINDING_OK};
+
+    (void)snprintf(door.what, sizeof(door.what), "%s %s", vmm->name, how);
     return door;
 }
 
-static struct door find_qemu(const char *socket, const char *runtime, const struct config *config)
+static struct door shut_door(const struct vmm *vmm, const char *why, const char *remedy)
+{
+    struct door door = open_door(vmm, why);
+
+    door.level = FINDING_ERROR;
+    door.remedy = remedy;
+    return door;
+}
+
+static struct door find_qemu(const struct vmm *vmm, const char *runtime,
+                             const struct config *config)
 {
     const bool is_rust = strcmp(runtime, "kata-rs") == 0;
+    struct door door;
 
-    if (*socket)
-        return (struct door){.what = "QEMU has a monitor for crustd"};
-    if (config->resize.qemu_monitor == QEMU_MONITOR_OFF)
-        return (struct door){.level = FINDING_NOTE,
-                             .what = "QEMU is never told, as resize.qemu_monitor = off has it"};
-    return shut("QEMU has no monitor that crustd may use",
-                is_rust ? "Put config/deploy/kata/rust-qemu.toml into Kata's config.d, and restart "
-                          "the pod"
-                        : "Put config/deploy/kata/go-qemu.toml into Kata's config.d, and restart "
-                          "the pod");
-}
-
-static struct door find_cloud_hypervisor(const char *socket)
-{
-    if (!*socket)
-        return shut("Cloud Hypervisor has no API socket here",
-                    "See that its directory below paths.kata_go_vms or paths.kata_rs_sandboxes is "
-                    "mounted");
-    return (struct door){.what = "Cloud Hypervisor can be told"};
-}
-
-static struct door find_firecracker(const char *socket, const struct config *config)
-{
-    if (!config->resize.firecracker)
-        return shut("Firecracker is told only where resize.firecracker allows it",
-                    "Set resize.firecracker = on");
-    if (!*socket)
-        return shut("Firecracker has no API socket here",
-                    "See that its jail below /run is mounted");
-    return (struct door){.what = "Firecracker can be told"};
-}
-
-/* How its last calls ended says more than what it has. */
-static struct door ended(const char *who, const char *reasons, const char *remedy)
-{
-    struct door door = shut("", remedy);
-
-    (void)snprintf(door.what, sizeof(door.what), "%s: %.128s", who, reasons);
+    if (*vmm->socket)
+        return open_door(vmm, "has a monitor for crustd");
+    if (config->resize.qemu_monitor != QEMU_MONITOR_OFF)
+        return shut_door(vmm, "has no monitor that crustd may use",
+                         is_rust
+                             ? "Put config/deploy/kata/rust-qemu.toml into Kata's config.d, and "
+                               "restart the pod"
+                             : "Put config/deploy/kata/go-qemu.toml into Kata's config.d, and "
+                               "restart the pod");
+    door = open_door(vmm, "is never told, as resize.qemu_monitor = off has it");
+    door.level = FINDING_NOTE;
     return door;
 }
 
+static struct door find_firecracker(const struct vmm *vmm, const struct config *config)
+{
+    if (!config->resize.firecracker)
+        return shut_door(vmm, "is told only where resize.firecracker allows it",
+                         "Set resize.firecracker = on");
+    if (!*vmm->socket)
+        return shut_door(vmm, "has no API socket here", "See that its jail below /run is mounted");
+    return open_door(vmm, "can be told");
+}
+
+static struct door find_cloud_hypervisor(const struct vmm *vmm, const char *version)
+{
+    struct door door;
+
+    if (!*vmm->socket)
+        return shut_door(vmm, "has no API socket here",
+                         "See that its directory below paths.kata_go_vms or "
+                         "paths.kata_rs_sandboxes is mounted");
+    if (*version)
+        return open_door(vmm, "can be told");
+    door = open_door(vmm, "has not said its version yet; 52 or later is needed");
+    door.level = FINDING_NOTE;
+    return door;
+}
+
+static void name_vmm(const char *hypervisor, const char *version, char *ret_text, size_t size)
+{
+    const char *name = strcmp(hypervisor, "qemu") == 0               ? "QEMU"
+                       : strcmp(hypervisor, "cloud-hypervisor") == 0 ? "Cloud Hypervisor"
+                       : strcmp(hypervisor, "firecracker") == 0      ? "Firecracker"
+                       : strcmp(hypervisor, "unknown") == 0          ? "its VMM"
+                                                                     : hypervisor;
+
+    (void)snprintf(ret_text, size, "%.32s%s%.32s", name, *version ? " " : "", version);
+}
+
+/* How the last calls ended says more than what there is. */
 static struct door find_hypervisor(const cJSON *row, const struct config *config)
 {
-    const char *hypervisor = text_of(row, "hypervisor");
-    const char *socket = text_of(row, "control_socket");
+    const char *hypervisor = text_of(row, "hypervisor"), *version = text_of(row, "vmm_version");
     const char *reasons = text_of(row, "hypervisor_reasons");
+    struct vmm vmm = {.socket = text_of(row, "control_socket")};
+    char why[160];
 
-    if (*reasons && *socket)
-        return ended(hypervisor, reasons,
-                     "crustctl volumes shows which; crustctl explain VOL says what to do");
-
+    name_vmm(hypervisor, version, vmm.name, sizeof(vmm.name));
+    if (*reasons && *vmm.socket) {
+        (void)snprintf(why, sizeof(why), "was asked in vain: %.128s", reasons);
+        return shut_door(&vmm, why,
+                         "crustctl volumes shows which; crustctl explain VOL says what to do");
+    }
     if (strcmp(hypervisor, "cloud-hypervisor") == 0)
-        return find_cloud_hypervisor(socket);
+        return find_cloud_hypervisor(&vmm, version);
     if (strcmp(hypervisor, "firecracker") == 0)
-        return find_firecracker(socket, config);
+        return find_firecracker(&vmm, config);
     if (strcmp(hypervisor, "qemu") == 0 || strcmp(hypervisor, "unknown") == 0)
-        return find_qemu(socket, text_of(row, "runtime"), config);
-    return shut("this hypervisor has no way to be told", "Restart the pod after a growth");
+        return find_qemu(&vmm, text_of(row, "runtime"), config);
+    return shut_door(&vmm, "has no way to be told", "Restart the pod after a growth");
 }
 
 /* ---- the guest ----------------------------------------------------------------------------- */
@@ -120,8 +150,12 @@ static struct door find_guest(const cJSON *row, const struct config *config)
     struct door door = {.level = FINDING_ERROR};
     size_t length = 0;
 
-    if (*reasons)
-        return ended("its guest", reasons, agent_remedy);
+    if (*reasons) {
+        (void)snprintf(door.what, sizeof(door.what), "its guest was asked in vain: %.128s",
+                       reasons);
+        door.remedy = agent_remedy;
+        return door;
+    }
 
     for (unsigned i = 0; i < CONFIG_ROUTES && config->agent.routes[i] != ROUTE_NONE; i++) {
         const enum config_route route = config->agent.routes[i];

@@ -38,6 +38,7 @@ struct act {
     struct error error;
     char drive_id[STORE_NAME_BYTES];
     uint64_t hypervisor_bytes;
+    char vmm_version[HYPERVISOR_VERSION_BYTES];
     uint64_t guest_synced_bytes;
     uint64_t guest_bytes;
     const char *ability[STORE_ROUTES]; /* NULL: nothing learned */

@@ -26,6 +26,7 @@ static void on_done(struct hypervisor_call *call, const struct hypervisor_reply 
     act->reason = reasons[reply->outcome];
     act->error = reply->error;
     act->hypervisor_bytes = reply->bytes;
+    memcpy(act->vmm_version, reply->version, sizeof(act->vmm_version));
     snprintf(act->drive_id, sizeof(act->drive_id), "%s", reply->drive_id);
     act->hypervisor = hypervisor_call_free(call);
     act_finish(act);
@@ -69,5 +70,10 @@ int act_hypervisor_record(struct act *act)
         .told = act->action == ACTION_RESIZE_HYPERVISOR && act->reason == REASON_NONE,
     };
 
-    return store_put_hypervisor_result(act->reconciler->store, &result);
+    struct store *store = act->reconciler->store;
+    int r = 0;
+
+    if (act->vmm_version[0])
+        r = store_set_vmm_version(store, act->volume.sandbox_ref, act->vmm_version);
+    return r < 0 ? r : store_put_hypervisor_result(store, &result);
 }

@@ -371,7 +371,8 @@ static int append_array(struct sql_connection *connection, const char *text, str
 int store_read_abilities(struct store_reader *reader, struct buffer *ret_json, struct error *error)
 {
     static const char abilities[] =
-        "SELECT sandbox_id, boot_id, runtime, hypervisor, control_socket, pod_namespace, pod_name,"
+        "SELECT sandbox_id, boot_id, runtime, hypervisor, vmm_version, control_socket, "
+        "pod_namespace, pod_name,"
         " companion_ability, agent_ability, shim_ability,"
         " (SELECT count(*) FROM mappings m WHERE m.sandbox_ref = s.sandbox_ref"
         "  AND m.until IS NULL) AS volumes,"

@@ -289,6 +289,14 @@ int store_set_agent_address(struct store *store, int64_t sandbox_ref, const char
                                                 .detail = {{"agent_address", sql_text(address)}}});
 }
 
+int store_set_vmm_version(struct store *store, int64_t sandbox_ref, const char *version)
+{
+    static const char set[] = "UPDATE sandboxes SET vmm_version = ?2"
+                              " WHERE sandbox_ref = ?1 AND vmm_version IS NOT ?2";
+
+    return sql_run(&store->connection, set, NULL, sql_number(sandbox_ref), sql_text(version));
+}
+
 int store_set_ability(struct store *store, int64_t sandbox_ref, enum store_route route,
                       const char *ability)
 {

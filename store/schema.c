@@ -150,6 +150,7 @@ static const char tables[] =
     "  agent_address TEXT,\n"
     "  pod_namespace TEXT,\n"
     "  pod_name TEXT,\n"
+    "  vmm_version TEXT,\n"
     "  companion_ability TEXT,\n"
     "  agent_ability TEXT,\n"
     "  shim_ability TEXT,\n"

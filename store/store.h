@@ -246,6 +246,9 @@ int store_each_live_sandbox(struct store *store,
 /* Where the agent listens, as the sandbox itself said. It stays while the records do not say. */
 int store_set_agent_address(struct store *store, int64_t sandbox_ref, const char *address);
 
+/* The VMM's version, as it said itself. */
+int store_set_vmm_version(struct store *store, int64_t sandbox_ref, const char *version);
+
 /* What a route into a guest turned out to be able to do: "", "able", or a reason. */
 enum store_route { STORE_ROUTE_COMPANION, STORE_ROUTE_AGENT, STORE_ROUTE_SHIM, STORE_ROUTES };
 int store_set_ability(struct store *store, int64_t sandbox_ref, enum store_route route,

@@ -16,6 +16,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/json.h"
+#include "lib/text.h"
 #include "reconciler/hypervisor/cloud_hypervisor_report.h"
 #include "reconciler/hypervisor/vmm_http.h"
 
@@ -80,8 +81,10 @@ static void received_ping(struct vmm_http *vmm, const char *body, size_t length)
     enum hypervisor_outcome outcome = HYPERVISOR_UNREACHABLE;
     struct error error;
 
-    if (cloud_hypervisor_read_ping(body, length, version, &error) == 0)
+    if (cloud_hypervisor_read_ping(body, length, version, &error) == 0) {
+        text_clean(version, strlen(version), vmm->version, sizeof(vmm->version));
         outcome = cloud_hypervisor_check_version(version, &error);
+    }
     if (outcome == HYPERVISOR_DONE)
         vmm_http_ask(vmm, "GET", "/api/v1/vm.info", NULL, received_info);
     else

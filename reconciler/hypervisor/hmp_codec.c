@@ -21,6 +21,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/json.h"
+#include "lib/text.h"
 
 static const char prompt[] = "\n(qemu) ";
 
@@ -73,6 +74,16 @@ int hmp_decode(struct buffer *input, struct buffer *ret_text, struct error *erro
         return error_set_errno(error, r, "cannot keep the monitor's reply");
     buffer_clear(input);
     return HMP_DECODED;
+}
+
+void hmp_read_version(const struct buffer *input, char *ret_version, size_t size)
+{
+    static const char before[] = "QEMU ";
+    const char *text = buffer_text(input), *version = text + strlen(before);
+
+    ret_version[0] = '\0';
+    if (strncmp(text, before, strlen(before)) == 0)
+        text_clean(version, strcspn(version, " \r\n"), ret_version, size);
 }
 
 /* One block while its lines are read. Its texts point into the line's copy. */

@@ -27,6 +27,9 @@ enum { HMP_DECODED = 0, HMP_INCOMPLETE = 1 };
  * HMP_INCOMPLETE, -EBADMSG (not text), -EMSGSIZE, -ENOMEM. */
 int hmp_decode(struct buffer *input, struct buffer *ret_text, struct error *error);
 
+/* "7.2.22" of the greeting, once it is whole in the input; "" if it has none. */
+void hmp_read_version(const struct buffer *input, char *ret_version, size_t size);
+
 /* Reads the text of `info block -v` (root nodes of the frontends; repeated = true: two frontends
  * may share one) or of `info block -n -v` (all nodes). 0, -EBADMSG, -EMSGSIZE, -ENOMEM. */
 int hmp_read_blocks(const char *text, bool repeated, struct qemu_nodes *nodes, struct error *error);

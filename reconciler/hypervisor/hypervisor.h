@@ -66,11 +66,14 @@ struct hypervisor_request {
     uint64_t deadline_ns;       /* for the whole conversation, from now */
 };
 
+enum { HYPERVISOR_VERSION_BYTES = 32 };
+
 struct hypervisor_reply {
     enum hypervisor_outcome outcome;
-    char drive_id[128]; /* the node that was found; "" */
-    uint64_t bytes;     /* the size the VMM has; 0 not learned */
-    struct error error; /* for a person, when not DONE */
+    char version[HYPERVISOR_VERSION_BYTES]; /* of the VMM, as it says; "" it did not */
+    char drive_id[128];                     /* the node that was found; "" */
+    uint64_t bytes;                         /* the size the VMM has; 0 not learned */
+    struct error error;                     /* for a person, when not DONE */
 };
 
 struct hypervisor_call;

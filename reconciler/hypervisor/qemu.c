@@ -58,6 +58,7 @@ struct qemu_call {
     unsigned commands; /* sent so far; numbers the ids */
     struct qmp_decoder decoder;
     struct qemu_report report;
+    char version[HYPERVISOR_VERSION_BYTES];
     char drive[QEMU_NAME_BYTES]; /* found, or refused; "" */
     uint64_t drive_bytes;
 };
@@ -81,6 +82,7 @@ static bool finish(struct qemu_call *qemu, enum hypervisor_outcome outcome,
 {
     struct hypervisor_reply reply = {.outcome = outcome, .bytes = qemu->drive_bytes};
 
+    memcpy(reply.version, qemu->version, sizeof(reply.version));
     (void)snprintf(reply.drive_id, sizeof(reply.drive_id), "%s", qemu->drive);
     if (outcome != HYPERVISOR_DONE)
         reply.error = *error;
@@ -283,6 +285,7 @@ static bool received_message(struct qemu_call *qemu, const struct qmp_message *m
 
     if (qemu->step == STEP_GREETING) {
         if (message->kind == QMP_GREETING) {
+            qmp_read_version(message, qemu->version, sizeof(qemu->version));
             greeted(qemu);
             return proceed(qemu, &answer);
         }
@@ -331,8 +334,11 @@ static bool receive_hmp(struct qemu_call *qemu)
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(HMP_REPLY_BYTES);
     struct answer answer = {.error_class = ""};
     struct error error;
-    int r = hmp_decode(&qemu->stream.input, &text, &error);
+    int r;
 
+    if (qemu->step == STEP_GREETING)
+        hmp_read_version(&qemu->stream.input, qemu->version, sizeof(qemu->version));
+    r = hmp_decode(&qemu->stream.input, &text, &error);
     if (r == HMP_INCOMPLETE)
         return true;
     if (r < 0)

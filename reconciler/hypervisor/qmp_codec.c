@@ -7,6 +7,8 @@
 #include "reconciler/hypervisor/qmp_codec.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 static bool is_space(char byte)
@@ -110,6 +112,18 @@ int qmp_decode(struct qmp_decoder *decoder, struct buffer *input, struct qmp_mes
     classify(&message);
     *ret_message = message;
     return QMP_DECODED;
+}
+
+void qmp_read_version(const struct qmp_message *greeting, char *ret_version, size_t size)
+{
+    const cJSON *qmp = json_member(greeting->object, "QMP");
+    const cJSON *version = json_member(json_member(qmp, "version"), "qemu");
+    uint64_t major, minor, micro;
+
+    ret_version[0] = '\0';
+    if (json_number(version, "major", &major) == 0 && json_number(version, "minor", &minor) == 0 &&
+        json_number(version, "micro", &micro) == 0)
+        (void)snprintf(ret_version, size, "%" PRIu64 ".%" PRIu64 ".%" PRIu64, major, minor, micro);
 }
 
 void qmp_message_done(struct qmp_message *message)

@@ -52,6 +52,10 @@ enum { QMP_DECODED = 0, QMP_INCOMPLETE = 1 };
 int qmp_decode(struct qmp_decoder *decoder, struct buffer *input, struct qmp_message *ret_message,
                struct error *error);
 
+/* "7.2.22" of a greeting: {"QMP": {"version": {"qemu": {"major": 7, "minor": 2, "micro": 22}}}}. ""
+ * if it has none. */
+void qmp_read_version(const struct qmp_message *greeting, char *ret_version, size_t size);
+
 void qmp_message_done(struct qmp_message *message);
 
 /* Appends {"execute": command, "arguments": arguments, "id": id} and a line end. `arguments` is a

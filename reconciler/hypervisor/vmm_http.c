@@ -63,6 +63,7 @@ void vmm_http_finish(struct vmm_http *vmm, enum hypervisor_outcome outcome, uint
 {
     struct hypervisor_reply reply = {.outcome = outcome, .bytes = bytes};
 
+    memcpy(reply.version, vmm->version, sizeof(reply.version));
     text_clean(vmm->drive, strlen(vmm->drive), reply.drive_id, sizeof(reply.drive_id));
     if (outcome != HYPERVISOR_DONE)
         reply.error = *error;

@@ -27,7 +27,8 @@ struct vmm_http {
     /* What a refusal's body means; `error` gets a text for people. */
     enum hypervisor_outcome (*refusal)(const char *body, size_t length, struct error *error);
     struct drive_report report;
-    char drive[DRIVE_ID_BYTES]; /* found, or refused; "" */
+    char version[HYPERVISOR_VERSION_BYTES]; /* as the VMM said; "" */
+    char drive[DRIVE_ID_BYTES];             /* found, or refused; "" */
 };
 
 /* Sends a request. 0, or -ENOMEM and nothing has happened; vmm_http_ask() finishes then. */

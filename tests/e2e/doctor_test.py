@@ -7,6 +7,7 @@ import subprocess
 import unittest
 
 from node import BUILD, REPOSITORY
+from pod_test import NEVER, Pod, load
 from said import SANDBOX, SaidTest, curl
 from service_test import needs
 
@@ -203,7 +204,7 @@ class DoctorTest(SaidTest):
         status, body = curl(node, "/v1/doctor")
         self.assertEqual((status, json.loads(body)), (200, self.doctor(node, 0)))
         finding = self.finds(node, 0, "sandbox", "ok", SANDBOX)
-        self.assertIn("QEMU has a monitor for crustd", finding["what"])
+        self.assertIn("QEMU 7.2.22 has a monitor for crustd", finding["what"])
         self.assertIn("1 volume: pv", finding["what"])
         self.assertTrue(node.crustctl("doctor").stdout.startswith("The daemon sees 0 errors, "))
 
@@ -228,6 +229,31 @@ class DoctorTest(SaidTest):
         node.start()
         node.wait_for(volume.path, "in_sync", "unverified")
         self.finds(node, 5, "sandbox", "error", "agent_unsupported")
+
+    def test_the_pod_that_is_shipped(self):
+        needs("unshare", "nsenter", "setpriv")
+        pod = Pod(self.scratch, load("daemonset.yaml"), NEVER)
+        self.addCleanup(pod.close)
+        pod.path("/run/crust").mkdir(mode=0o700)
+        pod.path("/var/lib/kubelet/pods").mkdir()
+        pod.start()
+        for finding in self.doctor(pod, 0):
+            if finding["id"] not in ABSENT | UNTOLD | {"kata_absent", "sandbox"}:
+                self.assertEqual(finding["level"], "ok", finding)
+
+    def test_a_pod_that_lacks_something(self):
+        needs("unshare", "nsenter", "setpriv")
+        manifest = load("daemonset.yaml")
+        container, = manifest["spec"]["template"]["spec"]["containers"]
+        container["securityContext"]["capabilities"]["add"] = []
+        container["volumeMounts"] = [mount for mount in container["volumeMounts"]
+                                     if mount["name"] not in ("dev", "kubelet")]
+        pod = Pod(self.scratch, manifest, NEVER)
+        self.addCleanup(pod.close)
+        pod.start()
+        levels = {finding["id"]: finding["level"] for finding in self.doctor(pod, 5)}
+        self.assertEqual([levels[name] for name in ("processes", "uevents", "dev", "kubelet")],
+                         ["error", "warning", "error", "warning"])
 
 
 if __name__ == "__main__":

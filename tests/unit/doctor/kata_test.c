@@ -1,5 +1,5 @@
 /* kata_test.c - which configurations are in use, and what becomes of their sandboxes. */
-#include "tests/unit/doctor/scratch.h"
+#include "tests/unit/doctor/node.h"
 
 #include "doctor/kata.h"
 
@@ -9,23 +9,23 @@
 
 /* ---- what one configuration leads to ---- */
 
-static void judge(struct scratch *scratch, const char *text)
+static void judge(struct node *node, const char *text)
 {
     struct kata_settings settings = {0};
     struct error error = {0};
 
-    written_done(&scratch->written);
-    written_begin(&scratch->written);
+    written_done(&node->written);
+    written_begin(&node->written);
     if (kata_settings_read(&settings, "/k/c.toml", text, strlen(text), &error) != 0)
         fail_msg("%s", error.text);
-    kata_judge(&settings, "/k/c.toml", "kata", &scratch->config, &scratch->written.findings);
-    written_end(&scratch->written);
+    kata_judge(&settings, "/k/c.toml", "kata", &node->config, &node->written.findings);
+    written_end(&node->written);
 }
 
-static void expect(struct scratch *scratch, const char *text, const char *level, const char *what)
+static void expect(struct node *node, const char *text, const char *level, const char *what)
 {
-    judge(scratch, text);
-    written_expect(&scratch->written, "kata_configuration", what, level);
+    judge(node, text);
+    written_expect(&node->written, "kata_configuration", what, level);
 }
 
 static void qemu_needs_a_monitor(void **state)
@@ -45,35 +45,35 @@ static void the_rust_runtime_needs_hmp(void **state)
     expect(*state, QEMU("qmp-pretty", "true") RUST, "error", "no pod starts");
 }
 
-static const char *remedy_of(const struct scratch *scratch)
+static const char *remedy_of(const struct node *node)
 {
-    return json_string(written_find(&scratch->written, "kata_configuration", ""), "remedy");
+    return json_string(written_find(&node->written, "kata_configuration", ""), "remedy");
 }
 
 static void the_remedy_is_the_runtimes_own(void **state)
 {
-    const struct scratch *scratch = *state;
+    const struct node *node = *state;
 
     judge(*state, QEMU("", "false"));
-    assert_non_null(strstr(remedy_of(scratch), "go-qemu.toml"));
-    assert_non_null(strstr(remedy_of(scratch), "/k/config.d"));
-    assert_non_null(strstr(remedy_of(scratch), "extra_monitor_socket = \"qmp\""));
+    assert_non_null(strstr(remedy_of(node), "go-qemu.toml"));
+    assert_non_null(strstr(remedy_of(node), "/k/config.d"));
+    assert_non_null(strstr(remedy_of(node), "extra_monitor_socket = \"qmp\""));
     judge(*state, QEMU("", "false") RUST);
-    assert_non_null(strstr(remedy_of(scratch), "rust-qemu.toml"));
-    assert_non_null(strstr(remedy_of(scratch), "extra_monitor_socket = \"hmp\""));
+    assert_non_null(strstr(remedy_of(node), "rust-qemu.toml"));
+    assert_non_null(strstr(remedy_of(node), "extra_monitor_socket = \"hmp\""));
 }
 
 static void the_configuration_of_crustd_counts(void **state)
 {
-    struct scratch *scratch = *state;
+    struct node *node = *state;
 
-    scratch->config.resize.qemu_monitor = QEMU_MONITOR_OFF;
-    expect(scratch, QEMU("", "false"), "note", "resize.qemu_monitor = off");
-    scratch->config.resize.qemu_monitor = QEMU_MONITOR_MAIN;
-    expect(scratch, QEMU("", "false"), "note", "resize.qemu_monitor = main");
-    expect(scratch, "[hypervisor.firecracker]\na = 1\n", "error", "resize.firecracker");
-    scratch->config.resize.firecracker = true;
-    expect(scratch, "[hypervisor.firecracker]\na = 1\n", "ok", "Firecracker");
+    node->config.resize.qemu_monitor = QEMU_MONITOR_OFF;
+    expect(node, QEMU("", "false"), "note", "resize.qemu_monitor = off");
+    node->config.resize.qemu_monitor = QEMU_MONITOR_MAIN;
+    expect(node, QEMU("", "false"), "note", "resize.qemu_monitor = main");
+    expect(node, "[hypervisor.firecracker]\na = 1\n", "error", "resize.firecracker");
+    node->config.resize.firecracker = true;
+    expect(node, "[hypervisor.firecracker]\na = 1\n", "ok", "Firecracker");
 }
 
 static void other_hypervisors(void **state)
@@ -88,159 +88,157 @@ static void other_hypervisors(void **state)
 
 static void confidential_guests_are_warned(void **state)
 {
-    struct scratch *scratch = *state;
+    struct node *node = *state;
 
-    expect(scratch, QEMU("qmp", "true") "confidential_guest = true\n", "note", "attest");
-    assert_int_equal(written_count(&scratch->written, "kata_configuration"), 2);
+    expect(node, QEMU("qmp", "true") "confidential_guest = true\n", "note", "attest");
+    assert_int_equal(written_count(&node->written, "kata_configuration"), 2);
 }
 
 /* ---- which ones are in use ---- */
 
-static void examine(struct scratch *scratch)
+static void examine(struct node *node)
 {
-    kata_examine(scratch->root, &scratch->config, &scratch->written.findings);
-    written_end(&scratch->written);
+    kata_examine(node->root, &node->config, &node->written.findings);
+    written_end(&node->written);
 }
 
 static void without_kata(void **state)
 {
-    struct scratch *scratch = *state;
+    struct node *node = *state;
 
-    examine(scratch);
-    written_expect(&scratch->written, "kata_absent", "", "warning");
-    assert_int_equal(cJSON_GetArraySize(scratch->written.list), 1);
+    examine(node);
+    written_expect(&node->written, "kata_absent", "", "warning");
+    assert_int_equal(cJSON_GetArraySize(node->written.list), 1);
 }
 
 static void the_engine_names_it(void **state)
 {
-    struct scratch *scratch = *state;
+    struct node *node = *state;
 
-    scratch_write(scratch, "/etc/containerd/config.toml",
-                  "[plugins.cri.containerd.runtimes.runc]\nruntime_type='io.containerd.runc.v2'\n");
-    scratch_write(
-        scratch, "/opt/kata/containerd/config.d/kata-deploy.toml",
-        "[plugins.cri.containerd.runtimes.kata-a.options]\nConfigPath = '/kata/a.toml'\n"
-        "[plugins.cri.containerd.runtimes.kata-b.options]\nConfigPath = '/kata/a.toml'\n"
-        "[plugins.cri.containerd.runtimes.kata-c.options]\nConfigPath = '/kata/c.toml'\n"
-        "[plugins.cri.containerd.runtimes.kata-d.options]\nConfigPath = '/kata/no.toml'\n");
-    scratch_write(scratch, "/kata/a.toml", QEMU("qmp", "true"));
-    scratch_write(scratch, "/kata/c.toml", QEMU("", "true"));
-    scratch_write(scratch, "/etc/kata-containers/configuration.toml", QEMU("", "false"));
-    examine(scratch);
-    written_expect(&scratch->written, "kata_configuration", "kata-a, kata-b (", "ok");
-    written_expect(&scratch->written, "kata_configuration", "kata-c (", "error");
-    written_expect(&scratch->written, "kata_unreadable", "/kata/no.toml", "warning");
-    assert_int_equal(cJSON_GetArraySize(scratch->written.list), 3);
+    node_write(node, "/etc/containerd/config.toml",
+               "[plugins.cri.containerd.runtimes.runc]\nruntime_type='io.containerd.runc.v2'\n");
+    node_write(node, "/opt/kata/containerd/config.d/kata-deploy.toml",
+               "[plugins.cri.containerd.runtimes.kata-a.options]\nConfigPath = '/kata/a.toml'\n"
+               "[plugins.cri.containerd.runtimes.kata-b.options]\nConfigPath = '/kata/a.toml'\n"
+               "[plugins.cri.containerd.runtimes.kata-c.options]\nConfigPath = '/kata/c.toml'\n"
+               "[plugins.cri.containerd.runtimes.kata-d.options]\nConfigPath = '/kata/no.toml'\n");
+    node_write(node, "/kata/a.toml", QEMU("qmp", "true"));
+    node_write(node, "/kata/c.toml", QEMU("", "true"));
+    node_write(node, "/etc/kata-containers/configuration.toml", QEMU("", "false"));
+    examine(node);
+    written_expect(&node->written, "kata_configuration", "kata-a, kata-b (", "ok");
+    written_expect(&node->written, "kata_configuration", "kata-c (", "error");
+    written_expect(&node->written, "kata_unreadable", "/kata/no.toml", "warning");
+    assert_int_equal(cJSON_GetArraySize(node->written.list), 3);
 }
 
 static void the_runtimes_look_for_it_themselves(void **state)
 {
-    struct scratch *scratch = *state;
+    struct node *node = *state;
 
-    scratch_write(scratch, "/opt/kata/share/defaults/kata-containers/configuration.toml",
-                  QEMU("", "false"));
-    scratch_write(scratch, "/usr/share/defaults/kata-containers/configuration.toml",
-                  QEMU("qmp", "true"));
-    scratch_write(scratch, "/opt/kata/share/defaults/kata-containers/runtime-rs/configuration.toml",
-                  QEMU("hmp", "true") RUST);
-    examine(scratch);
-    written_expect(&scratch->written, "kata_configuration", "/usr/share/", "ok");
-    written_expect(&scratch->written, "kata_configuration", "Rust", "ok");
-    assert_int_equal(written_count(&scratch->written, "kata_configuration"), 2);
+    node_write(node, "/opt/kata/share/defaults/kata-containers/configuration.toml",
+               QEMU("", "false"));
+    node_write(node, "/usr/share/defaults/kata-containers/configuration.toml", QEMU("qmp", "true"));
+    node_write(node, "/opt/kata/share/defaults/kata-containers/runtime-rs/configuration.toml",
+               QEMU("hmp", "true") RUST);
+    examine(node);
+    written_expect(&node->written, "kata_configuration", "/usr/share/", "ok");
+    written_expect(&node->written, "kata_configuration", "Rust", "ok");
+    assert_int_equal(written_count(&node->written, "kata_configuration"), 2);
 }
 
 static void a_runtime_without_a_path_takes_its_default(void **state)
 {
-    struct scratch *scratch = *state;
+    struct node *node = *state;
 
-    scratch_write(scratch, "/etc/crio/crio.conf.d/99-kata",
-                  "[crio.runtime.runtimes.r]\nruntime_path = '/opt/kata/runtime-rs/bin/shim'\n"
-                  "[crio.runtime.runtimes.g]\nruntime_path = '/usr/bin/containerd-shim-kata-v2'\n");
-    scratch_write(scratch, "/etc/kata-containers/configuration.toml", QEMU("qmp", "true"));
-    scratch_write(scratch, "/etc/kata-containers/runtime-rs/configuration.toml",
-                  QEMU("hmp", "true") RUST);
-    examine(scratch);
-    written_expect(&scratch->written, "kata_configuration", "r (", "ok");
-    written_expect(&scratch->written, "kata_configuration", "g (", "ok");
+    node_write(node, "/etc/crio/crio.conf.d/99-kata",
+               "[crio.runtime.runtimes.r]\nruntime_path = '/opt/kata/runtime-rs/bin/shim'\n"
+               "[crio.runtime.runtimes.g]\nruntime_path = '/usr/bin/containerd-shim-kata-v2'\n");
+    node_write(node, "/etc/kata-containers/configuration.toml", QEMU("qmp", "true"));
+    node_write(node, "/etc/kata-containers/runtime-rs/configuration.toml",
+               QEMU("hmp", "true") RUST);
+    examine(node);
+    written_expect(&node->written, "kata_configuration", "r (", "ok");
+    written_expect(&node->written, "kata_configuration", "g (", "ok");
 }
 
 /* kata-deploy leaves a link where the file was, and config.d stands beside the file. */
 static void drop_ins_stand_beside_the_file_itself(void **state)
 {
-    struct scratch *scratch = *state;
+    struct node *node = *state;
 
-    scratch_write(scratch, "/k/runtimes/qemu/configuration.toml", QEMU("", "false"));
-    scratch_write(scratch, "/k/runtimes/qemu/config.d/10-a", "hypervisor.qemu.enable_debug = true");
-    scratch_write(scratch, "/k/runtimes/qemu/config.d/50-crustd.toml", QEMU("qmp", "true"));
-    scratch_write(scratch, "/k/runtimes/qemu/config.d/.hidden", "nonsense");
-    scratch_make(scratch, "/etc/kata-containers", 0755);
-    scratch_link(scratch, "/k/runtimes/qemu/configuration.toml",
-                 "/etc/kata-containers/configuration.toml");
-    examine(scratch);
-    written_expect(&scratch->written, "kata_configuration", "/k/runtimes/qemu/configuration.toml",
+    node_write(node, "/k/runtimes/qemu/configuration.toml", QEMU("", "false"));
+    node_write(node, "/k/runtimes/qemu/config.d/10-a", "hypervisor.qemu.enable_debug = true");
+    node_write(node, "/k/runtimes/qemu/config.d/50-crustd.toml", QEMU("qmp", "true"));
+    node_write(node, "/k/runtimes/qemu/config.d/.hidden", "nonsense");
+    node_make(node, "/etc/kata-containers", 0755);
+    node_link(node, "/k/runtimes/qemu/configuration.toml",
+              "/etc/kata-containers/configuration.toml");
+    examine(node);
+    written_expect(&node->written, "kata_configuration", "/k/runtimes/qemu/configuration.toml",
                    "ok");
 }
 
 static void a_later_drop_in_is_named(void **state)
 {
-    struct scratch *scratch = *state;
+    struct node *node = *state;
     const char *remedy;
 
-    scratch_write(scratch, "/etc/kata-containers/configuration.toml", QEMU("qmp", "true"));
-    scratch_write(scratch, "/etc/kata-containers/config.d/60-debug.toml",
-                  "[hypervisor.qemu]\nenable_debug = false\n");
-    examine(scratch);
-    written_expect(&scratch->written, "kata_configuration", "config.d/60-debug.toml", "error");
-    remedy = json_string(scratch->written.list->child, "remedy");
+    node_write(node, "/etc/kata-containers/configuration.toml", QEMU("qmp", "true"));
+    node_write(node, "/etc/kata-containers/config.d/60-debug.toml",
+               "[hypervisor.qemu]\nenable_debug = false\n");
+    examine(node);
+    written_expect(&node->written, "kata_configuration", "config.d/60-debug.toml", "error");
+    remedy = json_string(node->written.list->child, "remedy");
     assert_non_null(strstr(remedy, "sorts behind"));
 }
 
 static void what_cannot_be_read_is_not_judged(void **state)
 {
-    struct scratch *scratch = *state;
+    struct node *node = *state;
 
-    scratch_write(scratch, "/etc/containerd/config.toml", "nonsense\n");
-    scratch_write(scratch, "/etc/kata-containers/configuration.toml", QEMU("qmp", "true"));
-    scratch_write(scratch, "/etc/kata-containers/config.d/50", "[hypervisor.qemu]\n???\n");
-    scratch_make(scratch, "/etc/kata-containers/runtime-rs/configuration.toml", 0755);
-    examine(scratch);
-    written_expect(&scratch->written, "engine_unreadable", "config.toml: line 1", "warning");
-    written_expect(&scratch->written, "kata_unreadable", "config.d/50: line 2", "warning");
-    written_expect(&scratch->written, "kata_unreadable", "not a regular file", "warning");
-    assert_int_equal(written_count(&scratch->written, "kata_configuration"), 0);
+    node_write(node, "/etc/containerd/config.toml", "nonsense\n");
+    node_write(node, "/etc/kata-containers/configuration.toml", QEMU("qmp", "true"));
+    node_write(node, "/etc/kata-containers/config.d/50", "[hypervisor.qemu]\n???\n");
+    node_make(node, "/etc/kata-containers/runtime-rs/configuration.toml", 0755);
+    examine(node);
+    written_expect(&node->written, "engine_unreadable", "config.toml: line 1", "warning");
+    written_expect(&node->written, "kata_unreadable", "config.d/50: line 2", "warning");
+    written_expect(&node->written, "kata_unreadable", "not a regular file", "warning");
+    assert_int_equal(written_count(&node->written, "kata_configuration"), 0);
 }
 
 static void there_is_a_bound_on_drop_ins(void **state)
 {
-    struct scratch *scratch = *state;
+    struct node *node = *state;
     char name[128];
 
-    scratch_write(scratch, "/etc/kata-containers/configuration.toml", QEMU("qmp", "true"));
+    node_write(node, "/etc/kata-containers/configuration.toml", QEMU("qmp", "true"));
     for (int i = 0; i < 100; i++) {
         (void)snprintf(name, sizeof(name), "/etc/kata-containers/config.d/%d", i);
-        scratch_write(scratch, name, "");
+        node_write(node, name, "");
     }
-    examine(scratch);
-    written_expect(&scratch->written, "kata_unreadable", "config.d", "warning");
+    examine(node);
+    written_expect(&node->written, "kata_unreadable", "config.d", "warning");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SCRATCH_TEST(qemu_needs_a_monitor),
-        SCRATCH_TEST(the_rust_runtime_needs_hmp),
-        SCRATCH_TEST(the_remedy_is_the_runtimes_own),
-        SCRATCH_TEST(the_configuration_of_crustd_counts),
-        SCRATCH_TEST(other_hypervisors),
-        SCRATCH_TEST(confidential_guests_are_warned),
-        SCRATCH_TEST(without_kata),
-        SCRATCH_TEST(the_engine_names_it),
-        SCRATCH_TEST(the_runtimes_look_for_it_themselves),
-        SCRATCH_TEST(a_runtime_without_a_path_takes_its_default),
-        SCRATCH_TEST(drop_ins_stand_beside_the_file_itself),
-        SCRATCH_TEST(a_later_drop_in_is_named),
-        SCRATCH_TEST(what_cannot_be_read_is_not_judged),
-        SCRATCH_TEST(there_is_a_bound_on_drop_ins),
+        NODE_TEST(qemu_needs_a_monitor),
+        NODE_TEST(the_rust_runtime_needs_hmp),
+        NODE_TEST(the_remedy_is_the_runtimes_own),
+        NODE_TEST(the_configuration_of_crustd_counts),
+        NODE_TEST(other_hypervisors),
+        NODE_TEST(confidential_guests_are_warned),
+        NODE_TEST(without_kata),
+        NODE_TEST(the_engine_names_it),
+        NODE_TEST(the_runtimes_look_for_it_themselves),
+        NODE_TEST(a_runtime_without_a_path_takes_its_default),
+        NODE_TEST(drop_ins_stand_beside_the_file_itself),
+        NODE_TEST(a_later_drop_in_is_named),
+        NODE_TEST(what_cannot_be_read_is_not_judged),
+        NODE_TEST(there_is_a_bound_on_drop_ins),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* sandboxes_test.c - each door of a sandbox open, shut and untried. */
-#include "tests/unit/doctor/scratch.h"
+#include "tests/unit/doctor/node.h"
 
 #include "doctor/sandboxes.h"
 
@@ -15,88 +15,96 @@
     "\"companion_ability\":" UNSUPPORTED ",\"agent_ability\":\"agent_denied\","                    \
     "\"shim_ability\":" UNSUPPORTED
 
-static void judge(struct scratch *scratch, const char *rows)
+static void judge(struct node *node, const char *rows)
 {
     cleanup(json_deletep) cJSON *sandboxes = NULL;
 
-    written_done(&scratch->written);
-    written_begin(&scratch->written);
+    written_done(&node->written);
+    written_begin(&node->written);
     assert_int_equal(
         json_parse(rows, strlen(rows), (struct json_limits){1 << 16, 4}, &sandboxes, NULL), 0);
-    sandboxes_judge(sandboxes, "b", &scratch->config, &scratch->written.findings);
-    written_end(&scratch->written);
+    sandboxes_judge(sandboxes, "b", &node->config, &node->written.findings);
+    written_end(&node->written);
 }
 
-static void expect(struct scratch *scratch, const char *rows, const char *level, const char *what)
+static void expect(struct node *node, const char *rows, const char *level, const char *what)
 {
-    judge(scratch, rows);
-    assert_int_equal(cJSON_GetArraySize(scratch->written.list), 1);
-    written_expect(&scratch->written, "sandbox", what, level);
+    judge(node, rows);
+    assert_int_equal(cJSON_GetArraySize(node->written.list), 1);
+    written_expect(&node->written, "sandbox", what, level);
 }
 
 static void qemu(void **state)
 {
-    struct scratch *scratch = *state;
+    struct node *node = *state;
 
-    expect(scratch, ROW(QEMU "," MONITOR "," ABLE), "ok", "QEMU has a monitor for crustd");
-    expect(scratch, ROW(QEMU "," MONITOR "," ABLE), "ok", "2 volumes: pv-a, pv-b");
-    expect(scratch, ROW(QEMU "," MONITOR "," ABLE), "ok", "sandbox 5a (shop/db-0)");
-    expect(scratch, ROW(QEMU "," NO_MONITOR "," ABLE), "error", "no monitor");
-    scratch->config.resize.qemu_monitor = QEMU_MONITOR_OFF;
-    expect(scratch, ROW(QEMU "," NO_MONITOR "," ABLE), "note", "resize.qemu_monitor = off");
+    expect(node, ROW(QEMU "," MONITOR "," ABLE), "ok", "QEMU has a monitor for crustd");
+    expect(node, ROW(QEMU "," MONITOR "," ABLE), "ok", "2 volumes: pv-a, pv-b");
+    expect(node, ROW(QEMU "," MONITOR "," ABLE), "ok", "sandbox 5a (shop/db-0)");
+    expect(node, ROW(QEMU "," NO_MONITOR "," ABLE), "error", "no monitor");
+    node->config.resize.qemu_monitor = QEMU_MONITOR_OFF;
+    expect(node, ROW(QEMU "," NO_MONITOR "," ABLE), "note", "resize.qemu_monitor = off");
 }
 
 static void the_remedy_is_the_runtimes_own(void **state)
 {
-    struct scratch *scratch = *state;
+    struct node *node = *state;
 
-    judge(scratch, ROW("\"runtime\":\"kata-rs\",\"hypervisor\":\"qemu\""));
-    assert_non_null(strstr(json_string(scratch->written.list->child, "remedy"), "rust-qemu.toml"));
-    judge(scratch, ROW("\"runtime\":\"kata-go\",\"hypervisor\":\"qemu\""));
-    assert_non_null(strstr(json_string(scratch->written.list->child, "remedy"), "go-qemu.toml"));
+    judge(node, ROW("\"runtime\":\"kata-rs\",\"hypervisor\":\"qemu\""));
+    assert_non_null(strstr(json_string(node->written.list->child, "remedy"), "rust-qemu.toml"));
+    judge(node, ROW("\"runtime\":\"kata-go\",\"hypervisor\":\"qemu\""));
+    assert_non_null(strstr(json_string(node->written.list->child, "remedy"), "go-qemu.toml"));
 }
 
 static void firecracker(void **state)
 {
-    struct scratch *scratch = *state;
+    struct node *node = *state;
 
-    expect(scratch, ROW("\"hypervisor\":\"firecracker\"," MONITOR "," ABLE), "error",
+    expect(node, ROW("\"hypervisor\":\"firecracker\"," MONITOR "," ABLE), "error",
            "resize.firecracker");
-    scratch->config.resize.firecracker = true;
-    expect(scratch, ROW("\"hypervisor\":\"firecracker\"," MONITOR "," ABLE), "ok", "can be told");
-    expect(scratch, ROW("\"hypervisor\":\"firecracker\"," ABLE), "error", "no API socket");
+    node->config.resize.firecracker = true;
+    expect(node, ROW("\"hypervisor\":\"firecracker\"," MONITOR "," ABLE), "ok", "can be told");
+    expect(node, ROW("\"hypervisor\":\"firecracker\"," ABLE), "error", "no API socket");
 }
 
 static void what_cannot_be_told(void **state)
 {
     expect(*state, ROW("\"hypervisor\":\"dragonball\"," ABLE), "error", "no way to be told");
     expect(*state, ROW("\"hypervisor\":\"cloud-hypervisor\"," ABLE), "error", "no API socket");
-    expect(*state, ROW("\"hypervisor\":\"cloud-hypervisor\"," MONITOR "," ABLE), "ok", "told");
+    expect(*state, ROW("\"hypervisor\":\"cloud-hypervisor\"," MONITOR "," ABLE), "note",
+           "Cloud Hypervisor has not said its version yet");
+    expect(*state,
+           ROW("\"hypervisor\":\"cloud-hypervisor\",\"vmm_version\":\"v52.0\"," MONITOR "," ABLE),
+           "ok", "Cloud Hypervisor v52.0 can be told");
+    expect(*state,
+           ROW("\"hypervisor\":\"cloud-hypervisor\",\"vmm_version\":\"v51.1\","
+               "\"hypervisor_reasons\":\"hypervisor_version\"," MONITOR "," ABLE),
+           "error", "Cloud Hypervisor v51.1 was asked in vain: hypervisor_version");
 }
 
 static void guests(void **state)
 {
-    struct scratch *scratch = *state;
+    struct node *node = *state;
 
-    expect(scratch, ROW(QEMU "," MONITOR ",\"agent_ability\":\"able\""), "ok", "by the agent");
-    expect(scratch, ROW(QEMU "," MONITOR), "note", "companion not tried, agent not tried");
-    expect(scratch, ROW(QEMU "," MONITOR ",\"agent_ability\":" UNSUPPORTED), "note",
+    expect(node, ROW(QEMU "," MONITOR ",\"agent_ability\":\"able\""), "ok", "by the agent");
+    expect(node, ROW(QEMU "," MONITOR), "note", "companion not tried, agent not tried");
+    expect(node, ROW(QEMU "," MONITOR ",\"agent_ability\":" UNSUPPORTED), "note",
            "agent agent_unsupported");
-    expect(scratch, ROW(QEMU "," MONITOR "," UNABLE), "error", "agent agent_denied");
-    scratch->config.agent.routes[0] = ROUTE_AGENT;
-    scratch->config.agent.routes[1] = ROUTE_NONE;
-    expect(scratch, ROW(QEMU "," MONITOR ",\"agent_ability\":" UNSUPPORTED), "error",
+    expect(node, ROW(QEMU "," MONITOR "," UNABLE), "error", "agent agent_denied");
+    node->config.agent.routes[0] = ROUTE_AGENT;
+    node->config.agent.routes[1] = ROUTE_NONE;
+    expect(node, ROW(QEMU "," MONITOR ",\"agent_ability\":" UNSUPPORTED), "error",
            "its guest: agent agent_unsupported");
-    scratch->config.agent.routes[0] = ROUTE_NONE;
-    expect(scratch, ROW(QEMU "," MONITOR), "note", "its guest is never told");
+    node->config.agent.routes[0] = ROUTE_NONE;
+    expect(node, ROW(QEMU "," MONITOR), "note", "its guest is never told");
 }
 
 static void how_the_last_calls_ended(void **state)
 {
     expect(*state, ROW(QEMU "," MONITOR "," ABLE ",\"hypervisor_reasons\":\"read_only\""), "error",
-           "qemu: read_only; its guest grows by the companion");
+           "QEMU was asked in vain: read_only; its guest grows by the companion");
     expect(*state, ROW(QEMU "," MONITOR "," ABLE ",\"guest_reasons\":\"agent_failed\""), "error",
-           "its guest: agent_failed");
+           "its guest was asked in vain: agent_failed");
 }
 
 static void a_sandbox_without_volumes_loses_nothing(void **state)
@@ -109,24 +117,24 @@ static void a_sandbox_without_volumes_loses_nothing(void **state)
 
 static void none_that_runs(void **state)
 {
-    struct scratch *scratch = *state;
+    struct node *node = *state;
 
-    expect(scratch, "[]", "note", "no sandbox is known to run");
-    expect(scratch, "[{\"sandbox_id\":\"5a\",\"boot_id\":\"another\",\"volumes\":1}]", "note",
+    expect(node, "[]", "note", "no sandbox is known to run");
+    expect(node, "[{\"sandbox_id\":\"5a\",\"boot_id\":\"another\",\"volumes\":1}]", "note",
            "no sandbox is known to run");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SCRATCH_TEST(qemu),
-        SCRATCH_TEST(the_remedy_is_the_runtimes_own),
-        SCRATCH_TEST(firecracker),
-        SCRATCH_TEST(what_cannot_be_told),
-        SCRATCH_TEST(guests),
-        SCRATCH_TEST(how_the_last_calls_ended),
-        SCRATCH_TEST(a_sandbox_without_volumes_loses_nothing),
-        SCRATCH_TEST(none_that_runs),
+        NODE_TEST(qemu),
+        NODE_TEST(the_remedy_is_the_runtimes_own),
+        NODE_TEST(firecracker),
+        NODE_TEST(what_cannot_be_told),
+        NODE_TEST(guests),
+        NODE_TEST(how_the_last_calls_ended),
+        NODE_TEST(a_sandbox_without_volumes_loses_nothing),
+        NODE_TEST(none_that_runs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* watches_test.c - limits that are reached, near, and far. */
-#include "tests/unit/doctor/scratch.h"
+#include "tests/unit/doctor/node.h"
 
 #include <errno.h>
 
@@ -32,15 +32,15 @@ static void limits(void **state)
 
 static void directories_are_counted(void **state)
 {
-    struct scratch *scratch = *state;
+    struct node *node = *state;
     struct watch_facts before, after;
 
-    watches_read(scratch->root, &scratch->config, &before);
-    scratch_make(scratch, "/run/crust/a", 0700);
-    scratch_make(scratch, "/run/crust/b", 0700);
-    scratch_make(scratch, "/run/vc/vm/c", 0700);
-    scratch_write(scratch, "/run/crust/file", "");
-    watches_read(scratch->root, &scratch->config, &after);
+    watches_read(node->root, &node->config, &before);
+    node_make(node, "/run/crust/a", 0700);
+    node_make(node, "/run/crust/b", 0700);
+    node_make(node, "/run/vc/vm/c", 0700);
+    node_write(node, "/run/crust/file", "");
+    watches_read(node->root, &node->config, &after);
     assert_int_equal(after.needed - before.needed, 3);
     assert_true(after.max_watches > 0);
     assert_true(after.max_instances > 0);
@@ -49,8 +49,8 @@ static void directories_are_counted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SCRATCH_TEST(limits),
-        SCRATCH_TEST(directories_are_counted),
+        NODE_TEST(limits),
+        NODE_TEST(directories_are_counted),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

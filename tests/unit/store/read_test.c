@@ -285,6 +285,7 @@ static void abilities_are_those_of_live_sandboxes(void **state)
     (void)put_sandbox(store, &other, true);
     assert_int_equal(store_end_sandbox(store, "sandbox-2", &changed), 0);
     assert_int_equal(store_set_ability(store, bound.sandbox_ref, STORE_ROUTE_AGENT, "able"), 0);
+    assert_int_equal(store_set_vmm_version(store, bound.sandbox_ref, "7.2.22"), 0);
     assert_int_equal(store_put_guest_result(store, &failed), 0);
     assert_int_equal(store_read_abilities(store_get_reader(store), &json, NULL), 0);
     assert_int_equal(json_parse(json.data, json.length, JSON_LIMITS_HTTP, &rows, NULL), 0);
@@ -292,6 +293,7 @@ static void abilities_are_those_of_live_sandboxes(void **state)
     assert_string_equal(json_string(rows->child, "sandbox_id"), "sandbox-1");
     assert_string_equal(json_string(rows->child, "boot_id"), "boot-1");
     assert_string_equal(json_string(rows->child, "agent_ability"), "able");
+    assert_string_equal(json_string(rows->child, "vmm_version"), "7.2.22");
     assert_null(json_string(rows->child, "companion_ability"));
     assert_int_equal(json_member(rows->child, "volumes")->valueint, 1);
     assert_string_equal(json_string(rows->child, "volume_names"), "pv-1");

@@ -65,6 +65,7 @@ static void asks_for_a_version_that_can(void **state)
         struct hypervisor_reply reply = run(*state, (enum hypervisor_act)act, script, 1);
 
         assert_int_equal(reply.outcome, HYPERVISOR_VERSION);
+        assert_string_equal(reply.version, "v51.1");
         assert_non_null(strstr(reply.error.text, "v51.1"));
         assert_non_null(strstr(reply.error.text, "v52.0"));
     }

@@ -199,12 +199,38 @@ static void writes_only_plain_names(void **state)
     buffer_done(&output);
 }
 
+static void reads_the_version_of_a_greeting(void **state)
+{
+    static const struct {
+        const char *bytes;
+        const char *version;
+    } cases[] = {
+        {GREETING, "7.2.22"}, {"QEMU 11.0.1", "11.0.1"}, {"QEMU \x1b[K\r\n", "\\u001b[K"}, {"", ""},
+        {"qemu 7", ""},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < array_length(cases); i++) {
+        struct buffer input = BUFFER_INIT(4096);
+        char version[32] = "old";
+
+        assert_int_equal(buffer_append_text(&input, cases[i].bytes), 0);
+        hmp_read_version(&input, version, sizeof(version));
+        assert_string_equal(version, cases[i].version);
+        buffer_done(&input);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(takes_replies_off),        cmocka_unit_test(refuses_what_is_no_text),
-        cmocka_unit_test(refuses_an_endless_reply), cmocka_unit_test(reads_tables),
-        cmocka_unit_test(refuses_tables_that_lie),  cmocka_unit_test(writes_only_plain_names),
+        cmocka_unit_test(reads_the_version_of_a_greeting),
+        cmocka_unit_test(takes_replies_off),
+        cmocka_unit_test(refuses_what_is_no_text),
+        cmocka_unit_test(refuses_an_endless_reply),
+        cmocka_unit_test(reads_tables),
+        cmocka_unit_test(refuses_tables_that_lie),
+        cmocka_unit_test(writes_only_plain_names),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -265,7 +265,8 @@ static void serve(struct monitor *monitor, const struct exchange *script, size_t
 
 /* Scripts */
 
-#define GREETING   "{\"QMP\": {\"version\": {}, \"capabilities\": [\"oob\"]}}\r\n"
+#define GREETING                                                                                   \
+    "{\"QMP\": {\"version\": {\"qemu\": {\"micro\": 22, \"minor\": 2, \"major\": 7}}}}\r\n"
 #define OK         "{\"return\": {}, \"id\": \"$ID\"}\r\n"
 #define LIST(list) "{\"id\": \"$ID\", \"return\": [" list "]}\r\n"
 #define NODE(name, driver, file, size)                                                             \
@@ -316,6 +317,7 @@ static void resizes(struct monitor *monitor)
         print_error("%s\n", reply->error.text);
     assert_int_equal(reply->outcome, HYPERVISOR_DONE);
     assert_string_equal(reply->drive_id, "drive-1");
+    assert_string_equal(reply->version, "7.2.22");
     assert_int_equal(reply->bytes, 2048);
     assert_int_equal(monitor->position, monitor->script_length);
 }

@@ -162,12 +162,41 @@ static void writes_commands(void **state)
     buffer_done(&output);
 }
 
+static void reads_the_version_of_a_greeting(void **state)
+{
+    static const struct {
+        const char *greeting;
+        const char *version;
+    } cases[] = {
+        {"{\"QMP\": {\"version\": {\"qemu\": {\"micro\": 1, \"minor\": 0, \"major\": 11}}}}",
+         "11.0.1"},
+        {"{\"QMP\": {\"version\": {\"qemu\": {\"minor\": 0, \"major\": 11}}}}", ""},
+        {"{\"QMP\": {\"version\": \"11.0.1\"}}", ""},
+        {"{\"QMP\": true}", ""},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < array_length(cases); i++) {
+        struct buffer input = BUFFER_INIT(4096);
+        struct qmp_decoder decoder = {0};
+        struct qmp_message message;
+        char version[32] = "old";
+
+        assert_int_equal(buffer_append_text(&input, cases[i].greeting), 0);
+        assert_int_equal(qmp_decode(&decoder, &input, &message, NULL), QMP_DECODED);
+        qmp_read_version(&message, version, sizeof(version));
+        assert_string_equal(version, cases[i].version);
+        qmp_message_done(&message);
+        buffer_done(&input);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tells_kinds_apart), cmocka_unit_test(takes_any_split),
         cmocka_unit_test(refuses_nonsense),  cmocka_unit_test(refuses_an_endless_message),
-        cmocka_unit_test(writes_commands),
+        cmocka_unit_test(writes_commands),   cmocka_unit_test(reads_the_version_of_a_greeting),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
