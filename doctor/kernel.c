@@ -4,8 +4,6 @@
  *     5.6   openat2(2), by which every foreign file is opened
  *     5.11  RESIZE=1 from every block driver
  *     5.15  diskseq, which tells a device number's next disk from its last
- *
- * The inodes of the first user and pid namespace are fixed by the kernel (include/linux/proc_ns.h).
  */
 #include "doctor/kernel.h"
 
@@ -17,15 +15,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "lib/cleanup.h"
-
-enum { FIRST_USER_NAMESPACE = 0xeffffffd, FIRST_PROCESS_NAMESPACE = 0xeffffffc };
+#include "lib/namespaces.h"
 
 enum { KERNEL_GROUP = 1, LARGE_BUFFER_BYTES = 16 * 1024 * 1024, YEAR_2020 = 1577836800 };
 
@@ -75,13 +71,6 @@ static bool has_capability(unsigned number)
            (data[CAP_TO_INDEX(number)].effective & CAP_TO_MASK(number));
 }
 
-static uint64_t namespace_inode(const char *path)
-{
-    struct stat status;
-
-    return stat(path, &status) < 0 ? 0 : status.st_ino;
-}
-
 static int try_first_process(void)
 {
     cleanup(fd_closep) int mounts = open("/proc/1/mountinfo", O_RDONLY | O_CLOEXEC);
@@ -105,8 +94,8 @@ void kernel_read(struct kernel_facts *ret_facts)
     facts.uevents = try_uevents(&facts.large_buffer);
     facts.vsock = try_vsock();
     facts.may_trace = has_capability(CAP_SYS_PTRACE);
-    facts.user_namespace = namespace_inode("/proc/self/ns/user");
-    facts.process_namespace = namespace_inode("/proc/self/ns/pid");
+    facts.user_is_first = namespaces_user_is_first();
+    facts.shows_all_processes = namespaces_show_all_processes();
     facts.first_process = try_first_process();
     *ret_facts = facts;
 }
@@ -188,7 +177,7 @@ void kernel_judge(const struct kernel_facts *facts, struct findings *findings)
 
 static void judge_namespaces(const struct kernel_facts *facts, struct findings *findings)
 {
-    if (facts->user_namespace != FIRST_USER_NAMESPACE)
+    if (!facts->user_is_first)
         findings_add(findings, FINDING_ERROR, "user_namespace", "/proc/self/ns/user",
                      "Run it in the node's user namespace (pod: hostUsers must not be false)",
                      "this is not the node's user namespace: no event of the kernel comes here, "
@@ -196,11 +185,11 @@ static void judge_namespaces(const struct kernel_facts *facts, struct findings *
     else
         findings_add(findings, FINDING_OK, "user_namespace", NULL, NULL,
                      "the node's user namespace");
-    if (facts->process_namespace != FIRST_PROCESS_NAMESPACE)
+    if (!facts->shows_all_processes)
         findings_add(findings, FINDING_ERROR, "pid_namespace", "/proc/self/ns/pid",
                      "Run it in the node's pid namespace (pod: hostPID: true)",
-                     "this is not the node's pid namespace: VMMs and shims are not seen, so no "
-                     "sandbox is known to be alive");
+                     "this is not the node's pid namespace, or not its /proc: VMMs and shims are "
+                     "not seen, so no sandbox is known to be alive");
     else
         findings_add(findings, FINDING_OK, "pid_namespace", NULL, NULL, "the node's pid namespace");
 }

@@ -22,10 +22,10 @@ struct kernel_facts {
     int64_t now_seconds; /* CLOCK_REALTIME */
 
     uid_t uid;
-    bool may_trace;          /* CAP_SYS_PTRACE */
-    uint64_t user_namespace; /* inodes of nsfs; 0 unknown */
-    uint64_t process_namespace;
-    int first_process; /* looking at process 1: its mounts and its root */
+    bool may_trace;     /* CAP_SYS_PTRACE */
+    int first_process;  /* looking at process 1: its mounts and its root */
+    bool user_is_first; /* lib/namespaces.h */
+    bool shows_all_processes;
 };
 
 void kernel_read(struct kernel_facts *ret_facts);

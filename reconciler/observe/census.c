@@ -15,19 +15,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/buffer.h"
 #include "lib/cleanup.h"
 #include "lib/hash.h"
+#include "lib/namespaces.h"
 #include "reconciler/observe/process.h"
 
 enum { ARGUMENTS_BYTES = 2 * 1024 * 1024, CGROUP_BYTES = 64 * 1024, TOKEN_CHARS = 32 };
 enum { PROCESSES_PER_STEP = 16 };
-
-/* include/linux/proc_ns.h: the inode of the initial pid namespace. */
-#define INITIAL_PID_NAMESPACE 0xEFFFFFFCU
 
 struct asked {
     UT_hash_handle hh;
@@ -196,17 +193,7 @@ uint64_t census_kubelet_start(const struct census *census)
     return census->kubelet_start_ns;
 }
 
-/* A /proc of another namespace has no entry for us, or another number; one that hides others'
- * processes hides the first. */
 bool census_sees_host(void)
 {
-    char self[32];
-    struct stat st;
-    ssize_t length = readlink("/proc/self", self, sizeof(self) - 1);
-
-    if (length <= 0)
-        return false;
-    self[length] = '\0';
-    return strtol(self, NULL, 10) == getpid() && stat("/proc/self/ns/pid", &st) == 0 &&
-           st.st_ino == INITIAL_PID_NAMESPACE && access("/proc/1/stat", R_OK) == 0;
+    return namespaces_show_all_processes();
 }

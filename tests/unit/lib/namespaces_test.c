@@ -1,0 +1,69 @@
+/* namespaces_test.c - in a namespace of its own a process is told so. */
+#include "tests/unit/test.h"
+
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/namespaces.h"
+
+enum { REFUSED = 77 };
+
+/* What `is_first` says in a child within new namespaces; -1 if those can't be had. */
+static int ask_within(int flags, bool (*is_first)(void))
+{
+    int status = -1;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        if (unshare(flags) < 0)
+            _exit(REFUSED);
+        pid = fork();
+        if (pid == 0)
+            _exit(is_first());
+        _exit(waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : 2);
+    }
+    assert_true(pid > 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status) == REFUSED ? -1 : WEXITSTATUS(status);
+}
+
+static void another_pid_namespace_shows_not_all(void **state)
+{
+    int answer = ask_within(CLONE_NEWPID, namespaces_show_all_processes);
+
+    (void)state;
+    if (answer < 0)
+        skip();
+    assert_int_equal(answer, false);
+}
+
+static void another_user_namespace_is_not_the_first(void **state)
+{
+    int answer = ask_within(CLONE_NEWUSER, namespaces_user_is_first);
+
+    (void)state;
+    if (answer < 0)
+        skip();
+    assert_int_equal(answer, false);
+}
+
+/* What one child says, others in the same namespaces say too. */
+static void the_same_namespaces_say_the_same(void **state)
+{
+    (void)state;
+    assert_int_equal(ask_within(0, namespaces_user_is_first), namespaces_user_is_first());
+    assert_int_equal(ask_within(0, namespaces_show_all_processes), namespaces_show_all_processes());
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(another_pid_namespace_shows_not_all),
+        cmocka_unit_test(another_user_namespace_is_not_the_first),
+        cmocka_unit_test(the_same_namespaces_say_the_same),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
