@@ -211,13 +211,27 @@ static void unpin(void *userdata, const char *sandbox_id)
 #define UNARMED                                                                                    \
     "directories could not be watched and are only looked at in the sweep: raise "                 \
     "fs.inotify.max_user_watches"
+#define DOWN                                                                                       \
+    "no events from %s: what they would tell is only found in the sweep; raise "                   \
+    "fs.inotify.max_user_instances, or the limit of open files"
+
+static void warn_if_down(enum watch_source source, const struct watch_counters *counters)
+{
+    const char *name = watch_source_name(source);
+
+    if (!counters->up)
+        log_warning(&(struct log_ids){.source = name}, DOWN, name);
+}
 
 static void check(void *userdata)
 {
     struct daemon *daemon = userdata;
 
+    watch_block_check(daemon->block);
     watch_directories_check_roots(daemon->directories);
     watch_directories_look_at_unarmed(daemon->directories);
+    warn_if_down(WATCH_UEVENT, watch_block_counters(daemon->block));
+    warn_if_down(WATCH_INOTIFY, watch_directories_counters(daemon->directories));
     if (watch_directories_unarmed(daemon->directories))
         log_warning(&(struct log_ids){.source = "inotify"}, "%u " UNARMED,
                     watch_directories_unarmed(daemon->directories));
@@ -233,7 +247,7 @@ static void report_source(struct reconciler_health *health, enum watch_source so
         (struct reconciler_source){name, counters->up, counters->events, counters->overflows};
     if (!counters->up) {
         health->degraded = true;
-        snprintf(health->problem, sizeof(health->problem), "no events from %s", name);
+        snprintf(health->problem, sizeof(health->problem), DOWN, name);
     }
 }
 

@@ -25,11 +25,13 @@
 enum { RECEIVE_BYTES = 16 * 1024 * 1024, MESSAGE_BYTES = 8192, BATCH = 256, KERNEL_GROUP = 1 };
 
 struct watch_block {
+    struct loop *loop;
     const struct watch_block_handler *handler;
     void *userdata;
     struct watch_counters counters;
     struct loop_io io;
-    int fd;
+    int receive_bytes;
+    int fd;    /* -1: none is to be had */
     bool lost; /* messages were dropped and the queue is not empty yet */
 };
 
@@ -120,6 +122,8 @@ static void on_readable(struct loop_io *io, int events)
         } else if (r < 0 && r != -EINTR) {
             watch->counters.up = false;
             loop_io_stop(io);
+            fd_close(watch->fd);
+            watch->fd = -1;
             watch->handler->look_everywhere(watch->userdata);
             return;
         }
@@ -151,25 +155,38 @@ static int open_socket(int receive_bytes, int *ret_fd)
     return 0;
 }
 
+static int begin(struct watch_block *watch)
+{
+    int r = open_socket(watch->receive_bytes, &watch->fd);
+
+    if (r < 0)
+        return r;
+    watch->counters.up = true;
+    loop_io_start(watch->loop, &watch->io, watch->fd, LOOP_READ, on_readable);
+    return 0;
+}
+
 int watch_block_new_sized(struct loop *loop, const struct watch_block_handler *handler,
                           void *userdata, int receive_bytes, struct watch_block **ret_watch)
 {
     struct watch_block *watch = calloc(1, sizeof(*watch));
-    int r;
 
     if (!watch)
         return -ENOMEM;
+    watch->loop = loop;
     watch->handler = handler;
     watch->userdata = userdata;
-    r = open_socket(receive_bytes, &watch->fd);
-    if (r < 0) {
-        free(watch);
-        return r;
-    }
-    watch->counters.up = true;
-    loop_io_start(loop, &watch->io, watch->fd, LOOP_READ, on_readable);
+    watch->receive_bytes = receive_bytes;
+    watch->fd = -1;
+    (void)begin(watch);
     *ret_watch = watch;
     return 0;
+}
+
+void watch_block_check(struct watch_block *watch)
+{
+    if (!watch->counters.up)
+        (void)begin(watch);
 }
 
 int watch_block_new(struct loop *loop, const struct watch_block_handler *handler, void *userdata,

@@ -266,7 +266,7 @@ static void take_up(struct watch_directories *watch, unsigned number)
 
 static void update_up(struct watch_directories *watch)
 {
-    bool up = true;
+    bool up = watch->inotify_fd >= 0;
 
     for (unsigned i = 0; i < watch->trees; i++)
         up = up && !watch->tree[i].incomplete;
@@ -394,18 +394,26 @@ static bool read_events(struct watch_directories *watch)
 
 static void on_readable(struct loop_io *io, int events);
 
-/* A new instance; where none is to be had the old one goes on, with entries that may be stale. */
-static void start_over(struct watch_directories *watch)
+/* A new instance in the place of the one there may be. */
+static bool begin(struct watch_directories *watch)
 {
     int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
 
+    if (fd < 0)
+        return false;
+    loop_io_stop(&watch->io);
+    fd_close(watch->inotify_fd);
+    watch->inotify_fd = fd;
+    loop_io_start(watch->loop, &watch->io, fd, LOOP_READ, on_readable);
+    return true;
+}
+
+/* Where no new instance is to be had the old one goes on, with entries that may be stale. */
+static void start_over(struct watch_directories *watch)
+{
     watch->overflowed = false;
     watch->counters.overflows++;
-    if (fd >= 0) {
-        loop_io_stop(&watch->io);
-        fd_close(watch->inotify_fd);
-        watch->inotify_fd = fd;
-        loop_io_start(watch->loop, &watch->io, fd, LOOP_READ, on_readable);
+    if (begin(watch)) {
         child_watches_done(&watch->children);
         for (unsigned i = 0; i < watch->trees; i++) {
             watch->tree[i].way.steps = 0;
@@ -444,19 +452,12 @@ int watch_directories_new(struct loop *loop, int root,
 
     if (!watch)
         return -ENOMEM;
-    watch->inotify_fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-    if (watch->inotify_fd < 0) {
-        int r = -errno;
-
-        free(watch);
-        return r;
-    }
     watch->loop = loop;
     watch->root = root;
     watch->handler = handler;
     watch->userdata = userdata;
-    watch->counters.up = true;
-    loop_io_start(loop, &watch->io, watch->inotify_fd, LOOP_READ, on_readable);
+    watch->inotify_fd = -1;
+    watch->counters.up = begin(watch);
     *ret_watch = watch;
     return 0;
 }
@@ -537,6 +538,8 @@ int watch_directories_arm(struct watch_directories *watch, unsigned tree, const 
 
 void watch_directories_check_roots(struct watch_directories *watch)
 {
+    if (watch->inotify_fd < 0)
+        (void)begin(watch);
     for (unsigned i = 0; i < watch->trees; i++)
         take_up(watch, i);
     update_up(watch);

@@ -5,6 +5,9 @@
  * replaced or mounted over), that everything must be looked at again. Look-again calls come only
  * from the loop, never from within a function of this header. A listener may call its sense's
  * functions then, except _free.
+ *
+ * A sense that the kernel does not grant (no sockets, no inotify instances) exists all the same, is
+ * not up, and is tried again by the sweep.
  */
 #pragma once
 
@@ -65,7 +68,8 @@ int watch_directories_add_tree(struct watch_directories *watch, const char *path
 int watch_directories_arm(struct watch_directories *watch, unsigned tree, const char *name);
 
 /* Compares each root's descriptor with what its path leads to now, and says look_everywhere (from
- * the loop) where they differ. Called when mounts changed and by the sweep. */
+ * the loop) where they differ. Called when mounts changed and by the sweep. Tries again to get an
+ * inotify instance, if there was none. */
 void watch_directories_check_roots(struct watch_directories *watch);
 
 /* Says "look again" (from the loop) for every directory that could not be watched: nothing else
@@ -96,6 +100,11 @@ struct watch_block_handler {
 int watch_block_new(struct loop *loop, const struct watch_block_handler *handler, void *userdata,
                     struct watch_block **ret_watch);
 struct watch_block *watch_block_free(struct watch_block *watch);
+
+/* Tries again to listen, if that failed. Called by the sweep before it looks, for what happened
+ * meanwhile nobody tells. */
+void watch_block_check(struct watch_block *watch);
+
 const struct watch_counters *watch_block_counters(const struct watch_block *watch);
 
 /* ---- mounts ------------------------------------------------------------------------------ */

@@ -11,6 +11,7 @@
 #include <linux/netlink.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -184,6 +185,30 @@ static void has_its_default_size(void **state)
     assert_null(watch_block_free(other));
 }
 
+/* No descriptor is to be had at first. */
+static void begins_to_listen_when_it_can(void **state)
+{
+    cleanup(fd_closep) int fd = open_uevent_file();
+    struct rlimit limit, none;
+
+    (void)state;
+    assert_int_equal(loop_init(&loop), 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none = limit;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    assert_int_equal(watch_block_new(&loop, &handler, NULL, &watch), 0);
+    watch_block_check(watch);
+    assert_false(watch_block_counters(watch)->up);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    watch_block_check(watch);
+    assert_true(watch_block_counters(watch)->up);
+    looked = 0;
+    if (fd >= 0 && make_event(fd))
+        wait_until(&looked);
+    (void)stop(NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +216,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(ignores_forgeries, start, stop),
         cmocka_unit_test_setup_teardown(says_that_messages_were_lost_and_goes_on, start_tiny, stop),
         cmocka_unit_test_setup_teardown(has_its_default_size, start, stop),
+        cmocka_unit_test(begins_to_listen_when_it_can),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
