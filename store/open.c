@@ -11,8 +11,10 @@
  * Falling back. The same schema in memory takes the place of a file that fails, empty, behind the
  * same struct store. The file is left as it is: no last checkpoint is tried on a failing disk, what
  * was committed stands in the WAL. Coming back opens the file as a start does, and the journal then
- * says since when history is missing. Two connections of one process to one file would take each
- * other's locks away, so the file is closed before it is opened again.
+ * says since when history is missing; that there is some room is found out first, so that a full
+ * disk does not cost the check of a whole database each time, nor is left again at once. Two
+ * connections of one process to one file would take each other's locks away, so the file is closed
+ * before it is opened again.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -417,7 +419,9 @@ int store_return(struct store *store, const char *path, const char *why, bool *r
     file.path = strdup(path);
     if (!file.path)
         return error_set_errno(error, -ENOMEM, "cannot open the database");
-    r = open_or_create(&file, BUSY_MSEC, &beginning.rebuilt, error);
+    r = place_try_room(path, error);
+    if (r == 0)
+        r = open_or_create(&file, BUSY_MSEC, &beginning.rebuilt, error);
     same = r == STORE_OPENED && !store->written_in_memory && !beginning.rebuilt &&
            file.file_device == store->file_device && file.file_inode == store->file_inode;
     if (same)

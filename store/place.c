@@ -96,6 +96,40 @@ int place_sync_directory(const char *path)
     return fd < 0 || fsync(fd) < 0 ? -errno : 0;
 }
 
+/* ---- room ---------------------------------------------------------------------------------- */
+
+enum { ROOM_BYTES = 512 * 1024, ROOM_STEP = 4096 };
+
+static int write_room(int fd)
+{
+    static const char zeros[ROOM_STEP];
+
+    for (int at = 0; at < ROOM_BYTES; at += ROOM_STEP) {
+        ssize_t written = write(fd, zeros, sizeof(zeros));
+
+        if (written < 0)
+            return -errno;
+        if (written < ROOM_STEP)
+            return -ENOSPC;
+    }
+    return fsync(fd) < 0 ? -errno : 0;
+}
+
+int place_try_room(const char *path, struct error *error)
+{
+    cleanup(freep) char *room = place_with(path, ".room");
+    cleanup(fd_closep) int fd = -1;
+    int r;
+
+    if (!room)
+        return error_set_errno(error, -ENOMEM, "%s", path);
+    (void)unlink(room);
+    fd = open(room, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    r = fd < 0 ? -errno : write_room(fd);
+    (void)unlink(room);
+    return r < 0 ? error_set_errno(error, r, "cannot write beside %s", path) : 0;
+}
+
 enum { CORRUPT_KEPT = 2 };
 
 /* ---- setting a damaged file aside ---------------------------------------------------------- */

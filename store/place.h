@@ -29,6 +29,10 @@ int place_set_aside(const char *path, struct error *error);
  * replayed into it. */
 int place_clear(const char *path, struct error *error);
 
+/* Whether some room can be written beside PATH and reaches the disk: cheaper to find out than by
+ * opening a database. 0 or -errno. */
+int place_try_room(const char *path, struct error *error);
+
 int place_sync_directory(const char *path); /* of the directory that PATH is in */
 
 /* PATH with a suffix, to be freed; NULL without memory. */

@@ -60,8 +60,10 @@ void store_close(struct store *store); /* checkpoints */
 const char *store_error_text(const struct store *store);
 
 int store_begin(struct store *store);
-int store_commit(struct store *store);         /* synchronous=NORMAL */
-int store_commit_durable(struct store *store); /* synced to disk: before a removal or a promise */
+int store_commit(struct store *store); /* synchronous=NORMAL */
+/* Synced to disk: before a removal or a promise. In memory there is no disk: see
+ * store_is_degraded(). */
+int store_commit_durable(struct store *store);
 void store_rollback(struct store *store);
 
 /* Outside a transaction, when the daemon has nothing else to do: moves the WAL into the database if

@@ -126,7 +126,7 @@ class Full(Degraded):
         self.start()
         self.fill()
         self.grow()
-        self.wait_memory("full", "free space")
+        self.wait_memory("free space")
         self.grow()
         self.free()
         self.wait_healed()
@@ -210,6 +210,16 @@ class Broken(Degraded):
         self.assertEqual(
             self.host.query("SELECT * FROM audit_journal WHERE kind = 'history_missing'"), [])
         self.assertEqual(len(self.host.query("SELECT * FROM audit_resizes")), 1)
+
+    def test_file_size_limit(self):
+        """A signal that would end the daemon, were it not an error only."""
+        self.start()
+        limit = ["prlimit", "--pid", str(self.host.process.pid)]
+        run(*limit, "--fsize=8192:unlimited")
+        self.grow()
+        self.wait_memory()
+        run(*limit, "--fsize=unlimited:unlimited")
+        self.wait_healed()
 
     def test_file_system_that_loses_its_disk(self):
         """ext4 on a file that can hold no more: errors, then read-only; another is mounted later."""
