@@ -28,7 +28,7 @@
 static const uint64_t TURN_NS = 500 * 1000;
 static const uint64_t FIRST_TURNS_NS = 20 * NSEC_PER_MSEC;
 static const uint64_t STORE_RETRY_NS = 1 * NSEC_PER_SEC;
-enum { FAILED_TURNS = 5 };
+enum { FAILED_TURNS = 5, TRIMS = 8 };
 static const uint64_t IDLE_NS = 2 * NSEC_PER_SEC;
 
 #define TOO_MANY "there are more volumes than crustd takes: further directories are passed over"
@@ -267,13 +267,19 @@ static int mark_sandbox(void *userdata, const char *sandbox_id, pid_t vmm_pid)
     return 0;
 }
 
+/* A bounded number of rows at a time, so that nobody waits long for it. */
 static int trim_history(struct reconciler *reconciler)
 {
-    int r = store_begin(reconciler->store);
+    int more = 1, r = 0;
 
-    if (r == 0)
-        r = store_trim(reconciler->store);
-    return r < 0 ? r : store_commit(reconciler->store);
+    for (int i = 0; i < TRIMS && r == 0 && more == 1; i++) {
+        r = store_begin(reconciler->store);
+        if (r == 0)
+            more = store_trim(reconciler->store);
+        if (r == 0)
+            r = more < 0 ? more : store_commit(reconciler->store);
+    }
+    return r;
 }
 
 /* What may have changed without a word. */
