@@ -303,7 +303,8 @@ static void on_sweep(struct loop_timer *timer)
     note_failure(reconciler, mark_doubtful(reconciler));
     reconciler_look_at_tree(reconciler, TREE_RS_SANDBOXES);
     reconciler->hidden.wanted = true;
-    if (reconciler->too_many) {
+    /* Not while it scans, which may take longer than from sweep to sweep. */
+    if (reconciler->too_many && scan_is_done(reconciler)) {
         reconciler->too_many = false;
         reconciler_look_at_tree(reconciler, TREE_KATA_VOLUMES);
         reconciler_look_at_tree(reconciler, TREE_CRUST_VOLUMES);
