@@ -1,6 +1,7 @@
 """crust.v1.Runtime: staging and unstaging as a CSI driver asks for it."""
 
 import base64
+import dataclasses
 import hashlib
 import json
 import os
@@ -10,10 +11,17 @@ import unittest
 
 from grpc_client import SECONDS, GrpcTest
 from node import VOLUMES, encode
-from said import SANDBOX, publish_path
+from rust_runtime import RustPod, RustShim, guest_name
+from said import SANDBOX, publish_path, status
 
 DEVICE = "/dev/some-device"
 PATH = publish_path("pv-staged")
+
+
+@dataclasses.dataclass
+class Pod(RustPod):
+    node: object
+    id: str
 
 
 class StageTest(GrpcTest):
@@ -228,6 +236,18 @@ class Staging(StageTest):
         node.wait_for(PATH, "blocked", "no_device")
         self.assertNotIn("ignores", self.explains(node, PATH, "group 4059"))
 
+    def test_explain_tells_of_a_group_that_the_runtime_ignores(self):
+        node = self.start()
+        self.stage(volume_supplemental_group="4059")
+        pod = Pod(node, SANDBOX)
+        pod.make_directories()
+        node.start_vmm(SANDBOX)
+        pod.write_state("qemu")
+        self.addCleanup(RustShim(pod).close)
+        pod.run_container(PATH, guest_name("data"))
+        node.wait_for(PATH, "blocked", "no_device", sandbox_id=SANDBOX)
+        self.explains(node, PATH, "group 4059 (fsGroup)", "Kata's in Rust, ignores fsGroup")
+
     def test_many_at_once(self):
         node = self.start()
         paths = [publish_path(f"pv-{number}") for number in range(200)]
@@ -251,6 +271,21 @@ class Staging(StageTest):
         self.assertEqual({row["target_path"] for row in rows}, set(paths))
         self.assertEqual({base64.urlsafe_b64decode(name).decode()
                           for name in os.listdir(node.root / VOLUMES)}, set(paths))
+
+    def test_nothing_is_promised_from_memory(self):
+        node = self.start()
+        database = node.path("/var/lib/crustd/crustd.db")
+        database.unlink()
+        database.mkdir()
+        (database / "something").touch()
+        node.wait(lambda: status(node).get("database") == "memory", SECONDS, "memory")
+        with self.fails("UNAVAILABLE", "database"):
+            self.stage()
+        self.assertFalse(node.directory(PATH).exists())
+        node.stage(PATH, DEVICE)
+        with self.fails("UNAVAILABLE", "database"):
+            self.unstage()
+        self.assertTrue(node.directory(PATH).exists())
 
     def test_a_reply_outlives_the_daemon(self):
         node = self.start(crust__stage_layout="crust")
