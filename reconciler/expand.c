@@ -1,6 +1,7 @@
 /* expand.c - clients that wait for a growth.
  *
- * Nothing is resized here. A client that asks has the volume looked at again, with the attempts
+ * Nothing is resized here. Where the volume's runtime has left a tool that knows how, that is asked
+ * first. A client that asks has the volume looked at again, with the attempts
  * that failed before forgotten, so that it is tried at once; then it waits. After each turn that
  * was committed, whoever waits for a volume that was decided since, and for which nothing is in
  * flight, is told what expand_answer() makes of it, or goes on waiting. How long is the client's
@@ -14,16 +15,27 @@
 #include "reconciler/clients.h"
 #include "reconciler/expand_answer.h"
 #include "reconciler/internal.h"
+#include "reconciler/runtime_cli.h"
 
 struct expansion {
     struct expansion *next;
     struct reconciler *reconciler;
     struct reconciler_expand asked;
     int64_t volume_id;
-    bool decided; /* since the client asked */
+    bool decided;      /* since the client asked */
+    struct child *cli; /* the runtime's own tool is asked first */
     reconciler_expanded *done;
     void *userdata;
 };
+
+/* It is in no list any more. */
+static void tell(struct expansion *expansion, enum status_code code, uint64_t bytes,
+                 const struct error *error)
+{
+    expansion->done(expansion->userdata, code, bytes, error);
+    (void)child_free(expansion->cli);
+    free(expansion);
+}
 
 /* ---- asking ---- */
 
@@ -34,7 +46,8 @@ static enum status_code check_range(const struct reconciler_expand *asked, struc
     return error_set(error, STATUS_INVALID_ARGUMENT, "required_bytes is more than limit_bytes");
 }
 
-static int try_at_once(struct reconciler *reconciler, int64_t volume_id)
+/* If the store does not take it, the next attempt is what it was going to be. */
+static void try_at_once(struct reconciler *reconciler, int64_t volume_id)
 {
     int r = store_begin(reconciler->store);
 
@@ -45,7 +58,48 @@ static int try_at_once(struct reconciler *reconciler, int64_t volume_id)
     if (r < 0)
         store_rollback(reconciler->store);
     reconciler_look_at_volume(reconciler, volume_id);
-    return r;
+}
+
+static void on_cli(struct child *child, enum child_end end, int status, const struct buffer *output,
+                   void *userdata)
+{
+    struct expansion *expansion = userdata;
+    struct reconciler *reconciler = expansion->reconciler;
+    struct expansion **link = &reconciler->clients.expansions;
+    struct error error = {0};
+    uint64_t bytes = 0;
+    int r = runtime_cli_read_capacity(end, status, output, &bytes, &error);
+
+    expansion->cli = child_free(child);
+    if (r < 0) {
+        runtime_cli_pass_over(expansion->volume_id, &error);
+        try_at_once(reconciler, expansion->volume_id);
+        return;
+    }
+    reconciler_look_at_volume(reconciler, expansion->volume_id);
+    while (*link != expansion)
+        link = &(*link)->next;
+    *link = expansion->next;
+    tell(expansion, STATUS_OK, bytes, &error);
+}
+
+/* Whether it is asked. */
+static bool ask_cli(struct expansion *expansion)
+{
+    struct reconciler *reconciler = expansion->reconciler;
+    const struct reconciler_expand *asked = &expansion->asked;
+    struct runtime_cli cli;
+    struct error error = {0};
+    int r = runtime_cli_find(reconciler, asked->target.target_path, &cli, &error);
+
+    if (r == RUNTIME_CLI_UNSAFE)
+        runtime_cli_pass_over(expansion->volume_id, &error);
+    if (r != RUNTIME_CLI_FOUND)
+        return false;
+    return runtime_cli_resize(reconciler->loop, &cli, asked->target.target_path,
+                              asked->required_bytes, asked->limit_bytes,
+                              runtime_cli_time(reconciler), on_cli, expansion,
+                              &expansion->cli) == 0;
 }
 
 enum status_code reconciler_expand(struct reconciler *reconciler,
@@ -61,9 +115,6 @@ enum status_code reconciler_expand(struct reconciler *reconciler,
         code = command_find_volume(reconciler, &asked->target, &volume_id, error);
     if (code != STATUS_OK)
         return code;
-    if (try_at_once(reconciler, volume_id) < 0)
-        return error_set(error, STATUS_UNAVAILABLE, "the database fails: %s",
-                         store_error_text(reconciler->store));
     expansion = calloc(1, sizeof(*expansion));
     if (!expansion)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "out of memory");
@@ -73,8 +124,10 @@ enum status_code reconciler_expand(struct reconciler *reconciler,
                                     .volume_id = volume_id,
                                     .done = done,
                                     .userdata = userdata};
-    expansion->asked.target = (struct reconciler_target){0}; /* the caller's */
     reconciler->clients.expansions = expansion;
+    if (!asked->target.target_path || !ask_cli(expansion))
+        try_at_once(reconciler, volume_id);
+    expansion->asked.target = (struct reconciler_target){0}; /* the caller's */
     *ret_expansion = expansion;
     return STATUS_OK;
 }
@@ -89,6 +142,7 @@ struct expansion *reconciler_expand_cancel(struct expansion *expansion)
     while (*link != expansion)
         link = &(*link)->next;
     *link = expansion->next;
+    (void)child_free(expansion->cli);
     free(expansion);
     return NULL;
 }
@@ -138,7 +192,7 @@ void expansions_answer(struct reconciler *reconciler)
         uint64_t bytes = 0;
         int code = EXPAND_WAIT;
 
-        if (one->decided && !act_is_in_flight(reconciler, one->volume_id))
+        if (one->decided && !one->cli && !act_is_in_flight(reconciler, one->volume_id))
             code = judge(one, &bytes, &error);
         if (code == EXPAND_WAIT && reconciler->stopping &&
             !act_is_in_flight(reconciler, one->volume_id))
@@ -148,8 +202,7 @@ void expansions_answer(struct reconciler *reconciler)
             continue;
         }
         *link = one->next;
-        one->done(one->userdata, (enum status_code)code, bytes, &error);
-        free(one);
+        tell(one, (enum status_code)code, bytes, &error);
     }
 }
 
@@ -163,8 +216,7 @@ void expansions_end(struct reconciler *reconciler)
         struct expansion *one = reconciler->clients.expansions;
 
         reconciler->clients.expansions = one->next;
-        one->done(one->userdata, STATUS_UNAVAILABLE, 0, &error);
-        free(one);
+        tell(one, STATUS_UNAVAILABLE, 0, &error);
     }
 }
 

@@ -5,6 +5,8 @@
  * is recorded, so it needs neither a turn nor its sandbox's lane; how many there can be at a time
  * is how many calls clients can have.
  *
+ * Before all of them comes the tool of the volume's runtime, where it is named and may be run.
+ *
  * An act is borrowed for its volume, its ways and its time; it is never started or recorded.
  */
 #include <errno.h>
@@ -16,10 +18,12 @@
 #include "lib/clock.h"
 #include "reconciler/act.h"
 #include "reconciler/expand_answer.h"
+#include "reconciler/runtime_cli.h"
 
 struct stats_call {
     struct stats_call *next;
     struct act act;
+    struct child *cli;
     reconciler_counted *done;
     void *userdata;
 };
@@ -38,6 +42,7 @@ struct stats_call *reconciler_count_cancel(struct stats_call *call)
     *link = call->next;
     (void)agent_call_free(call->act.agent);
     (void)shim_call_free(call->act.shim);
+    (void)child_free(call->cli);
     free(call);
     return NULL;
 }
@@ -167,6 +172,53 @@ static void on_shim(struct shim_call *shim, const struct agent_reply *reply, voi
     take_reply(call, &copy);
 }
 
+/* ---- the runtime's own tool ---- */
+
+static enum status_code begin(struct stats_call *call, struct error *error);
+
+/* The guest's ways remain, and what they come to is the answer. */
+static void on_cli(struct child *child, enum child_end end, int status, const struct buffer *output,
+                   void *userdata)
+{
+    struct stats_call *call = userdata;
+    struct agent_stats stats;
+    struct error error = {0};
+    enum status_code code;
+    int r = runtime_cli_read_stats(end, status, output, &stats, &error);
+
+    call->cli = child_free(child);
+    if (r == 0) {
+        finish(call, &stats);
+        return;
+    }
+    runtime_cli_pass_over(call->act.volume.volume_id, &error);
+    code = begin(call, &error);
+    if (code == STATUS_OK)
+        return;
+    call->done(call->userdata, code, NULL, &error);
+    (void)reconciler_count_cancel(call);
+}
+
+/* Whether it is asked. */
+static bool ask_cli(struct stats_call *call, const char *target_path)
+{
+    struct reconciler *reconciler = call->act.reconciler;
+    struct runtime_cli cli;
+    struct error error = {0};
+    int r = runtime_cli_find(reconciler, target_path, &cli, &error);
+
+    if (r == RUNTIME_CLI_FOUND) {
+        r = runtime_cli_stats(reconciler->loop, &cli, target_path, runtime_cli_time(reconciler),
+                              on_cli, call, &call->cli);
+        if (r == 0)
+            return true;
+        r = error_set(&error, RUNTIME_CLI_UNSAFE, "%s: %s", cli.program, strerror(-r));
+    }
+    if (r == RUNTIME_CLI_UNSAFE)
+        runtime_cli_pass_over(call->act.volume.volume_id, &error);
+    return false;
+}
+
 /* ---- the beginning ---- */
 
 static enum status_code check_volume(const struct store_volume *volume, struct error *error)
@@ -182,7 +234,11 @@ static enum status_code begin(struct stats_call *call, struct error *error)
 {
     struct act *act = &call->act;
     uint32_t seconds = act->reconciler->config.resize.call_timeout_seconds;
+    enum status_code code;
 
+    code = check_volume(&act->volume, error);
+    if (code != STATUS_OK)
+        return code;
     act->deadline_ns = clock_boottime() + seconds * NSEC_PER_SEC;
     if (ask_next(act))
         return STATUS_OK;
@@ -216,9 +272,7 @@ enum status_code reconciler_count(struct reconciler *reconciler,
     if (store_get_volume(reconciler->store, volume_id, &call->act.volume) < 0)
         code = error_set(error, STATUS_UNAVAILABLE, "the database fails: %s",
                          store_error_text(reconciler->store));
-    if (code == STATUS_OK)
-        code = check_volume(&call->act.volume, error);
-    if (code == STATUS_OK)
+    if (code == STATUS_OK && !(target->target_path && ask_cli(call, target->target_path)))
         code = begin(call, error);
     if (code != STATUS_OK)
         (void)reconciler_count_cancel(call);
