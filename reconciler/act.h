@@ -37,6 +37,7 @@ struct act {
     enum volume_reason reason;
     struct error error;
     char drive_id[STORE_NAME_BYTES];
+    char guest_address[STORE_NAME_BYTES]; /* pci:…, scsi:…; "" not learned */
     uint64_t hypervisor_bytes;
     char vmm_version[HYPERVISOR_VERSION_BYTES];
     uint64_t guest_synced_bytes;
@@ -53,6 +54,9 @@ int act_guest_record(struct act *act);
 /* act_shim.c: has the shim say where the agent listens, then goes on. 0 or -errno. */
 int act_shim_ask(struct act *act);
 void act_guest_go_on(struct act *act);
+
+/* Whether its guest path is a path, and not a disk's address. */
+bool act_knows_mount_point(const struct act *act);
 
 /* Whether the sandbox has a shim that can be told of this volume; then, to have it called. */
 bool act_shim_is_there(const struct act *act);

@@ -11,6 +11,9 @@
  * calls the same agent in its own way: it may reach it where nobody else does, and Go's knows the
  * guest's path by itself.
  *
+ * Where nothing says at which path the guest has mounted the volume, the VMM may have said at which
+ * address the guest has its disk: only the companion finds the file system by that.
+ *
  * After a growth the file system's size is asked for on the same way: a guest that answers has
  * verified it, one that does not leaves it unverified.
  */
@@ -71,21 +74,29 @@ void act_guest_note(struct act *act, enum agent_outcome outcome, const struct er
 
 /* ---- the ways ---------------------------------------------------------------------------- */
 
+bool act_knows_mount_point(const struct act *act)
+{
+    return act->volume.guest_path[0] == '/';
+}
+
 bool act_guest_find_way(const struct act *act, enum config_route route,
                         char ret_address[static STORE_ADDRESS_BYTES])
 {
     const struct store_volume *volume = &act->volume;
+    bool has_companion;
 
     if (route == ROUTE_SHIM)
         return act_shim_is_there(act);
     if (route == ROUTE_NONE || !volume->agent_address[0] || !volume->guest_path[0])
         return false;
+    has_companion =
+        agent_companion_address(volume->agent_address, act->reconciler->config.agent.companion_port,
+                                ret_address, STORE_ADDRESS_BYTES) == 0;
     if (route == ROUTE_COMPANION)
-        return agent_companion_address(volume->agent_address,
-                                       act->reconciler->config.agent.companion_port, ret_address,
-                                       STORE_ADDRESS_BYTES) == 0;
+        return has_companion;
     snprintf(ret_address, STORE_ADDRESS_BYTES, "%s", volume->agent_address);
-    return true;
+    /* Kata's agent knows no disks; who listens where there are no ports may be either. */
+    return act_knows_mount_point(act) || !has_companion;
 }
 
 /* Why it was found unable before; NONE: it was not. */
@@ -273,7 +284,7 @@ void act_guest_go_on(struct act *act)
 {
     struct error error;
 
-    if (!act->volume.guest_path[0]) {
+    if (!act_knows_mount_point(act)) {
         (void)error_set(&error, 0, "nothing says where the guest has mounted this volume");
         note_reason(act, REASON_GUEST_PATH_UNKNOWN, &error);
     }

@@ -28,6 +28,7 @@ static void on_done(struct hypervisor_call *call, const struct hypervisor_reply 
     act->hypervisor_bytes = reply->bytes;
     memcpy(act->vmm_version, reply->version, sizeof(act->vmm_version));
     snprintf(act->drive_id, sizeof(act->drive_id), "%s", reply->drive_id);
+    snprintf(act->guest_address, sizeof(act->guest_address), "%s", reply->address);
     act->hypervisor = hypervisor_call_free(call);
     act_finish(act);
 }
@@ -51,6 +52,7 @@ int act_hypervisor_start(struct act *act)
         .file_device = volume->file_device,
         .inode = volume->inode,
         .recorded_drive = known(volume->recorded_drive_id),
+        .wants_address = !act_knows_mount_point(act),
         .bytes = volume->device_bytes,
         .deadline_ns = act_time_left(act),
     };
@@ -66,6 +68,7 @@ int act_hypervisor_record(struct act *act)
         .reason = act->reason == REASON_NONE ? "" : reason_name(act->reason),
         .error = act->error.text,
         .drive_id = known(act->drive_id),
+        .guest_path = known(act->guest_address),
         .bytes = act->hypervisor_bytes,
         .told = act->action == ACTION_RESIZE_HYPERVISOR && act->reason == REASON_NONE,
     };

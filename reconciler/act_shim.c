@@ -93,7 +93,7 @@ bool act_shim_is_there(const struct act *act)
     struct stat st;
 
     socket_of(act, path);
-    return volume_of(act)[0] && path_stat_in_root(act->reconciler->root, path, &st) == 0 &&
+    return volume_of(act)[0] == '/' && path_stat_in_root(act->reconciler->root, path, &st) == 0 &&
            S_ISSOCK(st.st_mode);
 }
 

@@ -90,7 +90,8 @@ static int open_mapping(struct reconciler *reconciler, const struct store_volume
 static bool is_described(const struct store_volume *volume)
 {
     return (!volume->recorded_drive_id[0] || volume->drive_id[0]) &&
-           strcmp(volume->recorded_guest_path, volume->guest_path) == 0;
+           (!volume->recorded_guest_path[0] ||
+            strcmp(volume->recorded_guest_path, volume->guest_path) == 0);
 }
 
 static int describe_mapping(struct reconciler *reconciler, const struct store_volume *volume)

@@ -159,18 +159,23 @@ static int follow_in_resize(struct store *store, int64_t volume_id, const char *
                    sql_known(told_bytes), sql_known(synced_bytes), sql_number(store->now_ms));
 }
 
+/* A path says more than an address, and another address more than an old one. */
+#define NEW_GUEST_PATH                                                                             \
+    "CASE WHEN guest_path LIKE '/%' THEN guest_path ELSE coalesce(?5, guest_path) END"
+
 int store_put_hypervisor_result(struct store *store, const struct store_hypervisor_result *result)
 {
     static const char put[] =
         "UPDATE mappings SET hypervisor_reason = ?2,"
         " source = CASE WHEN drive_id IS NULL AND ?3 IS NOT NULL THEN 'hypervisor' ELSE source END,"
-        " drive_id = coalesce(?3, drive_id), hypervisor_bytes = coalesce(?4, hypervisor_bytes)"
-        " WHERE volume_id = ?1 AND until IS NULL AND (hypervisor_reason, drive_id, "
-        "hypervisor_bytes)"
-        " IS NOT (?2, coalesce(?3, drive_id), coalesce(?4, hypervisor_bytes))";
+        " drive_id = coalesce(?3, drive_id), hypervisor_bytes = coalesce(?4, hypervisor_bytes),"
+        " guest_path = " NEW_GUEST_PATH " WHERE volume_id = ?1 AND until IS NULL"
+        " AND (hypervisor_reason, drive_id, hypervisor_bytes, guest_path)"
+        " IS NOT (?2, coalesce(?3, drive_id), coalesce(?4, hypervisor_bytes), " NEW_GUEST_PATH ")";
     int changes = 0, followed = 0;
     int r = sql_run(&store->connection, put, &changes, sql_number(result->volume_id),
-                    sql_text(result->reason), sql_text(result->drive_id), sql_known(result->bytes));
+                    sql_text(result->reason), sql_text(result->drive_id), sql_known(result->bytes),
+                    sql_text(result->guest_path));
 
     if (r == 0)
         r = follow_in_resize(store, result->volume_id, result->error,

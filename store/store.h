@@ -402,7 +402,8 @@ struct store_hypervisor_result {
     int64_t volume_id;
     const char *reason;
     const char *error;
-    const char *drive_id; /* NULL keeps; where none was known its source is `hypervisor` */
+    const char *drive_id;   /* NULL keeps; where none was known its source is `hypervisor` */
+    const char *guest_path; /* a disk's address, where no path is known; NULL keeps */
     uint64_t bytes;
     bool told;
 };

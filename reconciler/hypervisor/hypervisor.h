@@ -61,6 +61,7 @@ struct hypervisor_request {
     dev_t file_device;          /* regular file: st_dev, inode */
     ino_t inode;
     const char *recorded_drive; /* drive id that the runtime recorded, NULL unknown */
+    bool wants_address;         /* where the guest sees the drive is not known otherwise */
     uint64_t bytes;             /* the device's real size; RESIZE never asks for less than the drive
                                    has */
     uint64_t deadline_ns;       /* for the whole conversation, from now */
@@ -73,7 +74,8 @@ struct hypervisor_reply {
     char version[HYPERVISOR_VERSION_BYTES]; /* of the VMM, as it says; "" it did not */
     char drive_id[128];                     /* the node that was found; "" */
     uint64_t bytes;                         /* the size the VMM has; 0 not learned */
-    struct error error;                     /* for a person, when not DONE */
+    char address[64]; /* in the guest, as crust-guest-agent reads it (pci:02/01); "" not learned */
+    struct error error; /* for a person, when not DONE */
 };
 
 struct hypervisor_call;

@@ -5,6 +5,8 @@
  *     greeting ─ [negotiate] ─ frontends ─ nodes ─ [sets] ─ find the drive ─▶ done (query)
  *                                                                └─ resize ─ check ─▶ done
  *
+ * Where the guest sees the drive is asked last, if at all, and what comes of that ends nothing.
+ *
  * The greeting tells which it is, for a debug monitor speaks what the runtime was configured to.
  * Not a byte is written before it: a monitor serves one client at a time, and what a waiting client
  * has written may be carried out after it has given up. No greeting in time therefore means busy.
@@ -30,6 +32,7 @@
 #include "reconciler/hypervisor/qemu_drive.h"
 #include "reconciler/hypervisor/qemu_process.h"
 #include "reconciler/hypervisor/qemu_report.h"
+#include "reconciler/hypervisor/qemu_tree.h"
 #include "reconciler/hypervisor/qmp_codec.h"
 
 static const uint64_t greeting_ns = 2 * NSEC_PER_SEC;
@@ -44,6 +47,7 @@ enum step {
     STEP_SETS,
     STEP_RESIZE,
     STEP_CHECK,
+    STEP_TREE,
     STEPS,
 };
 
@@ -61,6 +65,7 @@ struct qemu_call {
     char version[HYPERVISOR_VERSION_BYTES];
     char drive[QEMU_NAME_BYTES]; /* found, or refused; "" */
     uint64_t drive_bytes;
+    char address[QEMU_ADDRESS_BYTES];
 };
 
 /* What came back for the command in flight, in either dialect. */
@@ -80,10 +85,14 @@ static struct qemu_call *qemu_call_of(struct hypervisor_call *call)
 static bool finish(struct qemu_call *qemu, enum hypervisor_outcome outcome,
                    const struct error *error)
 {
-    struct hypervisor_reply reply = {.outcome = outcome, .bytes = qemu->drive_bytes};
+    struct hypervisor_reply reply = {.bytes = qemu->drive_bytes};
 
+    if (qemu->step == STEP_TREE)
+        outcome = HYPERVISOR_DONE;
+    reply.outcome = outcome;
     memcpy(reply.version, qemu->version, sizeof(reply.version));
     (void)snprintf(reply.drive_id, sizeof(reply.drive_id), "%s", qemu->drive);
+    (void)snprintf(reply.address, sizeof(reply.address), "%s", qemu->address);
     if (outcome != HYPERVISOR_DONE)
         reply.error = *error;
     hypervisor_call_complete(&qemu->call, &reply);
@@ -103,6 +112,7 @@ static int encode_qmp(struct qemu_call *qemu, struct buffer *output)
         [STEP_NEGOTIATE] = "qmp_capabilities",    [STEP_FRONTENDS] = "query-block",
         [STEP_NODES] = "query-named-block-nodes", [STEP_SETS] = "query-fdsets",
         [STEP_RESIZE] = "block_resize",           [STEP_CHECK] = "query-block",
+        [STEP_TREE] = "human-monitor-command",
     };
     const struct hypervisor_request *request = &qemu->call.request;
     char id[24], arguments[QEMU_NAME_BYTES + 64] = "";
@@ -110,6 +120,8 @@ static int encode_qmp(struct qemu_call *qemu, struct buffer *output)
     (void)snprintf(id, sizeof(id), "crustd-%u", qemu->commands);
     if (qemu->step == STEP_NODES)
         (void)snprintf(arguments, sizeof(arguments), "{\"flat\": true}");
+    if (qemu->step == STEP_TREE)
+        (void)snprintf(arguments, sizeof(arguments), "{\"command-line\": \"info qtree\"}");
     if (qemu->step == STEP_RESIZE)
         (void)snprintf(arguments, sizeof(arguments),
                        "{\"node-name\": \"%s\", \"size\": %" PRIu64 "}", qemu->drive,
@@ -121,6 +133,8 @@ static int encode_hmp(struct qemu_call *qemu, struct buffer *output)
 {
     if (qemu->step == STEP_RESIZE)
         return hmp_encode_truncate(output, qemu->drive, qemu->drive_bytes);
+    if (qemu->step == STEP_TREE)
+        return buffer_append_text(output, "info qtree\n");
     return buffer_append_text(output,
                               qemu->step == STEP_NODES ? "info block -n -v\n" : "info block -v\n");
 }
@@ -174,6 +188,23 @@ static struct qemu_wanted wanted_of(const struct hypervisor_request *request)
     return wanted;
 }
 
+/* The drive has the size that it should have. */
+static bool finish_done(struct qemu_call *qemu)
+{
+    return qemu->call.request.wants_address ? ask(qemu, STEP_TREE)
+                                            : finish(qemu, HYPERVISOR_DONE, NULL);
+}
+
+static bool read_tree(struct qemu_call *qemu, const struct answer *answer)
+{
+    const char *text =
+        qemu->dialect == DIALECT_QMP ? cJSON_GetStringValue(answer->value) : answer->text;
+
+    if (text)
+        (void)qemu_tree_find(text, qemu->drive, qemu->address);
+    return finish(qemu, HYPERVISOR_DONE, NULL);
+}
+
 /* The report is complete: finds the drive, and asks for the resize if that is the act. */
 static bool find_drive(struct qemu_call *qemu)
 {
@@ -196,9 +227,9 @@ static bool find_drive(struct qemu_call *qemu)
         memcpy(qemu->drive, drive->name, sizeof(qemu->drive));
         qemu->drive_bytes = drive->bytes;
     }
-    if (outcome != HYPERVISOR_DONE || request->act == HYPERVISOR_QUERY)
+    if (outcome != HYPERVISOR_DONE)
         return finish(qemu, outcome, &error);
-    return ask(qemu, STEP_RESIZE);
+    return request->act == HYPERVISOR_QUERY ? finish_done(qemu) : ask(qemu, STEP_RESIZE);
 }
 
 /* What the drive has after the resize is the answer, not that the command succeeded. */
@@ -214,7 +245,7 @@ static bool check_drive(struct qemu_call *qemu)
     }
     qemu->drive_bytes = drive->bytes;
     if (drive->bytes >= bytes)
-        return finish(qemu, HYPERVISOR_DONE, NULL);
+        return finish_done(qemu);
     (void)error_set(&error, 0, "%s has %" PRIu64 " bytes after the resize, the device %" PRIu64,
                     qemu->drive, drive->bytes, bytes);
     return finish(qemu, HYPERVISOR_REFUSED, &error);
@@ -261,6 +292,8 @@ static bool proceed(struct qemu_call *qemu, const struct answer *answer)
         return find_drive(qemu);
     case STEP_RESIZE:
         return ask(qemu, STEP_CHECK);
+    case STEP_TREE:
+        return read_tree(qemu, answer);
     case STEP_CHECK:
     case STEPS:
         break;

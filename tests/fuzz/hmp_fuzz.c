@@ -6,6 +6,7 @@
 
 #include "lib/cleanup.h"
 #include "reconciler/hypervisor/hmp_codec.h"
+#include "reconciler/hypervisor/qemu_tree.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -26,6 +27,7 @@ static void check_nodes(const struct qemu_nodes *nodes)
 
 static void read_tables(const char *text)
 {
+    char address[QEMU_ADDRESS_BYTES];
     struct qemu_nodes nodes = {0};
     struct error error;
 
@@ -35,6 +37,8 @@ static void read_tables(const char *text)
     (void)hmp_read_blocks(text, true, &nodes, &error);
     check_nodes(&nodes);
     qemu_nodes_done(&nodes);
+    if (qemu_tree_find(text, "drive-1", address) && strlen(address) >= sizeof(address))
+        abort();
 }
 
 /* Replies are only told apart by where a read ends: every prompt in turn is tried as an end. */

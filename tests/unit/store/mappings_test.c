@@ -109,12 +109,30 @@ static void a_failed_guest_keeps_what_it_said_before(void **state)
     assert_string_equal(get_volume(store, volume_id).guest_reason, "unverified");
 }
 
+static void a_path_says_more_than_an_address(void **state)
+{
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    struct store_hypervisor_result result = {.volume_id = bound.volume_id};
+    static const char *const addresses[] = {"pci:02/01", "pci:02/02", NULL};
+    static const char *const expected[] = {"pci:02/01", "pci:02/02", "pci:02/02"};
+
+    for (size_t i = 0; i < array_length(addresses); i++) {
+        result.guest_path = addresses[i];
+        assert_int_equal(store_put_hypervisor_result(store, &result), 0);
+        assert_string_equal(get_volume(store, bound.volume_id).guest_path, expected[i]);
+    }
+    assert_int_equal(store_describe_mapping(store, bound.volume_id, NULL, "/guest/data", NULL), 0);
+    result.guest_path = "pci:02/03";
+    assert_int_equal(store_put_hypervisor_result(store, &result), 0);
+    assert_string_equal(get_volume(store, bound.volume_id).guest_path, "/guest/data");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        MODEL(a_mapping_is_described_and_replaced),
-        MODEL(a_drive_that_the_vmm_named_says_so),
-        MODEL(equal_states_and_results_write_nothing),
+        MODEL(a_mapping_is_described_and_replaced),      MODEL(a_drive_that_the_vmm_named_says_so),
+        MODEL(equal_states_and_results_write_nothing),   MODEL(a_path_says_more_than_an_address),
         MODEL(a_failed_guest_keeps_what_it_said_before),
     };
 

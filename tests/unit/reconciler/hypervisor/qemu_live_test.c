@@ -375,6 +375,33 @@ static void grows_over_hmp(void **state)
     grows_over(live.hmp);
 }
 
+static void assert_address(const char *monitor, enum disk disk, const char *address)
+{
+    struct hypervisor_request request =
+        request_for(monitor, HYPERVISOR_QUERY, disk, START_MEBIBYTES * MEBIBYTE);
+
+    request.wants_address = true;
+    assert_int_equal(ask(&request), HYPERVISOR_DONE);
+    assert_string_equal(live.reply.address, address);
+    request.wants_address = false;
+    assert_int_equal(ask(&request), HYPERVISOR_DONE);
+    assert_string_equal(live.reply.address, "");
+}
+
+static void tells_where_the_guest_sees_a_drive(void **state)
+{
+    const char *const monitors[] = {live.qmp, live.hmp};
+
+    (void)state;
+    if (!live.qemu)
+        skip();
+    for (size_t i = 0; i < array_length(monitors); i++) {
+        assert_address(monitors[i], PLAIN, "pci:02");
+        assert_address(monitors[i], LINK, "scsi:0:0");
+        assert_address(monitors[i], SET, "scsi:1:0");
+    }
+}
+
 static void refuses_over(const char *monitor)
 {
     const uint64_t size = START_MEBIBYTES * MEBIBYTE;
@@ -470,6 +497,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(grows_over_qmp),
         cmocka_unit_test(grows_over_hmp),
+        cmocka_unit_test(tells_where_the_guest_sees_a_drive),
         cmocka_unit_test(refuses_over_either),
         cmocka_unit_test(a_race_is_refused),
         cmocka_unit_test(never_truncates_a_file),

@@ -363,6 +363,39 @@ static void queries_without_resizing(void **state)
     assert_int_equal(monitor->position, 3);
 }
 
+/* The drive was found and has its size; what the tree of devices is worth changes nothing of that.
+ */
+static void the_tree_of_devices_ends_nothing(void **state)
+{
+    static const struct exchange trees[] = {
+        {"\"human-monitor-command\", \"arguments\": {\"command-line\": \"info qtree\"}",
+         "{\"return\": \"dev: d\\r\\n  addr = 03.0\\r\\n  drive = \\\"drive-1\\\"\\r\\n\", \"id\": "
+         "\"$ID\"}\r\n"},
+        {"info qtree", "{\"return\": \"nonsense\", \"id\": \"$ID\"}\r\n"},
+        {"info qtree", "{\"return\": {}, \"id\": \"$ID\"}\r\n"},
+        {"info qtree",
+         "{\"error\": {\"class\": \"CommandNotFound\", \"desc\": \"\"}, \"id\": \"$ID\"}"},
+    };
+    struct exchange script[array_length(qmp_resize) + 1];
+    struct monitor *monitor = *state;
+    struct hypervisor_request request = request_for(monitor, HYPERVISOR_RESIZE);
+
+    if (without_device(monitor))
+        skip();
+    request.wants_address = true;
+    memcpy(script, qmp_resize, sizeof(qmp_resize));
+    for (size_t i = 0; i <= array_length(trees); i++) {
+        if (i < array_length(trees))
+            script[array_length(qmp_resize)] = trees[i];
+        else
+            monitor->close_at = array_length(qmp_resize);
+        serve(monitor, script, array_length(script));
+        assert_int_equal(call(monitor, &request)->outcome, HYPERVISOR_DONE);
+        assert_int_equal(monitor->reply.bytes, 2048);
+        assert_string_equal(monitor->reply.address, i == 0 ? "pci:03" : "");
+    }
+}
+
 /* The drive is larger than the device (it shrank): never less than the drive has is asked for. */
 static void never_asks_for_less(void **state)
 {
@@ -676,6 +709,7 @@ int main(void)
         scripted(resizes_over_qmp),
         scripted(resizes_over_hmp),
         scripted(queries_without_resizing),
+        scripted(the_tree_of_devices_ends_nothing),
         scripted(never_asks_for_less),
         scripted(skips_what_is_not_for_it),
         scripted(a_drive_over_a_file),
