@@ -81,21 +81,18 @@ int store_get_suspect(struct store *store, int64_t entry_id, struct store_suspec
     return STORE_FOUND;
 }
 
-int store_each_user(struct store *store, int64_t volume_id,
-                    int (*callback)(void *userdata, const struct store_user *user), void *userdata)
+#define LAST_OF_ID                                                                                 \
+    " LEFT JOIN sandboxes s ON s.sandbox_ref = (SELECT max(l.sandbox_ref) FROM sandboxes l"        \
+    "  WHERE l.sandbox_id = u.sandbox_id AND l.boot_id = ?2)"
+#define USER                                                                                       \
+    "u.sandbox_id, s.sandbox_ref IS NOT NULL AND s.gone_at IS NULL, s.exit_seen, s.vmm_pid,"       \
+    " s.vmm_start_ns"
+
+static int each_user(struct store *store, const char *text, int64_t id,
+                     int (*callback)(void *userdata, const struct store_user *user), void *userdata)
 {
-    static const char all[] =
-        "SELECT u.sandbox_id, s.sandbox_ref IS NOT NULL AND s.gone_at IS NULL, s.exit_seen,"
-        " s.vmm_pid, s.vmm_start_ns FROM ("
-        " SELECT n.sandbox_id FROM entries e JOIN entry_sandboxes n ON n.entry_id = e.entry_id"
-        "  WHERE e.volume_id = ?1 AND e.gone = 0"
-        " UNION SELECT b.sandbox_id FROM mappings m JOIN sandboxes b"
-        "  ON b.sandbox_ref = m.sandbox_ref WHERE m.volume_id = ?1 AND b.boot_id = ?2) u"
-        " LEFT JOIN sandboxes s ON s.sandbox_ref = (SELECT max(l.sandbox_ref) FROM sandboxes l"
-        "  WHERE l.sandbox_id = u.sandbox_id AND l.boot_id = ?2)";
     cleanup(sql_end) struct sql_rows rows = {0};
-    int r =
-        sql_query(&store->connection, all, &rows, sql_number(volume_id), sql_text(store->boot_id));
+    int r = sql_query(&store->connection, text, &rows, sql_number(id), sql_text(store->boot_id));
 
     while (r == 0 && (r = sql_next(&rows)) > 0) {
         char sandbox_id[STORE_SANDBOX_ID_BYTES];
@@ -106,9 +103,34 @@ int store_each_user(struct store *store, int64_t volume_id,
         user.exit_seen = sql_take_number(&rows) != 0;
         user.vmm_pid = (pid_t)sql_take_number(&rows);
         user.vmm_start_ns = (uint64_t)sql_take_number(&rows);
+        user.stale_since_ns = (uint64_t)sql_take_number(&rows);
+        user.restored = sql_take_number(&rows) != 0;
         r = callback(userdata, &user);
     }
     return r;
+}
+
+int store_each_user(struct store *store, int64_t volume_id,
+                    int (*callback)(void *userdata, const struct store_user *user), void *userdata)
+{
+    static const char all[] =
+        "SELECT " USER ", NULL, 0 FROM ("
+        " SELECT n.sandbox_id FROM entries e JOIN entry_sandboxes n ON n.entry_id = e.entry_id"
+        "  WHERE e.volume_id = ?1 AND e.gone = 0"
+        " UNION SELECT b.sandbox_id FROM mappings m JOIN sandboxes b"
+        "  ON b.sandbox_ref = m.sandbox_ref WHERE m.volume_id = ?1 AND b.boot_id = ?2) "
+        "u" LAST_OF_ID;
+
+    return each_user(store, all, volume_id, callback, userdata);
+}
+
+int store_each_named(struct store *store, int64_t entry_id,
+                     int (*callback)(void *userdata, const struct store_user *user), void *userdata)
+{
+    static const char all[] = "SELECT " USER ", u.stale_since_ns, u.restored"
+                              " FROM entry_sandboxes u" LAST_OF_ID " WHERE u.entry_id = ?1";
+
+    return each_user(store, all, entry_id, callback, userdata);
 }
 
 int store_note_exit(struct store *store, const char *sandbox_id, pid_t vmm_pid)
@@ -205,20 +227,33 @@ int store_note_stale(struct store *store, int64_t entry_id, const struct store_s
                            sql_known(stale->since_ns));
 }
 
-int store_note_stale_file(struct store *store, int64_t entry_id, const char *file,
-                          const char *reason, const char *evidence)
+static int note_file(struct store *store, int64_t entry_id, const char *file,
+                     const struct store_stale *stale)
 {
     static const char newest[] =
-        "SELECT 1 FROM cleanups c JOIN entries e ON e.key = c.key AND e.volume_id = c.volume_id"
-        " WHERE e.entry_id = ?1 AND c.cleanup_id = (SELECT max(l.cleanup_id) FROM cleanups l"
-        "  WHERE l.volume_id = e.volume_id AND json_extract(l.evidence, '$.file') = ?2)"
-        " AND c.decision = 'kept' AND c.reason = ?3";
+        "SELECT 1 FROM entries e JOIN cleanups c ON c.cleanup_id = (SELECT max(l.cleanup_id)"
+        "  FROM cleanups l WHERE l.volume_id = e.volume_id AND l.key = e.key"
+        "  AND json_extract(l.evidence, '$.file') = ?2)"
+        " WHERE e.entry_id = ?1 AND c.decision = 'kept' AND c.reason = ?3";
     cleanup(sql_end) struct sql_rows rows = {0};
     int r = sql_first(&store->connection, newest, &rows, sql_number(entry_id), sql_text(file),
-                      sql_text(reason));
+                      sql_text(stale->reason));
 
     sql_end(&rows);
-    return r == 0 ? add_kept(store, entry_id, reason, evidence) : r < 0 ? r : 0;
+    if (r != 0)
+        return r < 0 ? r : 0;
+    return add_kept(store, entry_id, stale->reason, stale->evidence);
+}
+
+int store_note_stale_file(struct store *store, int64_t entry_id, const char *file,
+                          const struct store_stale *stale)
+{
+    static const char note[] = "UPDATE entry_sandboxes SET stale_since_ns = ?3 WHERE entry_id = ?1"
+                               " AND sandbox_id = ?2 AND stale_since_ns IS NOT ?3";
+    int r = sql_run(&store->connection, note, NULL, sql_number(entry_id), sql_text(file),
+                    sql_known(stale->since_ns));
+
+    return r < 0 || !stale->reason ? r : note_file(store, entry_id, file, stale);
 }
 
 /* ---- the trash ----------------------------------------------------------------------------- */
@@ -362,7 +397,12 @@ int store_record_restore(struct store *store, int64_t cleanup_id, const char *re
     static const char mark[] =
         "UPDATE entries SET restored = t.fingerprint, stale_reason = NULL, stale_since_ns = NULL"
         " FROM trash t WHERE t.cleanup_id = ?1 AND t.file IS NULL AND entries.key = t.key"
-        " AND entries.layout = t.layout AND entries.gone = 0";
+        " AND entries.layout = t.layout AND (entries.gone = 0 OR entries.volume_id = t.volume_id)";
+    static const char mark_file[] =
+        "UPDATE entry_sandboxes SET restored = 1, stale_since_ns = NULL WHERE (entry_id, "
+        "sandbox_id)"
+        " IN (SELECT e.entry_id, t.file FROM trash t JOIN entries e ON e.key = t.key"
+        "  AND e.layout = t.layout AND e.gone = 0 WHERE t.cleanup_id = ?1)";
     struct sql_value id = sql_number(cleanup_id);
     int r =
         sql_run(&store->connection, copy, NULL, id, sql_text(reason), sql_number(store->now_ms));
@@ -371,6 +411,8 @@ int store_record_restore(struct store *store, int64_t cleanup_id, const char *re
         r = journal_row(store, sqlite3_last_insert_rowid(store->connection.db), "restored");
     if (r == 0)
         r = sql_run(&store->connection, mark, NULL, id);
+    if (r == 0)
+        r = sql_run(&store->connection, mark_file, NULL, id);
     return r < 0 ? r : end_quarantine(store, cleanup_id);
 }
 

@@ -62,9 +62,18 @@ struct store_user {
     bool exit_seen; /* the end of the VMM that it was last seen with was witnessed */
     pid_t vmm_pid;  /* last known; 0 never seen */
     uint64_t vmm_start_ns;
+
+    /* Of its file, in store_each_named() only. */
+    uint64_t stale_since_ns; /* beside a live one since then; 0 not known in this boot */
+    bool restored;           /* a person had the file put back */
 };
 int store_each_user(struct store *store, int64_t volume_id,
                     int (*callback)(void *userdata, const struct store_user *user), void *userdata);
+
+/* Those that a file of this very entry names. */
+int store_each_named(struct store *store, int64_t entry_id,
+                     int (*callback)(void *userdata, const struct store_user *user),
+                     void *userdata);
 
 /* The VMM of a live sandbox ended before our eyes (pidfd). */
 int store_note_exit(struct store *store, const char *sandbox_id, pid_t vmm_pid);
@@ -82,10 +91,9 @@ struct store_stale {
 };
 int store_note_stale(struct store *store, int64_t entry_id, const struct store_stale *stale);
 
-/* A `kept` row about one file in a directory, unless the newest row about it has the same reason.
- */
+/* The same about the file of one sandbox; a row's evidence has the member "file". */
 int store_note_stale_file(struct store *store, int64_t entry_id, const char *file,
-                          const char *reason, const char *evidence);
+                          const struct store_stale *stale);
 
 /* ---- the trash --------------------------------------------------------------------------- */
 

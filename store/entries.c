@@ -320,7 +320,8 @@ static int find_returned(struct store *store, const struct store_entry *entry,
 /* It is the same volume, for it is the same directory. */
 static int revive(struct store *store, const struct known_entry *known)
 {
-    static const char entry[] = "UPDATE entries SET gone = 0 WHERE entry_id = ?1";
+    static const char entry[] =
+        "UPDATE entries SET gone = 0, stale_reason = NULL WHERE entry_id = ?1";
     static const char volume[] = "UPDATE volumes SET status = 'present', removed_at = NULL,"
                                  " last_changed = ?2 WHERE volume_id = ?1";
     static const char count[] = "UPDATE meta SET live_volumes = live_volumes + 1 WHERE one = 1";

@@ -260,7 +260,8 @@ static int begin_boot(struct store *store, bool rebuilt)
         "UPDATE volumes SET device_id = NULL, attempts = 0, next_attempt_ns = NULL,"
         " next_attempt_ms = NULL WHERE removed_at IS NULL";
     static const char forget_ages[] =
-        "UPDATE trash SET since_ns = 0; UPDATE entries SET stale_since_ns = NULL";
+        "UPDATE trash SET since_ns = 0; UPDATE entries SET stale_since_ns = NULL;"
+        "UPDATE entry_sandboxes SET stale_since_ns = NULL";
     struct sql_connection *connection = &store->connection;
     struct sql_value boot = sql_text(store->boot_id);
     cleanup(sql_end) struct sql_rows rows = {0};

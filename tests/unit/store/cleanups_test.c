@@ -188,22 +188,51 @@ static void a_reason_that_stays_is_one_row(void **state)
     assert_text_of(store, "SELECT mount_info_sha256 FROM audit_cleanups", "aa");
 }
 
+static int take_named(void *userdata, const struct store_user *user)
+{
+    struct store_user *named = userdata;
+
+    if (strcmp(user->sandbox_id, "sandbox-1") == 0)
+        *named = *user;
+    return 0;
+}
+
+static struct store_user named_of(struct store *store)
+{
+    struct store_user named = {0};
+
+    assert_int_equal(store_each_named(store, entry_id_of(store), take_named, &named), 0);
+    return named;
+}
+
+static void note_file(struct store *store, const char *file, const char *reason, uint64_t since_ns)
+{
+    char evidence[64];
+
+    (void)snprintf(evidence, sizeof(evidence), "{\"file\":\"%s\"}", file);
+    assert_int_equal(
+        store_note_stale_file(
+            store, entry_id_of(store), file,
+            &(struct store_stale){.reason = reason, .since_ns = since_ns, .evidence = evidence}),
+        0);
+}
+
 static void a_file_is_kept_once_for_each_reason(void **state)
 {
     struct store *store = store_of(state);
-    int64_t entry_id;
 
     (void)put_bound(store);
-    entry_id = entry_id_of(store);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(
-            store_note_stale_file(store, entry_id, "old", "grace", "{\"file\":\"old\"}"), 0);
-        assert_int_equal(
-            store_note_stale_file(store, entry_id, "older", "grace", "{\"file\":\"older\"}"), 0);
+        note_file(store, "sandbox-1", "grace", 7);
+        note_file(store, "older", "grace", 7);
     }
     assert_int_equal(number_of(store, "SELECT count(*) FROM audit_cleanups"), 2);
-    assert_int_equal(
-        store_note_stale_file(store, entry_id, "old", "rate_limit", "{\"file\":\"old\"}"), 0);
+    assert_int_equal(named_of(store).stale_since_ns, 7);
+    assert_true(named_of(store).alive);
+    note_file(store, "sandbox-1", "rate_limit", 7);
+    assert_int_equal(number_of(store, "SELECT count(*) FROM audit_cleanups"), 3);
+    note_file(store, "sandbox-1", NULL, 0);
+    assert_int_equal(named_of(store).stale_since_ns, 0);
     assert_int_equal(number_of(store, "SELECT count(*) FROM audit_cleanups"), 3);
 }
 
@@ -325,13 +354,17 @@ static void one_file_of_a_directory_leaves_the_volume_there(void **state)
 {
     struct store *store = store_of(state);
     int64_t volume_id = put_bound(store).volume_id;
-    int64_t id = intend(store, entry_id_of(store), "sandbox-0");
+    int64_t id = intend(store, entry_id_of(store), "sandbox-1");
     struct store_trash trash;
 
     assert_int_equal(store_get_trash(store, id, &trash), STORE_FOUND);
-    assert_string_equal(trash.file, "sandbox-0");
+    assert_string_equal(trash.file, "sandbox-1");
     assert_int_equal(store_finish_cleanup(store, id, STORE_CLEANUP_REMOVED, NULL, 90), 0);
     assert_int_equal(get_volume(store, volume_id).status, STORE_PRESENT);
+    assert_false(named_of(store).restored);
+    assert_int_equal(store_record_restore(store, id, "requested"), 0);
+    assert_true(named_of(store).restored);
+    assert_string_equal(suspect_of(store, entry_id_of(store)).restored, "");
     remove_entry(store);
     assert_int_equal(get_volume(store, volume_id).status, STORE_REMOVED);
 }
