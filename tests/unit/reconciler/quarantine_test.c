@@ -1,5 +1,5 @@
 /* quarantine_test.c - directories that are moved away, and writers who know nothing of it. */
-#include "tests/unit/reconciler/scratch.h"
+#include "tests/unit/tree.h"
 
 #include <sched.h>
 #include <sys/mount.h>
@@ -26,7 +26,7 @@ static int open_at(const char *trash, struct error *error)
 
 static void take_fingerprint(void)
 {
-    cleanup(fd_closep) int fd = open(scratch_path(ENTRY), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    cleanup(fd_closep) int fd = open(tree_path(ENTRY), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
     assert_int_equal(fingerprint_directory(fd, fingerprint), FINGERPRINT_TAKEN);
 }
@@ -35,11 +35,11 @@ static int start(void **state)
 {
     quarantine = (struct quarantine)QUARANTINE_INIT;
     item = (struct quarantine_item){.key = KEY, .name = "1-1", .fingerprint = fingerprint};
-    if (scratch_start(state) < 0)
+    if (tree_start(state) < 0)
         return -1;
-    scratch_make(ENTRY);
-    scratch_write(ENTRY "/mountInfo.json", "{\"device\":\"/dev/a\"}");
-    scratch_write(ENTRY "/sandbox-1", "");
+    tree_make(ENTRY);
+    tree_write(ENTRY "/mountInfo.json", "{\"device\":\"/dev/a\"}");
+    tree_write(ENTRY "/sandbox-1", "");
     take_fingerprint();
     assert_int_equal(open_at(TRASH, NULL), QUARANTINE_READY);
     return 0;
@@ -48,7 +48,7 @@ static int start(void **state)
 static int stop(void **state)
 {
     quarantine_done(&quarantine);
-    return scratch_stop(state);
+    return tree_stop(state);
 }
 
 static struct quarantine_state look(void)
@@ -68,14 +68,14 @@ static void a_directory_goes_and_comes_back_as_it_was(void **state)
     (void)state;
     assert_true(look().in_place && !look().in_trash);
     assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
-    assert_false(scratch_has(ENTRY));
-    assert_true(scratch_has(MOVED "/mountInfo.json"));
+    assert_false(tree_has(ENTRY));
+    assert_true(tree_has(MOVED "/mountInfo.json"));
     assert_true(look().in_trash && look().unchanged && !look().in_place);
     assert_int_equal(quarantine_put_back(&quarantine, &item), QUARANTINE_DONE);
     memcpy(before, fingerprint, sizeof(before));
     take_fingerprint();
     assert_string_equal(before, fingerprint);
-    assert_false(scratch_has(TRASH "/1-1"));
+    assert_false(tree_has(TRASH "/1-1"));
     assert_int_equal(quarantine_put_back(&quarantine, &item), QUARANTINE_ABSENT);
 }
 
@@ -84,7 +84,7 @@ static void what_is_not_there_is_absent(void **state)
     (void)state;
     item.key = "other";
     assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_ABSENT);
-    assert_false(scratch_has(TRASH "/1-1"));
+    assert_false(tree_has(TRASH "/1-1"));
     assert_false(look().in_place || look().in_trash);
 }
 
@@ -92,9 +92,9 @@ static void what_changed_is_seen_to_have_changed(void **state)
 {
     (void)state;
     assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
-    scratch_write(MOVED "/mountInfo.json", "{\"device\":\"/dev/b\"}");
+    tree_write(MOVED "/mountInfo.json", "{\"device\":\"/dev/b\"}");
     assert_true(look().in_trash && !look().unchanged);
-    scratch_make(MOVED "/directory"); /* whatever somebody puts there */
+    tree_make(MOVED "/directory"); /* whatever somebody puts there */
     assert_true(look().in_trash && !look().unchanged);
 }
 
@@ -102,47 +102,47 @@ static void what_changed_is_seen_to_have_changed(void **state)
 static void another_directory_is_a_change(void **state)
 {
     (void)state;
-    assert_int_equal(rename(scratch_path(ENTRY), scratch_path("/aside")), 0);
-    scratch_make(ENTRY);
-    scratch_write(ENTRY "/mountInfo.json", "{\"device\":\"/dev/a\"}");
-    scratch_write(ENTRY "/sandbox-1", "");
+    assert_int_equal(rename(tree_path(ENTRY), tree_path("/aside")), 0);
+    tree_make(ENTRY);
+    tree_write(ENTRY "/mountInfo.json", "{\"device\":\"/dev/a\"}");
+    tree_write(ENTRY "/sandbox-1", "");
     assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
     assert_false(look().unchanged);
     assert_int_equal(quarantine_put_back(&quarantine, &item), QUARANTINE_DONE);
-    assert_true(scratch_has(ENTRY "/mountInfo.json"));
+    assert_true(tree_has(ENTRY "/mountInfo.json"));
 }
 
 static void a_name_taken_again_is_newer(void **state)
 {
     (void)state;
     assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
-    scratch_make(ENTRY);
+    tree_make(ENTRY);
     assert_true(look().in_place && look().in_trash && look().unchanged);
     assert_int_equal(quarantine_put_back(&quarantine, &item), QUARANTINE_TAKEN);
-    assert_true(scratch_has(MOVED "/mountInfo.json"));
-    assert_false(scratch_has(ENTRY "/mountInfo.json"));
+    assert_true(tree_has(MOVED "/mountInfo.json"));
+    assert_false(tree_has(ENTRY "/mountInfo.json"));
 }
 
 static void a_link_in_its_place_is_put_back_unfollowed(void **state)
 {
     (void)state;
-    assert_int_equal(rename(scratch_path(ENTRY), scratch_path("/aside")), 0);
-    assert_int_equal(symlink("../../../aside", scratch_path(ENTRY)), 0);
+    assert_int_equal(rename(tree_path(ENTRY), tree_path("/aside")), 0);
+    assert_int_equal(symlink("../../../aside", tree_path(ENTRY)), 0);
     assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
     assert_true(look().in_trash && !look().unchanged);
-    assert_true(scratch_has("/aside/mountInfo.json"));
+    assert_true(tree_has("/aside/mountInfo.json"));
     assert_int_equal(quarantine_put_back(&quarantine, &item), QUARANTINE_DONE);
-    assert_true(scratch_has(ENTRY));
+    assert_true(tree_has(ENTRY));
 }
 
 static void deleting_may_be_repeated(void **state)
 {
     (void)state;
     assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
-    scratch_remove(MOVED "/sandbox-1"); /* killed on its way */
+    tree_remove(MOVED "/sandbox-1"); /* killed on its way */
     assert_int_equal(quarantine_delete(&quarantine, &item), QUARANTINE_DONE);
-    assert_false(scratch_has(TRASH "/1-1"));
-    assert_true(scratch_has(TRASH));
+    assert_false(tree_has(TRASH "/1-1"));
+    assert_true(tree_has(TRASH));
     assert_int_equal(quarantine_delete(&quarantine, &item), QUARANTINE_DONE);
 }
 
@@ -150,29 +150,29 @@ static void only_files_are_deleted(void **state)
 {
     (void)state;
     assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
-    scratch_make(MOVED "/directory/deeper");
+    tree_make(MOVED "/directory/deeper");
     assert_true(quarantine_delete(&quarantine, &item) < 0);
-    assert_true(scratch_has(MOVED "/directory/deeper"));
+    assert_true(tree_has(MOVED "/directory/deeper"));
 }
 
 static void a_file_goes_and_comes_back(void **state)
 {
-    cleanup(fd_closep) int fd = open(scratch_path(ENTRY), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    cleanup(fd_closep) int fd = open(tree_path(ENTRY), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
     (void)state;
     assert_int_equal(fingerprint_file(fd, "sandbox-1", fingerprint), FINGERPRINT_TAKEN);
     item.file = "sandbox-1";
     assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
-    assert_true(scratch_has(ENTRY "/mountInfo.json") && !scratch_has(ENTRY "/sandbox-1"));
+    assert_true(tree_has(ENTRY "/mountInfo.json") && !tree_has(ENTRY "/sandbox-1"));
     assert_true(look().in_trash && look().unchanged && !look().in_place);
     assert_int_equal(quarantine_put_back(&quarantine, &item), QUARANTINE_DONE);
-    assert_true(scratch_has(ENTRY "/sandbox-1"));
+    assert_true(tree_has(ENTRY "/sandbox-1"));
     assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
-    assert_int_equal(rename(scratch_path(ENTRY), scratch_path("/aside")), 0);
+    assert_int_equal(rename(tree_path(ENTRY), tree_path("/aside")), 0);
     assert_false(look().in_place);
     assert_int_equal(quarantine_put_back(&quarantine, &item), QUARANTINE_TAKEN);
     assert_int_equal(quarantine_delete(&quarantine, &item), QUARANTINE_DONE);
-    assert_false(scratch_has(TRASH "/1-1"));
+    assert_false(tree_has(TRASH "/1-1"));
 }
 
 /* ---- the trash ------------------------------------------------------------------------------- */
@@ -191,26 +191,26 @@ static void expect_unfit(const char *trash, const char *text)
 static void a_trash_in_a_watched_directory_is_refused(void **state)
 {
     (void)state;
-    scratch_make("/run/crust");
+    tree_make("/run/crust");
     expect_unfit(VOLUMES, "which is watched");
     expect_unfit(VOLUMES "/.trash/deeper", "which is watched");
     expect_unfit("/run/crust/.trash", "which is watched");
-    assert_int_equal(symlink("direct-volumes", scratch_path("/run/shared/link")), 0);
+    assert_int_equal(symlink("direct-volumes", tree_path("/run/shared/link")), 0);
     expect_unfit("/run/shared/link/.trash", "which is watched");
 }
 
 static void a_trash_of_others_is_refused(void **state)
 {
     (void)state;
-    scratch_make("/open");
-    assert_int_equal(chmod(scratch_path("/open"), 0777), 0);
+    tree_make("/open");
+    assert_int_equal(chmod(tree_path("/open"), 0777), 0);
     expect_unfit("/open", "writable by others");
-    scratch_write("/file", "");
+    tree_write("/file", "");
     expect_unfit("/file/trash", "cannot use the trash");
     if (geteuid() != 0)
         return;
-    scratch_make("/foreign");
-    assert_int_equal(chown(scratch_path("/foreign"), 1000, 1000), 0);
+    tree_make("/foreign");
+    assert_int_equal(chown(tree_path("/foreign"), 1000, 1000), 0);
     expect_unfit("/foreign", "belongs to uid 1000");
 }
 
@@ -220,14 +220,13 @@ static void a_trash_on_another_mount_is_refused(void **state)
     int status;
 
     (void)state;
-    scratch_make("/elsewhere");
+    tree_make("/elsewhere");
     pid = fork();
     if (pid == 0) {
         struct error error = {0};
 
         if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-            mount(scratch_path("/run/shared"), scratch_path("/elsewhere"), NULL, MS_BIND, NULL) <
-                0 ||
+            mount(tree_path("/run/shared"), tree_path("/elsewhere"), NULL, MS_BIND, NULL) < 0 ||
             path_open_root(scratch, &root) < 0)
             _exit(77);
         /* The same file system, and not the same mount: rename(2) gives EXDEV. */
@@ -253,17 +252,16 @@ static bool add(unsigned round)
     cleanup(fd_closep) int fd = -1;
     int length = snprintf(text, sizeof(text), "{\"device\":\"/dev/%u\"}", round);
 
-    if (mkdir(scratch_path(ENTRY), 0700) < 0 && errno != EEXIST)
+    if (mkdir(tree_path(ENTRY), 0700) < 0 && errno != EEXIST)
         return false;
-    fd =
-        open(scratch_path(ENTRY "/mountInfo.json"), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    fd = open(tree_path(ENTRY "/mountInfo.json"), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     return fd >= 0 && write(fd, text, (size_t)length) == length;
 }
 
 static unsigned stored_round(void)
 {
     char text[64] = "";
-    cleanup(fd_closep) int fd = open(scratch_path(ENTRY "/mountInfo.json"), O_RDONLY | O_CLOEXEC);
+    cleanup(fd_closep) int fd = open(tree_path(ENTRY "/mountInfo.json"), O_RDONLY | O_CLOEXEC);
     unsigned round = UINT32_MAX;
 
     if (fd >= 0 && read(fd, text, sizeof(text) - 1) > 0)
@@ -297,7 +295,7 @@ static void no_acknowledged_write_is_lost(void **state)
         pid_t writer;
 
         (void)snprintf(name, sizeof(name), "1-%u", round);
-        if (!scratch_has(ENTRY))
+        if (!tree_has(ENTRY))
             (void)add(0);
         take_fingerprint();
         assert_int_equal(pipe2(acknowledged, O_CLOEXEC), 0);

@@ -1,5 +1,5 @@
 /* kubelet_test.c - pod directories that are there, and those that are not. */
-#include "tests/unit/reconciler/scratch.h"
+#include "tests/unit/tree.h"
 
 #include "reconciler/observe/kubelet.h"
 
@@ -20,9 +20,9 @@ static void a_published_volume_is_there(void **state)
     struct observed_kubelet observed;
 
     (void)state;
-    scratch_make(PV "/mount");
-    scratch_write(PV "/vol_data.json", "{}");
-    scratch_make(PODS "/uid-2");
+    tree_make(PV "/mount");
+    tree_write(PV "/vol_data.json", "{}");
+    tree_make(PODS "/uid-2");
     observed = look();
     assert_true(observed.pod && observed.leaf && observed.volume_data);
     assert_string_equal(observed.canary, "uid-2");
@@ -32,18 +32,18 @@ static void a_published_volume_is_there(void **state)
 static void each_thing_goes_by_itself(void **state)
 {
     (void)state;
-    scratch_make(PV "/mount");
-    scratch_write(PV "/vol_data.json", "{}");
-    scratch_make(PODS "/uid-2");
-    scratch_remove(PV "/mount");
+    tree_make(PV "/mount");
+    tree_write(PV "/vol_data.json", "{}");
+    tree_make(PODS "/uid-2");
+    tree_remove(PV "/mount");
     assert_true(look().pod && !look().leaf && look().volume_data);
-    scratch_remove(PV "/vol_data.json");
+    tree_remove(PV "/vol_data.json");
     assert_true(look().pod && !look().leaf && !look().volume_data);
-    scratch_remove(PV);
-    scratch_remove(PODS "/uid-1/volumes/kubernetes.io~csi");
-    scratch_remove(PODS "/uid-1/volumes");
+    tree_remove(PV);
+    tree_remove(PODS "/uid-1/volumes/kubernetes.io~csi");
+    tree_remove(PODS "/uid-1/volumes");
     assert_true(look().pod);
-    scratch_remove(PODS "/uid-1");
+    tree_remove(PODS "/uid-1");
     assert_false(look().pod || look().leaf || look().volume_data);
     assert_string_equal(look().canary, "uid-2");
 }
@@ -53,39 +53,39 @@ static void no_other_pod_is_no_canary(void **state)
     (void)state;
     assert_int_equal(look().device, 0); /* no kubelet at all: nothing is known to be absent */
     assert_true(look().pod);
-    scratch_make(PODS);
+    tree_make(PODS);
     assert_false(look().pod);
     assert_string_equal(look().canary, "");
-    scratch_write(PODS "/file", "");
-    scratch_make(PODS "/.hidden");
-    assert_int_equal(symlink("/", scratch_path(PODS "/link")), 0);
+    tree_write(PODS "/file", "");
+    tree_make(PODS "/.hidden");
+    assert_int_equal(symlink("/", tree_path(PODS "/link")), 0);
     assert_string_equal(look().canary, "");
-    scratch_make(PODS "/uid-1"); /* it is no witness for itself */
+    tree_make(PODS "/uid-1"); /* it is no witness for itself */
     assert_string_equal(look().canary, "");
 }
 
 static void what_is_in_the_way_is_there(void **state)
 {
     (void)state;
-    scratch_make(PODS "/uid-1/volumes/kubernetes.io~csi");
-    scratch_write(PV, "");
+    tree_make(PODS "/uid-1/volumes/kubernetes.io~csi");
+    tree_write(PV, "");
     assert_true(look().leaf && look().volume_data);
-    scratch_remove(PV);
-    assert_int_equal(symlink("nowhere", scratch_path(PV)), 0);
+    tree_remove(PV);
+    assert_int_equal(symlink("nowhere", tree_path(PV)), 0);
     assert_true(look().leaf && look().volume_data);
-    scratch_remove(PV);
-    scratch_make(PV);
-    assert_int_equal(symlink("nowhere", scratch_path(PV "/mount")), 0);
+    tree_remove(PV);
+    tree_make(PV);
+    assert_int_equal(symlink("nowhere", tree_path(PV "/mount")), 0);
     assert_true(look().leaf && !look().volume_data);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_published_volume_is_there, scratch_start, scratch_stop),
-        cmocka_unit_test_setup_teardown(each_thing_goes_by_itself, scratch_start, scratch_stop),
-        cmocka_unit_test_setup_teardown(no_other_pod_is_no_canary, scratch_start, scratch_stop),
-        cmocka_unit_test_setup_teardown(what_is_in_the_way_is_there, scratch_start, scratch_stop),
+        cmocka_unit_test_setup_teardown(a_published_volume_is_there, tree_start, tree_stop),
+        cmocka_unit_test_setup_teardown(each_thing_goes_by_itself, tree_start, tree_stop),
+        cmocka_unit_test_setup_teardown(no_other_pod_is_no_canary, tree_start, tree_stop),
+        cmocka_unit_test_setup_teardown(what_is_in_the_way_is_there, tree_start, tree_stop),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
