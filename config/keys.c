@@ -72,8 +72,8 @@ const struct config_key config_keys[] = {
     KEY(agent, routes, KEY_ROUTES, "companion, agent, shim", .choices = routes),
 
     CHOICE(cleanup, mode, "delete", cleanup_modes),
-    NUMBER(cleanup, grace_seconds, "60", 1, 7 * DAY_SECONDS),
-    NUMBER(cleanup, unbound_grace_seconds, "600", 1, 7 * DAY_SECONDS),
+    NUMBER(cleanup, grace_seconds, "60", 0, 7 * DAY_SECONDS),
+    NUMBER(cleanup, unbound_grace_seconds, "600", 0, 7 * DAY_SECONDS),
     NUMBER(cleanup, max_per_minute, "10", 1, 6000),
     NUMBER(cleanup, keep_hours, "24", 0, YEAR_HOURS),
 

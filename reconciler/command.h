@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "lib/buffer.h"
 #include "lib/result.h"
 #include "lib/status.h"
 
@@ -48,6 +49,21 @@ struct reconciler_health {
 
 void reconciler_get_health(const struct reconciler *reconciler,
                            struct reconciler_health *ret_health);
+
+/* ---- stale metadata ---------------------------------------------------------------------- */
+
+/* What looks stale and what becomes of it, as a JSON array: decision is kept, removing, or with
+ * dry_run would_remove; reason and evidence are as in audit_cleanups. Without dry_run a person has
+ * said that what breaker and rate hold back may go; evidence stays evidence. Done at once.
+ * STATUS_OK, _FAILED_PRECONDITION, _UNAVAILABLE. */
+enum status_code reconciler_gc(struct reconciler *reconciler, bool dry_run, struct buffer *ret_json,
+                               struct error *error);
+
+/* Puts back what a cleanup removed, byte for byte. It then stays until it changes. When this
+ * returns STATUS_OK it is on disk. _NOT_FOUND, _FAILED_PRECONDITION (nothing to put back),
+ * _ALREADY_EXISTS (something newer is in its place), _UNAVAILABLE. */
+enum status_code reconciler_restore(struct reconciler *reconciler, int64_t cleanup_id,
+                                    struct error *error);
 
 /* ---- for CSI drivers --------------------------------------------------------------------- */
 

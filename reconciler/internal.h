@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 
+#include "reconciler/cleanup.h"
 #include "reconciler/clients.h"
 #include "reconciler/fallback.h"
 #include "reconciler/hidden.h"
@@ -14,6 +15,7 @@
 struct act;
 struct instance;
 struct retry;
+struct observe_sandbox_paths;
 struct observed_mounts;
 
 struct reconciler {
@@ -32,6 +34,7 @@ struct reconciler {
     /* What to look at again. */
     struct marks directories[TREES]; /* names */
     struct marks sandboxes;          /* ids */
+    struct marks exits;              /* "pid id": VMMs that ended before our eyes */
     struct marks devices;            /* major << 32 | minor */
     struct marks volumes;            /* volume ids */
     bool all_volumes;
@@ -39,6 +42,7 @@ struct reconciler {
     DIR *scan[TREES]; /* a scan under way */
     struct retry *retries;
     struct hidden hidden;
+    struct cleanup cleanup;
 
     struct observed_mounts *mounts; /* NULL: read it before it is next needed */
     struct observe_cache *cache;
@@ -82,6 +86,9 @@ int look_at_bundle(struct reconciler *reconciler, enum reconciler_tree tree, con
 int look_at_device(struct reconciler *reconciler, uint32_t major, uint32_t minor);
 const char *look_path(const struct reconciler *reconciler, enum reconciler_tree tree);
 int mark_volume(void *userdata, int64_t volume_id); /* a store_volume_callback */
+/* bundles: room for what the paths borrow. */
+void look_sandbox_paths(const struct reconciler *reconciler, const char *bundles[CONFIG_LIST_ITEMS],
+                        struct observe_sandbox_paths *ret_paths);
 
 /* retry.c: look again soon at what was caught in mid-write. false: it has been looked at often
  * enough, believe it. */

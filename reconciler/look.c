@@ -365,8 +365,8 @@ int look_at_bundle(struct reconciler *reconciler, enum reconciler_tree tree, con
     return 0;
 }
 
-static void fill_paths(const struct reconciler *reconciler, const char *bundles[CONFIG_LIST_ITEMS],
-                       struct observe_sandbox_paths *ret_paths)
+void look_sandbox_paths(const struct reconciler *reconciler, const char *bundles[CONFIG_LIST_ITEMS],
+                        struct observe_sandbox_paths *ret_paths)
 {
     const struct config *config = &reconciler->config;
 
@@ -393,7 +393,7 @@ int look_at_sandbox(struct reconciler *reconciler, const char *sandbox_id)
     const char *bundles[CONFIG_LIST_ITEMS];
     int r;
 
-    fill_paths(reconciler, bundles, &paths);
+    look_sandbox_paths(reconciler, bundles, &paths);
     (void)reconciler->senses->arm(reconciler->userdata, TREE_GO_SANDBOXES, sandbox_id);
     (void)reconciler->senses->arm(reconciler->userdata, TREE_GO_VMS, sandbox_id);
     (void)reconciler->senses->arm(reconciler->userdata, TREE_RS_SANDBOXES, sandbox_id);

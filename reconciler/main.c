@@ -169,11 +169,11 @@ static void on_mounts(void *userdata)
     reconciler_look_at_mounts(daemon->reconciler);
 }
 
-static void on_exited(void *userdata, const char *sandbox_id)
+static void on_exited(void *userdata, const char *sandbox_id, pid_t pid)
 {
     struct daemon *daemon = userdata;
 
-    reconciler_look_at_sandbox(daemon->reconciler, sandbox_id);
+    reconciler_saw_exit(daemon->reconciler, sandbox_id, pid);
 }
 
 /* ---- heart to senses ---- */

@@ -180,6 +180,11 @@ static int move(int from, int to, const char *name)
     return renameat2(from, name, to, name, RENAME_NOREPLACE) < 0 ? -errno : 0;
 }
 
+void quarantine_tidy(const struct quarantine *quarantine, const struct quarantine_item *item)
+{
+    (void)unlinkat(quarantine->trash, item->name, AT_REMOVEDIR);
+}
+
 int quarantine_take(const struct quarantine *quarantine, const struct quarantine_item *item)
 {
     cleanup(fd_closep) int home = -1, drawer = -1;
@@ -193,7 +198,7 @@ int quarantine_take(const struct quarantine *quarantine, const struct quarantine
     if (r == 0)
         r = move(home, drawer, moved_name(item));
     if (r < 0)
-        (void)unlinkat(quarantine->trash, item->name, AT_REMOVEDIR);
+        quarantine_tidy(quarantine, item);
     return r == -ENOENT ? QUARANTINE_ABSENT : r;
 }
 
@@ -264,7 +269,7 @@ int quarantine_put_back(const struct quarantine *quarantine, const struct quaran
         return QUARANTINE_TAKEN;
     if (r < 0)
         return r == -ENOENT ? QUARANTINE_ABSENT : r;
-    (void)unlinkat(quarantine->trash, item->name, AT_REMOVEDIR);
+    quarantine_tidy(quarantine, item);
     return QUARANTINE_DONE;
 }
 

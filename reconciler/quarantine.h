@@ -69,3 +69,6 @@ int quarantine_put_back(const struct quarantine *quarantine, const struct quaran
 
 /* Deletes what lies in the trash: metadata only, regular files of one directory. DONE, -errno. */
 int quarantine_delete(const struct quarantine *quarantine, const struct quarantine_item *item);
+
+/* Clears away what a move that was cut short left behind: nothing but an empty directory. */
+void quarantine_tidy(const struct quarantine *quarantine, const struct quarantine_item *item);

@@ -21,6 +21,7 @@
 #include "reconciler/clients.h"
 #include "reconciler/internal.h"
 #include "reconciler/observe/observe.h"
+#include "store/cleanups.h"
 #include "store/read.h"
 
 /* How long a turn looks at things before the loop is served again. Longer before the first scan is
@@ -40,9 +41,10 @@ static bool has_marks(const struct reconciler *reconciler)
     for (enum reconciler_tree tree = 0; tree < TREES; tree++)
         if (!marks_is_empty(&reconciler->directories[tree]))
             return true;
-    return !marks_is_empty(&reconciler->sandboxes) || !marks_is_empty(&reconciler->devices) ||
-           !marks_is_empty(&reconciler->volumes) || reconciler->all_volumes ||
-           !scan_is_done(reconciler) || !hidden_is_idle(&reconciler->hidden);
+    return !marks_is_empty(&reconciler->exits) || !marks_is_empty(&reconciler->sandboxes) ||
+           !marks_is_empty(&reconciler->devices) || !marks_is_empty(&reconciler->volumes) ||
+           reconciler->all_volumes || !scan_is_done(reconciler) ||
+           !hidden_is_idle(&reconciler->hidden);
 }
 
 static bool has_work(const struct reconciler *reconciler)
@@ -68,7 +70,8 @@ static bool is_settled(const struct reconciler *reconciler)
     /* What the database does not take for so long is not to be done now. */
     if (reconciler->failed_turns >= FAILED_TURNS)
         return true;
-    return !has_work(reconciler) && !reconciler->retries && !awaits_stillness(reconciler);
+    return !has_work(reconciler) && !reconciler->retries && !awaits_stillness(reconciler) &&
+           !cleanup_is_busy(reconciler);
 }
 
 /* ---- one turn ---- */
@@ -89,6 +92,14 @@ static void recover_lost_marks(struct reconciler *reconciler)
         reconciler_look_at_everything(reconciler);
 }
 
+/* Before its sandbox is looked at, and found to be gone. */
+static int note_exit(struct reconciler *reconciler, const char *exit)
+{
+    const char *sandbox_id = strchr(exit, ' ');
+
+    return sandbox_id ? store_note_exit(reconciler->store, sandbox_id + 1, (pid_t)atoi(exit)) : 0;
+}
+
 /* The next mark, in the order in which facts build upon each other. 1: there was one, 0: none. */
 static int look_once(struct reconciler *reconciler)
 {
@@ -106,6 +117,10 @@ static int look_once(struct reconciler *reconciler)
             r = look_at_bundle(reconciler, tree, name);
             return r < 0 ? r : 1;
         }
+    if (marks_take_name(&reconciler->exits, name, sizeof(name))) {
+        r = note_exit(reconciler, name);
+        return r < 0 ? r : 1;
+    }
     if (marks_take_name(&reconciler->sandboxes, name, sizeof(name))) {
         r = look_at_sandbox(reconciler, name);
         return r < 0 ? r : 1;
@@ -169,6 +184,7 @@ static void note_first_scan(struct reconciler *reconciler)
         return;
     reconciler->synced = true;
     reconciler->all_volumes = true;
+    cleanup_want(reconciler);
     log_info(NULL, "the first scan is complete");
     if (reconciler->on_synced)
         reconciler->on_synced(reconciler->userdata);
@@ -301,14 +317,15 @@ static void on_sweep(struct loop_timer *timer)
     reconciler_look_at_mounts(reconciler);
     reconciler->senses->check(reconciler->userdata);
     note_failure(reconciler, mark_doubtful(reconciler));
-    reconciler_look_at_tree(reconciler, TREE_RS_SANDBOXES);
+    reconciler->scan_wanted[TREE_RS_SANDBOXES] = true;
     reconciler->hidden.wanted = true;
     /* Not while it scans, which may take longer than from sweep to sweep. */
     if (reconciler->too_many && scan_is_done(reconciler)) {
         reconciler->too_many = false;
-        reconciler_look_at_tree(reconciler, TREE_KATA_VOLUMES);
-        reconciler_look_at_tree(reconciler, TREE_CRUST_VOLUMES);
+        reconciler->scan_wanted[TREE_KATA_VOLUMES] = true;
+        reconciler->scan_wanted[TREE_CRUST_VOLUMES] = true;
     }
+    cleanup_want(reconciler);
     note_failure(reconciler, trim_history(reconciler));
     fallback_check_file(reconciler);
     loop_timer_start(reconciler->loop, &reconciler->sweep,
@@ -327,6 +344,16 @@ static void after_turn(struct reconciler *reconciler, bool worked)
     arm_attempt(reconciler);
 }
 
+/* When there is nothing else to do, for it concludes from what is on the record. */
+static void clean_up(struct reconciler *reconciler)
+{
+    if (!reconciler->synced || reconciler->stopping || reconciler->problem[0] ||
+        has_work(reconciler) || !cleanup_is_busy(reconciler))
+        return;
+    if (cleanup_work(reconciler) || has_work(reconciler))
+        loop_timer_start(reconciler->loop, &reconciler->again, 0, on_again);
+}
+
 static void on_turn(struct loop_prepare *prepare)
 {
     struct reconciler *reconciler = container_of(prepare, struct reconciler, turn);
@@ -337,6 +364,7 @@ static void on_turn(struct loop_prepare *prepare)
         return;
     if (has_work(reconciler))
         after_turn(reconciler, take_turn(reconciler));
+    clean_up(reconciler);
     if (reconciler->settled && is_settled(reconciler))
         reconciler->settled(reconciler->userdata);
 }
@@ -355,6 +383,7 @@ void reconciler_look_at_directory(struct reconciler *reconciler, enum reconciler
 void reconciler_look_at_tree(struct reconciler *reconciler, enum reconciler_tree tree)
 {
     reconciler->scan_wanted[tree] = true;
+    sources_disturb(&reconciler->cleanup.sources);
 }
 
 void reconciler_look_at_device(struct reconciler *reconciler, uint32_t major, uint32_t minor)
@@ -408,8 +437,12 @@ void reconciler_look_at_mounts(struct reconciler *reconciler)
     reconciler->mounts = now;
 }
 
-void reconciler_look_at_sandbox(struct reconciler *reconciler, const char *sandbox_id)
+void reconciler_saw_exit(struct reconciler *reconciler, const char *sandbox_id, pid_t pid)
 {
+    char exit[256];
+
+    (void)snprintf(exit, sizeof(exit), "%d %s", (int)pid, sandbox_id);
+    marks_add_name(&reconciler->exits, exit);
     marks_add_name(&reconciler->sandboxes, sandbox_id);
 }
 
@@ -556,11 +589,13 @@ struct reconciler *reconciler_free(struct reconciler *reconciler)
     stats_done(reconciler);
     acts_done(reconciler);
     lanes_done(&reconciler->lanes);
+    cleanup_done(reconciler);
     retries_done(reconciler);
     scan_done(reconciler);
     hidden_done(&reconciler->hidden);
     for (enum reconciler_tree tree = 0; tree < TREES; tree++)
         marks_done(&reconciler->directories[tree]);
+    marks_done(&reconciler->exits);
     marks_done(&reconciler->sandboxes);
     marks_done(&reconciler->devices);
     marks_done(&reconciler->volumes);

@@ -71,7 +71,8 @@ struct reconciler *reconciler_free(struct reconciler *reconciler);
 /* Begins with a scan of everything. The senses must be awake by now: watch first, then scan. */
 void reconciler_start(struct reconciler *reconciler);
 
-/* Look again. All only mark. */
+/* Look again. All only mark. A tree that a sense wants looked at as a whole is another one than
+ * before. */
 void reconciler_look_at_directory(struct reconciler *reconciler, enum reconciler_tree tree,
                                   const char *name);
 void reconciler_look_at_tree(struct reconciler *reconciler, enum reconciler_tree tree);
@@ -79,7 +80,9 @@ void reconciler_look_at_device(struct reconciler *reconciler, uint32_t major, ui
 void reconciler_look_at_all_volumes(struct reconciler *reconciler);
 void reconciler_look_at_everything(struct reconciler *reconciler);
 void reconciler_look_at_mounts(struct reconciler *reconciler);
-void reconciler_look_at_sandbox(struct reconciler *reconciler, const char *sandbox_id);
+
+/* The VMM of a sandbox ended before our eyes; its sandbox is looked at again. */
+void reconciler_saw_exit(struct reconciler *reconciler, const char *sandbox_id, pid_t pid);
 
 /* Takes over a new configuration (paths stay as they were at start) and looks at everything. */
 void reconciler_configure(struct reconciler *reconciler, const struct config *config);

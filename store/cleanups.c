@@ -364,9 +364,14 @@ int store_finish_cleanup(struct store *store, int64_t cleanup_id,
     static const char decide[] =
         "UPDATE cleanups SET decision = ?2, reason = coalesce(?3, reason), at = ?4"
         " WHERE cleanup_id = ?1 AND decision = 'intended'";
+    static const char begin_anew[] =
+        "UPDATE entries SET stale_since_ns = NULL FROM trash t WHERE t.cleanup_id = ?1"
+        " AND entries.key = t.key AND entries.layout = t.layout AND entries.gone = 0";
     int r = sql_run(&store->connection, decide, NULL, sql_number(cleanup_id),
                     sql_text(names[decision]), sql_text(reason), sql_number(store->now_ms));
 
+    if (r == 0)
+        r = sql_run(&store->connection, begin_anew, NULL, sql_number(cleanup_id));
     if (r == 0)
         r = journal_row(store, cleanup_id, names[decision]);
     if (r < 0)

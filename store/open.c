@@ -291,9 +291,10 @@ static int begin_boot(struct store *store, bool rebuilt)
  * since. */
 static int note_missing(struct store *store, const char *why)
 {
-    static const char forget_ages[] = "UPDATE entries SET stale_since_ns = NULL";
+    static const char forget_ages[] = "UPDATE entries SET stale_since_ns = NULL;"
+                                      "UPDATE entry_sandboxes SET stale_since_ns = NULL";
     char since[CLOCK_TEXT_BYTES];
-    int r = sql_run_values(&store->connection, forget_ages, NULL, NULL, 0);
+    int r = sql_execute(&store->connection, forget_ages);
 
     if (r < 0)
         return r;

@@ -26,7 +26,7 @@ struct process {
 
 struct watch_processes {
     struct loop *loop;
-    void (*exited)(void *userdata, const char *sandbox_id);
+    void (*exited)(void *userdata, const char *sandbox_id, pid_t pid);
     void *userdata;
     struct watch_counters counters;
     struct process *processes;
@@ -53,15 +53,17 @@ static void on_exit_of(struct loop_io *io, int events)
     struct process *process = container_of(io, struct process, io);
     struct watch_processes *watch = process->watch;
     char sandbox_id[SANDBOX_ID_BYTES];
+    pid_t pid = process->pid;
 
     (void)events;
     memcpy(sandbox_id, process->sandbox_id, strlen(process->sandbox_id) + 1);
     forget(process);
     watch->counters.events++;
-    watch->exited(watch->userdata, sandbox_id);
+    watch->exited(watch->userdata, sandbox_id, pid);
 }
 
-int watch_processes_new(struct loop *loop, void (*exited)(void *userdata, const char *sandbox_id),
+int watch_processes_new(struct loop *loop,
+                        void (*exited)(void *userdata, const char *sandbox_id, pid_t pid),
                         void *userdata, struct watch_processes **ret_watch)
 {
     struct watch_processes *watch = calloc(1, sizeof(*watch));

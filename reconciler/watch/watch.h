@@ -122,7 +122,8 @@ const struct watch_counters *watch_mounts_counters(const struct watch_mounts *wa
 
 /* Pins VMMs by pidfd: their exit is an event, and a reused pid is not them. */
 struct watch_processes;
-int watch_processes_new(struct loop *loop, void (*exited)(void *userdata, const char *sandbox_id),
+int watch_processes_new(struct loop *loop,
+                        void (*exited)(void *userdata, const char *sandbox_id, pid_t pid),
                         void *userdata, struct watch_processes **ret_watch);
 struct watch_processes *watch_processes_free(struct watch_processes *watch);
 

@@ -13,11 +13,13 @@
 static struct loop loop;
 static struct watch_processes *watch;
 static char exited[4][32];
+static pid_t exited_pid;
 static unsigned exits;
 
-static void note_exit(void *userdata, const char *sandbox_id)
+static void note_exit(void *userdata, const char *sandbox_id, pid_t pid)
 {
     (void)userdata;
+    exited_pid = pid;
     assert_true(exits < 4);
     (void)snprintf(exited[exits++], sizeof(exited[0]), "%s", sandbox_id);
 }
@@ -99,6 +101,7 @@ static void forgets_what_was_removed_or_replaced(void **state)
     loop_run_once(&loop);
     assert_int_equal(exits, 1);
     assert_string_equal(exited[0], "replaced");
+    assert_int_equal(exited_pid, second);
 }
 
 static void knows_what_is_no_process(void **state)
