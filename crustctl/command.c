@@ -45,6 +45,16 @@ const struct command commands[] = {
      "A volume that is not known yet is waited for. Exit code: 0 reached; on time-out\n"
      "5 if the volume is blocked, 3 if there is none, 4 if the daemon is gone, else 1.\n",
      command_wait},
+    {"gc", "", 0, OPTION_DRY_RUN, "has stale metadata removed now, as far as the evidence goes",
+     "  --dry-run   only says what would go, and why not what stays\n"
+     "Confirms what waits for a person because it is much at once (reason breaker), and\n"
+     "does not wait for cleanup.max_per_minute. It overrides no evidence: what is kept\n"
+     "for another reason stays. What goes lies in the trash for cleanup.keep_hours.\n",
+     command_gc},
+    {"restore", "CLEANUP_ID", 1, 0, "puts back what a cleanup removed, byte for byte",
+     "It stays until its content or its sandbox changes. crustctl cleanups has the ids.\n"
+     "Exit code: 3 there is no such cleanup; 5 the place is taken, or the bytes are gone.\n",
+     command_restore},
     {"resync", "", 0, 0, "has the daemon look at everything again", NULL, command_resync},
     {"health", "", 0, 0, "exit code 0 if the daemon is ready, 1 if not, 4 if there is none", NULL,
      command_health},

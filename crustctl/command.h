@@ -61,3 +61,5 @@ int command_journal(struct session *session);
 int command_explain(struct session *session);
 int command_doctor(struct session *session);
 int command_wait(struct session *session);
+int command_gc(struct session *session);
+int command_restore(struct session *session);

@@ -79,6 +79,8 @@ int dossier_collect(struct session *session, struct dossier *ret_dossier)
     if (code == 0)
         code = read_row(session, STORE_VIEW_RESIZES, id, &dossier->resize);
     if (code == 0)
+        code = read_row(session, STORE_VIEW_CLEANUPS, id, &dossier->cleanup);
+    if (code == 0)
         code = read_rows(session, STORE_VIEW_JOURNAL, id, DOSSIER_JOURNAL_LINES, &dossier->journal);
     return code;
 }
@@ -89,6 +91,7 @@ void dossier_done(struct dossier *dossier)
     cJSON_Delete(dossier->mapping);
     cJSON_Delete(dossier->sandbox);
     cJSON_Delete(dossier->resize);
+    cJSON_Delete(dossier->cleanup);
     cJSON_Delete(dossier->journal);
     *dossier = (struct dossier){0};
 }

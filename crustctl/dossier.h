@@ -13,6 +13,7 @@ struct dossier {
     cJSON *mapping; /* open */
     cJSON *sandbox; /* that it is bound to */
     cJSON *resize;  /* the newest */
+    cJSON *cleanup; /* the newest */
     cJSON *journal; /* an array of its last lines, at most DOSSIER_JOURNAL_LINES */
 };
 

@@ -12,6 +12,7 @@
 
 #include "crustctl/display.h"
 #include "crustctl/row.h"
+#include "crustctl/stale.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
 
@@ -211,11 +212,32 @@ static void say_attempts(const struct dossier *dossier, const struct config *con
             time);
 }
 
+static void say_cleanup(const struct dossier *dossier, const struct config *config,
+                        struct facts *facts)
+{
+    const char *reason = row_text(dossier->cleanup, "reason");
+    const struct stale_text *text = stale_find(reason);
+    char time[DISPLAY_TIME_BYTES];
+
+    (void)config;
+    if (!dossier->cleanup)
+        return;
+    display_time(row_text(dossier->cleanup, "at"), time);
+    say(facts, "Its metadata was found stale, and %s at %s UTC: %s%s%s%s",
+        row_text(dossier->cleanup, "decision"), time, reason, text ? ". " : "",
+        text ? text->meaning : "", text ? "" : ".");
+    if (text && text->remedy)
+        say(facts, "%s", text->remedy);
+    if (strcmp(row_text(dossier->cleanup, "decision"), "removed") == 0)
+        say(facts, "crustctl restore %" PRIu64 " puts it back while the trash has it.",
+            row_number(dossier->cleanup, "cleanup_id", NULL));
+}
+
 typedef void sayer(const struct dossier *dossier, const struct config *config, struct facts *facts);
 
 static sayer *const sayers[] = {
-    say_problem, say_device, say_hypervisor_size, say_guest_size, say_sandbox,
-    say_mapping, say_group,  say_evidence,        say_policy,     say_attempts,
+    say_problem, say_device,   say_hypervisor_size, say_guest_size, say_sandbox, say_mapping,
+    say_group,   say_evidence, say_policy,          say_attempts,   say_cleanup,
 };
 
 void facts_collect(const struct dossier *dossier, const struct config *config,

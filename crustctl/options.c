@@ -6,7 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONG_ROOT = 256, LONG_CONFIG, LONG_BLOCKED, LONG_FOR, LONG_TIMEOUT, LONG_VERSION };
+enum {
+    LONG_ROOT = 256,
+    LONG_CONFIG,
+    LONG_BLOCKED,
+    LONG_FOR,
+    LONG_TIMEOUT,
+    LONG_DRY_RUN,
+    LONG_VERSION
+};
 
 static const struct option long_options[] = {
     {"root", required_argument, NULL, LONG_ROOT},
@@ -18,6 +26,7 @@ static const struct option long_options[] = {
     {"follow", no_argument, NULL, 'f'},
     {"for", required_argument, NULL, LONG_FOR},
     {"timeout", required_argument, NULL, LONG_TIMEOUT},
+    {"dry-run", no_argument, NULL, LONG_DRY_RUN},
     {"version", no_argument, NULL, LONG_VERSION},
     {"help", no_argument, NULL, 'h'},
     {0},
@@ -74,6 +83,9 @@ static int take_option(int option, struct options *options, struct error *error)
     case LONG_TIMEOUT:
         options->given |= OPTION_TIMEOUT;
         return take_number("--timeout", optarg, &options->timeout_seconds, error);
+    case LONG_DRY_RUN:
+        options->given |= OPTION_DRY_RUN;
+        return 0;
     case LONG_VERSION:
         options->version = true;
         return 0;

@@ -14,6 +14,7 @@ enum {
     OPTION_FOLLOW = 1 << 3,
     OPTION_FOR = 1 << 4,
     OPTION_TIMEOUT = 1 << 5,
+    OPTION_DRY_RUN = 1 << 6,
 };
 
 enum { OPTIONS_OPERANDS = 4 };

@@ -141,6 +141,22 @@ static int answer_resync(struct reconciler *reconciler, const struct http_reques
     return buffer_append_text(&reply->body, "{}\n");
 }
 
+/* What a command did not do, in gRPC's words and with the HTTP status that these map to. */
+static int refuse_command(struct http_reply *reply, enum status_code code,
+                          const struct error *error)
+{
+    switch ((int)code) {
+    case STATUS_NOT_FOUND:
+        return http_routes_refuse(reply, 404, "NOT_FOUND", "not_found", error->text);
+    case STATUS_ALREADY_EXISTS:
+        return http_routes_refuse(reply, 409, "ALREADY_EXISTS", "taken", error->text);
+    case STATUS_FAILED_PRECONDITION:
+        return http_routes_refuse(reply, 400, "FAILED_PRECONDITION", "refused", error->text);
+    default:
+        return http_routes_refuse(reply, 503, "UNAVAILABLE", "not_now", error->text);
+    }
+}
+
 static int read_number(const char *text, int64_t *ret_number)
 {
     char *end = NULL;
@@ -177,6 +193,42 @@ static int read_argument(const struct http_argument *argument, struct store_quer
         return 0;
     }
     return -EINVAL;
+}
+
+static int answer_gc(struct reconciler *reconciler, const struct http_request *request,
+                     struct http_reply *reply)
+{
+    struct error error = {0};
+    bool dry_run = false;
+    enum status_code code;
+
+    for (unsigned i = 0; i < request->arguments; i++)
+        if (strcmp(request->argument[i].name, "dry_run") != 0 ||
+            read_flag(request->argument[i].value, &dry_run) < 0)
+            return refuse_argument(reply, request->argument[i].name);
+    code = reconciler_gc(reconciler, dry_run, &reply->body, &error);
+    return code == STATUS_OK ? buffer_append_text(&reply->body, "\n")
+                             : refuse_command(reply, code, &error);
+}
+
+/* /v1/cleanups/ID/restore */
+static int answer_restore(struct reconciler *reconciler, const struct http_request *request,
+                          struct http_reply *reply)
+{
+    const char *text = request->path + strlen("/v1/cleanups/");
+    struct error error = {0};
+    char number[24] = "";
+    int64_t cleanup_id;
+    enum status_code code;
+
+    if (strcspn(text, "/") < sizeof(number))
+        memcpy(number, text, strcspn(text, "/"));
+    if (read_number(number, &cleanup_id) < 0)
+        return http_routes_refuse(reply, 400, "INVALID_ARGUMENT", "bad_argument",
+                                  "a cleanup is named by its number");
+    code = reconciler_restore(reconciler, cleanup_id, &error);
+    return code == STATUS_OK ? buffer_append_text(&reply->body, "{}\n")
+                             : refuse_command(reply, code, &error);
 }
 
 static bool is_history(enum store_view view)
@@ -217,7 +269,7 @@ static int answer_doctor(struct reconciler *reconciler, const struct http_reques
 }
 
 struct route {
-    const char *path;
+    const char *path;   /* one component may be "*" */
     const char *method; /* GET includes HEAD */
     bool socket_only;
     bool takes_arguments;
@@ -238,12 +290,25 @@ static const struct route routes[] = {
     {"/v1/journal", "GET", false, true, answer_view},
     {"/v1/doctor", "GET", false, false, answer_doctor},
     {"/v1/resync", "POST", true, false, answer_resync},
+    {"/v1/gc", "POST", true, true, answer_gc},
+    {"/v1/cleanups/*/restore", "POST", true, false, answer_restore},
 };
+
+static bool is_path_of(const char *pattern, const char *path)
+{
+    const char *star = strchr(pattern, '*');
+    size_t before = star ? (size_t)(star - pattern) : 0, component;
+
+    if (!star || strncmp(pattern, path, before) != 0)
+        return strcmp(pattern, path) == 0;
+    component = strcspn(path + before, "/");
+    return component && strcmp(star + 1, path + before + component) == 0;
+}
 
 static const struct route *find_route(const struct http_request *request)
 {
     for (size_t i = 0; i < array_length(routes); i++)
-        if (strcmp(routes[i].path, request->path) == 0 &&
+        if (is_path_of(routes[i].path, request->path) &&
             !(routes[i].socket_only && request->read_only))
             return &routes[i];
     return NULL;

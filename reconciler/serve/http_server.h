@@ -9,6 +9,8 @@
  *                             resizes, cleanups, journal. ?id= ?volume= ?after= ?last= ?live=1
  *   GET  /v1/status           the summary crustctl status shows
  *   POST /v1/resync           202; socket only
+ *   POST /v1/gc               what looks stale and what becomes of it; ?dry_run=1; socket only
+ *   POST /v1/cleanups/ID/restore   puts back what was removed; socket only
  *
  * Errors are JSON {"code","reason","message"}: code is gRPC's name (NOT_FOUND, …) with the HTTP
  * status that gRPC's mapping gives.

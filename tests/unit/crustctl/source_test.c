@@ -37,6 +37,32 @@ void reconciler_get_health(const struct reconciler *reconciler,
     };
 }
 
+enum status_code reconciler_gc(struct reconciler *reconciler, bool dry_run, struct buffer *ret_json,
+                               struct error *error)
+{
+    (void)reconciler;
+    (void)error;
+    (void)buffer_append_format(
+        ret_json,
+        "[{\"volume_id\":7,\"key\":\"key7\",\"target_path\":\"/var/lib/kubelet/pods/a/volumes/"
+        "kubernetes.io~csi/pvc-with-a-name-that-is-rather-long/mount\",\"decision\":\"%s\","
+        "\"reason\":\"sandbox_ended\",\"cleanup_id\":3,\"evidence\":{}},{\"volume_id\":8,"
+        "\"key\":\"key8\",\"target_path\":null,\"decision\":\"kept\","
+        "\"reason\":\"grace\",\"cleanup_id\":null,\"evidence\":{}}]",
+        dry_run ? "would_remove" : "removing");
+    return STATUS_OK;
+}
+
+enum status_code reconciler_restore(struct reconciler *reconciler, int64_t cleanup_id,
+                                    struct error *error)
+{
+    static const enum status_code codes[] = {STATUS_OK, STATUS_NOT_FOUND, STATUS_ALREADY_EXISTS,
+                                             STATUS_FAILED_PRECONDITION, STATUS_UNAVAILABLE};
+
+    (void)reconciler;
+    return error_set(error, (int)codes[cleanup_id], "this is why");
+}
+
 struct daemon {
     struct node *node;
     pid_t pid;
@@ -170,6 +196,34 @@ static void waiting_ends_as_the_volume_is(void **state)
     expect(daemon, "wait pvc-nothing --for in_sync --timeout 0", EXIT_NOT_FOUND, "");
 }
 
+static void stale_metadata_is_a_table_with_reasons(void **state)
+{
+    struct daemon *daemon = *state;
+    cleanup(buffer_done) struct buffer out = {0};
+    char *line;
+
+    expect(daemon, "gc", EXIT_DONE, "removing  sandbox_ended\n");
+    expect(daemon, "gc --dry-run -o json", EXIT_DONE, "\"decision\":\"would_remove\"");
+    assert_int_equal(node_run(daemon->node, "gc --dry-run", &out), EXIT_DONE);
+    assert_non_null(strstr(buffer_text(&out), "8  key8"));
+    assert_non_null(strstr(buffer_text(&out), "  grace: "));
+    for (line = strtok(out.data, "\n"); line; line = strtok(NULL, "\n"))
+        if (display_width(line) > 80)
+            fail_msg("%s", line);
+    stop(daemon);
+    expect(daemon, "gc", EXIT_UNREACHABLE, "");
+}
+
+static void restoring_ends_as_the_daemon_says(void **state)
+{
+    expect(*state, "restore 0", EXIT_DONE, "restored\n");
+    expect(*state, "restore 1", EXIT_NOT_FOUND, "");
+    expect(*state, "restore 2", EXIT_BLOCKED, "");
+    expect(*state, "restore 3", EXIT_BLOCKED, "");
+    expect(*state, "restore 4", EXIT_FAILED, "");
+    expect(*state, "restore pvc-orders", EXIT_USAGE, "");
+}
+
 static void the_journal_comes_from_the_daemon(void **state)
 {
     expect(*state, "journal -n 5", EXIT_DONE, "to=in_sync");
@@ -182,7 +236,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(the_daemon_is_asked_first),         TEST(names_are_encoded),
         TEST(health_follows_the_daemon),         TEST(waiting_ends_as_the_volume_is),
-        TEST(the_journal_comes_from_the_daemon),
+        TEST(the_journal_comes_from_the_daemon), TEST(stale_metadata_is_a_table_with_reasons),
+        TEST(restoring_ends_as_the_daemon_says),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* fixture.h - the HTTP server on a real loop, a real store and real sockets.
  *
- * The reconciler is three functions here. Clients are raw sockets on the same loop, because what is
+ * The reconciler is a few functions here. Clients are raw sockets on the same loop, because what is
  * tested is what a client can do wrong. A test that hangs is ended by the loop's own watchdog.
  */
 #pragma once
@@ -34,6 +34,9 @@ struct reconciler {
     struct reconciler_health health;
     unsigned resyncs;
     bool examination_fails;
+    enum status_code outcome; /* of the commands below */
+    bool dry_run;
+    int64_t restored;
 };
 
 struct store_reader *reconciler_reader(struct reconciler *reconciler)
@@ -51,6 +54,21 @@ int reconciler_examine(struct reconciler *reconciler, struct buffer *ret_json, s
     if (reconciler->examination_fails)
         return error_set(error, -EIO, "nothing can be read");
     return buffer_append_text(ret_json, "[{\"id\":\"kernel\",\"level\":\"ok\"}]");
+}
+
+enum status_code reconciler_gc(struct reconciler *reconciler, bool dry_run, struct buffer *ret_json,
+                               struct error *error)
+{
+    reconciler->dry_run = dry_run;
+    assert_int_equal(buffer_append_text(ret_json, "[]"), 0);
+    return error_set(error, (int)reconciler->outcome, "this is why");
+}
+
+enum status_code reconciler_restore(struct reconciler *reconciler, int64_t cleanup_id,
+                                    struct error *error)
+{
+    reconciler->restored = cleanup_id;
+    return error_set(error, (int)reconciler->outcome, "this is why");
 }
 
 void reconciler_get_health(const struct reconciler *reconciler,

@@ -136,6 +136,47 @@ static void resync_is_for_the_socket_only(void **state)
     assert_int_equal(fixture->reconciler.resyncs, 1);
 }
 
+static void gc_is_for_the_socket_only(void **state)
+{
+    struct fixture *fixture = *state;
+    cleanup(buffer_done) struct buffer over_tcp = ask_door(fixture, true, "POST", "/v1/gc");
+
+    assert_int_equal(status_of(&over_tcp), 404);
+    expect_error(fixture, "GET", "/v1/gc", 405, "wrong_method");
+    expect_error(fixture, "POST", "/v1/gc?dry=1", 400, "bad_argument");
+    expect_error(fixture, "POST", "/v1/gc?dry_run=yes", 400, "bad_argument");
+    expect_status(fixture, "POST", "/v1/gc?dry_run=1", 200);
+    assert_true(fixture->reconciler.dry_run);
+    expect_status(fixture, "POST", "/v1/gc", 200);
+    assert_false(fixture->reconciler.dry_run);
+    fixture->reconciler.outcome = STATUS_FAILED_PRECONDITION;
+    expect_error(fixture, "POST", "/v1/gc", 400, "refused");
+    fixture->reconciler.outcome = STATUS_UNAVAILABLE;
+    expect_error(fixture, "POST", "/v1/gc", 503, "not_now");
+}
+
+static void a_cleanup_is_restored_by_its_number(void **state)
+{
+    struct fixture *fixture = *state;
+    cleanup(buffer_done) struct buffer over_tcp =
+        ask_door(fixture, true, "POST", "/v1/cleanups/7/restore");
+
+    assert_int_equal(status_of(&over_tcp), 404);
+    expect_status(fixture, "POST", "/v1/cleanups/7/restore", 200);
+    assert_int_equal(fixture->reconciler.restored, 7);
+    expect_error(fixture, "GET", "/v1/cleanups/7/restore", 405, "wrong_method");
+    expect_error(fixture, "POST", "/v1/cleanups/x/restore", 400, "bad_argument");
+    expect_error(fixture, "POST", "/v1/cleanups/99999999999999999999999999/restore", 400,
+                 "bad_argument");
+    expect_error(fixture, "POST", "/v1/cleanups//restore", 404, "unknown_path");
+    expect_error(fixture, "POST", "/v1/cleanups/7/8/restore", 404, "unknown_path");
+    expect_error(fixture, "POST", "/v1/cleanups/7/restored", 404, "unknown_path");
+    fixture->reconciler.outcome = STATUS_NOT_FOUND;
+    expect_error(fixture, "POST", "/v1/cleanups/7/restore", 404, "not_found");
+    fixture->reconciler.outcome = STATUS_ALREADY_EXISTS;
+    expect_error(fixture, "POST", "/v1/cleanups/7/restore", 409, "taken");
+}
+
 static void thousands_of_volumes_fit(void **state)
 {
     cleanup(json_deletep) cJSON *rows = NULL;
@@ -148,10 +189,11 @@ static void thousands_of_volumes_fit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(every_path_answers),   TEST(what_does_not_exist_is_not_found),
-        TEST(rows_are_the_views),   TEST(bad_arguments_are_refused),
-        TEST(status_tells_health),  TEST(resync_is_for_the_socket_only),
-        TEST(the_node_is_examined), TEST(thousands_of_volumes_fit),
+        TEST(every_path_answers),        TEST(what_does_not_exist_is_not_found),
+        TEST(rows_are_the_views),        TEST(bad_arguments_are_refused),
+        TEST(status_tells_health),       TEST(resync_is_for_the_socket_only),
+        TEST(gc_is_for_the_socket_only), TEST(a_cleanup_is_restored_by_its_number),
+        TEST(thousands_of_volumes_fit),  TEST(the_node_is_examined),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

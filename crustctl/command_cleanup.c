@@ -1,0 +1,103 @@
+/* command_cleanup.c - gc, restore: a person and stale metadata. */
+#include <errno.h>
+#include <string.h>
+
+#include "crustctl/command.h"
+#include "crustctl/row.h"
+#include "crustctl/stale.h"
+#include "crustctl/table.h"
+#include "lib/cleanup.h"
+#include "lib/json.h"
+
+enum { ANSWER_BYTES = 64 * 1024 * 1024, ANSWER_DEPTH = 8 };
+
+static const struct column columns[] = {
+    {.title = "VOLUME", .key = "volume_id", .kind = COLUMN_NUMBER},
+    {.title = "PATH", .format = row_path_or_key, .minimum = 16},
+    {.title = "DECISION", .key = "decision"},
+    {.title = "REASON", .key = "reason"},
+};
+
+/* 3: there is no such thing; 5: it is not done, and the text says why. */
+static int fail(int result, const struct buffer *body, const struct error *error)
+{
+    cleanup(json_deletep) cJSON *reply = NULL;
+    const char *code = NULL;
+    int exit_code = session_fail(result, error);
+
+    if (result != SOURCE_REFUSED)
+        return exit_code;
+    if (json_parse(buffer_text(body), body->length, JSON_LIMITS_HTTP, &reply, NULL) == 0)
+        code = json_string(reply, "code");
+    if (code && strcmp(code, "NOT_FOUND") == 0)
+        return EXIT_NOT_FOUND;
+    return code && (strcmp(code, "FAILED_PRECONDITION") == 0 || strcmp(code, "ALREADY_EXISTS") == 0)
+               ? EXIT_BLOCKED
+               : exit_code;
+}
+
+/* Each reason that occurs, once. */
+static int print_reasons(const cJSON *rows, unsigned width, struct buffer *out)
+{
+    int result = 0;
+
+    for (const struct stale_text *text = stale_texts; result == 0 && text->reason; text++) {
+        const cJSON *row = rows->child;
+
+        while (row && strcmp(row_text(row, "reason"), text->reason) != 0)
+            row = row->next;
+        if (row)
+            result = stale_print(text, width, out);
+    }
+    return result;
+}
+
+static int print_rows(const struct session *session, const cJSON *rows, struct buffer *out)
+{
+    int result = table_print(columns, array_length(columns), rows, session->width,
+                             "nothing looks stale", out);
+
+    if (result == 0 && rows->child)
+        result = buffer_append_text(out, "\n");
+    return result == 0 ? print_reasons(rows, session->width, out) : result;
+}
+
+int command_gc(struct session *session)
+{
+    const bool dry_run = session->options->given & OPTION_DRY_RUN;
+    cleanup(buffer_done) struct buffer body = BUFFER_INIT(ANSWER_BYTES);
+    cleanup(json_deletep) cJSON *rows = NULL;
+    struct error error = {0};
+    int result = source_ask_daemon(session->source, "POST", dry_run ? "/v1/gc?dry_run=1" : "/v1/gc",
+                                   &body, &error);
+
+    if (result != 0)
+        return fail(result, &body, &error);
+    result = json_parse(buffer_text(&body), body.length,
+                        (struct json_limits){ANSWER_BYTES, ANSWER_DEPTH}, &rows, &error);
+    if (result == 0)
+        result = session->options->json ? row_print_json(rows, &session->out)
+                                        : print_rows(session, rows, &session->out);
+    return result == 0 ? EXIT_DONE : session_fail(result, &error);
+}
+
+int command_restore(struct session *session)
+{
+    const char *id = session->options->operand[0];
+    cleanup(buffer_done) struct buffer body = BUFFER_INIT(64 * 1024);
+    cleanup(buffer_done) struct buffer path = BUFFER_INIT(64);
+    struct error error = {0};
+    int result = 0;
+
+    if (!*id || strspn(id, "0123456789") != strlen(id) ||
+        buffer_append_format(&path, "/v1/cleanups/%s/restore", id) < 0) {
+        (void)error_set(&error, -EINVAL, "restore wants the number of a cleanup, not \"%s\"", id);
+        (void)session_fail(-EINVAL, &error);
+        return EXIT_USAGE;
+    }
+    result = source_ask_daemon(session->source, "POST", buffer_text(&path), &body, &error);
+    if (result != 0)
+        return fail(result, &body, &error);
+    result = buffer_append_text(&session->out, session->options->json ? "{}\n" : "restored\n");
+    return result == 0 ? EXIT_DONE : session_fail(result, NULL);
+}

@@ -1,0 +1,474 @@
+"""Metadata that a CSI driver left behind (story 5 of KEP-2857): removed when every piece of evidence
+is there, kept with a reason when one is missing, and put back byte for byte."""
+
+import json
+import os
+import secrets
+import shutil
+import unittest
+
+from said import SaidTest, curl
+
+POD = "11111111-2222-3333-4444-555555555555"
+CANARY = "99999999-0000-0000-0000-000000000000"
+SETTINGS = {"cleanup.grace_seconds": 0, "cleanup.unbound_grace_seconds": 0,
+            "resize.sweep_seconds": 1}
+
+
+def path_of(name, pod=POD):
+    return f"/var/lib/kubelet/pods/{pod}/volumes/kubernetes.io~csi/{name}/mount"
+
+
+class CleanupTest(SaidTest):
+    """A node with a kubelet's directories, another pod among them. Sandboxes have ids of their own,
+    for crustd looks for them among all processes of this machine."""
+
+    def setUp(self):
+        super().setUp()
+        self.sandbox_id = secrets.token_hex(32)
+
+    def kubelet_node(self, settings=None, wrapper=()):
+        node = self.node(SETTINGS | (settings or {}), wrapper)
+        self.pod_directory(node, CANARY).mkdir(parents=True)
+        return node
+
+    def pod_directory(self, node, pod=POD):
+        return node.root / "var/lib/kubelet/pods" / pod
+
+    def publish(self, node, name="pv", pod=POD, **stage):
+        """What the kubelet and the CSI driver make; returns the volume's path."""
+        path = path_of(name, pod)
+        leaf = node.path(path)
+        leaf.mkdir(parents=True)
+        (leaf.parent / "vol_data.json").write_text('{"driverName":"csi.example"}')
+        node.stage(path, "/dev/none", **stage)
+        return path
+
+    def unpublish(self, node, pod=POD):
+        """What the kubelet does once the driver says that it unpublished; the metadata stays."""
+        shutil.rmtree(self.pod_directory(node, pod))
+
+    def bytes_of(self, node, path):
+        directory = node.directory(path)
+        return {file.name: file.read_bytes() for file in directory.iterdir()}
+
+    def use(self, node, *paths, sandbox_id=None):
+        sandbox_id = sandbox_id or self.sandbox_id
+        vmm = node.start_vmm(sandbox_id)
+        node.add_sandbox(sandbox_id, vmm.pid)
+        for path in paths:
+            node.record(path, sandbox_id)
+        return vmm
+
+    def end_use(self, node, vmm, sandbox_id=None):
+        vmm.stop()
+        node.end_sandbox(sandbox_id or self.sandbox_id)
+
+    # -- what is said
+
+    def rows(self, node, path=None, decision=None):
+        where = [f"target_path = '{path}'"] if path else []
+        where += [f"decision = '{decision}'"] if decision else []
+        return node.query("SELECT * FROM audit_cleanups WHERE " + " AND ".join(where or ["1"]))
+
+    def wait_row(self, node, path, decision, reason=None):
+        def found():
+            rows = [row for row in self.rows(node, path, decision)
+                    if reason in (None, row["reason"])]
+            return rows and rows[-1]
+        return node.wait(found, 60, f"{path} {decision} {reason}")
+
+    def wait_kept(self, node, path, reason):
+        row = self.wait_row(node, path, "kept", reason)
+        self.assertTrue(node.directory(path).exists())
+        self.assertEqual(self.rows(node, path, "removed"), [])
+        return row
+
+    def wait_removed(self, node, path):
+        row = self.wait_row(node, path, "removed")
+        self.assertFalse(node.directory(path).exists())
+        return row
+
+    def gc(self, node, *arguments):
+        return json.loads(node.crustctl("gc", "-o", "json", *arguments).stdout)
+
+
+class Story5(CleanupTest):
+    """Staged, sandbox up, sandbox gone, kubelet's path gone."""
+
+    def walk(self, node, path):
+        vmm = self.use(node, path)
+        node.wait(lambda: node.query("SELECT * FROM audit_sandboxes WHERE status = 'alive'"), 60,
+                  "the sandbox to be seen")
+        self.end_use(node, vmm)
+        self.wait_kept(node, path, "published")
+        self.unpublish(node)
+        return self.wait_removed(node, path)
+
+    def test_removed_and_restored(self):
+        node = self.kubelet_node()
+        path = self.publish(node, metadata={"secret": "xyzzy", "fsGroup": "7"})
+        node.start()
+        node.wait_for(path, "unbound")
+        text = self.bytes_of(node, path)["mountInfo.json"]
+        row = self.walk(node, path)
+        self.assertEqual(row["reason"], "sandbox_ended")
+        self.assertNotIn("xyzzy", row["mount_info"])
+        self.assertIn('"fsGroup":"7"', row["mount_info"])
+        evidence = json.loads(row["evidence"])
+        self.assertEqual(evidence["sandboxes"], [
+            {"id": self.sandbox_id, "process": False, "cgroup": False, "state_directory": False,
+             "exit_seen": True}])
+        self.assertEqual((evidence["pod_directory"], evidence["canary"]), (False, CANARY))
+        volume = node.volume(path)
+        self.assertEqual(volume["status"], "quarantined")
+
+        number = str(row["cleanup_id"])
+        restored = node.crustctl("restore", number)
+        self.assertIn("restored", restored.stdout)
+        self.assertEqual(self.bytes_of(node, path), {"mountInfo.json": text, self.sandbox_id: b""})
+        self.wait_row(node, path, "restored", "requested")
+        again = node.wait_for(path, "unbound", status="present")
+        self.assertEqual(again["volume_id"], volume["volume_id"])
+        self.wait_kept_after_restore(node, path)
+
+    def wait_kept_after_restore(self, node, path):
+        """A restored entry stays, until it changes."""
+        node.wait(lambda: self.rows(node, path)[-1]["reason"] == "restored", 60, "it to be kept")
+        self.assertEqual(self.rows(node, path)[-1]["decision"], "kept")
+        os.utime(node.directory(path) / self.sandbox_id)
+        node.wait(lambda: len(self.rows(node, path, "removed")) == 2, 60, "it to be removed again")
+
+    def test_restored_twice(self):
+        node = self.kubelet_node()
+        path = self.publish(node)
+        node.start()
+        number = str(self.walk(node, path)["cleanup_id"])
+        node.crustctl("restore", number)
+        for wrong, code, text in ((number, 5, "no longer in the trash"),
+                                  ("4711", 3, "no cleanup 4711"),
+                                  (str(self.rows(node, path, "kept")[0]["cleanup_id"]), 5,
+                                   "only what was removed")):
+            done = node.crustctl("restore", wrong, check=False)
+            self.assertEqual((done.returncode, text in done.stderr), (code, True), done.stderr)
+        code, body = curl(node, "/v1/cleanups/4711/restore", "-X", "POST")
+        self.assertEqual((code, json.loads(body)["code"]), (404, "NOT_FOUND"))
+
+    def test_staged_again_is_newer(self):
+        node = self.kubelet_node()
+        path = self.publish(node)
+        node.start()
+        row = self.walk(node, path)
+        self.publish(node)
+        node.wait_for(path, "unbound", status="present")
+        done = node.crustctl("restore", str(row["cleanup_id"]), check=False)
+        self.assertEqual(done.returncode, 5, done.stderr)
+        self.assertIn("staged again", done.stderr)
+        self.assertEqual(set(self.bytes_of(node, path)), {"mountInfo.json"})
+
+    def test_trash_ends(self):
+        node = self.kubelet_node({"cleanup.keep_hours": 0})
+        path = self.publish(node)
+        node.start()
+        self.walk(node, path)
+        node.wait_for(path, "unmanaged", status="removed")
+        trash = node.root / "run/kata-containers/shared/.crust-trash"
+        node.wait(lambda: not list(trash.iterdir()), 60, "the trash to be empty")
+
+    def test_never_used(self):
+        """The pod never started; then it is deleted."""
+        node = self.kubelet_node()
+        path = self.publish(node)
+        node.start()
+        node.wait_for(path, "unbound")
+        self.assertEqual(self.gc(node, "--dry-run"), [])
+        leaf = node.path(path)
+        shutil.rmtree(leaf.parent)
+        self.wait_kept(node, path, "pod_exists")
+        self.unpublish(node)
+        self.assertEqual(self.wait_removed(node, path)["reason"], "never_used")
+
+    def test_crust_directory(self):
+        node = self.kubelet_node()
+        path = self.publish(node, layout="crust")
+        node.start()
+        node.wait_for(path, "unbound", layout="crust")
+        self.unpublish(node)
+        self.wait_row(node, path, "removed", "never_used")
+        self.assertFalse(node.directory(path, "crust").exists())
+        self.assertTrue(list((node.root / "run/.crust-trash").iterdir()))
+
+
+class Missing(CleanupTest):
+    """One piece of evidence is missing: kept, with the reason."""
+
+    def left_behind(self, node, path):
+        """All of story 5 at once, before the daemon looks."""
+        self.end_use(node, self.use(node, path))
+        self.unpublish(node)
+
+    def test_sandbox_alive(self):
+        node = self.kubelet_node()
+        path = self.publish(node)
+        vmm = self.use(node, path)
+        node.start()
+        self.unpublish(node)
+        self.wait_kept(node, path, "sandbox_alive")
+        self.assertIn("sandbox_alive", node.crustctl("cleanups").stdout)
+        self.explains(node, path, "The kubelet let go of it", self.sandbox_id)
+        self.end_use(node, vmm)
+        self.wait_removed(node, path)
+
+    def test_process_without_records(self):
+        """No state directory tells of the sandbox, and a process does."""
+        node = self.kubelet_node()
+        path = self.publish(node)
+        vmm = node.start_vmm(self.sandbox_id)
+        node.record(path, self.sandbox_id)
+        self.unpublish(node)
+        node.start()
+        self.wait_kept(node, path, "sandbox_alive")
+        vmm.stop()
+        self.assertEqual(self.wait_removed(node, path)["reason"], "sandbox_cleared")
+
+    def test_traces(self):
+        """The sandbox died while no daemon looked, and left its directories."""
+        node = self.kubelet_node()
+        path = self.publish(node)
+        self.use(node, path).stop()
+        self.unpublish(node)
+        node.start()
+        self.wait_kept(node, path, "sandbox_unproven")
+        node.end_sandbox(self.sandbox_id)
+        self.wait_removed(node, path)
+
+    def test_kubelet_root(self):
+        node = self.kubelet_node()
+        path = self.publish(node)
+        self.left_behind(node, path)
+        self.pod_directory(node, CANARY).rmdir()
+        node.start()
+        self.wait_kept(node, path, "kubelet_unseen")
+        self.pod_directory(node, CANARY).mkdir()
+        self.wait_removed(node, path)
+
+    def test_another_path(self):
+        node = self.kubelet_node()
+        path = "/srv/volumes/by-hand"
+        node.stage(path, "/dev/none")
+        self.end_use(node, self.use(node, path))
+        node.start()
+        self.wait_kept(node, path, "not_kubelet_path")
+
+    def test_pid_namespace(self):
+        node = self.kubelet_node(wrapper=["unshare", "--pid", "--fork", "--mount-proc",
+                                          "--kill-child"])
+        path = self.publish(node)
+        self.left_behind(node, path)
+        node.start()
+        self.wait_kept(node, path, "pid_namespace")
+
+    def test_grace(self):
+        node = self.kubelet_node({"cleanup.grace_seconds": 3600})
+        path = self.publish(node)
+        self.left_behind(node, path)
+        node.start()
+        self.wait_kept(node, path, "grace")
+        self.assertEqual([row["reason"] for row in self.gc(node)], ["grace"])
+        self.assertTrue(node.directory(path).exists())
+
+    def test_report(self):
+        node = self.kubelet_node({"cleanup.mode": "report"})
+        path = self.publish(node)
+        self.left_behind(node, path)
+        node.start()
+        self.wait_kept(node, path, "report_only")
+        self.assertFalse((node.root / "run/kata-containers/shared/.crust-trash").exists())
+
+    def test_off(self):
+        node = self.kubelet_node({"cleanup.mode": "off"})
+        self.left_behind(node, self.publish(node))
+        node.start()
+        done = node.crustctl("gc", check=False)
+        self.assertEqual(done.returncode, 5, done.stderr)
+        self.assertIn("cleanup.mode = off", done.stderr)
+        self.assertEqual(self.rows(node), [])
+
+    def test_source_vanished(self):
+        node = self.kubelet_node()
+        path = self.publish(node)
+        vmm = self.use(node, path)
+        node.start()
+        node.wait_for(path, "blocked", "no_device")
+        shutil.move(node.root / "run/vc", node.root / "vc")
+        vmm.stop()
+        self.unpublish(node)
+        row = self.wait_kept(node, path, "source_unhealthy")
+        self.assertIn("was there, and is gone", row["evidence"])
+        shutil.rmtree(node.root / "vc/sbs" / self.sandbox_id)
+        shutil.rmtree(node.root / "vc/vm" / self.sandbox_id)
+        shutil.move(node.root / "vc", node.root / "run/vc")
+        self.wait_removed(node, path)
+
+    def test_database(self):
+        node = self.kubelet_node({"cleanup.grace_seconds": 3600})
+        path = self.publish(node)
+        node.start()
+        node.wait_for(path, "unbound")
+        (node.root / "var/lib/crustd/crustd.db").unlink()
+        self.left_behind(node, path)
+        node.wait(lambda: [row["reason"] for row in self.gc(node, "--dry-run")]
+                  == ["database_degraded"], 60, "it to be kept for the database's sake")
+        self.assertTrue(node.directory(path).exists())
+
+    def test_trash(self):
+        node = self.kubelet_node({"paths.kata_trash":
+                                  "/run/kata-containers/shared/direct-volumes/.trash"})
+        path = self.publish(node)
+        self.left_behind(node, path)
+        node.start()
+        self.wait_kept(node, path, "trash_unusable")
+
+    def test_invalid(self):
+        node = self.kubelet_node()
+        path = self.publish(node, text="{}")
+        self.left_behind(node, path)
+        node.start()
+        self.wait_kept(node, path, "invalid_mount_info")
+
+    def test_empty_dir(self):
+        """The shim's own disk is the shim's."""
+        node = self.kubelet_node()
+        path = self.publish(node, volume_type="blk")
+        other = self.publish(node, "other", pod="22222222-0000-0000-0000-000000000000")
+        self.left_behind(node, path)
+        self.unpublish(node, "22222222-0000-0000-0000-000000000000")
+        node.start()
+        self.wait_removed(node, other)
+        self.assertEqual(self.rows(node, path), [])
+        self.assertTrue(node.directory(path).exists())
+
+
+class Many(CleanupTest):
+    """The brakes."""
+
+    def left_behind(self, node, count):
+        paths = [self.publish(node, f"pv{number}", pod=f"aaaaaaaa-0000-0000-0000-{number:012}")
+                 for number in range(count)]
+        for number in range(count):
+            self.unpublish(node, f"aaaaaaaa-0000-0000-0000-{number:012}")
+        return paths
+
+    def gone(self, node, paths):
+        return [path for path in paths if not node.directory(path).exists()]
+
+    def test_breaker(self):
+        """All volumes look stale at once: a person confirms."""
+        node = self.kubelet_node({"cleanup.max_per_minute": 1})
+        paths = self.left_behind(node, 6)
+        node.start()
+        for path in paths:
+            self.wait_kept(node, path, "breaker")
+        dry = self.gc(node, "--dry-run")
+        self.assertEqual({row["decision"] for row in dry}, {"would_remove"})
+        self.assertEqual(self.gone(node, paths), [])
+        self.assertIn("removing", node.crustctl("gc").stdout)
+        for path in paths:
+            self.wait_removed(node, path)
+
+    def test_rate(self):
+        node = self.kubelet_node({"cleanup.max_per_minute": 2})
+        paths = self.left_behind(node, 4)
+        node.start()
+        node.wait(lambda: len(self.rows(node, decision="removed")) == 2, 60, "two to be removed")
+        self.assertEqual(len([row for row in self.rows(node, decision="kept")
+                              if row["reason"] == "rate_limit"]), 2)
+        self.assertEqual(len(self.gone(node, paths)), 2)
+
+    def test_drained(self):
+        """Sandboxes that were seen to end are no reason to stop."""
+        node = self.kubelet_node({"cleanup.max_per_minute": 6000})
+        ids = [secrets.token_hex(32) for _ in range(8)]
+        pods = [f"aaaaaaaa-0000-0000-0000-{number:012}" for number in range(8)]
+        paths = [self.publish(node, pod=pod) for pod in pods]
+        vmms = [self.use(node, path, sandbox_id=name) for path, name in zip(paths, ids)]
+        node.start()
+        sql = "SELECT * FROM audit_sandboxes WHERE status = 'alive'"
+        node.wait(lambda: len(node.query(sql)) == 8, 60, "the sandboxes to be seen")
+        for vmm, name, pod in zip(vmms, ids, pods):
+            self.end_use(node, vmm, name)
+            self.unpublish(node, pod)
+        for path in paths:
+            self.assertEqual(self.wait_removed(node, path)["reason"], "sandbox_ended")
+
+
+class DeadFile(CleanupTest):
+    """The file of a dead sandbox beside that of a live one."""
+
+    def test_file(self):
+        node = self.kubelet_node()
+        path = self.publish(node)
+        dead = secrets.token_hex(32)
+        vmm = self.use(node, path)
+        node.record(path, dead)
+        node.start()
+        row = self.wait_row(node, path, "removed", "dead_sandbox_file")
+        self.assertEqual(json.loads(row["evidence"])["file"], dead)
+        self.assertEqual(set(self.bytes_of(node, path)), {"mountInfo.json", self.sandbox_id})
+        self.assertEqual(node.volume(path)["status"], "present")
+        node.crustctl("restore", str(row["cleanup_id"]))
+        self.assertEqual(set(self.bytes_of(node, path)), {"mountInfo.json", self.sandbox_id, dead})
+        node.wait(lambda: self.rows(node, path)[-1]["reason"] == "restored", 60, "it to be kept")
+        self.end_use(node, vmm)
+
+
+class Restarted(CleanupTest):
+    """Killed on its way, crustd brings a cleanup to an end; grace begins anew."""
+
+    def test_killed_while_settling(self):
+        node = self.kubelet_node()
+        path = self.publish(node)
+        node.start()
+        node.wait_for(path, "unbound")
+        self.unpublish(node)
+        node.wait(lambda: not node.directory(path).exists(), 60, "it to be moved")
+        node.kill()
+        node.start()
+        self.wait_removed(node, path)
+        self.assertEqual(node.volume(path)["status"], "quarantined")
+
+    def test_changed_while_no_daemon_runs(self):
+        node = self.kubelet_node()
+        path = self.publish(node)
+        node.start()
+        node.wait_for(path, "unbound")
+        volume = node.volume(path)
+        self.unpublish(node)
+        node.wait(lambda: not node.directory(path).exists(), 60, "it to be moved")
+        node.kill()
+        trash = node.root / "run/kata-containers/shared/.crust-trash"
+        (found,) = trash.glob("*/*")
+        (found / "mountInfo.json").write_text('{"device":"/dev/late"}')
+        self.pod_directory(node).mkdir()
+        node.start()
+        row = self.wait_row(node, path, "put-back")
+        self.assertEqual(row["reason"], "changed")
+        self.assertIn(b"/dev/late", self.bytes_of(node, path)["mountInfo.json"])
+        self.assertEqual(node.wait_for(path, "unbound")["volume_id"], volume["volume_id"])
+
+    def test_grace_begins_anew(self):
+        node = self.kubelet_node({"cleanup.grace_seconds": 3600})
+        path = self.publish(node)
+        self.use(node, path).stop()
+        node.end_sandbox(self.sandbox_id)
+        self.unpublish(node)
+        node.start()
+        self.wait_kept(node, path, "grace")
+        node.stop()
+        node.start()
+        (row,) = self.gc(node, "--dry-run")
+        self.assertGreater(row["evidence"]["waits_seconds"], 3500)
+
+
+if __name__ == "__main__":
+    unittest.main()
