@@ -342,8 +342,9 @@ static enum status_code unstage_in(struct reconciler *reconciler, enum reconcile
                &volume_id);
     if (r < 0)
         return not_recorded(reconciler, r, error);
-    r = done == STAGE_DONE ? stage_files_sweep(&layout.place) : 0;
-    if (r < 0)
+    /* Also what a daemon that was killed here has left. */
+    r = stage_files_sweep(&layout.place);
+    if (r < 0 && r != -ENOENT)
         log_warning(NULL, "cannot empty %s: %s", layout.workshop, strerror(-r));
     return STATUS_OK;
 }

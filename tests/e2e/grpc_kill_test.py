@@ -1,0 +1,105 @@
+"""Killed before any one of its syscalls while it stages or unstages, crustd leaves a volume's metadata
+whole or not there at all, keeps what it has answered, and does it when asked again."""
+
+import json
+import os
+import unittest
+
+from grpc_client import SECONDS, GrpcTest, grpc
+from lost import Attached, LostTest, points, report, sweep
+from said import SANDBOX, publish_path
+
+PATH = publish_path("pv-killed")
+DEVICE = "/dev/some-device"
+WORKSHOP = "run/kata-containers/shared/.crust-stage"
+
+
+class Killed(GrpcTest, LostTest):
+    def setUp(self):
+        super().setUp()
+        self.need_strace()
+        self.crust = self.messages("crust_runtime")
+        self.host = self.node({"resize.sweep_seconds": 3600})
+        self.host.start()
+
+    def client(self):
+        return self.stub(self.host, "crust_runtime", "Runtime")
+
+    def stage(self, fs_type):
+        crust = self.crust
+        self.client().RuntimeStageVolume(crust.RuntimeStageVolumeRequest(
+            volume_type=crust.VolumeType(type="BLOCK"), volume_target_path=PATH,
+            volume_backing_path=DEVICE, fs_type=fs_type), timeout=SECONDS)
+
+    def unstage(self):
+        self.client().RuntimeUnstageVolume(
+            self.crust.RuntimeUnstageVolumeRequest(volume_target_path=PATH), timeout=SECONDS)
+
+    def found(self):
+        """The fs_type that a runtime would find; None: no metadata. Nothing else may stand there."""
+        directory = self.host.directory(PATH)
+        if not directory.exists():
+            return None
+        self.assertLessEqual(set(os.listdir(directory)), {"mountInfo.json", SANDBOX})
+        return json.loads((directory / "mountInfo.json").read_text())["fstype"]
+
+    def check(self, fs_type):
+        """All of it is as it was asked for."""
+        self.assertEqual(self.found(), fs_type)
+        row = self.host.volume(PATH)
+        self.assertEqual((row["status"], row["fs_type"]) if fs_type else row["status"],
+                         ("present", fs_type) if fs_type else "removed")
+        self.assertEqual(os.listdir(self.host.root / WORKSHOP), [])
+
+    def trace(self, act):
+        output = self.scratch / "trace"
+        with Attached(self.host.process.pid, ["-e", "trace=all"], output):
+            act()
+        return [point for point in points(output) if point.syscall != "restart_syscall"]
+
+    def sweep(self, title, before, act, outcomes):
+        """outcomes: what may be found after a kill; the last one is what was asked for."""
+        before()
+        chosen = sweep(all_points := self.trace(act))
+        killed = 0
+        for point in chosen:
+            with self.subTest(killed_before=str(point)):
+                before()
+                answered = True
+                with Attached(self.host.process.pid, point.inject("signal=SIGKILL")):
+                    try:
+                        act()
+                    except grpc.RpcError as error:
+                        self.assertEqual(error.code().name, "UNAVAILABLE", error.details())
+                        answered = False
+                self.assertIn(self.found(), outcomes)
+                if answered:
+                    self.assertEqual(self.found(), outcomes[-1])
+                if self.host.process.poll() is not None:
+                    killed += 1
+                    self.host.start()
+                act()
+                self.check(outcomes[-1])
+        report(title, len(chosen), len(all_points), killed=killed)
+        self.assertGreater(killed, len(chosen) // 2)
+
+    def test_stage(self):
+        self.stage("ext4")
+        self.sweep("killed while staging", self.unstage, lambda: self.stage("ext4"),
+                   (None, "ext4"))
+
+    def test_stage_with_another_content(self):
+        def before():
+            self.stage("ext4")
+            self.host.record(PATH, SANDBOX)
+
+        self.sweep("killed while staging anew", before, lambda: self.stage("xfs"), ("ext4", "xfs"))
+        self.assertIn(SANDBOX, os.listdir(self.host.directory(PATH)))
+
+    def test_unstage(self):
+        self.sweep("killed while unstaging", lambda: self.stage("ext4"), self.unstage,
+                   ("ext4", None))
+
+
+if __name__ == "__main__":
+    unittest.main()
