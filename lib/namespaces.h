@@ -11,3 +11,6 @@ bool namespaces_show_all_processes(void);
 
 /* The user namespace that the kernel's events come to, and whose root may look at every process. */
 bool namespaces_user_is_first(void);
+
+/* Mounts are the node's own: paths mean here what they mean to its first process. */
+bool namespaces_mounts_are_first(void);

@@ -9,7 +9,6 @@
 #include "reconciler/runtime_cli.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,14 +20,14 @@
 #include "lib/clock.h"
 #include "lib/json.h"
 #include "lib/log.h"
+#include "lib/namespaces.h"
 #include "lib/path.h"
 #include "lib/sha256.h"
 #include "reconciler/internal.h"
-#include "reconciler/observe/census.h"
 
 #define FILE_NAME "runtime-cli"
 
-enum { OUTPUT_BYTES = 64 * 1024, NUMBER_BYTES = 24, MOUNTS_BYTES = 4 * 1024 * 1024 };
+enum { OUTPUT_BYTES = 64 * 1024, NUMBER_BYTES = 24 };
 
 /* ---- the file ---- */
 
@@ -90,30 +89,6 @@ static bool is_allowed(const struct reconciler *reconciler, const char *path)
     return false;
 }
 
-/* Mounts are numbered across namespaces, so the first process has ours for its root only if it is
- * in our namespace; and it is the host's first process only if all of the host's are seen. */
-static bool is_in_host_namespace(void)
-{
-    cleanup(buffer_done) struct buffer text = BUFFER_INIT(MOUNTS_BYTES);
-    cleanup(fd_closep) int fd = open("/proc/1/mountinfo", O_RDONLY | O_CLOEXEC);
-    struct statx root;
-    const char *line;
-
-    if (fd < 0 || !census_sees_host() || buffer_read_all(&text, fd) < 0 ||
-        statx(AT_FDCWD, "/", 0, STATX_MNT_ID, &root) < 0 || !(root.stx_mask & STATX_MNT_ID))
-        return false;
-    for (line = buffer_text(&text); line && *line;
-         line = strchr(line, '\n'), line += line != NULL) {
-        unsigned long long id;
-        int end = 0;
-
-        if (sscanf(line, "%llu %*u %*s %*s / %n", &id, &end) == 1 && end > 0 &&
-            id == root.stx_mnt_id)
-            return true;
-    }
-    return false;
-}
-
 static int check_program(const struct reconciler *reconciler, const char *path,
                          struct runtime_cli *ret_cli, struct error *error)
 {
@@ -127,7 +102,7 @@ static int check_program(const struct reconciler *reconciler, const char *path,
     if ((status.st_uid != 0 && status.st_uid != geteuid()) ||
         (status.st_mode & (S_IWGRP | S_IWOTH)))
         return error_set(error, RUNTIME_CLI_UNSAFE, "%s: others than root can write it", path);
-    if (!is_in_host_namespace())
+    if (!namespaces_mounts_are_first())
         return error_set(error, RUNTIME_CLI_UNSAFE,
                          "%s: crustd has a mount namespace of its own, and runs nothing in it",
                          path);

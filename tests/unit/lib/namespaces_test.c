@@ -49,11 +49,22 @@ static void another_user_namespace_is_not_the_first(void **state)
     assert_int_equal(answer, false);
 }
 
+static void another_mount_namespace_is_not_the_first(void **state)
+{
+    int answer = ask_within(CLONE_NEWNS, namespaces_mounts_are_first);
+
+    (void)state;
+    if (answer < 0)
+        skip();
+    assert_int_equal(answer, false);
+}
+
 /* What one child says, others in the same namespaces say too. */
 static void the_same_namespaces_say_the_same(void **state)
 {
     (void)state;
     assert_int_equal(ask_within(0, namespaces_user_is_first), namespaces_user_is_first());
+    assert_int_equal(ask_within(0, namespaces_mounts_are_first), namespaces_mounts_are_first());
     assert_int_equal(ask_within(0, namespaces_show_all_processes), namespaces_show_all_processes());
 }
 
@@ -62,6 +73,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(another_pid_namespace_shows_not_all),
         cmocka_unit_test(another_user_namespace_is_not_the_first),
+        cmocka_unit_test(another_mount_namespace_is_not_the_first),
         cmocka_unit_test(the_same_namespaces_say_the_same),
     };
 
