@@ -297,14 +297,21 @@ static int intend(struct cleanup_pass *pass, struct verdict *verdict)
                                 &verdict->cleanup_id);
 }
 
+/* Only intents have to be on the disk before anything else happens. */
 static int write_verdicts(struct cleanup_pass *pass)
 {
+    bool intends = false;
     int r = 0;
 
-    for (size_t i = 0; r == 0 && i < pass->verdicts; i++)
+    for (size_t i = 0; r == 0 && i < pass->verdicts; i++) {
         r = is_removable(&pass->verdict[i]) ? intend(pass, &pass->verdict[i])
                                             : note(pass, &pass->verdict[i]);
-    return r;
+        intends |= pass->verdict[i].cleanup_id != 0;
+    }
+    if (r < 0)
+        return r;
+    return intends ? store_commit_durable(pass->reconciler->store)
+                   : store_commit(pass->reconciler->store);
 }
 
 static void take_away(struct cleanup_pass *pass)
@@ -340,16 +347,17 @@ static bool database_is_fit(struct reconciler *reconciler)
     return r == 0;
 }
 
-static enum stale_daemon judge_daemon(struct reconciler *reconciler, enum store_layout layout,
+static enum stale_daemon judge_daemon(const struct cleanup_pass *pass, enum store_layout layout,
                                       bool database)
 {
+    struct reconciler *reconciler = pass->reconciler;
     struct error error = {0};
 
     if (!reconciler->cleanup.sources.well_since_ns)
         return STALE_DAEMON_SOURCES;
     if (!database)
         return STALE_DAEMON_DATABASE;
-    if (reconciler->config.cleanup.mode == CLEANUP_REPORT ||
+    if ((reconciler->config.cleanup.mode == CLEANUP_REPORT && !pass->person) ||
         trash_is_usable(reconciler, layout, &error))
         return STALE_DAEMON_FIT;
     log_warning(NULL, "nothing stale can be removed: %s", error.text);
@@ -374,7 +382,7 @@ static void look_around(struct cleanup_pass *pass)
             reconciler->cleanup.sources
                     .root[layout == STORE_CRUST ? TREE_CRUST_VOLUMES : TREE_KATA_VOLUMES]
                     .seen
-                ? judge_daemon(reconciler, layout, database)
+                ? judge_daemon(pass, layout, database)
                 : STALE_DAEMON_SOURCES;
 }
 
@@ -400,8 +408,6 @@ static int decide_and_act(struct cleanup_pass *pass)
         r = judge_all(pass);
     if (r == 0)
         r = write_verdicts(pass);
-    if (r == 0)
-        r = store_commit_durable(store);
     if (r < 0) {
         store_rollback(store);
         return r;

@@ -26,7 +26,7 @@
 #include "reconciler/observe/observe.h"
 #include "reconciler/observe/process.h"
 
-enum { JSON_BYTES = 16 * 1024 };
+enum { JSON_BYTES = 16 * 1024, JSON_LIVES = 12 * 1024 };
 
 void evidence_done(struct evidence *evidence)
 {
@@ -68,6 +68,8 @@ static enum stale_kubelet judge_kubelet(const struct sources *sources, unsigned 
 {
     if (!kubelet->device)
         return STALE_KUBELET_UNSEEN;
+    if (kubelet->elsewhere)
+        return STALE_KUBELET_MOVED;
     if (kubelet->pod && (kubelet->leaf || kubelet->volume_data))
         return STALE_KUBELET_HOLDS;
     if (!kubelet->canary[0] || !sources->kubelet[number])
@@ -159,11 +161,12 @@ struct life {
     bool process, cgroup, state_directory, exit_seen;
 };
 
-static bool is_running(pid_t pid, uint64_t start_ns)
+/* Also a zombie: its arguments are gone, and other threads of it may not have ended. */
+static bool is_there(pid_t pid, uint64_t start_ns)
 {
     struct process process;
 
-    return process_read(pid, &process) == 0 && process.alive && process.start_ns == start_ns;
+    return process_read(pid, &process) == 0 && process.start_ns == start_ns;
 }
 
 static void look_at_life(struct reconciler *reconciler, const struct surroundings *surroundings,
@@ -179,7 +182,7 @@ static void look_at_life(struct reconciler *reconciler, const struct surrounding
     *ret_life = (struct life){
         .process = user->alive || observed.alive ||
                    census_has_process(surroundings->census, user->sandbox_id) ||
-                   (!user->exit_seen && is_running(user->vmm_pid, user->vmm_start_ns)),
+                   (!user->exit_seen && is_there(user->vmm_pid, user->vmm_start_ns)),
         .cgroup = census_has_cgroup(surroundings->census, user->sandbox_id),
         .state_directory = r != OBSERVED_ABSENT,
         .exit_seen = user->exit_seen,
@@ -202,9 +205,11 @@ static const char *yes(bool value)
 
 static int append_life(struct buffer *json, const char *sandbox_id, const struct life *life)
 {
-    int r =
-        buffer_append_text(json, json->data[json->length - 1] == '[' ? "{\"id\":" : ",{\"id\":");
+    int r;
 
+    if (json->length > JSON_LIVES) /* more than anybody reads; all of them count */
+        return 0;
+    r = buffer_append_text(json, json->data[json->length - 1] == '[' ? "{\"id\":" : ",{\"id\":");
     if (r == 0)
         r = json_append_string(json, sandbox_id);
     if (r == 0)

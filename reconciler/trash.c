@@ -77,16 +77,6 @@ static void step_done(struct step *step)
     quarantine_done(&step->quarantine);
 }
 
-static bool is_waiting(struct step *step)
-{
-    uint64_t until_ns = step->row.since_ns + keep_ns(step->reconciler);
-
-    if (step->row.step != STORE_TRASH_KEPT || step->now_ns >= until_ns)
-        return false;
-    step->wake_ns = until_ns;
-    return true;
-}
-
 /* 0, 1 there is nothing to be done about it now, -errno. */
 static int step_init(struct reconciler *reconciler, int64_t cleanup_id, struct step *step)
 {
@@ -98,7 +88,7 @@ static int step_init(struct reconciler *reconciler, int64_t cleanup_id, struct s
                           .now_ns = clock_boottime(),
                           .wake_ns = UINT64_MAX};
     r = store_get_trash(reconciler->store, cleanup_id, &step->row);
-    if (r != STORE_FOUND || is_waiting(step))
+    if (r != STORE_FOUND)
         return r < 0 ? r : 1;
     step->item = (struct quarantine_item){.key = step->row.key,
                                           .file = step->row.file[0] ? step->row.file : NULL,
@@ -287,12 +277,18 @@ static int advance_one(struct reconciler *reconciler, int64_t cleanup_id, uint64
 static int advance_all(struct reconciler *reconciler, uint64_t *ret_wake_ns)
 {
     cleanup(marks_done) struct marks ids = {0};
-    uint64_t cleanup_id;
-    int r = store_each_trash(reconciler->store, note_id, &ids);
+    uint64_t now_ns = clock_boottime(), keep = keep_ns(reconciler), cleanup_id, oldest_ns;
+    /* Below zero where this boot is younger than bytes are kept for. */
+    int r = store_each_trash(reconciler->store, (int64_t)now_ns - (int64_t)keep, note_id, &ids);
 
-    *ret_wake_ns = ids.lost ? clock_boottime() + SETTLE_NS : UINT64_MAX;
+    *ret_wake_ns = ids.lost ? now_ns + SETTLE_NS : UINT64_MAX;
     while (r == 0 && marks_take_number(&ids, &cleanup_id))
         r = advance_one(reconciler, (int64_t)cleanup_id, ret_wake_ns);
+    if (r == 0)
+        r = store_oldest_trash(reconciler->store, &oldest_ns);
+    if (r == 0 && oldest_ns != UINT64_MAX && oldest_ns + keep > now_ns &&
+        oldest_ns + keep < *ret_wake_ns)
+        *ret_wake_ns = oldest_ns + keep;
     return r;
 }
 

@@ -294,12 +294,25 @@ int store_intend_cleanup(struct store *store, int64_t entry_id,
     return r;
 }
 
-int store_each_trash(struct store *store, int (*callback)(void *userdata, int64_t cleanup_id),
-                     void *userdata)
+int store_oldest_trash(struct store *store, uint64_t *ret_since_ns)
 {
-    static const char all[] = "SELECT cleanup_id FROM trash";
+    static const char oldest[] =
+        "SELECT since_ns FROM trash WHERE step = 'kept' ORDER BY since_ns LIMIT 1";
     cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_query_values(&store->connection, all, &rows, NULL, 0);
+    int r = sql_first_values(&store->connection, oldest, &rows, NULL, 0);
+
+    if (r < 0)
+        return r;
+    *ret_since_ns = r > 0 ? (uint64_t)sql_take_number(&rows) : UINT64_MAX;
+    return 0;
+}
+
+int store_each_trash(struct store *store, int64_t kept_before_ns,
+                     int (*callback)(void *userdata, int64_t cleanup_id), void *userdata)
+{
+    static const char all[] = "SELECT cleanup_id FROM trash WHERE step <> 'kept' OR since_ns <= ?1";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_query(&store->connection, all, &rows, sql_number(kept_before_ns));
 
     while (r == 0 && (r = sql_next(&rows)) > 0)
         r = callback(userdata, sql_take_number(&rows));

@@ -128,8 +128,11 @@ struct store_cleanup_intent {
 int store_intend_cleanup(struct store *store, int64_t entry_id,
                          const struct store_cleanup_intent *intent, int64_t *ret_cleanup_id);
 
-int store_each_trash(struct store *store, int (*callback)(void *userdata, int64_t cleanup_id),
-                     void *userdata);
+/* Those that are under way, or whose bytes have been kept since before then. */
+int store_each_trash(struct store *store, int64_t kept_before_ns,
+                     int (*callback)(void *userdata, int64_t cleanup_id), void *userdata);
+/* Since when the oldest bytes are kept; UINT64_MAX: there are none. */
+int store_oldest_trash(struct store *store, uint64_t *ret_since_ns);
 int store_get_trash(struct store *store, int64_t cleanup_id, struct store_trash *ret_trash);
 
 int store_set_trash_step(struct store *store, int64_t cleanup_id, enum store_trash_step step,

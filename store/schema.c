@@ -260,6 +260,7 @@ static const char tables[] =
     ") STRICT;\n"
     "CREATE INDEX trash_by_volume ON trash (volume_id);\n"
     "CREATE INDEX trash_by_key ON trash (key);\n"
+    "CREATE INDEX trash_by_step ON trash (step, since_ns);\n"
 
     "CREATE TABLE journal (\n"
     "  seq INTEGER PRIMARY KEY,\n"

@@ -73,14 +73,38 @@ static int find_canary(int pods, const char *pod_uid, struct observed_kubelet *k
     return 0;
 }
 
+static bool is_same(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* Our own root, or the node's: not some tree below it. */
+static bool is_whole(int root, int first)
+{
+    struct stat here, own, of_first;
+
+    return fstat(root, &here) == 0 && ((stat("/", &own) == 0 && is_same(&here, &own)) ||
+                                       (fstat(first, &of_first) == 0 && is_same(&here, &of_first)));
+}
+
+/* A mount of our own, made when this container was, goes on showing what the node has since mounted
+ * over. Where the first process' root may not be looked at, or has no kubelet, that says nothing.
+ */
+static bool is_elsewhere(int root, const char *name, const struct stat *ours)
+{
+    cleanup(fd_closep) int first = open("/proc/1/root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    struct stat theirs;
+
+    return first >= 0 && is_whole(root, first) && path_stat_in_root(first, name, &theirs) == 0 &&
+           !is_same(&theirs, ours);
+}
+
 static int look_below(int pods, const char *pod_uid, const char *pv,
                       struct observed_kubelet *kubelet)
 {
     char name[PATH_MAX];
-    struct stat st;
-    int r = fstat(pods, &st) < 0 ? -errno : 0;
+    int r = 0;
 
-    kubelet->device = st.st_dev;
     if (r == 0)
         r = is_there(pods, pod_uid, &kubelet->pod);
     (void)snprintf(name, sizeof(name), "%s/volumes/kubernetes.io~csi/%s/mount", pod_uid, pv);
@@ -99,14 +123,17 @@ int observe_kubelet(int root, const char *kubelet, const char *pod_uid, const ch
     cleanup(fd_closep) int pods = -1;
     struct observed_kubelet observed = {.pod = true, .leaf = true, .volume_data = true};
     char name[PATH_MAX];
+    struct stat st;
     int r;
 
     if (snprintf(name, sizeof(name), "%s/pods", kubelet) >= (int)sizeof(name))
         return -ENAMETOOLONG;
     r = path_open_directory_in_root(root, name, &pods);
-    if (r == 0)
+    if (r == 0 && fstat(pods, &st) == 0) {
+        observed.device = st.st_dev;
+        observed.elsewhere = is_elsewhere(root, name, &st);
         r = look_below(pods, pod_uid, pv, &observed);
-    else if (!is_fault(r))
+    } else if (!is_fault(r))
         r = 0;
     if (r == 0)
         *ret_kubelet = observed;

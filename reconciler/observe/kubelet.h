@@ -16,6 +16,7 @@ struct observed_kubelet {
     bool volume_data; /* …/PV/vol_data.json */
     char canary[64];  /* another pod's directory: this is the kubelet's root. "": there is none */
     dev_t device;     /* of KUBELET/pods; 0: that is not there */
+    bool elsewhere;   /* the node's first process sees another directory there */
 };
 
 /* pod_uid and pv are single components of a path (observe_publish_path). 0 or -errno: a fault of

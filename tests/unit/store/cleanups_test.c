@@ -238,6 +238,19 @@ static void a_file_is_kept_once_for_each_reason(void **state)
 
 /* ---- the trash ----------------------------------------------------------------------------- */
 
+/* The cleanup that has something to be done; 0 none. */
+static int64_t due_before(struct store *store, int64_t kept_before_ns)
+{
+    uint64_t oldest_ns;
+    int64_t id = 0;
+
+    assert_int_equal(store_each_trash(store, kept_before_ns, take_id, &id), 0);
+    assert_int_equal(store_oldest_trash(store, &oldest_ns), 0);
+    if (id && kept_before_ns)
+        assert_true(oldest_ns <= (uint64_t)kept_before_ns);
+    return id;
+}
+
 static void a_removal_is_shown_when_it_is_decided(void **state)
 {
     struct store *store = store_of(state);
@@ -250,6 +263,7 @@ static void a_removal_is_shown_when_it_is_decided(void **state)
     assert_int_equal(number_of(store, "SELECT count(*) FROM audit_cleanups"), 0);
     assert_int_equal(store_get_trash(store, id, &trash), STORE_FOUND);
     assert_int_equal(trash.step, STORE_TRASH_INTENDED);
+    assert_int_equal(due_before(store, 0), id);
     assert_string_equal(trash.key, "key-1");
     assert_string_equal(trash.file, "");
     assert_string_equal(trash.directory, "/run/.crust-trash");
@@ -268,7 +282,10 @@ static void a_removal_is_shown_when_it_is_decided(void **state)
     assert_int_equal(store_count_volumes(store, &volumes), 0);
     assert_int_equal(volumes, 0);
 
+    assert_int_equal(due_before(store, 89), 0);
+    assert_int_equal(due_before(store, 90), id);
     assert_int_equal(store_forget_trash(store, id), 0);
+    assert_int_equal(due_before(store, 90), 0);
     assert_int_equal(get_volume(store, volume_id).status, STORE_REMOVED);
     assert_int_equal(store_get_trash(store, id, &trash), STORE_NOT_FOUND);
     assert_int_equal(number_of(store, "SELECT count(*) FROM audit_cleanups"), 1);
@@ -408,6 +425,8 @@ static void another_boot_knows_no_ages(void **state)
     fixture->store = fixture_open(fixture->path, "boot-2");
     assert_int_equal(store_get_trash(fixture->store, id, &trash), STORE_FOUND);
     assert_int_equal(trash.since_ns, 0);
+    assert_int_equal(store_set_trash_step(fixture->store, id, STORE_TRASH_KEPT, 0), 0);
+    assert_int_equal(due_before(fixture->store, -1), 0); /* younger than they are kept for */
     assert_int_equal(suspect_of(fixture->store, entry_id_of(fixture->store)).since_ns, 0);
     assert_string_equal(suspect_of(fixture->store, entry_id_of(fixture->store)).stale_reason,
                         "grace");
