@@ -26,10 +26,10 @@ def build_image(cache, agent):
     kernel, init, initramfs = cache / "kernel", cache / "init", cache / "initramfs"
     make_initramfs = GUEST_SOURCES / "make-initramfs.sh"
     run(GUEST_SOURCES / "fetch-kernel.sh", kernel)
-    if _is_stale(init, GUEST_SOURCES / "init.c"):
+    if _is_stale(init, *GUEST_SOURCES.glob("*.[ch]")):
         partial = cache / f"init.{os.getpid()}"
         compiler = [os.environ.get("CC", "cc"), "-std=gnu11", "-O2", "-static", "-s"]
-        run(*compiler, "-o", partial, GUEST_SOURCES / "init.c")
+        run(*compiler, "-o", partial, *sorted(GUEST_SOURCES.glob("*.c")))
         partial.rename(init)
     if _is_stale(initramfs, init, agent, make_initramfs, kernel / "version"):
         run(make_initramfs, kernel, init, agent, initramfs)

@@ -29,10 +29,8 @@
  * end is reported there too; when the last one has exited by itself the guest powers off. One that
  * a signal killed, be it a test's or a crash, leaves the guest as it is, to be looked at.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <fnmatch.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -45,18 +43,17 @@
 #include <sys/reboot.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
 
+#include "devices.h"
+
 #define AGENTS_MAX  8
 #define MOUNTS_MAX  64
-#define WORDS_MAX   16
 #define LINE_BYTES  4096
-#define REPLY_BYTES 300  /* a file name and some */
-#define WAIT_ROUNDS 2000 /* of 5 ms, for a device that was promised */
+#define REPLY_BYTES 300 /* a file name and some */
 
 static pid_t agents[AGENTS_MAX];          /* 0: free */
 static char mounts[MOUNTS_MAX][PATH_MAX]; /* mount points, oldest first */
@@ -88,18 +85,6 @@ static _Noreturn __attribute__((format(printf, 1, 2))) void fail(const char *for
     power_off();
 }
 
-/* Splits text in place at any of the separators; returns the number of words. */
-static size_t split(char *text, const char *separators, char *words[WORDS_MAX])
-{
-    size_t count = 0;
-
-    for (char *word = strtok(text, separators); word; word = strtok(NULL, separators)) {
-        if (count < WORDS_MAX)
-            words[count++] = word;
-    }
-    return count;
-}
-
 /* mkdir -p. The directory may be there. */
 static int make_directories(const char *path)
 {
@@ -119,122 +104,6 @@ static int make_directories(const char *path)
     return 0;
 }
 
-/* Reads the first line of a small file. False if there is none. */
-static bool read_line(const char *path, char *line, int line_bytes)
-{
-    FILE *file = fopen(path, "re");
-
-    if (!file)
-        return false;
-    char *got = fgets(line, line_bytes, file);
-    fclose(file);
-    if (got)
-        line[strcspn(line, "\n")] = '\0';
-    return got != NULL;
-}
-
-static void load_module_file(const char *path)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-    if (fd < 0 || (syscall(SYS_finit_module, fd, "", 0) < 0 && errno != EEXIST))
-        fail("%s: %s", path, strerror(errno));
-    close(fd);
-}
-
-/* Loads a module and what it needs. Without a list it is built in, or mount(2) will say. */
-static void load_module(const char *name)
-{
-    char path[PATH_MAX];
-
-    snprintf(path, sizeof(path), "/modules/%s.load", name);
-    FILE *list = fopen(path, "re");
-    if (!list)
-        return;
-    while (fgets(path, sizeof(path), list)) {
-        path[strcspn(path, "\n")] = '\0';
-        load_module_file(path);
-    }
-    fclose(list);
-}
-
-/* A pattern for the directory that /sys/class/block/NAME points into: how the disk is attached. */
-static void address_pattern(const char *device, char pattern[PATH_MAX])
-{
-    char path[PATH_MAX];
-    char *slots[WORDS_MAX];
-    int target, unit;
-
-    if (sscanf(device, "scsi:%d:%d", &target, &unit) == 2) {
-        snprintf(pattern, PATH_MAX, "*:0:%d:%d/block", target, unit);
-        return;
-    }
-    snprintf(path, sizeof(path), "%s", device + strlen("pci:"));
-    size_t count = split(path, "/", slots);
-    int used = snprintf(pattern, PATH_MAX, "../../devices/pci0000:00");
-    for (size_t i = 0; i < count && used < PATH_MAX; i++)
-        used += snprintf(pattern + used, PATH_MAX - used, "/????:??:%s.0", slots[i]);
-    if (used < PATH_MAX)
-        snprintf(pattern + used, PATH_MAX - used, "/virtio*/block");
-}
-
-/* Is this how /sys/class/block/NAME is attached? A partition is not: it lies deeper. */
-static bool is_attached_at(int class_fd, const char *name, const char *pattern)
-{
-    char target[PATH_MAX];
-    ssize_t length = readlinkat(class_fd, name, target, sizeof(target) - 1);
-
-    target[length > 0 ? length : 0] = '\0';
-    char *last = strrchr(target, '/');
-    if (!last)
-        return false;
-    *last = '\0';
-    return fnmatch(pattern, target, 0) == 0;
-}
-
-/* Finds the kernel's name of a device. False if it is not there (yet). */
-static bool find_device(const char *device, char name[NAME_MAX + 1])
-{
-    char pattern[PATH_MAX] = "";
-    bool found = false;
-    struct dirent *entry;
-    DIR *directory = opendir("/sys/class/block");
-
-    if (strncmp(device, "pci:", 4) == 0 || strncmp(device, "scsi:", 5) == 0)
-        address_pattern(device, pattern);
-    while (!found && directory && (entry = readdir(directory))) {
-        found = pattern[0] ? is_attached_at(dirfd(directory), entry->d_name, pattern)
-                           : strcmp(entry->d_name, device) == 0;
-        if (found)
-            strcpy(name, entry->d_name);
-    }
-    if (directory)
-        closedir(directory);
-    return found;
-}
-
-/*
- * Waits until a device can be opened. Its module may still be probing, and a disk that was just
- * plugged in has its names for a moment before it has its driver (ENXIO).
- */
-static int wait_device(const char *device, char node[PATH_MAX])
-{
-    char name[NAME_MAX + 1];
-
-    for (int i = 0; i < WAIT_ROUNDS; i++) {
-        if (find_device(device, name)) {
-            snprintf(node, PATH_MAX, "/dev/%s", name);
-            int fd = open(node, O_RDONLY | O_CLOEXEC);
-            if (fd >= 0) {
-                close(fd);
-                return 0;
-            }
-        }
-        usleep(5000);
-    }
-    return -ENODEV;
-}
-
 static int mount_disk(const char *device, const char *type, const char *path, const char *options)
 {
     char node[PATH_MAX];
@@ -250,8 +119,9 @@ static int mount_disk(const char *device, const char *type, const char *path, co
         snprintf(node, sizeof(node), "%s", device);
     else if (wait_device(device, node) < 0)
         return -ENODEV;
-    load_module(type);
-    int result = make_directories(path);
+    int result = load_module(type);
+    if (result == 0)
+        result = make_directories(path);
     if (result < 0)
         return result;
     if (mount(node, path, type, flags, flags ? NULL : options) < 0)
@@ -272,37 +142,6 @@ static int unmount_disk(const char *path)
         break;
     }
     return 0;
-}
-
-/* What udev does elsewhere: /dev/virtio-ports/NAME for each named virtio-serial port. */
-static void link_ports(void)
-{
-    struct dirent *entry;
-    DIR *directory = opendir("/sys/class/virtio-ports");
-
-    mkdir("/dev/virtio-ports", 0755);
-    while (directory && (entry = readdir(directory))) {
-        char path[PATH_MAX], name[NAME_MAX + 1], link[PATH_MAX], node[PATH_MAX];
-        snprintf(path, sizeof(path), "/sys/class/virtio-ports/%s/name", entry->d_name);
-        if (!read_line(path, name, sizeof(name)))
-            continue;
-        snprintf(link, sizeof(link), "/dev/virtio-ports/%s", name);
-        snprintf(node, sizeof(node), "../%s", entry->d_name);
-        (void)!symlink(node, link);
-    }
-    if (directory)
-        closedir(directory);
-}
-
-/* A port that an agent is to listen on shows up some time after its driver was loaded. */
-static void wait_port(const char *address)
-{
-    const char *path = address + strlen("serial://");
-
-    for (int i = 0; i < WAIT_ROUNDS && access(path, F_OK) < 0; i++) {
-        link_ports();
-        usleep(5000);
-    }
 }
 
 /* Starts one agent with comma-separated arguments. */
@@ -558,6 +397,14 @@ static _Noreturn void serve(int port, int child_signals)
     }
 }
 
+static void must_load(const char *module)
+{
+    int result = load_module(module);
+
+    if (result < 0)
+        fail("%s: %s", module, strerror(-result));
+}
+
 static void mount_kernel_file_systems(void)
 {
     mount("proc", "/proc", "proc", 0, NULL);
@@ -608,7 +455,7 @@ int main(void)
     sigaddset(&child, SIGCHLD);
     sigprocmask(SIG_BLOCK, &child, NULL);
     for (size_t i = 0; i < sizeof(MODULES) / sizeof(MODULES[0]); i++)
-        load_module(MODULES[i]);
+        must_load(MODULES[i]);
     if (!read_line("/proc/cmdline", command_line, sizeof(command_line)))
         fail("no /proc/cmdline");
     obey(command_line, "crust.mount=", obey_mount);
