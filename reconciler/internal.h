@@ -39,8 +39,8 @@ struct reconciler {
     struct marks volumes;            /* volume ids */
     bool all_volumes;
     bool scan_wanted[TREES];
-    DIR *scan[TREES]; /* a scan under way */
-    struct retry *retries;
+    DIR *scan[TREES];             /* a scan under way */
+    struct retry *retries[TREES]; /* by name */
     struct hidden hidden;
     struct cleanup cleanup;
 
@@ -94,6 +94,7 @@ void look_sandbox_paths(const struct reconciler *reconciler, const char *bundles
  * enough, believe it. */
 bool retry_later(struct reconciler *reconciler, enum reconciler_tree tree, const char *name);
 void retry_forget(struct reconciler *reconciler, enum reconciler_tree tree, const char *name);
+bool retries_are_done(const struct reconciler *reconciler); /* none waits */
 void retries_done(struct reconciler *reconciler);
 
 /* volume.c: one volume observed, bound, decided; or only its device looked at, so that all devices

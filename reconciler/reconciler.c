@@ -70,7 +70,7 @@ static bool is_settled(const struct reconciler *reconciler)
     /* What the database does not take for so long is not to be done now. */
     if (reconciler->failed_turns >= FAILED_TURNS)
         return true;
-    return !has_work(reconciler) && !reconciler->retries && !awaits_stillness(reconciler) &&
+    return !has_work(reconciler) && retries_are_done(reconciler) && !awaits_stillness(reconciler) &&
            !cleanup_is_busy(reconciler);
 }
 

@@ -2,17 +2,19 @@
  * ms and 2 s before it is believed to be bad.
  *
  * A retry lives from the first bad reading to the next good one, or to the last bad one. While its
- * timer runs, bad readings that events cause do not count: a writer may be slow.
+ * timer runs, bad readings that events cause do not count: a writer may be slow. There may be as
+ * many as there are directories, so each tree's are found by their names.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "lib/hash.h"
 #include "reconciler/internal.h"
 
 struct retry {
-    struct retry *next, **link;
+    UT_hash_handle hh;
     struct reconciler *reconciler;
     struct loop_timer timer;
     enum reconciler_tree tree;
@@ -25,10 +27,9 @@ static const uint64_t delays[] = {20 * NSEC_PER_MSEC, 200 * NSEC_PER_MSEC, 2 * N
 static struct retry *retry_find(struct reconciler *reconciler, enum reconciler_tree tree,
                                 const char *name)
 {
-    struct retry *retry = reconciler->retries;
+    struct retry *retry;
 
-    while (retry && (retry->tree != tree || strcmp(retry->name, name) != 0))
-        retry = retry->next;
+    HASH_FIND_STR(reconciler->retries[tree], name, retry);
     return retry;
 }
 
@@ -42,20 +43,17 @@ static struct retry *retry_new(struct reconciler *reconciler, enum reconciler_tr
     retry->reconciler = reconciler;
     retry->tree = tree;
     strcpy(retry->name, name);
-    retry->next = reconciler->retries;
-    if (retry->next)
-        retry->next->link = &retry->next;
-    retry->link = &reconciler->retries;
-    reconciler->retries = retry;
-    return retry;
+    HASH_ADD_STR(reconciler->retries[tree], name, retry);
+    if (retry->hh.tbl)
+        return retry;
+    free(retry);
+    return NULL;
 }
 
 static void retry_free(struct retry *retry)
 {
     loop_timer_stop(&retry->timer);
-    *retry->link = retry->next;
-    if (retry->next)
-        retry->next->link = retry->link;
+    HASH_DEL(retry->reconciler->retries[retry->tree], retry);
     free(retry);
 }
 
@@ -92,8 +90,17 @@ void retry_forget(struct reconciler *reconciler, enum reconciler_tree tree, cons
         retry_free(retry);
 }
 
+bool retries_are_done(const struct reconciler *reconciler)
+{
+    for (enum reconciler_tree tree = 0; tree < TREES; tree++)
+        if (reconciler->retries[tree])
+            return false;
+    return true;
+}
+
 void retries_done(struct reconciler *reconciler)
 {
-    while (reconciler->retries)
-        retry_free(reconciler->retries);
+    for (enum reconciler_tree tree = 0; tree < TREES; tree++)
+        while (reconciler->retries[tree])
+            retry_free(reconciler->retries[tree]);
 }
