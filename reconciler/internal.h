@@ -61,6 +61,7 @@ struct reconciler {
     struct loop_timer attempt; /* the next volume's next attempt */
     struct loop_timer sweep;
     struct loop_timer idle;
+    struct loop_timer trim;
     uint64_t attempts_marked_ns; /* volumes whose attempts were due until then have been marked */
 
     /* Until something is heard of any device: the first scan has just looked at every volume's, and

@@ -29,8 +29,9 @@
 static const uint64_t TURN_NS = 500 * 1000;
 static const uint64_t FIRST_TURNS_NS = 20 * NSEC_PER_MSEC;
 static const uint64_t STORE_RETRY_NS = 1 * NSEC_PER_SEC;
-enum { FAILED_TURNS = 5, TRIMS = 8 };
+enum { FAILED_TURNS = 5 };
 static const uint64_t IDLE_NS = 2 * NSEC_PER_SEC;
+static const uint64_t TRIM_PAUSE_NS = 20 * NSEC_PER_MSEC;
 
 #define TOO_MANY "there are more volumes than crustd takes: further directories are passed over"
 
@@ -283,19 +284,19 @@ static int mark_sandbox(void *userdata, const char *sandbox_id, pid_t vmm_pid)
     return 0;
 }
 
-/* A bounded number of rows at a time, so that nobody waits long for it. */
-static int trim_history(struct reconciler *reconciler)
+/* History is trimmed in steps, between which everything else has its turn. */
+static void on_trim(struct loop_timer *timer)
 {
-    int more = 1, r = 0;
+    struct reconciler *reconciler = container_of(timer, struct reconciler, trim);
+    bool more;
+    int r = store_begin(reconciler->store);
 
-    for (int i = 0; i < TRIMS && r == 0 && more == 1; i++) {
-        r = store_begin(reconciler->store);
-        if (r == 0)
-            more = store_trim(reconciler->store);
-        if (r == 0)
-            r = more < 0 ? more : store_commit(reconciler->store);
-    }
-    return r;
+    if (r == 0)
+        r = store_trim(reconciler->store);
+    more = r > 0;
+    note_failure(reconciler, r < 0 ? r : store_commit(reconciler->store));
+    if (more)
+        loop_timer_start(reconciler->loop, timer, TRIM_PAUSE_NS, on_trim);
 }
 
 /* What may have changed without a word. */
@@ -326,7 +327,7 @@ static void on_sweep(struct loop_timer *timer)
         reconciler->scan_wanted[TREE_CRUST_VOLUMES] = true;
     }
     cleanup_want(reconciler);
-    note_failure(reconciler, trim_history(reconciler));
+    on_trim(&reconciler->trim);
     fallback_check_file(reconciler);
     loop_timer_start(reconciler->loop, &reconciler->sweep,
                      reconciler->config.resize.sweep_seconds * NSEC_PER_SEC, on_sweep);
@@ -334,6 +335,7 @@ static void on_sweep(struct loop_timer *timer)
 
 static void after_turn(struct reconciler *reconciler, bool worked)
 {
+    note_failure(reconciler, store_contain(reconciler->store, !reconciler->running));
     if (!worked)
         loop_timer_start(reconciler->loop, &reconciler->again,
                          reconciler->problem[0] ? STORE_RETRY_NS : 0, on_again);
@@ -584,6 +586,7 @@ struct reconciler *reconciler_free(struct reconciler *reconciler)
     loop_timer_stop(&reconciler->attempt);
     loop_timer_stop(&reconciler->sweep);
     loop_timer_stop(&reconciler->idle);
+    loop_timer_stop(&reconciler->trim);
     fallback_done(reconciler);
     expansions_done(reconciler);
     stats_done(reconciler);

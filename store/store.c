@@ -8,9 +8,10 @@
  * The WAL. Automatic checkpoints are off, for they would fall into some growth's commit.
  * store_idle() does them, each time that the WAL has grown by WAL_IDLE_PAGES, and then writes one
  * row, so that the sync which SQLite makes before it starts a WAL anew is over before the next
- * event comes. A daemon that never idles is bounded by store_commit(), which checkpoints whenever
- * the WAL has grown by WAL_MOST_PAGES. Only a reader that never ends its transaction can make it
- * larger; when that reader is gone, the next checkpoint cuts the file.
+ * event comes. A daemon that never idles calls store_contain() after each turn, which checkpoints
+ * once the WAL has grown by WAL_MOST_PAGES and no act waits for an answer, or by twice as much.
+ * Only a reader that never ends its transaction can make it larger; when that reader is gone, the
+ * next checkpoint cuts the file.
  */
 #include "lib/clock.h"
 #include "store/internal.h"
@@ -64,13 +65,9 @@ int store_commit(struct store *store)
 {
     static const char commit[] = "COMMIT";
     int r = sql_run_values(&store->connection, commit, NULL, NULL, 0);
-    bool complete;
 
     if (r == 0 && !store->path)
         store->written_in_memory = true;
-    /* The commit stands whatever becomes of the checkpoint. */
-    if (r == 0 && wal_has_grown_by(store, WAL_MOST_PAGES))
-        (void)checkpoint(store, SQLITE_CHECKPOINT_PASSIVE, &complete);
     return r;
 }
 
@@ -108,4 +105,13 @@ int store_idle(struct store *store)
     if (r < 0 || !complete)
         return r;
     return sql_run_values(&store->connection, restart, NULL, NULL, 0);
+}
+
+int store_contain(struct store *store, bool at_leisure)
+{
+    bool complete;
+
+    if (!wal_has_grown_by(store, at_leisure ? WAL_MOST_PAGES : 2 * WAL_MOST_PAGES))
+        return 0;
+    return checkpoint(store, SQLITE_CHECKPOINT_PASSIVE, &complete);
 }

@@ -70,6 +70,11 @@ void store_rollback(struct store *store);
  * it has grown past a bound, so that a slow disk never stands in a growth's way. */
 int store_idle(struct store *store);
 
+/* Outside a transaction, after each turn: the same for a daemon that is never idle, once the WAL is
+ * very large; at_leisure: while no answer is waited for. Without leisure only at twice that size.
+ */
+int store_contain(struct store *store, bool at_leisure);
+
 /* Trims history to its bounds, a bounded number of rows at a time. Outcome 1: there is more. */
 int store_trim(struct store *store);
 

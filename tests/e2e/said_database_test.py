@@ -5,6 +5,7 @@ with a configuration.
 import contextlib
 import hashlib
 import os
+import signal
 import sqlite3
 import stat
 import subprocess
@@ -126,6 +127,20 @@ class DatabaseTest(SaidTest):
                 connection.commit()
                 connection.close()
                 self.refused(node, "belongs to another application")
+
+    def test_history_beyond_its_bound(self):
+        """One look at it is enough to begin, however much there is."""
+        node = self.filled()
+        with contextlib.closing(sqlite3.connect(self.database)) as connection:
+            connection.execute("WITH RECURSIVE line(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM line"
+                               " WHERE n < 5000) INSERT INTO journal (at, kind)"
+                               " SELECT 1800000000000, 'line' FROM line")
+            connection.commit()
+        node.configure(history__max_rows=1000, resize__sweep_seconds=3600)
+        node.start()
+        node.process.send_signal(signal.SIGHUP)  # sweeps
+        node.wait(lambda: node.query("SELECT count(*) AS n FROM audit_journal")[0]["n"] <= 1000,
+                  60, "the journal to be cut")
 
     def test_newer(self):
         node = self.filled()

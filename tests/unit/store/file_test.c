@@ -347,7 +347,7 @@ static off_t wal_bytes(const struct fixture *fixture)
     return stat(path, &status) == 0 ? status.st_size : 0;
 }
 
-static void write_lines(struct store *store, int commits)
+static void write_lines(struct store *store, int commits, bool at_leisure)
 {
     static char detail[16 * 1024];
 
@@ -356,6 +356,7 @@ static void write_lines(struct store *store, int commits)
         assert_int_equal(store_begin(store), 0);
         assert_int_equal(store_journal(store, "line", 0, NULL, NULL, detail), 0);
         assert_int_equal(store_commit(store), 0);
+        assert_int_equal(store_contain(store, at_leisure), 0);
     }
 }
 
@@ -364,10 +365,10 @@ static void an_idle_daemon_moves_the_wal(void **state)
     struct fixture *fixture = *state;
 
     fixture->store = fixture_open(fixture->path, "boot-1");
-    write_lines(fixture->store, 10);
+    write_lines(fixture->store, 10, true);
     assert_int_equal(store_idle(fixture->store), 0);
     assert_int_equal(number_of(fixture->store, "SELECT checkpoints FROM meta"), 0);
-    write_lines(fixture->store, 300);
+    write_lines(fixture->store, 300, true);
     assert_true(wal_bytes(fixture) > 4 * 1024 * 1024);
     assert_int_equal(store_idle(fixture->store), 0);
     assert_int_equal(number_of(fixture->store, "SELECT checkpoints FROM meta"), 1);
@@ -381,8 +382,19 @@ static void a_daemon_that_never_idles_is_bounded(void **state)
     struct fixture *fixture = *state;
 
     fixture->store = fixture_open(fixture->path, "boot-1");
-    write_lines(fixture->store, 6000); /* 100 MiB */
+    write_lines(fixture->store, 6000, true); /* 100 MiB */
     assert_true(wal_bytes(fixture) < 80 * 1024 * 1024);
+}
+
+static void answers_are_not_waited_for_without_end(void **state)
+{
+    struct fixture *fixture = *state;
+
+    fixture->store = fixture_open(fixture->path, "boot-1");
+    write_lines(fixture->store, 4000, false);
+    assert_true(wal_bytes(fixture) > 70 * 1024 * 1024);
+    write_lines(fixture->store, 4000, false); /* 160 MiB by now, if nothing bounds it */
+    assert_true(wal_bytes(fixture) < 150 * 1024 * 1024);
 }
 
 static void a_stuck_reader_does_not_make_idling_busy(void **state)
@@ -395,7 +407,7 @@ static void a_stuck_reader_does_not_make_idling_busy(void **state)
     assert_int_equal(sqlite3_open(fixture->path, &other), SQLITE_OK);
     assert_int_equal(sqlite3_exec(other, "BEGIN; SELECT count(*) FROM journal", NULL, NULL, NULL),
                      SQLITE_OK);
-    write_lines(fixture->store, 300);
+    write_lines(fixture->store, 300, true);
     assert_int_equal(store_idle(fixture->store), 0);
     checkpoints = number_of(fixture->store, "SELECT checkpoints FROM meta");
     for (int i = 0; i < 10; i++)
@@ -422,7 +434,7 @@ static void a_full_disk_is_said_and_survived(void **state)
     }
     store_rollback(store);
     assert_int_equal(mount("store-test", fixture->directory, "tmpfs", MS_REMOUNT, "size=8m"), 0);
-    write_lines(store, 1);
+    write_lines(store, 1, true);
     store_close(store);
     assert_false(is_rebuilt(fixture));
     assert_int_equal(umount(fixture->directory), 0);
@@ -448,6 +460,7 @@ int main(void)
         FILES(a_removed_or_replaced_file_is_noticed),
         FILES(an_idle_daemon_moves_the_wal),
         FILES(a_daemon_that_never_idles_is_bounded),
+        FILES(answers_are_not_waited_for_without_end),
         FILES(a_stuck_reader_does_not_make_idling_busy),
         FILES(a_full_disk_is_said_and_survived),
     };
