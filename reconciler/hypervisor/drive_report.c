@@ -59,28 +59,28 @@ int drive_report_add(struct drive_report *report, const struct drive *drive, con
     return 0;
 }
 
-static bool leads_to(const struct drive *drive, const struct qemu_identity *identity,
-                     struct qemu_resolver *resolver)
+static bool leads_to(const struct drive *drive, const struct vmm_identity *identity,
+                     struct vmm_resolver *resolver)
 {
-    struct qemu_identity found;
+    struct vmm_identity found;
 
     return resolver->path(resolver, drive->path, &found) == 0 &&
-           qemu_identity_equal(&found, identity);
+           vmm_identity_equal(&found, identity);
 }
 
-static bool is_held(const struct qemu_identity *identity, struct qemu_resolver *resolver)
+static bool is_held(const struct vmm_identity *identity, struct vmm_resolver *resolver)
 {
-    cleanup(freep) struct qemu_identity *held = calloc(HELD_ENTRIES, sizeof(*held));
+    cleanup(freep) struct vmm_identity *held = calloc(HELD_ENTRIES, sizeof(*held));
     size_t count = held ? resolver->held(resolver, held, HELD_ENTRIES) : 0;
 
     for (size_t i = 0; i < count; i++)
-        if (qemu_identity_equal(&held[i], identity))
+        if (vmm_identity_equal(&held[i], identity))
             return true;
     return false;
 }
 
 /* May `act` be done to this drive, which is the device? */
-static enum hypervisor_outcome judge(const struct drive *drive, const struct qemu_wanted *wanted,
+static enum hypervisor_outcome judge(const struct drive *drive, const struct vmm_wanted *wanted,
                                      struct error *error)
 {
     const char *obstacle = drive->obstacle;
@@ -102,11 +102,11 @@ static enum hypervisor_outcome judge(const struct drive *drive, const struct qem
 }
 
 static enum hypervisor_outcome explain_absence(const struct drive_report *report,
-                                               const struct qemu_wanted *wanted,
-                                               struct qemu_resolver *resolver, struct error *error)
+                                               const struct vmm_wanted *wanted,
+                                               struct vmm_resolver *resolver, struct error *error)
 {
     const struct drive *recorded = find_id(report, wanted->recorded_drive);
-    struct qemu_identity identity;
+    struct vmm_identity identity;
     char path[SHOWN_BYTES];
 
     if (recorded && resolver->path(resolver, recorded->path, &identity) == 0) {
@@ -119,8 +119,8 @@ static enum hypervisor_outcome explain_absence(const struct drive_report *report
 }
 
 enum hypervisor_outcome drive_report_find(const struct drive_report *report,
-                                          const struct qemu_wanted *wanted,
-                                          struct qemu_resolver *resolver,
+                                          const struct vmm_wanted *wanted,
+                                          struct vmm_resolver *resolver,
                                           const struct drive **ret_drive, struct error *error)
 {
     const struct drive *recorded = find_id(report, wanted->recorded_drive), *found = NULL;

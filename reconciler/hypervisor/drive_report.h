@@ -10,7 +10,7 @@
 #include <stddef.h>
 
 #include "reconciler/hypervisor/hypervisor.h"
-#include "reconciler/hypervisor/qemu_drive.h"
+#include "reconciler/hypervisor/vmm_resolver.h"
 
 enum {
     DRIVE_ID_BYTES = 128,
@@ -43,6 +43,6 @@ int drive_report_add(struct drive_report *report, const struct drive *drive, con
  * READ_ONLY and UNSUPPORTED set it too, to say which drive was meant; DRIVE_NOT_FOUND and MISMATCH
  * leave it alone. `error` says why not. */
 enum hypervisor_outcome drive_report_find(const struct drive_report *report,
-                                          const struct qemu_wanted *wanted,
-                                          struct qemu_resolver *resolver,
+                                          const struct vmm_wanted *wanted,
+                                          struct vmm_resolver *resolver,
                                           const struct drive **ret_drive, struct error *error);

@@ -30,10 +30,10 @@
 #include "reconciler/hypervisor/hmp_codec.h"
 #include "reconciler/hypervisor/hypervisor_ops.h"
 #include "reconciler/hypervisor/qemu_drive.h"
-#include "reconciler/hypervisor/qemu_process.h"
 #include "reconciler/hypervisor/qemu_report.h"
 #include "reconciler/hypervisor/qemu_tree.h"
 #include "reconciler/hypervisor/qmp_codec.h"
+#include "reconciler/hypervisor/vmm_process.h"
 
 static const uint64_t greeting_ns = 2 * NSEC_PER_SEC;
 
@@ -174,9 +174,9 @@ static int read_nodes(struct qemu_call *qemu, const struct answer *answer, struc
     return hmp_read_blocks(answer->text, false, &qemu->report.nodes, error);
 }
 
-static struct qemu_wanted wanted_of(const struct hypervisor_request *request)
+static struct vmm_wanted wanted_of(const struct hypervisor_request *request)
 {
-    struct qemu_wanted wanted = {.act = request->act, .recorded_drive = request->recorded_drive};
+    struct vmm_wanted wanted = {.act = request->act, .recorded_drive = request->recorded_drive};
 
     if (request->regular_file) {
         wanted.identity.device = request->file_device;
@@ -209,12 +209,12 @@ static bool read_tree(struct qemu_call *qemu, const struct answer *answer)
 static bool find_drive(struct qemu_call *qemu)
 {
     const struct hypervisor_request *request = &qemu->call.request;
-    struct qemu_wanted wanted = wanted_of(request);
+    struct vmm_wanted wanted = wanted_of(request);
     const struct qemu_node *drive = NULL;
     enum hypervisor_outcome outcome;
-    struct qemu_process process;
+    struct vmm_process process;
     struct error error;
-    int r = qemu_process_init(&process, request->vmm_pid);
+    int r = vmm_process_init(&process, request->vmm_pid);
 
     if (r < 0) {
         (void)error_set_errno(&error, r, "cannot look at the VMM, process %d",
@@ -222,7 +222,7 @@ static bool find_drive(struct qemu_call *qemu)
         return finish_unreachable(qemu, &error);
     }
     outcome = qemu_drive_find(&qemu->report, &wanted, &process.resolver, &drive, &error);
-    qemu_process_done(&process);
+    vmm_process_done(&process);
     if (drive) {
         memcpy(qemu->drive, drive->name, sizeof(qemu->drive));
         qemu->drive_bytes = drive->bytes;

@@ -45,15 +45,10 @@ enum holding { HELD_NOT, HELD_ALONE, HELD_AMONG_OTHERS };
 
 struct search {
     const struct qemu_report *report;
-    const struct qemu_wanted *wanted;
-    struct qemu_resolver *resolver;
+    const struct vmm_wanted *wanted;
+    struct vmm_resolver *resolver;
     enum holding holding; /* of the wanted device; used only where sets are not known */
 };
-
-bool qemu_identity_equal(const struct qemu_identity *a, const struct qemu_identity *b)
-{
-    return a->block_device == b->block_device && a->device == b->device && a->inode == b->inode;
-}
 
 /* Layers that pass the size of what lies beneath through unchanged. */
 static bool driver_passes_size(const char *driver)
@@ -142,11 +137,10 @@ static bool read_source(struct source *source, const struct qemu_node *root,
 }
 
 /* All descriptors of a set must be one file: it may hold one for reading and one for writing. */
-static int resolve_set(const struct search *search, uint64_t set,
-                       struct qemu_identity *ret_identity)
+static int resolve_set(const struct search *search, uint64_t set, struct vmm_identity *ret_identity)
 {
     const struct qemu_report *report = search->report;
-    struct qemu_identity first = {0}, next;
+    struct vmm_identity first = {0}, next;
     bool found = false;
 
     for (size_t i = 0; i < report->descriptor_count; i++) {
@@ -158,7 +152,7 @@ static int resolve_set(const struct search *search, uint64_t set,
                                          found ? &next : &first);
         if (r < 0)
             return r;
-        if (found && !qemu_identity_equal(&first, &next))
+        if (found && !vmm_identity_equal(&first, &next))
             return -EXDEV;
         found = true;
     }
@@ -169,7 +163,7 @@ static int resolve_set(const struct search *search, uint64_t set,
 }
 
 static int resolve(const struct search *search, const struct source *source,
-                   struct qemu_identity *ret_identity)
+                   struct vmm_identity *ret_identity)
 {
     if (!source->is_set)
         return search->resolver->path(search->resolver, source->file, ret_identity);
@@ -179,11 +173,10 @@ static int resolve(const struct search *search, const struct source *source,
 }
 
 /* Takes the files of reported paths out of the list. */
-static size_t forget_explained(const struct search *search, struct qemu_identity *held,
-                               size_t count)
+static size_t forget_explained(const struct search *search, struct vmm_identity *held, size_t count)
 {
     const struct qemu_nodes *nodes = &search->report->nodes;
-    struct qemu_identity identity;
+    struct vmm_identity identity;
     struct source source;
 
     for (size_t i = 0; i < nodes->count; i++) {
@@ -193,7 +186,7 @@ static size_t forget_explained(const struct search *search, struct qemu_identity
             resolve(search, &source, &identity) < 0)
             continue;
         for (size_t j = 0; j < count; j++) {
-            if (!qemu_identity_equal(&held[j], &identity))
+            if (!vmm_identity_equal(&held[j], &identity))
                 held[kept++] = held[j];
         }
         count = kept;
@@ -203,8 +196,8 @@ static size_t forget_explained(const struct search *search, struct qemu_identity
 
 static enum holding look_for_descriptors(const struct search *search)
 {
-    cleanup(freep) struct qemu_identity *held = calloc(HELD_ENTRIES, sizeof(*held));
-    const struct qemu_identity *wanted = &search->wanted->identity;
+    cleanup(freep) struct vmm_identity *held = calloc(HELD_ENTRIES, sizeof(*held));
+    const struct vmm_identity *wanted = &search->wanted->identity;
     bool found = false, others;
     size_t count;
 
@@ -214,7 +207,7 @@ static enum holding look_for_descriptors(const struct search *search)
     others = count == HELD_ENTRIES; /* there may be more */
     count = forget_explained(search, held, count);
     for (size_t i = 0; i < count; i++) {
-        if (qemu_identity_equal(&held[i], wanted))
+        if (vmm_identity_equal(&held[i], wanted))
             found = true;
         else if (held[i].block_device == wanted->block_device)
             others = true;
@@ -234,13 +227,13 @@ static bool is_recorded(const struct search *search, const struct qemu_node *roo
 static bool is_wanted(const struct search *search, const struct qemu_node *root,
                       const struct source *source)
 {
-    struct qemu_identity identity;
+    struct vmm_identity identity;
 
     if (source->is_set && !search->report->sets_known)
         return search->holding == HELD_ALONE ||
                (search->holding == HELD_AMONG_OTHERS && is_recorded(search, root));
     return resolve(search, source, &identity) == 0 &&
-           qemu_identity_equal(&identity, &search->wanted->identity);
+           vmm_identity_equal(&identity, &search->wanted->identity);
 }
 
 /* May `act` be done to this drive, whose device is the right one? */
@@ -275,7 +268,7 @@ static enum hypervisor_outcome explain_absence(const struct search *search, stru
     const struct qemu_nodes *roots = &search->report->roots;
     const char *recorded = search->wanted->recorded_drive;
     const struct qemu_node *root = recorded ? qemu_nodes_find(roots, recorded) : NULL;
-    struct qemu_identity identity;
+    struct vmm_identity identity;
     struct source source;
 
     if (root && read_source(&source, root, &search->report->nodes) &&
@@ -304,8 +297,8 @@ static bool is_better(const struct search *search, const struct qemu_node *root,
 }
 
 enum hypervisor_outcome qemu_drive_find(const struct qemu_report *report,
-                                        const struct qemu_wanted *wanted,
-                                        struct qemu_resolver *resolver,
+                                        const struct vmm_wanted *wanted,
+                                        struct vmm_resolver *resolver,
                                         const struct qemu_node **ret_drive, struct error *error)
 {
     struct search search = {.report = report, .wanted = wanted, .resolver = resolver};

@@ -13,7 +13,7 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/text.h"
-#include "reconciler/hypervisor/qemu_process.h"
+#include "reconciler/hypervisor/vmm_process.h"
 
 enum { STATUS_FULL = 503 };
 
@@ -104,9 +104,9 @@ static void on_done(struct http_exchange *exchange, const struct http_exchange_a
     (void)http_exchange_free(exchange);
 }
 
-static struct qemu_wanted wanted_of(const struct hypervisor_request *request)
+static struct vmm_wanted wanted_of(const struct hypervisor_request *request)
 {
-    struct qemu_wanted wanted = {.act = request->act, .recorded_drive = request->recorded_drive};
+    struct vmm_wanted wanted = {.act = request->act, .recorded_drive = request->recorded_drive};
 
     wanted.identity.block_device = !request->regular_file;
     wanted.identity.device = request->regular_file ? request->file_device : request->device;
@@ -117,12 +117,12 @@ static struct qemu_wanted wanted_of(const struct hypervisor_request *request)
 const struct drive *vmm_http_find(struct vmm_http *vmm)
 {
     const struct hypervisor_request *request = &vmm->call.request;
-    struct qemu_wanted wanted = wanted_of(request);
+    struct vmm_wanted wanted = wanted_of(request);
     const struct drive *drive = NULL;
     enum hypervisor_outcome outcome;
-    struct qemu_process process;
+    struct vmm_process process;
     struct error error;
-    int r = qemu_process_init(&process, request->vmm_pid);
+    int r = vmm_process_init(&process, request->vmm_pid);
 
     if (r < 0) {
         (void)error_set_errno(&error, r, "cannot look at the VMM, process %d",
@@ -131,7 +131,7 @@ const struct drive *vmm_http_find(struct vmm_http *vmm)
         return NULL;
     }
     outcome = drive_report_find(&vmm->report, &wanted, &process.resolver, &drive, &error);
-    qemu_process_done(&process);
+    vmm_process_done(&process);
     if (drive)
         memcpy(vmm->drive, drive->id, sizeof(vmm->drive));
     if (outcome == HYPERVISOR_DONE && request->act == HYPERVISOR_RESIZE)

@@ -13,24 +13,24 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Every path and descriptor is the device that is looked for. */
-static int resolve_path(struct qemu_resolver *resolver, const char *path,
-                        struct qemu_identity *ret_identity)
+static int resolve_path(struct vmm_resolver *resolver, const char *path,
+                        struct vmm_identity *ret_identity)
 {
     (void)resolver;
     (void)path;
-    *ret_identity = (struct qemu_identity){.block_device = true, .device = 1};
+    *ret_identity = (struct vmm_identity){.block_device = true, .device = 1};
     return 0;
 }
 
-static int resolve_descriptor(struct qemu_resolver *resolver, int fd,
-                              struct qemu_identity *ret_identity)
+static int resolve_descriptor(struct vmm_resolver *resolver, int fd,
+                              struct vmm_identity *ret_identity)
 {
     if (fd < 0)
         abort();
     return resolve_path(resolver, "", ret_identity);
 }
 
-static size_t list_held(struct qemu_resolver *resolver, struct qemu_identity *ret_identities,
+static size_t list_held(struct vmm_resolver *resolver, struct vmm_identity *ret_identities,
                         size_t size)
 {
     (void)size;
@@ -50,8 +50,8 @@ static void read_answer(struct qemu_report *report, const cJSON *value)
 /* Whatever was reported: what may be resized is plain in name, writable and over host_device. */
 static void search(const struct qemu_report *report)
 {
-    struct qemu_resolver resolver = {resolve_path, resolve_descriptor, list_held};
-    struct qemu_wanted wanted = {
+    struct vmm_resolver resolver = {resolve_path, resolve_descriptor, list_held};
+    struct vmm_wanted wanted = {
         .act = HYPERVISOR_RESIZE,
         .identity = {.block_device = true, .device = 1},
     };

@@ -225,14 +225,14 @@ static const struct test_case cases[] = {
      .drive = "drive-0"},
 };
 
-static struct qemu_identity loop_device(char digit)
+static struct vmm_identity loop_device(char digit)
 {
-    return (struct qemu_identity){.block_device = true, .device = makedev(7, digit - '0')};
+    return (struct vmm_identity){.block_device = true, .device = makedev(7, digit - '0')};
 }
 
 /* "/dev/loopN" and "/linkN" are devices, "/fileN" are files, all else does not exist. */
-static int fake_path(struct qemu_resolver *resolver, const char *path,
-                     struct qemu_identity *ret_identity)
+static int fake_path(struct vmm_resolver *resolver, const char *path,
+                     struct vmm_identity *ret_identity)
 {
     char digit;
 
@@ -240,15 +240,14 @@ static int fake_path(struct qemu_resolver *resolver, const char *path,
     if (sscanf(path, "/dev/loop%c", &digit) == 1 || sscanf(path, "/link%c", &digit) == 1)
         *ret_identity = loop_device(digit);
     else if (sscanf(path, "/file%c", &digit) == 1)
-        *ret_identity = (struct qemu_identity){.device = 1, .inode = (ino_t)(digit - '0')};
+        *ret_identity = (struct vmm_identity){.device = 1, .inode = (ino_t)(digit - '0')};
     else
         return -ENOENT;
     return 0;
 }
 
 /* Descriptor N is loop device N. */
-static int fake_descriptor(struct qemu_resolver *resolver, int fd,
-                           struct qemu_identity *ret_identity)
+static int fake_descriptor(struct vmm_resolver *resolver, int fd, struct vmm_identity *ret_identity)
 {
     (void)resolver;
     if (fd > 7)
@@ -259,7 +258,7 @@ static int fake_descriptor(struct qemu_resolver *resolver, int fd,
 
 static const char *fake_held_devices;
 
-static size_t fake_held(struct qemu_resolver *resolver, struct qemu_identity *ret_identities,
+static size_t fake_held(struct vmm_resolver *resolver, struct vmm_identity *ret_identities,
                         size_t size)
 {
     size_t count = fake_held_devices ? strlen(fake_held_devices) : 0;
@@ -285,10 +284,10 @@ static void add_nodes(struct qemu_nodes *nodes, const struct node *added)
 static void check(const struct test_case *test, enum hypervisor_act act,
                   enum hypervisor_outcome expected)
 {
-    struct qemu_resolver resolver = {fake_path, fake_descriptor, fake_held};
+    struct vmm_resolver resolver = {fake_path, fake_descriptor, fake_held};
     struct qemu_descriptor descriptors[MOST];
     struct qemu_report report = {.descriptors = descriptors, .sets_known = !test->held};
-    struct qemu_wanted wanted = {.act = act, .recorded_drive = test->recorded};
+    struct vmm_wanted wanted = {.act = act, .recorded_drive = test->recorded};
     const struct qemu_node *drive = NULL;
     struct error error = {.text = ""};
     enum hypervisor_outcome outcome;

@@ -1,10 +1,10 @@
-/* qemu_process.c - the resolver on a live process.
+/* vmm_process.c - the resolver on a live process.
  *
  * Absolute paths, and absolute links in them, are resolved inside the process' own root. A relative
  * path would depend on a working directory of long ago, so it is not resolved at all. Descriptors
  * are followed through /proc/PID/fd, whose links are magic: stat(2) yields the open file itself.
  */
-#include "reconciler/hypervisor/qemu_process.h"
+#include "reconciler/hypervisor/vmm_process.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -16,17 +16,17 @@
 #include "lib/cleanup.h"
 #include "lib/path.h"
 
-static struct qemu_identity identity_of(const struct stat *st)
+static struct vmm_identity identity_of(const struct stat *st)
 {
     if (S_ISBLK(st->st_mode))
-        return (struct qemu_identity){.block_device = true, .device = st->st_rdev};
-    return (struct qemu_identity){.device = st->st_dev, .inode = st->st_ino};
+        return (struct vmm_identity){.block_device = true, .device = st->st_rdev};
+    return (struct vmm_identity){.device = st->st_dev, .inode = st->st_ino};
 }
 
-static int resolve_path(struct qemu_resolver *resolver, const char *path,
-                        struct qemu_identity *ret_identity)
+static int resolve_path(struct vmm_resolver *resolver, const char *path,
+                        struct vmm_identity *ret_identity)
 {
-    struct qemu_process *process = container_of(resolver, struct qemu_process, resolver);
+    struct vmm_process *process = container_of(resolver, struct vmm_process, resolver);
     struct stat st;
     int r;
 
@@ -39,8 +39,8 @@ static int resolve_path(struct qemu_resolver *resolver, const char *path,
     return 0;
 }
 
-static int resolve_name(struct qemu_process *process, const char *name,
-                        struct qemu_identity *ret_identity)
+static int resolve_name(struct vmm_process *process, const char *name,
+                        struct vmm_identity *ret_identity)
 {
     struct stat st;
 
@@ -52,19 +52,19 @@ static int resolve_name(struct qemu_process *process, const char *name,
     return 0;
 }
 
-static int resolve_descriptor(struct qemu_resolver *resolver, int fd,
-                              struct qemu_identity *ret_identity)
+static int resolve_descriptor(struct vmm_resolver *resolver, int fd,
+                              struct vmm_identity *ret_identity)
 {
     char name[16];
 
     (void)snprintf(name, sizeof(name), "%d", fd);
-    return resolve_name(container_of(resolver, struct qemu_process, resolver), name, ret_identity);
+    return resolve_name(container_of(resolver, struct vmm_process, resolver), name, ret_identity);
 }
 
-static size_t list_held(struct qemu_resolver *resolver, struct qemu_identity *ret_identities,
+static size_t list_held(struct vmm_resolver *resolver, struct vmm_identity *ret_identities,
                         size_t size)
 {
-    struct qemu_process *process = container_of(resolver, struct qemu_process, resolver);
+    struct vmm_process *process = container_of(resolver, struct vmm_process, resolver);
     cleanup(fd_closep) int fd =
         openat(process->descriptors, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     cleanup(dir_closep) DIR *directory = fd < 0 ? NULL : fdopendir(fd);
@@ -95,11 +95,11 @@ static int open_directory(pid_t pid, const char *name, int *ret_fd)
     return 0;
 }
 
-int qemu_process_init(struct qemu_process *process, pid_t pid)
+int vmm_process_init(struct vmm_process *process, pid_t pid)
 {
     int r;
 
-    *process = (struct qemu_process){
+    *process = (struct vmm_process){
         .resolver = {.path = resolve_path, .descriptor = resolve_descriptor, .held = list_held},
         .root = -1,
         .descriptors = -1,
@@ -108,11 +108,11 @@ int qemu_process_init(struct qemu_process *process, pid_t pid)
     if (r == 0)
         r = open_directory(pid, "fd", &process->descriptors);
     if (r < 0)
-        qemu_process_done(process);
+        vmm_process_done(process);
     return r;
 }
 
-void qemu_process_done(struct qemu_process *process)
+void vmm_process_done(struct vmm_process *process)
 {
     fd_close(take_fd(&process->root));
     fd_close(take_fd(&process->descriptors));

@@ -1,0 +1,37 @@
+/* vmm_resolver.h - which device or file a path or descriptor that a VMM reports really is, and
+ * which one is wanted. Private to hypervisor/.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "reconciler/hypervisor/hypervisor.h"
+
+/* Who a file is: a block device by its number, anything else by where it lies. */
+struct vmm_identity {
+    bool block_device;
+    dev_t device; /* block device: its own number; else that of its file system */
+    ino_t inode;  /* 0 for a block device */
+};
+
+static inline bool vmm_identity_equal(const struct vmm_identity *a, const struct vmm_identity *b)
+{
+    return a->block_device == b->block_device && a->device == b->device && a->inode == b->inode;
+}
+
+/* The process' view of its files. Each returns 0, or -errno when it can't tell. */
+struct vmm_resolver {
+    int (*path)(struct vmm_resolver *resolver, const char *path, struct vmm_identity *ret_identity);
+    int (*descriptor)(struct vmm_resolver *resolver, int fd, struct vmm_identity *ret_identity);
+    /* Every block device or file that the process has open, at most `size`; their number. */
+    size_t (*held)(struct vmm_resolver *resolver, struct vmm_identity *ret_identities, size_t size);
+};
+
+struct vmm_wanted {
+    enum hypervisor_act act;
+    struct vmm_identity identity;
+    const char *recorded_drive; /* NULL: unknown */
+};
