@@ -1,43 +1,75 @@
 /* result.c - texts of errors, written into memory that the caller owns.
  *
  * Nothing here allocates or fails, so that an error path can be walked when memory is what is
- * missing. Text that does not fit is cut, never at the cost of the code. errno is left alone: a
- * caller may still want to look at it after it has described it.
+ * missing. Text that does not fit is cut in its middle, where long paths have theirs: what it is
+ * about stands in front, and the reason at the end. errno is left alone: a caller may still want to
+ * look at it after it has described it.
  */
 #include "lib/result.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
-static void error_format(struct error *error, int code, const char *format, va_list arguments)
-    __attribute__((format(printf, 3, 0)));
+enum {
+    WHOLE_BYTES = 4096 + 2 * ERROR_TEXT_BYTES, /* a path and what is said of it */
+    FRONT_BYTES = 100,                         /* kept of a text that is too long */
+};
 
-static void error_format(struct error *error, int code, const char *format, va_list arguments)
+static bool is_inside_character(char byte)
 {
-    char text[ERROR_TEXT_BYTES]; /* an argument may point into error->text */
+    return ((unsigned char)byte & 0xc0) == 0x80;
+}
 
-    (void)vsnprintf(text, sizeof(text), format, arguments);
-    memcpy(error->text, text, sizeof(text));
-    error->code = code;
+static void put_text(struct error *error, const char *whole)
+{
+    static const char gap[] = "...";
+    size_t length = strlen(whole), front = FRONT_BYTES;
+    const char *end;
+
+    if (length < ERROR_TEXT_BYTES) {
+        memcpy(error->text, whole, length + 1);
+        return;
+    }
+    end = whole + length - (ERROR_TEXT_BYTES - sizeof(gap) - FRONT_BYTES);
+    while (front && is_inside_character(whole[front]))
+        front--;
+    while (is_inside_character(*end))
+        end++;
+    (void)snprintf(error->text, sizeof(error->text), "%.*s%s%s", (int)front, whole, gap, end);
+}
+
+/* The whole text first: an argument may point into error->text. */
+static size_t format_whole(char whole[static WHOLE_BYTES], const char *format, va_list arguments)
+    __attribute__((format(printf, 2, 0)));
+
+static size_t format_whole(char whole[static WHOLE_BYTES], const char *format, va_list arguments)
+{
+    (void)vsnprintf(whole, WHOLE_BYTES - ERROR_TEXT_BYTES, format, arguments);
+    return strlen(whole);
 }
 
 int error_set(struct error *error, int code, const char *format, ...)
 {
+    char whole[WHOLE_BYTES];
     int saved = errno;
     va_list arguments;
 
     if (!error)
         return code;
     va_start(arguments, format);
-    error_format(error, code, format, arguments);
+    (void)format_whole(whole, format, arguments);
     va_end(arguments);
+    put_text(error, whole);
+    error->code = code;
     errno = saved;
     return code;
 }
 
 int error_set_errno(struct error *error, int code, const char *format, ...)
 {
+    char whole[WHOLE_BYTES];
     int saved = errno;
     size_t used;
     va_list arguments;
@@ -45,29 +77,29 @@ int error_set_errno(struct error *error, int code, const char *format, ...)
     if (!error)
         return code;
     va_start(arguments, format);
-    error_format(error, code, format, arguments);
+    used = format_whole(whole, format, arguments);
     va_end(arguments);
-    used = strlen(error->text);
-    (void)snprintf(error->text + used, sizeof(error->text) - used, ": %s", strerror(-code));
+    (void)snprintf(whole + used, sizeof(whole) - used, ": %s", strerror(-code));
+    put_text(error, whole);
+    error->code = code;
     errno = saved;
     return code;
 }
 
 int error_prefix(struct error *error, const char *format, ...)
 {
+    char whole[WHOLE_BYTES];
     int saved = errno;
-    char old[ERROR_TEXT_BYTES];
     size_t used;
     va_list arguments;
 
     if (!error)
         return 0;
-    memcpy(old, error->text, sizeof(old));
     va_start(arguments, format);
-    error_format(error, error->code, format, arguments);
+    used = format_whole(whole, format, arguments);
     va_end(arguments);
-    used = strlen(error->text);
-    (void)snprintf(error->text + used, sizeof(error->text) - used, "%s", old);
+    (void)snprintf(whole + used, sizeof(whole) - used, "%s", error->text);
+    put_text(error, whole);
     errno = saved;
     return error->code;
 }

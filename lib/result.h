@@ -11,7 +11,8 @@
  * which outcome fills them too).
  *
  * Where a person will read why (configuration, remote errors, API replies), the function takes a
- * struct error that the caller owns. Filling it neither allocates nor fails; long text is cut.
+ * struct error that the caller owns. Filling it neither allocates nor fails; long text is cut in
+ * its middle.
  */
 #pragma once
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/result.h"
+#include "lib/text.h"
 
 static void sets_code_and_text(void **state)
 {
@@ -49,15 +50,37 @@ static void may_quote_its_own_text(void **state)
 static void cuts_long_text(void **state)
 {
     struct error error;
-    char text[2 * ERROR_TEXT_BYTES];
+    char path[4096];
 
     (void)state;
-    memset(text, 'a', sizeof(text) - 1);
-    text[sizeof(text) - 1] = '\0';
-    error_set_errno(&error, -EIO, "%s", text);
+    memset(path, 'a', sizeof(path) - 1);
+    path[sizeof(path) - 1] = '\0';
+    error_set(&error, 1, "%s: is a link", path);
     assert_int_equal(strlen(error.text), ERROR_TEXT_BYTES - 1);
-    error_prefix(&error, "%s", text);
+    assert_memory_equal(error.text, path, 100);
+    assert_non_null(strstr(error.text, "a...a"));
+    assert_non_null(strstr(error.text, "a: is a link"));
+    error_set_errno(&error, -EIO, "%s", path);
+    assert_non_null(strstr(error.text, "a: Input/output error"));
+    error_prefix(&error, "%s/f.conf:7: ", path);
     assert_int_equal(strlen(error.text), ERROR_TEXT_BYTES - 1);
+    assert_non_null(strstr(error.text, "a: Input/output error"));
+}
+
+static void cuts_between_characters(void **state)
+{
+    struct error error;
+    char text[3 * ERROR_TEXT_BYTES + 4];
+
+    (void)state;
+    for (size_t shift = 0; shift < 3; shift++) {
+        memset(text, 'x', shift);
+        for (size_t at = shift; at < 3 * ERROR_TEXT_BYTES; at += 3)
+            memcpy(text + at, "\u20ac", 4);
+        error_set(&error, 1, "%s", text);
+        assert_true(text_is_utf8(error.text, strlen(error.text)));
+        assert_in_range(strlen(error.text), ERROR_TEXT_BYTES - 5, ERROR_TEXT_BYTES - 1);
+    }
 }
 
 static void takes_no_error_at_all(void **state)
@@ -82,10 +105,10 @@ static void leaves_errno_alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sets_code_and_text), cmocka_unit_test(appends_what_errno_means),
-        cmocka_unit_test(puts_context_first), cmocka_unit_test(may_quote_its_own_text),
-        cmocka_unit_test(cuts_long_text),     cmocka_unit_test(takes_no_error_at_all),
-        cmocka_unit_test(leaves_errno_alone),
+        cmocka_unit_test(sets_code_and_text),    cmocka_unit_test(appends_what_errno_means),
+        cmocka_unit_test(puts_context_first),    cmocka_unit_test(may_quote_its_own_text),
+        cmocka_unit_test(cuts_long_text),        cmocka_unit_test(cuts_between_characters),
+        cmocka_unit_test(takes_no_error_at_all), cmocka_unit_test(leaves_errno_alone),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
