@@ -560,11 +560,6 @@ void watch_directories_look_at_unarmed(struct watch_directories *watch)
             set_due(watch, &watch->tree[i]);
 }
 
-bool watch_directories_has_root(const struct watch_directories *watch, unsigned tree)
-{
-    return watch->tree[tree].way.root_exists;
-}
-
 const struct watch_counters *watch_directories_counters(const struct watch_directories *watch)
 {
     return &watch->counters;

@@ -77,9 +77,6 @@ void watch_directories_check_roots(struct watch_directories *watch);
 void watch_directories_look_at_unarmed(struct watch_directories *watch);
 unsigned watch_directories_unarmed(const struct watch_directories *watch); /* how many */
 
-/* Whether a root exists now. */
-bool watch_directories_has_root(const struct watch_directories *watch, unsigned tree);
-
 const struct watch_counters *watch_directories_counters(const struct watch_directories *watch);
 
 /* ---- block devices (kernel uevents) ------------------------------------------------------ */
