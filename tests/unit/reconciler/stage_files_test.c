@@ -14,9 +14,10 @@
 #include "lib/cleanup.h"
 #include "lib/path.h"
 #include "reconciler/stage_files.h"
+#include "tests/unit/scratch.h"
 
 struct fixture {
-    char directory[64];
+    char directory[SCRATCH_BYTES];
     struct stage_place place;
 };
 
@@ -25,8 +26,7 @@ static int set_up(void **state)
     struct fixture *fixture = calloc(1, sizeof(*fixture));
 
     assert_non_null(fixture);
-    (void)snprintf(fixture->directory, sizeof(fixture->directory), "/tmp/stage-test-XXXXXX");
-    assert_non_null(mkdtemp(fixture->directory));
+    assert_int_equal(scratch_directory_make(fixture->directory), 0);
     fixture->place.volumes = "/run/volumes";
     fixture->place.workshop = "/run/workshop";
     assert_int_equal(path_open_root(fixture->directory, &fixture->place.root), 0);
@@ -37,11 +37,9 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     struct fixture *fixture = *state;
-    char command[128];
 
     fd_close(fixture->place.root);
-    (void)snprintf(command, sizeof(command), "rm -rf %s", fixture->directory);
-    assert_int_equal(system(command), 0);
+    assert_int_equal(scratch_directory_remove(fixture->directory), 0);
     free(fixture);
     return 0;
 }
