@@ -318,14 +318,14 @@ static void on_sweep(struct loop_timer *timer)
     reconciler_look_at_mounts(reconciler);
     reconciler->senses->check(reconciler->userdata);
     note_failure(reconciler, mark_doubtful(reconciler));
-    reconciler->scan_wanted[TREE_RS_SANDBOXES] = true;
-    reconciler->hidden.wanted = true;
     /* Not while it scans, which may take longer than from sweep to sweep. */
     if (reconciler->too_many && scan_is_done(reconciler)) {
         reconciler->too_many = false;
         reconciler->scan_wanted[TREE_KATA_VOLUMES] = true;
         reconciler->scan_wanted[TREE_CRUST_VOLUMES] = true;
     }
+    reconciler->scan_wanted[TREE_RS_SANDBOXES] = true;
+    reconciler->hidden.wanted = true;
     cleanup_want(reconciler);
     on_trim(&reconciler->trim);
     fallback_check_file(reconciler);
