@@ -17,3 +17,9 @@ enum status_code {
     STATUS_INTERNAL = 13,
     STATUS_UNAVAILABLE = 14,
 };
+
+/* "OK", "INVALID_ARGUMENT", … */
+const char *status_name(enum status_code code);
+
+/* HTTP's status for it, as google.rpc.Code maps them. */
+unsigned status_of_http(enum status_code code);

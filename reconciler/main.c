@@ -22,6 +22,7 @@
 #include "reconciler/reconciler.h"
 #include "reconciler/serve/grpc_server.h"
 #include "reconciler/serve/http_server.h"
+#include "reconciler/serve/operations.h"
 #include "reconciler/watch/watch.h"
 #include "store/read.h"
 #include "store/store.h"
@@ -37,6 +38,7 @@ struct daemon {
     bool in_memory; /* the store, from the beginning */
     struct error why_in_memory;
     struct reconciler *reconciler;
+    struct operations operations; /* of both faces */
     struct http_server *http;
     struct grpc_server *grpc;
     struct watch_directories *directories;
@@ -424,11 +426,13 @@ static int start_faces(struct daemon *daemon, struct error *error)
         .socket_path = daemon->config.paths.http_socket,
         .socket_group = daemon->config.paths.socket_group,
         .listen = daemon->config.http.listen,
+        .operations = &daemon->operations,
     };
     const struct grpc_server_options grpc = {
         .root = daemon->root,
         .socket_path = daemon->config.paths.grpc_socket,
         .socket_group = daemon->config.paths.socket_group,
+        .operations = &daemon->operations,
     };
     int r;
 
@@ -502,6 +506,7 @@ static void end(struct daemon *daemon)
 {
     grpc_server_free(daemon->grpc);
     http_server_free(daemon->http);
+    operations_done(&daemon->operations);
     watch_processes_free(daemon->processes);
     watch_mounts_free(daemon->mounts);
     watch_block_free(daemon->block);

@@ -191,6 +191,7 @@ static int journal_row(struct store *store, int64_t cleanup_id, const char *deci
     TAKE_TEXT(&rows, key);
     TAKE_TEXT(&rows, reason);
     (void)snprintf(kind, sizeof(kind), "cleanup_%s", decision);
+    count_cleanup(store, decision);
     return journal_write(store,
                          &(struct journal_line){.kind = kind,
                                                 .volume_id = volume_id,

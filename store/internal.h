@@ -4,13 +4,15 @@
 #include <sys/stat.h>
 
 #include "lib/sha256.h"
+#include "store/counters.h"
 #include "store/read.h"
 #include "store/sql.h"
 #include "store/store.h"
 
 struct store_reader {
     struct sql_connection *connection;
-    struct sql_connection own; /* a reader that was opened by itself */
+    struct sql_connection own;             /* a reader that was opened by itself */
+    const struct store_counters *counters; /* NULL: it was */
 };
 
 struct store {
@@ -27,6 +29,9 @@ struct store {
     int64_t now_ms;         /* one time for everything in a transaction */
     int wal_pages;          /* after the last commit */
     int wal_moved_pages;    /* of these, after the last checkpoint */
+    struct store_counters counters;
+    struct store_counters pending; /* of the transaction that is open */
+    bool counts_pending;           /* it has any */
 };
 
 /* How many rows of history: fewer in memory. */
@@ -50,6 +55,14 @@ struct journal_line {
 };
 
 int journal_write(struct store *store, const struct journal_line *line);
+
+/* counters.c: in a transaction; with its commit; with a rollback. finished: of the volume's newest
+ * growth. */
+int count_growth(struct store *store, int64_t volume_id, const char *state, const char *reason,
+                 bool finished);
+void count_cleanup(struct store *store, const char *decision);
+void counts_keep(struct store *store, double commit_seconds);
+void counts_drop(struct store *store);
 
 /* Closes every open mapping of a sandbox that ended. */
 int mappings_close_of_sandbox(struct store *store, int64_t sandbox_ref);

@@ -349,6 +349,7 @@ int store_open(const struct store_options *options, struct store **ret_store, st
     store->max_rows = options->max_rows;
     store->left_ms = clock_realtime_ms();
     store->reader.connection = &store->connection;
+    store->reader.counters = &store->counters;
     r = store->path ? open_or_create(store, BUSY_OPENING_MSEC, &beginning.rebuilt, error)
                     : open_memory(&store->connection, error);
     if (r == STORE_OPENED)

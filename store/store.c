@@ -64,8 +64,11 @@ static int checkpoint(struct store *store, int mode, bool *ret_complete)
 int store_commit(struct store *store)
 {
     static const char commit[] = "COMMIT";
+    const uint64_t began_ns = clock_boottime();
     int r = sql_run_values(&store->connection, commit, NULL, NULL, 0);
 
+    if (r == 0)
+        counts_keep(store, (double)(clock_boottime() - began_ns) / (double)NSEC_PER_SEC);
     if (r == 0 && !store->path)
         store->written_in_memory = true;
     return r;
@@ -87,6 +90,7 @@ int store_commit_durable(struct store *store)
 
 void store_rollback(struct store *store)
 {
+    counts_drop(store);
     if (!sqlite3_get_autocommit(store->connection.db))
         (void)sql_run_values(&store->connection, rollback, NULL, NULL, 0);
 }

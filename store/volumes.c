@@ -361,6 +361,8 @@ static int follow_state(struct store *store, int64_t volume_id, const char *stat
     int r = sql_run(&store->connection, follow, &changes, sql_number(volume_id), sql_text(state),
                     sql_text(reason), finish ? sql_number(store->now_ms) : sql_known(0));
 
+    if (r == 0 && changes)
+        r = count_growth(store, volume_id, state, reason, finish);
     if (r < 0 || !finish || !changes)
         return r;
     return journal_write(store, &(struct journal_line){.kind = "resize_finished",

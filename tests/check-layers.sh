@@ -19,7 +19,8 @@ BEGIN {
     allowed["reconciler/watch"] = "reconciler/watch/ lib/"
     allowed["reconciler/observe"] = "reconciler/observe/ lib/"
     allowed["reconciler/hypervisor"] = "reconciler/hypervisor/ lib/"
-    allowed["reconciler/serve"] = "reconciler/serve/ reconciler/command.h store/read.h lib/"
+    allowed["reconciler/serve"] = "reconciler/serve/ reconciler/command.h store/read.h " \
+                                  "store/counters.h store/overview.h lib/"
     allowed["reconciler"] = "reconciler/*.h reconciler/observe/ reconciler/hypervisor/ " \
                             "store/ agent-client/ doctor/doctor.h config/ lib/"
     allowed["crustctl"] = "crustctl/ doctor/doctor.h config/ store/read.h lib/"

@@ -30,6 +30,7 @@ struct grpc_call {
     const struct grpc_call_options *options;
     struct http2_connection *connection;
     struct http2_request *request;
+    const char *method;  /* its path */
     uint64_t timeout_ns; /* from when the request began */
     struct loop_timer deadline;
     void (*cancel)(void *work); /* while the method has yet to reply */
@@ -73,17 +74,19 @@ static int append_reply(struct buffer *body, const ProtobufCMessage *message)
     return r;
 }
 
-static void send_message(struct http2_request *request, const ProtobufCMessage *message)
+/* The status that was sent. */
+static enum status_code send_message(struct http2_request *request, const ProtobufCMessage *message)
 {
     static const struct http2_field trailer = {"grpc-status", "0"};
     cleanup(buffer_done) struct buffer body = BUFFER_INIT(REPLY_BYTES);
 
     if (append_reply(&body, message) < 0) {
         send_error(request, STATUS_INTERNAL, "the reply does not fit into memory");
-        return;
+        return STATUS_INTERNAL;
     }
     log_call(request, STATUS_OK, "");
     http2_reply(request, "200", &content_type, 1, &body, &trailer);
+    return STATUS_OK;
 }
 
 /* ---- a call ends ---- */
@@ -97,9 +100,14 @@ static void forget(struct grpc_call *call)
     free(call);
 }
 
+static void note(const struct grpc_call *call, enum status_code code)
+{
+    operations_note(call->options->operations, call->method, code, call->request->began_ns);
+}
+
 void grpc_call_reply(struct grpc_call *call, const ProtobufCMessage *message)
 {
-    send_message(call->request, message);
+    note(call, send_message(call->request, message));
     forget(call);
 }
 
@@ -112,6 +120,7 @@ void grpc_call_fail(struct grpc_call *call, enum status_code code, const char *f
     (void)vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
     send_error(call->request, code, text);
+    note(call, code);
     forget(call);
 }
 
@@ -296,8 +305,11 @@ void grpc_call_begin(const struct grpc_call_options *options, struct http2_reque
         send_error(request, STATUS_RESOURCE_EXHAUSTED, "out of memory");
         return;
     }
-    *call = (struct grpc_call){
-        .options = options, .connection = connection, .request = request, .timeout_ns = timeout};
+    *call = (struct grpc_call){.options = options,
+                               .connection = connection,
+                               .request = request,
+                               .method = method->path,
+                               .timeout_ns = timeout};
     request->userdata = call;
     answer(method, call, message, length);
 }

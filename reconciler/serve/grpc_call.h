@@ -14,6 +14,7 @@
 #include "lib/result.h"
 #include "lib/status.h"
 #include "reconciler/serve/http2_connection.h"
+#include "reconciler/serve/operations.h"
 
 struct grpc_call;
 struct reconciler;
@@ -33,6 +34,7 @@ struct grpc_call_options {
     struct loop *loop;
     struct reconciler *reconciler;
     const struct grpc_method *const *services; /* ends with NULL */
+    struct operations *operations;
 };
 
 /* Answers a request, now or later; then it wakes the connection. */

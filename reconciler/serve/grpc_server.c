@@ -181,7 +181,7 @@ int grpc_server_new(struct loop *loop, struct reconciler *reconciler,
 
     if (!server)
         return error_set(error, -ENOMEM, "cannot start the gRPC server: out of memory");
-    server->calls = (struct grpc_call_options){loop, reconciler, services};
+    server->calls = (struct grpc_call_options){loop, reconciler, services, options->operations};
     server->room.limit = ROOM_BYTES;
     server->socket = (struct unix_socket)UNIX_SOCKET_INIT;
     r = unix_socket_listen(options->root, options->socket_path, options->socket_group,

@@ -13,13 +13,15 @@
 #include "lib/loop.h"
 #include "lib/result.h"
 #include "reconciler/command.h"
+#include "reconciler/serve/operations.h"
 
 struct grpc_server;
 
 struct grpc_server_options {
-    int root;                 /* O_PATH of --root */
-    const char *socket_path;  /* below root; its directory is made (0755) if absent */
-    const char *socket_group; /* "" or NULL: root only */
+    int root;                      /* O_PATH of --root */
+    const char *socket_path;       /* below root; its directory is made (0755) if absent */
+    const char *socket_group;      /* "" or NULL: root only */
+    struct operations *operations; /* counts the calls */
 };
 
 /* 0 or -errno with a text. */

@@ -17,6 +17,8 @@
 
 #include "lib/cleanup.h"
 #include "lib/json.h"
+#include "reconciler/serve/metrics.h"
+#include "reconciler/serve/metrics_text.h"
 #include "store/read.h"
 
 int http_routes_refuse(struct http_reply *reply, unsigned status, const char *code,
@@ -145,16 +147,12 @@ static int answer_resync(struct reconciler *reconciler, const struct http_reques
 static int refuse_command(struct http_reply *reply, enum status_code code,
                           const struct error *error)
 {
-    switch ((int)code) {
-    case STATUS_NOT_FOUND:
-        return http_routes_refuse(reply, 404, "NOT_FOUND", "not_found", error->text);
-    case STATUS_ALREADY_EXISTS:
-        return http_routes_refuse(reply, 409, "ALREADY_EXISTS", "taken", error->text);
-    case STATUS_FAILED_PRECONDITION:
-        return http_routes_refuse(reply, 400, "FAILED_PRECONDITION", "refused", error->text);
-    default:
-        return http_routes_refuse(reply, 503, "UNAVAILABLE", "not_now", error->text);
-    }
+    const char *reason = code == STATUS_NOT_FOUND             ? "not_found"
+                         : code == STATUS_ALREADY_EXISTS      ? "taken"
+                         : code == STATUS_FAILED_PRECONDITION ? "refused"
+                                                              : "not_now";
+
+    return http_routes_refuse(reply, status_of_http(code), status_name(code), reason, error->text);
 }
 
 static int read_number(const char *text, int64_t *ret_number)
@@ -268,6 +266,16 @@ static int answer_doctor(struct reconciler *reconciler, const struct http_reques
     return result == 0 || result == -ENOMEM ? result : refuse_store(reply, result, &error);
 }
 
+static int answer_metrics(struct reconciler *reconciler, const struct http_request *request,
+                          struct http_reply *reply)
+{
+    struct error error = {0};
+    int result = metrics_write(reconciler, request->operations, &reply->body, &error);
+
+    reply->content_type = METRICS_CONTENT_TYPE;
+    return result == 0 || result == -ENOMEM ? result : refuse_store(reply, result, &error);
+}
+
 struct route {
     const char *path;   /* one component may be "*" */
     const char *method; /* GET includes HEAD */
@@ -280,6 +288,7 @@ struct route {
 static const struct route routes[] = {
     {"/healthz", "GET", false, false, answer_healthz},
     {"/readyz", "GET", false, false, answer_readyz},
+    {"/metrics", "GET", false, false, answer_metrics},
     {"/v1/status", "GET", false, false, answer_status},
     {"/v1/volumes", "GET", false, true, answer_view},
     {"/v1/sandboxes", "GET", false, true, answer_view},

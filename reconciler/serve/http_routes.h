@@ -12,6 +12,8 @@ enum {
     HTTP_HISTORY_ROWS = 10000, /* most rows of resizes, cleanups, journal in one answer */
 };
 
+struct operations;
+
 struct http_argument {
     const char *name;
     const char *value;
@@ -22,7 +24,8 @@ struct http_request {
     const char *path;
     unsigned arguments;
     struct http_argument argument[HTTP_ARGUMENTS];
-    bool read_only; /* came in on http.listen */
+    bool read_only;                      /* came in on http.listen */
+    const struct operations *operations; /* for metrics */
 };
 
 struct http_reply {

@@ -50,6 +50,7 @@ struct door {
 struct http_server {
     struct loop *loop;
     struct reconciler *reconciler;
+    struct operations *operations;
     struct unix_socket unix_socket;
     struct door socket_door;
     struct door listen_door;
@@ -158,7 +159,10 @@ static size_t answer_limit(const struct http_server *server)
 static enum MHD_Result answer_request(struct door *door, struct MHD_Connection *connection,
                                       const char *path, const char *method)
 {
-    struct http_request request = {.method = method, .path = path, .read_only = door->read_only};
+    struct http_request request = {.method = method,
+                                   .path = path,
+                                   .read_only = door->read_only,
+                                   .operations = door->server->operations};
     struct argument_collector collector = {.request = &request};
     struct http_reply reply = {.body = BUFFER_INIT(answer_limit(door->server))};
 
@@ -331,6 +335,7 @@ int http_server_new(struct loop *loop, struct reconciler *reconciler,
         return error_set(error, -ENOMEM, "cannot start the HTTP server: out of memory");
     server->loop = loop;
     server->reconciler = reconciler;
+    server->operations = options->operations;
     server->unix_socket = (struct unix_socket)UNIX_SOCKET_INIT;
     server->listen_door.read_only = true;
     result = open_doors(server, options, error);

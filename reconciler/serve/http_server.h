@@ -5,6 +5,7 @@
  *
  *   GET  /healthz             200 "ok" while the loop turns
  *   GET  /readyz              200 once the first scan is done and nothing is degraded, else 503
+ *   GET  /metrics             Prometheus' text
  *   GET  /v1/VIEW             JSON array of a view's rows: volumes, sandboxes, devices, mappings,
  *                             resizes, cleanups, journal. ?id= ?volume= ?after= ?last= ?live=1
  *   GET  /v1/status           the summary crustctl status shows
@@ -20,14 +21,16 @@
 #include "lib/loop.h"
 #include "lib/result.h"
 #include "reconciler/command.h"
+#include "reconciler/serve/operations.h"
 
 struct http_server;
 
 struct http_server_options {
-    int root;                 /* O_PATH of --root */
-    const char *socket_path;  /* below root; its directory is made (0755) if absent */
-    const char *socket_group; /* "" or NULL: root only */
-    const char *listen;       /* "" or HOST:PORT */
+    int root;                      /* O_PATH of --root */
+    const char *socket_path;       /* below root; its directory is made (0755) if absent */
+    const char *socket_group;      /* "" or NULL: root only */
+    const char *listen;            /* "" or HOST:PORT */
+    struct operations *operations; /* counts the calls; shown by /metrics */
 };
 
 /* A stale socket (nobody answers on it) is replaced. 0 or -errno with a text. */

@@ -145,7 +145,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0";
     static const struct http2_handler handler = {on_request, on_cancelled};
-    struct grpc_call_options options = {.services = services};
+    struct operations operations = {0};
+    struct grpc_call_options options = {.services = services, .operations = &operations};
     struct http2_room room = {.limit = 128 * 1024};
     struct http2_session *session;
 

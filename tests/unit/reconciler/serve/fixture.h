@@ -85,6 +85,7 @@ struct fixture {
     struct loop loop;
     struct loop_timer watchdog;
     struct reconciler reconciler;
+    struct operations operations;
     struct http_server *server;
     char directory[SCRATCH_BYTES];
     int root;
@@ -110,7 +111,8 @@ static inline unsigned free_port(void)
 
 static inline struct http_server_options options_of(struct fixture *fixture)
 {
-    return (struct http_server_options){.root = fixture->root, .socket_path = "/run/http.sock"};
+    return (struct http_server_options){
+        .root = fixture->root, .socket_path = "/run/http.sock", .operations = &fixture->operations};
 }
 
 static inline int set_up(void **state)
@@ -145,6 +147,7 @@ static inline int tear_down(void **state)
     struct fixture *fixture = *state;
 
     http_server_free(fixture->server);
+    operations_done(&fixture->operations);
     store_close(fixture->reconciler.store);
     loop_timer_stop(&fixture->watchdog);
     loop_done(&fixture->loop);

@@ -1,0 +1,25 @@
+/* operations.h - calls of clients, how they ended and how long they took, for metrics. */
+#pragma once
+
+#include <stdint.h>
+
+#include "lib/histogram.h"
+#include "lib/status.h"
+
+struct operation {
+    struct operation *next;
+    const char *method; /* a constant */
+    enum status_code code;
+    struct histogram spans;
+};
+
+/* As many as there are methods and codes; zeroed at first. */
+struct operations {
+    struct operation *first;
+};
+
+/* method: a constant, by whose address it is known; it took from began_ns (CLOCK_BOOTTIME) until
+ * now. */
+void operations_note(struct operations *operations, const char *method, enum status_code code,
+                     uint64_t began_ns);
+void operations_done(struct operations *operations);

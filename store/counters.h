@@ -1,0 +1,48 @@
+/* counters.h - what the store has seen happen since it was opened, for metrics.
+ *
+ * They only grow, and count what was committed. History cannot be counted instead: it is trimmed.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "lib/histogram.h"
+
+struct store_reader;
+
+enum store_growth_stage {
+    STORE_STAGE_HYPERVISOR, /* from when the growth was seen until the hypervisor had it */
+    STORE_STAGE_GUEST,      /* from then until the guest had it */
+    STORE_STAGE_TOTAL,
+    STORE_STAGES,
+};
+
+enum store_counted_cleanup {
+    STORE_COUNTED_KEPT,
+    STORE_COUNTED_REMOVED,
+    STORE_COUNTED_PUT_BACK,
+    STORE_COUNTED_RESTORED,
+    STORE_COUNTED_FAILED,
+    STORE_COUNTED_CLEANUPS,
+};
+
+enum { STORE_COUNTED_GROWTHS = 64, STORE_COUNTED_BYTES = 32 };
+
+/* result: "grown"; "blocked", each time that a growth comes to be held up for a reason; "ended",
+ * with its volume or its sandbox. */
+struct store_counted_growth {
+    char result[STORE_COUNTED_BYTES];
+    char reason[STORE_COUNTED_BYTES];
+    uint64_t count;
+};
+
+struct store_counters {
+    struct histogram commits;
+    struct histogram growths[STORE_STAGES]; /* that came through */
+    unsigned growth_results;
+    struct store_counted_growth growth_result[STORE_COUNTED_GROWTHS];
+    uint64_t cleanups[STORE_COUNTED_CLEANUPS];
+};
+
+/* Of the daemon's own reader; a reader of a file has none: NULL. */
+const struct store_counters *store_reader_counters(const struct store_reader *reader);

@@ -1,0 +1,139 @@
+/* overview.c - one statement per list. Counting 4,000 volumes is one walk over their table. */
+#include "store/overview.h"
+
+#include "store/internal.h"
+
+static int finish(struct store_reader *reader, int r, struct error *error)
+{
+    return r < 0 ? error_set_errno(error, r, "%s", reader->connection->error_text) : 0;
+}
+
+/* ---- numbers ------------------------------------------------------------------------------- */
+
+static int count_groups(struct store_reader *reader, const char *text, unsigned names,
+                        store_group_callback *callback, void *userdata, struct error *error)
+{
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_query_values(reader->connection, text, &rows, NULL, 0);
+
+    while (r == 0 && (r = sql_next(&rows)) > 0) {
+        const char *name[STORE_GROUP_NAMES] = {"", "", ""};
+
+        for (unsigned i = 0; i < names; i++)
+            name[i] = sql_borrow_text(&rows);
+        r = callback(userdata, name, (uint64_t)sql_take_number(&rows));
+    }
+    return finish(reader, r, error);
+}
+
+int store_group_volumes(struct store_reader *reader, store_group_callback *callback, void *userdata,
+                        struct error *error)
+{
+    static const char count[] =
+        "SELECT CASE WHEN EXISTS (SELECT 1 FROM entries o WHERE o.volume_id = v.volume_id"
+        " AND o.gone = 0 AND o.layout <> e.layout) THEN 'both' ELSE e.layout END AS layout_shown,"
+        " v.state, v.reason, count(*)"
+        " FROM volumes v LEFT JOIN entries e ON e.entry_id = v.entry_id"
+        " WHERE v.removed_at IS NULL GROUP BY layout_shown, v.state, v.reason";
+
+    return count_groups(reader, count, 3, callback, userdata, error);
+}
+
+int store_group_sandboxes(struct store_reader *reader, store_group_callback *callback,
+                          void *userdata, struct error *error)
+{
+    static const char count[] = "SELECT runtime, hypervisor, count(*) FROM sandboxes"
+                                " WHERE gone_at IS NULL GROUP BY runtime, hypervisor";
+
+    return count_groups(reader, count, 2, callback, userdata, error);
+}
+
+/* Not by the index of finished ones, which grows with history. */
+int store_oldest_growth(struct store_reader *reader, int64_t *ret_ms, struct error *error)
+{
+    static const char find[] = "SELECT min(detected_at) FROM resizes INDEXED BY resizes_open"
+                               " WHERE finished_at IS NULL";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_first_values(reader->connection, find, &rows, NULL, 0);
+
+    if (r > 0)
+        *ret_ms = sql_take_number(&rows);
+    return finish(reader, r, error);
+}
+
+/* ---- lists --------------------------------------------------------------------------------- */
+
+#define SHOWN_NAME "coalesce(e.pv, v.target_path, e.key)"
+
+int store_list_volumes(struct store_reader *reader, unsigned most,
+                       store_volume_line_callback *callback, void *userdata, struct error *error)
+{
+    static const char list[] =
+        "SELECT v.volume_id, " SHOWN_NAME ", v.target_path, e.device,"
+        " s.pod_namespace || '/' || s.pod_name, s.hypervisor, v.state, v.reason,"
+        " coalesce(r.error, e.problem), d.size_bytes, m.hypervisor_bytes, m.guest_bytes,"
+        " v.state_since, v.next_attempt_ms"
+        " FROM volumes v LEFT JOIN entries e ON e.entry_id = v.entry_id"
+        " LEFT JOIN devices d ON d.device_id = v.device_id"
+        " LEFT JOIN mappings m ON m.volume_id = v.volume_id AND m.until IS NULL"
+        " LEFT JOIN sandboxes s ON s.sandbox_ref = m.sandbox_ref"
+        " LEFT JOIN resizes r ON r.volume_id = v.volume_id AND r.finished_at IS NULL"
+        " WHERE v.removed_at IS NULL ORDER BY CASE WHEN v.state IN ('blocked', 'shrunk') THEN 0"
+        "  WHEN v.reason NOT IN ('none', 'unverified', 'policy', 'not_a_block_device') THEN 1"
+        "  WHEN v.state IN ('host_grown', 'block_grown', 'unknown') THEN 2"
+        "  WHEN v.state = 'in_sync' THEN 3 ELSE 4 END, v.volume_id LIMIT ?1";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_query(reader->connection, list, &rows, sql_number(most));
+
+    while (r == 0 && (r = sql_next(&rows)) > 0) {
+        struct store_volume_line line;
+
+        line.volume_id = sql_take_number(&rows);
+        line.name = sql_borrow_text(&rows);
+        line.path = sql_borrow_text(&rows);
+        line.device = sql_borrow_text(&rows);
+        line.pod = sql_borrow_text(&rows);
+        line.hypervisor = sql_borrow_text(&rows);
+        line.state = sql_borrow_text(&rows);
+        line.reason = sql_borrow_text(&rows);
+        line.error = sql_borrow_text(&rows);
+        line.device_bytes = (uint64_t)sql_take_number(&rows);
+        line.hypervisor_bytes = (uint64_t)sql_take_number(&rows);
+        line.guest_bytes = (uint64_t)sql_take_number(&rows);
+        line.since_ms = sql_take_number(&rows);
+        line.next_attempt_ms = sql_take_number(&rows);
+        r = callback(userdata, &line);
+    }
+    return finish(reader, r, error);
+}
+
+int store_list_growths(struct store_reader *reader, unsigned most,
+                       store_growth_line_callback *callback, void *userdata, struct error *error)
+{
+    static const char list[] =
+        "SELECT r.volume_id, " SHOWN_NAME ", r.device, r.state, r.reason, r.error, r.from_bytes,"
+        " r.to_bytes, r.detected_at, r.hypervisor_at, r.guest_at, r.finished_at"
+        " FROM resizes r JOIN volumes v ON v.volume_id = r.volume_id"
+        " LEFT JOIN entries e ON e.entry_id = v.entry_id ORDER BY r.resize_id DESC LIMIT ?1";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_query(reader->connection, list, &rows, sql_number(most));
+
+    while (r == 0 && (r = sql_next(&rows)) > 0) {
+        struct store_growth_line line;
+
+        line.volume_id = sql_take_number(&rows);
+        line.name = sql_borrow_text(&rows);
+        line.device = sql_borrow_text(&rows);
+        line.state = sql_borrow_text(&rows);
+        line.reason = sql_borrow_text(&rows);
+        line.error = sql_borrow_text(&rows);
+        line.from_bytes = (uint64_t)sql_take_number(&rows);
+        line.to_bytes = (uint64_t)sql_take_number(&rows);
+        line.detected_ms = sql_take_number(&rows);
+        line.hypervisor_ms = sql_take_number(&rows);
+        line.guest_ms = sql_take_number(&rows);
+        line.finished_ms = sql_take_number(&rows);
+        r = callback(userdata, &line);
+    }
+    return finish(reader, r, error);
+}

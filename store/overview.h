@@ -1,0 +1,63 @@
+/* overview.h - the node in numbers and in short lists, for metrics and the status page.
+ *
+ * However many volumes there are, an answer is short: they are counted in SQL, and of lists the
+ * caller says how many rows. Texts are borrowed for the time of the callback and never NULL; what
+ * is unknown is "" or 0.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "lib/result.h"
+
+struct store_reader;
+
+enum { STORE_GROUP_NAMES = 3 };
+
+/* One group of equal names. A negative return ends the reading and is handed on. */
+typedef int store_group_callback(void *userdata, const char *const name[static STORE_GROUP_NAMES],
+                                 uint64_t count);
+
+/* Live volumes by layout, state, reason; live sandboxes by runtime, hypervisor. 0 or -errno. */
+int store_group_volumes(struct store_reader *reader, store_group_callback *callback, void *userdata,
+                        struct error *error);
+int store_group_sandboxes(struct store_reader *reader, store_group_callback *callback,
+                          void *userdata, struct error *error);
+
+/* When the oldest growth that is not done was seen, in ms since 1970; 0: none is open. */
+int store_oldest_growth(struct store_reader *reader, int64_t *ret_ms, struct error *error);
+
+struct store_volume_line {
+    int64_t volume_id;
+    const char *name; /* the PV's, or else the path, or else the key */
+    const char *path;
+    const char *device;
+    const char *pod;        /* "namespace/name" */
+    const char *hypervisor; /* of the sandbox that has it */
+    const char *state, *reason;
+    const char *error; /* why its growth failed last, or what is wrong with its metadata */
+    uint64_t device_bytes, hypervisor_bytes, guest_bytes;
+    int64_t since_ms, next_attempt_ms;
+};
+
+typedef int store_volume_line_callback(void *userdata, const struct store_volume_line *line);
+
+/* Live volumes: what is held up first, then what is under way, then the rest; `most` of them. */
+int store_list_volumes(struct store_reader *reader, unsigned most,
+                       store_volume_line_callback *callback, void *userdata, struct error *error);
+
+struct store_growth_line {
+    int64_t volume_id;
+    const char *name;
+    const char *device;
+    const char *state, *reason;
+    const char *error;
+    uint64_t from_bytes, to_bytes;
+    int64_t detected_ms, hypervisor_ms, guest_ms, finished_ms; /* 0: not yet */
+};
+
+typedef int store_growth_line_callback(void *userdata, const struct store_growth_line *line);
+
+/* The newest growths first. */
+int store_list_growths(struct store_reader *reader, unsigned most,
+                       store_growth_line_callback *callback, void *userdata, struct error *error);
