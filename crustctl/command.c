@@ -21,6 +21,7 @@ const struct command commands[] = {
     {"sandboxes", "", 0, OPTION_ALL, "sandboxes and how crustd reaches them",
      "  -a, --all   those that are gone too\n", command_view},
     {"devices", "", 0, 0, "the devices that volumes stand on", NULL, command_view},
+    {"layers", "", 0, 0, "what these devices stand on: dm, partitions, disks", NULL, command_view},
     {"mappings", "", 0, OPTION_ALL, "which volume is on which device in which sandbox",
      "  -a, --all   past ones too\n", command_view},
     {"resizes", "", 0, OPTION_LINES, "growths, open and done", "  -n N        only the newest N\n",

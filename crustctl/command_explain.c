@@ -16,7 +16,11 @@
 #include "lib/cleanup.h"
 #include "lib/json.h"
 
-enum { WIDEST = 100 }; /* longer lines of prose are hard to read */
+enum {
+    WIDEST = 100, /* longer lines of prose are hard to read */
+    LAYER_REMEDIES = 4,
+    REMEDIES = LAYER_REMEDIES + EXPLAIN_REMEDIES,
+};
 
 /* Everything an answer consists of, for text and JSON alike. */
 struct answer {
@@ -24,6 +28,8 @@ struct answer {
     const struct explanation *state;  /* NULL: a word this version does not know */
     const struct explanation *reason; /* NULL: none, or likewise */
     struct facts facts;
+    unsigned remedies;
+    const char *remedy[REMEDIES]; /* this volume's own come first */
 };
 
 static const char *missing_of(const struct answer *answer)
@@ -33,13 +39,19 @@ static const char *missing_of(const struct answer *answer)
     return answer->state ? answer->state->missing : NULL;
 }
 
-static const char *const *remedies_of(const struct answer *answer)
+/* What helps a layer beneath the device comes with the layer. */
+static void collect_remedies(const struct dossier *dossier, struct answer *answer)
 {
-    static const char *const nothing[] = {NULL};
+    const struct explanation *text = answer->reason ? answer->reason : answer->state;
+    const cJSON *layer = NULL;
 
-    if (answer->reason)
-        return answer->reason->remedy;
-    return answer->state ? answer->state->remedy : nothing;
+    cJSON_ArrayForEach(layer, dossier->layers)
+    {
+        if (*row_text(layer, "remedy") && answer->remedies < LAYER_REMEDIES)
+            answer->remedy[answer->remedies++] = row_text(layer, "remedy");
+    }
+    for (unsigned i = 0; text && i < EXPLAIN_REMEDIES && text->remedy[i]; i++)
+        answer->remedy[answer->remedies++] = text->remedy[i];
 }
 
 static int print_heading(const struct answer *answer, struct buffer *out)
@@ -94,17 +106,16 @@ static int print_known(const struct answer *answer, unsigned width, struct buffe
 static int print_advice(const struct answer *answer, unsigned width, struct buffer *out)
 {
     const char *missing = missing_of(answer);
-    const char *const *remedy = remedies_of(answer);
     int result = 0;
 
     if (missing)
         result = buffer_append_text(out, "\nWhat is missing\n");
     if (result == 0 && missing)
         result = print_item(missing, width, out);
-    if (result == 0 && remedy[0])
+    if (result == 0 && answer->remedies > 0)
         result = buffer_append_text(out, "\nWhat to do\n");
-    for (unsigned i = 0; result == 0 && i < EXPLAIN_REMEDIES && remedy[i]; i++)
-        result = print_item(remedy[i], width, out);
+    for (unsigned i = 0; result == 0 && i < answer->remedies; i++)
+        result = print_item(answer->remedy[i], width, out);
     return result;
 }
 
@@ -133,7 +144,6 @@ static int print_json(const struct answer *answer, struct buffer *out)
 {
     static const char *const columns[] = {"volume_id", "target_path", "state", "reason"};
     cleanup(json_deletep) cJSON *object = cJSON_CreateObject();
-    const char *const *remedy = remedies_of(answer);
     cJSON *known, *remedies;
 
     for (size_t i = 0; i < array_length(columns); i++)
@@ -146,8 +156,8 @@ static int print_json(const struct answer *answer, struct buffer *out)
         cJSON_AddItemToArray(known, cJSON_CreateString(answer->facts.fact[i]));
     add_text(object, "missing", missing_of(answer));
     remedies = cJSON_AddArrayToObject(object, "remedies");
-    for (unsigned i = 0; i < EXPLAIN_REMEDIES && remedy[i]; i++)
-        cJSON_AddItemToArray(remedies, cJSON_CreateString(remedy[i]));
+    for (unsigned i = 0; i < answer->remedies; i++)
+        cJSON_AddItemToArray(remedies, cJSON_CreateString(answer->remedy[i]));
     return remedies ? row_print_json(object, out) : -ENOMEM;
 }
 
@@ -163,6 +173,7 @@ int command_explain(struct session *session)
     answer.state = explain_state(row_text(dossier.volume, "state"));
     answer.reason = explain_reason(row_text(dossier.volume, "state"), row_reason(dossier.volume));
     facts_collect(&dossier, source_config(session->source), &answer.facts);
+    collect_remedies(&dossier, &answer);
     code = session->options->json ? print_json(&answer, &session->out)
                                   : print_text(&answer, session->width, &session->out);
     return code == 0 ? EXIT_DONE : session_fail(code, NULL);

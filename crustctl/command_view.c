@@ -1,5 +1,5 @@
-/* command_view.c - the commands that list a view: volumes, sandboxes, devices, mappings, resizes,
- * cleanups.
+/* command_view.c - the commands that list a view: volumes, sandboxes, devices, layers, mappings,
+ * resizes, cleanups.
  *
  * What the eye needs stands in 80 columns; the whole row is in the JSON. A volume is shown by its
  * PV name where it has one, because that is the name people gave it.
@@ -40,6 +40,16 @@ static const struct column device_columns[] = {
     {.title = "DISKSEQ", .key = "diskseq", .kind = COLUMN_NUMBER},
     {.title = "SIZE", .key = "size_bytes", .kind = COLUMN_SIZE},
     {.title = "LAST CHANGE (UTC)", .key = "last_changed", .kind = COLUMN_TIME},
+};
+
+static const struct column layer_columns[] = {
+    {.title = "VOLUME", .key = "volume_id", .kind = COLUMN_NUMBER},
+    {.title = "DEVICE", .key = "device", .minimum = 10},
+    {.title = "KIND", .key = "kind"},
+    {.title = "NAME", .key = "name", .minimum = 8, .expendable = 1},
+    {.title = "SIZE", .key = "size_bytes", .kind = COLUMN_SIZE},
+    {.title = "STATE", .key = "state"},
+    {.title = "WHAT HELPS", .key = "remedy", .minimum = 16},
 };
 
 static const struct column mapping_columns[] = {
@@ -89,6 +99,7 @@ static const struct view_layout layouts[STORE_VIEWS] = {
     [STORE_VIEW_VOLUMES] = LAYOUT(volume_columns, "no volumes"),
     [STORE_VIEW_SANDBOXES] = LAYOUT(sandbox_columns, "no sandboxes"),
     [STORE_VIEW_DEVICES] = LAYOUT(device_columns, "no devices"),
+    [STORE_VIEW_LAYERS] = LAYOUT(layer_columns, "no device stands on another one"),
     [STORE_VIEW_MAPPINGS] = LAYOUT(mapping_columns, "no mappings"),
     [STORE_VIEW_RESIZES] = LAYOUT(resize_columns, "no growths"),
     [STORE_VIEW_CLEANUPS] = LAYOUT(cleanup_columns, "no cleanups"),

@@ -77,6 +77,8 @@ int dossier_collect(struct session *session, struct dossier *ret_dossier)
     if (code == 0)
         code = read_sandbox(session, dossier->volume, &dossier->sandbox);
     if (code == 0)
+        code = read_rows(session, STORE_VIEW_LAYERS, id, DOSSIER_LAYERS, &dossier->layers);
+    if (code == 0)
         code = read_row(session, STORE_VIEW_RESIZES, id, &dossier->resize);
     if (code == 0)
         code = read_row(session, STORE_VIEW_CLEANUPS, id, &dossier->cleanup);
@@ -90,6 +92,7 @@ void dossier_done(struct dossier *dossier)
     cJSON_Delete(dossier->volume);
     cJSON_Delete(dossier->mapping);
     cJSON_Delete(dossier->sandbox);
+    cJSON_Delete(dossier->layers);
     cJSON_Delete(dossier->resize);
     cJSON_Delete(dossier->cleanup);
     cJSON_Delete(dossier->journal);

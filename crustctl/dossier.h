@@ -5,13 +5,14 @@
 
 #include "crustctl/command.h"
 
-enum { DOSSIER_JOURNAL_LINES = 8 };
+enum { DOSSIER_JOURNAL_LINES = 8, DOSSIER_LAYERS = 32 };
 
 /* Members but the volume are NULL if there is none. */
 struct dossier {
     cJSON *volume;
     cJSON *mapping; /* open */
     cJSON *sandbox; /* that it is bound to */
+    cJSON *layers;  /* an array: what its device stands on, itself first */
     cJSON *resize;  /* the newest */
     cJSON *cleanup; /* the newest */
     cJSON *journal; /* an array of its last lines, at most DOSSIER_JOURNAL_LINES */

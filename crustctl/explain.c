@@ -289,16 +289,19 @@ const struct explanation explanations[] = {
      "The disk has announced that it grew, but the host's kernel still uses the old size: a SCSI "
      "disk must be rescanned.",
      "A rescan of the disk on this host.",
-     {"echo 1 > /sys/class/block/NAME/device/rescan, for each path of a multipath device.",
-      "resize.scsi_rescan = on has crustd do it for single disks.",
-      "Most CSI drivers do it in NodeExpandVolume: look at the driver's log."}},
+     {"Rescan the disk by the command above; a multipath device needs it for each path.",
+      "resize.scsi_rescan = on has crustd rescan the disk that announced it.",
+      "Most CSI drivers do it in NodeExpandVolume: look at the driver's log.",
+      "After a rescan that brought no growth, crustctl resync has crustd forget the "
+      "announcement."}},
     {"in_sync",
      "host_layer_pending",
      "The disk beneath this device has grown, but the device itself, a device-mapper layer over it "
-     "(LUKS, LVM, multipath), has not followed.",
+     "(LUKS, LVM, multipath), has not followed. If the growth is meant for something else, as it "
+     "may be in LVM, nothing is wrong.",
      "A larger layer on this host.",
-     {"LUKS: cryptsetup resize NAME. LVM: pvresize DISK, then lvextend. multipath: multipathd "
-      "resize map NAME.",
+     {"Grow the layer by the command above; multipath needs all of its paths to have one size "
+      "first.",
       "Most CSI drivers do it in NodeExpandVolume: look at the driver's log.",
       "crustd notices when the device has grown; nothing has to be told."}},
     {0},

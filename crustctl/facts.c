@@ -16,6 +16,8 @@
 #include "lib/cleanup.h"
 #include "lib/json.h"
 
+enum { LAYERS_SAID = 6 }; /* crustctl layers has them all */
+
 static void say(struct facts *facts, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 static void say(struct facts *facts, const char *format, ...)
@@ -61,6 +63,29 @@ static void say_device(const struct dossier *dossier, const struct config *confi
         say(facts, "Its device is %s.", device);
     if (known)
         say(facts, "On the host the device has %s (%" PRIu64 " bytes).", size, bytes);
+}
+
+static void say_layers(const struct dossier *dossier, const struct config *config,
+                       struct facts *facts)
+{
+    const cJSON *layer = NULL;
+    unsigned count = 0;
+
+    (void)config;
+    cJSON_ArrayForEach(layer, dossier->layers)
+    {
+        const char *state = row_text(layer, "state"), *label = row_text(layer, "name");
+        char size[DISPLAY_SIZE_BYTES];
+
+        if (count++ == LAYERS_SAID)
+            break;
+        display_size(row_number(layer, "size_bytes", NULL), size);
+        say(facts, "%s %s (%s%s%s) has %s%s.", count == 1 ? "Its storage, from the top:" : "Then",
+            row_text(layer, "device"), row_text(layer, "kind"), *label ? " " : "", label, size,
+            strcmp(state, "stale") == 0     ? " and says that it has grown"
+            : strcmp(state, "pending") == 0 ? " and has not followed a growth"
+                                            : "");
+    }
 }
 
 static void say_hypervisor_size(const struct dossier *dossier, const struct config *config,
@@ -236,8 +261,8 @@ static void say_cleanup(const struct dossier *dossier, const struct config *conf
 typedef void sayer(const struct dossier *dossier, const struct config *config, struct facts *facts);
 
 static sayer *const sayers[] = {
-    say_problem, say_device,   say_hypervisor_size, say_guest_size, say_sandbox, say_mapping,
-    say_group,   say_evidence, say_policy,          say_attempts,   say_cleanup,
+    say_problem, say_device, say_layers,   say_hypervisor_size, say_guest_size, say_sandbox,
+    say_mapping, say_group,  say_evidence, say_policy,          say_attempts,   say_cleanup,
 };
 
 void facts_collect(const struct dossier *dossier, const struct config *config,

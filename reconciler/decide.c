@@ -44,22 +44,43 @@ static enum volume_reason conflict_reason(enum decide_conflict conflict)
     return REASON_NONE;
 }
 
+/* What keeps growth from coming up to the device outweighs a remark about the guest. */
+static enum volume_reason remark(const struct decide_facts *facts, enum volume_reason on_guest)
+{
+    switch (facts->beneath) {
+    case BENEATH_STALE:
+        return REASON_HOST_STALE;
+    case BENEATH_PENDING:
+        return REASON_HOST_LAYER_PENDING;
+    case BENEATH_IN_STEP:
+        break;
+    }
+    return on_guest;
+}
+
+static enum volume_reason remark_on_guest(const struct decide_facts *facts, bool is_synced)
+{
+    if (is_synced)
+        return facts->guest_reason == REASON_UNVERIFIED ? REASON_UNVERIFIED : REASON_NONE;
+    if (facts->permit == PERMIT_OBSERVE)
+        return REASON_NONE;
+    return facts->guest_reason == REASON_NONE ? REASON_NONE : REASON_UNVERIFIED;
+}
+
 /* The VMM has the device's size, as far as it says. */
 static struct decision decide_guest(const struct decide_facts *facts)
 {
-    if (facts->guest_synced_bytes >= facts->device_bytes)
-        return say(STATE_IN_SYNC,
-                   facts->guest_reason == REASON_UNVERIFIED ? REASON_UNVERIFIED : REASON_NONE);
-    if (facts->permit == PERMIT_OBSERVE)
-        return facts->growth_open ? say(STATE_BLOCK_GROWN, facts->guest_reason)
-                                  : say(STATE_IN_SYNC, REASON_NONE);
-    if (facts->growth_open)
-        return try_to(facts, ACTION_GROW_GUEST, STATE_BLOCK_GROWN, facts->guest_reason);
+    bool is_synced = facts->guest_synced_bytes >= facts->device_bytes;
+    enum decide_action action = ACTION_GROW_GUEST;
+
+    if (is_synced || facts->permit == PERMIT_OBSERVE)
+        action = ACTION_NONE;
+    if (!is_synced && facts->growth_open)
+        return try_to(facts, action, STATE_BLOCK_GROWN, facts->guest_reason);
 
     /* First seen attached and equal: the file system is grown once, in case somebody grew the
      * device and told the VMM before crustd came. That this may fail is no growth that hangs. */
-    return try_to(facts, ACTION_GROW_GUEST, STATE_IN_SYNC,
-                  facts->guest_reason == REASON_NONE ? REASON_NONE : REASON_UNVERIFIED);
+    return try_to(facts, action, STATE_IN_SYNC, remark(facts, remark_on_guest(facts, is_synced)));
 }
 
 static struct decision decide_growth(const struct decide_facts *facts)

@@ -27,11 +27,19 @@ enum decide_conflict {
     CONFLICT_BYPASSED,
 };
 
+/* What stands between the volume's device and storage that has grown. */
+enum decide_beneath {
+    BENEATH_IN_STEP,
+    BENEATH_PENDING, /* a layer has not followed the one beneath it */
+    BENEATH_STALE,   /* a disk said that it grew, and keeps its old size until it is rescanned */
+};
+
 struct decide_facts {
     enum decide_status status;
     enum decide_permit permit;
     enum decide_device device;
     enum decide_conflict conflict;
+    enum decide_beneath beneath;
     unsigned live_sandboxes;
 
     uint64_t device_bytes;

@@ -16,6 +16,7 @@ struct act;
 struct instance;
 struct retry;
 struct observe_sandbox_paths;
+struct observed_device;
 struct observed_mounts;
 
 struct reconciler {
@@ -36,6 +37,8 @@ struct reconciler {
     struct marks sandboxes;          /* ids */
     struct marks exits;              /* "pid id": VMMs that ended before our eyes */
     struct marks devices;            /* major << 32 | minor */
+    struct marks announced;          /* the same: disks that say they grew */
+    struct marks announced_taken;    /* of these, what this turn has looked at */
     struct marks volumes;            /* volume ids */
     bool all_volumes;
     bool scan_wanted[TREES];
@@ -102,6 +105,15 @@ void retries_done(struct reconciler *reconciler);
  * are known before the first volume is decided. */
 int look_at_volume_device(struct reconciler *reconciler, int64_t volume_id);
 int reconcile_volume(struct reconciler *reconciler, int64_t volume_id);
+int record_device(struct reconciler *reconciler, const struct observed_device *observed,
+                  int64_t *ret_device_id, bool *ret_changed);
+
+/* beneath.c: what the volume's device stands on; the volume is read again if that changed. */
+int look_beneath(struct reconciler *reconciler, struct store_volume *volume,
+                 const struct observed_device *device);
+int look_at_announced(struct reconciler *reconciler, uint64_t number);
+void announcements_commit(struct reconciler *reconciler);
+void announcements_roll_back(struct reconciler *reconciler);
 
 int mark_neighbours(struct reconciler *reconciler, const struct store_volume *volume);
 

@@ -146,11 +146,9 @@ static void on_device(void *userdata, uint32_t major, uint32_t minor)
 
 static void on_capacity(void *userdata, const char *devpath)
 {
-    (void)userdata;
-    log_info(&(struct log_ids){.source = "uevent"},
-             "a SCSI device says that its capacity changed; it keeps its old size until it is "
-             "rescanned: %s",
-             devpath);
+    struct daemon *daemon = userdata;
+
+    reconciler_look_at_announcement(daemon->reconciler, devpath);
 }
 
 static void on_devices(void *userdata)

@@ -43,9 +43,9 @@ static bool has_marks(const struct reconciler *reconciler)
         if (!marks_is_empty(&reconciler->directories[tree]))
             return true;
     return !marks_is_empty(&reconciler->exits) || !marks_is_empty(&reconciler->sandboxes) ||
-           !marks_is_empty(&reconciler->devices) || !marks_is_empty(&reconciler->volumes) ||
-           reconciler->all_volumes || !scan_is_done(reconciler) ||
-           !hidden_is_idle(&reconciler->hidden);
+           !marks_is_empty(&reconciler->devices) || !marks_is_empty(&reconciler->announced) ||
+           !marks_is_empty(&reconciler->volumes) || reconciler->all_volumes ||
+           !scan_is_done(reconciler) || !hidden_is_idle(&reconciler->hidden);
 }
 
 static bool has_work(const struct reconciler *reconciler)
@@ -126,6 +126,10 @@ static int look_once(struct reconciler *reconciler)
         r = look_at_sandbox(reconciler, name);
         return r < 0 ? r : 1;
     }
+    if (marks_take_number(&reconciler->announced, &number)) {
+        r = look_at_announced(reconciler, number);
+        return r < 0 ? r : 1;
+    }
     if (marks_take_number(&reconciler->devices, &number)) {
         r = look_at_device(reconciler, (uint32_t)(number >> 32), (uint32_t)number);
         return r < 0 ? r : 1;
@@ -200,6 +204,7 @@ static void give_up_turn(struct reconciler *reconciler, int r)
     store_rollback(reconciler->store);
     acts_drop_starting(reconciler);
     expansions_forget(reconciler);
+    announcements_roll_back(reconciler);
     reconciler->devices_are_fresh = false;
     fallback_on_failure(reconciler, r, text);
     reconciler_look_at_everything(reconciler);
@@ -227,6 +232,7 @@ static bool take_turn(struct reconciler *reconciler)
     }
     reconciler->problem[0] = '\0';
     reconciler->failed_turns = 0;
+    announcements_commit(reconciler);
     note_first_scan(reconciler);
     acts_start(reconciler);
     expansions_answer(reconciler);
@@ -390,20 +396,27 @@ bool reconciler_grows(const struct reconciler *reconciler)
     return reconciler->config.resize.mode == RESIZE_GROW;
 }
 
-static void forget_waiting(struct reconciler *reconciler)
+static void forget(struct reconciler *reconciler, int (*step)(struct store *store))
 {
     if (store_begin(reconciler->store) < 0)
         return;
-    if (store_forget_waiting(reconciler->store) < 0 || store_commit(reconciler->store) < 0)
+    if (step(reconciler->store) < 0 || store_commit(reconciler->store) < 0)
         store_rollback(reconciler->store);
 }
 
-void reconciler_resync(struct reconciler *reconciler)
+static void look_afresh(struct reconciler *reconciler)
 {
-    forget_waiting(reconciler);
+    forget(reconciler, store_forget_waiting);
     reconciler_look_at_everything(reconciler);
     fallback_hurry(reconciler);
     loop_timer_start(reconciler->loop, &reconciler->again, 0, on_again);
+}
+
+/* Whoever asks has rescanned what was to be rescanned: what brought no growth then brings none. */
+void reconciler_resync(struct reconciler *reconciler)
+{
+    forget(reconciler, store_forget_announcements);
+    look_afresh(reconciler);
 }
 
 static const char *problem_of(const struct reconciler *reconciler)
@@ -445,7 +458,7 @@ void reconciler_configure(struct reconciler *reconciler, const struct config *co
     reconciler->config = next;
     reconciler->lanes.parallel = next.resize.parallel;
     on_sweep(&reconciler->sweep);
-    reconciler_resync(reconciler);
+    look_afresh(reconciler);
 }
 
 void reconciler_start(struct reconciler *reconciler)
@@ -524,6 +537,8 @@ struct reconciler *reconciler_free(struct reconciler *reconciler)
     marks_done(&reconciler->exits);
     marks_done(&reconciler->sandboxes);
     marks_done(&reconciler->devices);
+    marks_done(&reconciler->announced);
+    marks_done(&reconciler->announced_taken);
     marks_done(&reconciler->volumes);
     observed_mounts_free(reconciler->mounts);
     observe_cache_free(reconciler->cache);

@@ -77,6 +77,8 @@ void reconciler_look_at_directory(struct reconciler *reconciler, enum reconciler
                                   const char *name);
 void reconciler_look_at_tree(struct reconciler *reconciler, enum reconciler_tree tree);
 void reconciler_look_at_device(struct reconciler *reconciler, uint32_t major, uint32_t minor);
+/* A SCSI device, by its path below /sys, says that its capacity changed. */
+void reconciler_look_at_announcement(struct reconciler *reconciler, const char *devpath);
 void reconciler_look_at_all_volumes(struct reconciler *reconciler);
 void reconciler_look_at_everything(struct reconciler *reconciler);
 void reconciler_look_at_mounts(struct reconciler *reconciler);

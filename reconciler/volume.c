@@ -14,6 +14,7 @@
 #include "reconciler/decide.h"
 #include "reconciler/hypervisor/hypervisor.h"
 #include "reconciler/internal.h"
+#include "reconciler/layers.h"
 #include "reconciler/observe/observe.h"
 
 /* ---- neighbours ---- */
@@ -48,8 +49,8 @@ static const enum store_device_kind device_kinds[] = {
     [OBSERVED_OTHER] = STORE_OTHER,
 };
 
-static int put_device(struct reconciler *reconciler, const struct observed_device *observed,
-                      int64_t *ret_device_id, bool *ret_changed)
+int record_device(struct reconciler *reconciler, const struct observed_device *observed,
+                  int64_t *ret_device_id, bool *ret_changed)
 {
     struct store_device device = {
         .kind = device_kinds[observed->kind],
@@ -83,7 +84,7 @@ static int refresh_device(struct reconciler *reconciler, struct store_volume *vo
         return 0;
     }
     if (r == OBSERVED)
-        r = put_device(reconciler, &observed, &device_id, &size_changed);
+        r = record_device(reconciler, &observed, &device_id, &size_changed);
     else
         r = 0;
     if (r == 0)
@@ -94,6 +95,8 @@ static int refresh_device(struct reconciler *reconciler, struct store_volume *vo
         r = store_get_volume(reconciler->store, volume->volume_id, volume);
     if (r == 0 && changed)
         r = mark_neighbours(reconciler, volume); /* on the one that it comes to */
+    if (r == 0 && device_id && observed.kind == OBSERVED_BLOCK)
+        r = look_beneath(reconciler, volume, &observed);
     return r;
 }
 
@@ -195,6 +198,19 @@ static enum decide_conflict conflict_of(struct reconciler *reconciler,
     return volume->bypassed ? CONFLICT_BYPASSED : CONFLICT_NONE;
 }
 
+static enum decide_beneath beneath_of(const struct store_volume *volume)
+{
+    switch ((enum layer_state)volume->layers_state) {
+    case LAYER_STALE:
+        return BENEATH_STALE;
+    case LAYER_PENDING:
+        return BENEATH_PENDING;
+    case LAYER_IN_STEP:
+        break;
+    }
+    return BENEATH_IN_STEP;
+}
+
 static enum decide_status status_of(const struct store_volume *volume)
 {
     switch (volume->status) {
@@ -217,6 +233,7 @@ static struct decide_facts facts_of(const struct reconciler *reconciler,
         .status = status_of(volume),
         .permit = permit_of(reconciler, volume),
         .device = device_of(volume),
+        .beneath = beneath_of(volume),
         .live_sandboxes = volume->live_sandboxes,
         .device_bytes = volume->device_bytes,
         .first_bytes = volume->first_bytes,

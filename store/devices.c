@@ -82,7 +82,8 @@ static int change_device(struct store *store, const struct store_device *device,
 {
     static const char change[] =
         "UPDATE devices SET name = ?2, size_bytes = ?3, last_changed = ?5,"
-        " size_since_ns = CASE WHEN size_bytes = ?3 THEN size_since_ns ELSE ?4 END"
+        " size_since_ns = CASE WHEN size_bytes = ?3 THEN size_since_ns ELSE ?4 END,"
+        " announced = CASE WHEN size_bytes = ?3 THEN announced ELSE 0 END"
         " WHERE device_id = ?1";
     int r = sql_run(&store->connection, change, NULL, sql_number(known->device_id),
                     sql_text(device->name), sql_number((int64_t)device->size_bytes),

@@ -81,7 +81,9 @@ static const char trim_volumes[] =
 static const char trim_devices[] =
     TRIM("devices", "device_id", "last_changed",
          " AND NOT EXISTS (SELECT 1 FROM mappings m WHERE m.device_id = devices.device_id)"
-         " AND NOT EXISTS (SELECT 1 FROM volumes v WHERE v.device_id = devices.device_id)");
+         " AND NOT EXISTS (SELECT 1 FROM volumes v WHERE v.device_id = devices.device_id)"
+         " AND NOT EXISTS (SELECT 1 FROM layers l WHERE l.layer_id = devices.device_id"
+         " AND l.device_id <> l.layer_id)");
 
 int store_trim(struct store *store)
 {

@@ -33,6 +33,8 @@ static const struct view views[STORE_VIEWS] = {
     [STORE_VIEW_SANDBOXES] = {"sandboxes", "audit_sandboxes", NULL, "first_seen",
                               "status = 'alive'", false},
     [STORE_VIEW_DEVICES] = {"devices", "audit_devices", NULL, "first_seen", NULL, false},
+    [STORE_VIEW_LAYERS] = {"layers", "audit_layers", "volume_id", "volume_id, position", NULL,
+                           true},
     [STORE_VIEW_MAPPINGS] = {"mappings", "audit_mappings", "volume_id", "since", "until IS NULL",
                              true},
     [STORE_VIEW_RESIZES] = {"resizes", "audit_resizes", "resize_id", "resize_id", NULL, true},

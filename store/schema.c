@@ -5,6 +5,7 @@
  *        ├──< mappings >── sandboxes ──< sandbox_drives      who has it, and how far it got
  *        │                        └────< sandbox_claims      paths that its own records name
  *        └──< resizes                             each growth, its states and times
+ *     devices ──< layers                       what a device stands on, if on anything
  *     cleanups ──< trash                          what became of stale metadata, and what lies in
  *     journal                                     the trash or is on its way; history
  *
@@ -62,6 +63,7 @@ static const char tables[] =
     "  size_bytes INTEGER NOT NULL,\n"
     "  first_size INTEGER NOT NULL,\n"
     "  size_since_ns INTEGER NOT NULL,\n"
+    "  announced INTEGER NOT NULL DEFAULT 0,\n"
     "  first_seen INTEGER NOT NULL,\n"
     "  last_changed INTEGER NOT NULL\n"
     ") STRICT;\n"
@@ -70,6 +72,21 @@ static const char tables[] =
     "CREATE UNIQUE INDEX devices_by_inode ON devices (inode, file_device, boot_id)"
     " WHERE kind <> 'block';\n"
     "CREATE INDEX devices_by_age ON devices (last_changed);\n"
+
+    "CREATE TABLE layers (\n"
+    "  device_id INTEGER NOT NULL REFERENCES devices ON DELETE CASCADE,\n"
+    "  position INTEGER NOT NULL,\n"
+    "  layer_id INTEGER NOT NULL REFERENCES devices,\n"
+    "  above INTEGER NOT NULL,\n"
+    "  kind TEXT NOT NULL,\n"
+    "  label TEXT,\n"
+    "  base_bytes INTEGER NOT NULL,\n"
+    "  above_bytes INTEGER NOT NULL,\n"
+    "  state INTEGER NOT NULL,\n"
+    "  remedy TEXT,\n"
+    "  PRIMARY KEY (device_id, position)\n"
+    ") STRICT, WITHOUT ROWID;\n"
+    "CREATE INDEX layers_by_layer ON layers (layer_id);\n"
 
     "CREATE TABLE volumes (\n"
     "  volume_id INTEGER PRIMARY KEY AUTOINCREMENT,\n"
@@ -321,6 +338,15 @@ static const char views[] =
     "  CASE kind WHEN 'block' THEN NULL ELSE inode END AS inode, size_bytes,\n"
     "  " TIME("first_seen") " AS first_seen, " TIME("last_changed") " AS last_changed\n"
     "FROM devices;\n"
+
+    "CREATE VIEW audit_layers AS\n"
+    "SELECT v.volume_id, l.position, d.name AS device, l.kind, l.label AS name, d.size_bytes,\n"
+    "  CASE l.state WHEN 0 THEN 'in_step' WHEN 1 THEN 'pending' ELSE 'stale' END AS state,\n"
+    "  l.remedy\n"
+    "FROM volumes v\n"
+    "JOIN layers l ON l.device_id = v.device_id\n"
+    "JOIN devices d ON d.device_id = l.layer_id\n"
+    "WHERE v.removed_at IS NULL;\n"
 
     "CREATE VIEW audit_mappings AS\n"
     "SELECT m.volume_id, v.target_path, s.sandbox_id, d.name AS device, m.drive_id,\n"

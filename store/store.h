@@ -201,6 +201,31 @@ struct store_device {
 int store_put_device(struct store *store, const struct store_device *device, int64_t *ret_device_id,
                      bool *ret_changed);
 
+/* A disk says that it has grown, and its size is the old one until it is rescanned. That may be
+ * told along with the new size, so a size that changed after since_ns is taken for what it means. A
+ * new size, or store_forget_announcements(), ends it. ret_changed: it is news. */
+int store_announce_growth(struct store *store, int64_t device_id, uint64_t since_ns,
+                          bool *ret_changed);
+int store_is_announced(struct store *store, int64_t device_id, bool *ret_announced);
+int store_forget_announcements(struct store *store);
+
+/* What a device stands on, itself first. */
+enum { STORE_LAYERS = 32 };
+struct store_layer {
+    int64_t layer_id; /* a device */
+    unsigned above;   /* position of what stands on it */
+    const char *kind; /* static */
+    char label[STORE_NAME_BYTES];
+    uint64_t base_bytes, above_bytes; /* its size and that of the one above, when last in step */
+    unsigned state;                   /* 0 in step, 1 pending, 2 stale: the worst is the device's */
+    char remedy[STORE_TEXT_BYTES];    /* a command; "" */
+};
+/* What was put last; `kind` stays NULL. */
+int store_get_layers(struct store *store, int64_t device_id,
+                     struct store_layer ret_layer[static STORE_LAYERS], unsigned *ret_layers);
+int store_put_layers(struct store *store, int64_t device_id, const struct store_layer *layer,
+                     unsigned layers);
+
 /* Which device a volume's path leads to now; 0: none. */
 int store_set_volume_device(struct store *store, int64_t volume_id, int64_t device_id,
                             bool *ret_changed);
@@ -267,8 +292,9 @@ int store_set_ability(struct store *store, int64_t sandbox_ref, enum store_route
  * is what it returns. */
 typedef int store_volume_callback(void *userdata, int64_t volume_id);
 
-/* Volumes whose path leads to a device with this number, or whose directory names this sandbox (or
- * is bound to it, or is claimed by it), or all that are not removed, or whose next attempt is due.
+/* Volumes whose path leads to a device with this number or to one that stands on it, or whose
+ * directory names this sandbox (or is bound to it, or is claimed by it), or all that are not
+ * removed, or whose next attempt is due.
  */
 int store_each_volume_of_device(struct store *store, uint32_t major, uint32_t minor,
                                 store_volume_callback *callback, void *userdata);
@@ -316,6 +342,9 @@ struct store_volume {
     uint64_t device_bytes;
     uint64_t size_since_ns; /* the device has had this size at least since then */
     bool size_changed;      /* and had another one when it was first seen */
+    bool device_announced;  /* it said that it grew, and has not yet */
+    bool has_layers;        /* layers are on record for it */
+    unsigned layers_state;  /* the worst of theirs */
     bool device_shared;     /* another volume of another live sandbox leads to it too */
 
     unsigned named_sandboxes; /* sandbox-id files */
@@ -444,6 +473,7 @@ int store_forget_waiting_of(struct store *store, int64_t sandbox_ref);
  *   volume_added, volume_changed, volume_invalid, volume_removed   target_path, layout, key,
  * problem device_seen, device_grown, device_shrunk                from_bytes, to_bytes
  *   path_learned                                            target_path, key, source
+ *   device_announced                                        bytes: it says that it grew from this
  *   device_found, device_missing                            where a volume's path leads
  *   sandbox_alive, sandbox_changed, sandbox_gone            vmm_pid, control_socket, agent_address
  *   mapping_opened, mapping_described, mapping_closed       source, drive_id, guest_path

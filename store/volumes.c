@@ -20,7 +20,8 @@ static const char select_volume[] =
     " (SELECT o.device FROM entries o WHERE o.volume_id = v.volume_id AND o.gone = 0"
     "  AND o.device <> e.device LIMIT 1), v.state, v.reason, v.attempts, v.next_attempt_ns,"
     " d.device_id, d.kind, d.name, d.major, d.minor, d.diskseq, d.file_device, d.inode,"
-    " d.size_bytes, d.size_since_ns, d.size_bytes <> d.first_size,"
+    " d.size_bytes, d.size_since_ns, d.size_bytes <> d.first_size, d.announced,"
+    " (SELECT 1 + max(l.state) FROM layers l WHERE l.device_id = v.device_id),"
     " m.mapping_id, m.device_id, b.major, b.minor, m.sandbox_ref, m.drive_id, m.guest_path, "
     "m.source, m.first_bytes,"
     " m.largest_bytes, m.hypervisor_bytes, m.guest_bytes, m.guest_synced_bytes,"
@@ -108,6 +109,8 @@ static enum store_device_kind kind_from_name(const char *name)
 
 static void take_device(struct sql_rows *rows, struct store_volume *volume)
 {
+    unsigned state;
+
     volume->device_id = sql_take_number(rows);
     volume->device_kind = kind_from_name(sql_borrow_text(rows));
     TAKE_TEXT(rows, volume->device_name);
@@ -119,6 +122,10 @@ static void take_device(struct sql_rows *rows, struct store_volume *volume)
     volume->device_bytes = (uint64_t)sql_take_number(rows);
     volume->size_since_ns = (uint64_t)sql_take_number(rows);
     volume->size_changed = sql_take_number(rows) != 0;
+    volume->device_announced = sql_take_number(rows) != 0;
+    state = (unsigned)sql_take_number(rows);
+    volume->has_layers = state > 0;
+    volume->layers_state = state - volume->has_layers;
 }
 
 static void take_mapping(struct sql_rows *rows, struct store_volume *volume)
@@ -482,6 +489,10 @@ int store_each_volume_of_device(struct store *store, uint32_t major, uint32_t mi
 {
     static const char text[] =
         "SELECT v.volume_id FROM devices d JOIN volumes v ON v.device_id = d.device_id"
+        " WHERE d.kind = 'block' AND d.major = ?1 AND d.minor = ?2 AND d.boot_id = ?3"
+        " AND v.removed_at IS NULL"
+        " UNION ALL SELECT v.volume_id FROM devices d JOIN layers l ON l.layer_id = d.device_id"
+        " JOIN volumes v ON v.device_id = l.device_id"
         " WHERE d.kind = 'block' AND d.major = ?1 AND d.minor = ?2 AND d.boot_id = ?3"
         " AND v.removed_at IS NULL";
 

@@ -89,9 +89,39 @@ void observed_mounts_each_change(const struct observed_mounts *before,
                                  const struct observed_mounts *after,
                                  observe_device_callback *callback, void *userdata);
 
-/* The device itself and what it stands on: a partition's disk, a dm device's slaves, and theirs. */
+/* ---- what a device stands on -------------------------------------------------------------- */
+
+enum { OBSERVE_LAYERS = 32 };
+
+enum observed_layer_kind {
+    LAYER_DISK, /* stands on nothing, as far as growth goes */
+    LAYER_PARTITION,
+    LAYER_CRYPT,     /* LUKS and plain, by dm-crypt */
+    LAYER_LVM,       /* a logical volume */
+    LAYER_MULTIPATH, /* its layers beneath are its paths */
+    LAYER_DM,        /* some other dm device */
+    LAYER_OTHER,     /* md, bcache */
+};
+
+struct observed_layer {
+    enum observed_layer_kind kind;
+    unsigned above;  /* index of what stands on it, smaller than its own; 0 for the first */
+    char label[128]; /* a dm device's own name; "" */
+    struct observed_device device;
+};
+
+/* The device itself, then what it stands on, level by level: a partition's disk, a dm device's
+ * slaves, and theirs. How many there are, at least one; what vanishes meanwhile is left out. */
+unsigned observe_stack(int sysfs, const struct observed_device *device,
+                       struct observed_layer ret_layer[static OBSERVE_LAYERS]);
+
+/* The same, numbers only. */
 void observe_each_beneath(int sysfs, uint32_t major, uint32_t minor,
                           observe_device_callback *callback, void *userdata);
+
+/* The disks of a SCSI device (one, for all that is known), by its path below /sys. */
+void observe_scsi_disks(int sysfs, const char *devpath, observe_device_callback *callback,
+                        void *userdata);
 
 /* ---- a sandbox ---------------------------------------------------------------------------- */
 

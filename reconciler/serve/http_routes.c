@@ -293,6 +293,7 @@ static const struct route routes[] = {
     {"/v1/volumes", "GET", false, true, answer_view},
     {"/v1/sandboxes", "GET", false, true, answer_view},
     {"/v1/devices", "GET", false, true, answer_view},
+    {"/v1/layers", "GET", false, true, answer_view},
     {"/v1/mappings", "GET", false, true, answer_view},
     {"/v1/resizes", "GET", false, true, answer_view},
     {"/v1/cleanups", "GET", false, true, answer_view},

@@ -23,7 +23,7 @@ static void expect(const struct node *node, const char *words, int code, const c
 
 static void tables_fit_a_terminal(void **state)
 {
-    static const char *const lists[] = {"volumes",  "sandboxes", "devices",
+    static const char *const lists[] = {"volumes",  "sandboxes", "devices", "layers",
                                         "mappings", "resizes",   "cleanups"};
 
     for (size_t i = 0; i < array_length(lists); i++) {

@@ -15,6 +15,7 @@ static const struct {
      "fs_type, options, metadata, status, problem, sandbox_id, device_bytes, hypervisor_bytes, "
      "guest_bytes, state, reason, state_since, next_attempt_at, first_seen, last_changed, "
      "removed_at, defer_fs_mount, evidence"},
+    {"audit_layers", "volume_id, position, device, kind, name, size_bytes, state, remedy"},
     {"audit_sandboxes",
      "sandbox_id, runtime, hypervisor, vmm_pid, control_socket, agent_address, pod_namespace, "
      "pod_name, status, boot_id, first_seen, gone_at"},
@@ -123,13 +124,21 @@ static void a_row_is_an_object_with_the_views_columns(void **state)
     cJSON_Delete(rows);
 }
 
+static void put_layer(struct store *store, int64_t device_id)
+{
+    struct store_layer layer = {.layer_id = device_id, .kind = "disk", .base_bytes = GIB};
+
+    assert_int_equal(store_put_layers(store, device_id, &layer, 1), 0);
+}
+
 static void every_view_reads(void **state)
 {
     struct store *store = store_of(state);
     struct bound bound = put_bound(store);
-    static const int expected[STORE_VIEWS] = {1, 1, 1, 1, 1, 0, 7};
+    static const int expected[STORE_VIEWS] = {1, 1, 1, 1, 1, 1, 0, 7};
 
     assert_int_equal(store_open_resize(store, bound.volume_id, GIB, 2 * GIB), 0);
+    put_layer(store, bound.device_id);
     for (unsigned i = 0; i < STORE_VIEWS; i++) {
         struct store_query query = {.view = i};
 
@@ -167,7 +176,7 @@ static void live_rows_only(void **state)
     int64_t removed;
     bool changed;
 
-    (void)put_bound(store);
+    put_layer(store, put_bound(store).device_id);
     for (query.view = 0; query.view <= STORE_VIEW_MAPPINGS; query.view++)
         assert_int_equal(count_rows(store_get_reader(store), &query), 1);
     assert_int_equal(store_end_sandbox(store, "sandbox-1", &changed), 0);
@@ -175,6 +184,8 @@ static void live_rows_only(void **state)
     query.view = STORE_VIEW_VOLUMES;
     assert_int_equal(count_rows(store_get_reader(store), &query), 0);
     query.view = STORE_VIEW_SANDBOXES;
+    assert_int_equal(count_rows(store_get_reader(store), &query), 0);
+    query.view = STORE_VIEW_LAYERS;
     assert_int_equal(count_rows(store_get_reader(store), &query), 0);
     query.view = STORE_VIEW_MAPPINGS;
     assert_int_equal(count_rows(store_get_reader(store), &query), 0);

@@ -29,9 +29,9 @@ static void expect_error(struct fixture *fixture, const char *method, const char
 static void every_path_answers(void **state)
 {
     static const char *const paths[] = {
-        "/healthz",    "/metrics",      "/readyz",     "/v1/status",
-        "/v1/volumes", "/v1/sandboxes", "/v1/devices", "/v1/mappings",
-        "/v1/resizes", "/v1/cleanups",  "/v1/journal", "/v1/doctor",
+        "/healthz",     "/metrics",      "/readyz",     "/v1/status",   "/v1/layers",
+        "/v1/volumes",  "/v1/sandboxes", "/v1/devices", "/v1/mappings", "/v1/resizes",
+        "/v1/cleanups", "/v1/journal",   "/v1/doctor",
     };
 
     for (size_t i = 0; i < array_length(paths); i++) {

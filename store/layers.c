@@ -1,0 +1,103 @@
+/* layers.c - what a device stands on, and disks that announced growth.
+ *
+ * A device's layers are replaced as a whole: each is a device of its own, so its size is where
+ * every device's size is, and a disk that many volumes stand on is announced once for all of them.
+ */
+#include <string.h>
+
+#include "store/internal.h"
+
+int store_announce_growth(struct store *store, int64_t device_id, uint64_t since_ns,
+                          bool *ret_changed)
+{
+    static const char announce[] = "UPDATE devices SET announced = 1 WHERE device_id = ?1"
+                                   " AND announced = 0 AND size_since_ns <= ?2";
+    static const char name[] = "SELECT name, size_bytes FROM devices WHERE device_id = ?1";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    char device[STORE_PATH_BYTES];
+    int64_t bytes;
+    int changes = 0;
+    int r = sql_run(&store->connection, announce, &changes, sql_number(device_id),
+                    sql_number((int64_t)since_ns));
+
+    *ret_changed = changes > 0;
+    if (r < 0 || !changes)
+        return r;
+    r = sql_first(&store->connection, name, &rows, sql_number(device_id));
+    if (r < 0)
+        return r;
+    sql_take_text(&rows, device, sizeof(device));
+    bytes = sql_take_number(&rows);
+    return journal_write(store, &(struct journal_line){.kind = "device_announced",
+                                                       .device = device,
+                                                       .detail = {{"bytes", sql_number(bytes)}}});
+}
+
+int store_is_announced(struct store *store, int64_t device_id, bool *ret_announced)
+{
+    static const char find[] = "SELECT announced FROM devices WHERE device_id = ?1";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_first(&store->connection, find, &rows, sql_number(device_id));
+
+    if (r < 0)
+        return r;
+    *ret_announced = r > 0 && sql_take_number(&rows) != 0;
+    return 0;
+}
+
+int store_forget_announcements(struct store *store)
+{
+    static const char forget[] = "UPDATE devices SET announced = 0 WHERE announced <> 0";
+
+    return sql_run_values(&store->connection, forget, NULL, NULL, 0);
+}
+
+int store_get_layers(struct store *store, int64_t device_id,
+                     struct store_layer ret_layer[static STORE_LAYERS], unsigned *ret_layers)
+{
+    static const char find[] = "SELECT layer_id, above, label, base_bytes, above_bytes, state,"
+                               " remedy FROM layers WHERE device_id = ?1 ORDER BY position";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    unsigned count = 0;
+    int r = sql_query(&store->connection, find, &rows, sql_number(device_id));
+
+    while (r == 0 && count < STORE_LAYERS && (r = sql_next(&rows)) > 0) {
+        struct store_layer *layer = &ret_layer[count++];
+
+        r = 0;
+        *layer = (struct store_layer){.layer_id = sql_take_number(&rows)};
+        layer->above = (unsigned)sql_take_number(&rows);
+        sql_take_text(&rows, layer->label, sizeof(layer->label));
+        layer->base_bytes = (uint64_t)sql_take_number(&rows);
+        layer->above_bytes = (uint64_t)sql_take_number(&rows);
+        layer->state = (unsigned)sql_take_number(&rows);
+        sql_take_text(&rows, layer->remedy, sizeof(layer->remedy));
+    }
+    *ret_layers = count;
+    return r;
+}
+
+static int add_layer(struct store *store, int64_t device_id, unsigned position,
+                     const struct store_layer *layer)
+{
+    static const char insert[] =
+        "INSERT INTO layers (device_id, position, layer_id, above, kind, label, base_bytes,"
+        " above_bytes, state, remedy) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+
+    return sql_run(&store->connection, insert, NULL, sql_number(device_id), sql_number(position),
+                   sql_number(layer->layer_id), sql_number(layer->above), sql_text(layer->kind),
+                   sql_text(layer->label), sql_number((int64_t)layer->base_bytes),
+                   sql_number((int64_t)layer->above_bytes), sql_number(layer->state),
+                   sql_text(layer->remedy));
+}
+
+int store_put_layers(struct store *store, int64_t device_id, const struct store_layer *layer,
+                     unsigned layers)
+{
+    static const char clear[] = "DELETE FROM layers WHERE device_id = ?1";
+    int r = sql_run(&store->connection, clear, NULL, sql_number(device_id));
+
+    for (unsigned i = 0; r == 0 && i < layers; i++)
+        r = add_layer(store, device_id, i, &layer[i]);
+    return r;
+}
