@@ -30,6 +30,7 @@ static void act_free(struct act *act)
     agent_call_free(act->agent);
     shim_call_free(act->shim);
     http_exchange_free(act->asking);
+    slow_write_free(act->rescan);
     lanes_leave(&act->reconciler->lanes, act->volume.sandbox_ref);
     free(act);
 }
@@ -96,23 +97,40 @@ bool act_is_in_flight(const struct reconciler *reconciler, int64_t volume_id)
     return is_in(reconciler->starting, volume_id) || is_in(reconciler->running, volume_id);
 }
 
-static const char *action_reason_unstarted(const struct act *act)
+/* What an action is done by, and what is said if it cannot even be started. */
+struct doer {
+    int (*start)(struct act *act);
+    int (*record)(struct act *act);
+    enum volume_reason reason;
+    const char *problem;
+};
+
+static const struct doer *doer_of(const struct act *act)
 {
-    return act->action == ACTION_GROW_GUEST ? "the call to the agent could not be started"
-                                            : "the call to the hypervisor could not be started";
+    static const struct doer hypervisor = {act_hypervisor_start, act_hypervisor_record,
+                                           REASON_HYPERVISOR_UNREACHABLE,
+                                           "the call to the hypervisor could not be started"};
+    static const struct doer guest = {act_guest_start, act_guest_record, REASON_AGENT_UNREACHABLE,
+                                      "the call to the agent could not be started"};
+    static const struct doer rescan = {act_rescan_start, act_rescan_record, REASON_HOST_STALE,
+                                       "the disk could not be rescanned"};
+
+    if (act->action == ACTION_RESCAN_DISK)
+        return &rescan;
+    return act->action == ACTION_GROW_GUEST ? &guest : &hypervisor;
 }
 
 static void act_start(struct act *act)
 {
     uint32_t seconds = act->reconciler->config.resize.call_timeout_seconds;
+    const struct doer *doer = doer_of(act);
     int r;
 
     act->deadline_ns = clock_boottime() + seconds * NSEC_PER_SEC;
-    r = act->action == ACTION_GROW_GUEST ? act_guest_start(act) : act_hypervisor_start(act);
+    r = doer->start(act);
     if (r < 0) {
-        act->reason = act->action == ACTION_GROW_GUEST ? REASON_AGENT_UNREACHABLE
-                                                       : REASON_HYPERVISOR_UNREACHABLE;
-        error_set_errno(&act->error, r, "%s", action_reason_unstarted(act));
+        act->reason = doer->reason;
+        error_set_errno(&act->error, r, "%s", doer->problem);
         act_finish(act);
     }
 }
@@ -195,11 +213,13 @@ static int act_record(struct act *act)
     else
         log_warning(&ids, "%s: %s: %s", decide_action_name(act->action), reason_name(act->reason),
                     act->error.text);
+    if (act->action == ACTION_RESCAN_DISK)
+        return act_rescan_record(act); /* of the host alone, whoever has the volume */
     /* The volume may have been bound elsewhere meanwhile; then this says nothing about it. */
     r = store_is_mapping_open(act->reconciler->store, act->volume.mapping_id, &is_open);
     if (r < 0 || !is_open)
         return r;
-    r = act->action == ACTION_GROW_GUEST ? act_guest_record(act) : act_hypervisor_record(act);
+    r = doer_of(act)->record(act);
     return r < 0 ? r : record_attempt(act);
 }
 

@@ -11,6 +11,7 @@
 #include "agent-client/agent_client.h"
 #include "agent-client/shim_client.h"
 #include "lib/http_exchange.h"
+#include "lib/slow_write.h"
 #include "reconciler/decide.h"
 #include "reconciler/hypervisor/hypervisor.h"
 #include "reconciler/internal.h"
@@ -26,6 +27,8 @@ struct act {
     struct agent_call *agent;
     struct shim_call *shim;
     struct http_exchange *asking; /* the shim, where the agent listens */
+    struct slow_write *rescan;
+    struct store_disk disk; /* to be rescanned */
 
     /* Which way into the guest is being tried, and what the ways before it came to. */
     enum config_route route;
@@ -45,11 +48,13 @@ struct act {
     const char *ability[STORE_ROUTES]; /* NULL: nothing learned */
 };
 
-/* act_hypervisor.c, act_guest.c: start; end by act_finish(), never from within. */
+/* act_hypervisor.c, act_guest.c, act_rescan.c: start; end by act_finish(), never from within. */
 int act_hypervisor_start(struct act *act);
 int act_guest_start(struct act *act);
+int act_rescan_start(struct act *act);
 int act_hypervisor_record(struct act *act);
 int act_guest_record(struct act *act);
+int act_rescan_record(struct act *act);
 
 /* act_shim.c: has the shim say where the agent listens, then goes on. 0 or -errno. */
 int act_shim_ask(struct act *act);

@@ -78,6 +78,9 @@ static struct decision decide_guest(const struct decide_facts *facts)
     if (!is_synced && facts->growth_open)
         return try_to(facts, action, STATE_BLOCK_GROWN, facts->guest_reason);
 
+    if (facts->beneath == BENEATH_STALE && facts->may_rescan && facts->permit == PERMIT_GROW)
+        return (struct decision){STATE_IN_SYNC, REASON_HOST_STALE, ACTION_RESCAN_DISK};
+
     /* First seen attached and equal: the file system is grown once, in case somebody grew the
      * device and told the VMM before crustd came. That this may fail is no growth that hangs. */
     return try_to(facts, action, STATE_IN_SYNC, remark(facts, remark_on_guest(facts, is_synced)));
@@ -141,6 +144,8 @@ const char *decide_action_name(enum decide_action action)
         return "resize_hypervisor";
     case ACTION_GROW_GUEST:
         return "grow_guest";
+    case ACTION_RESCAN_DISK:
+        return "rescan_disk";
     case ACTION_WAIT:
         return "wait";
     case ACTION_NONE:

@@ -53,6 +53,7 @@ struct decide_facts {
 
     enum volume_reason hypervisor_reason; /* why the last call failed; NONE: it did not */
     enum volume_reason guest_reason;      /* UNVERIFIED: grown, but it would not say how far */
+    bool may_rescan;                      /* allowed, and the stale disk was not of late */
     bool may_try;                         /* nothing has failed yet, or the next attempt is due */
 };
 
@@ -61,6 +62,7 @@ enum decide_action {
     ACTION_QUERY_HYPERVISOR,  /* learn the drive's size */
     ACTION_RESIZE_HYPERVISOR, /* have it re-read, check the answer */
     ACTION_GROW_GUEST,        /* have the file system grown, and verify */
+    ACTION_RESCAN_DISK,       /* have the kernel read the stale disk's size again */
     ACTION_WAIT,              /* look again once the size has been still for long enough */
 };
 

@@ -123,6 +123,11 @@ int bind_volume(struct reconciler *reconciler, struct store_volume *volume, bool
 /* act.c: one step on a VMM or a guest; see act.h. */
 struct act *act_new(struct reconciler *reconciler, const struct store_volume *volume,
                     unsigned action);
+/* act_rescan.c: whether a disk beneath the volume may be rescanned now; which one, and its intent.
+ */
+int may_rescan(const struct reconciler *reconciler, const struct store_volume *volume,
+               bool *ret_may);
+int act_rescan_intend(struct act *act);
 void acts_start(struct reconciler *reconciler);
 int acts_record(struct reconciler *reconciler);
 void acts_drop_starting(struct reconciler *reconciler);

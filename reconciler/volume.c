@@ -340,8 +340,10 @@ static int begin_act(struct reconciler *reconciler, const struct store_volume *v
         lanes_leave(&reconciler->lanes, volume->sandbox_ref);
         return -ENOMEM;
     }
-    return store_intend(reconciler->store, volume->volume_id, decide_action_name(action),
-                        volume->device_bytes);
+    return action == ACTION_RESCAN_DISK
+               ? act_rescan_intend(act)
+               : store_intend(reconciler->store, volume->volume_id, decide_action_name(action),
+                              volume->device_bytes);
 }
 
 int look_at_volume_device(struct reconciler *reconciler, int64_t volume_id)
@@ -373,6 +375,11 @@ int reconcile_volume(struct reconciler *reconciler, int64_t volume_id)
     facts = facts_of(reconciler, &volume);
     if (facts.status == DECIDE_PRESENT && facts.live_sandboxes > 0)
         facts.conflict = conflict_of(reconciler, &volume, mismatch);
+    if (facts.beneath == BENEATH_STALE && reconciler->config.resize.scsi_rescan) {
+        r = may_rescan(reconciler, &volume, &facts.may_rescan);
+        if (r < 0)
+            return r;
+    }
     if (is_new_growth(&facts, &volume)) {
         r = open_growth(reconciler, &volume, &facts);
         if (r < 0)

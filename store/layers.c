@@ -52,6 +52,66 @@ int store_forget_announcements(struct store *store)
     return sql_run_values(&store->connection, forget, NULL, NULL, 0);
 }
 
+/* ---- rescans ---- */
+
+int store_find_announced(struct store *store, int64_t device_id, uint64_t before_ns,
+                         struct store_disk *ret_disk)
+{
+    static const char find[] =
+        "SELECT d.device_id, d.name, d.major, d.minor, d.diskseq, d.size_bytes FROM layers l"
+        " JOIN devices d ON d.device_id = l.layer_id WHERE l.device_id = ?1"
+        " AND d.announced <> 0 AND coalesce(d.rescanned_ns, 0) <= ?2 LIMIT 1";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_first(&store->connection, find, &rows, sql_number(device_id),
+                      sql_number((int64_t)before_ns));
+
+    if (r <= 0)
+        return r;
+    ret_disk->device_id = sql_take_number(&rows);
+    sql_take_text(&rows, ret_disk->name, sizeof(ret_disk->name));
+    ret_disk->major = (uint32_t)sql_take_number(&rows);
+    ret_disk->minor = (uint32_t)sql_take_number(&rows);
+    ret_disk->diskseq = (uint64_t)sql_take_number(&rows);
+    ret_disk->size_bytes = (uint64_t)sql_take_number(&rows);
+    return 1;
+}
+
+int store_intend_rescan(struct store *store, int64_t volume_id, const struct store_disk *disk,
+                        uint64_t now_ns)
+{
+    static const char note[] = "UPDATE devices SET rescanned_ns = ?2 WHERE device_id = ?1";
+    int r = sql_run(&store->connection, note, NULL, sql_number(disk->device_id),
+                    sql_number((int64_t)now_ns));
+
+    return r < 0
+               ? r
+               : journal_write(store, &(struct journal_line){
+                                          .kind = "rescan_disk_intended",
+                                          .volume_id = volume_id,
+                                          .device = disk->name,
+                                          .detail = {{"from_bytes", sql_known(disk->size_bytes)}}});
+}
+
+int store_put_rescan_result(struct store *store, int64_t volume_id, const struct store_disk *disk,
+                            uint64_t bytes, const char *error)
+{
+    static const char answer[] = "UPDATE devices SET announced = 0 WHERE device_id = ?1";
+    int r = 0;
+
+    if (!*error)
+        r = sql_run(&store->connection, answer, NULL, sql_number(disk->device_id));
+    return r < 0 ? r
+                 : journal_write(store, &(struct journal_line){
+                                            .kind = "disk_rescanned",
+                                            .volume_id = volume_id,
+                                            .device = disk->name,
+                                            .detail = {{"from_bytes", sql_known(disk->size_bytes)},
+                                                       {"to_bytes", sql_known(bytes)},
+                                                       {"error", sql_text(error)}}});
+}
+
+/* ---- layers ---- */
+
 int store_get_layers(struct store *store, int64_t device_id,
                      struct store_layer ret_layer[static STORE_LAYERS], unsigned *ret_layers)
 {

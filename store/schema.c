@@ -64,6 +64,7 @@ static const char tables[] =
     "  first_size INTEGER NOT NULL,\n"
     "  size_since_ns INTEGER NOT NULL,\n"
     "  announced INTEGER NOT NULL DEFAULT 0,\n"
+    "  rescanned_ns INTEGER,\n"
     "  first_seen INTEGER NOT NULL,\n"
     "  last_changed INTEGER NOT NULL\n"
     ") STRICT;\n"

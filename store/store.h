@@ -209,6 +209,23 @@ int store_announce_growth(struct store *store, int64_t device_id, uint64_t since
 int store_is_announced(struct store *store, int64_t device_id, bool *ret_announced);
 int store_forget_announcements(struct store *store);
 
+struct store_disk {
+    int64_t device_id;
+    char name[STORE_NAME_BYTES];
+    uint32_t major, minor;
+    uint64_t diskseq, size_bytes;
+};
+/* Outcomes 1: a disk that announced growth, which the device is or stands on and whose last rescan
+ * is not younger than that; 0: there is none. */
+int store_find_announced(struct store *store, int64_t device_id, uint64_t before_ns,
+                         struct store_disk *ret_disk);
+/* It is about to be rescanned: journaled as rescan_disk_intended. */
+int store_intend_rescan(struct store *store, int64_t volume_id, const struct store_disk *disk,
+                        uint64_t now_ns);
+/* It was, and has so many bytes now. error "": that answers the announcement. */
+int store_put_rescan_result(struct store *store, int64_t volume_id, const struct store_disk *disk,
+                            uint64_t bytes, const char *error);
+
 /* What a device stands on, itself first. */
 enum { STORE_LAYERS = 32 };
 struct store_layer {
@@ -480,6 +497,7 @@ int store_forget_waiting_of(struct store *store, int64_t sandbox_ref);
  *   state_changed                                           from, to: "state/reason"
  *   resize_opened, resize_raised, resize_finished           from_bytes, to_bytes, state
  *   query_hypervisor_intended, resize_hypervisor_intended, grow_guest_intended   bytes
+ *   rescan_disk_intended, disk_rescanned                    from_bytes, to_bytes, error
  *   hypervisor_answered, guest_answered                     bytes, reason, error
  * and the reconciler:
  *   volume_staged, volume_unstaged                          layout

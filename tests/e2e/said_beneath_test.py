@@ -1,11 +1,17 @@
-"""What lies beneath a volume's device: a dm device that has not followed its disk is said, with the
-command that helps, and so is what ends it.
+"""What lies beneath a volume's device: a dm device that has not followed its disk, and a disk that
+must be rescanned, are said, with the command that helps, and so is what ends it.
 
 Loop devices are real, and so are their events; what they stand on is written into a sysfs of the
-node's own, in which one loop device passes for a dm device and another for the disk beneath it.
+node's own, in which one loop device passes for a dm device and another for the disk beneath it. That
+a disk announced growth, which only a SCSI disk does, is written into the database while the daemon
+is down: to the daemon it is what it has recorded before.
 """
 
+import fcntl
 import json
+import os
+import signal
+import sqlite3
 import unittest
 
 from said import AFTER, BEFORE, MIB, SaidTest, Volume, publish_path
@@ -132,6 +138,123 @@ class BeneathTest(SaidTest):
         node.wait_for(other.path, "in_sync", "none", hypervisor_bytes=AFTER)
         self.assertEqual(node.volume(volume.path)["reason"], "host_layer_pending")
         self.assertNotEqual(monitor.sent("block_resize"), [])
+
+
+class RescanTest(SaidTest):
+
+    def build(self, **settings):
+        """A volume on LUKS on a disk that announced growth; returns the disk's rescan attribute."""
+        node = self.node({"resize.sweep_seconds": NEVER} | settings)
+        sysfs, self.disk = Sysfs(node), self.loop(BEFORE + HEADER)
+        sysfs.add("sda", self.disk)
+        loop = self.loop(BEFORE)
+        sysfs.add("dm-0", loop, ["sda"], label="luks-data", uuid="CRYPT-LUKS2-0123-luks-data")
+        node.add_device(loop.device)
+        self.volume = Volume(publish_path("pv"), loop, "drive-of-pv")
+        node.stage(self.volume.path, loop.device)
+        self.agent(node).stats.total = BEFORE
+        self.monitor(node, self.volume)
+        self.sandbox(node, self.volume)
+        node.once()
+        self.announce(node)
+        (sysfs.root / "devices/block/sda/device").mkdir()
+        return node, sysfs, sysfs.root / "devices/block/sda/device/rescan"
+
+    def announce(self, node):
+        with sqlite3.connect(node.path("/var/lib/crustd/crustd.db")) as database:
+            changed = database.execute("UPDATE devices SET announced = 1 WHERE name = '/dev/sda'")
+            self.assertEqual(changed.rowcount, 1)
+        database.close()
+
+    def lines(self, node, kind):
+        return [json.loads(row["detail"]) for row in node.query(
+            f"SELECT detail FROM audit_journal WHERE kind = '{kind}' AND device = '/dev/sda'")]
+
+    def test_the_command_is_said_until_the_size_changes(self):
+        node, sysfs, rescan = self.build()
+        rescan.touch()
+        node.start()
+        node.wait_for(self.volume.path, "in_sync", "host_stale")
+        self.explains(node, self.volume.path, "- echo 1 > /sys/block/sda/device/rescan",
+                      "/dev/sda (disk) has 48 MiB and says that it has grown",
+                      "resize.scsi_rescan = on")
+        self.settle(node)
+        self.assertEqual(rescan.read_text(), "")
+        self.assertEqual(self.lines(node, "rescan_disk_intended"), [])
+        sysfs.resize("sda", self.disk, AFTER + HEADER)
+        node.wait_for(self.volume.path, "in_sync", "host_layer_pending")
+
+    def test_a_resync_forgets_what_a_reload_does_not(self):
+        node, _, _ = self.build()
+        node.start()
+        node.wait_for(self.volume.path, "in_sync", "host_stale")
+        node.process.send_signal(signal.SIGHUP)
+        self.settle(node)
+        self.assertEqual(node.volume(self.volume.path)["reason"], "host_stale")
+        node.crustctl("resync")
+        node.wait_for(self.volume.path, "in_sync", "none")
+
+    def test_a_rescan_that_brings_nothing_answers_it(self):
+        node, _, rescan = self.build(**{"resize.scsi_rescan": "on"})
+        rescan.touch()
+        node.start()
+        node.wait(lambda: self.lines(node, "disk_rescanned"), 60, "the disk to be rescanned")
+        node.wait_for(self.volume.path, "in_sync", "none")
+        self.assertEqual(rescan.read_text(), "1")
+        size = BEFORE + HEADER
+        self.assertEqual(self.lines(node, "rescan_disk_intended"), [{"from_bytes": size}])
+        self.assertEqual(self.lines(node, "disk_rescanned"),
+                         [{"from_bytes": size, "to_bytes": size}])
+        node.stop()  # one announcement after the other does not make it more often
+        self.announce(node)
+        node.start()
+        node.wait_for(self.volume.path, "in_sync", "host_stale")
+        self.settle(node)
+        self.assertEqual(len(self.lines(node, "rescan_disk_intended")), 1)
+
+    def test_a_rescan_that_fails_is_said_and_not_repeated_at_once(self):
+        node, _, rescan = self.build(**{"resize.scsi_rescan": "on"})
+        rescan.mkdir()
+        node.start()
+        line, = node.wait(lambda: self.lines(node, "disk_rescanned"), 60, "the rescan to fail")
+        self.assertIn("the disk could not be rescanned: Is a directory", line["error"])
+        self.settle(node)
+        self.assertEqual(node.volume(self.volume.path)["reason"], "host_stale")
+        self.assertEqual(len(self.lines(node, "rescan_disk_intended")), 1)
+
+    def test_a_rescan_that_hangs_is_given_up(self):
+        node, _, rescan = self.build(**{"resize.scsi_rescan": "on",
+                                        "resize.call_timeout_seconds": 1})
+        os.mkfifo(rescan)
+        reader = os.open(rescan, os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        writer = os.open(rescan, os.O_WRONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, writer)
+        os.write(writer, bytes(fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ)))  # it takes no more
+        node.start()
+        node.wait(lambda: self.lines(node, "rescan_disk_intended"), 60, "the rescan to begin")
+        marker = publish_path("marker")
+        node.stage(marker, "/dev/marker")
+        node.wait(lambda: node.volume(marker), 60, "the daemon to go on meanwhile")
+        line, = node.wait(lambda: self.lines(node, "disk_rescanned"), 60, "the rescan to end")
+        self.assertIn("rescanning /dev/sda: Connection timed out", line["error"])
+
+    def test_another_disk_of_that_number_is_not_rescanned(self):
+        node, sysfs, rescan = self.build(**{"resize.scsi_rescan": "on"})
+        rescan.touch()
+        (sysfs.root / "devices/block/sda/diskseq").write_text("99999\n")
+        node.start()
+        node.wait_for(self.volume.path, "in_sync", "none")
+        self.settle(node)
+        self.assertEqual(rescan.read_text(), "")
+
+    def test_what_is_only_observed_is_not_rescanned(self):
+        node, _, rescan = self.build(**{"resize.scsi_rescan": "on", "resize.mode": "observe"})
+        rescan.touch()
+        node.start()
+        node.wait_for(self.volume.path, "in_sync", "host_stale")
+        self.settle(node)
+        self.assertEqual(rescan.read_text(), "")
 
 
 if __name__ == "__main__":

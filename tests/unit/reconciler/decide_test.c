@@ -18,6 +18,7 @@ enum {
     GROWTH,
     HYPERVISOR,
     GUEST,
+    RESCAN,
     TRY,
     FACTS
 };
@@ -38,6 +39,7 @@ static const struct table_fact facts[FACTS] = {
     [GROWTH] = {"growth", {"open", "none"}},
     [HYPERVISOR] = {"hypervisor", {"none", "mismatch", "failed"}},
     [GUEST] = {"guest", {"none", "unverified", "failed"}},
+    [RESCAN] = {"rescan", {"yes", "no"}},
     [TRY] = {"try", {"yes", "no"}},
 };
 
@@ -92,6 +94,7 @@ static struct decide_facts facts_of(const int *combination)
         .is_still = combination[STILL] == 0,
         .hypervisor_reason = hypervisor[combination[HYPERVISOR]],
         .guest_reason = guest[combination[GUEST]],
+        .may_rescan = combination[RESCAN] == 0,
         .may_try = combination[TRY] == 0,
     };
 
@@ -152,7 +155,9 @@ static void never_touches_what_it_must_not(void **state)
         assert_int_equal(given.live_sandboxes, 1);
         assert_int_equal(given.conflict, CONFLICT_NONE);
         assert_int_not_equal(given.permit, PERMIT_NEVER);
-        if (decision.action == ACTION_WAIT)
+        if (decision.action == ACTION_RESCAN_DISK)
+            assert_true(given.may_rescan && given.beneath == BENEATH_STALE);
+        if (decision.action == ACTION_RESCAN_DISK || decision.action == ACTION_WAIT)
             continue;
         assert_true(given.may_try);
         if (decision.action == ACTION_QUERY_HYPERVISOR)

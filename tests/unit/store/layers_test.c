@@ -103,6 +103,34 @@ static void announcements_are_forgotten(void **state)
     assert_false(get_volume(store, bound.volume_id).device_announced);
 }
 
+static void an_announced_disk_is_rescanned_once_in_a_while(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_disk found = {0};
+    int64_t disk;
+    struct bound bound = put_stack(store, &disk);
+    bool changed, announced;
+
+    assert_int_equal(store_find_announced(store, bound.device_id, 1000, &found), 0);
+    assert_int_equal(store_announce_growth(store, disk, 50, &changed), 0);
+    assert_int_equal(store_find_announced(store, bound.device_id, 0, &found), 1);
+    assert_int_equal(found.device_id, disk);
+    assert_int_equal(found.minor, 2);
+    assert_int_equal(found.diskseq, 3);
+    assert_int_equal(found.size_bytes, GIB);
+    assert_int_equal(store_intend_rescan(store, bound.volume_id, &found, 500), 0);
+    assert_int_equal(store_find_announced(store, bound.device_id, 499, &found), 0);
+    assert_int_equal(store_find_announced(store, bound.device_id, 500, &found), 1);
+    assert_int_equal(store_put_rescan_result(store, bound.volume_id, &found, GIB, "refused"), 0);
+    assert_int_equal(store_is_announced(store, disk, &announced), 0);
+    assert_true(announced);
+    assert_int_equal(store_put_rescan_result(store, bound.volume_id, &found, GIB, ""), 0);
+    assert_int_equal(store_is_announced(store, disk, &announced), 0);
+    assert_false(announced);
+    assert_int_equal(lines_of(store, "rescan_disk_intended"), 1);
+    assert_int_equal(lines_of(store, "disk_rescanned"), 2);
+}
+
 /* What nothing stands on any more goes with its age, from the top. */
 static void history_keeps_what_something_stands_on(void **state)
 {
@@ -130,6 +158,7 @@ int main(void)
         MODEL(a_disk_touches_the_volumes_above_it),
         MODEL(an_announcement_ends_with_a_new_size),
         MODEL(announcements_are_forgotten),
+        MODEL(an_announced_disk_is_rescanned_once_in_a_while),
         MODEL(history_keeps_what_something_stands_on),
     };
 

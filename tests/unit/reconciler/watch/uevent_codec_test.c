@@ -40,16 +40,52 @@ static void reads_device_mapper_with_its_own_key_first(void **state)
     assert_true(event.has_number && event.major == 253 && event.minor == 0 && event.resize);
 }
 
+/* The next three were recorded from Linux 6.1: a disk grew, was read, was rescanned; then the dm
+ * device on it was given a larger table. */
 static void reads_scsi_unit_attention(void **state)
 {
-    char data[] = "change@/devices/pci/0:0:0:0\0ACTION=change\0SUBSYSTEM=scsi\0"
-                  "SDEV_UA=CAPACITY_DATA_HAS_CHANGED\0";
+    char data[] =
+        "change@/devices/pci0000:00/0000:00:04.0/virtio0/host0/target0:0:1/0:0:1:0\0ACTION=change\0"
+        "DEVPATH=/devices/pci0000:00/0000:00:04.0/virtio0/host0/target0:0:1/0:0:1:0\0"
+        "SUBSYSTEM=scsi\0SDEV_UA=CAPACITY_DATA_HAS_CHANGED\0DEVTYPE=scsi_device\0DRIVER=sd\0"
+        "MODALIAS=scsi:t-0x00\0SEQNUM=628\0";
     struct uevent event;
 
     (void)state;
     assert_int_equal(uevent_parse(data, sizeof(data) - 1, &event), 0);
     assert_true(event.capacity_changed);
-    assert_false(event.has_number);
+    assert_string_equal(event.subsystem, "scsi");
+    assert_string_equal(event.devpath, "/devices/pci0000:00/0000:00:04.0/virtio0/host0/"
+                                       "target0:0:1/0:0:1:0");
+    assert_false(event.has_number || event.resize);
+}
+
+static void reads_a_rescanned_disk(void **state)
+{
+    char data[] = "change@/devices/pci0000:00/0000:00:04.0/virtio0/host0/target0:0:1/0:0:1:0/block/"
+                  "sda\0ACTION=change\0DEVPATH=/devices/pci0000:00/0000:00:04.0/virtio0/host0/"
+                  "target0:0:1/0:0:1:0/block/sda\0SUBSYSTEM=block\0RESIZE=1\0MAJOR=8\0MINOR=0\0"
+                  "DEVNAME=sda\0DEVTYPE=disk\0DISKSEQ=1\0SEQNUM=630\0";
+    struct uevent event;
+
+    (void)state;
+    assert_int_equal(uevent_parse(data, sizeof(data) - 1, &event), 0);
+    assert_true(event.has_number && event.major == 8 && event.minor == 0 && event.resize);
+    assert_false(event.capacity_changed);
+}
+
+static void reads_a_resumed_dm_device(void **state)
+{
+    char data[] = "change@/devices/virtual/block/dm-0\0ACTION=change\0"
+                  "DEVPATH=/devices/virtual/block/dm-0\0SUBSYSTEM=block\0DM_COOKIE=6488064\0"
+                  "RESIZE=1\0MAJOR=254\0MINOR=0\0DEVNAME=dm-0\0DEVTYPE=disk\0DISKSEQ=4\0"
+                  "SEQNUM=631\0";
+    struct uevent event;
+
+    (void)state;
+    assert_int_equal(uevent_parse(data, sizeof(data) - 1, &event), 0);
+    assert_string_equal(event.device_name, "dm-0");
+    assert_true(event.has_number && event.major == 254 && event.minor == 0 && event.resize);
 }
 
 static void knows_a_synthetic_event(void **state)
@@ -99,6 +135,8 @@ int main(void)
         cmocka_unit_test(reads_growth_of_a_loop_device),
         cmocka_unit_test(reads_device_mapper_with_its_own_key_first),
         cmocka_unit_test(reads_scsi_unit_attention),
+        cmocka_unit_test(reads_a_rescanned_disk),
+        cmocka_unit_test(reads_a_resumed_dm_device),
         cmocka_unit_test(knows_a_synthetic_event),
         cmocka_unit_test(takes_no_number_that_is_none),
         cmocka_unit_test(refuses_what_is_no_uevent),
