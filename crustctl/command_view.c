@@ -49,7 +49,7 @@ static const struct column layer_columns[] = {
     {.title = "NAME", .key = "name", .minimum = 8, .expendable = 1},
     {.title = "SIZE", .key = "size_bytes", .kind = COLUMN_SIZE},
     {.title = "STATE", .key = "state"},
-    {.title = "WHAT HELPS", .key = "remedy", .minimum = 16},
+    {.title = "WHAT HELPS", .key = "remedy", .minimum = 30},
 };
 
 static const struct column mapping_columns[] = {

@@ -31,7 +31,8 @@ def build_image(cache, agent):
         compiler = [os.environ.get("CC", "cc"), "-std=gnu11", "-O2", "-static", "-s"]
         run(*compiler, "-o", partial, *sorted(GUEST_SOURCES.glob("*.c")))
         partial.rename(init)
-    if _is_stale(initramfs, init, agent, make_initramfs, kernel / "version"):
+    modules = GUEST_SOURCES / "modules.sh"
+    if _is_stale(initramfs, init, agent, make_initramfs, modules, kernel / "version"):
         run(make_initramfs, kernel, init, agent, initramfs)
     return GuestImage(kernel / "vmlinuz", initramfs)
 

@@ -1,0 +1,38 @@
+#!/bin/sh
+# make-node-initramfs.sh KERNELDIR OUT PROGRAM...: a node for crustd to run in, a cpio archive.
+#
+# KERNELDIR is what fetch-kernel.sh left. The archive holds node-init.sh as /init, the programs in
+# /bin with the libraries that they are linked with, and what SCSI disks and device mapper need.
+set -eu
+
+[ $# -ge 3 ] || { echo "usage: $0 KERNELDIR OUT PROGRAM..." >&2; exit 2; }
+kernel=$1 out=$2
+shift 2
+here=$(dirname "$0")
+# shellcheck source=tests/guest/modules.sh
+. "$here/modules.sh"
+modules="virtio_pci virtio_scsi sd_mod dm_mod dm_multipath dm_round_robin"
+
+scratch=$(mktemp -d "$out.XXXXXX")
+trap 'rm -rf "$scratch"' EXIT
+trap 'exit 1' HUP INT TERM
+root=$scratch/root
+mkdir -p "$root/modules" "$root/bin" "$root/proc" "$root/sys" "$root/dev" "$root/run" \
+    "$root/etc/crustd" "$root/var/lib/crustd"
+
+for module in $modules; do
+    copy_module "$module"
+done | awk '!seen[$0]++' > "$root/modules/load"
+
+for program in "$@"; do
+    install -m 755 "$program" "$root/bin/"
+    # "NAME => PATH (ADDRESS)", and the loader's "PATH (ADDRESS)"; a static program has none.
+    { ldd "$program" 2>/dev/null || true; } | grep -o '/[^ ]* (' | tr -d ' (' |
+        while read -r library; do
+            mkdir -p "$root$(dirname "$library")"
+            cp -L "$library" "$root$library"
+        done
+done
+install -m 755 "$here/node-init.sh" "$root/init"
+(cd "$root" && find . | LC_ALL=C sort | cpio --quiet -o -H newc -R 0:0) > "$scratch/archive"
+mv "$scratch/archive" "$out"
