@@ -133,9 +133,8 @@ static int put_layers(struct reconciler *reconciler, struct store_volume *volume
 int look_beneath(struct reconciler *reconciler, struct store_volume *volume,
                  const struct observed_device *device)
 {
-    static struct stack stack; /* too large for the machine's own */
+    static struct stack stack; /* too large for the machine's own; every part is filled anew */
 
-    memset(&stack, 0, sizeof(stack));
     stack.count = observe_stack(reconciler->sysfs, device, stack.seen);
     if (stack.count == 1 && !volume->has_layers && !volume->device_announced)
         return 0;

@@ -126,7 +126,8 @@ static int look_once(struct reconciler *reconciler)
         r = look_at_sandbox(reconciler, name);
         return r < 0 ? r : 1;
     }
-    if (marks_take_number(&reconciler->announced, &number)) {
+    /* Which volumes stand on a disk is known after the first scan. */
+    if (reconciler->synced && marks_take_number(&reconciler->announced, &number)) {
         r = look_at_announced(reconciler, number);
         return r < 0 ? r : 1;
     }
