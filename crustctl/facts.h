@@ -4,7 +4,7 @@
 #include "config/config.h"
 #include "crustctl/dossier.h"
 
-enum { FACTS_MAX = 16, FACT_BYTES = 512 };
+enum { FACTS_MAX = 24, FACT_BYTES = 512 };
 
 struct facts {
     unsigned count;
