@@ -110,7 +110,7 @@ static const char tables[] =
     "CREATE INDEX volumes_by_hash ON volumes (path_sha256) WHERE path_sha256 IS NOT NULL;\n"
     "CREATE INDEX volumes_hidden ON volumes (volume_id)"
     " WHERE target_path IS NULL AND removed_at IS NULL;\n"
-    "CREATE INDEX volumes_bypassed ON volumes (volume_id) WHERE reason = 'bypassed';\n"
+    "CREATE INDEX volumes_blocked ON volumes (volume_id) WHERE state = 'blocked';\n"
     "CREATE INDEX volumes_by_device ON volumes (device_id);\n"
     "CREATE INDEX volumes_waiting ON volumes (next_attempt_ns)"
     " WHERE next_attempt_ns IS NOT NULL;\n"

@@ -327,7 +327,8 @@ int store_each_volume_of_sandbox(struct store *store, const char *sandbox_id,
 int store_each_bypassed_volume(struct store *store, const char *sandbox_id,
                                store_volume_callback *callback, void *userdata);
 int store_each_volume(struct store *store, store_volume_callback *callback, void *userdata);
-/* Present volumes with a live sandbox, for the sweep; and present ones whose path leads nowhere. */
+/* For the sweep: volumes with a live sandbox, or kept from it; and present ones whose path leads
+ * nowhere. */
 int store_each_bound_volume(struct store *store, store_volume_callback *callback, void *userdata);
 int store_each_volume_without_device(struct store *store, store_volume_callback *callback,
                                      void *userdata);

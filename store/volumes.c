@@ -548,7 +548,7 @@ int store_each_bypassed_volume(struct store *store, const char *sandbox_id,
         " AND v.removed_at IS NULL"
         " UNION SELECT e.volume_id FROM above a JOIN entries e ON e.subpaths = a.path"
         " AND e.gone = 0"
-        " UNION SELECT volume_id FROM volumes WHERE reason = 'bypassed'";
+        " UNION SELECT volume_id FROM volumes WHERE state = 'blocked' AND reason = 'bypassed'";
 
     return EACH_VOLUME(store, text, callback, userdata, sql_text(sandbox_id));
 }
@@ -562,7 +562,9 @@ int store_each_volume(struct store *store, store_volume_callback *callback, void
 
 int store_each_bound_volume(struct store *store, store_volume_callback *callback, void *userdata)
 {
-    static const char text[] = "SELECT volume_id FROM mappings WHERE until IS NULL";
+    static const char text[] =
+        "SELECT volume_id FROM mappings WHERE until IS NULL"
+        " UNION SELECT volume_id FROM volumes WHERE state = 'blocked' AND removed_at IS NULL";
 
     return each_volume(store, text, callback, userdata, NULL, 0);
 }

@@ -1,0 +1,95 @@
+#!/usr/bin/python3
+"""Which drive a volume has, as the runtime's records and the VMM have it: drives that come and go
+while the sandbox lives, and records that contradict the path.
+"""
+
+import json
+import os
+import unittest
+
+from said import AFTER, BEFORE, MIB, SANDBOX, SaidTest, fake_monitor
+
+
+class MappingTest(SaidTest):
+    """A sandbox of Kata's Go runtime, its monitor and its agent."""
+
+    def start(self):
+        node = self.node()
+        agent = self.agent(node)
+        volume = self.volume(node)
+        self.sandbox(node, volume)
+        monitor = self.monitor(node, volume)
+        node.start()
+        node.wait_for(volume.path, "in_sync", "none")
+        return node, volume, monitor, agent
+
+    def mappings(self, node, volume):
+        return node.query("SELECT m.* FROM audit_mappings m JOIN audit_volumes v USING (volume_id)"
+                          f" WHERE v.target_path = '{volume.path}' ORDER BY m.since")
+
+    def test_device_moves_between_containers(self):
+        """Unplugged with one container, and plugged again, as another drive, for the next."""
+        node, volume, monitor, agent = self.start()
+        first = self.mappings(node, volume)[-1]
+        self.assertEqual((first["drive_id"], first["source"]), (volume.drive, "persist"))
+
+        monitor.drives = []
+        node.add_sandbox(SANDBOX, node.vmms[0].pid, agent="unix:///agent.sock")
+        volume.loop.resize(AFTER)
+        node.wait_for(volume.path, "blocked", "drive_not_found")
+        monitor.drives = [fake_monitor.Drive("drive-again", volume.loop.device)]
+        node.add_sandbox(SANDBOX, node.vmms[0].pid, agent="unix:///agent.sock",
+                         drives=[volume.record(id="drive-again", address="02/1f")])
+        node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
+
+        second = self.mappings(node, volume)[-1]
+        self.assertEqual((second["drive_id"], second["source"]), ("drive-again", "persist"))
+        self.assertNotEqual(second["guest_path"], first["guest_path"])
+        self.assertIn("drive-again", [command.arguments.get("node-name")
+                                      for command in monitor.sent("block_resize")])
+        self.assertIn(second["guest_path"],
+                      [request.path for request in agent.wait_for_requests(1, method="ResizeVolume")])
+        volume.loop.resize(2 * AFTER)
+        node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=2 * AFTER)
+
+    def test_record_of_another_device(self):
+        """The runtime was given a link that leads elsewhere by now: nothing is touched."""
+        node = self.node()
+        self.agent(node)
+        first, second = self.loop(), self.loop()
+        link = node.path("/dev/disk-of-the-volume")
+        for loop in (first, second):
+            node.add_device(loop.device)
+        volume = self.volume(node, "pv-link")
+        node.stage(volume.path, "/dev/disk-of-the-volume")
+        link.symlink_to(second.device)
+        vmm = node.start_vmm(SANDBOX)
+        sandbox = node.add_sandbox(SANDBOX, vmm.pid, agent="unix:///agent.sock",
+                                   drives=[{"device": first.device, "id": "drive-1",
+                                            "address": "02/01"}])
+        container = sandbox / SANDBOX
+        container.mkdir()
+        (container / "persist.json").write_text(json.dumps({"Mounts": [
+            {"Source": "/dev/disk-of-the-volume", "Destination": "/data",
+             "BlockDeviceID": "device-0"}]}))
+        node.record(volume.path, SANDBOX)
+        monitor = fake_monitor.FakeMonitor(
+            node.vm_dir(SANDBOX) / "extra-monitor.sock", "qmp",
+            [fake_monitor.Drive("drive-1", first.device)])
+        self.addCleanup(monitor.stop)
+        monitor.start()
+        node.start()
+        node.wait_for(volume.path, "blocked", "identity_mismatch")
+        self.assertEqual(self.mappings(node, volume), [])
+        for loop in (first, second):
+            loop.resize(BEFORE + 16 * MIB)
+        self.settle(node)
+        node.wait_for(volume.path, "blocked", "identity_mismatch")
+        self.assertEqual(monitor.sent("block_resize"), [])
+        link.unlink()
+        link.symlink_to(os.path.basename(first.device))
+        node.wait_for(volume.path, "in_sync", hypervisor_bytes=BEFORE + 16 * MIB)
+
+
+if __name__ == "__main__":
+    unittest.main()
