@@ -1,19 +1,11 @@
 /* stale_test.c - the table of staleness in docs/states.md against the code, cell by cell. */
-#include "tests/unit/test.h"
+#include "tests/unit/reconciler/table.h"
 
-#include <stdio.h>
-#include <string.h>
-
-#include "lib/cleanup.h"
 #include "reconciler/stale.h"
 
 enum { MODE, PATH, SANDBOX, KUBELET, ENTRY, RESTORED, DAEMON, SETTLED, BRAKE, FACTS };
-enum { VALUES = 6 };
 
-static const struct {
-    const char *name;
-    const char *values[VALUES];
-} facts[FACTS] = {
+static const struct table_fact facts[FACTS] = {
     [MODE] = {"mode", {"off", "report", "delete"}},
     [PATH] = {"path", {"publish", "empty_dir", "other", "hidden"}},
     [SANDBOX] = {"sandbox", {"never", "seen", "cleared", "traces", "alive", "hidden"}},
@@ -25,93 +17,18 @@ static const struct {
     [BRAKE] = {"brake", {"none", "breaker", "rate"}},
 };
 
-struct row {
-    int fact[4], value[4];
-    unsigned conditions;
-    char decision[16], reason[32];
-    unsigned long first_matches;
+static struct table table = {
+    .marker = "<!-- stale -->",
+    .facts = facts,
+    .fact_count = FACTS,
+    .outcomes = 2,
 };
-
-static struct row rows[64];
-static unsigned row_count;
-
-static int value_of(int fact, const char *name)
-{
-    for (int i = 0; i < VALUES && facts[fact].values[i]; i++)
-        if (strcmp(facts[fact].values[i], name) == 0)
-            return i;
-    fail_msg("%s has no value %s", facts[fact].name, name);
-    return -1;
-}
-
-static void add_condition(struct row *row, char *word)
-{
-    char *equals = strchr(word, '=');
-
-    assert_non_null(equals);
-    assert_true(row->conditions < 4);
-    *equals = '\0';
-    for (int fact = 0; fact < FACTS; fact++)
-        if (strcmp(facts[fact].name, word) == 0) {
-            row->fact[row->conditions] = fact;
-            row->value[row->conditions++] = value_of(fact, equals + 1);
-            return;
-        }
-    fail_msg("no fact %s", word);
-}
-
-static void read_row(const char *line)
-{
-    struct row *row = &rows[row_count];
-    char conditions[128], *word, *rest = conditions;
-
-    if (sscanf(line, "| %127[^|]| %15[a-z_] | %31[a-z_] |", conditions, row->decision,
-               row->reason) != 3 ||
-        !strchr(conditions, '='))
-        return;
-    while ((word = strsep(&rest, " ")))
-        if (*word)
-            add_condition(row, word);
-    assert_true(++row_count < array_length(rows));
-}
 
 static int read_table(void **state)
 {
-    cleanup(freep) char *line = NULL;
-    size_t size = 0;
-    FILE *file = fopen("docs/states.md", "re");
-    bool inside = false;
-
     (void)state;
-    assert_non_null(file);
-    while (getline(&line, &size, file) > 0) {
-        if (strncmp(line, "<!-- stale -->", 14) == 0)
-            inside = true;
-        else if (strncmp(line, "## ", 3) == 0)
-            inside = false;
-        else if (inside && strncmp(line, "| ", 2) == 0)
-            read_row(line);
-    }
-    fclose(file);
-    assert_true(row_count > 30);
+    table_read(&table);
     return 0;
-}
-
-static bool matches(const struct row *row, const int *combination, bool without_kubelet)
-{
-    for (unsigned i = 0; i < row->conditions; i++)
-        if (combination[row->fact[i]] != row->value[i] ||
-            (without_kubelet && row->fact[i] == KUBELET))
-            return false;
-    return true;
-}
-
-static struct row *first_match(const int *combination, bool without_kubelet)
-{
-    for (unsigned i = 0; i < row_count; i++)
-        if (matches(&rows[i], combination, without_kubelet))
-            return &rows[i];
-    return NULL;
 }
 
 static struct stale_facts facts_of(const int *combination)
@@ -129,32 +46,17 @@ static struct stale_facts facts_of(const int *combination)
     };
 }
 
-static void check(const int *combination, const struct row *row, struct stale_decision decision)
+static void check(const int *combination, const struct table_row *row,
+                  struct stale_decision decision)
 {
     static const char *const verdicts[] = {"none", "keep", "remove"};
 
-    if (strcmp(verdicts[decision.verdict], row->decision) == 0 &&
-        strcmp(stale_reason_name(decision.reason), row->reason) == 0)
+    if (strcmp(verdicts[decision.verdict], row->outcome[0]) == 0 &&
+        strcmp(stale_reason_name(decision.reason), row->outcome[1]) == 0)
         return;
-    for (int fact = 0; fact < FACTS; fact++)
-        print_message("%s=%s ", facts[fact].name, facts[fact].values[combination[fact]]);
-    fail_msg("row %u says %s/%s, the code %s/%s", (unsigned)(row - rows) + 1, row->decision,
-             row->reason, verdicts[decision.verdict], stale_reason_name(decision.reason));
-}
-
-/* The next combination, as an odometer; false after the last. */
-static bool advance(int *combination)
-{
-    for (int fact = FACTS - 1; fact >= 0; fact--) {
-        int next = combination[fact] + 1;
-
-        if (next < VALUES && facts[fact].values[next]) {
-            combination[fact] = next;
-            return true;
-        }
-        combination[fact] = 0;
-    }
-    return false;
+    table_print(&table, combination);
+    fail_msg("row %u says %s/%s, the code %s/%s", (unsigned)(row - table.rows) + 1, row->outcome[0],
+             row->outcome[1], verdicts[decision.verdict], stale_reason_name(decision.reason));
 }
 
 static void every_combination_is_decided_as_the_table_says(void **state)
@@ -164,15 +66,10 @@ static void every_combination_is_decided_as_the_table_says(void **state)
     (void)state;
     do {
         struct stale_facts given = facts_of(combination);
-        struct row *row = first_match(combination, false);
 
-        assert_non_null(row);
-        row->first_matches++;
-        check(combination, row, stale_decide(&given));
-    } while (advance(combination));
-    for (unsigned i = 0; i < row_count; i++)
-        if (rows[i].first_matches == 0)
-            fail_msg("row %u of the table can never be the first match", i + 1);
+        check(combination, table_match(&table, combination), stale_decide(&given));
+    } while (table_advance(&table, combination));
+    table_assert_used(&table);
 }
 
 /* A file of a sandbox that has ended; of others the table says nothing. */
@@ -187,10 +84,10 @@ static void a_file_is_decided_by_the_rows_without_the_kubelet(void **state)
 
         if (given.sandbox == STALE_SANDBOX_SEEN || given.sandbox == STALE_SANDBOX_CLEARED ||
             given.sandbox == STALE_SANDBOX_TRACES)
-            check(combination, first_match(combination, true), decision);
+            check(combination, table_match_without(&table, combination, KUBELET), decision);
         else
             assert_int_equal(decision.verdict, STALE_NOT);
-    } while (advance(combination));
+    } while (table_advance(&table, combination));
 }
 
 /* What must hold of every removal, said once more without the table. */
@@ -214,7 +111,7 @@ static void nothing_is_removed_without_every_piece_of_evidence(void **state)
         assert_true(given.settled && !given.invalid && !given.restored);
         assert_int_equal(given.daemon, STALE_DAEMON_FIT);
         assert_int_equal(given.brake, STALE_BRAKE_NONE);
-    } while (advance(combination));
+    } while (table_advance(&table, combination));
     assert_int_equal(removed, 5);
 }
 

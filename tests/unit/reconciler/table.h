@@ -99,14 +99,17 @@ static inline void table_read(struct table *table)
     assert_true(table->row_count > 0);
 }
 
-/* The row that decides; counted as having done so. */
-static inline struct table_row *table_match(struct table *table, const int *combination)
+/* The row that decides; counted as having done so. `without`: rows about this fact do not count; -1
+ * all do. */
+static inline struct table_row *table_match_without(struct table *table, const int *combination,
+                                                    int without)
 {
     for (unsigned i = 0; i < table->row_count; i++) {
         struct table_row *row = &table->rows[i];
         unsigned matched = 0;
 
-        while (matched < row->conditions && combination[row->fact[matched]] == row->value[matched])
+        while (matched < row->conditions && row->fact[matched] != without &&
+               combination[row->fact[matched]] == row->value[matched])
             matched++;
         if (matched < row->conditions)
             continue;
@@ -115,6 +118,11 @@ static inline struct table_row *table_match(struct table *table, const int *comb
     }
     fail_msg("no row matches");
     return NULL;
+}
+
+static inline struct table_row *table_match(struct table *table, const int *combination)
+{
+    return table_match_without(table, combination, -1);
 }
 
 static inline void table_print(const struct table *table, const int *combination)
