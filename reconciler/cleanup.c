@@ -15,6 +15,7 @@
 #include "reconciler/trash.h"
 
 static const uint64_t SLICE_NS = 500 * 1000;
+static const uint64_t SOON_NS = 5 * NSEC_PER_SEC; /* longer than anything takes to settle */
 
 /* ---- in slices --------------------------------------------------------------------------- */
 
@@ -117,7 +118,7 @@ bool cleanup_is_busy(const struct reconciler *reconciler)
 
     return cleanup->trash_wanted || cleanup->pass_wanted || cleanup->pass ||
            (loop_timer_is_active(&cleanup->step) &&
-            cleanup->settles_ns < clock_boottime() + 60 * NSEC_PER_SEC);
+            cleanup->settles_ns < clock_boottime() + SOON_NS);
 }
 
 void cleanup_done(struct reconciler *reconciler)

@@ -29,7 +29,7 @@ enum { ROOM_FOR_END = 16 };
 
 /* What was found out about one directory, or one file in it. */
 struct verdict {
-    int64_t entry_id;
+    int64_t entry_id, volume_id;
     char file[STORE_SANDBOX_ID_BYTES];
     struct stale_facts facts;
     struct stale_decision decision;
@@ -162,6 +162,7 @@ static int add_verdict(void *userdata, struct evidence *evidence)
     }
     verdict = &pass->verdict[pass->verdicts++];
     *verdict = (struct verdict){.entry_id = evidence->suspect.entry_id,
+                                .volume_id = evidence->suspect.volume_id,
                                 .facts = evidence->facts,
                                 .since_ns = evidence->since_ns,
                                 .layout = evidence->suspect.layout,
@@ -273,6 +274,9 @@ static int note(struct cleanup_pass *pass, const struct verdict *verdict)
                                     .since_ns = stale ? verdict->since_ns : 0,
                                     .evidence = verdict->json};
 
+    if (stale && !verdict->file[0] && strcmp(reason, verdict->reason_before) != 0)
+        log_info(&(struct log_ids){.volume = verdict->volume_id},
+                 "its metadata looks stale, and is kept: %s", reason);
     if (verdict->file[0])
         return store_note_stale_file(pass->reconciler->store, verdict->entry_id, verdict->file,
                                      &stale_row);

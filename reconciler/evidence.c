@@ -321,34 +321,41 @@ static void take_state(struct evidence *evidence)
     sha256_hex(text, (size_t)length, evidence->state);
 }
 
-/* Not before everything could be seen, nor before the kubelet that runs now was started. */
 static void take_time(const struct reconciler *reconciler, const struct surroundings *surroundings,
                       bool used, struct evidence *evidence)
 {
-    uint64_t grace = NSEC_PER_SEC * (used ? reconciler->config.cleanup.grace_seconds
-                                          : reconciler->config.cleanup.unbound_grace_seconds);
-    uint64_t from = evidence->since_ns, kubelet = census_kubelet_start(surroundings->census);
+    uint64_t seconds = used ? reconciler->config.cleanup.grace_seconds
+                            : reconciler->config.cleanup.unbound_grace_seconds;
 
-    if (!from || from > surroundings->now_ns)
-        from = evidence->since_ns = surroundings->now_ns;
-    if (from < kubelet)
-        from = kubelet;
-    if (from < surroundings->well_since_ns)
-        from = surroundings->well_since_ns;
-    evidence->settles_ns = from + grace;
-    evidence->facts.settled =
-        surroundings->well_since_ns && surroundings->now_ns >= evidence->settles_ns;
+    if (!evidence->since_ns || evidence->since_ns > surroundings->now_ns)
+        evidence->since_ns = surroundings->now_ns;
+    evidence->settles_ns = stale_settles(&(struct stale_times){
+        .since_ns = evidence->since_ns,
+        .well_ns = surroundings->well_since_ns,
+        .kubelet_ns = census_kubelet_start(surroundings->census),
+        .grace_ns = seconds * NSEC_PER_SEC,
+    });
+    evidence->facts.settled = surroundings->now_ns >= evidence->settles_ns;
+}
+
+/* null: it does not end as things are. */
+static int append_wait(uint64_t now_ns, uint64_t settles_ns, struct buffer *json)
+{
+    uint64_t seconds =
+        settles_ns > now_ns ? (settles_ns - now_ns + NSEC_PER_SEC - 1) / NSEC_PER_SEC : 0;
+
+    if (settles_ns == UINT64_MAX)
+        return buffer_append_text(json, ",\"waits_seconds\":null}");
+    return buffer_append_format(json, ",\"waits_seconds\":%" PRIu64 "}", seconds);
 }
 
 static int append_time(const struct surroundings *surroundings, const struct evidence *evidence,
                        struct buffer *json)
 {
-    return buffer_append_format(
-        json, ",\"stale_seconds\":%" PRIu64 ",\"waits_seconds\":%" PRIu64 "}",
-        (surroundings->now_ns - evidence->since_ns) / NSEC_PER_SEC,
-        evidence->settles_ns > surroundings->now_ns
-            ? (evidence->settles_ns - surroundings->now_ns + NSEC_PER_SEC - 1) / NSEC_PER_SEC
-            : 0);
+    int r = buffer_append_format(json, ",\"stale_seconds\":%" PRIu64,
+                                 (surroundings->now_ns - evidence->since_ns) / NSEC_PER_SEC);
+
+    return r < 0 ? r : append_wait(surroundings->now_ns, evidence->settles_ns, json);
 }
 
 /* ---- all of it --------------------------------------------------------------------------- */

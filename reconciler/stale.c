@@ -163,6 +163,19 @@ struct stale_decision stale_decide_file(const struct stale_facts *facts)
     return decide_all(facts, STALE_REASON_NONE);
 }
 
+uint64_t stale_settles(const struct stale_times *times)
+{
+    uint64_t from = times->since_ns;
+
+    if (!times->well_ns)
+        return UINT64_MAX;
+    if (from < times->well_ns)
+        from = times->well_ns;
+    if (from < times->kubelet_ns)
+        from = times->kubelet_ns;
+    return from + times->grace_ns;
+}
+
 bool stale_breaks(unsigned long removable, unsigned long all_volumes)
 {
     return removable >= 5 && removable > all_volumes / 2;

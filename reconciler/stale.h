@@ -7,6 +7,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Where the volume's path lies. */
 enum stale_path {
@@ -106,6 +107,19 @@ const char *stale_reason_name(enum stale_reason reason);
 /* The file of a dead sandbox in the directory of a volume that is in use: what the kubelet says of
  * the volume does not matter for it, everything else does. facts.sandbox is that sandbox's. */
 struct stale_decision stale_decide_file(const struct stale_facts *facts);
+
+/* ---- time ---------------------------------------------------------------------------------- */
+
+/* All CLOCK_BOOTTIME. */
+struct stale_times {
+    uint64_t since_ns;   /* stale and unchanged */
+    uint64_t well_ns;    /* everything could be seen since then; 0: it can't be */
+    uint64_t kubelet_ns; /* the kubelet was started; 0 unknown */
+    uint64_t grace_ns;
+};
+
+/* When the grace time is over; UINT64_MAX: not as things are. */
+uint64_t stale_settles(const struct stale_times *times);
 
 /* ---- the breaker --------------------------------------------------------------------------- */
 

@@ -345,6 +345,8 @@ int store_read_summary(struct store_reader *reader, struct buffer *ret_json, str
         "'sandboxes_alive', (SELECT count(*) FROM sandboxes WHERE gone_at IS NULL),"
         "'open_mappings', (SELECT count(*) FROM mappings WHERE until IS NULL),"
         "'open_resizes', (SELECT count(*) FROM resizes WHERE finished_at IS NULL),"
+        "'looks_stale', (SELECT count(*) FROM entries WHERE gone = 0 AND stale_reason IS NOT NULL),"
+        "'in_trash', (SELECT count(*) FROM trash),"
         "'journal_seq', (SELECT max(seq) FROM journal))";
     size_t before = ret_json->length;
     cleanup(sql_end) struct sql_rows rows = {0};

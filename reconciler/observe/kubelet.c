@@ -114,7 +114,9 @@ static int look_below(int pods, const char *pod_uid, const char *pv,
                    pv);
     if (r == 0)
         r = is_there(pods, name, &kubelet->volume_data);
-    return r < 0 ? r : find_canary(pods, pod_uid, kubelet);
+    if (r < 0 || (kubelet->pod && (kubelet->leaf || kubelet->volume_data)))
+        return r;
+    return find_canary(pods, pod_uid, kubelet);
 }
 
 int observe_kubelet(int root, const char *kubelet, const char *pod_uid, const char *pv,

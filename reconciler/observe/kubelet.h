@@ -14,7 +14,8 @@ struct observed_kubelet {
     bool pod;         /* KUBELET/pods/UID */
     bool leaf;        /* …/PV/mount */
     bool volume_data; /* …/PV/vol_data.json */
-    char canary[64];  /* another pod's directory: this is the kubelet's root. "": there is none */
+    char canary[64];  /* another pod's directory: this is the kubelet's root. "": there is none, or
+                         it was not looked for, since the volume's own is there */
     dev_t device;     /* of KUBELET/pods; 0: that is not there */
     bool elsewhere;   /* the node's first process sees another directory there */
 };

@@ -115,6 +115,24 @@ static void nothing_is_removed_without_every_piece_of_evidence(void **state)
     assert_int_equal(removed, 5);
 }
 
+/* It begins with whatever was last: the change, the daemon or a source, the kubelet. */
+static void the_grace_time_begins_anew(void **state)
+{
+    struct stale_times times = {.since_ns = 30, .well_ns = 10, .kubelet_ns = 20, .grace_ns = 5};
+
+    (void)state;
+    assert_int_equal(stale_settles(&times), 35);
+    times.kubelet_ns = 40;
+    assert_int_equal(stale_settles(&times), 45);
+    times.well_ns = 50;
+    assert_int_equal(stale_settles(&times), 55);
+    times.kubelet_ns = 0;
+    times.grace_ns = 0;
+    assert_int_equal(stale_settles(&times), 50);
+    times.well_ns = 0;
+    assert_true(stale_settles(&times) == UINT64_MAX);
+}
+
 static void more_than_half_and_at_least_five_break(void **state)
 {
     (void)state;
@@ -133,6 +151,7 @@ int main(void)
         cmocka_unit_test(every_combination_is_decided_as_the_table_says),
         cmocka_unit_test(a_file_is_decided_by_the_rows_without_the_kubelet),
         cmocka_unit_test(nothing_is_removed_without_every_piece_of_evidence),
+        cmocka_unit_test(the_grace_time_begins_anew),
         cmocka_unit_test(more_than_half_and_at_least_five_break),
     };
 

@@ -25,7 +25,7 @@ static void a_published_volume_is_there(void **state)
     tree_make(PODS "/uid-2");
     observed = look();
     assert_true(observed.pod && observed.leaf && observed.volume_data);
-    assert_string_equal(observed.canary, "uid-2");
+    assert_string_equal(observed.canary, ""); /* is not asked for */
     assert_int_not_equal(observed.device, 0);
 }
 
@@ -39,6 +39,7 @@ static void each_thing_goes_by_itself(void **state)
     assert_true(look().pod && !look().leaf && look().volume_data);
     tree_remove(PV "/vol_data.json");
     assert_true(look().pod && !look().leaf && !look().volume_data);
+    assert_string_equal(look().canary, "uid-2");
     tree_remove(PV);
     tree_remove(PODS "/uid-1/volumes/kubernetes.io~csi");
     tree_remove(PODS "/uid-1/volumes");
