@@ -176,13 +176,15 @@ demo: deps ## watch a volume of a real micro-VM grow (root)
 	@if [ -n "$$SUDO_UID" ]; then chown -R "$$SUDO_UID:$$SUDO_GID" build; fi
 	@CRUST_BUILD=$(OUT) tests/demo.py
 
-install: programs ## programs, unit and configuration, by DESTDIR and PREFIX; keeps an existing crustd.conf
+install: programs ## programs, unit, configuration and proto files, by DESTDIR and PREFIX; keeps an existing crustd.conf
 	install -D -m 755 $(OUT)/crustd $(DESTDIR)$(PREFIX)/sbin/crustd
 	install -D -m 755 $(OUT)/crustctl $(DESTDIR)$(PREFIX)/bin/crustctl
 	install -D -m 755 $(OUT)/crust-guest-agent $(DESTDIR)$(PREFIX)/bin/crust-guest-agent
 	install -D -m 644 config/deploy/crustd.tmpfiles $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/crustd.conf
 	install -D -m 644 config/deploy/crustd.service $(DESTDIR)$(PREFIX)/lib/systemd/system/crustd.service
 	sed -i 's|=/usr/sbin/|=$(PREFIX)/sbin/|' $(DESTDIR)$(PREFIX)/lib/systemd/system/crustd.service
+	install -d $(DESTDIR)$(PREFIX)/share/crustd/proto
+	install -m 644 reconciler/serve/proto/*.proto $(DESTDIR)$(PREFIX)/share/crustd/proto
 	@conf=$(DESTDIR)/etc/crustd/crustd.conf; \
 	if [ ! -e $$conf ]; then install -D -m 644 config/crustd.conf $$conf; \
 	elif ! cmp -s config/crustd.conf $$conf; then install -m 644 config/crustd.conf $$conf.new; \

@@ -160,7 +160,9 @@ class InstallTest(unittest.TestCase):
                 self.assertEqual(found, {
                     "etc/crustd/crustd.conf", f"{below}/sbin/crustd", f"{below}/bin/crustctl",
                     f"{below}/bin/crust-guest-agent", f"{below}/lib/tmpfiles.d/crustd.conf",
-                    f"{below}/lib/systemd/system/crustd.service"})
+                    f"{below}/lib/systemd/system/crustd.service"} | {
+                        f"{below}/share/crustd/proto/{path.name}"
+                        for path in (REPOSITORY / "reconciler/serve/proto").iterdir()})
                 unit = (root / below / "lib/systemd/system/crustd.service").read_text()
                 self.assertIn(f"ExecStart={prefix}/sbin/crustd\n", unit)
 
