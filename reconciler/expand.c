@@ -15,6 +15,7 @@
 #include "reconciler/clients.h"
 #include "reconciler/expand_answer.h"
 #include "reconciler/internal.h"
+#include "reconciler/observe/observe.h"
 #include "reconciler/runtime_cli.h"
 
 struct expansion {
@@ -161,6 +162,27 @@ void expansions_forget(struct reconciler *reconciler)
         one->decided = false;
 }
 
+/* The device, with what a LUKS header takes from what it stands on: to a driver that made the
+ * header itself, those bytes are the volume's. */
+static uint64_t usable_bytes(const struct reconciler *reconciler, const struct store_volume *volume)
+{
+    struct observed_layer layer[OBSERVE_LAYERS];
+    struct observed_device device;
+    uint64_t bytes = volume->device_bytes;
+    unsigned count, at = 0;
+
+    if (volume->device_kind != STORE_BLOCK ||
+        observe_device_number(reconciler->sysfs, volume->major, volume->minor, &device) != OBSERVED)
+        return bytes;
+    count = observe_stack(reconciler->sysfs, &device, layer);
+    for (unsigned i = 1; i < count && layer[at].kind == LAYER_CRYPT; i++)
+        if (layer[i].above == at) {
+            at = i;
+            bytes = layer[i].device.size_bytes;
+        }
+    return bytes > volume->device_bytes ? bytes : volume->device_bytes;
+}
+
 static int judge(const struct expansion *expansion, uint64_t *ret_bytes, struct error *error)
 {
     struct reconciler *reconciler = expansion->reconciler;
@@ -177,7 +199,7 @@ static int judge(const struct expansion *expansion, uint64_t *ret_bytes, struct 
     if (r < 0)
         return EXPAND_WAIT; /* the next turn says more */
     facts.observes = volume_is_observed(reconciler, &volume);
-    facts.usable_bytes = volume.device_bytes;
+    facts.usable_bytes = usable_bytes(reconciler, &volume);
     *ret_bytes = volume.device_bytes;
     return expand_answer(&facts, error);
 }

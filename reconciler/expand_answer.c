@@ -27,6 +27,8 @@ enum status_code expand_code_of(const char *name)
     case REASON_MULTIPLE_SANDBOXES:
     case REASON_DEVICE_SHARED:
     case REASON_HOST_IN_USE:
+    case REASON_HOST_STALE:
+    case REASON_HOST_LAYER_PENDING:
         return STATUS_UNAVAILABLE;
     default:
         return reason_heals(reason) ? STATUS_UNAVAILABLE : STATUS_FAILED_PRECONDITION;
@@ -65,6 +67,14 @@ static int check_standing(const struct store_volume *volume, struct error *error
     return EXPAND_WAIT;
 }
 
+/* Then what it stands on is larger for another reason than a header. */
+static bool lags_behind_its_disk(const struct store_volume *volume)
+{
+    enum volume_reason reason = reason_from_name(volume->reason);
+
+    return reason == REASON_HOST_STALE || reason == REASON_HOST_LAYER_PENDING;
+}
+
 static int check_sizes(const struct expand_facts *facts, struct error *error)
 {
     uint64_t bytes = facts->volume->device_bytes;
@@ -73,6 +83,8 @@ static int check_sizes(const struct expand_facts *facts, struct error *error)
         return error_set(error, STATUS_OUT_OF_RANGE,
                          "the device has %" PRIu64 " bytes, more than limit_bytes %" PRIu64, bytes,
                          facts->limit_bytes);
+    if (bytes < facts->required_bytes && lags_behind_its_disk(facts->volume))
+        return say_reason(facts->volume, facts->volume->reason, error);
     if (facts->usable_bytes < facts->required_bytes)
         return error_set(error, STATUS_UNAVAILABLE,
                          "the device has %" PRIu64 " bytes on the host, less than required_bytes "

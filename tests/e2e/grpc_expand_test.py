@@ -3,7 +3,8 @@
 import unittest
 
 from grpc_client import SECONDS, GrpcTest
-from said import AFTER, BEFORE, MIB, publish_path, status
+from said import AFTER, BEFORE, MIB, Volume, publish_path, status
+from said_beneath_test import HEADER, Sysfs
 
 
 class ExpandTest(GrpcTest):
@@ -145,6 +146,42 @@ class Refusals(ExpandTest):
             node.stop()
             self.fake_agent.close()
             self.fake_monitor.stop()
+
+
+class Beneath(ExpandTest):
+    """required_bytes is a driver's word for what it has made, which LUKS takes a header from."""
+
+    def stack(self, uuid):
+        node = self.node({"resize.sweep_seconds": 3600})
+        sysfs = Sysfs(node)
+        disk, loop = self.loop(BEFORE + HEADER), self.loop(BEFORE)
+        sysfs.add("sda", disk)
+        sysfs.add("dm-0", loop, ["sda"], label="data", uuid=uuid)
+        node.add_device(loop.device)
+        volume = Volume(publish_path("pv"), loop, "drive-of-pv")
+        node.stage(volume.path, loop.device)
+        self.agent(node).stats.total = BEFORE
+        self.monitor(node, volume)
+        self.sandbox(node, volume)
+        node.start()
+        node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=BEFORE)
+        return node, sysfs, disk, volume
+
+    def test_a_luks_header_is_not_missing(self):
+        node, sysfs, disk, volume = self.stack("CRYPT-LUKS2-0123-data")
+        self.assertEqual(self.expand(node, volume.path, BEFORE + HEADER), BEFORE)
+        with self.fails("UNAVAILABLE", "on the host"):
+            self.expand(node, volume.path, BEFORE + HEADER + 1)
+        sysfs.resize("sda", disk, AFTER + HEADER)
+        with self.fails("UNAVAILABLE", "host_layer_pending"):
+            self.expand(node, volume.path, AFTER + HEADER)
+        sysfs.resize("dm-0", volume.loop, AFTER)
+        self.assertEqual(self.expand(node, volume.path, AFTER + HEADER), AFTER)
+
+    def test_the_rest_of_a_volume_group_is_no_part_of_a_volume(self):
+        node, _, _, volume = self.stack("LVM-abcdef")
+        with self.fails("UNAVAILABLE", "on the host"):
+            self.expand(node, volume.path, BEFORE + 1)
 
 
 class Patience(ExpandTest):

@@ -86,6 +86,22 @@ static void sizes(void **state)
     assert_int_equal(judge(&setting), STATUS_OUT_OF_RANGE);
 }
 
+static void a_layer_that_has_not_followed(void **state)
+{
+    static const char *const reasons[] = {"host_stale", "host_layer_pending"};
+
+    (void)state;
+    for (size_t i = 0; i < array_length(reasons); i++) {
+        struct setting setting = make("in_sync", reasons[i]);
+
+        setting.volume.guest_synced_bytes = SIZE;
+        assert_int_equal(judge(&setting), STATUS_OK);
+        setting.facts.usable_bytes = 2 * SIZE;
+        setting.facts.required_bytes = SIZE + 1;
+        assert_int_equal(judge(&setting), STATUS_UNAVAILABLE);
+    }
+}
+
 static void what_is_under_way(void **state)
 {
     struct setting setting = make("in_sync", "none");
@@ -156,8 +172,11 @@ static void a_guest_that_could_not(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_no_trying_changes), cmocka_unit_test(sizes),
-        cmocka_unit_test(what_is_under_way),      cmocka_unit_test(attempts),
+        cmocka_unit_test(what_no_trying_changes),
+        cmocka_unit_test(sizes),
+        cmocka_unit_test(what_is_under_way),
+        cmocka_unit_test(a_layer_that_has_not_followed),
+        cmocka_unit_test(attempts),
         cmocka_unit_test(a_guest_that_could_not),
     };
 
