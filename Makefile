@@ -193,7 +193,7 @@ install: programs ## programs, unit, configuration and proto files, by DESTDIR a
 unit: $(TEST_BINARIES) ## build and run the unit tests
 	@tests/run-unit.sh $(TEST_BINARIES)
 
-e2e: programs ## run the integration tests (root)
+e2e: programs $(BENCH_PROGRAMS) ## run the integration tests (root)
 	@CRUST_BUILD=$(OUT) tests/e2e/run.py
 
 bench: programs $(BENCH_PROGRAMS) $(BENCH_PRELOADS) ## measure, one line of JSON per figure (root); see docs/measurements.md

@@ -331,6 +331,7 @@ static void on_sweep(struct loop_timer *timer)
         reconciler->scan_wanted[TREE_KATA_VOLUMES] = true;
         reconciler->scan_wanted[TREE_CRUST_VOLUMES] = true;
     }
+    reconciler->scan_wanted[TREE_GO_SANDBOXES] = true;
     reconciler->scan_wanted[TREE_RS_SANDBOXES] = true;
     reconciler->hidden.wanted = true;
     cleanup_want(reconciler);

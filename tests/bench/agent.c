@@ -103,3 +103,8 @@ struct agent *agent_new(const char *path)
     sources_add(&listening->listener);
     return &listening->agent;
 }
+
+void agent_close(struct agent *agent)
+{
+    sources_remove(&container_of(agent, struct listening_agent, agent)->listener);
+}

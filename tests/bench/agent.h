@@ -11,3 +11,6 @@ struct agent {
 };
 
 struct agent *agent_new(const char *path);
+
+/* As monitor_close(). */
+void agent_close(struct agent *agent);

@@ -41,6 +41,15 @@ def volume_path(number):
             f"pvc-{number:08x}-5a3c-4c86-9e1b-0f64c1f6a0b9/mount")
 
 
+def sandbox_id(sandbox):
+    return hashlib.sha256(str(sandbox).encode()).hexdigest()
+
+
+def numbers_of(sandbox):
+    """Of its volumes."""
+    return range(sandbox * PER_SANDBOX, (sandbox + 1) * PER_SANDBOX)
+
+
 def drive_name(number):
     return f"drive-{number:016x}"
 
@@ -107,8 +116,8 @@ class Crowd:
         self.by_hand = self.growing if by_hand else 0
         self.preload = preload
         self.stack = contextlib.ExitStack()
-        self.process = self.host = self.log = None
-        self.loops, self.vmm_pids = [], []
+        self.process = self.host = self.vmms = self.log = None
+        self.loops, self.vmm_pids = [], {}
         with contextlib.ExitStack() as stack:
             self.stack = stack
             self._build(settings or {})
@@ -125,28 +134,34 @@ class Crowd:
         for directory in ("run/vc/sbs", "run/vc/vm", "run/crustd", "run/agents", VOLUMES,
                           "var/lib/disks"):
             (self.node.root / directory).mkdir(parents=True, mode=0o700, exist_ok=True)
-        if self.bound:
-            self._start_programs()
-        for number in range(self.volumes):
-            self._stage(number)
-        if self.bound:
-            for sandbox in range(self.volumes // PER_SANDBOX):
-                self._add_sandbox(sandbox)
-            self._add_hands()
-            self.host.say("serve")
-            self.host.expect("ready")
+        if not self.bound:
+            for number in range(self.volumes):
+                self._stage(number)
+            return
+        self._start_programs()
+        for sandbox in range(self.volumes // PER_SANDBOX):
+            self._add_pod(sandbox)
+        self._add_hands()
+        self.await_host()
 
     def _start_programs(self):
-        self.ids = [hashlib.sha256(str(number).encode()).hexdigest()
-                    for number in range(self.volumes // PER_SANDBOX)]
         self.host = self._program("host")
-        vmms = self._program("vmms", "0" * 64)
-        for sandbox_id in self.ids:
-            vmms.say(sandbox_id)
-            self.vmm_pids.append(int(vmms.hear()))
+        self.vmms = self._program("vmms", "-name", "sandbox-" + "0" * 64)
         for number in range(self.growing + self.by_hand):
             self.loops.append(self.stack.enter_context(
                 LoopDevice(self.scratch / f"disk-{number}", 16 * MIB)))
+
+    def await_host(self):
+        """Until all that the host was told stands."""
+        self.host.say("serve")
+        self.host.expect("ready")
+
+    def _add_pod(self, sandbox):
+        self.vmms.say(sandbox_id(sandbox))
+        self.vmm_pids[sandbox] = int(self.vmms.hear())
+        for number in numbers_of(sandbox):
+            self._stage(number)
+        self._add_sandbox(sandbox)
 
     def _program(self, name, *arguments):
         program = Program(name, *arguments)
@@ -174,18 +189,26 @@ class Crowd:
                         metadata={"fsGroup": "1000", "fsGroupChangePolicy": "OnRootMismatch"},
                         options=["rw", "noatime"])
         if self.bound:
-            self.node.record(volume_path(number), self.ids[number // PER_SANDBOX])
+            self._record(number)
+
+    def _record(self, number):
+        self.node.record(volume_path(number), sandbox_id(number // PER_SANDBOX))
 
     def _add_sandbox(self, sandbox):
-        numbers = range(sandbox * PER_SANDBOX, (sandbox + 1) * PER_SANDBOX)
         drives = [{"device": self._device(number), "id": drive_name(number),
-                   "address": f"02/{place + 1:02x}"} for place, number in enumerate(numbers)]
+                   "address": f"02/{place + 1:02x}"}
+                  for place, number in enumerate(numbers_of(sandbox))]
         agent = f"/run/agents/{sandbox}.sock"
-        self.node.add_sandbox(self.ids[sandbox], self.vmm_pids[sandbox], agent=f"unix://{agent}",
+        self.node.add_sandbox(sandbox_id(sandbox), self.vmm_pids[sandbox], agent=f"unix://{agent}",
                               drives=drives)
-        self.host.say(f"sandbox {self.node.vm_dir(self.ids[sandbox])}/extra-monitor.sock"
-                      f" {self.node.path(agent)}")
-        for number in numbers:
+        self.host.say(f"sandbox {self._monitor(sandbox)} {self.node.path(agent)}")
+        self._add_drives(sandbox)
+
+    def _monitor(self, sandbox):
+        return self.node.root / "run/vc/vm" / sandbox_id(sandbox) / "extra-monitor.sock"
+
+    def _add_drives(self, sandbox):
+        for number in numbers_of(sandbox):
             loop = self._loop(number)
             self.host.say(f"drive {drive_name(number)}"
                           f" {loop.device if loop else self.node.path(self._device(number))}")

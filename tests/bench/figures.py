@@ -5,9 +5,11 @@ import dataclasses
 import re
 import shutil
 import subprocess
+import threading
 import time
 
 import virtual_machine
+from churn import Churn
 from crowd import PER_SANDBOX, PROGRAMS, VOLUMES, Crowd
 
 SIZES = (128, 4000)
@@ -17,6 +19,7 @@ FILES = 400  # written per run
 TOGETHER, TOGETHER_ROUNDS = 64, 20
 IDLE_SECONDS = 60
 CALLGRIND_ROUNDS = 4
+PODS, PODS_PER_SECOND = 600, 10
 
 
 @dataclasses.dataclass
@@ -33,12 +36,12 @@ class Result:
 
 
 @contextlib.contextmanager
-def running(scratch, volumes, **options):
+def running(scratch, volumes, kind=Crowd, **options):
     """A crowd whose daemon has started and has nothing left to do."""
     directory = scratch / f"crowd-{volumes}"
     directory.mkdir()
     try:
-        with Crowd(directory, volumes, **options) as crowd:
+        with kind(directory, volumes, **options) as crowd:
             crowd.start()
             crowd.wait_settled()
             yield crowd
@@ -195,6 +198,32 @@ def instructions(scratch):
                      None if is_reference else "ratio")
 
 
+# -- churn
+
+def churn(scratch):
+    """1,000 sandboxes, of which ten a second go and as many come for a minute."""
+    settings = {"history.max_rows": 10000}
+    with running(scratch, 4000, kind=Churn, settings=settings) as crowd:
+        quiet = microseconds(told for told, _ in crowd.grow(ROUNDS)["crustd"])
+        held = [crowd.status("RssAnon"), crowd.descriptors]
+        cpu = crowd.cpu_seconds()
+        pods = threading.Thread(target=crowd.replace, args=(PODS, PODS_PER_SECOND))
+        pods.start()
+        busy = microseconds(told for told, _ in crowd.grow(ROUNDS * 5)["crustd"])
+        pods.join()
+        crowd.wait_settled()
+        cpu = crowd.cpu_seconds() - cpu
+        title = f"{PODS_PER_SECOND} pods a second"
+        yield Result(f"uevent to block_resize, 4000 volumes, {title}", "us", [busy],
+                     "the same while no pod comes or goes", [quiet])
+        yield Result(f"processor time of a minute, 1000 sandboxes, {title}", "ms", [[cpu * 1000]])
+        for name, unit, before, after in (
+                ("RssAnon", "kB", held[0], crowd.status("RssAnon")),
+                ("descriptors", "descriptors", held[1], crowd.descriptors)):
+            yield Result(f"{name} after {PODS} pods", unit, [[after]], "before", [[before]])
+        yield Result(f"database after {PODS} pods", "bytes", [[crowd.database_bytes]])
+
+
 ALL = {
     "latency": latency,
     "slow-disk": slow_disk,
@@ -204,4 +233,5 @@ ALL = {
     "memory": memory,
     "idle": idle,
     "instructions": instructions,
+    "churn": churn,
 }

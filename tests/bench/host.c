@@ -5,6 +5,7 @@
  *     sandbox MONITOR AGENT          its sockets' paths; AGENT may be "-", for none
  *     drive NODE FILE                of the last sandbox
  *     device LOOP BACKING            the last drive is this loop device, which can grow
+ *     end MONITOR                    that sandbox's VM is no more
  *     serve                          says "ready", once all of the above stands
  *     grow ROUNDS PAUSE_US BYTES     each device in turn grows by so much, ROUNDS times
  *     hang NUMBER                    the VMM of that device does not answer block_resize any more
@@ -46,8 +47,14 @@ struct device {
     uint64_t start_ns;
 };
 
-static struct monitor *monitor;
-static struct agent *agent;
+struct sandbox {
+    struct sandbox *next;
+    struct monitor *monitor;
+    struct agent *agent; /* NULL: none */
+    char path[];         /* of the monitor */
+};
+
+static struct sandbox *sandboxes; /* the last one first */
 static struct drive *drive;
 static struct device devices[DEVICES];
 static unsigned device_count;
@@ -62,9 +69,38 @@ static void add_device(const char *loop, const char *backing)
     device->backing = open(backing, O_RDWR | O_CLOEXEC);
     device->bytes = (off_t)file_bytes(backing);
     device->drive = drive;
-    device->agent = agent;
+    device->agent = sandboxes->agent;
     if (device->loop < 0 || device->backing < 0)
         fail(loop);
+}
+
+static void add_sandbox(const char *monitor, const char *agent)
+{
+    struct sandbox *sandbox = calloc(1, sizeof(*sandbox) + strlen(monitor) + 1);
+
+    if (!sandbox)
+        fail("calloc");
+    strcpy(sandbox->path, monitor);
+    sandbox->monitor = monitor_new(monitor);
+    sandbox->agent = strcmp(agent, "-") == 0 ? NULL : agent_new(agent);
+    sandbox->next = sandboxes;
+    sandboxes = sandbox;
+}
+
+static void end_sandbox(const char *monitor)
+{
+    struct sandbox **link = &sandboxes, *sandbox;
+
+    while (*link && strcmp((*link)->path, monitor) != 0)
+        link = &(*link)->next;
+    sandbox = *link;
+    if (!sandbox)
+        fail(monitor);
+    *link = sandbox->next;
+    monitor_close(sandbox->monitor);
+    if (sandbox->agent)
+        agent_close(sandbox->agent);
+    free(sandbox);
 }
 
 static bool is_over(const struct device *device)
@@ -144,10 +180,11 @@ static void obey(char *line)
         (void)printf("ready\n");
         (void)fflush(stdout);
     } else if (word[2] && strcmp(word[0], "sandbox") == 0) {
-        monitor = monitor_new(word[1]);
-        agent = strcmp(word[2], "-") == 0 ? NULL : agent_new(word[2]);
+        add_sandbox(word[1], word[2]);
+    } else if (word[1] && strcmp(word[0], "end") == 0) {
+        end_sandbox(word[1]);
     } else if (word[2] && strcmp(word[0], "drive") == 0) {
-        drive = monitor_add_drive(monitor, word[1], word[2]);
+        drive = monitor_add_drive(sandboxes->monitor, word[1], word[2]);
     } else if (word[2] && strcmp(word[0], "device") == 0) {
         add_device(word[1], word[2]);
     } else if (word[3] && strcmp(word[0], "grow") == 0) {

@@ -207,6 +207,11 @@ struct monitor *monitor_new(const char *path)
     return monitor;
 }
 
+void monitor_close(struct monitor *monitor)
+{
+    sources_remove(&monitor->listener);
+}
+
 struct drive *monitor_add_drive(struct monitor *monitor, const char *node, const char *file)
 {
     struct drive *drive = calloc(1, sizeof(*drive));

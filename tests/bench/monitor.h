@@ -17,4 +17,7 @@ struct drive {
 struct monitor;
 
 struct monitor *monitor_new(const char *path);
+
+/* Nobody can connect any more; who is connected stays. */
+void monitor_close(struct monitor *monitor);
 struct drive *monitor_add_drive(struct monitor *monitor, const char *node, const char *file);
