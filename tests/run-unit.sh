@@ -1,33 +1,44 @@
 #!/bin/sh
-# run-unit.sh BINARY... - runs the unit tests, shows what they print, and adds up their counts.
+# run-unit.sh BINARY... - runs the unit tests, as many at a time as there are processors and one
+# more, for they wait a lot; shows what they print, and adds up their counts.
 #
 # A binary that ends without cmocka's own summary (a crash, a sanitizer's report) counts as one
 # failed test. The last line is "N passed, N failed, N skipped"; the exit status is 1 if any failed.
 
 set -u
 
-output=$(mktemp) || exit 1
-trap 'rm -f "$output"' EXIT
+outputs=$(mktemp -d) || exit 1
+trap 'rm -rf "$outputs"' EXIT
+trap 'exit 130' INT TERM
 passed=0 failed=0 skipped=0
 
-# sum WORD: adds up the lines "[  WORD  ] N test(s)"
+# name_of BINARY: of its files in $outputs
+name_of() {
+    printf '%s' "${1##*/tests/unit/}" | tr / -
+}
+
+# sum OUTPUT WORD: adds up the lines "[  WORD  ] N test(s)"
 sum() {
-    awk -v word="$1" '$1 == "[" && $2 == word && $4 ~ /^[0-9]+$/ { n += $4 } END { print n + 0 }' "$output"
+    awk -v word="$2" '$1 == "[" && $2 == word && $4 ~ /^[0-9]+$/ { n += $4 } END { print n + 0 }' "$1"
 }
 
 for binary in "$@"; do
+    printf '%s\n%s\n' "$binary" "$outputs/$(name_of "$binary")"
+done | xargs -n 2 -P "$(($(nproc) + 1))" sh -c '"$1" >"$2" 2>&1; echo $? >"$2.status"' run
+
+for binary in "$@"; do
+    output=$outputs/$(name_of "$binary")
     printf '%s\n' "== ${binary##*/tests/unit/}"
-    "$binary" >"$output" 2>&1
-    status=$?
     cat "$output"
-    binary_failed=$(sum FAILED)
+    read -r status <"$output.status"
+    binary_failed=$(sum "$output" FAILED)
     if [ "$status" -ne 0 ] && [ "$binary_failed" -eq 0 ]; then
         printf '%s\n' "$binary: ended with status $status"
         binary_failed=1
     fi
-    passed=$((passed + $(sum PASSED)))
+    passed=$((passed + $(sum "$output" PASSED)))
     failed=$((failed + binary_failed))
-    skipped=$((skipped + $(sum SKIPPED)))
+    skipped=$((skipped + $(sum "$output" SKIPPED)))
 done
 
 printf '%s\n' "$passed passed, $failed failed, $skipped skipped"
