@@ -121,11 +121,16 @@ bool cleanup_is_busy(const struct reconciler *reconciler)
             cleanup->settles_ns < clock_boottime() + SOON_NS);
 }
 
+void cleanup_abandon(struct reconciler *reconciler)
+{
+    reconciler->cleanup.pass = cleanup_pass_free(reconciler->cleanup.pass);
+}
+
 void cleanup_done(struct reconciler *reconciler)
 {
     loop_timer_stop(&reconciler->cleanup.look);
     loop_timer_stop(&reconciler->cleanup.step);
-    reconciler->cleanup.pass = cleanup_pass_free(reconciler->cleanup.pass);
+    cleanup_abandon(reconciler);
 }
 
 /* ---- on behalf of a person --------------------------------------------------------------- */

@@ -48,6 +48,9 @@ void cleanup_want(struct reconciler *reconciler);
 bool cleanup_work(struct reconciler *reconciler);
 bool cleanup_is_busy(const struct reconciler *reconciler);
 
+/* What the pass under way knows is of another database. */
+void cleanup_abandon(struct reconciler *reconciler);
+
 /* A whole pass at once, on behalf of a person, who thereby confirms what the breaker holds back.
  * Appends [{volume_id, key, target_path, decision, reason, evidence}, …]; dry: nothing is done. 0
  * or -errno of the store. */
