@@ -334,6 +334,15 @@ static void expect(const char *monitor, enum hypervisor_act act, enum disk disk,
     assert_int_equal(live.reply.bytes, reported);
 }
 
+/* As long as nobody tells it, QEMU knows the old size, or now and then has read the new one. */
+static void expect_either(const char *monitor, enum disk disk, uint64_t before, uint64_t after)
+{
+    struct hypervisor_request request = request_for(monitor, HYPERVISOR_QUERY, disk, after);
+
+    assert_int_equal(ask(&request), HYPERVISOR_DONE);
+    assert_true(live.reply.bytes == before || live.reply.bytes == after);
+}
+
 static void grows_over(const char *monitor)
 {
     static const struct {
@@ -348,7 +357,7 @@ static void grows_over(const char *monitor)
         enum disk disk = drives[i].disk;
         uint64_t bytes = grow(disk);
 
-        expect(monitor, HYPERVISOR_QUERY, disk, bytes, HYPERVISOR_DONE, bytes - MEBIBYTE);
+        expect_either(monitor, disk, bytes - MEBIBYTE, bytes);
         if (drives[i].drive)
             assert_string_equal(live.reply.drive_id, drives[i].drive);
         else

@@ -59,6 +59,8 @@ static inline void send_some(struct monitor *monitor)
     if (monitor->client >= 0 && monitor->output.length) {
         ssize_t sent = send(monitor->client, monitor->output.data, length, MSG_NOSIGNAL);
 
+        if (sent < 0 && errno == EAGAIN)
+            return; /* the other side reads in the next turn of the loop */
         buffer_consume(&monitor->output, sent < 0 ? length : (size_t)sent);
     }
 }
