@@ -1,4 +1,4 @@
-/* quarantine_test.c - directories that are moved away, and writers who know nothing of it. */
+/* quarantine_test.c - directories that are moved away and come back. */
 #include "tests/unit/tree.h"
 
 #include <sched.h>
@@ -240,84 +240,6 @@ static void a_trash_on_another_mount_is_refused(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* ---- against a writer ------------------------------------------------------------------------ */
-
-enum { ROUNDS = 400 };
-
-/* Kata's volume.Add: mkdir -p, then open with O_TRUNC, write, close. Whether it was acknowledged.
- */
-static bool add(unsigned round)
-{
-    char text[64];
-    cleanup(fd_closep) int fd = -1;
-    int length = snprintf(text, sizeof(text), "{\"device\":\"/dev/%u\"}", round);
-
-    if (mkdir(tree_path(ENTRY), 0700) < 0 && errno != EEXIST)
-        return false;
-    fd = open(tree_path(ENTRY "/mountInfo.json"), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    return fd >= 0 && write(fd, text, (size_t)length) == length;
-}
-
-static unsigned stored_round(void)
-{
-    char text[64] = "";
-    cleanup(fd_closep) int fd = open(tree_path(ENTRY "/mountInfo.json"), O_RDONLY | O_CLOEXEC);
-    unsigned round = UINT32_MAX;
-
-    if (fd >= 0 && read(fd, text, sizeof(text) - 1) > 0)
-        (void)sscanf(text, "{\"device\":\"/dev/%u\"}", &round);
-    return round;
-}
-
-/* As the cleanup does it: taken, looked at, put back if it changed; looked at once more when no
- * writer can be on his way, which here is when the child has ended. */
-static void settle(pid_t writer)
-{
-    int status;
-
-    if (look().in_trash && !look().unchanged)
-        (void)quarantine_put_back(&quarantine, &item);
-    assert_int_equal(waitpid(writer, &status, 0), writer);
-    if (look().in_trash && !look().unchanged)
-        (void)quarantine_put_back(&quarantine, &item);
-    assert_true(WIFEXITED(status));
-}
-
-static void no_acknowledged_write_is_lost(void **state)
-{
-    char name[32];
-
-    (void)state;
-    item.name = name;
-    for (unsigned round = 0; round < ROUNDS; round++) {
-        int acknowledged[2];
-        char byte = 0;
-        pid_t writer;
-
-        (void)snprintf(name, sizeof(name), "1-%u", round);
-        if (!tree_has(ENTRY))
-            (void)add(0);
-        take_fingerprint();
-        assert_int_equal(pipe2(acknowledged, O_CLOEXEC), 0);
-        writer = fork();
-        if (writer == 0) {
-            byte = add(round + 1);
-            _exit(write(acknowledged[1], &byte, 1) != 1);
-        }
-        assert_true(writer > 0);
-        for (unsigned spin = 0; spin < round * 37 % 400; spin++)
-            (void)sched_yield();
-        (void)quarantine_take(&quarantine, &item);
-        settle(writer);
-        assert_int_equal(read(acknowledged[0], &byte, 1), 1);
-        if (byte)
-            assert_int_equal(stored_round(), round + 1);
-        (void)close(acknowledged[0]);
-        (void)close(acknowledged[1]);
-        (void)quarantine_delete(&quarantine, &item);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -333,7 +255,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_trash_in_a_watched_directory_is_refused, start, stop),
         cmocka_unit_test_setup_teardown(a_trash_of_others_is_refused, start, stop),
         cmocka_unit_test_setup_teardown(a_trash_on_another_mount_is_refused, start, stop),
-        cmocka_unit_test_setup_teardown(no_acknowledged_write_is_lost, start, stop),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
