@@ -36,6 +36,8 @@ static DIR *open_tree(struct reconciler *reconciler, enum reconciler_tree tree)
             log_warning(NULL, "cannot open %s: %s", path, strerror(-r));
         return NULL;
     }
+    if (tree < TREE_BUNDLES)
+        sources_note_root(&reconciler->cleanup.sources, tree, fd);
     dir = fdopendir(fd);
     if (dir)
         (void)take_fd(&fd);

@@ -12,6 +12,24 @@
 #include "reconciler/internal.h"
 #include "reconciler/observe/kubelet.h"
 
+static void note_root(struct sources *sources, enum reconciler_tree tree, const struct stat *st)
+{
+    if (sources->root[tree].seen &&
+        (sources->root[tree].device != st->st_dev || sources->root[tree].inode != st->st_ino))
+        sources_disturb(sources);
+    sources->root[tree].seen = true;
+    sources->root[tree].device = st->st_dev;
+    sources->root[tree].inode = st->st_ino;
+}
+
+void sources_note_root(struct sources *sources, enum reconciler_tree tree, int fd)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) == 0)
+        note_root(sources, tree, &st);
+}
+
 /* 0 there, 1 not there (and never was), or a problem is noted. */
 static bool check_root(struct reconciler *reconciler, enum reconciler_tree tree)
 {
@@ -27,12 +45,7 @@ static bool check_root(struct reconciler *reconciler, enum reconciler_tree tree)
                        r == -ENOENT ? "was there, and is gone" : strerror(-r));
         return false;
     }
-    if (sources->root[tree].seen &&
-        (sources->root[tree].device != st.st_dev || sources->root[tree].inode != st.st_ino))
-        sources_disturb(sources);
-    sources->root[tree].seen = true;
-    sources->root[tree].device = st.st_dev;
-    sources->root[tree].inode = st.st_ino;
+    note_root(sources, tree, &st);
     return true;
 }
 

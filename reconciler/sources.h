@@ -24,6 +24,9 @@ struct sources {
     char problem[192];      /* why not */
 };
 
+/* A root is there, open as fd: whatever is learned of it from now on, it was there. */
+void sources_note_root(struct sources *sources, enum reconciler_tree tree, int fd);
+
 /* Looks at all of them. */
 void sources_check(struct reconciler *reconciler);
 
