@@ -4,78 +4,12 @@ What fails must teach nothing: a reading that failed is no proof that a volume, 
 has gone.
 """
 
-import re
 import time
 import unittest
 
-from lost import SECONDS, SWEEP_ALL, Attached, Interrupted, LostTest, report, sweep, wait
+from lost import (SECONDS, STATUSES, Attached, Interrupted, LostTest, errors_of, failures, report,
+                  wait)
 from said import AFTER
-
-# How each syscall can fail here for no fault of its caller. Those not named cannot.
-ERRORS = {
-    "accept4": ["EMFILE", "ECONNABORTED", "ENOBUFS"],
-    "bind": ["ENOMEM"],
-    "close": ["EIO"],
-    "connect": ["ECONNREFUSED", "EAGAIN", "ENOBUFS"],
-    "epoll_create1": ["EMFILE", "ENOMEM"],
-    "epoll_ctl": ["ENOMEM", "ENOSPC"],
-    "epoll_wait": ["EINTR"],
-    "eventfd2": ["EMFILE", "ENOMEM"],
-    "fchmod": ["EIO"],
-    "fchown": ["EIO"],
-    "fcntl": ["ENOLCK", "EINTR", "EAGAIN"],  # a lock that is taken
-    "fdatasync": ["EIO", "ENOSPC"],
-    "flock": ["EINTR", "ENOLCK"],
-    "fsync": ["EIO", "ENOSPC"],
-    "ftruncate": ["EIO", "ENOSPC", "EINTR"],
-    "getdents64": ["EIO", "ENOMEM"],
-    "getrandom": ["EAGAIN"],
-    "getsockopt": ["ENOBUFS"],
-    "inotify_add_watch": ["ENOSPC", "ENOMEM"],
-    "inotify_init1": ["EMFILE", "ENOMEM"],
-    "ioctl": ["EIO"],
-    "listen": ["EADDRINUSE"],
-    "lseek": ["EIO"],
-    "mkdir": ["ENOSPC", "EIO"],
-    "mkdirat": ["ENOSPC", "EIO"],
-    "mmap": ["ENOMEM"],
-    "munmap": ["ENOMEM"],
-    "newfstatat": ["EIO", "ENOMEM"],
-    "openat": ["EMFILE", "EIO", "ENFILE", "ENOMEM", "EINTR"],
-    "openat2": ["EMFILE", "EIO", "EAGAIN", "ENFILE", "ENOMEM", "EINTR"],
-    "pidfd_open": ["EMFILE", "ENOMEM"],
-    "pread64": ["EIO", "EINTR"],
-    "pwrite64": ["ENOSPC", "EIO", "EINTR"],
-    "read": ["EIO", "EINTR", "EAGAIN", "ECONNRESET"],
-    "readlinkat": ["EIO", "ENOMEM"],
-    "recvfrom": ["ECONNRESET", "EINTR", "ENOMEM"],
-    "recvmsg": ["ENOBUFS", "EINTR", "ENOMEM"],
-    "rename": ["EIO", "ENOSPC"],
-    "sendmsg": ["ECONNRESET", "ENOBUFS", "EAGAIN"],
-    "sendto": ["ECONNRESET", "ENOBUFS", "EAGAIN", "EPIPE"],
-    "setsockopt": ["ENOBUFS", "ENOMEM"],
-    "socket": ["EMFILE", "ENOBUFS", "ENOMEM"],
-    "statx": ["EIO", "ENOMEM"],
-    "unlink": ["EIO"],
-    "write": ["EIO", "ENOSPC", "EAGAIN", "EPIPE", "EINTR"],
-}
-STATUSES = (0, 1, 2, 3)  # what INTERFACES.md has; a crash is a signal and so none of these
-
-
-def errors_of(point):
-    if point.syscall == "fcntl" and not re.search("F_(RD|WR)LCK", point.line):
-        return []
-    return ERRORS.get(point.syscall, [])
-
-
-def failures(found):
-    """(point, error) of this run: each point with each of its errors; in an ordinary run every
-    other one with one of them, in turn, for what failed is tried again only after its time."""
-    able = [point for point in found if errors_of(point)]
-    for point in sweep(able)[::1 if SWEEP_ALL else 2]:
-        errors = errors_of(point)
-        for error in errors if SWEEP_ALL else [errors[point.number % len(errors)]]:
-            yield point, error
 
 
 class Failed(LostTest):
