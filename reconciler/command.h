@@ -86,9 +86,10 @@ enum status_code reconciler_stage(struct reconciler *reconciler,
 enum status_code reconciler_unstage(struct reconciler *reconciler, const char *target_path,
                                     struct error *error);
 
-/* A volume by its path; or, where that is NULL, as the one in this sandbox that is on this device
- * of the host. */
+/* A volume by its number, where that is not 0; by its path, where that is not NULL; or as the one
+ * in this sandbox (NULL: in any, then it must be one alone) that is on this device of the host. */
 struct reconciler_target {
+    int64_t volume_id;
     const char *target_path;
     const char *sandbox_id, *device;
 };

@@ -1,7 +1,8 @@
 /* target.c - the volume that a client means.
  *
  * A CSI driver names it by its path, the kubelet (as CRUST has it) by the sandbox and the host's
- * device. A device is the same one if the names are, or if both names lead to it.
+ * device, an operator by its number. A device is the same one if the names are, or if both names
+ * lead to it.
  */
 #include <errno.h>
 #include <string.h>
@@ -48,8 +49,11 @@ struct search {
     const struct reconciler_target *target;
     bool is_there; /* the device that was named leads somewhere */
     struct stat device;
-    int64_t volume_id; /* 0: not found yet */
+    unsigned matches;
+    int64_t volume_id; /* the first of them */
 };
+
+enum { TARGET_AMBIGUOUS = 1 };
 
 static bool is_device(const struct search *search, const struct store_volume *volume)
 {
@@ -70,11 +74,14 @@ static int compare(void *userdata, int64_t volume_id)
     struct store_volume volume;
     int r = store_get_volume(search->reconciler->store, volume_id, &volume);
 
-    if (r == 0 && !search->volume_id && is_device(search, &volume))
+    if (r < 0 || !is_device(search, &volume))
+        return r;
+    if (search->matches++ == 0)
         search->volume_id = volume_id;
-    return r;
+    return 0;
 }
 
+/* TARGET_AMBIGUOUS, without a sandbox. */
 static int find_by_device(struct reconciler *reconciler, const struct reconciler_target *target,
                           int64_t *ret_volume_id)
 {
@@ -82,7 +89,12 @@ static int find_by_device(struct reconciler *reconciler, const struct reconciler
     int r;
 
     search.is_there = path_stat_in_root(reconciler->root, target->device, &search.device) == 0;
-    r = store_each_volume_of_sandbox(reconciler->store, target->sandbox_id, compare, &search);
+    if (target->sandbox_id)
+        r = store_each_volume_of_sandbox(reconciler->store, target->sandbox_id, compare, &search);
+    else
+        r = store_each_bound_volume(reconciler->store, compare, &search);
+    if (r == 0 && !target->sandbox_id && search.matches > 1)
+        return TARGET_AMBIGUOUS;
     if (r == 0)
         *ret_volume_id = search.volume_id;
     return r;
@@ -90,7 +102,7 @@ static int find_by_device(struct reconciler *reconciler, const struct reconciler
 
 static enum status_code check_device(const struct reconciler_target *target, struct error *error)
 {
-    if (!observe_is_sandbox_id(target->sandbox_id))
+    if (target->sandbox_id && !observe_is_sandbox_id(target->sandbox_id))
         return error_set(error, STATUS_INVALID_ARGUMENT, "sandbox_id is missing, or is none");
     if (target->device[0] != '/')
         return error_set(error, STATUS_INVALID_ARGUMENT,
@@ -98,23 +110,48 @@ static enum status_code check_device(const struct reconciler_target *target, str
     return STATUS_OK;
 }
 
-/* ---- either way ---- */
+/* ---- any way ---- */
+
+static enum status_code check(const struct reconciler_target *target, struct error *error)
+{
+    if (target->volume_id)
+        return STATUS_OK;
+    return target->target_path ? command_check_target_path(target->target_path, error)
+                               : check_device(target, error);
+}
+
+/* 0 with an id or 0, TARGET_AMBIGUOUS, -errno. */
+static int find(struct reconciler *reconciler, const struct reconciler_target *target,
+                int64_t *ret_volume_id)
+{
+    struct store_volume volume;
+    int r;
+
+    if (target->target_path)
+        return find_by_path(reconciler, target->target_path, ret_volume_id);
+    if (!target->volume_id)
+        return find_by_device(reconciler, target, ret_volume_id);
+    r = store_get_volume(reconciler->store, target->volume_id, &volume);
+    if (r == 0)
+        *ret_volume_id = target->volume_id;
+    return r == -ENOENT ? 0 : r;
+}
 
 enum status_code command_find_volume(struct reconciler *reconciler,
                                      const struct reconciler_target *target, int64_t *ret_volume_id,
                                      struct error *error)
 {
-    enum status_code code = target->target_path
-                                ? command_check_target_path(target->target_path, error)
-                                : check_device(target, error);
+    enum status_code code = check(target, error);
     int r;
 
     if (code != STATUS_OK)
         return code;
     if (!reconciler->synced)
         return error_set(error, STATUS_UNAVAILABLE, "the first scan is not done yet");
-    r = target->target_path ? find_by_path(reconciler, target->target_path, ret_volume_id)
-                            : find_by_device(reconciler, target, ret_volume_id);
+    r = find(reconciler, target, ret_volume_id);
+    if (r == TARGET_AMBIGUOUS)
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "more than one volume is on this device: name its sandbox too");
     if (r < 0)
         return error_set(error, STATUS_UNAVAILABLE, "the database fails: %s (%s)",
                          store_error_text(reconciler->store), strerror(-r));

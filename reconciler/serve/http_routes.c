@@ -38,6 +38,19 @@ int http_routes_refuse(struct http_reply *reply, unsigned status, const char *co
     return result;
 }
 
+int http_routes_refuse_code(struct http_reply *reply, enum status_code code, const char *message)
+{
+    const char *reason = code == STATUS_INVALID_ARGUMENT     ? "bad_argument"
+                         : code == STATUS_NOT_FOUND          ? "not_found"
+                         : code == STATUS_ALREADY_EXISTS     ? "taken"
+                         : code == STATUS_UNAVAILABLE        ? "not_now"
+                         : code == STATUS_DEADLINE_EXCEEDED  ? "not_in_time"
+                         : code == STATUS_RESOURCE_EXHAUSTED ? "too_many"
+                                                             : "refused";
+
+    return http_routes_refuse(reply, status_of_http(code), status_name(code), reason, message);
+}
+
 static int refuse_argument(struct http_reply *reply, const char *name)
 {
     struct error error;
@@ -143,18 +156,6 @@ static int answer_resync(struct reconciler *reconciler, const struct http_reques
     return buffer_append_text(&reply->body, "{}\n");
 }
 
-/* What a command did not do, in gRPC's words and with the HTTP status that these map to. */
-static int refuse_command(struct http_reply *reply, enum status_code code,
-                          const struct error *error)
-{
-    const char *reason = code == STATUS_NOT_FOUND             ? "not_found"
-                         : code == STATUS_ALREADY_EXISTS      ? "taken"
-                         : code == STATUS_FAILED_PRECONDITION ? "refused"
-                                                              : "not_now";
-
-    return http_routes_refuse(reply, status_of_http(code), status_name(code), reason, error->text);
-}
-
 static int read_number(const char *text, int64_t *ret_number)
 {
     char *end = NULL;
@@ -206,7 +207,7 @@ static int answer_gc(struct reconciler *reconciler, const struct http_request *r
             return refuse_argument(reply, request->argument[i].name);
     code = reconciler_gc(reconciler, dry_run, &reply->body, &error);
     return code == STATUS_OK ? buffer_append_text(&reply->body, "\n")
-                             : refuse_command(reply, code, &error);
+                             : http_routes_refuse_code(reply, code, error.text);
 }
 
 /* /v1/cleanups/ID/restore */
@@ -226,7 +227,7 @@ static int answer_restore(struct reconciler *reconciler, const struct http_reque
                                   "a cleanup is named by its number");
     code = reconciler_restore(reconciler, cleanup_id, &error);
     return code == STATUS_OK ? buffer_append_text(&reply->body, "{}\n")
-                             : refuse_command(reply, code, &error);
+                             : http_routes_refuse_code(reply, code, error.text);
 }
 
 static bool is_history(enum store_view view)
@@ -283,25 +284,33 @@ struct route {
     bool takes_arguments;
     int (*answer)(struct reconciler *reconciler, const struct http_request *request,
                   struct http_reply *reply);
+    http_asked_read *read; /* instead of answer: it is answered later */
 };
 
 static const struct route routes[] = {
-    {"/healthz", "GET", false, false, answer_healthz},
-    {"/readyz", "GET", false, false, answer_readyz},
-    {"/metrics", "GET", false, false, answer_metrics},
-    {"/v1/status", "GET", false, false, answer_status},
-    {"/v1/volumes", "GET", false, true, answer_view},
-    {"/v1/sandboxes", "GET", false, true, answer_view},
-    {"/v1/devices", "GET", false, true, answer_view},
-    {"/v1/layers", "GET", false, true, answer_view},
-    {"/v1/mappings", "GET", false, true, answer_view},
-    {"/v1/resizes", "GET", false, true, answer_view},
-    {"/v1/cleanups", "GET", false, true, answer_view},
-    {"/v1/journal", "GET", false, true, answer_view},
-    {"/v1/doctor", "GET", false, false, answer_doctor},
-    {"/v1/resync", "POST", true, false, answer_resync},
-    {"/v1/gc", "POST", true, true, answer_gc},
-    {"/v1/cleanups/*/restore", "POST", true, false, answer_restore},
+    {"/healthz", "GET", false, false, answer_healthz, NULL},
+    {"/readyz", "GET", false, false, answer_readyz, NULL},
+    {"/metrics", "GET", false, false, answer_metrics, NULL},
+    {"/v1/status", "GET", false, false, answer_status, NULL},
+    {"/v1/volumes", "GET", false, true, answer_view, NULL},
+    {"/v1/sandboxes", "GET", false, true, answer_view, NULL},
+    {"/v1/devices", "GET", false, true, answer_view, NULL},
+    {"/v1/layers", "GET", false, true, answer_view, NULL},
+    {"/v1/mappings", "GET", false, true, answer_view, NULL},
+    {"/v1/resizes", "GET", false, true, answer_view, NULL},
+    {"/v1/cleanups", "GET", false, true, answer_view, NULL},
+    {"/v1/journal", "GET", false, true, answer_view, NULL},
+    {"/v1/doctor", "GET", false, false, answer_doctor, NULL},
+    {"/v1/resync", "POST", true, false, answer_resync, NULL},
+    {"/v1/gc", "POST", true, true, answer_gc, NULL},
+    {"/v1/cleanups/*/restore", "POST", true, false, answer_restore, NULL},
+    {"/v1/volumes/*/resize", "POST", true, false, NULL, http_asked_volume_resize},
+    {"/v1/volumes/*/stats", "GET", true, false, NULL, http_asked_volume_stats},
+    {"/direct-volume/stats", "GET", true, true, NULL, http_asked_shim_stats},
+    {"/direct-volume/stats/*", "GET", true, false, NULL, http_asked_shim_stats},
+    {"/direct-volume/resize", "POST", true, false, NULL, http_asked_shim_resize},
+    {"/fs-stats", "PUT", true, false, NULL, http_asked_fs_stats},
+    {"/fs-resize", "PUT", true, false, NULL, http_asked_fs_resize},
 };
 
 static bool is_path_of(const char *pattern, const char *path)
@@ -331,8 +340,26 @@ static bool method_fits(const char *method, const char *route_method)
     return strcmp(method, route_method) == 0;
 }
 
+static int read_question(const struct route *route, const struct http_request *request,
+                         struct http_reply *reply, struct http_asked *ret_asked)
+{
+    struct http_question question = {
+        .path = request->path, .body = request->body, .body_length = request->body_length};
+    struct error error = {0};
+    enum status_code code;
+
+    for (unsigned i = 0; i < request->arguments; i++) {
+        if (strcmp(request->argument[i].name, "path") != 0 || i > 0)
+            return refuse_argument(reply, request->argument[i].name);
+        question.argument = request->argument[i].value;
+    }
+    memset(ret_asked, 0, sizeof(*ret_asked));
+    code = route->read(&question, ret_asked, &error);
+    return code == STATUS_OK ? HTTP_ROUTES_ASKED : http_routes_refuse_code(reply, code, error.text);
+}
+
 int http_routes_answer(struct reconciler *reconciler, const struct http_request *request,
-                       struct http_reply *reply)
+                       struct http_reply *reply, struct http_asked *ret_asked)
 {
     const struct route *route = find_route(request);
 
@@ -349,5 +376,6 @@ int http_routes_answer(struct reconciler *reconciler, const struct http_request 
     }
     if (request->arguments > 0 && !route->takes_arguments)
         return refuse_argument(reply, request->argument[0].name);
-    return route->answer(reconciler, request, reply);
+    return route->answer ? route->answer(reconciler, request, reply)
+                         : read_question(route, request, reply, ret_asked);
 }

@@ -6,6 +6,7 @@
 
 #include "lib/buffer.h"
 #include "reconciler/command.h"
+#include "reconciler/serve/http_asked.h"
 
 enum {
     HTTP_ARGUMENTS = 8,
@@ -24,6 +25,8 @@ struct http_request {
     const char *path;
     unsigned arguments;
     struct http_argument argument[HTTP_ARGUMENTS];
+    const char *body; /* what came after the head */
+    size_t body_length;
     bool read_only;                      /* came in on http.listen */
     const struct operations *operations; /* for metrics */
 };
@@ -35,10 +38,16 @@ struct http_reply {
     struct buffer body; /* the caller sets the limit and owns the bytes */
 };
 
-/* Always fills the reply with something that can be sent; only -ENOMEM is left to the caller. */
+/* ret_asked is what is to be answered by http_call_begin(). */
+enum { HTTP_ROUTES_ASKED = 1 };
+
+/* 0: the reply is something that can be sent. HTTP_ROUTES_ASKED. -ENOMEM is left to the caller. */
 int http_routes_answer(struct reconciler *reconciler, const struct http_request *request,
-                       struct http_reply *reply);
+                       struct http_reply *reply, struct http_asked *ret_asked);
 
 /* An error of HTTP itself (too much, too many arguments) in the same shape. */
 int http_routes_refuse(struct http_reply *reply, unsigned status, const char *code,
                        const char *reason, const char *message);
+
+/* A command that was not done, in gRPC's words. */
+int http_routes_refuse_code(struct http_reply *reply, enum status_code code, const char *message);

@@ -9,6 +9,9 @@
  * byte in either direction, BODY_BYTES of request body, and ANSWER_BYTES of answers in memory over
  * both doors, for a client that asks for everything and then does not read.
  *
+ * A call that the reconciler answers later suspends its connection; WAITING of them leave the
+ * others to who only reads. microhttpd wants none suspended when it stops.
+ *
  * An answer is complete before its first byte is sent, so a client that reads slowly sees one
  * moment of the store and holds no transaction open.
  */
@@ -17,6 +20,7 @@
 #include <errno.h>
 #include <malloc.h>
 #include <microhttpd.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,12 +28,14 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/log.h"
+#include "reconciler/serve/http_call.h"
 #include "reconciler/serve/http_listen.h"
 #include "reconciler/serve/http_routes.h"
 #include "reconciler/serve/unix_socket.h"
 
 enum {
     CONNECTIONS = 32,
+    WAITING = 16, /* of these, for the reconciler */
     CONNECTION_BYTES = 8 * 1024,
     IDLE_SECONDS = 10,
     BODY_BYTES = 64 * 1024,
@@ -45,6 +51,8 @@ struct door {
     struct loop_io io;
     struct loop_timer timer;
     bool read_only;
+    struct exchange *waiting;
+    unsigned waiting_count;
 };
 
 struct http_server {
@@ -57,9 +65,15 @@ struct http_server {
     size_t answer_bytes; /* in memory, waiting to be sent */
 };
 
-/* One request on its way; freed when microhttpd is done with it. */
+/* One request on its way; freed when microhttpd is done with it. While the reconciler works on it
+ * its connection is suspended. */
 struct exchange {
-    size_t body_bytes;
+    struct exchange *next; /* of those that wait */
+    struct door *door;
+    struct MHD_Connection *connection;
+    struct buffer body;
+    struct http_call *call;  /* NULL: nothing is waited for */
+    struct http_reply reply; /* of the call; status 0: not yet */
 };
 
 /* The bytes of one answer, until microhttpd has sent them. */
@@ -105,6 +119,8 @@ static enum MHD_Result send_reply(struct door *door, struct MHD_Connection *conn
 {
     struct MHD_Response *response = make_response(door->server, &reply->body);
     enum MHD_Result result = MHD_NO;
+
+    reply->body = (struct buffer){0};
 
     if (!response)
         return MHD_NO;
@@ -156,12 +172,98 @@ static size_t answer_limit(const struct http_server *server)
     return ANSWER_BYTES - server->answer_bytes;
 }
 
-static enum MHD_Result answer_request(struct door *door, struct MHD_Connection *connection,
-                                      const char *path, const char *method)
+/* ---- calls that are answered later ---- */
+
+static void stop_waiting(struct exchange *exchange)
 {
+    struct exchange **link = &exchange->door->waiting;
+
+    while (*link != exchange)
+        link = &(*link)->next;
+    *link = exchange->next;
+    exchange->door->waiting_count--;
+    exchange->call = NULL;
+}
+
+static void turn_of_timer(struct loop_timer *timer);
+
+/* Without a thread of its own microhttpd is not woken by this. */
+static void resume(struct exchange *exchange)
+{
+    struct door *door = exchange->door;
+
+    MHD_resume_connection(exchange->connection);
+    loop_timer_start(door->server->loop, &door->timer, 0, turn_of_timer);
+}
+
+static void on_called(void *userdata, struct http_reply *reply)
+{
+    struct exchange *exchange = userdata;
+
+    stop_waiting(exchange);
+    exchange->reply = *reply;
+    resume(exchange);
+}
+
+/* A suspended connection is not looked at, so who hangs up is found here. */
+static void end_abandoned(struct door *door)
+{
+    struct exchange *next;
+
+    for (struct exchange *one = door->waiting; one; one = next) {
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(one->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        struct pollfd poll_fd = {.fd = info ? info->connect_fd : -1};
+
+        next = one->next;
+        if (poll(&poll_fd, 1, 0) <= 0)
+            continue;
+        (void)http_call_cancel(one->call);
+        stop_waiting(one);
+        (void)http_routes_refuse_code(&one->reply, STATUS_UNAVAILABLE, "the client has gone");
+        resume(one);
+    }
+}
+
+static enum MHD_Result call_reconciler(struct exchange *exchange, const struct http_asked *asked,
+                                       struct http_reply *reply)
+{
+    struct door *door = exchange->door;
+    const struct http_call_options options = {door->server->loop, door->server->reconciler,
+                                              door->server->operations};
+    int result;
+
+    if (door->waiting_count >= WAITING)
+        end_abandoned(door);
+    result = door->waiting_count >= WAITING
+                 ? http_routes_refuse_code(reply, STATUS_RESOURCE_EXHAUSTED,
+                                           "too many calls wait for an answer: try again later")
+                 : http_call_begin(&options, asked, on_called, exchange, reply, &exchange->call);
+    if (result == HTTP_CALL_LATER) {
+        buffer_done(&reply->body);
+        exchange->next = door->waiting;
+        door->waiting = exchange;
+        door->waiting_count++;
+        MHD_suspend_connection(exchange->connection);
+        return MHD_YES;
+    }
+    if (result == 0)
+        return send_reply(door, exchange->connection, reply);
+    buffer_done(&reply->body);
+    return MHD_NO;
+}
+
+static enum MHD_Result answer_request(struct door *door, struct MHD_Connection *connection,
+                                      const char *path, const char *method,
+                                      struct exchange *exchange)
+{
+    struct http_asked asked;
+    int result;
     struct http_request request = {.method = method,
                                    .path = path,
                                    .read_only = door->read_only,
+                                   .body = buffer_text(&exchange->body),
+                                   .body_length = exchange->body.length,
                                    .operations = door->server->operations};
     struct argument_collector collector = {.request = &request};
     struct http_reply reply = {.body = BUFFER_INIT(answer_limit(door->server))};
@@ -171,7 +273,10 @@ static enum MHD_Result answer_request(struct door *door, struct MHD_Connection *
     if (collector.refused)
         return refuse(door, connection, MHD_HTTP_BAD_REQUEST, "bad_argument",
                       "too many arguments, or one that is no text");
-    if (http_routes_answer(door->server->reconciler, &request, &reply) < 0) {
+    result = http_routes_answer(door->server->reconciler, &request, &reply, &asked);
+    if (result == HTTP_ROUTES_ASKED)
+        return call_reconciler(exchange, &asked, &reply);
+    if (result < 0) {
         buffer_done(&reply.body);
         return MHD_NO;
     }
@@ -185,40 +290,65 @@ static bool announces_large_body(struct MHD_Connection *connection)
     return length && strtoull(length, NULL, 10) > BODY_BYTES;
 }
 
-/* microhttpd calls once when the head is there, then per piece of the body, then once at its end.
- * No path uses a body yet; what comes is counted and dropped. */
+static enum MHD_Result begin_exchange(struct door *door, struct MHD_Connection *connection,
+                                      void **exchange_pointer)
+{
+    struct exchange *exchange;
+
+    if (announces_large_body(connection))
+        return refuse(door, connection, MHD_HTTP_CONTENT_TOO_LARGE, "body_too_large",
+                      "a request body has at most 64 KiB");
+    exchange = calloc(1, sizeof(*exchange));
+    if (!exchange)
+        return MHD_NO;
+    exchange->door = door;
+    exchange->connection = connection;
+    buffer_init(&exchange->body, BODY_BYTES);
+    *exchange_pointer = exchange;
+    return MHD_YES;
+}
+
+/* microhttpd calls once when the head is there, then per piece of the body, then once at its end,
+ * and once more when a suspended connection is resumed. */
 static enum MHD_Result serve_request(void *data, struct MHD_Connection *connection,
                                      const char *path, const char *method, const char *version,
                                      const char *body, size_t *body_length, void **exchange_pointer)
 {
     struct door *door = data;
     struct exchange *exchange = *exchange_pointer;
+    int result;
 
     (void)version;
-    (void)body;
-    if (!exchange) {
-        if (announces_large_body(connection))
-            return refuse(door, connection, MHD_HTTP_CONTENT_TOO_LARGE, "body_too_large",
-                          "a request body has at most 64 KiB");
-        *exchange_pointer = calloc(1, sizeof(*exchange));
-        return *exchange_pointer ? MHD_YES : MHD_NO;
-    }
+    if (!exchange)
+        return begin_exchange(door, connection, exchange_pointer);
     if (*body_length > 0) {
-        exchange->body_bytes += *body_length;
+        result = buffer_append(&exchange->body, body, *body_length);
         *body_length = 0;
-        return exchange->body_bytes > BODY_BYTES ? MHD_NO : MHD_YES;
+        return result < 0 ? MHD_NO : MHD_YES;
     }
-    return answer_request(door, connection, path, method);
+    if (exchange->reply.status)
+        return send_reply(door, connection, &exchange->reply);
+    return answer_request(door, connection, path, method, exchange);
 }
 
 static void forget_request(void *data, struct MHD_Connection *connection, void **exchange_pointer,
                            enum MHD_RequestTerminationCode how)
 {
+    struct exchange *exchange = *exchange_pointer;
+
     (void)data;
     (void)connection;
     (void)how;
-    free(*exchange_pointer);
     *exchange_pointer = NULL;
+    if (!exchange)
+        return;
+    if (exchange->call) {
+        (void)http_call_cancel(exchange->call);
+        stop_waiting(exchange);
+    }
+    buffer_done(&exchange->reply.body);
+    buffer_done(&exchange->body);
+    free(exchange);
 }
 
 __attribute__((format(printf, 2, 0))) static void write_log(void *data, const char *format,
@@ -280,6 +410,15 @@ static void close_door(struct door *door)
 {
     if (!door->daemon)
         return;
+    while (door->waiting) {
+        struct exchange *one = door->waiting;
+
+        (void)http_call_cancel(one->call);
+        stop_waiting(one);
+        (void)http_routes_refuse_code(&one->reply, STATUS_UNAVAILABLE, "crustd stops");
+        resume(one);
+    }
+    (void)MHD_run(door->daemon);
     loop_io_stop(&door->io);
     loop_timer_stop(&door->timer);
     MHD_stop_daemon(door->daemon);
@@ -293,8 +432,8 @@ static int open_door(struct http_server *server, struct door *door, int fd, stru
 
     door->server = server;
     door->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_USE_ERROR_LOG, 0, NULL, NULL, serve_request, door,
-        MHD_OPTION_EXTERNAL_LOGGER, write_log, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
+        MHD_USE_EPOLL | MHD_USE_ERROR_LOG | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, serve_request,
+        door, MHD_OPTION_EXTERNAL_LOGGER, write_log, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         (size_t)CONNECTION_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS,
         MHD_OPTION_NOTIFY_COMPLETED, forget_request, NULL, MHD_OPTION_STRICT_FOR_CLIENT, 1,

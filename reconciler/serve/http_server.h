@@ -10,6 +10,8 @@
  *                             resizes, cleanups, journal. ?id= ?volume= ?after= ?last= ?live=1
  *   GET  /v1/status           the summary crustctl status shows
  *   POST /v1/resync           202; socket only
+ *
+ * and on the socket what http_asked.h lists: stats and resize of one volume.
  *   POST /v1/gc               what looks stale and what becomes of it; ?dry_run=1; socket only
  *   POST /v1/cleanups/ID/restore   puts back what was removed; socket only
  *

@@ -1,10 +1,12 @@
-"""HTTP as operators and tools use it: the metrics through promtool."""
+"""HTTP as operators and tools use it: the metrics through promtool, stats and resize in each dialect."""
 
+import base64
+import json
 import re
 import shutil
 import subprocess
 
-from said import AFTER, SaidTest, curl
+from said import AFTER, SANDBOX, SaidTest, curl
 
 
 class HttpTest(SaidTest):
@@ -67,4 +69,92 @@ class MetricsTest(HttpTest):
                        "/dev/secret")
         node.start()
         _, body = curl(node, "/metrics")
-        self.assertIsNone(re.search(rb"secret|mount", body))
+        self.assertIsNone(re.search(rb"secret|kubernetes", body))
+
+
+class CallsTest(HttpTest):
+    """Stats and resize of one volume, as the shim, the first proposal and operators have them."""
+
+    def setUp(self):
+        super().setUp()
+        self.host = self.node()
+        self.pv = self.volume(self.host)
+        self.sandbox(self.host, self.pv)
+        self.monitor(self.host, self.pv)
+        self.guest = self.agent(self.host)
+        self.host.start()
+        self.id = self.host.wait_for(self.pv.path, "in_sync")["volume_id"]
+
+    def ask(self, method, path, body=None):
+        data = [] if body is None else ["--data-binary", json.dumps(body)]
+        code, answer = curl(self.host, path, "-X", method, *data)
+        return code, json.loads(answer)
+
+    def resizes(self, size):
+        """The same question in each dialect."""
+        return (("POST", f"/v1/volumes/{self.id}/resize", {"required_bytes": size}),
+                ("POST", "/direct-volume/resize", {"volumePath": self.pv.path, "size": size}),
+                ("POST", "/direct-volume/resize", {"VolumePath": self.pv.path, "Size": str(size)}),
+                ("POST", "/direct-volume/resize", {"volumepath": self.pv.loop.device, "SIZE": size}),
+                ("PUT", "/fs-resize", {"block-device": self.pv.loop.device, "pod-id": SANDBOX,
+                                       "volume-size": str(size)}))
+
+    def test_each_way_to_grow(self):
+        for number in range(len(self.resizes(0))):
+            size = AFTER + number * (4 << 20)
+            method, path, body = self.resizes(size)[number]
+            with self.subTest(path=path, body=body):
+                self.pv.loop.resize(size)
+                self.assertEqual(self.ask(method, path, body), (200, {"capacity_bytes": size}))
+                self.assertEqual(self.host.volume(self.pv.path)["hypervisor_bytes"], size)
+        self.assertEqual(self.ask("POST", f"/v1/volumes/{self.id}/resize")[0], 200)
+
+    def test_what_the_host_lacks_is_not_there_yet(self):
+        for method, path, body in self.resizes(1 << 40):
+            with self.subTest(path=path, body=body):
+                code, answer = self.ask(method, path, body)
+                self.assertEqual((code, answer["code"]), (503, "UNAVAILABLE"))
+
+    def test_each_way_to_stats(self):
+        encoded = base64.urlsafe_b64encode(self.pv.path.encode()).decode()
+        for method, path, body in (
+                ("GET", f"/v1/volumes/{self.id}/stats", None),
+                ("GET", f"/direct-volume/stats?path={self.pv.path}", None),
+                ("GET", f"/direct-volume/stats?path={self.pv.loop.device}", None),
+                ("GET", f"/direct-volume/stats/{encoded}", None),
+                ("PUT", "/fs-stats", {"block-device": self.pv.loop.device})):
+            with self.subTest(path):
+                code, answer = self.ask(method, path, body)
+                self.assertEqual(code, 200, answer)
+                self.assertEqual(answer["usage"][0]["unit"], 1)
+                self.assertGreater(answer["usage"][0]["total"], 0)
+                self.assertFalse(answer["volume_condition"]["abnormal"])
+
+    def test_refusals(self):
+        path = self.pv.path
+        for method, target, body, status, code in (
+                ("POST", "/direct-volume/resize", {}, 400, "INVALID_ARGUMENT"),
+                ("POST", "/direct-volume/resize", {"volumePath": path}, 400, "INVALID_ARGUMENT"),
+                ("POST", "/direct-volume/resize", {"volumePath": path, "size": "8Gi"}, 400,
+                 "INVALID_ARGUMENT"),
+                ("POST", "/direct-volume/resize", {"volumePath": "/var/lib/kubelet/x", "size": 1},
+                 404, "NOT_FOUND"),
+                ("POST", "/v1/volumes/4711/resize", None, 404, "NOT_FOUND"),
+                ("POST", f"/v1/volumes/{self.id}/resize", {"limit_bytes": 1}, 400, "OUT_OF_RANGE"),
+                ("GET", "/direct-volume/stats", None, 400, "INVALID_ARGUMENT"),
+                ("GET", "/direct-volume/stats?paht=x", None, 400, "INVALID_ARGUMENT"),
+                ("GET", "/direct-volume/resize", None, 405, "UNIMPLEMENTED"),
+                ("POST", "/fs-stats", {"block-device": "/dev/x"}, 405, "UNIMPLEMENTED"),
+                ("PUT", "/fs-stats", {"block-device": "/dev/x"}, 404, "NOT_FOUND"),
+                ("PUT", "/fs-resize", [1], 400, "INVALID_ARGUMENT")):
+            with self.subTest(target=target, body=body):
+                got, answer = self.ask(method, target, body)
+                self.assertEqual((got, answer["code"]), (status, code), answer)
+                self.assertTrue(answer["reason"] and answer["message"])
+
+    def test_a_body_has_a_bound(self):
+        large = self.scratch / "large"
+        large.write_bytes(b" " * (64 * 1024 + 1))
+        code, _ = curl(self.host, "/direct-volume/resize", "-X", "POST", "-H", "Expect:",
+                       "--data-binary", f"@{large}")
+        self.assertEqual(code, 413)

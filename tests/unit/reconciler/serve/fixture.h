@@ -77,6 +77,67 @@ void reconciler_get_health(const struct reconciler *reconciler,
     *ret_health = reconciler->health;
 }
 
+/* What clients ask of a volume; answered when the test says so. */
+struct expansion {
+    struct reconciler_expand asked;
+    reconciler_expanded *done;
+    void *userdata;
+};
+
+static struct expansion *asked_expansion;
+static unsigned cancelled;
+
+enum status_code reconciler_expand(struct reconciler *reconciler,
+                                   const struct reconciler_expand *asked, reconciler_expanded *done,
+                                   void *userdata, struct expansion **ret_expansion,
+                                   struct error *error)
+{
+    (void)reconciler;
+    if (asked->target.volume_id == 404)
+        return error_set(error, STATUS_NOT_FOUND, "there is no such volume here");
+    asked_expansion = calloc(1, sizeof(*asked_expansion));
+    *asked_expansion = (struct expansion){*asked, done, userdata};
+    *ret_expansion = asked_expansion;
+    return STATUS_OK;
+}
+
+struct expansion *reconciler_expand_cancel(struct expansion *expansion)
+{
+    cancelled++;
+    free(expansion);
+    asked_expansion = NULL;
+    return NULL;
+}
+
+static inline void end_expansion(enum status_code code, uint64_t bytes, const char *text)
+{
+    struct expansion one = *asked_expansion;
+    struct error error;
+
+    free(asked_expansion);
+    asked_expansion = NULL;
+    (void)error_set(&error, 0, "%s", text);
+    one.done(one.userdata, code, bytes, &error);
+}
+
+enum status_code reconciler_count(struct reconciler *reconciler,
+                                  const struct reconciler_target *target, reconciler_counted *done,
+                                  void *userdata, struct stats_call **ret_call, struct error *error)
+{
+    (void)reconciler;
+    (void)target;
+    (void)done;
+    (void)userdata;
+    (void)ret_call;
+    return error_set(error, STATUS_UNAVAILABLE, "no sandbox uses the volume yet");
+}
+
+struct stats_call *reconciler_count_cancel(struct stats_call *call)
+{
+    (void)call;
+    return NULL;
+}
+
 /* ---- one server with its surroundings ---- */
 
 enum { WATCHDOG_SECONDS = 60 };

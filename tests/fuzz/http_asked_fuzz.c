@@ -1,0 +1,72 @@
+/* http_asked_fuzz.c - HTTP bodies, paths and arguments of stats and resize. The first byte chooses
+ * the dialect; what follows is the path's tail, a newline, the argument, a newline, the body. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reconciler/serve/http_asked.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void must(int condition)
+{
+    if (!condition)
+        abort();
+}
+
+static const struct {
+    const char *path;
+    http_asked_read *read;
+} dialects[] = {
+    {"/v1/volumes/", http_asked_volume_resize},
+    {"/v1/volumes/", http_asked_volume_stats},
+    {"/direct-volume/stats", http_asked_shim_stats},
+    {"/direct-volume/resize", http_asked_shim_resize},
+    {"/fs-stats", http_asked_fs_stats},
+    {"/fs-resize", http_asked_fs_resize},
+};
+
+/* What was understood names one volume, in one way, by bounded texts. */
+static void check(const struct http_asked *asked)
+{
+    const struct reconciler_target *target = &asked->expand.target;
+
+    must((target->volume_id > 0) + !!target->target_path + !!target->device == 1);
+    must(!target->target_path || target->target_path == asked->path);
+    must(!target->sandbox_id || target->device);
+    must(strlen(asked->path) < sizeof(asked->path));
+    must(asked->expand.required_bytes <= INT64_MAX && asked->expand.limit_bytes <= INT64_MAX);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const size_t which = size ? data[0] % (sizeof(dialects) / sizeof(dialects[0])) : 0;
+    static struct http_asked asked;
+    struct http_question question = {0};
+    struct error error = {0};
+    char *text, *path, *argument = NULL, *body = NULL;
+
+    if (size == 0)
+        return 0;
+    text = calloc(1, size + 64);
+    must(text != NULL);
+    path = text;
+    (void)strcpy(path, dialects[which].path);
+    memcpy(path + strlen(path), data + 1, size - 1);
+    argument = strchr(path, '\n');
+    body = argument ? strchr(argument + 1, '\n') : NULL;
+    if (argument)
+        *argument++ = '\0';
+    if (body)
+        *body++ = '\0';
+    question.path = path;
+    question.argument = argument && *argument ? argument : NULL;
+    question.body = body ? body : "";
+    question.body_length =
+        body ? size - 1 - (size_t)(body - text - strlen(dialects[which].path)) : 0;
+    memset(&asked, 0, sizeof(asked));
+    if (dialects[which].read(&question, &asked, &error) == STATUS_OK)
+        check(&asked);
+    free(text);
+    return 0;
+}
