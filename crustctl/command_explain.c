@@ -10,10 +10,10 @@
 #include "crustctl/command.h"
 #include "crustctl/display.h"
 #include "crustctl/dossier.h"
-#include "crustctl/explain.h"
 #include "crustctl/facts.h"
 #include "crustctl/row.h"
 #include "lib/cleanup.h"
+#include "lib/explain.h"
 #include "lib/json.h"
 
 enum {

@@ -16,9 +16,9 @@ packages="
 
     clang clang-format cppcheck gcovr libclang-rt-14-dev libcmocka-dev llvm strace valgrind
 
-    btrfs-progs busybox cpio curl dmsetup e2fsprogs mount procps prometheus protobuf-compiler
-    protobuf-compiler-grpc python3
-    python3-grpcio python3-protobuf python3-yaml qemu-system-x86 sqlite3 util-linux xfsprogs
+    btrfs-progs busybox chromium cpio curl dmsetup e2fsprogs mount procps prometheus
+    protobuf-compiler protobuf-compiler-grpc python3 python3-grpcio python3-protobuf python3-yaml
+    qemu-system-x86 sqlite3 util-linux xfsprogs
 "
 
 missing=

@@ -19,6 +19,7 @@
 #include "lib/json.h"
 #include "reconciler/serve/metrics.h"
 #include "reconciler/serve/metrics_text.h"
+#include "reconciler/serve/status_page.h"
 #include "store/read.h"
 
 int http_routes_refuse(struct http_reply *reply, unsigned status, const char *code,
@@ -277,6 +278,27 @@ static int answer_metrics(struct reconciler *reconciler, const struct http_reque
     return result == 0 || result == -ENOMEM ? result : refuse_store(reply, result, &error);
 }
 
+static int answer_page(struct reconciler *reconciler, const struct http_request *request,
+                       struct http_reply *reply)
+{
+    struct error error = {0};
+    int result = status_page_write(reconciler, &reply->body, &error);
+
+    (void)request;
+    reply->content_type = "text/html; charset=utf-8";
+    reply->policy = STATUS_PAGE_POLICY;
+    return result == 0 || result == -ENOMEM ? result : refuse_store(reply, result, &error);
+}
+
+static int answer_style(struct reconciler *reconciler, const struct http_request *request,
+                        struct http_reply *reply)
+{
+    (void)reconciler;
+    (void)request;
+    reply->content_type = "text/css; charset=utf-8";
+    return buffer_append_text(&reply->body, status_style);
+}
+
 struct route {
     const char *path;   /* one component may be "*" */
     const char *method; /* GET includes HEAD */
@@ -288,6 +310,8 @@ struct route {
 };
 
 static const struct route routes[] = {
+    {"/", "GET", false, false, answer_page, NULL},
+    {"/status.css", "GET", false, false, answer_style, NULL},
     {"/healthz", "GET", false, false, answer_healthz, NULL},
     {"/readyz", "GET", false, false, answer_readyz, NULL},
     {"/metrics", "GET", false, false, answer_metrics, NULL},
@@ -366,6 +390,7 @@ int http_routes_answer(struct reconciler *reconciler, const struct http_request 
     reply->status = 200;
     reply->content_type = "application/json";
     reply->allow = NULL;
+    reply->policy = NULL;
     if (!route)
         return http_routes_refuse(reply, 404, "NOT_FOUND", "unknown_path",
                                   "there is nothing at this path");

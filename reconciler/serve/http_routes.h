@@ -35,6 +35,7 @@ struct http_reply {
     unsigned status;
     const char *content_type;
     const char *allow;  /* NULL, or the methods that the path has */
+    const char *policy; /* NULL, or the page's Content-Security-Policy */
     struct buffer body; /* the caller sets the limit and owns the bytes */
 };
 

@@ -126,6 +126,9 @@ static enum MHD_Result send_reply(struct door *door, struct MHD_Connection *conn
         return MHD_NO;
     if (MHD_add_response_header(response, "Content-Type", reply->content_type) == MHD_YES &&
         MHD_add_response_header(response, "Cache-Control", "no-store") == MHD_YES &&
+        MHD_add_response_header(response, "X-Content-Type-Options", "nosniff") == MHD_YES &&
+        (!reply->policy ||
+         MHD_add_response_header(response, "Content-Security-Policy", reply->policy) == MHD_YES) &&
         (!reply->allow || MHD_add_response_header(response, "Allow", reply->allow) == MHD_YES))
         result = MHD_queue_response(connection, reply->status, response);
     MHD_destroy_response(response);

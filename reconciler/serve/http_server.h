@@ -3,6 +3,7 @@
  * On the unix socket (0600 root, or 0660 with paths.socket_group): everything. On http.listen: the
  * read-only part. Requests are bounded in size, number of connections and idle time.
  *
+ *   GET  /                    the status page, for a browser; its style is at /status.css
  *   GET  /healthz             200 "ok" while the loop turns
  *   GET  /readyz              200 once the first scan is done and nothing is degraded, else 503
  *   GET  /metrics             Prometheus' text

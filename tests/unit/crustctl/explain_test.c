@@ -1,5 +1,5 @@
 /* explain_test.c - every state and reason has a text, and no text is for nothing. */
-#include "crustctl/explain.h"
+#include "lib/explain.h"
 
 #include <string.h>
 

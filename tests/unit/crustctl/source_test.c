@@ -63,6 +63,43 @@ enum status_code reconciler_restore(struct reconciler *reconciler, int64_t clean
     return error_set(error, (int)codes[cleanup_id], "this is why");
 }
 
+enum status_code reconciler_expand(struct reconciler *reconciler,
+                                   const struct reconciler_expand *asked, reconciler_expanded *done,
+                                   void *userdata, struct expansion **ret_expansion,
+                                   struct error *error)
+{
+    (void)reconciler;
+    (void)asked;
+    (void)done;
+    (void)userdata;
+    (void)ret_expansion;
+    return error_set(error, STATUS_NOT_FOUND, "there is no such volume here");
+}
+
+struct expansion *reconciler_expand_cancel(struct expansion *expansion)
+{
+    (void)expansion;
+    return NULL;
+}
+
+enum status_code reconciler_count(struct reconciler *reconciler,
+                                  const struct reconciler_target *target, reconciler_counted *done,
+                                  void *userdata, struct stats_call **ret_call, struct error *error)
+{
+    (void)reconciler;
+    (void)target;
+    (void)done;
+    (void)userdata;
+    (void)ret_call;
+    return error_set(error, STATUS_NOT_FOUND, "there is no such volume here");
+}
+
+struct stats_call *reconciler_count_cancel(struct stats_call *call)
+{
+    (void)call;
+    return NULL;
+}
+
 struct daemon {
     struct node *node;
     pid_t pid;

@@ -50,9 +50,9 @@ static void every_path_answers(void **state)
 
 static void what_does_not_exist_is_not_found(void **state)
 {
-    static const char *const paths[] = {
-        "/",          "/v1",           "/v1/",     "/v1/volumes/",
-        "/v1/volume", "/v1/volumes/1", "/metricz", "/v1/../healthz"};
+    static const char *const paths[] = {"/index.html",  "/v1",           "/v1/",
+                                        "/v1/volumes/", "/v1/volume",    "/v1/volumes/1",
+                                        "/metricz",     "/v1/../healthz"};
 
     for (size_t i = 0; i < array_length(paths); i++)
         expect_error(*state, "GET", paths[i], 404, "unknown_path");

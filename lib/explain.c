@@ -4,7 +4,7 @@
  * question that somebody has who sees the word for the first time at night. Upstream facts: Kata
  * Containers 4.1.0, QEMU 7.2, Cloud Hypervisor 52, Firecracker 1.12.
  */
-#include "crustctl/explain.h"
+#include "lib/explain.h"
 
 #include <stddef.h>
 #include <string.h>
