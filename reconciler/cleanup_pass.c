@@ -208,6 +208,15 @@ static bool is_doubtful(const struct verdict *verdict)
     return !verdict->file[0] && verdict->facts.sandbox != STALE_SANDBOX_SEEN;
 }
 
+/* A volume in both layouts has two directories, and counts once. */
+static bool is_new(struct marks *volumes, const struct verdict *verdict)
+{
+    size_t before = marks_count(volumes);
+
+    marks_add_number(volumes, (uint64_t)verdict->volume_id);
+    return volumes->lost || marks_count(volumes) > before;
+}
+
 static void brake_one(struct verdict *verdict, enum stale_brake brake)
 {
     verdict->facts.brake = brake;
@@ -218,13 +227,15 @@ static int apply_breaker(struct cleanup_pass *pass)
 {
     unsigned long recent = brakes_recent(&pass->reconciler->cleanup, pass->surroundings.now_ns);
     unsigned long doubtful = recent, news = 0;
+    cleanup(marks_done) struct marks counted = {0};
     uint64_t volumes;
     int r = store_count_volumes(pass->reconciler->store, &volumes);
 
     if (r < 0)
         return r;
     for (size_t i = 0; i < pass->verdicts; i++)
-        doubtful += is_removable(&pass->verdict[i]) && is_doubtful(&pass->verdict[i]);
+        doubtful += is_removable(&pass->verdict[i]) && is_doubtful(&pass->verdict[i]) &&
+                    is_new(&counted, &pass->verdict[i]);
     if (!stale_breaks(doubtful, volumes + recent))
         return 0;
     for (size_t i = 0; i < pass->verdicts; i++)
@@ -322,12 +333,14 @@ static void take_away(struct cleanup_pass *pass)
 {
     struct cleanup *cleanup = &pass->reconciler->cleanup;
     cleanup(marks_done) struct marks ids = {0};
+    cleanup(marks_done) struct marks counted = {0};
 
     for (size_t i = 0; i < pass->verdicts; i++) {
         if (!pass->verdict[i].cleanup_id)
             continue;
         marks_add_number(&ids, (uint64_t)pass->verdict[i].cleanup_id);
-        brakes_note(cleanup, pass->surroundings.now_ns, is_doubtful(&pass->verdict[i]));
+        brakes_note(cleanup, pass->surroundings.now_ns,
+                    is_doubtful(&pass->verdict[i]) && is_new(&counted, &pass->verdict[i]));
     }
     if (marks_is_empty(&ids))
         return;

@@ -294,6 +294,20 @@ class Many(CleanupTest):
         for path in paths:
             self.wait_removed(node, path)
 
+    def test_breaker_counts_volumes(self):
+        """A volume in both layouts has two directories, and is one: three of five are few."""
+        node = self.kubelet_node()
+        paths = self.left_behind(node, 3)
+        for path in paths:
+            node.stage(path, "/dev/none", layout="crust")
+        for name in ("pv-used", "pv-too"):
+            self.publish(node, name, pod=CANARY)
+        node.start()
+        for path in paths:
+            node.wait(lambda path=path: len(self.rows(node, path, "removed")) == 2, 60,
+                      "both directories to be removed")
+        self.assertEqual(self.rows(node, decision="kept"), [])
+
     def test_rate(self):
         node = self.kubelet_node({"cleanup.max_per_minute": 2})
         paths = self.left_behind(node, 4)
