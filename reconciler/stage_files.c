@@ -189,6 +189,12 @@ static int put_files(const struct hands *hands, int directory, const struct stag
     return sync_directory(directory);
 }
 
+/* Who asks for it again needs it from now on: what looks stale is so by its time, too. */
+static int touch(int directory)
+{
+    return futimens(directory, NULL) < 0 ? -errno : 0;
+}
+
 /* STAGE_*, -errno, or 100: it changed meanwhile, try again. */
 enum { TRY_AGAIN = 100 };
 
@@ -202,9 +208,11 @@ static int put_once(const struct hands *hands, const char *name,
         r = put_directory(hands, name, content);
     else if (r == -ENOTDIR || r == -ELOOP || r == -EXDEV)
         return error_set(error, STAGE_IN_THE_WAY, "%s: not a directory", name);
-    else if (r == 0 && has_content(directory, content))
-        return STAGE_UNCHANGED;
-    else if (r == 0)
+    else if (r == 0 && has_content(directory, content)) {
+        r = touch(directory);
+        if (r == 0)
+            return STAGE_UNCHANGED;
+    } else if (r == 0)
         r = put_files(hands, directory, content);
     if (r == -EISDIR)
         return error_set(error, STAGE_IN_THE_WAY, "%s/" MOUNT_INFO ": a directory", name);

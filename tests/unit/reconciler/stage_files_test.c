@@ -114,6 +114,20 @@ static void it_comes_and_goes(void **state)
     assert_int_equal(count(fixture, "/run/workshop"), 0);
 }
 
+/* By that its grace time begins anew (reconciler/observe/fingerprint.h). */
+static void what_is_put_again_is_touched(void **state)
+{
+    static const struct timespec long_ago[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    struct fixture *fixture = *state;
+    struct stat status;
+
+    assert_int_equal(put(fixture, "a", "one"), STAGE_DONE);
+    assert_int_equal(utimensat(fixture->place.root, "run/volumes/a", long_ago, 0), 0);
+    assert_int_equal(put(fixture, "a", "one"), STAGE_UNCHANGED);
+    assert_int_equal(fstatat(fixture->place.root, "run/volumes/a", &status, 0), 0);
+    assert_int_not_equal(status.st_mtim.tv_sec, 1000);
+}
+
 static void the_rest_of_a_directory_stays(void **state)
 {
     struct fixture *fixture = *state;
@@ -197,6 +211,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(it_comes_and_goes),
+        TEST(what_is_put_again_is_touched),
         TEST(the_rest_of_a_directory_stays),
         TEST(an_empty_file_stands_beside),
         TEST(what_is_in_the_way_stays),
