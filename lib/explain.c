@@ -74,8 +74,7 @@ const struct explanation explanations[] = {
     {"unmanaged",
      "not_a_block_device",
      "The volume is of a kind that cannot grow here: a passed-through device (vfio), one that "
-     "lives "
-     "in another process (spdk, vhost-user), a network file system, or an emptyDir.",
+     "lives in another process (spdk, vhost-user), a network file system, or an emptyDir.",
      NULL,
      {"Nothing is wrong. Such a volume is grown where it lives."}},
 
@@ -97,8 +96,7 @@ const struct explanation explanations[] = {
     {"blocked",
      "device_shared",
      "The same device is in two live sandboxes, under two volumes. A file system that is mounted "
-     "in "
-     "two VMs at once is being damaged whatever its size, so crustd does not touch it.",
+     "in two VMs at once is being damaged whatever its size, so crustd does not touch it.",
      "One sandbox alone that uses the device.",
      {"crustctl mappings shows which volumes and sandboxes have the device; end all but one pod.",
       "Two volumes on one device are a mistake of the CSI driver or of hand-made volumes."}},
@@ -118,11 +116,10 @@ const struct explanation explanations[] = {
     {"blocked",
      "entries_disagree",
      "The volume has several metadata directories, and they name different devices. crustd does "
-     "not "
-     "guess which of them the VM has.",
+     "not guess which of them the VM has.",
      "Metadata that agree on the device.",
-     {"Whoever staged the volume last knows which is right; remove the directory that is not "
-      "(crustctl direct-volume remove, or the CSI driver).",
+     {"Whoever staged the volume last knows which is right; have the CSI driver "
+      "unstage the other, or remove that directory by hand.",
       "crust.stage_layout = both writes the same into both layouts."}},
     {"blocked",
      "bypassed",
@@ -223,8 +220,7 @@ const struct explanation explanations[] = {
     {"block_grown",
      "agent_unreachable",
      "No agent in the guest could be reached, neither crust-guest-agent nor Kata's own, nor did "
-     "the "
-     "sandbox's shim reach it.",
+     "the sandbox's shim reach it.",
      "An agent that answers.",
      {"crustctl sandboxes shows the agent's address. Is the guest up, and not paused?",
       "vsock needs the host's vhost_vsock module; agent.port and agent.companion_port must be "
@@ -270,8 +266,7 @@ const struct explanation explanations[] = {
     {"block_grown",
      "guest_layer_unsupported",
      "In the guest, the file system is not on the device itself but on a layer over it "
-     "(encryption, "
-     "LVM, a partition), which does not follow by itself.",
+     "(encryption, LVM, a partition), which does not follow by itself.",
      "A larger layer in the guest.",
      {"Grow the layer in the guest first: cryptsetup resize, growpart, or pvresize and lvextend. "
       "Then resize2fs, xfs_growfs or btrfs filesystem resize max.",
