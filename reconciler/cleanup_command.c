@@ -4,6 +4,7 @@
 
 #include "lib/log.h"
 #include "reconciler/command.h"
+#include "reconciler/fallback.h"
 #include "reconciler/internal.h"
 #include "reconciler/trash.h"
 
@@ -34,8 +35,12 @@ enum status_code reconciler_restore(struct reconciler *reconciler, int64_t clean
                                              [TRASH_REFUSED] = STATUS_FAILED_PRECONDITION,
                                              [TRASH_TAKEN] = STATUS_ALREADY_EXISTS,
                                              [TRASH_BUSY] = STATUS_UNAVAILABLE};
-    int r = trash_restore(reconciler, cleanup_id, error);
+    int r;
 
+    /* Ids in memory are not those of the file, which alone knows what lies in the trash. */
+    if (fallback_check_promise(reconciler, error) != STATUS_OK)
+        return STATUS_UNAVAILABLE;
+    r = trash_restore(reconciler, cleanup_id, error);
     if (r < 0)
         return error_set(error, STATUS_UNAVAILABLE, "nothing was restored: %s (%s)",
                          store_error_text(reconciler->store), strerror(-r));

@@ -225,6 +225,16 @@ void fallback_check_file(struct reconciler *reconciler)
                                                      : strerror(-r));
 }
 
+enum status_code fallback_check_promise(const struct reconciler *reconciler, struct error *error)
+{
+    if (!store_is_degraded(reconciler->store))
+        return STATUS_OK;
+    return error_set(
+        error, STATUS_UNAVAILABLE,
+        "the database is not on disk, so that nothing can be promised: crustctl health "
+        "says why");
+}
+
 /* ---- life ---- */
 
 void fallback_begin(struct reconciler *reconciler, const struct error *error)

@@ -23,6 +23,7 @@
 #include "lib/path.h"
 #include "lib/sha256.h"
 #include "reconciler/clients.h"
+#include "reconciler/fallback.h"
 #include "reconciler/internal.h"
 #include "reconciler/observe/observe.h"
 #include "reconciler/stage_files.h"
@@ -298,15 +299,6 @@ static enum status_code stage_in(struct reconciler *reconciler, enum reconciler_
     return STATUS_OK;
 }
 
-/* Where nothing would be remembered, nothing is promised. */
-static enum status_code check_store(struct reconciler *reconciler, struct error *error)
-{
-    if (!store_is_degraded(reconciler->store))
-        return STATUS_OK;
-    return error_set(error, STATUS_UNAVAILABLE,
-                     "the database is not on disk, so that nothing can be promised");
-}
-
 enum status_code reconciler_stage(struct reconciler *reconciler,
                                   const struct reconciler_stage *stage, struct error *error)
 {
@@ -318,7 +310,7 @@ enum status_code reconciler_stage(struct reconciler *reconciler,
         code = error_set(error, STATUS_INVALID_ARGUMENT, "all of it is more than %d bytes",
                          TEXT_BYTES);
     if (code == STATUS_OK)
-        code = check_store(reconciler, error);
+        code = fallback_check_promise(reconciler, error);
     if (code == STATUS_OK && layout != STAGE_CRUST)
         code = stage_in(reconciler, TREE_KATA_VOLUMES, stage, &text, error);
     if (code == STATUS_OK && layout != STAGE_KATA)
@@ -356,7 +348,7 @@ enum status_code reconciler_unstage(struct reconciler *reconciler, const char *t
     enum status_code code = command_check_target_path(target_path, error);
 
     if (code == STATUS_OK)
-        code = check_store(reconciler, error);
+        code = fallback_check_promise(reconciler, error);
     if (code == STATUS_OK)
         code = unstage_in(reconciler, TREE_KATA_VOLUMES, target_path, error);
     if (code == STATUS_OK)

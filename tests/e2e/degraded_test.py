@@ -131,6 +131,22 @@ class Full(Degraded):
         self.free()
         self.wait_healed()
 
+    def test_restore(self):
+        """What lies in the trash is on record in the file alone."""
+        self.mount_space()
+        self.start()
+        self.fill()
+        self.grow()
+        self.wait_memory()
+        done = self.host.crustctl("restore", "1", check=False)
+        self.assertEqual(done.returncode, FAILED, done.stderr)
+        self.assertIn("the database is not on disk", done.stderr)
+        self.free()
+        self.host.crustctl("resync")
+        self.host.wait(lambda: status(self.host)["database"] == "file", SECONDS, "the file")
+        done = self.host.crustctl("restore", "1", check=False)
+        self.assertIn("there is no cleanup 1", done.stderr)
+
     def test_at_start(self):
         self.mount_space()
         self.fill()
