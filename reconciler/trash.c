@@ -215,9 +215,11 @@ static int advance_restoring(struct step *step, const struct quarantine_state *s
 
     if (state->in_trash)
         r = quarantine_put_back(&step->quarantine, &step->item);
+    else if (!state->in_place)
+        r = QUARANTINE_ABSENT; /* somebody took it */
     if (r < 0)
         return complain(step, "put back", r);
-    return r == QUARANTINE_TAKEN
+    return r != QUARANTINE_DONE
                ? store_set_trash_step(step->reconciler->store, step->row.cleanup_id,
                                       STORE_TRASH_KEPT, step->row.since_ns)
                : record_restore(step, reason);
@@ -361,7 +363,8 @@ static int refuse(struct reconciler *reconciler, int64_t cleanup_id, struct erro
     if (strcmp(decision, "removed") == 0)
         return error_set(error, TRASH_REFUSED,
                          "the bytes of cleanup %" PRId64 " are no longer in the trash: they were "
-                         "restored before, or kept for cleanup.keep_hours and deleted",
+                         "restored before, kept for cleanup.keep_hours and deleted, or taken out "
+                         "by hand",
                          cleanup_id);
     return error_set(error, TRASH_REFUSED,
                      "cleanup %" PRId64 " is \"%s\": only what was removed can be restored",
@@ -386,6 +389,16 @@ static int judge_restore(struct reconciler *reconciler, const struct store_trash
     return error_set(error, TRASH_BUSY, "it could not be moved back now; see the log of crustd");
 }
 
+/* Somebody may have taken it out by hand. What cannot be looked at now is not gone. */
+static bool is_gone(struct reconciler *reconciler, int64_t cleanup_id)
+{
+    cleanup(step_done) struct step step;
+    struct quarantine_state state;
+
+    return step_init(reconciler, cleanup_id, &step) == 0 &&
+           quarantine_look(&step.quarantine, &step.item, &state) == 0 && !state.in_trash;
+}
+
 int trash_restore(struct reconciler *reconciler, int64_t cleanup_id, struct error *error)
 {
     struct store_trash row;
@@ -397,6 +410,8 @@ int trash_restore(struct reconciler *reconciler, int64_t cleanup_id, struct erro
     if (row.step != STORE_TRASH_KEPT)
         return error_set(error, TRASH_BUSY, "cleanup %" PRId64 " is under way: try again",
                          cleanup_id);
+    if (is_gone(reconciler, cleanup_id))
+        return refuse(reconciler, cleanup_id, error);
     r = store_begin(reconciler->store);
     if (r == 0)
         r = store_set_trash_step(reconciler->store, cleanup_id, STORE_TRASH_RESTORING,
