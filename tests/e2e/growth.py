@@ -167,9 +167,14 @@ class Sandbox:
 
     def publish(self):
         """What the CSI driver and the runtime have written once the pod runs."""
-        self.vm.wait_ready()
         for volume in self.volumes:
             self.node.stage(volume.path, volume.device, fstype=volume.filesystem)
+        self.take()
+
+    def take(self):
+        """What the runtime writes of volumes that are staged, once the pod runs."""
+        self.vm.wait_ready()
+        for volume in self.volumes:
             self.node.record(volume.path, self.id)
             self.vm.guest_write(volume.pattern, PATTERN_BYTES)
         self.write_persist()

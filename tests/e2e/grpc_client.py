@@ -35,8 +35,8 @@ PLUGIN = "grpc_python_plugin"
 SECONDS = 60
 
 
-class GrpcTest(SaidTest):
-    """A SaidTest with clients."""
+class Clients:
+    """What gives a TestCase its clients; stands before the TestCase that it is mixed into."""
 
     @classmethod
     def setUpClass(cls):
@@ -55,10 +55,6 @@ class GrpcTest(SaidTest):
              *map(str, PROTO.glob("*.proto"))], check=True, timeout=SECONDS)
         sys.path.insert(0, cls.stubs)
         cls.addClassCleanup(sys.path.remove, cls.stubs)
-
-    def setUp(self):
-        super().setUp()
-        os.chmod(self.scratch, 0o711)  # for clients that are not root
 
     @staticmethod
     def messages(file):
@@ -91,6 +87,14 @@ class GrpcTest(SaidTest):
         reply = self.stub(node, "health", "Health").Check(health.HealthCheckRequest(),
                                                           timeout=SECONDS)
         self.assertEqual(reply.status, health.HealthCheckResponse.SERVING)
+
+
+class GrpcTest(Clients, SaidTest):
+    """A SaidTest with clients."""
+
+    def setUp(self):
+        super().setUp()
+        os.chmod(self.scratch, 0o711)  # for clients that are not root
 
 
 def socket_of(node):

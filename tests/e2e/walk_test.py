@@ -1,0 +1,151 @@
+#!/usr/bin/python3
+"""The whole life of a pod's volumes with a real guest, in the order in which the seed documents tell
+it: staged, used by a sandbox, asked for its stats, grown by the host, expanded, unstaged.
+
+Story 1 of KEP-2857: a pod of two volumes, with an fsGroup and a policy for it. A kubelet and a CSI
+driver are played by the test, each time in another dialect of crustd's; results and record are the
+same in all of them.
+"""
+
+import json
+import unittest
+
+from grpc_client import Clients
+from growth import MIB, SECONDS, GrowthCase
+
+GROUP, POLICY = "100", "OnRootMismatch"
+METADATA = {"fsGroup": GROUP, "fsGroupChangePolicy": POLICY}
+FLAGS = ["noatime"]
+BYTES, INODES = 1, 2
+
+# What the journal tells of a volume, whoever asked for it.
+LIFE = ["volume_added", "unbound/none", "mapping_opened", "in_sync/none", "resize_opened",
+        "host_grown/none", "resize_hypervisor_intended", "hypervisor_answered", "block_grown/none",
+        "grow_guest_intended", "guest_answered", "resize_finished", "mapping_closed",
+        "volume_removed", "unmanaged/none"]
+
+
+class WalkTest(Clients, GrowthCase):
+    """The walk; a test of a class below gives it a way to ask."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.node.start()
+
+    def walk(self, dialect):
+        sandbox = self.add_sandbox()
+        volumes = [sandbox.add_volume("ext4") for _ in range(2)]
+        self.publish(dialect, volumes)
+        sandbox.boot()
+        sandbox.take()
+        for volume in volumes:
+            self.node.wait_for(volume.path, "in_sync", "none", SECONDS, sandbox_id=sandbox.id)
+            self.wait(lambda v=volume: any(row["guest_path"] for row in self.mappings(v)),
+                      f"where the guest has {volume.path}")
+            self.check_stats(dialect, volume)
+        growths = [self.grow_on_the_host(dialect, volume) for volume in volumes]
+        for growth in growths:
+            self.finish(growth)
+            self.check_stats(dialect, growth.volume)
+        sandbox.vm.power_off()
+        self.node.end_sandbox(sandbox.id)
+        self.unpublish(dialect, volumes)
+
+    def publish(self, dialect, volumes):
+        for volume in volumes:
+            for _ in range(2):  # the kubelet may ask again
+                dialect.stage(volume)
+            staged = json.loads((self.node.directory(volume.path) / "mountInfo.json").read_text())
+            self.assertEqual(
+                {key: staged[key] for key in ("device", "fstype", "metadata", "options")},
+                {"device": volume.device, "fstype": "ext4", "metadata": METADATA,
+                 "options": FLAGS})
+            row = self.node.wait_for(volume.path, "unbound", "none", SECONDS)
+            self.assertEqual((json.loads(row["metadata"]), json.loads(row["options"])),
+                             (METADATA, FLAGS))
+
+    def check_stats(self, dialect, volume):
+        """What is asked for is what the guest's kernel says at that moment."""
+        vm, path = volume.sandbox.vm, volume.disk.mount_point
+        usage = dialect.stats(volume)
+        total, used, available = usage[BYTES]
+        self.assertEqual(total, vm.guest_size(path))
+        self.assertEqual(used, total - vm.guest_free(path))
+        self.assertLessEqual(available, total - used)  # what is kept for root is nobody's
+        self.assertGreater(available, 0)
+        inodes, used, free = usage[INODES]
+        self.assertEqual((used + free, used > 0), (inodes, True))
+
+    def grow_on_the_host(self, dialect, volume):
+        """The driver's host part, then its call, by whose answer the guest has it."""
+        growth = self.begin(volume, settled=None)
+        self.assertEqual(dialect.expand(volume, growth.to_bytes), growth.to_bytes)
+        self.check_guest(growth)
+        row = self.node.volume(volume.path)
+        self.assertEqual((row["state"], row["hypervisor_bytes"]), ("in_sync", growth.to_bytes))
+        self.assertEqual(dialect.expand(volume, growth.to_bytes), growth.to_bytes)
+        return growth
+
+    def unpublish(self, dialect, volumes):
+        for volume in volumes:
+            for _ in range(2):
+                dialect.unstage(volume)
+            self.assertFalse(self.node.directory(volume.path).exists())
+            self.wait(lambda path=volume.path: self.node.volume(path)["status"] == "removed",
+                      f"{volume.path} to be removed")
+            self.check_record(volume)
+
+    def check_record(self, volume):
+        """The journal of its whole life: each step where it comes first, held-up tries left out."""
+        steps = []
+        for line in self.journal(volume):
+            detail = json.loads(line["detail"] or "{}")
+            step = detail["to"] if line["kind"] == "state_changed" else line["kind"]
+            if step in LIFE and step not in steps:
+                steps.append(step)
+        self.assertEqual(steps, LIFE)
+        row = self.node.volume(volume.path)
+        self.assertEqual((row["state"], row["sandbox_id"]), ("unmanaged", None))
+        self.assertEqual(len(self.resizes(volume)), 1)
+
+
+class Runtime:
+    """crust.v1.Runtime: NodePublishVolume stages, NodeExpandVolume expands after its host part,
+    NodeUnpublishVolume unstages."""
+
+    def __init__(self, messages, stub):
+        self.messages, self.stub = messages, stub
+
+    def stage(self, volume):
+        messages = self.messages
+        self.stub.RuntimeStageVolume(messages.RuntimeStageVolumeRequest(
+            volume_type=messages.VolumeType(type="BLOCK"), volume_target_path=volume.path,
+            volume_backing_path=volume.device, fs_type=volume.filesystem, mount_flags=FLAGS,
+            volume_supplemental_group=GROUP,
+            volume_supplemental_group_change_policy=messages.VolumeGroupChangePolicy(
+                policy="ON_ROOT_MISMATCH")), timeout=SECONDS)
+
+    def stats(self, volume):
+        reply = self.stub.RuntimeGetVolumeStats(self.messages.RuntimeGetVolumeStatsRequest(
+            volume_target_path=volume.path), timeout=SECONDS)
+        return {one.unit: (one.total, one.used, one.available) for one in reply.usage}
+
+    def expand(self, volume, size):
+        request = self.messages.RuntimeExpandVolumeRequest(volume_target_path=volume.path)
+        request.capacity_range.required_bytes = size
+        return self.stub.RuntimeExpandVolume(request, timeout=SECONDS).capacity_bytes
+
+    def unstage(self, volume):
+        self.stub.RuntimeUnstageVolume(self.messages.RuntimeUnstageVolumeRequest(
+            volume_target_path=volume.path), timeout=SECONDS)
+
+
+class Walks(WalkTest):
+    def test_crust_ops(self):
+        self.walk(Runtime(self.messages("crust_runtime"),
+                          self.stub(self.node, "crust_runtime", "Runtime")))
+
+
+if __name__ == "__main__":
+    unittest.main()
