@@ -56,6 +56,21 @@ const struct command commands[] = {
      "It stays until its content or its sandbox changes. crustctl cleanups has the ids.\n"
      "Exit code: 3 there is no such cleanup; 5 the place is taken, or the bytes are gone.\n",
      command_restore},
+    {"resize", "VOL", 1, 0, "has a volume grown in its VM, and waits for it",
+     "Waits at most two minutes; a growth that was begun goes on after that. Exit code: 0 the\n"
+     "guest has all of the device, 3 no such volume, 5 refused or held up, 1 not in time.\n",
+     command_resize},
+    {"stats", "VOL", 1, 0, "what the guest's file system says of itself", NULL, command_stats},
+    {"crust stats", "TARGET", 1, 0, "the same as JSON: KEP-2857's runtime CLI", NULL,
+     command_crust_stats},
+    {"crust resize", "TARGET MIN MAX", 3, 0, "grows, for a CSI driver; sizes in bytes, 0: any",
+     "TARGET is a volume path, MIN and MAX what the device must have at least and at most.\n"
+     "Prints {\"capacity_bytes\":N}.\n",
+     command_crust_resize},
+    {"fs get-stats", "POD DEVICE", 2, 0, "stats of the volume on a sandbox's host device", NULL,
+     command_fs_stats},
+    {"fs resize", "POD DEVICE SIZE", 3, 0, "grows the volume on a sandbox's host device", NULL,
+     command_fs_resize},
     {"resync", "", 0, 0, "has the daemon look at everything again", NULL, command_resync},
     {"health", "", 0, 0, "exit code 0 if the daemon is ready, 1 if not, 4 if there is none", NULL,
      command_health},
@@ -68,6 +83,21 @@ const struct command *command_find(const char *name)
         if (strcmp(command->name, name) == 0)
             return command;
     return NULL;
+}
+
+const struct command *command_choose(struct options *options)
+{
+    const char *first = options->command;
+    char name[64];
+
+    if (!first || options->operands == 0 || command_find(first))
+        return first ? command_find(first) : NULL;
+    (void)snprintf(name, sizeof(name), "%s %s", first, options->operand[0]);
+    if (!command_find(name))
+        return NULL;
+    options->operands--;
+    memmove(options->operand, options->operand + 1, options->operands * sizeof(char *));
+    return command_find(name);
 }
 
 int command_check(const struct command *command, const struct options *options, struct error *error)

@@ -39,6 +39,10 @@ extern const struct command commands[];
 
 const struct command *command_find(const char *name);
 
+/* The command of the command line; a name of two words ("crust stats") takes the second from the
+ * operands. NULL: there is none. */
+const struct command *command_choose(struct options *options);
+
 /* -EINVAL with a text if the options and operands do not fit the command. */
 int command_check(const struct command *command, const struct options *options,
                   struct error *error);
@@ -61,5 +65,11 @@ int command_journal(struct session *session);
 int command_explain(struct session *session);
 int command_doctor(struct session *session);
 int command_wait(struct session *session);
+int command_resize(struct session *session);
+int command_stats(struct session *session);
+int command_crust_stats(struct session *session);
+int command_crust_resize(struct session *session);
+int command_fs_stats(struct session *session);
+int command_fs_resize(struct session *session);
 int command_gc(struct session *session);
 int command_restore(struct session *session);

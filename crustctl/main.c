@@ -11,7 +11,7 @@ static void print_usage(FILE *stream)
                 "Shows what crustd knows about the volumes of micro-VMs on this node, and why.\n\n",
                 stream);
     for (const struct command *command = commands; command->name; command++)
-        (void)fprintf(stream, "  %-9s %-4s %s\n", command->name, command->operands,
+        (void)fprintf(stream, "  %-12s %-15s %s\n", command->name, command->operands,
                       command->summary);
     (void)fputs("\n"
                 "VOL is a volume path, a metadata key, a PV name or a volume_id.\n"
@@ -69,7 +69,7 @@ int main(int argc, char *argv[])
         (void)printf("crustctl %s\n", CRUST_VERSION);
         return EXIT_DONE;
     }
-    command = options.command ? command_find(options.command) : NULL;
+    command = command_choose(&options);
     if (options.command && strcmp(options.command, "help") == 0) {
         options.help = true;
         command = options.operands > 0 ? command_find(options.operand[0]) : NULL;

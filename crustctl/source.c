@@ -116,6 +116,11 @@ int source_ask_daemon(struct source *source, const char *method, const char *pat
     return status >= 200 && status < 300 ? 0 : refused(ret_body, status, error);
 }
 
+int source_root(const struct source *source)
+{
+    return source->root;
+}
+
 static int open_database(struct source *source, struct error *error)
 {
     struct error why = {0};

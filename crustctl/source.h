@@ -27,6 +27,7 @@ void source_close(struct source *source);
 void source_want_daemon(struct source *source);
 
 const struct config *source_config(const struct source *source);
+int source_root(const struct source *source); /* O_PATH of --root, borrowed */
 
 /* Rows of a view, as JSON text. Once no daemon answered, this source stays with the database and
  * has said so on stderr. 0, SOURCE_*, -errno. */

@@ -5,8 +5,28 @@ import json
 import re
 import shutil
 import subprocess
+import threading
 
-from said import AFTER, SANDBOX, SaidTest, curl
+from node import BUILD
+from said import AFTER, SANDBOX, SaidTest, curl, fake_agent
+
+
+class HeldAgent(fake_agent.FakeAgent):
+    """Answers once it is released."""
+
+    def __init__(self, path):
+        self.released = threading.Event()
+        self.released.set()
+        super().__init__(path)
+        self.grows = True
+
+    def close(self):
+        self.released.set()
+        super().close()
+
+    def _succeed(self, request, explicit):
+        self.released.wait()
+        return super()._succeed(request, explicit)
 
 
 class HttpTest(SaidTest):
@@ -72,8 +92,8 @@ class MetricsTest(HttpTest):
         self.assertIsNone(re.search(rb"secret|kubernetes", body))
 
 
-class CallsTest(HttpTest):
-    """Stats and resize of one volume, as the shim, the first proposal and operators have them."""
+class VolumeTest(HttpTest):
+    """With a volume in sync, in a sandbox whose monitor and agent answer."""
 
     def setUp(self):
         super().setUp()
@@ -81,9 +101,14 @@ class CallsTest(HttpTest):
         self.pv = self.volume(self.host)
         self.sandbox(self.host, self.pv)
         self.monitor(self.host, self.pv)
-        self.guest = self.agent(self.host)
+        self.guest = HeldAgent(self.host.root / "agent.sock")
+        self.addCleanup(self.guest.close)
         self.host.start()
         self.id = self.host.wait_for(self.pv.path, "in_sync")["volume_id"]
+
+
+class CallsTest(VolumeTest):
+    """Stats and resize of one volume, as the shim, the first proposal and operators have them."""
 
     def ask(self, method, path, body=None):
         data = [] if body is None else ["--data-binary", json.dumps(body)]
@@ -158,3 +183,59 @@ class CallsTest(HttpTest):
         code, _ = curl(self.host, "/direct-volume/resize", "-X", "POST", "-H", "Expect:",
                        "--data-binary", f"@{large}")
         self.assertEqual(code, 413)
+
+
+class CrustctlTest(VolumeTest):
+    """The same by crustctl."""
+
+    def run_crustctl(self, *arguments):
+        done = self.host.crustctl(*arguments, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    def test_resize(self):
+        self.pv.loop.resize(AFTER)
+        code, out, _ = self.run_crustctl("resize", self.pv.path)
+        self.assertEqual((code, out), (0, f"{self.pv.path}: the guest has all 64 MiB of the device\n"))
+        code, out, _ = self.run_crustctl("resize", str(self.id), "-o", "json")
+        self.assertEqual((code, json.loads(out)), (0, {"capacity_bytes": AFTER}))
+
+    def test_progress_while_it_waits(self):
+        self.guest.released.clear()
+        self.pv.loop.resize(AFTER)
+        with subprocess.Popen([str(BUILD / "crustctl"), "--root", str(self.host.root), "resize",
+                               self.pv.path], stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, text=True) as process:
+            line = process.stderr.readline()
+            self.guest.released.set()
+            self.assertEqual(process.wait(120), 0)
+        self.assertRegex(line, r"^waiting: .*host 64 MiB, hypervisor (32|64) MiB")
+
+    def test_stats(self):
+        code, out, _ = self.run_crustctl("stats", self.pv.path)
+        self.assertEqual(code, 0)
+        self.assertRegex(out, r"(?s)^bytes +total .* used .* available .*\nnormal: in_sync")
+
+    def test_the_runtime_cli_of_the_proposals(self):
+        self.pv.loop.resize(AFTER)
+        self.assertEqual(self.run_crustctl("crust", "resize", self.pv.path, str(AFTER), "0")[:2],
+                         (0, f'{{"capacity_bytes":{AFTER}}}\n'))
+        self.assertEqual(self.run_crustctl("fs", "resize", SANDBOX, self.pv.loop.device,
+                                           str(AFTER))[0], 0)
+        for words in (("crust", "stats", self.pv.path),
+                      ("fs", "get-stats", SANDBOX, self.pv.loop.device)):
+            code, out, _ = self.run_crustctl(*words)
+            self.assertEqual(code, 0)
+            self.assertEqual(json.loads(out)["usage"][0]["unit"], 1)
+
+    def test_exit_codes(self):
+        for words, expected in ((("resize", "nobody"), 3), (("crust", "stats", "nobody"), 3),
+                                (("crust", "resize", self.pv.path, "8Gi", "0"), 2),
+                                (("crust", "resize", self.pv.path), 2), (("crust", "burn"), 2),
+                                (("crust", "resize", self.pv.path, "1", "2"), 5),
+                                (("crust", "resize", self.pv.path, str(1 << 40), "0"), 5),
+                                (("fs", "get-stats", SANDBOX, "/dev/none"), 3)):
+            code, out, err = self.run_crustctl(*words)
+            self.assertEqual((code, out), (expected, ""), (words, err))
+            self.assertTrue(err)
+        self.host.stop()
+        self.assertEqual(self.run_crustctl("resize", self.pv.path)[0], 4)

@@ -118,13 +118,34 @@ static void commands_take_their_own_options(void **state)
     }
 }
 
-static void commands_of_later_versions_are_not_there(void **state)
+static void a_command_may_have_two_words(void **state)
 {
-    static const char *const names[] = {"stats", "resize", "direct-volume", "crust", "fs", ""};
+    static const struct {
+        const char *words, *name;
+        unsigned operands;
+    } cases[] = {
+        {"crust stats /v", "crust stats", 1},
+        {"crust resize /v 1 2", "crust resize", 3},
+        {"fs get-stats pod -o json /dev/sdb", "fs get-stats", 2},
+        {"resize crust", "resize", 1},
+        {"crust", NULL, 0},
+        {"crust burn", NULL, 1},
+        {"stats stats", "stats", 1},
+        {"nothing", NULL, 0},
+    };
 
     (void)state;
-    for (size_t i = 0; i < array_length(names); i++)
-        assert_null(command_find(names[i]));
+    for (size_t i = 0; i < array_length(cases); i++) {
+        struct command_line line = {0};
+        const struct command *command;
+
+        assert_int_equal(parse(&line, cases[i].words), 0);
+        command = command_choose(&line.options);
+        assert_int_equal(!command, !cases[i].name);
+        if (command)
+            assert_string_equal(command->name, cases[i].name);
+        assert_int_equal(line.options.operands, cases[i].operands);
+    }
 }
 
 int main(void)
@@ -134,7 +155,7 @@ int main(void)
         cmocka_unit_test(defaults_are_the_host),
         cmocka_unit_test(mistakes_are_named),
         cmocka_unit_test(commands_take_their_own_options),
-        cmocka_unit_test(commands_of_later_versions_are_not_there),
+        cmocka_unit_test(a_command_may_have_two_words),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

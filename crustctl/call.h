@@ -1,0 +1,20 @@
+/* call.h - one request to the daemon that may take long, with something to look at meanwhile. */
+#pragma once
+
+#include "crustctl/source.h"
+
+/* What is done every half second while the answer is not there. */
+typedef void call_progress(void *userdata);
+
+struct call_request {
+    const char *method;
+    const char *target;
+    const char *body;        /* JSON; NULL none */
+    call_progress *progress; /* NULL: nothing */
+    void *userdata;
+};
+
+/* 0 with the answer. SOURCE_REFUSED: ret_status is HTTP's, the error has the daemon's message.
+ * SOURCE_UNREACHABLE, -errno. */
+int call_daemon(struct source *source, const struct call_request *request, unsigned *ret_status,
+                struct buffer *ret_body, struct error *error);

@@ -1,0 +1,249 @@
+/* command_resize.c - has a volume grown, or counted, and waits for the guest.
+ *
+ * resize and stats are for operators. `crust …` is the runtime CLI of KEP-2857, so that a
+ * volume's runtime-cli file may name crustctl, and `fs …` that of the proposal before it: for those
+ * the answer is printed as JSON. All of them name the volume by its number, which is never asked of
+ * a runtime-cli again.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "crustctl/call.h"
+#include "crustctl/command.h"
+#include "crustctl/display.h"
+#include "crustctl/row.h"
+#include "lib/cleanup.h"
+#include "lib/json.h"
+
+enum { ANSWER_BYTES = 64 * 1024, TEXT_BYTES = 8 * 1024 };
+
+/* What a growth looks like while it is waited for, said on stderr whenever it changes. */
+struct progress {
+    struct session *session;
+    const char *volume;
+    char said[256];
+};
+
+static void show_progress(void *userdata)
+{
+    struct progress *progress = userdata;
+    const struct store_query query = {.view = STORE_VIEW_VOLUMES, .volume = progress->volume};
+    cleanup(json_deletep) cJSON *rows = NULL;
+    char host[DISPLAY_SIZE_BYTES], vmm[DISPLAY_SIZE_BYTES], text[256];
+    struct error error;
+
+    if (source_rows(progress->session->source, &query, &rows, &error) != 0 || !rows->child)
+        return;
+    display_size(row_number(rows->child, "device_bytes", NULL), host);
+    display_size(row_number(rows->child, "hypervisor_bytes", NULL), vmm);
+    (void)snprintf(text, sizeof(text), "%s/%s, host %s, hypervisor %s",
+                   row_text(rows->child, "state"), row_reason(rows->child), host, vmm);
+    if (strcmp(text, progress->said) == 0)
+        return;
+    (void)snprintf(progress->said, sizeof(progress->said), "%s", text);
+    (void)fprintf(stderr, "waiting: %s\n", text);
+}
+
+/* ---- asking ---- */
+
+static int fail(int result, unsigned status, const struct error *error)
+{
+    const int code = session_fail(result, error);
+
+    if (result != SOURCE_REFUSED || status == 500 || status == 504)
+        return code;
+    return status == 404 ? EXIT_NOT_FOUND : EXIT_BLOCKED;
+}
+
+/* The answer, parsed, of one question about the volume; an exit code. */
+static int ask(struct session *session, struct call_request *request, cJSON **ret_answer)
+{
+    cleanup(buffer_done) struct buffer body = BUFFER_INIT(ANSWER_BYTES);
+    struct error error = {0};
+    unsigned status = 0;
+    int result = call_daemon(session->source, request, &status, &body, &error);
+
+    if (result == 0)
+        result = json_parse(buffer_text(&body), body.length, JSON_LIMITS_HTTP, ret_answer, &error);
+    return result == 0 ? EXIT_DONE : fail(result, status, &error);
+}
+
+/* "/v1/volumes/ID/WHAT", of the volume that an operand names; an exit code. */
+static int find_target(struct session *session, const char *name, const char *what,
+                       struct buffer *ret_target)
+{
+    cleanup(json_deletep) cJSON *row = NULL;
+    int code;
+
+    source_want_daemon(session->source);
+    code = session_find_volume(session, name, &row);
+    if (code != EXIT_DONE)
+        return code;
+    return buffer_append_format(ret_target, "/v1/volumes/%" PRIu64 "/%s",
+                                row_number(row, "volume_id", NULL), what) < 0
+               ? EXIT_FAILED
+               : EXIT_DONE;
+}
+
+static int ask_volume(struct session *session, const char *name, const char *what, const char *body,
+                      cJSON **ret_answer)
+{
+    cleanup(buffer_done) struct buffer target = BUFFER_INIT(TEXT_BYTES);
+    struct progress progress = {.session = session, .volume = name};
+    struct call_request request = {.method = "GET", .body = body, .userdata = &progress};
+    int code = find_target(session, name, what, &target);
+
+    if (code != EXIT_DONE)
+        return code;
+    request.target = buffer_text(&target);
+    if (strcmp(what, "resize") == 0) {
+        request.method = "POST";
+        request.progress = session->options->json ? NULL : show_progress;
+    }
+    return ask(session, &request, ret_answer);
+}
+
+static int print_as_it_is(struct session *session, const cJSON *answer)
+{
+    char *text = cJSON_PrintUnformatted(answer);
+    int result = text ? buffer_append_format(&session->out, "%s\n", text) : -ENOMEM;
+
+    free(text);
+    return result == 0 ? EXIT_DONE : EXIT_FAILED;
+}
+
+/* ---- for operators ---- */
+
+int command_resize(struct session *session)
+{
+    const char *name = session->options->operand[0];
+    cleanup(json_deletep) cJSON *answer = NULL;
+    char size[DISPLAY_SIZE_BYTES];
+    int code = ask_volume(session, name, "resize", NULL, &answer);
+
+    if (code != EXIT_DONE || session->options->json)
+        return code == EXIT_DONE ? print_as_it_is(session, answer) : code;
+    display_size(row_number(answer, "capacity_bytes", NULL), size);
+    return buffer_append_format(&session->out, "%s: the guest has all %s of the device\n", name,
+                                size) < 0
+               ? EXIT_FAILED
+               : EXIT_DONE;
+}
+
+static int print_usage(const cJSON *usage, struct buffer *out)
+{
+    static const char *const keys[] = {"total", "used", "available"};
+    const bool bytes = row_number(usage, "unit", NULL) == 1;
+    int result = buffer_append_text(out, bytes ? "bytes  " : "inodes ");
+
+    for (size_t i = 0; result == 0 && i < array_length(keys); i++) {
+        const uint64_t number = row_number(usage, keys[i], NULL);
+        char size[DISPLAY_SIZE_BYTES];
+
+        display_size(number, size);
+        result = bytes ? buffer_append_format(out, "  %s %s", keys[i], size)
+                       : buffer_append_format(out, "  %s %" PRIu64, keys[i], number);
+    }
+    return result == 0 ? buffer_append_text(out, "\n") : result;
+}
+
+int command_stats(struct session *session)
+{
+    cleanup(json_deletep) cJSON *answer = NULL;
+    const cJSON *usage, *condition;
+    int result = 0,
+        code = ask_volume(session, session->options->operand[0], "stats", NULL, &answer);
+
+    if (code != EXIT_DONE || session->options->json)
+        return code == EXIT_DONE ? print_as_it_is(session, answer) : code;
+    cJSON_ArrayForEach(usage, json_member(answer, "usage"))
+    {
+        if (result == 0)
+            result = print_usage(usage, &session->out);
+    }
+    condition = json_member(answer, "volume_condition");
+    if (result == 0)
+        result = buffer_append_format(&session->out, "%s: %s\n",
+                                      cJSON_IsTrue(json_member(condition, "abnormal")) ? "abnormal"
+                                                                                       : "normal",
+                                      row_text(condition, "message"));
+    return result == 0 ? EXIT_DONE : EXIT_FAILED;
+}
+
+/* ---- for CSI drivers ---- */
+
+static bool is_size(const char *text)
+{
+    return *text && strlen(text) <= 19 && strspn(text, "0123456789") == strlen(text);
+}
+
+static int refuse_size(const char *text)
+{
+    (void)fprintf(stderr, "crustctl: \"%s\" is no size in bytes\n", text);
+    return EXIT_USAGE;
+}
+
+int command_crust_stats(struct session *session)
+{
+    cleanup(json_deletep) cJSON *answer = NULL;
+    int code = ask_volume(session, session->options->operand[0], "stats", NULL, &answer);
+
+    return code == EXIT_DONE ? print_as_it_is(session, answer) : code;
+}
+
+int command_crust_resize(struct session *session)
+{
+    const char *const *operand = session->options->operand;
+    cleanup(json_deletep) cJSON *answer = NULL;
+    char body[128];
+    int code;
+
+    if (!is_size(operand[1]) || !is_size(operand[2]))
+        return refuse_size(is_size(operand[1]) ? operand[2] : operand[1]);
+    (void)snprintf(body, sizeof(body), "{\"required_bytes\":\"%s\",\"limit_bytes\":\"%s\"}",
+                   operand[1], operand[2]);
+    code = ask_volume(session, operand[0], "resize", body, &answer);
+    return code == EXIT_DONE ? print_as_it_is(session, answer) : code;
+}
+
+/* {"pod-id":POD,"block-device":DEVICE, and with a size "volume-size":SIZE} */
+static int ask_filesystem(struct session *session, const char *target, const char *size)
+{
+    const char *const *operand = session->options->operand;
+    cleanup(buffer_done) struct buffer body = BUFFER_INIT(TEXT_BYTES);
+    cleanup(json_deletep) cJSON *answer = NULL;
+    struct call_request request = {.method = "PUT", .target = target};
+    int result, code;
+
+    result = buffer_append_text(&body, "{\"pod-id\":");
+    if (result == 0)
+        result = json_append_string(&body, operand[0]);
+    if (result == 0)
+        result = buffer_append_text(&body, ",\"block-device\":");
+    if (result == 0)
+        result = json_append_string(&body, operand[1]);
+    if (result == 0 && size)
+        result = buffer_append_format(&body, ",\"volume-size\":\"%s\"", size);
+    if (result == 0)
+        result = buffer_append_text(&body, "}");
+    if (result < 0)
+        return EXIT_USAGE;
+    request.body = buffer_text(&body);
+    code = ask(session, &request, &answer);
+    return code == EXIT_DONE ? print_as_it_is(session, answer) : code;
+}
+
+int command_fs_stats(struct session *session)
+{
+    return ask_filesystem(session, "/fs-stats", NULL);
+}
+
+int command_fs_resize(struct session *session)
+{
+    const char *size = session->options->operand[2];
+
+    return is_size(size) ? ask_filesystem(session, "/fs-resize", size) : refuse_size(size);
+}
