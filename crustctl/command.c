@@ -67,6 +67,20 @@ const struct command commands[] = {
      "TARGET is a volume path, MIN and MAX what the device must have at least and at most.\n"
      "Prints {\"capacity_bytes\":N}.\n",
      command_crust_resize},
+    {"direct-volume add", "", 0, OPTION_VOLUME_PATH | OPTION_MOUNT_INFO,
+     "stages a volume, as kata-runtime does",
+     "  --volume-path P   where the volume would be published\n"
+     "  --mount-info J    its mountInfo.json\n",
+     command_direct_volume_add},
+    {"direct-volume remove", "", 0, OPTION_VOLUME_PATH, "takes its metadata away",
+     "  --volume-path P   where the volume would be published\n", command_direct_volume_remove},
+    {"direct-volume stats", "", 0, OPTION_VOLUME_PATH, "stats as JSON",
+     "  --volume-path P   where the volume would be published\n", command_direct_volume_stats},
+    {"direct-volume resize", "", 0, OPTION_VOLUME_PATH | OPTION_SIZE,
+     "grows it in its VM; exit code 0 or 1",
+     "  --volume-path P   where the volume would be published\n"
+     "  --size N          bytes that the device must have at least\n",
+     command_direct_volume_resize},
     {"fs get-stats", "POD DEVICE", 2, 0, "stats of the volume on a sandbox's host device", NULL,
      command_fs_stats},
     {"fs resize", "POD DEVICE SIZE", 3, 0, "grows the volume on a sandbox's host device", NULL,

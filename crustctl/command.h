@@ -69,7 +69,16 @@ int command_resize(struct session *session);
 int command_stats(struct session *session);
 int command_crust_stats(struct session *session);
 int command_crust_resize(struct session *session);
+int command_direct_volume_add(struct session *session);
+int command_direct_volume_remove(struct session *session);
+int command_direct_volume_stats(struct session *session);
+int command_direct_volume_resize(struct session *session);
 int command_fs_stats(struct session *session);
 int command_fs_resize(struct session *session);
 int command_gc(struct session *session);
 int command_restore(struct session *session);
+
+/* Asks the daemon, waits, prints its answer; sizes in bytes, "0": any. An exit code. */
+int command_ask_stats(struct session *session, const char *volume);
+int command_ask_resize(struct session *session, const char *volume, const char *least,
+                       const char *most);

@@ -186,27 +186,39 @@ static int refuse_size(const char *text)
     return EXIT_USAGE;
 }
 
-int command_crust_stats(struct session *session)
+int command_ask_stats(struct session *session, const char *volume)
 {
     cleanup(json_deletep) cJSON *answer = NULL;
-    int code = ask_volume(session, session->options->operand[0], "stats", NULL, &answer);
+    int code = ask_volume(session, volume, "stats", NULL, &answer);
 
     return code == EXIT_DONE ? print_as_it_is(session, answer) : code;
+}
+
+int command_ask_resize(struct session *session, const char *volume, const char *least,
+                       const char *most)
+{
+    cleanup(json_deletep) cJSON *answer = NULL;
+    char body[128];
+    int code;
+
+    if (!is_size(least) || !is_size(most))
+        return refuse_size(is_size(least) ? most : least);
+    (void)snprintf(body, sizeof(body), "{\"required_bytes\":\"%s\",\"limit_bytes\":\"%s\"}", least,
+                   most);
+    code = ask_volume(session, volume, "resize", body, &answer);
+    return code == EXIT_DONE ? print_as_it_is(session, answer) : code;
+}
+
+int command_crust_stats(struct session *session)
+{
+    return command_ask_stats(session, session->options->operand[0]);
 }
 
 int command_crust_resize(struct session *session)
 {
     const char *const *operand = session->options->operand;
-    cleanup(json_deletep) cJSON *answer = NULL;
-    char body[128];
-    int code;
 
-    if (!is_size(operand[1]) || !is_size(operand[2]))
-        return refuse_size(is_size(operand[1]) ? operand[2] : operand[1]);
-    (void)snprintf(body, sizeof(body), "{\"required_bytes\":\"%s\",\"limit_bytes\":\"%s\"}",
-                   operand[1], operand[2]);
-    code = ask_volume(session, operand[0], "resize", body, &answer);
-    return code == EXIT_DONE ? print_as_it_is(session, answer) : code;
+    return command_ask_resize(session, operand[0], operand[1], operand[2]);
 }
 
 /* {"pod-id":POD,"block-device":DEVICE, and with a size "volume-size":SIZE} */

@@ -11,7 +11,7 @@ static void print_usage(FILE *stream)
                 "Shows what crustd knows about the volumes of micro-VMs on this node, and why.\n\n",
                 stream);
     for (const struct command *command = commands; command->name; command++)
-        (void)fprintf(stream, "  %-12s %-15s %s\n", command->name, command->operands,
+        (void)fprintf(stream, "  %-20s %-15s %s\n", command->name, command->operands,
                       command->summary);
     (void)fputs("\n"
                 "VOL is a volume path, a metadata key, a PV name or a volume_id.\n"

@@ -13,6 +13,9 @@ enum {
     LONG_FOR,
     LONG_TIMEOUT,
     LONG_DRY_RUN,
+    LONG_VOLUME_PATH,
+    LONG_MOUNT_INFO,
+    LONG_SIZE,
     LONG_VERSION
 };
 
@@ -27,6 +30,9 @@ static const struct option long_options[] = {
     {"for", required_argument, NULL, LONG_FOR},
     {"timeout", required_argument, NULL, LONG_TIMEOUT},
     {"dry-run", no_argument, NULL, LONG_DRY_RUN},
+    {"volume-path", required_argument, NULL, LONG_VOLUME_PATH},
+    {"mount-info", required_argument, NULL, LONG_MOUNT_INFO},
+    {"size", required_argument, NULL, LONG_SIZE},
     {"version", no_argument, NULL, LONG_VERSION},
     {"help", no_argument, NULL, 'h'},
     {0},
@@ -85,6 +91,18 @@ static int take_option(int option, struct options *options, struct error *error)
         return take_number("--timeout", optarg, &options->timeout_seconds, error);
     case LONG_DRY_RUN:
         options->given |= OPTION_DRY_RUN;
+        return 0;
+    case LONG_VOLUME_PATH:
+        options->given |= OPTION_VOLUME_PATH;
+        options->volume_path = optarg;
+        return 0;
+    case LONG_MOUNT_INFO:
+        options->given |= OPTION_MOUNT_INFO;
+        options->mount_info = optarg;
+        return 0;
+    case LONG_SIZE:
+        options->given |= OPTION_SIZE;
+        options->size = optarg;
         return 0;
     case LONG_VERSION:
         options->version = true;

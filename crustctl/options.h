@@ -15,6 +15,9 @@ enum {
     OPTION_FOR = 1 << 4,
     OPTION_TIMEOUT = 1 << 5,
     OPTION_DRY_RUN = 1 << 6,
+    OPTION_VOLUME_PATH = 1 << 7,
+    OPTION_MOUNT_INFO = 1 << 8,
+    OPTION_SIZE = 1 << 9,
 };
 
 enum { OPTIONS_OPERANDS = 4 };
@@ -29,7 +32,8 @@ struct options {
     int64_t lines;  /* -n; 0: all */
     const char *wanted_state;
     int64_t timeout_seconds;
-    const char *command; /* NULL: none */
+    const char *volume_path, *mount_info, *size; /* NULL: not given */
+    const char *command;                         /* NULL: none */
     unsigned operands;
     const char *operand[OPTIONS_OPERANDS];
 };

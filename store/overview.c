@@ -65,6 +65,14 @@ int store_oldest_growth(struct store_reader *reader, int64_t *ret_ms, struct err
 
 #define SHOWN_NAME "coalesce(e.pv, v.target_path, e.key)"
 
+/* What is held up first, then what is under way. */
+#define URGENCY                                                                                    \
+    "CASE WHEN state IN ('blocked', 'shrunk') THEN 0"                                              \
+    " WHEN reason NOT IN ('none', 'unverified', 'policy', 'not_a_block_device') THEN 1"            \
+    " WHEN state IN ('host_grown', 'block_grown', 'unknown') THEN 2"                               \
+    " WHEN state = 'in_sync' THEN 3 ELSE 4 END"
+
+/* Only the volumes that are shown are joined with the rest. */
 int store_list_volumes(struct store_reader *reader, unsigned most,
                        store_volume_line_callback *callback, void *userdata, struct error *error)
 {
@@ -73,15 +81,14 @@ int store_list_volumes(struct store_reader *reader, unsigned most,
         " s.pod_namespace || '/' || s.pod_name, s.hypervisor, v.state, v.reason,"
         " coalesce(r.error, e.problem), d.size_bytes, m.hypervisor_bytes, m.guest_bytes,"
         " v.state_since, v.next_attempt_ms"
-        " FROM volumes v LEFT JOIN entries e ON e.entry_id = v.entry_id"
+        " FROM (SELECT *, " URGENCY " AS urgency FROM volumes WHERE removed_at IS NULL"
+        "  ORDER BY urgency, volume_id LIMIT ?1) v"
+        " LEFT JOIN entries e ON e.entry_id = v.entry_id"
         " LEFT JOIN devices d ON d.device_id = v.device_id"
         " LEFT JOIN mappings m ON m.volume_id = v.volume_id AND m.until IS NULL"
         " LEFT JOIN sandboxes s ON s.sandbox_ref = m.sandbox_ref"
         " LEFT JOIN resizes r ON r.volume_id = v.volume_id AND r.finished_at IS NULL"
-        " WHERE v.removed_at IS NULL ORDER BY CASE WHEN v.state IN ('blocked', 'shrunk') THEN 0"
-        "  WHEN v.reason NOT IN ('none', 'unverified', 'policy', 'not_a_block_device') THEN 1"
-        "  WHEN v.state IN ('host_grown', 'block_grown', 'unknown') THEN 2"
-        "  WHEN v.state = 'in_sync' THEN 3 ELSE 4 END, v.volume_id LIMIT ?1";
+        " ORDER BY v.urgency, v.volume_id";
     cleanup(sql_end) struct sql_rows rows = {0};
     int r = sql_query(reader->connection, list, &rows, sql_number(most));
 

@@ -7,8 +7,8 @@ import shutil
 import subprocess
 import threading
 
-from node import BUILD
-from said import AFTER, SANDBOX, SaidTest, curl, fake_agent
+from node import BUILD, VOLUMES, encode
+from said import AFTER, SANDBOX, SaidTest, curl, fake_agent, publish_path
 
 
 class HeldAgent(fake_agent.FakeAgent):
@@ -226,6 +226,39 @@ class CrustctlTest(VolumeTest):
             code, out, _ = self.run_crustctl(*words)
             self.assertEqual(code, 0)
             self.assertEqual(json.loads(out)["usage"][0]["unit"], 1)
+
+    def test_direct_volume_as_kata_runtime_has_it(self):
+        path = publish_path("by-hand")
+        where = ("--volume-path", path)
+        info = json.dumps({"volume-type": "block", "device": self.pv.loop.device, "fstype": "ext4",
+                           "spare": 1})
+        directory = self.host.path(f"/{VOLUMES}") / encode(path)
+        for _ in range(2):
+            self.assertEqual(self.run_crustctl("direct-volume", "add", *where, "--mount-info", info),
+                             (0, "", ""))
+            self.assertEqual((directory / "mountInfo.json").read_text(), info)
+        self.assertEqual([oct(p.stat().st_mode & 0o7777)
+                          for p in (directory, directory / "mountInfo.json")], ["0o700", "0o600"])
+        self.host.wait_for(path, "unbound")
+        (directory / SANDBOX).touch(0o600)
+        for _ in range(2):
+            self.assertEqual(self.run_crustctl("direct-volume", "remove", *where), (0, "", ""))
+        self.assertFalse(directory.exists())
+        where = ("--volume-path", self.pv.path)
+        self.pv.loop.resize(AFTER)
+        code, out, _ = self.run_crustctl("direct-volume", "resize", *where, "--size", str(AFTER))
+        self.assertEqual((code, out), (0, ""))
+        self.assertEqual(self.host.volume(self.pv.path)["hypervisor_bytes"], AFTER)
+        code, out, _ = self.run_crustctl("direct-volume", "stats", *where)
+        self.assertEqual((code, json.loads(out)["usage"][0]["unit"]), (0, 1))
+        for words in (("add", *where, "--mount-info", "{"), ("add", *where), ("remove",),
+                      ("add", *where, "--mount-info", '{"fstype":"ext4"}'),
+                      ("add", "--volume-path", "/" + "x" * 200, "--mount-info", info),
+                      ("stats", "--volume-path", "/nobody"), ("resize", *where),
+                      ("resize", *where, "--size", "8Gi"), ("resize", *where, "--size", str(1 << 40))):
+            code, out, err = self.run_crustctl("direct-volume", *words)
+            self.assertEqual((code, out), (1, ""), (words, err))
+            self.assertTrue(err)
 
     def test_exit_codes(self):
         for words, expected in ((("resize", "nobody"), 3), (("crust", "stats", "nobody"), 3),

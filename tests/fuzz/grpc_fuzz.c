@@ -156,6 +156,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         feed(session, (const uint8_t *)preface, sizeof(preface) - 1, 0);
     feed(session, data + 1, size - 1, data[0] & 0x7f);
     http2_session_free(session);
+    operations_done(&operations);
     must(room.used == 0);
     return 0;
 }

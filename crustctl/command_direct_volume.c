@@ -1,0 +1,186 @@
+/* command_direct_volume.c - kata-runtime's `direct-volume`, for CSI drivers that shell out to it.
+ *
+ * Flags, output and exit codes are kata-runtime's (4.1.0): 0, or 1 with a sentence on stderr. add
+ * and remove write where it writes, in place and without a daemon, as
+ * src/runtime/pkg/direct-volume/ utils.go does: a directory 0700 by the padded base64url of the
+ * path, in it mountInfo.json 0600 with the caller's bytes; remove takes away what is there, and
+ * nothing is no error. stats and resize ask crustd, where kata-runtime asks a shim: so a resize
+ * reaches the hypervisor too.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "crustctl/command.h"
+#include "lib/base64url.h"
+#include "lib/cleanup.h"
+#include "lib/json.h"
+#include "lib/path.h"
+
+enum { DIRECTORY_MODE = 0700, FILE_MODE = 0600 };
+
+static const char mount_info_name[] = "mountInfo.json";
+
+static int fail(const char *what, int result)
+{
+    (void)fprintf(stderr, "crustctl: %s%s%s\n", what, result < 0 ? ": " : "",
+                  result < 0 ? strerror(-result) : "");
+    return EXIT_FAILED;
+}
+
+/* The volume's name among the metadata directories; an exit code. */
+static int name_volume(const struct session *session, char ret_name[BASE64URL_NAME_CHARS + 1])
+{
+    const char *path = session->options->volume_path;
+
+    if (!path || !*path)
+        return fail("--volume-path is missing", 0);
+    if (strlen(path) > BASE64URL_PATH_BYTES)
+        return fail("--volume-path", -ENAMETOOLONG);
+    base64url_encode(path, strlen(path), ret_name);
+    return EXIT_DONE;
+}
+
+static int open_volumes(const struct session *session, int *ret_fd)
+{
+    return path_open_directory_in_root(source_root(session->source),
+                                       source_config(session->source)->paths.kata_volumes, ret_fd);
+}
+
+/* ---- add ---- */
+
+static int check_mount_info(const char *text)
+{
+    cleanup(json_deletep) cJSON *object = NULL;
+    struct error error = {0};
+
+    if (!text)
+        return fail("--mount-info is missing", 0);
+    if (json_parse(text, strlen(text), JSON_LIMITS_MOUNT_INFO, &object, &error) < 0) {
+        (void)fprintf(stderr, "crustctl: --mount-info: %s\n", error.text);
+        return EXIT_FAILED;
+    }
+    return cJSON_IsObject(object) && json_string(object, "device")
+               ? EXIT_DONE
+               : fail("--mount-info is no JSON object with a \"device\"", 0);
+}
+
+static int write_all(int directory, const char *text)
+{
+    cleanup(fd_closep) int fd =
+        openat(directory, mount_info_name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC,
+               FILE_MODE);
+    size_t length = strlen(text);
+
+    if (fd < 0)
+        return -errno;
+    while (length > 0) {
+        ssize_t written = write(fd, text, length);
+
+        if (written < 0)
+            return -errno;
+        text += written;
+        length -= (size_t)written;
+    }
+    return 0;
+}
+
+static int add(const struct session *session, const char *name)
+{
+    const char *volumes = source_config(session->source)->paths.kata_volumes;
+    cleanup(fd_closep) int parent = -1, directory = -1;
+    int r = path_make_directories(source_root(session->source), volumes, DIRECTORY_MODE);
+
+    if (r == 0)
+        r = open_volumes(session, &parent);
+    if (r == 0 && mkdirat(parent, name, DIRECTORY_MODE) < 0 && errno != EEXIST)
+        r = -errno;
+    if (r == 0)
+        r = path_open_directory_below(parent, name, &directory);
+    return r < 0 ? r : write_all(directory, session->options->mount_info);
+}
+
+int command_direct_volume_add(struct session *session)
+{
+    char name[BASE64URL_NAME_CHARS + 1];
+    int r, code = name_volume(session, name);
+
+    if (code == EXIT_DONE)
+        code = check_mount_info(session->options->mount_info);
+    if (code != EXIT_DONE)
+        return code;
+    r = add(session, name);
+    return r < 0 ? fail(session->options->volume_path, r) : EXIT_DONE;
+}
+
+/* ---- remove ---- */
+
+static int empty_directory(DIR *listing)
+{
+    for (const struct dirent *entry = readdir(listing); entry; entry = readdir(listing))
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
+            unlinkat(dirfd(listing), entry->d_name, 0) < 0 && errno != ENOENT)
+            return -errno;
+    return 0;
+}
+
+static int remove_volume(const struct session *session, const char *name)
+{
+    cleanup(fd_closep) int parent = -1, directory = -1;
+    DIR *listing;
+    int r = open_volumes(session, &parent);
+
+    if (r == 0)
+        r = path_open_directory_below(parent, name, &directory);
+    if (r < 0)
+        return r == -ENOENT ? 0 : r;
+    listing = fdopendir(directory);
+    if (!listing)
+        return -errno;
+    directory = -1; /* the listing's */
+    r = empty_directory(listing);
+    (void)closedir(listing);
+    if (r == 0 && unlinkat(parent, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+        r = -errno;
+    return r;
+}
+
+int command_direct_volume_remove(struct session *session)
+{
+    char name[BASE64URL_NAME_CHARS + 1];
+    int r, code = name_volume(session, name);
+
+    if (code != EXIT_DONE)
+        return code;
+    r = remove_volume(session, name);
+    return r < 0 ? fail(session->options->volume_path, r) : EXIT_DONE;
+}
+
+/* ---- stats, resize ---- */
+
+int command_direct_volume_stats(struct session *session)
+{
+    const char *path = session->options->volume_path;
+    int code;
+
+    if (!path)
+        return fail("--volume-path is missing", 0);
+    code = command_ask_stats(session, path);
+    return code == EXIT_DONE ? EXIT_DONE : EXIT_FAILED;
+}
+
+int command_direct_volume_resize(struct session *session)
+{
+    const char *path = session->options->volume_path;
+    int code;
+
+    if (!path || !session->options->size)
+        return fail(path ? "--size is missing" : "--volume-path is missing", 0);
+    code = command_ask_resize(session, path, session->options->size, "0");
+    buffer_clear(&session->out); /* it prints nothing */
+    return code == EXIT_DONE ? EXIT_DONE : EXIT_FAILED;
+}
