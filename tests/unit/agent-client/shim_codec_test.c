@@ -141,8 +141,8 @@ static void the_shims_word_is_not_the_agents(void **state)
     static const char *const bodies[] = {
         "stat /dev/sdx: no such file or directory",
         "mount /dev/sdx not found in sandbox",
-        "Failed to check if grpc server is working: rpc error: code = DeadlineExceeded desc = "
-        "timed out connecting to vsock 7:1024",
+        ("Failed to check if grpc server is working: rpc error: code = DeadlineExceeded desc = "
+         "timed out connecting to vsock 7:1024"),
         "rpc error: code = OK desc = x",
         "rpc error: code = Code(0) desc = x",
         "rpc error: code = Code(4294967296) desc = x",
