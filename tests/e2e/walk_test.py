@@ -11,7 +11,9 @@ import json
 import unittest
 
 from grpc_client import Clients
-from growth import MIB, SECONDS, GrowthCase
+from growth import SECONDS, GrowthCase
+from node import encode
+from said import curl
 
 GROUP, POLICY = "100", "OnRootMismatch"
 METADATA = {"fsGroup": GROUP, "fsGroupChangePolicy": POLICY}
@@ -141,10 +143,43 @@ class Runtime:
             volume_target_path=volume.path), timeout=SECONDS)
 
 
+class Shim:
+    """What Kata's shim is asked for over HTTP, on crustd's socket. The driver writes the files."""
+
+    def __init__(self, node):
+        self.node = node
+
+    def ask(self, method, path, body=None):
+        data = ["--data-binary", json.dumps(body)] if body else []
+        code, answer = curl(self.node, path, "-X", method, *data)
+        if code != 200:
+            raise AssertionError(f"{method} {path}: {code}, {answer}")
+        return json.loads(answer)
+
+    def stage(self, volume):
+        self.node.stage(volume.path, volume.device, fstype=volume.filesystem, options=FLAGS,
+                        metadata=METADATA)
+
+    def stats(self, volume):
+        answer = self.ask("GET", f"/direct-volume/stats/{encode(volume.path)}")
+        return {one["unit"]: (one["total"], one["used"], one["available"])
+                for one in answer["usage"]}
+
+    def expand(self, volume, size):
+        return self.ask("POST", "/direct-volume/resize",
+                        {"volumePath": volume.path, "Size": str(size)})["capacity_bytes"]
+
+    def unstage(self, volume):
+        self.node.unstage(volume.path)
+
+
 class Walks(WalkTest):
     def test_crust_ops(self):
         self.walk(Runtime(self.messages("crust_runtime"),
                           self.stub(self.node, "crust_runtime", "Runtime")))
+
+    def test_shim(self):
+        self.walk(Shim(self.node))
 
 
 if __name__ == "__main__":
