@@ -35,6 +35,15 @@ PLUGIN = "grpc_python_plugin"
 SECONDS = 60
 
 
+def make_stubs(directory):
+    """Python's, of every proto file."""
+    subprocess.run(
+        ["protoc", f"--proto_path={PROTO}", f"--python_out={directory}",
+         f"--grpc_python_out={directory}",
+         f"--plugin=protoc-gen-grpc_python={shutil.which(PLUGIN)}",
+         *map(str, PROTO.glob("*.proto"))], check=True, timeout=SECONDS)
+
+
 class Clients:
     """What gives a TestCase its clients; stands before the TestCase that it is mixed into."""
 
@@ -48,11 +57,7 @@ class Clients:
                 raise unittest.SkipTest(f"needs the program {program}")
         cls.stubs = tempfile.mkdtemp(prefix="crust-stubs-")
         cls.addClassCleanup(shutil.rmtree, cls.stubs, ignore_errors=True)
-        subprocess.run(
-            ["protoc", f"--proto_path={PROTO}", f"--python_out={cls.stubs}",
-             f"--grpc_python_out={cls.stubs}",
-             f"--plugin=protoc-gen-grpc_python={shutil.which(PLUGIN)}",
-             *map(str, PROTO.glob("*.proto"))], check=True, timeout=SECONDS)
+        make_stubs(cls.stubs)
         sys.path.insert(0, cls.stubs)
         cls.addClassCleanup(sys.path.remove, cls.stubs)
 

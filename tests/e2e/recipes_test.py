@@ -1,0 +1,85 @@
+#!/usr/bin/python3
+"""The recipes of docs/csi-drivers.md, run as they stand there."""
+
+import re
+import unittest
+
+from grpc_client import Clients
+from node import REPOSITORY
+from said import AFTER, BEFORE, SANDBOX, SaidTest, Volume, publish_path
+
+CHAPTER = REPOSITORY / "docs/csi-drivers.md"
+HOST_PATHS = re.compile(r'(?<=[":])/run/')
+
+
+def recipe(node, title):
+    """What the code beneath a heading defines. Its host paths lie below the node's root."""
+    section = re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", CHAPTER.read_text(), re.M | re.S)[1]
+    code = re.search(r"^```python\n(.*?)^```", section, re.M | re.S)[1]
+    defined = {}
+    exec(compile(HOST_PATHS.sub(f"{node.root}/run/", code), title, "exec"), defined)
+    return defined
+
+
+class RecipeTest(SaidTest):
+    def scene(self):
+        """A running crustd, and a device for a volume that nobody has staged."""
+        node = self.node()
+        loop = self.loop()
+        node.add_device(loop.device)
+        node.start()
+        return node, Volume(publish_path("pv-recipe"), loop, "drive-1")
+
+    def use(self, node, volume):
+        """A sandbox takes the volume."""
+        node.wait_for(volume.path, "unbound", device=volume.loop.device)
+        self.monitor(node, volume)
+        self.agent(node).stats.total = BEFORE
+        self.sandbox(node, volume)
+        node.wait_for(volume.path, "in_sync", "none", sandbox_id=SANDBOX)
+        node.wait(lambda: node.query("SELECT 1 FROM audit_mappings WHERE guest_path IS NOT NULL"),
+                  60, "the volume's place in the guest")
+
+    def is_gone(self, node, volume):
+        self.assertFalse(node.directory(volume.path).exists())
+        node.wait(lambda: node.volume(volume.path)["status"] == "removed", 60, "the removal")
+
+
+class CrustOps(Clients, RecipeTest):
+    def test_it(self):
+        node, volume = self.scene()
+        driver = recipe(node, "A driver that calls crust_ops")
+        for _ in range(2):
+            driver["node_publish_volume"](volume.path, volume.loop.device, "ext4", ["noatime"],
+                                          "100")
+        self.use(node, volume)
+        grown = driver["node_expand_volume"](volume.path, AFTER,
+                                             lambda: volume.loop.resize(AFTER))
+        self.assertEqual(grown, AFTER)
+        row = node.volume(volume.path)
+        self.assertEqual((row["state"], row["guest_bytes"]), ("in_sync", AFTER))
+        self.assertEqual(driver["node_get_volume_stats"](volume.path).usage[0].total, AFTER)
+        for _ in range(2):
+            driver["node_unpublish_volume"](volume.path)
+        self.is_gone(node, volume)
+
+
+class Files(RecipeTest):
+    def test_it(self):
+        node, volume = self.scene()
+        driver = recipe(node, "A driver that keeps writing files")
+        for _ in range(2):
+            driver["node_publish_volume"](volume.path, volume.loop.device, "ext4", ["noatime"])
+        self.use(node, volume)
+        volume.loop.resize(AFTER)  # and nobody is called
+        node.wait_for(volume.path, "in_sync", "none", guest_bytes=AFTER)
+        for _ in range(2):
+            driver["node_unpublish_volume"](volume.path)
+        self.is_gone(node, volume)
+        beside = node.directory(volume.path).parent.parent
+        self.assertEqual([path.name for path in beside.iterdir() if path.name != "direct-volumes"],
+                         [])
+
+
+if __name__ == "__main__":
+    unittest.main()
