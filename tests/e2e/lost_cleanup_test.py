@@ -16,15 +16,16 @@ import subprocess
 import threading
 import unittest
 
-from cleanups import CANARY, POD, SETTINGS, path_of
-from lost import (SECONDS, STATUSES, STRACE, SWEEP_ALL, Attached, LostTest, errors_of, failures,
-                  points, report, rows, sweep, wait)
+from cleanups import CANARY, SETTINGS, path_of
+from lost import (SECONDS, STATUSES, STRACE, Attached, LostTest, errors_of, failures, points, report,
+                  rows, sweep, wait)
 from node import VOLUMES, Node, encode
 
-AT_ONCE = 16  # points; most of their time they wait
+AT_ONCE = 32  # points; most of their time they wait
 DEAD = "d" * 64
 PATH = path_of("pv")
 TRASH = "run/kata-containers/shared/.crust-trash"
+WRITES, SYNCS = {"pwrite64"}, {"fsync", "fdatasync"}
 TEXT = b'{"volume-type":"block","device":"/dev/none","fstype":"ext4","metadata":{"secret":"xyzzy"},' \
        b'"options":[]}\n'
 
@@ -150,6 +151,13 @@ class CleanupPoints(LostTest):
         left.close()
         return found
 
+    def check_durable(self, found):
+        """The intent is on the disk before anything is moved: power may fail too."""
+        calls = [point for point in found if point.syscall in WRITES | SYNCS | {"renameat2"}]
+        moves = [number for number, point in enumerate(calls) if point.syscall == "renameat2"]
+        self.assertEqual(len(moves), 1, calls)
+        self.assertIn(calls[moves[0] - 1].syscall, SYNCS, calls[:moves[0] + 1])
+
     def at_each(self, items, check):
         """check(left, *item) for each of them, several at once; every failure is told."""
         def run(item):
@@ -188,6 +196,7 @@ class Cleanup(CleanupPoints):
 
     def test_killed(self):
         found = self.trace()
+        self.check_durable(found)
         chosen = sweep(found)
         ends = self.at_each([(point,) for point in chosen], self.kill)
         report("killed, cleanup", len(chosen), len(found),
@@ -259,6 +268,7 @@ class Restore(CleanupPoints):
 
     def test_killed(self):
         found = self.trace_restore()
+        self.check_durable(found)
         chosen = sweep(found)
         ends = self.at_each([(point,) for point in chosen], self.kill)
         report("killed, restore", len(chosen), len(found),
