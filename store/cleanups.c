@@ -278,8 +278,10 @@ int store_intend_cleanup(struct store *store, int64_t entry_id,
 {
     static const char add[] =
         "INSERT INTO trash (cleanup_id, volume_id, layout, key, file, directory, name, step,"
-        " fingerprint, since_ns) SELECT ?1, volume_id, layout, key, ?3, ?4,"
-        " printf('%d-%d', ?6, ?1), 'intended', ?5, ?7 FROM entries WHERE entry_id = ?2";
+        " fingerprint, directory_device, directory_inode, directory_born_ns, since_ns)"
+        " SELECT ?1, volume_id, layout, key, ?3, ?4, printf('%d-%d', ?6, ?1), 'intended', ?5,"
+        " directory_device, directory_inode, directory_born_ns, ?7"
+        " FROM entries WHERE entry_id = ?2";
     int64_t cleanup_id = 0;
     int r = add_row(store, entry_id, "intended", intent->reason, intent->evidence, &cleanup_id);
 

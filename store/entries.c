@@ -292,16 +292,16 @@ static int learn_path(struct store *store, const struct store_entry *entry,
 }
 
 /* A directory that was moved to the trash and is back, unless its path has another volume by now.
- */
+ * The entry is 0 if another one of the volume was the last to go. */
 static int find_returned(struct store *store, const struct store_entry *entry,
                          struct known_entry *ret_known)
 {
     static const char find[] =
-        "SELECT e.entry_id, e.volume_id FROM trash t JOIN volumes v ON v.volume_id = t.volume_id"
-        " JOIN entries e ON e.entry_id = v.entry_id"
+        "SELECT coalesce(e.entry_id, 0), t.volume_id FROM trash t"
+        " JOIN volumes v ON v.volume_id = t.volume_id"
+        " LEFT JOIN entries e ON e.entry_id = v.entry_id AND e.key = t.key AND e.layout = t.layout"
         " WHERE t.key = ?1 AND t.layout = ?2 AND v.status = 'quarantined'"
-        " AND e.key = t.key AND e.layout = t.layout AND e.gone = 1 AND (e.directory_device, "
-        "e.directory_inode, e.directory_born_ns) IS (?3, ?4, ?5)"
+        " AND (t.directory_device, t.directory_inode, t.directory_born_ns) IS (?3, ?4, ?5)"
         " AND NOT EXISTS (SELECT 1 FROM volumes w WHERE w.target_path = v.target_path"
         "  AND w.removed_at IS NULL) LIMIT 1";
     cleanup(sql_end) struct sql_rows rows = {0};
@@ -322,11 +322,14 @@ static int revive(struct store *store, const struct known_entry *known)
 {
     static const char entry[] =
         "UPDATE entries SET gone = 0, stale_reason = NULL WHERE entry_id = ?1";
+    static const char others[] = "DELETE FROM entries WHERE volume_id = ?1 AND gone = 1";
     static const char volume[] = "UPDATE volumes SET status = 'present', removed_at = NULL,"
                                  " last_changed = ?2 WHERE volume_id = ?1";
     static const char count[] = "UPDATE meta SET live_volumes = live_volumes + 1 WHERE one = 1";
     int r = sql_run(&store->connection, entry, NULL, sql_number(known->entry_id));
 
+    if (r == 0)
+        r = sql_run(&store->connection, others, NULL, sql_number(known->volume_id));
     if (r == 0)
         r = sql_run(&store->connection, volume, NULL, sql_number(known->volume_id),
                     sql_number(store->now_ms));

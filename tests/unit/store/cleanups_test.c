@@ -325,6 +325,30 @@ static void a_directory_that_comes_back_is_the_same_volume(void **state)
     assert_int_equal(number_of(store, "SELECT count(*) FROM volumes"), 1);
 }
 
+static void both_directories_come_back_to_one_volume(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_entry kata = entry_of("key-1", VOLUME_PATH, 11);
+    struct store_entry crust = entry_of("key-2", VOLUME_PATH, 12);
+    int64_t volume_id = put_entry(store, &kata, true), removed;
+    uint64_t volumes;
+
+    crust.layout = STORE_CRUST;
+    assert_int_equal(put_entry(store, &crust, true), volume_id);
+    for (int64_t entry_id = 1; entry_id <= 2; entry_id++)
+        (void)intend(store, entry_id, NULL);
+    remove_entry(store);
+    assert_int_equal(store_remove_entry(store, STORE_CRUST, "key-2", &removed), 0);
+    assert_int_equal(get_volume(store, volume_id).status, STORE_QUARANTINED);
+    assert_int_equal(put_entry(store, &kata, true), volume_id); /* which was not the last to go */
+    assert_int_equal(put_entry(store, &crust, true), volume_id);
+    assert_int_equal(get_volume(store, volume_id).status, STORE_PRESENT);
+    assert_text_of(store, "SELECT layout FROM audit_volumes", "both");
+    assert_int_equal(number_of(store, "SELECT count(*) FROM entries"), 2);
+    assert_int_equal(store_count_volumes(store, &volumes), 0);
+    assert_int_equal(volumes, 1);
+}
+
 static void another_directory_is_another_volume(void **state)
 {
     struct store *store = store_of(state);
@@ -444,6 +468,7 @@ int main(void)
         MODEL(a_removal_is_shown_when_it_is_decided),
         MODEL(what_never_moved_leaves_no_row),
         MODEL(a_directory_that_comes_back_is_the_same_volume),
+        MODEL(both_directories_come_back_to_one_volume),
         MODEL(another_directory_is_another_volume),
         MODEL(what_is_restored_is_marked_until_it_is_bound),
         MODEL(one_file_of_a_directory_leaves_the_volume_there),
