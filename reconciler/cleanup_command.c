@@ -23,7 +23,7 @@ enum status_code reconciler_gc(struct reconciler *reconciler, bool dry_run, stru
         return error_set(error, STATUS_UNAVAILABLE, "nothing was removed: %s (%s)",
                          store_error_text(reconciler->store), strerror(-r));
     if (!dry_run)
-        log_info(NULL, "a person had stale metadata removed");
+        log_info(NULL, "a person asked for what is stale to be removed");
     return STATUS_OK;
 }
 

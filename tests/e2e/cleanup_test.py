@@ -116,6 +116,23 @@ class Story5(CleanupTest):
         self.assertFalse(node.directory(path, "crust").exists())
         self.assertTrue(list((node.root / "run/.crust-trash").iterdir()))
 
+    def test_both_directories(self):
+        """They go and come back as one volume."""
+        node = self.kubelet_node()
+        path = self.publish(node)
+        node.stage(path, "/dev/none", layout="crust")
+        node.start()
+        volume = node.wait_for(path, "unbound", layout="both")
+        self.unpublish(node)
+        node.wait(lambda: len(self.rows(node, path, "removed")) == 2, 60, "both to be removed")
+        self.assertEqual(node.volume(path)["status"], "quarantined")
+        for row in self.rows(node, path, "removed"):
+            node.crustctl("restore", str(row["cleanup_id"]))
+        again = node.wait_for(path, "unbound", layout="both", status="present")
+        self.assertEqual(again["volume_id"], volume["volume_id"])
+        node.wait(lambda: len([row for row in self.rows(node, path, "kept")
+                               if row["reason"] == "restored"]) == 2, 60, "both to be kept")
+
 
 class Missing(CleanupTest):
     """One piece of evidence is missing: kept, with the reason."""
