@@ -296,14 +296,12 @@ static int note(struct cleanup_pass *pass, const struct verdict *verdict)
 
 static int intend(struct cleanup_pass *pass, struct verdict *verdict)
 {
-    const struct config *config = &pass->reconciler->config;
     struct store_cleanup_intent intent = {
         .reason =
             verdict->file[0] ? "dead_sandbox_file" : stale_reason_name(verdict->decision.reason),
         .evidence = verdict->json,
         .fingerprint = verdict->fingerprint,
-        .directory =
-            verdict->layout == STORE_CRUST ? config->paths.crust_trash : config->paths.kata_trash,
+        .directory = look_trash_path(pass->reconciler, verdict->layout),
         .file = verdict->file[0] ? verdict->file : NULL,
         .now_ns = pass->surroundings.now_ns,
     };
@@ -396,9 +394,7 @@ static void look_around(struct cleanup_pass *pass)
     };
     for (enum store_layout layout = STORE_KATA; layout <= STORE_CRUST; layout++)
         pass->surroundings.daemon[layout] =
-            reconciler->cleanup.sources
-                    .root[layout == STORE_CRUST ? TREE_CRUST_VOLUMES : TREE_KATA_VOLUMES]
-                    .seen
+            reconciler->cleanup.sources.root[look_tree_of(layout)].seen
                 ? judge_daemon(pass, layout, database)
                 : STALE_DAEMON_SOURCES;
 }

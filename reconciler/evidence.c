@@ -33,11 +33,6 @@ void evidence_done(struct evidence *evidence)
     buffer_done(&evidence->json);
 }
 
-static enum reconciler_tree tree_of(enum store_layout layout)
-{
-    return layout == STORE_CRUST ? TREE_CRUST_VOLUMES : TREE_KATA_VOLUMES;
-}
-
 /* ---- where its path lies ----------------------------------------------------------------- */
 
 static void take_path(const struct reconciler *reconciler, const struct store_suspect *suspect,
@@ -290,7 +285,7 @@ static int take_fingerprint(int volumes, struct evidence *evidence)
 static int take_directory(struct reconciler *reconciler, struct evidence *evidence)
 {
     const struct store_suspect *suspect = &evidence->suspect;
-    enum reconciler_tree tree = tree_of(suspect->layout);
+    enum reconciler_tree tree = look_tree_of(suspect->layout);
     cleanup(fd_closep) int volumes = -1;
     cleanup(observed_entry_done) struct observed_entry entry = {0};
     struct names names = {.entry = &entry};

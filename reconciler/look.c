@@ -33,6 +33,17 @@ const char *look_path(const struct reconciler *reconciler, enum reconciler_tree 
     }
 }
 
+enum reconciler_tree look_tree_of(enum store_layout layout)
+{
+    return layout == STORE_CRUST ? TREE_CRUST_VOLUMES : TREE_KATA_VOLUMES;
+}
+
+const char *look_trash_path(const struct reconciler *reconciler, enum store_layout layout)
+{
+    return layout == STORE_CRUST ? reconciler->config.paths.crust_trash
+                                 : reconciler->config.paths.kata_trash;
+}
+
 int mark_volume(void *userdata, int64_t volume_id)
 {
     struct reconciler *reconciler = userdata;

@@ -196,8 +196,7 @@ static void make_layout(const struct reconciler *reconciler, enum reconciler_tre
                         const char *target_path, struct layout *ret_layout)
 {
     bool is_kata = tree == TREE_KATA_VOLUMES;
-    const char *trash =
-        is_kata ? reconciler->config.paths.kata_trash : reconciler->config.paths.crust_trash;
+    const char *trash = look_trash_path(reconciler, is_kata ? STORE_KATA : STORE_CRUST);
 
     ret_layout->tree = tree;
     ret_layout->name = is_kata ? "kata" : "crust";

@@ -36,24 +36,13 @@ struct step {
     uint64_t wake_ns; /* UINT64_MAX: it waits for nothing */
 };
 
-static enum reconciler_tree tree_of(enum store_layout layout)
-{
-    return layout == STORE_CRUST ? TREE_CRUST_VOLUMES : TREE_KATA_VOLUMES;
-}
-
-static const char *directory_of(const struct reconciler *reconciler, enum store_layout layout)
-{
-    return layout == STORE_CRUST ? reconciler->config.paths.crust_trash
-                                 : reconciler->config.paths.kata_trash;
-}
-
 static int open_place(struct reconciler *reconciler, enum store_layout layout,
                       const char *directory, struct quarantine *ret_quarantine, struct error *error)
 {
     const char *const watched[] = {reconciler->config.paths.kata_volumes,
                                    reconciler->config.paths.crust_volumes, NULL};
 
-    return quarantine_open(reconciler->root, look_path(reconciler, tree_of(layout)), directory,
+    return quarantine_open(reconciler->root, look_path(reconciler, look_tree_of(layout)), directory,
                            watched, ret_quarantine, error);
 }
 
@@ -61,8 +50,8 @@ bool trash_is_usable(struct reconciler *reconciler, enum store_layout layout, st
 {
     cleanup(quarantine_done) struct quarantine quarantine = QUARANTINE_INIT;
 
-    return open_place(reconciler, layout, directory_of(reconciler, layout), &quarantine, error) ==
-           QUARANTINE_READY;
+    return open_place(reconciler, layout, look_trash_path(reconciler, layout), &quarantine,
+                      error) == QUARANTINE_READY;
 }
 
 static uint64_t keep_ns(const struct reconciler *reconciler)
@@ -105,7 +94,7 @@ static int step_init(struct reconciler *reconciler, int64_t cleanup_id, struct s
 /* The directory is where it was, or no longer: the volume follows. */
 static int look_again(struct step *step)
 {
-    return look_at_entry(step->reconciler, tree_of(step->row.layout), step->row.key);
+    return look_at_entry(step->reconciler, look_tree_of(step->row.layout), step->row.key);
 }
 
 static int finish(struct step *step, enum store_cleanup_decision decision, const char *reason)
