@@ -174,20 +174,6 @@ static int read_nodes(struct qemu_call *qemu, const struct answer *answer, struc
     return hmp_read_blocks(answer->text, false, &qemu->report.nodes, error);
 }
 
-static struct vmm_wanted wanted_of(const struct hypervisor_request *request)
-{
-    struct vmm_wanted wanted = {.act = request->act, .recorded_drive = request->recorded_drive};
-
-    if (request->regular_file) {
-        wanted.identity.device = request->file_device;
-        wanted.identity.inode = request->inode;
-    } else {
-        wanted.identity.block_device = true;
-        wanted.identity.device = request->device;
-    }
-    return wanted;
-}
-
 /* The drive has the size that it should have. */
 static bool finish_done(struct qemu_call *qemu)
 {
@@ -209,18 +195,15 @@ static bool read_tree(struct qemu_call *qemu, const struct answer *answer)
 static bool find_drive(struct qemu_call *qemu)
 {
     const struct hypervisor_request *request = &qemu->call.request;
-    struct vmm_wanted wanted = wanted_of(request);
+    struct vmm_wanted wanted = vmm_wanted_of(request);
     const struct qemu_node *drive = NULL;
     enum hypervisor_outcome outcome;
     struct vmm_process process;
     struct error error;
-    int r = vmm_process_init(&process, request->vmm_pid);
 
-    if (r < 0) {
-        (void)error_set_errno(&error, r, "cannot look at the VMM, process %d",
-                              (int)request->vmm_pid);
+    if (vmm_process_init(&process, request->vmm_pid, &error) < 0)
         return finish_unreachable(qemu, &error);
-    }
+
     outcome = qemu_drive_find(&qemu->report, &wanted, &process.resolver, &drive, &error);
     vmm_process_done(&process);
     if (drive) {

@@ -104,29 +104,16 @@ static void on_done(struct http_exchange *exchange, const struct http_exchange_a
     (void)http_exchange_free(exchange);
 }
 
-static struct vmm_wanted wanted_of(const struct hypervisor_request *request)
-{
-    struct vmm_wanted wanted = {.act = request->act, .recorded_drive = request->recorded_drive};
-
-    wanted.identity.block_device = !request->regular_file;
-    wanted.identity.device = request->regular_file ? request->file_device : request->device;
-    wanted.identity.inode = request->regular_file ? request->inode : 0;
-    return wanted;
-}
-
 const struct drive *vmm_http_find(struct vmm_http *vmm)
 {
     const struct hypervisor_request *request = &vmm->call.request;
-    struct vmm_wanted wanted = wanted_of(request);
+    struct vmm_wanted wanted = vmm_wanted_of(request);
     const struct drive *drive = NULL;
     enum hypervisor_outcome outcome;
     struct vmm_process process;
     struct error error;
-    int r = vmm_process_init(&process, request->vmm_pid);
 
-    if (r < 0) {
-        (void)error_set_errno(&error, r, "cannot look at the VMM, process %d",
-                              (int)request->vmm_pid);
+    if (vmm_process_init(&process, request->vmm_pid, &error) < 0) {
         vmm_http_finish(vmm, HYPERVISOR_UNREACHABLE, 0, &error);
         return NULL;
     }

@@ -95,7 +95,7 @@ static int open_directory(pid_t pid, const char *name, int *ret_fd)
     return 0;
 }
 
-int vmm_process_init(struct vmm_process *process, pid_t pid)
+int vmm_process_init(struct vmm_process *process, pid_t pid, struct error *error)
 {
     int r;
 
@@ -107,13 +107,24 @@ int vmm_process_init(struct vmm_process *process, pid_t pid)
     r = open_directory(pid, "root", &process->root);
     if (r == 0)
         r = open_directory(pid, "fd", &process->descriptors);
-    if (r < 0)
-        vmm_process_done(process);
-    return r;
+    if (r == 0)
+        return 0;
+    vmm_process_done(process);
+    return error_set_errno(error, r, "cannot look at the VMM, process %d", (int)pid);
 }
 
 void vmm_process_done(struct vmm_process *process)
 {
     fd_close(take_fd(&process->root));
     fd_close(take_fd(&process->descriptors));
+}
+
+struct vmm_wanted vmm_wanted_of(const struct hypervisor_request *request)
+{
+    struct vmm_wanted wanted = {.act = request->act, .recorded_drive = request->recorded_drive};
+
+    wanted.identity.block_device = !request->regular_file;
+    wanted.identity.device = request->regular_file ? request->file_device : request->device;
+    wanted.identity.inode = request->regular_file ? request->inode : 0;
+    return wanted;
 }

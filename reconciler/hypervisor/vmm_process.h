@@ -16,5 +16,8 @@ struct vmm_process {
 };
 
 /* 0 or -errno: the process is gone or may not be looked at. */
-int vmm_process_init(struct vmm_process *process, pid_t pid);
+int vmm_process_init(struct vmm_process *process, pid_t pid, struct error *error);
 void vmm_process_done(struct vmm_process *process);
+
+/* The file that a request is about; borrows from it. */
+struct vmm_wanted vmm_wanted_of(const struct hypervisor_request *request);
