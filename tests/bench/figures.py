@@ -5,12 +5,14 @@ import dataclasses
 import re
 import shutil
 import subprocess
+import sys
 import threading
 import time
 
+import drivers
 import virtual_machine
 from churn import Churn
-from crowd import PER_SANDBOX, PROGRAMS, VOLUMES, Crowd
+from crowd import PER_SANDBOX, PROGRAMS, VOLUMES, Crowd, volume_path
 
 SIZES = (128, 4000)
 RUNS = 3
@@ -20,6 +22,8 @@ TOGETHER, TOGETHER_ROUNDS = 64, 20
 IDLE_SECONDS = 60
 CALLGRIND_ROUNDS = 4
 PODS, PODS_PER_SECOND = 600, 10
+STAGES = ((1, 400), (16, 25))  # clients, calls of each per run
+STATS = 400
 
 
 @dataclasses.dataclass
@@ -224,6 +228,53 @@ def churn(scratch):
         yield Result(f"database after {PODS} pods", "bytes", [[crowd.database_bytes]])
 
 
+# -- drivers' calls
+
+def stage_calls(scratch, calls):
+    """By crustd and by the small server in turn; the files are on a tmpfs, the database on disk."""
+    with running(scratch, 0) as crowd, calls.small_server(crowd.node.path("/run/small")) as small:
+        sockets = crowd.node.path("/run/crustd/crust.sock"), small
+        for clients, count in STAGES:
+            held, rates, times = crowd.status("RssAnon"), ([], []), ([], [])
+            with drivers.peak(lambda: crowd.status("RssAnon")) as peak:
+                for _ in range(RUNS):
+                    for socket, rate, of_each in zip(sockets, rates, times):
+                        seconds, samples, paths = calls.stage(socket, clients, count)
+                        rate.append([clients * count / seconds])
+                        of_each.append(microseconds(samples))
+                        if socket is not small:
+                            calls.unstage(socket, paths)
+            title = f"{clients} client{'s' * (clients > 1)}"
+            yield Result(f"stage calls a second, {title}", "calls/s", rates[0],
+                         "a small Python server, no database", rates[1])
+            yield Result(f"stage call, {title}", "us", times[0],
+                         "a small Python server, no database", times[1])
+            yield Result(f"p99 of that small server, {title}", "us", times[1])
+            yield Result(f"largest RssAnon meanwhile, {title}", "kB", [peak], "before", [[held]])
+
+
+def stats_calls(scratch, calls):
+    with running(scratch, SIZES[0], by_hand=False) as crowd, \
+            calls.connect(crowd.node.path("/run/crustd/crust.sock")) as stub:
+        agent, path = crowd.node.path("/run/agents/0.sock"), volume_path(0)
+        by_crustd, bare = [], []
+        for _ in range(RUNS):
+            pairs = [(calls.stats(stub, path), drivers.bare_stats(agent, "/mnt"))
+                     for _ in range(STATS)]
+            by_crustd.append(microseconds(pair[0] for pair in pairs))
+            bare.append(microseconds(pair[1] for pair in pairs))
+        yield Result("stats by gRPC", "us", by_crustd, "a bare call to the agent", bare)
+
+
+def driver_calls(scratch):
+    if not drivers.grpc:
+        print("skipped, needs python3-grpcio: driver-calls", file=sys.stderr)
+        return
+    with drivers.Calls(scratch) as calls:
+        yield from stage_calls(scratch, calls)
+        yield from stats_calls(scratch, calls)
+
+
 ALL = {
     "latency": latency,
     "slow-disk": slow_disk,
@@ -234,4 +285,5 @@ ALL = {
     "idle": idle,
     "instructions": instructions,
     "churn": churn,
+    "driver-calls": driver_calls,
 }
