@@ -1,23 +1,30 @@
 #!/usr/bin/python3
 """The recipes of docs/csi-drivers.md, run as they stand there."""
 
+import json
 import re
+import subprocess
 import unittest
 
 from grpc_client import Clients
-from node import REPOSITORY
+from node import BUILD, REPOSITORY
 from said import AFTER, BEFORE, SANDBOX, SaidTest, Volume, publish_path
 
 CHAPTER = REPOSITORY / "docs/csi-drivers.md"
 HOST_PATHS = re.compile(r'(?<=[":])/run/')
 
 
-def recipe(node, title):
-    """What the code beneath a heading defines. Its host paths lie below the node's root."""
+def code(title, language):
+    """What stands beneath a heading."""
     section = re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", CHAPTER.read_text(), re.M | re.S)[1]
-    code = re.search(r"^```python\n(.*?)^```", section, re.M | re.S)[1]
+    return re.search(rf"^```{language}\n(.*?)^```", section, re.M | re.S)[1]
+
+
+def recipe(node, title):
+    """What the Python beneath a heading defines. Its host paths lie below the node's root."""
     defined = {}
-    exec(compile(HOST_PATHS.sub(f"{node.root}/run/", code), title, "exec"), defined)
+    text = HOST_PATHS.sub(f"{node.root}/run/", code(title, "python"))
+    exec(compile(text, title, "exec"), defined)
     return defined
 
 
@@ -79,6 +86,30 @@ class Files(RecipeTest):
         beside = node.directory(volume.path).parent.parent
         self.assertEqual([path.name for path in beside.iterdir() if path.name != "direct-volumes"],
                          [])
+
+
+class Shell(RecipeTest):
+    def call(self, node, function, *arguments):
+        """Runs a function of the recipe, with this build's crustctl; its output."""
+        tool = f'crustctl() {{ {BUILD}/crustctl --root {node.root} "$@"; }}\n'
+        script = f'{tool}{code("A driver that shells out", "sh")}\n{function} "$@"'
+        return subprocess.run(["sh", "-eu", "-c", script, "driver", *map(str, arguments)],
+                              check=True, capture_output=True, text=True, timeout=120).stdout
+
+    def test_it(self):
+        node, volume = self.scene()
+        for _ in range(2):
+            self.call(node, "node_publish_volume", volume.path, volume.loop.device, "ext4")
+        self.use(node, volume)
+        volume.loop.resize(AFTER)
+        self.assertEqual(self.call(node, "node_expand_volume", volume.path, AFTER), "")
+        row = node.volume(volume.path)
+        self.assertEqual((row["state"], row["guest_bytes"]), ("in_sync", AFTER))
+        stats = json.loads(self.call(node, "node_get_volume_stats", volume.path))
+        self.assertEqual(stats["usage"][0]["total"], AFTER)
+        for _ in range(2):
+            self.call(node, "node_unpublish_volume", volume.path)
+        self.is_gone(node, volume)
 
 
 if __name__ == "__main__":

@@ -112,6 +112,11 @@ class WalkTest(Clients, GrowthCase):
         self.assertEqual(len(self.resizes(volume)), 1)
 
 
+def usage_of(answer):
+    """unit: (total, used, available), of stats in JSON."""
+    return {one["unit"]: (one["total"], one["used"], one["available"]) for one in answer["usage"]}
+
+
 class Runtime:
     """crust.v1.Runtime: NodePublishVolume stages, NodeExpandVolume expands after its host part,
     NodeUnpublishVolume unstages."""
@@ -143,6 +148,33 @@ class Runtime:
             volume_target_path=volume.path), timeout=SECONDS)
 
 
+class Tool:
+    """crustctl direct-volume, as the walk-through has kata-runtime's."""
+
+    def __init__(self, node):
+        self.node = node
+
+    def call(self, command, volume, *arguments):
+        return self.node.crustctl("direct-volume", command, "--volume-path", volume.path,
+                                  *arguments).stdout
+
+    def stage(self, volume):
+        self.call("add", volume, "--mount-info", json.dumps(
+            {"volume-type": "block", "device": volume.device, "fstype": volume.filesystem,
+             "metadata": METADATA, "options": FLAGS}))
+
+    def stats(self, volume):
+        return usage_of(json.loads(self.call("stats", volume)))
+
+    def expand(self, volume, size):
+        """It prints nothing: the size is on record."""
+        self.call("resize", volume, "--size", str(size))
+        return self.node.volume(volume.path)["hypervisor_bytes"]
+
+    def unstage(self, volume):
+        self.call("remove", volume)
+
+
 class Shim:
     """What Kata's shim is asked for over HTTP, on crustd's socket. The driver writes the files."""
 
@@ -161,9 +193,7 @@ class Shim:
                         metadata=METADATA)
 
     def stats(self, volume):
-        answer = self.ask("GET", f"/direct-volume/stats/{encode(volume.path)}")
-        return {one["unit"]: (one["total"], one["used"], one["available"])
-                for one in answer["usage"]}
+        return usage_of(self.ask("GET", f"/direct-volume/stats/{encode(volume.path)}"))
 
     def expand(self, volume, size):
         return self.ask("POST", "/direct-volume/resize",
@@ -177,6 +207,9 @@ class Walks(WalkTest):
     def test_crust_ops(self):
         self.walk(Runtime(self.messages("crust_runtime"),
                           self.stub(self.node, "crust_runtime", "Runtime")))
+
+    def test_kata_runtime(self):
+        self.walk(Tool(self.node))
 
     def test_shim(self):
         self.walk(Shim(self.node))
