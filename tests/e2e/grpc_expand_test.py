@@ -1,8 +1,9 @@
 """crust.v1.Runtime/RuntimeExpandVolume: what a CSI driver that asks for a growth is told, and when."""
 
+import shutil
 import unittest
 
-from grpc_client import SECONDS, GrpcTest
+from grpc_client import SECONDS, GrpcTest, grpc, socket_of
 from said import AFTER, BEFORE, MIB, Volume, publish_path, status
 from said_beneath_test import HEADER, Sysfs
 
@@ -106,6 +107,25 @@ class Refusals(ExpandTest):
         volume.loop.resize(BEFORE - MIB)
         with self.fails("OUT_OF_RANGE", "only grows"):
             self.expand(node, volume.path)
+
+    def test_before_the_first_scan_is_done(self):
+        """What is not known then may only not be known yet."""
+        if not shutil.which("strace"):
+            self.skipTest("needs the program strace")
+        node = self.node(wrapper=["strace", "-D", "-qq", "-o", "/dev/null", "-e", "trace=openat2",
+                                  "-e", "inject=openat2:delay_exit=5000"])
+        for number in range(60):
+            node.stage(publish_path(f"pv-{number}"), "/dev/nothing")
+        node.start(ready=False)
+        node.wrapper = []  # with -D the process is crustd itself
+        node.wait(socket_of(node).exists, SECONDS, "the socket")
+        said = []
+        while not said or said[-1][0] != "NOT_FOUND":
+            with self.assertRaises(grpc.RpcError) as caught:
+                self.expand(node, publish_path("another"))
+            said.append((caught.exception.code().name, caught.exception.details()))
+        self.assertIn(("UNAVAILABLE", "the first scan is not done yet"), said)
+        self.assertEqual({code for code, _ in said}, {"UNAVAILABLE", "NOT_FOUND"})
 
     def test_no_sandbox_yet(self):
         node = self.node()
