@@ -316,6 +316,22 @@ static int mark_doubtful(struct reconciler *reconciler)
     return r < 0 ? r : store_each_live_sandbox(reconciler->store, mark_sandbox, reconciler);
 }
 
+/* Not while it scans, which may take longer than from sweep to sweep: the first scan would never
+ * end. */
+static void want_trees(struct reconciler *reconciler)
+{
+    if (!reconciler->synced)
+        return;
+    if (reconciler->too_many && scan_is_done(reconciler)) {
+        reconciler->too_many = false;
+        reconciler->scan_wanted[TREE_KATA_VOLUMES] = true;
+        reconciler->scan_wanted[TREE_CRUST_VOLUMES] = true;
+    }
+    reconciler->scan_wanted[TREE_GO_SANDBOXES] = true;
+    reconciler->scan_wanted[TREE_RS_SANDBOXES] = true;
+    reconciler->hidden.wanted = true;
+}
+
 /* Events can be lost, and some things never cause one: a link that leads elsewhere, a file that
  * grew, a tree that was mounted over, a VMM that starts long after its sandbox's directory. */
 static void on_sweep(struct loop_timer *timer)
@@ -325,15 +341,7 @@ static void on_sweep(struct loop_timer *timer)
     reconciler_look_at_mounts(reconciler);
     reconciler->senses->check(reconciler->userdata);
     note_failure(reconciler, mark_doubtful(reconciler));
-    /* Not while it scans, which may take longer than from sweep to sweep. */
-    if (reconciler->too_many && scan_is_done(reconciler)) {
-        reconciler->too_many = false;
-        reconciler->scan_wanted[TREE_KATA_VOLUMES] = true;
-        reconciler->scan_wanted[TREE_CRUST_VOLUMES] = true;
-    }
-    reconciler->scan_wanted[TREE_GO_SANDBOXES] = true;
-    reconciler->scan_wanted[TREE_RS_SANDBOXES] = true;
-    reconciler->hidden.wanted = true;
+    want_trees(reconciler);
     cleanup_want(reconciler);
     on_trim(&reconciler->trim);
     fallback_check_file(reconciler);
