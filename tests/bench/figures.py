@@ -267,8 +267,8 @@ def stats_calls(scratch, calls):
 
 
 def driver_calls(scratch):
-    if not drivers.grpc:
-        print("skipped, needs python3-grpcio: driver-calls", file=sys.stderr)
+    if drivers.missing():
+        print(f"skipped, needs {drivers.missing()}: driver-calls", file=sys.stderr)
         return
     with drivers.Calls(scratch) as calls:
         yield from stage_calls(scratch, calls)

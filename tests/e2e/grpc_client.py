@@ -35,6 +35,13 @@ PLUGIN = "grpc_python_plugin"
 SECONDS = 60
 
 
+def missing():
+    """What clients need and this machine has not, or None."""
+    if not grpc:
+        return "python3-grpcio for this Python"
+    return next((f"the program {one}" for one in ("protoc", PLUGIN) if not shutil.which(one)), None)
+
+
 def make_stubs(directory):
     """Python's, of every proto file."""
     subprocess.run(
@@ -50,11 +57,8 @@ class Clients:
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        if not grpc:
-            raise unittest.SkipTest("needs python3-grpcio for this Python")
-        for program in ("protoc", PLUGIN):
-            if not shutil.which(program):
-                raise unittest.SkipTest(f"needs the program {program}")
+        if missing():
+            raise unittest.SkipTest(f"needs {missing()}")
         cls.stubs = tempfile.mkdtemp(prefix="crust-stubs-")
         cls.addClassCleanup(shutil.rmtree, cls.stubs, ignore_errors=True)
         make_stubs(cls.stubs)
