@@ -166,12 +166,13 @@ $(BENCH_PRELOADS): $(OUT)/tests/bench/%.so: tests/bench/%.c
 tests: programs $(TEST_BINARIES) $(FUZZ_REPLAYS) $(BENCH_PROGRAMS) $(BENCH_PRELOADS)
 
 deps: ## install the Debian packages that all of this needs, unpack the test guest's kernel
-	@tests/deps.sh build/guest/kernel
+	@tests/deps.sh build
 
 check: ## everything on a bare machine: install what is missing, build, run all tests (root)
 	@tests/check.sh
 
-demo: deps ## watch a volume of a real micro-VM grow (root)
+demo: ## install what it needs, build, and watch a volume of a real micro-VM grow (root)
+	@tests/deps.sh --demo build
 	@$(MAKE) --no-print-directory programs
 	@if [ -n "$$SUDO_UID" ]; then chown -R "$$SUDO_UID:$$SUDO_GID" build; fi
 	@CRUST_BUILD=$(OUT) tests/demo.py

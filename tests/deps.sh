@@ -1,24 +1,29 @@
 #!/bin/sh
-# deps.sh KERNELDIR - has everything there that building, testing and the demo need.
+# deps.sh [--demo] BUILD - has everything there that building and testing need, or the demo.
 #
-# Installs the Debian 12 packages below that are missing, and unpacks the kernel of the test guest
-# into KERNELDIR. When both are there already it does nothing, and needs neither root nor a network.
+# Installs the Debian 12 packages below that are missing. What would start a service or change how
+# the machine boots is unpacked instead: the test guest's kernel into BUILD/guest/kernel, promtool
+# into BUILD/tools. When all is there already it does nothing, and needs neither root nor a network.
 set -eu
 
-[ $# -eq 1 ] || { echo "usage: $0 KERNELDIR" >&2; exit 2; }
+demo=
+[ "${1-}" != --demo ] || { demo=yes; shift; }
+[ $# -eq 1 ] || { echo "usage: $0 [--demo] BUILD" >&2; exit 2; }
 here=$(dirname "$0")
-kernel=$1
+build=$1
 
 packages="
     build-essential
     libcjson-dev libcurl4-gnutls-dev libev-dev libinih-dev libmicrohttpd-dev libnghttp2-dev
     libprotobuf-c-dev libsqlite3-dev nettle-dev protobuf-c-compiler uthash-dev
 
+    btrfs-progs cpio curl e2fsprogs mount procps python3 qemu-system-x86 sqlite3 util-linux xfsprogs
+"
+[ -n "$demo" ] || packages="$packages
     clang clang-format cppcheck gcovr libclang-rt-14-dev libcmocka-dev llvm strace valgrind
 
-    btrfs-progs busybox chromium cpio curl dmsetup e2fsprogs mount procps prometheus
-    protobuf-compiler protobuf-compiler-grpc python3 python3-grpcio python3-protobuf python3-yaml
-    qemu-system-x86 sqlite3 util-linux xfsprogs
+    busybox chromium dmsetup protobuf-compiler protobuf-compiler-grpc python3-grpcio
+    python3-protobuf python3-yaml
 "
 
 missing=
@@ -39,7 +44,11 @@ if [ -n "$missing" ]; then
 fi
 
 # apt's lists may be absent, or so old that the mirror has dropped what they name.
-if ! "$here/guest/fetch-kernel.sh" "$kernel" 2>/dev/null; then
+unpack() {
+    "$@" 2>/dev/null && return
     apt-get -q update
-    "$here/guest/fetch-kernel.sh" "$kernel"
-fi
+    "$@"
+}
+
+unpack "$here/guest/fetch-kernel.sh" "$build/guest/kernel"
+[ -n "$demo" ] || unpack "$here/fetch-promtool.sh" "$build/tools"
