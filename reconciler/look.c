@@ -14,6 +14,7 @@
 #include "lib/path.h"
 #include "reconciler/internal.h"
 #include "reconciler/observe/observe.h"
+#include "store/cleanups.h"
 
 const char *look_path(const struct reconciler *reconciler, enum reconciler_tree tree)
 {
@@ -231,13 +232,15 @@ int look_at_entry(struct reconciler *reconciler, enum reconciler_tree tree, cons
 
 static int end_sandbox(struct reconciler *reconciler, const char *sandbox_id)
 {
+    /* The look may come before the word of the exit, which is witnessed all the same. */
+    pid_t ended = reconciler->senses->unpin(reconciler->userdata, sandbox_id);
     bool changed;
-    int r;
+    int r = ended ? store_note_exit(reconciler->store, sandbox_id, ended) : 0;
 
-    reconciler->senses->unpin(reconciler->userdata, sandbox_id);
     /* Its volumes first: once it has ended, nothing leads from it to those it shared a device with.
      */
-    r = store_each_volume_of_sandbox(reconciler->store, sandbox_id, mark_volume, reconciler);
+    if (r == 0)
+        r = store_each_volume_of_sandbox(reconciler->store, sandbox_id, mark_volume, reconciler);
     if (r == 0)
         r = store_each_bypassed_volume(reconciler->store, sandbox_id, mark_volume, reconciler);
     if (r == 0)

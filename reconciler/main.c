@@ -201,11 +201,11 @@ static int pin(void *userdata, const char *sandbox_id, pid_t pid)
     return watch_processes_add(daemon->processes, sandbox_id, pid);
 }
 
-static void unpin(void *userdata, const char *sandbox_id)
+static pid_t unpin(void *userdata, const char *sandbox_id)
 {
     struct daemon *daemon = userdata;
 
-    watch_processes_remove(daemon->processes, sandbox_id);
+    return watch_processes_remove(daemon->processes, sandbox_id);
 }
 
 #define UNARMED                                                                                    \

@@ -42,7 +42,9 @@ struct reconciler_senses {
     int (*arm)(void *userdata, enum reconciler_tree tree, const char *name);
     /* Tell when the process ends; outcomes as watch_processes_add(). */
     int (*pin)(void *userdata, const char *sandbox_id, pid_t pid);
-    void (*unpin)(void *userdata, const char *sandbox_id);
+    /* The pid, if its process has ended without a word yet; outcomes as watch_processes_remove().
+     */
+    pid_t (*unpin)(void *userdata, const char *sandbox_id);
     /* The sweep: compare what cannot be watched for. */
     void (*check)(void *userdata);
     /* Fills ret_health's sources. */

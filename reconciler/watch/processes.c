@@ -5,6 +5,7 @@
  * watched; looking at it again tells whether there is a new process to watch.
  */
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
@@ -134,12 +135,19 @@ int watch_processes_add(struct watch_processes *watch, const char *sandbox_id, p
     return insert(watch, sandbox_id, pid, pidfd);
 }
 
-void watch_processes_remove(struct watch_processes *watch, const char *sandbox_id)
+pid_t watch_processes_remove(struct watch_processes *watch, const char *sandbox_id)
 {
     struct process *process = find(watch, sandbox_id);
+    struct pollfd poll_fd = {.events = POLLIN};
+    pid_t ended = 0;
 
-    if (process)
-        forget(process);
+    if (!process)
+        return 0;
+    poll_fd.fd = process->pidfd;
+    if (poll(&poll_fd, 1, 0) == 1)
+        ended = process->pid;
+    forget(process);
+    return ended;
 }
 
 const struct watch_counters *watch_processes_counters(const struct watch_processes *watch)

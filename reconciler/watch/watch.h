@@ -127,5 +127,6 @@ struct watch_processes *watch_processes_free(struct watch_processes *watch);
 /* Watches pid on behalf of a sandbox, replacing an earlier pid of it. 0 watched (or already), 1
  * there is no such process; -EMFILE and the like: the sweep must look. */
 int watch_processes_add(struct watch_processes *watch, const char *sandbox_id, pid_t pid);
-void watch_processes_remove(struct watch_processes *watch, const char *sandbox_id);
+/* The pid, if its process has ended and exited() has not been called for it; else 0. */
+pid_t watch_processes_remove(struct watch_processes *watch, const char *sandbox_id);
 const struct watch_counters *watch_processes_counters(const struct watch_processes *watch);

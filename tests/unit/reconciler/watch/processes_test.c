@@ -93,8 +93,8 @@ static void forgets_what_was_removed_or_replaced(void **state)
     assert_int_equal(watch_processes_add(watch, "replaced", first), 0);
     assert_int_equal(watch_processes_add(watch, "replaced", second), 0);
     assert_int_equal(watch_processes_add(watch, "removed", third), 0);
-    watch_processes_remove(watch, "removed");
-    watch_processes_remove(watch, "never added");
+    assert_int_equal(watch_processes_remove(watch, "removed"), 0);
+    assert_int_equal(watch_processes_remove(watch, "never added"), 0);
     end_child(first);
     end_child(third);
     end_child(second);
@@ -102,6 +102,18 @@ static void forgets_what_was_removed_or_replaced(void **state)
     assert_int_equal(exits, 1);
     assert_string_equal(exited[0], "replaced");
     assert_int_equal(exited_pid, second);
+}
+
+/* A look at the sandbox may be faster than the event. */
+static void says_what_ended_before_it_was_removed(void **state)
+{
+    pid_t child = start_child();
+
+    (void)state;
+    assert_int_equal(watch_processes_add(watch, "sandbox", child), 0);
+    end_child(child);
+    assert_int_equal(watch_processes_remove(watch, "sandbox"), child);
+    assert_int_equal(exits, 0);
 }
 
 static void knows_what_is_no_process(void **state)
@@ -121,6 +133,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(reports_an_exit_once, start, stop),
         cmocka_unit_test_setup_teardown(reports_a_zombie, start, stop),
         cmocka_unit_test_setup_teardown(forgets_what_was_removed_or_replaced, start, stop),
+        cmocka_unit_test_setup_teardown(says_what_ended_before_it_was_removed, start, stop),
         cmocka_unit_test_setup_teardown(knows_what_is_no_process, start, stop),
     };
 
