@@ -11,7 +11,8 @@ int store_announce_growth(struct store *store, int64_t device_id, uint64_t since
                           bool *ret_changed)
 {
     static const char announce[] = "UPDATE devices SET announced = 1 WHERE device_id = ?1"
-                                   " AND announced = 0 AND size_since_ns <= ?2";
+                                   " AND announced = 0"
+                                   " AND (size_since_ns <= ?2 OR size_bytes = first_size)";
     static const char name[] = "SELECT name, size_bytes FROM devices WHERE device_id = ?1";
     cleanup(sql_end) struct sql_rows rows = {0};
     char device[STORE_PATH_BYTES];
