@@ -3,9 +3,9 @@
 import shutil
 import unittest
 
+from beneath import HEADER, stack
 from grpc_client import SECONDS, GrpcTest, grpc, socket_of
-from said import AFTER, BEFORE, MIB, Volume, publish_path, status
-from said_beneath_test import HEADER, Sysfs
+from said import AFTER, BEFORE, MIB, publish_path, status
 
 
 class ExpandTest(GrpcTest):
@@ -173,19 +173,10 @@ class Beneath(ExpandTest):
 
     def stack(self, uuid):
         node = self.node({"resize.sweep_seconds": 3600})
-        sysfs = Sysfs(node)
-        disk, loop = self.loop(BEFORE + HEADER), self.loop(BEFORE)
-        sysfs.add("sda", disk)
-        sysfs.add("dm-0", loop, ["sda"], label="data", uuid=uuid)
-        node.add_device(loop.device)
-        volume = Volume(publish_path("pv"), loop, "drive-of-pv")
-        node.stage(volume.path, loop.device)
-        self.agent(node).stats.total = BEFORE
-        self.monitor(node, volume)
-        self.sandbox(node, volume)
+        sysfs, volume, disks = stack(self, node, ["sda"], label="data", uuid=uuid)
         node.start()
         node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=BEFORE)
-        return node, sysfs, disk, volume
+        return node, sysfs, disks["sda"], volume
 
     def test_a_luks_header_is_not_missing(self):
         node, sysfs, disk, volume = self.stack("CRYPT-LUKS2-0123-data")

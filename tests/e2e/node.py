@@ -22,12 +22,12 @@ import shutil
 import signal
 import stat
 import subprocess
-import time
+
+from programs import GuestError, wait_until
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = (REPOSITORY / os.environ.get("CRUST_BUILD", "build")).resolve()
 VOLUMES = "run/kata-containers/shared/direct-volumes"
-POLL_SECONDS = 0.02
 
 
 class NodeError(Exception):
@@ -260,14 +260,10 @@ class Node:
         return rows[0] if rows else None
 
     def wait(self, condition, seconds, what):
-        deadline = time.monotonic() + seconds
-        while True:
-            value = condition()
-            if value:
-                return value
-            if time.monotonic() > deadline:
-                raise NodeError(f"waited {seconds} s for {what}\n{self.log_tail()}")
-            time.sleep(POLL_SECONDS)
+        try:
+            return wait_until(condition, seconds, what)
+        except GuestError as error:
+            raise NodeError(f"{error}\n{self.log_tail()}") from None
 
     def wait_for(self, volume_path, state, reason=None, seconds=60, **columns):
         """Waits until the volume's row says so; returns the row."""

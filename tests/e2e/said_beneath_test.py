@@ -14,41 +14,11 @@ import signal
 import sqlite3
 import unittest
 
+from beneath import HEADER, stack
 from said import AFTER, BEFORE, MIB, SaidTest, Volume, publish_path
 
-HEADER = 16 * MIB
 FURTHER = AFTER + 32 * MIB
 NEVER = 3600  # seconds: no sweep in this test
-
-
-class Sysfs:
-    """A scratch /sys of a node, laid out as the kernel does."""
-
-    def __init__(self, node):
-        self.root = node.root / "sys"
-        (self.root / "dev/block").mkdir(parents=True)
-
-    def add(self, name, loop, slaves=(), **dm):
-        """The loop device under that name, standing on others."""
-        number = loop.device.removeprefix("/dev/loop")
-        here = self.root / "devices/block" / name
-        (here / "slaves").mkdir(parents=True)
-        (here / "dev").write_text(f"7:{number}\n")
-        (here / "diskseq").write_text(f"{number}\n")
-        (here / "uevent").write_text(f"MAJOR=7\nMINOR={number}\nDEVNAME={name}\nDEVTYPE=disk\n")
-        (self.root / f"dev/block/7:{number}").symlink_to(f"../../devices/block/{name}")
-        for slave in slaves:
-            (here / "slaves" / slave).symlink_to(f"../../{slave}")
-        if dm:
-            (here / "dm").mkdir()
-            (here / "dm/name").write_text(dm["label"] + "\n")
-            (here / "dm/uuid").write_text(dm["uuid"] + "\n")
-        self.resize(name, loop, loop.size)
-
-    def resize(self, name, loop, size):
-        """The size first: an event of the kernel's comes after it."""
-        (self.root / "devices/block" / name / "size").write_text(f"{size // 512}\n")
-        loop.resize(size)
 
 
 class BeneathTest(SaidTest):
@@ -56,18 +26,7 @@ class BeneathTest(SaidTest):
     def build(self, slaves, header=HEADER, **dm):
         """A volume on a dm device over so many disks."""
         node = self.node({"resize.sweep_seconds": NEVER})
-        sysfs = Sysfs(node)
-        disks = {name: self.loop(BEFORE + header) for name in slaves}
-        for name, disk in disks.items():
-            sysfs.add(name, disk)
-        loop = self.loop(BEFORE)
-        sysfs.add("dm-0", loop, slaves, **dm)
-        node.add_device(loop.device)
-        volume = Volume(publish_path("pv"), loop, "drive-of-pv")
-        node.stage(volume.path, loop.device)
-        self.agent(node).stats.total = BEFORE
-        self.monitor(node, volume)
-        self.sandbox(node, volume)
+        sysfs, volume, disks = stack(self, node, slaves, header, **dm)
         node.start()
         node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=BEFORE)
         return node, sysfs, volume, disks
@@ -145,16 +104,9 @@ class RescanTest(SaidTest):
     def build(self, **settings):
         """A volume on LUKS on a disk that announced growth; returns the disk's rescan attribute."""
         node = self.node({"resize.sweep_seconds": NEVER} | settings)
-        sysfs, self.disk = Sysfs(node), self.loop(BEFORE + HEADER)
-        sysfs.add("sda", self.disk)
-        loop = self.loop(BEFORE)
-        sysfs.add("dm-0", loop, ["sda"], label="luks-data", uuid="CRYPT-LUKS2-0123-luks-data")
-        node.add_device(loop.device)
-        self.volume = Volume(publish_path("pv"), loop, "drive-of-pv")
-        node.stage(self.volume.path, loop.device)
-        self.agent(node).stats.total = BEFORE
-        self.monitor(node, self.volume)
-        self.sandbox(node, self.volume)
+        sysfs, self.volume, disks = stack(self, node, ["sda"], label="luks-data",
+                                          uuid="CRYPT-LUKS2-0123-luks-data")
+        self.disk = disks["sda"]
         node.once()
         self.announce(node)
         (sysfs.root / "devices/block/sda/device").mkdir()
