@@ -40,7 +40,7 @@ ALL_LDFLAGS := -pie -Wl,-z,relro,-z,now -Wl,--as-needed $(if $(SANITIZE),-fsanit
   $(if $(COVERAGE),--coverage) $(LDFLAGS)
 
 # Which folder stands on which libraries. libev ships no .pc file on Debian 12.
-LIBS_LIB    := -lev -lcjson -lnettle -lcurl-gnutls
+LIBS_LIB    := -lev -lcjson -lnettle
 LIBS_CONFIG := -linih
 LIBS_STORE  := -lsqlite3
 LIBS_AGENT  := -lprotobuf-c

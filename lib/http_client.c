@@ -7,13 +7,13 @@
  */
 #include "lib/http_client.h"
 
-#include <curl/curl.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "lib/cleanup.h"
+#include "lib/curl_library.h"
 
 struct request {
     CURL *curl;
@@ -25,8 +25,10 @@ struct request {
 
 static void request_done(struct request *request)
 {
-    curl_slist_free_all(request->headers);
-    curl_easy_cleanup(request->curl);
+    if (!request->curl)
+        return; /* libcurl may not even be loaded */
+    libcurl.slist_free_all(request->headers);
+    libcurl.easy_cleanup(request->curl);
     buffer_done(&request->body);
 }
 
@@ -44,22 +46,22 @@ static CURLcode request_prepare(struct request *request, const char *socket_path
                                 unsigned timeout_seconds)
 {
     CURL *curl = request->curl;
-    CURLcode code = curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, socket_path);
+    CURLcode code = libcurl.easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, socket_path);
 
     if (code == CURLE_OK)
-        code = curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http");
+        code = libcurl.easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http");
     if (code == CURLE_OK)
-        code = curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
+        code = libcurl.easy_setopt(curl, CURLOPT_NOPROXY, "*");
     if (code == CURLE_OK)
-        code = curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+        code = libcurl.easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
     if (code == CURLE_OK)
-        code = curl_easy_setopt(curl, CURLOPT_TIMEOUT, (long)timeout_seconds);
+        code = libcurl.easy_setopt(curl, CURLOPT_TIMEOUT, (long)timeout_seconds);
     if (code == CURLE_OK)
-        code = curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, request->detail);
+        code = libcurl.easy_setopt(curl, CURLOPT_ERRORBUFFER, request->detail);
     if (code == CURLE_OK)
-        code = curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
+        code = libcurl.easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
     if (code == CURLE_OK)
-        code = curl_easy_setopt(curl, CURLOPT_WRITEDATA, request);
+        code = libcurl.easy_setopt(curl, CURLOPT_WRITEDATA, request);
     return code;
 }
 
@@ -69,12 +71,12 @@ static CURLcode request_set_body(struct request *request, const char *body)
 
     if (!body)
         return CURLE_OK;
-    request->headers = curl_slist_append(NULL, "Content-Type: application/json");
+    request->headers = libcurl.slist_append(NULL, "Content-Type: application/json");
     if (!request->headers)
         return CURLE_OUT_OF_MEMORY;
-    code = curl_easy_setopt(request->curl, CURLOPT_HTTPHEADER, request->headers);
+    code = libcurl.easy_setopt(request->curl, CURLOPT_HTTPHEADER, request->headers);
     if (code == CURLE_OK)
-        code = curl_easy_setopt(request->curl, CURLOPT_POSTFIELDS, body);
+        code = libcurl.easy_setopt(request->curl, CURLOPT_POSTFIELDS, body);
     return code;
 }
 
@@ -86,20 +88,20 @@ static CURLcode request_perform(struct request *request, const char *method,
 
     if (buffer_append_format(&url, "http://localhost%s", path_and_query) < 0)
         return CURLE_OUT_OF_MEMORY;
-    code = curl_easy_setopt(request->curl, CURLOPT_URL, buffer_text(&url));
+    code = libcurl.easy_setopt(request->curl, CURLOPT_URL, buffer_text(&url));
     if (code == CURLE_OK)
         code = request_set_body(request, body);
     if (code == CURLE_OK && !body && strcmp(method, "POST") == 0)
-        code = curl_easy_setopt(request->curl, CURLOPT_POSTFIELDS, "");
+        code = libcurl.easy_setopt(request->curl, CURLOPT_POSTFIELDS, "");
     if (code == CURLE_OK)
-        code = curl_easy_setopt(request->curl, CURLOPT_CUSTOMREQUEST, method);
-    return code == CURLE_OK ? curl_easy_perform(request->curl) : code;
+        code = libcurl.easy_setopt(request->curl, CURLOPT_CUSTOMREQUEST, method);
+    return code == CURLE_OK ? libcurl.easy_perform(request->curl) : code;
 }
 
 static int describe(const struct request *request, CURLcode code, const char *socket_path,
                     struct error *error)
 {
-    const char *detail = *request->detail ? request->detail : curl_easy_strerror(code);
+    const char *detail = *request->detail ? request->detail : libcurl.easy_strerror(code);
     int r = -EPROTO;
 
     if (code == CURLE_COULDNT_CONNECT)
@@ -129,14 +131,17 @@ int http_request(const char *socket_path, const char *method, const char *path_a
     if (handle < 0)
         return error_set(error, HTTP_UNREACHABLE, "%s: %s", socket_path, strerror(errno));
     (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", handle);
-    request.curl = curl_easy_init();
+    r = curl_library_load(error);
+    if (r < 0)
+        return r;
+    request.curl = libcurl.easy_init();
     if (!request.curl)
         return error_set(error, -ENOMEM, "%s: cannot set up libcurl", socket_path);
     code = request_prepare(&request, link, timeout_seconds);
     if (code == CURLE_OK)
         code = request_perform(&request, method, path_and_query, body);
     if (code == CURLE_OK)
-        code = curl_easy_getinfo(request.curl, CURLINFO_RESPONSE_CODE, &status);
+        code = libcurl.easy_getinfo(request.curl, CURLINFO_RESPONSE_CODE, &status);
     if (code != CURLE_OK)
         return describe(&request, code, socket_path, error);
     r = buffer_append(ret_body, buffer_text(&request.body), request.body.length);

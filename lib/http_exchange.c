@@ -1,7 +1,7 @@
 /* http_exchange.c - libcurl's multi interface, driven by the loop.
  *
  * All exchanges share one multi handle, which exists while there is one: at rest nothing of libcurl
- * is there but its code, and its own setting-up waits for the first exchange. (A multi handle costs
+ * is there but its code, and that comes with the first exchange. (A multi handle costs
  * 40 KiB and two descriptors, an exchange about 10 KiB and its socket.)
  *
  * What always holds: libcurl's callbacks only note things (what to watch, when to wake up, bytes).
@@ -19,7 +19,6 @@
  */
 #include "lib/http_exchange.h"
 
-#include <curl/curl.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -31,6 +30,7 @@
 #include "lib/buffer.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "lib/curl_library.h"
 #include "lib/path.h"
 
 enum { REQUEST_BYTES = 64 * 1024, READ_BYTES = 4 * 1024, STATUS_FULL = 503 };
@@ -119,7 +119,7 @@ static const char *text_of(const struct http_exchange *exchange, enum http_excha
         return "the connection was closed without an answer";
     if (end == HTTP_EXCHANGE_CLOSED)
         return "the connection was closed before the answer was whole";
-    return exchange->detail[0] ? exchange->detail : curl_easy_strerror(exchange->code);
+    return exchange->detail[0] ? exchange->detail : libcurl.easy_strerror(exchange->code);
 }
 
 static void on_transferred(struct loop_timer *timer)
@@ -130,7 +130,7 @@ static void on_transferred(struct loop_timer *timer)
     long status = 0;
 
     if (end == HTTP_EXCHANGE_ANSWERED) {
-        (void)curl_easy_getinfo(exchange->easy, CURLINFO_RESPONSE_CODE, &status);
+        (void)libcurl.easy_getinfo(exchange->easy, CURLINFO_RESPONSE_CODE, &status);
         answer->status = exchange->turned_away ? STATUS_FULL : (unsigned)status;
         answer->body = buffer_text(&exchange->body);
         answer->length = exchange->body.length;
@@ -144,7 +144,7 @@ static struct http_exchange *exchange_of(CURL *easy)
 {
     char *exchange = NULL;
 
-    (void)curl_easy_getinfo(easy, CURLINFO_PRIVATE, &exchange);
+    (void)libcurl.easy_getinfo(easy, CURLINFO_PRIVATE, &exchange);
     return (struct http_exchange *)(void *)exchange;
 }
 
@@ -154,8 +154,8 @@ static void advance(curl_socket_t fd, int events)
     const CURLMsg *message;
     int running, left;
 
-    (void)curl_multi_socket_action(shared.multi, fd, events, &running);
-    while ((message = curl_multi_info_read(shared.multi, &left))) {
+    (void)libcurl.multi_socket_action(shared.multi, fd, events, &running);
+    while ((message = libcurl.multi_info_read(shared.multi, &left))) {
         struct http_exchange *exchange = exchange_of(message->easy_handle);
 
         exchange->code = message->data.result;
@@ -184,7 +184,7 @@ static void on_deadline(struct loop_timer *timer)
            "no answer in time");
 }
 
-static void on_no_socket(struct loop_timer *timer)
+static void on_not_begun(struct loop_timer *timer)
 {
     struct http_exchange *exchange = container_of(timer, struct http_exchange, timer);
 
@@ -288,7 +288,7 @@ static size_t on_body(char *data, size_t size, size_t count, void *context)
 
 #define SET(option, value)                                                                         \
     do {                                                                                           \
-        if (curl_easy_setopt(exchange->easy, option, value) != CURLE_OK)                           \
+        if (libcurl.easy_setopt(exchange->easy, option, value) != CURLE_OK)                        \
             return -ENOMEM;                                                                        \
     } while (0)
 
@@ -324,7 +324,7 @@ static int set_surroundings(struct http_exchange *exchange)
 
 static int add_header(struct http_exchange *exchange, const char *header)
 {
-    struct curl_slist *longer = curl_slist_append(exchange->headers, header);
+    struct curl_slist *longer = libcurl.slist_append(exchange->headers, header);
 
     if (!longer)
         return -ENOMEM;
@@ -359,18 +359,13 @@ static int set_request(struct http_exchange *exchange, const struct http_exchang
 
 static int shared_acquire(struct loop *loop)
 {
-    static bool initialised;
-
-    if (!initialised && curl_global_init(CURL_GLOBAL_NOTHING) != CURLE_OK)
-        return -ENOMEM;
-    initialised = true;
     if (!shared.multi) {
-        shared.multi = curl_multi_init();
+        shared.multi = libcurl.multi_init();
         if (!shared.multi)
             return -ENOMEM;
         shared.loop = loop;
-        (void)curl_multi_setopt(shared.multi, CURLMOPT_SOCKETFUNCTION, on_watch);
-        (void)curl_multi_setopt(shared.multi, CURLMOPT_TIMERFUNCTION, on_wake_wanted);
+        (void)libcurl.multi_setopt(shared.multi, CURLMOPT_SOCKETFUNCTION, on_watch);
+        (void)libcurl.multi_setopt(shared.multi, CURLMOPT_TIMERFUNCTION, on_wake_wanted);
     }
     shared.exchanges++;
     return 0;
@@ -380,7 +375,7 @@ static void shared_release(void)
 {
     if (--shared.exchanges)
         return;
-    (void)curl_multi_cleanup(shared.multi);
+    (void)libcurl.multi_cleanup(shared.multi);
     loop_timer_stop(&shared.wake);
     memset(&shared, 0, sizeof(shared));
 }
@@ -393,11 +388,11 @@ static int start_transfer(struct http_exchange *exchange,
 
     if (r < 0)
         return r;
-    exchange->easy = curl_easy_init();
+    exchange->easy = libcurl.easy_init();
     r = exchange->easy ? set_surroundings(exchange) : -ENOMEM;
     if (r == 0)
         r = set_request(exchange, request);
-    if (r == 0 && curl_multi_add_handle(shared.multi, exchange->easy) != CURLM_OK)
+    if (r == 0 && libcurl.multi_add_handle(shared.multi, exchange->easy) != CURLM_OK)
         r = -ENOMEM;
     exchange->added = r == 0;
     if (r < 0)
@@ -405,18 +400,27 @@ static int start_transfer(struct http_exchange *exchange,
     return r;
 }
 
-/* Finds the socket. What keeps it from being found is told from the loop. */
-static int find_socket(struct http_exchange *exchange, const struct http_exchange_request *request)
+static bool not_begun(struct http_exchange *exchange, enum http_exchange_end end, const char *text)
 {
+    exchange->answer.end = end;
+    (void)snprintf(exchange->detail, sizeof(exchange->detail), "%s", text);
+    loop_timer_start(exchange->loop, &exchange->timer, 0, on_not_begun);
+    return false;
+}
+
+/* The socket, and libcurl. Which of them is missing is told from the loop. */
+static bool find_means(struct http_exchange *exchange, const struct http_exchange_request *request)
+{
+    struct error error;
     int r = path_open_in_root(request->directory, request->socket_path, &exchange->handle);
 
-    if (r == 0)
-        return 0;
-    exchange->answer.end =
-        r == -ENOENT || r == -ENOTDIR ? HTTP_EXCHANGE_NO_SOCKET : HTTP_EXCHANGE_REFUSED;
-    (void)snprintf(exchange->detail, sizeof(exchange->detail), "%s", strerror(-r));
-    loop_timer_start(exchange->loop, &exchange->timer, 0, on_no_socket);
-    return r;
+    if (r == -ENOENT || r == -ENOTDIR)
+        return not_begun(exchange, HTTP_EXCHANGE_NO_SOCKET, strerror(-r));
+    if (r < 0)
+        return not_begun(exchange, HTTP_EXCHANGE_REFUSED, strerror(-r));
+    if (curl_library_load(&error) < 0)
+        return not_begun(exchange, HTTP_EXCHANGE_FAILED, error.text);
+    return true;
 }
 
 int http_exchange_new(struct loop *loop, const struct http_exchange_request *request,
@@ -433,7 +437,7 @@ int http_exchange_new(struct loop *loop, const struct http_exchange_request *req
     exchange->handle = exchange->fd = -1;
     exchange->listener = request->listener;
     buffer_init(&exchange->body, request->body_limit);
-    if (find_socket(exchange, request) == 0) {
+    if (find_means(exchange, request)) {
         r = start_transfer(exchange, request);
         if (r < 0) {
             (void)http_exchange_free(exchange);
@@ -451,11 +455,13 @@ struct http_exchange *http_exchange_free(struct http_exchange *exchange)
         return NULL;
     stop(exchange);
     if (exchange->added)
-        (void)curl_multi_remove_handle(shared.multi, exchange->easy); /* closes its connection */
-    curl_easy_cleanup(exchange->easy);
+        (void)libcurl.multi_remove_handle(shared.multi, exchange->easy); /* closes its connection */
+    if (exchange->easy) {
+        libcurl.easy_cleanup(exchange->easy);
+        libcurl.slist_free_all(exchange->headers);
+    }
     if (exchange->added)
         shared_release();
-    curl_slist_free_all(exchange->headers);
     fd_close(exchange->handle);
     buffer_done(&exchange->body);
     free(exchange);

@@ -260,6 +260,8 @@ class ManifestTest(unittest.TestCase):
             dynamic = subprocess.run(["readelf", "-d", BUILD / program], check=True, text=True,
                                      capture_output=True).stdout
             wanted |= set(re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic))
+        loaded = (REPOSITORY / "lib/curl_library.c").read_text()
+        wanted |= set(re.findall(r'"(lib[\w.-]+\.so\.\d+)"', loaded))
         packages = {self.package(library) for library in wanted} - {"libc6"}
         self.assertEqual(packages, set(re.findall(r"\blib[\w.-]+", stage)))
 

@@ -1,0 +1,81 @@
+/* curl_library_test.c - a machine without libcurl, until it has one. */
+#include "tests/unit/http_server.h"
+
+#include <dlfcn.h>
+
+#include "lib/clock.h"
+#include "lib/curl_library.h"
+#include "lib/http_client.h"
+#include "lib/http_exchange.h"
+
+static bool installed;
+
+/* Stands before libc's. What is not there is looked for by a name that nothing has. */
+void *dlopen(const char *name, int flags)
+{
+    void *(*real)(const char *, int) = (void *(*)(const char *, int))dlsym(RTLD_NEXT, "dlopen");
+
+    return real(installed ? name : "libcurl-that-nobody-has.so.4", flags);
+}
+
+static void on_failed(struct http_exchange *exchange, const struct http_exchange_answer *answer,
+                      void *userdata)
+{
+    struct http_server *server = userdata;
+
+    assert_int_equal(answer->end, HTTP_EXCHANGE_FAILED);
+    assert_non_null(strstr(answer->error.text, "libcurl-that-nobody-has.so.4"));
+    assert_null(http_exchange_free(exchange));
+    loop_stop(&server->loop);
+}
+
+static void an_exchange_tells_that_it_is_missing(void **state)
+{
+    struct http_server *server = *state;
+    struct http_exchange_request request = {.directory = server->root,
+                                            .socket_path = server->path,
+                                            .method = "GET",
+                                            .target = "/",
+                                            .body_limit = 1,
+                                            .deadline_ns = NSEC_PER_SEC};
+    struct http_exchange *exchange;
+
+    http_server_listen(server, NULL, 0);
+    assert_int_equal(http_exchange_new(&server->loop, &request, on_failed, server, &exchange), 0);
+    loop_run(&server->loop);
+}
+
+static void a_client_tells_that_it_is_missing(void **state)
+{
+    cleanup(buffer_done) struct buffer body = BUFFER_INIT(1);
+    struct error error;
+    long status;
+
+    (void)state;
+    assert_int_equal(http_request("/", "GET", "/", NULL, 1, &status, &body, &error), -ENOPKG);
+    assert_non_null(strstr(error.text, "HTTP needs libcurl: "));
+}
+
+static void it_may_come_later(void **state)
+{
+    struct error error;
+
+    (void)state;
+    installed = true;
+    assert_int_equal(curl_library_load(&error), 0);
+    installed = false;
+    assert_int_equal(curl_library_load(&error), 0);
+    assert_non_null(libcurl.multi_cleanup);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(an_exchange_tells_that_it_is_missing, http_server_set_up,
+                                        http_server_tear_down),
+        cmocka_unit_test(a_client_tells_that_it_is_missing),
+        cmocka_unit_test(it_may_come_later),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
