@@ -60,6 +60,10 @@ WATCH_SOURCES       := $(call sources,reconciler/watch)
 OBSERVE_SOURCES     := $(call sources,reconciler/observe)
 HYPERVISOR_SOURCES  := $(call sources,reconciler/hypervisor)
 SERVE_SOURCES       := $(call sources,reconciler/serve)
+DECIDE_SOURCES      := $(call sources,reconciler/decide)
+ACT_SOURCES         := $(call sources,reconciler/act)
+CLEANUP_SOURCES     := $(call sources,reconciler/cleanup)
+COMMAND_SOURCES     := $(call sources,reconciler/command)
 RECONCILER_SOURCES  := $(filter-out reconciler/main.c,$(call sources,reconciler))
 CRUSTCTL_SOURCES    := $(call sources,crustctl)
 CRUSTCTL_OBJECTS    := $(patsubst crustctl/%.c,$(OUT)/crustctl-objects/%.o,$(CRUSTCTL_SOURCES))
@@ -71,7 +75,8 @@ PROTO_O    := $(patsubst $(GEN)/%.c,$(OUT)/generated/%.o,$(PROTO_C))
 
 # Everything that crustd is made of but main.c: unit tests link against it.
 CORE_SOURCES := $(LIB_SOURCES) $(CONFIG_SOURCES) $(STORE_SOURCES) $(DOCTOR_SOURCES) $(AGENT_SOURCES) \
-  $(WATCH_SOURCES)   $(OBSERVE_SOURCES) $(HYPERVISOR_SOURCES) $(SERVE_SOURCES) $(RECONCILER_SOURCES)
+  $(WATCH_SOURCES) $(OBSERVE_SOURCES) $(HYPERVISOR_SOURCES) $(SERVE_SOURCES) $(DECIDE_SOURCES) \
+  $(ACT_SOURCES) $(CLEANUP_SOURCES) $(COMMAND_SOURCES) $(RECONCILER_SOURCES)
 CORE_OBJECTS := $(call objects,$(CORE_SOURCES)) $(PROTO_O)
 CORE_LIBRARY := $(OUT)/libcrustd.a
 CORE_LIBS    := $(LIBS_LIB) $(LIBS_CONFIG) $(LIBS_STORE) $(LIBS_AGENT) $(LIBS_SERVE)

@@ -15,8 +15,8 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/log.h"
+#include "reconciler/decide/layers.h"
 #include "reconciler/internal.h"
-#include "reconciler/layers.h"
 #include "reconciler/observe/observe.h"
 
 /* An announcement so soon after a new size is about that size. */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "lib/log.h"
-#include "reconciler/bind.h"
+#include "reconciler/decide/bind.h"
 #include "reconciler/internal.h"
 
 /* ---- the facts ---- */

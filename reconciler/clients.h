@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "reconciler/command.h"
+#include "reconciler/command/command.h"
 
 struct expansion;
 struct stats_call;

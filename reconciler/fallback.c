@@ -19,8 +19,8 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/log.h"
-#include "reconciler/backoff.h"
 #include "reconciler/clients.h"
+#include "reconciler/decide/backoff.h"
 #include "reconciler/instance.h"
 #include "reconciler/internal.h"
 

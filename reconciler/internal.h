@@ -3,7 +3,7 @@
 
 #include <dirent.h>
 
-#include "reconciler/cleanup.h"
+#include "reconciler/cleanup/cleanup.h"
 #include "reconciler/clients.h"
 #include "reconciler/fallback.h"
 #include "reconciler/hidden.h"

@@ -17,7 +17,7 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/log.h"
-#include "reconciler/act.h"
+#include "reconciler/act/act.h"
 #include "reconciler/clients.h"
 #include "reconciler/internal.h"
 #include "reconciler/observe/observe.h"

@@ -16,7 +16,7 @@
 #include "config/config.h"
 #include "lib/loop.h"
 #include "lib/result.h"
-#include "reconciler/command.h"
+#include "reconciler/command/command.h"
 
 struct instance;
 struct store;

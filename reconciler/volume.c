@@ -11,10 +11,10 @@
 #include "lib/clock.h"
 #include "lib/log.h"
 #include "reconciler/clients.h"
-#include "reconciler/decide.h"
+#include "reconciler/decide/decide.h"
+#include "reconciler/decide/layers.h"
 #include "reconciler/hypervisor/hypervisor.h"
 #include "reconciler/internal.h"
-#include "reconciler/layers.h"
 #include "reconciler/observe/observe.h"
 
 /* ---- neighbours ---- */

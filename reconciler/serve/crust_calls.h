@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "reconciler/command.h"
+#include "reconciler/command/command.h"
 #include "reconciler/serve/grpc_call.h"
 
 enum { CRUST_PATH_BYTES = 4096, CRUST_WORD_BYTES = 128, CRUST_OPTIONS = 256 };

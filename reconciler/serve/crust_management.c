@@ -11,7 +11,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/proto.h"
-#include "reconciler/command.h"
+#include "reconciler/command/command.h"
 #include "reconciler/serve/crust_calls.h"
 #include "reconciler/serve/proto/crust_management.pb-c.h"
 

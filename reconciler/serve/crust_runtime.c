@@ -3,7 +3,7 @@
  * Here a request becomes plain text and numbers: no NUL, valid UTF-8, of bounded length. What the
  * texts mean is the reconciler's to judge.
  */
-#include "reconciler/command.h"
+#include "reconciler/command/command.h"
 #include "reconciler/serve/crust_calls.h"
 #include "reconciler/serve/proto/crust_runtime.pb-c.h"
 

@@ -1,5 +1,5 @@
 /* health.c - grpc.health.v1.Health/Check: as /readyz, in gRPC's words. */
-#include "reconciler/command.h"
+#include "reconciler/command/command.h"
 #include "reconciler/serve/grpc_call.h"
 #include "reconciler/serve/proto/health.pb-c.h"
 

@@ -21,7 +21,7 @@
 
 #include "lib/result.h"
 #include "lib/status.h"
-#include "reconciler/command.h"
+#include "reconciler/command/command.h"
 
 enum { HTTP_PATH_BYTES = 4096, HTTP_SANDBOX_BYTES = 256 };
 

@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 #include "lib/buffer.h"
-#include "reconciler/command.h"
+#include "reconciler/command/command.h"
 #include "reconciler/serve/http_asked.h"
 
 enum {

@@ -23,7 +23,7 @@
 
 #include "lib/loop.h"
 #include "lib/result.h"
-#include "reconciler/command.h"
+#include "reconciler/command/command.h"
 #include "reconciler/serve/operations.h"
 
 struct http_server;

@@ -7,7 +7,7 @@
 
 #include "lib/buffer.h"
 #include "lib/result.h"
-#include "reconciler/command.h"
+#include "reconciler/command/command.h"
 #include "reconciler/serve/operations.h"
 
 /* 0 or -errno with a text. */

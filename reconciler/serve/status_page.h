@@ -3,7 +3,7 @@
 
 #include "lib/buffer.h"
 #include "lib/result.h"
-#include "reconciler/command.h"
+#include "reconciler/command/command.h"
 
 /* Most rows of volumes and of growths; the page says if there are more. */
 enum { STATUS_PAGE_VOLUMES = 200, STATUS_PAGE_GROWTHS = 30 };

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "reconciler/command.h"
+#include "reconciler/command/command.h"
 #include "reconciler/serve/grpc_call.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "agent-client/agent_messages.h"
-#include "reconciler/runtime_cli.h"
+#include "reconciler/command/runtime_cli.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

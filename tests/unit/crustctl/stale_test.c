@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "reconciler/stale.h"
+#include "reconciler/decide/stale.h"
 #include "tests/unit/test.h"
 
 static void every_reason_is_explained(void **state)

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "reconciler/backoff.h"
+#include "reconciler/decide/backoff.h"
 #include "reconciler/lanes.h"
 #include "reconciler/marks.h"
 

@@ -1,0 +1,18 @@
+/* brakes.h - how much may be removed: so many in a minute, and never half of everything unasked.
+ * Private to reconciler/cleanup/. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct cleanup;
+
+/* How many more may be removed now; ret_wake_ns: when there will be more, if there are none. */
+unsigned long brakes_allowance(const struct cleanup *cleanup, uint32_t max_per_minute,
+                               uint64_t now_ns, uint64_t *ret_wake_ns);
+
+/* Those whose end nobody saw that were removed a short while ago: not to be at once is no way past
+ * the breaker. */
+unsigned long brakes_recent(const struct cleanup *cleanup, uint64_t now_ns);
+
+void brakes_note(struct cleanup *cleanup, uint64_t now_ns, bool doubtful);

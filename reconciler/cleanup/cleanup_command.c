@@ -1,0 +1,48 @@
+/* cleanup_command.c - what a person may ask for about stale metadata. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "lib/log.h"
+#include "reconciler/cleanup/trash.h"
+#include "reconciler/command/command.h"
+#include "reconciler/fallback.h"
+#include "reconciler/internal.h"
+
+enum status_code reconciler_gc(struct reconciler *reconciler, bool dry_run, struct buffer *ret_json,
+                               struct error *error)
+{
+    int r;
+
+    if (reconciler->config.cleanup.mode == CLEANUP_OFF)
+        return error_set(error, STATUS_FAILED_PRECONDITION,
+                         "cleanup.mode = off: nothing is looked for or removed");
+    if (!reconciler->synced)
+        return error_set(error, STATUS_UNAVAILABLE, "the first scan is not done yet");
+    r = cleanup_run(reconciler, dry_run, ret_json);
+    if (r < 0)
+        return error_set(error, STATUS_UNAVAILABLE, "nothing was removed: %s (%s)",
+                         store_error_text(reconciler->store), strerror(-r));
+    if (!dry_run)
+        log_info(NULL, "a person asked for what is stale to be removed");
+    return STATUS_OK;
+}
+
+enum status_code reconciler_restore(struct reconciler *reconciler, int64_t cleanup_id,
+                                    struct error *error)
+{
+    static const enum status_code codes[] = {[TRASH_RESTORED] = STATUS_OK,
+                                             [TRASH_UNKNOWN] = STATUS_NOT_FOUND,
+                                             [TRASH_REFUSED] = STATUS_FAILED_PRECONDITION,
+                                             [TRASH_TAKEN] = STATUS_ALREADY_EXISTS,
+                                             [TRASH_BUSY] = STATUS_UNAVAILABLE};
+    int r;
+
+    /* Ids in memory are not those of the file, which alone knows what lies in the trash. */
+    if (fallback_check_promise(reconciler, error) != STATUS_OK)
+        return STATUS_UNAVAILABLE;
+    r = trash_restore(reconciler, cleanup_id, error);
+    if (r < 0)
+        return error_set(error, STATUS_UNAVAILABLE, "nothing was restored: %s (%s)",
+                         store_error_text(reconciler->store), strerror(-r));
+    return codes[r];
+}

@@ -1,0 +1,503 @@
+/* cleanup_pass.c - list, examine, count processes; decide; act.
+ *
+ * Only the last part writes. It reads everything again, decides about all suspects in one
+ * transaction, commits the intents durably, and only then moves anything; what came of it is
+ * recorded by the next step of the trash. A store that fails ends the pass, and nothing of it
+ * happened.
+ *
+ * The brakes are applied to what would otherwise be removed, and are then decided by the same table
+ * as all the rest.
+ */
+#include "reconciler/cleanup/cleanup_pass.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/json.h"
+#include "lib/log.h"
+#include "reconciler/cleanup/brakes.h"
+#include "reconciler/cleanup/evidence.h"
+#include "reconciler/cleanup/trash.h"
+#include "reconciler/internal.h"
+#include "reconciler/observe/census.h"
+
+enum { ROOM_FOR_END = 16 };
+
+/* What was found out about one directory, or one file in it. */
+struct verdict {
+    int64_t entry_id, volume_id;
+    char file[STORE_SANDBOX_ID_BYTES];
+    struct stale_facts facts;
+    struct stale_decision decision;
+    char reason_before[STORE_NAME_BYTES];
+    char fingerprint[SHA256_HEX_BYTES], state[SHA256_HEX_BYTES];
+    uint64_t since_ns;
+    enum store_layout layout;
+    int64_t cleanup_id; /* of the intent */
+    char *json;
+};
+
+struct cleanup_pass {
+    struct reconciler *reconciler;
+    bool person, dry;
+    bool listed, counted;
+    int64_t *entry; /* those that are left; up to `suspects` they have been examined and kept */
+    size_t entries, room, next, suspects;
+    struct census *census;
+    struct surroundings surroundings;
+    struct verdict *verdict;
+    size_t verdicts, verdict_room;
+    uint64_t wake_ns; /* when to look again before the sweep does; UINT64_MAX */
+};
+
+/* ---- a pass ------------------------------------------------------------------------------ */
+
+struct cleanup_pass *cleanup_pass_free(struct cleanup_pass *pass)
+{
+    if (!pass)
+        return NULL;
+    for (size_t i = 0; i < pass->verdicts; i++)
+        free(pass->verdict[i].json);
+    free(pass->verdict);
+    free(pass->entry);
+    census_free(pass->census);
+    free(pass);
+    return NULL;
+}
+
+int cleanup_pass_new(struct reconciler *reconciler, bool person, bool dry,
+                     struct cleanup_pass **ret_pass)
+{
+    struct cleanup_pass *pass = calloc(1, sizeof(*pass));
+    int r;
+
+    if (!pass)
+        return -ENOMEM;
+    pass->reconciler = reconciler;
+    pass->person = person;
+    pass->dry = dry;
+    pass->wake_ns = UINT64_MAX;
+    r = census_new(&pass->census);
+    if (r < 0) {
+        cleanup_pass_free(pass);
+        return r;
+    }
+    *ret_pass = pass;
+    return 0;
+}
+
+static int add_entry(void *userdata, int64_t entry_id)
+{
+    struct cleanup_pass *pass = userdata;
+
+    if (pass->entries == pass->room) {
+        size_t room = pass->room ? 2 * pass->room : 64;
+        int64_t *entry = reallocarray(pass->entry, room, sizeof(*entry));
+
+        if (!entry)
+            return -ENOMEM;
+        pass->entry = entry;
+        pass->room = room;
+    }
+    pass->entry[pass->entries++] = entry_id;
+    return 0;
+}
+
+/* Keeps the suspects at the front of the list. */
+static int examine_next(struct cleanup_pass *pass)
+{
+    int64_t entry_id = pass->entry[pass->next++];
+    bool suspect;
+    int r = evidence_suspects(pass->reconciler, entry_id, pass->census, &suspect);
+
+    if (r == 0 && suspect)
+        pass->entry[pass->suspects++] = entry_id;
+    return r;
+}
+
+int cleanup_pass_prepare(struct cleanup_pass *pass)
+{
+    int r;
+
+    if (!pass->listed) {
+        pass->listed = true;
+        r = store_each_entry_id(pass->reconciler->store, add_entry, pass);
+        return r < 0 ? r : 1;
+    }
+    if (pass->next < pass->entries) {
+        r = examine_next(pass);
+        return r < 0 ? r : 1;
+    }
+    if (!pass->suspects || pass->counted)
+        return 0;
+    r = census_step(pass->census);
+    pass->counted = r == 0;
+    return r < 0 ? r : 1;
+}
+
+/* ---- verdicts ---------------------------------------------------------------------------- */
+
+static struct stale_decision decide_one(const struct verdict *verdict)
+{
+    return verdict->file[0] ? stale_decide_file(&verdict->facts) : stale_decide(&verdict->facts);
+}
+
+static int add_verdict(void *userdata, struct evidence *evidence)
+{
+    struct cleanup_pass *pass = userdata;
+    struct verdict *verdict;
+
+    if (pass->verdicts == pass->verdict_room) {
+        size_t room = pass->verdict_room ? 2 * pass->verdict_room : 16;
+
+        verdict = reallocarray(pass->verdict, room, sizeof(*verdict));
+        if (!verdict)
+            return -ENOMEM;
+        pass->verdict = verdict;
+        pass->verdict_room = room;
+    }
+    verdict = &pass->verdict[pass->verdicts++];
+    *verdict = (struct verdict){.entry_id = evidence->suspect.entry_id,
+                                .volume_id = evidence->suspect.volume_id,
+                                .facts = evidence->facts,
+                                .since_ns = evidence->since_ns,
+                                .layout = evidence->suspect.layout,
+                                .json = take_pointer(&evidence->json.data)};
+    memcpy(verdict->file, evidence->file, sizeof(verdict->file));
+    memcpy(verdict->fingerprint, evidence->fingerprint, sizeof(verdict->fingerprint));
+    memcpy(verdict->state, evidence->state, sizeof(verdict->state));
+    if (!evidence->file[0])
+        memcpy(verdict->reason_before, evidence->suspect.stale_reason,
+               sizeof(verdict->reason_before));
+    /* A person who asks for it is no report. */
+    if (pass->person && verdict->facts.mode == STALE_MODE_REPORT)
+        verdict->facts.mode = STALE_MODE_DELETE;
+    verdict->decision = decide_one(verdict);
+    if (verdict->decision.reason == STALE_REASON_GRACE && evidence->settles_ns < pass->wake_ns)
+        pass->wake_ns = evidence->settles_ns;
+    return 0;
+}
+
+static int judge(struct cleanup_pass *pass, int64_t entry_id)
+{
+    cleanup(evidence_done) struct evidence evidence = {0};
+    int r = evidence_take(pass->reconciler, &pass->surroundings, entry_id, &evidence);
+
+    if (r != EVIDENCE_TAKEN)
+        return r < 0 ? r : 0;
+    r = add_verdict(pass, &evidence);
+    return r < 0 ? r
+                 : evidence_each_file(pass->reconciler, &pass->surroundings, entry_id, add_verdict,
+                                      pass);
+}
+
+/* ---- the brakes -------------------------------------------------------------------------- */
+
+static bool is_removable(const struct verdict *verdict)
+{
+    return verdict->decision.verdict == STALE_REMOVE;
+}
+
+/* Nobody saw its sandbox end. One dead file is no volume. */
+static bool is_doubtful(const struct verdict *verdict)
+{
+    return !verdict->file[0] && verdict->facts.sandbox != STALE_SANDBOX_SEEN;
+}
+
+/* A volume in both layouts has two directories, and counts once. */
+static bool is_new(struct marks *volumes, const struct verdict *verdict)
+{
+    size_t before = marks_count(volumes);
+
+    marks_add_number(volumes, (uint64_t)verdict->volume_id);
+    return volumes->lost || marks_count(volumes) > before;
+}
+
+static void brake_one(struct verdict *verdict, enum stale_brake brake)
+{
+    verdict->facts.brake = brake;
+    verdict->decision = decide_one(verdict);
+}
+
+static int apply_breaker(struct cleanup_pass *pass)
+{
+    unsigned long recent = brakes_recent(&pass->reconciler->cleanup, pass->surroundings.now_ns);
+    unsigned long doubtful = recent, news = 0;
+    cleanup(marks_done) struct marks counted = {0};
+    uint64_t volumes;
+    int r = store_count_volumes(pass->reconciler->store, &volumes);
+
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < pass->verdicts; i++)
+        doubtful += is_removable(&pass->verdict[i]) && is_doubtful(&pass->verdict[i]) &&
+                    is_new(&counted, &pass->verdict[i]);
+    if (!stale_breaks(doubtful, volumes + recent))
+        return 0;
+    for (size_t i = 0; i < pass->verdicts; i++)
+        if (is_removable(&pass->verdict[i]) && is_doubtful(&pass->verdict[i])) {
+            brake_one(&pass->verdict[i], STALE_BRAKE_BREAKER);
+            news += strcmp(pass->verdict[i].reason_before, "breaker") != 0;
+        }
+    if (news)
+        log_warning(NULL,
+                    "%lu of %" PRIu64 " volumes look stale at once, without having been seen to "
+                    "end: none of them is removed until crustctl gc confirms it",
+                    doubtful, volumes);
+    return 0;
+}
+
+static void apply_rate(struct cleanup_pass *pass)
+{
+    const struct config *config = &pass->reconciler->config;
+    uint64_t wake_ns;
+    unsigned long left =
+        brakes_allowance(&pass->reconciler->cleanup, config->cleanup.max_per_minute,
+                         pass->surroundings.now_ns, &wake_ns);
+    bool held = false;
+
+    for (size_t i = 0; i < pass->verdicts; i++) {
+        if (!is_removable(&pass->verdict[i]))
+            continue;
+        if (left) {
+            left--;
+            continue;
+        }
+        brake_one(&pass->verdict[i], STALE_BRAKE_RATE);
+        held = true;
+    }
+    if (held && wake_ns < pass->wake_ns)
+        pass->wake_ns = wake_ns;
+}
+
+/* ---- writing ----------------------------------------------------------------------------- */
+
+static int note(struct cleanup_pass *pass, const struct verdict *verdict)
+{
+    bool stale = verdict->decision.verdict != STALE_NOT;
+    const char *reason = stale_reason_name(verdict->decision.reason);
+    struct store_stale stale_row = {.reason = stale ? reason : NULL,
+                                    .fingerprint = stale ? verdict->state : NULL,
+                                    .since_ns = stale ? verdict->since_ns : 0,
+                                    .evidence = verdict->json};
+
+    if (stale && !verdict->file[0] && strcmp(reason, verdict->reason_before) != 0)
+        log_info(&(struct log_ids){.volume = verdict->volume_id},
+                 "its metadata looks stale, and is kept: %s", reason);
+    if (verdict->file[0])
+        return store_note_stale_file(pass->reconciler->store, verdict->entry_id, verdict->file,
+                                     &stale_row);
+    return store_note_stale(pass->reconciler->store, verdict->entry_id, &stale_row);
+}
+
+static int intend(struct cleanup_pass *pass, struct verdict *verdict)
+{
+    struct store_cleanup_intent intent = {
+        .reason =
+            verdict->file[0] ? "dead_sandbox_file" : stale_reason_name(verdict->decision.reason),
+        .evidence = verdict->json,
+        .fingerprint = verdict->fingerprint,
+        .directory = look_trash_path(pass->reconciler, verdict->layout),
+        .file = verdict->file[0] ? verdict->file : NULL,
+        .now_ns = pass->surroundings.now_ns,
+    };
+
+    return store_intend_cleanup(pass->reconciler->store, verdict->entry_id, &intent,
+                                &verdict->cleanup_id);
+}
+
+/* Only intents have to be on the disk before anything else happens. */
+static int write_verdicts(struct cleanup_pass *pass)
+{
+    bool intends = false;
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < pass->verdicts; i++) {
+        r = is_removable(&pass->verdict[i]) ? intend(pass, &pass->verdict[i])
+                                            : note(pass, &pass->verdict[i]);
+        intends |= pass->verdict[i].cleanup_id != 0;
+    }
+    if (r < 0)
+        return r;
+    return intends ? store_commit_durable(pass->reconciler->store)
+                   : store_commit(pass->reconciler->store);
+}
+
+static void take_away(struct cleanup_pass *pass)
+{
+    struct cleanup *cleanup = &pass->reconciler->cleanup;
+    cleanup(marks_done) struct marks ids = {0};
+    cleanup(marks_done) struct marks counted = {0};
+
+    for (size_t i = 0; i < pass->verdicts; i++) {
+        if (!pass->verdict[i].cleanup_id)
+            continue;
+        marks_add_number(&ids, (uint64_t)pass->verdict[i].cleanup_id);
+        brakes_note(cleanup, pass->surroundings.now_ns,
+                    is_doubtful(&pass->verdict[i]) && is_new(&counted, &pass->verdict[i]));
+    }
+    if (marks_is_empty(&ids))
+        return;
+    cleanup->trash_wanted = true;
+    /* The intents are of no use where nobody will find them. */
+    if (store_is_degraded(pass->reconciler->store))
+        return;
+    trash_take(pass->reconciler, &ids);
+}
+
+/* ---- deciding ---------------------------------------------------------------------------- */
+
+static bool database_is_fit(struct reconciler *reconciler)
+{
+    int r;
+
+    if (reconciler->problem[0] || store_is_degraded(reconciler->store))
+        return false;
+    r = store_begin(reconciler->store);
+    store_rollback(reconciler->store);
+    return r == 0;
+}
+
+static enum stale_daemon judge_daemon(const struct cleanup_pass *pass, enum store_layout layout,
+                                      bool database)
+{
+    struct reconciler *reconciler = pass->reconciler;
+    struct error error = {0};
+
+    if (!reconciler->cleanup.sources.well_since_ns)
+        return STALE_DAEMON_SOURCES;
+    if (!database)
+        return STALE_DAEMON_DATABASE;
+    if ((reconciler->config.cleanup.mode == CLEANUP_REPORT && !pass->person) ||
+        trash_is_usable(reconciler, layout, &error))
+        return STALE_DAEMON_FIT;
+    log_warning(NULL, "nothing stale can be removed: %s", error.text);
+    return STALE_DAEMON_TRASH;
+}
+
+/* Which layouts the suspects are of is not known yet, and does not matter. */
+static void look_around(struct cleanup_pass *pass)
+{
+    struct reconciler *reconciler = pass->reconciler;
+    bool database = database_is_fit(reconciler);
+
+    sources_check(reconciler);
+    pass->surroundings = (struct surroundings){
+        .now_ns = clock_boottime(),
+        .well_since_ns = reconciler->cleanup.sources.well_since_ns,
+        .sees_host = census_sees_host(),
+        .census = pass->census,
+    };
+    for (enum store_layout layout = STORE_KATA; layout <= STORE_CRUST; layout++)
+        pass->surroundings.daemon[layout] =
+            reconciler->cleanup.sources.root[look_tree_of(layout)].seen
+                ? judge_daemon(pass, layout, database)
+                : STALE_DAEMON_SOURCES;
+}
+
+static int judge_all(struct cleanup_pass *pass)
+{
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < pass->suspects; i++)
+        r = judge(pass, pass->entry[i]);
+    if (r == 0 && !pass->person)
+        r = apply_breaker(pass);
+    if (r == 0 && !pass->person)
+        apply_rate(pass);
+    return r;
+}
+
+static int decide_and_act(struct cleanup_pass *pass)
+{
+    struct store *store = pass->reconciler->store;
+    int r = store_begin(store);
+
+    if (r == 0)
+        r = judge_all(pass);
+    if (r == 0)
+        r = write_verdicts(pass);
+    if (r < 0) {
+        store_rollback(store);
+        return r;
+    }
+    take_away(pass);
+    return 0;
+}
+
+int cleanup_pass_finish(struct cleanup_pass *pass)
+{
+    if (!pass->suspects) {
+        sources_check(pass->reconciler);
+        return 0;
+    }
+    look_around(pass);
+    return pass->dry ? judge_all(pass) : decide_and_act(pass);
+}
+
+/* ---- to a person ------------------------------------------------------------------------- */
+
+static int append_verdict(struct cleanup_pass *pass, const struct verdict *verdict, bool first,
+                          struct buffer *json)
+{
+    const char *decision = "kept";
+    struct store_suspect suspect = {0};
+    int r = store_get_suspect(pass->reconciler->store, verdict->entry_id, &suspect);
+
+    if (is_removable(verdict))
+        decision = pass->dry ? "would_remove" : "removing";
+    if (r >= 0)
+        r = buffer_append_format(json, "%s{\"volume_id\":%" PRId64 ",\"key\":", first ? "" : ",",
+                                 suspect.volume_id);
+    if (r == 0)
+        r = json_append_string(json, suspect.key);
+    if (r == 0)
+        r = buffer_append_text(json, ",\"target_path\":");
+    if (r == 0)
+        r = json_append_string(json, suspect.target_path[0] ? suspect.target_path : NULL);
+    if (r == 0)
+        r = buffer_append_format(json,
+                                 ",\"decision\":\"%s\",\"reason\":\"%s\",\"cleanup_id\":", decision,
+                                 verdict->file[0] && is_removable(verdict)
+                                     ? "dead_sandbox_file"
+                                     : stale_reason_name(verdict->decision.reason));
+    if (r == 0)
+        r = verdict->cleanup_id ? buffer_append_format(json, "%" PRId64, verdict->cleanup_id)
+                                : buffer_append_text(json, "null");
+    if (r == 0)
+        r = buffer_append_format(json, ",\"evidence\":%s}", verdict->json);
+    return r;
+}
+
+/* As many as there is room for, and for what ends it. */
+int cleanup_pass_report(struct cleanup_pass *pass, struct buffer *json)
+{
+    size_t limit = json->limit, before;
+    bool first = true;
+    int r = buffer_append_text(json, "[");
+
+    if (json->limit > ROOM_FOR_END)
+        json->limit -= ROOM_FOR_END;
+    for (size_t i = 0; r == 0 && i < pass->verdicts; i++) {
+        if (pass->verdict[i].decision.verdict == STALE_NOT)
+            continue;
+        before = json->length;
+        r = append_verdict(pass, &pass->verdict[i], first, json);
+        if (r < 0) {
+            json->length = before;
+            json->data[before] = '\0';
+        }
+        first = false;
+    }
+    json->limit = limit;
+    return r < 0 && r != -EMSGSIZE ? r : buffer_append_text(json, "]");
+}
+
+uint64_t cleanup_pass_wake(const struct cleanup_pass *pass)
+{
+    return pass->wake_ns;
+}

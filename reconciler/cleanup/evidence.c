@@ -1,0 +1,549 @@
+/* evidence.c - from a row, the directory itself, the kubelet's paths, processes and state
+ * directories to the facts that stale_decide() is about, and to JSON for people.
+ *
+ * What cannot be read counts against removing. Nothing is concluded from the row alone: the
+ * directory is read again, and if it is not what the row says, the row is brought up to date first
+ * and nothing is said about it this time.
+ *
+ * The time for which nothing has changed begins anew when any of it does: the directory, what its
+ * sandboxes have come to, what the kubelet has there.
+ */
+#include "reconciler/cleanup/evidence.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/json.h"
+#include "lib/path.h"
+#include "reconciler/internal.h"
+#include "reconciler/observe/census.h"
+#include "reconciler/observe/fingerprint.h"
+#include "reconciler/observe/kubelet.h"
+#include "reconciler/observe/observe.h"
+#include "reconciler/observe/process.h"
+
+enum { JSON_BYTES = 16 * 1024, JSON_LIVES = 12 * 1024 };
+
+void evidence_done(struct evidence *evidence)
+{
+    buffer_done(&evidence->json);
+}
+
+/* ---- where its path lies ----------------------------------------------------------------- */
+
+static void take_path(const struct reconciler *reconciler, const struct store_suspect *suspect,
+                      struct observed_publish_path *ret_path, enum stale_path *ret_kind)
+{
+    const struct config_paths_list *list = &reconciler->config.paths.kubelet;
+    const char *kubelet[CONFIG_LIST_ITEMS];
+
+    for (unsigned i = 0; i < list->count; i++)
+        kubelet[i] = list->item[i];
+    *ret_path = (struct observed_publish_path){0};
+    *ret_kind = STALE_PATH_OTHER;
+    if (strcmp(suspect->volume_type, "blk") == 0)
+        *ret_kind = STALE_PATH_EMPTY_DIR;
+    else if (!suspect->target_path[0])
+        *ret_kind = STALE_PATH_HIDDEN;
+    else if (observe_publish_path(reconciler->root, kubelet, list->count, suspect->target_path,
+                                  ret_path) < 0)
+        return;
+    if (ret_path->is_empty_dir)
+        *ret_kind = STALE_PATH_EMPTY_DIR;
+    else if (ret_path->is_publish_path)
+        *ret_kind = STALE_PATH_PUBLISH;
+}
+
+static enum stale_kubelet judge_kubelet(const struct sources *sources, unsigned number,
+                                        const struct observed_kubelet *kubelet)
+{
+    if (!kubelet->device)
+        return STALE_KUBELET_UNSEEN;
+    if (kubelet->elsewhere)
+        return STALE_KUBELET_MOVED;
+    if (kubelet->pod && (kubelet->leaf || kubelet->volume_data))
+        return STALE_KUBELET_HOLDS;
+    if (!kubelet->canary[0] || !sources->kubelet[number])
+        return STALE_KUBELET_UNSEEN;
+    if (sources->kubelet[number] != kubelet->device)
+        return STALE_KUBELET_MOVED;
+    return kubelet->pod ? STALE_KUBELET_LEFT : STALE_KUBELET_GONE;
+}
+
+static enum stale_kubelet look_at_kubelet(const struct reconciler *reconciler,
+                                          const struct observed_publish_path *path,
+                                          struct observed_kubelet *ret_kubelet)
+{
+    *ret_kubelet = (struct observed_kubelet){.pod = true, .leaf = true, .volume_data = true};
+    if (!path->is_publish_path ||
+        observe_kubelet(reconciler->root, reconciler->config.paths.kubelet.item[path->kubelet],
+                        path->pod_uid, path->pv, ret_kubelet) < 0)
+        return STALE_KUBELET_UNSEEN;
+    return judge_kubelet(&reconciler->cleanup.sources, path->kubelet, ret_kubelet);
+}
+
+/* ---- the cheap part ---------------------------------------------------------------------- */
+
+struct users {
+    struct census *census;
+    unsigned count, dead;
+};
+
+static int count_user(void *userdata, const struct store_user *user)
+{
+    struct users *users = userdata;
+
+    users->count++;
+    users->dead += !user->alive;
+    return 0;
+}
+
+static int ask_for_user(void *userdata, const struct store_user *user)
+{
+    struct users *users = userdata;
+
+    return census_ask(users->census, user->sandbox_id);
+}
+
+/* A volume in use is looked at for what the kubelet has, and for names of the dead. */
+static bool is_suspect(const struct reconciler *reconciler, const struct store_suspect *suspect,
+                       const struct users *users, const struct users *named)
+{
+    struct observed_publish_path path;
+    struct observed_kubelet kubelet;
+    enum stale_kubelet kind;
+    enum stale_path lies;
+
+    take_path(reconciler, suspect, &path, &lies);
+    if (suspect->stale_reason[0])
+        return true;
+    if (lies == STALE_PATH_EMPTY_DIR)
+        return false;
+    if (suspect->live ? named->dead > 0 : users->count > 0)
+        return true;
+    kind = look_at_kubelet(reconciler, &path, &kubelet);
+    return kind == STALE_KUBELET_LEFT || kind == STALE_KUBELET_GONE;
+}
+
+int evidence_suspects(struct reconciler *reconciler, int64_t entry_id, struct census *census,
+                      bool *ret_suspect)
+{
+    struct users users = {.census = census}, named = {0};
+    struct store_suspect suspect;
+    int r = store_get_suspect(reconciler->store, entry_id, &suspect);
+
+    *ret_suspect = false;
+    if (r != STORE_FOUND)
+        return r < 0 ? r : 0;
+    r = store_each_user(reconciler->store, suspect.volume_id, count_user, &users);
+    if (r == 0)
+        r = store_each_named(reconciler->store, entry_id, count_user, &named);
+    if (r < 0)
+        return r;
+    *ret_suspect = is_suspect(reconciler, &suspect, &users, &named);
+    return *ret_suspect
+               ? store_each_user(reconciler->store, suspect.volume_id, ask_for_user, &users)
+               : 0;
+}
+
+/* ---- one sandbox ------------------------------------------------------------------------- */
+
+struct life {
+    bool process, cgroup, state_directory, exit_seen;
+};
+
+/* Also a zombie: its arguments are gone, and other threads of it may not have ended. */
+static bool is_there(pid_t pid, uint64_t start_ns)
+{
+    struct process process;
+
+    return process_read(pid, &process) == 0 && process.start_ns == start_ns;
+}
+
+static void look_at_life(struct reconciler *reconciler, const struct surroundings *surroundings,
+                         const struct store_user *user, struct life *ret_life)
+{
+    cleanup(observed_sandbox_done) struct observed_sandbox observed = {0};
+    const char *bundles[CONFIG_LIST_ITEMS];
+    struct observe_sandbox_paths paths;
+    int r;
+
+    look_sandbox_paths(reconciler, bundles, &paths);
+    r = observe_sandbox(&paths, user->sandbox_id, &observed);
+    *ret_life = (struct life){
+        .process = user->alive || observed.alive ||
+                   census_has_process(surroundings->census, user->sandbox_id) ||
+                   (!user->exit_seen && is_there(user->vmm_pid, user->vmm_start_ns)),
+        .cgroup = census_has_cgroup(surroundings->census, user->sandbox_id),
+        .state_directory = r != OBSERVED_ABSENT,
+        .exit_seen = user->exit_seen,
+    };
+}
+
+static enum stale_sandbox judge_life(const struct life *life)
+{
+    if (life->process)
+        return STALE_SANDBOX_ALIVE;
+    if (life->exit_seen)
+        return STALE_SANDBOX_SEEN;
+    return life->cgroup || life->state_directory ? STALE_SANDBOX_TRACES : STALE_SANDBOX_CLEARED;
+}
+
+static const char *yes(bool value)
+{
+    return value ? "true" : "false";
+}
+
+static int append_life(struct buffer *json, const char *sandbox_id, const struct life *life)
+{
+    int r;
+
+    if (json->length > JSON_LIVES) /* more than anybody reads; all of them count */
+        return 0;
+    r = buffer_append_text(json, json->data[json->length - 1] == '[' ? "{\"id\":" : ",{\"id\":");
+    if (r == 0)
+        r = json_append_string(json, sandbox_id);
+    if (r == 0)
+        r = buffer_append_format(json,
+                                 ",\"process\":%s,\"cgroup\":%s,\"state_directory\":%s,"
+                                 "\"exit_seen\":%s}",
+                                 yes(life->process), yes(life->cgroup), yes(life->state_directory),
+                                 yes(life->exit_seen));
+    return r;
+}
+
+struct walk {
+    struct reconciler *reconciler;
+    const struct surroundings *surroundings;
+    struct evidence *evidence;
+};
+
+/* Of several the worst counts. */
+static int add_user(void *userdata, const struct store_user *user)
+{
+    struct walk *walk = userdata;
+    struct stale_facts *facts = &walk->evidence->facts;
+    enum stale_sandbox sandbox;
+    struct life life;
+
+    look_at_life(walk->reconciler, walk->surroundings, user, &life);
+    sandbox = judge_life(&life);
+    if (sandbox > facts->sandbox)
+        facts->sandbox = sandbox;
+    return append_life(&walk->evidence->json, user->sandbox_id, &life);
+}
+
+/* ---- the directory itself ---------------------------------------------------------------- */
+
+struct names {
+    const struct observed_entry *entry;
+    unsigned found;
+};
+
+static int find_name(void *userdata, const struct store_user *user)
+{
+    struct names *names = userdata;
+
+    for (unsigned i = 0; i < names->entry->sandboxes; i++)
+        names->found += strcmp(names->entry->sandbox[i], user->sandbox_id) == 0;
+    return 0;
+}
+
+/* The row's hash stays that of the last content which read well. */
+static bool is_on_record(const struct store_suspect *suspect, const struct observed_entry *entry)
+{
+    if ((entry->problem != NULL) != suspect->invalid ||
+        entry->sandboxes != suspect->named_sandboxes)
+        return false;
+    return entry->problem || (entry->directory.inode == suspect->directory_inode &&
+                              entry->directory.device == suspect->directory_device &&
+                              strcmp(entry->mount_info_sha256, suspect->mount_info_sha256) == 0);
+}
+
+static int take_fingerprint(int volumes, struct evidence *evidence)
+{
+    cleanup(fd_closep) int directory = -1;
+    int r = path_open_directory_below(volumes, evidence->suspect.key, &directory);
+
+    if (r == 0)
+        r = evidence->file[0] ? fingerprint_file(directory, evidence->file, evidence->fingerprint)
+                              : fingerprint_directory(directory, evidence->fingerprint);
+    if (r == FINGERPRINT_TAKEN)
+        return EVIDENCE_TAKEN;
+    if (r != FINGERPRINT_UNFIT && r != -ENOTDIR && r != -ELOOP && r != -EXDEV)
+        return EVIDENCE_NONE;
+    evidence->facts.invalid = true;
+    memcpy(evidence->fingerprint, "unfit", sizeof("unfit"));
+    return EVIDENCE_TAKEN;
+}
+
+/* Reads it again, and compares. */
+static int take_directory(struct reconciler *reconciler, struct evidence *evidence)
+{
+    const struct store_suspect *suspect = &evidence->suspect;
+    enum reconciler_tree tree = look_tree_of(suspect->layout);
+    cleanup(fd_closep) int volumes = -1;
+    cleanup(observed_entry_done) struct observed_entry entry = {0};
+    struct names names = {.entry = &entry};
+    int r = path_open_directory_in_root(reconciler->root, look_path(reconciler, tree), &volumes);
+
+    if (r == 0)
+        r = take_fingerprint(volumes, evidence);
+    if (r == EVIDENCE_TAKEN)
+        r = observe_entry(volumes, suspect->key, &entry);
+    if (r == OBSERVED && is_on_record(suspect, &entry) &&
+        store_each_named(reconciler->store, suspect->entry_id, find_name, &names) == 0 &&
+        names.found == entry.sandboxes) {
+        evidence->facts.invalid |= suspect->invalid;
+        return EVIDENCE_TAKEN;
+    }
+    marks_add_name(&reconciler->directories[tree], suspect->key);
+    return EVIDENCE_NONE;
+}
+
+/* ---- time -------------------------------------------------------------------------------- */
+
+static void take_state(struct evidence *evidence)
+{
+    char text[2 * SHA256_HEX_BYTES];
+    int length = snprintf(text, sizeof(text), "%s %d %d", evidence->fingerprint,
+                          (int)evidence->facts.sandbox, (int)evidence->facts.kubelet);
+
+    sha256_hex(text, (size_t)length, evidence->state);
+}
+
+static void take_time(const struct reconciler *reconciler, const struct surroundings *surroundings,
+                      bool used, struct evidence *evidence)
+{
+    uint64_t seconds = used ? reconciler->config.cleanup.grace_seconds
+                            : reconciler->config.cleanup.unbound_grace_seconds;
+
+    if (!evidence->since_ns || evidence->since_ns > surroundings->now_ns)
+        evidence->since_ns = surroundings->now_ns;
+    evidence->settles_ns = stale_settles(&(struct stale_times){
+        .since_ns = evidence->since_ns,
+        .well_ns = surroundings->well_since_ns,
+        .kubelet_ns = census_kubelet_start(surroundings->census),
+        .grace_ns = seconds * NSEC_PER_SEC,
+    });
+    evidence->facts.settled = surroundings->now_ns >= evidence->settles_ns;
+}
+
+/* null: it does not end as things are. */
+static int append_wait(uint64_t now_ns, uint64_t settles_ns, struct buffer *json)
+{
+    uint64_t seconds =
+        settles_ns > now_ns ? (settles_ns - now_ns + NSEC_PER_SEC - 1) / NSEC_PER_SEC : 0;
+
+    if (settles_ns == UINT64_MAX)
+        return buffer_append_text(json, ",\"waits_seconds\":null}");
+    return buffer_append_format(json, ",\"waits_seconds\":%" PRIu64 "}", seconds);
+}
+
+static int append_time(const struct surroundings *surroundings, const struct evidence *evidence,
+                       struct buffer *json)
+{
+    int r = buffer_append_format(json, ",\"stale_seconds\":%" PRIu64,
+                                 (surroundings->now_ns - evidence->since_ns) / NSEC_PER_SEC);
+
+    return r < 0 ? r : append_wait(surroundings->now_ns, evidence->settles_ns, json);
+}
+
+/* ---- all of it --------------------------------------------------------------------------- */
+
+static enum stale_mode mode_of(const struct reconciler *reconciler)
+{
+    static const enum stale_mode modes[] = {[CLEANUP_OFF] = STALE_MODE_OFF,
+                                            [CLEANUP_REPORT] = STALE_MODE_REPORT,
+                                            [CLEANUP_DELETE] = STALE_MODE_DELETE};
+
+    return modes[reconciler->config.cleanup.mode];
+}
+
+static int append_kubelet(struct buffer *json, const struct observed_publish_path *path,
+                          const struct observed_kubelet *kubelet)
+{
+    int r;
+
+    if (!path->is_publish_path)
+        return 0;
+    r = buffer_append_text(json, ",\"pod_uid\":");
+    if (r == 0)
+        r = json_append_string(json, path->pod_uid);
+    if (r == 0)
+        r = buffer_append_format(json,
+                                 ",\"pod_directory\":%s,\"leaf\":%s,\"vol_data\":%s,"
+                                 "\"canary\":",
+                                 yes(kubelet->pod), yes(kubelet->leaf), yes(kubelet->volume_data));
+    return r < 0 ? r : json_append_string(json, kubelet->canary[0] ? kubelet->canary : NULL);
+}
+
+static int append_problem(const struct reconciler *reconciler, struct buffer *json)
+{
+    const char *problem = reconciler->cleanup.sources.problem;
+    int r;
+
+    if (!problem[0])
+        return 0;
+    r = buffer_append_text(json, ",\"problem\":");
+    return r < 0 ? r : json_append_string(json, problem);
+}
+
+static int begin(struct reconciler *reconciler, int64_t entry_id, struct evidence *evidence)
+{
+    int r = store_get_suspect(reconciler->store, entry_id, &evidence->suspect);
+
+    buffer_init(&evidence->json, JSON_BYTES);
+    if (r != STORE_FOUND)
+        return r < 0 ? r : EVIDENCE_NONE;
+    evidence->facts.mode = mode_of(reconciler);
+    return EVIDENCE_TAKEN;
+}
+
+static int take_users(struct walk *walk)
+{
+    struct evidence *evidence = walk->evidence;
+    int r = buffer_append_text(&evidence->json, "{\"sandboxes\":[");
+
+    if (r == 0)
+        r = store_each_user(walk->reconciler->store, evidence->suspect.volume_id, add_user, walk);
+    if (r == 0)
+        r = buffer_append_text(&evidence->json, "]");
+    if (evidence->suspect.live)
+        evidence->facts.sandbox = STALE_SANDBOX_ALIVE;
+    else if (!walk->surroundings->sees_host)
+        evidence->facts.sandbox = STALE_SANDBOX_HIDDEN;
+    return r;
+}
+
+static int take_all(struct walk *walk)
+{
+    struct reconciler *reconciler = walk->reconciler;
+    struct evidence *evidence = walk->evidence;
+    struct observed_publish_path path;
+    struct observed_kubelet kubelet;
+    bool used;
+    int r = take_users(walk);
+
+    used = evidence->facts.sandbox != STALE_SANDBOX_NEVER;
+    take_path(reconciler, &evidence->suspect, &path, &evidence->facts.path);
+    evidence->facts.kubelet = look_at_kubelet(reconciler, &path, &kubelet);
+    evidence->facts.daemon = walk->surroundings->daemon[evidence->suspect.layout];
+    evidence->facts.restored = evidence->suspect.restored[0] &&
+                               strcmp(evidence->suspect.restored, evidence->fingerprint) == 0;
+    take_state(evidence);
+    if (evidence->suspect.stale_reason[0] &&
+        strcmp(evidence->suspect.fingerprint, evidence->state) == 0)
+        evidence->since_ns = evidence->suspect.since_ns;
+    take_time(reconciler, walk->surroundings, used, evidence);
+    if (r == 0)
+        r = append_kubelet(&evidence->json, &path, &kubelet);
+    if (r == 0)
+        r = append_problem(reconciler, &evidence->json);
+    return r < 0 ? r : append_time(walk->surroundings, evidence, &evidence->json);
+}
+
+int evidence_take(struct reconciler *reconciler, const struct surroundings *surroundings,
+                  int64_t entry_id, struct evidence *ret_evidence)
+{
+    cleanup(evidence_done) struct evidence evidence = {0};
+    struct walk walk = {reconciler, surroundings, &evidence};
+    int r = begin(reconciler, entry_id, &evidence);
+
+    if (r == EVIDENCE_TAKEN)
+        r = take_directory(reconciler, &evidence);
+    if (r == EVIDENCE_TAKEN)
+        r = take_all(&walk);
+    if (r != EVIDENCE_TAKEN)
+        return r;
+    *ret_evidence = evidence;
+    buffer_init(&evidence.json, JSON_BYTES);
+    return EVIDENCE_TAKEN;
+}
+
+/* ---- a file of the dead ------------------------------------------------------------------ */
+
+struct dead {
+    unsigned count;
+    struct {
+        char sandbox_id[STORE_SANDBOX_ID_BYTES];
+        struct store_user user;
+    } name[STORE_ENTRY_SANDBOXES];
+};
+
+static int note_dead(void *userdata, const struct store_user *user)
+{
+    struct dead *dead = userdata;
+
+    if (user->alive || dead->count == array_length(dead->name))
+        return 0;
+    (void)snprintf(dead->name[dead->count].sandbox_id, STORE_SANDBOX_ID_BYTES, "%s",
+                   user->sandbox_id);
+    dead->name[dead->count].user = *user;
+    dead->name[dead->count].user.sandbox_id = dead->name[dead->count].sandbox_id;
+    dead->count++;
+    return 0;
+}
+
+static int take_file(struct walk *walk, const struct store_user *user)
+{
+    struct evidence *evidence = walk->evidence;
+    struct observed_publish_path path;
+    int r = buffer_append_text(&evidence->json, "{\"file\":");
+
+    if (r == 0)
+        r = json_append_string(&evidence->json, user->sandbox_id);
+    if (r == 0)
+        r = buffer_append_text(&evidence->json, ",\"sandboxes\":[");
+    if (r == 0)
+        r = add_user(walk, user);
+    if (r == 0)
+        r = buffer_append_text(&evidence->json, "]");
+    if (!walk->surroundings->sees_host)
+        evidence->facts.sandbox = STALE_SANDBOX_HIDDEN;
+    take_path(walk->reconciler, &evidence->suspect, &path, &evidence->facts.path);
+    evidence->facts.daemon = walk->surroundings->daemon[evidence->suspect.layout];
+    evidence->facts.restored = user->restored;
+    evidence->since_ns = user->stale_since_ns;
+    take_time(walk->reconciler, walk->surroundings, true, evidence);
+    if (r == 0)
+        r = append_problem(walk->reconciler, &evidence->json);
+    return r < 0 ? r : append_time(walk->surroundings, evidence, &evidence->json);
+}
+
+/* EVIDENCE_*, -errno. */
+static int judge_file(struct walk *walk, int64_t entry_id, const struct store_user *user)
+{
+    struct evidence *evidence = walk->evidence;
+    int r = begin(walk->reconciler, entry_id, evidence);
+
+    if (r != EVIDENCE_TAKEN || !evidence->suspect.live)
+        return r < 0 ? r : EVIDENCE_NONE;
+    memcpy(evidence->file, user->sandbox_id, strlen(user->sandbox_id) + 1);
+    r = take_directory(walk->reconciler, evidence);
+    return r == EVIDENCE_TAKEN ? take_file(walk, user) : r;
+}
+
+int evidence_each_file(struct reconciler *reconciler, const struct surroundings *surroundings,
+                       int64_t entry_id, int (*callback)(void *userdata, struct evidence *evidence),
+                       void *userdata)
+{
+    struct dead dead = {0};
+    int r = store_each_named(reconciler->store, entry_id, note_dead, &dead);
+
+    for (unsigned i = 0; r == 0 && i < dead.count; i++) {
+        cleanup(evidence_done) struct evidence evidence = {0};
+        struct walk walk = {reconciler, surroundings, &evidence};
+
+        r = judge_file(&walk, entry_id, &dead.name[i].user);
+        if (r == EVIDENCE_TAKEN)
+            r = callback(userdata, &evidence);
+        else if (r > 0)
+            r = 0;
+    }
+    return r;
+}

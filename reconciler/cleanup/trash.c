@@ -1,0 +1,416 @@
+/* trash.c - finishing what was begun.
+ *
+ *   intended   in the trash: it was moved      not there: it was not, forget it
+ *   moved      changed since: put it back      unchanged for SETTLE_NS: it is removed
+ *   kept       its time is up: delete it, unless it changed even now
+ *   restoring  put it back
+ *   deleting   go on
+ *
+ * Every step may have been taken already. A move is recorded after it happened, in the same
+ * transaction in which the directory that it concerns is looked at again, so that the volume and
+ * its cleanup tell the same.
+ */
+#include "reconciler/cleanup/trash.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/log.h"
+#include "reconciler/cleanup/quarantine.h"
+#include "reconciler/internal.h"
+#include "store/cleanups.h"
+
+/* A writer that had the file open when its directory was moved shows within this time. */
+static const uint64_t SETTLE_NS = 2 * NSEC_PER_SEC;
+static const uint64_t NSEC_PER_HOUR = 3600 * NSEC_PER_SEC;
+
+struct step {
+    struct reconciler *reconciler;
+    struct store_trash row;
+    struct quarantine_item item;
+    struct quarantine quarantine;
+    uint64_t now_ns;
+    uint64_t wake_ns; /* UINT64_MAX: it waits for nothing */
+};
+
+static int open_place(struct reconciler *reconciler, enum store_layout layout,
+                      const char *directory, struct quarantine *ret_quarantine, struct error *error)
+{
+    const char *const watched[] = {reconciler->config.paths.kata_volumes,
+                                   reconciler->config.paths.crust_volumes, NULL};
+
+    return quarantine_open(reconciler->root, look_path(reconciler, look_tree_of(layout)), directory,
+                           watched, ret_quarantine, error);
+}
+
+bool trash_is_usable(struct reconciler *reconciler, enum store_layout layout, struct error *error)
+{
+    cleanup(quarantine_done) struct quarantine quarantine = QUARANTINE_INIT;
+
+    return open_place(reconciler, layout, look_trash_path(reconciler, layout), &quarantine,
+                      error) == QUARANTINE_READY;
+}
+
+static uint64_t keep_ns(const struct reconciler *reconciler)
+{
+    return reconciler->config.cleanup.keep_hours * NSEC_PER_HOUR;
+}
+
+/* ---- one row ----------------------------------------------------------------------------- */
+
+static void step_done(struct step *step)
+{
+    quarantine_done(&step->quarantine);
+}
+
+/* 0, 1 there is nothing to be done about it now, -errno. */
+static int step_init(struct reconciler *reconciler, int64_t cleanup_id, struct step *step)
+{
+    struct error error = {0};
+    int r;
+
+    *step = (struct step){.reconciler = reconciler,
+                          .quarantine = QUARANTINE_INIT,
+                          .now_ns = clock_boottime(),
+                          .wake_ns = UINT64_MAX};
+    r = store_get_trash(reconciler->store, cleanup_id, &step->row);
+    if (r != STORE_FOUND)
+        return r < 0 ? r : 1;
+    step->item = (struct quarantine_item){.key = step->row.key,
+                                          .file = step->row.file[0] ? step->row.file : NULL,
+                                          .name = step->row.name,
+                                          .fingerprint = step->row.fingerprint};
+    r = open_place(reconciler, step->row.layout, step->row.directory, &step->quarantine, &error);
+    if (r == QUARANTINE_READY)
+        return 0;
+    log_warning(&(struct log_ids){.volume = step->row.volume_id},
+                "what was moved to the trash waits there: %s", error.text);
+    return 1;
+}
+
+/* The directory is where it was, or no longer: the volume follows. */
+static int look_again(struct step *step)
+{
+    return look_at_entry(step->reconciler, look_tree_of(step->row.layout), step->row.key);
+}
+
+static int finish(struct step *step, enum store_cleanup_decision decision, const char *reason)
+{
+    if (decision == STORE_CLEANUP_REMOVED)
+        step->wake_ns = step->now_ns + keep_ns(step->reconciler);
+    else
+        quarantine_tidy(&step->quarantine, &step->item);
+    log_info(&(struct log_ids){.volume = step->row.volume_id}, "metadata %s: %s%s%s",
+             decision == STORE_CLEANUP_REMOVED    ? "removed, it lies in the trash"
+             : decision == STORE_CLEANUP_PUT_BACK ? "put back, it had changed"
+                                                  : "not removed",
+             step->row.key, step->row.file[0] ? "/" : "", step->row.file);
+    return store_finish_cleanup(step->reconciler->store, step->row.cleanup_id, decision, reason,
+                                step->now_ns);
+}
+
+/* A fault of the disk: it stays where it is, and is tried again at the next sweep. */
+static int complain(const struct step *step, const char *what, int r)
+{
+    log_error(&(struct log_ids){.volume = step->row.volume_id}, "cannot %s %s/%s: %s", what,
+              step->row.directory, step->row.name, strerror(-r));
+    return 0;
+}
+
+/* It changed while it was on its way. */
+static int put_back(struct step *step)
+{
+    int r = quarantine_put_back(&step->quarantine, &step->item);
+
+    if (r < 0)
+        return complain(step, "put back", r);
+    if (r == QUARANTINE_TAKEN)
+        return finish(step, STORE_CLEANUP_REMOVED, "staged_again");
+    r = look_again(step);
+    return r < 0 ? r : finish(step, STORE_CLEANUP_PUT_BACK, "changed");
+}
+
+static int advance_intended(struct step *step, const struct quarantine_state *state)
+{
+    int r = look_again(step);
+
+    if (r < 0)
+        return r;
+    if (!state->in_trash) {
+        quarantine_tidy(&step->quarantine, &step->item);
+        return store_drop_cleanup(step->reconciler->store, step->row.cleanup_id);
+    }
+    if (!state->unchanged)
+        return put_back(step);
+    step->wake_ns = step->now_ns + SETTLE_NS;
+    return store_set_trash_step(step->reconciler->store, step->row.cleanup_id, STORE_TRASH_MOVED,
+                                step->now_ns);
+}
+
+static int advance_moved(struct step *step, const struct quarantine_state *state)
+{
+    int r;
+
+    if (state->in_trash && !state->unchanged)
+        return put_back(step);
+    if (state->in_trash && step->now_ns < step->row.since_ns + SETTLE_NS) {
+        step->wake_ns = step->row.since_ns + SETTLE_NS;
+        return 0;
+    }
+    if (state->in_trash)
+        return finish(step, STORE_CLEANUP_REMOVED, state->in_place ? "staged_again" : NULL);
+    r = look_again(step);
+    if (r < 0)
+        return r;
+    return state->in_place ? finish(step, STORE_CLEANUP_PUT_BACK, "changed")
+                           : finish(step, STORE_CLEANUP_FAILED, "lost_from_trash");
+}
+
+static int record_restore(struct step *step, const char *reason)
+{
+    int r = look_again(step);
+
+    quarantine_tidy(&step->quarantine, &step->item);
+    if (r == 0)
+        r = store_record_restore(step->reconciler->store, step->row.cleanup_id, reason);
+    if (r == 0)
+        log_info(&(struct log_ids){.volume = step->row.volume_id}, "metadata restored: %s",
+                 step->row.key);
+    return r;
+}
+
+static int set_step(struct step *step, enum store_trash_step next, uint64_t since_ns)
+{
+    step->wake_ns = step->now_ns;
+    return store_set_trash_step(step->reconciler->store, step->row.cleanup_id, next, since_ns);
+}
+
+static int advance_kept(struct step *step, const struct quarantine_state *state)
+{
+    if (!state->in_trash)
+        return store_forget_trash(step->reconciler->store, step->row.cleanup_id);
+    if (!state->unchanged && !state->in_place)
+        return set_step(step, STORE_TRASH_RESTORING, step->now_ns);
+    return set_step(step, STORE_TRASH_DELETING, step->now_ns);
+}
+
+static int advance_restoring(struct step *step, const struct quarantine_state *state)
+{
+    const char *reason = state->in_trash && !state->unchanged ? "changed" : "requested";
+    int r = QUARANTINE_DONE;
+
+    if (state->in_trash)
+        r = quarantine_put_back(&step->quarantine, &step->item);
+    else if (!state->in_place)
+        r = QUARANTINE_ABSENT; /* somebody took it */
+    if (r < 0)
+        return complain(step, "put back", r);
+    return r != QUARANTINE_DONE
+               ? store_set_trash_step(step->reconciler->store, step->row.cleanup_id,
+                                      STORE_TRASH_KEPT, step->row.since_ns)
+               : record_restore(step, reason);
+}
+
+static int advance_deleting(struct step *step)
+{
+    int r = quarantine_delete(&step->quarantine, &step->item);
+
+    if (r < 0)
+        return complain(step, "delete", r);
+    return store_forget_trash(step->reconciler->store, step->row.cleanup_id);
+}
+
+static int advance(struct step *step)
+{
+    struct quarantine_state state;
+    int r = quarantine_look(&step->quarantine, &step->item, &state);
+
+    if (r < 0)
+        return complain(step, "look at", r);
+    switch (step->row.step) {
+    case STORE_TRASH_INTENDED:
+        return advance_intended(step, &state);
+    case STORE_TRASH_MOVED:
+        return advance_moved(step, &state);
+    case STORE_TRASH_KEPT:
+        return advance_kept(step, &state);
+    case STORE_TRASH_RESTORING:
+        return advance_restoring(step, &state);
+    case STORE_TRASH_DELETING:
+        return advance_deleting(step);
+    }
+    return 0;
+}
+
+/* ---- all rows ---------------------------------------------------------------------------- */
+
+static int note_id(void *userdata, int64_t cleanup_id)
+{
+    marks_add_number(userdata, (uint64_t)cleanup_id);
+    return 0;
+}
+
+static int advance_one(struct reconciler *reconciler, int64_t cleanup_id, uint64_t *wake_ns)
+{
+    cleanup(step_done) struct step step;
+    int r = step_init(reconciler, cleanup_id, &step);
+
+    if (r == 0)
+        r = advance(&step);
+    if (step.wake_ns < *wake_ns)
+        *wake_ns = step.wake_ns;
+    return r < 0 ? r : 0;
+}
+
+static int advance_all(struct reconciler *reconciler, uint64_t *ret_wake_ns)
+{
+    cleanup(marks_done) struct marks ids = {0};
+    uint64_t now_ns = clock_boottime(), keep = keep_ns(reconciler), cleanup_id, oldest_ns;
+    /* Below zero where this boot is younger than bytes are kept for. */
+    int r = store_each_trash(reconciler->store, (int64_t)now_ns - (int64_t)keep, note_id, &ids);
+
+    *ret_wake_ns = ids.lost ? now_ns + SETTLE_NS : UINT64_MAX;
+    while (r == 0 && marks_take_number(&ids, &cleanup_id))
+        r = advance_one(reconciler, (int64_t)cleanup_id, ret_wake_ns);
+    if (r == 0)
+        r = store_oldest_trash(reconciler->store, &oldest_ns);
+    if (r == 0 && oldest_ns != UINT64_MAX && oldest_ns + keep > now_ns &&
+        oldest_ns + keep < *ret_wake_ns)
+        *ret_wake_ns = oldest_ns + keep;
+    return r;
+}
+
+/* A step that leads at once to the next is committed in between. */
+int trash_advance(struct reconciler *reconciler, uint64_t *ret_wake_ns)
+{
+    uint64_t wake_ns;
+    int r;
+
+    do {
+        r = store_begin(reconciler->store);
+        if (r == 0)
+            r = advance_all(reconciler, &wake_ns);
+        if (r == 0)
+            r = store_commit(reconciler->store);
+        if (r < 0) {
+            store_rollback(reconciler->store);
+            return r;
+        }
+    } while (wake_ns <= clock_boottime());
+    *ret_wake_ns = wake_ns;
+    return 0;
+}
+
+static void fail(struct reconciler *reconciler, struct marks *failed)
+{
+    uint64_t cleanup_id;
+    int r = store_begin(reconciler->store);
+
+    while (r == 0 && marks_take_number(failed, &cleanup_id))
+        r = store_finish_cleanup(reconciler->store, (int64_t)cleanup_id, STORE_CLEANUP_FAILED,
+                                 "cannot_move", 0);
+    if (r == 0)
+        r = store_commit(reconciler->store);
+    if (r < 0)
+        store_rollback(reconciler->store); /* they are dropped as never having been moved */
+}
+
+void trash_take(struct reconciler *reconciler, struct marks *cleanup_ids)
+{
+    cleanup(marks_done) struct marks failed = {0};
+    uint64_t cleanup_id;
+
+    while (marks_take_number(cleanup_ids, &cleanup_id)) {
+        cleanup(step_done) struct step step;
+        int r = step_init(reconciler, (int64_t)cleanup_id, &step);
+
+        if (r == 0)
+            r = quarantine_take(&step.quarantine, &step.item);
+        if (r >= 0)
+            continue;
+        (void)complain(&step, "move metadata to", r);
+        marks_add_number(&failed, cleanup_id);
+    }
+    if (!marks_is_empty(&failed))
+        fail(reconciler, &failed);
+}
+
+/* ---- a person wants it back -------------------------------------------------------------- */
+
+static int refuse(struct reconciler *reconciler, int64_t cleanup_id, struct error *error)
+{
+    char decision[STORE_NAME_BYTES];
+    int r = store_get_cleanup(reconciler->store, cleanup_id, decision);
+
+    if (r < 0)
+        return r;
+    if (r == STORE_NOT_FOUND)
+        return error_set(error, TRASH_UNKNOWN, "there is no cleanup %" PRId64, cleanup_id);
+    if (strcmp(decision, "removed") == 0)
+        return error_set(error, TRASH_REFUSED,
+                         "the bytes of cleanup %" PRId64 " are no longer in the trash: they were "
+                         "restored before, kept for cleanup.keep_hours and deleted, or taken out "
+                         "by hand",
+                         cleanup_id);
+    return error_set(error, TRASH_REFUSED,
+                     "cleanup %" PRId64 " is \"%s\": only what was removed can be restored",
+                     cleanup_id, decision);
+}
+
+/* What came of a restore, from what the row has become. */
+static int judge_restore(struct reconciler *reconciler, const struct store_trash *before,
+                         struct error *error)
+{
+    struct store_trash after;
+    int r = store_get_trash(reconciler->store, before->cleanup_id, &after);
+
+    if (r < 0)
+        return r;
+    if (r == STORE_NOT_FOUND)
+        return TRASH_RESTORED;
+    if (after.step == STORE_TRASH_KEPT)
+        return error_set(error, TRASH_TAKEN,
+                         "%s has been staged again since; what is there now is newer, and stays",
+                         before->key);
+    return error_set(error, TRASH_BUSY, "it could not be moved back now; see the log of crustd");
+}
+
+/* Somebody may have taken it out by hand. What cannot be looked at now is not gone. */
+static bool is_gone(struct reconciler *reconciler, int64_t cleanup_id)
+{
+    cleanup(step_done) struct step step;
+    struct quarantine_state state;
+
+    return step_init(reconciler, cleanup_id, &step) == 0 &&
+           quarantine_look(&step.quarantine, &step.item, &state) == 0 && !state.in_trash;
+}
+
+int trash_restore(struct reconciler *reconciler, int64_t cleanup_id, struct error *error)
+{
+    struct store_trash row;
+    uint64_t wake_ns;
+    int r = store_get_trash(reconciler->store, cleanup_id, &row);
+
+    if (r != STORE_FOUND)
+        return r < 0 ? r : refuse(reconciler, cleanup_id, error);
+    if (row.step != STORE_TRASH_KEPT)
+        return error_set(error, TRASH_BUSY, "cleanup %" PRId64 " is under way: try again",
+                         cleanup_id);
+    if (is_gone(reconciler, cleanup_id))
+        return refuse(reconciler, cleanup_id, error);
+    r = store_begin(reconciler->store);
+    if (r == 0)
+        r = store_set_trash_step(reconciler->store, cleanup_id, STORE_TRASH_RESTORING,
+                                 row.since_ns);
+    if (r == 0)
+        r = store_commit_durable(reconciler->store);
+    if (r < 0) {
+        store_rollback(reconciler->store);
+        return r;
+    }
+    r = trash_advance(reconciler, &wake_ns);
+    return r < 0 ? r : judge_restore(reconciler, &row, error);
+}

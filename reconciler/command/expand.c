@@ -1,0 +1,249 @@
+/* expand.c - clients that wait for a growth.
+ *
+ * Nothing is resized here. Where the volume's runtime has left a tool that knows how, that is asked
+ * first. A client that asks has the volume looked at again, with the attempts
+ * that failed before forgotten, so that it is tried at once; then it waits. After each turn that
+ * was committed, whoever waits for a volume that was decided since, and for which nothing is in
+ * flight, is told what expand_answer() makes of it, or goes on waiting. How long is the client's
+ * to say.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "reconciler/clients.h"
+#include "reconciler/command/expand_answer.h"
+#include "reconciler/command/runtime_cli.h"
+#include "reconciler/internal.h"
+#include "reconciler/observe/observe.h"
+
+struct expansion {
+    struct expansion *next;
+    struct reconciler *reconciler;
+    struct reconciler_expand asked;
+    int64_t volume_id;
+    bool decided;      /* since the client asked */
+    struct child *cli; /* the runtime's own tool is asked first */
+    reconciler_expanded *done;
+    void *userdata;
+};
+
+/* It is in no list any more. */
+static void tell(struct expansion *expansion, enum status_code code, uint64_t bytes,
+                 const struct error *error)
+{
+    expansion->done(expansion->userdata, code, bytes, error);
+    (void)child_free(expansion->cli);
+    free(expansion);
+}
+
+/* ---- asking ---- */
+
+static enum status_code check_range(const struct reconciler_expand *asked, struct error *error)
+{
+    if (!asked->limit_bytes || asked->required_bytes <= asked->limit_bytes)
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT, "required_bytes is more than limit_bytes");
+}
+
+/* If the store does not take it, the next attempt is what it was going to be. */
+static void try_at_once(struct reconciler *reconciler, int64_t volume_id)
+{
+    int r = store_begin(reconciler->store);
+
+    if (r == 0)
+        r = store_set_attempts(reconciler->store, volume_id, 0, 0, 0);
+    if (r == 0)
+        r = store_commit(reconciler->store);
+    if (r < 0)
+        store_rollback(reconciler->store);
+    reconciler_look_at_volume(reconciler, volume_id);
+}
+
+static void on_cli(struct child *child, enum child_end end, int status, const struct buffer *output,
+                   void *userdata)
+{
+    struct expansion *expansion = userdata;
+    struct reconciler *reconciler = expansion->reconciler;
+    struct expansion **link = &reconciler->clients.expansions;
+    struct error error = {0};
+    uint64_t bytes = 0;
+    int r = runtime_cli_read_capacity(end, status, output, &bytes, &error);
+
+    expansion->cli = child_free(child);
+    if (r < 0) {
+        runtime_cli_pass_over(expansion->volume_id, &error);
+        try_at_once(reconciler, expansion->volume_id);
+        return;
+    }
+    reconciler_look_at_volume(reconciler, expansion->volume_id);
+    while (*link != expansion)
+        link = &(*link)->next;
+    *link = expansion->next;
+    tell(expansion, STATUS_OK, bytes, &error);
+}
+
+/* Whether it is asked. */
+static bool ask_cli(struct expansion *expansion)
+{
+    struct reconciler *reconciler = expansion->reconciler;
+    const struct reconciler_expand *asked = &expansion->asked;
+    struct runtime_cli cli;
+    struct error error = {0};
+    int r = runtime_cli_find(reconciler, asked->target.target_path, &cli, &error);
+
+    if (r == RUNTIME_CLI_UNSAFE)
+        runtime_cli_pass_over(expansion->volume_id, &error);
+    if (r != RUNTIME_CLI_FOUND)
+        return false;
+    return runtime_cli_resize(reconciler->loop, &cli, asked->target.target_path,
+                              asked->required_bytes, asked->limit_bytes,
+                              runtime_cli_time(reconciler), on_cli, expansion,
+                              &expansion->cli) == 0;
+}
+
+enum status_code reconciler_expand(struct reconciler *reconciler,
+                                   const struct reconciler_expand *asked, reconciler_expanded *done,
+                                   void *userdata, struct expansion **ret_expansion,
+                                   struct error *error)
+{
+    struct expansion *expansion;
+    int64_t volume_id = 0;
+    enum status_code code = check_range(asked, error);
+
+    if (code == STATUS_OK)
+        code = command_find_volume(reconciler, &asked->target, &volume_id, error);
+    if (code != STATUS_OK)
+        return code;
+    expansion = calloc(1, sizeof(*expansion));
+    if (!expansion)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+    *expansion = (struct expansion){.next = reconciler->clients.expansions,
+                                    .reconciler = reconciler,
+                                    .asked = *asked,
+                                    .volume_id = volume_id,
+                                    .done = done,
+                                    .userdata = userdata};
+    reconciler->clients.expansions = expansion;
+    if (!asked->target.target_path || !ask_cli(expansion))
+        try_at_once(reconciler, volume_id);
+    expansion->asked.target = (struct reconciler_target){0}; /* the caller's */
+    *ret_expansion = expansion;
+    return STATUS_OK;
+}
+
+struct expansion *reconciler_expand_cancel(struct expansion *expansion)
+{
+    struct expansion **link;
+
+    if (!expansion)
+        return NULL;
+    link = &expansion->reconciler->clients.expansions;
+    while (*link != expansion)
+        link = &(*link)->next;
+    *link = expansion->next;
+    (void)child_free(expansion->cli);
+    free(expansion);
+    return NULL;
+}
+
+/* ---- answering ---- */
+
+void expansions_note(struct reconciler *reconciler, int64_t volume_id)
+{
+    for (struct expansion *one = reconciler->clients.expansions; one; one = one->next)
+        one->decided |= one->volume_id == volume_id;
+}
+
+void expansions_forget(struct reconciler *reconciler)
+{
+    for (struct expansion *one = reconciler->clients.expansions; one; one = one->next)
+        one->decided = false;
+}
+
+/* The device, with what a LUKS header takes from what it stands on: to a driver that made the
+ * header itself, those bytes are the volume's. */
+static uint64_t usable_bytes(const struct reconciler *reconciler, const struct store_volume *volume)
+{
+    struct observed_layer layer[OBSERVE_LAYERS];
+    struct observed_device device;
+    uint64_t bytes = volume->device_bytes;
+    unsigned count, at = 0;
+
+    if (volume->device_kind != STORE_BLOCK ||
+        observe_device_number(reconciler->sysfs, volume->major, volume->minor, &device) != OBSERVED)
+        return bytes;
+    count = observe_stack(reconciler->sysfs, &device, layer);
+    for (unsigned i = 1; i < count && layer[at].kind == LAYER_CRYPT; i++)
+        if (layer[i].above == at) {
+            at = i;
+            bytes = layer[i].device.size_bytes;
+        }
+    return bytes > volume->device_bytes ? bytes : volume->device_bytes;
+}
+
+static int judge(const struct expansion *expansion, uint64_t *ret_bytes, struct error *error)
+{
+    struct reconciler *reconciler = expansion->reconciler;
+    struct store_volume volume;
+    struct expand_facts facts = {
+        .volume = &volume,
+        .required_bytes = expansion->asked.required_bytes,
+        .limit_bytes = expansion->asked.limit_bytes,
+    };
+    int r = store_get_volume(reconciler->store, expansion->volume_id, &volume);
+
+    if (r == -ENOENT)
+        return error_set(error, STATUS_NOT_FOUND, "the volume was removed");
+    if (r < 0)
+        return EXPAND_WAIT; /* the next turn says more */
+    facts.observes = volume_is_observed(reconciler, &volume);
+    facts.usable_bytes = usable_bytes(reconciler, &volume);
+    *ret_bytes = volume.device_bytes;
+    return expand_answer(&facts, error);
+}
+
+void expansions_answer(struct reconciler *reconciler)
+{
+    struct expansion **link = &reconciler->clients.expansions;
+
+    while (*link) {
+        struct expansion *one = *link;
+        struct error error = {0};
+        uint64_t bytes = 0;
+        int code = EXPAND_WAIT;
+
+        if (one->decided && !one->cli && !act_is_in_flight(reconciler, one->volume_id))
+            code = judge(one, &bytes, &error);
+        if (code == EXPAND_WAIT && reconciler->stopping &&
+            !act_is_in_flight(reconciler, one->volume_id))
+            code = error_set(&error, STATUS_UNAVAILABLE, "crustd stops");
+        if (code == EXPAND_WAIT) {
+            link = &one->next;
+            continue;
+        }
+        *link = one->next;
+        tell(one, (enum status_code)code, bytes, &error);
+    }
+}
+
+/* In another store its volume has another id. */
+void expansions_end(struct reconciler *reconciler)
+{
+    struct error error;
+
+    (void)error_set(&error, 0, "crustd begins anew with another database: call again");
+    while (reconciler->clients.expansions) {
+        struct expansion *one = reconciler->clients.expansions;
+
+        reconciler->clients.expansions = one->next;
+        tell(one, STATUS_UNAVAILABLE, 0, &error);
+    }
+}
+
+void expansions_done(struct reconciler *reconciler)
+{
+    while (reconciler->clients.expansions)
+        (void)reconciler_expand_cancel(reconciler->clients.expansions);
+}

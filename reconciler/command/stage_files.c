@@ -1,0 +1,260 @@
+/* stage_files.c - written aside, synced, renamed into place.
+ *
+ * There is one writer and it does one thing at a time, so the working directory is empty whenever
+ * something begins; what a daemon that was killed left there is removed then. Names in it are
+ * therefore fixed. A directory that comes into place is never renamed onto another one
+ * (RENAME_NOREPLACE): if a driver has made it meanwhile, the file goes into that.
+ *
+ * Everything is reached through descriptors of the two directories, and nothing follows a link.
+ */
+#include "reconciler/command/stage_files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/cleanup.h"
+#include "lib/path.h"
+
+#define MOUNT_INFO "mountInfo.json"
+#define NEW        "new"
+#define OLD        "old"
+
+enum { DEPTH = 4, ATTEMPTS = 3 };
+
+struct hands {
+    int volumes;
+    int workshop;
+};
+
+static void hands_done(struct hands *hands)
+{
+    fd_close(hands->volumes);
+    fd_close(hands->workshop);
+}
+
+/* ---- the working directory ---- */
+
+static int remove_tree(int parent, const char *name, unsigned depth)
+{
+    cleanup(fd_closep) int fd = -1;
+    cleanup(dir_closep) DIR *names = NULL;
+    const struct dirent *entry;
+
+    if (unlinkat(parent, name, 0) == 0 || errno == ENOENT)
+        return 0;
+    if (errno != EISDIR)
+        return -errno;
+    fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    names = fdopendir(fd);
+    if (!names)
+        return -errno;
+    (void)take_fd(&fd);
+    while (depth > 0 && (entry = readdir(names))) {
+        int r = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0
+                    ? 0
+                    : remove_tree(dirfd(names), entry->d_name, depth - 1);
+
+        if (r < 0)
+            return r;
+    }
+    return unlinkat(parent, name, AT_REMOVEDIR) < 0 ? -errno : 0;
+}
+
+static int empty_workshop(int workshop)
+{
+    int r = remove_tree(workshop, NEW, DEPTH);
+
+    return r < 0 ? r : remove_tree(workshop, OLD, DEPTH);
+}
+
+static int open_place(const struct stage_place *place, struct hands *ret_hands, struct error *error)
+{
+    const char *path = place->volumes;
+    int r = path_make_directories(place->root, path, 0700);
+
+    if (r == 0)
+        r = path_open_directory_in_root(place->root, path, &ret_hands->volumes);
+    if (r == 0) {
+        path = place->workshop;
+        r = path_make_directories(place->root, path, 0700);
+    }
+    if (r == 0)
+        r = path_open_directory_in_root(place->root, path, &ret_hands->workshop);
+    if (r == 0)
+        r = empty_workshop(ret_hands->workshop);
+    return r < 0 ? error_set_errno(error, r, "cannot work in %s", path) : 0;
+}
+
+int stage_files_sweep(const struct stage_place *place)
+{
+    cleanup(fd_closep) int workshop = -1;
+    int r = path_open_directory_in_root(place->root, place->workshop, &workshop);
+
+    return r < 0 ? r : empty_workshop(workshop);
+}
+
+/* ---- putting ---- */
+
+static int write_all(int fd, const char *text, size_t length)
+{
+    while (length > 0) {
+        ssize_t written = write(fd, text, length);
+
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0)
+            return -errno;
+        text += written;
+        length -= (size_t)written;
+    }
+    return fsync(fd) < 0 ? -errno : 0;
+}
+
+static int write_file(int directory, const char *name, const char *text, size_t length)
+{
+    cleanup(fd_closep) int fd =
+        openat(directory, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+    return fd < 0 ? -errno : write_all(fd, text, length);
+}
+
+/* An empty file comes into being as a whole, wherever it is. */
+static int write_beside(int directory, const struct stage_content *content)
+{
+    int r = content->beside ? write_file(directory, content->beside, "", 0) : 0;
+
+    return r == -EEXIST ? 0 : r;
+}
+
+static int sync_directory(int fd)
+{
+    return fsync(fd) < 0 ? -errno : 0;
+}
+
+/* 1: there is a directory of this name by now. */
+static int put_directory(const struct hands *hands, const char *name,
+                         const struct stage_content *content)
+{
+    cleanup(fd_closep) int fd = -1;
+    int r;
+
+    if (mkdirat(hands->workshop, NEW, 0700) < 0)
+        return -errno;
+    fd = openat(hands->workshop, NEW, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    r = write_file(fd, MOUNT_INFO, content->text, content->length);
+    if (r == 0)
+        r = write_beside(fd, content);
+    if (r == 0)
+        r = sync_directory(fd);
+    if (r < 0)
+        return r;
+    if (renameat2(hands->workshop, NEW, hands->volumes, name, RENAME_NOREPLACE) < 0)
+        return errno == EEXIST ? 1 : -errno;
+    return sync_directory(hands->volumes);
+}
+
+static bool has_content(int directory, const struct stage_content *content)
+{
+    cleanup(buffer_done) struct buffer now = BUFFER_INIT(content->length + 1);
+    struct error error;
+    struct stat status;
+
+    return path_read_below(directory, MOUNT_INFO, &now, NULL, &error) == PATH_OK &&
+           now.length == content->length &&
+           memcmp(buffer_text(&now), content->text, content->length) == 0 &&
+           (!content->beside ||
+            fstatat(directory, content->beside, &status, AT_SYMLINK_NOFOLLOW) == 0);
+}
+
+/* 1: the directory is gone by now. */
+static int put_files(const struct hands *hands, int directory, const struct stage_content *content)
+{
+    int r = write_file(hands->workshop, NEW, content->text, content->length);
+
+    if (r == 0)
+        r = write_beside(directory, content);
+    if (r < 0)
+        return r == -ENOENT ? 1 : r;
+    if (renameat(hands->workshop, NEW, directory, MOUNT_INFO) < 0)
+        return errno == ENOENT ? 1 : -errno;
+    return sync_directory(directory);
+}
+
+/* Who asks for it again needs it from now on: what looks stale is so by its time, too. */
+static int touch(int directory)
+{
+    return futimens(directory, NULL) < 0 ? -errno : 0;
+}
+
+/* STAGE_*, -errno, or 100: it changed meanwhile, try again. */
+enum { TRY_AGAIN = 100 };
+
+static int put_once(const struct hands *hands, const char *name,
+                    const struct stage_content *content, struct error *error)
+{
+    cleanup(fd_closep) int directory = -1;
+    int r = path_open_directory_below(hands->volumes, name, &directory);
+
+    if (r == -ENOENT)
+        r = put_directory(hands, name, content);
+    else if (r == -ENOTDIR || r == -ELOOP || r == -EXDEV)
+        return error_set(error, STAGE_IN_THE_WAY, "%s: not a directory", name);
+    else if (r == 0 && has_content(directory, content)) {
+        r = touch(directory);
+        if (r == 0)
+            return STAGE_UNCHANGED;
+    } else if (r == 0)
+        r = put_files(hands, directory, content);
+    if (r == -EISDIR)
+        return error_set(error, STAGE_IN_THE_WAY, "%s/" MOUNT_INFO ": a directory", name);
+    if (r < 0)
+        return error_set_errno(error, r, "cannot write %s", name);
+    return r == 0 ? STAGE_DONE : TRY_AGAIN;
+}
+
+int stage_files_put(const struct stage_place *place, const char *name,
+                    const struct stage_content *content, struct error *error)
+{
+    cleanup(hands_done) struct hands hands = {-1, -1};
+    int r = open_place(place, &hands, error);
+
+    for (unsigned i = 0; r == 0 && i < ATTEMPTS; i++) {
+        int done = put_once(&hands, name, content, error);
+
+        (void)empty_workshop(hands.workshop);
+        if (done != TRY_AGAIN)
+            return done;
+    }
+    return r < 0 ? r : error_set(error, -EBUSY, "%s comes and goes", name);
+}
+
+/* ---- taking ---- */
+
+int stage_files_take(const struct stage_place *place, const char *name, struct error *error)
+{
+    cleanup(hands_done) struct hands hands = {-1, -1};
+    int r = path_open_directory_in_root(place->root, place->volumes, &hands.volumes);
+
+    if (r == -ENOENT || (r == 0 && faccessat(hands.volumes, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
+                         errno == ENOENT))
+        return STAGE_UNCHANGED;
+    hands_done(&hands);
+    hands = (struct hands){-1, -1};
+    r = open_place(place, &hands, error);
+    if (r < 0)
+        return r;
+    if (renameat(hands.volumes, name, hands.workshop, OLD) < 0)
+        return errno == ENOENT ? STAGE_UNCHANGED
+                               : error_set_errno(error, -errno, "cannot take %s away", name);
+    r = sync_directory(hands.volumes);
+    return r < 0 ? error_set_errno(error, r, "cannot sync %s", place->volumes) : STAGE_DONE;
+}

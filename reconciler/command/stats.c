@@ -1,0 +1,282 @@
+/* stats.c - a guest asked for the size of a file system, for a client.
+ *
+ * The ways are those of a growth, in the same order, but what a sandbox is remembered to be unable
+ * to is no matter here: an agent that cannot grow can often count. Nothing is changed and nothing
+ * is recorded, so it needs neither a turn nor its sandbox's lane; how many there can be at a time
+ * is how many calls clients can have.
+ *
+ * Before all of them comes the tool of the volume's runtime, where it is named and may be run.
+ *
+ * An act is borrowed for its volume, its ways and its time; it is never started or recorded.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "reconciler/act/act.h"
+#include "reconciler/command/expand_answer.h"
+#include "reconciler/command/runtime_cli.h"
+
+struct stats_call {
+    struct stats_call *next;
+    struct act act;
+    struct child *cli;
+    reconciler_counted *done;
+    void *userdata;
+};
+
+/* ---- the end ---- */
+
+struct stats_call *reconciler_count_cancel(struct stats_call *call)
+{
+    struct stats_call **link;
+
+    if (!call)
+        return NULL;
+    link = &call->act.reconciler->clients.stats;
+    while (*link != call)
+        link = &(*link)->next;
+    *link = call->next;
+    (void)agent_call_free(call->act.agent);
+    (void)shim_call_free(call->act.shim);
+    (void)child_free(call->cli);
+    free(call);
+    return NULL;
+}
+
+void stats_done(struct reconciler *reconciler)
+{
+    while (reconciler->clients.stats)
+        (void)reconciler_count_cancel(reconciler->clients.stats);
+}
+
+static void describe(const struct store_volume *volume, const struct agent_stats *from,
+                     struct reconciler_stats *ret_stats)
+{
+    bool is_held_up = strcmp(volume->state, state_name(STATE_BLOCKED)) == 0 ||
+                      strcmp(volume->state, state_name(STATE_SHRUNK)) == 0;
+
+    *ret_stats = (struct reconciler_stats){
+        .has_bytes = from->has_bytes,
+        .has_inodes = from->has_inodes,
+        .total = from->total,
+        .used = from->used,
+        .available = from->available,
+        .total_inodes = from->total_inodes,
+        .used_inodes = from->used_inodes,
+        .available_inodes = from->available_inodes,
+        .abnormal = is_held_up || from->abnormal,
+    };
+    if (from->abnormal && !is_held_up)
+        (void)snprintf(ret_stats->condition, sizeof(ret_stats->condition), "the guest says: %s",
+                       from->condition);
+    else
+        (void)snprintf(ret_stats->condition, sizeof(ret_stats->condition), "%s, %s", volume->state,
+                       volume->reason);
+}
+
+static void finish(struct stats_call *call, const struct agent_stats *from)
+{
+    struct reconciler_stats stats;
+    struct error error;
+    const char *reason = reason_name(call->act.reason);
+
+    if (from) {
+        describe(&call->act.volume, from, &stats);
+        call->done(call->userdata, STATUS_OK, &stats, NULL);
+    } else {
+        (void)error_set(&error, 0, "%s: %s", reason, call->act.error.text);
+        call->done(call->userdata, expand_code_of(reason), NULL, &error);
+    }
+    (void)reconciler_count_cancel(call);
+}
+
+/* ---- the ways ---- */
+
+static void on_agent(struct agent_call *agent, const struct agent_reply *reply, void *userdata);
+static void on_shim(struct shim_call *shim, const struct agent_reply *reply, void *userdata);
+
+static uint64_t time_for_way(const struct act *act)
+{
+    char address[STORE_ADDRESS_BYTES];
+    unsigned left = 1;
+
+    for (unsigned i = act->route_index; i < CONFIG_ROUTES; i++)
+        left += act_guest_find_way(act, act->reconciler->config.agent.routes[i], address);
+    return act_time_left(act) / left + 1;
+}
+
+static int ask(struct act *act, enum config_route route)
+{
+    struct agent_request request = {
+        .act = AGENT_STATS,
+        .root = act->reconciler->root,
+        .address = act->address,
+        .volume_path = act->volume.guest_path,
+        .deadline_ns = time_for_way(act),
+    };
+
+    return route == ROUTE_SHIM
+               ? act_shim_call(act, AGENT_STATS, request.deadline_ns, on_shim)
+               : agent_call_new(act->reconciler->loop, &request, on_agent, act, &act->agent);
+}
+
+/* false: there is no way left. */
+static bool ask_next(struct act *act)
+{
+    while (act->route_index < CONFIG_ROUTES) {
+        enum config_route route = act->reconciler->config.agent.routes[act->route_index++];
+        struct error error;
+        int r;
+
+        if (!act_guest_find_way(act, route, act->address))
+            continue;
+        r = ask(act, route);
+        if (r == 0)
+            return true;
+        (void)error_set_errno(&error, r, "cannot call the agent");
+        act_guest_note(act, AGENT_UNREACHABLE, &error);
+    }
+    return false;
+}
+
+static void take_reply(struct stats_call *call, const struct agent_reply *reply)
+{
+    if (reply->outcome == AGENT_DONE) {
+        finish(call, &reply->stats);
+        return;
+    }
+    act_guest_note(&call->act, reply->outcome, &reply->error);
+    if (!ask_next(&call->act))
+        finish(call, NULL);
+}
+
+static void on_agent(struct agent_call *agent, const struct agent_reply *reply, void *userdata)
+{
+    struct stats_call *call = container_of((struct act *)userdata, struct stats_call, act);
+    struct agent_reply copy = *reply;
+
+    call->act.agent = agent_call_free(agent);
+    take_reply(call, &copy);
+}
+
+static void on_shim(struct shim_call *shim, const struct agent_reply *reply, void *userdata)
+{
+    struct stats_call *call = container_of((struct act *)userdata, struct stats_call, act);
+    struct agent_reply copy = *reply;
+
+    call->act.shim = shim_call_free(shim);
+    take_reply(call, &copy);
+}
+
+/* ---- the runtime's own tool ---- */
+
+static enum status_code begin(struct stats_call *call, struct error *error);
+
+/* The guest's ways remain, and what they come to is the answer. */
+static void on_cli(struct child *child, enum child_end end, int status, const struct buffer *output,
+                   void *userdata)
+{
+    struct stats_call *call = userdata;
+    struct agent_stats stats;
+    struct error error = {0};
+    enum status_code code;
+    int r = runtime_cli_read_stats(end, status, output, &stats, &error);
+
+    call->cli = child_free(child);
+    if (r == 0) {
+        finish(call, &stats);
+        return;
+    }
+    runtime_cli_pass_over(call->act.volume.volume_id, &error);
+    code = begin(call, &error);
+    if (code == STATUS_OK)
+        return;
+    call->done(call->userdata, code, NULL, &error);
+    (void)reconciler_count_cancel(call);
+}
+
+/* Whether it is asked. */
+static bool ask_cli(struct stats_call *call, const char *target_path)
+{
+    struct reconciler *reconciler = call->act.reconciler;
+    struct runtime_cli cli;
+    struct error error = {0};
+    int r = runtime_cli_find(reconciler, target_path, &cli, &error);
+
+    if (r == RUNTIME_CLI_FOUND) {
+        r = runtime_cli_stats(reconciler->loop, &cli, target_path, runtime_cli_time(reconciler),
+                              on_cli, call, &call->cli);
+        if (r == 0)
+            return true;
+        r = error_set(&error, RUNTIME_CLI_UNSAFE, "%s: %s", cli.program, strerror(-r));
+    }
+    if (r == RUNTIME_CLI_UNSAFE)
+        runtime_cli_pass_over(call->act.volume.volume_id, &error);
+    return false;
+}
+
+/* ---- the beginning ---- */
+
+static enum status_code check_volume(const struct store_volume *volume, struct error *error)
+{
+    if (volume->live_sandboxes > 1)
+        return error_set(error, STATUS_UNAVAILABLE, "more than one live sandbox uses the volume");
+    if (!volume->sandbox_ref)
+        return error_set(error, STATUS_UNAVAILABLE, "no sandbox uses the volume yet");
+    return STATUS_OK;
+}
+
+static enum status_code begin(struct stats_call *call, struct error *error)
+{
+    struct act *act = &call->act;
+    uint32_t seconds = act->reconciler->config.resize.call_timeout_seconds;
+    enum status_code code;
+
+    code = check_volume(&act->volume, error);
+    if (code != STATUS_OK)
+        return code;
+    act->deadline_ns = clock_boottime() + seconds * NSEC_PER_SEC;
+    if (ask_next(act))
+        return STATUS_OK;
+    if (act->error.text[0])
+        return error_set(error, STATUS_UNAVAILABLE, "%s", act->error.text);
+    if (!act->volume.guest_path[0])
+        return error_set(error, STATUS_FAILED_PRECONDITION,
+                         "guest_path_unknown: nothing says where the guest has mounted the volume");
+    return error_set(error, STATUS_UNAVAILABLE,
+                     "agent_unreachable: agent.routes has no way to this agent");
+}
+
+enum status_code reconciler_count(struct reconciler *reconciler,
+                                  const struct reconciler_target *target, reconciler_counted *done,
+                                  void *userdata, struct stats_call **ret_call, struct error *error)
+{
+    struct stats_call *call;
+    int64_t volume_id = 0;
+    enum status_code code = command_find_volume(reconciler, target, &volume_id, error);
+
+    if (code != STATUS_OK)
+        return code;
+    call = calloc(1, sizeof(*call));
+    if (!call)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+    call->done = done;
+    call->userdata = userdata;
+    call->act.reconciler = reconciler;
+    call->next = reconciler->clients.stats;
+    reconciler->clients.stats = call;
+    if (store_get_volume(reconciler->store, volume_id, &call->act.volume) < 0)
+        code = error_set(error, STATUS_UNAVAILABLE, "the database fails: %s",
+                         store_error_text(reconciler->store));
+    if (code == STATUS_OK && !(target->target_path && ask_cli(call, target->target_path)))
+        code = begin(call, error);
+    if (code != STATUS_OK)
+        (void)reconciler_count_cancel(call);
+    else
+        *ret_call = call;
+    return code;
+}

@@ -1,0 +1,81 @@
+/* decide.h - facts about one volume in, its state and at most one action out.
+ *
+ * Pure: no I/O, no clock, no memory. The order of the tests is INTERFACES' table ("first match")
+ * and docs/states.md; every cell is tested.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "reconciler/decide/state.h"
+
+enum decide_status { DECIDE_PRESENT, DECIDE_INVALID, DECIDE_GONE };
+
+/* The least that configuration and the volume's own metadata allow. */
+enum decide_permit { PERMIT_GROW, PERMIT_OBSERVE, PERMIT_NEVER };
+
+enum decide_device { DEVICE_BLOCK, DEVICE_FILE, DEVICE_MISSING, DEVICE_UNSUITABLE };
+
+/* What looking at the host or the VMM showed that forbids touching the drive. In their order. */
+enum decide_conflict {
+    CONFLICT_NONE,
+    CONFLICT_ENTRIES_DISAGREE,
+    CONFLICT_DEVICE_SHARED,
+    CONFLICT_HOST_IN_USE,
+    CONFLICT_IDENTITY_MISMATCH,
+    CONFLICT_BYPASSED,
+};
+
+/* What stands between the volume's device and storage that has grown. */
+enum decide_beneath {
+    BENEATH_IN_STEP,
+    BENEATH_PENDING, /* a layer has not followed the one beneath it */
+    BENEATH_STALE,   /* a disk said that it grew, and keeps its old size until it is rescanned */
+};
+
+struct decide_facts {
+    enum decide_status status;
+    enum decide_permit permit;
+    enum decide_device device;
+    enum decide_conflict conflict;
+    enum decide_beneath beneath;
+    unsigned live_sandboxes;
+
+    uint64_t device_bytes;
+    uint64_t first_bytes;        /* the device's size when this sandbox was first seen to have it */
+    uint64_t largest_bytes;      /* the largest seen since */
+    uint64_t hypervisor_bytes;   /* what the VMM has; 0 unknown */
+    uint64_t guest_synced_bytes; /* device size that the guest has been grown to; 0 never */
+    bool asks_hypervisor;        /* the VMM can say a drive's size; otherwise it can only be told */
+    bool growth_open;            /* an audit_resizes row is unfinished */
+    bool is_still;               /* the device has had its size for resize.settle_ms */
+
+    enum volume_reason hypervisor_reason; /* why the last call failed; NONE: it did not */
+    enum volume_reason guest_reason;      /* UNVERIFIED: grown, but it would not say how far */
+    bool may_rescan;                      /* allowed, and the stale disk was not of late */
+    bool may_try;                         /* nothing has failed yet, or the next attempt is due */
+};
+
+enum decide_action {
+    ACTION_NONE,
+    ACTION_QUERY_HYPERVISOR,  /* learn the drive's size */
+    ACTION_RESIZE_HYPERVISOR, /* have it re-read, check the answer */
+    ACTION_GROW_GUEST,        /* have the file system grown, and verify */
+    ACTION_RESCAN_DISK,       /* have the kernel read the stale disk's size again */
+    ACTION_WAIT,              /* look again once the size has been still for long enough */
+};
+
+struct decision {
+    enum volume_state state;
+    enum volume_reason reason;
+    enum decide_action action;
+};
+
+struct decision decide(const struct decide_facts *facts);
+
+/* The size that a growth counts from: what the VMM has, or where that is unknown what the device
+ * had when it was first seen attached. */
+uint64_t decide_baseline(const struct decide_facts *facts);
+
+const char *decide_action_name(enum decide_action action);

@@ -1,0 +1,182 @@
+/* stale.c - the decision table for staleness.
+ *
+ * Read from top to bottom: whether it looks stale at all, then each piece of evidence that must be
+ * there, then what crustd itself must be able to do, then patience, the configuration, the brakes.
+ * The reason is the first thing that is missing, in the order in which a person would want to hear
+ * it: what concerns this volume before what concerns the node.
+ *
+ * A volume looks stale if its sandboxes are gone, or if the kubelet let go of it. One whose pod is
+ * only just starting has neither, and one in ordinary use neither.
+ */
+#include "reconciler/decide/stale.h"
+
+static const char *const reason_names[STALE_REASONS] = {
+    [STALE_REASON_NONE] = "none",
+    [STALE_REASON_RESTORED] = "restored",
+    [STALE_REASON_INVALID] = "invalid_mount_info",
+    [STALE_REASON_PATH_UNKNOWN] = "path_unknown",
+    [STALE_REASON_NOT_KUBELET_PATH] = "not_kubelet_path",
+    [STALE_REASON_SANDBOX_ALIVE] = "sandbox_alive",
+    [STALE_REASON_PID_NAMESPACE] = "pid_namespace",
+    [STALE_REASON_KUBELET_UNSEEN] = "kubelet_unseen",
+    [STALE_REASON_KUBELET_MOVED] = "kubelet_moved",
+    [STALE_REASON_PUBLISHED] = "published",
+    [STALE_REASON_POD_EXISTS] = "pod_exists",
+    [STALE_REASON_SANDBOX_UNPROVEN] = "sandbox_unproven",
+    [STALE_REASON_SOURCE_UNHEALTHY] = "source_unhealthy",
+    [STALE_REASON_DATABASE] = "database_degraded",
+    [STALE_REASON_TRASH] = "trash_unusable",
+    [STALE_REASON_GRACE] = "grace",
+    [STALE_REASON_REPORT_ONLY] = "report_only",
+    [STALE_REASON_BREAKER] = "breaker",
+    [STALE_REASON_RATE_LIMIT] = "rate_limit",
+    [STALE_REASON_SANDBOX_ENDED] = "sandbox_ended",
+    [STALE_REASON_SANDBOX_CLEARED] = "sandbox_cleared",
+    [STALE_REASON_NEVER_USED] = "never_used",
+};
+
+const char *stale_reason_name(enum stale_reason reason)
+{
+    return reason_names[reason];
+}
+
+static bool is_ended(const struct stale_facts *facts)
+{
+    return facts->sandbox == STALE_SANDBOX_SEEN || facts->sandbox == STALE_SANDBOX_CLEARED ||
+           facts->sandbox == STALE_SANDBOX_TRACES;
+}
+
+static bool looks_stale(const struct stale_facts *facts)
+{
+    if (facts->mode == STALE_MODE_OFF || facts->path == STALE_PATH_EMPTY_DIR)
+        return false;
+    if (is_ended(facts))
+        return true;
+    return facts->path == STALE_PATH_PUBLISH &&
+           (facts->kubelet == STALE_KUBELET_GONE || facts->kubelet == STALE_KUBELET_LEFT);
+}
+
+/* NONE: nothing about the directory itself keeps it. */
+static enum stale_reason missing_about_directory(const struct stale_facts *facts)
+{
+    if (facts->restored)
+        return STALE_REASON_RESTORED;
+    if (facts->invalid)
+        return STALE_REASON_INVALID;
+    if (facts->path == STALE_PATH_HIDDEN)
+        return STALE_REASON_PATH_UNKNOWN;
+    return facts->path == STALE_PATH_OTHER ? STALE_REASON_NOT_KUBELET_PATH : STALE_REASON_NONE;
+}
+
+static enum stale_reason missing_about_life(const struct stale_facts *facts)
+{
+    if (facts->sandbox == STALE_SANDBOX_ALIVE)
+        return STALE_REASON_SANDBOX_ALIVE;
+    return facts->sandbox == STALE_SANDBOX_HIDDEN ? STALE_REASON_PID_NAMESPACE : STALE_REASON_NONE;
+}
+
+static enum stale_reason missing_about_kubelet(const struct stale_facts *facts)
+{
+    switch (facts->kubelet) {
+    case STALE_KUBELET_UNSEEN:
+        return STALE_REASON_KUBELET_UNSEEN;
+    case STALE_KUBELET_MOVED:
+        return STALE_REASON_KUBELET_MOVED;
+    case STALE_KUBELET_HOLDS:
+        return STALE_REASON_PUBLISHED;
+    case STALE_KUBELET_LEFT:
+        if (facts->sandbox == STALE_SANDBOX_NEVER)
+            return STALE_REASON_POD_EXISTS;
+        break;
+    case STALE_KUBELET_GONE:
+        break;
+    }
+    return STALE_REASON_NONE;
+}
+
+static enum stale_reason missing_about_daemon(const struct stale_facts *facts)
+{
+    switch (facts->daemon) {
+    case STALE_DAEMON_SOURCES:
+        return STALE_REASON_SOURCE_UNHEALTHY;
+    case STALE_DAEMON_DATABASE:
+        return STALE_REASON_DATABASE;
+    case STALE_DAEMON_TRASH:
+        return STALE_REASON_TRASH;
+    case STALE_DAEMON_FIT:
+        break;
+    }
+    return STALE_REASON_NONE;
+}
+
+static enum stale_reason held_back(const struct stale_facts *facts)
+{
+    if (!facts->settled)
+        return STALE_REASON_GRACE;
+    if (facts->mode != STALE_MODE_DELETE)
+        return STALE_REASON_REPORT_ONLY;
+    if (facts->brake == STALE_BRAKE_BREAKER)
+        return STALE_REASON_BREAKER;
+    return facts->brake == STALE_BRAKE_RATE ? STALE_REASON_RATE_LIMIT : STALE_REASON_NONE;
+}
+
+static enum stale_reason why_removed(const struct stale_facts *facts)
+{
+    if (facts->sandbox == STALE_SANDBOX_SEEN)
+        return STALE_REASON_SANDBOX_ENDED;
+    return facts->sandbox == STALE_SANDBOX_CLEARED ? STALE_REASON_SANDBOX_CLEARED
+                                                   : STALE_REASON_NEVER_USED;
+}
+
+/* What is missing, whatever the kubelet says; of_kubelet: what it says. */
+static struct stale_decision decide_all(const struct stale_facts *facts,
+                                        enum stale_reason of_kubelet)
+{
+    enum stale_reason reason = missing_about_directory(facts);
+
+    if (!reason)
+        reason = missing_about_life(facts);
+    if (!reason)
+        reason = of_kubelet;
+    if (!reason && facts->sandbox == STALE_SANDBOX_TRACES)
+        reason = STALE_REASON_SANDBOX_UNPROVEN;
+    if (!reason)
+        reason = missing_about_daemon(facts);
+    if (!reason)
+        reason = held_back(facts);
+    if (reason)
+        return (struct stale_decision){STALE_KEEP, reason};
+    return (struct stale_decision){STALE_REMOVE, why_removed(facts)};
+}
+
+struct stale_decision stale_decide(const struct stale_facts *facts)
+{
+    if (!looks_stale(facts))
+        return (struct stale_decision){STALE_NOT, STALE_REASON_NONE};
+    return decide_all(facts, missing_about_kubelet(facts));
+}
+
+struct stale_decision stale_decide_file(const struct stale_facts *facts)
+{
+    if (facts->mode == STALE_MODE_OFF || facts->path == STALE_PATH_EMPTY_DIR || !is_ended(facts))
+        return (struct stale_decision){STALE_NOT, STALE_REASON_NONE};
+    return decide_all(facts, STALE_REASON_NONE);
+}
+
+uint64_t stale_settles(const struct stale_times *times)
+{
+    uint64_t from = times->since_ns;
+
+    if (!times->well_ns)
+        return UINT64_MAX;
+    if (from < times->well_ns)
+        from = times->well_ns;
+    if (from < times->kubelet_ns)
+        from = times->kubelet_ns;
+    return from + times->grace_ns;
+}
+
+bool stale_breaks(unsigned long removable, unsigned long all_volumes)
+{
+    return removable >= 5 && removable > all_volumes / 2;
+}

@@ -1,0 +1,261 @@
+/* quarantine_test.c - directories that are moved away and come back. */
+#include "tests/unit/tree.h"
+
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+
+#include "reconciler/cleanup/quarantine.h"
+#include "reconciler/observe/fingerprint.h"
+
+#define VOLUMES "/run/shared/direct-volumes"
+#define TRASH   "/run/shared/.trash"
+#define KEY     "a2V5"
+#define ENTRY   VOLUMES "/" KEY
+#define MOVED   TRASH "/1-1/" KEY
+
+static const char *const watched[] = {VOLUMES, "/run/crust", NULL};
+static struct quarantine quarantine;
+static char fingerprint[SHA256_HEX_BYTES];
+static struct quarantine_item item;
+
+static int open_at(const char *trash, struct error *error)
+{
+    return quarantine_open(root, VOLUMES, trash, watched, &quarantine, error);
+}
+
+static void take_fingerprint(void)
+{
+    cleanup(fd_closep) int fd = open(tree_path(ENTRY), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    assert_int_equal(fingerprint_directory(fd, fingerprint), FINGERPRINT_TAKEN);
+}
+
+static int start(void **state)
+{
+    quarantine = (struct quarantine)QUARANTINE_INIT;
+    item = (struct quarantine_item){.key = KEY, .name = "1-1", .fingerprint = fingerprint};
+    if (tree_start(state) < 0)
+        return -1;
+    tree_make(ENTRY);
+    tree_write(ENTRY "/mountInfo.json", "{\"device\":\"/dev/a\"}");
+    tree_write(ENTRY "/sandbox-1", "");
+    take_fingerprint();
+    assert_int_equal(open_at(TRASH, NULL), QUARANTINE_READY);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    quarantine_done(&quarantine);
+    return tree_stop(state);
+}
+
+static struct quarantine_state look(void)
+{
+    struct quarantine_state now;
+
+    assert_int_equal(quarantine_look(&quarantine, &item, &now), 0);
+    return now;
+}
+
+/* ---- there and back -------------------------------------------------------------------------- */
+
+static void a_directory_goes_and_comes_back_as_it_was(void **state)
+{
+    char before[SHA256_HEX_BYTES];
+
+    (void)state;
+    assert_true(look().in_place && !look().in_trash);
+    assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
+    assert_false(tree_has(ENTRY));
+    assert_true(tree_has(MOVED "/mountInfo.json"));
+    assert_true(look().in_trash && look().unchanged && !look().in_place);
+    assert_int_equal(quarantine_put_back(&quarantine, &item), QUARANTINE_DONE);
+    memcpy(before, fingerprint, sizeof(before));
+    take_fingerprint();
+    assert_string_equal(before, fingerprint);
+    assert_false(tree_has(TRASH "/1-1"));
+    assert_int_equal(quarantine_put_back(&quarantine, &item), QUARANTINE_ABSENT);
+}
+
+static void what_is_not_there_is_absent(void **state)
+{
+    (void)state;
+    item.key = "other";
+    assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_ABSENT);
+    assert_false(tree_has(TRASH "/1-1"));
+    assert_false(look().in_place || look().in_trash);
+}
+
+static void what_changed_is_seen_to_have_changed(void **state)
+{
+    (void)state;
+    assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
+    tree_write(MOVED "/mountInfo.json", "{\"device\":\"/dev/b\"}");
+    assert_true(look().in_trash && !look().unchanged);
+    tree_make(MOVED "/directory"); /* whatever somebody puts there */
+    assert_true(look().in_trash && !look().unchanged);
+}
+
+/* Staged anew between the look and the move: another directory went. */
+static void another_directory_is_a_change(void **state)
+{
+    (void)state;
+    assert_int_equal(rename(tree_path(ENTRY), tree_path("/aside")), 0);
+    tree_make(ENTRY);
+    tree_write(ENTRY "/mountInfo.json", "{\"device\":\"/dev/a\"}");
+    tree_write(ENTRY "/sandbox-1", "");
+    assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
+    assert_false(look().unchanged);
+    assert_int_equal(quarantine_put_back(&quarantine, &item), QUARANTINE_DONE);
+    assert_true(tree_has(ENTRY "/mountInfo.json"));
+}
+
+static void a_name_taken_again_is_newer(void **state)
+{
+    (void)state;
+    assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
+    tree_make(ENTRY);
+    assert_true(look().in_place && look().in_trash && look().unchanged);
+    assert_int_equal(quarantine_put_back(&quarantine, &item), QUARANTINE_TAKEN);
+    assert_true(tree_has(MOVED "/mountInfo.json"));
+    assert_false(tree_has(ENTRY "/mountInfo.json"));
+}
+
+static void a_link_in_its_place_is_put_back_unfollowed(void **state)
+{
+    (void)state;
+    assert_int_equal(rename(tree_path(ENTRY), tree_path("/aside")), 0);
+    assert_int_equal(symlink("../../../aside", tree_path(ENTRY)), 0);
+    assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
+    assert_true(look().in_trash && !look().unchanged);
+    assert_true(tree_has("/aside/mountInfo.json"));
+    assert_int_equal(quarantine_put_back(&quarantine, &item), QUARANTINE_DONE);
+    assert_true(tree_has(ENTRY));
+}
+
+static void deleting_may_be_repeated(void **state)
+{
+    (void)state;
+    assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
+    tree_remove(MOVED "/sandbox-1"); /* killed on its way */
+    assert_int_equal(quarantine_delete(&quarantine, &item), QUARANTINE_DONE);
+    assert_false(tree_has(TRASH "/1-1"));
+    assert_true(tree_has(TRASH));
+    assert_int_equal(quarantine_delete(&quarantine, &item), QUARANTINE_DONE);
+}
+
+static void only_files_are_deleted(void **state)
+{
+    (void)state;
+    assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
+    tree_make(MOVED "/directory/deeper");
+    assert_true(quarantine_delete(&quarantine, &item) < 0);
+    assert_true(tree_has(MOVED "/directory/deeper"));
+}
+
+static void a_file_goes_and_comes_back(void **state)
+{
+    cleanup(fd_closep) int fd = open(tree_path(ENTRY), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    (void)state;
+    assert_int_equal(fingerprint_file(fd, "sandbox-1", fingerprint), FINGERPRINT_TAKEN);
+    item.file = "sandbox-1";
+    assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
+    assert_true(tree_has(ENTRY "/mountInfo.json") && !tree_has(ENTRY "/sandbox-1"));
+    assert_true(look().in_trash && look().unchanged && !look().in_place);
+    assert_int_equal(quarantine_put_back(&quarantine, &item), QUARANTINE_DONE);
+    assert_true(tree_has(ENTRY "/sandbox-1"));
+    assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
+    assert_int_equal(rename(tree_path(ENTRY), tree_path("/aside")), 0);
+    assert_false(look().in_place);
+    assert_int_equal(quarantine_put_back(&quarantine, &item), QUARANTINE_TAKEN);
+    assert_int_equal(quarantine_delete(&quarantine, &item), QUARANTINE_DONE);
+    assert_false(tree_has(TRASH "/1-1"));
+}
+
+/* ---- the trash ------------------------------------------------------------------------------- */
+
+static void expect_unfit(const char *trash, const char *text)
+{
+    struct quarantine unused = quarantine;
+    struct error error = {0};
+
+    assert_int_equal(open_at(trash, &error), QUARANTINE_UNFIT);
+    if (!strstr(error.text, text))
+        fail_msg("%s: %s", trash, error.text);
+    assert_memory_equal(&unused, &quarantine, sizeof(unused));
+}
+
+static void a_trash_in_a_watched_directory_is_refused(void **state)
+{
+    (void)state;
+    tree_make("/run/crust");
+    expect_unfit(VOLUMES, "which is watched");
+    expect_unfit(VOLUMES "/.trash/deeper", "which is watched");
+    expect_unfit("/run/crust/.trash", "which is watched");
+    assert_int_equal(symlink("direct-volumes", tree_path("/run/shared/link")), 0);
+    expect_unfit("/run/shared/link/.trash", "which is watched");
+}
+
+static void a_trash_of_others_is_refused(void **state)
+{
+    (void)state;
+    tree_make("/open");
+    assert_int_equal(chmod(tree_path("/open"), 0777), 0);
+    expect_unfit("/open", "writable by others");
+    tree_write("/file", "");
+    expect_unfit("/file/trash", "cannot use the trash");
+    if (geteuid() != 0)
+        return;
+    tree_make("/foreign");
+    assert_int_equal(chown(tree_path("/foreign"), 1000, 1000), 0);
+    expect_unfit("/foreign", "belongs to uid 1000");
+}
+
+static void a_trash_on_another_mount_is_refused(void **state)
+{
+    pid_t pid;
+    int status;
+
+    (void)state;
+    tree_make("/elsewhere");
+    pid = fork();
+    if (pid == 0) {
+        struct error error = {0};
+
+        if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+            mount(tree_path("/run/shared"), tree_path("/elsewhere"), NULL, MS_BIND, NULL) < 0 ||
+            path_open_root(scratch, &root) < 0)
+            _exit(77);
+        /* The same file system, and not the same mount: rename(2) gives EXDEV. */
+        _exit(open_at("/elsewhere/.trash", &error) != QUARANTINE_UNFIT ||
+              !strstr(error.text, "same mount"));
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77)
+        skip();
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_directory_goes_and_comes_back_as_it_was, start, stop),
+        cmocka_unit_test_setup_teardown(what_is_not_there_is_absent, start, stop),
+        cmocka_unit_test_setup_teardown(what_changed_is_seen_to_have_changed, start, stop),
+        cmocka_unit_test_setup_teardown(another_directory_is_a_change, start, stop),
+        cmocka_unit_test_setup_teardown(a_name_taken_again_is_newer, start, stop),
+        cmocka_unit_test_setup_teardown(a_link_in_its_place_is_put_back_unfollowed, start, stop),
+        cmocka_unit_test_setup_teardown(deleting_may_be_repeated, start, stop),
+        cmocka_unit_test_setup_teardown(only_files_are_deleted, start, stop),
+        cmocka_unit_test_setup_teardown(a_file_goes_and_comes_back, start, stop),
+        cmocka_unit_test_setup_teardown(a_trash_in_a_watched_directory_is_refused, start, stop),
+        cmocka_unit_test_setup_teardown(a_trash_of_others_is_refused, start, stop),
+        cmocka_unit_test_setup_teardown(a_trash_on_another_mount_is_refused, start, stop),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

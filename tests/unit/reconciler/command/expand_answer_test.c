@@ -1,0 +1,184 @@
+/* expand_answer_test.c - each state and reason in the words of a status. */
+#include "tests/unit/test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "reconciler/command/expand_answer.h"
+#include "reconciler/decide/state.h"
+
+enum { SIZE = 1000 };
+
+struct setting {
+    struct store_volume volume;
+    struct expand_facts facts;
+};
+
+static struct setting make(const char *state, const char *reason)
+{
+    struct setting setting = {.volume = {.volume_id = 7, .status = STORE_PRESENT}};
+
+    (void)snprintf(setting.volume.state, sizeof(setting.volume.state), "%s", state);
+    (void)snprintf(setting.volume.reason, sizeof(setting.volume.reason), "%s", reason);
+    setting.volume.device_bytes = SIZE;
+    setting.facts.usable_bytes = SIZE;
+    return setting;
+}
+
+static int judge(struct setting *setting)
+{
+    struct error error = {0};
+    int code;
+
+    setting->facts.volume = &setting->volume;
+    code = expand_answer(&setting->facts, &error);
+    assert_int_equal(code > STATUS_OK, error.text[0] != '\0');
+    return code;
+}
+
+static int judge_state(const char *state, const char *reason)
+{
+    struct setting setting = make(state, reason);
+
+    return judge(&setting);
+}
+
+static void what_no_trying_changes(void **state)
+{
+    struct setting removed = make("unmanaged", "none");
+
+    (void)state;
+    removed.volume.status = STORE_REMOVED;
+    assert_int_equal(judge(&removed), STATUS_NOT_FOUND);
+    removed.volume.status = STORE_QUARANTINED;
+    assert_int_equal(judge(&removed), STATUS_NOT_FOUND);
+    assert_int_equal(judge_state("unmanaged", "policy"), STATUS_FAILED_PRECONDITION);
+    assert_int_equal(judge_state("unmanaged", "not_a_block_device"), STATUS_FAILED_PRECONDITION);
+    assert_int_equal(judge_state("unmanaged", "invalid_mount_info"), STATUS_FAILED_PRECONDITION);
+    assert_int_equal(judge_state("unbound", "none"), STATUS_UNAVAILABLE);
+    assert_int_equal(judge_state("shrunk", "none"), STATUS_OUT_OF_RANGE);
+    assert_int_equal(judge_state("blocked", "no_device"), STATUS_UNAVAILABLE);
+    assert_int_equal(judge_state("blocked", "multiple_sandboxes"), STATUS_UNAVAILABLE);
+    assert_int_equal(judge_state("blocked", "device_shared"), STATUS_UNAVAILABLE);
+    assert_int_equal(judge_state("blocked", "host_in_use"), STATUS_UNAVAILABLE);
+    assert_int_equal(judge_state("blocked", "identity_mismatch"), STATUS_UNAVAILABLE);
+    assert_int_equal(judge_state("blocked", "bypassed"), STATUS_FAILED_PRECONDITION);
+}
+
+static void sizes(void **state)
+{
+    struct setting setting = make("in_sync", "none");
+
+    (void)state;
+    setting.volume.guest_synced_bytes = SIZE;
+    assert_int_equal(judge(&setting), STATUS_OK);
+    setting.facts.required_bytes = SIZE;
+    setting.facts.limit_bytes = SIZE;
+    assert_int_equal(judge(&setting), STATUS_OK);
+    setting.facts.required_bytes = SIZE + 1;
+    setting.facts.limit_bytes = 0;
+    assert_int_equal(judge(&setting), STATUS_UNAVAILABLE);
+    setting.facts.usable_bytes = SIZE + 1; /* a LUKS header is not missing */
+    assert_int_equal(judge(&setting), STATUS_OK);
+    setting.facts.required_bytes = 0;
+    setting.facts.limit_bytes = SIZE - 1;
+    assert_int_equal(judge(&setting), STATUS_OUT_OF_RANGE);
+}
+
+static void a_layer_that_has_not_followed(void **state)
+{
+    static const char *const reasons[] = {"host_stale", "host_layer_pending"};
+
+    (void)state;
+    for (size_t i = 0; i < array_length(reasons); i++) {
+        struct setting setting = make("in_sync", reasons[i]);
+
+        setting.volume.guest_synced_bytes = SIZE;
+        assert_int_equal(judge(&setting), STATUS_OK);
+        setting.facts.usable_bytes = 2 * SIZE;
+        setting.facts.required_bytes = SIZE + 1;
+        assert_int_equal(judge(&setting), STATUS_UNAVAILABLE);
+    }
+}
+
+static void what_is_under_way(void **state)
+{
+    struct setting setting = make("in_sync", "none");
+
+    (void)state;
+    assert_int_equal(judge_state("host_grown", "none"), EXPAND_WAIT);
+    assert_int_equal(judge_state("block_grown", "none"), EXPAND_WAIT);
+    assert_int_equal(judge_state("unknown", "none"), EXPAND_WAIT);
+    assert_int_equal(judge(&setting), EXPAND_WAIT); /* to be synchronised once */
+    setting.facts.observes = true;
+    assert_int_equal(judge(&setting), STATUS_FAILED_PRECONDITION);
+    setting = make("host_grown", "policy");
+    setting.facts.observes = true;
+    assert_int_equal(judge(&setting), STATUS_FAILED_PRECONDITION);
+}
+
+/* A failure of before the client asked is none. */
+static void attempts(void **state)
+{
+    static const struct {
+        const char *state, *reason;
+        int code;
+    } cases[] = {
+        {"blocked", "monitor_missing", STATUS_FAILED_PRECONDITION},
+        {"blocked", "hypervisor_busy", STATUS_UNAVAILABLE},
+        {"blocked", "hypervisor_unreachable", STATUS_UNAVAILABLE},
+        {"blocked", "hypervisor_unsupported", STATUS_FAILED_PRECONDITION},
+        {"blocked", "hypervisor_version", STATUS_FAILED_PRECONDITION},
+        {"blocked", "hypervisor_refused", STATUS_UNAVAILABLE},
+        {"blocked", "drive_not_found", STATUS_UNAVAILABLE},
+        {"blocked", "read_only", STATUS_FAILED_PRECONDITION},
+        {"unknown", "monitor_missing", STATUS_FAILED_PRECONDITION},
+        {"block_grown", "agent_unreachable", STATUS_UNAVAILABLE},
+        {"block_grown", "agent_unsupported", STATUS_FAILED_PRECONDITION},
+        {"block_grown", "agent_denied", STATUS_PERMISSION_DENIED},
+        {"block_grown", "agent_failed", STATUS_UNAVAILABLE},
+        {"block_grown", "guest_path_unknown", STATUS_FAILED_PRECONDITION},
+        {"block_grown", "guest_layer_unsupported", STATUS_FAILED_PRECONDITION},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < array_length(cases); i++) {
+        struct setting setting = make(cases[i].state, cases[i].reason);
+
+        (void)snprintf(setting.volume.hypervisor_reason, sizeof(setting.volume.hypervisor_reason),
+                       "%s", cases[i].reason);
+        assert_int_equal(judge(&setting), EXPAND_WAIT);
+        setting.volume.attempts = 1;
+        assert_int_equal(judge(&setting), cases[i].code);
+    }
+}
+
+/* In sync as far as the host can see, while the guest could not be asked. */
+static void a_guest_that_could_not(void **state)
+{
+    struct setting setting = make("in_sync", "unverified");
+
+    (void)state;
+    (void)snprintf(setting.volume.guest_reason, sizeof(setting.volume.guest_reason), "%s",
+                   "agent_unsupported");
+    assert_int_equal(judge(&setting), EXPAND_WAIT);
+    setting.volume.attempts = 1;
+    assert_int_equal(judge(&setting), STATUS_FAILED_PRECONDITION);
+    setting.volume.guest_synced_bytes = SIZE;
+    assert_int_equal(judge(&setting), STATUS_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_no_trying_changes),
+        cmocka_unit_test(sizes),
+        cmocka_unit_test(what_is_under_way),
+        cmocka_unit_test(a_layer_that_has_not_followed),
+        cmocka_unit_test(attempts),
+        cmocka_unit_test(a_guest_that_could_not),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,97 @@
+/* bind_test.c - the mapping table of docs/states.md against the code, cell by cell. */
+#include "tests/unit/reconciler/decide/table.h"
+
+#include "reconciler/decide/bind.h"
+
+enum { STATUS, SANDBOX, DEVICE, MAPPING, DISK, RECORD, FACTS };
+
+static const struct table_fact facts[FACTS] = {
+    [STATUS] = {"status", {"present", "other"}},
+    [SANDBOX] = {"sandbox", {"none", "one", "several"}},
+    [DEVICE] = {"device", {"missing", "suitable", "unsuitable"}},
+    [MAPPING] = {"mapping", {"none", "here", "another"}},
+    [DISK] = {"disk", {"same", "replaced", "another"}},
+    [RECORD] = {"record", {"agrees", "contradicts"}},
+};
+
+static struct table table = {
+    .marker = "<!-- bind -->",
+    .facts = facts,
+    .fact_count = FACTS,
+    .outcomes = 2,
+};
+
+static int read_table(void **state)
+{
+    (void)state;
+    table_read(&table);
+    return 0;
+}
+
+static struct bind_facts facts_of(const int *combination)
+{
+    return (struct bind_facts){
+        .present = combination[STATUS] == 0,
+        .sandbox = combination[SANDBOX],
+        .device = combination[DEVICE],
+        .mapping = combination[MAPPING],
+        .disk = combination[DISK],
+        .contradicted = combination[RECORD] == 1,
+    };
+}
+
+static void every_combination_is_bound_as_the_table_says(void **state)
+{
+    int combination[FACTS] = {0};
+
+    (void)state;
+    do {
+        struct bind_facts given = facts_of(combination);
+        struct binding binding = bind_decide(&given);
+        const struct table_row *row = table_match(&table, combination);
+        const char *mismatch = binding.mismatch ? "identity_mismatch" : "none";
+
+        if (strcmp(bind_action_name(binding.action), row->outcome[0]) == 0 &&
+            strcmp(mismatch, row->outcome[1]) == 0)
+            continue;
+        table_print(&table, combination);
+        fail_msg("row %u says %s/%s, the code %s/%s", (unsigned)(row - table.rows) + 1,
+                 row->outcome[0], row->outcome[1], bind_action_name(binding.action), mismatch);
+    } while (table_advance(&table, combination));
+    table_assert_used(&table);
+}
+
+/* What must hold of every mapping, whatever the facts. */
+static void never_maps_what_is_not_certain(void **state)
+{
+    int combination[FACTS] = {0};
+
+    (void)state;
+    do {
+        struct bind_facts given = facts_of(combination);
+        enum bind_action action = bind_decide(&given).action;
+
+        if (action == BIND_OPEN || action == BIND_KEEP) {
+            assert_true(given.present);
+            assert_int_equal(given.sandbox, BIND_ONE_SANDBOX);
+        }
+        if (action == BIND_OPEN) {
+            assert_int_equal(given.device, BIND_DEVICE_SUITABLE);
+            assert_false(given.contradicted);
+        }
+        if (action == BIND_KEEP)
+            assert_int_equal(given.mapping, BIND_MAPPED_HERE);
+        if (given.mapping == BIND_UNMAPPED)
+            assert_int_not_equal(action, BIND_CLOSE);
+    } while (table_advance(&table, combination));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_combination_is_bound_as_the_table_says),
+        cmocka_unit_test(never_maps_what_is_not_certain),
+    };
+
+    return cmocka_run_group_tests_name("bind", tests, read_table, NULL);
+}

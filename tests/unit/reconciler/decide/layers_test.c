@@ -1,0 +1,212 @@
+/* layers_test.c - who has to follow whom, told by how much each grew. */
+#include "tests/unit/test.h"
+
+#include <string.h>
+
+#include "reconciler/decide/layers.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+/* One dm device over one disk, first seen with these sizes. */
+static void begin(struct layer *layers, enum observed_layer_kind kind, uint64_t bytes,
+                  uint64_t disk_bytes)
+{
+    layers[0] = (struct layer){.kind = kind, .name = "/dev/dm-0", .label = "it", .bytes = bytes};
+    layers[1] =
+        (struct layer){.kind = LAYER_DISK, .name = "/dev/sda", .label = "", .bytes = disk_bytes};
+    layers_judge(layers, 2);
+}
+
+static void resize(struct layer *layers, uint64_t bytes, uint64_t disk_bytes)
+{
+    layers[0].bytes = bytes;
+    layers[1].bytes = disk_bytes;
+    layers_judge(layers, 2);
+}
+
+static void assert_in_step(const struct layer *layers)
+{
+    assert_int_equal(layers[0].state, LAYER_IN_STEP);
+    assert_int_equal(layers[1].state, LAYER_IN_STEP);
+    assert_string_equal(layers[0].remedy, "");
+    assert_string_equal(layers[1].remedy, "");
+}
+
+static void a_header_is_not_missing_space(void **state)
+{
+    struct layer layers[2];
+
+    (void)state;
+    begin(layers, LAYER_CRYPT, 84 * MIB, 100 * MIB);
+    assert_in_step(layers);
+    resize(layers, 84 * MIB, 200 * MIB);
+    assert_int_equal(layers[0].state, LAYER_PENDING);
+    assert_string_equal(layers[0].remedy, "cryptsetup resize it");
+    assert_int_equal(layers[1].state, LAYER_IN_STEP);
+    resize(layers, 184 * MIB, 200 * MIB);
+    assert_in_step(layers);
+    resize(layers, 184 * MIB, 201 * MIB);
+    assert_int_equal(layers[0].state, LAYER_PENDING);
+}
+
+static void luks_follows_in_whole(void **state)
+{
+    struct layer layers[2];
+
+    (void)state;
+    begin(layers, LAYER_CRYPT, 84 * MIB, 100 * MIB);
+    resize(layers, 94 * MIB, 200 * MIB);
+    assert_int_equal(layers[0].state, LAYER_PENDING);
+    resize(layers, 184 * MIB - 3584, 200 * MIB); /* its sectors are larger */
+    assert_in_step(layers);
+}
+
+static void growth_that_comes_back_is_none(void **state)
+{
+    struct layer layers[2];
+
+    (void)state;
+    begin(layers, LAYER_CRYPT, 84 * MIB, 100 * MIB);
+    resize(layers, 84 * MIB, 50 * MIB);
+    assert_in_step(layers);
+    resize(layers, 84 * MIB, 100 * MIB);
+    assert_in_step(layers);
+}
+
+static void lvm_follows_as_it_is_told(void **state)
+{
+    struct layer layers[2];
+
+    (void)state;
+    begin(layers, LAYER_LVM, 40 * MIB, 100 * MIB);
+    resize(layers, 60 * MIB, 100 * MIB); /* into space that was there */
+    assert_in_step(layers);
+    resize(layers, 60 * MIB, 200 * MIB);
+    assert_int_equal(layers[0].state, LAYER_PENDING);
+    assert_string_equal(layers[0].remedy,
+                        "pvresize /dev/sda, then lvextend --size SIZE /dev/mapper/it");
+    resize(layers, 64 * MIB, 200 * MIB);
+    assert_in_step(layers);
+    layers[1].kind = LAYER_LVM; /* a leg of a mirror */
+    resize(layers, 64 * MIB, 300 * MIB);
+    assert_string_equal(layers[0].remedy, "lvextend --size SIZE /dev/mapper/it");
+}
+
+static void who_is_not_expected_to_follow_is_in_step(void **state)
+{
+    static const enum observed_layer_kind kinds[] = {LAYER_PARTITION, LAYER_OTHER};
+    struct layer layers[2];
+
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        begin(layers, kinds[i], 40 * MIB, 100 * MIB);
+        resize(layers, 40 * MIB, 200 * MIB);
+        assert_in_step(layers);
+    }
+}
+
+static void an_unknown_dm_device_is_named(void **state)
+{
+    struct layer layers[2];
+
+    (void)state;
+    begin(layers, LAYER_DM, 100 * MIB, 100 * MIB);
+    resize(layers, 100 * MIB, 200 * MIB);
+    assert_int_equal(layers[0].state, LAYER_PENDING);
+    assert_non_null(strstr(layers[0].remedy, "dmsetup table it"));
+}
+
+static void a_disk_that_announced_growth_is_stale(void **state)
+{
+    struct layer layers[2];
+
+    (void)state;
+    begin(layers, LAYER_CRYPT, 84 * MIB, 100 * MIB);
+    layers[1].announced = true;
+    resize(layers, 84 * MIB, 100 * MIB);
+    assert_int_equal(layers[0].state, LAYER_IN_STEP);
+    assert_int_equal(layers[1].state, LAYER_STALE);
+    assert_string_equal(layers[1].remedy, "echo 1 > /sys/block/sda/device/rescan");
+    layers_judge(&layers[1], 1); /* on its own */
+    assert_int_equal(layers[1].state, LAYER_STALE);
+}
+
+/* LVM on LUKS on a multipath device of two paths. */
+static void begin_nested(struct layer *layers)
+{
+    layers[0] =
+        (struct layer){.kind = LAYER_LVM, .name = "/dev/dm-2", .label = "vg-lv", .bytes = 80 * MIB};
+    layers[1] = (struct layer){
+        .kind = LAYER_CRYPT, .name = "/dev/dm-1", .label = "luks", .bytes = 84 * MIB, .above = 0};
+    layers[2] = (struct layer){.kind = LAYER_MULTIPATH,
+                               .name = "/dev/dm-0",
+                               .label = "mpatha",
+                               .bytes = 100 * MIB,
+                               .above = 1};
+    layers[3] = (struct layer){
+        .kind = LAYER_DISK, .name = "/dev/sda", .label = "", .bytes = 100 * MIB, .above = 2};
+    layers[4] = layers[3];
+    layers[4].name = "/dev/sdb";
+    layers_judge(layers, 5);
+}
+
+static void growth_comes_up_layer_by_layer(void **state)
+{
+    struct layer layers[5];
+
+    (void)state;
+    begin_nested(layers);
+    layers[3].bytes = 200 * MIB;
+    layers_judge(layers, 5);
+    assert_string_equal(layers[4].remedy, "echo 1 > /sys/block/sdb/device/rescan");
+    assert_int_equal(layers[4].state, LAYER_PENDING);
+    assert_int_equal(layers[3].state, LAYER_IN_STEP);
+    assert_string_equal(layers[2].remedy, "multipathd resize map mpatha");
+    layers[4].bytes = 200 * MIB;
+    layers_judge(layers, 5);
+    assert_int_equal(layers[4].state, LAYER_IN_STEP);
+    assert_int_equal(layers[2].state, LAYER_PENDING);
+    assert_int_equal(layers[1].state, LAYER_IN_STEP);
+    layers[2].bytes = 200 * MIB;
+    layers_judge(layers, 5);
+    assert_int_equal(layers[2].state, LAYER_IN_STEP);
+    assert_string_equal(layers[1].remedy, "cryptsetup resize luks");
+    layers[1].bytes = 184 * MIB;
+    layers_judge(layers, 5);
+    assert_int_equal(layers[1].state, LAYER_IN_STEP);
+    assert_string_equal(layers[0].remedy,
+                        "pvresize /dev/mapper/luks, then lvextend --size SIZE /dev/mapper/vg-lv");
+    layers[0].bytes = 180 * MIB;
+    layers_judge(layers, 5);
+    for (unsigned i = 0; i < 5; i++)
+        assert_int_equal(layers[i].state, LAYER_IN_STEP);
+}
+
+/* It has no header, so this shows at first sight. */
+static void a_multipath_device_is_as_large_as_its_paths(void **state)
+{
+    struct layer layers[2];
+
+    (void)state;
+    begin(layers, LAYER_MULTIPATH, 100 * MIB, 200 * MIB);
+    assert_int_equal(layers[0].state, LAYER_PENDING);
+    resize(layers, 200 * MIB, 200 * MIB);
+    assert_in_step(layers);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_header_is_not_missing_space),
+        cmocka_unit_test(luks_follows_in_whole),
+        cmocka_unit_test(growth_that_comes_back_is_none),
+        cmocka_unit_test(lvm_follows_as_it_is_told),
+        cmocka_unit_test(who_is_not_expected_to_follow_is_in_step),
+        cmocka_unit_test(an_unknown_dm_device_is_named),
+        cmocka_unit_test(a_disk_that_announced_growth_is_stale),
+        cmocka_unit_test(growth_comes_up_layer_by_layer),
+        cmocka_unit_test(a_multipath_device_is_as_large_as_its_paths),
+    };
+
+    return cmocka_run_group_tests_name("layers", tests, NULL, NULL);
+}
