@@ -162,25 +162,32 @@ int command_direct_volume_remove(struct session *session)
 
 /* ---- stats, resize ---- */
 
+/* Nothing else that names a volume: not its number, which a relative path might be. */
+static int check_volume_path(const char *path)
+{
+    return path && path[0] == '/' ? EXIT_DONE
+                                  : fail("--volume-path is missing, or is no absolute path", 0);
+}
+
 int command_direct_volume_stats(struct session *session)
 {
     const char *path = session->options->volume_path;
-    int code;
+    int code = check_volume_path(path);
 
-    if (!path)
-        return fail("--volume-path is missing", 0);
-    code = command_ask_stats(session, path);
+    if (code == EXIT_DONE)
+        code = command_ask_stats(session, path);
     return code == EXIT_DONE ? EXIT_DONE : EXIT_FAILED;
 }
 
 int command_direct_volume_resize(struct session *session)
 {
     const char *path = session->options->volume_path;
-    int code;
+    int code = check_volume_path(path);
 
-    if (!path || !session->options->size)
-        return fail(path ? "--size is missing" : "--volume-path is missing", 0);
-    code = command_ask_resize(session, path, session->options->size, "0");
+    if (code == EXIT_DONE && !session->options->size)
+        code = fail("--size is missing", 0);
+    if (code == EXIT_DONE)
+        code = command_ask_resize(session, path, session->options->size, "0");
     buffer_clear(&session->out); /* it prints nothing */
     return code == EXIT_DONE ? EXIT_DONE : EXIT_FAILED;
 }

@@ -5,14 +5,18 @@
 #include "crustctl/command.h"
 #include "crustctl/display.h"
 
+static void print_line(FILE *stream, const struct command *command)
+{
+    (void)fprintf(stream, "  %-20s %-15s %s\n", command->name, command->operands, command->summary);
+}
+
 static void print_usage(FILE *stream)
 {
     (void)fputs("usage: crustctl [--root DIR] [--config FILE] [-o text|json] COMMAND\n\n"
                 "Shows what crustd knows about the volumes of micro-VMs on this node, and why.\n\n",
                 stream);
     for (const struct command *command = commands; command->name; command++)
-        (void)fprintf(stream, "  %-20s %-15s %s\n", command->name, command->operands,
-                      command->summary);
+        print_line(stream, command);
     (void)fputs("\n"
                 "VOL is a volume path, a metadata key, a PV name or a volume_id.\n"
                 "  --root DIR     the node's root is DIR\n"
@@ -29,6 +33,23 @@ static void print_command_help(const struct command *command)
     (void)printf("usage: crustctl %s%s%s%s\n\n%s\n%s", command->name, *command->operands ? " " : "",
                  command->operands, command->options ? " [options]" : "", command->summary,
                  command->help ? command->help : "");
+}
+
+/* "fs" has no meaning by itself: what may follow it. False if nothing does. */
+static bool print_family(FILE *stream, const char *name)
+{
+    const size_t length = strlen(name);
+    bool found = false;
+
+    for (const struct command *command = commands; command->name; command++) {
+        if (strncmp(command->name, name, length) != 0 || command->name[length] != ' ')
+            continue;
+        if (!found)
+            (void)fprintf(stream, "crustctl %s is one of\n", name);
+        print_line(stream, command);
+        found = true;
+    }
+    return found;
 }
 
 static int refuse(const char *text)
@@ -76,14 +97,16 @@ int main(int argc, char *argv[])
     }
     if (options.help && command)
         print_command_help(command);
-    else if (options.help)
+    else if (options.help && (!options.command || !print_family(stdout, options.command)))
         print_usage(stdout);
     if (options.help)
         return EXIT_DONE;
     if (!options.command)
         print_usage(stderr);
+    if (!command && (!options.command || print_family(stderr, options.command)))
+        return EXIT_USAGE;
     if (!command)
-        return options.command ? refuse("there is no such command") : EXIT_USAGE;
+        return refuse("there is no such command");
     if (command_check(command, &options, &error) < 0)
         return refuse(error.text);
     return run(command, &options);

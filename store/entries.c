@@ -230,17 +230,25 @@ static int write_facts(struct store *store, const struct store_entry *entry, int
                    sql_text(entry->subpaths), sql_text(entry->remark));
 }
 
+/* Whose it is follows from its path, and is known of one that never read well, too. */
 static int write_problem(struct store *store, const struct store_entry *entry, int64_t entry_id,
                          int64_t volume_id, int *ret_changes)
 {
-    static const char put[] = "INSERT INTO entries (entry_id, volume_id, layout, key, problem) "
-                              "VALUES (?1, ?2, ?3, ?4, ?5)"
-                              " ON CONFLICT (entry_id) DO UPDATE SET problem = excluded.problem"
-                              " WHERE problem IS NOT excluded.problem";
+    static const char put[] =
+        "INSERT INTO entries AS e (entry_id, volume_id, layout, key, problem, pv, pod_uid, driver,"
+        " volume_handle) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"
+        " ON CONFLICT (entry_id) DO UPDATE SET problem = excluded.problem,"
+        " pv = coalesce(e.pv, excluded.pv), pod_uid = coalesce(e.pod_uid, excluded.pod_uid),"
+        " driver = coalesce(e.driver, excluded.driver),"
+        " volume_handle = coalesce(e.volume_handle, excluded.volume_handle)"
+        " WHERE e.problem IS NOT excluded.problem OR e.pv IS NULL AND excluded.pv IS NOT NULL"
+        " OR e.driver IS NULL AND excluded.driver IS NOT NULL";
 
     return sql_run(&store->connection, put, ret_changes, sql_known((uint64_t)entry_id),
                    sql_number(volume_id), sql_text(layout_name(entry->layout)),
-                   sql_text(entry->key), sql_text(entry->problem));
+                   sql_text(entry->key), sql_text(entry->problem), sql_text(entry->pv),
+                   sql_text(entry->pod_uid), sql_text(entry->driver),
+                   sql_text(entry->volume_handle));
 }
 
 /* The names in the directory, no more and no less. */

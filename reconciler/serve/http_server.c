@@ -76,6 +76,9 @@ struct exchange {
     struct http_reply reply; /* of the call; status 0: not yet */
 };
 
+/* Stands for the exchange of a request that is refused for its path. */
+static struct exchange path_with_nul;
+
 /* The bytes of one answer, until microhttpd has sent them. */
 struct answer {
     struct http_server *server;
@@ -152,7 +155,16 @@ struct argument_collector {
     bool refused;
 };
 
-/* A value with a NUL inside would end early; the request is then not what it seems. */
+static bool is_given(const struct http_request *request, const char *name)
+{
+    for (unsigned i = 0; i < request->arguments; i++)
+        if (strcmp(request->argument[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* A value with a NUL inside would end early, and of two only one would count; the request is then
+ * not what it seems. */
 static enum MHD_Result collect_argument(void *data, enum MHD_ValueKind kind, const char *name,
                                         size_t name_length, const char *value, size_t value_length)
 {
@@ -161,7 +173,8 @@ static enum MHD_Result collect_argument(void *data, enum MHD_ValueKind kind, con
 
     (void)kind;
     collector->refused = request->arguments == HTTP_ARGUMENTS || !value ||
-                         strlen(name) != name_length || strlen(value) != value_length;
+                         strlen(name) != name_length || strlen(value) != value_length ||
+                         is_given(request, name);
     if (collector->refused)
         return MHD_NO;
     request->argument[request->arguments++] = (struct http_argument){name, value};
@@ -275,7 +288,7 @@ static enum MHD_Result answer_request(struct door *door, struct MHD_Connection *
                                       &collector);
     if (collector.refused)
         return refuse(door, connection, MHD_HTTP_BAD_REQUEST, "bad_argument",
-                      "too many arguments, or one that is no text");
+                      "too many arguments, one twice, or one that is no text");
     result = http_routes_answer(door->server->reconciler, &request, &reply, &asked);
     if (result == HTTP_ROUTES_ASKED)
         return call_reconciler(exchange, &asked, &reply);
@@ -293,11 +306,24 @@ static bool announces_large_body(struct MHD_Connection *connection)
     return length && strtoull(length, NULL, 10) > BODY_BYTES;
 }
 
+/* microhttpd decodes a path and hands it on as a string: what follows a NUL would be ignored. */
+static void *look_at_uri(void *data, const char *uri, struct MHD_Connection *connection)
+{
+    const char *nul = strstr(uri, "%00");
+
+    (void)data;
+    (void)connection;
+    return nul && nul < uri + strcspn(uri, "?") ? &path_with_nul : NULL;
+}
+
 static enum MHD_Result begin_exchange(struct door *door, struct MHD_Connection *connection,
                                       void **exchange_pointer)
 {
-    struct exchange *exchange;
+    struct exchange *exchange = *exchange_pointer;
 
+    *exchange_pointer = NULL;
+    if (exchange == &path_with_nul)
+        return refuse(door, connection, MHD_HTTP_BAD_REQUEST, "bad_path", "the path has a NUL");
     if (announces_large_body(connection))
         return refuse(door, connection, MHD_HTTP_CONTENT_TOO_LARGE, "body_too_large",
                       "a request body has at most 64 KiB");
@@ -322,7 +348,7 @@ static enum MHD_Result serve_request(void *data, struct MHD_Connection *connecti
     int result;
 
     (void)version;
-    if (!exchange)
+    if (!exchange || exchange == &path_with_nul)
         return begin_exchange(door, connection, exchange_pointer);
     if (*body_length > 0) {
         result = buffer_append(&exchange->body, body, *body_length);
@@ -343,7 +369,7 @@ static void forget_request(void *data, struct MHD_Connection *connection, void *
     (void)connection;
     (void)how;
     *exchange_pointer = NULL;
-    if (!exchange)
+    if (!exchange || exchange == &path_with_nul)
         return;
     if (exchange->call) {
         (void)http_call_cancel(exchange->call);
@@ -439,8 +465,8 @@ static int open_door(struct http_server *server, struct door *door, int fd, stru
         door, MHD_OPTION_EXTERNAL_LOGGER, write_log, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         (size_t)CONNECTION_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS,
-        MHD_OPTION_NOTIFY_COMPLETED, forget_request, NULL, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-        MHD_OPTION_END);
+        MHD_OPTION_NOTIFY_COMPLETED, forget_request, NULL, MHD_OPTION_URI_LOG_CALLBACK, look_at_uri,
+        NULL, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
     if (!door->daemon)
         return error_set(error, -ENOMEM, "cannot start the HTTP server");
     info = MHD_get_daemon_info(door->daemon, MHD_DAEMON_INFO_EPOLL_FD);

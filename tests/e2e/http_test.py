@@ -79,7 +79,9 @@ class MetricsTest(HttpTest):
         node = self.node()
         self.volume(node)
         node.start()
+        curl(node, "/v1/volumes/1/stats")  # so that there is a call to be counted
         _, body = curl(node, "/metrics")
+        self.assertIn(b"crustd_operations_seconds_count", body)
         done = subprocess.run([promtool, "check", "metrics"], input=body, capture_output=True,
                               timeout=60)
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, b"", b""))
@@ -257,6 +259,8 @@ class CrustctlTest(VolumeTest):
                       ("add", *where, "--mount-info", '{"fstype":"ext4"}'),
                       ("add", "--volume-path", "/" + "x" * 200, "--mount-info", info),
                       ("stats", "--volume-path", "/nobody"), ("resize", *where),
+                      ("stats", "--volume-path", str(self.id)), ("stats", "--volume-path", "pv"),
+                      ("resize", "--volume-path", "pv", "--size", "0"),
                       ("resize", *where, "--size", "8Gi"), ("resize", *where, "--size", str(1 << 40))):
             code, out, err = self.run_crustctl("direct-volume", *words)
             self.assertEqual((code, out), (1, ""), (words, err))

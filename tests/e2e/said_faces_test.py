@@ -185,6 +185,8 @@ class CrustctlTest(FacesTest):
                 (["volumes", "-o", "xml"], USAGE),
                 (["journal", "-n", "many"], USAGE),
                 (["nonsense"], USAGE),
+                (["direct-volume"], USAGE),
+                (["fs", "--help"], OK),
                 ([], USAGE),
                 (["--help"], OK),
                 (["explain", "--help"], OK),
@@ -193,6 +195,7 @@ class CrustctlTest(FacesTest):
                 done = node.crustctl(*arguments, check=False)
                 self.assertEqual(done.returncode, code, done.stderr)
                 self.assertEqual(done.stderr == "", code == OK)
+        self.assertIn("direct-volume resize ", node.crustctl("direct-volume", "--help").stdout)
 
     def test_wait_sees_it_happen(self):
         node = self.build()

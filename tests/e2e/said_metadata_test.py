@@ -229,6 +229,7 @@ class InvalidMetadata(SaidTest):
                 self.assertRegex(row["problem"], cases[name][1])
                 self.assertEqual((row["state"], row["reason"]), ("unmanaged", "invalid_mount_info"))
                 self.assertIsNone(row["next_attempt_at"])
+                self.assertTrue(path.endswith(f"~csi/{row['pv']}/mount"), row)
                 self.assertTrue(row["problem"].isprintable(), row["problem"])
 
     def mend(self, node, paths):

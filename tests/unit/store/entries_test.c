@@ -68,6 +68,11 @@ static void a_name_that_never_read_well_takes_its_first_identity(void **state)
 
     assert_text_of(store, "SELECT target_path FROM audit_volumes", NULL);
     assert_text_of(store, "SELECT status FROM audit_volumes", "invalid");
+    broken.pv = "pv-1"; /* its path was learned */
+    broken.pod_uid = "uid-1";
+    assert_int_equal(put_entry(store, &broken, true), volume_id);
+    assert_text_of(store, "SELECT pv || ' ' || pod_uid FROM audit_volumes", "pv-1 uid-1");
+    (void)put_entry(store, &broken, false);
     assert_int_equal(put_entry(store, &entry, true), volume_id);
     assert_string_equal(get_volume(store, volume_id).target_path, VOLUME_PATH);
 }

@@ -89,11 +89,25 @@ static void bad_arguments_are_refused(void **state)
         "/v1/volumes?id",           "/v1/journal?volume=pv-1",
         "/v1/sandboxes?volume=1",   "/v1/devices?after=1",
         "/v1/status?x=1",           "/v1/journal?after=99999999999999999999",
-        "/v1/volumes?volume=a%00b", "/v1/volumes?id=1&id=1&id=1&id=1&id=1&id=1&id=1&id=1&id=1",
+        "/v1/volumes?volume=a%00b", "/v1/volumes?a=1&b=1&c=1&d=1&e=1&f=1&g=1&h=1&i=1",
+        "/v1/volumes?id=1&id=2",
     };
 
     for (size_t i = 0; i < array_length(paths); i++)
         expect_error(*state, "GET", paths[i], 400, "bad_argument");
+    expect_error(*state, "POST", "/v1/gc?dry_run=1&dry_run=0", 400, "bad_argument");
+}
+
+/* What comes after a NUL is not left out, as a C string would have it. */
+static void a_path_ends_where_it_was_written_to_end(void **state)
+{
+    struct fixture *fixture = *state;
+
+    expect_error(fixture, "GET", "/v1/volumes%00", 400, "bad_path");
+    expect_error(fixture, "POST", "/v1/resync%00/never", 400, "bad_path");
+    assert_int_equal(fixture->reconciler.resyncs, 0);
+    expect_error(fixture, "GET", "/v1/%2576olumes", 404, "unknown_path");
+    expect_status(fixture, "GET", "/v1/%76olumes", 200);
 }
 
 static void status_tells_health(void **state)
@@ -189,11 +203,17 @@ static void thousands_of_volumes_fit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(every_path_answers),        TEST(what_does_not_exist_is_not_found),
-        TEST(rows_are_the_views),        TEST(bad_arguments_are_refused),
-        TEST(status_tells_health),       TEST(resync_is_for_the_socket_only),
-        TEST(gc_is_for_the_socket_only), TEST(a_cleanup_is_restored_by_its_number),
-        TEST(thousands_of_volumes_fit),  TEST(the_node_is_examined),
+        TEST(every_path_answers),
+        TEST(what_does_not_exist_is_not_found),
+        TEST(rows_are_the_views),
+        TEST(bad_arguments_are_refused),
+        TEST(a_path_ends_where_it_was_written_to_end),
+        TEST(status_tells_health),
+        TEST(resync_is_for_the_socket_only),
+        TEST(gc_is_for_the_socket_only),
+        TEST(a_cleanup_is_restored_by_its_number),
+        TEST(thousands_of_volumes_fit),
+        TEST(the_node_is_examined),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
