@@ -368,7 +368,7 @@ struct store_volume {
 
     unsigned named_sandboxes; /* sandbox-id files */
     unsigned live_sandboxes;  /* alive, named by a file or claiming the volume or a part of it */
-    bool bypassed;            /* one of them claims a part of it */
+    bool bypassed;            /* one of them claims a part of it, and was not given the whole */
     char binding_source[32];  /* what says so: sandbox-file, bundle */
 
     int64_t sandbox_ref; /* 0 unless exactly one is alive, and has it whole */

@@ -54,8 +54,22 @@ static const char select_claiming_sandboxes[] =
     "SELECT " SANDBOX ", c.source, c.guest_path FROM sandbox_claims c"
     " JOIN sandboxes s ON s.sandbox_ref = c.sandbox_ref WHERE c.path = ?1";
 
+/* A runtime that finds the metadata by a prefix of what is mounted, as KEP-2857 wants it, goes
+ * round nothing: it leaves its file beside the metadata and attaches the device, and no container
+ * has the whole path, for which any runtime does so. A part that the kubelet binds elsewhere has no
+ * such prefix. */
+#define UNSERVED                                                                                   \
+    " AND NOT (c.path > ?1 || '/' AND c.path < ?1 || '0'"                                          \
+    " AND NOT EXISTS (SELECT 1 FROM sandbox_claims w"                                              \
+    "  WHERE w.sandbox_ref = c.sandbox_ref AND w.path = ?1)"                                       \
+    " AND EXISTS (SELECT 1 FROM sandbox_drives d"                                                  \
+    "  WHERE d.sandbox_ref = c.sandbox_ref AND d.major = ?4 AND d.minor = ?5)"                     \
+    " AND EXISTS (SELECT 1 FROM entries e JOIN entry_sandboxes n ON n.entry_id = e.entry_id"       \
+    "  JOIN sandboxes s ON s.sandbox_id = n.sandbox_id AND s.gone_at IS NULL"                      \
+    "  WHERE e.volume_id = ?3 AND e.gone = 0 AND s.sandbox_ref = c.sandbox_ref))"
+
 static const char select_bypassing_sandboxes[] =
-    "SELECT c.sandbox_ref FROM sandbox_claims c WHERE " CLAIMS_WITHIN("?1", "?2");
+    "SELECT c.sandbox_ref FROM sandbox_claims c WHERE " CLAIMS_WITHIN("?1", "?2") UNSERVED;
 
 /* The same number is the same device; the path as written is what the runtime was given, and leads
  * to the drive even if it points elsewhere by now. */
@@ -246,7 +260,9 @@ static int load_sandbox(struct store *store, const char *subpaths, struct store_
         r = take_sandboxes(&claiming, volume);
     if (r == 0)
         r = sql_query(&store->connection, select_bypassing_sandboxes, &bypassing,
-                      sql_text(volume->target_path), sql_text(subpaths));
+                      sql_text(volume->target_path), sql_text(subpaths),
+                      sql_number(volume->volume_id), sql_number(volume->major),
+                      sql_number(volume->minor));
     if (r == 0)
         r = take_bypassing(&bypassing, volume);
     if (volume->live_sandboxes > 1)

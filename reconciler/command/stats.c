@@ -10,6 +10,7 @@
  * An act is borrowed for its volume, its ways and its time; it is never started or recorded.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -225,6 +226,11 @@ static enum status_code check_volume(const struct store_volume *volume, struct e
 {
     if (volume->live_sandboxes > 1)
         return error_set(error, STATUS_UNAVAILABLE, "more than one live sandbox uses the volume");
+    if (!volume->sandbox_ref && volume->bypassed)
+        return error_set(error, STATUS_FAILED_PRECONDITION,
+                         "the volume is blocked, bypassed: crustctl explain %" PRId64
+                         " says what helps",
+                         volume->volume_id);
     if (!volume->sandbox_ref)
         return error_set(error, STATUS_UNAVAILABLE, "no sandbox uses the volume yet");
     return STATUS_OK;

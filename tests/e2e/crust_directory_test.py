@@ -5,14 +5,11 @@ what goes round the metadata."""
 import hashlib
 import json
 import os
-import secrets
 import shutil
-import subprocess
 import unittest
 
+from containers import Containers
 from said import AFTER, SANDBOX, SaidTest, Volume, publish_path
-
-TASKS = "run/containerd/io.containerd.runtime.v2.task/k8s.io"
 
 
 class CrustDirectoryTest(SaidTest):
@@ -49,29 +46,11 @@ class CrustDirectoryTest(SaidTest):
         (directory / "vol_data.json").write_text(json.dumps(
             {"driverName": "csi.example", "volumeHandle": "vol-1"} | data))
 
-    def containers(self, node, sandbox_id=SANDBOX):
-        """A shim in its sandbox's bundle; returns how to run containers in that sandbox."""
-        tasks = node.root / TASKS
-
-        def run(*mounts):
-            container_id = sandbox_id if not tasks.joinpath(sandbox_id).exists() \
-                else secrets.token_hex(32)
-            bundle = tasks / container_id
-            bundle.mkdir(parents=True)
-            (bundle / "config.json").write_text(json.dumps({
-                "mounts": [{"source": source, "destination": to, "type": "bind"}
-                           for source, to in mounts],
-                "annotations": {"io.kubernetes.cri.sandbox-id": sandbox_id}}))
-            return bundle
-
-        bundle = run()
-        shim = subprocess.Popen(
-            ["containerd-shim-kata-v2", "-c", "read _", "-namespace", "k8s.io", "-id", sandbox_id],
-            executable="/bin/sh", cwd=bundle, stdin=subprocess.PIPE)
-        self.addCleanup(shim.wait)
-        self.addCleanup(shim.stdin.close)
-        self.addCleanup(shim.kill)
-        return run
+    def containers(self, node):
+        """How to run containers in the sandbox."""
+        containers = Containers(node, SANDBOX)
+        self.addCleanup(containers.close)
+        return containers.run
 
     # names and paths
 

@@ -28,6 +28,7 @@ from programs import GuestError, wait_until
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = (REPOSITORY / os.environ.get("CRUST_BUILD", "build")).resolve()
 VOLUMES = "run/kata-containers/shared/direct-volumes"
+TASKS = "run/containerd/io.containerd.runtime.v2.task/k8s.io"
 
 
 class NodeError(Exception):

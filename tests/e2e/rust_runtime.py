@@ -17,10 +17,9 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "fakes"))
 
-from node import Node  # noqa: E402
+from node import TASKS, Node  # noqa: E402
 from shim import FakeShim  # noqa: E402
 
-TASKS = "run/containerd/io.containerd.runtime.v2.task/k8s.io"
 GUEST_MOUNTS = "/run/kata-containers/shared/containers/passthrough"
 
 

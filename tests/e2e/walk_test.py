@@ -2,14 +2,18 @@
 """The whole life of a pod's volumes with a real guest, in the order in which the seed documents tell
 it: staged, used by a sandbox, asked for its stats, grown by the host, expanded, unstaged.
 
-Story 1 of KEP-2857: a pod of two volumes, with an fsGroup and a policy for it. A kubelet and a CSI
-driver are played by the test, each time in another dialect of crustd's; results and record are the
-same in all of them.
+Story 1 of KEP-2857: a pod of two volumes, with an fsGroup, a policy for it, and parts of the volumes
+(subPath) in its containers. A kubelet and a CSI driver are played by the test, each time in another
+dialect of crustd's; results and record are the same in all of them. So is the runtime, whose part it
+is to find the metadata: as the KEP wants it, along the path that is mounted, and as Kata does, under
+that path and no other.
 """
 
 import json
+import shutil
 import unittest
 
+from containers import Containers
 from grpc_client import Clients
 from growth import SECONDS, GrowthCase
 from node import encode
@@ -35,11 +39,20 @@ class WalkTest(Clients, GrowthCase):
         super().setUpClass()
         cls.node.start()
 
-    def walk(self, dialect):
+    def containers(self, sandbox):
+        containers = Containers(self.node, sandbox.id)
+        self.addCleanup(containers.close)
+        return containers
+
+    def walk(self, dialect, part=""):
+        """part: what a container mounts of each volume, "" all of it."""
         sandbox = self.add_sandbox()
         volumes = [sandbox.add_volume("ext4") for _ in range(2)]
         self.publish(dialect, volumes)
+        containers = self.containers(sandbox)
         sandbox.boot()
+        containers.run(*((f"{volume.path}{part}", f"/data/{number}")
+                         for number, volume in enumerate(volumes)))
         sandbox.take()
         for volume in volumes:
             self.node.wait_for(volume.path, "in_sync", "none", SECONDS, sandbox_id=sandbox.id)
@@ -204,15 +217,59 @@ class Shim:
 
 
 class Walks(WalkTest):
+
+    def runtime(self):
+        return Runtime(self.messages("crust_runtime"),
+                       self.stub(self.node, "crust_runtime", "Runtime"))
+
     def test_crust_ops(self):
-        self.walk(Runtime(self.messages("crust_runtime"),
-                          self.stub(self.node, "crust_runtime", "Runtime")))
+        self.walk(self.runtime())
 
     def test_kata_runtime(self):
         self.walk(Tool(self.node))
 
     def test_shim(self):
         self.walk(Shim(self.node))
+
+    def test_parts_as_the_kep_has_them(self):
+        """The kubelet mounts the volume's path with the subPath after it; the runtime has looked
+        for metadata above it, and given the VM the device."""
+        self.walk(self.runtime(), part="/var/lib/data")
+
+    def test_parts_as_kata_has_them(self):
+        """Kata finds no metadata under the longer path, and shares the node's directory instead:
+        the volume is in no VM. Nobody is told otherwise, and who has a whole volume is served."""
+        sandbox = self.add_sandbox()
+        whole, missed = sandbox.add_volume("ext4"), sandbox.make_volume("ext4")
+        dialects = [self.runtime(), Tool(self.node), Shim(self.node)]
+        self.publish(dialects[0], [whole, missed])
+        containers = self.containers(sandbox)
+        sandbox.boot()
+        part = f"{missed.path}/var/lib/data"
+        bundle = containers.run((whole.path, "/whole"), (part, "/part"))
+        sandbox.take()
+        self.node.wait_for(whole.path, "in_sync", "none", SECONDS, sandbox_id=sandbox.id)
+        missed.loop.resize(missed.loop.size * 2)
+        row = self.node.wait_for(missed.path, "blocked", "bypassed", SECONDS,
+                                 device_bytes=missed.loop.size)
+        self.assertIn(part, row["evidence"])
+        for dialect in dialects:
+            with self.subTest(type(dialect).__name__):
+                with self.assertRaisesRegex(Exception, "bypassed"):
+                    dialect.stats(missed)
+                with self.assertRaisesRegex(Exception, "bypassed"):
+                    dialect.expand(missed, missed.loop.size)
+        explained = " ".join(self.node.crustctl("explain", missed.path).stdout.split())
+        self.assertIn(part, explained)
+        self.assertIn("create the pod again", explained)
+        self.assertEqual((self.mappings(missed), self.resizes(missed)), ([], []))
+        self.finish(self.grow_on_the_host(dialects[0], whole))
+        shutil.rmtree(bundle)
+        self.node.wait_for(missed.path, "unbound", "none", SECONDS)
+        sandbox.vm.power_off()
+        self.node.end_sandbox(sandbox.id)
+        self.unpublish(dialects[0], [whole])
+        dialects[0].unstage(missed)
 
 
 if __name__ == "__main__":

@@ -97,6 +97,51 @@ static void a_part_of_a_volume_is_no_claim_on_it(void **state)
     assert_false(get_bypassed(store, volume_id, VOLUME_PATH "/sub", true).bypassed);
 }
 
+/* A runtime that looks for metadata along the path has the whole volume in the VM. */
+static void a_part_that_is_served_goes_round_nothing(void **state)
+{
+    const struct store_claim part = {.path = VOLUME_PATH "/sub", .source = "bundle"},
+                             bound_part = {.path = "/kubelet/volume-subpaths/pv/c/0",
+                                           .source = "bundle"};
+    struct store *store = store_of(state);
+    struct store_entry entry = entry_of("key-1", VOLUME_PATH, 11);
+    struct store_drive other = fixture_drive;
+    struct store_sandbox sandbox = sandbox_of("sandbox-1", &fixture_drive);
+    struct store_claim claims[] = {fixture_claim, part};
+    int64_t volume_id;
+
+    entry.subpaths = "/kubelet/volume-subpaths/pv";
+    volume_id = put_bound(store).volume_id;
+    (void)put_entry(store, &entry, true);
+    sandbox.claim = &claims[1];
+    sandbox.claims = 1;
+    (void)put_sandbox(store, &sandbox, true);
+    assert_false(get_volume(store, volume_id).bypassed);
+    assert_int_equal(get_volume(store, volume_id).live_sandboxes, 1);
+    assert_string_equal(get_volume(store, volume_id).sandbox_id, "sandbox-1");
+
+    sandbox.claim = claims; /* another container has the whole: any runtime attaches it for that */
+    sandbox.claims = 2;
+    (void)put_sandbox(store, &sandbox, true);
+    assert_true(get_volume(store, volume_id).bypassed);
+    claims[1] = bound_part; /* what the kubelet binds is the node's own */
+    sandbox.claim = &claims[1];
+    sandbox.claims = 1;
+    (void)put_sandbox(store, &sandbox, true);
+    assert_true(get_volume(store, volume_id).bypassed);
+    claims[1] = part;
+    other.minor = 2;
+    sandbox.drive = &other;
+    (void)put_sandbox(store, &sandbox, true);
+    assert_true(get_volume(store, volume_id).bypassed);
+    sandbox.drive = &fixture_drive;
+    (void)put_sandbox(store, &sandbox, true);
+    assert_false(get_volume(store, volume_id).bypassed);
+    entry.sandboxes = 0;
+    (void)put_entry(store, &entry, true);
+    assert_true(get_volume(store, volume_id).bypassed);
+}
+
 static void who_bypasses_is_shown(void **state)
 {
     struct store *store = store_of(state);
@@ -430,6 +475,7 @@ int main(void)
         MODEL(a_sandbox_touches_what_is_bound_to_it_without_a_name),
         MODEL(waiting_volumes_come_due),
         MODEL(a_part_of_a_volume_is_no_claim_on_it),
+        MODEL(a_part_that_is_served_goes_round_nothing),
         MODEL(who_bypasses_is_shown),
         MODEL(a_record_of_another_device_contradicts),
         MODEL(two_directories_may_name_two_devices),
