@@ -111,9 +111,17 @@ class HttpTest(FacesTest):
                                   text=True, timeout=60)
             return done.stdout.rpartition("\n")[2]
 
-        self.assertEqual(ask("/healthz"), "200")
-        self.assertEqual(ask("/v1/volumes"), "200")
-        self.assertEqual(ask("/v1/resync", "--request", "POST"), "404")
+        for path in ("/", "/status.css", "/healthz", "/readyz", "/metrics", "/v1/status",
+                     "/v1/doctor", *(f"/v1/{view}" for view in VIEWS)):
+            self.assertEqual(ask(path), "200", path)
+        for method, path in (("POST", "/v1/resync"), ("POST", "/v1/gc"),
+                             ("POST", "/v1/cleanups/1/restore"), ("POST", "/v1/volumes/1/resize"),
+                             ("GET", "/v1/volumes/1/stats"), ("GET", "/direct-volume/stats?path=/x"),
+                             ("GET", "/direct-volume/stats/L3g="), ("POST", "/direct-volume/resize"),
+                             ("PUT", "/fs-stats"), ("PUT", "/fs-resize")):
+            self.assertEqual(ask(path, "--request", method, "--data", "{}"), "404", path)
+            self.assertNotEqual(curl(node, path, "--request", method, "--data", "{}")[1],
+                                curl(node, "/v1/nothing")[1], path)
 
     def test_nonsense_on_the_socket(self):
         """Whatever is written there, the next one is served."""
