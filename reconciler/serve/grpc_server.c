@@ -98,6 +98,7 @@ static bool make_room(struct grpc_server *server)
                     "%d connections have a call in flight: another one is closed", CONNECTIONS);
         return false;
     }
+    http2_connection_shut_down(idlest->connection); /* so that no call of its is lost */
     remove_client(idlest);
     return true;
 }

@@ -37,8 +37,6 @@ struct http2_connection {
     uint64_t began_ns;
     uint64_t looked_ns; /* the timer fired */
     uint64_t moved_ns;  /* the last byte was written, or nothing was there to write */
-    uint64_t idle_since_ns;
-    bool had_requests;
 };
 
 static void on_io(struct loop_io *io, int events);
@@ -46,14 +44,17 @@ static void on_timer(struct loop_timer *timer);
 
 /* ---- time ---- */
 
-/* When it is looked at again, whatever the client does until then. */
+/* When it is looked at again, whatever the client does until then. A client that only pings is
+ * idle. */
 static uint64_t due(const struct http2_connection *connection)
 {
-    if (connection->left_bytes || http2_session_has_requests(connection->session))
+    uint64_t idle_since = http2_session_idle_since(connection->session);
+
+    if (connection->left_bytes || idle_since == HTTP2_BUSY)
         return connection->looked_ns + LOOK_SECONDS * NSEC_PER_SEC;
     if (!http2_session_has_begun(connection->session))
         return connection->began_ns + BEGIN_SECONDS * NSEC_PER_SEC;
-    return connection->idle_since_ns + IDLE_SECONDS * NSEC_PER_SEC;
+    return idle_since + IDLE_SECONDS * NSEC_PER_SEC;
 }
 
 static void start_timer(struct http2_connection *connection)
@@ -64,25 +65,17 @@ static void start_timer(struct http2_connection *connection)
                      on_timer);
 }
 
-/* Idle time counts from the last request, so that a client which only pings is idle. */
-static void note_idleness(struct http2_connection *connection)
-{
-    bool has = http2_session_has_requests(connection->session);
-
-    if (!has && connection->had_requests)
-        connection->idle_since_ns = clock_boottime();
-    connection->had_requests = has;
-}
-
 static bool is_out_of_time(const struct http2_connection *connection, uint64_t now)
 {
+    uint64_t idle_since = http2_session_idle_since(connection->session);
+
     if (connection->left_bytes)
         return now - connection->moved_ns > STALL_SECONDS * NSEC_PER_SEC;
-    if (http2_session_has_requests(connection->session))
+    if (idle_since == HTTP2_BUSY)
         return false;
     if (!http2_session_has_begun(connection->session))
         return now - connection->began_ns >= BEGIN_SECONDS * NSEC_PER_SEC;
-    return now - connection->idle_since_ns >= IDLE_SECONDS * NSEC_PER_SEC;
+    return now - idle_since >= IDLE_SECONDS * NSEC_PER_SEC;
 }
 
 /* ---- bytes ---- */
@@ -124,7 +117,6 @@ static void go_on(struct http2_connection *connection)
     if (!connection->left_bytes)
         connection->moved_ns = clock_boottime();
     r = write_some(connection);
-    note_idleness(connection);
     if (r < 0 || (r == 0 && http2_session_is_over(connection->session))) {
         end(connection);
         return;
@@ -188,7 +180,7 @@ void http2_connection_shut_down(struct http2_connection *connection)
 
 uint64_t http2_connection_idle_since(const struct http2_connection *connection)
 {
-    return http2_session_has_requests(connection->session) ? UINT64_MAX : connection->idle_since_ns;
+    return http2_session_idle_since(connection->session);
 }
 
 /* ---- life ---- */
@@ -205,8 +197,7 @@ int http2_connection_new(const struct http2_connection_options *options, int fd,
     }
     connection->options = *options;
     connection->fd = fd;
-    connection->began_ns = connection->looked_ns = connection->moved_ns =
-        connection->idle_since_ns = clock_boottime();
+    connection->began_ns = connection->looked_ns = connection->moved_ns = clock_boottime();
     r = http2_session_new(options->handler, options->userdata, options->room, &connection->session);
     if (r < 0) {
         fd_close(fd);

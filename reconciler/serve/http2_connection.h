@@ -1,7 +1,8 @@
 /* http2_connection.h - an HTTP/2 session on a socket of the loop. Private to serve/.
  *
- * Bounds in time: the client must begin within 10 s, say a whole request within 10 s, take its
- * replies without a pause of 30 s, and ask for something at least every 5 minutes.
+ * Bounds in time: the client must begin within 10 s, say a whole request within 10 s, read without
+ * a pause of 30 s, and ask for something at least every 5 minutes. A reply that its flow control
+ * does not let through keeps a connection no longer than none would.
  */
 #pragma once
 
@@ -32,5 +33,5 @@ void http2_connection_wake(struct http2_connection *connection);
 /* GOAWAY; it ends once its requests have been replied to. */
 void http2_connection_shut_down(struct http2_connection *connection);
 
-/* CLOCK_BOOTTIME since which it has had no request; UINT64_MAX: it has one. */
+/* As http2_session_idle_since(). */
 uint64_t http2_connection_idle_since(const struct http2_connection *connection);

@@ -44,6 +44,7 @@ struct http2_session {
     bool broken; /* nothing more is taken from the client */
     unsigned noise;
     uint64_t noise_since_ns;
+    uint64_t idle_since_ns; /* the last time that a request came, was replied to or went */
 };
 
 /* ---- requests ---- */
@@ -51,6 +52,12 @@ struct http2_session {
 static struct http2_request *find_request(struct http2_session *session, int32_t stream)
 {
     return nghttp2_session_get_stream_user_data(session->nghttp2, stream);
+}
+
+static void free_body(struct http2_request *request)
+{
+    request->session->room->used -= request->body.length;
+    buffer_done(&request->body);
 }
 
 static void free_request(struct http2_request *request)
@@ -63,8 +70,8 @@ static void free_request(struct http2_request *request)
     *link = request->next;
     if (request->given && !request->replied)
         session->handler->cancelled(request, session->userdata);
-    session->room->used -= request->body.length;
-    buffer_done(&request->body);
+    session->idle_since_ns = clock_boottime();
+    free_body(request);
     buffer_done(&request->reply);
     free(request);
 }
@@ -314,6 +321,8 @@ void http2_reply(struct http2_request *request, const char *status,
     size_t used = 0;
 
     request->replied = true;
+    request->session->idle_since_ns = clock_boottime();
+    free_body(request);
     all[used++] = make_field(&(struct http2_field){":status", status});
     for (size_t i = 0; i < count && used < REPLY_FIELDS; i++)
         all[used++] = make_field(&fields[i]);
@@ -380,9 +389,12 @@ bool http2_session_has_begun(const struct http2_session *session)
     return session->begun;
 }
 
-bool http2_session_has_requests(const struct http2_session *session)
+uint64_t http2_session_idle_since(const struct http2_session *session)
 {
-    return session->requests != NULL;
+    for (const struct http2_request *request = session->requests; request; request = request->next)
+        if (!request->replied)
+            return HTTP2_BUSY;
+    return session->idle_since_ns;
 }
 
 /* ---- life ---- */
@@ -451,7 +463,7 @@ int http2_session_new(const struct http2_handler *handler, void *userdata, struc
     session->handler = handler;
     session->userdata = userdata;
     session->room = room;
-    session->noise_since_ns = clock_boottime();
+    session->noise_since_ns = session->idle_since_ns = clock_boottime();
     r = open_session(session);
     if (r < 0) {
         http2_session_free(session);

@@ -100,10 +100,15 @@ void http2_session_expire(struct http2_session *session, uint64_t before_ns);
 void http2_session_shut_down(struct http2_session *session);
 
 bool http2_session_has_begun(const struct http2_session *session); /* the client's preface came */
-bool http2_session_has_requests(const struct http2_session *session);
+
+/* CLOCK_BOOTTIME since which no request waits for its reply; HTTP2_BUSY: one does. A reply that the
+ * client's flow control does not let through is waited for by nobody. */
+#define HTTP2_BUSY UINT64_MAX
+uint64_t http2_session_idle_since(const struct http2_session *session);
 
 /* Replies, once per given request: `status` is three digits; `body` NULL: the fields are all there
- * is, and end the stream. The body's bytes are taken over; the trailer is static. A failure to
+ * is, and end the stream. The body's bytes are taken over; the trailer is static. The request's own
+ * body is gone. A failure to
  * queue it resets the stream. The request may be gone afterwards. */
 void http2_reply(struct http2_request *request, const char *status,
                  const struct http2_field *fields, size_t count, struct buffer *body,

@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import stat
+import struct
 import unittest
 
 from grpc_client import SECONDS, GrpcTest, socket_of
@@ -15,6 +16,7 @@ CHECK = "/grpc.health.v1.Health/Check"
 GROUP = 47110  # nobody's
 USER = 47111
 CONNECTIONS = 64  # at a time
+NO_WINDOW = struct.pack(">HI", 4, 0)  # SETTINGS_INITIAL_WINDOW_SIZE
 RSS_ANON_KIB = 24 * 1024
 
 
@@ -101,10 +103,21 @@ class Calls(GrpcTest):
                                  str(code))
 
     def test_fields_that_are_not_understood(self):
-        for field, code in ((("grpc-timeout", "soon"), 13), (("grpc-encoding", "gzip"), 12),
-                            (("grpc-timeout", "1" * 50), 8)):
+        for field, code in ((("grpc-encoding", "gzip"), 12), (("grpc-encoding", "identity"), 0),
+                            (("grpc-timeout", "1" * 50), 8),
+                            *((("grpc-timeout", bad), 13) for bad in (
+                                "soon", "1", "S", "-1S", "+1S", "1.5S", "1 S", "1s", "1SS",
+                                "100000000S"))):
             said, _ = self.answer(request_fields(CHECK, field), message(b""))
             self.assertEqual(said["grpc-status"], str(code))
+
+    def test_the_time_of_the_call_is_over_before_it_is_whole(self):
+        for timeout in ("0S", "0H", "1n", "00000001u"):
+            said, _ = self.answer(request_fields(CHECK, ("grpc-timeout", timeout)), message(b""))
+            self.assertEqual(said["grpc-status"], "4", timeout)
+        for timeout in ("1H", "99999999H", "1M", "60S", "60000m"):
+            said, _ = self.answer(request_fields(CHECK, ("grpc-timeout", timeout)), message(b""))
+            self.assertEqual(said["grpc-status"], "0", timeout)
 
     def test_at_stop_clients_are_told(self):
         with Http2(socket_of(self.running)) as client:
@@ -196,6 +209,29 @@ class Hostile(GrpcTest):
         for number, client in enumerate(halves):
             client.send((PREFACE + frame(SETTINGS, 0, 0))[:number])
         self.is_served(self.running)
+
+    def test_clients_that_take_no_reply(self):
+        """Their window lets none through."""
+        for _ in range(CONNECTIONS):
+            client = self.client()
+            client.begin(NO_WINDOW)
+            for stream in range(1, 2 * 32, 2):
+                client.request(stream, CHECK, message(b"\x7a\xf4\x03" + bytes(500)))
+            self.assertTrue(client.wait_for(HEADERS, 63))
+        self.is_served(self.running)
+
+    def test_who_makes_room_for_others(self):
+        """The one that has been without a call for longest; it is told, so that no call is lost."""
+        clients = [self.client() for _ in range(CONNECTIONS)]
+        for client in clients:
+            client.begin()
+            self.assertTrue(client.wait_for(SETTINGS))
+        clients[0].request(1, CHECK, message(b""))
+        self.assertTrue(clients[0].wait_for(HEADERS, 1))
+        self.is_served(self.running)
+        self.assertEqual(clients[1].error_code(), NO_ERROR)
+        clients[0].request(3, CHECK, message(b""))
+        self.assertTrue(clients[0].wait_for(HEADERS, 3))
 
     def test_slow_requests_end(self):
         client = self.client()

@@ -102,8 +102,8 @@ class Http2:
             return False
         return True
 
-    def begin(self):
-        self.send(PREFACE + frame(SETTINGS, 0, 0))
+    def begin(self, settings=b""):
+        self.send(PREFACE + frame(SETTINGS, 0, 0, settings))
 
     def request(self, stream, path, body=None, **options):
         """All of a unary request; with body None the stream stays open."""

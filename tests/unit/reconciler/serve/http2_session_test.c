@@ -275,7 +275,7 @@ static void a_request_has_its_reply(void **state)
     assert_string_equal(buffer_text(&talk->body), "reply");
     assert_int_equal(talk->ended, 1);
     assert_int_equal(talk->reset, 0);
-    assert_false(http2_session_has_requests(talk->server));
+    assert_int_not_equal(http2_session_idle_since(talk->server), HTTP2_BUSY);
     assert_false(http2_session_is_over(talk->server));
 }
 
@@ -305,7 +305,7 @@ static void expect_fault(struct conversation *talk, enum http2_fault fault)
     assert_int_equal(talk->ended, 1);
     assert_int_equal(talk->reset, 1);
     assert_int_equal(talk->reset_code, NGHTTP2_NO_ERROR);
-    assert_false(http2_session_has_requests(talk->server));
+    assert_int_not_equal(http2_session_idle_since(talk->server), HTTP2_BUSY);
 }
 
 static void long_fields_are_a_fault(void **state)
@@ -402,7 +402,7 @@ static void a_reset_cancels(void **state)
         nghttp2_submit_rst_stream(talk->client, NGHTTP2_FLAG_NONE, stream, NGHTTP2_CANCEL), 0);
     pump(talk);
     assert_int_equal(talk->cancelled, 1);
-    assert_false(http2_session_has_requests(talk->server));
+    assert_int_not_equal(http2_session_idle_since(talk->server), HTTP2_BUSY);
     assert_false(http2_session_is_over(talk->server));
 }
 
@@ -424,6 +424,43 @@ static void ping(struct conversation *talk, unsigned count)
         assert_int_equal(nghttp2_submit_ping(talk->client, NGHTTP2_FLAG_NONE, NULL), 0);
         pump(talk);
     }
+}
+
+/* Not even a client whose window lets no reply through takes room from others. */
+static void a_reply_that_is_not_taken_is_waited_for_by_nobody(void **state)
+{
+    const nghttp2_settings_entry window = {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 0};
+    struct conversation *talk = *state;
+    uint64_t before;
+
+    assert_int_equal(nghttp2_submit_settings(talk->client, NGHTTP2_FLAG_NONE, &window, 1), 0);
+    talk->send = "0123456789";
+    talk->send_length = 10;
+    ask(talk, NULL);
+    pump(talk);
+    assert_int_equal(http2_session_idle_since(talk->server), HTTP2_BUSY);
+    assert_int_equal(talk->room.used, 10);
+    before = clock_boottime();
+    reply_ok(talk->request[0]);
+    pump(talk);
+    assert_int_equal(talk->ended, 0);
+    assert_int_equal(talk->body.length, 0);
+    assert_int_equal(talk->room.used, 0);
+    assert_in_range(http2_session_idle_since(talk->server), before, clock_boottime());
+}
+
+static void who_has_just_been_served_is_not_idle(void **state)
+{
+    struct conversation *talk = *state;
+    uint64_t before;
+
+    talk->reply = true;
+    pump(talk);
+    before = clock_boottime();
+    assert_in_range(http2_session_idle_since(talk->server), 0, before);
+    ask(talk, NULL);
+    pump(talk);
+    assert_in_range(http2_session_idle_since(talk->server), before, clock_boottime());
 }
 
 static void a_flood_of_pings_ends_it(void **state)
@@ -514,6 +551,8 @@ int main(void)
         TEST(there_is_a_bound_on_streams),
         TEST(a_reset_cancels),
         TEST(the_end_cancels),
+        TEST(a_reply_that_is_not_taken_is_waited_for_by_nobody),
+        TEST(who_has_just_been_served_is_not_idle),
         TEST(a_flood_of_pings_ends_it),
         TEST(who_is_served_may_ping),
         TEST(a_flood_of_resets_ends_it),
