@@ -297,7 +297,7 @@ void grpc_call_begin(const struct grpc_call_options *options, struct http2_reque
     if (refuse_body(request, &message, &length))
         return;
     if (read_timeout(request, &timeout) < 0) {
-        send_error(request, STATUS_INTERNAL, "grpc-timeout is none");
+        send_error(request, STATUS_INTERNAL, "grpc-timeout is not understood");
         return;
     }
     call = calloc(1, sizeof(*call));
@@ -311,5 +311,8 @@ void grpc_call_begin(const struct grpc_call_options *options, struct http2_reque
                                .method = method->path,
                                .timeout_ns = timeout};
     request->userdata = call;
-    answer(method, call, message, length);
+    if (clock_boottime() - request->began_ns < timeout)
+        answer(method, call, message, length);
+    else
+        grpc_call_fail(call, STATUS_DEADLINE_EXCEEDED, "the request took all the time of the call");
 }
