@@ -24,7 +24,9 @@
 #include "reconciler/observe/mount_info.h"
 #include "reconciler/observe/observe.h"
 
-#define MOUNT_INFO "mountInfo.json"
+#define MOUNT_INFO  "mountInfo.json"
+#define RUNTIME_CLI "runtime-cli"
+#define PLUGIN_FILE "csiPlugin.json"
 
 enum { SANDBOX_ID_CHARS = 128, DOT_NAMES = 2 };
 
@@ -35,7 +37,8 @@ bool observe_is_sandbox_id(const char *name)
     size_t length = strlen(name);
 
     return length && length <= SANDBOX_ID_CHARS && strspn(name, alphabet) == length &&
-           !strchr("_.-", name[0]);
+           !strchr("_.-", name[0]) && strcmp(name, MOUNT_INFO) != 0 &&
+           strcmp(name, RUNTIME_CLI) != 0 && strcmp(name, PLUGIN_FILE) != 0;
 }
 
 /* The first problem stands. 0 or -ENOMEM. */
@@ -159,9 +162,9 @@ static int examine_sandbox_file(int directory, const char *name, struct observed
 static int examine_name(int directory, const char *name, struct observed_entry *entry)
 {
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, MOUNT_INFO) == 0 ||
-        strcmp(name, "runtime-cli") == 0)
+        strcmp(name, RUNTIME_CLI) == 0)
         return 0;
-    if (strcmp(name, "csiPlugin.json") == 0)
+    if (strcmp(name, PLUGIN_FILE) == 0)
         return set_name_problem(entry, false, name, "refused: a tenant may have written it");
     return examine_sandbox_file(directory, name, entry);
 }

@@ -117,7 +117,10 @@ class Volumes(ManagementTest):
     def test_bad_requests(self):
         node, loop = self.scene()
         for arguments, more in (((loop.device, ""), {}), ((loop.device, "../x"), {}),
-                                ((loop.device, "x" * 129), {}), (("",), {}), (("sda",), {}),
+                                ((loop.device, "x" * 129), {}),
+                                ((loop.device, "mountInfo.json"), {}),
+                                ((loop.device, "runtime-cli"), {}),
+                                ((loop.device, "csiPlugin.json"), {}), (("",), {}), (("sda",), {}),
                                 ((loop.device, SANDBOX, "/a/../b"), {}),
                                 ((loop.device, SANDBOX, PATH, ""), {}),
                                 ((loop.device,), {"fsgroup_gid": -1}),
