@@ -185,25 +185,33 @@ static int append_mount_info(struct buffer *text, const struct reconciler_stage 
 struct layout {
     enum reconciler_tree tree;
     const char *name;
+    bool is_hashed;            /* the key is a SHA-256 */
     char key[STORE_KEY_BYTES]; /* of the directory */
     char workshop[PATH_MAX];
     struct stage_place place;
 };
 
+/* The kind of names that a runtime looks for in it. */
+static bool has_hashed_names(enum reconciler_tree tree)
+{
+    return tree == TREE_CRUST_VOLUMES;
+}
+
 /* The working directory stands beside the trash, which is on the volumes' file system for the same
  * reason. */
 static void make_layout(const struct reconciler *reconciler, enum reconciler_tree tree,
-                        const char *target_path, struct layout *ret_layout)
+                        bool is_hashed, const char *target_path, struct layout *ret_layout)
 {
     bool is_kata = tree == TREE_KATA_VOLUMES;
     const char *trash = look_trash_path(reconciler, is_kata ? STORE_KATA : STORE_CRUST);
 
     ret_layout->tree = tree;
     ret_layout->name = is_kata ? "kata" : "crust";
-    if (is_kata)
-        base64url_encode(target_path, strlen(target_path), ret_layout->key);
-    else
+    ret_layout->is_hashed = is_hashed;
+    if (is_hashed)
         sha256_hex(target_path, strlen(target_path), ret_layout->key);
+    else
+        base64url_encode(target_path, strlen(target_path), ret_layout->key);
     (void)snprintf(ret_layout->workshop, sizeof(ret_layout->workshop), "%.*s/.crust-stage",
                    (int)(strrchr(trash, '/') - trash), trash);
     ret_layout->place = (struct stage_place){
@@ -236,7 +244,7 @@ static int record(struct reconciler *reconciler, const struct layout *layout,
         r = store_find_volume(store, target_path, &before);
     if (r == 0)
         r = look_at_entry(reconciler, layout->tree, layout->key);
-    if (r == 0 && layout->tree == TREE_CRUST_VOLUMES)
+    if (r == 0 && layout->is_hashed)
         r = hidden_offer_asked(reconciler, target_path);
     if (r == 0)
         r = store_find_volume(store, target_path, &after);
@@ -270,7 +278,7 @@ static enum status_code stage_in(struct reconciler *reconciler, enum reconciler_
     int64_t volume_id = 0;
     int r, done;
 
-    make_layout(reconciler, tree, stage->target_path, &layout);
+    make_layout(reconciler, tree, has_hashed_names(tree), stage->target_path, &layout);
     done = stage_files_put(
         &layout.place, layout.key,
         &(struct stage_content){buffer_text(text), text->length, stage->sandbox_id}, &why);
@@ -317,18 +325,20 @@ enum status_code reconciler_stage(struct reconciler *reconciler,
     return code;
 }
 
-static enum status_code unstage_in(struct reconciler *reconciler, enum reconciler_tree tree,
-                                   const char *target_path, struct error *error)
+static enum status_code unstage_name(struct reconciler *reconciler, enum reconciler_tree tree,
+                                     bool is_hashed, const char *target_path, struct error *error)
 {
     struct layout layout;
     struct error why = {0};
     int64_t volume_id;
     int r, done;
 
-    make_layout(reconciler, tree, target_path, &layout);
+    make_layout(reconciler, tree, is_hashed, target_path, &layout);
     done = stage_files_take(&layout.place, layout.key, &why);
     if (done < 0)
         return say(STATUS_UNAVAILABLE, &why, error);
+    if (done == STAGE_UNCHANGED && is_hashed != has_hashed_names(tree))
+        return STATUS_OK; /* there hardly ever is one */
     r = record(reconciler, &layout, target_path, done == STAGE_DONE ? "volume_unstaged" : NULL,
                &volume_id);
     if (r < 0)
@@ -338,6 +348,15 @@ static enum status_code unstage_in(struct reconciler *reconciler, enum reconcile
     if (r < 0 && r != -ENOENT)
         log_warning(NULL, "cannot empty %s: %s", layout.workshop, strerror(-r));
     return STATUS_OK;
+}
+
+/* A driver's own hands may have used either kind of name. */
+static enum status_code unstage_in(struct reconciler *reconciler, enum reconciler_tree tree,
+                                   const char *target_path, struct error *error)
+{
+    enum status_code code = unstage_name(reconciler, tree, false, target_path, error);
+
+    return code == STATUS_OK ? unstage_name(reconciler, tree, true, target_path, error) : code;
 }
 
 /* In both layouts, whatever the configuration says by now. */

@@ -5,6 +5,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import shutil
 import stat
 import threading
 import unittest
@@ -151,6 +152,42 @@ class Staging(StageTest):
         self.client = self.stub(node, "crust_runtime", "Runtime")
         self.unstage()
         self.assertFalse(node.directory(PATH, "crust").exists())
+
+    def test_unstage_what_a_driver_has_written(self):
+        """Under either kind of name, in either root."""
+        node = self.start()
+        names = encode(PATH), hashlib.sha256(PATH.encode()).hexdigest()
+        roots = node.root / VOLUMES, node.root / "run/crust"
+        roots[1].mkdir(mode=0o700)
+        for directory in (root / name for root in roots for name in names):
+            with self.subTest(directory):
+                shutil.copytree(node.stage(publish_path("model"), DEVICE), directory)
+                node.wait(lambda: (node.volume(PATH) or {}).get("status") == "present", SECONDS,
+                          "the volume")
+                self.unstage()
+                self.assertFalse(directory.exists())
+                self.assertEqual(node.volume(PATH)["status"], "removed")
+        self.assertEqual(self.kinds(node), ["volume_unstaged"] * 4)
+        self.nothing_is_left(node)
+
+    def test_devices(self):
+        """What is not there may come; a link is what it leads to."""
+        node = self.start()
+        loop = self.loop()
+        node.add_device(loop.device)
+        dev = node.root / "dev"
+        (dev / "image").write_bytes(bytes(4096))
+        (dev / "link").symlink_to(loop.device)
+        (dev / "dangling").symlink_to("nothing")
+        os.mkfifo(dev / "fifo")
+        os.mknod(dev / "null", 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+        (dev / "to-null").symlink_to("null")
+        for device in (loop.device, "/dev/image", "/dev/link", "/dev/dangling", "/dev/none"):
+            self.stage(device=device)
+            self.assertEqual(node.volume(PATH)["device"], device)
+        for device in ("/dev/fifo", "/dev/null", "/dev/to-null", "/dev", "/"):
+            with self.subTest(device), self.fails("INVALID_ARGUMENT", "block device"):
+                self.stage(device=device)
 
     def test_what_is_refused(self):
         node = self.start()
