@@ -1,11 +1,11 @@
 /* expand.c - clients that wait for a growth.
  *
  * Nothing is resized here. Where the volume's runtime has left a tool that knows how, that is asked
- * first. A client that asks has the volume looked at again, with the attempts
- * that failed before forgotten, so that it is tried at once; then it waits. After each turn that
- * was committed, whoever waits for a volume that was decided since, and for which nothing is in
- * flight, is told what expand_answer() makes of it, or goes on waiting. How long is the client's
- * to say.
+ * first, if the volume may be grown at all. A client that asks has the volume looked at again, with
+ * the attempts that failed before forgotten, so that it is tried at once; then it waits. After each
+ * turn that was committed, whoever waits for a volume that was decided since, and for which nothing
+ * is in flight, is told what expand_answer() makes of it, or goes on waiting. How long is the
+ * client's to say.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -84,6 +84,18 @@ static void on_cli(struct child *child, enum child_end end, int status, const st
     tell(expansion, STATUS_OK, bytes, &error);
 }
 
+/* What crustd would not do for this client it has nobody do. */
+static bool is_permitted(const struct expansion *expansion)
+{
+    struct reconciler *reconciler = expansion->reconciler;
+    uint64_t limit = expansion->asked.limit_bytes;
+    struct store_volume volume;
+
+    return reconciler_grows(reconciler) &&
+           store_get_volume(reconciler->store, expansion->volume_id, &volume) == 0 &&
+           volume.policy == STORE_POLICY_GROW && (!limit || volume.device_bytes <= limit);
+}
+
 /* Whether it is asked. */
 static bool ask_cli(struct expansion *expansion)
 {
@@ -91,8 +103,11 @@ static bool ask_cli(struct expansion *expansion)
     const struct reconciler_expand *asked = &expansion->asked;
     struct runtime_cli cli;
     struct error error = {0};
-    int r = runtime_cli_find(reconciler, asked->target.target_path, &cli, &error);
+    int r;
 
+    if (!is_permitted(expansion))
+        return false;
+    r = runtime_cli_find(reconciler, asked->target.target_path, &cli, &error);
     if (r == RUNTIME_CLI_UNSAFE)
         runtime_cli_pass_over(expansion->volume_id, &error);
     if (r != RUNTIME_CLI_FOUND)

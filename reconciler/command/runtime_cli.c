@@ -49,18 +49,23 @@ static int read_in(const struct reconciler *reconciler, const char *volumes, con
     return r == PATH_OK ? RUNTIME_CLI_FOUND : RUNTIME_CLI_UNSAFE;
 }
 
+/* Either kind of name may stand in either root; the KEP's own comes first. */
 static int read_file(const struct reconciler *reconciler, const char *target_path,
                      struct buffer *text, struct error *error)
 {
-    char name[STORE_KEY_BYTES];
-    int r;
+    const char *const volumes[] = {reconciler->config.paths.crust_volumes,
+                                   reconciler->config.paths.kata_volumes};
+    char hash[SHA256_HEX_BYTES], encoded[STORE_KEY_BYTES];
+    int r = RUNTIME_CLI_NONE;
 
-    sha256_hex(target_path, strlen(target_path), name);
-    r = read_in(reconciler, reconciler->config.paths.crust_volumes, name, text, error);
-    if (r != RUNTIME_CLI_NONE)
-        return r;
-    base64url_encode(target_path, strlen(target_path), name);
-    return read_in(reconciler, reconciler->config.paths.kata_volumes, name, text, error);
+    sha256_hex(target_path, strlen(target_path), hash);
+    base64url_encode(target_path, strlen(target_path), encoded);
+    for (size_t i = 0; r == RUNTIME_CLI_NONE && i < array_length(volumes); i++) {
+        r = read_in(reconciler, volumes[i], hash, text, error);
+        if (r == RUNTIME_CLI_NONE)
+            r = read_in(reconciler, volumes[i], encoded, text, error);
+    }
+    return r;
 }
 
 /* One path, as echo writes it. */

@@ -2,11 +2,13 @@
 of no help. crustd's own ways remain, whatever it does.
 """
 
+import hashlib
 import json
 import os
 import unittest
 
 from grpc_client import SECONDS, GrpcTest
+from node import VOLUMES, encode
 from said import AFTER, BEFORE, status
 
 TOOL = "/usr/bin/runtime-tool"
@@ -43,13 +45,13 @@ class CliTest(GrpcTest):
         self.running.wait(lambda: status(self.running)["acts_in_flight"] == 0, SECONDS, "rest")
         self.client = self.stub(self.running, "crust_runtime", "Runtime")
 
-    def tool(self, script, name=TOOL, mode=0o755, named=None):
+    def tool(self, script, name=TOOL, mode=0o755, named=None, where=None):
         """Puts a program there that notes how it was called, and has the runtime name it."""
         path = self.running.path(name)
         path.write_text(f'#!/bin/sh\necho "$@" >>{self.running.root}/called\n{script}\n')
         path.chmod(mode)
         named = named if named is not None else f"{name}\n"
-        file = self.running.directory(self.volume_.path) / "runtime-cli"
+        file = (where or self.running.directory(self.volume_.path)) / "runtime-cli"
         file.write_text(named)
         file.chmod(0o600)
 
@@ -61,9 +63,10 @@ class CliTest(GrpcTest):
         request = self.crust.RuntimeGetVolumeStatsRequest(volume_target_path=self.volume_.path)
         return self.client.RuntimeGetVolumeStats(request, timeout=SECONDS)
 
-    def expand(self, required=0):
+    def expand(self, required=0, limit=0):
         request = self.crust.RuntimeExpandVolumeRequest(volume_target_path=self.volume_.path)
         request.capacity_range.required_bytes = required
+        request.capacity_range.limit_bytes = limit
         return self.client.RuntimeExpandVolume(request, timeout=SECONDS).capacity_bytes
 
     def own_ways_work(self):
@@ -92,6 +95,51 @@ class Helpful(CliTest):
         self.assertEqual(self.expand(AFTER), AFTER)
         self.assertEqual(self.called(),
                          [f"direct-volume stats --volume-path {self.volume_.path}"])
+
+
+    def test_either_kind_of_name_in_either_root(self):
+        path = self.volume_.path
+        names = encode(path), hashlib.sha256(path.encode()).hexdigest()
+        for root in (VOLUMES, "run/crust"):
+            for name in names:
+                directory = self.running.root / root / name
+                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self.tool("echo '{\"capacity_bytes\": 4711}'", where=directory)
+                with self.subTest(directory):
+                    self.assertEqual(self.expand(), 4711)
+                (directory / "runtime-cli").unlink()
+        self.assertEqual(len(self.called()), 4)
+
+    def test_how_the_file_may_be_written(self):
+        for named in (TOOL, f"{TOOL}\r\n", f"{TOOL}\n\n", f"{TOOL} \t\n"):
+            self.tool("echo '{\"capacity_bytes\": 4711}'", named=named)
+            with self.subTest(named):
+                self.assertEqual(self.expand(), 4711)
+
+    def test_a_program_that_is_a_link(self):
+        """Where the configuration names the link, what it leads to is judged and run."""
+        self.tool("echo '{\"capacity_bytes\": 4711}'")
+        tool = self.running.path(TOOL)
+        real = tool.rename(tool.with_name("real"))
+        tool.symlink_to("real")
+        self.assertEqual(self.expand(), 4711)
+        real.chmod(0o775)
+        self.assertEqual(self.expand(), BEFORE)
+
+    def test_what_crustd_would_not_do_it_has_nobody_do(self):
+        self.tool("echo '{\"capacity_bytes\": 4711}'")
+        with self.fails("OUT_OF_RANGE", "limit_bytes"):
+            self.expand(limit=BEFORE - 1)
+        self.assertEqual(self.expand(limit=BEFORE), 4711)
+        for mode in ("observe", "never"):
+            self.running.stop()
+            self.volume_.loop.resize(AFTER)
+            self.running.configure(resize__mode=mode)
+            self.running.start()
+            self.client = self.stub(self.running, "crust_runtime", "Runtime")
+            with self.subTest(mode), self.fails("FAILED_PRECONDITION", "policy"):
+                self.expand(AFTER)
+        self.assertEqual(len(self.called()), 1)
 
 
 class Useless(CliTest):
@@ -125,6 +173,25 @@ class Useless(CliTest):
         self.tool("true")
         os.chown(self.running.path(TOOL), 4711, 4711)
         self.own_ways_work()
+        self.tool("true")
+        self.running.path("/usr/bin/link").symlink_to(TOOL)
+        for named in ("/usr/bin/link", f" {TOOL}", f"\n{TOOL}", "/usr/bin/../bin/runtime-tool"):
+            self.tool("true", named=named)
+            self.own_ways_work()
+        self.assertEqual(self.called(), [])
+
+    def test_files_that_others_may_have_written(self):
+        self.tool("true")
+        file = self.running.directory(self.volume_.path) / "runtime-cli"
+        keep = self.running.root / "keep"
+        for spoil in (lambda: file.chmod(0o620), lambda: file.chmod(0o602),
+                      lambda: (file.chmod(0o600), os.chown(file, 4711, 4711)),
+                      lambda: (os.chown(file, 0, 0), os.link(file, keep)),
+                      lambda: (file.unlink(), file.symlink_to(keep)),
+                      lambda: (file.unlink(), os.mkfifo(file)),
+                      lambda: (file.unlink(), file.mkdir())):
+            spoil()
+            self.own_ways_work()
         self.assertEqual(self.called(), [])
 
     def test_one_that_is_given_up(self):
