@@ -26,7 +26,6 @@
 #include "store/internal.h"
 #include "store/place.h"
 #include "store/schema.h"
-#include "store/sql_path.h"
 
 enum {
     MSEC_PER_DAY = 24 * 60 * 60 * 1000,
@@ -36,14 +35,6 @@ enum {
 };
 
 /* ---- making --------------------------------------------------------------------------------- */
-
-static int connect_file(struct sql_connection *connection, const char *path)
-{
-    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
-    int code = sqlite3_open_v2(path ? path : ":memory:", &connection->db, flags, sql_path_vfs());
-
-    return code == SQLITE_OK ? 0 : sql_failed(connection, code);
-}
 
 static int harden(struct sql_connection *connection)
 {
@@ -71,7 +62,7 @@ static int create_schema(struct sql_connection *connection)
 static int fill_file(const char *path, struct error *error)
 {
     struct sql_connection connection = {0};
-    int r = connect_file(&connection, path);
+    int r = sql_open(&connection, path, SQLITE_OPEN_READWRITE);
 
     if (r == 0)
         r = create_schema(&connection);
@@ -186,7 +177,7 @@ static int configure_file(struct store *store)
 static int open_file(struct store *store, int busy_msec, struct error *error)
 {
     struct sql_connection *connection = &store->connection;
-    int r = connect_file(connection, store->path);
+    int r = sql_open(connection, store->path, SQLITE_OPEN_READWRITE);
 
     if (r == 0)
         (void)sqlite3_busy_timeout(connection->db, busy_msec);
@@ -238,7 +229,7 @@ static int open_or_create(struct store *store, int busy_msec, bool *ret_rebuilt,
 
 static int open_memory(struct sql_connection *connection, struct error *error)
 {
-    int r = connect_file(connection, NULL);
+    int r = sql_open(connection, ":memory:", SQLITE_OPEN_READWRITE);
 
     if (r == 0)
         r = create_schema(connection);

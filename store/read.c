@@ -16,7 +16,6 @@
 #include "lib/json.h"
 #include "store/internal.h"
 #include "store/schema.h"
-#include "store/sql_path.h"
 
 struct view {
     const char *name;
@@ -62,10 +61,8 @@ const char *store_view_name(enum store_view view)
 static int open_readonly(struct store_reader *reader, const char *path, struct error *error)
 {
     struct sql_connection *connection = &reader->own;
-    int flags = SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
-    int code = sqlite3_open_v2(path, &connection->db, flags, sql_path_vfs());
     int64_t application = 0, version = 0;
-    int r = code == SQLITE_OK ? 0 : sql_failed(connection, code);
+    int r = sql_open(connection, path, SQLITE_OPEN_READONLY);
 
     if (r == 0)
         r = sql_pragma_number(connection, "PRAGMA application_id", &application);

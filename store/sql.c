@@ -15,6 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "store/sql_path.h"
+
 static int error_from_code(int code, int system_errno)
 {
     switch (code & 0xff) {
@@ -56,6 +58,25 @@ int sql_failed(struct sql_connection *connection, int code)
 
     (void)snprintf(connection->error_text, sizeof(connection->error_text), "%s", text);
     return error_from_code(code, connection->db ? sqlite3_system_errno(connection->db) : 0);
+}
+
+/* Nothing here has threads, and nobody asks SQLite how much memory it has: without this, each
+ * allocation takes a mutex and is counted, and Debian's SQLite allocates for every cursor and text.
+ * Only the first call has an effect, and it is not needed for anything to be right. */
+static void configure(void)
+{
+    (void)sqlite3_config(SQLITE_CONFIG_SINGLETHREAD);
+    (void)sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
+}
+
+int sql_open(struct sql_connection *connection, const char *path, int flags)
+{
+    int code;
+
+    configure();
+    code = sqlite3_open_v2(path, &connection->db,
+                           flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, sql_path_vfs());
+    return code == SQLITE_OK ? 0 : sql_failed(connection, code);
 }
 
 void sql_close(struct sql_connection *connection)

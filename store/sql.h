@@ -26,6 +26,9 @@ struct sql_connection {
     } cached[SQL_STATEMENTS];
 };
 
+/* `flags` are sqlite3_open_v2()'s; extended result codes and no mutexes come with them. -errno; the
+ * connection is to be closed in either case. */
+int sql_open(struct sql_connection *connection, const char *path, int flags);
 /* -errno as store.h lists them; keeps the error's text. */
 int sql_failed(struct sql_connection *connection, int code);
 void sql_close(struct sql_connection *connection);
