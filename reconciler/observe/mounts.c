@@ -335,9 +335,10 @@ static int search_name(void *userdata, const char *name)
     char path[SYSFS_PATH_BYTES + NAME_MAX];
     uint32_t major, minor;
 
+    if (search->partitions && !is_partition(search, name))
+        return 0;
     (void)snprintf(path, sizeof(path), "%s/%s/dev", search->directory, name);
-    if ((search->partitions && !is_partition(search, name)) ||
-        sysfs_read_device_number(search->sysfs, path, &major, &minor) < 0)
+    if (sysfs_read_device_number(search->sysfs, path, &major, &minor) < 0)
         return 0;
     search_device(&below, major, minor);
     search->visits = below.visits;
