@@ -431,10 +431,12 @@ int json_parse(const char *text, size_t length, struct json_limits limits, cJSON
 /* Reads one character of well-formed UTF-8, folded; 0 at the end. */
 static uint32_t next_folded(const char **cursor)
 {
-    uint32_t character = 0;
-    size_t step = text_decode_utf8(*cursor, strnlen(*cursor, 4), &character);
+    uint32_t character = (unsigned char)**cursor;
 
-    *cursor += step;
+    if (character < 0x80)
+        *cursor += character != 0;
+    else
+        *cursor += text_decode_utf8(*cursor, strnlen(*cursor, 4), &character);
     return fold_character(character);
 }
 
