@@ -91,8 +91,10 @@ static int refresh_device(struct reconciler *reconciler, struct store_volume *vo
         r = store_set_volume_device(reconciler->store, volume->volume_id, device_id, &changed);
     if (r == 0 && changed)
         r = mark_neighbours(reconciler, volume); /* on the device that it leaves */
-    if (r == 0 && (size_changed || changed))
+    if (r == 0 && changed)
         r = store_get_volume(reconciler->store, volume->volume_id, volume);
+    else if (r == 0 && size_changed)
+        r = store_reread_volume(reconciler->store, volume);
     if (r == 0 && changed)
         r = mark_neighbours(reconciler, volume); /* on the one that it comes to */
     if (r == 0 && device_id && observed.kind == OBSERVED_BLOCK)
@@ -276,7 +278,7 @@ static int open_growth(struct reconciler *reconciler, struct store_volume *volum
 
     r = store_open_resize(reconciler->store, volume->volume_id, from, volume->device_bytes);
     if (r == 0)
-        r = store_get_volume(reconciler->store, volume->volume_id, volume);
+        r = store_reread_volume(reconciler->store, volume);
     if (r < 0)
         return r;
     log_info(&(struct log_ids){volume->volume_id, volume->sandbox_id, volume->device_name, NULL},

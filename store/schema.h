@@ -15,7 +15,9 @@ int schema_check(struct sql_connection *connection);
 /* Claims `c` of something within a volume: beneath its path, or where the kubelet binds parts of
  * it; but not what is a volume by itself. */
 #define CLAIMS_WITHIN(target_path, subpaths)                                                       \
-    "((c.path > " target_path " || '/' AND c.path < " target_path " || '0')"                       \
-    " OR (c.path > " subpaths " || '/' AND c.path < " subpaths " || '0'))"                         \
+    "(" CLAIM_BENEATH(target_path) " OR " CLAIM_BENEATH(subpaths) ")" AND_NO_VOLUME
+
+#define CLAIM_BENEATH(path) "(c.path > " path " || '/' AND c.path < " path " || '0')"
+#define AND_NO_VOLUME                                                                              \
     " AND NOT EXISTS (SELECT 1 FROM volumes w WHERE w.target_path = c.path"                        \
     " AND w.removed_at IS NULL)"

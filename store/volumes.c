@@ -59,8 +59,7 @@ static const char select_claiming_sandboxes[] =
  * has the whole path, for which any runtime does so. A part that the kubelet binds elsewhere has no
  * such prefix. */
 #define UNSERVED                                                                                   \
-    " AND NOT (c.path > ?1 || '/' AND c.path < ?1 || '0'"                                          \
-    " AND NOT EXISTS (SELECT 1 FROM sandbox_claims w"                                              \
+    " AND NOT (NOT EXISTS (SELECT 1 FROM sandbox_claims w"                                         \
     "  WHERE w.sandbox_ref = c.sandbox_ref AND w.path = ?1)"                                       \
     " AND EXISTS (SELECT 1 FROM sandbox_drives d"                                                  \
     "  WHERE d.sandbox_ref = c.sandbox_ref AND d.major = ?4 AND d.minor = ?5)"                     \
@@ -68,8 +67,11 @@ static const char select_claiming_sandboxes[] =
     "  JOIN sandboxes s ON s.sandbox_id = n.sandbox_id AND s.gone_at IS NULL"                      \
     "  WHERE e.volume_id = ?3 AND e.gone = 0 AND s.sandbox_ref = c.sandbox_ref))"
 
+/* CLAIMS_WITHIN in two halves, for its OR would build a table as well. */
+#define CLAIMING_BENEATH(path)                                                                     \
+    "SELECT c.sandbox_ref FROM sandbox_claims c WHERE " CLAIM_BENEATH(path) AND_NO_VOLUME
 static const char select_bypassing_sandboxes[] =
-    "SELECT c.sandbox_ref FROM sandbox_claims c WHERE " CLAIMS_WITHIN("?1", "?2") UNSERVED;
+    CLAIMING_BENEATH("?1") UNSERVED " UNION ALL " CLAIMING_BENEATH("?2");
 
 /* The same number is the same device; the path as written is what the runtime was given, and leads
  * to the drive even if it points elsewhere by now. */
@@ -330,6 +332,13 @@ int store_get_volume(struct store *store, int64_t volume_id, struct store_volume
     if (r == 0)
         memcpy(ret_volume, &volume, sizeof(volume));
     return r;
+}
+
+int store_reread_volume(struct store *store, struct store_volume *volume)
+{
+    char subpaths[STORE_PATH_BYTES];
+
+    return load_volume(store, volume, subpaths);
 }
 
 /* ---- state --------------------------------------------------------------------------------- */
