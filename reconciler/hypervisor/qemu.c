@@ -1,9 +1,14 @@
 /* qemu.c - one conversation on a QEMU monitor, QMP or HMP.
  *
- * The same steps over both, one command in flight at a time:
+ * The same steps over both:
  *
  *     greeting ─ [negotiate] ─ frontends ─ nodes ─ [sets] ─ find the drive ─▶ done (query)
  *                                                                └─ resize ─ check ─▶ done
+ *
+ * What needs no answer before it goes out together with it: all questions at once, and the check
+ * with the resize. QMP carries commands out one after another and answers in their order (QEMU:
+ * docs/interop/qmp-spec.txt), so that each saves the time that the monitor takes to turn round. HMP
+ * is asked one at a time, for nothing but its prompt tells where an answer ends.
  *
  * Where the guest sees the drive is asked last, if at all, and what comes of that ends nothing.
  *
@@ -59,7 +64,7 @@ struct qemu_call {
     uint64_t started_ns;
     enum dialect dialect;
     enum step step;
-    unsigned commands; /* sent so far; numbers the ids */
+    unsigned asked, answered; /* commands so far; they number the ids */
     struct qmp_decoder decoder;
     struct qemu_report report;
     char version[HYPERVISOR_VERSION_BYTES];
@@ -68,7 +73,7 @@ struct qemu_call {
     char address[QEMU_ADDRESS_BYTES];
 };
 
-/* What came back for the command in flight, in either dialect. */
+/* What came back for the step, in either dialect. */
 struct answer {
     const cJSON *value;      /* QMP */
     const char *text;        /* HMP */
@@ -106,7 +111,7 @@ static bool finish_unreachable(struct qemu_call *qemu, const struct error *error
 
 /* Commands */
 
-static int encode_qmp(struct qemu_call *qemu, struct buffer *output)
+static int encode_qmp(struct qemu_call *qemu, enum step step, struct buffer *output)
 {
     static const char *const commands[STEPS] = {
         [STEP_NEGOTIATE] = "qmp_capabilities",    [STEP_FRONTENDS] = "query-block",
@@ -117,44 +122,55 @@ static int encode_qmp(struct qemu_call *qemu, struct buffer *output)
     const struct hypervisor_request *request = &qemu->call.request;
     char id[24], arguments[QEMU_NAME_BYTES + 64] = "";
 
-    (void)snprintf(id, sizeof(id), "crustd-%u", qemu->commands);
-    if (qemu->step == STEP_NODES)
+    (void)snprintf(id, sizeof(id), "crustd-%u", ++qemu->asked);
+    if (step == STEP_NODES)
         (void)snprintf(arguments, sizeof(arguments), "{\"flat\": true}");
-    if (qemu->step == STEP_TREE)
+    if (step == STEP_TREE)
         (void)snprintf(arguments, sizeof(arguments), "{\"command-line\": \"info qtree\"}");
-    if (qemu->step == STEP_RESIZE)
+    if (step == STEP_RESIZE)
         (void)snprintf(arguments, sizeof(arguments),
                        "{\"node-name\": \"%s\", \"size\": %" PRIu64 "}", qemu->drive,
                        request->bytes > qemu->drive_bytes ? request->bytes : qemu->drive_bytes);
-    return qmp_encode(output, commands[qemu->step], arguments[0] ? arguments : NULL, id);
+    return qmp_encode(output, commands[step], arguments[0] ? arguments : NULL, id);
 }
 
-static int encode_hmp(struct qemu_call *qemu, struct buffer *output)
+static int encode_hmp(const struct qemu_call *qemu, enum step step, struct buffer *output)
 {
-    if (qemu->step == STEP_RESIZE)
+    if (step == STEP_RESIZE)
         return hmp_encode_truncate(output, qemu->drive, qemu->drive_bytes);
-    if (qemu->step == STEP_TREE)
+    if (step == STEP_TREE)
         return buffer_append_text(output, "info qtree\n");
     return buffer_append_text(output,
-                              qemu->step == STEP_NODES ? "info block -n -v\n" : "info block -v\n");
+                              step == STEP_NODES ? "info block -n -v\n" : "info block -v\n");
 }
 
-/* Goes on to `step` by sending its command. */
-static bool ask(struct qemu_call *qemu, enum step step)
+/* Goes on to `step` by sending its command; over QMP those up to `last` as well. */
+static bool ask(struct qemu_call *qemu, enum step step, enum step last)
 {
     cleanup(buffer_done) struct buffer output = BUFFER_INIT(OUTPUT_BYTES);
     struct error error;
-    int r;
+    int r = 0;
 
     qemu->step = step;
-    qemu->commands++;
-    r = qemu->dialect == DIALECT_QMP ? encode_qmp(qemu, &output) : encode_hmp(qemu, &output);
+    if (qemu->dialect == DIALECT_HMP)
+        r = encode_hmp(qemu, step, &output);
+    for (; qemu->dialect == DIALECT_QMP && r == 0 && step <= last; step++)
+        r = encode_qmp(qemu, step, &output);
     if (r == 0)
         r = stream_send(&qemu->stream, output.data, output.length);
     if (r == 0)
         return true;
     (void)error_set_errno(&error, r, "cannot ask the monitor");
     return finish_unreachable(qemu, &error);
+}
+
+/* Goes on to `step`, which QMP has been asked for together with the one before. */
+static bool go_on(struct qemu_call *qemu, enum step step)
+{
+    if (qemu->dialect == DIALECT_HMP)
+        return ask(qemu, step, step);
+    qemu->step = step;
+    return true;
 }
 
 /* Answers */
@@ -177,7 +193,7 @@ static int read_nodes(struct qemu_call *qemu, const struct answer *answer, struc
 /* The drive has the size that it should have. */
 static bool finish_done(struct qemu_call *qemu)
 {
-    return qemu->call.request.wants_address ? ask(qemu, STEP_TREE)
+    return qemu->call.request.wants_address ? ask(qemu, STEP_TREE, STEP_TREE)
                                             : finish(qemu, HYPERVISOR_DONE, NULL);
 }
 
@@ -212,7 +228,8 @@ static bool find_drive(struct qemu_call *qemu)
     }
     if (outcome != HYPERVISOR_DONE)
         return finish(qemu, outcome, &error);
-    return request->act == HYPERVISOR_QUERY ? finish_done(qemu) : ask(qemu, STEP_RESIZE);
+    return request->act == HYPERVISOR_QUERY ? finish_done(qemu)
+                                            : ask(qemu, STEP_RESIZE, STEP_CHECK);
 }
 
 /* What the drive has after the resize is the answer, not that the command succeeded. */
@@ -264,17 +281,17 @@ static bool proceed(struct qemu_call *qemu, const struct answer *answer)
         return finish_unreachable(qemu, &error);
     switch (qemu->step) {
     case STEP_GREETING:
-        return ask(qemu, qemu->dialect == DIALECT_QMP ? STEP_NEGOTIATE : STEP_FRONTENDS);
+        return ask(qemu, qemu->dialect == DIALECT_QMP ? STEP_NEGOTIATE : STEP_FRONTENDS, STEP_SETS);
     case STEP_NEGOTIATE:
-        return ask(qemu, STEP_FRONTENDS);
+        return go_on(qemu, STEP_FRONTENDS);
     case STEP_FRONTENDS:
-        return ask(qemu, STEP_NODES);
+        return go_on(qemu, STEP_NODES);
     case STEP_NODES:
-        return qemu->dialect == DIALECT_QMP ? ask(qemu, STEP_SETS) : find_drive(qemu);
+        return qemu->dialect == DIALECT_QMP ? go_on(qemu, STEP_SETS) : find_drive(qemu);
     case STEP_SETS:
         return find_drive(qemu);
     case STEP_RESIZE:
-        return ask(qemu, STEP_CHECK);
+        return go_on(qemu, STEP_CHECK);
     case STEP_TREE:
         return read_tree(qemu, answer);
     case STEP_CHECK:
@@ -308,10 +325,11 @@ static bool received_message(struct qemu_call *qemu, const struct qmp_message *m
         (void)error_set(&error, 0, "the monitor did not greet");
         return finish_unreachable(qemu, &error);
     }
-    (void)snprintf(id, sizeof(id), "crustd-%u", qemu->commands);
+    (void)snprintf(id, sizeof(id), "crustd-%u", qemu->answered + 1);
     if ((message->kind != QMP_RETURN && message->kind != QMP_ERROR) || !message->id ||
         strcmp(message->id, id) != 0)
         return true;
+    qemu->answered++;
     if (message->kind == QMP_ERROR) {
         answer.error_class = message->error_class;
         answer.error_text = message->error_text;

@@ -1,8 +1,9 @@
 /* hand_growth.c - the steps of a growth up to block_resize, done by hand without a daemon:
  * hand_growth DEVICE NODE MONITOR [DEVICE NODE MONITOR]...
  *
- * A uevent of one of the devices, its size from sysfs, then the conversation that crustd has with
- * the monitor, from connecting on. Nothing is checked, kept or written down; ends when killed.
+ * A uevent of one of the devices, its size from sysfs, then what crustd asks the monitor, one
+ * command after another, from connecting on. Nothing is checked, kept or written down; ends when
+ * killed.
  */
 #include <inttypes.h>
 #include <linux/netlink.h>

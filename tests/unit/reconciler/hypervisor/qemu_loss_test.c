@@ -15,7 +15,12 @@ static void nonsense_is_unreachable(void **state)
 
     for (size_t i = 0; i < array_length(answers); i++) {
         const struct exchange script[] = {
-            {"", GREETING}, {"\"qmp_capabilities\"", OK}, {"query-block", answers[i]}};
+            {"", GREETING},
+            {"\"qmp_capabilities\"", OK},
+            {"query-block", answers[i]},
+            {"query-named-block-nodes", LIST("")},
+            {"query-fdsets", LIST("")},
+        };
 
         serve(monitor, script, array_length(script));
         assert_int_equal(call(monitor, &request)->outcome, HYPERVISOR_UNREACHABLE);
@@ -83,7 +88,12 @@ static void endless_replies_are_unreachable(void **state)
         assert_int_equal(buffer_append_format(&endless, "%4096d", 1), 0);
     {
         const struct exchange script[] = {
-            {"", GREETING}, {"\"qmp_capabilities\"", OK}, {"query-block", buffer_text(&endless)}};
+            {"", GREETING},
+            {"\"qmp_capabilities\"", OK},
+            {"query-block", buffer_text(&endless)},
+            {"query-named-block-nodes", LIST("")},
+            {"query-fdsets", LIST("")},
+        };
 
         serve(monitor, script, array_length(script));
         assert_int_equal(call(monitor, &request)->outcome, HYPERVISOR_UNREACHABLE);

@@ -140,7 +140,16 @@ static inline void on_reading(struct loop_io *io, int events)
     assert_int_equal(buffer_append(&monitor->input, bytes, (size_t)count), 0);
     if (monitor->input.data[monitor->input.length - 1] != '\n')
         return;
-    answer(monitor, buffer_text(&monitor->input));
+    while (monitor->input.length && monitor->client >= 0) {
+        size_t length = strcspn(buffer_text(&monitor->input), "\n") + 1;
+        char command[1024];
+
+        assert_true(length < sizeof(command));
+        memcpy(command, monitor->input.data, length);
+        command[length] = '\0';
+        buffer_consume(&monitor->input, length);
+        answer(monitor, command);
+    }
     buffer_clear(&monitor->input);
 }
 

@@ -189,7 +189,7 @@ static void tells_refusals_apart(void **state)
         memcpy(script, qmp_resize, sizeof(script));
         (void)snprintf(text, sizeof(text), "{\"id\": \"$ID\", \"error\": %s}\r\n", cases[i].answer);
         script[5].answer = text;
-        serve(monitor, script, 6);
+        serve(monitor, script, array_length(script));
         assert_int_equal(call(monitor, &request)->outcome, cases[i].outcome);
         assert_string_equal(monitor->reply.drive_id, "drive-1");
         assert_int_equal(monitor->reply.bytes, 1024);
