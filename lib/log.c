@@ -151,7 +151,7 @@ static void line_append_field(struct line *line, const char *key, const char *va
 
 static void line_append_text(struct line *line, const char *key, const char *value)
 {
-    if (value)
+    if (value && *value)
         line_append_field(line, key, value, settings.format == LOG_JSON || !is_plain(value));
 }
 

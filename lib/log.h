@@ -29,7 +29,7 @@ enum log_format {
     LOG_JSON,
 };
 
-/* What a line is about. Zero and NULL members are left out. */
+/* What a line is about. Zero, NULL and empty members are left out. */
 struct log_ids {
     int64_t volume;      /* volume_id */
     const char *sandbox; /* sandbox id */
