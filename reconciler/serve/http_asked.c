@@ -2,6 +2,7 @@
 #include "reconciler/serve/http_asked.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -165,17 +166,19 @@ enum status_code http_asked_shim_resize(const struct http_question *question,
 
 /* ---- the first proposal ---- */
 
+/* A device is a path, or as the proposal has it a name, which is below /dev. */
 static enum status_code take_device(const cJSON *object, struct http_asked *asked,
                                     struct error *error)
 {
     const char *device = json_string(object, "block-device");
     const char *sandbox = json_string(object, "pod-id");
+    int length = snprintf(asked->path, sizeof(asked->path), "%s%s",
+                          device && *device != '/' ? "/dev/" : "", device ? device : "");
 
-    if (!device || device[0] != '/' || strlen(device) >= sizeof(asked->path))
-        return refuse("block-device is missing, or is no path of a device", error);
+    if (!device || !*device || (size_t)length >= sizeof(asked->path))
+        return refuse("block-device is missing or too long", error);
     if (sandbox && (!*sandbox || strlen(sandbox) >= sizeof(asked->sandbox_id)))
         return refuse("pod-id is empty or too long", error);
-    memcpy(asked->path, device, strlen(device) + 1);
     asked->expand.target.device = asked->path;
     if (!sandbox)
         return STATUS_OK;

@@ -151,7 +151,8 @@ class CallsTest(VolumeTest):
                 ("GET", f"/direct-volume/stats?path={self.pv.path}", None),
                 ("GET", f"/direct-volume/stats?path={self.pv.loop.device}", None),
                 ("GET", f"/direct-volume/stats/{encoded}", None),
-                ("PUT", "/fs-stats", {"block-device": self.pv.loop.device})):
+                ("PUT", "/fs-stats", {"block-device": self.pv.loop.device}),
+                ("PUT", "/fs-stats", {"block-device": self.pv.loop.device.removeprefix("/dev/")})):
             with self.subTest(path):
                 code, answer = self.ask(method, path, body)
                 self.assertEqual(code, 200, answer)

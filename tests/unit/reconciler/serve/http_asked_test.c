@@ -136,7 +136,13 @@ static void the_first_proposal(void **state)
     assert_int_equal(asked.expand.required_bytes, 7);
     assert_int_equal(
         read_with(http_asked_fs_stats, "/fs-stats", NULL, "{\"block-device\":\"bar\"}", &asked),
+        STATUS_OK);
+    assert_string_equal(asked.expand.target.device, "/dev/bar");
+    assert_int_equal(
+        read_with(http_asked_fs_stats, "/fs-stats", NULL, "{\"block-device\":\"\"}", &asked),
         STATUS_INVALID_ARGUMENT);
+    assert_int_equal(read_with(http_asked_fs_stats, "/fs-stats", NULL, "{}", &asked),
+                     STATUS_INVALID_ARGUMENT);
     assert_int_equal(read_with(http_asked_fs_resize, "/fs-resize", NULL,
                                "{\"block-device\":\"/dev/sdb\"}", &asked),
                      STATUS_INVALID_ARGUMENT);
