@@ -59,7 +59,7 @@ const struct explanation explanations[] = {
      "invalid_mount_info",
      "The volume's mountInfo.json cannot be used. crustd keeps the last good facts, if there were "
      "any, and reads the file again whenever it changes.",
-     "A mountInfo.json that is valid (the problem is shown below).",
+     "A mountInfo.json that is valid (the problem is shown above).",
      {"The CSI driver writes this file: look at its log for this volume.",
       "The file must be JSON with a \"device\", no key twice in any letter case, at most 64 KiB, "
       "owned by root, writable by nobody else, and no link."}},
