@@ -53,6 +53,36 @@ static int open_volumes(const struct session *session, int *ret_fd)
 
 /* ---- add ---- */
 
+/* As Go's decoder takes it: a null stands for nothing. */
+static bool is_text(const cJSON *value)
+{
+    return !value || cJSON_IsNull(value) || cJSON_IsString(value);
+}
+
+static bool are_texts(const cJSON *list)
+{
+    const cJSON *value;
+
+    cJSON_ArrayForEach(value, list)
+    {
+        if (!is_text(value))
+            return false;
+    }
+    return true;
+}
+
+/* The runtime would not start a container with one of another type. */
+static bool has_its_types(const cJSON *object)
+{
+    const cJSON *metadata = json_member(object, "metadata"),
+                *options = json_member(object, "options");
+
+    return is_text(json_member(object, "volume-type")) && is_text(json_member(object, "fstype")) &&
+           (!metadata || cJSON_IsNull(metadata) ||
+            (cJSON_IsObject(metadata) && are_texts(metadata))) &&
+           (!options || cJSON_IsNull(options) || (cJSON_IsArray(options) && are_texts(options)));
+}
+
 static int check_mount_info(const char *text)
 {
     cleanup(json_deletep) cJSON *object = NULL;
@@ -64,9 +94,12 @@ static int check_mount_info(const char *text)
         (void)fprintf(stderr, "crustctl: --mount-info: %s\n", error.text);
         return EXIT_FAILED;
     }
-    return cJSON_IsObject(object) && json_string(object, "device")
-               ? EXIT_DONE
-               : fail("--mount-info is no JSON object with a \"device\"", 0);
+    if (!cJSON_IsObject(object) || !json_string(object, "device"))
+        return fail("--mount-info is no JSON object with a \"device\"", 0);
+    return has_its_types(object) ? EXIT_DONE
+                                 : fail("--mount-info: volume-type and fstype are texts, options "
+                                        "a list and metadata an object of texts",
+                                        0);
 }
 
 static int write_all(int directory, const char *text)

@@ -256,6 +256,12 @@ class CrustctlTest(VolumeTest):
         self.assertEqual(self.host.volume(self.pv.path)["hypervisor_bytes"], AFTER)
         code, out, _ = self.run_crustctl("direct-volume", "stats", *where)
         self.assertEqual((code, json.loads(out)["usage"][0]["unit"]), (0, 1))
+        for wrong in ({"volume-type": 5}, {"fstype": []}, {"options": ["ro", 5]}, {"options": "ro"},
+                      {"metadata": {"a": 5}}, {"metadata": ["a"]}):
+            code, out, err = self.run_crustctl("direct-volume", "add", *where, "--mount-info",
+                                               json.dumps({"device": "/dev/x"} | wrong))
+            self.assertEqual((code, out), (1, ""), wrong)
+            self.assertIn("--mount-info", err)
         for words in (("add", *where, "--mount-info", "{"), ("add", *where), ("remove",),
                       ("add", *where, "--mount-info", '{"fstype":"ext4"}'),
                       ("add", "--volume-path", "/" + "x" * 200, "--mount-info", info),
