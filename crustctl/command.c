@@ -35,9 +35,9 @@ const struct command commands[] = {
     {"explain", "VOL", 1, 0, "what is known, what is missing, and what to do about it", NULL,
      command_explain},
     {"doctor", "", 0, 0, "whether this node is able to grow volumes, and what to mend",
-     "Asks the daemon, which examines itself and its node; without one crustctl does so,\n"
-     "by its own rights: before an install too. Levels: ok, note, warning, error, of which\n"
-     "an error keeps some volume from growing or crustd from starting.\n"
+     "Asks the daemon, which examines itself and its node; without one crustctl does\n"
+     "so, by its own rights: before an install too. Levels: ok, note, warning, error,\n"
+     "of which an error keeps some volume from growing or crustd from starting.\n"
      "Exit code: 0 no error, 5 at least one, 1 nothing could be examined.\n",
      command_doctor},
     {"wait", "VOL", 1, OPTION_FOR | OPTION_TIMEOUT, "waits until a volume has a state",
@@ -48,24 +48,27 @@ const struct command commands[] = {
      command_wait},
     {"gc", "", 0, OPTION_DRY_RUN, "has stale metadata removed now, as far as the evidence goes",
      "  --dry-run   only says what would go, and why not what stays\n"
-     "Confirms what waits for a person because it is much at once (reason breaker), and\n"
-     "does not wait for cleanup.max_per_minute. It overrides no evidence: what is kept\n"
-     "for another reason stays. What goes lies in the trash for cleanup.keep_hours.\n",
+     "Confirms what waits for a person because it is much at once (reason breaker),\n"
+     "and does not wait for cleanup.max_per_minute. It overrides no evidence: what is\n"
+     "kept for another reason stays. What goes lies in the trash for\n"
+     "cleanup.keep_hours.\n",
      command_gc},
     {"restore", "CLEANUP_ID", 1, 0, "puts back what a cleanup removed, byte for byte",
-     "It stays until its content or its sandbox changes. crustctl cleanups has the ids.\n"
-     "Exit code: 3 there is no such cleanup; 5 the place is taken, or the bytes are gone.\n",
+     "It stays until its content or its sandbox changes. crustctl cleanups has the\n"
+     "ids. Exit code: 3 there is no such cleanup; 5 the place is taken, or the bytes\n"
+     "are gone.\n",
      command_restore},
     {"resize", "VOL", 1, 0, "has a volume grown in its VM, and waits for it",
-     "Waits at most two minutes; a growth that was begun goes on after that. Exit code: 0 the\n"
-     "guest has all of the device, 3 no such volume, 5 refused or held up, 1 not in time.\n",
+     "Waits at most two minutes; a growth that was begun goes on after that. Exit\n"
+     "code: 0 the guest has all of the device, 3 no such volume, 5 refused or held up,\n"
+     "1 not in time.\n",
      command_resize},
     {"stats", "VOL", 1, 0, "what the guest's file system says of itself", NULL, command_stats},
     {"crust stats", "TARGET", 1, 0, "the same as JSON: KEP-2857's runtime CLI", NULL,
      command_crust_stats},
     {"crust resize", "TARGET MIN MAX", 3, 0, "grows, for a CSI driver; sizes in bytes, 0: any",
-     "TARGET is a volume path, MIN and MAX what the device must have at least and at most.\n"
-     "Prints {\"capacity_bytes\":N}.\n",
+     "TARGET is a volume path, MIN and MAX what the device must have at least and at\n"
+     "most. Prints {\"capacity_bytes\":N}.\n",
      command_crust_resize},
     {"direct-volume add", "", 0, OPTION_VOLUME_PATH | OPTION_MOUNT_INFO,
      "stages a volume, as kata-runtime does",

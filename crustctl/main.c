@@ -4,10 +4,19 @@
 
 #include "crustctl/command.h"
 #include "crustctl/display.h"
+#include "lib/cleanup.h"
+
+enum { SUMMARY_COLUMN = 31 };
 
 static void print_line(FILE *stream, const struct command *command)
 {
-    (void)fprintf(stream, "  %-20s %-15s %s\n", command->name, command->operands, command->summary);
+    cleanup(buffer_done) struct buffer line = BUFFER_INIT(4096);
+    char name[64], lead[sizeof(name) + SUMMARY_COLUMN];
+
+    (void)snprintf(name, sizeof(name), "%s %s", command->name, command->operands);
+    (void)snprintf(lead, sizeof(lead), "  %-*s", SUMMARY_COLUMN - 2, name);
+    (void)display_append_wrapped(&line, command->summary, lead, SUMMARY_COLUMN, display_columns());
+    (void)fputs(buffer_text(&line), stream);
 }
 
 static void print_usage(FILE *stream)

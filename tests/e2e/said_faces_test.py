@@ -4,6 +4,7 @@ daemon, with its exit codes.
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -204,6 +205,10 @@ class CrustctlTest(FacesTest):
                 self.assertEqual(done.returncode, code, done.stderr)
                 self.assertEqual(done.stderr == "", code == OK)
         self.assertIn("direct-volume resize ", node.crustctl("direct-volume", "--help").stdout)
+        listed = node.crustctl("--help").stdout
+        for command in re.findall(r"(?m)^  (\w\S*(?: [a-z-]+)?)", listed):
+            listed += node.crustctl(*command.split(), "--help").stdout
+        self.assertEqual([line for line in listed.splitlines() if len(line) > 80], [])
 
     def test_wait_sees_it_happen(self):
         node = self.build()
