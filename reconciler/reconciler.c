@@ -150,6 +150,7 @@ static int decide_once(struct reconciler *reconciler)
     if (reconciler->all_volumes) {
         reconciler->all_volumes = false;
         r = store_each_volume(reconciler->store, mark_volume, reconciler);
+        reconciler->devices_are_fresh &= !marks_is_empty(&reconciler->volumes);
         return r < 0 ? r : 1;
     }
     if (marks_take_number(&reconciler->volumes, &number))
