@@ -2,8 +2,8 @@
  *
  * Metadata is where CSI drivers copy users' parameters to, so two rules live here: a value whose
  * key looks like a secret leaves this file only as "[redacted]", and the one key that crustd obeys,
- * crust.resize, can only make it do less. A value of it that is not understood is somebody's wish
- * for something other than growing, so it means observe.
+ * crust.resize, can only make it do less. "grow" asks for nothing less; a value that is not
+ * understood is somebody's wish for something other than growing, so it means observe.
  */
 #include "reconciler/observe/mount_info.h"
 
@@ -34,6 +34,8 @@ bool mount_info_is_secret_key(const char *key)
 
 static enum observe_policy policy_of(const char *value)
 {
+    if (strcmp(value, "grow") == 0)
+        return OBSERVE_POLICY_GROW;
     return strcmp(value, "never") == 0 ? OBSERVE_POLICY_NEVER : OBSERVE_POLICY_OBSERVE;
 }
 

@@ -103,7 +103,8 @@ static void a_wish_can_only_do_less(void **state)
     (void)state;
     assert_int_equal(policy_of("never"), OBSERVE_POLICY_NEVER);
     assert_int_equal(policy_of("observe"), OBSERVE_POLICY_OBSERVE);
-    assert_int_equal(policy_of("grow"), OBSERVE_POLICY_OBSERVE);
+    assert_int_equal(policy_of("grow"), OBSERVE_POLICY_GROW);
+    assert_int_equal(policy_of("Grow more"), OBSERVE_POLICY_OBSERVE);
     assert_int_equal(policy_of(""), OBSERVE_POLICY_OBSERVE);
 }
 
