@@ -70,7 +70,9 @@ const struct explanation explanations[] = {
      {"resize.mode = never in the configuration holds for all volumes; set it to grow (or observe) "
       "and send crustd a SIGHUP.",
       "\"crust.resize\": \"never\" among the metadata of this volume's mountInfo.json holds for it "
-      "alone; the CSI driver copies it from the storage class or the volume's attributes."}},
+      "alone; the CSI driver copies it from the storage class or the volume's attributes.",
+      "resize.file_backed = never holds for all regular files as devices; observe shows their "
+      "growth."}},
     {"unmanaged",
      "not_a_block_device",
      "The volume is of a kind that cannot grow here: a passed-through device (vfio), one that "

@@ -130,17 +130,19 @@ bool volume_is_observed(const struct reconciler *reconciler, const struct store_
     return permit_of(reconciler, volume) == PERMIT_OBSERVE;
 }
 
-/* Types that never stand for a block device of the host; others are judged by what the path is. */
+/* Types that never stand for a block device of the host; others are judged by what the path is.
+ * "blk" is the shim's own disk image of an emptyDir, unless it stands elsewhere and is a disk. */
 static bool is_unsuitable_type(const struct store_volume *volume)
 {
-    static const char *const types[] = {"vfiovol", "spdkvol", "spoolvol"};
+    static const char *const types[] = {"vfiovol", "vfio",     "spdkvol",
+                                        "spdk",    "spoolvol", "network"};
 
     for (unsigned i = 0; i < array_length(types); i++)
-        if (strcmp(volume->volume_type, types[i]) == 0)
+        if (strcasecmp(volume->volume_type, types[i]) == 0)
             return true;
-    /* The shim's own disk image of an emptyDir. */
     return strcmp(volume->volume_type, "blk") == 0 &&
-           strstr(volume->target_path, "/volumes/kubernetes.io~empty-dir/");
+           (!volume->device_id || volume->device_kind != STORE_BLOCK ||
+            strstr(volume->target_path, "/volumes/kubernetes.io~empty-dir/"));
 }
 
 static enum decide_device device_of(const struct store_volume *volume)

@@ -19,6 +19,9 @@ UNSUITABLE = {
     "vfio": {"volume_type": "vfiovol"},
     "spdk": {"volume_type": "spdkvol"},
     "vhost-user over spdk": {"volume_type": "spoolvol"},
+    "vfio by its short name": {"volume_type": "vfio"},
+    "spdk by its short name": {"volume_type": "spdk"},
+    "network": {"volume_type": "Network"},
 }
 
 
@@ -139,6 +142,13 @@ class PolicyTest(VolumeTest):
                 self.check_grown(node, volume)
                 node.close()
 
+    def test_the_volume_asks_for_nothing_less(self):
+        node, volume, _ = self.build(metadata={"crust.resize": "grow"})
+        node.start()
+        node.wait_for(volume.path, "in_sync")
+        volume.loop.resize(AFTER)
+        self.check_grown(node, volume)
+
     def test_the_volume_can_not_ask_for_more(self):
         node, volume, monitor = self.build({"resize.mode": "observe"},
                                            metadata={"crust.resize": "grow"})
@@ -191,6 +201,7 @@ class KindTest(VolumeTest):
         node, path, image, monitor = self.build_file({"resize.file_backed": "never"})
         node.start()
         node.wait_for(path, "unmanaged", "policy")
+        self.explains(node, path, "resize.file_backed = never")
         os.truncate(image, AFTER)
         self.check_unsent(node, monitor)
         self.assertEqual(monitor.connections, 0)
@@ -205,13 +216,14 @@ class KindTest(VolumeTest):
         image = node.path("/emptydir.img")
         image.touch()
         node.stage(empty_dir, "/emptydir.img", volume_type="blk")
+        node.stage(publish_path("blk"), "/nothing/disk.img", volume_type="blk")
         others = {"character device": "/dev/null", "directory": "/etc", "FIFO": "/fifo"}
         os.mknod(node.path("/dev/null"), 0o020600, os.makedev(1, 3))
         os.mkfifo(node.path("/fifo"))
         for name, device in others.items():
             node.stage(publish_path(name), device)
         paths = [volume.path for volume in loops.values()] + [empty_dir] + \
-            [publish_path(name) for name in others]
+            [publish_path("blk")] + [publish_path(name) for name in others]
         node.start()
         for path in paths:
             with self.subTest(path):
@@ -223,6 +235,20 @@ class KindTest(VolumeTest):
         self.assertEqual(node.query("SELECT * FROM audit_resizes"), [])
         self.assertEqual(self.acts(node, "query_hypervisor"), 0)
         self.explains(node, paths[0], "vfio", "Nothing is wrong")
+
+
+    def test_the_first_volume_of_an_empty_node(self):
+        """Its device is looked at before anything is said of it. On several nodes, for a second look
+        at the directory would hide that it is not."""
+        loop = self.loop()
+        for _ in range(8):
+            node = self.node({"resize.sweep_seconds": 3600})
+            node.add_device(loop.device)
+            node.start()
+            node.stage(publish_path("first"), loop.device)
+            row = node.wait_for(publish_path("first"), "unbound")
+            self.assertEqual(row["device_bytes"], BEFORE)
+            node.close()
 
 
 class HostTest(VolumeTest):
