@@ -350,7 +350,7 @@ static inline void expect_status(struct fixture *fixture, const char *method, co
         fail_msg("%s %s: %s", method, path, buffer_text(&reply));
 }
 
-static inline void add_volumes(struct fixture *fixture, unsigned count)
+static inline void add_volumes_with(struct fixture *fixture, unsigned count, const char *metadata)
 {
     struct store *store = fixture->reconciler.store;
 
@@ -366,7 +366,7 @@ static inline void add_volumes(struct fixture *fixture, unsigned count)
                                           .volume_type = "block",
                                           .fs_type = "ext4",
                                           .options = "[\"rw\"]",
-                                          .metadata = "{\"fsGroup\":\"1000\"}",
+                                          .metadata = metadata,
                                           .mount_info_sha256 = "0",
                                           .directory_inode = i + 1};
 
@@ -380,4 +380,9 @@ static inline void add_volumes(struct fixture *fixture, unsigned count)
         assert_int_equal(store_put_entry(store, &entry, &id, &changed), 0);
     }
     assert_int_equal(store_commit(store), 0);
+}
+
+static inline void add_volumes(struct fixture *fixture, unsigned count)
+{
+    add_volumes_with(fixture, count, "{\"fsGroup\":\"1000\"}");
 }
