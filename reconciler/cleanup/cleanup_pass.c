@@ -327,9 +327,11 @@ static int write_verdicts(struct cleanup_pass *pass)
                    : store_commit(pass->reconciler->store);
 }
 
+/* The rate is counted from now: the pass may have begun long ago. */
 static void take_away(struct cleanup_pass *pass)
 {
     struct cleanup *cleanup = &pass->reconciler->cleanup;
+    uint64_t now_ns = clock_boottime();
     cleanup(marks_done) struct marks ids = {0};
     cleanup(marks_done) struct marks counted = {0};
 
@@ -337,7 +339,7 @@ static void take_away(struct cleanup_pass *pass)
         if (!pass->verdict[i].cleanup_id)
             continue;
         marks_add_number(&ids, (uint64_t)pass->verdict[i].cleanup_id);
-        brakes_note(cleanup, pass->surroundings.now_ns,
+        brakes_note(cleanup, now_ns,
                     is_doubtful(&pass->verdict[i]) && is_new(&counted, &pass->verdict[i]));
     }
     if (marks_is_empty(&ids))
