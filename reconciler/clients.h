@@ -4,19 +4,30 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "lib/loop.h"
 #include "reconciler/command/command.h"
 
 struct expansion;
+struct staging;
 struct stats_call;
 struct store_volume;
+
+/* Volumes that were put in place or taken away, and are not on the record yet: oldest first. */
+struct stagings {
+    struct staging *first, *last;
+    unsigned count;
+    struct loop_timer timer;
+    bool due; /* the events about them have been read */
+};
 
 /* What cannot be a row: whom to tell. */
 struct clients {
     struct expansion *expansions; /* of a growth */
     struct stats_call *stats;     /* of a guest's word */
+    struct stagings stagings;     /* of their metadata's being on the record */
 };
 
-/* stage.c: whether a path that a driver names can be a volume's. */
+/* stage_request.c: whether a path that a driver names can be a volume's. */
 enum status_code command_check_target_path(const char *path, struct error *error);
 
 /* target.c: the volume that a client names. */
@@ -37,6 +48,17 @@ void expansions_forget(struct reconciler *reconciler);
 void expansions_answer(struct reconciler *reconciler);
 void expansions_end(struct reconciler *reconciler);
 
+/* stage.c: whether a turn is to record any; a bounded number of them, within the turn; it was
+ * committed: what they did is made to last, and they are answered. 0 or -errno of the store. */
+bool stagings_are_due(const struct reconciler *reconciler);
+int stagings_record(struct reconciler *reconciler);
+int stagings_answer(struct reconciler *reconciler);
+/* The store did not take it, or is another one: all that wait are told so. */
+void stagings_fail(struct reconciler *reconciler, const char *why);
+/* Removes what was taken away, or was left half done by a daemon that was killed. */
+void stagings_sweep(struct reconciler *reconciler);
+
 /* Nobody is told anything more. */
+void stagings_done(struct reconciler *reconciler);
 void expansions_done(struct reconciler *reconciler);
 void stats_done(struct reconciler *reconciler);

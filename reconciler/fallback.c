@@ -86,6 +86,7 @@ static void begin_anew(struct reconciler *reconciler)
 
     acts_done(reconciler);
     expansions_end(reconciler);
+    stagings_fail(reconciler, "crustd begins anew with another one");
     cleanup_abandon(reconciler);
     lanes_done(&reconciler->lanes);
     lanes_init(&reconciler->lanes, parallel);

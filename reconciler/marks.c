@@ -72,6 +72,17 @@ bool marks_take(struct marks *marks, void *ret_key, size_t size, size_t *ret_len
     return true;
 }
 
+void marks_remove_name(struct marks *marks, const char *name)
+{
+    struct mark *mark;
+
+    HASH_FIND(hh, marks->first, name, strlen(name), mark);
+    if (!mark)
+        return;
+    HASH_DEL(marks->first, mark);
+    free(mark);
+}
+
 void marks_add_number(struct marks *marks, uint64_t number)
 {
     marks_add(marks, &number, sizeof(number));

@@ -31,3 +31,4 @@ void marks_add_number(struct marks *marks, uint64_t number);
 bool marks_take_number(struct marks *marks, uint64_t *ret_number);
 void marks_add_name(struct marks *marks, const char *name);
 bool marks_take_name(struct marks *marks, char *ret_name, size_t size);
+void marks_remove_name(struct marks *marks, const char *name); /* if it is there */

@@ -50,7 +50,7 @@ static bool has_marks(const struct reconciler *reconciler)
 
 static bool has_work(const struct reconciler *reconciler)
 {
-    return has_marks(reconciler) || reconciler->finished ||
+    return has_marks(reconciler) || reconciler->finished || stagings_are_due(reconciler) ||
            (!reconciler->stopping && reconciler->lanes.busy < reconciler->lanes.parallel &&
             !marks_is_empty(&reconciler->lanes.runnable));
 }
@@ -67,7 +67,8 @@ static bool is_settled(const struct reconciler *reconciler)
     if (reconciler->running || reconciler->starting)
         return false;
     if (reconciler->stopping)
-        return !reconciler->finished || reconciler->problem[0];
+        return reconciler->problem[0] ||
+               (!reconciler->finished && !reconciler->clients.stagings.first);
     /* What the database does not take for so long is not to be done now. */
     if (reconciler->failed_turns >= FAILED_TURNS)
         return true;
@@ -169,6 +170,8 @@ static int work(struct reconciler *reconciler)
     int r;
 
     r = acts_record(reconciler);
+    if (r == 0)
+        r = stagings_record(reconciler);
     if (r < 0)
         return r;
     do {
@@ -206,6 +209,7 @@ static void give_up_turn(struct reconciler *reconciler, int r)
     store_rollback(reconciler->store);
     acts_drop_starting(reconciler);
     expansions_forget(reconciler);
+    stagings_fail(reconciler, text);
     announcements_roll_back(reconciler);
     reconciler->devices_are_fresh = false;
     fallback_on_failure(reconciler, r, text);
@@ -238,7 +242,10 @@ static bool take_turn(struct reconciler *reconciler)
     note_first_scan(reconciler);
     acts_start(reconciler);
     expansions_answer(reconciler);
-    return true;
+    r = stagings_answer(reconciler);
+    if (r < 0)
+        give_up_turn(reconciler, r);
+    return r == 0;
 }
 
 /* ---- timers ---- */
@@ -474,6 +481,7 @@ void reconciler_configure(struct reconciler *reconciler, const struct config *co
 
 void reconciler_start(struct reconciler *reconciler)
 {
+    stagings_sweep(reconciler);
     reconciler_look_at_everything(reconciler);
     loop_prepare_start(reconciler->loop, &reconciler->turn, on_turn);
     loop_timer_start(reconciler->loop, &reconciler->again, 0, on_again);
@@ -536,6 +544,7 @@ struct reconciler *reconciler_free(struct reconciler *reconciler)
     loop_timer_stop(&reconciler->trim);
     fallback_done(reconciler);
     expansions_done(reconciler);
+    stagings_done(reconciler);
     stats_done(reconciler);
     acts_done(reconciler);
     lanes_done(&reconciler->lanes);

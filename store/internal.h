@@ -26,6 +26,7 @@ struct store {
     ino_t file_inode;
     int64_t left_ms;        /* since when it is in memory */
     bool written_in_memory; /* which no file has */
+    bool unsynced;          /* something was committed since the log was synced */
     int64_t now_ms;         /* one time for everything in a transaction */
     int wal_pages;          /* after the last commit */
     int wal_moved_pages;    /* of these, after the last checkpoint */

@@ -149,6 +149,7 @@ static int note_wal(void *userdata, sqlite3 *db, const char *schema, int pages)
     (void)db;
     (void)schema;
     store->wal_pages = pages;
+    store->unsynced = true;
     return SQLITE_OK;
 }
 

@@ -74,18 +74,27 @@ int store_commit(struct store *store)
     return r;
 }
 
-int store_commit_durable(struct store *store)
+int store_sync(struct store *store)
 {
     sqlite3_file *wal = NULL;
-    int r = store_commit(store);
     int code;
 
-    if (r < 0 || !store->path)
-        return r;
+    if (!store->path || !store->unsynced)
+        return 0;
     code = sqlite3_file_control(store->connection.db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &wal);
     if (code == SQLITE_OK && wal && wal->pMethods)
         code = wal->pMethods->xSync(wal, SQLITE_SYNC_NORMAL);
-    return code == SQLITE_OK ? 0 : sql_failed(&store->connection, code);
+    if (code != SQLITE_OK)
+        return sql_failed(&store->connection, code);
+    store->unsynced = false;
+    return 0;
+}
+
+int store_commit_durable(struct store *store)
+{
+    int r = store_commit(store);
+
+    return r < 0 ? r : store_sync(store);
 }
 
 void store_rollback(struct store *store)

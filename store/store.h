@@ -64,6 +64,8 @@ int store_commit(struct store *store); /* synchronous=NORMAL */
 /* Synced to disk: before a removal or a promise. In memory there is no disk: see
  * store_is_degraded(). */
 int store_commit_durable(struct store *store);
+/* The second half of that, for several commits at once: what is committed is synced to disk. */
+int store_sync(struct store *store);
 void store_rollback(struct store *store);
 
 /* Outside a transaction, when the daemon has nothing else to do: moves the WAL into the database if

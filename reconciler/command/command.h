@@ -2,7 +2,7 @@
  *
  * All of it is called from the loop, outside the reconciler's own turn. Nothing here acts on a VMM
  * or a guest: a command marks what to look at again, and the next turn does the rest. A volume's
- * metadata is put in place and taken away at once, and durably.
+ * metadata is put in place and taken away at once; that it lasts is answered later.
  */
 #pragma once
 
@@ -79,12 +79,23 @@ struct reconciler_stage {
     const char *sandbox_id;   /* recorded beside it, as the runtime would; NULL not known yet */
 };
 
+struct staging;
+
+/* STATUS_OK: it is on disk, in the store too; otherwise error says why not. */
+typedef void reconciler_staged(void *userdata, enum status_code code, const struct error *error);
+
 /* Puts it in place, by crust.stage_layout; takes it away, in every layout. Both may be repeated.
- * When they return STATUS_OK it is on disk, in the store too; otherwise error says why. */
+ * STATUS_OK: exactly one `done` follows, from the loop, never from within; the staging is gone with
+ * it. Otherwise error says why not. */
 enum status_code reconciler_stage(struct reconciler *reconciler,
-                                  const struct reconciler_stage *stage, struct error *error);
+                                  const struct reconciler_stage *stage, reconciler_staged *done,
+                                  void *userdata, struct staging **ret_staging,
+                                  struct error *error);
 enum status_code reconciler_unstage(struct reconciler *reconciler, const char *target_path,
-                                    struct error *error);
+                                    reconciler_staged *done, void *userdata,
+                                    struct staging **ret_staging, struct error *error);
+/* Nobody waits any more; what was done stays, and goes on the record. Returns NULL. */
+struct staging *reconciler_stage_cancel(struct staging *staging);
 
 /* A volume by its number, where that is not 0; by its path, where that is not NULL; or as the one
  * in this sandbox (NULL: in any, then it must be one alone) that is on this device of the host. */

@@ -1,9 +1,13 @@
 /* stage_files.c - written aside, synced, renamed into place.
  *
- * There is one writer and it does one thing at a time, so the working directory is empty whenever
- * something begins; what a daemon that was killed left there is removed then. Names in it are
- * therefore fixed. A directory that comes into place is never renamed onto another one
- * (RENAME_NOREPLACE): if a driver has made it meanwhile, the file goes into that.
+ * There is one writer and it puts one thing at a time, so what comes has a fixed name in the
+ * working directory; what goes keeps its own. A directory that comes into place is never renamed
+ * onto another one (RENAME_NOREPLACE): if a driver has made it meanwhile, the file goes into that.
+ *
+ * Content is synced before its name is there, so that no crash of the machine leaves a name without
+ * it. The names themselves are the watched root's, and one sync makes any number of them last; what
+ * was taken away is removed after it, or a crash might leave a name without content after all. On a
+ * tmpfs, where these roots are, all of that costs next to nothing and nothing outlives a crash.
  *
  * Everything is reached through descriptors of the two directories, and nothing follows a link.
  */
@@ -22,7 +26,6 @@
 
 #define MOUNT_INFO "mountInfo.json"
 #define NEW        "new"
-#define OLD        "old"
 
 enum { DEPTH = 4, ATTEMPTS = 3 };
 
@@ -39,11 +42,12 @@ static void hands_done(struct hands *hands)
 
 /* ---- the working directory ---- */
 
+static int remove_content(int parent, unsigned depth);
+
 static int remove_tree(int parent, const char *name, unsigned depth)
 {
     cleanup(fd_closep) int fd = -1;
-    cleanup(dir_closep) DIR *names = NULL;
-    const struct dirent *entry;
+    int r;
 
     if (unlinkat(parent, name, 0) == 0 || errno == ENOENT)
         return 0;
@@ -52,43 +56,51 @@ static int remove_tree(int parent, const char *name, unsigned depth)
     fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return -errno;
+    r = depth > 0 ? remove_content(fd, depth - 1) : 0;
+    if (r < 0)
+        return r;
+    return unlinkat(parent, name, AT_REMOVEDIR) < 0 ? -errno : 0;
+}
+
+static int remove_content(int directory, unsigned depth)
+{
+    cleanup(fd_closep) int fd = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    cleanup(dir_closep) DIR *names = NULL;
+    const struct dirent *entry;
+    int r = 0;
+
+    if (fd < 0)
+        return -errno;
     names = fdopendir(fd);
     if (!names)
         return -errno;
     (void)take_fd(&fd);
-    while (depth > 0 && (entry = readdir(names))) {
-        int r = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0
-                    ? 0
-                    : remove_tree(dirfd(names), entry->d_name, depth - 1);
-
-        if (r < 0)
-            return r;
-    }
-    return unlinkat(parent, name, AT_REMOVEDIR) < 0 ? -errno : 0;
+    while (r == 0 && (entry = readdir(names)))
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            r = remove_tree(directory, entry->d_name, depth);
+    return r;
 }
 
-static int empty_workshop(int workshop)
+static int open_or_make(int root, const char *path, int *ret_fd)
 {
-    int r = remove_tree(workshop, NEW, DEPTH);
+    int r = path_open_directory_in_root(root, path, ret_fd);
 
-    return r < 0 ? r : remove_tree(workshop, OLD, DEPTH);
+    if (r == -ENOENT)
+        r = path_make_directories(root, path, 0700);
+    else
+        return r;
+    return r < 0 ? r : path_open_directory_in_root(root, path, ret_fd);
 }
 
 static int open_place(const struct stage_place *place, struct hands *ret_hands, struct error *error)
 {
     const char *path = place->volumes;
-    int r = path_make_directories(place->root, path, 0700);
+    int r = open_or_make(place->root, path, &ret_hands->volumes);
 
-    if (r == 0)
-        r = path_open_directory_in_root(place->root, path, &ret_hands->volumes);
     if (r == 0) {
         path = place->workshop;
-        r = path_make_directories(place->root, path, 0700);
+        r = open_or_make(place->root, path, &ret_hands->workshop);
     }
-    if (r == 0)
-        r = path_open_directory_in_root(place->root, path, &ret_hands->workshop);
-    if (r == 0)
-        r = empty_workshop(ret_hands->workshop);
     return r < 0 ? error_set_errno(error, r, "cannot work in %s", path) : 0;
 }
 
@@ -97,7 +109,7 @@ int stage_files_sweep(const struct stage_place *place)
     cleanup(fd_closep) int workshop = -1;
     int r = path_open_directory_in_root(place->root, place->workshop, &workshop);
 
-    return r < 0 ? r : empty_workshop(workshop);
+    return r < 0 ? r : remove_content(workshop, DEPTH);
 }
 
 /* ---- putting ---- */
@@ -138,7 +150,7 @@ static int sync_directory(int fd)
     return fsync(fd) < 0 ? -errno : 0;
 }
 
-/* 1: there is a directory of this name by now. */
+/* 1: there is a directory of this name by now, or the rest of another one in the workshop. */
 static int put_directory(const struct hands *hands, const char *name,
                          const struct stage_content *content)
 {
@@ -146,7 +158,7 @@ static int put_directory(const struct hands *hands, const char *name,
     int r;
 
     if (mkdirat(hands->workshop, NEW, 0700) < 0)
-        return -errno;
+        return errno == EEXIST ? 1 : -errno;
     fd = openat(hands->workshop, NEW, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return -errno;
@@ -159,7 +171,7 @@ static int put_directory(const struct hands *hands, const char *name,
         return r;
     if (renameat2(hands->workshop, NEW, hands->volumes, name, RENAME_NOREPLACE) < 0)
         return errno == EEXIST ? 1 : -errno;
-    return sync_directory(hands->volumes);
+    return 0;
 }
 
 static bool has_content(int directory, const struct stage_content *content)
@@ -175,7 +187,7 @@ static bool has_content(int directory, const struct stage_content *content)
             fstatat(directory, content->beside, &status, AT_SYMLINK_NOFOLLOW) == 0);
 }
 
-/* 1: the directory is gone by now. */
+/* 1: the directory is gone by now, or as above. */
 static int put_files(const struct hands *hands, int directory, const struct stage_content *content)
 {
     int r = write_file(hands->workshop, NEW, content->text, content->length);
@@ -183,16 +195,17 @@ static int put_files(const struct hands *hands, int directory, const struct stag
     if (r == 0)
         r = write_beside(directory, content);
     if (r < 0)
-        return r == -ENOENT ? 1 : r;
+        return r == -ENOENT || r == -EEXIST ? 1 : r;
     if (renameat(hands->workshop, NEW, directory, MOUNT_INFO) < 0)
         return errno == ENOENT ? 1 : -errno;
     return sync_directory(directory);
 }
 
-/* Who asks for it again needs it from now on: what looks stale is so by its time, too. */
+/* Who asks for it again needs it from now on: what looks stale is so by its time, too. And who put
+ * it there may have been killed before it was synced. */
 static int touch(int directory)
 {
-    return futimens(directory, NULL) < 0 ? -errno : 0;
+    return futimens(directory, NULL) < 0 ? -errno : sync_directory(directory);
 }
 
 /* STAGE_*, -errno, or 100: it changed meanwhile, try again. */
@@ -230,7 +243,9 @@ int stage_files_put(const struct stage_place *place, const char *name,
     for (unsigned i = 0; r == 0 && i < ATTEMPTS; i++) {
         int done = put_once(&hands, name, content, error);
 
-        (void)empty_workshop(hands.workshop);
+        if (done == STAGE_DONE || done == STAGE_UNCHANGED)
+            return done;
+        (void)remove_tree(hands.workshop, NEW, DEPTH);
         if (done != TRY_AGAIN)
             return done;
     }
@@ -252,9 +267,20 @@ int stage_files_take(const struct stage_place *place, const char *name, struct e
     r = open_place(place, &hands, error);
     if (r < 0)
         return r;
-    if (renameat(hands.volumes, name, hands.workshop, OLD) < 0)
-        return errno == ENOENT ? STAGE_UNCHANGED
-                               : error_set_errno(error, -errno, "cannot take %s away", name);
-    r = sync_directory(hands.volumes);
-    return r < 0 ? error_set_errno(error, r, "cannot sync %s", place->volumes) : STAGE_DONE;
+    r = remove_tree(hands.workshop, name, DEPTH);
+    if (r == 0 && renameat(hands.volumes, name, hands.workshop, name) < 0)
+        r = -errno;
+    if (r == -ENOENT)
+        return STAGE_UNCHANGED;
+    return r < 0 ? error_set_errno(error, r, "cannot take %s away", name) : STAGE_DONE;
+}
+
+int stage_files_sync(const struct stage_place *place)
+{
+    cleanup(fd_closep) int fd = -1;
+    int r = path_open_directory_in_root(place->root, place->volumes, &fd);
+
+    if (r < 0)
+        return r == -ENOENT ? 0 : r;
+    return sync_directory(fd);
 }

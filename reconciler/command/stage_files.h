@@ -32,14 +32,19 @@ struct stage_content {
 };
 
 /* Puts directory `name` with this content in place. In one that is there already only these files
- * are replaced or made, for others may have put theirs beside them. STAGE_* or -errno. All is on
- * disk when it returns. */
+ * are replaced or made, for others may have put theirs beside them. STAGE_* or -errno. What is in
+ * it is on disk when it returns; that it is there, after stage_files_sync(). */
 int stage_files_put(const struct stage_place *place, const char *name,
                     const struct stage_content *content, struct error *error);
 
 /* Takes the directory, with whatever is in it, out of the watched root. STAGE_DONE, STAGE_UNCHANGED
- * (there was none) or -errno. It is removed by stage_files_sweep(), or before the next put. */
+ * (there was none) or -errno. After stage_files_sync() it stays away; then stage_files_sweep()
+ * removes it. */
 int stage_files_take(const struct stage_place *place, const char *name, struct error *error);
 
-/* Removes what lies in the working directory. 0 or -errno. */
+/* Any number of what was put and taken is on disk after this. 0 or -errno. */
+int stage_files_sync(const struct stage_place *place);
+
+/* Removes what lies in the working directory, at start also what a daemon that was killed has left.
+ * 0 or -errno. */
 int stage_files_sweep(const struct stage_place *place);

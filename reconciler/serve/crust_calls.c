@@ -49,15 +49,55 @@ void crust_options_done(struct crust_options *options)
     buffer_done(&options->texts);
 }
 
-void crust_reply_empty(struct grpc_call *call, enum status_code code, const struct error *error)
+/* ---- now or later ---- */
+
+static void wait_or_fail(struct grpc_call *call, enum status_code code, void (*cancel)(void *work),
+                         void *work, const struct error *error)
+{
+    if (code == STATUS_OK)
+        grpc_call_wait(call, cancel, work);
+    else
+        grpc_call_fail(call, code, "%s", error->text);
+}
+
+/* ---- stage ---- */
+
+static void on_staged(void *userdata, enum status_code code, const struct error *error)
 {
     const Crust__V1__RuntimeStageVolumeResponse response =
         CRUST__V1__RUNTIME_STAGE_VOLUME_RESPONSE__INIT;
 
     if (code == STATUS_OK)
-        grpc_call_reply(call, &response.base);
+        grpc_call_reply(userdata, &response.base);
     else
-        grpc_call_fail(call, code, "%s", error->text);
+        grpc_call_fail(userdata, code, "%s", error->text);
+}
+
+static void cancel_staging(void *staging)
+{
+    (void)reconciler_stage_cancel(staging);
+}
+
+void crust_stage(struct grpc_call *call, enum status_code code,
+                 const struct reconciler_stage *asked, struct error *error)
+{
+    struct staging *staging = NULL;
+
+    if (code == STATUS_OK)
+        code =
+            reconciler_stage(grpc_call_reconciler(call), asked, on_staged, call, &staging, error);
+    wait_or_fail(call, code, cancel_staging, staging, error);
+}
+
+void crust_unstage(struct grpc_call *call, enum status_code code, const char *target_path,
+                   struct error *error)
+{
+    struct staging *staging = NULL;
+
+    if (code == STATUS_OK)
+        code = reconciler_unstage(grpc_call_reconciler(call), target_path, on_staged, call,
+                                  &staging, error);
+    wait_or_fail(call, code, cancel_staging, staging, error);
 }
 
 /* ---- stats ---- */
@@ -118,10 +158,7 @@ void crust_count(struct grpc_call *call, enum status_code code,
     if (code == STATUS_OK)
         code = reconciler_count(grpc_call_reconciler(call), target, on_counted, call, &stats_call,
                                 error);
-    if (code == STATUS_OK)
-        grpc_call_wait(call, cancel_stats, stats_call);
-    else
-        grpc_call_fail(call, code, "%s", error->text);
+    wait_or_fail(call, code, cancel_stats, stats_call, error);
 }
 
 /* ---- expand ---- */
@@ -152,8 +189,5 @@ void crust_expand(struct grpc_call *call, enum status_code code,
     if (code == STATUS_OK)
         code = reconciler_expand(grpc_call_reconciler(call), asked, on_expanded, call, &expansion,
                                  error);
-    if (code == STATUS_OK)
-        grpc_call_wait(call, cancel_expansion, expansion);
-    else
-        grpc_call_fail(call, code, "%s", error->text);
+    wait_or_fail(call, code, cancel_expansion, expansion, error);
 }

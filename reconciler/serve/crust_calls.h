@@ -1,6 +1,6 @@
 /* crust_calls.h - what the two services of the KEP have in common. Private to serve/.
  *
- * Their replies to stats and expand are the same on the wire, so crust.v1's messages serve both.
+ * Their replies are the same on the wire, so crust.v1's messages serve both.
  */
 #pragma once
 
@@ -31,10 +31,11 @@ void crust_options_done(struct crust_options *options);
 
 /* The end of a call: where code is STATUS_OK, the reply of what is asked of the reconciler, which
  * comes later. */
+void crust_stage(struct grpc_call *call, enum status_code code,
+                 const struct reconciler_stage *asked, struct error *error);
+void crust_unstage(struct grpc_call *call, enum status_code code, const char *target_path,
+                   struct error *error);
 void crust_expand(struct grpc_call *call, enum status_code code,
                   const struct reconciler_expand *asked, struct error *error);
 void crust_count(struct grpc_call *call, enum status_code code,
                  const struct reconciler_target *target, struct error *error);
-
-/* A reply without anything in it. */
-void crust_reply_empty(struct grpc_call *call, enum status_code code, const struct error *error);

@@ -121,10 +121,8 @@ static void publish(struct grpc_call *call, const ProtobufCMessage *message)
 
     if (code == STATUS_OK)
         code = take_group(request->fsgroup_gid, &texts, &asked, &error);
-    if (code == STATUS_OK)
-        code = reconciler_stage(grpc_call_reconciler(call), &asked, &error);
+    crust_stage(call, code, &asked, &error);
     crust_options_done(&texts.options);
-    crust_reply_empty(call, code, &error);
 }
 
 /* ---- a volume in its sandbox ---- */

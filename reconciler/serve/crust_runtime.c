@@ -90,10 +90,8 @@ static void stage(struct grpc_call *call, const ProtobufCMessage *message)
         code = take_policy(request->volume_supplemental_group_change_policy, &asked.group_policy,
                            &error);
     asked.group = texts.group[0] ? texts.group : NULL;
-    if (code == STATUS_OK)
-        code = reconciler_stage(grpc_call_reconciler(call), &asked, &error);
+    crust_stage(call, code, &asked, &error);
     crust_options_done(&texts.options);
-    crust_reply_empty(call, code, &error);
 }
 
 /* ---- unstage ---- */
@@ -107,9 +105,7 @@ static void unstage(struct grpc_call *call, const ProtobufCMessage *message)
     enum status_code code = crust_take_text(&request->volume_target_path, "volume_target_path",
                                             target_path, sizeof(target_path), &error);
 
-    if (code == STATUS_OK)
-        code = reconciler_unstage(grpc_call_reconciler(call), target_path, &error);
-    crust_reply_empty(call, code, &error);
+    crust_unstage(call, code, target_path, &error);
 }
 
 /* ---- stats ---- */

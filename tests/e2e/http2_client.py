@@ -139,17 +139,24 @@ class Http2:
 
     def answer(self, stream):
         """(fields, bytes of the body) of a stream's reply, trailers among the fields."""
-        inflater, said, body = Inflater(), {}, b""
+        return self.answers([stream])[0]
+
+    def answers(self, streams):
+        """The same of several, the first replies of this connection."""
+        inflater, said, body = Inflater(), {s: {} for s in streams}, {s: b"" for s in streams}
+        left = set(streams)
         for got in self.frames():
             if got.type == HEADERS:
                 block = inflater.read(got.payload)
-                said |= block if got.stream == stream else {}
-            if got.type == DATA and got.stream == stream:
-                body += got.payload
-            if got.stream == stream and (got.flags & END_STREAM or got.type == RST_STREAM):
+                said.get(got.stream, {}).update(block)
+            if got.type == DATA and got.stream in body:
+                body[got.stream] += got.payload
+            if got.type == RST_STREAM or got.type in (DATA, HEADERS) and got.flags & END_STREAM:
+                left.discard(got.stream)
+            if not left:
                 break
         inflater.close()
-        return said, body
+        return [(said[stream], body[stream]) for stream in streams]
 
     def error_code(self):
         """Of the GOAWAY with which the server ends the connection; None: it said none."""

@@ -36,22 +36,37 @@ static enum status_code measure(const char *text, struct error *error)
 }
 
 enum status_code reconciler_stage(struct reconciler *reconciler,
-                                  const struct reconciler_stage *stage, struct error *error)
+                                  const struct reconciler_stage *stage, reconciler_staged *done,
+                                  void *userdata, struct staging **ret_staging, struct error *error)
 {
     (void)reconciler;
+    (void)done;
+    (void)userdata;
+    (void)ret_staging;
     for (unsigned i = 0; i < stage->options; i++)
         (void)measure(stage->option[i], error);
     (void)measure(stage->device, error);
     (void)measure(stage->fs_type, error);
     (void)measure(stage->group ? stage->group : "", error);
-    return measure(stage->target_path, error);
+    (void)measure(stage->target_path, error);
+    return STATUS_UNAVAILABLE;
 }
 
 enum status_code reconciler_unstage(struct reconciler *reconciler, const char *target_path,
-                                    struct error *error)
+                                    reconciler_staged *done, void *userdata,
+                                    struct staging **ret_staging, struct error *error)
 {
     (void)reconciler;
-    return measure(target_path, error);
+    (void)done;
+    (void)userdata;
+    (void)ret_staging;
+    (void)measure(target_path, error);
+    return STATUS_UNAVAILABLE;
+}
+
+struct staging *reconciler_stage_cancel(struct staging *staging)
+{
+    return staging;
 }
 
 static void measure_target(const struct reconciler_target *target, struct error *error)

@@ -182,21 +182,49 @@ static void what_is_in_the_way_stays(void **state)
 }
 
 /* A daemon was killed in the midst of something. */
-static void the_workshop_is_emptied_first(void **state)
+static void what_is_left_is_in_nobodys_way(void **state)
 {
     struct fixture *fixture = *state;
 
     assert_int_equal(put(fixture, "a", "one"), STAGE_DONE);
     make(fixture, "/run/workshop/new", true);
     make(fixture, "/run/workshop/new/mountInfo.json", false);
-    make(fixture, "/run/workshop/old", true);
-    make(fixture, "/run/workshop/old/deeper", true);
-    make(fixture, "/run/workshop/old/deeper/file", false);
     assert_int_equal(put(fixture, "b", "two"), STAGE_DONE);
     expect_text(fixture, "/run/volumes/b/mountInfo.json", "two");
     assert_int_equal(count(fixture, "/run/workshop"), 0);
-    make(fixture, "/run/workshop/old", false);
+    make(fixture, "/run/workshop/new", false);
+    assert_int_equal(put(fixture, "b", "three"), STAGE_DONE);
+    expect_text(fixture, "/run/volumes/b/mountInfo.json", "three");
+    assert_int_equal(count(fixture, "/run/workshop"), 0);
+
+    make(fixture, "/run/workshop/b", true);
+    make(fixture, "/run/workshop/b/deeper", true);
+    make(fixture, "/run/workshop/b/deeper/file", false);
+    make(fixture, "/run/workshop/c", false);
     assert_int_equal(take(fixture, "b"), STAGE_DONE);
+    expect_text(fixture, "/run/workshop/b/mountInfo.json", "three");
+    assert_int_equal(stage_files_sweep(&fixture->place), 0);
+    assert_int_equal(count(fixture, "/run/workshop"), 0);
+}
+
+/* Several go before any of them is removed. */
+static void what_is_taken_keeps_its_name(void **state)
+{
+    struct fixture *fixture = *state;
+
+    assert_int_equal(stage_files_sync(&fixture->place), 0); /* there is no root yet */
+    assert_int_equal(put(fixture, "a", "one"), STAGE_DONE);
+    assert_int_equal(put(fixture, "b", "two"), STAGE_DONE);
+    assert_int_equal(stage_files_sync(&fixture->place), 0);
+    assert_int_equal(take(fixture, "a"), STAGE_DONE);
+    assert_int_equal(take(fixture, "b"), STAGE_DONE);
+    assert_int_equal(put(fixture, "a", "again"), STAGE_DONE);
+    assert_int_equal(take(fixture, "a"), STAGE_DONE);
+    expect_text(fixture, "/run/workshop/a/mountInfo.json", "again");
+    expect_text(fixture, "/run/workshop/b/mountInfo.json", "two");
+    assert_int_equal(count(fixture, "/run/volumes"), 0);
+    assert_int_equal(stage_files_sweep(&fixture->place), 0);
+    assert_int_equal(count(fixture, "/run/workshop"), 0);
 }
 
 static void what_cannot_be_made_is_an_error(void **state)
@@ -215,7 +243,8 @@ int main(void)
         TEST(the_rest_of_a_directory_stays),
         TEST(an_empty_file_stands_beside),
         TEST(what_is_in_the_way_stays),
-        TEST(the_workshop_is_emptied_first),
+        TEST(what_is_left_is_in_nobodys_way),
+        TEST(what_is_taken_keeps_its_name),
         TEST(what_cannot_be_made_is_an_error),
     };
 

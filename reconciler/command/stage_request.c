@@ -1,0 +1,167 @@
+/* stage_request.c - what a CSI driver asks for, checked, and in mountInfo.json's words.
+ *
+ * The volume type is written as directvol. Kata's Go runtime takes any word, its Rust runtime fails
+ * the container for "block", the word of Kata's documents (src/runtime-rs/crates/resource/src/
+ * volume/rawblock_volume.rs).
+ */
+#include "reconciler/command/stage_request.h"
+
+#include <stdint.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "lib/base64url.h"
+#include "lib/json.h"
+#include "lib/path.h"
+#include "reconciler/clients.h"
+#include "reconciler/observe/observe.h"
+
+#define VOLUME_TYPE "directvol"
+
+enum { FS_TYPE_CHARS = 64 };
+
+/* ---- what is asked ---- */
+
+static bool is_clean_path(const char *path)
+{
+    while (*path == '/') {
+        size_t length = strcspn(++path, "/");
+
+        if (length == 0 || (length == 1 && path[0] == '.') ||
+            (length == 2 && path[0] == '.' && path[1] == '.'))
+            return false;
+        path += length;
+    }
+    return true;
+}
+
+enum status_code command_check_target_path(const char *path, struct error *error)
+{
+    if (!*path)
+        error_set(error, 0, "the target path is missing");
+    else if (*path != '/')
+        error_set(error, 0, "the target path is not absolute");
+    else if (strlen(path) > BASE64URL_PATH_BYTES)
+        error_set(error, 0,
+                  "the target path is longer than %d bytes, the most that a "
+                  "directory's name can hold in base64",
+                  BASE64URL_PATH_BYTES);
+    else if (!is_clean_path(path))
+        error_set(error, 0,
+                  "the target path has empty, \".\" or \"..\" components, and so is "
+                  "not as the runtime will look for it");
+    else
+        return STATUS_OK;
+    return STATUS_INVALID_ARGUMENT;
+}
+
+/* What is not there yet may come; what is there and can hold no file system is a mistake. */
+static enum status_code check_device(int root, const char *device, struct error *error)
+{
+    struct stat status;
+
+    if (!*device)
+        error_set(error, 0, "the device is missing");
+    else if (*device != '/')
+        error_set(error, 0, "the device is not an absolute path");
+    else if (path_stat_in_root(root, device, &status) == 0 && !S_ISBLK(status.st_mode) &&
+             !S_ISREG(status.st_mode))
+        error_set(error, 0, "the device is neither a block device nor a disk image");
+    else
+        return STATUS_OK;
+    return STATUS_INVALID_ARGUMENT;
+}
+
+static bool is_word(const char *text)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+
+    return *text && strlen(text) <= FS_TYPE_CHARS && strspn(text, letters) == strlen(text);
+}
+
+/* The largest group id there is; -1 means none to the kernel. */
+static bool is_group(const char *text)
+{
+    uint64_t number = 0;
+
+    if (!*text || strlen(text) > 10 || strspn(text, "0123456789") != strlen(text))
+        return false;
+    for (; *text; text++)
+        number = number * 10 + (uint64_t)(*text - '0');
+    return number < UINT32_MAX;
+}
+
+enum status_code stage_request_check(int root, const struct reconciler_stage *stage,
+                                     struct error *error)
+{
+    enum status_code code = command_check_target_path(stage->target_path, error);
+
+    if (code == STATUS_OK)
+        code = check_device(root, stage->device, error);
+    if (code != STATUS_OK)
+        return code;
+    if (!is_word(stage->fs_type))
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "the file system type is missing, or no name");
+    if (stage->group && !is_group(stage->group))
+        return error_set(error, STATUS_INVALID_ARGUMENT, "the group is not a number, or too large");
+    if (stage->group_policy && !stage->group)
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "a policy for changing the group, without a group");
+    if (stage->sandbox_id && !observe_is_sandbox_id(stage->sandbox_id))
+        return error_set(error, STATUS_INVALID_ARGUMENT, "sandbox_id is missing, or is none");
+    for (unsigned i = 0; i < stage->options; i++)
+        if (!*stage->option[i])
+            return error_set(error, STATUS_INVALID_ARGUMENT, "a mount option is empty");
+    return STATUS_OK;
+}
+
+/* ---- mountInfo.json ---- */
+
+static int append_member(struct buffer *text, const char *name, const char *value)
+{
+    int r = buffer_append_format(text, "\"%s\":", name);
+
+    return r < 0 ? r : json_append_string(text, value);
+}
+
+static int append_group(struct buffer *text, const struct reconciler_stage *stage)
+{
+    int r = buffer_append_text(text, ",\"metadata\":{");
+
+    if (r == 0 && stage->group)
+        r = append_member(text, "fsGroup", stage->group);
+    if (r == 0 && stage->group_policy)
+        r = buffer_append_text(text, ",");
+    if (r == 0 && stage->group_policy)
+        r = append_member(text, "fsGroupChangePolicy", stage->group_policy);
+    return r < 0 ? r : buffer_append_text(text, "}");
+}
+
+static int append_options(struct buffer *text, const struct reconciler_stage *stage)
+{
+    int r = buffer_append_text(text, ",\"options\":[");
+
+    for (unsigned i = 0; r == 0 && i < stage->options; i++) {
+        r = buffer_append_text(text, i ? "," : "");
+        if (r == 0)
+            r = json_append_string(text, stage->option[i]);
+    }
+    return r < 0 ? r : buffer_append_text(text, "]}");
+}
+
+int stage_request_write(const struct reconciler_stage *stage, struct buffer *text)
+{
+    int r = buffer_append_text(text, "{\"volume-type\":\"" VOLUME_TYPE "\",");
+
+    if (r == 0)
+        r = append_member(text, "device", stage->device);
+    if (r == 0)
+        r = buffer_append_text(text, ",");
+    if (r == 0)
+        r = append_member(text, "fstype", stage->fs_type);
+    if (r == 0)
+        r = append_group(text, stage);
+    return r < 0 ? r : append_options(text, stage);
+}
