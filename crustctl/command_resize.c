@@ -20,7 +20,8 @@
 
 enum { ANSWER_BYTES = 64 * 1024, TEXT_BYTES = 8 * 1024 };
 
-/* What a growth looks like while it is waited for, said on stderr whenever it changes. */
+/* What a growth looks like while a person waits for it, said on stderr whenever it changes. A CSI
+ * driver may take stderr for a part of the answer. */
 struct progress {
     struct session *session;
     const char *volume;
@@ -88,6 +89,7 @@ static int find_target(struct session *session, const char *name, const char *wh
                : EXIT_DONE;
 }
 
+/* body NULL: a person asks. */
 static int ask_volume(struct session *session, const char *name, const char *what, const char *body,
                       cJSON **ret_answer)
 {
@@ -101,7 +103,7 @@ static int ask_volume(struct session *session, const char *name, const char *wha
     request.target = buffer_text(&target);
     if (strcmp(what, "resize") == 0) {
         request.method = "POST";
-        request.progress = session->options->json ? NULL : show_progress;
+        request.progress = body || session->options->json ? NULL : show_progress;
     }
     return ask(session, &request, ret_answer);
 }
