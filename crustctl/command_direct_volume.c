@@ -207,9 +207,7 @@ int command_direct_volume_stats(struct session *session)
     const char *path = session->options->volume_path;
     int code = check_volume_path(path);
 
-    if (code == EXIT_DONE)
-        code = command_ask_stats(session, path);
-    return code == EXIT_DONE ? EXIT_DONE : EXIT_FAILED;
+    return code == EXIT_DONE ? command_ask_stats(session, path) : code;
 }
 
 int command_direct_volume_resize(struct session *session)
@@ -222,5 +220,5 @@ int command_direct_volume_resize(struct session *session)
     if (code == EXIT_DONE)
         code = command_ask_resize(session, path, session->options->size, "0");
     buffer_clear(&session->out); /* it prints nothing */
-    return code == EXIT_DONE ? EXIT_DONE : EXIT_FAILED;
+    return code;
 }

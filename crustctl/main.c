@@ -86,6 +86,15 @@ static int run(const struct command *command, const struct options *options)
     return code;
 }
 
+/* kata-runtime knows no other failure than 1. */
+static int exit_code(const struct command *command, int code)
+{
+    static const char family[] = "direct-volume ";
+
+    return code != EXIT_DONE && strncmp(command->name, family, strlen(family)) == 0 ? EXIT_FAILED
+                                                                                    : code;
+}
+
 int main(int argc, char *argv[])
 {
     const struct command *command;
@@ -117,6 +126,6 @@ int main(int argc, char *argv[])
     if (!command)
         return refuse("there is no such command");
     if (command_check(command, &options, &error) < 0)
-        return refuse(error.text);
-    return run(command, &options);
+        return exit_code(command, refuse(error.text));
+    return exit_code(command, run(command, &options));
 }

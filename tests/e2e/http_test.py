@@ -284,6 +284,8 @@ class CrustctlTest(VolumeTest):
                       ("stats", "--volume-path", "/nobody"), ("resize", *where),
                       ("stats", "--volume-path", str(self.id)), ("stats", "--volume-path", "pv"),
                       ("resize", "--volume-path", "pv", "--size", "0"),
+                      ("stats", *where, "--size", "0"), ("stats", *where, "more"),
+                      ("stats", *where, "--config", "/nowhere"),
                       ("resize", *where, "--size", "8Gi"), ("resize", *where, "--size", str(1 << 40))):
             code, out, err = self.run_crustctl("direct-volume", *words)
             self.assertEqual((code, out), (1, ""), (words, err))
