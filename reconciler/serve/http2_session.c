@@ -5,6 +5,9 @@
  * after that is dropped. A reply to a request that the client is still sending is followed by
  * RST_STREAM(NO_ERROR), which asks it to stop (RFC 9113, 8.1).
  *
+ * Of a request's fields only those are looked at that are kept. nghttp2 would check all of them,
+ * and refuse clients that put the socket's path into :authority, as gRPC in Go long did.
+ *
  * Memory: a session has at most HTTP2_STREAMS requests, each with fields of fixed size. Bodies draw
  * on the room that all sessions share. Output is bounded by the same number of replies, for a
  * stream ends only when its reply is sent, and nghttp2 bounds the acknowledgements it owes.
@@ -189,12 +192,13 @@ static int on_begin_frame(nghttp2_session *nghttp2, const nghttp2_frame_hd *head
 static int on_begin_headers(nghttp2_session *nghttp2, const nghttp2_frame *frame, void *userdata)
 {
     (void)nghttp2;
-    if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST)
-        return 0;
-    return begin_request(userdata, frame->hd.stream_id);
+    if (frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST)
+        return begin_request(userdata, frame->hd.stream_id);
+    note_noise(userdata); /* trailers, which say nothing here */
+    return 0;
 }
 
-/* nghttp2 ends name and value with a NUL, and takes none inside. */
+/* nghttp2 ends name and value with a NUL. */
 static int on_header(nghttp2_session *nghttp2, const nghttp2_frame *frame, const uint8_t *name,
                      size_t name_length, const uint8_t *value, size_t value_length, uint8_t flags,
                      void *userdata)
@@ -205,6 +209,8 @@ static int on_header(nghttp2_session *nghttp2, const nghttp2_frame *frame, const
     (void)flags;
     if (!request)
         return 0;
+    if (strlen((const char *)name) != name_length || strlen((const char *)value) != value_length)
+        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     request->fields_bytes += name_length + value_length + FIELD_BYTES;
     if (request->fields_bytes > FIELDS_BYTES_MAX)
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
@@ -426,6 +432,7 @@ static int make_options(nghttp2_option **ret_option)
     nghttp2_option_set_max_continuations(option, CONTINUATIONS);
     nghttp2_option_set_max_outbound_ack(option, ACKS);
     nghttp2_option_set_no_closed_streams(option, 1);
+    nghttp2_option_set_no_http_messaging(option, 1);
     *ret_option = option;
     return 0;
 }

@@ -10,7 +10,7 @@ import unittest
 from grpc_client import SECONDS, GrpcTest, socket_of
 from http2_client import (ACK, CANCEL, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS,
                           INTERNAL_ERROR, NO_ERROR, PING, PREFACE, PROTOCOL_ERROR, REFUSED_STREAM,
-                          RST_STREAM, SETTINGS, Http2, frame, message, request_fields)
+                          RST_STREAM, SETTINGS, Http2, fields, frame, message, request_fields)
 
 CHECK = "/grpc.health.v1.Health/Check"
 GROUP = 47110  # nobody's
@@ -101,6 +101,26 @@ class Calls(GrpcTest):
             with self.subTest(body):
                 self.assertEqual(self.answer(request_fields(CHECK), body)[0]["grpc-status"],
                                  str(code))
+
+    def test_fields_that_do_not_matter(self):
+        for authority in ("localhost", "/run/crustd/crust.sock", "%2Frun%2Fcrustd", "a b", ""):
+            with self.subTest(authority):
+                said, _ = self.answer(request_fields(CHECK, authority=authority), message(b""))
+                self.assertEqual(said["grpc-status"], "0")
+        least = fields((":method", "POST"), (":path", CHECK),
+                       ("content-type", "application/grpc+proto"))
+        self.assertEqual(self.answer(least, message(b""))[0]["grpc-status"], "0")
+
+    def test_a_nul_in_a_field(self):
+        """The stream is reset; the connection goes on."""
+        with Http2(socket_of(self.running)) as client:
+            client.begin()
+            for field in ((":path", CHECK + "\0"), ("grpc-timeout", "1S\0"), ("a\0b", "c")):
+                stream = 1 if field[0] == ":path" else stream + 2
+                client.send(frame(HEADERS, END_HEADERS, stream, request_fields(CHECK, field)))
+                self.assertTrue(client.wait_for(RST_STREAM, stream))
+            client.request(stream + 2, CHECK, message(b""))
+            self.assertTrue(client.wait_for(DATA, stream + 2))
 
     def test_fields_that_are_not_understood(self):
         for field, code in ((("grpc-encoding", "gzip"), 12), (("grpc-encoding", "identity"), 0),
@@ -289,6 +309,17 @@ class Hostile(GrpcTest):
 
     def test_a_flood_of_acknowledgements(self):
         self.flood(*[frame(PING, ACK, 0, bytes(8))] * 1000)
+
+    def test_a_flood_of_trailers(self):
+        client = self.client()
+        client.begin()
+        client.request(1, CHECK)
+        trailers = frame(HEADERS, END_HEADERS, 1) * 1000
+        for _ in range(50):
+            if not client.send(trailers):
+                break
+        self.assertTrue(client.is_over())
+        self.is_served(self.running)
 
     def test_a_flood_of_empty_data(self):
         client = self.client()

@@ -43,9 +43,10 @@ def message(payload, compressed=0):
     return struct.pack(">BI", compressed, len(payload)) + payload
 
 
-def request_fields(path, *more, method="POST", content_type="application/grpc"):
+def request_fields(path, *more, method="POST", content_type="application/grpc",
+                   authority="localhost"):
     return fields((":method", method), (":scheme", "http"), (":path", path),
-                  (":authority", "localhost"), ("content-type", content_type),
+                  (":authority", authority), ("content-type", content_type),
                   ("te", "trailers"), *more)
 
 
