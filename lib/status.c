@@ -6,6 +6,8 @@ const char *status_name(enum status_code code)
     switch (code) {
     case STATUS_OK:
         return "OK";
+    case STATUS_CANCELLED:
+        return "CANCELLED";
     case STATUS_INVALID_ARGUMENT:
         return "INVALID_ARGUMENT";
     case STATUS_DEADLINE_EXCEEDED:
@@ -37,6 +39,8 @@ unsigned status_of_http(enum status_code code)
     switch (code) {
     case STATUS_OK:
         return 200;
+    case STATUS_CANCELLED:
+        return 499;
     case STATUS_INVALID_ARGUMENT:
     case STATUS_FAILED_PRECONDITION:
     case STATUS_OUT_OF_RANGE:

@@ -5,6 +5,7 @@
 
 enum status_code {
     STATUS_OK = 0,
+    STATUS_CANCELLED = 1, /* only counted: nobody is there to be told */
     STATUS_INVALID_ARGUMENT = 3,
     STATUS_DEADLINE_EXCEEDED = 4,
     STATUS_NOT_FOUND = 5,

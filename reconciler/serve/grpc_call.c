@@ -132,6 +132,7 @@ void grpc_call_cancel(struct http2_request *request)
         return;
     call->cancel(call->work);
     call->cancel = NULL;
+    note(call, STATUS_CANCELLED);
     forget(call);
 }
 

@@ -5,7 +5,7 @@ import unittest
 
 from beneath import HEADER, stack
 from grpc_client import SECONDS, GrpcTest, grpc, socket_of
-from said import AFTER, BEFORE, MIB, publish_path, status
+from said import AFTER, BEFORE, MIB, curl, publish_path, status
 
 
 class ExpandTest(GrpcTest):
@@ -213,6 +213,11 @@ class Patience(ExpandTest):
             call.cancel()
         self.assertEqual(calls[9].result().capacity_bytes, AFTER)
         node.wait_for(volume.path, "in_sync")
+        counted = ('crustd_operations_seconds_count{method_name="/crust.v1.Runtime/'
+                   'RuntimeExpandVolume",grpc_status_code="%s"} %d')
+        for code, number in (("CANCELLED", 9), ("OK", 1)):
+            line = (counted % (code, number)).encode()
+            node.wait(lambda: line in curl(node, "/metrics")[1].splitlines(), SECONDS, line)
 
     def test_stopping_meanwhile(self):
         node, volume = self.scene({"resize.call_timeout_seconds": 3}, behaviour="silent")
