@@ -323,6 +323,10 @@ class Staging(StageTest):
         with self.fails("UNAVAILABLE", "database"):
             self.unstage()
         self.assertTrue(node.directory(PATH).exists())
+        health = self.messages("health")
+        reply = self.stub(node, "health", "Health").Check(health.HealthCheckRequest(),
+                                                          timeout=SECONDS)
+        self.assertEqual(reply.status, health.HealthCheckResponse.NOT_SERVING)
 
     def test_a_reply_outlives_the_daemon(self):
         node = self.start(crust__stage_layout="crust")
