@@ -65,6 +65,15 @@ static bool size_is_known_to_vmm(const struct store_volume *volume)
            volume->size_since_ns < volume->vmm_start_ns;
 }
 
+/* Who published the volume said all of it; else who knows the drive knows more than who names the
+ * sandbox. */
+static const char *source_of(const struct store_volume *volume)
+{
+    bool is_published = strcmp(volume->binding_source, "api") == 0;
+
+    return volume->recorded_drive_id[0] && !is_published ? "persist" : volume->binding_source;
+}
+
 static int open_mapping(struct reconciler *reconciler, const struct store_volume *volume)
 {
     bool known = size_is_known_to_vmm(volume);
@@ -74,7 +83,7 @@ static int open_mapping(struct reconciler *reconciler, const struct store_volume
         .device_id = volume->device_id,
         .drive_id = volume->recorded_drive_id[0] ? volume->recorded_drive_id : NULL,
         .guest_path = volume->recorded_guest_path[0] ? volume->recorded_guest_path : NULL,
-        .source = volume->recorded_drive_id[0] ? "persist" : volume->binding_source,
+        .source = source_of(volume),
         .device_bytes = volume->device_bytes,
         .hypervisor_bytes = known ? volume->device_bytes : 0,
         /* A device that grew while no guest had it still holds the smaller file system. */
@@ -100,7 +109,7 @@ static int describe_mapping(struct reconciler *reconciler, const struct store_vo
                                   volume->recorded_drive_id[0] ? volume->recorded_drive_id : NULL,
                                   volume->recorded_guest_path[0] ? volume->recorded_guest_path
                                                                  : NULL,
-                                  volume->recorded_drive_id[0] ? "persist" : NULL);
+                                  volume->recorded_drive_id[0] ? source_of(volume) : NULL);
 }
 
 /* It is bound as it was: only what is known about the binding may be better. */

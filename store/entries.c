@@ -419,6 +419,15 @@ int store_put_entry(struct store *store, const struct store_entry *entry, int64_
     return 0;
 }
 
+int store_note_published(struct store *store, int64_t volume_id, const char *sandbox_id)
+{
+    static const char note[] =
+        "UPDATE entry_sandboxes SET published = 1 WHERE sandbox_id = ?2 AND published = 0"
+        " AND entry_id IN (SELECT entry_id FROM entries WHERE volume_id = ?1 AND gone = 0)";
+
+    return sql_run(&store->connection, note, NULL, sql_number(volume_id), sql_text(sandbox_id));
+}
+
 int store_remove_entry(struct store *store, enum store_layout layout, const char *key,
                        int64_t *ret_volume_id)
 {

@@ -167,7 +167,8 @@ int store_put_hypervisor_result(struct store *store, const struct store_hypervis
 {
     static const char put[] =
         "UPDATE mappings SET hypervisor_reason = ?2,"
-        " source = CASE WHEN drive_id IS NULL AND ?3 IS NOT NULL THEN 'hypervisor' ELSE source END,"
+        " source = CASE WHEN drive_id IS NULL AND ?3 IS NOT NULL AND source <> 'api'"
+        "  THEN 'hypervisor' ELSE source END,"
         " drive_id = coalesce(?3, drive_id), hypervisor_bytes = coalesce(?4, hypervisor_bytes),"
         " guest_path = " NEW_GUEST_PATH " WHERE volume_id = ?1 AND until IS NULL"
         " AND (hypervisor_reason, drive_id, hypervisor_bytes, guest_path)"

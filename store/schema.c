@@ -154,6 +154,7 @@ static const char tables[] =
     "  sandbox_id TEXT NOT NULL,\n"
     "  stale_since_ns INTEGER,\n"
     "  restored INTEGER NOT NULL DEFAULT 0,\n"
+    "  published INTEGER NOT NULL DEFAULT 0,\n"
     "  PRIMARY KEY (entry_id, sandbox_id)\n"
     ") STRICT, WITHOUT ROWID;\n"
     "CREATE INDEX entry_sandboxes_by_sandbox ON entry_sandboxes (sandbox_id);\n"

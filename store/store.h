@@ -154,6 +154,9 @@ int store_put_entry(struct store *store, const struct store_entry *entry, int64_
 int store_remove_entry(struct store *store, enum store_layout layout, const char *key,
                        int64_t *ret_volume_id);
 
+/* A client said that the volume is this sandbox's: its sandbox-id file stands for that word. */
+int store_note_published(struct store *store, int64_t volume_id, const char *sandbox_id);
+
 /* The live volume of this target path. ret_volume_id 0: none. */
 int store_find_volume(struct store *store, const char *target_path, int64_t *ret_volume_id);
 
@@ -371,7 +374,7 @@ struct store_volume {
     unsigned named_sandboxes; /* sandbox-id files */
     unsigned live_sandboxes;  /* alive, named by a file or claiming the volume or a part of it */
     bool bypassed;            /* one of them claims a part of it, and was not given the whole */
-    char binding_source[32];  /* what says so: sandbox-file, bundle */
+    char binding_source[32];  /* what says so: sandbox-file, api, bundle */
 
     int64_t sandbox_ref; /* 0 unless exactly one is alive, and has it whole */
     char sandbox_id[STORE_SANDBOX_ID_BYTES];

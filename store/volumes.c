@@ -44,7 +44,8 @@ static const char select_volume[] =
     " s.control_socket, s.agent_address, s.companion_ability, s.agent_ability, s.shim_ability"
 
 static const char select_named_sandboxes[] =
-    "SELECT " SANDBOX ", 'sandbox-file', NULL FROM entries e"
+    "SELECT " SANDBOX ", CASE n.published WHEN 1 THEN 'api' ELSE 'sandbox-file' END, NULL"
+    " FROM entries e"
     " JOIN entry_sandboxes n ON n.entry_id = e.entry_id"
     " JOIN sandboxes s ON s.sandbox_id = n.sandbox_id AND s.gone_at IS NULL"
     " WHERE e.volume_id = ?1 AND e.gone = 0";

@@ -52,6 +52,7 @@ struct staging {
     struct staging *next;
     struct reconciler *reconciler;
     char target_path[STORE_TARGET_BYTES];
+    char sandbox_id[STORE_SANDBOX_ID_BYTES]; /* whom it is published for, or "" */
     bool takes_away;
     enum deed deed[SPOTS];
     bool recorded;
@@ -202,6 +203,8 @@ enum status_code reconciler_stage(struct reconciler *reconciler,
         code = begin(reconciler, stage->target_path, false, &staging, error);
     if (code != STATUS_OK)
         return code;
+    if (stage->sandbox_id)
+        (void)snprintf(staging->sandbox_id, sizeof(staging->sandbox_id), "%s", stage->sandbox_id);
     content.text = buffer_text(&text);
     content.length = text.length;
     if (layout != STAGE_CRUST)
@@ -259,6 +262,8 @@ static int record_spot(struct staging *staging, unsigned number)
         r = store_find_volume(store, staging->target_path, &after);
     if (r == 0 && staging->deed[number] == DONE)
         r = store_journal(store, kind, after ? after : before, NULL, NULL, detail);
+    if (r == 0 && after && staging->sandbox_id[0])
+        r = store_note_published(store, after, staging->sandbox_id);
     staging->volume_id = after;
     return r;
 }

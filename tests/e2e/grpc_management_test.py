@@ -80,6 +80,9 @@ class Volumes(ManagementTest):
                           '["noatime"]'))
         self.assertEqual(set(os.listdir(node.directory(PATH))), {"mountInfo.json", SANDBOX})
         node.wait_for(PATH, "in_sync", sandbox_id=SANDBOX)
+        self.assertEqual(node.query("SELECT source, drive_id IS NULL AS no_drive, until"
+                                    " FROM audit_mappings"),
+                         [{"source": "api", "no_drive": 0, "until": None}])
         self.publish(loop.device, mount_options=["noatime"], fsgroup_gid=100,
                      fsgroup_policy="Always")
         self.assertEqual(self.stats(loop.device).usage[0].total, BEFORE)
