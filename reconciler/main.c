@@ -494,6 +494,8 @@ static int start(struct daemon *daemon)
         r = start_faces(daemon, &error);
     if (r < 0)
         return fail(daemon, EXIT_FAILED, &error);
+    if (daemon->arguments.once)
+        reconciler_look_afresh(daemon->reconciler); /* whoever asks for it wants it tried now */
     reconciler_start(daemon->reconciler);
     log_info(NULL, "crustd " CRUST_VERSION " is up, root %s, database %s", daemon->arguments.root,
              daemon->config.paths.database);

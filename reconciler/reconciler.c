@@ -422,7 +422,7 @@ static void forget(struct reconciler *reconciler, int (*step)(struct store *stor
         store_rollback(reconciler->store);
 }
 
-static void look_afresh(struct reconciler *reconciler)
+void reconciler_look_afresh(struct reconciler *reconciler)
 {
     forget(reconciler, store_forget_waiting);
     reconciler_look_at_everything(reconciler);
@@ -434,7 +434,7 @@ static void look_afresh(struct reconciler *reconciler)
 void reconciler_resync(struct reconciler *reconciler)
 {
     forget(reconciler, store_forget_announcements);
-    look_afresh(reconciler);
+    reconciler_look_afresh(reconciler);
 }
 
 static const char *problem_of(const struct reconciler *reconciler)
@@ -476,7 +476,7 @@ void reconciler_configure(struct reconciler *reconciler, const struct config *co
     reconciler->config = next;
     reconciler->lanes.parallel = next.resize.parallel;
     on_sweep(&reconciler->sweep);
-    look_afresh(reconciler);
+    reconciler_look_afresh(reconciler);
 }
 
 void reconciler_start(struct reconciler *reconciler)

@@ -73,6 +73,9 @@ struct reconciler *reconciler_free(struct reconciler *reconciler);
 /* Begins with a scan of everything. The senses must be awake by now: watch first, then scan. */
 void reconciler_start(struct reconciler *reconciler);
 
+/* Looks at everything and forgets what waits: all that failed is tried at once. */
+void reconciler_look_afresh(struct reconciler *reconciler);
+
 /* Look again. All only mark. A tree that a sense wants looked at as a whole is another one than
  * before. */
 void reconciler_look_at_directory(struct reconciler *reconciler, enum reconciler_tree tree,

@@ -100,6 +100,18 @@ class AgentTest(GuestTest):
         node.crustctl("resync")
         self.finish(node, [scene[name][0] for name in waiting])
 
+    def test_once_tries_again(self):
+        """What waits for its next attempt, and what waits for a change."""
+        node, scene = self.build(("UNAVAILABLE", "UNIMPLEMENTED"))
+        node.stop()
+        for name, (volume, agent) in scene.items():
+            agent.behave("ResizeVolume", ANSWERS[name].behaviour)
+            volume.loop.resize(AFTER)
+        self.assertEqual(node.once()["by_state"], {"block_grown": len(scene)})
+        for volume, agent in scene.values():
+            agent.behave("ResizeVolume", "ok")
+        self.assertEqual(node.once()["by_state"], {"in_sync": len(scene)})
+
     def test_successes(self):
         node, scene = self.build(SUCCESSES, seconds=60)
         for name, (volume, agent) in scene.items():
