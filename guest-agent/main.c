@@ -34,7 +34,8 @@ static const char help[] =
     "  --listen ADDRESS  serve ResizeVolume and GetVolumeStats there (up to 4 times):\n"
     "                    vsock://PORT, unix:///PATH or serial:///dev/NAME\n"
     "  --auto            grow what is mounted when its device grows, without being asked\n"
-    "  --once            grow what is mounted to the size of its device, then exit\n"
+    "  --once            grow what is mounted to the size of its device, then exit; not with\n"
+    "                    --listen\n"
     "  --version         print the version\n"
     "  --help            print this\n"
     "\n"
@@ -76,7 +77,7 @@ static int parse_options(int argc, char **argv, struct options *options)
             return OPTIONS_BAD;
         }
     }
-    if (optind < argc || (options->once && (options->automatic || options->listen_count)))
+    if (optind < argc || (options->once && options->listen_count))
         return OPTIONS_BAD;
     if (!options->automatic && !options->listen_count)
         options->listen[options->listen_count++] = default_address;
@@ -88,14 +89,16 @@ static void on_stop(struct loop_signal *signal)
     loop_stop(signal->loop);
 }
 
+/* 0, -EINVAL (no such address), -errno. */
 static int start_servers(struct loop *loop, const struct options *options, struct server **servers)
 {
     for (size_t i = 0; i < options->listen_count; i++) {
         struct error error;
+        int r = server_new(loop, options->listen[i], &servers[i], &error);
 
-        if (server_new(loop, options->listen[i], &servers[i], &error) < 0) {
+        if (r < 0) {
             log_error(NULL, "%s", error.text);
-            return -1;
+            return r;
         }
         log_info(NULL, "listening on %s", options->listen[i]);
     }
@@ -107,15 +110,16 @@ static int run(const struct options *options)
     struct server *servers[LISTENERS] = {0};
     struct automatic *automatic = NULL;
     struct loop_signal terminated = {0}, interrupted = {0};
-    int status = EXIT_FAILURE;
     struct loop loop;
+    int status, r;
 
     if (loop_init(&loop) < 0)
         return EXIT_FAILURE;
     loop_signal_start(&loop, &terminated, SIGTERM, on_stop);
     loop_signal_start(&loop, &interrupted, SIGINT, on_stop);
-    if (start_servers(&loop, options, servers) == 0 &&
-        (!options->automatic || automatic_new(&loop, &automatic) == 0)) {
+    r = start_servers(&loop, options, servers);
+    status = r == -EINVAL ? EXIT_USAGE : EXIT_FAILURE;
+    if (r == 0 && (!options->automatic || automatic_new(&loop, &automatic) == 0)) {
         loop_run(&loop);
         status = EXIT_SUCCESS;
     }

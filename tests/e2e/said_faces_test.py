@@ -142,6 +142,18 @@ class HttpTest(FacesTest):
             self.assertEqual(curl(node, "/healthz")[0], 200)
 
 
+class GuestAgentTest(unittest.TestCase):
+    def test_options_that_are_none(self):
+        for options in (["--listen"], ["--listen", "tcp://1"], ["--listen", "vsock://x"],
+                        ["--listen", "unix://relative"], ["--once", "--listen", "vsock://1"],
+                        ["more"], ["--what"]):
+            with self.subTest(options):
+                done = subprocess.run([BUILD / "crust-guest-agent", *options], capture_output=True,
+                                      text=True, timeout=60)
+                self.assertEqual((done.returncode, done.stdout), (USAGE, ""))
+                self.assertTrue(done.stderr)
+
+
 class CrustctlTest(FacesTest):
 
     def code(self, node, *arguments):
