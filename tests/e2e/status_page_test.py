@@ -3,7 +3,6 @@ draws it at the width of a desk and of a phone. CRUST_SCREENSHOTS=DIR keeps the 
 
 import html.parser
 import os
-import pathlib
 import re
 import shutil
 import socket
@@ -12,6 +11,7 @@ import subprocess
 import time
 import unittest
 
+from node import REPOSITORY
 from said import AFTER, BEFORE, MIB, SaidTest, curl
 
 VOID = {"meta", "link"}
@@ -112,7 +112,8 @@ class StatusPageTest(SaidTest):
 
     def screenshot(self, name, width, height, *options):
         chromium = shutil.which("chromium")
-        directory = pathlib.Path(os.environ.get("CRUST_SCREENSHOTS", self.scratch))
+        directory = REPOSITORY / os.environ.get("CRUST_SCREENSHOTS", self.scratch)
+        directory.mkdir(parents=True, exist_ok=True)
         picture = directory / f"{name}.png"
         done = subprocess.run(
             [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
