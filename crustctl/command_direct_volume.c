@@ -65,13 +65,13 @@ static bool are_texts(const cJSON *list)
 
     cJSON_ArrayForEach(value, list)
     {
-        if (!is_text(value))
+        if (!cJSON_IsString(value))
             return false;
     }
     return true;
 }
 
-/* The runtime would not start a container with one of another type. */
+/* The runtime would not start a container with one of another type, nor crustd grow it. */
 static bool has_its_types(const cJSON *object)
 {
     const cJSON *metadata = json_member(object, "metadata"),

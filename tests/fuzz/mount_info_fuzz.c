@@ -1,4 +1,5 @@
-/* mount_info_fuzz.c - mountInfo.json: what is accepted has a usable device. */
+/* mount_info_fuzz.c - mountInfo.json: what is accepted has a device, a path or something with a
+ * scheme. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (mount_info_parse((const char *)data, size, &info, &error) != MOUNT_INFO_READ)
         return 0;
-    if (!info.device || info.device[0] != '/' || strlen(info.device) >= 4096)
+    if (!info.device || strlen(info.device) >= 4096 ||
+        (info.device[0] != '/' && info.device[strcspn(info.device, "/:")] != ':'))
         abort();
     mount_info_done(&info);
     return 0;
