@@ -73,7 +73,7 @@ static void describe(const struct store_volume *volume, const struct agent_stats
     };
     if (from->abnormal && !is_held_up)
         (void)snprintf(ret_stats->condition, sizeof(ret_stats->condition), "the guest says: %s",
-                       from->condition);
+                       from->condition[0] ? from->condition : "abnormal");
     else
         (void)snprintf(ret_stats->condition, sizeof(ret_stats->condition), "%s, %s", volume->state,
                        volume->reason);

@@ -56,6 +56,9 @@ class Answers(StatsTest):
         condition = self.stats(node, volume.path).volume_condition
         self.assertTrue(condition.abnormal)
         self.assertEqual(condition.message, "the guest says: read-only after errors")
+        self.fake_agent.stats.condition = ""
+        condition = self.stats(node, volume.path).volume_condition
+        self.assertEqual(condition.message, "the guest says: abnormal")
         volume.loop.resize(BEFORE - MIB)
         node.wait_for(volume.path, "shrunk")
         condition = self.stats(node, volume.path).volume_condition
