@@ -64,7 +64,7 @@ class AgentTest(GuestTest):
             scene[name] = (volume, agent)
         node.start()
         for volume, _ in scene.values():
-            node.wait_for(volume.path, "in_sync")
+            node.wait_for(volume.path, "in_sync", "none", guest_bytes=BEFORE)
         return node, scene
 
     def test_answers(self):
