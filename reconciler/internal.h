@@ -73,6 +73,7 @@ struct reconciler {
     bool synced; /* the first scan is complete; nothing is acted on before */
     bool stopping;
     bool too_many;                  /* directories beyond STORE_VOLUMES were passed over */
+    bool passed_over;               /* in this scan, or since the last one */
     char problem[ERROR_TEXT_BYTES]; /* why turns fail; "" */
     unsigned failed_turns;          /* in a row */
 };

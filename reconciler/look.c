@@ -108,7 +108,7 @@ static int pass_over(struct reconciler *reconciler)
     if (!reconciler->too_many)
         log_warning(NULL, "there are %d volumes already: further directories are passed over",
                     STORE_VOLUMES);
-    reconciler->too_many = true;
+    reconciler->too_many = reconciler->passed_over = true;
     return 0;
 }
 

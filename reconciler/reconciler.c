@@ -324,17 +324,24 @@ static int mark_doubtful(struct reconciler *reconciler)
     return r < 0 ? r : store_each_live_sandbox(reconciler->store, mark_sandbox, reconciler);
 }
 
+/* Too many is what it stays until a whole scan has passed over nothing. */
+static void want_what_was_passed_over(struct reconciler *reconciler)
+{
+    if (!reconciler->too_many || !scan_is_done(reconciler))
+        return;
+    reconciler->too_many = reconciler->passed_over;
+    reconciler->passed_over = false;
+    reconciler->scan_wanted[TREE_KATA_VOLUMES] |= reconciler->too_many;
+    reconciler->scan_wanted[TREE_CRUST_VOLUMES] |= reconciler->too_many;
+}
+
 /* Not while it scans, which may take longer than from sweep to sweep: the first scan would never
  * end. */
 static void want_trees(struct reconciler *reconciler)
 {
     if (!reconciler->synced)
         return;
-    if (reconciler->too_many && scan_is_done(reconciler)) {
-        reconciler->too_many = false;
-        reconciler->scan_wanted[TREE_KATA_VOLUMES] = true;
-        reconciler->scan_wanted[TREE_CRUST_VOLUMES] = true;
-    }
+    want_what_was_passed_over(reconciler);
     reconciler->scan_wanted[TREE_GO_SANDBOXES] = true;
     reconciler->scan_wanted[TREE_RS_SANDBOXES] = true;
     reconciler->hidden.wanted = true;

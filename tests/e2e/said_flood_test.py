@@ -25,6 +25,7 @@ class FloodTest(SaidTest):
             node.unstage(path)
         node.wait(lambda: self.present(node) == MOST - EXTRA and not self.degraded(node), 120,
                   "the directories passed over to be taken after all")
+        self.assertEqual(node.log.read_text().count("further directories are passed over"), 1)
         self.assertEqual(node.stop(), 0)
 
     @staticmethod
