@@ -314,11 +314,31 @@ static void on_trim(struct loop_timer *timer)
         loop_timer_start(reconciler->loop, timer, TRIM_PAUSE_NS, on_trim);
 }
 
-/* What may have changed without a word. */
+struct tree_marks {
+    struct reconciler *reconciler;
+    enum reconciler_tree tree;
+};
+
+static int mark_directory(void *userdata, const char *key)
+{
+    const struct tree_marks *marks = userdata;
+
+    marks_add_name(&marks->reconciler->directories[marks->tree], key);
+    return 0;
+}
+
+/* What may have changed without a word: also the kubelet's word about a volume, which may come
+ * after the driver's. */
 static int mark_doubtful(struct reconciler *reconciler)
 {
+    struct tree_marks kata = {reconciler, TREE_KATA_VOLUMES},
+                      crust = {reconciler, TREE_CRUST_VOLUMES};
     int r = store_each_bound_volume(reconciler->store, mark_volume, reconciler);
 
+    if (r == 0)
+        r = store_each_unidentified_entry(reconciler->store, STORE_KATA, mark_directory, &kata);
+    if (r == 0)
+        r = store_each_unidentified_entry(reconciler->store, STORE_CRUST, mark_directory, &crust);
     if (r == 0)
         r = store_each_volume_without_device(reconciler->store, mark_volume, reconciler);
     return r < 0 ? r : store_each_live_sandbox(reconciler->store, mark_sandbox, reconciler);

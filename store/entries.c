@@ -441,14 +441,33 @@ int store_remove_entry(struct store *store, enum store_layout layout, const char
     return r;
 }
 
-int store_each_entry(struct store *store, enum store_layout layout,
-                     int (*callback)(void *userdata, const char *key), void *userdata)
+/* Of at most so many; -1: all. */
+static int each_key(struct store *store, const char *text, enum store_layout layout, int64_t most,
+                    int (*callback)(void *userdata, const char *key), void *userdata)
 {
-    static const char all[] = "SELECT key FROM entries WHERE layout = ?1 AND gone = 0";
     cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_query(&store->connection, all, &rows, sql_text(layout_name(layout)));
+    int r =
+        sql_query(&store->connection, text, &rows, sql_text(layout_name(layout)), sql_number(most));
 
     while (r == 0 && (r = sql_next(&rows)) > 0)
         r = callback(userdata, sql_borrow_text(&rows));
     return r;
+}
+
+int store_each_entry(struct store *store, enum store_layout layout,
+                     int (*callback)(void *userdata, const char *key), void *userdata)
+{
+    static const char all[] = "SELECT key FROM entries WHERE layout = ?1 AND gone = 0 LIMIT ?2";
+
+    return each_key(store, all, layout, -1, callback, userdata);
+}
+
+int store_each_unidentified_entry(struct store *store, enum store_layout layout,
+                                  int (*callback)(void *userdata, const char *key), void *userdata)
+{
+    static const char youngest[] =
+        "SELECT key FROM entries WHERE layout = ?1 AND gone = 0 AND pv IS NOT NULL"
+        " AND driver IS NULL ORDER BY entry_id DESC LIMIT ?2";
+
+    return each_key(store, youngest, layout, STORE_UNIDENTIFIED, callback, userdata);
 }

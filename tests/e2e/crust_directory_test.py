@@ -69,6 +69,15 @@ class CrustDirectoryTest(SaidTest):
         node.start()  # and stays known
         node.wait_for(path, "unbound", volume_id=first["volume_id"])
 
+    def test_the_kubelet_writes_after_the_driver(self):
+        node = self.make_node()
+        node.start()
+        path = publish_path("pv-first")
+        node.stage(path, "/dev/absent")
+        node.wait_for(path, "unbound", driver=None)
+        self.publish(node, path)
+        node.wait_for(path, "unbound", driver="csi.example", volume_handle="vol-1")
+
     def test_path_is_there_before_the_name(self):
         node = self.make_node(**{"resize.sweep_seconds": 3600})
         path = publish_path("pv-early")
