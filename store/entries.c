@@ -251,23 +251,39 @@ static int write_problem(struct store *store, const struct store_entry *entry, i
                    sql_text(entry->volume_handle));
 }
 
+/* One that is not in the directory any more. */
+static int drop_sandboxes(struct store *store, const struct store_entry *entry, int64_t entry_id,
+                          int *ret_changes)
+{
+    static const char all[] = "SELECT sandbox_id FROM entry_sandboxes WHERE entry_id = ?1";
+    static const char drop[] =
+        "DELETE FROM entry_sandboxes WHERE entry_id = ?1 AND sandbox_id = ?2";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_query(&store->connection, all, &rows, sql_number(entry_id));
+
+    while (r == 0 && (r = sql_next(&rows)) > 0) {
+        const char *sandbox_id = sql_borrow_text(&rows);
+        unsigned i = 0;
+
+        while (i < entry->sandboxes && strcmp(entry->sandbox[i], sandbox_id) != 0)
+            i++;
+        r = 0;
+        if (i == entry->sandboxes) {
+            r = sql_run(&store->connection, drop, NULL, sql_number(entry_id), sql_text(sandbox_id));
+            ++*ret_changes;
+        }
+    }
+    return r;
+}
+
 /* The names in the directory, no more and no less. */
 static int write_sandboxes(struct store *store, const struct store_entry *entry, int64_t entry_id,
                            int *ret_changes)
 {
-    static const char drop[] =
-        "DELETE FROM entry_sandboxes WHERE entry_id = ?1 AND sandbox_id NOT IN"
-        " (?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
     static const char add[] =
         "INSERT OR IGNORE INTO entry_sandboxes (entry_id, sandbox_id) VALUES (?1, ?2)";
-    struct sql_value values[1 + STORE_ENTRY_SANDBOXES] = {sql_number(entry_id)};
-    int r;
+    int r = drop_sandboxes(store, entry, entry_id, ret_changes);
 
-    /* NOT IN is never true beside a NULL, so what is left over is the empty name. */
-    for (unsigned i = 0; i < STORE_ENTRY_SANDBOXES; i++)
-        values[1 + i] = (struct sql_value){.type = SQL_TEXT,
-                                           .text = i < entry->sandboxes ? entry->sandbox[i] : ""};
-    r = sql_run_values(&store->connection, drop, ret_changes, values, array_length(values));
     for (unsigned i = 0; r == 0 && i < entry->sandboxes && i < STORE_ENTRY_SANDBOXES; i++) {
         int added = 0;
 
