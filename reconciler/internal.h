@@ -81,6 +81,8 @@ struct reconciler {
 /* scan.c: which directories there are. */
 void scan_some(struct reconciler *reconciler);
 bool scan_is_done(const struct reconciler *reconciler);
+/* A tree that is being read has it, and will mark it or has done so. */
+bool scan_comes_to(const struct reconciler *reconciler, const char *sandbox_id);
 void scan_done(struct reconciler *reconciler);
 
 /* look.c: one thing of the world into the store; touched volumes are marked. 0 or -errno of the

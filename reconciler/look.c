@@ -180,7 +180,8 @@ static int put_entry(struct reconciler *reconciler, enum reconciler_tree tree, c
     if (changed) {
         (void)mark_volume(reconciler, volume_id);
         for (unsigned i = 0; i < observed->sandboxes; i++)
-            marks_add_name(&reconciler->sandboxes, observed->sandbox[i]);
+            if (reconciler->synced || !scan_comes_to(reconciler, observed->sandbox[i]))
+                marks_add_name(&reconciler->sandboxes, observed->sandbox[i]);
         if (observed->problem)
             log_warning(&(struct log_ids){.volume = volume_id}, "invalid metadata in %s: %s", name,
                         observed->problem);

@@ -4,6 +4,10 @@
  * or the other. What the store knows and the tree no longer has is looked at too, and found absent.
  * Directories of the sandbox trees only name sandboxes to look at, those of the bundle trees
  * containers, whose sandboxes are looked at.
+ *
+ * A sandbox has a directory in more than one tree, and a look is about all of them. So that it is
+ * looked at once, the last of the trees that has it marks it, and what the store knows or an entry
+ * names is left to them too.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -60,26 +64,40 @@ static int mark_if_absent(void *userdata, const char *key)
     return 0;
 }
 
+/* What is known already and may be gone. */
+static void mark_known_entries(struct reconciler *reconciler, enum reconciler_tree tree, DIR *dir)
+{
+    struct known known = {reconciler, tree, dir ? dirfd(dir) : -1};
+
+    (void)store_each_entry(reconciler->store, tree == TREE_CRUST_VOLUMES ? STORE_CRUST : STORE_KATA,
+                           mark_if_absent, &known);
+}
+
+static bool is_in_trees_from(const struct reconciler *reconciler, enum reconciler_tree first,
+                             const char *name)
+{
+    struct stat st;
+
+    for (enum reconciler_tree tree = first; tree < TREE_BUNDLES; tree++)
+        if (reconciler->scan[tree] &&
+            fstatat(dirfd(reconciler->scan[tree]), name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+            return true;
+    return false;
+}
+
+bool scan_comes_to(const struct reconciler *reconciler, const char *sandbox_id)
+{
+    return is_in_trees_from(reconciler, TREE_GO_SANDBOXES, sandbox_id);
+}
+
 static int mark_sandbox(void *userdata, const char *sandbox_id, pid_t vmm_pid)
 {
     struct reconciler *reconciler = userdata;
 
     (void)vmm_pid;
-    marks_add_name(&reconciler->sandboxes, sandbox_id);
+    if (!scan_comes_to(reconciler, sandbox_id))
+        marks_add_name(&reconciler->sandboxes, sandbox_id);
     return 0;
-}
-
-/* What is known already and may be gone. */
-static void mark_known(struct reconciler *reconciler, enum reconciler_tree tree, DIR *dir)
-{
-    struct known known = {reconciler, tree, dir ? dirfd(dir) : -1};
-
-    if (tree == TREE_KATA_VOLUMES)
-        (void)store_each_entry(reconciler->store, STORE_KATA, mark_if_absent, &known);
-    else if (tree == TREE_CRUST_VOLUMES)
-        (void)store_each_entry(reconciler->store, STORE_CRUST, mark_if_absent, &known);
-    else
-        (void)store_each_live_sandbox(reconciler->store, mark_sandbox, reconciler);
 }
 
 static void scan_end(struct reconciler *reconciler, enum reconciler_tree tree)
@@ -96,7 +114,23 @@ static void scan_begin(struct reconciler *reconciler, enum reconciler_tree tree)
     if (tree >= TREE_BUNDLES + reconciler->bundles)
         return;
     reconciler->scan[tree] = open_tree(reconciler, tree);
-    mark_known(reconciler, tree, reconciler->scan[tree]);
+    if (tree <= TREE_CRUST_VOLUMES)
+        mark_known_entries(reconciler, tree, reconciler->scan[tree]);
+}
+
+/* The sandboxes' trees are read from the same time on: each relies on the later ones. */
+static void begin_wanted(struct reconciler *reconciler)
+{
+    bool sandboxes = false;
+
+    for (enum reconciler_tree tree = TREE_GO_SANDBOXES; tree < TREES; tree++)
+        sandboxes = sandboxes || reconciler->scan_wanted[tree];
+    for (enum reconciler_tree tree = 0; tree < TREES; tree++)
+        if (reconciler->scan_wanted[tree] ||
+            (sandboxes && names_sandboxes(tree) && reconciler->scan[tree]))
+            scan_begin(reconciler, tree);
+    if (sandboxes)
+        (void)store_each_live_sandbox(reconciler->store, mark_sandbox, reconciler);
 }
 
 /* One name; false at the end. */
@@ -112,7 +146,8 @@ static bool scan_step(struct reconciler *reconciler, enum reconciler_tree tree)
         return true;
     if (!names_sandboxes(tree))
         marks_add_name(&reconciler->directories[tree], entry->d_name);
-    else if (observe_is_sandbox_id(entry->d_name))
+    else if (observe_is_sandbox_id(entry->d_name) &&
+             !is_in_trees_from(reconciler, tree + 1, entry->d_name))
         marks_add_name(&reconciler->sandboxes, entry->d_name);
     return true;
 }
@@ -128,12 +163,11 @@ static bool has_room(const struct reconciler *reconciler, enum reconciler_tree t
 
 void scan_some(struct reconciler *reconciler)
 {
-    for (enum reconciler_tree tree = 0; tree < TREES; tree++) {
-        if (reconciler->scan_wanted[tree])
-            scan_begin(reconciler, tree);
-        while (reconciler->scan[tree] && has_room(reconciler, tree))
+    begin_wanted(reconciler);
+    for (enum reconciler_tree tree = 0; tree < TREES; tree++)
+        for (unsigned names = 0;
+             names < SCAN_MARKS && reconciler->scan[tree] && has_room(reconciler, tree); names++)
             (void)scan_step(reconciler, tree);
-    }
 }
 
 bool scan_is_done(const struct reconciler *reconciler)
