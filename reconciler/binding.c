@@ -124,7 +124,7 @@ static int update_binding(struct reconciler *reconciler, struct store_volume *vo
     if (r == 0 && !is_described(volume)) {
         r = describe_mapping(reconciler, volume);
         if (r == 0)
-            r = store_get_volume(reconciler->store, volume->volume_id, volume);
+            r = store_get_volume_itself(reconciler->store, volume);
     }
     return r;
 }
@@ -150,5 +150,5 @@ int bind_volume(struct reconciler *reconciler, struct store_volume *volume, bool
     }
     if (r == 0)
         r = mark_neighbours(reconciler, volume);
-    return r < 0 ? r : store_get_volume(reconciler->store, volume->volume_id, volume);
+    return r < 0 ? r : store_get_volume_itself(reconciler->store, volume);
 }

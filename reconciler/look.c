@@ -99,6 +99,8 @@ static void look_up_publish_path(const struct reconciler *reconciler, const char
  * with any more. */
 static int mark_beside(struct reconciler *reconciler, const char *name)
 {
+    if (!reconciler->synced)
+        return 0; /* then all are marked */
     return store_each_volume_beside(reconciler->store, name, mark_volume, reconciler);
 }
 

@@ -91,10 +91,10 @@ static int refresh_device(struct reconciler *reconciler, struct store_volume *vo
         r = store_set_volume_device(reconciler->store, volume->volume_id, device_id, &changed);
     if (r == 0 && changed)
         r = mark_neighbours(reconciler, volume); /* on the device that it leaves */
-    if (r == 0 && changed)
+    if (r == 0 && changed && reconciler->synced) /* before, nothing is decided about it */
         r = store_get_volume(reconciler->store, volume->volume_id, volume);
-    else if (r == 0 && size_changed)
-        r = store_reread_volume(reconciler->store, volume);
+    else if (r == 0 && (size_changed || changed))
+        r = store_get_volume_itself(reconciler->store, volume);
     if (r == 0 && changed)
         r = mark_neighbours(reconciler, volume); /* on the one that it comes to */
     if (r == 0 && device_id && observed.kind == OBSERVED_BLOCK)
@@ -280,7 +280,7 @@ static int open_growth(struct reconciler *reconciler, struct store_volume *volum
 
     r = store_open_resize(reconciler->store, volume->volume_id, from, volume->device_bytes);
     if (r == 0)
-        r = store_reread_volume(reconciler->store, volume);
+        r = store_get_volume_itself(reconciler->store, volume);
     if (r < 0)
         return r;
     log_info(&(struct log_ids){volume->volume_id, volume->sandbox_id, volume->device_name, NULL},
@@ -352,8 +352,8 @@ static int begin_act(struct reconciler *reconciler, const struct store_volume *v
 
 int look_at_volume_device(struct reconciler *reconciler, int64_t volume_id)
 {
-    struct store_volume volume;
-    int r = store_get_volume(reconciler->store, volume_id, &volume);
+    struct store_volume volume = {.volume_id = volume_id};
+    int r = store_get_volume_itself(reconciler->store, &volume);
 
     return r == 0 && volume.status == STORE_PRESENT ? refresh_device(reconciler, &volume) : r;
 }

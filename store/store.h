@@ -423,9 +423,9 @@ struct store_volume {
 };
 
 int store_get_volume(struct store *store, int64_t volume_id, struct store_volume *ret_volume);
-/* Again what a new size or a growth changes: everything but the sandbox, its records and who shares
- * the device, which stay as they were read. */
-int store_reread_volume(struct store *store, struct store_volume *volume);
+/* Of volume->volume_id: everything but the sandboxes, their records and who shares the device,
+ * which stay as they are in `volume`. */
+int store_get_volume_itself(struct store *store, struct store_volume *volume);
 
 /* ---- bindings and results --------------------------------------------------------------- */
 

@@ -335,7 +335,7 @@ int store_get_volume(struct store *store, int64_t volume_id, struct store_volume
     return r;
 }
 
-int store_reread_volume(struct store *store, struct store_volume *volume)
+int store_get_volume_itself(struct store *store, struct store_volume *volume)
 {
     char subpaths[STORE_PATH_BYTES];
 
