@@ -112,23 +112,20 @@ static int add_volume(struct store *store, const struct store_entry *entry, int6
                                                  {"key", sql_text(entry->key)}}});
 }
 
-/* Written out twice below: UPDATE … FROM would build a table for its one row. */
+/* Subqueries, for UPDATE … FROM would build a table for its one row. */
 #define LIVE_ENTRIES "FROM entries WHERE volume_id = ?1 AND gone = 0"
-#define LEADING                                                                                    \
-    "coalesce((SELECT min(entry_id) " LIVE_ENTRIES " AND layout = 'kata'),"                        \
-    " (SELECT min(entry_id) " LIVE_ENTRIES "))"
-#define STATUS                                                                                     \
-    "CASE WHEN EXISTS (SELECT 1 " LIVE_ENTRIES " AND problem IS NOT NULL) THEN 'invalid'"          \
-    " ELSE 'present' END"
 
-static int refresh_volume(struct store *store, int64_t volume_id, bool touched)
+static int refresh_volume(struct store *store, int64_t volume_id)
 {
     static const char refresh[] =
-        "UPDATE volumes SET entry_id = " LEADING ", status = " STATUS ", last_changed = ?2"
-        " WHERE volume_id = ?1 AND (?3 OR (entry_id, status) IS NOT (" LEADING ", " STATUS "))";
+        "UPDATE volumes SET last_changed = ?2,"
+        " entry_id = coalesce((SELECT min(entry_id) " LIVE_ENTRIES " AND layout = 'kata'),"
+        "  (SELECT min(entry_id) " LIVE_ENTRIES ")),"
+        " status = CASE WHEN EXISTS (SELECT 1 " LIVE_ENTRIES " AND problem IS NOT NULL)"
+        "  THEN 'invalid' ELSE 'present' END WHERE volume_id = ?1";
 
     return sql_run(&store->connection, refresh, NULL, sql_number(volume_id),
-                   sql_number(store->now_ms), sql_number(touched));
+                   sql_number(store->now_ms));
 }
 
 static int end_volume(struct store *store, int64_t volume_id)
@@ -178,7 +175,7 @@ static int end_entry(struct store *store, const struct known_entry *entry)
     if (others) {
         r = sql_run(&store->connection, forget, NULL, entry_id);
         if (r == 0)
-            r = refresh_volume(store, entry->volume_id, true);
+            r = refresh_volume(store, entry->volume_id);
         return r < 0 ? r
                      : journal_write(store, &(struct journal_line){.kind = "volume_changed",
                                                                    .volume_id = entry->volume_id});
@@ -425,7 +422,7 @@ int store_put_entry(struct store *store, const struct store_entry *entry, int64_
     r = write_sandboxes(store, entry, entry_id, &names);
     changed = changed || facts || names;
     if (r == 0 && changed)
-        r = refresh_volume(store, volume_id, true);
+        r = refresh_volume(store, volume_id);
     if (r == 0 && changed && (!added || entry->problem))
         r = journal_entry(store, entry, volume_id);
     if (r < 0)
