@@ -2,8 +2,9 @@
  *
  * What always holds: no descriptor from here was reached by leaving `directory` or `root`; nothing
  * is opened for I/O before fstat(2) on an O_PATH descriptor has said that it is a regular file (so
- * no device node is ever opened); and the file that is read is the one that was looked at, for it
- * is reopened through /proc/self/fd. glibc 2.36 has no wrapper for openat2.
+ * no device node is ever opened), except in sysfs, which has no others; and the file that is read
+ * is the one that was looked at, for it is reopened through /proc/self/fd. glibc 2.36 has no
+ * wrapper for openat2.
  *
  * The bytes are read once, bounded, and only believed if size and times of the file are the same
  * before and after: writers of the watched files write in place.
@@ -62,6 +63,11 @@ int path_open_directory_below(int directory, const char *name, int *ret_fd)
 int path_open_directory_in_root(int root, const char *path, int *ret_fd)
 {
     return open_resolved(root, path, O_RDONLY | O_DIRECTORY | O_NONBLOCK, IN_ROOT, ret_fd);
+}
+
+int path_open_file_in_root(int root, const char *path, int *ret_fd)
+{
+    return open_resolved(root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, IN_ROOT, ret_fd);
 }
 
 int path_open_in_root(int root, const char *path, int *ret_fd)

@@ -1,31 +1,63 @@
 /* sysfs.c - attributes are read whole and bounded; what a vanished device says is "no such file".
+ *
+ * The kernel gives an attribute in one read(2) (Documentation/filesystems/sysfs.rst), and a disk is
+ * looked at before each command that its VMM gets. So it is read as it is opened, with none of the
+ * care that files need which others write.
  */
 #include "reconciler/observe/sysfs.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lib/cleanup.h"
 #include "lib/path.h"
 
+static int read_attribute(int fd, char *text, size_t size, size_t *ret_length)
+{
+    ssize_t length;
+
+    do
+        length = read(fd, text, size);
+    while (length < 0 && errno == EINTR);
+    if (length < 0)
+        return -errno;
+    *ret_length = (size_t)length;
+    return 0;
+}
+
+static int error_of_attribute(int r)
+{
+    switch (r) {
+    case -ENODEV:
+    case -ENXIO:
+        return -ENOENT;
+    case -ELOOP:
+    case -EXDEV:
+    case -ENOTDIR:
+    case -EISDIR:
+        return -EBADMSG;
+    default:
+        return r;
+    }
+}
+
 int sysfs_read_text(int sysfs, const char *path, char *ret_text, size_t size)
 {
-    cleanup(buffer_done) struct buffer text = BUFFER_INIT(size - 1);
-    int r = path_read_in_root(sysfs, path, &text, NULL);
+    cleanup(fd_closep) int fd = -1;
+    size_t length = 0;
+    int r = path_open_file_in_root(sysfs, path, &fd);
 
-    if (r == PATH_ABSENT || r == -ENODEV || r == -ENXIO)
-        return -ENOENT;
-    if (r == PATH_TOO_BIG)
-        return -EMSGSIZE;
-    if (r > 0)
-        return -EBADMSG;
+    if (r == 0)
+        r = read_attribute(fd, ret_text, size, &length);
     if (r < 0)
-        return r;
-    if (text.length && text.data[text.length - 1] == '\n')
-        text.length--;
-    memcpy(ret_text, buffer_text(&text), text.length);
-    ret_text[text.length] = '\0';
+        return error_of_attribute(r);
+    if (length == size)
+        return -EMSGSIZE;
+    if (length && ret_text[length - 1] == '\n')
+        length--;
+    ret_text[length] = '\0';
     return 0;
 }
 

@@ -9,7 +9,7 @@
 enum { SYSFS_PATH_BYTES = 320, SYSFS_TEXT_BYTES = 4096 };
 
 /* The text of one attribute without its last newline. -ENOENT (also: its device has gone),
- * -EMSGSIZE, -errno. */
+ * -EMSGSIZE, -errno; what is in ret_text then means nothing. */
 int sysfs_read_text(int sysfs, const char *path, char *ret_text, size_t size);
 int sysfs_read_number(int sysfs, const char *path, uint64_t *ret_number); /* and -EBADMSG */
 int sysfs_read_device_number(int sysfs, const char *path, uint32_t *ret_major, uint32_t *ret_minor);
