@@ -50,7 +50,7 @@ struct config {
         char crust_trash[CONFIG_PATH_BYTES];
     } paths;
     struct {
-        char listen[64]; /* HOST:PORT, empty: off */
+        char listen[64]; /* ADDRESS:PORT, empty: off */
     } http;
     struct {
         enum config_resize_mode mode;

@@ -6,8 +6,10 @@
  */
 #include "config/value.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -193,15 +195,18 @@ static int parse_group(const char *text, char value[static CONFIG_TEXT_BYTES], s
     return 0;
 }
 
-/* A host name or address; an IPv6 address stands in brackets. */
+/* An address, an IPv6 one in brackets. The one name is localhost: others would have to be asked
+ * for. */
 static bool is_host(const char *host, size_t length)
 {
-    static const char name[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-";
-    static const char address[] = "abcdefABCDEF0123456789:.";
+    bool is_ipv6 = length > 2 && host[0] == '[' && host[length - 1] == ']';
+    struct in6_addr address;
+    char copy[CONFIG_TEXT_BYTES];
 
-    if (length > 2 && host[0] == '[')
-        return host[length - 1] == ']' && strspn(host + 1, address) == length - 2;
-    return length && strspn(host, name) == length;
+    (void)snprintf(copy, sizeof(copy), "%.*s", (int)(is_ipv6 ? length - 2 : length),
+                   is_ipv6 ? host + 1 : host);
+    return inet_pton(is_ipv6 ? AF_INET6 : AF_INET, copy, &address) == 1 ||
+           (!is_ipv6 && strcmp(copy, "localhost") == 0);
 }
 
 static int parse_listen(const char *text, char value[static CONFIG_TEXT_BYTES], struct error *error)
@@ -214,7 +219,7 @@ static int parse_listen(const char *text, char value[static CONFIG_TEXT_BYTES], 
         return error_set(error, -EINVAL, "more than %d bytes", CONFIG_TEXT_BYTES - 1);
     if (length && (!colon || !is_host(text, (size_t)(colon - text)) ||
                    read_digits(colon + 1, &port) < 0 || port < 1 || port > UINT16_MAX))
-        return error_set(error, -EINVAL, "must be HOST:PORT or empty, as in 127.0.0.1:9824");
+        return error_set(error, -EINVAL, "must be ADDRESS:PORT or empty, as in 127.0.0.1:9824");
     memcpy(value, text, length + 1);
     return 0;
 }

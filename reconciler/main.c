@@ -492,6 +492,9 @@ static int start(struct daemon *daemon)
         r = wake_senses(daemon, &error);
     if (r == 0)
         r = start_faces(daemon, &error);
+    /* A value that only this machine shows to be wrong, such as a group that it has not. */
+    if (r == -EINVAL)
+        return fail(daemon, EXIT_USAGE, &error);
     if (r < 0)
         return fail(daemon, EXIT_FAILED, &error);
     if (daemon->arguments.once)

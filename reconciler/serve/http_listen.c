@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <netdb.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -10,7 +11,7 @@
 
 enum { BACKLOG = 128 };
 
-/* "[::1]:80" -> "::1", "80". */
+/* "[::1]:80" -> "::1", "80"; "localhost:80" -> "127.0.0.1", "80". */
 static int split_address(const char *address, char *ret_host, size_t size, const char **ret_port)
 {
     const char *colon = strrchr(address, ':');
@@ -27,6 +28,8 @@ static int split_address(const char *address, char *ret_host, size_t size, const
         return -EINVAL;
     memcpy(ret_host, address, length);
     ret_host[length] = '\0';
+    if (strcmp(ret_host, "localhost") == 0)
+        (void)snprintf(ret_host, size, "127.0.0.1");
     *ret_port = colon + 1;
     return 0;
 }

@@ -32,7 +32,7 @@ struct http_server_options {
     int root;                      /* O_PATH of --root */
     const char *socket_path;       /* below root; its directory is made (0755) if absent */
     const char *socket_group;      /* "" or NULL: root only */
-    const char *listen;            /* "" or HOST:PORT */
+    const char *listen;            /* "" or ADDRESS:PORT */
     struct operations *operations; /* counts the calls; shown by /metrics */
 };
 

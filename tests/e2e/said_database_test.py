@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import signal
+import socket
 import sqlite3
 import stat
 import subprocess
@@ -319,6 +320,24 @@ class ConfigurationTest(SaidTest):
                 self.assertEqual(shown.returncode, USAGE)
                 self.assertIn(f"{file}:{line}: {words}", shown.stderr)
         self.assertEqual(list((node.root / "var/lib/crustd").iterdir()), [])
+
+    def test_a_group_that_this_machine_has_not(self):
+        node = self.node({"paths.socket_group": "no-such-group"})
+        self.assertEqual(self.check_config(node).returncode, 0)  # another machine may have it
+        done = subprocess.run(node.command(), capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, USAGE, done.stderr)
+        self.assertIn("paths.socket_group: there is no group", done.stderr)
+
+    def test_localhost(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            port = taken.getsockname()[1]
+        node = self.node({"http.listen": f"localhost:{port}"})
+        node.start()
+        done = subprocess.run(["curl", "--silent", "--max-time", "60",
+                               f"http://127.0.0.1:{port}/healthz"],
+                              capture_output=True, text=True)
+        self.assertEqual(done.stdout, "ok\n")
 
     def test_good_ones(self):
         node = self.node()

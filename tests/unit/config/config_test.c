@@ -246,9 +246,10 @@ static void listen_is_host_and_port(void **state)
 {
     static const char *const good[] = {"", "127.0.0.1:9824", "[::1]:1", "localhost:65535",
                                        "0.0.0.0:80"};
-    static const char *const bad[] = {":80",         "host",    "host:",  "host:0", "host:65536",
-                                      "::1:80",      "[]:80",   "[x]:80", "a b:80", "host:80x",
-                                      "http://h:80", "[::1:80", "host:-1"};
+    static const char *const bad[] = {"example.org:80", "256.0.0.1:1", "1.2.3:80", ":80",
+                                      "host",           "host:",       "host:0",   "host:65536",
+                                      "::1:80",         "[]:80",       "[x]:80",   "a b:80",
+                                      "host:80x",       "http://h:80", "[::1:80",  "host:-1"};
     char text[128];
     struct config config;
 
@@ -261,7 +262,7 @@ static void listen_is_host_and_port(void **state)
     for (size_t i = 0; i < array_length(bad); i++) {
         (void)snprintf(text, sizeof(text), "[http]\nlisten = %s\n", bad[i]);
         expect_error(text,
-                     "x.conf:2: http.listen: must be HOST:PORT or empty, as in 127.0.0.1:9824");
+                     "x.conf:2: http.listen: must be ADDRESS:PORT or empty, as in 127.0.0.1:9824");
     }
 }
 
