@@ -14,6 +14,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "lib/cleanup.h"
 #include "lib/json.h"
@@ -172,9 +173,11 @@ static int read_number(const char *text, int64_t *ret_number)
 
 static int read_flag(const char *text, bool *ret_flag)
 {
-    if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
+    bool yes = strcmp(text, "1") == 0 || strcmp(text, "true") == 0;
+
+    if (!yes && strcmp(text, "0") != 0 && strcmp(text, "false") != 0)
         return -EINVAL;
-    *ret_flag = *text == '1';
+    *ret_flag = yes;
     return 0;
 }
 
@@ -195,6 +198,27 @@ static int read_argument(const struct http_argument *argument, struct store_quer
     return -EINVAL;
 }
 
+/* {"dry_run":true}, or nothing. Who is not understood has nothing removed. */
+static int read_gc_body(const struct http_request *request, bool *dry_run)
+{
+    cleanup(json_deletep) cJSON *object = NULL;
+    const cJSON *member;
+    struct error error;
+
+    if (request->body_length == 0)
+        return 0;
+    if (json_parse(request->body, request->body_length, JSON_LIMITS_HTTP, &object, &error) < 0 ||
+        !cJSON_IsObject(object))
+        return -EINVAL;
+    cJSON_ArrayForEach(member, object)
+    {
+        if (strcasecmp(member->string, "dry_run") != 0 || !cJSON_IsBool(member))
+            return -EINVAL;
+        *dry_run = cJSON_IsTrue(member);
+    }
+    return 0;
+}
+
 static int answer_gc(struct reconciler *reconciler, const struct http_request *request,
                      struct http_reply *reply)
 {
@@ -206,6 +230,9 @@ static int answer_gc(struct reconciler *reconciler, const struct http_request *r
         if (strcmp(request->argument[i].name, "dry_run") != 0 ||
             read_flag(request->argument[i].value, &dry_run) < 0)
             return refuse_argument(reply, request->argument[i].name);
+    if (read_gc_body(request, &dry_run) < 0)
+        return http_routes_refuse(reply, 400, "INVALID_ARGUMENT", "bad_argument",
+                                  "the body: only {\"dry_run\":true} is understood here");
     code = reconciler_gc(reconciler, dry_run, &reply->body, &error);
     return code == STATUS_OK ? buffer_append_text(&reply->body, "\n")
                              : http_routes_refuse_code(reply, code, error.text);

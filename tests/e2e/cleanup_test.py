@@ -306,6 +306,10 @@ class Many(CleanupTest):
             self.wait_kept(node, path, "breaker")
         dry = self.gc(node, "--dry-run")
         self.assertEqual({row["decision"] for row in dry}, {"would_remove"})
+        for body, code in (('{"dry_run":true}', 200), ('{"dry_run":1}', 400), ('{"dry":true}', 400),
+                           ("dry_run=1", 400)):
+            self.assertEqual(curl(node, "/v1/gc", "--data", body)[0], code, body)
+        self.assertEqual(curl(node, "/v1/gc?dry_run=true", "--data", "")[0], 200)
         self.assertEqual(self.gone(node, paths), [])
         self.assertIn("removing", node.crustctl("gc").stdout)
         for path in paths:
