@@ -2,8 +2,9 @@
  *
  * The ways are those of a growth, in the same order, but what a sandbox is remembered to be unable
  * to is no matter here: an agent that cannot grow can often count. Nothing is changed and nothing
- * is recorded, so it needs neither a turn nor its sandbox's lane; how many there can be at a time
- * is how many calls clients can have.
+ * is recorded, so it needs neither a turn nor its sandbox's lane. Each costs a connection and some
+ * memory until the guest answers or its time is over, so there is a bound on how many there are,
+ * and one on those of a sandbox, so that one which hangs does not keep the others from theirs.
  *
  * Before all of them comes the tool of the volume's runtime, where it is named and may be run.
  *
@@ -20,6 +21,8 @@
 #include "reconciler/act/act.h"
 #include "reconciler/command/expand_answer.h"
 #include "reconciler/command/runtime_cli.h"
+
+enum { AT_ONCE = 64, PER_SANDBOX = 8 };
 
 struct stats_call {
     struct stats_call *next;
@@ -257,6 +260,25 @@ static enum status_code begin(struct stats_call *call, struct error *error)
                      "agent_unreachable: agent.routes has no way to this agent");
 }
 
+/* The call is in the list already. */
+static enum status_code check_room(const struct stats_call *call, struct error *error)
+{
+    unsigned all = 0, of_sandbox = 0;
+
+    for (const struct stats_call *one = call->act.reconciler->clients.stats; one; one = one->next) {
+        all++;
+        of_sandbox += one->act.volume.sandbox_ref &&
+                      one->act.volume.sandbox_ref == call->act.volume.sandbox_ref;
+    }
+    if (of_sandbox > PER_SANDBOX)
+        return error_set(error, STATUS_UNAVAILABLE,
+                         "the volume's sandbox has %d such calls to answer already", PER_SANDBOX);
+    if (all > AT_ONCE)
+        return error_set(error, STATUS_UNAVAILABLE, "%d such calls wait for guests already",
+                         AT_ONCE);
+    return STATUS_OK;
+}
+
 enum status_code reconciler_count(struct reconciler *reconciler,
                                   const struct reconciler_target *target, reconciler_counted *done,
                                   void *userdata, struct stats_call **ret_call, struct error *error)
@@ -278,6 +300,8 @@ enum status_code reconciler_count(struct reconciler *reconciler,
     if (store_get_volume(reconciler->store, volume_id, &call->act.volume) < 0)
         code = error_set(error, STATUS_UNAVAILABLE, "the database fails: %s",
                          store_error_text(reconciler->store));
+    if (code == STATUS_OK)
+        code = check_room(call, error);
     if (code == STATUS_OK && !(target->target_path && ask_cli(call, target->target_path)))
         code = begin(call, error);
     if (code != STATUS_OK)

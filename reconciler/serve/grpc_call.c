@@ -20,7 +20,7 @@
 #include "lib/proto.h"
 #include "reconciler/serve/grpc_codec.h"
 
-enum { REPLY_BYTES = 64 * 1024, ESCAPED_BYTES = 3 * ERROR_TEXT_BYTES };
+enum { REPLY_BYTES = 2 * 1024, ESCAPED_BYTES = 3 * ERROR_TEXT_BYTES };
 
 /* For a client that names no time. The kubelet and the sidecars of CSI give up after two minutes.
  */
@@ -36,6 +36,11 @@ struct grpc_call {
     void (*cancel)(void *work); /* while the method has yet to reply */
     void *work;
 };
+
+/* And what a command keeps until it answers is smaller than the reply that follows. */
+_Static_assert(sizeof(struct http2_request) + sizeof(struct grpc_call) + REPLY_BYTES <=
+                   HTTP2_REQUEST_BYTES,
+               "the bound on what clients take (http2_session.h) holds no more");
 
 static const struct http2_field content_type = {"content-type", "application/grpc"};
 

@@ -2,7 +2,8 @@
  *
  * At most CONNECTIONS at a time. When one more comes, the one that has been without a request for
  * longest makes room, so that clients which connect and say nothing keep nobody out; only if all
- * have a request in flight, the new one is closed. All bodies together take at most ROOM_BYTES.
+ * have a request in flight, the new one is closed. Bodies take at most ROOM_BYTES
+ * together, beyond what is each connection's own.
  */
 #include "reconciler/serve/grpc_server.h"
 

@@ -8,9 +8,11 @@
  * Of a request's fields only those are looked at that are kept. nghttp2 would check all of them,
  * and refuse clients that put the socket's path into :authority, as gRPC in Go long did.
  *
- * Memory: a session has at most HTTP2_STREAMS requests, each with fields of fixed size. Bodies draw
- * on the room that all sessions share. Output is bounded by the same number of replies, for a
- * stream ends only when its reply is sent, and nghttp2 bounds the acknowledgements it owes.
+ * Memory: a session has at most HTTP2_STREAMS requests, each with fields of fixed size, and one
+ * reply. Bodies beyond a few KiB draw on the room that all sessions share, so that who fills it
+ * keeps no small request of others out. What nghttp2 takes for the session has a limit of its own
+ * (http2_memory.h), whatever makes it take so much: fields and frames half said, acknowledgements
+ * and resets that the client does not read.
  *
  * Work: a frame that asks for nothing (PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty DATA, a
  * reset) takes from an allowance that time and replies fill again: a busy client measures its
@@ -26,6 +28,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "reconciler/serve/http2_memory.h"
 
 enum {
     FIELD_BYTES = 32, /* what RFC 9113 counts for each field */
@@ -39,9 +42,11 @@ enum {
 
 struct http2_session {
     nghttp2_session *nghttp2;
+    struct http2_memory memory;
     const struct http2_handler *handler;
     void *userdata;
     struct http2_room *room;
+    size_t body_bytes; /* of all its requests */
     struct http2_request *requests;
     bool begun;
     bool broken; /* nothing more is taken from the client */
@@ -57,9 +62,27 @@ static struct http2_request *find_request(struct http2_session *session, int32_t
     return nghttp2_session_get_stream_user_data(session->nghttp2, stream);
 }
 
+static size_t beyond_own(size_t body_bytes)
+{
+    return body_bytes > HTTP2_OWN_BYTES ? body_bytes - HTTP2_OWN_BYTES : 0;
+}
+
+/* What the session's bodies take becomes so much. false: the room is full. */
+static bool fit_bodies(struct http2_session *session, size_t body_bytes)
+{
+    struct http2_room *room = session->room;
+    size_t used = room->used - beyond_own(session->body_bytes) + beyond_own(body_bytes);
+
+    if (used > room->used && used > room->limit)
+        return false;
+    room->used = used;
+    session->body_bytes = body_bytes;
+    return true;
+}
+
 static void free_body(struct http2_request *request)
 {
-    request->session->room->used -= request->body.length;
+    (void)fit_bodies(request->session, request->session->body_bytes - request->body.length);
     buffer_done(&request->body);
 }
 
@@ -130,7 +153,7 @@ static void keep_field(struct http2_request *request, const char *name, const ch
 
 static void take_body(struct http2_request *request, const uint8_t *bytes, size_t length)
 {
-    struct http2_room *room = request->session->room;
+    struct http2_session *session = request->session;
 
     if (request->given)
         return;
@@ -138,11 +161,12 @@ static void take_body(struct http2_request *request, const uint8_t *bytes, size_
         give(request, HTTP2_BODY_TOO_LONG);
         return;
     }
-    if (room->used + length > room->limit || buffer_append(&request->body, bytes, length) < 0) {
+    if (!fit_bodies(session, session->body_bytes + length)) {
         give(request, HTTP2_NO_ROOM);
-        return;
+    } else if (buffer_append(&request->body, bytes, length) < 0) {
+        (void)fit_bodies(session, session->body_bytes - length);
+        give(request, HTTP2_NO_ROOM);
     }
-    room->used += length;
 }
 
 /* ---- the allowance ---- */
@@ -338,9 +362,11 @@ void http2_reply(struct http2_request *request, const char *status,
         body->data = NULL;
         body->length = body->capacity = 0;
     }
-    if (nghttp2_submit_response(nghttp2, request->stream, all, used, body ? &provider : NULL) != 0)
-        (void)nghttp2_submit_rst_stream(nghttp2, NGHTTP2_FLAG_NONE, request->stream,
-                                        NGHTTP2_INTERNAL_ERROR);
+    if (nghttp2_submit_response(nghttp2, request->stream, all, used, body ? &provider : NULL) !=
+            0 &&
+        nghttp2_submit_rst_stream(nghttp2, NGHTTP2_FLAG_NONE, request->stream,
+                                  NGHTTP2_INTERNAL_ERROR) != 0)
+        request->session->broken = true;
 }
 
 /* ---- bytes ---- */
@@ -445,11 +471,13 @@ static int open_session(struct http2_session *session)
     };
     nghttp2_session_callbacks *callbacks = NULL;
     nghttp2_option *option = NULL;
+    nghttp2_mem memory = http2_memory_use(&session->memory);
     int r = make_callbacks(&callbacks);
 
     if (r == 0)
         r = make_options(&option);
-    if (r == 0 && nghttp2_session_server_new2(&session->nghttp2, callbacks, session, option) != 0)
+    if (r == 0 &&
+        nghttp2_session_server_new3(&session->nghttp2, callbacks, session, option, &memory) != 0)
         r = -ENOMEM;
     nghttp2_session_callbacks_del(callbacks);
     nghttp2_option_del(option);
@@ -467,6 +495,7 @@ int http2_session_new(const struct http2_handler *handler, void *userdata, struc
 
     if (!session)
         return -ENOMEM;
+    session->memory.limit = HTTP2_SESSION_BYTES;
     session->handler = handler;
     session->userdata = userdata;
     session->room = room;

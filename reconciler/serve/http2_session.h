@@ -4,6 +4,10 @@
  * nghttp2 with bounds: how many requests at a time, how long their heads and bodies may be, how
  * much the bodies of all sessions take together, how often a client may bother without asking for
  * anything. Replies are either fields alone, or a body and one trailer.
+ *
+ * So clients take at most, for each connection, HTTP2_SESSION_BYTES and HTTP2_STREAMS times
+ * HTTP2_REQUEST_BYTES; and for bodies twice HTTP2_OWN_BYTES, and twice the room of all, since
+ * buffers double.
  */
 #pragma once
 
@@ -17,7 +21,10 @@ enum {
     HTTP2_STREAMS = 32,
     HTTP2_FIELDS_BYTES = 8 * 1024, /* a request's head; names and values, and 32 for each */
     HTTP2_BODY_BYTES = 64 * 1024 + 5,
-    HTTP2_NOISE = 1000, /* frames that ask for nothing, at once */
+    HTTP2_OWN_BYTES = 16 * 1024,      /* of a session's bodies, which draw on no room */
+    HTTP2_REQUEST_BYTES = 4 * 1024,   /* a request that waits, and its reply; not its body */
+    HTTP2_SESSION_BYTES = 128 * 1024, /* what nghttp2 takes for a session; it ends beyond it */
+    HTTP2_NOISE = 1000,               /* frames that ask for nothing, at once */
     HTTP2_NOISE_PER_SECOND = 100,
     HTTP2_NOISE_PER_REPLY = 8, /* what a client that is served may add */
 };
@@ -71,7 +78,7 @@ struct http2_handler {
     void (*cancelled)(struct http2_request *request, void *userdata);
 };
 
-/* What the bodies of several sessions take together. */
+/* What the bodies of several sessions take together, beyond what is each one's own. */
 struct http2_room {
     size_t limit;
     size_t used;

@@ -7,6 +7,7 @@ from said import AFTER, BEFORE, MIB, SANDBOX, fake_agent, publish_path, status
 from shim import FakeShim
 
 BYTES, INODES = 1, 2
+PER_SANDBOX = 8  # calls at a time
 
 
 class StatsTest(GrpcTest):
@@ -118,6 +119,21 @@ class Refusals(StatsTest):
             self.fake_agent.behave("GetVolumeStats", behaviour)
             with self.subTest(behaviour), self.fails(code, reason):
                 self.stats(node, volume.path)
+
+    def test_a_guest_that_hangs_holds_up_a_few_calls(self):
+        node, volume = self.scene()
+        self.fake_agent.behave("GetVolumeStats", "silent")
+        stub = self.stub(node, "crust_runtime", "Runtime")
+        request = self.crust.RuntimeGetVolumeStatsRequest(volume_target_path=volume.path)
+        waiting = [stub.RuntimeGetVolumeStats.future(request, timeout=SECONDS)
+                   for _ in range(PER_SANDBOX)]
+        self.fake_agent.wait_for_requests(PER_SANDBOX, SECONDS, "GetVolumeStats")
+        with self.fails("UNAVAILABLE", "already"):
+            self.stats(node, volume.path)
+        for one in waiting:
+            self.assertEqual(one.code().name, "UNAVAILABLE")
+        self.fake_agent.behave("GetVolumeStats", "ok")
+        self.assertEqual(self.usage(self.stats(node, volume.path))[BYTES][0], BEFORE)
 
     def test_the_time_of_the_call(self):
         node, volume = self.scene()

@@ -332,7 +332,7 @@ static void a_long_body_is_a_fault(void **state)
     ask(talk, NULL);
     pump(talk);
     assert_int_equal(talk->given, 0);
-    assert_int_equal(talk->room.used, HTTP2_BODY_BYTES);
+    assert_int_equal(talk->room.used, HTTP2_BODY_BYTES - HTTP2_OWN_BYTES);
     talk->send_length = 1;
     assert_int_equal(nghttp2_session_resume_data(talk->client, 1), 0);
     pump(talk);
@@ -357,7 +357,7 @@ static void bodies_share_their_room(void **state)
     struct conversation *talk = *state;
     cleanup(freep) char *bytes = calloc(1, HTTP2_BODY_BYTES);
 
-    talk->room.used = 50 * 1024; /* another session's */
+    talk->room.used = 60 * 1024; /* another session's */
     talk->send = bytes;
     talk->send_length = 60 * 1024;
     talk->send_on = true;
@@ -365,7 +365,25 @@ static void bodies_share_their_room(void **state)
     pump(talk);
     assert_true(talk->room.used <= talk->room.limit);
     expect_fault(talk, HTTP2_NO_ROOM);
-    assert_int_equal(talk->room.used, 50 * 1024);
+    assert_int_equal(talk->room.used, 60 * 1024);
+    talk->room.used = 0;
+}
+
+/* Who fills the room keeps no small request of another session out. */
+static void some_room_is_a_sessions_own(void **state)
+{
+    struct conversation *talk = *state;
+    cleanup(freep) char *bytes = calloc(1, HTTP2_OWN_BYTES);
+
+    talk->room.used = talk->room.limit; /* another session's */
+    talk->send = bytes;
+    talk->send_length = HTTP2_OWN_BYTES;
+    ask(talk, NULL);
+    pump(talk);
+    assert_int_equal(talk->given, 1);
+    assert_int_equal(talk->request[0]->fault, HTTP2_FINE);
+    assert_int_equal(talk->request[0]->body.length, HTTP2_OWN_BYTES);
+    assert_int_equal(talk->room.used, talk->room.limit);
     talk->room.used = 0;
 }
 
@@ -430,12 +448,13 @@ static void ping(struct conversation *talk, unsigned count)
 static void a_reply_that_is_not_taken_is_waited_for_by_nobody(void **state)
 {
     const nghttp2_settings_entry window = {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 0};
+    static const char bytes[HTTP2_OWN_BYTES + 10];
     struct conversation *talk = *state;
     uint64_t before;
 
     assert_int_equal(nghttp2_submit_settings(talk->client, NGHTTP2_FLAG_NONE, &window, 1), 0);
-    talk->send = "0123456789";
-    talk->send_length = 10;
+    talk->send = bytes;
+    talk->send_length = sizeof(bytes);
     ask(talk, NULL);
     pump(talk);
     assert_int_equal(http2_session_idle_since(talk->server), HTTP2_BUSY);
@@ -539,6 +558,29 @@ static void what_is_in_flight_at_the_end_has_its_reply(void **state)
     assert_true(http2_session_is_over(talk->server));
 }
 
+/* It asks for stream after stream, and what refuses them is not fetched. */
+static void who_makes_it_take_too_much_memory_is_ended(void **state)
+{
+    struct conversation *talk = *state;
+    static const char begin[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0";
+    /* POST http: / of x */
+    unsigned char head[] = {0, 0, 6, 1, 5, 0, 0, 0, 0, 0x83, 0x86, 0x84, 0x41, 1, 'x'};
+    unsigned streams = 0;
+    int r = 0;
+
+    r = http2_session_receive(talk->server, begin, sizeof(begin) - 1);
+    while (r == 0 && streams < 10000) {
+        unsigned stream = 2 * streams++ + 1;
+
+        head[7] = (unsigned char)(stream >> 8);
+        head[8] = (unsigned char)stream;
+        r = http2_session_receive(talk->server, head, sizeof(head));
+    }
+    assert_int_equal(r, -EPROTO);
+    assert_in_range(streams, HTTP2_STREAMS, 2000);
+    assert_true(http2_session_is_over(talk->server));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -548,6 +590,8 @@ int main(void)
         TEST(a_long_body_is_a_fault),
         TEST(a_slow_request_is_a_fault),
         TEST(bodies_share_their_room),
+        TEST(some_room_is_a_sessions_own),
+        TEST(who_makes_it_take_too_much_memory_is_ended),
         TEST(there_is_a_bound_on_streams),
         TEST(a_reset_cancels),
         TEST(the_end_cancels),
