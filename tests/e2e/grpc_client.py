@@ -18,6 +18,7 @@ import sys
 import tempfile
 import unittest
 
+from http2_client import SETTINGS, Http2
 from node import REPOSITORY
 from said import SaidTest
 
@@ -108,3 +109,16 @@ class GrpcTest(Clients, SaidTest):
 
 def socket_of(node):
     return node.path("/run/crustd/crust.sock")
+
+
+def has_ended(node):
+    """Whether crustd was killed, also if the kill is still on its way: it answers, or it ends."""
+    try:
+        with Http2(socket_of(node), SECONDS) as client:
+            client.begin()
+            if client.wait_for(SETTINGS):
+                return False
+    except OSError:
+        pass
+    node.process.wait(SECONDS)
+    return True

@@ -5,7 +5,7 @@ import json
 import os
 import unittest
 
-from grpc_client import SECONDS, GrpcTest, grpc
+from grpc_client import SECONDS, GrpcTest, grpc, has_ended
 from lost import Attached, LostTest, points, report, sweep
 from said import SANDBOX, publish_path
 
@@ -75,7 +75,7 @@ class Killed(GrpcTest, LostTest):
                 self.assertIn(self.found(), outcomes)
                 if answered:
                     self.assertEqual(self.found(), outcomes[-1])
-                if self.host.process.poll() is not None:
+                if has_ended(self.host):
                     killed += 1
                     self.host.start()
                 act()

@@ -5,7 +5,7 @@ import os
 import signal
 import unittest
 
-from grpc_client import SECONDS, GrpcTest, socket_of
+from grpc_client import SECONDS, GrpcTest, has_ended, socket_of
 from http2_client import SETTINGS, Http2, message
 from lost import Attached, LostTest, Point, points, report, sweep, wait
 from node import VOLUMES
@@ -148,18 +148,21 @@ class KilledTogether(TogetherTest):
     """Killed before any syscall while several wait, crustd keeps what it has answered."""
 
     def check(self, paths, answers, is_there):
+        """Whether it was killed."""
         found = self.found()
         self.assertLessEqual(found, self.expected(paths))
         for path, answer in zip(paths, answers):
             self.assertIn(answer, (OK, None))
             if answer == OK:
                 self.assertEqual(self.host.directory(path).name in found, is_there)
-        if self.host.process.poll() is not None:
+        ended = has_ended(self.host)
+        if ended:
             self.host.start()
         for path, answer in zip(paths, answers):
             if answer == OK:
                 self.assertEqual(self.host.volume(path)["status"],
                                  "present" if is_there else "removed")
+        return ended
 
     def sweep(self, title, paths, before, act, is_there):
         self.assertEqual(self.answers([before(path) for path in paths]), [OK] * len(paths))
@@ -172,8 +175,7 @@ class KilledTogether(TogetherTest):
             with self.subTest(killed_before=str(point)):
                 self.assertEqual(self.answers([before(path) for path in paths]), [OK] * len(paths))
                 answers = self.answers(calls, point.inject("signal=SIGKILL"))
-                killed += self.host.process.poll() is not None
-                self.check(paths, answers, is_there)
+                killed += self.check(paths, answers, is_there)
                 self.assertEqual(self.answers(calls), [OK] * len(paths))
                 self.check(paths, [OK] * len(paths), is_there)
                 self.assertEqual(os.listdir(self.host.root / WORKSHOP), [])
