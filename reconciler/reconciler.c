@@ -290,15 +290,6 @@ static void on_idle(struct loop_timer *timer)
         note_failure(reconciler, store_idle(reconciler->store));
 }
 
-static int mark_sandbox(void *userdata, const char *sandbox_id, pid_t vmm_pid)
-{
-    struct reconciler *reconciler = userdata;
-
-    (void)vmm_pid;
-    marks_add_name(&reconciler->sandboxes, sandbox_id);
-    return 0;
-}
-
 /* History is trimmed in steps, between which everything else has its turn. */
 static void on_trim(struct loop_timer *timer)
 {
@@ -341,7 +332,7 @@ static int mark_doubtful(struct reconciler *reconciler)
         r = store_each_unidentified_entry(reconciler->store, STORE_CRUST, mark_directory, &crust);
     if (r == 0)
         r = store_each_volume_without_device(reconciler->store, mark_volume, reconciler);
-    return r < 0 ? r : store_each_live_sandbox(reconciler->store, mark_sandbox, reconciler);
+    return r;
 }
 
 /* Too many is what it stays until a whole scan has passed over nothing. */
