@@ -1,14 +1,11 @@
-/* log.c - whole lines, one write(2).
+/* log.c - one line, one write(2).
  *
  * A line is put together in a fixed array on the stack and handed to the kernel in one piece, so
  * that lines of several processes do not mix on a shared stderr. Every value goes through
  * text_escape_next(): nothing from outside reaches the output as it was. While text is appended,
  * LINE_TAIL bytes stay free for what closes the line, which is therefore well-formed even when cut.
  *
- * Lines that are held stand in one more array, of which each write(2) takes whole lines only: when
- * the next one finds no room, when an error is among them, and in the end.
- *
- * These are the pieces of process-wide state: a log line must be possible from anywhere.
+ * The settings are the one piece of process-wide state: a log line must be possible from anywhere.
  */
 #include "lib/log.h"
 
@@ -30,12 +27,6 @@ static struct {
     enum log_format format;
     int fd;
 } settings = {LOG_INFO, LOG_LOGFMT, STDERR_FILENO};
-
-static struct {
-    bool on;
-    size_t length;
-    char text[LOG_LINE_BYTES];
-} held;
 
 static const char *const level_names[] = {
     [LOG_ERROR] = "error",
@@ -177,49 +168,14 @@ static void line_append_ids(struct line *line, const struct log_ids *ids)
     line_append_text(line, "source", ids->source);
 }
 
-static void write_out(const char *text, size_t length)
+static void line_write(const struct line *line)
 {
     ssize_t written;
 
     do
-        written = write(settings.fd, text, length);
+        written = write(settings.fd, line->text, line->length);
     while (written < 0 && errno == EINTR);
     /* A log that cannot be written has nowhere to say so. */
-}
-
-static void write_held(void)
-{
-    if (held.length)
-        write_out(held.text, held.length);
-    held.length = 0;
-}
-
-static void line_write(const struct line *line, enum log_level level)
-{
-    if (!held.on) {
-        write_out(line->text, line->length);
-        return;
-    }
-    if (line->length > sizeof(held.text) - held.length)
-        write_held();
-    memcpy(held.text + held.length, line->text, line->length);
-    held.length += line->length;
-    if (level == LOG_ERROR)
-        write_held();
-}
-
-void log_hold(void)
-{
-    held.on = true;
-}
-
-void log_release(void)
-{
-    int saved = errno;
-
-    held.on = false;
-    write_held();
-    errno = saved;
 }
 
 void log_write(enum log_level level, const struct log_ids *ids, const char *format, ...)
@@ -246,6 +202,6 @@ void log_write(enum log_level level, const struct log_ids *ids, const char *form
     if (settings.format == LOG_JSON)
         line_close(&line, '}');
     line_close(&line, '\n');
-    line_write(&line, level);
+    line_write(&line);
     errno = saved;
 }

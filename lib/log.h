@@ -4,8 +4,8 @@
  *     time=2026-01-02T03:04:05.678Z level=info volume=7 sandbox=a1b2 msg="device grew to 1024"
  *
  * Values are escaped (control characters, quotes, invalid UTF-8), so that a name from outside can
- * neither forge a line nor break a parser. errno is preserved. A write(2) has whole lines and at
- * most LOG_LINE_BYTES; longer text is cut.
+ * neither forge a line nor break a parser. errno is preserved. A line is one write(2) of at most
+ * LOG_LINE_BYTES; longer text is cut.
  *
  * Rooms that log: reconciler/ (all of it) and main programs. lib/, store/, config/ and the codecs
  * return errors instead.
@@ -41,11 +41,6 @@ struct log_ids {
 void log_configure(enum log_level level, enum log_format format);
 void log_set_descriptor(int fd); /* for tests; not owned */
 bool log_enabled(enum log_level level);
-
-/* From here on lines are kept, and written together: at log_release(), or earlier if they are many
- * or one is an error. For where something waits that is more urgent than its lines. */
-void log_hold(void);
-void log_release(void);
 
 /* "error", "warning", "info", "debug"; "logfmt", "json". 0 or -EINVAL. */
 int log_level_from_name(const char *name, enum log_level *ret_level);

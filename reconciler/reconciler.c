@@ -406,14 +406,8 @@ static void on_turn(struct loop_prepare *prepare)
     /* After a failing store the next turn waits for its time. */
     if (reconciler->problem[0] && loop_timer_is_active(&reconciler->again))
         return;
-    if (has_work(reconciler)) {
-        bool worked;
-
-        log_hold(); /* no act waits for its line to be read */
-        worked = take_turn(reconciler);
-        log_release();
-        after_turn(reconciler, worked);
-    }
+    if (has_work(reconciler))
+        after_turn(reconciler, take_turn(reconciler));
     clean_up(reconciler);
     if (reconciler->settled && is_settled(reconciler))
         reconciler->settled(reconciler->userdata);

@@ -50,34 +50,6 @@ static const char *take_rest(void)
     return line + 30;
 }
 
-/* Nothing is there to be read before lines are released, or have to be. */
-static void holds_lines(void **state)
-{
-    char text[LOG_LINE_BYTES - 80];
-
-    (void)state;
-    log_hold();
-    log_info(NULL, "one");
-    log_warning(NULL, "two");
-    log_release();
-    assert_non_null(strstr(take_rest(), "msg=\"one\"\n"));
-    log_hold();
-    log_info(NULL, "three");
-    log_error(NULL, "four");
-    assert_non_null(strstr(take_rest(), "msg=\"four\"\n"));
-    log_info(NULL, "five");
-    memset(text, 'x', sizeof(text));
-    text[sizeof(text) - 1] = '\0';
-    log_info(NULL, "%s", text);
-    assert_non_null(strstr(take_rest(), "msg=\"five\"\n"));
-    log_info(NULL, "%s", text);
-    assert_non_null(strstr(take_line(), text));
-    log_release();
-    assert_non_null(strstr(take_line(), text));
-    log_info(NULL, "at once");
-    assert_string_equal(take_rest(), "level=info msg=\"at once\"\n");
-}
-
 static void writes_logfmt(void **state)
 {
     struct log_ids ids = {.volume = 7, .sandbox = "a1b2", .device = "/dev/loop0", .source = "x y"};
@@ -196,7 +168,6 @@ static void knows_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(holds_lines, open_log, close_log),
         cmocka_unit_test_setup_teardown(writes_logfmt, open_log, close_log),
         cmocka_unit_test_setup_teardown(escapes_values, open_log, close_log),
         cmocka_unit_test_setup_teardown(writes_json, open_log, close_log),
