@@ -326,9 +326,10 @@ static int mark_doubtful(struct reconciler *reconciler)
                       crust = {reconciler, TREE_CRUST_VOLUMES};
     int r = store_each_bound_volume(reconciler->store, mark_volume, reconciler);
 
-    if (r == 0)
+    /* Not before the first scan has looked at them all: it would never end. */
+    if (r == 0 && reconciler->synced)
         r = store_each_unidentified_entry(reconciler->store, STORE_KATA, mark_directory, &kata);
-    if (r == 0)
+    if (r == 0 && reconciler->synced)
         r = store_each_unidentified_entry(reconciler->store, STORE_CRUST, mark_directory, &crust);
     if (r == 0)
         r = store_each_volume_without_device(reconciler->store, mark_volume, reconciler);
