@@ -318,8 +318,8 @@ static int mark_directory(void *userdata, const char *key)
     return 0;
 }
 
-/* What may have changed without a word: also the kubelet's word about a volume, which may come
- * after the driver's. */
+/* What may have changed without a word: also what stands beside a volume, which the kubelet and
+ * others may write after the driver has staged it. */
 static int mark_doubtful(struct reconciler *reconciler)
 {
     struct tree_marks kata = {reconciler, TREE_KATA_VOLUMES},
@@ -328,9 +328,9 @@ static int mark_doubtful(struct reconciler *reconciler)
 
     /* Not before the first scan has looked at them all: it would never end. */
     if (r == 0 && reconciler->synced)
-        r = store_each_unidentified_entry(reconciler->store, STORE_KATA, mark_directory, &kata);
+        r = store_each_young_entry(reconciler->store, STORE_KATA, mark_directory, &kata);
     if (r == 0 && reconciler->synced)
-        r = store_each_unidentified_entry(reconciler->store, STORE_CRUST, mark_directory, &crust);
+        r = store_each_young_entry(reconciler->store, STORE_CRUST, mark_directory, &crust);
     if (r == 0)
         r = store_each_volume_without_device(reconciler->store, mark_volume, reconciler);
     return r;

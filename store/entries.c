@@ -475,12 +475,12 @@ int store_each_entry(struct store *store, enum store_layout layout,
     return each_key(store, all, layout, -1, callback, userdata);
 }
 
-int store_each_unidentified_entry(struct store *store, enum store_layout layout,
-                                  int (*callback)(void *userdata, const char *key), void *userdata)
+int store_each_young_entry(struct store *store, enum store_layout layout,
+                           int (*callback)(void *userdata, const char *key), void *userdata)
 {
     static const char youngest[] =
         "SELECT key FROM entries WHERE layout = ?1 AND gone = 0 AND pv IS NOT NULL"
-        " AND driver IS NULL ORDER BY entry_id DESC LIMIT ?2";
+        " ORDER BY entry_id DESC LIMIT ?2";
 
-    return each_key(store, youngest, layout, STORE_UNIDENTIFIED, callback, userdata);
+    return each_key(store, youngest, layout, STORE_YOUNG, callback, userdata);
 }

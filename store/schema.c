@@ -147,8 +147,7 @@ static const char tables[] =
     ") STRICT;\n"
     "CREATE UNIQUE INDEX entries_by_name ON entries (key, layout) WHERE gone = 0;\n"
     "CREATE INDEX entries_by_volume ON entries (volume_id);\n"
-    "CREATE INDEX entries_unidentified ON entries (layout)"
-    " WHERE gone = 0 AND pv IS NOT NULL AND driver IS NULL;\n"
+    "CREATE INDEX entries_of_kubelet ON entries (layout) WHERE gone = 0 AND pv IS NOT NULL;\n"
     "CREATE INDEX entries_by_subpaths ON entries (subpaths) WHERE subpaths IS NOT NULL;\n"
 
     "CREATE TABLE entry_sandboxes (\n"

@@ -164,10 +164,10 @@ int store_find_volume(struct store *store, const char *target_path, int64_t *ret
 int store_each_entry(struct store *store, enum store_layout layout,
                      int (*callback)(void *userdata, const char *key), void *userdata);
 
-/* The youngest ones of the kubelet's whose driver is not known, STORE_UNIDENTIFIED at most. */
-enum { STORE_UNIDENTIFIED = 64 };
-int store_each_unidentified_entry(struct store *store, enum store_layout layout,
-                                  int (*callback)(void *userdata, const char *key), void *userdata);
+/* The youngest ones that stand for a volume of the kubelet's, STORE_YOUNG at most. */
+enum { STORE_YOUNG = 64 };
+int store_each_young_entry(struct store *store, enum store_layout layout,
+                           int (*callback)(void *userdata, const char *key), void *userdata);
 
 /* ---- names that hide their path --------------------------------------------------------- */
 

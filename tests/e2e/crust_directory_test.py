@@ -77,6 +77,10 @@ class CrustDirectoryTest(SaidTest):
         node.wait_for(path, "unbound", driver=None)
         self.publish(node, path)
         node.wait_for(path, "unbound", driver="csi.example", volume_handle="vol-1")
+        node.path(path).mkdir()
+        node.path(path).joinpath("csiPlugin.json").touch()
+        node.wait(lambda: "csiPlugin.json" in (node.volume(path)["problem"] or ""), 60,
+                  "what a tenant wrote to be refused")
 
     def test_path_is_there_before_the_name(self):
         node = self.make_node(**{"resize.sweep_seconds": 3600})
