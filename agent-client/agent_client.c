@@ -66,18 +66,18 @@ static bool contains(const char *text, const char *part)
 enum agent_outcome agent_outcome_from_status(int status, const char *message)
 {
     switch (status) {
-    case TTRPC_OK:
+    case STATUS_OK:
         return AGENT_DONE;
-    case TTRPC_UNIMPLEMENTED:
-    case TTRPC_NOT_FOUND: /* Go before 1.1, kata-agent before 4.0 */
+    case STATUS_UNIMPLEMENTED:
+    case STATUS_NOT_FOUND: /* Go before 1.1, kata-agent before 4.0 */
         return AGENT_UNSUPPORTED;
-    case TTRPC_INVALID_ARGUMENT: /* ttrpc-rust: "/SERVICE/METHOD does not exist" */
+    case STATUS_INVALID_ARGUMENT: /* ttrpc-rust: "/SERVICE/METHOD does not exist" */
         return contains(message, "does not exist") ? AGENT_UNSUPPORTED : AGENT_FAILED;
-    case TTRPC_PERMISSION_DENIED:
+    case STATUS_PERMISSION_DENIED:
         return AGENT_DENIED;
-    case TTRPC_INTERNAL: /* a policy that does not know the call */
+    case STATUS_INTERNAL: /* a policy that does not know the call */
         return contains(message, "policy check") ? AGENT_DENIED : AGENT_FAILED;
-    case TTRPC_FAILED_PRECONDITION:
+    case STATUS_FAILED_PRECONDITION:
         return AGENT_LAYER;
     default:
         return AGENT_FAILED;

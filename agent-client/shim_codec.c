@@ -145,7 +145,7 @@ static int read_code(const char **cursor)
     if (skip(cursor, "Code("))
         return read_number(cursor, &number) && skip(cursor, ")") && number <= INT32_MAX
                    ? (int)number
-                   : TTRPC_OK;
+                   : STATUS_OK;
     for (size_t i = 1; i < array_length(go_codes); i++) {
         size_t length = strlen(go_codes[i]);
 
@@ -154,7 +154,7 @@ static int read_code(const char **cursor)
             return (int)i;
         }
     }
-    return TTRPC_OK;
+    return STATUS_OK;
 }
 
 /* Whether the body is the agent's answer. */
@@ -165,7 +165,7 @@ static bool read_status(const char *body, size_t length, struct ttrpc_status *re
     if (!skip(&cursor, "rpc error: code = "))
         return false;
     ret_status->code = read_code(&cursor);
-    if (ret_status->code == TTRPC_OK || !skip(&cursor, " desc = "))
+    if (ret_status->code == STATUS_OK || !skip(&cursor, " desc = "))
         return false;
     agent_clean_text(cursor, length - (size_t)(cursor - body), ret_status->message,
                      sizeof(ret_status->message));
@@ -175,7 +175,7 @@ static bool read_status(const char *body, size_t length, struct ttrpc_status *re
 /* In the words of kata_agent.go, when its own time for the call is over. */
 static bool gave_up_waiting(const struct ttrpc_status *status)
 {
-    return status->code == TTRPC_DEADLINE_EXCEEDED && strstr(status->message, "Request timed out");
+    return status->code == STATUS_DEADLINE_EXCEEDED && strstr(status->message, "Request timed out");
 }
 
 enum agent_outcome shim_outcome(unsigned status, const char *body, size_t length,

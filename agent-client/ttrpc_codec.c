@@ -104,28 +104,10 @@ int ttrpc_random_stream(uint32_t *ret_stream)
 
 const char *ttrpc_code_name(int code, char text[static 16])
 {
-    static const char *const names[] = {
-        "OK",
-        "CANCELLED",
-        "UNKNOWN",
-        "INVALID_ARGUMENT",
-        "DEADLINE_EXCEEDED",
-        "NOT_FOUND",
-        "ALREADY_EXISTS",
-        "PERMISSION_DENIED",
-        "RESOURCE_EXHAUSTED",
-        "FAILED_PRECONDITION",
-        "ABORTED",
-        "OUT_OF_RANGE",
-        "UNIMPLEMENTED",
-        "INTERNAL",
-        "UNAVAILABLE",
-        "DATA_LOSS",
-        "UNAUTHENTICATED",
-    };
+    const char *name = status_name(code);
 
-    if (code >= 0 && (size_t)code < array_length(names))
-        return names[code];
+    if (name)
+        return name;
     (void)snprintf(text, 16, "%d", code);
     return text;
 }
@@ -178,7 +160,7 @@ int ttrpc_append_response(struct buffer *frames, uint32_t stream, const struct t
     Agent__Response message = AGENT__RESPONSE__INIT;
 
     message.payload = borrow(payload, length);
-    if (status->code != TTRPC_OK) {
+    if (status->code != STATUS_OK) {
         status_message.code = status->code;
         status_message.message = borrow(status->message, strlen(status->message));
         message.status = &status_message;

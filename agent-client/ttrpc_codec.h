@@ -24,6 +24,7 @@
 #include <stdint.h>
 
 #include "lib/buffer.h"
+#include "lib/status.h"
 
 enum { TTRPC_HEADER_BYTES = 10, TTRPC_DATA_BYTES = 4 * 1024 * 1024 };
 
@@ -82,22 +83,8 @@ struct ttrpc_request {
     uint64_t timeout_ns; /* a duration; 0 is none */
 };
 
-/* codes as in google.rpc.Code */
-enum ttrpc_code {
-    TTRPC_OK = 0,
-    TTRPC_INVALID_ARGUMENT = 3,
-    TTRPC_DEADLINE_EXCEEDED = 4,
-    TTRPC_NOT_FOUND = 5,
-    TTRPC_PERMISSION_DENIED = 7,
-    TTRPC_RESOURCE_EXHAUSTED = 8,
-    TTRPC_FAILED_PRECONDITION = 9,
-    TTRPC_UNIMPLEMENTED = 12,
-    TTRPC_INTERNAL = 13,
-    TTRPC_UNAVAILABLE = 14,
-};
-
 struct ttrpc_status {
-    int code;
+    int code; /* of lib/status.h, or whatever else the peer says */
     char message[TTRPC_MESSAGE_BYTES];
 };
 

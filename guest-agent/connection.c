@@ -85,7 +85,7 @@ static void answer(struct connection *connection, uint32_t stream_id,
         note_loss(r);
 }
 
-static void refuse(struct connection *connection, uint32_t stream_id, enum ttrpc_code code,
+static void refuse(struct connection *connection, uint32_t stream_id, enum status_code code,
                    const char *text)
 {
     struct ttrpc_status status = {.code = (int)code};
@@ -99,7 +99,7 @@ static void on_resized(struct resize *resize, const struct ttrpc_status *status,
     struct request *request = userdata;
     char number[16];
 
-    if (status->code == TTRPC_OK)
+    if (status->code == STATUS_OK)
         log_info(NULL, "resized %s", request->path);
     else
         log_warning(NULL, "cannot resize %s: %s: %s", request->path,
@@ -124,19 +124,19 @@ static void start_resize(struct connection *connection, uint32_t stream_id,
     uint64_t bytes;
 
     if (!request) {
-        refuse(connection, stream_id, TTRPC_RESOURCE_EXHAUSTED, "too many requests in progress");
+        refuse(connection, stream_id, STATUS_RESOURCE_EXHAUSTED, "too many requests in progress");
         return;
     }
     if (agent_parse_resize_request(buffer_text(payload), payload->length, request->path, &bytes) <
         0) {
-        refuse(connection, stream_id, TTRPC_INVALID_ARGUMENT, "not a ResizeVolumeRequest");
+        refuse(connection, stream_id, STATUS_INVALID_ARGUMENT, "not a ResizeVolumeRequest");
         return;
     }
     request->connection = connection;
     request->stream_id = stream_id;
     if (resize_new(connection->loop, request->path, bytes, timeout_ns, on_resized, request,
                    &request->resize) < 0)
-        refuse(connection, stream_id, TTRPC_RESOURCE_EXHAUSTED, "out of memory");
+        refuse(connection, stream_id, STATUS_RESOURCE_EXHAUSTED, "out of memory");
 }
 
 static void answer_stats(struct connection *connection, uint32_t stream_id,
@@ -148,12 +148,12 @@ static void answer_stats(struct connection *connection, uint32_t stream_id,
     struct agent_stats stats;
 
     if (agent_parse_stats_request(buffer_text(payload), payload->length, path) < 0) {
-        refuse(connection, stream_id, TTRPC_INVALID_ARGUMENT, "not a VolumeStatsRequest");
+        refuse(connection, stream_id, STATUS_INVALID_ARGUMENT, "not a VolumeStatsRequest");
         return;
     }
     stats_read(path, &status, &stats);
-    if (status.code == TTRPC_OK && agent_append_stats(&reply, &stats) < 0)
-        refuse(connection, stream_id, TTRPC_RESOURCE_EXHAUSTED, "out of memory");
+    if (status.code == STATUS_OK && agent_append_stats(&reply, &stats) < 0)
+        refuse(connection, stream_id, STATUS_RESOURCE_EXHAUSTED, "out of memory");
     else
         answer(connection, stream_id, &status, &reply);
     buffer_done(&reply);
@@ -163,13 +163,14 @@ static void dispatch(struct connection *connection, uint32_t stream_id,
                      const struct ttrpc_request *request, const struct buffer *payload)
 {
     if (strcmp(request->service, AGENT_SERVICE) != 0)
-        refuse(connection, stream_id, TTRPC_UNIMPLEMENTED, "only " AGENT_SERVICE " is served here");
+        refuse(connection, stream_id, STATUS_UNIMPLEMENTED,
+               "only " AGENT_SERVICE " is served here");
     else if (strcmp(request->method, AGENT_METHOD_RESIZE) == 0)
         start_resize(connection, stream_id, payload, request->timeout_ns);
     else if (strcmp(request->method, AGENT_METHOD_STATS) == 0)
         answer_stats(connection, stream_id, payload);
     else
-        refuse(connection, stream_id, TTRPC_UNIMPLEMENTED,
+        refuse(connection, stream_id, STATUS_UNIMPLEMENTED,
                "only " AGENT_METHOD_RESIZE " and " AGENT_METHOD_STATS " are served here");
 }
 
@@ -181,7 +182,7 @@ static void take_frame(struct connection *connection, const struct ttrpc_frame *
     if (frame->header.type != TTRPC_REQUEST)
         return;
     if (ttrpc_parse_request(frame, &request, &payload) < 0)
-        refuse(connection, frame->header.stream, TTRPC_INVALID_ARGUMENT, "not a ttrpc request");
+        refuse(connection, frame->header.stream, STATUS_INVALID_ARGUMENT, "not a ttrpc request");
     else
         dispatch(connection, frame->header.stream, &request, &payload);
     buffer_done(&payload);
@@ -223,7 +224,7 @@ static bool take_step(struct connection *connection)
         buffer_consume(input, frame.size);
         return true;
     case TTRPC_OVERSIZE:
-        refuse(connection, frame.header.stream, TTRPC_RESOURCE_EXHAUSTED,
+        refuse(connection, frame.header.stream, STATUS_RESOURCE_EXHAUSTED,
                "the request is too long");
         connection->discard = frame.header.length;
         buffer_consume(input, TTRPC_HEADER_BYTES);

@@ -45,7 +45,7 @@ struct resize {
 static void on_look(struct loop_timer *timer);
 
 /* The owner may free the resize in here. */
-static void resize_report(struct resize *resize, enum ttrpc_code code, const char *text)
+static void resize_report(struct resize *resize, enum status_code code, const char *text)
 {
     struct ttrpc_status status = {.code = (int)code};
 
@@ -56,20 +56,20 @@ static void resize_report(struct resize *resize, enum ttrpc_code code, const cha
     resize->done(resize, &status, resize->userdata);
 }
 
-static enum ttrpc_code code_from_outcome(int outcome)
+static enum status_code code_from_outcome(int outcome)
 {
     switch (outcome) {
     case FILESYSTEM_GROWN:
-        return TTRPC_OK;
+        return STATUS_OK;
     case FILESYSTEM_BUSY:
     case FILESYSTEM_READ_ONLY:
-        return TTRPC_UNAVAILABLE;
+        return STATUS_UNAVAILABLE;
     case FILESYSTEM_DENIED:
-        return TTRPC_PERMISSION_DENIED;
+        return STATUS_PERMISSION_DENIED;
     case FILESYSTEM_REFUSED:
-        return TTRPC_FAILED_PRECONDITION;
+        return STATUS_FAILED_PRECONDITION;
     default:
-        return TTRPC_INTERNAL;
+        return STATUS_INTERNAL;
     }
 }
 
@@ -87,9 +87,9 @@ static void resize_grow(struct resize *resize)
     int r = growth_new(resize->loop, &resize->volume, on_grown, resize, &resize->growth);
 
     if (r == -EAGAIN)
-        resize_report(resize, TTRPC_RESOURCE_EXHAUSTED, "too many file systems grow at once");
+        resize_report(resize, STATUS_RESOURCE_EXHAUSTED, "too many file systems grow at once");
     else if (r < 0)
-        resize_report(resize, TTRPC_INTERNAL, "cannot start a process to grow the file system");
+        resize_report(resize, STATUS_INTERNAL, "cannot start a process to grow the file system");
 }
 
 /* The largest device of the volume; its layer, if the size asked for is not there yet. */
@@ -117,7 +117,7 @@ static void resize_look(struct resize *resize)
     if (largest_device(resize, &device) >= resize->bytes) {
         resize_grow(resize);
     } else if (device_layer(device, layer, sizeof(layer))) {
-        resize_report(resize, TTRPC_FAILED_PRECONDITION, layer);
+        resize_report(resize, STATUS_FAILED_PRECONDITION, layer);
     } else {
         loop_timer_start(resize->loop, &resize->step, resize->pause_ns, on_look);
         resize->pause_ns *= 2;
@@ -144,7 +144,7 @@ static void on_deadline(struct loop_timer *timer)
     else
         (void)snprintf(text, sizeof(text), "%s has %" PRIu64 " bytes, not yet %" PRIu64, name,
                        bytes, resize->bytes);
-    resize_report(resize, TTRPC_DEADLINE_EXCEEDED, text);
+    resize_report(resize, STATUS_DEADLINE_EXCEEDED, text);
 }
 
 /* The first turn: everything that can be said without waiting. */
@@ -157,20 +157,20 @@ static void on_start(struct loop_timer *timer)
     int r = volume_find(resize->path, &resize->volume, &error);
 
     if (r != VOLUME_FOUND) {
-        resize_report(resize, r < 0 ? TTRPC_INTERNAL : TTRPC_INVALID_ARGUMENT, error.text);
+        resize_report(resize, r < 0 ? STATUS_INTERNAL : STATUS_INVALID_ARGUMENT, error.text);
         return;
     }
     if (resize->volume.kind == FILESYSTEM_OTHER) {
         (void)snprintf(text, sizeof(text), "%s is a file system that cannot be grown here",
                        resize->volume.file_system);
-        resize_report(resize, TTRPC_FAILED_PRECONDITION, text);
+        resize_report(resize, STATUS_FAILED_PRECONDITION, text);
         return;
     }
     volume_prefer_writable(&resize->volume);
     r = volume_open(&resize->volume, &resize->filesystem, &directory);
     if (r < 0) {
         (void)error_set_errno(&error, r, "cannot look at the file system");
-        resize_report(resize, TTRPC_INTERNAL, error.text);
+        resize_report(resize, STATUS_INTERNAL, error.text);
         return;
     }
     resize_look(resize);

@@ -52,7 +52,7 @@ void stats_read(const char *volume_path, struct ttrpc_status *ret_status,
     int r = volume_find(volume_path, &volume, &error);
 
     if (r != VOLUME_FOUND) {
-        ret_status->code = r < 0 ? TTRPC_INTERNAL : TTRPC_INVALID_ARGUMENT;
+        ret_status->code = r < 0 ? STATUS_INTERNAL : STATUS_INVALID_ARGUMENT;
         (void)snprintf(ret_status->message, sizeof(ret_status->message), "%.*s",
                        (int)sizeof(ret_status->message) - 1, error.text);
         return;
@@ -68,6 +68,6 @@ void stats_read(const char *volume_path, struct ttrpc_status *ret_status,
         stats.abnormal = true;
         strcpy(stats.condition, "the file system has recorded errors; it needs fsck");
     }
-    ret_status->code = TTRPC_OK;
+    ret_status->code = STATUS_OK;
     *ret_stats = stats;
 }

@@ -1,37 +1,33 @@
 /* status.c - the codes by name, and over HTTP. */
 #include "lib/status.h"
 
-const char *status_name(enum status_code code)
+#include <stddef.h>
+
+#include "lib/cleanup.h"
+
+const char *status_name(int code)
 {
-    switch (code) {
-    case STATUS_OK:
-        return "OK";
-    case STATUS_CANCELLED:
-        return "CANCELLED";
-    case STATUS_INVALID_ARGUMENT:
-        return "INVALID_ARGUMENT";
-    case STATUS_DEADLINE_EXCEEDED:
-        return "DEADLINE_EXCEEDED";
-    case STATUS_NOT_FOUND:
-        return "NOT_FOUND";
-    case STATUS_ALREADY_EXISTS:
-        return "ALREADY_EXISTS";
-    case STATUS_PERMISSION_DENIED:
-        return "PERMISSION_DENIED";
-    case STATUS_RESOURCE_EXHAUSTED:
-        return "RESOURCE_EXHAUSTED";
-    case STATUS_FAILED_PRECONDITION:
-        return "FAILED_PRECONDITION";
-    case STATUS_OUT_OF_RANGE:
-        return "OUT_OF_RANGE";
-    case STATUS_UNIMPLEMENTED:
-        return "UNIMPLEMENTED";
-    case STATUS_UNAVAILABLE:
-        return "UNAVAILABLE";
-    case STATUS_INTERNAL:
-        break;
-    }
-    return "INTERNAL";
+    static const char *const names[] = {
+        "OK",
+        "CANCELLED",
+        "UNKNOWN",
+        "INVALID_ARGUMENT",
+        "DEADLINE_EXCEEDED",
+        "NOT_FOUND",
+        "ALREADY_EXISTS",
+        "PERMISSION_DENIED",
+        "RESOURCE_EXHAUSTED",
+        "FAILED_PRECONDITION",
+        "ABORTED",
+        "OUT_OF_RANGE",
+        "UNIMPLEMENTED",
+        "INTERNAL",
+        "UNAVAILABLE",
+        "DATA_LOSS",
+        "UNAUTHENTICATED",
+    };
+
+    return code >= 0 && (size_t)code < array_length(names) ? names[code] : NULL;
 }
 
 unsigned status_of_http(enum status_code code)

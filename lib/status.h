@@ -3,6 +3,7 @@
  * change something (INTERFACES has the table). */
 #pragma once
 
+/* Those that are said or looked for. */
 enum status_code {
     STATUS_OK = 0,
     STATUS_CANCELLED = 1, /* only counted: nobody is there to be told */
@@ -19,8 +20,8 @@ enum status_code {
     STATUS_UNAVAILABLE = 14,
 };
 
-/* "OK", "INVALID_ARGUMENT", … */
-const char *status_name(enum status_code code);
+/* "OK", "INVALID_ARGUMENT", …; NULL for what is no google.rpc.Code. */
+const char *status_name(int code);
 
 /* HTTP's status for it, as google.rpc.Code maps them. */
 unsigned status_of_http(enum status_code code);

@@ -15,8 +15,6 @@
 
 #include "store/internal.h"
 
-#define TAKE_TEXT(rows, array) sql_take_text(rows, array, sizeof(array))
-
 static enum store_layout layout_from_name(const char *name)
 {
     return strcmp(name, "crust") == 0 ? STORE_CRUST : STORE_KATA;

@@ -47,7 +47,7 @@ static int find_entry(struct store *store, enum store_layout layout, const char 
     ret_entry->device = (uint64_t)sql_take_number(&rows);
     ret_entry->inode = (uint64_t)sql_take_number(&rows);
     ret_entry->born_ns = sql_take_number(&rows);
-    sql_take_text(&rows, ret_entry->target_path, sizeof(ret_entry->target_path));
+    TAKE_TEXT(&rows, ret_entry->target_path);
     return 0;
 }
 

@@ -27,7 +27,7 @@ int store_announce_growth(struct store *store, int64_t device_id, uint64_t since
     r = sql_first(&store->connection, name, &rows, sql_number(device_id));
     if (r < 0)
         return r;
-    sql_take_text(&rows, device, sizeof(device));
+    TAKE_TEXT(&rows, device);
     bytes = sql_take_number(&rows);
     return journal_write(store, &(struct journal_line){.kind = "device_announced",
                                                        .device = device,
@@ -69,7 +69,7 @@ int store_find_announced(struct store *store, int64_t device_id, uint64_t before
     if (r <= 0)
         return r;
     ret_disk->device_id = sql_take_number(&rows);
-    sql_take_text(&rows, ret_disk->name, sizeof(ret_disk->name));
+    TAKE_TEXT(&rows, ret_disk->name);
     ret_disk->major = (uint32_t)sql_take_number(&rows);
     ret_disk->minor = (uint32_t)sql_take_number(&rows);
     ret_disk->diskseq = (uint64_t)sql_take_number(&rows);
@@ -128,11 +128,11 @@ int store_get_layers(struct store *store, int64_t device_id,
         r = 0;
         *layer = (struct store_layer){.layer_id = sql_take_number(&rows)};
         layer->above = (unsigned)sql_take_number(&rows);
-        sql_take_text(&rows, layer->label, sizeof(layer->label));
+        TAKE_TEXT(&rows, layer->label);
         layer->base_bytes = (uint64_t)sql_take_number(&rows);
         layer->above_bytes = (uint64_t)sql_take_number(&rows);
         layer->state = (unsigned)sql_take_number(&rows);
-        sql_take_text(&rows, layer->remedy, sizeof(layer->remedy));
+        TAKE_TEXT(&rows, layer->remedy);
     }
     *ret_layers = count;
     return r;

@@ -86,6 +86,7 @@ void sql_end(struct sql_rows *rows);
 /* Columns from left to right. NULL is 0, or the empty text; text that does not fit is cut. */
 int64_t sql_take_number(struct sql_rows *rows);
 void sql_take_text(struct sql_rows *rows, char *ret_text, size_t size);
+#define TAKE_TEXT(rows, array) sql_take_text(rows, array, sizeof(array))
 const char *sql_borrow_text(struct sql_rows *rows); /* until the next step; never NULL */
 
 /* Query and first row in one: what sql_next() returns. */

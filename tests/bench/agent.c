@@ -41,7 +41,7 @@ static int tell(const struct agent *agent, struct buffer *reply)
 
 static void answer(struct client *client, const struct ttrpc_frame *frame)
 {
-    static const struct ttrpc_status ok = {.code = TTRPC_OK};
+    static const struct ttrpc_status ok = {.code = STATUS_OK};
     cleanup(buffer_done) struct buffer payload = BUFFER_INIT(FRAME_BYTES);
     cleanup(buffer_done) struct buffer reply = BUFFER_INIT(FRAME_BYTES);
     cleanup(buffer_done) struct buffer frames = BUFFER_INIT(FRAME_BYTES);

@@ -236,18 +236,18 @@ static void answer_stats(uint32_t stream)
 
 static void answer_refusal(uint32_t stream)
 {
-    reply_with(stream, TTRPC_FAILED_PRECONDITION, "\"dm-0 does not follow\"", NULL, 0);
+    reply_with(stream, STATUS_FAILED_PRECONDITION, "\"dm-0 does not follow\"", NULL, 0);
 }
 
 static void answer_unimplemented(uint32_t stream)
 {
-    reply_with(stream, TTRPC_UNIMPLEMENTED, "", NULL, 0);
+    reply_with(stream, STATUS_UNIMPLEMENTED, "", NULL, 0);
 }
 
 static void answer_stale_first(uint32_t stream)
 {
     struct buffer stale = BUFFER_INIT(0);
-    struct ttrpc_status status = {.code = TTRPC_INTERNAL, .message = "not for you"};
+    struct ttrpc_status status = {.code = STATUS_INTERNAL, .message = "not for you"};
 
     assert_int_equal(ttrpc_append_response(&stale, stream ^ 2, &status, NULL, 0), 0);
     assert_int_equal(buffer_append(&server.output, stale.data + 5, stale.length - 5), 0);
@@ -352,7 +352,7 @@ static void an_error_status_is_told_with_its_name(void **state)
     script.answer = answer_refusal;
     call(AGENT_RESIZE);
     assert_int_equal(seen.reply.outcome, AGENT_LAYER);
-    assert_int_equal(seen.reply.status, TTRPC_FAILED_PRECONDITION);
+    assert_int_equal(seen.reply.status, STATUS_FAILED_PRECONDITION);
     assert_string_equal(seen.reply.error.text, "FAILED_PRECONDITION: dm-0 does not follow");
     hang_up();
     seen.calls = 0;

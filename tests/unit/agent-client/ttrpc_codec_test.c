@@ -114,13 +114,13 @@ static void success_has_three_spellings(void **state)
 
     (void)state;
     parse("", 0, 0, &status);
-    assert_int_equal(status.code, TTRPC_OK);
+    assert_int_equal(status.code, STATUS_OK);
     status.code = 99;
     parse("\x0a\x00", 2, 0, &status); /* a status that is empty, as ttrpc-rust may send it */
-    assert_int_equal(status.code, TTRPC_OK);
+    assert_int_equal(status.code, STATUS_OK);
     status.code = 99;
     parse("\x0a\x02\x08\x00", 4, 0, &status);
-    assert_int_equal(status.code, TTRPC_OK);
+    assert_int_equal(status.code, STATUS_OK);
 }
 
 static void an_error_keeps_code_and_message(void **state)
@@ -129,7 +129,7 @@ static void an_error_keeps_code_and_message(void **state)
 
     (void)state;
     parse("\x0a\x0e\x08\x09\x12\x0ano such fs", 16, 0, &status);
-    assert_int_equal(status.code, TTRPC_FAILED_PRECONDITION);
+    assert_int_equal(status.code, STATUS_FAILED_PRECONDITION);
     assert_string_equal(status.message, "no such fs");
     parse("\x0a\x0b\x08\x8f\xff\xff\xff\xff\xff\xff\xff\xff\x01", 13, 0, &status);
     assert_int_equal(status.code, -113);
@@ -139,7 +139,7 @@ static void an_error_keeps_code_and_message(void **state)
 
 static void responses_come_back_as_they_were_sent(void **state)
 {
-    struct ttrpc_status sent = {.code = TTRPC_INTERNAL, .message = "why"}, received;
+    struct ttrpc_status sent = {.code = STATUS_INTERNAL, .message = "why"}, received;
     struct buffer frames = BUFFER_INIT(0), payload = BUFFER_INIT(0);
     struct ttrpc_frame frame;
 
@@ -147,11 +147,11 @@ static void responses_come_back_as_they_were_sent(void **state)
     assert_int_equal(ttrpc_append_response(&frames, 7, &sent, "x", 1), 0);
     assert_int_equal(ttrpc_next_frame(frames.data, frames.length, LIMIT, &frame), TTRPC_FRAME);
     assert_int_equal(ttrpc_parse_response(&frame, &received, &payload), 0);
-    assert_int_equal(received.code, TTRPC_INTERNAL);
+    assert_int_equal(received.code, STATUS_INTERNAL);
     assert_string_equal(received.message, "why");
     assert_string_equal(buffer_text(&payload), "x");
     buffer_clear(&frames);
-    sent.code = TTRPC_OK;
+    sent.code = STATUS_OK;
     assert_int_equal(ttrpc_append_response(&frames, 7, &sent, NULL, 0), 0);
     assert_int_equal(frames.length, TTRPC_HEADER_BYTES);
     buffer_done(&frames);
@@ -181,7 +181,7 @@ static void names_that_do_not_fit_are_no_names(void **state)
 
 static void append_reply(struct buffer *frames, uint32_t stream, const char *message)
 {
-    struct ttrpc_status status = {.code = TTRPC_INTERNAL};
+    struct ttrpc_status status = {.code = STATUS_INTERNAL};
 
     strcpy(status.message, message);
     assert_int_equal(ttrpc_append_response(frames, stream, &status, NULL, 0), 0);

@@ -172,7 +172,7 @@ static struct agent_stats ask_stats(int fd, const char *path)
 
     post_call(fd, 3, AGENT_METHOD_STATS, path, 0, 0);
     assert_true(await(fd, 3, &status, &payload));
-    assert_int_equal(status.code, TTRPC_OK);
+    assert_int_equal(status.code, STATUS_OK);
     assert_int_equal(agent_parse_stats(buffer_text(&payload), payload.length, &stats), 0);
     buffer_done(&payload);
     return stats;
@@ -286,16 +286,16 @@ static void grows(const char *file_system)
     make_volume(file_system);
     before = ask_stats(fd, mount_point).total;
     assert_true(before < SMALL * MIB + 1);
-    assert_int_equal(ask_resize(fd, mount_point, SMALL * MIB).code, TTRPC_OK);
+    assert_int_equal(ask_resize(fd, mount_point, SMALL * MIB).code, STATUS_OK);
     assert_int_equal(ask_stats(fd, mount_point).total, before);
     grow_volume();
     status = ask_resize(fd, mount_point, LARGE * MIB);
     assert_string_equal(status.message, "");
-    assert_int_equal(status.code, TTRPC_OK);
+    assert_int_equal(status.code, STATUS_OK);
     assert_int_equal(ask_stats(fd, mount_point).total, before + (LARGE - SMALL) * MIB);
-    assert_int_equal(ask_resize(fd, mount_point, LARGE * MIB).code, TTRPC_OK);
-    assert_int_equal(ask_resize(fd, mount_point, 0).code, TTRPC_OK);
-    assert_int_equal(ask_resize(fd, mount_point, MIB).code, TTRPC_OK); /* never shrinks */
+    assert_int_equal(ask_resize(fd, mount_point, LARGE * MIB).code, STATUS_OK);
+    assert_int_equal(ask_resize(fd, mount_point, 0).code, STATUS_OK);
+    assert_int_equal(ask_resize(fd, mount_point, MIB).code, STATUS_OK); /* never shrinks */
     assert_int_equal(ask_stats(fd, mount_point).total, before + (LARGE - SMALL) * MIB);
 }
 
@@ -322,11 +322,11 @@ static void ext4_grows_or_says_what_it_lacks(void **state)
     before = ask_stats(fd, mount_point).total;
     grow_volume();
     status = ask_resize(fd, mount_point, LARGE * MIB);
-    if (status.code == TTRPC_OK) {
+    if (status.code == STATUS_OK) {
         assert_true(ask_stats(fd, mount_point).total > before + (LARGE - SMALL) / 2 * MIB);
         return;
     }
-    assert_int_equal(status.code, TTRPC_PERMISSION_DENIED);
+    assert_int_equal(status.code, STATUS_PERMISSION_DENIED);
     assert_non_null(strstr(status.message, "CAP_SYS_RESOURCE"));
     skip();
 }
@@ -338,7 +338,7 @@ static void the_device_names_the_volume_too(void **state)
     (void)state;
     make_volume("btrfs");
     grow_volume();
-    assert_int_equal(ask_resize(fd, volume_device, LARGE * MIB).code, TTRPC_OK);
+    assert_int_equal(ask_resize(fd, volume_device, LARGE * MIB).code, STATUS_OK);
     assert_int_equal(ask_stats(fd, volume_device).total, LARGE * MIB);
 }
 
@@ -350,9 +350,9 @@ static void a_request_waits_for_its_device_and_nobody_waits_for_it(void **state)
     make_volume("xfs");
     post_call(fd, 1001, AGENT_METHOD_RESIZE, mount_point, LARGE * MIB, 60 * NSEC_PER_SEC);
     (void)ask_stats(fd, mount_point);
-    assert_int_equal(ask_resize(fd, mount_point, SMALL * MIB).code, TTRPC_OK);
+    assert_int_equal(ask_resize(fd, mount_point, SMALL * MIB).code, STATUS_OK);
     grow_volume();
-    assert_int_equal(await_status(fd, 1001).code, TTRPC_OK);
+    assert_int_equal(await_status(fd, 1001).code, STATUS_OK);
     assert_true(ask_stats(fd, mount_point).total > SMALL * MIB);
 }
 
@@ -365,7 +365,7 @@ static void a_device_that_does_not_grow_is_waited_for_until_the_deadline(void **
     make_volume("xfs");
     post_call(fd, 5, AGENT_METHOD_RESIZE, mount_point, LARGE * MIB, NSEC_PER_SEC / 20);
     status = await_status(fd, 5);
-    assert_int_equal(status.code, TTRPC_DEADLINE_EXCEEDED);
+    assert_int_equal(status.code, STATUS_DEADLINE_EXCEEDED);
     assert_non_null(strstr(status.message, "not yet"));
 }
 
@@ -381,11 +381,11 @@ static void a_read_only_mount_is_left_for_a_writable_one(void **state)
     assert_int_equal(mount(mount_point, other, NULL, MS_BIND, NULL), 0);
     assert_int_equal(mount(NULL, other, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY, NULL), 0);
     grow_volume();
-    assert_int_equal(ask_resize(fd, other, LARGE * MIB).code, TTRPC_OK);
+    assert_int_equal(ask_resize(fd, other, LARGE * MIB).code, STATUS_OK);
     assert_int_equal(mount(NULL, mount_point, NULL, MS_REMOUNT | MS_RDONLY, NULL), 0);
     assert_true(run_command("truncate -s %dM %s/volume.img", 2 * LARGE, scratch));
     assert_int_equal(ioctl(volume_loop, LOOP_SET_CAPACITY, 0), 0);
-    assert_int_equal(ask_resize(fd, other, 2 * LARGE * MIB).code, TTRPC_UNAVAILABLE);
+    assert_int_equal(ask_resize(fd, other, 2 * LARGE * MIB).code, STATUS_UNAVAILABLE);
     assert_int_equal(umount(other), 0);
 }
 
@@ -402,8 +402,8 @@ static void other_calls_are_not_implemented(void **state)
     strcpy(request.service, "grpc.Health");
     assert_int_equal(ttrpc_append_request(&frames, 5, &request, NULL, 0), 0); /* lower: fine */
     post(fd, frames.data, frames.length);
-    assert_int_equal(await_status(fd, 7).code, TTRPC_UNIMPLEMENTED);
-    assert_int_equal(await_status(fd, 5).code, TTRPC_UNIMPLEMENTED);
+    assert_int_equal(await_status(fd, 7).code, STATUS_UNIMPLEMENTED);
+    assert_int_equal(await_status(fd, 5).code, STATUS_UNIMPLEMENTED);
     buffer_done(&frames);
 }
 
@@ -412,12 +412,12 @@ static void what_cannot_be_grown_is_told(void **state)
     cleanup(fd_closep) int fd = dial();
 
     (void)state;
-    assert_int_equal(ask_resize(fd, "/nope", 1).code, TTRPC_INVALID_ARGUMENT);
-    assert_int_equal(ask_resize(fd, "/proc", 1).code, TTRPC_FAILED_PRECONDITION);
-    assert_int_equal(ask_resize(fd, "", 1).code, TTRPC_INVALID_ARGUMENT);
+    assert_int_equal(ask_resize(fd, "/nope", 1).code, STATUS_INVALID_ARGUMENT);
+    assert_int_equal(ask_resize(fd, "/proc", 1).code, STATUS_FAILED_PRECONDITION);
+    assert_int_equal(ask_resize(fd, "", 1).code, STATUS_INVALID_ARGUMENT);
     assert_true(ask_stats(fd, "/proc").has_bytes);
     post_call(fd, 9, AGENT_METHOD_STATS, "/nope", 0, 0);
-    assert_int_equal(await_status(fd, 9).code, TTRPC_INVALID_ARGUMENT);
+    assert_int_equal(await_status(fd, 9).code, STATUS_INVALID_ARGUMENT);
 }
 
 static void a_request_may_come_byte_by_byte(void **state)
@@ -433,8 +433,8 @@ static void a_request_may_come_byte_by_byte(void **state)
         post(fd, frames.data + i, 1);
         loop_run_once(&loop);
     }
-    assert_int_equal(await_status(fd, 11).code, TTRPC_INVALID_ARGUMENT);
-    assert_int_equal(await_status(fd, 13).code, TTRPC_INVALID_ARGUMENT);
+    assert_int_equal(await_status(fd, 11).code, STATUS_INVALID_ARGUMENT);
+    assert_int_equal(await_status(fd, 13).code, STATUS_INVALID_ARGUMENT);
     buffer_done(&frames);
 }
 
@@ -450,10 +450,10 @@ static void strange_frames_are_survived(void **state)
     post(fd, data_frame, sizeof(data_frame) - 1);
     post(fd, unknown_type, sizeof(unknown_type) - 1);
     post(fd, no_request, sizeof(no_request) - 1);
-    assert_int_equal(await_status(fd, 0x17).code, TTRPC_INVALID_ARGUMENT);
+    assert_int_equal(await_status(fd, 0x17).code, STATUS_INVALID_ARGUMENT);
     post(fd, oversize, sizeof(oversize));
-    assert_int_equal(await_status(fd, 0x19).code, TTRPC_RESOURCE_EXHAUSTED);
-    assert_int_equal(ask_resize(fd, "/nope", 1).code, TTRPC_INVALID_ARGUMENT);
+    assert_int_equal(await_status(fd, 0x19).code, STATUS_RESOURCE_EXHAUSTED);
+    assert_int_equal(ask_resize(fd, "/nope", 1).code, STATUS_INVALID_ARGUMENT);
 }
 
 static void nonsense_ends_a_connection(void **state)
@@ -477,7 +477,7 @@ static void connections_are_bounded_and_given_back(void **state)
     for (size_t i = 0; i < array_length(fds); i++) {
         fds[i] = dial();
         if (i < SERVE_CONNECTIONS)
-            assert_int_equal(ask_resize(fds[i], "/nope", 1).code, TTRPC_INVALID_ARGUMENT);
+            assert_int_equal(ask_resize(fds[i], "/nope", 1).code, STATUS_INVALID_ARGUMENT);
     }
     assert_false(await(fds[SERVE_CONNECTIONS], 1, &status, &received));
     for (size_t i = 0; i < array_length(fds); i++)
@@ -502,7 +502,7 @@ static void requests_in_progress_are_bounded_and_end_with_their_connection(void 
         post_call(fd, 101 + 2 * i, AGENT_METHOD_RESIZE, mount_point, LARGE * MIB,
                   60 * NSEC_PER_SEC);
     status = await_status(fd, 101 + 2 * 16);
-    assert_int_equal(status.code, TTRPC_RESOURCE_EXHAUSTED);
+    assert_int_equal(status.code, STATUS_RESOURCE_EXHAUSTED);
 }
 
 static void addresses_are_checked(void **state)
@@ -534,7 +534,7 @@ static void ask_until_answered(int line)
         stream += 2;
         post_call(line, stream, AGENT_METHOD_RESIZE, "/nope", 1, 0);
     } while (!await_for(3 * NSEC_PER_SEC / 2, line, stream, &status, &payload) && stream < 241);
-    assert_int_equal(status.code, TTRPC_INVALID_ARGUMENT);
+    assert_int_equal(status.code, STATUS_INVALID_ARGUMENT);
     assert_true(stream < 241);
     buffer_done(&payload);
 }

@@ -1,0 +1,159 @@
+/* volume_state.c - what was decided about a volume, in the words that auditors read, and when it is
+ * tried again. An unfinished growth follows its volume's state.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "store/internal.h"
+
+/* ---- state --------------------------------------------------------------------------------- */
+
+struct known_state {
+    char state[STORE_NAME_BYTES];
+    char reason[STORE_NAME_BYTES];
+    bool removed;
+};
+
+static int find_state(struct store *store, int64_t volume_id, struct known_state *ret_known)
+{
+    static const char find[] =
+        "SELECT state, reason, status = 'removed' FROM volumes WHERE volume_id = ?1";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_first(&store->connection, find, &rows, sql_number(volume_id));
+
+    if (r <= 0)
+        return r < 0 ? r : -ENOENT;
+    TAKE_TEXT(&rows, ret_known->state);
+    TAKE_TEXT(&rows, ret_known->reason);
+    ret_known->removed = sql_take_number(&rows) != 0;
+    return 0;
+}
+
+static int write_state(struct store *store, int64_t volume_id, const struct known_state *old,
+                       const char *state, const char *reason)
+{
+    static const char set[] =
+        "UPDATE volumes SET state = ?2, reason = ?3, state_since = ?4 WHERE volume_id = ?1";
+    char before[2 * STORE_NAME_BYTES], after[2 * STORE_NAME_BYTES];
+    int r = sql_run(&store->connection, set, NULL, sql_number(volume_id), sql_text(state),
+                    sql_text(reason), sql_number(store->now_ms));
+
+    (void)snprintf(before, sizeof(before), "%s/%s", old->state, old->reason);
+    (void)snprintf(after, sizeof(after), "%s/%s", state, reason);
+    return r < 0
+               ? r
+               : journal_write(store, &(struct journal_line){.kind = "state_changed",
+                                                             .volume_id = volume_id,
+                                                             .detail = {{"from", sql_text(before)},
+                                                                        {"to", sql_text(after)}}});
+}
+
+static int follow_state(struct store *store, int64_t volume_id, const char *state,
+                        const char *reason, bool finish)
+{
+    static const char follow[] = "UPDATE resizes SET state = ?2, reason = ?3, finished_at = ?4"
+                                 " WHERE volume_id = ?1 AND finished_at IS NULL"
+                                 " AND (?4 IS NOT NULL OR (state, reason) IS NOT (?2, ?3))";
+    int changes = 0;
+    int r = sql_run(&store->connection, follow, &changes, sql_number(volume_id), sql_text(state),
+                    sql_text(reason), finish ? sql_number(store->now_ms) : sql_known(0));
+
+    if (r == 0 && changes)
+        r = count_growth(store, volume_id, state, reason, finish);
+    if (r < 0 || !finish || !changes)
+        return r;
+    return journal_write(store, &(struct journal_line){.kind = "resize_finished",
+                                                       .volume_id = volume_id,
+                                                       .detail = {{"state", sql_text(state)}}});
+}
+
+int store_set_state(struct store *store, int64_t volume_id, const char *state, const char *reason,
+                    bool *ret_changed)
+{
+    struct known_state old;
+    bool changed, finish;
+    int r = find_state(store, volume_id, &old);
+
+    if (r < 0)
+        return r;
+    changed = strcmp(old.state, state) != 0 || strcmp(old.reason, reason) != 0;
+    finish = old.removed || strcmp(state, "in_sync") == 0 || strcmp(state, "unmanaged") == 0;
+    if (changed)
+        r = write_state(store, volume_id, &old, state, reason);
+    if (r == 0)
+        r = follow_state(store, volume_id, state, reason, finish);
+    if (r == 0 && ret_changed)
+        *ret_changed = changed;
+    return r;
+}
+
+/* ---- waiting ------------------------------------------------------------------------------- */
+
+int store_set_attempts(struct store *store, int64_t volume_id, uint32_t attempts,
+                       uint64_t next_attempt_ns, int64_t next_attempt_ms)
+{
+    static const char set[] =
+        "UPDATE volumes SET attempts = ?2, next_attempt_ns = ?3, next_attempt_ms = ?4"
+        " WHERE volume_id = ?1"
+        " AND (attempts, next_attempt_ns, next_attempt_ms) IS NOT (?2, ?3, ?4)";
+    uint64_t shown_ms = next_attempt_ns ? (uint64_t)next_attempt_ms : 0;
+
+    return sql_run(&store->connection, set, NULL, sql_number(volume_id), sql_number(attempts),
+                   sql_known(next_attempt_ns), sql_known(shown_ms));
+}
+
+int volume_clear_attempts(struct store *store, int64_t volume_id)
+{
+    return store_set_attempts(store, volume_id, 0, 0, 0);
+}
+
+int store_next_attempt(struct store *store, uint64_t after_ns, uint64_t *ret_ns)
+{
+    static const char next[] =
+        "SELECT min(next_attempt_ns) FROM volumes WHERE next_attempt_ns > ?1";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    uint64_t next_ns;
+    int r = sql_first(&store->connection, next, &rows, sql_number((int64_t)after_ns));
+
+    if (r < 0)
+        return r;
+    next_ns = (uint64_t)sql_take_number(&rows);
+    *ret_ns = next_ns ? next_ns : UINT64_MAX;
+    return 0;
+}
+
+bool store_awaits_stillness(struct store *store)
+{
+    static const char find[] = "SELECT 1 FROM volumes WHERE next_attempt_ns IS NOT NULL"
+                               " AND attempts = 0 AND removed_at IS NULL LIMIT 1";
+    cleanup(sql_end) struct sql_rows rows = {0};
+
+    return sql_query_values(&store->connection, find, &rows, NULL, 0) == 0 && sql_next(&rows) > 0;
+}
+
+int store_forget_waiting(struct store *store)
+{
+    static const char volumes[] =
+        "UPDATE volumes SET attempts = 0, next_attempt_ns = NULL, next_attempt_ms = NULL"
+        " WHERE attempts <> 0 OR next_attempt_ns IS NOT NULL";
+    static const char sandboxes[] =
+        "UPDATE sandboxes SET companion_ability = NULL, agent_ability = NULL, shim_ability = NULL"
+        " WHERE gone_at IS NULL AND coalesce(companion_ability, agent_ability, shim_ability)"
+        " IS NOT NULL";
+    static const char *const steps[] = {volumes, sandboxes};
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < array_length(steps); i++)
+        r = sql_run_values(&store->connection, steps[i], NULL, NULL, 0);
+    return r;
+}
+
+int store_forget_waiting_of(struct store *store, int64_t sandbox_ref)
+{
+    static const char volumes[] =
+        "UPDATE volumes SET attempts = 0, next_attempt_ns = NULL, next_attempt_ms = NULL"
+        " WHERE volume_id IN (SELECT volume_id FROM mappings WHERE sandbox_ref = ?1"
+        "  AND until IS NULL) AND (attempts <> 0 OR next_attempt_ns IS NOT NULL)";
+
+    return sql_run(&store->connection, volumes, NULL, sql_number(sandbox_ref));
+}
