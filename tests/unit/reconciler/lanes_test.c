@@ -1,33 +1,10 @@
-/* lanes_test.c - marks, lanes and backoff: order, bounds and fairness. */
+/* lanes_test.c - lanes and backoff: order, bounds and fairness. */
 #include "tests/unit/test.h"
 
 #include <string.h>
 
 #include "reconciler/decide/backoff.h"
 #include "reconciler/lanes.h"
-#include "reconciler/marks.h"
-
-static void marks_keep_their_order_and_are_never_twice(void **state)
-{
-    struct marks marks = {0};
-    char name[16];
-
-    (void)state;
-    marks_add_name(&marks, "b");
-    marks_add_name(&marks, "a");
-    marks_add_name(&marks, "b");
-    assert_int_equal(marks_count(&marks), 2);
-    assert_true(marks_take_name(&marks, name, sizeof(name)));
-    assert_string_equal(name, "b");
-    marks_add_name(&marks, "b");
-    assert_true(marks_take_name(&marks, name, sizeof(name)));
-    assert_string_equal(name, "a");
-    assert_true(marks_take_name(&marks, name, sizeof(name)));
-    assert_string_equal(name, "b");
-    assert_false(marks_take_name(&marks, name, sizeof(name)));
-    assert_true(marks_is_empty(&marks));
-    marks_done(&marks);
-}
 
 static void one_act_per_lane(void **state)
 {
@@ -137,7 +114,6 @@ static void backoff_doubles_up_to_its_largest(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(marks_keep_their_order_and_are_never_twice),
         cmocka_unit_test(one_act_per_lane),
         cmocka_unit_test(the_bound_holds_over_all_lanes),
         cmocka_unit_test(who_passes_lets_the_next_one_go),

@@ -3,21 +3,26 @@
 
 #include "reconciler/marks.h"
 
-static void names_come_in_their_order(void **state)
+static void names_come_in_their_order_and_never_twice(void **state)
 {
     struct marks marks = {0};
     char name[16];
 
     (void)state;
-    marks_add_name(&marks, "a");
     marks_add_name(&marks, "b");
     marks_add_name(&marks, "a");
+    marks_add_name(&marks, "b");
     assert_int_equal(marks_count(&marks), 2);
+    assert_true(marks_take_name(&marks, name, sizeof(name)));
+    assert_string_equal(name, "b");
+    marks_add_name(&marks, "b");
     assert_true(marks_take_name(&marks, name, sizeof(name)));
     assert_string_equal(name, "a");
     assert_true(marks_take_name(&marks, name, sizeof(name)));
     assert_string_equal(name, "b");
     assert_false(marks_take_name(&marks, name, sizeof(name)));
+    assert_true(marks_is_empty(&marks));
+    marks_done(&marks);
 }
 
 static void one_is_removed_from_among_others(void **state)
@@ -42,7 +47,7 @@ static void one_is_removed_from_among_others(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_come_in_their_order),
+        cmocka_unit_test(names_come_in_their_order_and_never_twice),
         cmocka_unit_test(one_is_removed_from_among_others),
     };
 
