@@ -23,11 +23,13 @@ int curl_library_load(struct error *error)
         return 0;
     handle = dlopen(library_name, RTLD_NOW | RTLD_LOCAL);
     if (!handle)
-        return error_set(error, -ENOPKG, "HTTP needs libcurl: %s", dlerror());
+        return error_set(error, -ENOPKG, "HTTP needs libcurl, install libcurl3-gnutls: %s",
+                         dlerror());
 #define CURL_LIBRARY_FIND(name)                                                                    \
     found.name = (typeof(found.name))dlsym(handle, "curl_" #name);                                 \
     if (!found.name)                                                                               \
-        return error_set(error, -ENOPKG, "HTTP needs libcurl: %s", dlerror());
+        return error_set(error, -ENOPKG, "HTTP needs libcurl, install libcurl3-gnutls: %s",        \
+                         dlerror());
     CURL_LIBRARY_FUNCTIONS(CURL_LIBRARY_FIND)
 #undef CURL_LIBRARY_FIND
     if (found.global_init(CURL_GLOBAL_NOTHING) != CURLE_OK)

@@ -53,7 +53,7 @@ static void a_client_tells_that_it_is_missing(void **state)
 
     (void)state;
     assert_int_equal(http_request("/", "GET", "/", NULL, 1, &status, &body, &error), -ENOPKG);
-    assert_non_null(strstr(error.text, "HTTP needs libcurl: "));
+    assert_non_null(strstr(error.text, "install libcurl3-gnutls: "));
 }
 
 static void it_may_come_later(void **state)
