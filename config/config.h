@@ -53,6 +53,9 @@ struct config {
         char listen[64]; /* ADDRESS:PORT, empty: off */
     } http;
     struct {
+        char listen[64]; /* as above */
+    } metrics;
+    struct {
         enum config_resize_mode mode;
         enum config_file_backed file_backed;
         enum config_qemu_monitor qemu_monitor;

@@ -56,6 +56,8 @@ const struct config_key config_keys[] = {
 
     KEY(http, listen, KEY_LISTEN, "", .restart = true),
 
+    KEY(metrics, listen, KEY_LISTEN, "", .restart = true),
+
     CHOICE(resize, mode, "grow", resize_modes),
     KEY(resize, file_backed, KEY_CHOICE, "observe", .choices = file_backed_modes,
         .refused = "grow", .refusal = "is refused: QEMU would truncate the file"),

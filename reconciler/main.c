@@ -424,6 +424,7 @@ static int start_faces(struct daemon *daemon, struct error *error)
         .socket_path = daemon->config.paths.http_socket,
         .socket_group = daemon->config.paths.socket_group,
         .listen = daemon->config.http.listen,
+        .metrics_listen = daemon->config.metrics.listen,
         .operations = &daemon->operations,
     };
     const struct grpc_server_options grpc = {

@@ -1,8 +1,9 @@
-/* http_listen.c - http.listen: a TCP socket. */
+/* http_listen.c - http.listen and metrics.listen: TCP sockets. */
 #include "reconciler/serve/http_listen.h"
 
 #include <errno.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -34,6 +35,17 @@ static int split_address(const char *address, char *ret_host, size_t size, const
     return 0;
 }
 
+/* [::] stands for every address of either family, whatever net.ipv6.bindv6only says. */
+static int take_both_families(int fd, const struct addrinfo *info)
+{
+    const struct sockaddr_in6 *address = (const struct sockaddr_in6 *)(const void *)info->ai_addr;
+    const int off = 0;
+
+    if (info->ai_family != AF_INET6 || !IN6_IS_ADDR_UNSPECIFIED(&address->sin6_addr))
+        return 0;
+    return setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+}
+
 static int listen_on(const struct addrinfo *info, int *ret_fd)
 {
     cleanup(fd_closep) int fd =
@@ -43,30 +55,43 @@ static int listen_on(const struct addrinfo *info, int *ret_fd)
     if (fd < 0)
         return -errno;
     if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
-        bind(fd, info->ai_addr, info->ai_addrlen) < 0 || listen(fd, BACKLOG) < 0)
+        take_both_families(fd, info) < 0 || bind(fd, info->ai_addr, info->ai_addrlen) < 0 ||
+        listen(fd, BACKLOG) < 0)
         return -errno;
     *ret_fd = take_fd(&fd);
     return 0;
 }
 
-int http_listen_tcp(const char *address, int *ret_fd, struct error *error)
+static int listen_at(const char *host, const char *port, int *ret_fd)
 {
     const struct addrinfo hints = {
         .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
         .ai_socktype = SOCK_STREAM,
     };
     struct addrinfo *info = NULL;
-    const char *port;
-    char host[64];
     int result;
 
-    if (split_address(address, host, sizeof(host), &port) < 0 ||
-        getaddrinfo(*host ? host : NULL, port, &hints, &info) != 0)
-        return error_set(error, -EINVAL, "http.listen: \"%s\" is not a numeric ADDRESS:PORT",
-                         address);
+    if (getaddrinfo(*host ? host : NULL, port, &hints, &info) != 0)
+        return -EINVAL;
     result = listen_on(info, ret_fd);
     freeaddrinfo(info);
+    return result;
+}
+
+int http_listen_tcp(const char *key, const char *address, int *ret_fd, struct error *error)
+{
+    const char *port;
+    char host[64];
+    int result = split_address(address, host, sizeof(host), &port);
+
+    if (result == 0)
+        result = listen_at(host, port, ret_fd);
+    /* The kernel may have been booted without IPv6. */
+    if ((result == -EAFNOSUPPORT || result == -EADDRNOTAVAIL) && strcmp(host, "::") == 0)
+        result = listen_at("0.0.0.0", port, ret_fd);
+    if (result == -EINVAL)
+        return error_set(error, -EINVAL, "%s: \"%s\" is not a numeric ADDRESS:PORT", key, address);
     if (result < 0)
-        return error_set_errno(error, result, "cannot listen on %s", address);
+        return error_set_errno(error, result, "%s: cannot listen on %s", key, address);
     return 0;
 }

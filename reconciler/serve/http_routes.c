@@ -375,11 +375,23 @@ static bool is_path_of(const char *pattern, const char *path)
     return component && strcmp(star + 1, path + before + component) == 0;
 }
 
+/* What metrics.listen serves, and nothing else. */
+static bool is_for_monitoring(const struct route *route)
+{
+    return route->answer == answer_metrics || route->answer == answer_healthz ||
+           route->answer == answer_readyz;
+}
+
+static bool is_served_on(const struct route *route, enum http_door door)
+{
+    return door == HTTP_DOOR_SOCKET || (door == HTTP_DOOR_PAGES && !route->socket_only) ||
+           (door == HTTP_DOOR_METRICS && is_for_monitoring(route));
+}
+
 static const struct route *find_route(const struct http_request *request)
 {
     for (size_t i = 0; i < array_length(routes); i++)
-        if (is_path_of(routes[i].path, request->path) &&
-            !(routes[i].socket_only && request->read_only))
+        if (is_path_of(routes[i].path, request->path) && is_served_on(&routes[i], request->door))
             return &routes[i];
     return NULL;
 }

@@ -15,6 +15,9 @@ enum {
 
 struct operations;
 
+/* Which listening socket a request came in on; each serves another part of the paths. */
+enum http_door { HTTP_DOOR_SOCKET, HTTP_DOOR_PAGES, HTTP_DOOR_METRICS };
+
 struct http_argument {
     const char *name;
     const char *value;
@@ -27,7 +30,7 @@ struct http_request {
     struct http_argument argument[HTTP_ARGUMENTS];
     const char *body; /* what came after the head */
     size_t body_length;
-    bool read_only;                      /* came in on http.listen */
+    enum http_door door;
     const struct operations *operations; /* for metrics */
 };
 

@@ -1,13 +1,13 @@
 /* http_server.c - libmicrohttpd on the daemon's loop.
  *
- * Each of the two doors (the unix socket, http.listen) is a microhttpd daemon in epoll mode without
- * a thread: the loop watches its epoll descriptor, gives it a turn with MHD_run() and keeps a timer
- * for the time-outs that it asks for. Two daemons rather than one with two sockets: who exhausts
- * the connections of http.listen leaves the operators' socket alone.
+ * Each of the three doors (the unix socket, http.listen, metrics.listen) is a microhttpd daemon in
+ * epoll mode without a thread: the loop watches its epoll descriptor, gives it a turn with
+ * MHD_run() and keeps a timer for the time-outs that it asks for. Three daemons rather than one
+ * with three sockets: who exhausts the connections of one leaves the others alone.
  *
  * Bounds: CONNECTIONS at a time and CONNECTION_BYTES of request head each, IDLE_SECONDS without a
  * byte in either direction, BODY_BYTES of request body, and ANSWER_BYTES of answers in memory over
- * both doors, for a client that asks for everything and then does not read.
+ * all doors, for a client that asks for everything and then does not read.
  *
  * A call that the reconciler answers later suspends its connection; WAITING of them leave the
  * others to who only reads. microhttpd wants none suspended when it stops.
@@ -50,7 +50,7 @@ struct door {
     struct MHD_Daemon *daemon;
     struct loop_io io;
     struct loop_timer timer;
-    bool read_only;
+    enum http_door kind;
     struct exchange *waiting;
     unsigned waiting_count;
 };
@@ -62,6 +62,7 @@ struct http_server {
     struct unix_socket unix_socket;
     struct door socket_door;
     struct door listen_door;
+    struct door metrics_door;
     size_t answer_bytes; /* in memory, waiting to be sent */
 };
 
@@ -277,7 +278,7 @@ static enum MHD_Result answer_request(struct door *door, struct MHD_Connection *
     int result;
     struct http_request request = {.method = method,
                                    .path = path,
-                                   .read_only = door->read_only,
+                                   .door = door->kind,
                                    .body = buffer_text(&exchange->body),
                                    .body_length = exchange->body.length,
                                    .operations = door->server->operations};
@@ -475,20 +476,32 @@ static int open_door(struct http_server *server, struct door *door, int fd, stru
     return 0;
 }
 
+/* The address is "" or NULL: the door stays closed. */
+static int open_tcp_door(struct http_server *server, struct door *door, const char *key,
+                         const char *address, struct error *error)
+{
+    int fd = -1;
+    int result;
+
+    if (!address || !*address)
+        return 0;
+    result = http_listen_tcp(key, address, &fd, error);
+    return result == 0 ? open_door(server, door, fd, error) : result;
+}
+
 static int open_doors(struct http_server *server, const struct http_server_options *options,
                       struct error *error)
 {
-    int fd = -1;
     int result = unix_socket_listen(options->root, options->socket_path, options->socket_group,
                                     &server->unix_socket, error);
 
     if (result == 0)
         result = open_door(server, &server->socket_door, take_fd(&server->unix_socket.fd), error);
-    if (result < 0 || !options->listen || !*options->listen)
-        return result;
-    result = http_listen_tcp(options->listen, &fd, error);
     if (result == 0)
-        result = open_door(server, &server->listen_door, fd, error);
+        result = open_tcp_door(server, &server->listen_door, "http.listen", options->listen, error);
+    if (result == 0)
+        result = open_tcp_door(server, &server->metrics_door, "metrics.listen",
+                               options->metrics_listen, error);
     return result;
 }
 
@@ -505,7 +518,8 @@ int http_server_new(struct loop *loop, struct reconciler *reconciler,
     server->reconciler = reconciler;
     server->operations = options->operations;
     server->unix_socket = (struct unix_socket)UNIX_SOCKET_INIT;
-    server->listen_door.read_only = true;
+    server->listen_door.kind = HTTP_DOOR_PAGES;
+    server->metrics_door.kind = HTTP_DOOR_METRICS;
     result = open_doors(server, options, error);
     if (result < 0) {
         http_server_free(server);
@@ -519,6 +533,7 @@ struct http_server *http_server_free(struct http_server *server)
 {
     if (!server)
         return NULL;
+    close_door(&server->metrics_door);
     close_door(&server->listen_door);
     close_door(&server->socket_door);
     unix_socket_close(&server->unix_socket);

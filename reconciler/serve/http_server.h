@@ -1,7 +1,8 @@
 /* http_server.h - HTTP/1.1 for people and tools: libmicrohttpd on the loop, no threads.
  *
  * On the unix socket (0600 root, or 0660 with paths.socket_group): everything. On http.listen: the
- * read-only part. Requests are bounded in size, number of connections and idle time.
+ * read-only part. On metrics.listen: /metrics, /healthz and /readyz. Requests are bounded in size,
+ * number of connections and idle time.
  *
  *   GET  /                    the status page, for a browser; its style is at /status.css
  *   GET  /healthz             200 "ok" while the loop turns
@@ -33,6 +34,7 @@ struct http_server_options {
     const char *socket_path;       /* below root; its directory is made (0755) if absent */
     const char *socket_group;      /* "" or NULL: root only */
     const char *listen;            /* "" or ADDRESS:PORT */
+    const char *metrics_listen;    /* the same */
     struct operations *operations; /* counts the calls; shown by /metrics */
 };
 

@@ -1,6 +1,7 @@
 """HTTP as operators and tools use it: the metrics through promtool, stats and resize in each dialect."""
 
 import base64
+import http.client
 import json
 import os
 import re
@@ -9,7 +10,7 @@ import subprocess
 import threading
 
 from node import BUILD, REPOSITORY, VOLUMES, encode
-from said import AFTER, SANDBOX, SaidTest, curl, fake_agent, publish_path
+from said import AFTER, SANDBOX, SaidTest, curl, fake_agent, free_port, publish_path
 
 
 class HeldAgent(fake_agent.FakeAgent):
@@ -85,6 +86,21 @@ class MetricsTest(HttpTest):
         done = subprocess.run([promtool, "check", "metrics"], input=body, capture_output=True,
                               timeout=60)
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, b"", b""))
+
+    def test_metrics_listen_is_a_door_of_its_own(self):
+        port = free_port()
+        node = self.node({"metrics.listen": f"127.0.0.1:{port}"})
+        node.start()
+        asked = {}
+        for path in ("/metrics", "/healthz", "/readyz", "/", "/v1/volumes", "/v1/status",
+                     "/v1/doctor", "/status.css"):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            connection.request("GET", path)
+            asked[path] = connection.getresponse().status
+            connection.close()
+        self.assertEqual({path for path, status in asked.items() if status == 200},
+                         {"/metrics", "/healthz", "/readyz"})
+        self.assertEqual({status for status in asked.values() if status != 200}, {404})
 
     def test_no_volume_is_a_label(self):
         node = self.node()

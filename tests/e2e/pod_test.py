@@ -5,6 +5,7 @@ which the node's directories are mounted as the manifest says; a scratch node's,
 daemon is met. Volumes grow by the kernel's event alone: the sweep would come too late for the test.
 """
 
+import configparser
 import os
 import pathlib
 import re
@@ -177,6 +178,19 @@ class PodTest(SaidTest):
         self.grow(pod, volume)
         self.check_probes(pod)
         self.assertEqual(pod.stop(), 0, pod.log_tail())
+
+    def test_listens_on_the_port_that_it_declares(self):
+        config = configparser.ConfigParser()
+        config.read_string(load("configmap.yaml")["data"]["crustd.conf"])
+        address = config["metrics"]["listen"]
+        pod = self.pod(Pod, self.manifest)
+        declared, = pod.container["ports"]
+        self.assertEqual((declared["name"], declared["protocol"]), ("metrics", "TCP"))
+        pod.configure(metrics__listen=address)
+        pod.start()
+        done = pod.inside("cat", "/proc/net/tcp", "/proc/net/tcp6")
+        listening = re.findall(r"^ *\d+: (0+):(\w{4}) \S+ 0A ", done.stdout, re.MULTILINE)
+        self.assertIn(declared["containerPort"], [int(port, 16) for _, port in listening])
 
     def test_needs_to_look_at_processes(self):
         container, = self.manifest["spec"]["template"]["spec"]["containers"]

@@ -16,6 +16,7 @@ import json
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -169,6 +170,12 @@ class SaidTest(unittest.TestCase):
 
 def status(node):
     return json.loads(node.crustctl("status", "-o", "json").stdout)
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
 
 
 def curl(node, path, *arguments):

@@ -12,15 +12,9 @@ import time
 import unittest
 
 from node import REPOSITORY
-from said import AFTER, BEFORE, MIB, SaidTest, curl
+from said import AFTER, BEFORE, MIB, SaidTest, curl, free_port
 
 VOID = {"meta", "link"}
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 class Page(html.parser.HTMLParser):

@@ -259,6 +259,8 @@ static void listen_is_host_and_port(void **state)
         assert_int_equal(read_text(text, &config, NULL), 0);
         assert_string_equal(config.http.listen, good[i]);
     }
+    assert_int_equal(read_text("[metrics]\nlisten = [::]:9825\n", &config, NULL), 0);
+    assert_string_equal(config.metrics.listen, "[::]:9825");
     for (size_t i = 0; i < array_length(bad); i++) {
         (void)snprintf(text, sizeof(text), "[http]\nlisten = %s\n", bad[i]);
         expect_error(text,

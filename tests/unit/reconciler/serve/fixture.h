@@ -22,6 +22,7 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/path.h"
+#include "reconciler/serve/http_routes.h"
 #include "reconciler/serve/http_server.h"
 #include "store/read.h"
 #include "store/store.h"
@@ -150,7 +151,7 @@ struct fixture {
     struct http_server *server;
     char directory[SCRATCH_BYTES];
     int root;
-    unsigned port; /* of http.listen */
+    unsigned port[HTTP_DOOR_METRICS + 1]; /* of the doors that have one */
 };
 
 static inline void on_watchdog(struct loop_timer *timer)
@@ -176,11 +177,18 @@ static inline struct http_server_options options_of(struct fixture *fixture)
         .root = fixture->root, .socket_path = "/run/http.sock", .operations = &fixture->operations};
 }
 
+static inline void choose_address(struct fixture *fixture, enum http_door door,
+                                  char ret_address[static 32])
+{
+    fixture->port[door] = free_port();
+    (void)snprintf(ret_address, 32, "127.0.0.1:%u", fixture->port[door]);
+}
+
 static inline int set_up(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof(*fixture));
     struct http_server_options options;
-    char listen_address[32];
+    char listen_address[32], metrics_address[32];
     struct error error = {0};
 
     assert_int_equal(scratch_directory_make(fixture->directory), 0);
@@ -191,10 +199,11 @@ static inline int set_up(void **state)
                      0);
     fixture->reconciler.health = (struct reconciler_health){
         .synced = true, .sources = 1, .source = {{"inotify", true, 7, 0}}};
-    fixture->port = free_port();
-    (void)snprintf(listen_address, sizeof(listen_address), "127.0.0.1:%u", fixture->port);
+    choose_address(fixture, HTTP_DOOR_PAGES, listen_address);
+    choose_address(fixture, HTTP_DOOR_METRICS, metrics_address);
     options = options_of(fixture);
     options.listen = listen_address;
+    options.metrics_listen = metrics_address;
     if (http_server_new(&fixture->loop, &fixture->reconciler, &options, &fixture->server, &error))
         fail_msg("%s", error.text);
     loop_timer_start(&fixture->loop, &fixture->watchdog, WATCHDOG_SECONDS * NSEC_PER_SEC,
@@ -262,12 +271,13 @@ static inline void on_client(struct loop_io *io, int events)
         loop_io_stop(io);
 }
 
-static inline int connect_to(const struct fixture *fixture, bool tcp)
+static inline int connect_to(const struct fixture *fixture, enum http_door door)
 {
     struct sockaddr_un path = {.sun_family = AF_UNIX};
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-                                  .sin_port = htons((uint16_t)fixture->port)};
+                                  .sin_port = htons((uint16_t)fixture->port[door])};
+    const bool tcp = door != HTTP_DOOR_SOCKET;
     int fd = socket(tcp ? AF_INET : AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     (void)snprintf(path.sun_path, sizeof(path.sun_path), "%.40s/run/http.sock", fixture->directory);
@@ -278,11 +288,11 @@ static inline int connect_to(const struct fixture *fixture, bool tcp)
     return fd;
 }
 
-static inline void client_start(struct fixture *fixture, struct client *client, bool tcp,
+static inline void client_start(struct fixture *fixture, struct client *client, enum http_door door,
                                 const char *request, size_t length)
 {
     *client = (struct client){.fixture = fixture,
-                              .fd = connect_to(fixture, tcp),
+                              .fd = connect_to(fixture, door),
                               .request = request,
                               .length = length,
                               .chunk = 65536};
@@ -304,12 +314,12 @@ static inline void client_finish(struct client *client)
 }
 
 /* Sends bytes, reads until the server closes. The reply is the caller's. */
-static inline void talk(struct fixture *fixture, bool tcp, const char *request, size_t length,
-                        struct buffer *ret_reply)
+static inline void talk(struct fixture *fixture, enum http_door door, const char *request,
+                        size_t length, struct buffer *ret_reply)
 {
     struct client client;
 
-    client_start(fixture, &client, tcp, request, length);
+    client_start(fixture, &client, door, request, length);
     client_finish(&client);
     *ret_reply = client.reply;
     client.reply = (struct buffer){0};
@@ -324,21 +334,21 @@ static inline unsigned status_of(const struct buffer *reply)
     return status;
 }
 
-static inline struct buffer ask_door(struct fixture *fixture, bool tcp, const char *method,
-                                     const char *path)
+static inline struct buffer ask_door(struct fixture *fixture, enum http_door door,
+                                     const char *method, const char *path)
 {
     char request[2048];
     struct buffer reply;
 
     (void)snprintf(request, sizeof(request),
                    "%s %s HTTP/1.1\r\nHost: crustd\r\nConnection: close\r\n\r\n", method, path);
-    talk(fixture, tcp, request, strlen(request), &reply);
+    talk(fixture, door, request, strlen(request), &reply);
     return reply;
 }
 
 static inline struct buffer ask(struct fixture *fixture, const char *method, const char *path)
 {
-    return ask_door(fixture, false, method, path);
+    return ask_door(fixture, HTTP_DOOR_SOCKET, method, path);
 }
 
 static inline void expect_status(struct fixture *fixture, const char *method, const char *path,

@@ -111,9 +111,35 @@ static void bad_listen_addresses_are_refused(void **state)
         struct stat status;
 
         options.listen = addresses[i];
+        options.metrics_listen = NULL;
         assert_int_equal(start_again(fixture, &options), -EINVAL);
         assert_int_equal(path_stat_in_root(fixture->root, "/run/http.sock", &status), -ENOENT);
+        options.listen = NULL;
+        options.metrics_listen = addresses[i];
+        assert_int_equal(start_again(fixture, &options), -EINVAL);
     }
+}
+
+/* As the pod's configuration has it: its cluster may speak either family, or both. */
+static void every_address_of_either_family(void **state)
+{
+    struct fixture *fixture = *state;
+    struct http_server_options options = options_of(fixture);
+    const struct sockaddr_in6 loopback = {.sin6_family = AF_INET6,
+                                          .sin6_addr = IN6ADDR_LOOPBACK_INIT,
+                                          .sin6_port =
+                                              htons((uint16_t)fixture->port[HTTP_DOOR_METRICS])};
+    cleanup(fd_closep) int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    cleanup(buffer_done) struct buffer reply = {0};
+    char address[32];
+
+    (void)snprintf(address, sizeof(address), "[::]:%u", fixture->port[HTTP_DOOR_METRICS]);
+    options.metrics_listen = address;
+    assert_int_equal(start_again(fixture, &options), 0);
+    reply = ask_door(fixture, HTTP_DOOR_METRICS, "GET", "/healthz");
+    assert_int_equal(status_of(&reply), 200);
+    if (fd >= 0)
+        assert_int_equal(connect(fd, (const struct sockaddr *)&loopback, sizeof(loopback)), 0);
 }
 
 int main(void)
@@ -122,6 +148,7 @@ int main(void)
         TEST(the_socket_is_private_and_goes), TEST(a_group_may_connect),
         TEST(only_a_dead_socket_is_replaced), TEST(a_foreign_name_stays),
         TEST(a_long_path_is_no_obstacle),     TEST(bad_listen_addresses_are_refused),
+        TEST(every_address_of_either_family),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

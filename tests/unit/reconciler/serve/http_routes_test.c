@@ -37,7 +37,8 @@ static void every_path_answers(void **state)
     for (size_t i = 0; i < array_length(paths); i++) {
         cleanup(buffer_done) struct buffer reply = ask(*state, "GET", paths[i]);
         cleanup(buffer_done) struct buffer head = ask(*state, "HEAD", paths[i]);
-        cleanup(buffer_done) struct buffer over_tcp = ask_door(*state, true, "GET", paths[i]);
+        cleanup(buffer_done) struct buffer over_tcp =
+            ask_door(*state, HTTP_DOOR_PAGES, "GET", paths[i]);
 
         assert_int_equal(status_of(&reply), 200);
         assert_int_equal(status_of(&head), 200);
@@ -45,6 +46,32 @@ static void every_path_answers(void **state)
         assert_int_equal(status_of(&over_tcp), 200);
         expect_error(*state, "POST", paths[i], 405, "wrong_method");
         expect_error(*state, "DELETE", paths[i], 405, "wrong_method");
+    }
+}
+
+static void the_metrics_address_serves_metrics_and_health_only(void **state)
+{
+    static const char *const served[] = {"/healthz", "/metrics", "/readyz"};
+    static const char *const hidden[] = {
+        "/",          "/status.css",   "/v1/status",  "/v1/volumes",         "/v1/journal",
+        "/v1/doctor", "/v1/sandboxes", "/v1/resizes", "/direct-volume/stats"};
+
+    for (size_t i = 0; i < array_length(served); i++) {
+        cleanup(buffer_done) struct buffer reply =
+            ask_door(*state, HTTP_DOOR_METRICS, "GET", served[i]);
+
+        assert_int_equal(status_of(&reply), 200);
+    }
+    for (size_t i = 0; i < array_length(hidden); i++) {
+        cleanup(buffer_done) struct buffer reply =
+            ask_door(*state, HTTP_DOOR_METRICS, "GET", hidden[i]);
+
+        assert_int_equal(status_of(&reply), 404);
+    }
+    for (unsigned door = HTTP_DOOR_PAGES; door <= HTTP_DOOR_METRICS; door++) {
+        cleanup(buffer_done) struct buffer reply = ask_door(*state, door, "POST", "/v1/resync");
+
+        assert_int_equal(status_of(&reply), 404);
     }
 }
 
@@ -141,7 +168,8 @@ static void the_node_is_examined(void **state)
 static void resync_is_for_the_socket_only(void **state)
 {
     struct fixture *fixture = *state;
-    cleanup(buffer_done) struct buffer over_tcp = ask_door(fixture, true, "POST", "/v1/resync");
+    cleanup(buffer_done) struct buffer over_tcp =
+        ask_door(fixture, HTTP_DOOR_PAGES, "POST", "/v1/resync");
 
     assert_int_equal(status_of(&over_tcp), 404);
     expect_error(fixture, "GET", "/v1/resync", 405, "wrong_method");
@@ -153,7 +181,8 @@ static void resync_is_for_the_socket_only(void **state)
 static void gc_is_for_the_socket_only(void **state)
 {
     struct fixture *fixture = *state;
-    cleanup(buffer_done) struct buffer over_tcp = ask_door(fixture, true, "POST", "/v1/gc");
+    cleanup(buffer_done) struct buffer over_tcp =
+        ask_door(fixture, HTTP_DOOR_PAGES, "POST", "/v1/gc");
 
     assert_int_equal(status_of(&over_tcp), 404);
     expect_error(fixture, "GET", "/v1/gc", 405, "wrong_method");
@@ -173,7 +202,7 @@ static void a_cleanup_is_restored_by_its_number(void **state)
 {
     struct fixture *fixture = *state;
     cleanup(buffer_done) struct buffer over_tcp =
-        ask_door(fixture, true, "POST", "/v1/cleanups/7/restore");
+        ask_door(fixture, HTTP_DOOR_PAGES, "POST", "/v1/cleanups/7/restore");
 
     assert_int_equal(status_of(&over_tcp), 404);
     expect_status(fixture, "POST", "/v1/cleanups/7/restore", 200);
@@ -204,6 +233,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(every_path_answers),
+        TEST(the_metrics_address_serves_metrics_and_health_only),
         TEST(what_does_not_exist_is_not_found),
         TEST(rows_are_the_views),
         TEST(bad_arguments_are_refused),
