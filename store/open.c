@@ -4,9 +4,9 @@
  * finds PATH finds a whole database.
  *
  * Opening. A foreign or newer database is told by its first bytes and refused before SQLite sees it
- * (place.c). Ours is then checked by SQLite (quick_check) and against our own schema; if it is
- * found damaged twice, it is set aside and a new one begun. Only damage leads there: a full disk,
- * missing memory or a busy file are errors, forwarded.
+ * (place.c). Ours is then checked by SQLite (quick_check) and by the digest of its schema
+ * (schema_version.c); if it is found damaged twice, it is set aside and a new one begun. Only
+ * damage leads there: a full disk, missing memory or a busy file are errors, forwarded.
  *
  * Falling back. The same schema in memory takes the place of a file that fails, empty, behind the
  * same struct store. The file is left as it is: no last checkpoint is tried on a failing disk, what
@@ -55,7 +55,7 @@ static int create_schema(struct sql_connection *connection)
     (void)snprintf(text, sizeof(text), "PRAGMA application_id = %d", SCHEMA_APPLICATION_ID);
     if (r == 0)
         r = sql_execute(connection, text);
-    return r < 0 ? r : schema_migrate(connection, 0);
+    return r < 0 ? r : schema_create(connection);
 }
 
 /* A whole database at `path`, which is an empty file. */
@@ -137,9 +137,7 @@ static int check_version(struct sql_connection *connection)
     if (version < 1)
         return -EUCLEAN;
     r = quick_check(connection);
-    if (r == 0 && version < STORE_SCHEMA_VERSION)
-        r = schema_migrate(connection, version);
-    return r < 0 ? r : schema_check(connection);
+    return r < 0 ? r : schema_upgrade(connection);
 }
 
 static int note_wal(void *userdata, sqlite3 *db, const char *schema, int pages)

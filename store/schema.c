@@ -24,25 +24,24 @@
  * Unknown is NULL, never 0. Times are milliseconds since 1970; *_ns count since the boot that
  * meta.boot_id names. Numbers that are unsigned elsewhere (inodes) keep their 64 bits.
  *
+ * Versions. user_version is the major version. Within it a database has a minor version, and every
+ * program of that major version works with every minor one, older or newer than its own (how:
+ * schema_version.c). So a minor version only adds: tables, indices, and columns that an older
+ * program may leave out when it inserts a row (NULL allowed, or with a DEFAULT).
+ *
+ *     schema_tables    the tables of minor version 0, as release 0.1.0 made them: never changed
+ *     schema_minors    what each later minor version adds: appended to, until it is released
+ *     schema_views     the views of the newest minor version: the one text, changed in place
+ *
  * Views are the contract with auditors: columns may be added at their end, nothing else. They use
  * only what the sqlite3 tool 3.40 has built in.
- *
- * A migration is appended, never changed. CREATE statements are written exactly as SQLite keeps
- * them, because schema_check() finds each of them again in this text: a flipped bit in a kept
- * statement passes SQLite's own checks, but it cannot pass that.
  */
 #include "store/schema.h"
-
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-
-#include "store/store.h"
 
 #define TIME(column) "strftime('%Y-%m-%dT%H:%M:%fZ', " column " / 1000.0, 'unixepoch')"
 
 /* clang-format off */
-static const char tables[] =
+const char schema_tables[] =
     "CREATE TABLE meta (\n"
     "  one INTEGER PRIMARY KEY CHECK (one = 1),\n"
     "  boot_id TEXT NOT NULL,\n"
@@ -296,7 +295,25 @@ static const char tables[] =
     ") STRICT;\n"
     "CREATE INDEX journal_by_volume ON journal (volume_id) WHERE volume_id IS NOT NULL;\n";
 
-static const char views[] =
+/* TO ADD A COLUMN, A TABLE OR AN INDEX: append its statement to the last entry, which is not
+ * released yet. A released entry is never changed; after a release, a new one is begun and
+ * SCHEMA_MINOR_VERSION raised.
+ *
+ *     "ALTER TABLE volumes ADD COLUMN example INTEGER;\n"
+ *
+ * schema_minor is read by every later release: its columns stay as they are. */
+const char *const schema_minors[SCHEMA_MINOR_VERSION] = {
+    /* 1 */
+    "CREATE TABLE schema_minor (\n"
+    "  one INTEGER PRIMARY KEY CHECK (one = 1),\n"
+    "  version INTEGER NOT NULL,\n"
+    "  schema_sha256 TEXT NOT NULL\n"
+    ") STRICT;\n",
+};
+
+/* TO ADD A COLUMN TO A VIEW: put it at the view's end. A migration drops all views and makes these.
+ */
+const char schema_views[] =
     "CREATE VIEW audit_volumes AS\n"
     "SELECT v.volume_id,\n"
     "  CASE WHEN EXISTS (SELECT 1 FROM entries o WHERE o.volume_id = v.volume_id AND o.gone = 0\n"
@@ -378,74 +395,3 @@ static const char views[] =
     "SELECT seq, " TIME("at") " AS at, kind, volume_id, sandbox_id, device, detail\n"
     "FROM journal;\n";
 /* clang-format on */
-
-static const char *const migrations[STORE_SCHEMA_VERSION][2] = {
-    {tables, views},
-};
-
-static int migrate_one(struct sql_connection *connection, int64_t version)
-{
-    char text[64];
-    int r = sql_execute(connection, "BEGIN IMMEDIATE");
-
-    (void)snprintf(text, sizeof(text), "PRAGMA user_version = %d", (int)version + 1);
-    for (size_t i = 0; r == 0 && i < array_length(migrations[version]); i++)
-        r = sql_execute(connection, migrations[version][i]);
-    if (r == 0)
-        r = sql_execute(connection, text);
-    if (r == 0)
-        r = sql_execute(connection, "COMMIT");
-    if (r < 0 && !sqlite3_get_autocommit(connection->db))
-        (void)sqlite3_exec(connection->db, "ROLLBACK", NULL, NULL, NULL);
-    return r;
-}
-
-int schema_migrate(struct sql_connection *connection, int64_t version)
-{
-    int r = 0;
-
-    for (; r == 0 && version < STORE_SCHEMA_VERSION; version++)
-        r = migrate_one(connection, version);
-    return r;
-}
-
-static bool is_ours(const char *kept)
-{
-    for (size_t i = 0; i < STORE_SCHEMA_VERSION; i++)
-        for (size_t j = 0; j < array_length(migrations[i]); j++)
-            if (strstr(migrations[i][j], kept))
-                return true;
-    return false;
-}
-
-static unsigned count_statements(void)
-{
-    unsigned count = 0;
-
-    for (size_t i = 0; i < STORE_SCHEMA_VERSION; i++)
-        for (size_t j = 0; j < array_length(migrations[i]); j++)
-            for (const char *at = migrations[i][j]; (at = strstr(at, "CREATE ")); at++)
-                count++;
-    return count;
-}
-
-int schema_check(struct sql_connection *connection)
-{
-    static const char kept[] = "SELECT sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite^_%'"
-                               " ESCAPE '^' AND type IN ('table', 'index', 'view')"
-                               " AND instr(sql, ' ' || name || ' ')";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    unsigned count = 0;
-    int r = sql_query_values(connection, kept, &rows, NULL, 0);
-
-    if (r < 0)
-        return r;
-    while ((r = sql_next(&rows)) > 0) {
-        if (!is_ours(sql_borrow_text(&rows)))
-            return -EUCLEAN;
-        count++;
-    }
-    if (r == 0 && count != count_statements())
-        return -EUCLEAN;
-    return r;
-}

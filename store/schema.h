@@ -1,16 +1,31 @@
 /* schema.h - the database's shape: how it is made, brought up to date and recognised. */
 #pragma once
 
+#include "lib/sha256.h"
 #include "store/sql.h"
 
-enum { SCHEMA_APPLICATION_ID = 0x43525354 }; /* "CRST" */
+enum {
+    SCHEMA_APPLICATION_ID = 0x43525354, /* "CRST" */
+    SCHEMA_MINOR_VERSION = 1,           /* of the major version STORE_SCHEMA_VERSION */
+};
 
-/* Runs the migrations from `version` (0: an empty file) up to STORE_SCHEMA_VERSION, each in its own
- * transaction with its version number. */
-int schema_migrate(struct sql_connection *connection, int64_t version);
+/* The texts (schema.c). */
+extern const char schema_tables[];
+extern const char *const schema_minors[SCHEMA_MINOR_VERSION];
+extern const char schema_views[];
 
-/* -EUCLEAN if a table, index or view is not what the migrations made. */
-int schema_check(struct sql_connection *connection);
+/* Makes everything in an empty database. */
+int schema_create(struct sql_connection *connection);
+
+/* Checks the statements that the file keeps, and brings an older minor version up to this one. A
+ * newer one is left as it is. -EUCLEAN: a table, index or view is not what a migration made. */
+int schema_upgrade(struct sql_connection *connection);
+
+/* The minor version of an open database; 0: written by release 0.1.0. */
+int schema_minor_of(struct sql_connection *connection, int64_t *ret_minor);
+
+/* The SHA-256 of all statements that an open database keeps. */
+int schema_digest(struct sql_connection *connection, char ret_hex[static SHA256_HEX_BYTES]);
 
 /* Claims `c` of something within a volume: beneath its path, or where the kubelet binds parts of
  * it; but not what is a volume by itself. */

@@ -24,7 +24,7 @@
 struct store;
 
 enum {
-    STORE_SCHEMA_VERSION = 1,
+    STORE_SCHEMA_VERSION = 1, /* the major version; minor ones: schema.h */
     STORE_PATH_BYTES = 4096,  /* a device as written in mountInfo.json */
     STORE_TARGET_BYTES = 192, /* a volume path: at most 189 bytes */
     STORE_KEY_BYTES = 256,    /* a directory's name */
@@ -40,7 +40,7 @@ enum {
 enum {
     STORE_OPENED,
     STORE_FOREIGN, /* another application's database: never touched */
-    STORE_NEWER,   /* a schema newer than this program: never touched */
+    STORE_NEWER,   /* a newer major version than this program's: never touched */
 };
 
 struct store_options {

@@ -1,0 +1,192 @@
+/* schema_version.c - the minor version of a database: made, checked, brought up to date.
+ *
+ * Rule: a program opens a database of its own major version, whatever the minor one is. An older
+ * minor version is upgraded in one transaction; a newer one is used as it is: the program uses the
+ * tables and columns that it knows and leaves the others alone. That holds because a minor version
+ * only adds (schema.c).
+ *
+ * Integrity. A bit that flips in a kept CREATE statement passes SQLite's own checks. Who migrates a
+ * database therefore stores the SHA-256 of all kept statements in it, and everyone who opens it
+ * compares; so a program can check also a newer version, whose statements it does not know.
+ * Release 0.1.0 stored none: what it makes has one known digest.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/buffer.h"
+#include "lib/sha256.h"
+#include "store/schema.h"
+#include "store/store.h"
+
+enum { STATEMENTS_BYTES = 256 * 1024 };
+
+/* Of what release 0.1.0 makes: schema_tables and the views that it had. */
+static const char digest_of_minor_0[SHA256_HEX_BYTES] =
+    "c84dedf51e9b6d083b5d15beeeccf4bc0a7844711a0140ec3fd66bf1027ec398";
+
+/* ---- digest -------------------------------------------------------------------------------- */
+
+static int append_rows(struct sql_connection *connection, struct buffer *statements)
+{
+    static const char kept[] = "SELECT type, name, tbl_name, coalesce(sql, '')"
+                               " FROM sqlite_schema ORDER BY type, name";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_query_values(connection, kept, &rows, NULL, 0);
+
+    while (r >= 0 && (r = sql_next(&rows)) > 0)
+        for (int column = 0; r >= 0 && column < 4; column++) {
+            const char *text = sql_borrow_text(&rows);
+
+            r = buffer_append(statements, text, strlen(text) + 1);
+        }
+    return r;
+}
+
+int schema_digest(struct sql_connection *connection, char ret_hex[static SHA256_HEX_BYTES])
+{
+    struct buffer statements = BUFFER_INIT(STATEMENTS_BYTES);
+    int r = append_rows(connection, &statements);
+
+    if (r >= 0)
+        sha256_hex(buffer_text(&statements), statements.length, ret_hex);
+    buffer_done(&statements);
+    return r == -EMSGSIZE ? -EUCLEAN : r;
+}
+
+/* ---- what the file says -------------------------------------------------------------------- */
+
+struct recorded {
+    int64_t minor;
+    char digest[SHA256_HEX_BYTES];
+};
+
+static int read_recorded(struct sql_connection *connection, struct recorded *ret_recorded)
+{
+    static const char is_there[] = "SELECT 1 FROM sqlite_schema WHERE name = 'schema_minor'";
+    static const char recorded[] = "SELECT version, schema_sha256 FROM schema_minor WHERE one = 1";
+    cleanup(sql_end) struct sql_rows found = {0}, rows = {0};
+    int r = sql_first_values(connection, is_there, &found, NULL, 0);
+
+    *ret_recorded = (struct recorded){0};
+    if (r < 0)
+        return r;
+    if (r == 0) {
+        memcpy(ret_recorded->digest, digest_of_minor_0, sizeof(digest_of_minor_0));
+        return 0;
+    }
+    r = sql_first_values(connection, recorded, &rows, NULL, 0);
+    /* The table is there: that its columns are not is damage, and SQLite calls it an error. */
+    if (r == -EIO && (sqlite3_errcode(connection->db) & 0xff) == SQLITE_ERROR)
+        return -EUCLEAN;
+    if (r <= 0)
+        return r < 0 ? r : -EUCLEAN;
+    ret_recorded->minor = sql_take_number(&rows);
+    TAKE_TEXT(&rows, ret_recorded->digest);
+    return ret_recorded->minor < 1 ? -EUCLEAN : 0;
+}
+
+int schema_minor_of(struct sql_connection *connection, int64_t *ret_minor)
+{
+    struct recorded recorded;
+    int r = read_recorded(connection, &recorded);
+
+    *ret_minor = recorded.minor;
+    return r;
+}
+
+static int check_statements(struct sql_connection *connection, const struct recorded *recorded)
+{
+    char digest[SHA256_HEX_BYTES];
+    int r = schema_digest(connection, digest);
+
+    if (r < 0)
+        return r;
+    return strcmp(digest, recorded->digest) == 0 ? 0 : -EUCLEAN;
+}
+
+/* ---- migrating ----------------------------------------------------------------------------- */
+
+static int drop_views(struct sql_connection *connection)
+{
+    static const char first_view[] = "SELECT name FROM sqlite_schema WHERE type = 'view' LIMIT 1";
+    char text[256];
+    int r;
+
+    for (;;) {
+        cleanup(sql_end) struct sql_rows rows = {0};
+
+        r = sql_first_values(connection, first_view, &rows, NULL, 0);
+        if (r <= 0)
+            return r;
+        (void)snprintf(text, sizeof(text), "DROP VIEW \"%s\"", sql_borrow_text(&rows));
+        sql_end(&rows);
+        r = sql_execute(connection, text);
+        if (r < 0)
+            return r;
+    }
+}
+
+static int record_minor(struct sql_connection *connection)
+{
+    static const char record[] = "INSERT OR REPLACE INTO schema_minor (one, version, schema_sha256)"
+                                 " VALUES (1, ?1, ?2)";
+    char digest[SHA256_HEX_BYTES];
+    int r = schema_digest(connection, digest);
+
+    return r < 0 ? r
+                 : sql_run(connection, record, NULL, sql_number(SCHEMA_MINOR_VERSION),
+                           sql_text(digest));
+}
+
+/* Adds what the minor versions after `minor` have, and makes the views anew. */
+static int add_minors(struct sql_connection *connection, int64_t minor)
+{
+    int r = drop_views(connection);
+
+    for (int64_t next = minor; r == 0 && next < SCHEMA_MINOR_VERSION; next++)
+        r = sql_execute(connection, schema_minors[next]);
+    if (r == 0)
+        r = sql_execute(connection, schema_views);
+    return r < 0 ? r : record_minor(connection);
+}
+
+static int finish(struct sql_connection *connection, int r)
+{
+    if (r == 0)
+        r = sql_execute(connection, "COMMIT");
+    if (r < 0 && !sqlite3_get_autocommit(connection->db))
+        (void)sqlite3_exec(connection->db, "ROLLBACK", NULL, NULL, NULL);
+    return r;
+}
+
+int schema_create(struct sql_connection *connection)
+{
+    char text[64];
+    int r = sql_execute(connection, "BEGIN IMMEDIATE");
+
+    (void)snprintf(text, sizeof(text), "PRAGMA user_version = %d", STORE_SCHEMA_VERSION);
+    if (r == 0)
+        r = sql_execute(connection, schema_tables);
+    if (r == 0)
+        r = add_minors(connection, 0);
+    if (r == 0)
+        r = sql_execute(connection, text);
+    return finish(connection, r);
+}
+
+int schema_upgrade(struct sql_connection *connection)
+{
+    struct recorded recorded;
+    int r = read_recorded(connection, &recorded);
+
+    if (r == 0)
+        r = check_statements(connection, &recorded);
+    if (r < 0 || recorded.minor >= SCHEMA_MINOR_VERSION)
+        return r;
+    r = sql_execute(connection, "BEGIN IMMEDIATE");
+    if (r == 0)
+        r = add_minors(connection, recorded.minor);
+    return finish(connection, r);
+}
