@@ -12,8 +12,10 @@
 
 const struct command commands[] = {
     {"status", "", 0, 0, "the daemon and what it looks after, in numbers", NULL, command_status},
-    {"volumes", "", 0, OPTION_BLOCKED | OPTION_ALL, "all volumes with their sizes and states",
-     "  --blocked   only those that something outside keeps from growing\n"
+    {"volumes", "", 0, OPTION_BLOCKED | OPTION_STALLED | OPTION_ALL,
+     "all volumes with their sizes and states",
+     "  --stalled   only those whose resize stands still and needs somebody\n"
+     "  --blocked   only those in the state blocked, whether stalled or only observed\n"
      "  -a, --all   removed ones too\n",
      command_view},
     {"volume", "VOL", 1, 0, "one volume with its mapping, sandbox and last events", NULL,

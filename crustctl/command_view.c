@@ -105,15 +105,28 @@ static const struct view_layout layouts[STORE_VIEWS] = {
     [STORE_VIEW_CLEANUPS] = LAYOUT(cleanup_columns, "no cleanups"),
 };
 
-static void keep_blocked(cJSON *rows)
+/* The options that choose among the rows. */
+#define FILTERS (OPTION_BLOCKED | OPTION_STALLED)
+
+/* The view says what is stalled. A row of an older crustd's does not say it, and is kept. */
+static bool is_wanted(const cJSON *row, unsigned filters)
+{
+    bool known;
+    const bool is_stalled = row_number(row, "stalled", &known) == 1;
+
+    if ((filters & OPTION_BLOCKED) && strcmp(row_text(row, "state"), "blocked") != 0)
+        return false;
+    return !(filters & OPTION_STALLED) || is_stalled || !known;
+}
+
+static void filter_rows(cJSON *rows, unsigned filters)
 {
     cJSON *row = rows->child;
 
     while (row) {
         cJSON *next = row->next;
-        const char *state = json_string(row, "state");
 
-        if (!state || strcmp(state, "blocked") != 0)
+        if (!is_wanted(row, filters))
             cJSON_Delete(cJSON_DetachItemViaPointer(rows, row));
         row = next;
     }
@@ -128,8 +141,7 @@ static int print_rows(struct session *session, const struct store_query *query, 
 
     if (result != 0)
         return result;
-    if (session->options->given & OPTION_BLOCKED)
-        keep_blocked(rows);
+    filter_rows(rows, session->options->given & FILTERS);
     if (session->options->json)
         return row_print_json(rows, &session->out);
     return table_print(layout->columns, layout->count, rows, session->width, layout->nothing,
@@ -159,8 +171,7 @@ int command_view(struct session *session)
     int result = store_view_from_name(options->command, &query.view);
 
     if (result == 0)
-        result = options->json && !(options->given & OPTION_BLOCKED)
-                     ? copy_rows(session, &query, &error)
-                     : print_rows(session, &query, &error);
+        result = options->json && !(options->given & FILTERS) ? copy_rows(session, &query, &error)
+                                                              : print_rows(session, &query, &error);
     return result == 0 ? EXIT_DONE : session_fail(result, &error);
 }

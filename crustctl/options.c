@@ -10,6 +10,7 @@ enum {
     LONG_ROOT = 256,
     LONG_CONFIG,
     LONG_BLOCKED,
+    LONG_STALLED,
     LONG_FOR,
     LONG_TIMEOUT,
     LONG_DRY_RUN,
@@ -24,6 +25,7 @@ static const struct option long_options[] = {
     {"config", required_argument, NULL, LONG_CONFIG},
     {"output", required_argument, NULL, 'o'},
     {"blocked", no_argument, NULL, LONG_BLOCKED},
+    {"stalled", no_argument, NULL, LONG_STALLED},
     {"all", no_argument, NULL, 'a'},
     {"lines", required_argument, NULL, 'n'},
     {"follow", no_argument, NULL, 'f'},
@@ -72,6 +74,9 @@ static int take_option(int option, struct options *options, struct error *error)
         return take_format(optarg, &options->json, error);
     case LONG_BLOCKED:
         options->given |= OPTION_BLOCKED;
+        return 0;
+    case LONG_STALLED:
+        options->given |= OPTION_STALLED;
         return 0;
     case 'a':
         options->given |= OPTION_ALL;

@@ -18,6 +18,7 @@ enum {
     OPTION_VOLUME_PATH = 1 << 7,
     OPTION_MOUNT_INFO = 1 << 8,
     OPTION_SIZE = 1 << 9,
+    OPTION_STALLED = 1 << 10,
 };
 
 enum { OPTIONS_OPERANDS = 4 };

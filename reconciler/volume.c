@@ -298,6 +298,8 @@ static int set_state(struct reconciler *reconciler, const struct store_volume *v
     int r;
 
     r = store_set_state(reconciler->store, volume->volume_id, state, reason, &changed);
+    if (r == 0 && volume->observed != volume_is_observed(reconciler, volume))
+        r = store_set_observed(reconciler->store, volume->volume_id, !volume->observed);
     if (r == 0 && changed)
         log_info(
             &(struct log_ids){volume->volume_id, volume->sandbox_id, volume->device_name, NULL},

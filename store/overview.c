@@ -2,6 +2,7 @@
 #include "store/overview.h"
 
 #include "store/internal.h"
+#include "store/schema.h"
 
 static int finish(struct store_reader *reader, int r, struct error *error)
 {
@@ -39,6 +40,15 @@ int store_group_volumes(struct store_reader *reader, store_group_callback *callb
     return count_groups(reader, count, 3, callback, userdata, error);
 }
 
+int store_group_stalled(struct store_reader *reader, store_group_callback *callback, void *userdata,
+                        struct error *error)
+{
+    static const char count[] = "SELECT v.state, v.reason, count(*) FROM volumes v"
+                                " WHERE " V_IS_STALLED " GROUP BY v.state, v.reason";
+
+    return count_groups(reader, count, 2, callback, userdata, error);
+}
+
 int store_group_sandboxes(struct store_reader *reader, store_group_callback *callback,
                           void *userdata, struct error *error)
 {
@@ -49,10 +59,15 @@ int store_group_sandboxes(struct store_reader *reader, store_group_callback *cal
 }
 
 /* Not by the index of finished ones, which grows with history. */
-int store_oldest_growth(struct store_reader *reader, int64_t *ret_ms, struct error *error)
+int store_oldest_pending(struct store_reader *reader, int64_t *ret_ms, struct error *error)
 {
-    static const char find[] = "SELECT min(detected_at) FROM resizes INDEXED BY resizes_open"
-                               " WHERE finished_at IS NULL";
+    static const char find[] =
+        "SELECT min(max(r.detected_at, coalesce(m.since, 0)))"
+        " FROM resizes r INDEXED BY resizes_open"
+        " JOIN volumes v ON v.volume_id = r.volume_id"
+        " LEFT JOIN mappings m ON m.volume_id = r.volume_id AND m.until IS NULL"
+        " WHERE r.finished_at IS NULL AND v.observed = 0"
+        " AND v.state NOT IN ('unbound', 'detached', 'unmanaged')";
     cleanup(sql_end) struct sql_rows rows = {0};
     int r = sql_first_values(reader->connection, find, &rows, NULL, 0);
 
@@ -65,12 +80,11 @@ int store_oldest_growth(struct store_reader *reader, int64_t *ret_ms, struct err
 
 #define SHOWN_NAME "coalesce(e.pv, v.target_path, e.key)"
 
-/* What is held up first, then what is under way. */
 #define URGENCY                                                                                    \
-    "CASE WHEN state IN ('blocked', 'shrunk') THEN 0"                                              \
-    " WHEN reason NOT IN ('none', 'unverified', 'policy', 'not_a_block_device') THEN 1"            \
-    " WHEN state IN ('host_grown', 'block_grown', 'unknown') THEN 2"                               \
-    " WHEN state = 'in_sync' THEN 3 ELSE 4 END"
+    "CASE WHEN " V_IS_STALLED " THEN 0 WHEN state IN ('blocked', 'shrunk') THEN 1"                 \
+    " WHEN reason NOT IN ('none', 'unverified', 'policy', 'not_a_block_device') THEN 2"            \
+    " WHEN state IN ('host_grown', 'block_grown', 'unknown') THEN 3"                               \
+    " WHEN state = 'in_sync' THEN 4 ELSE 5 END"
 
 /* Only the volumes that are shown are joined with the rest. */
 int store_list_volumes(struct store_reader *reader, unsigned most,
@@ -80,8 +94,8 @@ int store_list_volumes(struct store_reader *reader, unsigned most,
         "SELECT v.volume_id, " SHOWN_NAME ", v.target_path, e.device,"
         " s.pod_namespace || '/' || s.pod_name, s.hypervisor, v.state, v.reason,"
         " coalesce(r.error, e.problem), d.size_bytes, m.hypervisor_bytes, m.guest_bytes,"
-        " v.state_since, v.next_attempt_ms"
-        " FROM (SELECT *, " URGENCY " AS urgency FROM volumes WHERE removed_at IS NULL"
+        " v.state_since, v.next_attempt_ms, " V_IS_STALLED " FROM (SELECT *, " URGENCY
+        " AS urgency FROM volumes v WHERE removed_at IS NULL"
         "  ORDER BY urgency, volume_id LIMIT ?1) v"
         " LEFT JOIN entries e ON e.entry_id = v.entry_id"
         " LEFT JOIN devices d ON d.device_id = v.device_id"
@@ -109,6 +123,7 @@ int store_list_volumes(struct store_reader *reader, unsigned most,
         line.guest_bytes = (uint64_t)sql_take_number(&rows);
         line.since_ms = sql_take_number(&rows);
         line.next_attempt_ms = sql_take_number(&rows);
+        line.stalled = sql_take_number(&rows) != 0;
         r = callback(userdata, &line);
     }
     return finish(reader, r, error);
@@ -119,7 +134,8 @@ int store_list_growths(struct store_reader *reader, unsigned most,
 {
     static const char list[] =
         "SELECT r.volume_id, " SHOWN_NAME ", r.device, r.state, r.reason, r.error, r.from_bytes,"
-        " r.to_bytes, r.detected_at, r.hypervisor_at, r.guest_at, r.finished_at"
+        " r.to_bytes, r.detected_at, r.hypervisor_at, r.guest_at, r.finished_at,"
+        " r.finished_at IS NULL AND " V_IS_STALLED
         " FROM resizes r JOIN volumes v ON v.volume_id = r.volume_id"
         " LEFT JOIN entries e ON e.entry_id = v.entry_id ORDER BY r.resize_id DESC LIMIT ?1";
     cleanup(sql_end) struct sql_rows rows = {0};
@@ -140,6 +156,7 @@ int store_list_growths(struct store_reader *reader, unsigned most,
         line.hypervisor_ms = sql_take_number(&rows);
         line.guest_ms = sql_take_number(&rows);
         line.finished_ms = sql_take_number(&rows);
+        line.stalled = sql_take_number(&rows) != 0;
         r = callback(userdata, &line);
     }
     return finish(reader, r, error);

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "lib/result.h"
@@ -18,14 +19,19 @@ enum { STORE_GROUP_NAMES = 3 };
 typedef int store_group_callback(void *userdata, const char *const name[static STORE_GROUP_NAMES],
                                  uint64_t count);
 
-/* Live volumes by layout, state, reason; live sandboxes by runtime, hypervisor. 0 or -errno. */
+/* Live volumes by layout, state, reason; stalled ones (V_IS_STALLED) by state, reason; live
+ * sandboxes by runtime, hypervisor. 0 or -errno. */
 int store_group_volumes(struct store_reader *reader, store_group_callback *callback, void *userdata,
+                        struct error *error);
+int store_group_stalled(struct store_reader *reader, store_group_callback *callback, void *userdata,
                         struct error *error);
 int store_group_sandboxes(struct store_reader *reader, store_group_callback *callback,
                           void *userdata, struct error *error);
 
-/* When the oldest growth that is not done was seen, in ms since 1970; 0: none is open. */
-int store_oldest_growth(struct store_reader *reader, int64_t *ret_ms, struct error *error);
+/* Since when the oldest resize that is pending is, in ms since 1970; 0: none. One of a volume that
+ * no sandbox uses waits for nobody but the pod, so its time begins with the binding; one that may
+ * only be observed never counts. */
+int store_oldest_pending(struct store_reader *reader, int64_t *ret_ms, struct error *error);
 
 struct store_volume_line {
     int64_t volume_id;
@@ -38,11 +44,13 @@ struct store_volume_line {
     const char *error; /* why its growth failed last, or what is wrong with its metadata */
     uint64_t device_bytes, hypervisor_bytes, guest_bytes;
     int64_t since_ms, next_attempt_ms;
+    bool stalled;
 };
 
 typedef int store_volume_line_callback(void *userdata, const struct store_volume_line *line);
 
-/* Live volumes: what is held up first, then what is under way, then the rest; `most` of them. */
+/* Live volumes: stalled ones first, then others to look at, then what is under way, then the rest;
+ * `most` of them. */
 int store_list_volumes(struct store_reader *reader, unsigned most,
                        store_volume_line_callback *callback, void *userdata, struct error *error);
 
@@ -54,6 +62,7 @@ struct store_growth_line {
     const char *error;
     uint64_t from_bytes, to_bytes;
     int64_t detected_ms, hypervisor_ms, guest_ms, finished_ms; /* 0: not yet */
+    bool stalled;                                              /* its volume is, now */
 };
 
 typedef int store_growth_line_callback(void *userdata, const struct store_growth_line *line);

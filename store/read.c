@@ -338,6 +338,7 @@ int store_read_summary(struct store_reader *reader, struct buffer *ret_json, str
         "'invalid', (SELECT count(*) FROM volumes WHERE status = 'invalid'),"
         "'blocked', (SELECT count(*) FROM volumes WHERE removed_at IS NULL"
         "  AND state = 'blocked'),"
+        "'stalled', (SELECT count(*) FROM volumes v WHERE " V_IS_STALLED "),"
         "'waiting', (SELECT count(*) FROM volumes WHERE next_attempt_ns IS NOT NULL),"
         "'sandboxes_alive', (SELECT count(*) FROM sandboxes WHERE gone_at IS NULL),"
         "'open_mappings', (SELECT count(*) FROM mappings WHERE until IS NULL),"

@@ -308,7 +308,8 @@ const char *const schema_minors[SCHEMA_MINOR_VERSION] = {
     "  one INTEGER PRIMARY KEY CHECK (one = 1),\n"
     "  version INTEGER NOT NULL,\n"
     "  schema_sha256 TEXT NOT NULL\n"
-    ") STRICT;\n",
+    ") STRICT;\n"
+    "ALTER TABLE volumes ADD COLUMN observed INTEGER NOT NULL DEFAULT 0;\n",
 };
 
 /* TO ADD A COLUMN TO A VIEW: put it at the view's end. A migration drops all views and makes these.
@@ -343,7 +344,8 @@ const char schema_views[] =
     "      WHERE " CLAIMS_WITHIN("v.target_path", "e.subpaths") " LIMIT 1)\n"
     "  WHEN 'entries_disagree' THEN (SELECT group_concat(o.layout || '/' || o.key || ' names '\n"
     "    || o.device, ', ') FROM entries o WHERE o.volume_id = v.volume_id AND o.gone = 0)\n"
-    "  END AS evidence\n"
+    "  END AS evidence,\n"
+    "  " V_IS_STALLED " AS stalled\n"
     "FROM volumes v\n"
     "LEFT JOIN entries e ON e.entry_id = v.entry_id\n"
     "LEFT JOIN devices d ON d.device_id = v.device_id\n"

@@ -36,3 +36,10 @@ int schema_digest(struct sql_connection *connection, char ret_hex[static SHA256_
 #define AND_NO_VOLUME                                                                              \
     " AND NOT EXISTS (SELECT 1 FROM volumes w WHERE w.target_path = c.path"                        \
     " AND w.removed_at IS NULL)"
+
+/* Whether the resize of volume `v` stands still and needs somebody: the one definition, for the
+ * view and everything else. A volume that no sandbox uses is never blocked, and one that crustd may
+ * only observe has no resize to stand still. 0 or 1. */
+#define V_IS_STALLED                                                                               \
+    "(v.removed_at IS NULL AND v.observed = 0 AND (v.state = 'blocked'"                            \
+    " OR v.state = 'block_grown' AND v.reason <> 'none'))"

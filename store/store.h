@@ -418,6 +418,7 @@ struct store_volume {
 
     char state[STORE_NAME_BYTES];
     char reason[STORE_NAME_BYTES];
+    bool observed;            /* crustd may only watch it (store_set_observed()) */
     uint32_t attempts;        /* failed in a row */
     uint64_t next_attempt_ns; /* 0: none waits */
 };
@@ -453,6 +454,10 @@ int store_note_size(struct store *store, int64_t volume_id, uint64_t device_byte
  * that is in_sync, unmanaged or whose volume is removed is finished. ret_changed may be NULL. */
 int store_set_state(struct store *store, int64_t volume_id, const char *state, const char *reason,
                     bool *ret_changed);
+
+/* Whether crustd may only watch the volume's resizes: it then never counts as stalled or pending.
+ */
+int store_set_observed(struct store *store, int64_t volume_id, bool observed);
 
 /* Opens a growth or raises to_bytes of the open one (which also clears attempts and reasons). */
 int store_open_resize(struct store *store, int64_t volume_id, uint64_t from_bytes,

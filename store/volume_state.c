@@ -87,6 +87,14 @@ int store_set_state(struct store *store, int64_t volume_id, const char *state, c
     return r;
 }
 
+int store_set_observed(struct store *store, int64_t volume_id, bool observed)
+{
+    static const char set[] =
+        "UPDATE volumes SET observed = ?2 WHERE volume_id = ?1 AND observed <> ?2";
+
+    return sql_run(&store->connection, set, NULL, sql_number(volume_id), sql_number(observed));
+}
+
 /* ---- waiting ------------------------------------------------------------------------------- */
 
 int store_set_attempts(struct store *store, int64_t volume_id, uint32_t attempts,

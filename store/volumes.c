@@ -26,7 +26,8 @@ static const char select_volume[] =
     " m.hypervisor_reason, m.guest_reason,"
     " r.resize_id, r.from_bytes, r.to_bytes,"
     " (SELECT count(*) FROM entries o JOIN entry_sandboxes n"
-    "  ON n.entry_id = o.entry_id WHERE o.volume_id = v.volume_id AND o.gone = 0), e.subpaths"
+    "  ON n.entry_id = o.entry_id WHERE o.volume_id = v.volume_id AND o.gone = 0), e.subpaths,"
+    " v.observed"
     " FROM volumes v"
     " LEFT JOIN entries e ON e.entry_id = v.entry_id"
     " LEFT JOIN devices d ON d.device_id = v.device_id"
@@ -176,6 +177,7 @@ static int load_volume(struct store *store, struct store_volume *volume,
     volume->resize_to_bytes = (uint64_t)sql_take_number(&rows);
     volume->named_sandboxes = (unsigned)sql_take_number(&rows);
     sql_take_text(&rows, ret_subpaths, STORE_PATH_BYTES);
+    volume->observed = sql_take_number(&rows) != 0;
     return 0;
 }
 

@@ -31,6 +31,15 @@ static int put_volumes(void *userdata, const char *const name[static STORE_GROUP
     return volumes->text->result;
 }
 
+static int put_stalled(void *userdata, const char *const name[static STORE_GROUP_NAMES],
+                       uint64_t count)
+{
+    struct metrics_text *text = userdata;
+
+    metrics_put(text, METRICS_WITH({"state", name[0]}, {"reason", name[1]}), (double)count);
+    return text->result;
+}
+
 static int put_sandboxes(void *userdata, const char *const name[static STORE_GROUP_NAMES],
                          uint64_t count)
 {
@@ -53,15 +62,21 @@ static int write_store(struct metrics_text *text, struct store_reader *reader, s
     metrics_begin(text, "volume_stats_health_status_abnormal", "gauge",
                   "Volumes that are blocked or shrunk.");
     metrics_put(text, NULL, (double)volumes.abnormal);
+    metrics_begin(text, "crustd_volumes_stalled", "gauge",
+                  "Volumes whose resize stands still and needs somebody.");
+    r = store_group_stalled(reader, put_stalled, text, error);
+    if (r < 0)
+        return r;
     metrics_begin(text, "crustd_sandboxes", "gauge", "Sandboxes that are alive.");
     r = store_group_sandboxes(reader, put_sandboxes, text, error);
     if (r == 0)
-        r = store_oldest_growth(reader, &oldest_ms, error);
+        r = store_oldest_pending(reader, &oldest_ms, error);
     if (r < 0)
         return r;
     now_ms = clock_realtime_ms();
     metrics_begin(text, "crustd_oldest_pending_seconds", "gauge",
-                  "Age of the oldest growth that is not done; 0 if there is none.");
+                  "Age of the oldest resize that is not done, of volumes that a sandbox uses and "
+                  "crustd may resize; 0 if there is none.");
     metrics_put(text, NULL,
                 oldest_ms && now_ms > oldest_ms ? (double)(now_ms - oldest_ms) / 1000 : 0);
     return text->result;

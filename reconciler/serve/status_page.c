@@ -1,5 +1,5 @@
-/* status_page.c - what an operator looks for, in this order: is crustd well, what is held up and
- * why, who has which size, what grew lately.
+/* status_page.c - what an operator looks for, in this order: is crustd well, what is stalled and
+ * why, what else to look at, who has which size, what grew lately.
  *
  * The page is complete in itself but for its style sheet; it has no scripts, no forms and no
  * styles inline, and says so in its Content-Security-Policy. Every name on it was written by
@@ -16,20 +16,30 @@
 #include "reconciler/serve/html.h"
 #include "store/overview.h"
 
-enum { OPENED = 2 }; /* of those that are held up, with all there is to say */
+enum { OPENED = 2 }; /* of those that are stalled, with all there is to say */
 
 struct page {
     struct html html;
     int64_t now_ms;
-    uint64_t volumes, held_up, growing, in_sync, idle; /* counted in SQL */
-    unsigned rows;                                     /* of the list that is written */
+    uint64_t volumes, stalled, to_look_at, growing, in_sync, idle; /* counted in SQL */
+    unsigned rows;                                                 /* of the list being written */
 };
 
 /* ---- the numbers ---- */
 
-static bool needs_somebody(const char *state)
+/* Of one that is not stalled: blocked and only observed, smaller than it was, or of a size that the
+ * hypervisor does not say. */
+static bool is_worth_a_look(const char *state, const char *reason)
 {
-    return strcmp(state, "blocked") == 0 || strcmp(state, "shrunk") == 0;
+    return strcmp(state, "blocked") == 0 || strcmp(state, "shrunk") == 0 ||
+           (strcmp(state, "unknown") == 0 && strcmp(reason, "none") != 0 &&
+            strcmp(reason, "policy") != 0);
+}
+
+static bool is_growing(const char *state, const char *reason)
+{
+    return (strcmp(state, "host_grown") == 0 || strcmp(state, "block_grown") == 0) &&
+           strcmp(reason, "policy") != 0;
 }
 
 static int count_volumes(void *userdata, const char *const name[static STORE_GROUP_NAMES],
@@ -39,14 +49,25 @@ static int count_volumes(void *userdata, const char *const name[static STORE_GRO
     const char *state = name[1];
 
     page->volumes += count;
-    if (needs_somebody(state))
-        page->held_up += count;
+    if (is_worth_a_look(state, name[2]))
+        page->to_look_at += count;
     else if (strcmp(state, "in_sync") == 0)
         page->in_sync += count;
-    else if (strcmp(state, "host_grown") == 0 || strcmp(state, "block_grown") == 0)
+    else if (is_growing(state, name[2]))
         page->growing += count;
     else
         page->idle += count;
+    return 0;
+}
+
+/* They were counted by their states before. */
+static int count_stalled(void *userdata, const char *const name[static STORE_GROUP_NAMES],
+                         uint64_t count)
+{
+    struct page *page = userdata;
+
+    page->stalled += count;
+    *(is_worth_a_look(name[0], name[1]) ? &page->to_look_at : &page->growing) -= count;
     return 0;
 }
 
@@ -67,10 +88,11 @@ static void write_tiles(struct page *page)
 
     html_raw(html, "<ul class=tiles>\n");
     write_tile(html, "all", page->volumes, "volumes");
-    write_tile(html, "bad", page->held_up, "held up");
+    write_tile(html, "bad", page->stalled, "stalled");
+    write_tile(html, "warn", page->to_look_at, "to look at");
     write_tile(html, "busy", page->growing, "growing");
     write_tile(html, "good", page->in_sync, "in sync");
-    write_tile(html, "idle", page->idle, "not in use or not known");
+    write_tile(html, "idle", page->idle, "not in use or only observed");
     html_raw(html, "</ul>\n");
 }
 
@@ -110,15 +132,15 @@ static void write_head(struct page *page, struct reconciler *reconciler)
 
 /* ---- words for a state ---- */
 
-static const char *kind_of(const char *state, const char *reason)
+static const char *kind_of(const char *state, const char *reason, bool stalled)
 {
-    if (needs_somebody(state))
+    if (stalled || strcmp(state, "shrunk") == 0)
         return "bad";
     if (strcmp(state, "in_sync") == 0)
         return "good";
-    if (strcmp(state, "unbound") == 0 || strcmp(state, "unmanaged") == 0)
-        return "idle";
-    return strcmp(reason, "none") == 0 ? "busy" : "warn";
+    if (is_worth_a_look(state, reason))
+        return "warn";
+    return is_growing(state, reason) || strcmp(state, "unknown") == 0 ? "busy" : "idle";
 }
 
 /* "block_grown" -> "block grown": the word can be searched for as it is in the title. */
@@ -131,10 +153,10 @@ static void write_words(struct html *html, const char *name)
     }
 }
 
-static void write_state(struct html *html, const char *state, const char *reason)
+static void write_state(struct html *html, const char *state, const char *reason, bool stalled)
 {
     html_raw(html, "<span class=\"state ");
-    html_raw(html, kind_of(state, reason));
+    html_raw(html, kind_of(state, reason, stalled));
     html_raw(html, "\" title=\"");
     html_text(html, state);
     html_raw(html, "/");
@@ -149,7 +171,7 @@ static void write_state(struct html *html, const char *state, const char *reason
     html_raw(html, "</span>");
 }
 
-/* ---- what is held up ---- */
+/* ---- what is stalled, and what else to look at ---- */
 
 static void write_why(struct page *page, const struct store_volume_line *line)
 {
@@ -177,19 +199,14 @@ static void write_why(struct page *page, const struct store_volume_line *line)
     }
 }
 
-static int write_held_up(void *userdata, const struct store_volume_line *line)
+static void write_details(struct page *page, const struct store_volume_line *line)
 {
-    struct page *page = userdata;
     struct html *html = &page->html;
 
-    if (strcmp(kind_of(line->state, line->reason), "bad") != 0 &&
-        strcmp(kind_of(line->state, line->reason), "warn") != 0)
-        return html->result;
-    html_raw(html, page->rows == 0 ? "<h2>Held up</h2>\n<section>\n" : "");
     html_raw(html, page->rows++ < OPENED ? "<details open><summary><b>" : "<details><summary><b>");
     html_text(html, line->name);
     html_raw(html, "</b> ");
-    write_state(html, line->state, line->reason);
+    write_state(html, line->state, line->reason, line->stalled);
     html_raw(html, " <small>for ");
     html_span(html, page->now_ms > line->since_ms ? page->now_ms - line->since_ms : 0);
     if (line->next_attempt_ms > page->now_ms) {
@@ -201,7 +218,39 @@ static int write_held_up(void *userdata, const struct store_volume_line *line)
     html_raw(html, "<p><code>crustctl explain ");
     html_number(html, (uint64_t)line->volume_id);
     html_raw(html, "</code></p></details>\n");
-    return html->result;
+}
+
+static int write_stalled(void *userdata, const struct store_volume_line *line)
+{
+    struct page *page = userdata;
+
+    if (!line->stalled)
+        return page->html.result;
+    html_raw(&page->html, page->rows == 0 ? "<h2>Stalled</h2>\n<section>\n" : "");
+    write_details(page, line);
+    return page->html.result;
+}
+
+static int write_to_look_at(void *userdata, const struct store_volume_line *line)
+{
+    struct page *page = userdata;
+
+    if (line->stalled || !is_worth_a_look(line->state, line->reason))
+        return page->html.result;
+    html_raw(&page->html, page->rows == 0 ? "<h2>To look at</h2>\n<section>\n" : "");
+    write_details(page, line);
+    return page->html.result;
+}
+
+static int write_list(struct page *page, struct store_reader *reader,
+                      store_volume_line_callback *write, struct error *error)
+{
+    int r;
+
+    page->rows = 0;
+    r = store_list_volumes(reader, STATUS_PAGE_VOLUMES, write, page, error);
+    html_raw(&page->html, page->rows ? "</section>\n" : "");
+    return r;
 }
 
 /* ---- all volumes ---- */
@@ -231,7 +280,7 @@ static int write_volume(void *userdata, const struct store_volume_line *line)
     html_raw(html, "<small>");
     html_text(html, *line->pod ? line->pod : line->device);
     html_raw(html, "</small></th><td class=states>");
-    write_state(html, line->state, line->reason);
+    write_state(html, line->state, line->reason, line->stalled);
     html_raw(html, "</td>");
     write_cell(html, "Host", line->device_bytes, false);
     write_cell(html, "Hypervisor", line->hypervisor_bytes, differs);
@@ -245,11 +294,10 @@ static int write_volume(void *userdata, const struct store_volume_line *line)
 static int write_volumes(struct page *page, struct store_reader *reader, struct error *error)
 {
     struct html *html = &page->html;
-    int r;
+    int r = write_list(page, reader, write_stalled, error);
 
-    page->rows = 0;
-    r = store_list_volumes(reader, STATUS_PAGE_VOLUMES, write_held_up, page, error);
-    html_raw(html, page->rows ? "</section>\n" : "");
+    if (r == 0)
+        r = write_list(page, reader, write_to_look_at, error);
     html_raw(html, "<h2>Volumes</h2>\n");
     if (r < 0 || page->volumes == 0) {
         html_raw(html, "<p class=none>No volume is staged on this node.</p>\n");
@@ -291,7 +339,7 @@ static int write_growth(void *userdata, const struct store_growth_line *line)
     struct html *html = &page->html;
 
     html_raw(html, page->rows++ == 0 ? "<ol class=timeline>\n<li class=\"" : "<li class=\"");
-    html_raw(html, kind_of(line->state, line->reason));
+    html_raw(html, kind_of(line->state, line->reason, line->stalled));
     html_raw(html, "\">");
     html_time(html, line->detected_ms);
     html_raw(html, "<div><b>");
@@ -301,7 +349,7 @@ static int write_growth(void *userdata, const struct store_growth_line *line)
     html_raw(html, " \xe2\x86\x92 ");
     html_size(html, line->to_bytes);
     html_raw(html, "</span> ");
-    write_state(html, line->state, line->reason);
+    write_state(html, line->state, line->reason, line->stalled);
     html_raw(html, "<p>");
     write_step(html, "hypervisor", line->detected_ms, line->hypervisor_ms);
     write_step(html, "guest", line->hypervisor_ms, line->guest_ms);
@@ -335,6 +383,8 @@ int status_page_write(struct reconciler *reconciler, struct buffer *ret_page, st
     struct store_reader *reader = reconciler_reader(reconciler);
     int r = store_group_volumes(reader, count_volumes, &page, error);
 
+    if (r == 0)
+        r = store_group_stalled(reader, count_stalled, &page, error);
     if (r < 0)
         return r;
     write_head(&page, reconciler);

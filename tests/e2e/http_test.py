@@ -73,6 +73,46 @@ class MetricsTest(HttpTest):
         self.assertEqual(metrics["crustd_oldest_pending_seconds"], "0")
         self.assertEqual(metrics["volume_stats_health_status_abnormal"], "0")
 
+    def test_stalled_is_one_notion(self):
+        """The view, crustctl, the page and the metrics have the same volumes; one that no sandbox
+        uses and one that is only observed are not among them, and never pending."""
+        node = self.node()
+        held, deaf, watched, left = (
+            self.volume(node, name, metadata=metadata) for name, metadata in
+            (("pv-held", {}), ("pv-deaf", {}), ("pv-watched", {"crust.resize": "observe"}),
+             ("pv-left", {})))
+        for letter, volume in zip("abc", (held, deaf, watched)):
+            self.sandbox(node, volume, sandbox_id=letter * 64, agent="unix:///nobody.sock")
+        vmm = self.sandbox(node, left, sandbox_id="d" * 64)
+        for letter, volume in zip("bcd", (deaf, watched, left)):
+            self.monitor(node, volume, sandbox_id=letter * 64)
+        node.start()
+        node.wait_for(held.path, "unknown", "monitor_missing")
+        for volume in (deaf, watched, left):
+            node.wait_for(volume.path, "in_sync")
+        for volume in (watched, left):
+            volume.loop.resize(AFTER)
+        node.wait_for(watched.path, "host_grown", "policy")
+        node.wait_for(left.path, "block_grown", "agent_unreachable")
+        vmm.stop()
+        node.wait_for(left.path, "unbound")
+        self.assertEqual(self.metrics(node)["crustd_oldest_pending_seconds"], "0")
+        for volume in (held, deaf):
+            volume.loop.resize(AFTER)
+        node.wait_for(held.path, "blocked", "monitor_missing")
+        node.wait_for(deaf.path, "block_grown", "agent_unreachable")
+        self.assertEqual([row["pv"] for row in node.query(
+            "SELECT pv FROM audit_volumes WHERE stalled = 1 ORDER BY pv")], ["pv-deaf", "pv-held"])
+        rows = json.loads(node.crustctl("volumes", "--stalled", "-o", "json").stdout)
+        self.assertEqual({row["pv"] for row in rows}, {"pv-deaf", "pv-held"})
+        metrics = self.metrics(node)
+        self.assertEqual({name: value for name, value in metrics.items() if "stalled" in name},
+                         {'crustd_volumes_stalled{state="blocked",reason="monitor_missing"}': "1",
+                          'crustd_volumes_stalled{state="block_grown",reason="agent_unreachable"}':
+                              "1"})
+        self.assertGreater(float(metrics["crustd_oldest_pending_seconds"]), 0)
+        self.assertIn(b"<b>2</b> stalled", curl(node, "/")[1])
+
     def test_promtool_has_nothing_to_say(self):
         promtool = shutil.which("promtool", path=f"{REPOSITORY}/build/tools:{os.environ['PATH']}")
         if not promtool:

@@ -55,7 +55,7 @@ class StatusPageTest(SaidTest):
             self.skipTest("needs the program curl")
 
     def build(self):
-        """One volume in sync after a growth, one held up, one that no sandbox uses, and one with a
+        """One volume in sync after a growth, one stalled, one that no sandbox uses, and one with a
         hostile name."""
         self.port = free_port()
         node = self.node({"http.listen": f"127.0.0.1:{self.port}"})
@@ -81,7 +81,7 @@ class StatusPageTest(SaidTest):
         code, body = curl(node, "/")
         self.assertEqual(code, 200)
         page = Page(body.decode())
-        for words in ("4 volumes", "1 held up", "1 in sync", "pvc-19b0e4cc-archive blocked "
+        for words in ("4 volumes", "1 stalled", "1 in sync", "pvc-19b0e4cc-archive blocked "
                       "monitor missing", "crustctl explain", "32 MiB \u2192 64 MiB"):
             self.assertIn(words, page.text.replace("\xa0", " "))
         self.assertEqual([tag for tag, _ in page.tags if tag in ("script", "style", "img", "form")],

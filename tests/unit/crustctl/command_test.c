@@ -58,6 +58,27 @@ static void blocked_is_a_filter(void **state)
     assert_string_equal(json_string(rows->child, "reason"), "monitor_missing");
 }
 
+/* The state block_grown with a reason, too; not what is only observed. */
+static void stalled_is_a_filter(void **state)
+{
+    struct node *node = *state;
+    cleanup(buffer_done) struct buffer out = {0}, less = {0};
+    cleanup(json_deletep) cJSON *rows = NULL, *rest = NULL;
+
+    assert_int_equal(node_run(node, "volumes --stalled -o json", &out), EXIT_DONE);
+    rows = parse(&out);
+    assert_int_equal(cJSON_GetArraySize(rows), 2);
+    expect(node, "volumes --stalled", EXIT_DONE, "block_grown/agent_unsupported");
+    assert_int_equal(store_begin(node->store), 0);
+    assert_int_equal(store_set_observed(node->store, node->blocked, true), 0);
+    assert_int_equal(store_commit(node->store), 0);
+    assert_int_equal(node_run(node, "volumes --stalled -o json", &less), EXIT_DONE);
+    rest = parse(&less);
+    assert_int_equal(cJSON_GetArraySize(rest), 1);
+    assert_string_equal(json_string(rest->child, "state"), "block_grown");
+    expect(node, "volumes --blocked", EXIT_DONE, "blocked/monitor_missing");
+}
+
 static void removed_volumes_are_asked_for(void **state)
 {
     struct node *node = *state;
@@ -202,6 +223,7 @@ int main(void)
         TEST(tables_fit_a_terminal),
         TEST(volumes_show_sizes_and_states),
         TEST(blocked_is_a_filter),
+        TEST(stalled_is_a_filter),
         TEST(removed_volumes_are_asked_for),
         TEST(a_volume_is_a_sheet),
         TEST(a_volume_in_json_is_an_object),

@@ -97,6 +97,7 @@ static void commands_take_their_own_options(void **state)
         int result;
     } cases[] = {
         {"volumes --blocked", 0},    {"sandboxes --blocked", -EINVAL},
+        {"volumes --stalled", 0},    {"sandboxes --stalled", -EINVAL},
         {"volume", -EINVAL},         {"volume x", 0},
         {"volume x y", -EINVAL},     {"volumes x", -EINVAL},
         {"status -f", -EINVAL},      {"resizes -n 3", 0},

@@ -3,6 +3,7 @@
 
 #include "lib/clock.h"
 #include "lib/json.h"
+#include "store/overview.h"
 
 /* ---- the contract -------------------------------------------------------------------------- */
 
@@ -14,7 +15,7 @@ static const struct {
      "device, "
      "fs_type, options, metadata, status, problem, sandbox_id, device_bytes, hypervisor_bytes, "
      "guest_bytes, state, reason, state_since, next_attempt_at, first_seen, last_changed, "
-     "removed_at, defer_fs_mount, evidence"},
+     "removed_at, defer_fs_mount, evidence, stalled"},
     {"audit_layers", "volume_id, position, device, kind, name, size_bytes, state, remedy"},
     {"audit_sandboxes",
      "sandbox_id, runtime, hypervisor, vmm_pid, control_socket, agent_address, pod_namespace, "
@@ -70,6 +71,84 @@ static void views_have_names(void **state)
         assert_int_equal(view, i);
     }
     assert_int_equal(store_view_from_name("tables", &view), -EINVAL);
+}
+
+/* ---- stalled ---- */
+
+struct standing {
+    const char *state, *reason;
+    bool observed;
+    int64_t stalled, pending; /* with a resize that is not done */
+};
+
+static int count_one(void *userdata, const char *const name[static STORE_GROUP_NAMES],
+                     uint64_t count)
+{
+    assert_true(*name[0] && *name[1]);
+    *(int64_t *)userdata += (int64_t)count;
+    return 0;
+}
+
+static void expect_standing(struct store *store, int64_t volume_id, const struct standing *standing)
+{
+    struct store_reader *reader = store_get_reader(store);
+    int64_t counted = 0, oldest_ms = 0;
+    struct error error;
+
+    assert_int_equal(store_set_observed(store, volume_id, standing->observed), 0);
+    assert_int_equal(store_set_state(store, volume_id, standing->state, standing->reason, NULL), 0);
+    if (number_of(store, "SELECT stalled FROM audit_volumes") != standing->stalled)
+        fail_msg("%s/%s", standing->state, standing->reason);
+    assert_int_equal(store_group_stalled(reader, count_one, &counted, &error), 0);
+    assert_int_equal(counted, standing->stalled);
+    assert_int_equal(store_oldest_pending(reader, &oldest_ms, &error), 0);
+    if ((oldest_ms != 0) != standing->pending)
+        fail_msg("%s/%s: pending since %lld", standing->state, standing->reason,
+                 (long long)oldest_ms);
+}
+
+static void stalled_is_one_notion(void **state)
+{
+    static const struct standing table[] = {
+        {"unbound", "none", false, 0, 0},
+        {"detached", "none", false, 0, 0},
+        {"host_grown", "none", false, 0, 1},
+        {"host_grown", "policy", true, 0, 0},
+        {"blocked", "monitor_missing", false, 1, 1},
+        {"blocked", "multiple_sandboxes", false, 1, 1},
+        {"blocked", "no_device", true, 0, 0},
+        {"block_grown", "none", false, 0, 1},
+        {"block_grown", "agent_unsupported", false, 1, 1},
+        {"block_grown", "agent_unsupported", true, 0, 0},
+        {"unknown", "monitor_missing", false, 0, 1},
+        {"shrunk", "none", false, 0, 1},
+        {"in_sync", "none", false, 0, 0},
+    };
+    struct store *store = store_of(state);
+    int64_t volume_id = put_bound(store).volume_id;
+
+    assert_int_equal(store_open_resize(store, volume_id, GIB, 2 * GIB), 0);
+    for (size_t i = 0; i < array_length(table); i++)
+        expect_standing(store, volume_id, &table[i]);
+}
+
+/* A debt of a week that a pod comes to pay is as old as the pod's stay. */
+static void a_resize_is_pending_since_its_binding(void **state)
+{
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    struct error error;
+    int64_t oldest_ms = 0;
+
+    assert_int_equal(store_open_resize(store, bound.volume_id, GIB, 2 * GIB), 0);
+    assert_int_equal(store_set_state(store, bound.volume_id, "host_grown", "none", NULL), 0);
+    assert_int_equal(sql_execute(&store->connection, "UPDATE resizes SET detected_at = 1000"), 0);
+    assert_int_equal(sql_execute(&store->connection, "UPDATE mappings SET since = 5000"), 0);
+    assert_int_equal(store_oldest_pending(store_get_reader(store), &oldest_ms, &error), 0);
+    assert_int_equal(oldest_ms, 5000);
+    assert_int_equal(sql_execute(&store->connection, "UPDATE resizes SET detected_at = 7000"), 0);
+    assert_int_equal(store_oldest_pending(store_get_reader(store), &oldest_ms, &error), 0);
+    assert_int_equal(oldest_ms, 7000);
 }
 
 /* ---- JSON ---------------------------------------------------------------------------------- */
@@ -358,6 +437,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         MODEL(views_have_their_columns),
+        MODEL(stalled_is_one_notion),
+        MODEL(a_resize_is_pending_since_its_binding),
         MODEL(views_tell_time_as_the_clock_does),
         MODEL(views_have_names),
         MODEL(a_row_is_an_object_with_the_views_columns),

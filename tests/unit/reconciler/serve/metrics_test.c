@@ -78,6 +78,24 @@ static void volumes_are_counted(void **state)
     expect_line(fixture, "\ncrustd_degraded 1\n");
 }
 
+static void stalled_volumes_are_counted_by_reason(void **state)
+{
+    struct fixture *fixture = *state;
+    struct store *store = fixture->reconciler.store;
+
+    add_volumes(fixture, 4);
+    assert_int_equal(store_begin(store), 0);
+    assert_int_equal(store_set_state(store, 1, "blocked", "no_device", NULL), 0);
+    assert_int_equal(store_set_state(store, 2, "block_grown", "agent_denied", NULL), 0);
+    assert_int_equal(store_set_state(store, 3, "block_grown", "agent_denied", NULL), 0);
+    assert_int_equal(store_set_state(store, 4, "blocked", "no_device", NULL), 0);
+    assert_int_equal(store_set_observed(store, 4, true), 0);
+    assert_int_equal(store_commit(store), 0);
+    expect_line(fixture, "\ncrustd_volumes_stalled{state=\"blocked\",reason=\"no_device\"} 1\n");
+    expect_line(fixture,
+                "\ncrustd_volumes_stalled{state=\"block_grown\",reason=\"agent_denied\"} 2\n");
+}
+
 static void growths_are_counted_once_committed(void **state)
 {
     struct fixture *fixture = *state;
@@ -137,6 +155,7 @@ int main(void)
         TEST(buckets_add_up),
         TEST(what_does_not_fit_is_told),
         TEST(volumes_are_counted),
+        TEST(stalled_volumes_are_counted_by_reason),
         TEST(growths_are_counted_once_committed),
         TEST(calls_are_counted),
         TEST(no_volume_is_a_label),

@@ -96,7 +96,7 @@ static void an_empty_node(void **state)
     expect_words(fixture, "<b>starting</b>");
 }
 
-static void what_is_held_up_comes_first_and_is_explained(void **state)
+static void stalled_volumes_come_first_and_are_explained(void **state)
 {
     struct fixture *fixture = *state;
     struct store *store = fixture->reconciler.store;
@@ -106,12 +106,37 @@ static void what_is_held_up_comes_first_and_is_explained(void **state)
     assert_int_equal(store_open_resize(store, 3, 1 << 20, 2 << 20), 0);
     assert_int_equal(store_set_state(store, 3, "blocked", "no_device", NULL), 0);
     assert_int_equal(store_commit(store), 0);
-    expect_words(fixture, "<h2>Held up</h2>");
+    expect_words(fixture, "<b>1</b> stalled");
+    expect_words(fixture, "<b>0</b> to look at");
+    expect_words(fixture, "<h2>Stalled</h2>");
     expect_words(fixture, "leads to nothing on this node");
     expect_words(fixture, "<code>crustctl explain 3</code>");
     expect_words(fixture, "<tbody>\n<tr><th scope=row title=\"/var/lib/kubelet/pods/"
                           "12345678-aaaa-bbbb-cccc-000000000002/");
     expect_words(fixture, "not done yet");
+}
+
+/* A resize that stands still in the guest is as stalled as one that the hypervisor refuses. */
+static void the_page_counts_stalled_as_the_view_does(void **state)
+{
+    struct fixture *fixture = *state;
+    struct store *store = fixture->reconciler.store;
+
+    add_volumes(fixture, 5);
+    assert_int_equal(store_begin(store), 0);
+    assert_int_equal(store_set_state(store, 1, "block_grown", "agent_unsupported", NULL), 0);
+    assert_int_equal(store_set_state(store, 2, "block_grown", "none", NULL), 0);
+    assert_int_equal(store_set_state(store, 3, "shrunk", "none", NULL), 0);
+    assert_int_equal(store_set_state(store, 4, "blocked", "no_device", NULL), 0);
+    assert_int_equal(store_set_observed(store, 4, true), 0);
+    assert_int_equal(store_set_state(store, 5, "host_grown", "policy", NULL), 0);
+    assert_int_equal(store_commit(store), 0);
+    expect_words(fixture, "<b>1</b> stalled");
+    expect_words(fixture, "<b>2</b> to look at");
+    expect_words(fixture, "<b>1</b> growing");
+    expect_words(fixture, "<b>1</b> not in use or only observed");
+    expect_words(fixture, "<h2>Stalled</h2>\n<section>\n<details open><summary><b>pv-0</b>");
+    expect_words(fixture, "<h2>To look at</h2>\n<section>\n<details open><summary><b>pv-2</b>");
 }
 
 static void the_page_is_short(void **state)
@@ -127,8 +152,11 @@ static void the_page_is_short(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(all_text_is_escaped), TEST(numbers_are_for_people),
-        TEST(an_empty_node),       TEST(what_is_held_up_comes_first_and_is_explained),
+        TEST(all_text_is_escaped),
+        TEST(numbers_are_for_people),
+        TEST(an_empty_node),
+        TEST(stalled_volumes_come_first_and_are_explained),
+        TEST(the_page_counts_stalled_as_the_view_does),
         TEST(the_page_is_short),
     };
 
