@@ -12,6 +12,8 @@ const struct stale_text stale_texts[] = {
      "Remove it by hand if it is of no use: kata-runtime direct-volume remove."},
     {"invalid_mount_info", "Its directory does not read well, so crustd knows too little of it.",
      "crustctl volume VOL shows the problem; remove the directory by hand if it is of no use."},
+    {"unknown_file", "Its directory holds a file that is no part of a volume's metadata.",
+     "crustctl volume VOL names the file; move it elsewhere, or remove the directory by hand."},
     {"path_unknown", "Its name is a hash, and no path is known that has it.",
      "Remove the directory by hand if it is of no use."},
     {"not_kubelet_path", "Its path is none of the kubelet's, so nobody says whether it is needed.",

@@ -114,6 +114,16 @@ static int pass_over(struct reconciler *reconciler)
     return 0;
 }
 
+/* What is worth saying of a volume that is well. NULL: nothing. */
+static const char *compose_remark(const struct observed_entry *observed, bool has_plugin_file,
+                                  char ret_text[static 2 * STORE_TEXT_BYTES])
+{
+    if (!observed->remark || !has_plugin_file)
+        return has_plugin_file ? PLUGIN_FILE : observed->remark;
+    (void)snprintf(ret_text, 2 * STORE_TEXT_BYTES, "%s; %s", PLUGIN_FILE, observed->remark);
+    return ret_text;
+}
+
 /* From the name, or from what was learned about it. NULL if it is not known. */
 static int find_target_path(struct reconciler *reconciler, const char *name,
                             const struct observed_entry *observed,
@@ -135,7 +145,7 @@ static int find_target_path(struct reconciler *reconciler, const char *name,
 static int put_entry(struct reconciler *reconciler, enum reconciler_tree tree, const char *name,
                      const struct observed_entry *observed)
 {
-    char learned[STORE_TARGET_BYTES];
+    char learned[STORE_TARGET_BYTES], remark[2 * STORE_TEXT_BYTES];
     struct observed_publish_path publish;
     struct store_entry entry = {
         .layout = layout_of(tree),
@@ -168,7 +178,7 @@ static int put_entry(struct reconciler *reconciler, enum reconciler_tree tree, c
     entry.volume_handle = known(publish.volume_handle);
     entry.defer_fs_mount = flags[publish.defer_fs_mount];
     entry.subpaths = known(publish.subpaths);
-    entry.remark = publish.has_plugin_file ? PLUGIN_FILE : NULL;
+    entry.remark = compose_remark(observed, publish.has_plugin_file, remark);
     for (unsigned i = 0; i < observed->sandboxes; i++)
         entry.sandbox[i] = observed->sandbox[i];
 
@@ -187,6 +197,9 @@ static int put_entry(struct reconciler *reconciler, enum reconciler_tree tree, c
         if (observed->problem)
             log_warning(&(struct log_ids){.volume = volume_id}, "invalid metadata in %s: %s", name,
                         observed->problem);
+        else if (observed->remark)
+            log_warning(&(struct log_ids){.volume = volume_id}, "metadata in %s: %s", name,
+                        observed->remark);
     }
     return reconciler->synced ? 0 : look_at_volume_device(reconciler, volume_id);
 }

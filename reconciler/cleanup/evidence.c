@@ -276,9 +276,19 @@ static int take_fingerprint(int volumes, struct evidence *evidence)
         return EVIDENCE_TAKEN;
     if (r != FINGERPRINT_UNFIT && r != -ENOTDIR && r != -ELOOP && r != -EXDEV)
         return EVIDENCE_NONE;
-    evidence->facts.invalid = true;
+    evidence->facts.entry = STALE_ENTRY_INVALID;
     memcpy(evidence->fingerprint, "unfit", sizeof("unfit"));
     return EVIDENCE_TAKEN;
+}
+
+/* Something of somebody else's in the directory keeps the directory; a dead sandbox's file beside it
+ * is nobody else's. */
+static void note_entry(const struct observed_entry *entry, struct evidence *evidence)
+{
+    if (evidence->suspect.invalid)
+        evidence->facts.entry = STALE_ENTRY_INVALID;
+    else if (entry->remark && !evidence->file[0])
+        evidence->facts.entry = STALE_ENTRY_EXTRA;
 }
 
 /* Reads it again, and compares. */
@@ -298,7 +308,7 @@ static int take_directory(struct reconciler *reconciler, struct evidence *eviden
     if (r == OBSERVED && is_on_record(suspect, &entry) &&
         store_each_named(reconciler->store, suspect->entry_id, find_name, &names) == 0 &&
         names.found == entry.sandboxes) {
-        evidence->facts.invalid |= suspect->invalid;
+        note_entry(&entry, evidence);
         return EVIDENCE_TAKEN;
     }
     marks_add_name(&reconciler->directories[tree], suspect->key);

@@ -14,6 +14,7 @@ static const char *const reason_names[STALE_REASONS] = {
     [STALE_REASON_NONE] = "none",
     [STALE_REASON_RESTORED] = "restored",
     [STALE_REASON_INVALID] = "invalid_mount_info",
+    [STALE_REASON_UNKNOWN_FILE] = "unknown_file",
     [STALE_REASON_PATH_UNKNOWN] = "path_unknown",
     [STALE_REASON_NOT_KUBELET_PATH] = "not_kubelet_path",
     [STALE_REASON_SANDBOX_ALIVE] = "sandbox_alive",
@@ -61,8 +62,10 @@ static enum stale_reason missing_about_directory(const struct stale_facts *facts
 {
     if (facts->restored)
         return STALE_REASON_RESTORED;
-    if (facts->invalid)
+    if (facts->entry == STALE_ENTRY_INVALID)
         return STALE_REASON_INVALID;
+    if (facts->entry == STALE_ENTRY_EXTRA)
+        return STALE_REASON_UNKNOWN_FILE;
     if (facts->path == STALE_PATH_HIDDEN)
         return STALE_REASON_PATH_UNKNOWN;
     return facts->path == STALE_PATH_OTHER ? STALE_REASON_NOT_KUBELET_PATH : STALE_REASON_NONE;

@@ -44,6 +44,13 @@ enum stale_daemon {
     STALE_DAEMON_TRASH,    /* there is no place that a directory can be moved to */
 };
 
+/* The directory itself, read now. */
+enum stale_entry {
+    STALE_ENTRY_VALID,
+    STALE_ENTRY_EXTRA,   /* reads well, and holds names that are no part of the metadata */
+    STALE_ENTRY_INVALID, /* does not read well */
+};
+
 enum stale_mode { STALE_MODE_OFF, STALE_MODE_REPORT, STALE_MODE_DELETE };
 
 /* What holds back what is otherwise to be removed. */
@@ -58,7 +65,7 @@ struct stale_facts {
     enum stale_path path;
     enum stale_sandbox sandbox;
     enum stale_kubelet kubelet;
-    bool invalid;  /* the directory does not read well */
+    enum stale_entry entry;
     bool restored; /* as a person had it put back */
     bool settled;  /* stale and unchanged for as long as is asked for */
     enum stale_daemon daemon;
@@ -71,6 +78,7 @@ enum stale_reason {
     STALE_REASON_NONE,
     STALE_REASON_RESTORED,
     STALE_REASON_INVALID,
+    STALE_REASON_UNKNOWN_FILE,
     STALE_REASON_PATH_UNKNOWN,
     STALE_REASON_NOT_KUBELET_PATH,
     STALE_REASON_SANDBOX_ALIVE,

@@ -4,14 +4,15 @@
  * replaced meanwhile cannot mix with its successor. Nothing is opened but mountInfo.json, and that
  * only as lib/path allows; sandbox-id files are looked at, not opened.
  *
- * Every fault is a problem of the entry, told in words; the first one found stands (a flood of
- * names above all). Only a fault of this machine (no descriptors, no memory) is an error, for then
- * nothing was learned. Kata takes any unknown name in the directory for the sandbox id, so every
- * name must be accounted for.
+ * A fault of the directory or of mountInfo.json is a problem of the entry, told in words; the first
+ * one found stands (a flood of names above all). A name that does not belong into the directory is
+ * ignored and remarked upon: one file too many says nothing about the volume. Only a fault of this
+ * machine (no descriptors, no memory) is an error, for then nothing was learned.
  */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,6 +61,39 @@ static int set_name_problem(struct observed_entry *entry, bool try_again, const 
     entry_name_show(name, shown);
     (void)snprintf(text, sizeof(text), "%s: %s", shown, what);
     return set_problem(entry, try_again, text);
+}
+
+/* Of several unknown names the first by strcmp(3) is remembered, so that the remark does not depend
+ * on the order in which the directory is listed. */
+struct unknown_names {
+    unsigned count;
+    char first[NAME_MAX + 1];
+    const char *why;
+};
+
+static void note_unknown(struct unknown_names *unknown, const char *name, const char *why)
+{
+    if (unknown->count++ > 0 && strcmp(name, unknown->first) >= 0)
+        return;
+    (void)snprintf(unknown->first, sizeof(unknown->first), "%s", name);
+    unknown->why = why;
+}
+
+/* 0 or -ENOMEM. */
+static int set_remark(struct observed_entry *entry, const struct unknown_names *unknown)
+{
+    char shown[SHOWN_NAME_BYTES], more[64] = "";
+    int length;
+
+    if (unknown->count == 0)
+        return 0;
+    entry_name_show(unknown->first, shown);
+    if (unknown->count > 1)
+        (void)snprintf(more, sizeof(more), ", and %u more like it", unknown->count - 1);
+    length = asprintf(&entry->remark, "%s: %s (ignored%s)", shown, unknown->why, more);
+    if (length < 0)
+        entry->remark = NULL;
+    return length < 0 ? -ENOMEM : 0;
 }
 
 /* ---- the directory itself ---------------------------------------------------------------- */
@@ -145,28 +179,35 @@ static const char *why_not_a_sandbox_file(const struct stat *st)
     return NULL;
 }
 
-static int examine_sandbox_file(int directory, const char *name, struct observed_entry *entry)
+static int examine_sandbox_file(int directory, const char *name, struct observed_entry *entry,
+                                struct unknown_names *unknown)
 {
     const char *why;
     struct stat st;
 
-    /* A temporary name may be on its way to become mountInfo.json. */
-    if (!observe_is_sandbox_id(name))
-        return set_name_problem(entry, name[0] == '.', name, "not a name that belongs here");
+    if (!observe_is_sandbox_id(name)) {
+        note_unknown(unknown, name, "not a name that belongs here");
+        return 0;
+    }
     if (fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? 0 : -errno;
     why = why_not_a_sandbox_file(&st);
-    return why ? set_name_problem(entry, false, name, why) : add_sandbox(name, entry);
+    if (!why)
+        return add_sandbox(name, entry);
+    note_unknown(unknown, name, why);
+    return 0;
 }
 
-static int examine_name(int directory, const char *name, struct observed_entry *entry)
+static int examine_name(int directory, const char *name, struct observed_entry *entry,
+                        struct unknown_names *unknown)
 {
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, MOUNT_INFO) == 0 ||
         strcmp(name, RUNTIME_CLI) == 0)
         return 0;
-    if (strcmp(name, PLUGIN_FILE) == 0)
-        return set_name_problem(entry, false, name, "refused: a tenant may have written it");
-    return examine_sandbox_file(directory, name, entry);
+    if (strcmp(name, PLUGIN_FILE) != 0)
+        return examine_sandbox_file(directory, name, entry, unknown);
+    note_unknown(unknown, name, "refused, for a tenant may have written it");
+    return 0;
 }
 
 /* Says more than what was wrong with the first names of the flood. */
@@ -180,6 +221,7 @@ static int set_flood_problem(struct observed_entry *entry)
 static int read_names(int fd, struct observed_entry *entry)
 {
     cleanup(dir_closep) DIR *names = NULL;
+    struct unknown_names unknown = {0};
     int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0), r = 0;
 
     names = copy < 0 ? NULL : fdopendir(copy);
@@ -199,10 +241,10 @@ static int read_names(int fd, struct observed_entry *entry)
             r = set_flood_problem(entry);
             break;
         }
-        r = examine_name(fd, name->d_name, entry);
+        r = examine_name(fd, name->d_name, entry, &unknown);
     }
     qsort(entry->sandbox, entry->sandboxes, sizeof(entry->sandbox[0]), compare_names);
-    return r;
+    return r < 0 ? r : set_remark(entry, &unknown);
 }
 
 /* ---- mountInfo.json ---------------------------------------------------------------------- */
@@ -299,6 +341,7 @@ void observed_entry_done(struct observed_entry *entry)
     drop_mount_info(entry);
     free(entry->target_path);
     free(entry->problem);
+    free(entry->remark);
     for (unsigned i = 0; i < entry->sandboxes; i++)
         free(entry->sandbox[i]);
     *entry = (struct observed_entry){0};

@@ -26,6 +26,7 @@ struct observed_entry {
     bool is_hashed;  /* a sha256 name */
     char *problem;   /* NULL, or what is wrong and where: then the mount_info members are empty */
     bool try_again;  /* the problem may be a write in progress (empty, cut, changing) */
+    char *remark;    /* NULL, or the names in the directory that were ignored, and why */
     struct path_identity directory;
     char mount_info_sha256[65];
     char *volume_type, *device, *fs_type; /* as written; NULL absent */

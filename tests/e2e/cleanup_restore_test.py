@@ -106,7 +106,7 @@ class AsItWas(TrashTest):
         before = [self.all_of(node.directory(name)) for name in (path, other)]
         node.start()
         for name in (path, other):
-            self.wait_kept(node, name, "invalid_mount_info")
+            self.wait_kept(node, name, "unknown_file")
         self.assertEqual({row["decision"] for row in self.gc(node)}, {"kept"})
         self.assertEqual([self.all_of(node.directory(name)) for name in (path, other)], before)
 
@@ -115,7 +115,7 @@ class AsItWas(TrashTest):
         path = self.left_behind(node)
         (node.directory(path) / "directory").mkdir()
         node.start()
-        self.wait_kept(node, path, "invalid_mount_info")
+        self.wait_kept(node, path, "unknown_file")
 
 
 class Kept(TrashTest):

@@ -140,7 +140,13 @@ DIRECTORIES = {
                                         "the directory is writable by others"),
     "directory writable by all": (lambda d: d.chmod(0o707),
                                   "the directory is writable by others"),
-    "csiPlugin.json": (sandbox_file("csiPlugin.json"), "csiPlugin.json: refused: a tenant"),
+    "more than 64 names": (write_many, "more than 6[0-9] names|more than 16 sandbox-id files"),
+    "more than 16 sandboxes": (write_ids, "more than 16 sandbox-id files"),
+}
+
+# What is put beside a good mountInfo.json, and what is said about it.
+UNKNOWN_NAMES = {
+    "csiPlugin.json": (sandbox_file("csiPlugin.json"), "csiPlugin.json: refused, for a tenant"),
     "sandbox id with a space": (sandbox_file("a b"), "a b: not a name that belongs here"),
     "sandbox id with a line break": (sandbox_file("a\nb"), r"not a name that belongs here"),
     "sandbox id with an escape": (sandbox_file("\x1b[2J"), r"not a name that belongs here"),
@@ -163,8 +169,6 @@ DIRECTORIES = {
     "sandbox id of somebody else": (
         sandbox_file("b" * 64, lambda p: (p.touch(0o600), os.chown(p, NOBODY, 0))),
         "belongs to somebody else"),
-    "more than 64 names": (write_many, "more than 6[0-9] names|more than 16 sandbox-id files"),
-    "more than 16 sandboxes": (write_ids, "more than 16 sandbox-id files"),
 }
 
 
@@ -299,6 +303,29 @@ class InvalidMetadata(SaidTest):
         rows = self.wait_for_all(node, paths, "present")
         for path in paths.values():
             self.assertEqual(rows[path]["device"], "/dev/good")
+
+    def test_one_file_too_many_is_ignored_and_named(self):
+        """The volume stays present and in its state, whatever lies beside its mountInfo.json."""
+        node = self.node()
+        paths = self.stage_all(node, UNKNOWN_NAMES)
+        node.start()
+        self.wait_for_all(node, paths, "present")
+        for name, path in paths.items():
+            UNKNOWN_NAMES[name][0](node.directory(path))
+        node.wait(lambda: all(row["problem"] for row in self.rows(node).values()), 60,
+                  "all names to be remarked upon")
+        rows = self.rows(node)
+        for name, path in paths.items():
+            with self.subTest(name):
+                row = rows[path]
+                self.assertRegex(row["problem"], UNKNOWN_NAMES[name][1])
+                self.assertTrue(row["problem"].isprintable(), row["problem"])
+                self.assertEqual((row["status"], row["state"], row["reason"], row["device"]),
+                                 ("present", "unbound", "none", "/dev/good"))
+        self.explains(node, paths["csiPlugin.json"], "csiPlugin.json: refused")
+        self.mend(node, paths)
+        node.wait(lambda: not any(row["problem"] for row in self.rows(node).values()), 60,
+                  "the remarks to go with the files")
 
     def test_a_name_instead_of_a_directory(self):
         """The directory itself becomes something else, and comes back."""

@@ -10,7 +10,7 @@ static const struct table_fact facts[FACTS] = {
     [PATH] = {"path", {"publish", "empty_dir", "other", "hidden"}},
     [SANDBOX] = {"sandbox", {"never", "seen", "cleared", "traces", "alive", "hidden"}},
     [KUBELET] = {"kubelet", {"holds", "left", "gone", "unseen", "moved"}},
-    [ENTRY] = {"entry", {"valid", "invalid"}},
+    [ENTRY] = {"entry", {"valid", "extra", "invalid"}},
     [RESTORED] = {"restored", {"no", "yes"}},
     [DAEMON] = {"daemon", {"fit", "sources", "database", "trash"}},
     [SETTLED] = {"settled", {"no", "yes"}},
@@ -38,7 +38,7 @@ static struct stale_facts facts_of(const int *combination)
         .path = combination[PATH],
         .sandbox = combination[SANDBOX],
         .kubelet = combination[KUBELET],
-        .invalid = combination[ENTRY] == 1,
+        .entry = combination[ENTRY],
         .restored = combination[RESTORED] == 1,
         .daemon = combination[DAEMON],
         .settled = combination[SETTLED] == 1,
@@ -108,7 +108,7 @@ static void nothing_is_removed_without_every_piece_of_evidence(void **state)
         assert_true(given.sandbox == STALE_SANDBOX_SEEN || given.sandbox == STALE_SANDBOX_CLEARED ||
                     (given.sandbox == STALE_SANDBOX_NEVER && given.kubelet == STALE_KUBELET_GONE));
         assert_true(given.kubelet == STALE_KUBELET_GONE || given.kubelet == STALE_KUBELET_LEFT);
-        assert_true(given.settled && !given.invalid && !given.restored);
+        assert_true(given.settled && given.entry == STALE_ENTRY_VALID && !given.restored);
         assert_int_equal(given.daemon, STALE_DAEMON_FIT);
         assert_int_equal(given.brake, STALE_BRAKE_NONE);
     } while (table_advance(&table, combination));

@@ -204,41 +204,77 @@ static void reports_a_file_too_big(void **state)
     expect_problem("mountInfo.json", "more than 65536 bytes", false);
 }
 
-static void reports_names_that_do_not_belong(void **state)
+/* The remark names the file and says why it was ignored, and the rest of the entry stands. */
+static void expect_remark(const char *file, const char *why)
+{
+    observe();
+    assert_null(entry.problem);
+    assert_false(entry.try_again);
+    assert_non_null(entry.remark);
+    if (!strstr(entry.remark, file) || !strstr(entry.remark, why))
+        fail_msg("\"%s\" says neither \"%s\" nor \"%s\"", entry.remark, file, why);
+    assert_string_equal(entry.device, "/dev/loop0");
+    assert_int_equal(strlen(entry.mount_info_sha256), 64);
+    assert_int_equal(entry.sandboxes, 1);
+    assert_string_equal(entry.sandbox[0], "good");
+}
+
+static void names_that_do_not_belong_are_ignored_and_named(void **state)
 {
     char path[300] = NAME "/";
 
     (void)state;
     write_file(NAME "/mountInfo.json", GOOD);
+    write_file(NAME "/good", "");
     write_file(NAME "/.mountInfo.json.tmp", "");
-    expect_problem(".mountInfo.json.tmp", "not a name that belongs here", true);
+    expect_remark(".mountInfo.json.tmp", "not a name that belongs here");
     assert_int_equal(unlinkat(directory, NAME "/.mountInfo.json.tmp", 0), 0);
 
     write_file(NAME "/bad\x1bname", "");
-    expect_problem("bad\\u001bname", "not a name that belongs here", false);
+    expect_remark("bad\\u001bname", "not a name that belongs here");
     assert_int_equal(unlinkat(directory, NAME "/bad\x1bname", 0), 0);
 
     memset(path + strlen(path), 'x', 129);
     write_file(path, "");
-    expect_problem("xxx", "not a name that belongs here", false);
+    expect_remark("xxx", "not a name that belongs here");
     assert_int_equal(unlinkat(directory, path, 0), 0);
 
     write_file(NAME "/csiPlugin.json", "{}");
-    expect_problem("csiPlugin.json", "refused", false);
+    expect_remark("csiPlugin.json", "refused");
 }
 
-static void reports_sandbox_files_that_are_none(void **state)
+static void sandbox_files_that_are_none_are_ignored_and_named(void **state)
 {
     (void)state;
     write_file(NAME "/mountInfo.json", GOOD);
+    write_file(NAME "/good", "");
     write_file(NAME "/sandbox", "content");
-    expect_problem("sandbox", "not empty", false);
+    expect_remark("sandbox", "not empty");
     assert_int_equal(unlinkat(directory, NAME "/sandbox", 0), 0);
     assert_int_equal(symlinkat("mountInfo.json", directory, NAME "/sandbox"), 0);
-    expect_problem("sandbox", "symbolic link", false);
+    expect_remark("sandbox", "symbolic link");
     assert_int_equal(unlinkat(directory, NAME "/sandbox", 0), 0);
     assert_int_equal(mkdirat(directory, NAME "/sandbox", 0700), 0);
-    expect_problem("sandbox", "not a regular file", false);
+    expect_remark("sandbox", "not a regular file");
+}
+
+static void the_remark_does_not_depend_on_the_order_of_names(void **state)
+{
+    (void)state;
+    write_file(NAME "/mountInfo.json", GOOD);
+    write_file(NAME "/good", "");
+    write_file(NAME "/.b", "");
+    write_file(NAME "/.a", "");
+    write_file(NAME "/.c", "");
+    expect_remark(".a: ", "and 2 more");
+}
+
+static void a_remark_mends_no_problem(void **state)
+{
+    (void)state;
+    write_file(NAME "/mountInfo.json", "{\"device\":7}");
+    write_file(NAME "/.a", "");
+    expect_problem("mountInfo.json", "device: not a string", false);
 }
 
 static void bounds_sandboxes_and_names(void **state)
@@ -264,14 +300,14 @@ static void bounds_a_flood(void **state)
 
     (void)state;
     write_file(NAME "/mountInfo.json", GOOD);
-    for (unsigned i = 0; i < OBSERVE_ENTRY_NAMES - 1; i++) {
+    for (unsigned i = 0; i < OBSERVE_ENTRY_NAMES - 2; i++) {
         (void)snprintf(path, sizeof(path), NAME "/.flood-%02u", i);
         write_file(path, "");
     }
-    expect_problem(".flood-", "not a name that belongs here", true);
+    write_file(NAME "/good", "");
+    expect_remark(".flood-00", "and 61 more");
     write_file(NAME "/.flood-more", "");
     expect_problem("", "more than 64 names", false);
-    assert_int_equal(entry.sandboxes, 0);
 }
 
 static void knows_sandbox_ids(void **state)
@@ -300,8 +336,13 @@ int main(void)
         cmocka_unit_test_setup_teardown(reports_files_that_are_no_files, start, stop),
         cmocka_unit_test_setup_teardown(reports_files_of_others, start, stop),
         cmocka_unit_test_setup_teardown(reports_a_file_too_big, start, stop),
-        cmocka_unit_test_setup_teardown(reports_names_that_do_not_belong, start, stop),
-        cmocka_unit_test_setup_teardown(reports_sandbox_files_that_are_none, start, stop),
+        cmocka_unit_test_setup_teardown(names_that_do_not_belong_are_ignored_and_named, start,
+                                        stop),
+        cmocka_unit_test_setup_teardown(sandbox_files_that_are_none_are_ignored_and_named, start,
+                                        stop),
+        cmocka_unit_test_setup_teardown(the_remark_does_not_depend_on_the_order_of_names, start,
+                                        stop),
+        cmocka_unit_test_setup_teardown(a_remark_mends_no_problem, start, stop),
         cmocka_unit_test_setup_teardown(bounds_sandboxes_and_names, start, stop),
         cmocka_unit_test_setup_teardown(bounds_a_flood, start, stop),
         cmocka_unit_test(knows_sandbox_ids),
