@@ -17,6 +17,7 @@
 #include "crustctl/row.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
+#include "lib/quantity.h"
 
 enum { ANSWER_BYTES = 64 * 1024, TEXT_BYTES = 8 * 1024 };
 
@@ -177,14 +178,14 @@ int command_stats(struct session *session)
 
 /* ---- for CSI drivers ---- */
 
-static bool is_size(const char *text)
+/* An exit code. */
+static int take_size(const char *text, uint64_t *ret_bytes)
 {
-    return *text && strlen(text) <= 19 && strspn(text, "0123456789") == strlen(text);
-}
+    const int r = quantity_parse(text, ret_bytes);
 
-static int refuse_size(const char *text)
-{
-    (void)fprintf(stderr, "crustctl: \"%s\" is no size in bytes\n", text);
+    if (r == 0)
+        return EXIT_DONE;
+    (void)fprintf(stderr, "crustctl: \"%s\" is %s\n", text, quantity_error(r));
     return EXIT_USAGE;
 }
 
@@ -200,13 +201,16 @@ int command_ask_resize(struct session *session, const char *volume, const char *
                        const char *most)
 {
     cleanup(json_deletep) cJSON *answer = NULL;
+    uint64_t required = 0, limit = 0;
     char body[128];
-    int code;
+    int code = take_size(least, &required);
 
-    if (!is_size(least) || !is_size(most))
-        return refuse_size(is_size(least) ? most : least);
-    (void)snprintf(body, sizeof(body), "{\"required_bytes\":\"%s\",\"limit_bytes\":\"%s\"}", least,
-                   most);
+    if (code == EXIT_DONE)
+        code = take_size(most, &limit);
+    if (code != EXIT_DONE)
+        return code;
+    (void)snprintf(body, sizeof(body),
+                   "{\"required_bytes\":%" PRIu64 ",\"limit_bytes\":%" PRIu64 "}", required, limit);
     code = ask_volume(session, volume, "resize", body, &answer);
     return code == EXIT_DONE ? print_as_it_is(session, answer) : code;
 }
@@ -223,8 +227,8 @@ int command_crust_resize(struct session *session)
     return command_ask_resize(session, operand[0], operand[1], operand[2]);
 }
 
-/* {"pod-id":POD,"block-device":DEVICE, and with a size "volume-size":SIZE} */
-static int ask_filesystem(struct session *session, const char *target, const char *size)
+/* {"pod-id":POD,"block-device":DEVICE, and with a size "volume-size":SIZE}; size NULL: none */
+static int ask_filesystem(struct session *session, const char *target, const uint64_t *size)
 {
     const char *const *operand = session->options->operand;
     cleanup(buffer_done) struct buffer body = BUFFER_INIT(TEXT_BYTES);
@@ -240,7 +244,7 @@ static int ask_filesystem(struct session *session, const char *target, const cha
     if (result == 0)
         result = json_append_string(&body, operand[1]);
     if (result == 0 && size)
-        result = buffer_append_format(&body, ",\"volume-size\":\"%s\"", size);
+        result = buffer_append_format(&body, ",\"volume-size\":\"%" PRIu64 "\"", *size);
     if (result == 0)
         result = buffer_append_text(&body, "}");
     if (result < 0)
@@ -257,7 +261,8 @@ int command_fs_stats(struct session *session)
 
 int command_fs_resize(struct session *session)
 {
-    const char *size = session->options->operand[2];
+    uint64_t size = 0;
+    const int code = take_size(session->options->operand[2], &size);
 
-    return is_size(size) ? ask_filesystem(session, "/fs-resize", size) : refuse_size(size);
+    return code == EXIT_DONE ? ask_filesystem(session, "/fs-resize", &size) : code;
 }

@@ -9,6 +9,7 @@
 #include "lib/base64url.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
+#include "lib/quantity.h"
 
 static enum status_code refuse(const char *what, struct error *error)
 {
@@ -30,12 +31,14 @@ static int read_digits(const char *text, uint64_t *ret_number)
     return 0;
 }
 
-/* A number, or a text of digits. 0, -ENOENT, -EINVAL. */
+/* A number, or a Kubernetes quantity as text. 0, -ENOENT, -EINVAL. */
 static int read_size(const cJSON *object, const char *name, uint64_t *ret_size)
 {
     const char *text = json_string(object, name);
 
-    return text ? read_digits(text, ret_size) : json_number(object, name, ret_size);
+    if (!text)
+        return json_number(object, name, ret_size);
+    return quantity_parse(text, ret_size) < 0 ? -EINVAL : 0;
 }
 
 static enum status_code take_size(const cJSON *object, const char *name, bool required,

@@ -10,10 +10,10 @@
  *   PUT  /fs-stats                       {"block-device":D,"pod-id":SANDBOX}
  *   PUT  /fs-resize                      {"block-device":D,"pod-id":SANDBOX,"volume-size":N}
  *
- * D is a path, or a name below /dev. Keys in any letter case; a size is a number or a text of
- * digits. The last two were proposed for a shim, which knows its sandbox: here pod-id names it, and
- * may be left out while one volume alone is on the device. A size that is asked for is the least: a
- * volume grows to what its device has.
+ * D is a path, or a name below /dev. Keys in any letter case; a size is a number, or a text:
+ * digits or a Kubernetes quantity ("8Gi"). The last two were proposed for a shim, which knows its
+ * sandbox: here pod-id names it, and may be left out while one volume alone is on the device. A
+ * size that is asked for is the least: a volume grows to what its device has.
  */
 #pragma once
 

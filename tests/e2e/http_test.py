@@ -221,8 +221,10 @@ class CallsTest(VolumeTest):
         for method, target, body, status, code in (
                 ("POST", "/direct-volume/resize", {}, 400, "INVALID_ARGUMENT"),
                 ("POST", "/direct-volume/resize", {"volumePath": path}, 400, "INVALID_ARGUMENT"),
-                ("POST", "/direct-volume/resize", {"volumePath": path, "size": "8Gi"}, 400,
+                ("POST", "/direct-volume/resize", {"volumePath": path, "size": "8GB"}, 400,
                  "INVALID_ARGUMENT"),
+                ("POST", "/direct-volume/resize", {"volumePath": path, "size": "8Gi"}, 503,
+                 "UNAVAILABLE"),
                 ("POST", "/direct-volume/resize", {"volumePath": "/var/lib/kubelet/x", "size": 1},
                  404, "NOT_FOUND"),
                 ("POST", "/v1/volumes/4711/resize", None, 404, "NOT_FOUND"),
@@ -342,14 +344,26 @@ class CrustctlTest(VolumeTest):
                       ("resize", "--volume-path", "pv", "--size", "0"),
                       ("stats", *where, "--size", "0"), ("stats", *where, "more"),
                       ("stats", *where, "--config", "/nowhere"),
-                      ("resize", *where, "--size", "8Gi"), ("resize", *where, "--size", str(1 << 40))):
+                      ("resize", *where, "--size", "8GB"), ("resize", *where, "--size", "1Ti")):
             code, out, err = self.run_crustctl("direct-volume", *words)
             self.assertEqual((code, out), (1, ""), (words, err))
             self.assertTrue(err)
 
+    def test_sizes_as_kubernetes_writes_them(self):
+        self.pv.loop.resize(AFTER)
+        quantity = f"{AFTER >> 20}Mi"
+        for words, out in (
+                (("crust", "resize", self.pv.path, quantity, "1Ti"), f'{{"capacity_bytes":{AFTER}}}\n'),
+                (("direct-volume", "resize", "--volume-path", self.pv.path, "--size", quantity), ""),
+                (("fs", "resize", SANDBOX, self.pv.loop.device, quantity),
+                 f'{{"capacity_bytes":{AFTER}}}\n')):
+            with self.subTest(words):
+                self.assertEqual(self.run_crustctl(*words), (0, out, ""))
+
     def test_exit_codes(self):
         for words, expected in ((("resize", "nobody"), 3), (("crust", "stats", "nobody"), 3),
-                                (("crust", "resize", self.pv.path, "8Gi", "0"), 2),
+                                (("crust", "resize", self.pv.path, "8GB", "0"), 2),
+                                (("crust", "resize", self.pv.path, "0.1Ki", "0"), 2),
                                 (("crust", "resize", self.pv.path), 2), (("crust", "burn"), 2),
                                 (("crust", "resize", self.pv.path, "1", "2"), 5),
                                 (("crust", "resize", self.pv.path, str(1 << 40), "0"), 5),

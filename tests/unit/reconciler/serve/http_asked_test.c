@@ -93,6 +93,7 @@ static void the_shim_s_resize(void **state)
 {
     static const char *const good[] = {"{\"volumePath\":\"/v\",\"size\":123123}",
                                        "{\"VolumePath\":\"/v\",\"Size\":\"123123\"}",
+                                       "{\"volumePath\":\"/v\",\"Size\":\"123.123k\"}",
                                        "{\"VOLUMEPATH\":\"/v\",\"SIZE\":123123,\"x\":null}"};
     static const char *const bad[] = {"",
                                       "{}",
@@ -100,6 +101,7 @@ static void the_shim_s_resize(void **state)
                                       "{\"size\":1}",
                                       "{\"volumePath\":1,\"size\":1}",
                                       "{\"volumePath\":\"/v\",\"size\":true}",
+                                      "{\"volumePath\":\"/v\",\"size\":\"8GB\"}",
                                       "{\"volumePath\":\"/v\",\"size\":1.5}"};
     struct http_asked asked;
 
