@@ -148,14 +148,33 @@ struct reconciler *grpc_call_reconciler(const struct grpc_call *call)
     return call->options->reconciler;
 }
 
-bool grpc_call_has_service(const struct grpc_call *call, const char *name)
+/* The documents that propose these services name no package, so clients generated from them call
+ * "/Runtime/…". NULL: the service is not one of them. */
+static const char *without_package(const char *path)
+{
+    static const char package[] = "/crust.";
+    size_t length = strcspn(path + 1, "/") + 1;
+
+    if (strncmp(path, package, strlen(package)) != 0)
+        return NULL;
+    while (path[length] != '.')
+        length--;
+    return path + length + 1;
+}
+
+static bool begins_with_service(const char *path, const char *name)
 {
     size_t length = strlen(name);
 
+    return path && strncmp(path, name, length) == 0 && path[length] == '/';
+}
+
+bool grpc_call_has_service(const struct grpc_call *call, const char *name)
+{
     for (const struct grpc_method *const *service = call->options->services; *service; service++) {
         const char *path = (*service)[0].path;
 
-        if (strncmp(path + 1, name, length) == 0 && path[1 + length] == '/')
+        if (begins_with_service(path + 1, name) || begins_with_service(without_package(path), name))
             return true;
     }
     return false;
@@ -194,12 +213,20 @@ int grpc_copy_text(const ProtobufCBinaryData *member, char *ret_text, size_t siz
 
 /* ---- a call begins ---- */
 
+static bool is_path_of(const char *path, const struct grpc_method *method)
+{
+    const char *bare = without_package(method->path);
+
+    return strcmp(method->path, path) == 0 ||
+           (bare && path[0] == '/' && strcmp(bare, path + 1) == 0);
+}
+
 static const struct grpc_method *find_method(const struct grpc_call_options *options,
                                              const char *path)
 {
     for (const struct grpc_method *const *service = options->services; *service; service++)
         for (const struct grpc_method *method = *service; method->path; method++)
-            if (strcmp(method->path, path) == 0)
+            if (is_path_of(path, method))
                 return method;
     return NULL;
 }
