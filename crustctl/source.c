@@ -26,6 +26,7 @@
 
 enum {
     REQUEST_SECONDS = 30,
+    TARGET_BYTES = 16 * 1024, /* the longest path, each byte of it escaped, and more */
     ANSWER_BYTES = 64 * 1024 * 1024,
     ANSWER_DEPTH = 12,
     STATUS_BYTES = 1024 * 1024,
@@ -179,7 +180,7 @@ static int append_query(struct buffer *path, const struct store_query *query)
 static int read_from_daemon(struct source *source, const struct store_query *query,
                             struct buffer *ret_json, struct error *error)
 {
-    cleanup(buffer_done) struct buffer path = BUFFER_INIT(4096);
+    cleanup(buffer_done) struct buffer path = BUFFER_INIT(TARGET_BYTES);
 
     if (append_query(&path, query) < 0)
         return error_set(error, -EINVAL, "the name is too long");

@@ -24,10 +24,10 @@
 struct store;
 
 enum {
-    STORE_SCHEMA_VERSION = 1, /* the major version; minor ones: schema.h */
-    STORE_PATH_BYTES = 4096,  /* a device as written in mountInfo.json */
-    STORE_TARGET_BYTES = 192, /* a volume path: at most 189 bytes */
-    STORE_KEY_BYTES = 256,    /* a directory's name */
+    STORE_SCHEMA_VERSION = 1,  /* the major version; minor ones: schema.h */
+    STORE_PATH_BYTES = 4096,   /* a device as written in mountInfo.json */
+    STORE_TARGET_BYTES = 4096, /* a volume path; in Kata's layout it has at most 189 bytes */
+    STORE_KEY_BYTES = 256,     /* a directory's name */
     STORE_SANDBOX_ID_BYTES = 129,
     STORE_NAME_BYTES = 128,    /* kernel device names, drive ids, reasons */
     STORE_ADDRESS_BYTES = 384, /* sockets, agent addresses, guest paths */

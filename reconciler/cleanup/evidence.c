@@ -281,8 +281,8 @@ static int take_fingerprint(int volumes, struct evidence *evidence)
     return EVIDENCE_TAKEN;
 }
 
-/* Something of somebody else's in the directory keeps the directory; a dead sandbox's file beside it
- * is nobody else's. */
+/* Something of somebody else's in the directory keeps the directory; a dead sandbox's file beside
+ * it is nobody else's. */
 static void note_entry(const struct observed_entry *entry, struct evidence *evidence)
 {
     if (evidence->suspect.invalid)

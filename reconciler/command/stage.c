@@ -51,7 +51,6 @@ enum deed { NOTHING_ASKED, UNCHANGED, DONE };
 struct staging {
     struct staging *next;
     struct reconciler *reconciler;
-    char target_path[STORE_TARGET_BYTES];
     char sandbox_id[STORE_SANDBOX_ID_BYTES]; /* whom it is published for, or "" */
     bool takes_away;
     enum deed deed[SPOTS];
@@ -61,6 +60,7 @@ struct staging {
     struct error error;
     reconciler_staged *done; /* NULL: nobody waits any more */
     void *userdata;
+    char target_path[];
 };
 
 /* ---- where ---- */
@@ -101,6 +101,12 @@ static void make_key(const struct spot *spot, const char *target_path,
         base64url_encode(target_path, strlen(target_path), ret_key);
 }
 
+/* A path that is too long for a name in base64 has no directory by that name. */
+static bool can_be_named(const struct spot *spot, const char *target_path)
+{
+    return spot->is_hashed || strlen(target_path) <= BASE64URL_PATH_BYTES;
+}
+
 /* ---- a call begins ---- */
 
 /* A stage and an unstage of one volume in one turn could both be answered with success. */
@@ -125,12 +131,12 @@ static enum status_code begin(struct reconciler *reconciler, const char *target_
         return error_set(error, STATUS_UNAVAILABLE, "too many calls wait for the database");
     if (has_opposite(waiting, target_path, takes_away))
         return error_set(error, STATUS_UNAVAILABLE, "another call for this volume is not done yet");
-    staging = calloc(1, sizeof(*staging));
+    staging = calloc(1, sizeof(*staging) + strlen(target_path) + 1);
     if (!staging)
         return error_set(error, STATUS_UNAVAILABLE, "out of memory");
     staging->reconciler = reconciler;
     staging->takes_away = takes_away;
-    (void)snprintf(staging->target_path, sizeof(staging->target_path), "%s", target_path);
+    memcpy(staging->target_path, target_path, strlen(target_path) + 1);
     *ret_staging = staging;
     return STATUS_OK;
 }
@@ -194,7 +200,7 @@ enum status_code reconciler_stage(struct reconciler *reconciler,
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(TEXT_BYTES);
     struct stage_content content = {.beside = stage->sandbox_id};
     struct staging *staging = NULL;
-    enum status_code code = stage_request_check(reconciler->root, stage, error);
+    enum status_code code = stage_request_check(reconciler->root, layout, stage, error);
 
     if (code == STATUS_OK && stage_request_write(stage, &text) < 0)
         code = error_set(error, STATUS_INVALID_ARGUMENT, "all of it is more than %d bytes",
@@ -227,7 +233,8 @@ enum status_code reconciler_unstage(struct reconciler *reconciler, const char *t
     if (code != STATUS_OK)
         return code;
     for (unsigned i = 0; code == STATUS_OK && i < SPOTS; i++)
-        code = act(staging, i, NULL, error);
+        if (can_be_named(&spots[i], target_path))
+            code = act(staging, i, NULL, error);
     return wait_or_end(staging, code, done, userdata, ret_staging);
 }
 

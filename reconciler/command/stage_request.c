@@ -15,6 +15,7 @@
 #include "lib/path.h"
 #include "reconciler/clients.h"
 #include "reconciler/observe/observe.h"
+#include "store/store.h"
 
 #define VOLUME_TYPE "directvol"
 
@@ -41,11 +42,8 @@ enum status_code command_check_target_path(const char *path, struct error *error
         error_set(error, 0, "the target path is missing");
     else if (*path != '/')
         error_set(error, 0, "the target path is not absolute");
-    else if (strlen(path) > BASE64URL_PATH_BYTES)
-        error_set(error, 0,
-                  "the target path is longer than %d bytes, the most that a "
-                  "directory's name can hold in base64",
-                  BASE64URL_PATH_BYTES);
+    else if (strlen(path) >= STORE_TARGET_BYTES)
+        error_set(error, 0, "the target path is longer than %d bytes", STORE_TARGET_BYTES - 1);
     else if (!is_clean_path(path))
         error_set(error, 0,
                   "the target path has empty, \".\" or \"..\" components, and so is "
@@ -53,6 +51,21 @@ enum status_code command_check_target_path(const char *path, struct error *error
     else
         return STATUS_OK;
     return STATUS_INVALID_ARGUMENT;
+}
+
+/* Kata's layout has the path in the directory's name. Where both layouts are wanted, a path that
+ * fits into one of them only is refused: Kata would take the empty directory for the volume. */
+static enum status_code check_layout(const char *path, enum config_stage_layout layout,
+                                     struct error *error)
+{
+    if (layout == STAGE_CRUST || strlen(path) <= BASE64URL_PATH_BYTES)
+        return STATUS_OK;
+    return error_set(
+        error, STATUS_INVALID_ARGUMENT,
+        "the target path is longer than %d bytes, the most that a directory's name can "
+        "hold in base64, as Kata's layout has it: crust.stage_layout = crust stages "
+        "longer ones, for a runtime that looks there",
+        BASE64URL_PATH_BYTES);
 }
 
 /* What is not there yet may come; what is there and can hold no file system is a mistake. */
@@ -92,11 +105,13 @@ static bool is_group(const char *text)
     return number < UINT32_MAX;
 }
 
-enum status_code stage_request_check(int root, const struct reconciler_stage *stage,
-                                     struct error *error)
+enum status_code stage_request_check(int root, enum config_stage_layout layout,
+                                     const struct reconciler_stage *stage, struct error *error)
 {
     enum status_code code = command_check_target_path(stage->target_path, error);
 
+    if (code == STATUS_OK)
+        code = check_layout(stage->target_path, layout, error);
     if (code == STATUS_OK)
         code = check_device(root, stage->device, error);
     if (code != STATUS_OK)

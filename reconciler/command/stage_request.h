@@ -1,12 +1,13 @@
 /* stage_request.h - what a CSI driver asks for, and how mountInfo.json says it. */
 #pragma once
 
+#include "config/config.h"
 #include "lib/buffer.h"
 #include "reconciler/command/command.h"
 
-/* Whether it can be put in place at all. STATUS_OK or _INVALID_ARGUMENT. */
-enum status_code stage_request_check(int root, const struct reconciler_stage *stage,
-                                     struct error *error);
+/* Whether it can be put in place at all, in that layout. STATUS_OK or _INVALID_ARGUMENT. */
+enum status_code stage_request_check(int root, enum config_stage_layout layout,
+                                     const struct reconciler_stage *stage, struct error *error);
 
 /* Appends mountInfo.json. 0, -EMSGSIZE, -ENOMEM. */
 int stage_request_write(const struct reconciler_stage *stage, struct buffer *text);

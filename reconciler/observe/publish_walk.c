@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base64url.h"
 #include "lib/cleanup.h"
 #include "reconciler/observe/observe.h"
 
@@ -72,7 +71,7 @@ static const char *next_name(DIR *names)
 static int tell(const char *kubelet, const char *pod, const char *pv, path_callback *callback,
                 void *userdata)
 {
-    char path[BASE64URL_PATH_BYTES + 1];
+    char path[PATH_MAX];
     size_t length = strlen(kubelet);
 
     while (length && kubelet[length - 1] == '/')

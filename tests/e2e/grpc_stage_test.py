@@ -143,6 +143,62 @@ class Staging(StageTest):
             self.assertFalse(any(node.directory(PATH, name).exists() for name in where))
             self.assertEqual(node.volume(PATH)["status"], "removed")
 
+    def test_paths_longer_than_a_name_in_base64(self):
+        """Their hash names them, so they work where nothing has to be named in base64."""
+        longest = "/" + "/".join("x" * 127 for _ in range(32))[:4094]
+        self.assertEqual(len(longest), 4095)
+        for path in (publish_path("pv-" + "y" * 150), longest):
+            node = self.start(crust__stage_layout="crust")
+            self.stage(path=path)
+            row = node.wait_for(path, "unbound", status="present")
+            self.assertEqual((row["layout"], row["key"]),
+                             ("crust", hashlib.sha256(path.encode()).hexdigest()))
+            said = json.loads(node.crustctl("-o", "json", "volume", path).stdout)
+            self.assertEqual(said["target_path"], path)
+            node.stop()
+            node.start()
+            self.client = self.stub(node, "crust_runtime", "Runtime")
+            self.assertEqual(node.wait_for(path, "unbound")["volume_id"], row["volume_id"])
+            self.assertIn("unbound", node.crustctl("explain", path).stdout)
+            self.unstage(path)
+            self.assertFalse(node.directory(path, "crust").exists())
+            node.stop()
+        for layout in ("kata", "both"):
+            node = self.start(crust__stage_layout=layout)
+            with self.fails("INVALID_ARGUMENT", "189", "crust.stage_layout = crust"):
+                self.stage(path=longest)
+            self.assertEqual(node.query("SELECT * FROM audit_volumes"), [])
+            self.unstage(longest)  # nothing to be done is done
+            node.stop()
+
+    def test_the_documents_own_service_names(self):
+        """They name no package, so neither do clients that are generated from them."""
+        node = self.start()
+        channel = self.channel(node)
+
+        def call(path, request, reply):
+            return channel.unary_unary(path, request_serializer=type(request).SerializeToString,
+                                       response_deserializer=reply.FromString)(
+                                           request, timeout=SECONDS)
+
+        call("/Runtime/RuntimeStageVolume", self.request(), self.crust.RuntimeStageVolumeResponse)
+        self.assertEqual(node.wait_for(PATH, "unbound")["status"], "present")
+        management = self.messages("crust_management")
+        reply = call("/RuntimeAssistedStorageManagement/RuntimeGetSupportedFileSystems",
+                     management.RuntimeGetSupportedFileSystemsRequest(),
+                     management.RuntimeGetSupportedFileSystemsResponse)
+        self.assertTrue(reply.file_systems)
+        health = self.messages("health")
+        for service in ("Runtime", "RuntimeAssistedStorageManagement", "crust.v1.Runtime"):
+            self.assertEqual(call("/grpc.health.v1.Health/Check",
+                                  health.HealthCheckRequest(service=service),
+                                  health.HealthCheckResponse).status,
+                             health.HealthCheckResponse.SERVING)
+        for path in ("/v1.Runtime/RuntimeStageVolume", "/Health/Check", "Runtime/RuntimeStageVolume",
+                     "/RuntimeStageVolume"):
+            with self.subTest(path), self.fails("UNIMPLEMENTED"):
+                call(path, self.request(), self.crust.RuntimeStageVolumeResponse)
+
     def test_unstage_in_a_layout_of_yesterday(self):
         node = self.start(crust__stage_layout="both")
         self.stage()
@@ -222,7 +278,7 @@ class Staging(StageTest):
                 self.client.RuntimeStageVolume(request, timeout=SECONDS)
         with self.fails("FAILED_PRECONDITION", "NETWORK"):
             self.stage(kind="NETWORK")
-        for path in ("", "x", longest + "x"):
+        for path in ("", "x", "/" + "x" * 4095):
             with self.fails("INVALID_ARGUMENT"):
                 self.unstage(path)
         self.assertEqual(os.listdir(node.root / VOLUMES), [])
@@ -244,6 +300,13 @@ class Staging(StageTest):
             self.stage()
         (directory / "mountInfo.json").rmdir()
         (directory / "not a sandbox").write_text("x")
+        self.stage()
+        row = node.volume(PATH)
+        self.assertEqual(row["status"], "present")
+        self.assertIn("not a sandbox: not a name that belongs here", row["problem"])
+        (directory / "not a sandbox").unlink()
+        for number in range(17):
+            (directory / f"sandbox-{number}").touch(0o600)
         with self.fails("FAILED_PRECONDITION", "crustctl volume"):
             self.stage()
         self.unstage()

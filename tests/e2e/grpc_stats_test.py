@@ -95,7 +95,7 @@ class Answers(StatsTest):
 class Refusals(StatsTest):
     def test_bad_requests(self):
         node, _ = self.scene()
-        for path in ("", "relative", "/" + "x" * 189):
+        for path in ("", "relative", "/" + "x" * 4095):
             with self.fails("INVALID_ARGUMENT"):
                 self.stats(node, path)
         with self.fails("NOT_FOUND"):
