@@ -46,7 +46,7 @@ static void numbers_that_are_none(void **state)
     static const char *const bodies[] = {"[]",
                                          "{",
                                          "{\"required_bytes\":-1}",
-                                         "{\"required_bytes\":\"8Gi\"}",
+                                         "{\"required_bytes\":\"8GB\"}",
                                          "{\"limit_bytes\":\"\"}",
                                          "{\"limit_bytes\":1,\"LIMIT_bytes\":2}",
                                          "{\"limit_bytes\":\"9223372036854775808\"}"};
