@@ -93,7 +93,7 @@ BENCH_SOURCES  := $(call sources,tests/bench)
 
 PROGRAMS := $(OUT)/crustd $(OUT)/crustctl $(OUT)/crust-guest-agent
 
-.PHONY: all check demo install deps tests unit e2e fuzz replay search bench golden sanitize coverage format lint clean help programs
+.PHONY: all check demo install deps tests unit e2e node fuzz replay search bench golden sanitize coverage format lint clean help programs
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -201,6 +201,9 @@ unit: $(TEST_BINARIES) ## build and run the unit tests
 
 e2e: programs $(BENCH_PROGRAMS) ## run the integration tests (root)
 	@CRUST_BUILD=$(OUT) tests/e2e/run.py
+
+node: programs ## run the tests on a whole Debian node in a virtual machine (root, to build its image)
+	@CRUST_BUILD=$(OUT) tests/node/run.py
 
 bench: programs $(BENCH_PROGRAMS) $(BENCH_PRELOADS) ## measure, one line of JSON per figure (root); see docs/measurements.md
 	@CRUST_BUILD=$(OUT) tests/bench/run.py $(FIGURES)

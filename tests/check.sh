@@ -66,6 +66,7 @@ stage "build with sanitizers" make "$jobs" CC=gcc WERROR=1 SANITIZE=address,unde
 tests "unit tests, sanitized" make CC=gcc WERROR=1 SANITIZE=address,undefined unit
 tests "fuzz corpora, sanitized" make CC=gcc WERROR=1 SANITIZE=address,undefined replay
 tests "integration tests" make CC=gcc WERROR=1 e2e
+tests "tests on a node" make CC=gcc WERROR=1 node
 
 # What root built belongs to the person who called sudo.
 if [ -n "${SUDO_UID:-}" ] && [ -d build ]; then

@@ -22,8 +22,8 @@ packages="
 [ -n "$demo" ] || packages="$packages
     clang clang-format cppcheck gcovr libclang-rt-14-dev libcmocka-dev llvm strace valgrind
 
-    busybox chromium dmsetup protobuf-compiler protobuf-compiler-grpc python3-grpcio
-    python3-protobuf python3-yaml
+    busybox chromium dmsetup mmdebstrap protobuf-compiler protobuf-compiler-grpc python3-grpcio
+    python3-protobuf python3-yaml qemu-utils
 "
 
 missing=

@@ -1,83 +1,19 @@
 #!/usr/bin/env python3
 """run.py [-j N] [PATTERN...] - runs the integration tests, N modules at a time (default 2).
 
-Each tests/e2e/*_test.py is a process of its own (run.py --module NAME), so that a hung or crashed one
-costs only itself. The last line is "N passed, N failed, N skipped"; the exit status is 1 if any
-failed. A skipped test says why.
+PATTERN selects the modules tests/e2e/*_test.py whose names contain it. See module_runner.py.
 """
 
-import argparse
-import concurrent.futures
 import os
 import pathlib
-import re
-import subprocess
 import sys
-import time
-import unittest
 
-HERE = pathlib.Path(__file__).resolve().parent
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
+
+import module_runner  # noqa: E402
+
 # A whole sweep may take an hour.
 MODULE_SECONDS = None if os.environ.get("CRUST_SWEEP") == "all" else 1800
-CLOSING = "{} passed, {} failed, {} skipped"
-
-
-def run_module(module):
-    started = time.monotonic()
-    command = [sys.executable, __file__, "--module", module.stem]
-    try:
-        done = subprocess.run(command, cwd=HERE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              text=True, errors="replace", timeout=MODULE_SECONDS)
-        output, status = done.stdout, done.returncode
-    except subprocess.TimeoutExpired as error:
-        output, status = (error.stdout or b"").decode(errors="replace") + "\nran out of time", 1
-    return module, output, status, time.monotonic() - started
-
-
-def counts(output, status):
-    """passed, failed, skipped of the module's closing line; a module without one has failed."""
-    line = re.search(CLOSING.format(*[r"(\d+)"] * 3) + r"\s*$", output)
-    passed, failed, skipped = map(int, line.groups()) if line else (0, 1, 0)
-    return passed, failed or int(status != 0), skipped
-
-
-class Result(unittest.TextTestResult):
-    """Counts what passed: a class that is skipped or fails as a whole has run no test."""
-
-    passed = 0
-
-    def addSuccess(self, test):
-        super().addSuccess(test)
-        self.passed += 1
-
-
-def run_here(name):
-    tests = unittest.defaultTestLoader.loadTestsFromName(name)
-    result = unittest.TextTestRunner( verbosity=2, resultclass=Result).run(tests)
-    failed = len(result.failures) + len(result.errors) + len(result.unexpectedSuccesses)
-    print(CLOSING.format(result.passed, failed, len(result.skipped)))
-    return 1 if failed else 0
-
-
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("-j", type=int, default=2)
-    parser.add_argument("--module", help=argparse.SUPPRESS)
-    parser.add_argument("patterns", nargs="*")
-    arguments = parser.parse_args()
-    if arguments.module:
-        return run_here(arguments.module)
-    modules = sorted(HERE.glob("*_test.py"))
-    if arguments.patterns:
-        modules = [m for m in modules if any(p in m.stem for p in arguments.patterns)]
-    total = [0, 0, 0]
-    with concurrent.futures.ThreadPoolExecutor(arguments.j) as pool:
-        for module, output, status, seconds in pool.map(run_module, modules):
-            print(f"== {module.name} ({seconds:.0f} s)\n{output}", flush=True)
-            total = [a + b for a, b in zip(total, counts(output, status))]
-    print(CLOSING.format(*total))
-    return 1 if total[1] else 0
-
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(module_runner.main(__file__, jobs=2, module_seconds=MODULE_SECONDS))
