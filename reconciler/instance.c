@@ -92,8 +92,8 @@ void instance_done(struct instance *instance)
 }
 
 int instance_open_store(const struct instance *instance, const struct config *config,
-                        enum instance_store where, struct store **ret_store, bool *ret_rebuilt,
-                        struct error *error)
+                        enum instance_store where, struct store **ret_store,
+                        struct store_opening *ret_opening, struct error *error)
 {
     char boot_id[OBSERVE_BOOT_ID_BYTES];
     struct store_options options = {
@@ -101,11 +101,11 @@ int instance_open_store(const struct instance *instance, const struct config *co
         .boot_id = boot_id,
         .keep_days = config->history.keep_days,
         .max_rows = config->history.max_rows,
-        .ret_rebuilt = ret_rebuilt,
+        .ret_opening = ret_opening,
     };
     int r = observe_boot_id(boot_id);
 
-    *ret_rebuilt = false;
+    *ret_opening = (struct store_opening){0};
     if (r < 0)
         return error_set_errno(error, r, "cannot read the boot id");
     return store_open(&options, ret_store, error);

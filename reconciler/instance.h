@@ -8,6 +8,7 @@
 #include "lib/result.h"
 
 struct store;
+struct store_opening;
 
 /* Outcomes of instance_take_place(). */
 enum {
@@ -40,5 +41,5 @@ enum instance_store { INSTANCE_STORE_FILE, INSTANCE_STORE_MEMORY };
 
 /* Opens the database in this boot; outcomes as store_open(). */
 int instance_open_store(const struct instance *instance, const struct config *config,
-                        enum instance_store where, struct store **ret_store, bool *ret_rebuilt,
-                        struct error *error);
+                        enum instance_store where, struct store **ret_store,
+                        struct store_opening *ret_opening, struct error *error);

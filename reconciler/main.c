@@ -4,6 +4,7 @@
  * scan, so that what happens during it is not missed.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -336,19 +337,42 @@ static bool is_refused(int r)
     return r > 0 || r == -EISDIR || r == -EINVAL || r == -ENOMEM;
 }
 
+static void say_opening(const struct daemon *daemon, const struct store_opening *opening)
+{
+    const struct schema_upgrade *upgrade = &opening->upgrade;
+
+    if (opening->rebuilt)
+        log_warning(NULL, "the database was corrupt: it was set aside and begun anew (%s)",
+                    daemon->instance.database);
+    if (upgrade->upgraded)
+        log_info(NULL,
+                 "the database was upgraded from minor version %" PRId64 ": secrets redacted in "
+                 "%" PRIu64 " rows",
+                 upgrade->from_minor, upgrade->redacted);
+    if (upgrade->upgraded && opening->set_aside)
+        log_warning(
+            NULL,
+            "%s.corrupt-N were set aside by an earlier release and may hold secrets: delete "
+            "them when you no longer need them",
+            daemon->instance.database);
+    if (upgrade->leftovers)
+        log_warning(NULL,
+                    "redacted secrets may still stand in unused parts of %s, which needs as much "
+                    "free disk space as it is large, and no reader: see to both and restart crustd",
+                    daemon->instance.database);
+}
+
 /* INSTANCE_LOCKED, outcomes of store_open(), -errno. */
 static int open_file(struct daemon *daemon, struct error *error)
 {
-    bool rebuilt = false;
+    struct store_opening opening = {0};
     int r = instance_take_place(&daemon->instance, error);
 
     if (r != INSTANCE_ALONE)
         return r;
     r = instance_open_store(&daemon->instance, &daemon->config, INSTANCE_STORE_FILE, &daemon->store,
-                            &rebuilt, error);
-    if (rebuilt)
-        log_warning(NULL, "the database was corrupt: it was set aside and begun anew (%s)",
-                    daemon->instance.database);
+                            &opening, error);
+    say_opening(daemon, &opening);
     return r;
 }
 
@@ -356,7 +380,7 @@ static int open_file(struct daemon *daemon, struct error *error)
 static int open_store(struct daemon *daemon)
 {
     struct error *error = &daemon->why_in_memory;
-    bool rebuilt;
+    struct store_opening opening;
     int r;
 
     instance_init(&daemon->instance, daemon->root, daemon->arguments.root, &daemon->config);
@@ -369,7 +393,7 @@ static int open_store(struct daemon *daemon)
         return fail(daemon, r == INSTANCE_LOCKED ? EXIT_LOCKED : EXIT_FAILED, error);
     daemon->in_memory = true;
     r = instance_open_store(&daemon->instance, &daemon->config, INSTANCE_STORE_MEMORY,
-                            &daemon->store, &rebuilt, &(struct error){0});
+                            &daemon->store, &opening, &(struct error){0});
     return r == STORE_OPENED ? 0 : fail(daemon, EXIT_FAILED, error);
 }
 

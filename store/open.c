@@ -122,7 +122,7 @@ static int quick_check(struct sql_connection *connection)
 
 /* The WAL may know a newer version than the file's header: until that is known, nothing is written,
  * not even by closing. 0, STORE_NEWER, -errno. */
-static int check_version(struct sql_connection *connection)
+static int check_version(struct sql_connection *connection, struct schema_upgrade *ret_upgrade)
 {
     int64_t version = 0;
     int r;
@@ -137,7 +137,7 @@ static int check_version(struct sql_connection *connection)
     if (version < 1)
         return -EUCLEAN;
     r = quick_check(connection);
-    return r < 0 ? r : schema_upgrade(connection);
+    return r < 0 ? r : schema_upgrade(connection, ret_upgrade);
 }
 
 static int note_wal(void *userdata, sqlite3 *db, const char *schema, int pages)
@@ -173,7 +173,8 @@ static int configure_file(struct store *store)
 }
 
 /* 0, STORE_NEWER, -errno; then the connection is closed again. */
-static int open_file(struct store *store, int busy_msec, struct error *error)
+static int open_file(struct store *store, int busy_msec, struct schema_upgrade *ret_upgrade,
+                     struct error *error)
 {
     struct sql_connection *connection = &store->connection;
     int r = sql_open(connection, store->path, SQLITE_OPEN_READWRITE);
@@ -183,7 +184,7 @@ static int open_file(struct store *store, int busy_msec, struct error *error)
     if (r == 0)
         r = harden(connection);
     if (r == 0)
-        r = check_version(connection);
+        r = check_version(connection, ret_upgrade);
     if (r == 0)
         r = configure_file(store);
     if (r < 0)
@@ -194,9 +195,10 @@ static int open_file(struct store *store, int busy_msec, struct error *error)
 }
 
 /* STORE_* or -errno. */
-static int open_or_create(struct store *store, int busy_msec, bool *ret_rebuilt,
+static int open_or_create(struct store *store, int busy_msec, struct store_opening *ret_opening,
                           struct error *error)
 {
+    struct schema_upgrade *upgrade = &ret_opening->upgrade;
     enum place_kind kind = PLACE_NONE;
     int r = place_judge(store->path, &kind, error);
 
@@ -205,10 +207,10 @@ static int open_or_create(struct store *store, int busy_msec, bool *ret_rebuilt,
     if (kind == PLACE_FOREIGN)
         return error_set(error, STORE_FOREIGN, "%s belongs to another application", store->path);
     if (kind == PLACE_OURS) {
-        r = open_file(store, busy_msec, error);
+        r = open_file(store, busy_msec, upgrade, error);
         /* Believed when it is found twice: missing memory can look like damage. */
         if (r == -EUCLEAN)
-            r = open_file(store, busy_msec, error);
+            r = open_file(store, busy_msec, upgrade, error);
         if (r == -EUCLEAN)
             kind = PLACE_DAMAGED;
         else if (r != STORE_NEWER)
@@ -220,9 +222,9 @@ static int open_or_create(struct store *store, int busy_msec, bool *ret_rebuilt,
     if (r == 0)
         r = create_file(store->path, error);
     if (r == 0)
-        r = open_file(store, busy_msec, error);
+        r = open_file(store, busy_msec, upgrade, error);
     if (r == 0)
-        *ret_rebuilt = kind == PLACE_DAMAGED;
+        ret_opening->rebuilt = kind == PLACE_DAMAGED;
     return r;
 }
 
@@ -277,6 +279,18 @@ static int begin_boot(struct store *store, bool rebuilt)
                                                {"in_memory", sql_known((uint64_t)!store->path)}}});
 }
 
+static int note_upgrade(struct store *store, const struct schema_upgrade *upgrade)
+{
+    struct journal_line line = {
+        .kind = "store_upgraded",
+        .detail = {{"from_minor", sql_number(upgrade->from_minor)},
+                   {"to_minor", sql_number(SCHEMA_MINOR_VERSION)},
+                   {"redacted", sql_number((int64_t)upgrade->redacted)}},
+    };
+
+    return journal_write(store, &line);
+}
+
 /* What happened since, the file does not tell: nor whether what looked stale has looked so ever
  * since. */
 static int note_missing(struct store *store, const char *why)
@@ -295,7 +309,7 @@ static int note_missing(struct store *store, const char *why)
 }
 
 struct beginning {
-    bool rebuilt;
+    struct store_opening opening;
     const char *missing; /* why history is missing from here back; NULL: it is not */
 };
 
@@ -304,7 +318,9 @@ static int begin_store(struct store *store, const struct beginning *beginning, s
     int r = store_begin(store);
 
     if (r == 0)
-        r = begin_boot(store, beginning->rebuilt);
+        r = begin_boot(store, beginning->opening.rebuilt);
+    if (r == 0 && beginning->opening.upgrade.upgraded)
+        r = note_upgrade(store, &beginning->opening.upgrade);
     if (r == 0 && beginning->missing)
         r = note_missing(store, beginning->missing);
     if (r == 0)
@@ -340,14 +356,15 @@ int store_open(const struct store_options *options, struct store **ret_store, st
     store->left_ms = clock_realtime_ms();
     store->reader.connection = &store->connection;
     store->reader.counters = &store->counters;
-    r = store->path ? open_or_create(store, BUSY_OPENING_MSEC, &beginning.rebuilt, error)
+    r = store->path ? open_or_create(store, BUSY_OPENING_MSEC, &beginning.opening, error)
                     : open_memory(&store->connection, error);
     if (r == STORE_OPENED)
         r = begin_store(store, &beginning, error);
     if (r != STORE_OPENED)
         return r;
-    if (options->ret_rebuilt)
-        *options->ret_rebuilt = beginning.rebuilt;
+    beginning.opening.set_aside = store->path && place_has_set_aside(store->path);
+    if (options->ret_opening)
+        *options->ret_opening = beginning.opening;
     *ret_store = take_pointer(&store);
     return STORE_OPENED;
 }
@@ -414,8 +431,8 @@ int store_return(struct store *store, const char *path, const char *why, bool *r
         return error_set_errno(error, -ENOMEM, "cannot open the database");
     r = place_try_room(path, error);
     if (r == 0)
-        r = open_or_create(&file, BUSY_MSEC, &beginning.rebuilt, error);
-    same = r == STORE_OPENED && !store->written_in_memory && !beginning.rebuilt &&
+        r = open_or_create(&file, BUSY_MSEC, &beginning.opening, error);
+    same = r == STORE_OPENED && !store->written_in_memory && !beginning.opening.rebuilt &&
            file.file_device == store->file_device && file.file_inode == store->file_inode;
     if (same)
         beginning.missing = NULL;

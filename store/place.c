@@ -172,6 +172,13 @@ static void note_largest(void *userdata, unsigned number)
         *largest = number;
 }
 
+bool place_has_set_aside(const char *path)
+{
+    unsigned largest = 0;
+
+    return each_corrupt(path, note_largest, &largest) == 0 && largest > 0;
+}
+
 struct corrupt_bound {
     const char *path;
     unsigned largest;

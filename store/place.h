@@ -1,6 +1,7 @@
 /* place.h - the files at the database's path: judged, set aside, cleared. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "lib/result.h"
@@ -24,6 +25,9 @@ int place_judge(const char *path, enum place_kind *ret_kind, struct error *error
 /* Renames PATH, PATH-wal and PATH-shm to PATH.corrupt-N…, the database last: as long as it stands,
  * so does the reason. */
 int place_set_aside(const char *path, struct error *error);
+
+/* Whether there is any PATH.corrupt-N. */
+bool place_has_set_aside(const char *path);
 
 /* Before a new database: a WAL without its database is nothing, beside a new one it would be
  * replayed into it. */

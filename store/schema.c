@@ -301,13 +301,15 @@ const char schema_tables[] =
  *
  *     "ALTER TABLE volumes ADD COLUMN example INTEGER;\n"
  *
- * schema_minor is read by every later release: its columns stay as they are. */
+ * schema_minor is read by every later release: its columns stay as they are. leftovers: a secret
+ * was redacted, and its bytes may still stand in free pages of the file (secrets.h). */
 const char *const schema_minors[SCHEMA_MINOR_VERSION] = {
     /* 1 */
     "CREATE TABLE schema_minor (\n"
     "  one INTEGER PRIMARY KEY CHECK (one = 1),\n"
     "  version INTEGER NOT NULL,\n"
-    "  schema_sha256 TEXT NOT NULL\n"
+    "  schema_sha256 TEXT NOT NULL,\n"
+    "  leftovers INTEGER NOT NULL DEFAULT 0\n"
     ") STRICT;\n"
     "ALTER TABLE volumes ADD COLUMN observed INTEGER NOT NULL DEFAULT 0;\n",
 };

@@ -3,6 +3,7 @@
 
 #include "lib/sha256.h"
 #include "store/sql.h"
+#include "store/store.h"
 
 enum {
     SCHEMA_APPLICATION_ID = 0x43525354, /* "CRST" */
@@ -17,9 +18,10 @@ extern const char schema_views[];
 /* Makes everything in an empty database. */
 int schema_create(struct sql_connection *connection);
 
-/* Checks the statements that the file keeps, and brings an older minor version up to this one. A
- * newer one is left as it is. -EUCLEAN: a table, index or view is not what a migration made. */
-int schema_upgrade(struct sql_connection *connection);
+/* Checks the statements that the file keeps, and brings an older minor version up to this one,
+ * without secrets that it may hold. A newer one is left as it is. -EUCLEAN: a table, index or view
+ * is not what a migration made. */
+int schema_upgrade(struct sql_connection *connection, struct schema_upgrade *ret_upgrade);
 
 /* The minor version of an open database; 0: written by release 0.1.0. */
 int schema_minor_of(struct sql_connection *connection, int64_t *ret_minor);

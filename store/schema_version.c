@@ -18,9 +18,13 @@
 #include "lib/buffer.h"
 #include "lib/sha256.h"
 #include "store/schema.h"
+#include "store/secrets.h"
 #include "store/store.h"
 
-enum { STATEMENTS_BYTES = 256 * 1024 };
+enum {
+    STATEMENTS_BYTES = 256 * 1024,
+    FIRST_REDACTED = 1, /* the minor version since which mount options are redacted */
+};
 
 /* Of what release 0.1.0 makes: schema_tables and the views that it had. */
 static const char digest_of_minor_0[SHA256_HEX_BYTES] =
@@ -59,13 +63,15 @@ int schema_digest(struct sql_connection *connection, char ret_hex[static SHA256_
 
 struct recorded {
     int64_t minor;
+    bool leftovers;
     char digest[SHA256_HEX_BYTES];
 };
 
 static int read_recorded(struct sql_connection *connection, struct recorded *ret_recorded)
 {
     static const char is_there[] = "SELECT 1 FROM sqlite_schema WHERE name = 'schema_minor'";
-    static const char recorded[] = "SELECT version, schema_sha256 FROM schema_minor WHERE one = 1";
+    static const char recorded[] = "SELECT version, leftovers, schema_sha256 FROM schema_minor"
+                                   " WHERE one = 1";
     cleanup(sql_end) struct sql_rows found = {0}, rows = {0};
     int r = sql_first_values(connection, is_there, &found, NULL, 0);
 
@@ -83,6 +89,7 @@ static int read_recorded(struct sql_connection *connection, struct recorded *ret
     if (r <= 0)
         return r < 0 ? r : -EUCLEAN;
     ret_recorded->minor = sql_take_number(&rows);
+    ret_recorded->leftovers = sql_take_number(&rows) != 0;
     TAKE_TEXT(&rows, ret_recorded->digest);
     return ret_recorded->minor < 1 ? -EUCLEAN : 0;
 }
@@ -176,17 +183,52 @@ int schema_create(struct sql_connection *connection)
     return finish(connection, r);
 }
 
-int schema_upgrade(struct sql_connection *connection)
+/* ---- opening ------------------------------------------------------------------------------- */
+
+/* Release 0.1.0 stored mount options as they were. */
+static int redact(struct sql_connection *connection, struct schema_upgrade *ret_upgrade)
+{
+    static const char note[] = "UPDATE schema_minor SET leftovers = 1";
+    int r = secrets_redact(connection, &ret_upgrade->redacted);
+
+    return r < 0 ? r : sql_run_values(connection, note, NULL, NULL, 0);
+}
+
+static int upgrade_from(struct sql_connection *connection, int64_t minor,
+                        struct schema_upgrade *ret_upgrade)
+{
+    int r = sql_execute(connection, "BEGIN IMMEDIATE");
+
+    if (r == 0)
+        r = add_minors(connection, minor);
+    if (r == 0 && minor < FIRST_REDACTED)
+        r = redact(connection, ret_upgrade);
+    return finish(connection, r);
+}
+
+/* That it cannot be done now (a full disk, a reader) keeps no volume from growing: the next opening
+ * tries again. */
+static bool wipe(struct sql_connection *connection)
+{
+    static const char note[] = "UPDATE schema_minor SET leftovers = 0";
+
+    return secrets_wipe(connection) == 0 && sql_run_values(connection, note, NULL, NULL, 0) == 0;
+}
+
+int schema_upgrade(struct sql_connection *connection, struct schema_upgrade *ret_upgrade)
 {
     struct recorded recorded;
     int r = read_recorded(connection, &recorded);
 
+    *ret_upgrade = (struct schema_upgrade){0};
     if (r == 0)
         r = check_statements(connection, &recorded);
-    if (r < 0 || recorded.minor >= SCHEMA_MINOR_VERSION)
-        return r;
-    r = sql_execute(connection, "BEGIN IMMEDIATE");
-    if (r == 0)
-        r = add_minors(connection, recorded.minor);
-    return finish(connection, r);
+    if (r == 0 && recorded.minor < SCHEMA_MINOR_VERSION) {
+        r = upgrade_from(connection, recorded.minor, ret_upgrade);
+        ret_upgrade->upgraded = r == 0;
+        ret_upgrade->from_minor = recorded.minor;
+    }
+    if (r == 0 && (recorded.leftovers || recorded.minor < FIRST_REDACTED))
+        ret_upgrade->leftovers = !wipe(connection);
+    return r;
 }

@@ -48,9 +48,21 @@ struct store_options {
     const char *boot_id;
     uint32_t keep_days; /* history bounds */
     uint32_t max_rows;
-    /* Set if the file was corrupt: it was renamed to PATH.corrupt-N (two are kept) and a new one
-     * begun. */
-    bool *ret_rebuilt;
+    struct store_opening *ret_opening; /* may be NULL */
+};
+
+/* A database whose minor version was brought up to this program's. */
+struct schema_upgrade {
+    bool upgraded;
+    int64_t from_minor;
+    uint64_t redacted; /* rows that held a secret */
+    bool leftovers;    /* secrets may still stand in free pages: the next opening tries again */
+};
+
+struct store_opening {
+    bool rebuilt;   /* it was corrupt: renamed to PATH.corrupt-N (two are kept) and begun anew */
+    bool set_aside; /* there are such files */
+    struct schema_upgrade upgrade;
 };
 
 /* Creates (0640, its directory must exist), migrates and checks the database. STORE_* or -errno.
@@ -125,7 +137,7 @@ struct store_entry {
     int64_t directory_born_ns; /* birth time, 0 unknown */
     const char *mount_info_sha256;
     const char *volume_type, *device, *fs_type; /* device as written */
-    const char *options, *metadata;             /* JSON, metadata redacted already */
+    const char *options, *metadata;             /* JSON, secrets redacted already */
     enum store_policy policy;
     const char *pv, *pod_uid, *driver, *volume_handle; /* NULL unknown */
     enum store_flag defer_fs_mount;

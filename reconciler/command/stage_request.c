@@ -13,6 +13,7 @@
 #include "lib/base64url.h"
 #include "lib/json.h"
 #include "lib/path.h"
+#include "lib/secret.h"
 #include "reconciler/clients.h"
 #include "reconciler/observe/observe.h"
 #include "store/store.h"
@@ -105,6 +106,23 @@ static bool is_group(const char *text)
     return number < UINT32_MAX;
 }
 
+/* The name is said, its value never. */
+static enum status_code check_option(const char *option, struct error *error)
+{
+    size_t shown = secret_shown_length(option), part = shown;
+
+    if (!*option)
+        return error_set(error, STATUS_INVALID_ARGUMENT, "a mount option is empty");
+    if (!option[shown])
+        return STATUS_OK;
+    while (part > 0 && option[part - 1] != ',')
+        part--;
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "mount option %.*s carries a secret, which mountInfo.json would keep in plain "
+                     "text: give it to the guest by other means",
+                     (int)strcspn(option + part, "="), option + part);
+}
+
 enum status_code stage_request_check(int root, enum config_stage_layout layout,
                                      const struct reconciler_stage *stage, struct error *error)
 {
@@ -126,10 +144,9 @@ enum status_code stage_request_check(int root, enum config_stage_layout layout,
                          "a policy for changing the group, without a group");
     if (stage->sandbox_id && !observe_is_sandbox_id(stage->sandbox_id))
         return error_set(error, STATUS_INVALID_ARGUMENT, "sandbox_id is missing, or is none");
-    for (unsigned i = 0; i < stage->options; i++)
-        if (!*stage->option[i])
-            return error_set(error, STATUS_INVALID_ARGUMENT, "a mount option is empty");
-    return STATUS_OK;
+    for (unsigned i = 0; code == STATUS_OK && i < stage->options; i++)
+        code = check_option(stage->option[i], error);
+    return code;
 }
 
 /* ---- mountInfo.json ---- */

@@ -1,9 +1,10 @@
 /* mount_info.c - strict about types, deaf to what it does not know.
  *
- * Metadata is where CSI drivers copy users' parameters to, so two rules live here: a value whose
- * key looks like a secret leaves this file only as "[redacted]", and the one key that crustd obeys,
- * crust.resize, can only make it do less. "grow" asks for nothing less; a value that is not
- * understood is somebody's wish for something other than growing, so it means observe.
+ * Metadata is where CSI drivers copy users' parameters to, and mount options may carry a password,
+ * so two rules live here: what lib/secret.h takes for a secret leaves this file only as
+ * "[redacted]", and the one key that crustd obeys, crust.resize, can only make it do less. "grow"
+ * asks for nothing less; a value that is not understood is somebody's wish for something other than
+ * growing, so it means observe.
  */
 #include "reconciler/observe/mount_info.h"
 
@@ -14,23 +15,11 @@
 
 #include "lib/cleanup.h"
 #include "lib/json.h"
+#include "lib/secret.h"
 #include "reconciler/observe/entry_name.h"
 #include "reconciler/observe/json_cut.h"
 
 #define POLICY_KEY "crust.resize"
-
-bool mount_info_is_secret_key(const char *key)
-{
-    static const char *const words[] = {
-        "auth",    "credential", "key",    "passphrase", "passw",
-        "private", "pwd",        "secret", "signature",  "token",
-    };
-
-    for (size_t i = 0; i < array_length(words); i++)
-        if (strcasestr(key, words[i]))
-            return true;
-    return false;
-}
 
 static enum observe_policy policy_of(const char *value)
 {
@@ -83,7 +72,7 @@ static int append_option(const cJSON *item, size_t index, struct buffer *text, s
     if (!cJSON_IsString(item))
         return error_set(error, MOUNT_INFO_WRONG, "options[%zu]: not a string", index);
     r = buffer_append_text(text, index ? "," : "");
-    return r < 0 ? r : json_append_string(text, item->valuestring);
+    return r < 0 ? r : secret_append_json(text, item->valuestring);
 }
 
 static int append_metadata(const cJSON *item, struct buffer *text, struct mount_info *info,
@@ -105,8 +94,9 @@ static int append_metadata(const cJSON *item, struct buffer *text, struct mount_
     if (r == 0)
         r = buffer_append_text(text, ":");
     if (r == 0)
-        r = json_append_string(text, mount_info_is_secret_key(item->string) ? "[redacted]"
-                                                                            : item->valuestring);
+        r = secret_is_name(item->string, strlen(item->string))
+                ? json_append_string(text, SECRET_REDACTED)
+                : secret_append_json(text, item->valuestring);
     return r;
 }
 

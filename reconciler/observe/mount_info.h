@@ -13,7 +13,7 @@
 
 struct mount_info {
     char *volume_type, *device, *fs_type; /* as written; NULL absent */
-    char *options, *metadata;             /* JSON text, secrets redacted; NULL absent */
+    char *options, *metadata; /* JSON text, secrets redacted (lib/secret.h); NULL absent */
     enum observe_policy policy;
 };
 
@@ -28,7 +28,3 @@ enum {
 int mount_info_parse(const char *text, size_t length, struct mount_info *ret_info,
                      struct error *error);
 void mount_info_done(struct mount_info *info);
-
-/* Whether a metadata key looks like the name of a secret: it contains, in any letter case, one of
- * auth, credential, key, passphrase, passw, private, pwd, secret, signature, token. */
-bool mount_info_is_secret_key(const char *key);

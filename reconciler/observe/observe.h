@@ -30,9 +30,9 @@ struct observed_entry {
     struct path_identity directory;
     char mount_info_sha256[65];
     char *volume_type, *device, *fs_type; /* as written; NULL absent */
-    char *options, *metadata;   /* JSON text; metadata with secret-looking values redacted */
-    enum observe_policy policy; /* metadata key crust.resize */
-    unsigned sandboxes;         /* names of sandbox-id files, sorted */
+    char *options, *metadata;             /* JSON text, secrets redacted (lib/secret.h) */
+    enum observe_policy policy;           /* metadata key crust.resize */
+    unsigned sandboxes;                   /* names of sandbox-id files, sorted */
     char *sandbox[OBSERVE_SANDBOXES];
 };
 

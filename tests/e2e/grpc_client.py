@@ -85,7 +85,7 @@ class Clients:
     def fails(self, code, *words):
         """The call inside fails with that code, and its message has these words."""
         with self.assertRaises(grpc.RpcError) as caught:
-            yield
+            yield caught
         self.assertEqual((caught.exception.code().name, caught.exception.details()),
                          (code, caught.exception.details()))
         for word in words:

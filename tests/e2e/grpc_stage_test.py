@@ -276,6 +276,12 @@ class Staging(StageTest):
                 ("policy", self.request(volume_supplemental_group="1", policy=9))):
             with self.subTest(words), self.fails("INVALID_ARGUMENT", words):
                 self.client.RuntimeStageVolume(request, timeout=SECONDS)
+        for option, name in (("password=hunter2", "password"), ("pass=hunter2", "pass"),
+                             ("ro,credentials=/etc/hunter2", "credentials"),
+                             ("secret=hunter2", "secret"), ("encryptionKey=hunter2,rw", "Key")):
+            with self.subTest(option), self.fails("INVALID_ARGUMENT", f"{name} carries") as failure:
+                self.stage(mount_flags=["ro", option])
+            self.assertNotIn("hunter2", str(failure.exception))
         with self.fails("FAILED_PRECONDITION", "NETWORK"):
             self.stage(kind="NETWORK")
         for path in ("", "x", "/" + "x" * 4095):

@@ -18,20 +18,20 @@ static bool is_there(const struct fixture *fixture, const char *suffix)
 /* Opens, says whether it had to be rebuilt, closes. */
 static bool is_rebuilt(struct fixture *fixture)
 {
-    bool rebuilt = false;
+    struct store_opening opening = {0};
     struct error error = {0};
     struct store_options options = {.path = fixture->path,
                                     .boot_id = "boot-1",
                                     .keep_days = 90,
                                     .max_rows = 1000,
-                                    .ret_rebuilt = &rebuilt};
+                                    .ret_opening = &opening};
     int r = store_open(&options, &fixture->store, &error);
 
     if (r != STORE_OPENED)
         fail_msg("%d %s", r, error.text);
     store_close(fixture->store);
     fixture->store = NULL;
-    return rebuilt;
+    return opening.rebuilt;
 }
 
 static void write_file(const struct fixture *fixture, const void *bytes, size_t length)
@@ -235,9 +235,9 @@ static void survives_flipped_bits(void **state)
     unsigned seed = 1, rebuilt_count = 0;
 
     for (int i = 0; i < 300; i++) {
-        bool rebuilt = false;
+        struct store_opening opening = {0};
         struct store_options options = {
-            .path = fixture->path, .boot_id = "boot-1", .max_rows = 1000, .ret_rebuilt = &rebuilt};
+            .path = fixture->path, .boot_id = "boot-1", .max_rows = 1000, .ret_opening = &opening};
         size_t at = i < 100 ? (size_t)i : (size_t)rand_r(&seed) % length;
         struct store_entry entry = entry_of("key-2", "/new", 12);
         int64_t volume_id;
@@ -253,7 +253,7 @@ static void survives_flipped_bits(void **state)
             assert_true(at < 100);
             continue;
         }
-        rebuilt_count += rebuilt;
+        rebuilt_count += opening.rebuilt;
         assert_int_equal(store_begin(fixture->store), 0);
         r = store_put_entry(fixture->store, &entry, &volume_id, &changed);
         assert_true(r == 0 || r == -EUCLEAN);

@@ -34,20 +34,21 @@ static int make_0_1_0(void **state)
     return 0;
 }
 
-static void open_fixture(struct fixture *fixture, bool expected_rebuilt)
+static struct schema_upgrade open_fixture(struct fixture *fixture, bool expected_rebuilt)
 {
-    bool rebuilt = false;
+    struct store_opening opening = {0};
     struct error error = {0};
     struct store_options options = {.path = fixture->path,
                                     .boot_id = "boot-1",
                                     .keep_days = 9000,
                                     .max_rows = 100000,
-                                    .ret_rebuilt = &rebuilt};
+                                    .ret_opening = &opening};
     int r = store_open(&options, &fixture->store, &error);
 
     if (r != STORE_OPENED)
         fail_msg("%d %s", r, error.text);
-    assert_int_equal(rebuilt, expected_rebuilt);
+    assert_int_equal(opening.rebuilt, expected_rebuilt);
+    return opening.upgrade;
 }
 
 static void close_fixture(struct fixture *fixture)
@@ -77,7 +78,7 @@ static void make_next_minor(struct fixture *fixture)
 {
     char digest[SHA256_HEX_BYTES], sql[256];
 
-    open_fixture(fixture, false);
+    (void)open_fixture(fixture, false);
     assert_int_equal(sql_execute(&fixture->store->connection, NEXT_MINOR), 0);
     assert_int_equal(schema_digest(&fixture->store->connection, digest), 0);
     (void)snprintf(sql, sizeof(sql), "UPDATE schema_minor SET version = %d, schema_sha256 = '%s'",
@@ -90,7 +91,7 @@ static void new_database_has_the_newest_minor_version(void **state)
 {
     struct fixture *fixture = *state;
 
-    open_fixture(fixture, false);
+    (void)open_fixture(fixture, false);
     assert_minor(fixture->store, SCHEMA_MINOR_VERSION);
     assert_int_equal(number_of(fixture->store, "PRAGMA user_version"), 1);
 }
@@ -99,14 +100,14 @@ static void database_of_release_0_1_0_keeps_its_history(void **state)
 {
     struct fixture *fixture = *state;
 
-    open_fixture(fixture, false);
+    (void)open_fixture(fixture, false);
     assert_minor(fixture->store, SCHEMA_MINOR_VERSION);
     assert_int_equal(number_of(fixture->store, "SELECT count(*) FROM audit_volumes"), 3);
     assert_int_equal(number_of(fixture->store, "SELECT count(*) FROM audit_resizes"), 1);
     assert_int_equal(number_of(fixture->store, "SELECT count(*) FROM audit_cleanups"), 1);
     assert_int_equal(lines_of(fixture->store, "volume_added"), 2);
     close_fixture(fixture);
-    open_fixture(fixture, false);
+    (void)open_fixture(fixture, false);
     assert_int_equal(lines_of(fixture->store, "volume_added"), 2);
 }
 
@@ -117,7 +118,7 @@ static void upgraded_database_equals_a_new_one(void **state)
     struct store *fresh = fixture_open(NULL, "boot-1");
     char upgraded[SHA256_HEX_BYTES], made[SHA256_HEX_BYTES];
 
-    open_fixture(fixture, false);
+    (void)open_fixture(fixture, false);
     assert_int_equal(schema_digest(&fixture->store->connection, upgraded), 0);
     assert_int_equal(schema_digest(&fresh->connection, made), 0);
     store_close(fresh);
@@ -129,7 +130,7 @@ static void altered_database_of_release_0_1_0_is_damage(void **state)
     struct fixture *fixture = *state;
 
     run_sql(fixture, "DROP INDEX mappings_open");
-    open_fixture(fixture, true);
+    (void)open_fixture(fixture, true);
 }
 
 static void newer_minor_version_is_used_and_left_as_it_is(void **state)
@@ -137,7 +138,7 @@ static void newer_minor_version_is_used_and_left_as_it_is(void **state)
     struct fixture *fixture = *state;
 
     make_next_minor(fixture);
-    open_fixture(fixture, false);
+    (void)open_fixture(fixture, false);
     assert_minor(fixture->store, SCHEMA_MINOR_VERSION + 1);
     assert_int_equal(store_begin(fixture->store), 0);
     (void)put_bound(fixture->store);
@@ -146,7 +147,7 @@ static void newer_minor_version_is_used_and_left_as_it_is(void **state)
     assert_int_equal(number_of(fixture->store, "SELECT x FROM later_table"), 7);
     assert_int_equal(number_of(fixture->store, "SELECT later FROM audit_devices"), 1);
     close_fixture(fixture);
-    open_fixture(fixture, false);
+    (void)open_fixture(fixture, false);
     assert_minor(fixture->store, SCHEMA_MINOR_VERSION + 1);
     assert_int_equal(number_of(fixture->store, "SELECT count(*) FROM audit_volumes"), 1);
 }
@@ -157,7 +158,7 @@ static void altered_newer_minor_version_is_damage(void **state)
 
     make_next_minor(fixture);
     run_sql(fixture, "DROP VIEW audit_volumes; CREATE VIEW audit_volumes AS SELECT 1");
-    open_fixture(fixture, true);
+    (void)open_fixture(fixture, true);
     assert_minor(fixture->store, SCHEMA_MINOR_VERSION);
 }
 
@@ -171,13 +172,117 @@ static void damaged_record_of_the_minor_version_is_damage(void **state)
     };
     struct fixture *fixture = *state;
 
-    open_fixture(fixture, false);
+    (void)open_fixture(fixture, false);
     close_fixture(fixture);
     for (size_t i = 0; i < array_length(damages); i++) {
         run_sql(fixture, damages[i]);
-        open_fixture(fixture, true);
+        (void)open_fixture(fixture, true);
         close_fixture(fixture);
     }
+}
+
+/* ---- secrets ------------------------------------------------------------------------------- */
+
+/* How often the text stands in the file, whatever part of it. */
+static unsigned count_in(const struct fixture *fixture, const char *suffix, const char *text)
+{
+    static char bytes[1024 * 1024];
+    size_t length = 0, text_length = strlen(text);
+    unsigned count = 0;
+    char path[160];
+    FILE *file;
+
+    (void)snprintf(path, sizeof(path), "%s%s", fixture->path, suffix);
+    file = fopen(path, "r");
+    if (file) {
+        length = fread(bytes, 1, sizeof(bytes), file);
+        (void)fclose(file);
+    }
+    assert_true(length < sizeof(bytes));
+    for (size_t i = 0; i + text_length <= length; i++)
+        count += memcmp(bytes + i, text, text_length) == 0;
+    return count;
+}
+
+static unsigned count_everywhere(const struct fixture *fixture, const char *text)
+{
+    return count_in(fixture, "", text) + count_in(fixture, "-wal", text) +
+           count_in(fixture, "-shm", text);
+}
+
+/* Leaves secrets in free pages, in overflow pages and in a WAL that nobody checkpointed. */
+static void scatter_secrets(const struct fixture *fixture)
+{
+    sqlite3 *db = NULL;
+
+    run_sql(fixture,
+            "PRAGMA secure_delete = OFF;"
+            "UPDATE entries SET options = json_array('password=hunter2' || hex(randomblob(9000)))"
+            " WHERE entry_id = 1;"
+            "INSERT INTO cleanups (key, decision, reason, mount_info, at) VALUES ('k', 'removed',"
+            " 'r', '{\"options\":[\"secret=hunter2\"]}', 1);"
+            "DELETE FROM cleanups WHERE key = 'k'");
+    assert_int_equal(sqlite3_open(fixture->path, &db), SQLITE_OK);
+    (void)sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    assert_int_equal(sqlite3_exec(db,
+                                  "UPDATE entries SET options = '[\"key=hunter2-in-the-wal\"]'"
+                                  " WHERE entry_id = 2",
+                                  NULL, NULL, NULL),
+                     SQLITE_OK);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    assert_true(count_in(fixture, "", "hunter2") > 2);
+    assert_int_equal(count_in(fixture, "-wal", "hunter2-in-the-wal"), 1);
+}
+
+static void secrets_are_in_no_byte_after_an_upgrade(void **state)
+{
+    struct fixture *fixture = *state;
+    struct schema_upgrade upgrade;
+
+    scatter_secrets(fixture);
+    upgrade = open_fixture(fixture, false);
+    assert_true(upgrade.upgraded);
+    assert_false(upgrade.leftovers);
+    assert_int_equal(upgrade.redacted, 4);
+    assert_int_equal(count_everywhere(fixture, "hunter2"), 0);
+    assert_text_of(fixture->store, "SELECT options FROM entries WHERE entry_id = 2",
+                   "[\"key=[redacted]\"]");
+    assert_text_of(fixture->store, "SELECT mount_info ->> '$.options' FROM audit_cleanups",
+                   "[\"ro\",\"pass=[redacted]\"]");
+    assert_text_of(fixture->store, "SELECT metadata FROM entries WHERE entry_id = 1",
+                   "{\"S3-Password\":\"[redacted]\",\"size\":\"1\"}");
+    assert_int_equal(lines_of(fixture->store, "store_upgraded"), 1);
+    close_fixture(fixture);
+    assert_int_equal(count_everywhere(fixture, "hunter2"), 0);
+    assert_false(open_fixture(fixture, false).upgraded);
+}
+
+static void what_is_no_secret_is_kept_byte_for_byte(void **state)
+{
+    struct fixture *fixture = *state;
+
+    run_sql(fixture, "UPDATE entries SET options = '[\"ro\", \"x=\\u00e4/\"]' WHERE entry_id = 2");
+    (void)open_fixture(fixture, false);
+    assert_text_of(fixture->store, "SELECT options FROM entries WHERE entry_id = 2",
+                   "[\"ro\", \"x=\\u00e4/\"]");
+}
+
+/* A reader keeps the WAL from being emptied: the next opening tries again. */
+static void leftovers_are_wiped_at_the_next_opening(void **state)
+{
+    struct fixture *fixture = *state;
+    sqlite3 *reader = NULL;
+
+    scatter_secrets(fixture);
+    assert_int_equal(sqlite3_open(fixture->path, &reader), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(reader, "BEGIN; SELECT * FROM audit_volumes", NULL, NULL, NULL),
+                     SQLITE_OK);
+    assert_true(open_fixture(fixture, false).leftovers);
+    close_fixture(fixture);
+    assert_true(count_everywhere(fixture, "hunter2") > 0);
+    assert_int_equal(sqlite3_close(reader), SQLITE_OK);
+    assert_false(open_fixture(fixture, false).leftovers);
+    assert_int_equal(count_everywhere(fixture, "hunter2"), 0);
 }
 
 #define OLD(test) cmocka_unit_test_setup_teardown(test, make_0_1_0, fixture_done)
@@ -192,6 +297,9 @@ int main(void)
         FILES(newer_minor_version_is_used_and_left_as_it_is),
         FILES(altered_newer_minor_version_is_damage),
         FILES(damaged_record_of_the_minor_version_is_damage),
+        OLD(secrets_are_in_no_byte_after_an_upgrade),
+        OLD(what_is_no_secret_is_kept_byte_for_byte),
+        OLD(leftovers_are_wiped_at_the_next_opening),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -83,6 +83,23 @@ static void redacts_secrets(void **state)
     mount_info_done(&info);
 }
 
+static void redacts_secret_options(void **state)
+{
+    struct mount_info info;
+    struct error error;
+
+    (void)state;
+    assert_int_equal(parse("{\"device\":\"/d\",\"metadata\":{\"mountOptions\":"
+                           "\"ro,pass=hunter2\"},\"options\":[\"rw\",\"credentials=/hunter2\","
+                           "\"uid=5,password=hunter2\"]}",
+                           &info, &error),
+                     MOUNT_INFO_READ);
+    assert_string_equal(info.options,
+                        "[\"rw\",\"credentials=[redacted]\",\"uid=5,password=[redacted]\"]");
+    assert_string_equal(info.metadata, "{\"mountOptions\":\"ro,pass=[redacted]\"}");
+    mount_info_done(&info);
+}
+
 static enum observe_policy policy_of(const char *value)
 {
     struct mount_info info;
@@ -178,6 +195,7 @@ int main(void)
         cmocka_unit_test(needs_the_device_only),
         cmocka_unit_test(takes_a_device_that_names_something_else),
         cmocka_unit_test(redacts_secrets),
+        cmocka_unit_test(redacts_secret_options),
         cmocka_unit_test(a_wish_can_only_do_less),
         cmocka_unit_test(says_what_is_wrong_and_where),
         cmocka_unit_test(refuses_a_device_that_is_no_path),
