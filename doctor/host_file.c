@@ -85,34 +85,14 @@ void host_names_done(struct host_names *names)
     names->count = 0;
 }
 
-static int name_of_descriptor(int fd, char ret_path[static PATH_MAX])
-{
-    char link[32];
-    ssize_t length;
-
-    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-    length = readlink(link, ret_path, PATH_MAX - 1);
-    if (length < 0)
-        return -errno;
-    ret_path[length] = '\0';
-    return 0;
-}
-
+/* Where it can't be told, the path as it is. */
 int host_file_resolve(int root, const char *path, char ret_path[static PATH_MAX])
 {
-    cleanup(fd_closep) int fd = -1;
-    char top[PATH_MAX], real[PATH_MAX];
-    size_t length;
-    int r = path_open_in_root(root, path, &fd);
+    int r = path_real_in_root(root, path, ret_path);
 
-    if (r < 0)
-        return is_absent(r) ? HOST_ABSENT : r;
-    if (snprintf(ret_path, PATH_MAX, "%s", path) >= PATH_MAX)
-        return -ENAMETOOLONG;
-    if (name_of_descriptor(root, top) < 0 || name_of_descriptor(fd, real) < 0)
+    if (r == 0)
         return HOST_READ;
-    length = strcmp(top, "/") == 0 ? 0 : strlen(top);
-    if (strncmp(real, top, length) == 0 && real[length] == '/')
-        (void)snprintf(ret_path, PATH_MAX, "%s", real + length);
-    return HOST_READ;
+    if (r != -EXDEV)
+        return is_absent(r) ? HOST_ABSENT : r;
+    return snprintf(ret_path, PATH_MAX, "%s", path) < PATH_MAX ? HOST_READ : -ENAMETOOLONG;
 }

@@ -1,4 +1,7 @@
-/* child.c - posix_spawn, a pipe and a pidfd.
+/* child.c - fork, a pipe and a pidfd.
+ *
+ * posix_spawn(3) can neither change the root nor drop capabilities; the daemon has no threads, so
+ * what it does between fork(2) and execve(2) is free of their locks.
  *
  * The end of the process decides, not that of the pipe: what it started may hold the pipe open for
  * ever. When the process has ended, what it has said by then is read, the rest of its group is
@@ -12,12 +15,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -121,66 +126,127 @@ static void on_ended(struct loop_io *io, int events)
 
 /* ---- its beginning ---- */
 
-static int prepare_files(posix_spawn_file_actions_t *files, int output)
-{
-    int r = posix_spawn_file_actions_addopen(files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+/* From here to become() in the new process: only what is safe after fork(2). */
 
-    if (r == 0)
-        r = posix_spawn_file_actions_adddup2(files, output, STDOUT_FILENO);
-    if (r == 0)
-        r = posix_spawn_file_actions_addopen(files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    if (r == 0)
-        r = posix_spawn_file_actions_addchdir_np(files, "/");
-    return r;
+static int prepare_files(int output)
+{
+    int input = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    int errors = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+    if (input < 0 || errors < 0 || dup2(input, STDIN_FILENO) < 0 ||
+        dup2(output, STDOUT_FILENO) < 0 || dup2(errors, STDERR_FILENO) < 0)
+        return -errno;
+    return 0;
+}
+
+static int enter_root(int root)
+{
+    if (root >= 0 && (fchdir(root) < 0 || chroot(".") < 0))
+        return -errno;
+    return chdir("/") < 0 ? -errno : 0;
+}
+
+/* For good: root has its capabilities back with each execve(2), but not where it may gain none. */
+static int drop_capabilities(void)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    const struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {{0}};
+
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || syscall(SYS_capset, &header, none) < 0)
+        return -errno;
+    return 0;
 }
 
 /* The daemon ignores some signals and its loop blocks some; a program expects neither. */
-static int prepare_attributes(posix_spawnattr_t *attributes)
+static int reset_signals(void)
 {
-    sigset_t none, all;
-    int r;
+    const struct sigaction by_default = {.sa_handler = SIG_DFL};
+    sigset_t none;
 
+    for (int number = 1; number < NSIG; number++)
+        (void)sigaction(number, &by_default, NULL); /* KILL and STOP can't be, and need not */
     (void)sigemptyset(&none);
-    (void)sigfillset(&all);
-    r = posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
-                                                 POSIX_SPAWN_SETSIGDEF);
-    if (r == 0)
-        r = posix_spawnattr_setpgroup(attributes, 0);
-    if (r == 0)
-        r = posix_spawnattr_setsigmask(attributes, &none);
-    return r == 0 ? posix_spawnattr_setsigdefault(attributes, &all) : r;
+    return sigprocmask(SIG_SETMASK, &none, NULL) < 0 ? -errno : 0;
 }
 
-/* Nothing writes to the arguments. */
-static int spawn(const char *const *arguments, int output, pid_t *ret_pid)
+/* Nothing writes to the arguments. report: where the reason goes if it comes to nothing. */
+static _Noreturn void become(const struct child_request *request, int output, int report)
 {
-    static char path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-    char *environment[] = {path, NULL};
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t attributes;
+    char *environment[] = {NULL};
     union {
         const char *const *constant;
         char *const *plain;
-    } pointer = {.constant = arguments};
-    int r;
+    } arguments = {.constant = request->arguments};
+    int r = setpgid(0, 0) < 0 ? -errno : 0;
 
-    if (posix_spawn_file_actions_init(&files) != 0)
-        return -ENOMEM;
-    if (posix_spawnattr_init(&attributes) != 0) {
-        (void)posix_spawn_file_actions_destroy(&files);
-        return -ENOMEM;
+    if (r == 0)
+        r = prepare_files(output);
+    if (r == 0)
+        r = enter_root(request->root);
+    if (r == 0)
+        r = drop_capabilities();
+    if (r == 0)
+        r = reset_signals();
+    if (r == 0) {
+        (void)execve(request->arguments[0], arguments.plain, environment);
+        r = -errno;
     }
-    r = prepare_files(&files, output);
-    if (r == 0)
-        r = prepare_attributes(&attributes);
-    if (r == 0)
-        r = posix_spawn(ret_pid, arguments[0], &files, &attributes, pointer.plain, environment);
-    (void)posix_spawnattr_destroy(&attributes);
-    (void)posix_spawn_file_actions_destroy(&files);
-    return -r;
+    (void)!write(report, &r, sizeof(r));
+    _exit(127);
 }
 
-static int start(struct child *child, const char *const *arguments)
+/* All signals wait, so that no handler of the daemon's runs in its copy. */
+static pid_t fork_quietly(const struct child_request *request, int output, int report)
+{
+    sigset_t all, before;
+    pid_t pid;
+
+    (void)sigfillset(&all);
+    (void)sigprocmask(SIG_SETMASK, &all, &before);
+    pid = fork();
+    if (pid == 0)
+        become(request, output, report);
+    (void)sigprocmask(SIG_SETMASK, &before, NULL);
+    return pid;
+}
+
+/* 0 once the program runs: that closes the other end. */
+static int await_program(int report)
+{
+    int r = 0;
+    ssize_t length;
+
+    do
+        length = read(report, &r, sizeof(r));
+    while (length < 0 && errno == EINTR);
+    return length == (ssize_t)sizeof(r) ? r : 0;
+}
+
+static int spawn(const struct child_request *request, int output, pid_t *ret_pid)
+{
+    cleanup(fd_closep) int heard = -1;
+    cleanup(fd_closep) int report = -1;
+    int ends[2], r;
+    pid_t pid;
+
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return -errno;
+    heard = ends[0];
+    report = ends[1];
+    pid = fork_quietly(request, output, report);
+    if (pid < 0)
+        return -errno;
+    fd_close(report);
+    report = -1;
+    r = await_program(heard);
+    if (r < 0)
+        (void)waitpid(pid, NULL, 0);
+    else
+        *ret_pid = pid;
+    return r;
+}
+
+static int start(struct child *child, const struct child_request *request)
 {
     cleanup(fd_closep) int output = -1;
     int ends[2], r;
@@ -191,7 +257,7 @@ static int start(struct child *child, const char *const *arguments)
     output = ends[1];
     if (fcntl(child->pipe, F_SETFL, O_NONBLOCK) < 0)
         return -errno;
-    r = spawn(arguments, output, &child->pid);
+    r = spawn(request, output, &child->pid);
     if (r < 0) {
         child->pid = 0;
         return r;
@@ -213,7 +279,7 @@ int child_new(struct loop *loop, const struct child_request *request, child_done
     child->done = done;
     child->userdata = userdata;
     buffer_init(&child->output, request->output_limit);
-    r = start(child, request->arguments);
+    r = start(child, request);
     if (r < 0) {
         child_free(child);
         return r;

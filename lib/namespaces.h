@@ -5,6 +5,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <sys/stat.h>
 
 /* The processes below /proc are all of the node's: its pid namespace, shown by a /proc of it. */
 bool namespaces_show_all_processes(void);
@@ -12,5 +13,6 @@ bool namespaces_show_all_processes(void);
 /* The user namespace that the kernel's events come to, and whose root may look at every process. */
 bool namespaces_user_is_first(void);
 
-/* Mounts are the node's own: paths mean here what they mean to its first process. */
-bool namespaces_mounts_are_first(void);
+/* The first process has this very file at the path, whatever mounts we have ourselves. False also
+ * where its root is out of reach (CAP_SYS_PTRACE). */
+bool namespaces_first_has(const char *path, const struct stat *file);

@@ -254,18 +254,29 @@ static int enter_or_make(int root, int directory, const char *prefix, const char
     return open_resolved(root, prefix, O_PATH | O_DIRECTORY, IN_ROOT, ret_fd);
 }
 
-/* The descriptor's path; -EXDEV if that is another file from here. */
-static int path_of_descriptor(int fd, char ret_path[static PATH_MAX])
+static int name_of_descriptor(int fd, char ret_path[static PATH_MAX])
 {
-    struct stat there, here;
     char link[32];
     ssize_t length;
 
     (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
     length = readlink(link, ret_path, PATH_MAX - 1);
-    if (length < 0 || fstat(fd, &there) < 0)
+    if (length < 0)
         return -errno;
     ret_path[length] = '\0';
+    return 0;
+}
+
+/* The descriptor's path; -EXDEV if that is another file from here. */
+static int path_of_descriptor(int fd, char ret_path[static PATH_MAX])
+{
+    struct stat there, here;
+    int r = name_of_descriptor(fd, ret_path);
+
+    if (r < 0)
+        return r;
+    if (fstat(fd, &there) < 0)
+        return -errno;
     if (stat(ret_path, &here) < 0 || there.st_dev != here.st_dev || there.st_ino != here.st_ino)
         return -EXDEV;
     return 0;
@@ -304,6 +315,30 @@ int path_resolve(int root, const char *root_name, const char *path, char ret_pat
     int r = resolve(root, path, ret_path);
 
     return r == -EXDEV ? join(root_name, path, ret_path) : r;
+}
+
+int path_real_in_root(int root, const char *path, char ret_path[static PATH_MAX])
+{
+    cleanup(fd_closep) int fd = -1;
+    char top[PATH_MAX], real[PATH_MAX];
+    struct stat meant, found;
+    size_t length;
+    int r = path_open_in_root(root, path, &fd);
+
+    if (r == 0)
+        r = name_of_descriptor(root, top);
+    if (r == 0)
+        r = name_of_descriptor(fd, real);
+    if (r < 0)
+        return r;
+    length = strcmp(top, "/") == 0 ? 0 : strlen(top);
+    if (strncmp(real, top, length) != 0 || real[length] != '/')
+        return -EXDEV;
+    (void)snprintf(ret_path, PATH_MAX, "%s", real + length);
+    r = path_stat_in_root(root, ret_path, &found);
+    if (r < 0 || fstat(fd, &meant) < 0)
+        return r < 0 ? r : -errno;
+    return meant.st_dev == found.st_dev && meant.st_ino == found.st_ino ? 0 : -EXDEV;
 }
 
 static bool is_last(const char *rest)

@@ -74,5 +74,9 @@ bool path_identity_equal(const struct path_identity *a, const struct path_identi
  * path as they stand. */
 int path_resolve(int root, const char *root_name, const char *path, char ret_path[static PATH_MAX]);
 
+/* The path without links by which an existing file stands inside the root. 0; -EXDEV where that
+ * can't be told; other -errno. */
+int path_real_in_root(int root, const char *path, char ret_path[static PATH_MAX]);
+
 /* mkdir -p inside the root: the last one made with `mode`, those above it 0755. */
 int path_make_directories(int root, const char *path, mode_t mode);

@@ -41,6 +41,10 @@ bool volume_is_observed(const struct reconciler *reconciler, const struct store_
 /* reconciler.c: in the next turn, its device too. */
 void reconciler_look_at_volume(struct reconciler *reconciler, int64_t volume_id);
 
+/* expand.c: the device's size, with what a LUKS header takes from what it stands on. */
+uint64_t volume_usable_bytes(const struct reconciler *reconciler,
+                             const struct store_volume *volume);
+
 /* expand.c: the volume was decided; all that was decided is to be decided again; a turn was
  * committed; the store is another one. */
 void expansions_note(struct reconciler *reconciler, int64_t volume_id);

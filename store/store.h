@@ -534,6 +534,8 @@ int store_forget_waiting_of(struct store *store, int64_t sandbox_ref);
  * and the reconciler:
  *   volume_staged, volume_unstaged                          layout
  *   volume_returned                                         from the trash
+ *   runtime_cli_intended           command, program, required_bytes, limit_bytes
+ *   runtime_cli_answered           command, capacity_bytes, total_bytes, used_bytes, error
  *   cleanup_kept, cleanup_intended, cleanup_removed, cleanup_put-back, cleanup_failed,
  *   cleanup_dropped, cleanup_restored, cleanup_expired      cleanup_id, key, reason
  */

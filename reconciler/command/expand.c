@@ -23,8 +23,8 @@ struct expansion {
     struct reconciler *reconciler;
     struct reconciler_expand asked;
     int64_t volume_id;
-    bool decided;      /* since the client asked */
-    struct child *cli; /* the runtime's own tool is asked first */
+    bool decided;                /* since the client asked */
+    struct runtime_cli_run *cli; /* the runtime's own tool is asked first */
     reconciler_expanded *done;
     void *userdata;
 };
@@ -34,7 +34,7 @@ static void tell(struct expansion *expansion, enum status_code code, uint64_t by
                  const struct error *error)
 {
     expansion->done(expansion->userdata, code, bytes, error);
-    (void)child_free(expansion->cli);
+    (void)runtime_cli_free(expansion->cli);
     free(expansion);
 }
 
@@ -61,19 +61,14 @@ static void try_at_once(struct reconciler *reconciler, int64_t volume_id)
     reconciler_look_at_volume(reconciler, volume_id);
 }
 
-static void on_cli(struct child *child, enum child_end end, int status, const struct buffer *output,
-                   void *userdata)
+static void on_cli(const struct runtime_cli_answer *answer, void *userdata)
 {
     struct expansion *expansion = userdata;
     struct reconciler *reconciler = expansion->reconciler;
     struct expansion **link = &reconciler->clients.expansions;
-    struct error error = {0};
-    uint64_t bytes = 0;
-    int r = runtime_cli_read_capacity(end, status, output, &bytes, &error);
 
-    expansion->cli = child_free(child);
-    if (r < 0) {
-        runtime_cli_pass_over(expansion->volume_id, &error);
+    expansion->cli = runtime_cli_free(expansion->cli);
+    if (!answer) {
         try_at_once(reconciler, expansion->volume_id);
         return;
     }
@@ -81,7 +76,7 @@ static void on_cli(struct child *child, enum child_end end, int status, const st
     while (*link != expansion)
         link = &(*link)->next;
     *link = expansion->next;
-    tell(expansion, STATUS_OK, bytes, &error);
+    tell(expansion, STATUS_OK, answer->capacity_bytes, NULL);
 }
 
 /* What crustd would not do for this client it has nobody do. */
@@ -102,6 +97,14 @@ static bool ask_cli(struct expansion *expansion)
     struct reconciler *reconciler = expansion->reconciler;
     const struct reconciler_expand *asked = &expansion->asked;
     struct runtime_cli cli;
+    const struct runtime_cli_question question = {
+        .cli = &cli,
+        .volume_id = expansion->volume_id,
+        .target_path = asked->target.target_path,
+        .resizes = true,
+        .required_bytes = asked->required_bytes,
+        .limit_bytes = asked->limit_bytes,
+    };
     struct error error = {0};
     int r;
 
@@ -110,12 +113,8 @@ static bool ask_cli(struct expansion *expansion)
     r = runtime_cli_find(reconciler, asked->target.target_path, &cli, &error);
     if (r == RUNTIME_CLI_UNSAFE)
         runtime_cli_pass_over(expansion->volume_id, &error);
-    if (r != RUNTIME_CLI_FOUND)
-        return false;
-    return runtime_cli_resize(reconciler->loop, &cli, asked->target.target_path,
-                              asked->required_bytes, asked->limit_bytes,
-                              runtime_cli_time(reconciler), on_cli, expansion,
-                              &expansion->cli) == 0;
+    return r == RUNTIME_CLI_FOUND &&
+           runtime_cli_ask(reconciler, &question, on_cli, expansion, &expansion->cli) == 0;
 }
 
 enum status_code reconciler_expand(struct reconciler *reconciler,
@@ -158,7 +157,7 @@ struct expansion *reconciler_expand_cancel(struct expansion *expansion)
     while (*link != expansion)
         link = &(*link)->next;
     *link = expansion->next;
-    (void)child_free(expansion->cli);
+    (void)runtime_cli_free(expansion->cli);
     free(expansion);
     return NULL;
 }
@@ -179,7 +178,7 @@ void expansions_forget(struct reconciler *reconciler)
 
 /* The device, with what a LUKS header takes from what it stands on: to a driver that made the
  * header itself, those bytes are the volume's. */
-static uint64_t usable_bytes(const struct reconciler *reconciler, const struct store_volume *volume)
+uint64_t volume_usable_bytes(const struct reconciler *reconciler, const struct store_volume *volume)
 {
     struct observed_layer layer[OBSERVE_LAYERS];
     struct observed_device device;
@@ -214,7 +213,7 @@ static int judge(const struct expansion *expansion, uint64_t *ret_bytes, struct 
     if (r < 0)
         return EXPAND_WAIT; /* the next turn says more */
     facts.observes = volume_is_observed(reconciler, &volume);
-    facts.usable_bytes = usable_bytes(reconciler, &volume);
+    facts.usable_bytes = volume_usable_bytes(reconciler, &volume);
     *ret_bytes = volume.device_bytes;
     return expand_answer(&facts, error);
 }

@@ -1,25 +1,24 @@
-/* runtime_cli.c - found, judged, asked, understood.
+/* runtime_cli.c - found and judged.
  *
  * The file stands where a runtime can write and names what root would run, so it is believed as
  * little as possible: the program must be one that the configuration names, root's, and nobody
- * else's to write; it gets no shell, bounded time and output. It must run where its own paths mean
- * what they say, so a crustd with a mount namespace of its own (in a pod, by a unit that protects
- * the system) runs none. Whatever is wrong with it or its answer, crustd's own ways remain.
+ * else's to write or to replace. It must run where its own paths mean what they say. Below --root
+ * that is there, as the program's own root. Without --root crustd may still have mounts of its own
+ * (by a unit that protects the system, in a container): then the program and the volumes' directory
+ * must be the same files that the node's first process has at these paths.
  */
 #include "reconciler/command/runtime_cli.h"
 
 #include <errno.h>
-#include <inttypes.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-#include "agent-client/shim_codec.h"
 #include "lib/base64url.h"
 #include "lib/cleanup.h"
-#include "lib/clock.h"
 #include "lib/json.h"
-#include "lib/log.h"
 #include "lib/namespaces.h"
 #include "lib/path.h"
 #include "lib/sha256.h"
@@ -27,13 +26,11 @@
 
 #define FILE_NAME "runtime-cli"
 
-enum { OUTPUT_BYTES = 64 * 1024, NUMBER_BYTES = 24 };
-
 /* ---- the file ---- */
 
 /* RUNTIME_CLI_FOUND: there is one. */
 static int read_in(const struct reconciler *reconciler, const char *volumes, const char *name,
-                   struct buffer *text, struct error *error)
+                   struct buffer *text, struct stat *ret_volumes, struct error *error)
 {
     cleanup(fd_closep) int root = -1;
     cleanup(fd_closep) int directory = -1;
@@ -46,12 +43,21 @@ static int read_in(const struct reconciler *reconciler, const char *volumes, con
     r = path_read_below(directory, FILE_NAME, text, NULL, error);
     if (r == PATH_ABSENT)
         return RUNTIME_CLI_NONE;
+    if (r == PATH_OK && fstat(root, ret_volumes) < 0)
+        return error_set_errno(error, -errno, "%s", volumes), RUNTIME_CLI_UNSAFE;
     return r == PATH_OK ? RUNTIME_CLI_FOUND : RUNTIME_CLI_UNSAFE;
 }
 
+/* The file, and which volumes' directory it was found below. */
+struct found {
+    struct buffer text;
+    const char *volumes;
+    struct stat volumes_status;
+};
+
 /* Either kind of name may stand in either root; the KEP's own comes first. */
 static int read_file(const struct reconciler *reconciler, const char *target_path,
-                     struct buffer *text, struct error *error)
+                     struct found *found, struct error *error)
 {
     const char *const volumes[] = {reconciler->config.paths.crust_volumes,
                                    reconciler->config.paths.kata_volumes};
@@ -61,9 +67,11 @@ static int read_file(const struct reconciler *reconciler, const char *target_pat
     sha256_hex(target_path, strlen(target_path), hash);
     base64url_encode(target_path, strlen(target_path), encoded);
     for (size_t i = 0; r == RUNTIME_CLI_NONE && i < array_length(volumes); i++) {
-        r = read_in(reconciler, volumes[i], hash, text, error);
+        found->volumes = volumes[i];
+        r = read_in(reconciler, volumes[i], hash, &found->text, &found->volumes_status, error);
         if (r == RUNTIME_CLI_NONE)
-            r = read_in(reconciler, volumes[i], encoded, text, error);
+            r = read_in(reconciler, volumes[i], encoded, &found->text, &found->volumes_status,
+                        error);
     }
     return r;
 }
@@ -94,141 +102,112 @@ static bool is_allowed(const struct reconciler *reconciler, const char *path)
     return false;
 }
 
-static int check_program(const struct reconciler *reconciler, const char *path,
-                         struct runtime_cli *ret_cli, struct error *error)
+static bool is_roots_alone(const struct stat *status)
 {
-    struct stat status;
-    int r = path_stat_in_root(reconciler->root, path, &status);
+    return (status->st_uid == 0 || status->st_uid == geteuid()) &&
+           !(status->st_mode & (S_IWGRP | S_IWOTH));
+}
 
-    if (r < 0)
-        return error_set(error, RUNTIME_CLI_UNSAFE, "%s: %s", path, strerror(-r));
-    if (!S_ISREG(status.st_mode) || !(status.st_mode & S_IXUSR))
-        return error_set(error, RUNTIME_CLI_UNSAFE, "%s: no program", path);
-    if ((status.st_uid != 0 && status.st_uid != geteuid()) ||
-        (status.st_mode & (S_IWGRP | S_IWOTH)))
-        return error_set(error, RUNTIME_CLI_UNSAFE, "%s: others than root can write it", path);
-    if (!namespaces_mounts_are_first())
-        return error_set(error, RUNTIME_CLI_UNSAFE,
-                         "%s: crustd has a mount namespace of its own, and runs nothing in it",
-                         path);
-    r = path_resolve(reconciler->root, "/", path, ret_cli->program);
-    if (r < 0)
-        return error_set(error, RUNTIME_CLI_UNSAFE, "%s: %s", path, strerror(-r));
-    ret_cli->is_kata = strcmp(base_name(path), "kata-runtime") == 0;
+/* Who may write to a directory on the way to it can put another program in its place. */
+static int check_way(int root, const char *program, struct error *error)
+{
+    char directory[PATH_MAX];
+
+    for (const char *slash = program; slash; slash = strchr(slash + 1, '/')) {
+        struct stat status;
+        int r;
+
+        (void)snprintf(directory, sizeof(directory), "%.*s",
+                       slash == program ? 1 : (int)(slash - program), program);
+        r = path_stat_in_root(root, directory, &status);
+        if (r < 0)
+            return error_set(error, RUNTIME_CLI_UNSAFE, "%s: %s", directory, strerror(-r));
+        if (!is_roots_alone(&status))
+            return error_set(error, RUNTIME_CLI_UNSAFE,
+                             "%s: others than root can write it, and %s is below", directory,
+                             program);
+    }
     return RUNTIME_CLI_FOUND;
+}
+
+static int check_program(int root, const char *path, struct runtime_cli *ret_cli,
+                         struct stat *ret_status, struct error *error)
+{
+    int r = path_real_in_root(root, path, ret_cli->program);
+
+    if (r == 0)
+        r = path_stat_in_root(root, ret_cli->program, ret_status);
+    if (r < 0)
+        return error_set(error, RUNTIME_CLI_UNSAFE, "%s: %s", path, strerror(-r));
+    if (!S_ISREG(ret_status->st_mode) || !(ret_status->st_mode & S_IXUSR))
+        return error_set(error, RUNTIME_CLI_UNSAFE, "%s: no program", path);
+    if (!is_roots_alone(ret_status))
+        return error_set(error, RUNTIME_CLI_UNSAFE, "%s: others than root can write it", path);
+    return check_way(root, ret_cli->program, error);
+}
+
+/* ---- where it runs ---- */
+
+/* --root, or the default: "/" as this process has it, on the same mount. */
+static bool is_our_root(int root)
+{
+    struct statx given, ours;
+    const unsigned wanted = STATX_INO | STATX_MNT_ID;
+
+    return statx(root, "", AT_EMPTY_PATH, wanted, &given) == 0 &&
+           statx(AT_FDCWD, "/", 0, wanted, &ours) == 0 && given.stx_ino == ours.stx_ino &&
+           (given.stx_mask & ours.stx_mask & STATX_MNT_ID) && given.stx_mnt_id == ours.stx_mnt_id;
+}
+
+static int check_place(int root, const struct found *found, const struct stat *program,
+                       struct runtime_cli *cli, struct error *error)
+{
+    cli->root = is_our_root(root) ? -1 : root;
+    if (cli->root >= 0)
+        return RUNTIME_CLI_FOUND;
+    if (!namespaces_first_has(cli->program, program))
+        return error_set(error, RUNTIME_CLI_UNSAFE,
+                         "%s: the node's first process has another file there, or none",
+                         cli->program);
+    if (!namespaces_first_has(found->volumes, &found->volumes_status))
+        return error_set(error, RUNTIME_CLI_UNSAFE,
+                         "%s: the node's first process has another directory there, or none",
+                         found->volumes);
+    return RUNTIME_CLI_FOUND;
+}
+
+/* ---- all of it ---- */
+
+static int judge(const struct reconciler *reconciler, struct found *found,
+                 struct runtime_cli *ret_cli, struct error *error)
+{
+    struct stat program;
+    const char *path;
+    int r;
+
+    cut_line(&found->text);
+    path = buffer_text(&found->text);
+    if (path[0] != '/' || !json_is_text(path, found->text.length))
+        return error_set(error, RUNTIME_CLI_UNSAFE, FILE_NAME " names no absolute path");
+    if (!is_allowed(reconciler, path))
+        return error_set(error, RUNTIME_CLI_UNSAFE,
+                         "crust.runtime_cli_allow does not have what " FILE_NAME " names");
+    if (strcmp(base_name(path), "crustctl") == 0)
+        return RUNTIME_CLI_NONE;
+    ret_cli->is_kata = strcmp(base_name(path), "kata-runtime") == 0;
+    r = check_program(reconciler->root, path, ret_cli, &program, error);
+    return r == RUNTIME_CLI_FOUND ? check_place(reconciler->root, found, &program, ret_cli, error)
+                                  : r;
 }
 
 int runtime_cli_find(const struct reconciler *reconciler, const char *target_path,
                      struct runtime_cli *ret_cli, struct error *error)
 {
-    cleanup(buffer_done) struct buffer text = BUFFER_INIT(CONFIG_PATH_BYTES);
-    int r = read_file(reconciler, target_path, &text, error);
+    struct found found = {.text = BUFFER_INIT(CONFIG_PATH_BYTES)};
+    int r = read_file(reconciler, target_path, &found, error);
 
-    if (r != RUNTIME_CLI_FOUND)
-        return r;
-    cut_line(&text);
-    if (text.length == 0 || text.data[0] != '/' || !json_is_text(text.data, text.length))
-        return error_set(error, RUNTIME_CLI_UNSAFE, FILE_NAME " names no absolute path");
-    if (!is_allowed(reconciler, text.data))
-        return error_set(error, RUNTIME_CLI_UNSAFE,
-                         "crust.runtime_cli_allow does not have what " FILE_NAME " names");
-    if (strcmp(base_name(text.data), "crustctl") == 0)
-        return RUNTIME_CLI_NONE;
-    return check_program(reconciler, text.data, ret_cli, error);
-}
-
-/* ---- asking ---- */
-
-static int run(struct loop *loop, const char *const *arguments, uint64_t deadline_ns,
-               child_done *done, void *userdata, struct child **ret_child)
-{
-    struct child_request request = {arguments, OUTPUT_BYTES, deadline_ns};
-
-    return child_new(loop, &request, done, userdata, ret_child);
-}
-
-int runtime_cli_stats(struct loop *loop, const struct runtime_cli *cli, const char *target_path,
-                      uint64_t deadline_ns, child_done *done, void *userdata,
-                      struct child **ret_child)
-{
-    const char *const kata[] = {cli->program,    "direct-volume", "stats",
-                                "--volume-path", target_path,     NULL};
-    const char *const crust[] = {cli->program, "crust", "stats", target_path, NULL};
-
-    return run(loop, cli->is_kata ? kata : crust, deadline_ns, done, userdata, ret_child);
-}
-
-/* kata-runtime's resize tells the guest alone, and not the VMM. */
-int runtime_cli_resize(struct loop *loop, const struct runtime_cli *cli, const char *target_path,
-                       uint64_t least, uint64_t most, uint64_t deadline_ns, child_done *done,
-                       void *userdata, struct child **ret_child)
-{
-    char minimum[NUMBER_BYTES], maximum[NUMBER_BYTES];
-    const char *const crust[] = {cli->program, "crust", "resize", target_path,
-                                 minimum,      maximum, NULL};
-
-    if (cli->is_kata)
-        return -ENOSYS;
-    (void)snprintf(minimum, sizeof(minimum), "%" PRIu64, least);
-    (void)snprintf(maximum, sizeof(maximum), "%" PRIu64, most);
-    return run(loop, crust, deadline_ns, done, userdata, ret_child);
-}
-
-/* ---- understanding ---- */
-
-static int check_end(enum child_end end, int status, struct error *error)
-{
-    switch (end) {
-    case CHILD_EXITED:
-        return status == 0 ? 0 : error_set(error, -EIO, "it ended with exit code %d", status);
-    case CHILD_KILLED:
-        return error_set(error, -EIO, "it was ended by signal %d", status);
-    case CHILD_TIMEOUT:
-        return error_set(error, -ETIMEDOUT, "it did not end within its time");
-    case CHILD_FLOOD:
-        break;
-    }
-    return error_set(error, -EMSGSIZE, "it said more than %d bytes", OUTPUT_BYTES);
-}
-
-int runtime_cli_read_stats(enum child_end end, int status, const struct buffer *output,
-                           struct agent_stats *ret_stats, struct error *error)
-{
-    struct agent_stats stats;
-    int r = check_end(end, status, error);
-
-    if (r < 0)
-        return r;
-    r = shim_parse_stats(SHIM_GO, buffer_text(output), output->length, &stats);
-    if (r < 0 || (!stats.has_bytes && !stats.has_inodes))
-        return error_set(error, r < 0 ? r : -EBADMSG, "what it said is not understood");
-    *ret_stats = stats;
-    return 0;
-}
-
-int runtime_cli_read_capacity(enum child_end end, int status, const struct buffer *output,
-                              uint64_t *ret_bytes, struct error *error)
-{
-    cleanup(json_deletep) cJSON *object = NULL;
-    int r = check_end(end, status, error);
-
-    if (r < 0)
-        return r;
-    r = json_parse(buffer_text(output), output->length, JSON_LIMITS_HTTP, &object, error);
-    if (r == 0)
-        r = json_number(object, "capacity_bytes", ret_bytes);
-    return r < 0 ? error_set(error, r, "what it said is not understood") : 0;
-}
-
-/* ---- and then ---- */
-
-uint64_t runtime_cli_time(const struct reconciler *reconciler)
-{
-    return reconciler->config.resize.call_timeout_seconds * NSEC_PER_SEC / 2;
-}
-
-void runtime_cli_pass_over(int64_t volume_id, const struct error *error)
-{
-    log_info(&(struct log_ids){.volume = volume_id}, "the volume's runtime-cli is of no help: %s",
-             error->text);
+    if (r == RUNTIME_CLI_FOUND)
+        r = judge(reconciler, &found, ret_cli, error);
+    buffer_done(&found.text);
+    return r;
 }

@@ -10,14 +10,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "agent-client/agent_messages.h"
 #include "lib/child.h"
 #include "lib/result.h"
 
-struct agent_stats;
 struct reconciler;
 
 struct runtime_cli {
-    char program[PATH_MAX]; /* as this process reaches it */
+    char program[PATH_MAX]; /* without links, below root */
+    int root;               /* what is its "/", borrowed; -1: ours, which is the node's for it */
     bool is_kata;           /* knows direct-volume, and no crust */
 };
 
@@ -31,13 +32,41 @@ enum {
 int runtime_cli_find(const struct reconciler *reconciler, const char *target_path,
                      struct runtime_cli *ret_cli, struct error *error);
 
-/* Ask it; `done` as of child_new(). 0 or -errno; -ENOSYS: it has no such command. */
-int runtime_cli_stats(struct loop *loop, const struct runtime_cli *cli, const char *target_path,
-                      uint64_t deadline_ns, child_done *done, void *userdata,
-                      struct child **ret_child);
-int runtime_cli_resize(struct loop *loop, const struct runtime_cli *cli, const char *target_path,
-                       uint64_t least, uint64_t most, uint64_t deadline_ns, child_done *done,
-                       void *userdata, struct child **ret_child);
+/* ---- asking it (runtime_cli_run.c) ---- */
+
+struct runtime_cli_run;
+
+struct runtime_cli_question {
+    const struct runtime_cli *cli;
+    int64_t volume_id;
+    const char *target_path;
+    bool resizes;                         /* else it counts */
+    uint64_t required_bytes, limit_bytes; /* of a resize; 0 any */
+};
+
+/* What it answered, after that has been held against the device. */
+struct runtime_cli_answer {
+    struct agent_stats stats;
+    uint64_t capacity_bytes;
+};
+
+/* answer: NULL if it was of no help. The run may be freed. */
+typedef void runtime_cli_done(const struct runtime_cli_answer *answer, void *userdata);
+
+/* That it will be run is on the record before it is, and then what came of it; the log too says why
+ * one was of no help. Exactly one `done` from the loop, never from within. 0 or -errno; -ENOSYS: it
+ * has no such command. */
+int runtime_cli_ask(struct reconciler *reconciler, const struct runtime_cli_question *question,
+                    runtime_cli_done *done, void *userdata, struct runtime_cli_run **ret_run);
+/* Kills what still runs, which goes on the record, too. Returns NULL. */
+struct runtime_cli_run *runtime_cli_free(struct runtime_cli_run *run);
+
+/* The log says why it was of no help. */
+void runtime_cli_pass_over(int64_t volume_id, const struct error *error);
+
+/* ---- understanding it (runtime_cli_answer.c) ---- */
+
+enum { RUNTIME_CLI_OUTPUT_BYTES = 64 * 1024 };
 
 /* What it said. 0, or negative: that was no answer, error says how. */
 int runtime_cli_read_stats(enum child_end end, int status, const struct buffer *output,
@@ -45,8 +74,8 @@ int runtime_cli_read_stats(enum child_end end, int status, const struct buffer *
 int runtime_cli_read_capacity(enum child_end end, int status, const struct buffer *output,
                               uint64_t *ret_bytes, struct error *error);
 
-/* How long it may take, so that crustd's own ways have their time too. */
-uint64_t runtime_cli_time(const struct reconciler *reconciler);
-
-/* The log says why it was of no help. */
-void runtime_cli_pass_over(int64_t volume_id, const struct error *error);
+/* Whether it can be true of a volume on a device of this size. 0, or -ERANGE with a text. */
+int runtime_cli_check_stats(const struct agent_stats *stats, uint64_t device_bytes,
+                            struct error *error);
+int runtime_cli_check_capacity(uint64_t bytes, uint64_t required_bytes, uint64_t limit_bytes,
+                               uint64_t device_bytes, struct error *error);

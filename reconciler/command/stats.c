@@ -27,7 +27,7 @@ enum { AT_ONCE = 64, PER_SANDBOX = 8 };
 struct stats_call {
     struct stats_call *next;
     struct act act;
-    struct child *cli;
+    struct runtime_cli_run *cli;
     reconciler_counted *done;
     void *userdata;
 };
@@ -46,7 +46,7 @@ struct stats_call *reconciler_count_cancel(struct stats_call *call)
     *link = call->next;
     (void)agent_call_free(call->act.agent);
     (void)shim_call_free(call->act.shim);
-    (void)child_free(call->cli);
+    (void)runtime_cli_free(call->cli);
     free(call);
     return NULL;
 }
@@ -181,21 +181,17 @@ static void on_shim(struct shim_call *shim, const struct agent_reply *reply, voi
 static enum status_code begin(struct stats_call *call, struct error *error);
 
 /* The guest's ways remain, and what they come to is the answer. */
-static void on_cli(struct child *child, enum child_end end, int status, const struct buffer *output,
-                   void *userdata)
+static void on_cli(const struct runtime_cli_answer *answer, void *userdata)
 {
     struct stats_call *call = userdata;
-    struct agent_stats stats;
     struct error error = {0};
     enum status_code code;
-    int r = runtime_cli_read_stats(end, status, output, &stats, &error);
 
-    call->cli = child_free(child);
-    if (r == 0) {
-        finish(call, &stats);
+    call->cli = runtime_cli_free(call->cli);
+    if (answer) {
+        finish(call, &answer->stats);
         return;
     }
-    runtime_cli_pass_over(call->act.volume.volume_id, &error);
     code = begin(call, &error);
     if (code == STATUS_OK)
         return;
@@ -208,19 +204,18 @@ static bool ask_cli(struct stats_call *call, const char *target_path)
 {
     struct reconciler *reconciler = call->act.reconciler;
     struct runtime_cli cli;
+    const struct runtime_cli_question question = {
+        .cli = &cli,
+        .volume_id = call->act.volume.volume_id,
+        .target_path = target_path,
+    };
     struct error error = {0};
     int r = runtime_cli_find(reconciler, target_path, &cli, &error);
 
-    if (r == RUNTIME_CLI_FOUND) {
-        r = runtime_cli_stats(reconciler->loop, &cli, target_path, runtime_cli_time(reconciler),
-                              on_cli, call, &call->cli);
-        if (r == 0)
-            return true;
-        r = error_set(&error, RUNTIME_CLI_UNSAFE, "%s: %s", cli.program, strerror(-r));
-    }
     if (r == RUNTIME_CLI_UNSAFE)
-        runtime_cli_pass_over(call->act.volume.volume_id, &error);
-    return false;
+        runtime_cli_pass_over(question.volume_id, &error);
+    return r == RUNTIME_CLI_FOUND &&
+           runtime_cli_ask(reconciler, &question, on_cli, call, &call->cli) == 0;
 }
 
 /* ---- the beginning ---- */

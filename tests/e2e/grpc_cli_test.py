@@ -5,23 +5,20 @@ of no help. crustd's own ways remain, whatever it does.
 import hashlib
 import json
 import os
+import subprocess
 import unittest
 
 from grpc_client import SECONDS, GrpcTest
 from node import VOLUMES, encode
 from said import AFTER, BEFORE, status
 
-TOOL = "/usr/bin/runtime-tool"
-INITIAL = 0xEFFFFFFC  # the inode of the first pid namespace
+TOOL = "/opt/kata/bin/runtime-tool"
+KATA = "/opt/kata/bin/kata-runtime"
+GROWN = 4 << 20  # what a tool says that it came to
 STATS = {"usage": [{"available": 1, "total": 11, "used": 10, "unit": 1},
                    {"available": 2, "total": 22, "used": 20, "unit": 2}],
          "volume_condition": {"abnormal": True, "message": "half full"}}
-
-
-def roots(pid):
-    """The numbers of what is mounted on /, which no two namespaces have in common."""
-    with open(f"/proc/{pid}/mountinfo") as mounts:
-        return {line.split()[0] for line in mounts if line.split()[4] == "/"}
+GROWS = f"echo '{{\"capacity_bytes\": {GROWN}}}'"
 
 
 class CliTest(GrpcTest):
@@ -30,30 +27,52 @@ class CliTest(GrpcTest):
     def setUp(self):
         super().setUp()
         self.crust = self.messages("crust_runtime")
-        if roots("self") != roots(1) or os.stat("/proc/self/ns/pid").st_ino != INITIAL:
-            self.skipTest("needs the host's own namespaces: crustd runs nothing in others")
-        self.running = self.node({"resize.call_timeout_seconds": 4, "crust.runtime_cli_allow":
-                                  f"{TOOL}, /usr/bin/kata-runtime, /usr/bin/crustctl"})
+        self.running = self.node({"resize.call_timeout_seconds": 4,
+                                  "crust.runtime_cli_allow": f"{TOOL}, {KATA}, /usr/bin/crustctl"})
         self.volume_ = self.volume(self.running)
         self.monitor(self.running, self.volume_)
         agent = self.agent(self.running)
         agent.stats.total = BEFORE
         self.sandbox(self.running, self.volume_)
-        (self.running.root / "usr/bin").mkdir(parents=True)
+        self.furnish(self.running)
         self.running.start()
         self.running.wait_for(self.volume_.path, "in_sync")
         self.running.wait(lambda: status(self.running)["acts_in_flight"] == 0, SECONDS, "rest")
         self.client = self.stub(self.running, "crust_runtime", "Runtime")
 
+    def furnish(self, node):
+        """What a shell needs to run with the node's root as its own: this machine's."""
+        (node.root / "opt/kata/bin").mkdir(parents=True)
+        self.mount(node, "/usr", "--bind", "/usr")
+        subprocess.run(["mount", "-o", "remount,bind,ro", node.path("/usr")], check=True)
+        self.mount(node, "/proc", "-t", "proc", "none")
+        for name in ("bin", "lib", "lib64"):
+            if os.path.islink(f"/{name}"):
+                node.path(name).symlink_to(os.readlink(f"/{name}"))
+            elif os.path.exists(f"/{name}"):
+                self.mount(node, name, "--bind", f"/{name}")
+
+    def mount(self, node, target, *arguments):
+        node.path(target).mkdir(exist_ok=True)
+        subprocess.run(["mount", *arguments, node.path(target)], check=True)
+        self.addCleanup(subprocess.run, ["umount", "--lazy", node.path(target)], check=True)
+
     def tool(self, script, name=TOOL, mode=0o755, named=None, where=None):
         """Puts a program there that notes how it was called, and has the runtime name it."""
         path = self.running.path(name)
-        path.write_text(f'#!/bin/sh\necho "$@" >>{self.running.root}/called\n{script}\n')
+        path.write_text(f'#!/bin/sh\necho "$@" >>/called\n{script}\n')
         path.chmod(mode)
         named = named if named is not None else f"{name}\n"
         file = (where or self.running.directory(self.volume_.path)) / "runtime-cli"
         file.write_text(named)
         file.chmod(0o600)
+
+    def record(self):
+        """What the journal has of runs: kinds and details."""
+        rows = self.running.query("SELECT kind, detail FROM audit_journal WHERE kind LIKE"
+                                  " 'runtime_cli_%' ORDER BY seq")
+        return [(row["kind"].removeprefix("runtime_cli_"), json.loads(row["detail"]))
+                for row in rows]
 
     def called(self):
         called = self.running.root / "called"
@@ -77,25 +96,68 @@ class CliTest(GrpcTest):
 class Helpful(CliTest):
     def test_one_that_knows_crust(self):
         self.tool(f"case $2 in stats) echo '{json.dumps(STATS)}';; "
-                  "resize) echo '{\"capacity_bytes\": 4711}';; esac")
+                  f"resize) {GROWS};; esac")
         reply = self.stats()
         self.assertEqual([(one.unit, one.total, one.used, one.available) for one in reply.usage],
                          [(1, 11, 10, 1), (2, 22, 20, 2)])
         self.assertTrue(reply.volume_condition.abnormal)
         self.assertIn("half full", reply.volume_condition.message)
-        self.assertEqual(self.expand(42), 4711)
+        self.assertEqual(self.expand(42), GROWN)
         path = self.volume_.path
         self.assertEqual(self.called(), [f"crust stats {path}", f"crust resize {path} 42 0"])
 
     def test_katas_own(self):
         """It is asked for stats in its own words. Its resize does not reach the VMM: crustd's does."""
-        self.tool(f"echo '{json.dumps(STATS)}'", "/usr/bin/kata-runtime")
+        self.tool(f"echo '{json.dumps(STATS)}'", KATA)
         self.assertEqual(self.stats().usage[0].total, 11)
         self.volume_.loop.resize(AFTER)
         self.assertEqual(self.expand(AFTER), AFTER)
         self.assertEqual(self.called(),
                          [f"direct-volume stats --volume-path {self.volume_.path}"])
 
+
+    def test_how_it_runs(self):
+        """As root, with the node's root as its own, nothing in its environment and no capability."""
+        self.tool(f"{{ cat /proc/$$/environ; id -u; ls -d /run/crustd; pwd; "
+                  f"grep -E 'Cap(Prm|Eff|Amb)|NoNew' /proc/$$/status; }} >/seen; {GROWS}")
+        self.assertEqual(self.expand(), GROWN)
+        none = "0" * 16
+        self.assertEqual((self.running.root / "seen").read_text().split(), [
+            "0", "/run/crustd", "/", "CapPrm:", none, "CapEff:", none, "CapAmb:", none,
+            "NoNewPrivs:", "1"])
+
+    def test_each_run_is_on_record(self):
+        self.tool(f"case $2 in stats) echo '{json.dumps(STATS)}';; resize) {GROWS};; esac")
+        self.stats()
+        self.expand(42, BEFORE)
+        self.tool("exit 3")
+        self.own_ways_work()
+        self.assertEqual(self.record(), [
+            ("intended", {"command": "stats", "program": TOOL}),
+            ("answered", {"command": "stats", "total_bytes": 11, "used_bytes": 10}),
+            ("intended", {"command": "resize", "program": TOOL, "required_bytes": 42,
+                          "limit_bytes": BEFORE}),
+            ("answered", {"command": "resize", "capacity_bytes": GROWN}),
+            ("intended", {"command": "stats", "program": TOOL}),
+            ("answered", {"command": "stats", "error": "it ended with exit code 3"}),
+            ("intended", {"command": "resize", "program": TOOL}),
+            ("answered", {"command": "resize", "error": "it ended with exit code 3"})])
+
+    def test_the_intent_is_on_record_before_it_runs(self):
+        self.tool("while [ ! -e /go ]; do sleep 0.1; done; " + GROWS)
+        request = self.crust.RuntimeExpandVolumeRequest(volume_target_path=self.volume_.path)
+        call = self.client.RuntimeExpandVolume.future(request, timeout=SECONDS)
+        self.running.wait(self.called, SECONDS, "the tool to run")
+        self.assertEqual([kind for kind, _ in self.record()], ["intended"])
+        (self.running.root / "go").touch()
+        self.assertEqual(call.result().capacity_bytes, GROWN)
+        self.assertEqual([kind for kind, _ in self.record()], ["intended", "answered"])
+
+    def test_a_device_that_has_just_grown(self):
+        """A driver grows the device and asks at once."""
+        self.tool(f"echo '{{\"capacity_bytes\": {AFTER}}}'")
+        self.volume_.loop.resize(AFTER)
+        self.assertEqual(self.expand(AFTER), AFTER)
 
     def test_either_kind_of_name_in_either_root(self):
         path = self.volume_.path
@@ -104,33 +166,33 @@ class Helpful(CliTest):
             for name in names:
                 directory = self.running.root / root / name
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-                self.tool("echo '{\"capacity_bytes\": 4711}'", where=directory)
+                self.tool(GROWS, where=directory)
                 with self.subTest(directory):
-                    self.assertEqual(self.expand(), 4711)
+                    self.assertEqual(self.expand(), GROWN)
                 (directory / "runtime-cli").unlink()
         self.assertEqual(len(self.called()), 4)
 
     def test_how_the_file_may_be_written(self):
         for named in (TOOL, f"{TOOL}\r\n", f"{TOOL}\n\n", f"{TOOL} \t\n"):
-            self.tool("echo '{\"capacity_bytes\": 4711}'", named=named)
+            self.tool(GROWS, named=named)
             with self.subTest(named):
-                self.assertEqual(self.expand(), 4711)
+                self.assertEqual(self.expand(), GROWN)
 
     def test_a_program_that_is_a_link(self):
         """Where the configuration names the link, what it leads to is judged and run."""
-        self.tool("echo '{\"capacity_bytes\": 4711}'")
+        self.tool(GROWS)
         tool = self.running.path(TOOL)
         real = tool.rename(tool.with_name("real"))
         tool.symlink_to("real")
-        self.assertEqual(self.expand(), 4711)
+        self.assertEqual(self.expand(), GROWN)
         real.chmod(0o775)
         self.assertEqual(self.expand(), BEFORE)
 
     def test_what_crustd_would_not_do_it_has_nobody_do(self):
-        self.tool("echo '{\"capacity_bytes\": 4711}'")
+        self.tool(GROWS)
         with self.fails("OUT_OF_RANGE", "limit_bytes"):
             self.expand(limit=BEFORE - 1)
-        self.assertEqual(self.expand(limit=BEFORE), 4711)
+        self.assertEqual(self.expand(limit=BEFORE), GROWN)
         for mode in ("observe", "never"):
             self.running.stop()
             self.volume_.loop.resize(AFTER)
@@ -155,11 +217,32 @@ class Useless(CliTest):
                 self.assertEqual(len(self.called()), before + 2)
         self.assertIn("is of no help", self.running.log_tail())
 
+    def test_those_that_lie(self):
+        """What cannot be true of this device is not passed on."""
+        def usage(**changes):
+            return json.dumps({"usage": [STATS["usage"][0] | changes, STATS["usage"][1]]})
+
+        more, less = BEFORE + 1, 100
+        for stats, capacity, said in (
+                (usage(total=more), more, f"it says {more} bytes, and the device has {BEFORE}"),
+                (usage(total=0), 0, "no bytes"),
+                (usage(used=12), less, "100 bytes where 101 are required"),
+                (usage(available=12), less, "of 11 bytes 10 are used and 12 available")):
+            with self.subTest(said):
+                self.tool(f"case $2 in stats) echo '{stats}';; "
+                          f"resize) echo '{{\"capacity_bytes\": {capacity}}}';; esac")
+                self.assertEqual(self.stats().usage[0].total, BEFORE)
+                self.assertEqual(self.expand(less + 1), BEFORE)
+                self.assertIn(said, self.running.log_tail())
+        answers = [detail for kind, detail in self.record() if kind == "answered"]
+        self.assertEqual(len(answers), 8)
+        self.assertTrue(all("error" in detail for detail in answers), answers)
+
     def test_those_that_are_not_run(self):
-        elsewhere = "/usr/bin/elsewhere"
+        elsewhere = "/opt/kata/bin/elsewhere"
         self.tool("true", elsewhere)
         for prepare in (lambda: self.tool("true", elsewhere),
-                        lambda: self.tool("true", "/usr/bin/crustctl"),
+                        lambda: self.tool("true", named="/usr/bin/crustctl\n"),
                         lambda: self.tool("true", mode=0o775), lambda: self.tool("true", mode=0o757),
                         lambda: self.tool("true", mode=0o644),
                         lambda: self.tool("true", named="runtime-tool\n"),
@@ -173,12 +256,21 @@ class Useless(CliTest):
         self.tool("true")
         os.chown(self.running.path(TOOL), 4711, 4711)
         self.own_ways_work()
+        os.chown(self.running.path(TOOL), 0, 0)
         self.tool("true")
-        self.running.path("/usr/bin/link").symlink_to(TOOL)
-        for named in ("/usr/bin/link", f" {TOOL}", f"\n{TOOL}", "/usr/bin/../bin/runtime-tool"):
+        self.running.path("/opt/kata/bin/link").symlink_to(TOOL)
+        for named in ("/opt/kata/bin/link", f" {TOOL}", f"\n{TOOL}",
+                      "/opt/kata/bin/../bin/runtime-tool"):
             self.tool("true", named=named)
             self.own_ways_work()
+        self.tool("true")
+        for directory in ("/", "/opt", "/opt/kata/bin"):
+            self.running.path(directory).chmod(0o777)
+            self.own_ways_work()
+            self.assertIn("others than root can write it, and", self.running.log_tail())
+            self.running.path(directory).chmod(0o755)
         self.assertEqual(self.called(), [])
+        self.assertEqual(self.record(), [])
 
     def test_files_that_others_may_have_written(self):
         self.tool("true")
@@ -195,7 +287,7 @@ class Useless(CliTest):
         self.assertEqual(self.called(), [])
 
     def test_one_that_is_given_up(self):
-        self.tool(f"echo $$ >{self.running.root}/pid; while :; do sleep 1; done")
+        self.tool("echo $$ >/pid; while :; do sleep 1; done")
         request = self.crust.RuntimeGetVolumeStatsRequest(volume_target_path=self.volume_.path)
         call = self.client.RuntimeGetVolumeStats.future(request, timeout=SECONDS)
         pid = self.running.root / "pid"
@@ -203,6 +295,8 @@ class Useless(CliTest):
         call.cancel()
         self.running.wait(lambda: not os.path.exists(f"/proc/{pid.read_text().strip()}"), SECONDS,
                           "the tool to be killed")
+        self.running.wait(lambda: len(self.record()) == 2, SECONDS, "its end to be on record")
+        self.assertIn("nobody waited", self.record()[1][1]["error"])
         self.is_served(self.running)
 
 

@@ -2,10 +2,12 @@
 #include "tests/unit/test.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "lib/child.h"
 #include "lib/cleanup.h"
@@ -60,7 +62,7 @@ static int begin(struct made *made, const char *script, uint64_t deadline_ns,
                  struct child **ret_child)
 {
     const char *const arguments[] = {"/bin/sh", "-c", script, "sh", "an $argument", NULL};
-    struct child_request request = {arguments, 1000, deadline_ns};
+    struct child_request request = {arguments, 1000, deadline_ns, -1};
 
     return child_new(&made->loop, &request, on_done, made, ret_child);
 }
@@ -104,11 +106,40 @@ static void what_it_is_given(void **state)
 
     assert_int_equal(setenv("SECRET", "x", 1), 0);
     (void)signal(SIGPIPE, SIG_IGN);
-    run(made, "echo \"$SECRET.$PATH\"; cat; pwd; kill -PIPE $$; echo deaf");
+    run(made, "cat /proc/$$/environ; cat; pwd; kill -PIPE $$; echo deaf");
     assert_int_equal(made->end, CHILD_KILLED);
     assert_int_equal(made->status, SIGPIPE);
-    assert_string_equal(buffer_text(&made->output),
-                        "./usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n/\n");
+    assert_string_equal(buffer_text(&made->output), "/\n");
+}
+
+static void it_has_no_capabilities(void **state)
+{
+    struct made *made = *state;
+
+    run(made, "grep -c -E '^(CapPrm|CapEff|CapAmb):\t0+$|^NoNewPrivs:\t1$' /proc/self/status");
+    assert_string_equal(buffer_text(&made->output), "4\n");
+}
+
+static void its_root(void **state)
+{
+    static const char *const arguments[] = {"/bin/sh", "-c", "pwd", NULL};
+    char directory[] = "/tmp/child_test-XXXXXX";
+    cleanup(fd_closep) int ours = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    cleanup(fd_closep) int empty = -1;
+    struct made *made = *state;
+    struct child_request request = {arguments, 1000, 60 * NSEC_PER_SEC, ours};
+    struct child *child = NULL;
+
+    if (geteuid() != 0)
+        skip();
+    assert_non_null(mkdtemp(directory));
+    empty = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    assert_int_equal(rmdir(directory), 0);
+    assert_int_equal(child_new(&made->loop, &request, on_done, made, &child), 0);
+    loop_run(&made->loop);
+    assert_string_equal(buffer_text(&made->output), "/\n");
+    request.root = empty;
+    assert_int_equal(child_new(&made->loop, &request, on_done, made, &child), -ENOENT);
 }
 
 static void one_that_does_not_end(void **state)
@@ -154,7 +185,7 @@ static void one_that_is_not_there(void **state)
     static const char *const missing[] = {"/nonexistent", NULL}, *const plain[] = {"/etc/passwd",
                                                                                    NULL};
     struct made *made = *state;
-    struct child_request request = {missing, 1000, NSEC_PER_SEC};
+    struct child_request request = {missing, 1000, NSEC_PER_SEC, -1};
     struct child *child = NULL;
 
     assert_int_equal(child_new(&made->loop, &request, on_done, made, &child), -ENOENT);
@@ -168,6 +199,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(what_it_says),
         TEST(what_it_is_given),
+        TEST(it_has_no_capabilities),
+        TEST(its_root),
         TEST(one_that_does_not_end),
         TEST(one_that_does_not_stop_talking),
         TEST(one_that_leaves_another_behind),
