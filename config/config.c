@@ -197,6 +197,23 @@ int config_load(const char *file, struct config *ret_config, struct error *error
                   : load_descriptor(fd, file, ret_config, error);
 }
 
+static const char *variable(const char *name, const char *otherwise)
+{
+    const char *value = getenv(name);
+
+    return value && *value ? value : otherwise;
+}
+
+const char *config_root_of_environment(void)
+{
+    return variable(CONFIG_ROOT_VARIABLE, "/");
+}
+
+const char *config_file_of_environment(void)
+{
+    return variable(CONFIG_FILE_VARIABLE, NULL);
+}
+
 int config_load_host(int root, const char *root_name, const char *given, struct config *ret_config,
                      struct error *error)
 {

@@ -15,6 +15,11 @@
 
 #define CONFIG_DEFAULT_FILE "/etc/crustd/crustd.conf"
 
+/* What stands for --root and --config where they are not given: in a container's image crustd and
+ * crustctl find the node, and each other, without arguments. */
+#define CONFIG_ROOT_VARIABLE "CRUST_ROOT"
+#define CONFIG_FILE_VARIABLE "CRUST_CONFIG"
+
 enum { CONFIG_PATH_BYTES = 256, CONFIG_LIST_ITEMS = 16, CONFIG_LINE_BYTES = 1024 };
 
 enum config_resize_mode { RESIZE_NEVER, RESIZE_OBSERVE, RESIZE_GROW };
@@ -93,6 +98,10 @@ void config_defaults(struct config *ret_config);
 /* Defaults, then the file over them. -ENOENT only if the file is absent; -EINVAL with
  * "FILE:LINE: section.key: what is wrong" otherwise. ret_config is untouched on failure. */
 int config_load(const char *file, struct config *ret_config, struct error *error);
+
+/* By CRUST_ROOT and CRUST_CONFIG; "/" and NULL where these are not set, or empty. Borrowed. */
+const char *config_root_of_environment(void);
+const char *config_file_of_environment(void);
 
 /* What a program on this host goes by: the file it was given, taken as it stands, or else the
  * default one inside the root, without which the defaults hold. root_name stands for the root in

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/config.h"
 #include "crustctl/command.h"
 #include "crustctl/display.h"
 #include "lib/cleanup.h"
@@ -28,8 +29,9 @@ static void print_usage(FILE *stream)
         print_line(stream, command);
     (void)fputs("\n"
                 "VOL is a volume path, a metadata key, a PV name or a volume_id.\n"
-                "  --root DIR     the node's root is DIR\n"
-                "  --config FILE  the daemon's configuration (/etc/crustd/crustd.conf)\n"
+                "  --root DIR     the node's root is DIR ($" CONFIG_ROOT_VARIABLE ")\n"
+                "  --config FILE  the daemon's configuration ($" CONFIG_FILE_VARIABLE ", or\n"
+                "                 " CONFIG_DEFAULT_FILE ")\n"
                 "  -o FORMAT      text, or json: the audit views' columns\n"
                 "  --version, --help; COMMAND --help tells more about one\n\n"
                 "Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 daemon not reachable,\n"

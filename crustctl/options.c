@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/config.h"
+
 enum {
     LONG_ROOT = 256,
     LONG_CONFIG,
@@ -134,7 +136,9 @@ static int refuse_option(int option, int argc, char *argv[], struct error *error
 
 int options_parse(int argc, char *argv[], struct options *ret_options, struct error *error)
 {
-    struct options options = {.root = "/", .lines = 0, .timeout_seconds = 60};
+    struct options options = {.root = config_root_of_environment(),
+                              .config_file = config_file_of_environment(),
+                              .timeout_seconds = 60};
     int option;
     int result = 0;
 

@@ -10,8 +10,9 @@ static const char usage[] =
     "Usage: crustd [OPTION]...\n"
     "Watches the metadata of direct-assigned volumes and grows them in their micro-VMs.\n"
     "\n"
-    "  --config FILE         configuration (default " CONFIG_DEFAULT_FILE ", below --root)\n"
-    "  --root DIR            put every host path below DIR\n"
+    "  --config FILE         configuration (default $" CONFIG_FILE_VARIABLE ", or\n"
+    "                        " CONFIG_DEFAULT_FILE " below --root)\n"
+    "  --root DIR            put every host path below DIR (default $" CONFIG_ROOT_VARIABLE ")\n"
     "  --check-config        print the effective configuration and exit\n"
     "  --once                scan, do what there is to do, print a summary and exit\n"
     "  --log-level LEVEL     error, warning, info (default) or debug\n"
@@ -40,7 +41,12 @@ int arguments_parse(int argc, char **argv, struct arguments *ret_arguments)
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
-    struct arguments arguments = {.root = "/", .log_level = LOG_INFO, .log_format = LOG_LOGFMT};
+    struct arguments arguments = {
+        .root = config_root_of_environment(),
+        .config = config_file_of_environment(),
+        .log_level = LOG_INFO,
+        .log_format = LOG_LOGFMT,
+    };
     int option;
 
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1)

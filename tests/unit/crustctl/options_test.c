@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "crustctl/command.h"
@@ -61,6 +62,27 @@ static void defaults_are_the_host(void **state)
     assert_false(line.options.json);
     assert_int_equal(parse(&line, "-- volume --strange-name"), 0);
     assert_string_equal(line.options.operand[0], "--strange-name");
+}
+
+static void the_environment_stands_for_what_is_not_given(void **state)
+{
+    struct command_line line = {0};
+
+    (void)state;
+    assert_int_equal(setenv("CRUST_ROOT", "/host", 1), 0);
+    assert_int_equal(setenv("CRUST_CONFIG", "/etc/it", 1), 0);
+    assert_int_equal(parse(&line, "volumes"), 0);
+    assert_string_equal(line.options.root, "/host");
+    assert_string_equal(line.options.config_file, "/etc/it");
+    assert_int_equal(parse(&line, "volumes --root /node --config /given"), 0);
+    assert_string_equal(line.options.root, "/node");
+    assert_string_equal(line.options.config_file, "/given");
+    assert_int_equal(setenv("CRUST_ROOT", "", 1), 0);
+    assert_int_equal(unsetenv("CRUST_CONFIG"), 0);
+    assert_int_equal(parse(&line, "volumes"), 0);
+    assert_string_equal(line.options.root, "/");
+    assert_null(line.options.config_file);
+    assert_int_equal(unsetenv("CRUST_ROOT"), 0);
 }
 
 static void mistakes_are_named(void **state)
@@ -154,6 +176,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_stand_anywhere),
         cmocka_unit_test(defaults_are_the_host),
+        cmocka_unit_test(the_environment_stands_for_what_is_not_given),
         cmocka_unit_test(mistakes_are_named),
         cmocka_unit_test(commands_take_their_own_options),
         cmocka_unit_test(a_command_may_have_two_words),
