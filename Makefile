@@ -182,7 +182,7 @@ demo: ## install what it needs, build, and watch a volume of a real micro-VM gro
 	@if [ -n "$$SUDO_UID" ]; then chown -R "$$SUDO_UID:$$SUDO_GID" build; fi
 	@CRUST_BUILD=$(OUT) tests/demo.py
 
-install: programs ## programs, unit, configuration and proto files, by DESTDIR and PREFIX; keeps an existing crustd.conf
+install: programs ## programs, unit, configuration, proto files and Kata's drop-ins, by DESTDIR and PREFIX; keeps an existing crustd.conf
 	install -D -m 755 $(OUT)/crustd $(DESTDIR)$(PREFIX)/sbin/crustd
 	install -D -m 755 $(OUT)/crustctl $(DESTDIR)$(PREFIX)/bin/crustctl
 	install -D -m 755 $(OUT)/crust-guest-agent $(DESTDIR)$(PREFIX)/bin/crust-guest-agent
@@ -191,6 +191,8 @@ install: programs ## programs, unit, configuration and proto files, by DESTDIR a
 	sed -i 's|=/usr/sbin/|=$(PREFIX)/sbin/|' $(DESTDIR)$(PREFIX)/lib/systemd/system/crustd.service
 	install -d $(DESTDIR)$(PREFIX)/share/crustd/proto
 	install -m 644 reconciler/serve/proto/*.proto $(DESTDIR)$(PREFIX)/share/crustd/proto
+	install -d $(DESTDIR)$(PREFIX)/share/crustd/kata
+	install -m 644 config/deploy/kata/*.toml $(DESTDIR)$(PREFIX)/share/crustd/kata
 	@conf=$(DESTDIR)/etc/crustd/crustd.conf; \
 	if [ ! -e $$conf ]; then install -D -m 644 config/crustd.conf $$conf; \
 	elif ! cmp -s config/crustd.conf $$conf; then install -m 644 config/crustd.conf $$conf.new; \

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "doctor/drop_in.h"
 #include "doctor/engine.h"
 #include "doctor/host_file.h"
 #include "lib/cleanup.h"
@@ -85,21 +86,22 @@ static void format_drop_in(const struct judgement *judgement, const char *after,
 {
     const char *slash = strrchr(judgement->file, '/');
     const char *monitor = judgement->settings->is_rust ? "hmp" : "qmp";
+    char drop_in[DROP_IN_BYTES];
 
+    drop_in_find(judgement->settings->is_rust, drop_in);
     (void)snprintf(ret_text, size,
-                   "Put config/deploy/kata/%s-qemu.toml, whose head says what it costs, into "
+                   "Put crustd's %s, whose head says what it costs, into "
                    "%.*s/config.d: [hypervisor.%s] enable_debug = true, extra_monitor_socket = "
                    "\"%s\"%s%s. Then restart the pods",
-                   judgement->settings->is_rust ? "rust" : "go",
-                   slash ? (int)(slash - judgement->file) : 1, slash ? judgement->file : ".",
-                   judgement->table->name, monitor, *after ? ", by a name that sorts behind " : "",
-                   after);
+                   drop_in, slash ? (int)(slash - judgement->file) : 1,
+                   slash ? judgement->file : ".", judgement->table->name, monitor,
+                   *after ? ", by a name that sorts behind " : "", after);
 }
 
 static void say_monitor(const struct judgement *judgement, const char *set_by, const char *what)
 {
     const bool by_drop_in = strcmp(set_by, judgement->file) != 0;
-    char remedy[1024], text[512];
+    char remedy[1536], text[512];
 
     format_drop_in(judgement, by_drop_in ? set_by : "", remedy, sizeof(remedy));
     (void)snprintf(text, sizeof(text), "%s%s%s%s", what, *set_by ? " (" : "", set_by,

@@ -9,13 +9,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "doctor/drop_in.h"
 #include "lib/json.h"
 
 /* What is known of one door. */
 struct door {
     enum finding_level level; /* ok, note: not tried, error: shut */
     char what[256];
-    const char *remedy; /* NULL none */
+    char remedy[DROP_IN_BYTES + 128]; /* "" none */
 };
 
 static const char *text_of(const cJSON *row, const char *key)
@@ -46,25 +47,33 @@ static struct door shut_door(const struct vmm *vmm, const char *why, const char 
     struct door door = open_door(vmm, why);
 
     door.level = FINDING_ERROR;
-    door.remedy = remedy;
+    (void)snprintf(door.remedy, sizeof(door.remedy), "%s", remedy);
     return door;
+}
+
+static bool lacks_monitor(const cJSON *row, const struct config *config)
+{
+    const char *hypervisor = text_of(row, "hypervisor");
+
+    return (strcmp(hypervisor, "qemu") == 0 || strcmp(hypervisor, "unknown") == 0) &&
+           !*text_of(row, "control_socket") && config->resize.qemu_monitor != QEMU_MONITOR_OFF;
 }
 
 static struct door find_qemu(const struct vmm *vmm, const char *runtime,
                              const struct config *config)
 {
-    const bool is_rust = strcmp(runtime, "kata-rs") == 0;
+    char drop_in[DROP_IN_BYTES];
     struct door door;
 
     if (*vmm->socket)
         return open_door(vmm, "has a monitor for crustd");
-    if (config->resize.qemu_monitor != QEMU_MONITOR_OFF)
-        return shut_door(vmm, "has no monitor that crustd may use",
-                         is_rust
-                             ? "Put config/deploy/kata/rust-qemu.toml into Kata's config.d, and "
-                               "restart the pod"
-                             : "Put config/deploy/kata/go-qemu.toml into Kata's config.d, and "
-                               "restart the pod");
+    if (config->resize.qemu_monitor != QEMU_MONITOR_OFF) {
+        door = shut_door(vmm, "has no monitor that crustd may use", "");
+        drop_in_find(strcmp(runtime, "kata-rs") == 0, drop_in);
+        (void)snprintf(door.remedy, sizeof(door.remedy),
+                       "Put crustd's %s into Kata's config.d, and restart the pod", drop_in);
+        return door;
+    }
     door = open_door(vmm, "is never told, as resize.qemu_monitor = off has it");
     door.level = FINDING_NOTE;
     return door;
@@ -153,7 +162,7 @@ static struct door find_guest(const cJSON *row, const struct config *config)
     if (*reasons) {
         (void)snprintf(door.what, sizeof(door.what), "its guest was asked in vain: %.128s",
                        reasons);
-        door.remedy = agent_remedy;
+        (void)snprintf(door.remedy, sizeof(door.remedy), "%s", agent_remedy);
         return door;
     }
 
@@ -176,7 +185,7 @@ static struct door find_guest(const cJSON *row, const struct config *config)
     if (length == 0)
         return (struct door){.level = FINDING_NOTE, .what = "its guest is never told"};
     if (door.level == FINDING_ERROR)
-        door.remedy = agent_remedy;
+        (void)snprintf(door.remedy, sizeof(door.remedy), "%s", agent_remedy);
     return door;
 }
 
@@ -201,6 +210,7 @@ static void judge_one(const cJSON *row, const struct config *config, struct find
     const struct door vmm = find_hypervisor(row, config), guest = find_guest(row, config);
     enum finding_level level = worse(vmm.level, guest.level);
     const char *names = text_of(row, "volume_names");
+    const char *remedy = vmm.level == FINDING_ERROR ? vmm.remedy : guest.remedy;
     char where[512];
     uint64_t volumes = 0;
 
@@ -208,10 +218,81 @@ static void judge_one(const cJSON *row, const struct config *config, struct find
     if (volumes == 0 && level == FINDING_ERROR)
         level = FINDING_NOTE;
     format_place(row, where, sizeof(where));
-    findings_add(findings, level, "sandbox", where,
-                 vmm.level == FINDING_ERROR ? vmm.remedy : guest.remedy,
+    findings_add(findings, level, "sandbox", where, *remedy ? remedy : NULL,
                  "%s; %s; %" PRIu64 " volume%s%s%.256s", vmm.what, guest.what, volumes,
                  volumes == 1 ? "" : "s", *names ? ": " : "", names);
+}
+
+/* ---- those that have to be restarted ------------------------------------------------------- */
+
+/* QEMU opens its monitors when it starts. Who has put Kata's configuration right wants to know
+ * which pods still run without one. */
+struct restarts {
+    char names[640];
+    size_t length;
+    unsigned named, count, with_volumes;
+};
+
+static void add_restart(struct restarts *restarts, const cJSON *row)
+{
+    const char *pod = text_of(row, "pod_name");
+    char name[384];
+    size_t length;
+
+    if (*pod)
+        (void)snprintf(name, sizeof(name), "%s%.64s/%.256s", restarts->named ? ", " : "",
+                       text_of(row, "pod_namespace"), pod);
+    else
+        (void)snprintf(name, sizeof(name), "%ssandbox %.128s", restarts->named ? ", " : "",
+                       text_of(row, "sandbox_id"));
+    length = strlen(name);
+    restarts->count++;
+    if (restarts->named + 1 < restarts->count ||
+        restarts->length + length >= sizeof(restarts->names))
+        return;
+    memcpy(restarts->names + restarts->length, name, length + 1);
+    restarts->length += length;
+    restarts->named++;
+}
+
+static bool has_volumes(const cJSON *row)
+{
+    uint64_t volumes = 0;
+
+    return json_number(row, "volumes", &volumes) == 0 && volumes > 0;
+}
+
+static void list_restarts(const cJSON *sandboxes, const char *boot_id, const struct config *config,
+                          struct findings *findings)
+{
+    struct restarts restarts = {0};
+    char more[32] = "";
+
+    for (int with_volumes = 1; with_volumes >= 0; with_volumes--) {
+        const cJSON *row;
+
+        cJSON_ArrayForEach(row, sandboxes)
+        {
+            if (strcmp(text_of(row, "boot_id"), boot_id) == 0 && lacks_monitor(row, config) &&
+                has_volumes(row) == with_volumes)
+                add_restart(&restarts, row);
+        }
+        if (with_volumes)
+            restarts.with_volumes = restarts.count;
+    }
+    if (restarts.count == 0)
+        return;
+    if (restarts.count > restarts.named)
+        (void)snprintf(more, sizeof(more), ", and %u more", restarts.count - restarts.named);
+    findings_add(findings, restarts.with_volumes ? FINDING_ERROR : FINDING_NOTE, "restart", NULL,
+                 "Restart these pods once the findings about Kata's configuration are ok: only a "
+                 "QEMU that starts opens a monitor",
+                 "%u running sandbox%s no monitor that crustd may use, %u of them with volumes%s: "
+                 "%s%s",
+                 restarts.count, restarts.count == 1 ? " has" : "es have", restarts.with_volumes,
+                 restarts.with_volumes && restarts.with_volumes < restarts.count ? " (named first)"
+                                                                                 : "",
+                 restarts.names, more);
 }
 
 void sandboxes_judge(const cJSON *sandboxes, const char *boot_id, const struct config *config,
@@ -227,6 +308,7 @@ void sandboxes_judge(const cJSON *sandboxes, const char *boot_id, const struct c
         judge_one(row, config, findings);
         count++;
     }
+    list_restarts(sandboxes, boot_id, config, findings);
     if (count == 0)
         findings_add(findings, FINDING_NOTE, "sandbox", NULL,
                      "Run a pod of Kata's with a volume, and ask again",

@@ -6,6 +6,7 @@ daemon is met. Volumes grow by the kernel's event alone: the sweep would come to
 """
 
 import configparser
+import json
 import os
 import pathlib
 import re
@@ -27,6 +28,15 @@ except ImportError:
 HERE = pathlib.Path(__file__).resolve().parent
 DEPLOY = REPOSITORY / "config/deploy"
 IMAGE = ["bin", "lib", "lib64", "sbin", "usr", "etc/ld.so.cache"]  # of this machine, read-only
+CONTAINERD = """[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.kata-qemu]
+runtime_type = "io.containerd.kata-qemu.v2"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.kata-qemu.options]
+ConfigPath = "/opt/kata/share/defaults/kata-containers/configuration-qemu.toml"
+"""
+CRIO = """[crio.runtime.runtimes.kata]
+runtime_path = "/usr/bin/containerd-shim-kata-v2"
+runtime_type = "vm"
+"""
 NEVER = {"resize.sweep_seconds": 3600}
 
 
@@ -56,19 +66,23 @@ class Pod(Node):
         self.container, = self.pod["containers"]
         self.image = pathlib.Path(scratch) / "image"
         self.image.mkdir()
+        self.path("/usr").mkdir()
+
+    def environment(self):
+        """The image's, and the manifest's over it."""
+        image = re.search(r"^ENV (.*)$", (DEPLOY / "Containerfile").read_text(), re.MULTILINE)[1]
+        values = dict(word.split("=", 1) for word in image.split())
+        values |= {entry["name"]: entry["value"] for entry in self.container["env"]}
+        return ["PATH=/build:/usr/sbin:/usr/bin:/sbin:/bin",
+                *(f"{name}={value}" for name, value in values.items())]
 
     def command(self, *arguments):
-        environment = {entry["name"]: entry["value"] for entry in self.container["env"]}
-        program = self.container["command"] + self.container["args"]
-        program = [re.sub(r"\$\((\w+)\)", lambda match: environment[match[1]], word)
-                   for word in program]
+        program = self.container["command"] + self.container.get("args", [])
         kept = self.container["securityContext"]["capabilities"]["add"]
         return ["unshare", "--mount", "--net", "--cgroup", "--propagation", "slave",
                 "sh", "-euc", "\n".join(self.mounts() + [shlex.join(
-                    ["exec", "env", "-i", "PATH=/build:/usr/sbin:/usr/bin:/sbin:/bin",
-                     *(f"{name}={value}" for name, value in environment.items()),
-                     "chroot", str(self.image), *with_capabilities(kept), *program,
-                     *arguments])])]
+                    ["exec", "env", "-i", *self.environment(), "chroot", str(self.image),
+                     *with_capabilities(kept), *program, *arguments])])]
 
     def mounts(self):
         """The shell's lines that make the container's root, the node's parts in it last."""
@@ -77,6 +91,7 @@ class Pod(Node):
             if os.path.exists(f"/{path}"):
                 lines += self.bind(f"/{path}", f"/{path}", True)
         lines += self.bind(str(BUILD), "/build", True)
+        lines += self.bind("/dev/null", "/dev/null")
         lines += [f"mkdir {self.image}/proc {self.image}/sys",
                   f"mount -t proc none {self.image}/proc",
                   f"mount -t sysfs -o ro none {self.image}/sys"]
@@ -90,7 +105,10 @@ class Pod(Node):
     def source(self, volume):
         if "configMap" in volume:
             return self.path("/etc/crustd")
-        return self.path(volume["hostPath"]["path"])
+        path = self.path(volume["hostPath"]["path"])
+        if volume["hostPath"]["type"] == "DirectoryOrCreate":
+            path.mkdir(parents=True, exist_ok=True)
+        return path
 
     def bind(self, source, target, read_only=False, follows=False):
         target = f"{self.image}{target}"
@@ -103,9 +121,21 @@ class Pod(Node):
         """Runs a command in the container, as a probe is."""
         return subprocess.run(
             ["nsenter", "--target", str(self.process.pid), "--mount", "--net", "--cgroup", "--root",
-             "--wd=/", "env", "-i", "PATH=/build:/usr/sbin:/usr/bin:/sbin:/bin",
-             *(f"{entry['name']}={entry['value']}" for entry in self.container["env"]), *command],
+             "--wd=/", "env", "-i", *self.environment(), *command],
             capture_output=True, text=True)
+
+
+def everywhere(node):
+    """Settings by which a crustd with this machine's root finds the scratch node."""
+    return {f"paths__{name}": node.path(path) for name, path in {
+        "kata_volumes": "/run/kata-containers/shared/direct-volumes",
+        "kata_trash": "/run/kata-containers/shared/.crust-trash",
+        "crust_volumes": "/run/crust", "crust_trash": "/run/.crust-trash",
+        "kata_go_sandboxes": "/run/vc/sbs", "kata_go_vms": "/run/vc/vm",
+        "kata_rs_sandboxes": "/run/kata", "kubelet": "/var/lib/kubelet",
+        "database": "/var/lib/crustd/crustd.db", "grpc_socket": "/run/crustd/crust.sock",
+        "http_socket": "/run/crustd/http.sock",
+    }.items()}
 
 
 class FirstRootPod(Pod):
@@ -114,13 +144,7 @@ class FirstRootPod(Pod):
 
     def __init__(self, scratch, manifest, settings):
         super().__init__(scratch, manifest, settings)
-        self.configure(**{f"paths__{name}": self.path(path) for name, path in {
-            "kata_volumes": "/run/kata-containers/shared/direct-volumes",
-            "crust_volumes": "/run/crust", "kata_go_sandboxes": "/run/vc/sbs",
-            "kata_go_vms": "/run/vc/vm", "kata_rs_sandboxes": "/run/kata",
-            "kubelet": "/var/lib/kubelet", "database": "/var/lib/crustd/crustd.db",
-            "grpc_socket": "/run/crustd/crust.sock", "http_socket": "/run/crustd/http.sock",
-        }.items()})
+        self.configure(**everywhere(self))
 
     def crustctl(self, *arguments, check=True):
         done = subprocess.run([BUILD / "crustctl", "--config", self.path("/etc/crustd/crustd.conf"),
@@ -128,6 +152,15 @@ class FirstRootPod(Pod):
         if check:
             done.check_returncode()
         return done
+
+
+def run_as_first_process(test):
+    """Runs a test in a pid namespace whose first process has this machine's root: the real one may
+    be out of reach, where the machine is a container itself."""
+    done = subprocess.run(
+        ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-m",
+         "unittest", test.id()], cwd=HERE, capture_output=True, text=True)
+    test.assertEqual(done.returncode, 0, done.stderr)
 
 
 class PodTest(SaidTest):
@@ -162,7 +195,8 @@ class PodTest(SaidTest):
             (self.assertEqual if name in ("user", "pid") else self.assertNotEqual)(theirs, ours)
         text = pathlib.Path(f"/proc/{pod.process.pid}/status").read_text()
         effective = int(re.search(r"^CapEff:\s*(\w+)$", text, re.MULTILINE)[1], 16)
-        self.assertEqual(effective, 1 << 12 | 1 << 19, "CAP_NET_ADMIN and CAP_SYS_PTRACE")
+        self.assertEqual(effective, 1 << 12 | 1 << 18 | 1 << 19,
+                         "CAP_NET_ADMIN, CAP_SYS_CHROOT and CAP_SYS_PTRACE")
         self.assertRegex(text, r"NoNewPrivs:\s*1")
 
     def check_probes(self, pod):
@@ -192,6 +226,99 @@ class PodTest(SaidTest):
         listening = re.findall(r"^ *\d+: (0+):(\w{4}) \S+ 0A ", done.stdout, re.MULTILINE)
         self.assertIn(declared["containerPort"], [int(port, 16) for _, port in listening])
 
+    def test_crustctl_without_arguments(self):
+        pod = self.pod(Pod, self.manifest)
+        volume = self.staged(pod)
+        pod.start()
+        pod.wait_for(volume.path, "in_sync", "none")
+        for arguments in (["health"], ["status"], ["volumes"], ["explain", "pv"]):
+            done = pod.inside("crustctl", *arguments)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), arguments)
+        self.assertIn("in_sync", pod.inside("crustctl", "volumes").stdout)
+        self.assertEqual(pod.stop(), 0, pod.log_tail())
+
+    def test_doctor_judges_katas_configuration(self):
+        pod = self.pod(Pod, self.manifest)
+        kata = pod.path("/opt/kata/share/defaults/kata-containers/configuration-qemu.toml")
+        packaged = pod.path("/usr/share/defaults/kata-containers/configuration.toml")
+        for path, text in (
+                (kata, "[hypervisor.qemu]\nenable_debug = false\n"),
+                (packaged, "[hypervisor.clh]\n[runtime]\n"),
+                (pod.path("/etc/containerd/config.toml"), CONTAINERD),
+                (pod.path("/etc/crio/crio.conf.d/kata.conf"), CRIO)):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        pod.start()
+        findings = self.judged(pod)
+        self.assertEqual({where: level for where, level, _ in findings}, {
+            f"/{kata.relative_to(pod.root)}": "error",
+            f"/{packaged.relative_to(pod.root)}": "warning"})
+        self.assertIn("go-qemu.toml", next(remedy for _, level, remedy in findings
+                                           if level == "error"))
+        drop_in = kata.parent / "config.d/50-crustd.toml"
+        drop_in.parent.mkdir()
+        drop_in.write_text((DEPLOY / "kata/go-qemu.toml").read_text())
+        self.assertEqual({level for _, level, _ in self.judged(pod)}, {"ok", "warning"})
+
+    def judged(self, pod):
+        done = pod.inside("crustctl", "doctor", "-o", "json")
+        self.assertEqual(done.stderr, "")
+        return [(finding["where"], finding["level"], finding["remedy"])
+                for finding in json.loads(done.stdout)
+                if finding["id"] in ("kata_configuration", "kata_absent")]
+
+    def tool(self, pod):
+        """A runtime's tool where kata-deploy puts such; linked statically, for the pod has no
+        loader of the node's."""
+        needs("cc")
+        tool = pod.path("/opt/kata/bin/tool")
+        tool.parent.mkdir(parents=True)
+        subprocess.run(["cc", "-static", "-o", tool, HERE.parent / "fakes/runtime_tool.c"],
+                       check=True)
+        pod.configure(crust__runtime_cli_allow="/opt/kata/bin/tool")
+        return tool
+
+    def names_tool(self, pod, volume):
+        file = pod.directory(volume.path) / "runtime-cli"
+        file.write_text("/opt/kata/bin/tool\n")
+        file.chmod(0o600)
+
+    def crust(self, pod, *arguments):
+        """As a kubelet asks, by HTTP: crustctl crust never goes by the tool."""
+        done = pod.inside("curl", "--silent", "--unix-socket", "/host/run/crustd/http.sock",
+                          *arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def test_a_runtimes_tool(self):
+        needs("curl")
+        pod = self.pod(Pod, self.manifest)
+        self.tool(pod)
+        volume = self.staged(pod)
+        self.names_tool(pod, volume)
+        pod.start()
+        pod.wait_for(volume.path, "in_sync", "none")
+        stats = self.crust(pod, f"http://x/direct-volume/stats?path={volume.path}")
+        self.assertEqual(stats["usage"][0]["total"], 4096)
+        self.assertEqual(pod.path("/run/called").read_text(), f"crust stats {volume.path}\n")
+        self.assertEqual([row["kind"] for row in pod.query(
+            "SELECT kind FROM audit_journal WHERE kind LIKE 'runtime_cli%' ORDER BY seq")],
+            ["runtime_cli_intended", "runtime_cli_answered"])
+
+    def test_a_runtimes_tool_needs_a_root(self):
+        needs("curl")
+        container, = self.manifest["spec"]["template"]["spec"]["containers"]
+        container["securityContext"]["capabilities"]["add"].remove("SYS_CHROOT")
+        pod = self.pod(Pod, self.manifest)
+        self.tool(pod)
+        volume = self.staged(pod)
+        self.names_tool(pod, volume)
+        pod.start()
+        pod.wait_for(volume.path, "in_sync", "none")
+        stats = self.crust(pod, f"http://x/direct-volume/stats?path={volume.path}")
+        self.assertNotEqual(stats["usage"][0]["total"], 4096)
+        self.assertIn("CAP_SYS_CHROOT", pod.log_tail())
+
     def test_needs_to_look_at_processes(self):
         container, = self.manifest["spec"]["template"]["spec"]["containers"]
         container["securityContext"]["capabilities"]["add"].remove("SYS_PTRACE")
@@ -202,7 +329,7 @@ class PodTest(SaidTest):
 
     def test_grows_through_the_first_process(self):
         if os.getpid() != 1:
-            return self.run_as_first_process()
+            return run_as_first_process(self)
         patch, = load("no-host-paths/kustomization.yaml")["patches"]
         pod = self.pod(FirstRootPod, patched(self.manifest, yaml.safe_load(patch["patch"])))
         volume = self.staged(pod, f"unix://{pod.root}/run/agent.sock")
@@ -211,14 +338,6 @@ class PodTest(SaidTest):
         self.grow(pod, volume)
         self.check_probes(pod)
         self.assertEqual(pod.stop(), 0, pod.log_tail())
-
-    def run_as_first_process(self):
-        """Runs this test in a pid namespace whose first process has this machine's root: the real
-        one may be out of reach, where the machine is a container itself."""
-        done = subprocess.run(
-            ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-m",
-             "unittest", self.id()], cwd=HERE, capture_output=True, text=True)
-        self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_follows_what_the_node_mounts_later(self):
         pod = self.pod(Pod, self.manifest)

@@ -162,7 +162,9 @@ class InstallTest(unittest.TestCase):
                     f"{below}/bin/crust-guest-agent", f"{below}/lib/tmpfiles.d/crustd.conf",
                     f"{below}/lib/systemd/system/crustd.service"} | {
                         f"{below}/share/crustd/proto/{path.name}"
-                        for path in (REPOSITORY / "reconciler/serve/proto").iterdir()})
+                        for path in (REPOSITORY / "reconciler/serve/proto").iterdir()} | {
+                        f"{below}/share/crustd/kata/{path.name}"
+                        for path in (REPOSITORY / "config/deploy/kata").iterdir()})
                 unit = (root / below / "lib/systemd/system/crustd.service").read_text()
                 self.assertIn(f"ExecStart={prefix}/sbin/crustd\n", unit)
 

@@ -27,10 +27,11 @@ static void judge(struct node *node, const char *rows)
     written_end(&node->written);
 }
 
+/* One finding about a sandbox. */
 static void expect(struct node *node, const char *rows, const char *level, const char *what)
 {
     judge(node, rows);
-    assert_int_equal(cJSON_GetArraySize(node->written.list), 1);
+    assert_int_equal(written_count(&node->written, "sandbox"), 1);
     written_expect(&node->written, "sandbox", what, level);
 }
 
@@ -54,6 +55,38 @@ static void the_remedy_is_the_runtimes_own(void **state)
     assert_non_null(strstr(json_string(node->written.list->child, "remedy"), "rust-qemu.toml"));
     judge(node, ROW("\"runtime\":\"kata-go\",\"hypervisor\":\"qemu\""));
     assert_non_null(strstr(json_string(node->written.list->child, "remedy"), "go-qemu.toml"));
+}
+
+#define POD(id, name, volumes, socket)                                                             \
+    "{\"sandbox_id\":\"" id "\",\"boot_id\":\"b\",\"pod_namespace\":\"shop\"," QEMU                \
+    ",\"pod_name\":" name ",\"volumes\":" volumes "," socket "," ABLE "}"
+
+static void pods_to_restart(void **state)
+{
+    static const char many_of_them[] = POD("5", "\"a-longer-name\"", "1", NO_MONITOR);
+    struct node *node = *state;
+    cleanup(buffer_done) struct buffer many = BUFFER_INIT(1 << 16);
+    const char *what;
+
+    judge(node,
+          "[" POD("1", "\"a\"", "0", NO_MONITOR) "," POD("2", "null", "1", NO_MONITOR) "," POD(
+              "3", "\"c\"", "2", NO_MONITOR) "," POD("4", "\"d\"", "1", MONITOR) "]");
+    written_expect(&node->written, "restart",
+                   "3 running sandboxes have no monitor that crustd may use, 2 of them with "
+                   "volumes (named first): sandbox 2, shop/c, shop/a",
+                   "error");
+    judge(node, "[" POD("1", "\"a\"", "0", NO_MONITOR) "]");
+    written_expect(&node->written, "restart", "1 running sandbox has no monitor", "note");
+    judge(node, "[" POD("4", "\"d\"", "1", MONITOR) "]");
+    assert_int_equal(written_count(&node->written, "restart"), 0);
+
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(buffer_append_format(&many, "%s%s", i ? "," : "[", many_of_them), 0);
+    assert_int_equal(buffer_append_text(&many, "]"), 0);
+    judge(node, buffer_text(&many));
+    what = json_string(written_find(&node->written, "restart", "100 running sandboxes"), "what");
+    assert_non_null(strstr(what, "shop/a-longer-name, and "));
+    assert_string_equal(strrchr(what, ' '), " more");
 }
 
 static void firecracker(void **state)
@@ -129,6 +162,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         NODE_TEST(qemu),
         NODE_TEST(the_remedy_is_the_runtimes_own),
+        NODE_TEST(pods_to_restart),
         NODE_TEST(firecracker),
         NODE_TEST(what_cannot_be_told),
         NODE_TEST(guests),
