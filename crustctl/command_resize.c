@@ -109,6 +109,15 @@ static int ask_volume(struct session *session, const char *name, const char *wha
     return ask(session, &request, ret_answer);
 }
 
+/* The KEP's runtime CLI has no other member. */
+static int print_capacity(struct session *session, const cJSON *answer)
+{
+    return buffer_append_format(&session->out, "{\"capacity_bytes\":%" PRIu64 "}\n",
+                                row_number(answer, "capacity_bytes", NULL)) < 0
+               ? EXIT_FAILED
+               : EXIT_DONE;
+}
+
 static int print_as_it_is(struct session *session, const cJSON *answer)
 {
     char *text = cJSON_PrintUnformatted(answer);
@@ -130,8 +139,12 @@ int command_resize(struct session *session)
     if (code != EXIT_DONE || session->options->json)
         return code == EXIT_DONE ? print_as_it_is(session, answer) : code;
     display_size(row_number(answer, "capacity_bytes", NULL), size);
-    return buffer_append_format(&session->out, "%s: the guest has all %s of the device\n", name,
-                                size) < 0
+    return buffer_append_format(&session->out,
+                                cJSON_IsTrue(json_member(answer, "owed"))
+                                    ? "%s: no sandbox has it; the file system grows to the "
+                                      "device's %s with the next one\n"
+                                    : "%s: the guest has all %s of the device\n",
+                                name, size) < 0
                ? EXIT_FAILED
                : EXIT_DONE;
 }
@@ -212,7 +225,7 @@ int command_ask_resize(struct session *session, const char *volume, const char *
     (void)snprintf(body, sizeof(body),
                    "{\"required_bytes\":%" PRIu64 ",\"limit_bytes\":%" PRIu64 "}", required, limit);
     code = ask_volume(session, volume, "resize", body, &answer);
-    return code == EXIT_DONE ? print_as_it_is(session, answer) : code;
+    return code == EXIT_DONE ? print_capacity(session, answer) : code;
 }
 
 int command_crust_stats(struct session *session)

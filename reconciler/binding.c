@@ -86,8 +86,10 @@ static int open_mapping(struct reconciler *reconciler, const struct store_volume
         .source = source_of(volume),
         .device_bytes = volume->device_bytes,
         .hypervisor_bytes = known ? volume->device_bytes : 0,
-        /* A device that grew while no guest had it still holds the smaller file system. */
-        .guest_synced_bytes = known && !volume->size_changed ? volume->device_bytes : 0,
+        /* A device that grew while no guest had it still holds the smaller file system; so does one
+         * whose growth was promised to a client meanwhile. */
+        .guest_synced_bytes =
+            known && !volume->size_changed && !volume->resize_id ? volume->device_bytes : 0,
     };
 
     log_info(&(struct log_ids){volume->volume_id, volume->sandbox_id, volume->device_name, NULL},

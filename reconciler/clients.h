@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "lib/loop.h"
+#include "reconciler/command/answers.h"
 #include "reconciler/command/command.h"
 
 struct expansion;
@@ -30,10 +31,10 @@ struct clients {
 /* stage_request.c: whether a path that a driver names can be a volume's. */
 enum status_code command_check_target_path(const char *path, struct error *error);
 
-/* target.c: the volume that a client names. */
+/* target.c: the volume that a client names; `unknown` is the answer where there is none. */
 enum status_code command_find_volume(struct reconciler *reconciler,
-                                     const struct reconciler_target *target, int64_t *ret_volume_id,
-                                     struct error *error);
+                                     const struct reconciler_target *target, enum answer unknown,
+                                     int64_t *ret_volume_id, struct error *error);
 
 /* volume.c: whether crustd may look at it and not act. */
 bool volume_is_observed(const struct reconciler *reconciler, const struct store_volume *volume);
@@ -45,9 +46,9 @@ void reconciler_look_at_volume(struct reconciler *reconciler, int64_t volume_id)
 uint64_t volume_usable_bytes(const struct reconciler *reconciler,
                              const struct store_volume *volume);
 
-/* expand.c: the volume was decided; all that was decided is to be decided again; a turn was
- * committed; the store is another one. */
-void expansions_note(struct reconciler *reconciler, int64_t volume_id);
+/* expand.c: the volume was decided, within the turn, so that a debt can go on record (0 or -errno);
+ * all that was decided is to be decided again; a turn was committed; the store is another one. */
+int expansions_note(struct reconciler *reconciler, int64_t volume_id);
 void expansions_forget(struct reconciler *reconciler);
 void expansions_answer(struct reconciler *reconciler);
 void expansions_end(struct reconciler *reconciler);

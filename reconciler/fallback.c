@@ -20,6 +20,7 @@
 #include "lib/clock.h"
 #include "lib/log.h"
 #include "reconciler/clients.h"
+#include "reconciler/command/answers.h"
 #include "reconciler/decide/backoff.h"
 #include "reconciler/instance.h"
 #include "reconciler/internal.h"
@@ -230,10 +231,9 @@ enum status_code fallback_check_promise(const struct reconciler *reconciler, str
 {
     if (!store_is_degraded(reconciler->store))
         return STATUS_OK;
-    return error_set(
-        error, STATUS_UNAVAILABLE,
-        "the database is not on disk, so that nothing can be promised: crustctl health "
-        "says why");
+    return answer_refuse(error, ANSWER_DATABASE,
+                         "the database is not on disk, so that nothing can be promised: crustctl "
+                         "health says why");
 }
 
 /* ---- life ---- */

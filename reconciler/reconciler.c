@@ -159,7 +159,8 @@ static int decide_once(struct reconciler *reconciler)
     else if (reconciler->stopping || !lanes_next(&reconciler->lanes, &volume_id))
         return 0;
     r = reconcile_volume(reconciler, volume_id);
-    expansions_note(reconciler, volume_id);
+    if (r == 0)
+        r = expansions_note(reconciler, volume_id);
     reconciler->devices_are_fresh &= !marks_is_empty(&reconciler->volumes);
     return r < 0 ? r : 1;
 }

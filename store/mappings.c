@@ -63,6 +63,9 @@ int store_open_mapping(struct store *store, const struct store_mapping *mapping)
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?8, ?9, ?10)";
     static const char forget_restored[] =
         "UPDATE entries SET restored = NULL WHERE volume_id = ?1 AND restored IS NOT NULL";
+    static const char take_over[] =
+        "UPDATE resizes SET sandbox_id = (SELECT sandbox_id FROM sandboxes WHERE sandbox_ref = ?2)"
+        " WHERE volume_id = ?1 AND finished_at IS NULL AND sandbox_id IS NULL";
     int r = store_close_mapping(store, mapping->volume_id);
 
     /* Who put it back did so for this. */
@@ -75,6 +78,9 @@ int store_open_mapping(struct store *store, const struct store_mapping *mapping)
                     sql_text(mapping->source), sql_known(mapping->device_bytes),
                     sql_known(mapping->hypervisor_bytes), sql_known(mapping->guest_synced_bytes),
                     sql_number(store->now_ms));
+    if (r == 0)
+        r = sql_run(&store->connection, take_over, NULL, sql_number(mapping->volume_id),
+                    sql_number(mapping->sandbox_ref));
     if (r == 0)
         r = volume_clear_attempts(store, mapping->volume_id);
     return r < 0 ? r

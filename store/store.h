@@ -451,7 +451,8 @@ struct store_mapping {
     uint64_t guest_synced_bytes;
 };
 
-/* Closes the volume's open mapping, if any, and opens this one. Clears attempts. */
+/* Closes the volume's open mapping, if any, and opens this one. Clears attempts. An open growth
+ * that was nobody's yet is this sandbox's. */
 int store_open_mapping(struct store *store, const struct store_mapping *mapping);
 /* Whether it is still its volume's open one. */
 int store_is_mapping_open(struct store *store, int64_t mapping_id, bool *ret_open);
@@ -474,6 +475,10 @@ int store_set_observed(struct store *store, int64_t volume_id, bool observed);
 /* Opens a growth or raises to_bytes of the open one (which also clears attempts and reasons). */
 int store_open_resize(struct store *store, int64_t volume_id, uint64_t from_bytes,
                       uint64_t to_bytes);
+
+/* The device's size up to which the last guest that had the volume was grown; 0: not known, or the
+ * volume is on another device now. */
+int store_get_reached_size(struct store *store, int64_t volume_id, uint64_t *ret_bytes);
 
 /* An act (decide's name for it) is about to run: journaled as <act>_intended, counted in the open
  * growth. */

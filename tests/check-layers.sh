@@ -19,7 +19,8 @@ BEGIN {
     allowed["reconciler/watch"] = "reconciler/watch/ lib/"
     allowed["reconciler/observe"] = "reconciler/observe/ lib/"
     allowed["reconciler/hypervisor"] = "reconciler/hypervisor/ lib/"
-    allowed["reconciler/serve"] = "reconciler/serve/ reconciler/command/command.h store/read.h " \
+    allowed["reconciler/serve"] = "reconciler/serve/ reconciler/command/command.h " \
+                                  "reconciler/command/answers.h store/read.h " \
                                   "store/counters.h store/overview.h lib/"
     allowed["reconciler/decide"] = "reconciler/decide/ reconciler/observe/observe.h " \
                                    "lib/cleanup.h"

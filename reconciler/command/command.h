@@ -112,8 +112,14 @@ struct reconciler_expand {
 
 struct expansion;
 
-/* bytes: the device's size, with STATUS_OK, which the guest has grown to. */
-typedef void reconciler_expanded(void *userdata, enum status_code code, uint64_t bytes,
+/* With STATUS_OK: the device's size, which the guest has grown to; or, where no sandbox has the
+ * volume yet, which it grows to when one does. */
+struct reconciler_capacity {
+    uint64_t bytes;
+    bool is_owed; /* it is on record that the guest's file system is yet to grow */
+};
+typedef void reconciler_expanded(void *userdata, enum status_code code,
+                                 const struct reconciler_capacity *capacity,
                                  const struct error *error);
 
 /* Has the volume's growth tried at once, and waits for what comes of it. STATUS_OK: exactly one

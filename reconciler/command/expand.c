@@ -6,6 +6,10 @@
  * turn that was committed, whoever waits for a volume that was decided since, and for which nothing
  * is in flight, is told what expand_answer() makes of it, or goes on waiting. How long is the
  * client's to say.
+ *
+ * The kubelet asks for a growth before the pod's sandbox exists, and keeps the pod from starting
+ * until it is told that all is well. Then there is a debt instead: an open growth of the unbound
+ * volume, which is on disk before the client is answered, and paid by the next binding.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,8 +17,10 @@
 
 #include "lib/cleanup.h"
 #include "reconciler/clients.h"
+#include "reconciler/command/answers.h"
 #include "reconciler/command/expand_answer.h"
 #include "reconciler/command/runtime_cli.h"
+#include "reconciler/fallback.h"
 #include "reconciler/internal.h"
 #include "reconciler/observe/observe.h"
 
@@ -23,7 +29,8 @@ struct expansion {
     struct reconciler *reconciler;
     struct reconciler_expand asked;
     int64_t volume_id;
-    bool decided;                /* since the client asked */
+    bool decided; /* since the client asked */
+    bool owed;    /* the last decision left a debt on record, of this turn or an older one */
     struct runtime_cli_run *cli; /* the runtime's own tool is asked first */
     reconciler_expanded *done;
     void *userdata;
@@ -33,7 +40,12 @@ struct expansion {
 static void tell(struct expansion *expansion, enum status_code code, uint64_t bytes,
                  const struct error *error)
 {
-    expansion->done(expansion->userdata, code, bytes, error);
+    const struct reconciler_capacity capacity = {
+        .bytes = bytes,
+        .is_owed = code == STATUS_OK && expansion->owed,
+    };
+
+    expansion->done(expansion->userdata, code, &capacity, error);
     (void)runtime_cli_free(expansion->cli);
     free(expansion);
 }
@@ -44,7 +56,7 @@ static enum status_code check_range(const struct reconciler_expand *asked, struc
 {
     if (!asked->limit_bytes || asked->required_bytes <= asked->limit_bytes)
         return STATUS_OK;
-    return error_set(error, STATUS_INVALID_ARGUMENT, "required_bytes is more than limit_bytes");
+    return answer_refuse(error, ANSWER_BAD_REQUEST, "required_bytes is more than limit_bytes");
 }
 
 /* If the store does not take it, the next attempt is what it was going to be. */
@@ -88,7 +100,8 @@ static bool is_permitted(const struct expansion *expansion)
 
     return reconciler_grows(reconciler) &&
            store_get_volume(reconciler->store, expansion->volume_id, &volume) == 0 &&
-           volume.policy == STORE_POLICY_GROW && (!limit || volume.device_bytes <= limit);
+           volume.policy == STORE_POLICY_GROW && (!limit || volume.device_bytes <= limit) &&
+           !expand_is_barred(&volume);
 }
 
 /* Whether it is asked. */
@@ -127,12 +140,13 @@ enum status_code reconciler_expand(struct reconciler *reconciler,
     enum status_code code = check_range(asked, error);
 
     if (code == STATUS_OK)
-        code = command_find_volume(reconciler, &asked->target, &volume_id, error);
+        code = command_find_volume(reconciler, &asked->target, ANSWER_UNKNOWN_VOLUME, &volume_id,
+                                   error);
     if (code != STATUS_OK)
         return code;
     expansion = calloc(1, sizeof(*expansion));
     if (!expansion)
-        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+        return answer_refuse(error, ANSWER_OUT_OF_MEMORY, "out of memory");
     *expansion = (struct expansion){.next = reconciler->clients.expansions,
                                     .reconciler = reconciler,
                                     .asked = *asked,
@@ -163,18 +177,6 @@ struct expansion *reconciler_expand_cancel(struct expansion *expansion)
 }
 
 /* ---- answering ---- */
-
-void expansions_note(struct reconciler *reconciler, int64_t volume_id)
-{
-    for (struct expansion *one = reconciler->clients.expansions; one; one = one->next)
-        one->decided |= one->volume_id == volume_id;
-}
-
-void expansions_forget(struct reconciler *reconciler)
-{
-    for (struct expansion *one = reconciler->clients.expansions; one; one = one->next)
-        one->decided = false;
-}
 
 /* The device, with what a LUKS header takes from what it stands on: to a driver that made the
  * header itself, those bytes are the volume's. */
@@ -209,7 +211,7 @@ static int judge(const struct expansion *expansion, uint64_t *ret_bytes, struct 
     int r = store_get_volume(reconciler->store, expansion->volume_id, &volume);
 
     if (r == -ENOENT)
-        return error_set(error, STATUS_NOT_FOUND, "the volume was removed");
+        return (int)answer_refuse(error, ANSWER_UNKNOWN_VOLUME, "the volume was removed");
     if (r < 0)
         return EXPAND_WAIT; /* the next turn says more */
     facts.observes = volume_is_observed(reconciler, &volume);
@@ -218,21 +220,98 @@ static int judge(const struct expansion *expansion, uint64_t *ret_bytes, struct 
     return expand_answer(&facts, error);
 }
 
+/* ---- a debt, within the turn that decided ---- */
+
+/* It counts from where the file system is known to end. */
+static int open_debt(struct expansion *expansion)
+{
+    struct store *store = expansion->reconciler->store;
+    struct store_volume volume;
+    uint64_t reached = 0;
+    int r = store_get_volume(store, expansion->volume_id, &volume);
+
+    if (r == 0)
+        r = store_get_reached_size(store, expansion->volume_id, &reached);
+    if (r < 0)
+        return r;
+    expansion->owed = true;
+    return store_open_resize(store, expansion->volume_id,
+                             reached < volume.device_bytes ? reached : 0, volume.device_bytes);
+}
+
+int expansions_note(struct reconciler *reconciler, int64_t volume_id)
+{
+    int r = 0;
+
+    for (struct expansion *one = reconciler->clients.expansions; r == 0 && one; one = one->next) {
+        struct error error;
+        uint64_t bytes;
+
+        if (one->volume_id != volume_id)
+            continue;
+        one->decided = true;
+        one->owed = false;
+        if (!one->cli && judge(one, &bytes, &error) == EXPAND_LATER)
+            r = open_debt(one);
+    }
+    return r;
+}
+
+void expansions_forget(struct reconciler *reconciler)
+{
+    for (struct expansion *one = reconciler->clients.expansions; one; one = one->next)
+        one->decided = one->owed = false;
+}
+
+/* ---- after its commit ---- */
+
+/* A debt that the disk has not is none. */
+static int answer_debt(struct expansion *expansion, bool *synced, struct error *error)
+{
+    struct reconciler *reconciler = expansion->reconciler;
+    enum status_code code = fallback_check_promise(reconciler, error);
+    int r;
+
+    if (code != STATUS_OK || !expansion->owed)
+        return code == STATUS_OK ? EXPAND_WAIT : (int)code;
+    if (*synced)
+        return STATUS_OK;
+    r = store_sync(reconciler->store);
+    *synced = r == 0;
+    return r == 0 ? STATUS_OK
+                  : (int)answer_refuse(error, ANSWER_DATABASE, "the database fails: %s",
+                                       store_error_text(reconciler->store));
+}
+
+/* EXPAND_WAIT or a status. */
+static int answer(struct expansion *expansion, bool *synced, uint64_t *ret_bytes,
+                  struct error *error)
+{
+    struct reconciler *reconciler = expansion->reconciler;
+    int code = EXPAND_WAIT;
+
+    if (act_is_in_flight(reconciler, expansion->volume_id))
+        return EXPAND_WAIT;
+    if (expansion->decided && !expansion->cli)
+        code = judge(expansion, ret_bytes, error);
+    if (code == EXPAND_LATER)
+        code = answer_debt(expansion, synced, error);
+    if (code == EXPAND_WAIT && reconciler->stopping)
+        code = (int)answer_refuse(error, ANSWER_STOPPING, "crustd stops");
+    return code;
+}
+
 void expansions_answer(struct reconciler *reconciler)
 {
     struct expansion **link = &reconciler->clients.expansions;
+    bool synced = false;
 
     while (*link) {
         struct expansion *one = *link;
         struct error error = {0};
         uint64_t bytes = 0;
-        int code = EXPAND_WAIT;
+        int code = answer(one, &synced, &bytes, &error);
 
-        if (one->decided && !one->cli && !act_is_in_flight(reconciler, one->volume_id))
-            code = judge(one, &bytes, &error);
-        if (code == EXPAND_WAIT && reconciler->stopping &&
-            !act_is_in_flight(reconciler, one->volume_id))
-            code = error_set(&error, STATUS_UNAVAILABLE, "crustd stops");
         if (code == EXPAND_WAIT) {
             link = &one->next;
             continue;
@@ -252,7 +331,7 @@ void expansions_end(struct reconciler *reconciler)
         struct expansion *one = reconciler->clients.expansions;
 
         reconciler->clients.expansions = one->next;
-        tell(one, STATUS_UNAVAILABLE, 0, &error);
+        tell(one, answer_code(ANSWER_DATABASE), 0, &error);
     }
 }
 

@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "reconciler/command/answers.h"
 #include "reconciler/decide/state.h"
 
 static bool is_in(const struct store_volume *volume, enum volume_state state)
@@ -16,28 +17,9 @@ static bool is_in(const struct store_volume *volume, enum volume_state state)
     return strcmp(volume->state, state_name(state)) == 0;
 }
 
-enum status_code expand_code_of(const char *name)
-{
-    enum volume_reason reason = reason_from_name(name);
-
-    switch ((int)reason) {
-    case REASON_AGENT_DENIED:
-        return STATUS_PERMISSION_DENIED;
-    case REASON_NO_DEVICE:
-    case REASON_MULTIPLE_SANDBOXES:
-    case REASON_DEVICE_SHARED:
-    case REASON_HOST_IN_USE:
-    case REASON_HOST_STALE:
-    case REASON_HOST_LAYER_PENDING:
-        return STATUS_UNAVAILABLE;
-    default:
-        return reason_heals(reason) ? STATUS_UNAVAILABLE : STATUS_FAILED_PRECONDITION;
-    }
-}
-
 static int say_reason(const struct store_volume *volume, const char *reason, struct error *error)
 {
-    return error_set(error, (int)expand_code_of(reason),
+    return error_set(error, (int)answer_code_of_reason(reason_from_name(reason)),
                      "the volume is %s, %s: crustctl explain %" PRId64 " says what helps",
                      volume->state, reason, volume->volume_id);
 }
@@ -47,23 +29,27 @@ static int say_policy(const struct store_volume *volume, struct error *error)
     return say_reason(volume, reason_name(REASON_POLICY), error);
 }
 
+bool expand_is_barred(const struct store_volume *volume)
+{
+    return is_in(volume, STATE_BLOCKED) && strcmp(volume->reason, volume->hypervisor_reason) != 0;
+}
+
 /* EXPAND_WAIT: none of it. */
 static int check_standing(const struct store_volume *volume, struct error *error)
 {
-    bool is_tried = strcmp(volume->reason, volume->hypervisor_reason) == 0;
-
     if (volume->status == STORE_REMOVED || volume->status == STORE_QUARANTINED)
-        return error_set(error, STATUS_NOT_FOUND, "the volume was removed");
+        return (int)answer_refuse(error, ANSWER_UNKNOWN_VOLUME, "the volume was removed");
     if (is_in(volume, STATE_UNMANAGED))
         return say_reason(volume, volume->reason, error);
-    if (is_in(volume, STATE_UNBOUND))
-        return error_set(error, STATUS_UNAVAILABLE, "no sandbox uses the volume yet");
-    if (is_in(volume, STATE_BLOCKED) && !is_tried)
+    if (is_in(volume, STATE_UNBOUND) && !volume->device_id)
+        return say_reason(volume, reason_name(REASON_NO_DEVICE), error);
+    if (expand_is_barred(volume))
         return say_reason(volume, volume->reason, error);
     if (is_in(volume, STATE_SHRUNK))
-        return error_set(error, STATUS_OUT_OF_RANGE,
-                         "the device has %" PRIu64 " bytes, less than it had: crustd only grows",
-                         volume->device_bytes);
+        return (int)answer_refuse(error, ANSWER_DEVICE_SHRUNK,
+                                  "the device has %" PRIu64
+                                  " bytes, less than it had: crustd only grows",
+                                  volume->device_bytes);
     return EXPAND_WAIT;
 }
 
@@ -80,16 +66,18 @@ static int check_sizes(const struct expand_facts *facts, struct error *error)
     uint64_t bytes = facts->volume->device_bytes;
 
     if (facts->limit_bytes && bytes > facts->limit_bytes)
-        return error_set(error, STATUS_OUT_OF_RANGE,
-                         "the device has %" PRIu64 " bytes, more than limit_bytes %" PRIu64, bytes,
-                         facts->limit_bytes);
+        return (int)answer_refuse(error, ANSWER_DEVICE_TOO_LARGE,
+                                  "the device has %" PRIu64
+                                  " bytes, more than limit_bytes %" PRIu64,
+                                  bytes, facts->limit_bytes);
     if (bytes < facts->required_bytes && lags_behind_its_disk(facts->volume))
         return say_reason(facts->volume, facts->volume->reason, error);
     if (facts->usable_bytes < facts->required_bytes)
-        return error_set(error, STATUS_UNAVAILABLE,
-                         "the device has %" PRIu64 " bytes on the host, less than required_bytes "
-                         "%" PRIu64 ": it must grow there first",
-                         facts->usable_bytes, facts->required_bytes);
+        return (int)answer_refuse(error, ANSWER_DEVICE_TOO_SMALL,
+                                  "the device has %" PRIu64
+                                  " bytes on the host, less than required_bytes %" PRIu64
+                                  ": it must grow there first",
+                                  facts->usable_bytes, facts->required_bytes);
     return EXPAND_WAIT;
 }
 
@@ -115,6 +103,8 @@ int expand_answer(const struct expand_facts *facts, struct error *error)
         code = check_sizes(facts, error);
     if (code != EXPAND_WAIT)
         return code;
+    if (is_in(volume, STATE_UNBOUND))
+        return facts->observes ? say_policy(volume, error) : EXPAND_LATER;
     if (!is_in(volume, STATE_IN_SYNC))
         return check_attempt(facts, volume->reason, error);
     if (volume->guest_synced_bytes >= volume->device_bytes)

@@ -1,7 +1,6 @@
 /* expand_answer.h - what a client that asked for a growth is told about a volume as it stands.
  *
- * Pure. The table is INTERFACES' ("gRPC on paths.grpc_socket"): the kubelet gives up on
- * FAILED_PRECONDITION and OUT_OF_RANGE, so what may still heal is UNAVAILABLE.
+ * Pure; which status a refusal has is answers.h's.
  */
 #pragma once
 
@@ -21,10 +20,12 @@ struct expand_facts {
 };
 
 /* Outcomes beside enum status_code. */
-enum { EXPAND_WAIT = -1 };
+enum { EXPAND_WAIT = -1, EXPAND_LATER = -2 };
 
-/* STATUS_OK: the guest has it. EXPAND_WAIT: something is yet to be tried. Else error says why. */
+/* STATUS_OK: the guest has it. EXPAND_LATER: no sandbox has the volume yet, and its file system
+ * will be grown when one does: STATUS_OK once that debt is on record. EXPAND_WAIT: something is yet
+ * to be tried. Else error says why. */
 int expand_answer(const struct expand_facts *facts, struct error *error);
 
-/* What a reason comes to, which a volume is held up by. */
-enum status_code expand_code_of(const char *reason);
+/* Whether something forbids the growth, which no attempt at it changes: nobody is to say OK. */
+bool expand_is_barred(const struct store_volume *volume);

@@ -24,6 +24,7 @@
 #include "lib/log.h"
 #include "lib/sha256.h"
 #include "reconciler/clients.h"
+#include "reconciler/command/answers.h"
 #include "reconciler/command/stage_files.h"
 #include "reconciler/command/stage_request.h"
 #include "reconciler/fallback.h"
@@ -128,12 +129,12 @@ static enum status_code begin(struct reconciler *reconciler, const char *target_
     if (code != STATUS_OK)
         return code;
     if (waiting->count >= WAITING)
-        return error_set(error, STATUS_UNAVAILABLE, "too many calls wait for the database");
+        return answer_refuse(error, ANSWER_BUSY, "too many calls wait for the database");
     if (has_opposite(waiting, target_path, takes_away))
-        return error_set(error, STATUS_UNAVAILABLE, "another call for this volume is not done yet");
+        return answer_refuse(error, ANSWER_BUSY, "another call for this volume is not done yet");
     staging = calloc(1, sizeof(*staging) + strlen(target_path) + 1);
     if (!staging)
-        return error_set(error, STATUS_UNAVAILABLE, "out of memory");
+        return answer_refuse(error, ANSWER_OUT_OF_MEMORY, "out of memory");
     staging->reconciler = reconciler;
     staging->takes_away = takes_away;
     memcpy(staging->target_path, target_path, strlen(target_path) + 1);
@@ -189,7 +190,7 @@ static enum status_code act(struct staging *staging, unsigned spot,
         return STATUS_OK;
     }
     *error = why;
-    return r < 0 ? STATUS_UNAVAILABLE : STATUS_FAILED_PRECONDITION;
+    return answer_code(r < 0 ? ANSWER_NOT_STAGED : ANSWER_NAME_TAKEN);
 }
 
 enum status_code reconciler_stage(struct reconciler *reconciler,
@@ -203,8 +204,8 @@ enum status_code reconciler_stage(struct reconciler *reconciler,
     enum status_code code = stage_request_check(reconciler->root, layout, stage, error);
 
     if (code == STATUS_OK && stage_request_write(stage, &text) < 0)
-        code = error_set(error, STATUS_INVALID_ARGUMENT, "all of it is more than %d bytes",
-                         TEXT_BYTES);
+        code =
+            answer_refuse(error, ANSWER_BAD_REQUEST, "all of it is more than %d bytes", TEXT_BYTES);
     if (code == STATUS_OK)
         code = begin(reconciler, stage->target_path, false, &staging, error);
     if (code != STATUS_OK)
@@ -281,17 +282,18 @@ static int judge_staged(struct staging *staging)
     int r;
 
     if (!staging->volume_id && staging->reconciler->too_many)
-        staging->code = error_set(&staging->error, STATUS_RESOURCE_EXHAUSTED,
-                                  "crustd takes no more than %d volumes on a node", STORE_VOLUMES);
+        staging->code =
+            answer_refuse(&staging->error, ANSWER_TOO_MANY_VOLUMES,
+                          "crustd takes no more than %d volumes on a node", STORE_VOLUMES);
     else if (!staging->volume_id)
         staging->code =
-            error_set(&staging->error, STATUS_UNAVAILABLE, "what was staged is gone again");
+            answer_refuse(&staging->error, ANSWER_NOT_STAGED, "what was staged is gone again");
     if (!staging->volume_id)
         return 0;
     r = store_get_volume(staging->reconciler->store, staging->volume_id, &volume);
     if (r == 0 && volume.status != STORE_PRESENT)
         staging->code = error_set(
-            &staging->error, STATUS_FAILED_PRECONDITION,
+            &staging->error, (int)answer_code_of_reason(REASON_INVALID_MOUNT_INFO),
             "the volume's directory has something in it that does not belong there: see crustctl "
             "volume %" PRId64,
             staging->volume_id);
@@ -380,8 +382,8 @@ static void sync_root(struct reconciler *reconciler, enum reconciler_tree tree)
     for (struct staging *one = reconciler->clients.stagings.first; r < 0 && one && one->recorded;
          one = one->next)
         if (has_used(one, tree) && one->code == STATUS_OK)
-            one->code = error_set(&one->error, STATUS_UNAVAILABLE, "cannot sync %s: %s",
-                                  where.place.volumes, strerror(-r));
+            one->code = answer_refuse(&one->error, ANSWER_NOT_STAGED, "cannot sync %s: %s",
+                                      where.place.volumes, strerror(-r));
 }
 
 /* Also what a daemon that was killed has left. */
@@ -425,8 +427,8 @@ void stagings_fail(struct reconciler *reconciler, const char *why)
     struct stagings *waiting = &reconciler->clients.stagings;
 
     while (waiting->first) {
-        waiting->first->code = error_set(&waiting->first->error, STATUS_UNAVAILABLE,
-                                         "the database does not take it: %s", why);
+        waiting->first->code = answer_refuse(&waiting->first->error, ANSWER_DATABASE,
+                                             "the database does not take it: %s", why);
         tell(reconciler);
     }
     waiting->due = false;

@@ -15,6 +15,7 @@
 #include "lib/path.h"
 #include "lib/secret.h"
 #include "reconciler/clients.h"
+#include "reconciler/command/answers.h"
 #include "reconciler/observe/observe.h"
 #include "store/store.h"
 
@@ -51,7 +52,7 @@ enum status_code command_check_target_path(const char *path, struct error *error
                   "not as the runtime will look for it");
     else
         return STATUS_OK;
-    return STATUS_INVALID_ARGUMENT;
+    return answer_code(ANSWER_BAD_REQUEST);
 }
 
 /* Kata's layout has the path in the directory's name. Where both layouts are wanted, a path that
@@ -61,8 +62,8 @@ static enum status_code check_layout(const char *path, enum config_stage_layout 
 {
     if (layout == STAGE_CRUST || strlen(path) <= BASE64URL_PATH_BYTES)
         return STATUS_OK;
-    return error_set(
-        error, STATUS_INVALID_ARGUMENT,
+    return answer_refuse(
+        error, ANSWER_BAD_REQUEST,
         "the target path is longer than %d bytes, the most that a directory's name can "
         "hold in base64, as Kata's layout has it: crust.stage_layout = crust stages "
         "longer ones, for a runtime that looks there",
@@ -83,7 +84,7 @@ static enum status_code check_device(int root, const char *device, struct error 
         error_set(error, 0, "the device is neither a block device nor a disk image");
     else
         return STATUS_OK;
-    return STATUS_INVALID_ARGUMENT;
+    return answer_code(ANSWER_BAD_REQUEST);
 }
 
 static bool is_word(const char *text)
@@ -112,15 +113,16 @@ static enum status_code check_option(const char *option, struct error *error)
     size_t shown = secret_shown_length(option), part = shown;
 
     if (!*option)
-        return error_set(error, STATUS_INVALID_ARGUMENT, "a mount option is empty");
+        return answer_refuse(error, ANSWER_BAD_REQUEST, "a mount option is empty");
     if (!option[shown])
         return STATUS_OK;
     while (part > 0 && option[part - 1] != ',')
         part--;
-    return error_set(error, STATUS_INVALID_ARGUMENT,
-                     "mount option %.*s carries a secret, which mountInfo.json would keep in plain "
-                     "text: give it to the guest by other means",
-                     (int)strcspn(option + part, "="), option + part);
+    return answer_refuse(
+        error, ANSWER_BAD_REQUEST,
+        "mount option %.*s carries a secret, which mountInfo.json would keep in plain "
+        "text: give it to the guest by other means",
+        (int)strcspn(option + part, "="), option + part);
 }
 
 enum status_code stage_request_check(int root, enum config_stage_layout layout,
@@ -135,15 +137,15 @@ enum status_code stage_request_check(int root, enum config_stage_layout layout,
     if (code != STATUS_OK)
         return code;
     if (!is_word(stage->fs_type))
-        return error_set(error, STATUS_INVALID_ARGUMENT,
-                         "the file system type is missing, or no name");
+        return answer_refuse(error, ANSWER_BAD_REQUEST,
+                             "the file system type is missing, or no name");
     if (stage->group && !is_group(stage->group))
-        return error_set(error, STATUS_INVALID_ARGUMENT, "the group is not a number, or too large");
+        return answer_refuse(error, ANSWER_BAD_REQUEST, "the group is not a number, or too large");
     if (stage->group_policy && !stage->group)
-        return error_set(error, STATUS_INVALID_ARGUMENT,
-                         "a policy for changing the group, without a group");
+        return answer_refuse(error, ANSWER_BAD_REQUEST,
+                             "a policy for changing the group, without a group");
     if (stage->sandbox_id && !observe_is_sandbox_id(stage->sandbox_id))
-        return error_set(error, STATUS_INVALID_ARGUMENT, "sandbox_id is missing, or is none");
+        return answer_refuse(error, ANSWER_BAD_REQUEST, "sandbox_id is missing, or is none");
     for (unsigned i = 0; code == STATUS_OK && i < stage->options; i++)
         code = check_option(stage->option[i], error);
     return code;

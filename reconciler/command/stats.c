@@ -19,7 +19,7 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "reconciler/act/act.h"
-#include "reconciler/command/expand_answer.h"
+#include "reconciler/command/answers.h"
 #include "reconciler/command/runtime_cli.h"
 
 enum { AT_ONCE = 64, PER_SANDBOX = 8 };
@@ -93,7 +93,7 @@ static void finish(struct stats_call *call, const struct agent_stats *from)
         call->done(call->userdata, STATUS_OK, &stats, NULL);
     } else {
         (void)error_set(&error, 0, "%s: %s", reason, call->act.error.text);
-        call->done(call->userdata, expand_code_of(reason), NULL, &error);
+        call->done(call->userdata, answer_code_of_reason(call->act.reason), NULL, &error);
     }
     (void)reconciler_count_cancel(call);
 }
@@ -223,14 +223,15 @@ static bool ask_cli(struct stats_call *call, const char *target_path)
 static enum status_code check_volume(const struct store_volume *volume, struct error *error)
 {
     if (volume->live_sandboxes > 1)
-        return error_set(error, STATUS_UNAVAILABLE, "more than one live sandbox uses the volume");
+        return error_set(error, (int)answer_code_of_reason(REASON_MULTIPLE_SANDBOXES),
+                         "more than one live sandbox uses the volume");
     if (!volume->sandbox_ref && volume->bypassed)
-        return error_set(error, STATUS_FAILED_PRECONDITION,
+        return error_set(error, (int)answer_code_of_reason(REASON_BYPASSED),
                          "the volume is blocked, bypassed: crustctl explain %" PRId64
                          " says what helps",
                          volume->volume_id);
     if (!volume->sandbox_ref)
-        return error_set(error, STATUS_UNAVAILABLE, "no sandbox uses the volume yet");
+        return answer_refuse(error, ANSWER_NO_SANDBOX, "no sandbox uses the volume yet");
     return STATUS_OK;
 }
 
@@ -247,11 +248,12 @@ static enum status_code begin(struct stats_call *call, struct error *error)
     if (ask_next(act))
         return STATUS_OK;
     if (act->error.text[0])
-        return error_set(error, STATUS_UNAVAILABLE, "%s", act->error.text);
+        return error_set(error, (int)answer_code_of_reason(REASON_AGENT_UNREACHABLE), "%s",
+                         act->error.text);
     if (!act->volume.guest_path[0])
-        return error_set(error, STATUS_FAILED_PRECONDITION,
+        return error_set(error, (int)answer_code_of_reason(REASON_GUEST_PATH_UNKNOWN),
                          "guest_path_unknown: nothing says where the guest has mounted the volume");
-    return error_set(error, STATUS_UNAVAILABLE,
+    return error_set(error, (int)answer_code_of_reason(REASON_AGENT_UNREACHABLE),
                      "agent_unreachable: agent.routes has no way to this agent");
 }
 
@@ -266,11 +268,11 @@ static enum status_code check_room(const struct stats_call *call, struct error *
                       one->act.volume.sandbox_ref == call->act.volume.sandbox_ref;
     }
     if (of_sandbox > PER_SANDBOX)
-        return error_set(error, STATUS_UNAVAILABLE,
-                         "the volume's sandbox has %d such calls to answer already", PER_SANDBOX);
+        return answer_refuse(error, ANSWER_BUSY,
+                             "the volume's sandbox has %d such calls to answer already",
+                             PER_SANDBOX);
     if (all > AT_ONCE)
-        return error_set(error, STATUS_UNAVAILABLE, "%d such calls wait for guests already",
-                         AT_ONCE);
+        return answer_refuse(error, ANSWER_BUSY, "%d such calls wait for guests already", AT_ONCE);
     return STATUS_OK;
 }
 
@@ -280,21 +282,22 @@ enum status_code reconciler_count(struct reconciler *reconciler,
 {
     struct stats_call *call;
     int64_t volume_id = 0;
-    enum status_code code = command_find_volume(reconciler, target, &volume_id, error);
+    enum status_code code =
+        command_find_volume(reconciler, target, ANSWER_UNKNOWN_TO_STATS, &volume_id, error);
 
     if (code != STATUS_OK)
         return code;
     call = calloc(1, sizeof(*call));
     if (!call)
-        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+        return answer_refuse(error, ANSWER_OUT_OF_MEMORY, "out of memory");
     call->done = done;
     call->userdata = userdata;
     call->act.reconciler = reconciler;
     call->next = reconciler->clients.stats;
     reconciler->clients.stats = call;
     if (store_get_volume(reconciler->store, volume_id, &call->act.volume) < 0)
-        code = error_set(error, STATUS_UNAVAILABLE, "the database fails: %s",
-                         store_error_text(reconciler->store));
+        code = answer_refuse(error, ANSWER_DATABASE, "the database fails: %s",
+                             store_error_text(reconciler->store));
     if (code == STATUS_OK)
         code = check_room(call, error);
     if (code == STATUS_OK && !(target->target_path && ask_cli(call, target->target_path)))

@@ -9,13 +9,35 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
+#include "lib/base64url.h"
 #include "lib/path.h"
+#include "lib/sha256.h"
 #include "reconciler/clients.h"
+#include "reconciler/command/answers.h"
 #include "reconciler/hidden.h"
 #include "reconciler/internal.h"
 #include "reconciler/observe/observe.h"
 
 /* ---- by its path ---- */
+
+/* Its metadata may be so young that the watch has not told of it yet. */
+static int look_for_entries(struct reconciler *reconciler, const char *target_path)
+{
+    const size_t length = strlen(target_path);
+    char hash[SHA256_HEX_BYTES], encoded[STORE_KEY_BYTES];
+    int r = 0;
+
+    sha256_hex(target_path, length, hash);
+    if (length <= BASE64URL_PATH_BYTES)
+        base64url_encode(target_path, length, encoded);
+    for (enum reconciler_tree tree = TREE_KATA_VOLUMES; tree <= TREE_CRUST_VOLUMES; tree++) {
+        if (r == 0 && length <= BASE64URL_PATH_BYTES)
+            r = look_at_entry(reconciler, tree, encoded);
+        if (r == 0)
+            r = look_at_entry(reconciler, tree, hash);
+    }
+    return r;
+}
 
 /* A path that only the client knows may be what a name hides. */
 static int learn_and_find(struct reconciler *reconciler, const char *target_path,
@@ -23,6 +45,8 @@ static int learn_and_find(struct reconciler *reconciler, const char *target_path
 {
     int r = store_begin(reconciler->store);
 
+    if (r == 0)
+        r = look_for_entries(reconciler, target_path);
     if (r == 0)
         r = hidden_offer_asked(reconciler, target_path);
     if (r == 0)
@@ -81,6 +105,15 @@ static int compare(void *userdata, int64_t volume_id)
     return 0;
 }
 
+/* Those that a sandbox has come first: without one, a volume counts that none has yet. */
+static int search_all(struct search *search)
+{
+    struct store *store = search->reconciler->store;
+    int r = store_each_bound_volume(store, compare, search);
+
+    return r == 0 && search->matches == 0 ? store_each_volume(store, compare, search) : r;
+}
+
 /* TARGET_AMBIGUOUS, without a sandbox. */
 static int find_by_device(struct reconciler *reconciler, const struct reconciler_target *target,
                           int64_t *ret_volume_id)
@@ -92,7 +125,7 @@ static int find_by_device(struct reconciler *reconciler, const struct reconciler
     if (target->sandbox_id)
         r = store_each_volume_of_sandbox(reconciler->store, target->sandbox_id, compare, &search);
     else
-        r = store_each_bound_volume(reconciler->store, compare, &search);
+        r = search_all(&search);
     if (r == 0 && !target->sandbox_id && search.matches > 1)
         return TARGET_AMBIGUOUS;
     if (r == 0)
@@ -103,10 +136,10 @@ static int find_by_device(struct reconciler *reconciler, const struct reconciler
 static enum status_code check_device(const struct reconciler_target *target, struct error *error)
 {
     if (target->sandbox_id && !observe_is_sandbox_id(target->sandbox_id))
-        return error_set(error, STATUS_INVALID_ARGUMENT, "sandbox_id is missing, or is none");
+        return answer_refuse(error, ANSWER_BAD_REQUEST, "sandbox_id is missing, or is none");
     if (target->device[0] != '/')
-        return error_set(error, STATUS_INVALID_ARGUMENT,
-                         "host_volume_id is missing, or is no device of the host");
+        return answer_refuse(error, ANSWER_BAD_REQUEST,
+                             "host_volume_id is missing, or is no device of the host");
     return STATUS_OK;
 }
 
@@ -138,8 +171,8 @@ static int find(struct reconciler *reconciler, const struct reconciler_target *t
 }
 
 enum status_code command_find_volume(struct reconciler *reconciler,
-                                     const struct reconciler_target *target, int64_t *ret_volume_id,
-                                     struct error *error)
+                                     const struct reconciler_target *target, enum answer unknown,
+                                     int64_t *ret_volume_id, struct error *error)
 {
     enum status_code code = check(target, error);
     int r;
@@ -147,14 +180,16 @@ enum status_code command_find_volume(struct reconciler *reconciler,
     if (code != STATUS_OK)
         return code;
     if (!reconciler->synced)
-        return error_set(error, STATUS_UNAVAILABLE, "the first scan is not done yet");
+        return answer_refuse(error, ANSWER_NOT_SYNCED, "the first scan is not done yet");
     r = find(reconciler, target, ret_volume_id);
     if (r == TARGET_AMBIGUOUS)
-        return error_set(error, STATUS_INVALID_ARGUMENT,
-                         "more than one volume is on this device: name its sandbox too");
+        return answer_refuse(error, ANSWER_AMBIGUOUS_DEVICE,
+                             "more than one volume is on this device: name its sandbox too");
     if (r < 0)
-        return error_set(error, STATUS_UNAVAILABLE, "the database fails: %s (%s)",
-                         store_error_text(reconciler->store), strerror(-r));
-    return *ret_volume_id ? STATUS_OK
-                          : error_set(error, STATUS_NOT_FOUND, "there is no such volume here");
+        return answer_refuse(error, ANSWER_DATABASE, "the database fails: %s (%s)",
+                             store_error_text(reconciler->store), strerror(-r));
+    if (*ret_volume_id)
+        return STATUS_OK;
+    return answer_refuse(error, target->volume_id ? ANSWER_UNKNOWN_NUMBER : unknown,
+                         "there is no such volume here");
 }

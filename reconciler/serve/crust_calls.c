@@ -6,6 +6,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/proto.h"
+#include "reconciler/command/answers.h"
 #include "reconciler/serve/proto/crust_runtime.pb-c.h"
 
 /* ---- texts ---- */
@@ -17,8 +18,8 @@ enum status_code crust_take_text(const ProtobufCBinaryData *member, const char *
 
     if (r == 0)
         return STATUS_OK;
-    return error_set(error, STATUS_INVALID_ARGUMENT, "%s is %s", name,
-                     r == -EMSGSIZE ? "too long" : "not UTF-8, or has a NUL");
+    return answer_refuse(error, ANSWER_BAD_REQUEST, "%s is %s", name,
+                         r == -EMSGSIZE ? "too long" : "not UTF-8, or has a NUL");
 }
 
 enum status_code crust_take_options(const ProtobufCBinaryData *members, size_t count,
@@ -30,12 +31,11 @@ enum status_code crust_take_options(const ProtobufCBinaryData *members, size_t c
     char option[CRUST_PATH_BYTES];
 
     if (count > CRUST_OPTIONS)
-        return error_set(error, STATUS_INVALID_ARGUMENT, "%s has more than %d", name,
-                         CRUST_OPTIONS);
+        return answer_refuse(error, ANSWER_BAD_REQUEST, "%s has more than %d", name, CRUST_OPTIONS);
     for (size_t i = 0; code == STATUS_OK && i < count; i++) {
         code = crust_take_text(&members[i], name, option, sizeof(option), error);
         if (code == STATUS_OK && buffer_append(texts, option, strlen(option) + 1) < 0)
-            code = error_set(error, STATUS_INVALID_ARGUMENT, "%s is too long", name);
+            code = answer_refuse(error, ANSWER_BAD_REQUEST, "%s is too long", name);
     }
     for (size_t i = 0, at = 0; code == STATUS_OK && i < count; i++) {
         ret_options->option[i] = texts->data + at;
@@ -163,13 +163,13 @@ void crust_count(struct grpc_call *call, enum status_code code,
 
 /* ---- expand ---- */
 
-static void on_expanded(void *userdata, enum status_code code, uint64_t bytes,
-                        const struct error *error)
+static void on_expanded(void *userdata, enum status_code code,
+                        const struct reconciler_capacity *capacity, const struct error *error)
 {
     Crust__V1__RuntimeExpandVolumeResponse response =
         CRUST__V1__RUNTIME_EXPAND_VOLUME_RESPONSE__INIT;
 
-    response.capacity_bytes = clamp(bytes);
+    response.capacity_bytes = clamp(capacity->bytes);
     if (code == STATUS_OK)
         grpc_call_reply(userdata, &response.base);
     else

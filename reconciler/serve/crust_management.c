@@ -11,6 +11,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/proto.h"
+#include "reconciler/command/answers.h"
 #include "reconciler/command/command.h"
 #include "reconciler/serve/crust_calls.h"
 #include "reconciler/serve/proto/crust_management.pb-c.h"
@@ -95,10 +96,10 @@ static enum status_code take_group(int32_t group, struct publish_texts *texts,
                                    struct reconciler_stage *asked, struct error *error)
 {
     if (group < 0)
-        return error_set(error, STATUS_INVALID_ARGUMENT, "fsgroup_gid is negative");
+        return answer_refuse(error, ANSWER_BAD_REQUEST, "fsgroup_gid is negative");
     if (texts->policy[0] && strcmp(texts->policy, "Always") != 0 &&
         strcmp(texts->policy, "OnRootMismatch") != 0)
-        return error_set(error, STATUS_INVALID_ARGUMENT, "fsgroup_policy is unknown");
+        return answer_refuse(error, ANSWER_BAD_REQUEST, "fsgroup_policy is unknown");
     (void)snprintf(texts->group, sizeof(texts->group), "%" PRId32, group);
     asked->group = group ? texts->group : NULL;
     asked->group_policy = texts->policy[0] ? texts->policy : NULL;
@@ -172,7 +173,7 @@ static void expand(struct grpc_call *call, const ProtobufCMessage *message)
         take_target(&request->sandbox_id, &request->host_volume_id, &texts, &asked.target, &error);
 
     if (code == STATUS_OK && request->required_bytes < 0)
-        code = error_set(&error, STATUS_INVALID_ARGUMENT, "required_bytes is negative");
+        code = answer_refuse(&error, ANSWER_BAD_REQUEST, "required_bytes is negative");
     crust_expand(call, code, &asked, &error);
 }
 

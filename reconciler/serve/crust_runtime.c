@@ -3,6 +3,7 @@
  * Here a request becomes plain text and numbers: no NUL, valid UTF-8, of bounded length. What the
  * texts mean is the reconciler's to judge.
  */
+#include "reconciler/command/answers.h"
 #include "reconciler/command/command.h"
 #include "reconciler/serve/crust_calls.h"
 #include "reconciler/serve/proto/crust_runtime.pb-c.h"
@@ -24,10 +25,11 @@ static enum status_code take_type(const Crust__V1__VolumeType *type, struct erro
     case CRUST__V1__VOLUME_TYPE__TYPE__BLOCK:
         return STATUS_OK;
     case CRUST__V1__VOLUME_TYPE__TYPE__NETWORK:
-        return error_set(error, STATUS_FAILED_PRECONDITION,
-                         "volume_type NETWORK: only block devices are handed to a micro-VM here");
+        return answer_refuse(
+            error, ANSWER_NETWORK_VOLUME,
+            "volume_type NETWORK: only block devices are handed to a micro-VM here");
     default:
-        return error_set(error, STATUS_INVALID_ARGUMENT, "volume_type is missing or unknown");
+        return answer_refuse(error, ANSWER_BAD_REQUEST, "volume_type is missing or unknown");
     }
 }
 
@@ -46,8 +48,8 @@ static enum status_code take_policy(const Crust__V1__VolumeGroupChangePolicy *po
         *ret_policy = "OnRootMismatch";
         return STATUS_OK;
     default:
-        return error_set(error, STATUS_INVALID_ARGUMENT,
-                         "volume_supplemental_group_change_policy is unknown");
+        return answer_refuse(error, ANSWER_BAD_REQUEST,
+                             "volume_supplemental_group_change_policy is unknown");
     }
 }
 
@@ -131,7 +133,7 @@ static enum status_code take_range(const Crust__V1__CapacityRange *range,
     if (!range)
         return STATUS_OK;
     if (range->required_bytes < 0 || range->limit_bytes < 0)
-        return error_set(error, STATUS_INVALID_ARGUMENT, "capacity_range is negative");
+        return answer_refuse(error, ANSWER_BAD_REQUEST, "capacity_range is negative");
     asked->required_bytes = (uint64_t)range->required_bytes;
     asked->limit_bytes = (uint64_t)range->limit_bytes;
     return STATUS_OK;

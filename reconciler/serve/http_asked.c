@@ -10,10 +10,11 @@
 #include "lib/cleanup.h"
 #include "lib/json.h"
 #include "lib/quantity.h"
+#include "reconciler/command/answers.h"
 
 static enum status_code refuse(const char *what, struct error *error)
 {
-    return error_set(error, STATUS_INVALID_ARGUMENT, "%s", what);
+    return answer_refuse(error, ANSWER_BAD_REQUEST, "%s", what);
 }
 
 /* ---- parts ---- */
@@ -48,8 +49,8 @@ static enum status_code take_size(const cJSON *object, const char *name, bool re
 
     if (r == 0 || (r == -ENOENT && !required))
         return STATUS_OK;
-    return error_set(error, STATUS_INVALID_ARGUMENT, "%s is %s", name,
-                     r == -ENOENT ? "missing" : "no size in bytes");
+    return answer_refuse(error, ANSWER_BAD_REQUEST, "%s is %s", name,
+                         r == -ENOENT ? "missing" : "no size in bytes");
 }
 
 static enum status_code read_object(const struct http_question *question, cJSON **ret_object,
@@ -59,7 +60,7 @@ static enum status_code read_object(const struct http_question *question, cJSON 
     cJSON *value = NULL;
 
     if (json_parse(question->body, question->body_length, JSON_LIMITS_HTTP, &value, &why) < 0)
-        return error_set(error, STATUS_INVALID_ARGUMENT, "the body: %s", why.text);
+        return answer_refuse(error, ANSWER_BAD_REQUEST, "the body: %s", why.text);
     if (!cJSON_IsObject(value)) {
         cJSON_Delete(value);
         return refuse("the body is no JSON object", error);

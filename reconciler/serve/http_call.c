@@ -84,13 +84,14 @@ static void on_counted(void *userdata, enum status_code code, const struct recon
     reply(userdata, code, &body, error);
 }
 
-static void on_expanded(void *userdata, enum status_code code, uint64_t bytes,
-                        const struct error *error)
+static void on_expanded(void *userdata, enum status_code code,
+                        const struct reconciler_capacity *capacity, const struct error *error)
 {
     struct http_reply body = empty_reply();
 
     if (code == STATUS_OK)
-        (void)buffer_append_format(&body.body, "{\"capacity_bytes\":%" PRIu64 "}\n", bytes);
+        (void)buffer_append_format(&body.body, "{\"capacity_bytes\":%" PRIu64 "%s}\n",
+                                   capacity->bytes, capacity->is_owed ? ",\"owed\":true" : "");
     reply(userdata, code, &body, error);
 }
 

@@ -7,7 +7,7 @@ import unittest
 from beneath import HEADER, stack
 from grpc_client import SECONDS, GrpcTest, grpc, socket_of
 from http2_client import ACK, CANCEL, PING, RST_STREAM, Http2, frame, message
-from said import AFTER, BEFORE, MIB, curl, publish_path, status
+from said import AFTER, BEFORE, MIB, SANDBOX, curl, publish_path, status
 
 
 class ExpandTest(GrpcTest):
@@ -71,8 +71,7 @@ class Grows(ExpandTest):
         node, volume = self.scene()
         hidden = publish_path("hidden")
         node.stage(hidden, volume.loop.device, layout="crust")
-        with self.fails("UNAVAILABLE"):
-            self.expand(node, hidden)
+        self.assertEqual(self.expand(node, hidden), BEFORE)
         self.assertEqual(node.volume(hidden)["layout"], "crust")
 
     def test_a_pause_is_cut_short(self):
@@ -90,6 +89,77 @@ class Grows(ExpandTest):
         self.assertEqual(self.expand(node, volume.path, AFTER), AFTER)
 
 
+class BeforeTheSandbox(ExpandTest):
+    """The kubelet asks after NodePublishVolume, and starts no sandbox until it is told OK."""
+
+    def debts(self, node):
+        return node.query("SELECT sandbox_id, from_bytes, to_bytes, state, finished_at IS NULL AS open"
+                          " FROM audit_resizes")
+
+    def owed(self, size, **more):
+        return {"sandbox_id": None, "from_bytes": None, "to_bytes": size, "state": "unbound",
+                "open": 1, **more}
+
+    def test_it_is_owed_and_paid(self):
+        node = self.node()
+        volume = self.volume(node)
+        node.start()
+        with self.fails("UNAVAILABLE", "on the host"):
+            self.expand(node, volume.path, AFTER)
+        self.assertEqual(self.debts(node), [])
+        for _ in range(2):
+            self.assertEqual(self.expand(node, volume.path, BEFORE), BEFORE)
+        self.assertEqual(self.debts(node), [self.owed(BEFORE)])
+        volume.loop.resize(AFTER)
+        self.assertEqual(self.expand(node, volume.path, AFTER), AFTER)
+        self.assertEqual(self.debts(node), [self.owed(AFTER)])
+
+        self.monitor(node, volume)
+        agent = self.agent(node)
+        self.sandbox(node, volume)
+        node.wait_for(volume.path, "in_sync", "none")
+        self.assertEqual([request.size for request in agent.requests
+                          if request.method == "ResizeVolume"], [AFTER])
+        self.assertEqual(self.debts(node), [self.owed(AFTER, sandbox_id=SANDBOX, state="in_sync",
+                                                      open=0)])
+
+    def test_a_debt_outlives_the_daemon(self):
+        node = self.node()
+        volume = self.volume(node)
+        node.start()
+        self.assertEqual(self.expand(node, volume.path, BEFORE), BEFORE)
+        node.kill()
+        node.start()
+        self.assertEqual(self.debts(node), [self.owed(BEFORE)])
+
+    def test_metadata_of_this_moment(self):
+        """Written, and asked about before the watch can have told of it."""
+        node = self.node()
+        loop = self.loop()
+        node.add_device(loop.device)
+        node.start()
+        for number in range(20):
+            path = publish_path(f"pv-{number}")
+            node.stage(path, loop.device)
+            self.assertEqual(self.expand(node, path, BEFORE), BEFORE)
+
+    def test_what_is_not_there_is_not_owed(self):
+        node = self.node()
+        node.start()
+        node.stage(publish_path("nowhere"), "/dev/nowhere")
+        with self.fails("UNAVAILABLE", "no_device"):
+            self.expand(node, publish_path("nowhere"))
+        self.assertEqual(self.debts(node), [])
+
+    def test_what_may_not_grow_is_not_owed(self):
+        node = self.node({"resize.mode": "observe"})
+        volume = self.volume(node)
+        node.start()
+        with self.fails("FAILED_PRECONDITION", "policy"):
+            self.expand(node, volume.path, BEFORE)
+        self.assertEqual(self.debts(node), [])
+
+
 class Refusals(ExpandTest):
     def test_bad_requests(self):
         node, volume = self.scene()
@@ -97,7 +167,7 @@ class Refusals(ExpandTest):
                           (volume.path, -1), (volume.path, 0, -1), (volume.path, 2, 1)):
             with self.subTest(arguments), self.fails("INVALID_ARGUMENT"):
                 self.expand(node, *arguments)
-        with self.fails("NOT_FOUND"):
+        with self.fails("UNAVAILABLE", "no such volume"):
             self.expand(node, publish_path("another"))
 
     def test_sizes(self):
@@ -122,29 +192,26 @@ class Refusals(ExpandTest):
         node.wrapper = []  # with -D the process is crustd itself
         node.wait(socket_of(node).exists, SECONDS, "the socket")
         said = []
-        while not said or said[-1][0] != "NOT_FOUND":
+        while not said or "no such volume" not in said[-1][1]:
             with self.assertRaises(grpc.RpcError) as caught:
                 self.expand(node, publish_path("another"))
             said.append((caught.exception.code().name, caught.exception.details()))
         self.assertIn(("UNAVAILABLE", "the first scan is not done yet"), said)
-        self.assertEqual({code for code, _ in said}, {"UNAVAILABLE", "NOT_FOUND"})
+        self.assertEqual({code for code, _ in said}, {"UNAVAILABLE"})
 
-    def test_no_sandbox_yet(self):
+    def test_what_is_gone(self):
         node = self.node()
         volume = self.volume(node)
         node.start()
-        with self.fails("UNAVAILABLE", "no sandbox"):
-            self.expand(node, volume.path, AFTER)
-        node.stage(publish_path("nowhere"), "/dev/nowhere")
         node.unstage(volume.path)
         node.wait_for(volume.path, "unmanaged")
-        with self.fails("NOT_FOUND"):
+        with self.fails("UNAVAILABLE", "no such volume"):
             self.expand(node, volume.path)
 
     def test_no_monitor(self):
         node, volume = self.scene(monitor=False)
         volume.loop.resize(AFTER)
-        with self.fails("FAILED_PRECONDITION", "monitor_missing"):
+        with self.fails("UNAVAILABLE", "monitor_missing"):
             self.expand(node, volume.path, AFTER)
 
     def test_settings(self):
@@ -156,8 +223,8 @@ class Refusals(ExpandTest):
 
     def test_agents(self):
         for behaviour, code, reason in (
-                ("status:12:not implemented", "FAILED_PRECONDITION", "agent_unsupported"),
-                ("status:7:blocked by policy", "PERMISSION_DENIED", "agent_denied"),
+                ("status:12:not implemented", "UNAVAILABLE", "agent_unsupported"),
+                ("status:7:blocked by policy", "FAILED_PRECONDITION", "agent_denied"),
                 ("status:9:dm-0 lies between", "FAILED_PRECONDITION", "guest_layer_unsupported"),
                 ("close", "UNAVAILABLE", "agent_unreachable")):
             node, volume = self.scene(behaviour=behaviour)

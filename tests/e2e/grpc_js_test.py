@@ -103,7 +103,7 @@ class JavaScript(SaidTest):
                                    capacity_range={"required_bytes": AFTER}),
                          {"reply": {"capacity_bytes": AFTER}})
         self.assertEqual(self.call(RUNTIME, "RuntimeExpandVolume",
-                                   volume_target_path=publish_path("none"))["code"], "NOT_FOUND")
+                                   volume_target_path=publish_path("none"))["code"], "UNAVAILABLE")
 
         reply = self.call("crust.management.v1.RuntimeAssistedStorageManagement",
                           "RuntimeGetCapabilities")["reply"]

@@ -69,9 +69,10 @@ class Volumes(ManagementTest):
 
     def test_from_publish_to_expand(self):
         node, loop = self.scene()
-        for ask in (self.expand, self.stats):
-            with self.fails("NOT_FOUND"):
-                ask(loop.device)
+        with self.fails("NOT_FOUND"):
+            self.stats(loop.device)
+        with self.fails("UNAVAILABLE", "no such volume"):
+            self.expand(loop.device)
         self.publish(loop.device, mount_options=["noatime"], fsgroup_gid=100,
                      fsgroup_policy="Always")
         row = node.volume(PATH)
@@ -104,7 +105,7 @@ class Volumes(ManagementTest):
         self.assertEqual(self.expand("/dev/by-name"), BEFORE)
         with self.fails("NOT_FOUND"):
             self.stats("/dev/by-nobody")
-        with self.fails("NOT_FOUND"):
+        with self.fails("UNAVAILABLE", "no such volume"):
             self.expand(loop.device, sandbox=OTHER)
 
     def test_a_sandbox_that_is_yet_to_come(self):

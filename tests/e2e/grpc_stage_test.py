@@ -296,13 +296,13 @@ class Staging(StageTest):
         node = self.start()
         directory = node.directory(PATH)
         directory.symlink_to("/etc")
-        with self.fails("FAILED_PRECONDITION", "not a directory"):
+        with self.fails("UNAVAILABLE", "not a directory"):
             self.stage()
         self.unstage()
         self.assertFalse(os.path.lexists(directory))
         directory.mkdir(mode=0o700)
         (directory / "mountInfo.json").mkdir()
-        with self.fails("FAILED_PRECONDITION"):
+        with self.fails("UNAVAILABLE"):
             self.stage()
         (directory / "mountInfo.json").rmdir()
         (directory / "not a sandbox").write_text("x")
@@ -313,7 +313,7 @@ class Staging(StageTest):
         (directory / "not a sandbox").unlink()
         for number in range(17):
             (directory / f"sandbox-{number}").touch(0o600)
-        with self.fails("FAILED_PRECONDITION", "crustctl volume"):
+        with self.fails("UNAVAILABLE", "crustctl volume"):
             self.stage()
         self.unstage()
         self.stage()

@@ -111,8 +111,8 @@ class Refusals(StatsTest):
     def test_agents(self):
         node, volume = self.scene()
         for behaviour, code, reason in (
-                ("status:12:not implemented", "FAILED_PRECONDITION", "agent_unsupported"),
-                ("status:7:blocked by policy", "PERMISSION_DENIED", "agent_denied"),
+                ("status:12:not implemented", "UNAVAILABLE", "agent_unsupported"),
+                ("status:7:blocked by policy", "FAILED_PRECONDITION", "agent_denied"),
                 ("status:13:statfs: EIO", "UNAVAILABLE", "agent_failed"),
                 ("close", "UNAVAILABLE", "agent_unreachable"),
                 ("garbage", "UNAVAILABLE", "agent_unreachable")):

@@ -10,7 +10,7 @@ import subprocess
 import threading
 
 from node import BUILD, REPOSITORY, VOLUMES, encode
-from said import AFTER, SANDBOX, SaidTest, curl, fake_agent, free_port, publish_path
+from said import AFTER, BEFORE, SANDBOX, SaidTest, curl, fake_agent, free_port, publish_path
 
 
 class HeldAgent(fake_agent.FakeAgent):
@@ -194,6 +194,26 @@ class CallsTest(VolumeTest):
                 self.assertEqual(self.host.volume(self.pv.path)["hypervisor_bytes"], size)
         self.assertEqual(self.ask("POST", f"/v1/volumes/{self.id}/resize")[0], 200)
 
+    def test_before_there_is_a_sandbox(self):
+        """The kubelet asks before it starts one, and starts none until it is told that all is well."""
+        device = self.loop().device
+        self.host.add_device(device)
+        path = publish_path("pv-unused")
+        self.host.stage(path, device)
+        number = self.host.wait_for(path, "unbound")["volume_id"]
+        for method, target, body in (
+                ("POST", f"/v1/volumes/{number}/resize", {"required_bytes": BEFORE}),
+                ("POST", "/direct-volume/resize", {"volumePath": path, "size": BEFORE}),
+                ("POST", "/direct-volume/resize", {"volumePath": device, "size": BEFORE}),
+                ("PUT", "/fs-resize", {"block-device": device, "volume-size": BEFORE})):
+            with self.subTest(target=target, body=body):
+                self.assertEqual(self.ask(method, target, body),
+                                 (200, {"capacity_bytes": BEFORE, "owed": True}))
+        said = self.host.crustctl("resize", "pv-unused").stdout
+        self.assertIn("grows to the device's 64 MiB with the next one", said)
+        self.assertEqual(self.host.crustctl("crust", "resize", path, str(BEFORE), "0").stdout,
+                         f'{{"capacity_bytes":{BEFORE}}}\n')
+
     def test_what_the_host_lacks_is_not_there_yet(self):
         for method, path, body in self.resizes(1 << 40):
             with self.subTest(path=path, body=body):
@@ -226,7 +246,7 @@ class CallsTest(VolumeTest):
                 ("POST", "/direct-volume/resize", {"volumePath": path, "size": "8Gi"}, 503,
                  "UNAVAILABLE"),
                 ("POST", "/direct-volume/resize", {"volumePath": "/var/lib/kubelet/x", "size": 1},
-                 404, "NOT_FOUND"),
+                 503, "UNAVAILABLE"),
                 ("POST", "/v1/volumes/4711/resize", None, 404, "NOT_FOUND"),
                 ("POST", f"/v1/volumes/{self.id}/resize", {"limit_bytes": 1}, 400, "OUT_OF_RANGE"),
                 ("GET", "/direct-volume/stats", None, 400, "INVALID_ARGUMENT"),

@@ -47,6 +47,18 @@ class RecipeTest(SaidTest):
         node.wait(lambda: node.query("SELECT 1 FROM audit_mappings WHERE guest_path IS NOT NULL"),
                   60, "the volume's place in the guest")
 
+    def is_owed(self, node):
+        """The kubelet asks for a growth before it starts the sandbox."""
+        self.assertEqual(node.query("SELECT state, sandbox_id, to_bytes, finished_at"
+                                    " FROM audit_resizes"),
+                         [{"state": "unbound", "sandbox_id": None, "to_bytes": BEFORE,
+                           "finished_at": None}])
+
+    def is_paid(self, node):
+        self.assertEqual(node.query("SELECT state, sandbox_id, finished_at IS NULL AS open"
+                                    " FROM audit_resizes"),
+                         [{"state": "in_sync", "sandbox_id": SANDBOX, "open": 0}])
+
     def is_gone(self, node, volume):
         self.assertFalse(node.directory(volume.path).exists())
         node.wait(lambda: node.volume(volume.path)["status"] == "removed", 60, "the removal")
@@ -59,7 +71,10 @@ class CrustOps(Clients, RecipeTest):
         for _ in range(2):
             driver["node_publish_volume"](volume.path, volume.loop.device, "ext4", ["noatime"],
                                           "100")
+        self.assertEqual(driver["node_expand_volume"](volume.path, BEFORE, lambda: None), BEFORE)
+        self.is_owed(node)
         self.use(node, volume)
+        self.is_paid(node)
         grown = driver["node_expand_volume"](volume.path, AFTER,
                                              lambda: volume.loop.resize(AFTER))
         self.assertEqual(grown, AFTER)
@@ -100,7 +115,10 @@ class Shell(RecipeTest):
         node, volume = self.scene()
         for _ in range(2):
             self.call(node, "node_publish_volume", volume.path, volume.loop.device, "ext4")
+        self.assertEqual(self.call(node, "node_expand_volume", volume.path, BEFORE), "")
+        self.is_owed(node)
         self.use(node, volume)
+        self.is_paid(node)
         volume.loop.resize(AFTER)
         self.assertEqual(self.call(node, "node_expand_volume", volume.path, AFTER), "")
         row = node.volume(volume.path)

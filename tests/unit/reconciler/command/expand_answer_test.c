@@ -22,6 +22,7 @@ static struct setting make(const char *state, const char *reason)
     (void)snprintf(setting.volume.state, sizeof(setting.volume.state), "%s", state);
     (void)snprintf(setting.volume.reason, sizeof(setting.volume.reason), "%s", reason);
     setting.volume.device_bytes = SIZE;
+    setting.volume.device_id = 3;
     setting.facts.usable_bytes = SIZE;
     return setting;
 }
@@ -50,20 +51,42 @@ static void what_no_trying_changes(void **state)
 
     (void)state;
     removed.volume.status = STORE_REMOVED;
-    assert_int_equal(judge(&removed), STATUS_NOT_FOUND);
+    assert_int_equal(judge(&removed), STATUS_UNAVAILABLE);
     removed.volume.status = STORE_QUARANTINED;
-    assert_int_equal(judge(&removed), STATUS_NOT_FOUND);
+    assert_int_equal(judge(&removed), STATUS_UNAVAILABLE);
     assert_int_equal(judge_state("unmanaged", "policy"), STATUS_FAILED_PRECONDITION);
     assert_int_equal(judge_state("unmanaged", "not_a_block_device"), STATUS_FAILED_PRECONDITION);
-    assert_int_equal(judge_state("unmanaged", "invalid_mount_info"), STATUS_FAILED_PRECONDITION);
-    assert_int_equal(judge_state("unbound", "none"), STATUS_UNAVAILABLE);
+    assert_int_equal(judge_state("unmanaged", "invalid_mount_info"), STATUS_UNAVAILABLE);
     assert_int_equal(judge_state("shrunk", "none"), STATUS_OUT_OF_RANGE);
     assert_int_equal(judge_state("blocked", "no_device"), STATUS_UNAVAILABLE);
     assert_int_equal(judge_state("blocked", "multiple_sandboxes"), STATUS_UNAVAILABLE);
     assert_int_equal(judge_state("blocked", "device_shared"), STATUS_UNAVAILABLE);
     assert_int_equal(judge_state("blocked", "host_in_use"), STATUS_UNAVAILABLE);
     assert_int_equal(judge_state("blocked", "identity_mismatch"), STATUS_UNAVAILABLE);
-    assert_int_equal(judge_state("blocked", "bypassed"), STATUS_FAILED_PRECONDITION);
+    assert_int_equal(judge_state("blocked", "bypassed"), STATUS_UNAVAILABLE);
+    assert_int_equal(judge_state("blocked", "entries_disagree"), STATUS_UNAVAILABLE);
+}
+
+/* The kubelet asks before the pod's sandbox exists. */
+static void before_there_is_a_sandbox(void **state)
+{
+    struct setting setting = make("unbound", "none");
+
+    (void)state;
+    assert_int_equal(judge(&setting), EXPAND_LATER);
+    setting.facts.required_bytes = SIZE;
+    assert_int_equal(judge(&setting), EXPAND_LATER);
+    setting.facts.required_bytes = SIZE + 1;
+    assert_int_equal(judge(&setting), STATUS_UNAVAILABLE);
+    setting.facts.required_bytes = 0;
+    setting.facts.limit_bytes = SIZE - 1;
+    assert_int_equal(judge(&setting), STATUS_OUT_OF_RANGE);
+    setting.facts.limit_bytes = 0;
+    setting.facts.observes = true;
+    assert_int_equal(judge(&setting), STATUS_FAILED_PRECONDITION);
+    setting.facts.observes = false;
+    setting.volume.device_id = 0;
+    assert_int_equal(judge(&setting), STATUS_UNAVAILABLE);
 }
 
 static void sizes(void **state)
@@ -125,20 +148,20 @@ static void attempts(void **state)
         const char *state, *reason;
         int code;
     } cases[] = {
-        {"blocked", "monitor_missing", STATUS_FAILED_PRECONDITION},
+        {"blocked", "monitor_missing", STATUS_UNAVAILABLE},
         {"blocked", "hypervisor_busy", STATUS_UNAVAILABLE},
         {"blocked", "hypervisor_unreachable", STATUS_UNAVAILABLE},
-        {"blocked", "hypervisor_unsupported", STATUS_FAILED_PRECONDITION},
-        {"blocked", "hypervisor_version", STATUS_FAILED_PRECONDITION},
+        {"blocked", "hypervisor_unsupported", STATUS_UNAVAILABLE},
+        {"blocked", "hypervisor_version", STATUS_UNAVAILABLE},
         {"blocked", "hypervisor_refused", STATUS_UNAVAILABLE},
         {"blocked", "drive_not_found", STATUS_UNAVAILABLE},
         {"blocked", "read_only", STATUS_FAILED_PRECONDITION},
-        {"unknown", "monitor_missing", STATUS_FAILED_PRECONDITION},
+        {"unknown", "monitor_missing", STATUS_UNAVAILABLE},
         {"block_grown", "agent_unreachable", STATUS_UNAVAILABLE},
-        {"block_grown", "agent_unsupported", STATUS_FAILED_PRECONDITION},
-        {"block_grown", "agent_denied", STATUS_PERMISSION_DENIED},
+        {"block_grown", "agent_unsupported", STATUS_UNAVAILABLE},
+        {"block_grown", "agent_denied", STATUS_FAILED_PRECONDITION},
         {"block_grown", "agent_failed", STATUS_UNAVAILABLE},
-        {"block_grown", "guest_path_unknown", STATUS_FAILED_PRECONDITION},
+        {"block_grown", "guest_path_unknown", STATUS_UNAVAILABLE},
         {"block_grown", "guest_layer_unsupported", STATUS_FAILED_PRECONDITION},
     };
 
@@ -164,7 +187,7 @@ static void a_guest_that_could_not(void **state)
                    "agent_unsupported");
     assert_int_equal(judge(&setting), EXPAND_WAIT);
     setting.volume.attempts = 1;
-    assert_int_equal(judge(&setting), STATUS_FAILED_PRECONDITION);
+    assert_int_equal(judge(&setting), STATUS_UNAVAILABLE);
     setting.volume.guest_synced_bytes = SIZE;
     assert_int_equal(judge(&setting), STATUS_OK);
 }
@@ -173,6 +196,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_no_trying_changes),
+        cmocka_unit_test(before_there_is_a_sandbox),
         cmocka_unit_test(sizes),
         cmocka_unit_test(what_is_under_way),
         cmocka_unit_test(a_layer_that_has_not_followed),

@@ -118,7 +118,7 @@ static inline void end_expansion(enum status_code code, uint64_t bytes, const ch
     free(asked_expansion);
     asked_expansion = NULL;
     (void)error_set(&error, 0, "%s", text);
-    one.done(one.userdata, code, bytes, &error);
+    one.done(one.userdata, code, &(struct reconciler_capacity){.bytes = bytes}, &error);
 }
 
 enum status_code reconciler_count(struct reconciler *reconciler,

@@ -1,0 +1,47 @@
+/* answers.h - every refusal that a CSI driver or a kubelet can get, and the status it has.
+ *
+ * The kubelet acts on a status by a table of its own (docs/csi-drivers.md, "Status codes", has both
+ * columns, and a unit test compares it with answers.c). So a refusal names its case here and never
+ * picks a status itself.
+ */
+#pragma once
+
+#include "lib/result.h"
+#include "lib/status.h"
+#include "reconciler/decide/state.h"
+
+enum answer {
+    ANSWER_BAD_REQUEST,
+    ANSWER_NETWORK_VOLUME,
+    ANSWER_FILE_SYSTEM,
+    ANSWER_AMBIGUOUS_DEVICE,
+    ANSWER_NOT_SYNCED,
+    ANSWER_UNKNOWN_VOLUME,
+    ANSWER_UNKNOWN_NUMBER,
+    ANSWER_UNKNOWN_TO_STATS,
+    ANSWER_UNKNOWN_SANDBOX,
+    ANSWER_NO_SANDBOX,
+    ANSWER_DEVICE_TOO_SMALL,
+    ANSWER_DEVICE_TOO_LARGE,
+    ANSWER_DEVICE_SHRUNK,
+    ANSWER_DEVICE_HELD,
+    ANSWER_NOT_STAGED,
+    ANSWER_NAME_TAKEN,
+    ANSWER_TOO_MANY_VOLUMES,
+    ANSWER_BUSY,
+    ANSWER_OUT_OF_MEMORY,
+    ANSWER_DATABASE,
+    ANSWER_STOPPING,
+    ANSWERS,
+};
+
+/* As the docs have it: "bad_request", … */
+const char *answer_name(enum answer answer);
+enum status_code answer_code(enum answer answer);
+
+/* Fills error, and is the answer's status. */
+#define answer_refuse(error, answer, ...)                                                          \
+    ((enum status_code)error_set((error), (int)answer_code(answer), __VA_ARGS__))
+
+/* The status of a call that comes to nothing for this reason; never STATUS_OK. */
+enum status_code answer_code_of_reason(enum volume_reason reason);
