@@ -210,7 +210,7 @@ class CallsTest(VolumeTest):
                 self.assertEqual(self.ask(method, target, body),
                                  (200, {"capacity_bytes": BEFORE, "owed": True}))
         said = self.host.crustctl("resize", "pv-unused").stdout
-        self.assertIn("grows to the device's 64 MiB with the next one", said)
+        self.assertIn("grows to the device's 32 MiB with the next one", said)
         self.assertEqual(self.host.crustctl("crust", "resize", path, str(BEFORE), "0").stdout,
                          f'{{"capacity_bytes":{BEFORE}}}\n')
 

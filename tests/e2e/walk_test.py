@@ -243,6 +243,34 @@ class Walks(WalkTest):
     def test_shim(self):
         self.walk(Shim(self.node))
 
+    def test_expand_before_the_sandbox(self):
+        """The kubelet's order for claims that were grown while no pod ran: stage, expand, then the
+        sandbox. Nobody has ever seen these devices smaller; only their file systems are."""
+        sandbox = self.add_sandbox()
+        volumes = [sandbox.add_volume("ext4") for _ in range(3)]
+        dialects = [self.runtime(), Tool(self.node), Shim(self.node)]
+        for volume, dialect in zip(volumes, dialects):
+            volume.loop.resize(2 * volume.loop.size)
+            self.publish(dialect, [volume])
+            dialect.expand(volume, volume.loop.size)
+            row = self.resizes(volume)[0]
+            self.assertEqual((row["state"], row["sandbox_id"], row["to_bytes"], row["finished_at"]),
+                             ("unbound", None, volume.loop.size, None))
+        containers = self.containers(sandbox)
+        self.let_a_tick_pass()
+        sandbox.boot()
+        containers.run(*((volume.path, f"/data/{number}") for number, volume in enumerate(volumes)))
+        sandbox.take()
+        for volume in volumes:
+            self.node.wait_for(volume.path, "in_sync", "none", SECONDS, sandbox_id=sandbox.id)
+            row = self.resizes(volume)[0]
+            self.assertEqual((row["state"], row["sandbox_id"], row["finished_at"] is None),
+                             ("in_sync", sandbox.id, False))
+            self.assertGreater(sandbox.vm.guest_size(volume.disk.mount_point),
+                               volume.loop.size * 3 // 4)
+        sandbox.vm.power_off()
+        self.node.end_sandbox(sandbox.id)
+
     def test_parts_as_the_kep_has_them(self):
         """The kubelet mounts the volume's path with the subPath after it; the runtime has looked
         for metadata above it, and given the VM the device."""
