@@ -59,6 +59,7 @@ struct config {
     } http;
     struct {
         char listen[64]; /* as above */
+        bool per_volume;
     } metrics;
     struct {
         enum config_resize_mode mode;
@@ -77,6 +78,9 @@ struct config {
         enum config_route routes[CONFIG_ROUTES]; /* ROUTE_NONE after the last */
     } agent;
     struct {
+        uint32_t stats_seconds; /* 0: guests are not asked */
+    } guest;
+    struct {
         enum config_cleanup_mode mode;
         uint32_t grace_seconds;
         uint32_t unbound_grace_seconds;
@@ -94,6 +98,10 @@ struct config {
 };
 
 void config_defaults(struct config *ret_config);
+
+/* The word that the file has for the mode. */
+const char *config_resize_mode_name(enum config_resize_mode mode);
+const char *config_cleanup_mode_name(enum config_cleanup_mode mode);
 
 /* Defaults, then the file over them. -ENOENT only if the file is absent; -EINVAL with
  * "FILE:LINE: section.key: what is wrong" otherwise. ret_config is untouched on failure. */

@@ -57,6 +57,7 @@ const struct config_key config_keys[] = {
     KEY(http, listen, KEY_LISTEN, "", .restart = true),
 
     KEY(metrics, listen, KEY_LISTEN, "", .restart = true),
+    KEY(metrics, per_volume, KEY_SWITCH, "off"),
 
     CHOICE(resize, mode, "grow", resize_modes),
     KEY(resize, file_backed, KEY_CHOICE, "observe", .choices = file_backed_modes,
@@ -72,6 +73,8 @@ const struct config_key config_keys[] = {
     NUMBER(agent, port, "1024", 1, VSOCK_PORT_MAX),
     NUMBER(agent, companion_port, "1030", 1, VSOCK_PORT_MAX),
     KEY(agent, routes, KEY_ROUTES, "companion, agent, shim", .choices = routes),
+
+    NUMBER(guest, stats_seconds, "300", 0, DAY_SECONDS),
 
     CHOICE(cleanup, mode, "delete", cleanup_modes),
     NUMBER(cleanup, grace_seconds, "60", 0, 7 * DAY_SECONDS),
@@ -91,6 +94,16 @@ const struct config_key config_keys[] = {
 const size_t config_key_count = array_length(config_keys);
 
 _Static_assert(array_length(config_keys) <= CONFIG_KEYS_MAX, "config.c remembers a line per key");
+
+const char *config_resize_mode_name(enum config_resize_mode mode)
+{
+    return resize_modes[mode];
+}
+
+const char *config_cleanup_mode_name(enum config_cleanup_mode mode)
+{
+    return cleanup_modes[mode];
+}
 
 int config_key_find(const char *section, const char *name)
 {

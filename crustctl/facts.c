@@ -128,6 +128,28 @@ static void say_guest_size(const struct dossier *dossier, const struct config *c
             size);
 }
 
+static void say_usage(const struct dossier *dossier, const struct config *config,
+                      struct facts *facts)
+{
+    char used[DISPLAY_SIZE_BYTES], available[DISPLAY_SIZE_BYTES], time[DISPLAY_TIME_BYTES];
+    const char *condition = row_text(dossier->volume, "condition");
+    const char *message = row_text(dossier->volume, "condition_message");
+    bool known;
+
+    (void)config;
+    display_size(row_number(dossier->volume, "used_bytes", &known), used);
+    display_size(row_number(dossier->volume, "available_bytes", NULL), available);
+    display_time(row_text(dossier->volume, "stats_at"), time);
+    if (known)
+        say(facts, "At %s UTC the guest had %s of it in use and %s available.", time, used,
+            available);
+    if (strcmp(condition, "abnormal") == 0)
+        say(facts,
+            "At %s UTC the guest said that the file system is abnormal%s%s. Look into the guest's "
+            "kernel log; stop the pod before the file system is checked.",
+            time, *message ? ": " : "", message);
+}
+
 static void say_sandbox(const struct dossier *dossier, const struct config *config,
                         struct facts *facts)
 {
@@ -261,8 +283,9 @@ static void say_cleanup(const struct dossier *dossier, const struct config *conf
 typedef void sayer(const struct dossier *dossier, const struct config *config, struct facts *facts);
 
 static sayer *const sayers[] = {
-    say_problem, say_device, say_layers,   say_hypervisor_size, say_guest_size, say_sandbox,
-    say_mapping, say_group,  say_evidence, say_policy,          say_attempts,   say_cleanup,
+    say_problem, say_device,   say_layers,  say_hypervisor_size, say_guest_size,
+    say_usage,   say_sandbox,  say_mapping, say_group,           say_evidence,
+    say_policy,  say_attempts, say_cleanup,
 };
 
 void facts_collect(const struct dossier *dossier, const struct config *config,

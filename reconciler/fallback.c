@@ -86,6 +86,7 @@ static void begin_anew(struct reconciler *reconciler)
     unsigned parallel = reconciler->lanes.parallel;
 
     acts_done(reconciler);
+    stats_poll_done(reconciler);
     expansions_end(reconciler);
     stagings_fail(reconciler, "crustd begins anew with another one");
     cleanup_abandon(reconciler);

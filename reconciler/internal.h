@@ -10,6 +10,7 @@
 #include "reconciler/lanes.h"
 #include "reconciler/marks.h"
 #include "reconciler/reconciler.h"
+#include "reconciler/stats_poll.h"
 #include "store/store.h"
 
 struct act;
@@ -58,6 +59,7 @@ struct reconciler {
     struct act *finished; /* whose results the next turn records */
 
     struct clients clients;
+    struct stats_poll stats_poll;
 
     struct loop_prepare turn;
     struct loop_timer again;   /* marks are left for another turn */

@@ -51,6 +51,7 @@ static bool has_marks(const struct reconciler *reconciler)
 static bool has_work(const struct reconciler *reconciler)
 {
     return has_marks(reconciler) || reconciler->finished || stagings_are_due(reconciler) ||
+           stats_poll_is_due(reconciler) ||
            (!reconciler->stopping && reconciler->lanes.busy < reconciler->lanes.parallel &&
             !marks_is_empty(&reconciler->lanes.runnable));
 }
@@ -173,6 +174,8 @@ static int work(struct reconciler *reconciler)
     r = acts_record(reconciler);
     if (r == 0)
         r = stagings_record(reconciler);
+    if (r == 0)
+        r = stats_poll_record(reconciler);
     if (r < 0)
         return r;
     do {
@@ -486,6 +489,15 @@ void reconciler_get_health(const struct reconciler *reconciler,
     }
 }
 
+void reconciler_get_modes(const struct reconciler *reconciler, struct reconciler_modes *ret_modes)
+{
+    *ret_modes = (struct reconciler_modes){
+        .resize = config_resize_mode_name(reconciler->config.resize.mode),
+        .cleanup = config_cleanup_mode_name(reconciler->config.cleanup.mode),
+        .per_volume = reconciler->config.metrics.per_volume,
+    };
+}
+
 /* ---- life ---- */
 
 void reconciler_configure(struct reconciler *reconciler, const struct config *config)
@@ -496,6 +508,7 @@ void reconciler_configure(struct reconciler *reconciler, const struct config *co
     reconciler->config = next;
     reconciler->lanes.parallel = next.resize.parallel;
     on_sweep(&reconciler->sweep);
+    stats_poll_start(reconciler);
     reconciler_look_afresh(reconciler);
 }
 
@@ -507,6 +520,7 @@ void reconciler_start(struct reconciler *reconciler)
     loop_timer_start(reconciler->loop, &reconciler->again, 0, on_again);
     loop_timer_start(reconciler->loop, &reconciler->sweep,
                      reconciler->config.resize.sweep_seconds * NSEC_PER_SEC, on_sweep);
+    stats_poll_start(reconciler);
 }
 
 void reconciler_stop(struct reconciler *reconciler)
@@ -565,6 +579,8 @@ struct reconciler *reconciler_free(struct reconciler *reconciler)
     fallback_done(reconciler);
     expansions_done(reconciler);
     stagings_done(reconciler);
+    loop_timer_stop(&reconciler->stats_poll.timer);
+    stats_poll_done(reconciler);
     stats_done(reconciler);
     acts_done(reconciler);
     lanes_done(&reconciler->lanes);

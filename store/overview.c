@@ -49,6 +49,29 @@ int store_group_stalled(struct store_reader *reader, store_group_callback *callb
     return count_groups(reader, count, 2, callback, userdata, error);
 }
 
+int store_group_abnormal(struct store_reader *reader, store_group_callback *callback,
+                         void *userdata, struct error *error)
+{
+    static const char count[] =
+        "SELECT v.state, v.reason, " V_IS_STALLED " AS stalled, count(*) FROM volumes v"
+        " WHERE v.removed_at IS NULL AND " V_IS_ABNORMAL_IN_GUEST
+        " GROUP BY v.state, v.reason, stalled";
+
+    return count_groups(reader, count, 3, callback, userdata, error);
+}
+
+int store_group_conditions(struct store_reader *reader, store_group_callback *callback,
+                           void *userdata, struct error *error)
+{
+    static const char count[] =
+        "SELECT coalesce(g.condition, 'unknown') AS said, count(*)"
+        " FROM mappings m INDEXED BY mappings_open"
+        " LEFT JOIN guest_stats g ON g.mapping_id = m.mapping_id WHERE m.until IS NULL"
+        " GROUP BY said";
+
+    return count_groups(reader, count, 1, callback, userdata, error);
+}
+
 int store_group_sandboxes(struct store_reader *reader, store_group_callback *callback,
                           void *userdata, struct error *error)
 {
@@ -81,7 +104,8 @@ int store_oldest_pending(struct store_reader *reader, int64_t *ret_ms, struct er
 #define SHOWN_NAME "coalesce(e.pv, v.target_path, e.key)"
 
 #define URGENCY                                                                                    \
-    "CASE WHEN " V_IS_STALLED " THEN 0 WHEN state IN ('blocked', 'shrunk') THEN 1"                 \
+    "CASE WHEN " V_IS_STALLED " THEN 0"                                                            \
+    " WHEN state IN ('blocked', 'shrunk') OR " V_IS_ABNORMAL_IN_GUEST " THEN 1"                    \
     " WHEN reason NOT IN ('none', 'unverified', 'policy', 'not_a_block_device') THEN 2"            \
     " WHEN state IN ('host_grown', 'block_grown', 'unknown') THEN 3"                               \
     " WHEN state = 'in_sync' THEN 4 ELSE 5 END"
@@ -94,12 +118,13 @@ int store_list_volumes(struct store_reader *reader, unsigned most,
         "SELECT v.volume_id, " SHOWN_NAME ", v.target_path, e.device,"
         " s.pod_namespace || '/' || s.pod_name, s.hypervisor, v.state, v.reason,"
         " coalesce(r.error, e.problem), d.size_bytes, m.hypervisor_bytes, m.guest_bytes,"
-        " v.state_since, v.next_attempt_ms, " V_IS_STALLED " FROM (SELECT *, " URGENCY
-        " AS urgency FROM volumes v WHERE removed_at IS NULL"
+        " v.state_since, v.next_attempt_ms, " V_IS_STALLED ", g.condition = 'abnormal',"
+        " g.message FROM (SELECT *, " URGENCY " AS urgency FROM volumes v WHERE removed_at IS NULL"
         "  ORDER BY urgency, volume_id LIMIT ?1) v"
         " LEFT JOIN entries e ON e.entry_id = v.entry_id"
         " LEFT JOIN devices d ON d.device_id = v.device_id"
         " LEFT JOIN mappings m ON m.volume_id = v.volume_id AND m.until IS NULL"
+        " LEFT JOIN guest_stats g ON g.mapping_id = m.mapping_id"
         " LEFT JOIN sandboxes s ON s.sandbox_ref = m.sandbox_ref"
         " LEFT JOIN resizes r ON r.volume_id = v.volume_id AND r.finished_at IS NULL"
         " ORDER BY v.urgency, v.volume_id";
@@ -124,6 +149,36 @@ int store_list_volumes(struct store_reader *reader, unsigned most,
         line.since_ms = sql_take_number(&rows);
         line.next_attempt_ms = sql_take_number(&rows);
         line.stalled = sql_take_number(&rows) != 0;
+        line.abnormal = sql_take_number(&rows) != 0;
+        line.guest_words = sql_borrow_text(&rows);
+        r = callback(userdata, &line);
+    }
+    return finish(reader, r, error);
+}
+
+/* A PV that two pods of this node use is one device, and its guests see one file system. */
+int store_list_usage(struct store_reader *reader, store_usage_line_callback *callback,
+                     void *userdata, struct error *error)
+{
+    static const char list[] =
+        "SELECT e.pv, max(d.size_bytes), max(g.used_bytes) IS NOT NULL, max(g.used_bytes),"
+        " max(g.available_bytes) FROM volumes v"
+        " JOIN entries e ON e.entry_id = v.entry_id AND e.pv IS NOT NULL"
+        " LEFT JOIN devices d ON d.device_id = v.device_id"
+        " LEFT JOIN mappings m ON m.volume_id = v.volume_id AND m.until IS NULL"
+        " LEFT JOIN guest_stats g ON g.mapping_id = m.mapping_id"
+        " WHERE v.removed_at IS NULL GROUP BY e.pv ORDER BY e.pv";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_query_values(reader->connection, list, &rows, NULL, 0);
+
+    while (r == 0 && (r = sql_next(&rows)) > 0) {
+        struct store_usage_line line;
+
+        line.pv = sql_borrow_text(&rows);
+        line.size_bytes = (uint64_t)sql_take_number(&rows);
+        line.has_usage = sql_take_number(&rows) != 0;
+        line.used_bytes = (uint64_t)sql_take_number(&rows);
+        line.available_bytes = (uint64_t)sql_take_number(&rows);
         r = callback(userdata, &line);
     }
     return finish(reader, r, error);

@@ -25,6 +25,12 @@ int store_group_volumes(struct store_reader *reader, store_group_callback *callb
                         struct error *error);
 int store_group_stalled(struct store_reader *reader, store_group_callback *callback, void *userdata,
                         struct error *error);
+/* Volumes whose guest calls its file system abnormal, by state, reason and "1" where stalled, "0"
+ * where not; bound volumes by what their guests say: normal, abnormal or unknown. */
+int store_group_abnormal(struct store_reader *reader, store_group_callback *callback,
+                         void *userdata, struct error *error);
+int store_group_conditions(struct store_reader *reader, store_group_callback *callback,
+                           void *userdata, struct error *error);
 int store_group_sandboxes(struct store_reader *reader, store_group_callback *callback,
                           void *userdata, struct error *error);
 
@@ -45,6 +51,8 @@ struct store_volume_line {
     uint64_t device_bytes, hypervisor_bytes, guest_bytes;
     int64_t since_ms, next_attempt_ms;
     bool stalled;
+    bool abnormal;           /* as the guest says */
+    const char *guest_words; /* the guest's about it */
 };
 
 typedef int store_volume_line_callback(void *userdata, const struct store_volume_line *line);
@@ -53,6 +61,20 @@ typedef int store_volume_line_callback(void *userdata, const struct store_volume
  * `most` of them. */
 int store_list_volumes(struct store_reader *reader, unsigned most,
                        store_volume_line_callback *callback, void *userdata, struct error *error);
+
+/* Sizes of one PV: of its device, and as its guest last said of its file system. */
+struct store_usage_line {
+    const char *pv;
+    uint64_t size_bytes;
+    bool has_usage;
+    uint64_t used_bytes, available_bytes;
+};
+
+typedef int store_usage_line_callback(void *userdata, const struct store_usage_line *line);
+
+/* Every live volume that has a PV's name, once for each name, in the order of the names. */
+int store_list_usage(struct store_reader *reader, store_usage_line_callback *callback,
+                     void *userdata, struct error *error);
 
 struct store_growth_line {
     int64_t volume_id;

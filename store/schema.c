@@ -4,6 +4,7 @@
  *        │  └───> devices                         what the path leads to
  *        ├──< mappings >── sandboxes ──< sandbox_drives      who has it, and how far it got
  *        │                        └────< sandbox_claims      paths that its own records name
+ *        │        └─── guest_stats                 what the guest last said of its file system
  *        └──< resizes                             each growth, its states and times
  *     devices ──< layers                       what a device stands on, if on anything
  *     cleanups ──< trash                          what became of stale metadata, and what lies in
@@ -311,7 +312,18 @@ const char *const schema_minors[SCHEMA_MINOR_VERSION] = {
     "  schema_sha256 TEXT NOT NULL,\n"
     "  leftovers INTEGER NOT NULL DEFAULT 0\n"
     ") STRICT;\n"
-    "ALTER TABLE volumes ADD COLUMN observed INTEGER NOT NULL DEFAULT 0;\n",
+    "ALTER TABLE volumes ADD COLUMN observed INTEGER NOT NULL DEFAULT 0;\n"
+    "CREATE TABLE guest_stats (\n"
+    "  mapping_id INTEGER PRIMARY KEY REFERENCES mappings ON DELETE CASCADE,\n"
+    "  used_bytes INTEGER,\n"
+    "  available_bytes INTEGER,\n"
+    "  condition TEXT CHECK (condition IN ('normal', 'abnormal')),\n"
+    "  message TEXT,\n"
+    "  read_at INTEGER,\n"
+    "  failures INTEGER NOT NULL DEFAULT 0\n"
+    ") STRICT;\n"
+    "CREATE INDEX guest_stats_abnormal ON guest_stats (mapping_id)"
+    " WHERE condition = 'abnormal';\n",
 };
 
 /* TO ADD A COLUMN TO A VIEW: put it at the view's end. A migration drops all views and makes these.
@@ -347,11 +359,14 @@ const char schema_views[] =
     "  WHEN 'entries_disagree' THEN (SELECT group_concat(o.layout || '/' || o.key || ' names '\n"
     "    || o.device, ', ') FROM entries o WHERE o.volume_id = v.volume_id AND o.gone = 0)\n"
     "  END AS evidence,\n"
-    "  " V_IS_STALLED " AS stalled\n"
+    "  " V_IS_STALLED " AS stalled,\n"
+    "  g.used_bytes, g.available_bytes, g.condition, g.message AS condition_message,\n"
+    "  " TIME("g.read_at") " AS stats_at\n"
     "FROM volumes v\n"
     "LEFT JOIN entries e ON e.entry_id = v.entry_id\n"
     "LEFT JOIN devices d ON d.device_id = v.device_id\n"
-    "LEFT JOIN mappings m ON m.volume_id = v.volume_id AND m.until IS NULL;\n"
+    "LEFT JOIN mappings m ON m.volume_id = v.volume_id AND m.until IS NULL\n"
+    "LEFT JOIN guest_stats g ON g.mapping_id = m.mapping_id;\n"
 
     "CREATE VIEW audit_sandboxes AS\n"
     "SELECT sandbox_id, runtime, hypervisor, vmm_pid, control_socket, agent_address,\n"

@@ -45,3 +45,8 @@ int schema_digest(struct sql_connection *connection, char ret_hex[static SHA256_
 #define V_IS_STALLED                                                                               \
     "(v.removed_at IS NULL AND v.observed = 0 AND (v.state = 'blocked'"                            \
     " OR v.state = 'block_grown' AND v.reason <> 'none'))"
+
+/* Whether the guest that has volume `v` says that its file system is abnormal. */
+#define V_IS_ABNORMAL_IN_GUEST                                                                     \
+    "v.volume_id IN (SELECT a.volume_id FROM guest_stats h JOIN mappings a"                        \
+    " ON a.mapping_id = h.mapping_id AND a.until IS NULL WHERE h.condition = 'abnormal')"

@@ -506,6 +506,27 @@ struct store_guest_result {
 };
 int store_put_guest_result(struct store *store, const struct store_guest_result *result);
 
+/* What a guest says of a volume's file system when it is polled. Nothing is journaled but a
+ * condition that becomes another; a first one that is normal is no news. */
+struct store_guest_stats {
+    int64_t mapping_id; /* the binding that was asked; nothing is written unless it is still open */
+    bool has_bytes;
+    uint64_t total, used, available;
+    bool abnormal;
+    const char *message; /* of the condition; NULL or "" none */
+};
+/* ret_changed: the condition did, and the change is journaled. */
+int store_put_guest_stats(struct store *store, int64_t volume_id,
+                          const struct store_guest_stats *stats, bool *ret_changed);
+/* The guest did not answer: counted, up to a bound, until it does. What it said before stays. */
+int store_note_guest_silent(struct store *store, int64_t volume_id);
+
+/* Every volume that a sandbox has, with how often its guest did not answer. The callback must not
+ * write. */
+typedef int store_guest_callback(void *userdata, int64_t volume_id, int64_t mapping_id,
+                                 uint32_t failures);
+int store_each_guest(struct store *store, store_guest_callback *callback, void *userdata);
+
 /* When it is tried again; next_attempt_ns 0: not until something changes. */
 int store_set_attempts(struct store *store, int64_t volume_id, uint32_t attempts,
                        uint64_t next_attempt_ns, int64_t next_attempt_ms);
@@ -536,6 +557,7 @@ int store_forget_waiting_of(struct store *store, int64_t sandbox_ref);
  *   query_hypervisor_intended, resize_hypervisor_intended, grow_guest_intended   bytes
  *   rescan_disk_intended, disk_rescanned                    from_bytes, to_bytes, error
  *   hypervisor_answered, guest_answered                     bytes, reason, error
+ *   guest_condition_changed                                 from, to, message
  * and the reconciler:
  *   volume_staged, volume_unstaged                          layout
  *   volume_returned                                         from the trash

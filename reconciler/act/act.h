@@ -45,6 +45,7 @@ struct act {
     char vmm_version[HYPERVISOR_VERSION_BYTES];
     uint64_t guest_synced_bytes;
     uint64_t guest_bytes;
+    struct agent_stats stats;          /* has_bytes false: not asked, or not said */
     const char *ability[STORE_ROUTES]; /* NULL: nothing learned */
 };
 

@@ -198,6 +198,8 @@ static void finish_grown(struct act *act, enum agent_outcome stats_outcome,
     act->error = verified ? (struct error){0} : reply->error;
     act->guest_synced_bytes = act->volume.device_bytes;
     act->guest_bytes = verified ? reply->stats.total : 0;
+    if (verified)
+        act->stats = reply->stats;
     act_finish(act);
 }
 
@@ -291,6 +293,25 @@ void act_guest_go_on(struct act *act)
     try_next_route(act);
 }
 
+/* What verified the growth says how full the file system is, too. */
+static int record_stats(const struct act *act)
+{
+    const struct store_guest_stats stats = {
+        .mapping_id = act->volume.mapping_id,
+        .has_bytes = true,
+        .total = act->stats.total,
+        .used = act->stats.used,
+        .available = act->stats.available,
+        .abnormal = act->stats.abnormal,
+        .message = act->stats.condition,
+    };
+    bool changed;
+
+    return act->stats.has_bytes ? store_put_guest_stats(act->reconciler->store,
+                                                        act->volume.volume_id, &stats, &changed)
+                                : 0;
+}
+
 int act_guest_record(struct act *act)
 {
     struct store *store = act->reconciler->store;
@@ -309,5 +330,7 @@ int act_guest_record(struct act *act)
         r = act->ability[way]
                 ? store_set_ability(store, act->volume.sandbox_ref, way, act->ability[way])
                 : 0;
-    return r < 0 ? r : store_put_guest_result(store, &result);
+    if (r == 0)
+        r = store_put_guest_result(store, &result);
+    return r < 0 ? r : record_stats(act);
 }

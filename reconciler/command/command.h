@@ -50,6 +50,15 @@ struct reconciler_health {
 void reconciler_get_health(const struct reconciler *reconciler,
                            struct reconciler_health *ret_health);
 
+/* What the configuration lets crustd do, in the configuration's own words. */
+struct reconciler_modes {
+    const char *resize;  /* resize.mode */
+    const char *cleanup; /* cleanup.mode */
+    bool per_volume;     /* metrics.per_volume */
+};
+
+void reconciler_get_modes(const struct reconciler *reconciler, struct reconciler_modes *ret_modes);
+
 /* ---- stale metadata ---------------------------------------------------------------------- */
 
 /* What looks stale and what becomes of it, as a JSON array: decision is kept, removing, or with
@@ -139,6 +148,9 @@ struct reconciler_stats {
     uint64_t total_inodes, used_inodes, available_inodes;
     bool abnormal; /* blocked or shrunk, or the guest says so */
     char condition[320];
+    int64_t mapping_id; /* the binding whose guest was asked */
+    bool guest_abnormal;
+    char guest_condition[128]; /* the guest's own words */
 };
 
 struct stats_call;

@@ -73,7 +73,11 @@ static void describe(const struct store_volume *volume, const struct agent_stats
         .used_inodes = from->used_inodes,
         .available_inodes = from->available_inodes,
         .abnormal = is_held_up || from->abnormal,
+        .mapping_id = volume->mapping_id,
+        .guest_abnormal = from->abnormal,
     };
+    (void)snprintf(ret_stats->guest_condition, sizeof(ret_stats->guest_condition), "%s",
+                   from->condition);
     if (from->abnormal && !is_held_up)
         (void)snprintf(ret_stats->condition, sizeof(ret_stats->condition), "the guest says: %s",
                        from->condition[0] ? from->condition : "abnormal");

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "reconciler/serve/metrics_process.h"
 #include "reconciler/serve/metrics_text.h"
@@ -12,18 +13,23 @@
 
 /* ---- the store ---- */
 
-/* Volumes that need somebody, counted while all are. */
+/* Volumes whose condition is abnormal, counted while all are. */
 struct volumes {
     struct metrics_text *text;
     uint64_t abnormal;
 };
+
+static bool is_abnormal_state(const char *state)
+{
+    return strcmp(state, "blocked") == 0 || strcmp(state, "shrunk") == 0;
+}
 
 static int put_volumes(void *userdata, const char *const name[static STORE_GROUP_NAMES],
                        uint64_t count)
 {
     struct volumes *volumes = userdata;
 
-    if (strcmp(name[1], "blocked") == 0 || strcmp(name[1], "shrunk") == 0)
+    if (is_abnormal_state(name[1]))
         volumes->abnormal += count;
     metrics_put(volumes->text,
                 METRICS_WITH({"layout", name[0]}, {"state", name[1]}, {"reason", name[2]}),
@@ -40,6 +46,26 @@ static int put_stalled(void *userdata, const char *const name[static STORE_GROUP
     return text->result;
 }
 
+/* Beside those that were counted by their state. */
+static int count_abnormal(void *userdata, const char *const name[static STORE_GROUP_NAMES],
+                          uint64_t count)
+{
+    struct volumes *volumes = userdata;
+
+    if (!is_abnormal_state(name[0]))
+        volumes->abnormal += count;
+    return 0;
+}
+
+static int put_condition(void *userdata, const char *const name[static STORE_GROUP_NAMES],
+                         uint64_t count)
+{
+    struct metrics_text *text = userdata;
+
+    metrics_put(text, METRICS_WITH({"condition", name[0]}), (double)count);
+    return text->result;
+}
+
 static int put_sandboxes(void *userdata, const char *const name[static STORE_GROUP_NAMES],
                          uint64_t count)
 {
@@ -49,22 +75,36 @@ static int put_sandboxes(void *userdata, const char *const name[static STORE_GRO
     return text->result;
 }
 
-static int write_store(struct metrics_text *text, struct store_reader *reader, struct error *error)
+static int write_volumes(struct metrics_text *text, struct store_reader *reader,
+                         struct error *error)
 {
     struct volumes volumes = {.text = text};
-    int64_t oldest_ms = 0, now_ms;
     int r;
 
     metrics_begin(text, "crustd_volumes", "gauge", "Volumes that are staged on this node.");
     r = store_group_volumes(reader, put_volumes, &volumes, error);
+    if (r == 0)
+        r = store_group_abnormal(reader, count_abnormal, &volumes, error);
     if (r < 0)
         return r;
     metrics_begin(text, "volume_stats_health_status_abnormal", "gauge",
-                  "Volumes that are blocked or shrunk.");
+                  "Volumes that are blocked or shrunk, or abnormal as their guest says.");
     metrics_put(text, NULL, (double)volumes.abnormal);
     metrics_begin(text, "crustd_volumes_stalled", "gauge",
                   "Volumes whose resize stands still and needs somebody.");
     r = store_group_stalled(reader, put_stalled, text, error);
+    if (r < 0)
+        return r;
+    metrics_begin(text, "crustd_volumes_condition", "gauge",
+                  "Volumes that a sandbox uses, by what its guest last said of the file system.");
+    return store_group_conditions(reader, put_condition, text, error);
+}
+
+static int write_store(struct metrics_text *text, struct store_reader *reader, struct error *error)
+{
+    int64_t oldest_ms = 0, now_ms;
+    int r = write_volumes(text, reader, error);
+
     if (r < 0)
         return r;
     metrics_begin(text, "crustd_sandboxes", "gauge", "Sandboxes that are alive.");
@@ -80,6 +120,61 @@ static int write_store(struct metrics_text *text, struct store_reader *reader, s
     metrics_put(text, NULL,
                 oldest_ms && now_ms > oldest_ms ? (double)(now_ms - oldest_ms) / 1000 : 0);
     return text->result;
+}
+
+/* ---- each volume ---- */
+
+struct usage {
+    struct metrics_text *text;
+    uint64_t (*value_of)(const struct store_usage_line *line);
+    bool of_guest; /* known only where the guest has said it */
+};
+
+static uint64_t size_of(const struct store_usage_line *line)
+{
+    return line->size_bytes;
+}
+
+static uint64_t used_of(const struct store_usage_line *line)
+{
+    return line->used_bytes;
+}
+
+static uint64_t available_of(const struct store_usage_line *line)
+{
+    return line->available_bytes;
+}
+
+static int put_usage(void *userdata, const struct store_usage_line *line)
+{
+    const struct usage *usage = userdata;
+
+    if (usage->of_guest ? line->has_usage : line->size_bytes != 0)
+        metrics_put(usage->text, METRICS_WITH({"pv", line->pv}), (double)usage->value_of(line));
+    return usage->text->result;
+}
+
+static int write_usage(struct metrics_text *text, struct store_reader *reader, struct error *error)
+{
+    static const struct {
+        const char *name, *help;
+        uint64_t (*value_of)(const struct store_usage_line *line);
+        bool of_guest;
+    } families[] = {
+        {"crustd_volume_size_bytes", "Size of the volume's device on the host.", size_of, false},
+        {"crustd_volume_used_bytes", "What the guest last said to be used.", used_of, true},
+        {"crustd_volume_available_bytes", "What the guest last said to be available.", available_of,
+         true},
+    };
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < array_length(families); i++) {
+        struct usage usage = {text, families[i].value_of, families[i].of_guest};
+
+        metrics_begin(text, families[i].name, "gauge", families[i].help);
+        r = store_list_usage(reader, put_usage, &usage, error);
+    }
+    return r;
 }
 
 /* ---- what happened ---- */
@@ -164,13 +259,17 @@ static void write_sources(struct metrics_text *text, const struct reconciler_hea
                     (double)health->source[i].overflows);
 }
 
-static void write_daemon(struct metrics_text *text, struct reconciler *reconciler)
+static void write_daemon(struct metrics_text *text, struct reconciler *reconciler,
+                         const struct reconciler_modes *modes)
 {
     struct reconciler_health health = {0};
 
     reconciler_get_health(reconciler, &health);
     metrics_begin(text, "crustd_build_info", "gauge", "The version that runs.");
     metrics_put(text, METRICS_WITH({"version", CRUST_VERSION}), 1);
+    metrics_begin(text, "crustd_config_info", "gauge", "What crustd may do on this node.");
+    metrics_put(text,
+                METRICS_WITH({"resize_mode", modes->resize}, {"cleanup_mode", modes->cleanup}), 1);
     metrics_begin(text, "crustd_degraded", "gauge",
                   "1 if something that crustd needs is not as it should be (/readyz says what).");
     metrics_put(text, NULL, health.degraded);
@@ -182,10 +281,14 @@ int metrics_write(struct reconciler *reconciler, const struct operations *operat
 {
     struct metrics_text text = {.out = ret_text};
     struct store_reader *reader = reconciler_reader(reconciler);
+    struct reconciler_modes modes;
     int r;
 
-    write_daemon(&text, reconciler);
+    reconciler_get_modes(reconciler, &modes);
+    write_daemon(&text, reconciler, &modes);
     r = write_store(&text, reader, error);
+    if (r == 0 && modes.per_volume)
+        r = write_usage(&text, reader, error);
     if (r < 0)
         return r;
     write_growths(&text, store_reader_counters(reader));

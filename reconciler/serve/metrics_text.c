@@ -3,6 +3,9 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
+
+#include "lib/text.h"
 
 static void put(struct metrics_text *text, const char *bytes)
 {
@@ -18,15 +21,30 @@ static void put_value(struct metrics_text *text, double value)
     put(text, number);
 }
 
+static void put_character(struct metrics_text *text, const char *bytes, size_t length)
+{
+    if (*bytes == '\\' || *bytes == '"')
+        put(text, "\\");
+    if (*bytes == '\n')
+        put(text, "\\n");
+    else if (text->result == 0)
+        text->result = buffer_append(text->out, bytes, length);
+}
+
+/* One label that is not UTF-8 would have Prometheus refuse the whole answer. */
 static void put_escaped(struct metrics_text *text, const char *value)
 {
-    for (; *value; value++) {
-        if (*value == '\\' || *value == '"')
-            put(text, "\\");
-        if (*value == '\n')
-            put(text, "\\n");
-        else if (text->result == 0)
-            text->result = buffer_append(text->out, value, 1);
+    const char *end = value + strlen(value);
+
+    while (value < end) {
+        uint32_t character;
+        size_t length = text_decode_utf8(value, (size_t)(end - value), &character);
+
+        if (length == 0)
+            put(text, "\xef\xbf\xbd");
+        else
+            put_character(text, value, length);
+        value += length ? length : 1;
     }
 }
 

@@ -42,21 +42,23 @@ static bool is_growing(const char *state, const char *reason)
            strcmp(reason, "policy") != 0;
 }
 
+/* Where a volume in this state is counted, if nothing else is to be said of it. */
+static uint64_t *tile_of(struct page *page, const char *state, const char *reason)
+{
+    if (is_worth_a_look(state, reason))
+        return &page->to_look_at;
+    if (strcmp(state, "in_sync") == 0)
+        return &page->in_sync;
+    return is_growing(state, reason) ? &page->growing : &page->idle;
+}
+
 static int count_volumes(void *userdata, const char *const name[static STORE_GROUP_NAMES],
                          uint64_t count)
 {
     struct page *page = userdata;
-    const char *state = name[1];
 
     page->volumes += count;
-    if (is_worth_a_look(state, name[2]))
-        page->to_look_at += count;
-    else if (strcmp(state, "in_sync") == 0)
-        page->in_sync += count;
-    else if (is_growing(state, name[2]))
-        page->growing += count;
-    else
-        page->idle += count;
+    *tile_of(page, name[1], name[2]) += count;
     return 0;
 }
 
@@ -66,9 +68,31 @@ static int count_stalled(void *userdata, const char *const name[static STORE_GRO
 {
     struct page *page = userdata;
 
+    *tile_of(page, name[0], name[1]) -= count;
     page->stalled += count;
-    *(is_worth_a_look(name[0], name[1]) ? &page->to_look_at : &page->growing) -= count;
     return 0;
+}
+
+static int count_abnormal(void *userdata, const char *const name[static STORE_GROUP_NAMES],
+                          uint64_t count)
+{
+    struct page *page = userdata;
+    const bool is_stalled = strcmp(name[2], "1") == 0;
+
+    if (is_stalled)
+        return 0;
+    *tile_of(page, name[0], name[1]) -= count;
+    page->to_look_at += count;
+    return 0;
+}
+
+static int count_all(struct page *page, struct store_reader *reader, struct error *error)
+{
+    int r = store_group_volumes(reader, count_volumes, page, error);
+
+    if (r == 0)
+        r = store_group_stalled(reader, count_stalled, page, error);
+    return r < 0 ? r : store_group_abnormal(reader, count_abnormal, page, error);
 }
 
 static void write_tile(struct html *html, const char *kind, uint64_t count, const char *name)
@@ -197,6 +221,11 @@ static void write_why(struct page *page, const struct store_volume_line *line)
         html_text(html, line->error);
         html_raw(html, "</p>");
     }
+    if (line->abnormal) {
+        html_raw(html, "<p class=error>The guest says that its file system is abnormal: ");
+        html_text(html, line->guest_words);
+        html_raw(html, "</p>");
+    }
 }
 
 static void write_details(struct page *page, const struct store_volume_line *line)
@@ -235,7 +264,7 @@ static int write_to_look_at(void *userdata, const struct store_volume_line *line
 {
     struct page *page = userdata;
 
-    if (line->stalled || !is_worth_a_look(line->state, line->reason))
+    if (line->stalled || !(line->abnormal || is_worth_a_look(line->state, line->reason)))
         return page->html.result;
     html_raw(&page->html, page->rows == 0 ? "<h2>To look at</h2>\n<section>\n" : "");
     write_details(page, line);
@@ -381,10 +410,8 @@ int status_page_write(struct reconciler *reconciler, struct buffer *ret_page, st
 {
     struct page page = {.html = {.out = ret_page}, .now_ms = clock_realtime_ms()};
     struct store_reader *reader = reconciler_reader(reconciler);
-    int r = store_group_volumes(reader, count_volumes, &page, error);
+    int r = count_all(&page, reader, error);
 
-    if (r == 0)
-        r = store_group_stalled(reader, count_stalled, &page, error);
     if (r < 0)
         return r;
     write_head(&page, reconciler);

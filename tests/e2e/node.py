@@ -63,7 +63,8 @@ class Node:
     def __init__(self, scratch, settings=None, wrapper=()):
         self.root = pathlib.Path(scratch).resolve() / "node"
         self.root.mkdir()
-        self.settings = {"resize.sweep_seconds": 2} | (settings or {})
+        # Guests are polled where a test wants it: others count the calls that they get.
+        self.settings = {"resize.sweep_seconds": 2, "guest.stats_seconds": 0} | (settings or {})
         self.wrapper = list(wrapper)  # a program that the daemon is run under
         self.process = None
         self.vmms = []

@@ -22,6 +22,12 @@ struct store_reader *reconciler_reader(struct reconciler *reconciler)
     return store_get_reader(reconciler->store);
 }
 
+void reconciler_get_modes(const struct reconciler *reconciler, struct reconciler_modes *ret_modes)
+{
+    (void)reconciler;
+    *ret_modes = (struct reconciler_modes){.resize = "grow", .cleanup = "delete"};
+}
+
 void reconciler_resync(struct reconciler *reconciler)
 {
     reconciler->resynced = true;

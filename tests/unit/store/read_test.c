@@ -15,7 +15,8 @@ static const struct {
      "device, "
      "fs_type, options, metadata, status, problem, sandbox_id, device_bytes, hypervisor_bytes, "
      "guest_bytes, state, reason, state_since, next_attempt_at, first_seen, last_changed, "
-     "removed_at, defer_fs_mount, evidence, stalled"},
+     "removed_at, defer_fs_mount, evidence, stalled, used_bytes, "
+     "available_bytes, condition, condition_message, stats_at"},
     {"audit_layers", "volume_id, position, device, kind, name, size_bytes, state, remedy"},
     {"audit_sandboxes",
      "sandbox_id, runtime, hypervisor, vmm_pid, control_socket, agent_address, pod_namespace, "

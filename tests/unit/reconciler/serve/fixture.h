@@ -38,7 +38,14 @@ struct reconciler {
     enum status_code outcome; /* of the commands below */
     bool dry_run;
     int64_t restored;
+    bool per_volume; /* metrics.per_volume */
 };
+
+void reconciler_get_modes(const struct reconciler *reconciler, struct reconciler_modes *ret_modes)
+{
+    *ret_modes = (struct reconciler_modes){
+        .resize = "observe", .cleanup = "report", .per_volume = reconciler->per_volume};
+}
 
 struct store_reader *reconciler_reader(struct reconciler *reconciler)
 {

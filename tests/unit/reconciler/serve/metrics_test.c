@@ -10,12 +10,13 @@ static void labels_are_escaped(void **state)
 
     (void)state;
     metrics_begin(&text, "a_total", "counter", "A help.");
-    metrics_put(&text, METRICS_WITH({"x", "a\"b\\c\nd"}, {"y", ""}), 3);
+    metrics_put(&text, METRICS_WITH({"x", "a\"b\\c\nd"}, {"y", "\xff\xc3\xa9"}), 3);
     metrics_put(&text, NULL, 0.25);
     assert_int_equal(text.result, 0);
-    assert_string_equal(buffer_text(&out), "# HELP a_total A help.\n# TYPE a_total counter\n"
-                                           "a_total{x=\"a\\\"b\\\\c\\nd\",y=\"\"} 3\n"
-                                           "a_total 0.25\n");
+    assert_string_equal(buffer_text(&out),
+                        "# HELP a_total A help.\n# TYPE a_total counter\n"
+                        "a_total{x=\"a\\\"b\\\\c\\nd\",y=\"\xef\xbf\xbd\xc3\xa9\"} 3\n"
+                        "a_total 0.25\n");
 }
 
 static void buckets_add_up(void **state)
@@ -96,6 +97,54 @@ static void stalled_volumes_are_counted_by_reason(void **state)
                 "\ncrustd_volumes_stalled{state=\"block_grown\",reason=\"agent_denied\"} 2\n");
 }
 
+static void the_modes_are_shown(void **state)
+{
+    expect_line(*state,
+                "\ncrustd_config_info{resize_mode=\"observe\",cleanup_mode=\"report\"} 1\n");
+}
+
+/* Binds volume 1, whose guest then says that something is wrong. */
+static void add_abnormal(struct fixture *fixture)
+{
+    struct store *store = fixture->reconciler.store;
+    const struct store_sandbox sandbox = {
+        .sandbox_id = "s1", .runtime = "kata-go", .hypervisor = "qemu", .vmm_pid = 1};
+    struct store_mapping mapping = {.volume_id = 1, .source = "persist"};
+    struct store_guest_stats stats = {
+        .mapping_id = 1, .has_bytes = true, .used = 5, .available = 7, .abnormal = true};
+    bool changed = false;
+
+    assert_int_equal(store_begin(store), 0);
+    assert_int_equal(store_put_sandbox(store, &sandbox, &mapping.sandbox_ref, &changed), 0);
+    assert_int_equal(store_open_mapping(store, &mapping), 0);
+    assert_int_equal(store_set_state(store, 1, "in_sync", "none", NULL), 0);
+    assert_int_equal(store_put_guest_stats(store, 1, &stats, &changed), 0);
+    assert_true(changed);
+    assert_int_equal(store_commit(store), 0);
+}
+
+static void what_guests_say_is_counted(void **state)
+{
+    struct fixture *fixture = *state;
+
+    add_volumes(fixture, 2);
+    expect_line(fixture, "\nvolume_stats_health_status_abnormal 0\n");
+    add_abnormal(fixture);
+    expect_line(fixture, "\nvolume_stats_health_status_abnormal 1\n");
+    expect_line(fixture, "\ncrustd_volumes_condition{condition=\"abnormal\"} 1\n");
+}
+
+static void each_volume_where_it_is_wanted(void **state)
+{
+    struct fixture *fixture = *state;
+
+    add_volumes(fixture, 2);
+    add_abnormal(fixture);
+    fixture->reconciler.per_volume = true;
+    expect_line(fixture, "\ncrustd_volume_used_bytes{pv=\"pv-0\"} 5\n");
+    expect_line(fixture, "\ncrustd_volume_available_bytes{pv=\"pv-0\"} 7\n");
+}
+
 static void growths_are_counted_once_committed(void **state)
 {
     struct fixture *fixture = *state;
@@ -156,6 +205,9 @@ int main(void)
         TEST(what_does_not_fit_is_told),
         TEST(volumes_are_counted),
         TEST(stalled_volumes_are_counted_by_reason),
+        TEST(the_modes_are_shown),
+        TEST(what_guests_say_is_counted),
+        TEST(each_volume_where_it_is_wanted),
         TEST(growths_are_counted_once_committed),
         TEST(calls_are_counted),
         TEST(no_volume_is_a_label),

@@ -1,0 +1,121 @@
+/* guest_stats.c - what guests say of their file systems: usage and condition.
+ *
+ * One row per binding, because what one guest said is nothing that the next one has seen. The rows
+ * are small and in a table of their own: usage changes all the time, and a poll of thousands of
+ * volumes then dirties few pages.
+ */
+#include <string.h>
+
+#include "store/internal.h"
+
+enum { FAILURES_COUNTED = 8 };
+
+struct known_condition {
+    char name[16]; /* "" unknown */
+};
+
+static int find_condition(struct store *store, int64_t mapping_id,
+                          struct known_condition *ret_known)
+{
+    static const char find[] = "SELECT condition FROM guest_stats WHERE mapping_id = ?1";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_first(&store->connection, find, &rows, sql_number(mapping_id));
+
+    ret_known->name[0] = '\0';
+    if (r > 0)
+        TAKE_TEXT(&rows, ret_known->name);
+    return r < 0 ? r : 0;
+}
+
+static const char *condition_of(const struct store_guest_stats *stats)
+{
+    return stats->abnormal ? "abnormal" : "normal";
+}
+
+static int write_stats(struct store *store, const struct store_guest_stats *stats)
+{
+    static const char put[] =
+        "INSERT INTO guest_stats (mapping_id, used_bytes, available_bytes, condition, message,"
+        " read_at, failures) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0)"
+        " ON CONFLICT (mapping_id) DO UPDATE SET used_bytes = ?2, available_bytes = ?3,"
+        " condition = ?4, message = ?5, read_at = ?6, failures = 0";
+    const struct sql_value unknown = sql_known(0);
+
+    return sql_run(&store->connection, put, NULL, sql_number(stats->mapping_id),
+                   stats->has_bytes ? sql_number((int64_t)stats->used) : unknown,
+                   stats->has_bytes ? sql_number((int64_t)stats->available) : unknown,
+                   sql_text(condition_of(stats)), sql_text(stats->message),
+                   sql_number(store->now_ms));
+}
+
+/* The file system's total, which the binding has too. */
+static int write_total(struct store *store, const struct store_guest_stats *stats)
+{
+    static const char set[] = "UPDATE mappings SET guest_bytes = ?2 WHERE mapping_id = ?1"
+                              " AND guest_bytes IS NOT ?2";
+
+    return stats->has_bytes && stats->total
+               ? sql_run(&store->connection, set, NULL, sql_number(stats->mapping_id),
+                         sql_number((int64_t)stats->total))
+               : 0;
+}
+
+static int journal_condition(struct store *store, int64_t volume_id,
+                             const struct known_condition *old,
+                             const struct store_guest_stats *stats)
+{
+    return journal_write(store,
+                         &(struct journal_line){.kind = "guest_condition_changed",
+                                                .volume_id = volume_id,
+                                                .detail = {{"from", sql_text(old->name)},
+                                                           {"to", sql_text(condition_of(stats))},
+                                                           {"message", sql_text(stats->message)}}});
+}
+
+int store_put_guest_stats(struct store *store, int64_t volume_id,
+                          const struct store_guest_stats *stats, bool *ret_changed)
+{
+    struct known_condition old;
+    bool is_open = false;
+    int r = store_is_mapping_open(store, stats->mapping_id, &is_open);
+
+    *ret_changed = false;
+    if (r < 0 || !is_open)
+        return r;
+    r = find_condition(store, stats->mapping_id, &old);
+    if (r == 0)
+        r = write_stats(store, stats);
+    if (r == 0)
+        r = write_total(store, stats);
+    if (r < 0)
+        return r;
+    *ret_changed = old.name[0] ? strcmp(old.name, condition_of(stats)) != 0 : stats->abnormal;
+    return *ret_changed ? journal_condition(store, volume_id, &old, stats) : 0;
+}
+
+int store_note_guest_silent(struct store *store, int64_t volume_id)
+{
+    static const char note[] =
+        "INSERT INTO guest_stats (mapping_id, failures)"
+        " SELECT mapping_id, 1 FROM mappings WHERE volume_id = ?1 AND until IS NULL"
+        " ON CONFLICT (mapping_id) DO UPDATE SET failures = failures + 1 WHERE failures < ?2";
+
+    return sql_run(&store->connection, note, NULL, sql_number(volume_id),
+                   sql_number(FAILURES_COUNTED));
+}
+
+int store_each_guest(struct store *store, store_guest_callback *callback, void *userdata)
+{
+    static const char text[] =
+        "SELECT m.volume_id, m.mapping_id, g.failures FROM mappings m INDEXED BY mappings_open"
+        " LEFT JOIN guest_stats g ON g.mapping_id = m.mapping_id WHERE m.until IS NULL";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_query_values(&store->connection, text, &rows, NULL, 0);
+
+    while (r == 0 && (r = sql_next(&rows)) > 0) {
+        int64_t volume_id = sql_take_number(&rows), mapping_id = sql_take_number(&rows);
+
+        r = callback(userdata, volume_id, mapping_id, (uint32_t)sql_take_number(&rows));
+    }
+    return r;
+}

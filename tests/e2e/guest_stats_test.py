@@ -1,0 +1,139 @@
+"""Guests polled for usage and condition: what is on record of it, and how gently it is done."""
+
+import signal
+import time
+import unittest
+
+from said import SaidTest, curl
+
+STATS = "GetVolumeStats"
+GIB = 1 << 30
+
+
+class GuestStatsTest(SaidTest):
+
+    def start(self, volumes=1, **settings):
+        """A node that polls each second, with volumes in sync in one sandbox; its agent."""
+        node = self.node({"guest.stats_seconds": 1} | {name.replace("__", "."): value
+                                                       for name, value in settings.items()})
+        self.volumes = [self.volume(node, f"pv-{number}") for number in range(volumes)]
+        self.sandbox(node, *self.volumes)
+        self.monitor(node, *self.volumes)
+        agent = self.agent(node)
+        node.start()
+        for volume in self.volumes:
+            node.wait_for(volume.path, "in_sync")
+        return node, agent
+
+    def metrics(self, node):
+        return dict(line.rsplit(" ", 1) for line in curl(node, "/metrics")[1].decode().splitlines()
+                    if not line.startswith("#"))
+
+    def lines(self, node):
+        return node.query("SELECT count(*) AS n FROM audit_journal")[0]["n"]
+
+    def test_usage_is_on_record(self):
+        node, agent = self.start()
+        path = self.volumes[0].path
+        agent.stats.total, agent.stats.used = GIB, 12345
+        node.wait_for(path, "in_sync", used_bytes=12345, available_bytes=GIB - 12345,
+                      condition="normal", guest_bytes=GIB)
+        first = node.volume(path)["stats_at"]
+        lines = self.lines(node)
+        agent.stats.used = 54321
+        node.wait_for(path, "in_sync", used_bytes=54321)
+        self.assertGreater(node.volume(path)["stats_at"], first)
+        self.assertEqual(self.lines(node), lines, "usage is no history")
+        self.assertIn("53.0 KiB of it in use", self.explains(node, path))
+
+    def test_abnormal_is_told_once(self):
+        node, agent = self.start()
+        path = self.volumes[0].path
+        node.wait_for(path, "in_sync", condition="normal")
+        self.assertEqual(self.metrics(node)["volume_stats_health_status_abnormal"], "0")
+        agent.stats.condition = "remounted read-only after an error"
+        agent.stats.abnormal = True
+        node.wait_for(path, "in_sync", condition="abnormal",
+                      condition_message="remounted read-only after an error")
+        agent.wait_for_requests(len(agent.requests) + 2, method=STATS)
+        changes = "SELECT detail FROM audit_journal WHERE kind = 'guest_condition_changed'"
+        self.assertEqual(len(node.query(changes)), 1)
+        self.explains(node, path, "the guest said that the file system is abnormal: remounted")
+        metrics = self.metrics(node)
+        self.assertEqual(metrics["volume_stats_health_status_abnormal"], "1")
+        self.assertEqual(metrics['crustd_volumes_condition{condition="abnormal"}'], "1")
+        self.assertIn(b"<b>1</b> to look at", curl(node, "/")[1])
+        agent.stats.abnormal = False
+        node.wait_for(path, "in_sync", condition="normal")
+        self.assertEqual(len(node.query(changes)), 2)
+        self.assertEqual(self.metrics(node)["volume_stats_health_status_abnormal"], "0")
+
+    def test_metrics_per_volume(self):
+        node, agent = self.start()
+        agent.stats.used = 777
+        node.wait_for(self.volumes[0].path, "in_sync", used_bytes=777)
+        self.assertEqual([name for name in self.metrics(node) if "pv=" in name], [])
+        node.configure(metrics__per_volume="on")
+        node.process.send_signal(signal.SIGHUP)
+        node.wait(lambda: any("pv=" in name for name in self.metrics(node)), 30, "the new lines")
+        metrics = self.metrics(node)
+        size = node.volume(self.volumes[0].path)["device_bytes"]
+        self.assertEqual(float(metrics['crustd_volume_size_bytes{pv="pv-0"}']), size)
+        self.assertEqual(metrics['crustd_volume_used_bytes{pv="pv-0"}'], "777")
+        self.assertIn('crustd_volume_available_bytes{pv="pv-0"}', metrics)
+
+    def test_a_sandbox_is_asked_one_at_a_time(self):
+        """Three volumes each second, and an agent that takes half a second for an answer."""
+        node, agent = self.start(3)
+        agent.behave(STATS, "delay=0.5,ok")
+        seen = len(agent.requests)
+        agent.wait_for_requests(seen + 6, seconds=30)
+        times = [request.at for request in agent.requests[seen + 1:] if request.method == STATS]
+        gaps = [after - before for before, after in zip(times, times[1:])]
+        self.assertGreater(min(gaps), 0.45, "two were asked at once")
+        self.assertEqual({request.path for request in agent.requests[seen:]},
+                         {request.path for request in agent.requests[:seen]})
+
+    def test_a_guest_that_hangs_keeps_no_other_waiting(self):
+        node, agent = self.start(resize__call_timeout_seconds=3)
+        other = self.volume(node, "pv-other")
+        self.sandbox(node, other, sandbox_id="e" * 64, agent="unix:///other.sock")
+        self.monitor(node, other, sandbox_id="e" * 64)
+        well = self.agent(node, "other.sock")
+        node.wait_for(other.path, "in_sync")
+        agent.behave(STATS, "silent")
+        hung = len(agent.requests)
+        agent.wait_for_requests(hung + 1)
+        before = len(well.requests)
+        well.wait_for_requests(before + 3)
+        # Within ten seconds it is asked after its first failure, its second and hardly more.
+        time.sleep(10)
+        self.assertLess(len(agent.requests) - hung, 5, "a guest that fails is asked less often")
+        self.assertGreater(len(well.requests) - before, 8)
+        agent.behave(STATS, "ok")
+        agent.stats.used = 31
+        node.wait_for(self.volumes[0].path, "in_sync", used_bytes=31)
+
+    def test_off_is_off(self):
+        node, agent = self.start(guest__stats_seconds=0)
+        seen = len(agent.requests)
+        time.sleep(3)
+        self.assertEqual(len(agent.requests), seen)
+
+    def test_what_verified_a_resize_is_a_reading(self):
+        node, agent = self.start(guest__stats_seconds=0)
+        row = node.volume(self.volumes[0].path)
+        self.assertEqual((row["used_bytes"], row["condition"]), (agent.stats.used, "normal"))
+
+    def test_a_binding_that_ends_takes_its_readings_along(self):
+        node, agent = self.start()
+        path = self.volumes[0].path
+        node.wait_for(path, "in_sync", condition="normal")
+        for vmm in node.vmms:
+            vmm.stop()
+        row = node.wait_for(path, "unbound")
+        self.assertEqual((row["condition"], row["used_bytes"]), (None, None))
+
+
+if __name__ == "__main__":
+    unittest.main()
