@@ -15,12 +15,15 @@ static const char usage[] =
     "  --root DIR            put every host path below DIR (default $" CONFIG_ROOT_VARIABLE ")\n"
     "  --check-config        print the effective configuration and exit\n"
     "  --once                scan, do what there is to do, print a summary and exit\n"
+    "  --downgrade-database  before a rollback to release 0.1.0: make the database one of that\n"
+    "                        release, and exit\n"
     "  --log-level LEVEL     error, warning, info (default) or debug\n"
     "  --log-format FORMAT   logfmt (default) or json\n"
     "  --version, --help\n"
     "\n"
     "Signals: TERM and INT stop after the step in flight, HUP reads the configuration again.\n"
-    "Exit status: 0 ok, 1 failed, 2 usage or configuration, 3 another instance is running.\n";
+    "Exit status: 0 ok, 1 failed, 2 usage or configuration, 3 another instance is running, 4 the\n"
+    "database is of a newer major version, another application's, or no file.\n";
 
 static int bad_value(const char *option, const char *value)
 {
@@ -35,6 +38,7 @@ int arguments_parse(int argc, char **argv, struct arguments *ret_arguments)
         {"root", required_argument, NULL, 'r'},
         {"check-config", no_argument, NULL, 'k'},
         {"once", no_argument, NULL, 'o'},
+        {"downgrade-database", no_argument, NULL, 'd'},
         {"log-level", required_argument, NULL, 'l'},
         {"log-format", required_argument, NULL, 'f'},
         {"version", no_argument, NULL, 'v'},
@@ -62,6 +66,9 @@ int arguments_parse(int argc, char **argv, struct arguments *ret_arguments)
             break;
         case 'o':
             arguments.once = true;
+            break;
+        case 'd':
+            arguments.downgrade_database = true;
             break;
         case 'l':
             if (log_level_from_name(optarg, &arguments.log_level) < 0)

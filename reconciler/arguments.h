@@ -6,13 +6,14 @@
 #include "lib/log.h"
 
 /* Exit codes, as INTERFACES has them. */
-enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_LOCKED = 3 };
+enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_LOCKED = 3, EXIT_REFUSED = 4 };
 
 struct arguments {
     const char *config; /* NULL: the default, below root */
     const char *root;
     bool check_config;
     bool once;
+    bool downgrade_database;
     enum log_level log_level;
     enum log_format log_format;
 };

@@ -24,6 +24,7 @@
 #include "reconciler/decide/backoff.h"
 #include "reconciler/instance.h"
 #include "reconciler/internal.h"
+#include "reconciler/start_failure.h"
 
 enum {
     BUSY_TURNS = 5,       /* a second apart */
@@ -33,38 +34,6 @@ static const uint64_t GOOD_NS = 60 * NSEC_PER_SEC; /* a file that holds so long 
 
 /* ---- words ---- */
 
-static const char *remedy_for(int r)
-{
-    switch (r) {
-    case -ENOSPC:
-    case -EDQUOT:
-        return "free space on its file system";
-    case -EROFS:
-        return "make its file system writable";
-    case -EACCES:
-    case -EPERM:
-        return "let root write there";
-    case -EBUSY:
-        return "end the program that keeps it locked";
-    case -ENOENT:
-    case -ENOTDIR:
-        return "let its directory be made";
-    case -EUCLEAN:
-        return "let it be set aside: its directory must be writable";
-    case -EISDIR:
-    case -EINVAL:
-        return "move away what stands there";
-    case STORE_FOREIGN:
-        return "move that away, or set paths.database";
-    case STORE_NEWER:
-        return "upgrade crustd, or move it away";
-    case INSTANCE_LOCKED:
-        return "end the other crustd";
-    default:
-        return "see the kernel's log about its disk";
-    }
-}
-
 static void set_problem(struct reconciler *reconciler, int r, const char *text)
 {
     struct fallback *fallback = &reconciler->fallback;
@@ -73,7 +42,7 @@ static void set_problem(struct reconciler *reconciler, int r, const char *text)
     (void)snprintf(problem, sizeof(problem),
                    "the database fails: %.110s: %s; meanwhile crustd grows volumes from memory and "
                    "removes nothing",
-                   text, remedy_for(r));
+                   text, start_failure_remedy(START_DATABASE, r));
     if (strcmp(problem, fallback->problem) != 0)
         log_error(NULL, "%s", problem);
     memcpy(fallback->problem, problem, sizeof(problem));

@@ -24,7 +24,9 @@
 #include "reconciler/serve/grpc_server.h"
 #include "reconciler/serve/http_server.h"
 #include "reconciler/serve/operations.h"
+#include "reconciler/start_failure.h"
 #include "reconciler/watch/watch.h"
+#include "store/downgrade.h"
 #include "store/read.h"
 #include "store/store.h"
 
@@ -324,10 +326,11 @@ static void print_summary(struct daemon *daemon)
 
 /* ---- the beginning ---- */
 
-static int fail(struct daemon *daemon, int exit_code, const struct error *error)
+/* One line: why, and what to do. */
+static int fail(struct daemon *daemon, enum start_step step, int result, const struct error *error)
 {
-    log_error(NULL, "%s", error->text);
-    daemon->exit_code = exit_code;
+    log_error(NULL, "%s; %s", error->text, start_failure_remedy(step, result));
+    daemon->exit_code = start_failure_exit_code(step, result);
     return -1;
 }
 
@@ -390,11 +393,28 @@ static int open_store(struct daemon *daemon)
     if (r == STORE_OPENED)
         return 0;
     if (is_refused(r))
-        return fail(daemon, r == INSTANCE_LOCKED ? EXIT_LOCKED : EXIT_FAILED, error);
+        return fail(daemon, START_DATABASE, r, error);
     daemon->in_memory = true;
     r = instance_open_store(&daemon->instance, &daemon->config, INSTANCE_STORE_MEMORY,
                             &daemon->store, &opening, &(struct error){0});
-    return r == STORE_OPENED ? 0 : fail(daemon, EXIT_FAILED, error);
+    return r == STORE_OPENED ? 0 : fail(daemon, START_DATABASE, r, error);
+}
+
+/* For a rollback to release 0.1.0: see store/downgrade.h. */
+static void downgrade(struct daemon *daemon)
+{
+    struct error error = {0};
+    int r;
+
+    instance_init(&daemon->instance, daemon->root, daemon->arguments.root, &daemon->config);
+    r = instance_take_place(&daemon->instance, &error);
+    if (r == INSTANCE_ALONE)
+        r = store_downgrade(daemon->instance.database, &error);
+    if (r != 0)
+        (void)fail(daemon, START_DATABASE, r, &error);
+    else
+        log_info(NULL, "%s is as release 0.1.0 makes it, history included: start that release",
+                 daemon->instance.database);
 }
 
 static int wake_senses(struct daemon *daemon, struct error *error)
@@ -505,7 +525,7 @@ static int start(struct daemon *daemon)
     r = loop_init(&daemon->loop);
     if (r < 0) {
         error_set_errno(&error, r, "cannot make the event loop");
-        return fail(daemon, EXIT_FAILED, &error);
+        return fail(daemon, START_OTHER, r, &error);
     }
     raise_descriptor_limit();
     take_signals(daemon);
@@ -515,13 +535,11 @@ static int start(struct daemon *daemon)
     r = start_heart(daemon, &error);
     if (r == 0)
         r = wake_senses(daemon, &error);
-    if (r == 0)
-        r = start_faces(daemon, &error);
-    /* A value that only this machine shows to be wrong, such as a group that it has not. */
-    if (r == -EINVAL)
-        return fail(daemon, EXIT_USAGE, &error);
     if (r < 0)
-        return fail(daemon, EXIT_FAILED, &error);
+        return fail(daemon, START_OTHER, r, &error);
+    r = start_faces(daemon, &error);
+    if (r < 0)
+        return fail(daemon, START_SERVING, r, &error);
     if (daemon->arguments.once)
         reconciler_look_afresh(daemon->reconciler); /* whoever asks for it wants it tried now */
     reconciler_start(daemon->reconciler);
@@ -568,13 +586,16 @@ int main(int argc, char **argv)
         fprintf(stderr, "crustd: cannot open --root %s: %s\n", daemon.arguments.root, strerror(-r));
         return EXIT_USAGE;
     }
-    if (load_config(&daemon, &daemon.config, &error) < 0) {
-        fprintf(stderr, "crustd: %s\n", error.text);
-        return EXIT_USAGE;
+    r = load_config(&daemon, &daemon.config, &error);
+    if (r < 0) {
+        fprintf(stderr, "crustd: %s; %s\n", error.text, start_failure_remedy(START_CONFIG, r));
+        return start_failure_exit_code(START_CONFIG, r);
     }
     if (daemon.arguments.check_config)
         return config_print(&daemon.config, stdout) < 0 ? EXIT_FAILED : 0;
-    if (start(&daemon) == 0) {
+    if (daemon.arguments.downgrade_database) {
+        downgrade(&daemon);
+    } else if (start(&daemon) == 0) {
         loop_run(&daemon.loop);
         if (daemon.arguments.once && !daemon.stopping)
             print_summary(&daemon);

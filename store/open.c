@@ -217,7 +217,8 @@ static int open_or_create(struct store *store, int busy_msec, struct store_openi
             return r;
     }
     if (kind == PLACE_NEWER || r == STORE_NEWER)
-        return error_set(error, STORE_NEWER, "%s was written by a newer version", store->path);
+        return error_set(error, STORE_NEWER, "%s was written by a newer version of crustd",
+                         store->path);
     r = kind == PLACE_DAMAGED ? place_set_aside(store->path, error) : 0;
     if (r == 0)
         r = create_file(store->path, error);

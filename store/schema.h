@@ -14,6 +14,7 @@ enum {
 extern const char schema_tables[];
 extern const char *const schema_minors[SCHEMA_MINOR_VERSION];
 extern const char schema_views[];
+extern const char schema_views_0_1_0[]; /* schema_0_1_0.c */
 
 /* Makes everything in an empty database. */
 int schema_create(struct sql_connection *connection);
@@ -23,8 +24,12 @@ int schema_create(struct sql_connection *connection);
  * is not what a migration made. */
 int schema_upgrade(struct sql_connection *connection, struct schema_upgrade *ret_upgrade);
 
-/* The minor version of an open database; 0: written by release 0.1.0. */
-int schema_minor_of(struct sql_connection *connection, int64_t *ret_minor);
+/* The check alone. ret_minor: the minor version; 0: written by release 0.1.0. */
+int schema_check(struct sql_connection *connection, int64_t *ret_minor);
+
+/* Steps of a migration: all views dropped; COMMIT if r is 0, else ROLLBACK. */
+int schema_drop_views(struct sql_connection *connection);
+int schema_finish(struct sql_connection *connection, int r);
 
 /* The SHA-256 of all statements that an open database keeps. */
 int schema_digest(struct sql_connection *connection, char ret_hex[static SHA256_HEX_BYTES]);

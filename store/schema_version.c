@@ -94,28 +94,30 @@ static int read_recorded(struct sql_connection *connection, struct recorded *ret
     return ret_recorded->minor < 1 ? -EUCLEAN : 0;
 }
 
-int schema_minor_of(struct sql_connection *connection, int64_t *ret_minor)
+static int read_and_check(struct sql_connection *connection, struct recorded *ret_recorded)
+{
+    char digest[SHA256_HEX_BYTES];
+    int r = read_recorded(connection, ret_recorded);
+
+    if (r == 0)
+        r = schema_digest(connection, digest);
+    if (r == 0 && strcmp(digest, ret_recorded->digest) != 0)
+        r = -EUCLEAN;
+    return r;
+}
+
+int schema_check(struct sql_connection *connection, int64_t *ret_minor)
 {
     struct recorded recorded;
-    int r = read_recorded(connection, &recorded);
+    int r = read_and_check(connection, &recorded);
 
     *ret_minor = recorded.minor;
     return r;
 }
 
-static int check_statements(struct sql_connection *connection, const struct recorded *recorded)
-{
-    char digest[SHA256_HEX_BYTES];
-    int r = schema_digest(connection, digest);
-
-    if (r < 0)
-        return r;
-    return strcmp(digest, recorded->digest) == 0 ? 0 : -EUCLEAN;
-}
-
 /* ---- migrating ----------------------------------------------------------------------------- */
 
-static int drop_views(struct sql_connection *connection)
+int schema_drop_views(struct sql_connection *connection)
 {
     static const char first_view[] = "SELECT name FROM sqlite_schema WHERE type = 'view' LIMIT 1";
     char text[256];
@@ -150,7 +152,7 @@ static int record_minor(struct sql_connection *connection)
 /* Adds what the minor versions after `minor` have, and makes the views anew. */
 static int add_minors(struct sql_connection *connection, int64_t minor)
 {
-    int r = drop_views(connection);
+    int r = schema_drop_views(connection);
 
     for (int64_t next = minor; r == 0 && next < SCHEMA_MINOR_VERSION; next++)
         r = sql_execute(connection, schema_minors[next]);
@@ -159,7 +161,7 @@ static int add_minors(struct sql_connection *connection, int64_t minor)
     return r < 0 ? r : record_minor(connection);
 }
 
-static int finish(struct sql_connection *connection, int r)
+int schema_finish(struct sql_connection *connection, int r)
 {
     if (r == 0)
         r = sql_execute(connection, "COMMIT");
@@ -180,7 +182,7 @@ int schema_create(struct sql_connection *connection)
         r = add_minors(connection, 0);
     if (r == 0)
         r = sql_execute(connection, text);
-    return finish(connection, r);
+    return schema_finish(connection, r);
 }
 
 /* ---- opening ------------------------------------------------------------------------------- */
@@ -203,7 +205,7 @@ static int upgrade_from(struct sql_connection *connection, int64_t minor,
         r = add_minors(connection, minor);
     if (r == 0 && minor < FIRST_REDACTED)
         r = redact(connection, ret_upgrade);
-    return finish(connection, r);
+    return schema_finish(connection, r);
 }
 
 /* That it cannot be done now (a full disk, a reader) keeps no volume from growing: the next opening
@@ -218,11 +220,9 @@ static bool wipe(struct sql_connection *connection)
 int schema_upgrade(struct sql_connection *connection, struct schema_upgrade *ret_upgrade)
 {
     struct recorded recorded;
-    int r = read_recorded(connection, &recorded);
+    int r = read_and_check(connection, &recorded);
 
     *ret_upgrade = (struct schema_upgrade){0};
-    if (r == 0)
-        r = check_statements(connection, &recorded);
     if (r == 0 && recorded.minor < SCHEMA_MINOR_VERSION) {
         r = upgrade_from(connection, recorded.minor, ret_upgrade);
         ret_upgrade->upgraded = r == 0;

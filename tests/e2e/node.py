@@ -66,6 +66,7 @@ class Node:
         # Guests are polled where a test wants it: others count the calls that they get.
         self.settings = {"resize.sweep_seconds": 2, "guest.stats_seconds": 0} | (settings or {})
         self.wrapper = list(wrapper)  # a program that the daemon is run under
+        self.programs = BUILD  # whose crustd and crustctl
         self.process = None
         self.vmms = []
         self.log = self.root.parent / "crustd.log"
@@ -188,7 +189,7 @@ class Node:
     # -- the daemon
 
     def command(self, *arguments):
-        return [str(BUILD / "crustd"), "--root", str(self.root), "--log-level", "debug",
+        return [str(self.programs / "crustd"), "--root", str(self.root), "--log-level", "debug",
                 *arguments]
 
     def start(self, *arguments, ready=True):
@@ -234,7 +235,7 @@ class Node:
         return self.stop(signal.SIGKILL)
 
     def crustctl(self, *arguments, check=True):
-        done = subprocess.run([str(BUILD / "crustctl"), "--root", str(self.root), *arguments],
+        done = subprocess.run([str(self.programs / "crustctl"), "--root", str(self.root), *arguments],
                               capture_output=True, text=True, timeout=120)
         if check and done.returncode != 0:
             raise NodeError(f"crustctl {' '.join(arguments)}: {done.returncode}: {done.stderr}")

@@ -17,7 +17,7 @@ from node import NodeError
 from said import AFTER, SaidTest, publish_path
 
 APPLICATION_ID = 0x43525354
-FAILED, USAGE, LOCKED = 1, 2, 3
+FAILED, USAGE, LOCKED, REFUSED = 1, 2, 3, 4
 
 
 def digests(directory):
@@ -46,7 +46,7 @@ class DatabaseTest(SaidTest):
     def refused(self, node, *words):
         before = digests(self.place)
         node.start(ready=False)
-        self.assertEqual(node.process.wait(60), FAILED)
+        self.assertEqual(node.process.wait(60), REFUSED)
         node.process = None
         for word in words:
             self.assertIn(word, node.log_tail())
@@ -171,7 +171,7 @@ class DatabaseTest(SaidTest):
             (self.place / path.name).write_bytes(path.read_bytes())
         before = digests(self.place)
         node.start(ready=False)
-        self.assertEqual(node.process.wait(60), FAILED)
+        self.assertEqual(node.process.wait(60), REFUSED)
         node.process = None
         self.assertIn("newer version", node.log_tail())
         after = digests(self.place)
@@ -181,7 +181,7 @@ class DatabaseTest(SaidTest):
         node = self.build()
         self.database.mkdir()
         node.start(ready=False)
-        self.assertEqual(node.process.wait(60), FAILED)
+        self.assertEqual(node.process.wait(60), REFUSED)
         node.process = None
         self.assertTrue(self.database.is_dir())
 

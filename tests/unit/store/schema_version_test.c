@@ -4,6 +4,7 @@
  */
 #include "tests/unit/store/fixture.h"
 
+#include "store/downgrade.h"
 #include "store/schema.h"
 
 #define RELEASE_0_1_0 "tests/unit/store/data/0.1.0.sql"
@@ -61,7 +62,7 @@ static void assert_minor(struct store *store, int64_t expected)
 {
     int64_t minor = -1;
 
-    assert_int_equal(schema_minor_of(&store->connection, &minor), 0);
+    assert_int_equal(schema_check(&store->connection, &minor), 0);
     assert_int_equal(minor, expected);
 }
 
@@ -181,6 +182,74 @@ static void damaged_record_of_the_minor_version_is_damage(void **state)
     }
 }
 
+/* ---- the way back -------------------------------------------------------------------------- */
+
+/* The file is one of release 0.1.0, which knows no other statements than its own. */
+static void assert_is_of_release_0_1_0(const struct fixture *fixture)
+{
+    struct sql_connection file = {0};
+    int64_t minor = -1;
+
+    assert_int_equal(sql_open(&file, fixture->path, SQLITE_OPEN_READONLY), 0);
+    assert_int_equal(schema_check(&file, &minor), 0);
+    assert_int_equal(minor, 0);
+    sql_close(&file);
+}
+
+static void downgraded_database_is_one_of_release_0_1_0(void **state)
+{
+    struct fixture *fixture = *state;
+    struct error error = {0};
+
+    (void)open_fixture(fixture, false);
+    assert_int_equal(store_begin(fixture->store), 0);
+    (void)put_bound(fixture->store);
+    assert_int_equal(store_commit(fixture->store), 0);
+    close_fixture(fixture);
+    if (store_downgrade(fixture->path, &error) != 0)
+        fail_msg("%s", error.text);
+    assert_is_of_release_0_1_0(fixture);
+    assert_int_equal(store_downgrade(fixture->path, &error), 0);
+    assert_is_of_release_0_1_0(fixture);
+    assert_true(open_fixture(fixture, false).upgraded);
+    assert_int_equal(number_of(fixture->store, "SELECT count(*) FROM audit_volumes"), 4);
+    assert_int_equal(number_of(fixture->store, "SELECT count(*) FROM audit_mappings"), 1);
+    assert_int_equal(number_of(fixture->store, "SELECT count(*) FROM audit_resizes"), 1);
+    assert_int_equal(number_of(fixture->store, "SELECT count(*) FROM pragma_foreign_key_check"), 0);
+}
+
+static void only_a_database_of_this_release_is_downgraded(void **state)
+{
+    struct fixture *fixture = *state;
+    struct error error = {0};
+    int64_t minor = 0;
+
+    assert_int_equal(store_downgrade(fixture->path, &error), -ENOENT);
+    make_next_minor(fixture);
+    assert_int_equal(store_downgrade(fixture->path, &error), STORE_NEWER);
+    fixture->store = fixture_open(fixture->path, "boot-1");
+    assert_int_equal(schema_check(&fixture->store->connection, &minor), 0);
+    assert_int_equal(minor, SCHEMA_MINOR_VERSION + 1);
+    close_fixture(fixture);
+    run_sql(fixture, "PRAGMA user_version = 2");
+    assert_int_equal(store_downgrade(fixture->path, &error), STORE_NEWER);
+    assert_int_equal(unlink(fixture->path), 0);
+    run_sql(fixture, "CREATE TABLE theirs (x)");
+    assert_int_equal(store_downgrade(fixture->path, &error), STORE_FOREIGN);
+}
+
+static void damaged_database_is_not_downgraded(void **state)
+{
+    struct fixture *fixture = *state;
+    struct error error = {0};
+
+    (void)open_fixture(fixture, false);
+    close_fixture(fixture);
+    run_sql(fixture, "CREATE TABLE extra (x)");
+    assert_int_equal(store_downgrade(fixture->path, &error), -EUCLEAN);
+    assert_non_null(strstr(error.text, "was not changed"));
+}
+
 /* ---- secrets ------------------------------------------------------------------------------- */
 
 /* How often the text stands in the file, whatever part of it. */
@@ -297,6 +366,9 @@ int main(void)
         FILES(newer_minor_version_is_used_and_left_as_it_is),
         FILES(altered_newer_minor_version_is_damage),
         FILES(damaged_record_of_the_minor_version_is_damage),
+        OLD(downgraded_database_is_one_of_release_0_1_0),
+        FILES(only_a_database_of_this_release_is_downgraded),
+        FILES(damaged_database_is_not_downgraded),
         OLD(secrets_are_in_no_byte_after_an_upgrade),
         OLD(what_is_no_secret_is_kept_byte_for_byte),
         OLD(leftovers_are_wiped_at_the_next_opening),

@@ -1,0 +1,166 @@
+"""This release after the previous one, and the previous one after this: the previous release's own
+programs, built from the history."""
+
+import contextlib
+import json
+import sqlite3
+import subprocess
+import unittest
+
+import previous_release
+from node import BUILD, REPOSITORY
+from said import SANDBOX, SaidTest, publish_path
+
+FIRST, SECOND = publish_path("pv-first"), publish_path("pv-second")
+LOCKED, USAGE, REFUSED = 3, 2, 4
+
+
+class RollbackTest(SaidTest):
+
+    def setUp(self):
+        super().setUp()
+        self.previous = previous_release.build()
+        self.host = self.node()
+        self.place = self.host.root / "var/lib/crustd"
+        self.database = self.place / "crustd.db"
+        self.host.stage(FIRST, "/dev/none", options=["noatime"])
+
+    def start(self, programs):
+        self.host.programs = programs
+        self.host.start()
+
+    def switch(self, programs, *paths):
+        """Stops one program, starts the other; both see these volumes."""
+        self.host.stop()
+        self.start(programs)
+        for path in paths:
+            self.host.wait_for(path, "unbound")
+
+    def ran(self, programs, *arguments):
+        return subprocess.run([str(programs / "crustd"), "--root", str(self.host.root), *arguments],
+                              capture_output=True, text=True, timeout=60)
+
+    def set_aside(self):
+        return sorted(path.name for path in self.place.iterdir() if "corrupt" in path.name)
+
+    def kinds(self, volume_id):
+        return [row["kind"] for row in self.host.query(
+            f"SELECT kind FROM audit_journal WHERE volume_id = {volume_id} ORDER BY seq")]
+
+    def minor(self):
+        with contextlib.closing(sqlite3.connect(self.database)) as connection:
+            if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'schema_minor'"
+                                      ).fetchone():
+                return 0
+            return connection.execute("SELECT version FROM schema_minor").fetchone()[0]
+
+    def test_upgrade_keeps_the_history(self):
+        self.start(self.previous)
+        first = self.host.wait_for(FIRST, "unbound")
+        self.assertEqual(self.minor(), 0)
+        self.switch(BUILD, FIRST)
+        self.assertGreater(self.minor(), 0)
+        row = self.host.volume(FIRST)
+        self.assertEqual((row["volume_id"], row["first_seen"]),
+                         (first["volume_id"], first["first_seen"]))
+        self.assertEqual(self.kinds(1)[0], "volume_added")
+        self.assertEqual(self.set_aside(), [])
+
+    def test_upgrade_after_a_kill(self):
+        """What the previous release left in its WAL is there."""
+        self.start(self.previous)
+        self.host.wait_for(FIRST, "unbound")
+        self.host.kill()
+        self.start(BUILD)
+        self.host.wait_for(FIRST, "unbound")
+        self.assertEqual(self.kinds(1)[0], "volume_added")
+        self.assertEqual(self.set_aside(), [])
+
+    def test_rollback_sets_the_database_aside(self):
+        """The previous release starts, finds the present anew, and the history is in the file that
+        it set aside. This release goes on with the new file, and leaves that one alone."""
+        self.start(BUILD)
+        self.host.wait_for(FIRST, "unbound")
+        self.switch(self.previous, FIRST)
+        self.assertEqual(self.set_aside()[0], "crustd.db.corrupt-1")
+        with contextlib.closing(sqlite3.connect(self.place / "crustd.db.corrupt-1")) as old:
+            self.assertEqual(old.execute("SELECT count(*) FROM audit_journal"
+                                         " WHERE kind = 'volume_added'").fetchone(), (1,))
+            content = old.execute("SELECT count(*), max(seq) FROM audit_journal").fetchone()
+        self.host.stage(SECOND, "/dev/none")
+        self.host.wait_for(SECOND, "unbound")
+        self.switch(BUILD, FIRST, SECOND)
+        self.assertEqual(self.kinds(self.host.volume(SECOND)["volume_id"])[0], "volume_added")
+        with contextlib.closing(sqlite3.connect(self.place / "crustd.db.corrupt-1")) as old:
+            self.assertEqual(old.execute("SELECT count(*), max(seq) FROM audit_journal").fetchone(),
+                             content)
+
+    def test_rollback_of_a_downgraded_database_keeps_the_history(self):
+        self.start(BUILD)
+        first = self.host.wait_for(FIRST, "unbound")
+        vmm = self.host.start_vmm(SANDBOX)
+        self.host.add_sandbox(SANDBOX, vmm.pid)
+        busy = self.ran(BUILD, "--downgrade-database")
+        self.assertEqual(busy.returncode, LOCKED, busy.stderr)
+        self.assertIn("end the other crustd", busy.stderr)
+        self.host.stop()
+        with contextlib.closing(sqlite3.connect(self.database)) as connection:
+            # A state that the previous release has no name for.
+            connection.execute("UPDATE volumes SET state = 'detached'")
+            connection.commit()
+        done = self.ran(BUILD, "--downgrade-database")
+        self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
+        self.assertIn("as release 0.1.0 makes it", done.stderr)
+        self.assertEqual(self.minor(), 0)
+
+        self.start(self.previous)
+        row = self.host.wait_for(FIRST, "unbound")
+        self.assertEqual((row["volume_id"], row["first_seen"]),
+                         (first["volume_id"], first["first_seen"]))
+        self.host.stage(SECOND, "/dev/none")
+        self.host.wait_for(SECOND, "unbound")
+        self.host.crustctl("explain", FIRST)
+        self.assertEqual(self.set_aside(), [])
+
+        self.switch(BUILD, FIRST, SECOND)
+        self.assertEqual(self.host.volume(FIRST)["volume_id"], first["volume_id"])
+        self.assertEqual(self.kinds(first["volume_id"])[0], "volume_added")
+        rows = self.host.query("SELECT detail FROM audit_journal WHERE kind = 'store_upgraded'")
+        self.assertEqual([json.loads(row["detail"])["from_minor"] for row in rows], [0])
+        self.assertEqual(self.set_aside(), [])
+
+    def test_configuration_goes_both_ways(self):
+        """Each program starts with the file that the other one ships. What the previous one does not
+        know it refuses with an exit code after which systemd leaves it alone."""
+        shipped = self.host.root / "etc/crustd/crustd.conf"
+        for source, programs in ((previous_release.source(), BUILD), (REPOSITORY, self.previous)):
+            shipped.write_text((source / "config/crustd.conf").read_text())
+            done = self.ran(programs, "--check-config")
+            self.assertEqual(done.returncode, 0, done.stderr)
+        every_key = self.ran(self.previous, "--check-config").stdout
+        shipped.write_text(every_key)  # what an administrator may have set, all of it
+        done = self.ran(BUILD, "--check-config")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        shipped.write_text("[metrics]\nlisten = 127.0.0.1:9825\n")
+        done = self.ran(self.previous)
+        self.assertEqual(done.returncode, USAGE, done.stderr)
+
+    def test_newer_major_version_is_refused_for_good(self):
+        self.start(BUILD)
+        self.host.stop()
+        with contextlib.closing(sqlite3.connect(self.database)) as connection:
+            connection.execute("PRAGMA user_version = 2")
+        for arguments in ((), ("--downgrade-database",)):
+            done = self.ran(BUILD, *arguments)
+            self.assertEqual(done.returncode, REFUSED, done.stderr)
+            self.assertEqual(len(done.stderr.splitlines()), 1)
+            self.assertIn("newer version of crustd", done.stderr)
+            self.assertIn("upgrade crustd, or move it away", done.stderr)
+        unit = (REPOSITORY / "config/deploy/crustd.service").read_text()
+        prevented = [line.split("=")[1].split() for line in unit.splitlines()
+                     if line.startswith("RestartPreventExitStatus=")]
+        self.assertEqual(prevented, [[str(USAGE), str(REFUSED)]])
+
+
+if __name__ == "__main__":
+    unittest.main()
