@@ -191,6 +191,7 @@ install: programs ## programs, unit, configuration, proto files and Kata's drop-
 	sed -i 's|=/usr/sbin/|=$(PREFIX)/sbin/|' $(DESTDIR)$(PREFIX)/lib/systemd/system/crustd.service
 	install -d $(DESTDIR)$(PREFIX)/share/crustd/proto
 	install -m 644 reconciler/serve/proto/*.proto $(DESTDIR)$(PREFIX)/share/crustd/proto
+	install -D -m 644 config/deploy/alerts/crustd-rules.yaml $(DESTDIR)$(PREFIX)/share/crustd/alerts/crustd-rules.yaml
 	install -d $(DESTDIR)$(PREFIX)/share/crustd/kata
 	install -m 644 config/deploy/kata/*.toml $(DESTDIR)$(PREFIX)/share/crustd/kata
 	@conf=$(DESTDIR)/etc/crustd/crustd.conf; \

@@ -273,6 +273,9 @@ static void write_daemon(struct metrics_text *text, struct reconciler *reconcile
     metrics_begin(text, "crustd_degraded", "gauge",
                   "1 if something that crustd needs is not as it should be (/readyz says what).");
     metrics_put(text, NULL, health.degraded);
+    metrics_begin(text, "crustd_store_degraded", "gauge",
+                  "1 while the database's file fails, so that nothing is kept.");
+    metrics_put(text, NULL, health.database_fails || health.in_memory);
     write_sources(text, &health);
 }
 

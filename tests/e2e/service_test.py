@@ -164,7 +164,8 @@ class InstallTest(unittest.TestCase):
                         f"{below}/share/crustd/proto/{path.name}"
                         for path in (REPOSITORY / "reconciler/serve/proto").iterdir()} | {
                         f"{below}/share/crustd/kata/{path.name}"
-                        for path in (REPOSITORY / "config/deploy/kata").iterdir()})
+                        for path in (REPOSITORY / "config/deploy/kata").iterdir()} | {
+                        f"{below}/share/crustd/alerts/crustd-rules.yaml"})
                 unit = (root / below / "lib/systemd/system/crustd.service").read_text()
                 self.assertIn(f"ExecStart={prefix}/sbin/crustd\n", unit)
 

@@ -75,8 +75,11 @@ static void volumes_are_counted(void **state)
     expect_line(fixture, "\ncrustd_events_total{source=\"inotify\"} 7\n");
     expect_line(fixture, "\ncrustd_degraded 0\n");
     expect_line(fixture, "\ncrustd_oldest_pending_seconds 0\n");
+    expect_line(fixture, "\ncrustd_store_degraded 0\n");
     fixture->reconciler.health.degraded = true;
     expect_line(fixture, "\ncrustd_degraded 1\n");
+    fixture->reconciler.health.in_memory = true;
+    expect_line(fixture, "\ncrustd_store_degraded 1\n");
 }
 
 static void stalled_volumes_are_counted_by_reason(void **state)
