@@ -26,7 +26,10 @@ static struct {
     enum log_level level;
     enum log_format format;
     int fd;
-} settings = {LOG_INFO, LOG_LOGFMT, STDERR_FILENO};
+    const char *node;
+    log_namer *namer;
+    void *userdata; /* the namer's */
+} settings = {.level = LOG_INFO, .format = LOG_LOGFMT, .fd = STDERR_FILENO};
 
 static const char *const level_names[] = {
     [LOG_ERROR] = "error",
@@ -49,6 +52,17 @@ void log_configure(enum log_level level, enum log_format format)
 {
     settings.level = level;
     settings.format = format;
+}
+
+void log_set_node(const char *name)
+{
+    settings.node = name;
+}
+
+void log_set_namer(log_namer *namer, void *userdata)
+{
+    settings.namer = namer;
+    settings.userdata = userdata;
 }
 
 void log_set_descriptor(int fd)
@@ -157,12 +171,15 @@ static void line_append_text(struct line *line, const char *key, const char *val
 
 static void line_append_ids(struct line *line, const struct log_ids *ids)
 {
-    char number[24];
+    char number[24], pv[LOG_PV_BYTES] = "";
 
     if (ids->volume) {
         (void)snprintf(number, sizeof(number), "%" PRId64, ids->volume);
         line_append_field(line, "volume", number, false);
     }
+    if (ids->volume && settings.namer)
+        settings.namer(settings.userdata, ids->volume, pv);
+    line_append_text(line, "pv", pv);
     line_append_text(line, "sandbox", ids->sandbox);
     line_append_text(line, "device", ids->device);
     line_append_text(line, "source", ids->source);
@@ -196,6 +213,7 @@ void log_write(enum log_level level, const struct log_ids *ids, const char *form
         (void)line_append(&line, "{", 1);
     line_append_text(&line, "time", now);
     line_append_text(&line, "level", level_names[level]);
+    line_append_text(&line, "node", settings.node);
     if (ids)
         line_append_ids(&line, ids);
     line_append_field(&line, "msg", message, true);

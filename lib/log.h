@@ -1,7 +1,8 @@
 /* log.h - lines on stderr, as logfmt or JSON, each with the ids it is about.
  *
  *     log_info(&(struct log_ids){.volume = 7, .sandbox = "a1b2"}, "device grew to %" PRIu64, n);
- *     time=2026-01-02T03:04:05.678Z level=info volume=7 sandbox=a1b2 msg="device grew to 1024"
+ *     time=2026-01-02T03:04:05.678Z level=info node=n1 volume=7 pv=pvc-7 sandbox=a1b2 msg="device
+ * …"
  *
  * Values are escaped (control characters, quotes, invalid UTF-8), so that a name from outside can
  * neither forge a line nor break a parser. errno is preserved. A line is one write(2) of at most
@@ -29,7 +30,7 @@ enum log_format {
     LOG_JSON,
 };
 
-/* What a line is about. Zero, NULL and empty members are left out. */
+/* What a line is about. Zero, NULL and empty members are left out. A volume's PV name is added. */
 struct log_ids {
     int64_t volume;      /* volume_id */
     const char *sandbox; /* sandbox id */
@@ -37,8 +38,17 @@ struct log_ids {
     const char *source;  /* inotify, uevent, mounts, … */
 };
 
+enum { LOG_PV_BYTES = 256 };
+
+/* The PV name of a volume; leave ret_pv alone where it is not known. Must not log. */
+typedef void log_namer(void *userdata, int64_t volume, char ret_pv[static LOG_PV_BYTES]);
+
 /* Process-wide: set once by main before anything logs. Defaults: LOG_INFO, LOG_LOGFMT, stderr. */
 void log_configure(enum log_level level, enum log_format format);
+void log_set_node(const char *name); /* on every line; borrowed; "" none */
+/* Asked for each line that is written about a volume, so that no caller has to know. NULL: nobody.
+ */
+void log_set_namer(log_namer *namer, void *userdata);
 void log_set_descriptor(int fd); /* for tests; not owned */
 bool log_enabled(enum log_level level);
 

@@ -2,7 +2,10 @@
 #include "reconciler/arguments.h"
 
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "config/config.h"
 
@@ -21,9 +24,21 @@ static const char usage[] =
     "  --log-format FORMAT   logfmt (default) or json\n"
     "  --version, --help\n"
     "\n"
+    "NODE_NAME in the environment, or else the host's name, stands on every line of the log.\n"
     "Signals: TERM and INT stop after the step in flight, HUP reads the configuration again.\n"
     "Exit status: 0 ok, 1 failed, 2 usage or configuration, 3 another instance is running, 4 the\n"
     "database is of a newer major version, another application's, or no file.\n";
+
+/* Empty counts as not there: a pod's manifest may leave it so. */
+static const char *node_name(void)
+{
+    static char host[HOST_NAME_MAX + 1];
+    const char *name = getenv("NODE_NAME");
+
+    if (name && *name)
+        return name;
+    return gethostname(host, sizeof(host) - 1) == 0 ? host : "";
+}
 
 static int bad_value(const char *option, const char *value)
 {
@@ -48,6 +63,7 @@ int arguments_parse(int argc, char **argv, struct arguments *ret_arguments)
     struct arguments arguments = {
         .root = config_root_of_environment(),
         .config = config_file_of_environment(),
+        .node = node_name(),
         .log_level = LOG_INFO,
         .log_format = LOG_LOGFMT,
     };

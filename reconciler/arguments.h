@@ -10,7 +10,8 @@ enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_LOCKED = 3, EXIT_REFUSED = 4 };
 
 struct arguments {
     const char *config; /* NULL: the default, below root */
-    const char *root;
+    const char *root;   /* --root, or else CRUST_ROOT in the environment */
+    const char *node;   /* NODE_NAME in the environment, or else the host's name */
     bool check_config;
     bool once;
     bool downgrade_database;

@@ -581,6 +581,7 @@ int main(int argc, char **argv)
     if (r >= 0)
         return r;
     log_configure(daemon.arguments.log_level, daemon.arguments.log_format);
+    log_set_node(daemon.arguments.node);
     r = path_open_root(daemon.arguments.root, &daemon.root);
     if (r < 0) {
         fprintf(stderr, "crustd: cannot open --root %s: %s\n", daemon.arguments.root, strerror(-r));

@@ -530,6 +530,16 @@ void reconciler_stop(struct reconciler *reconciler)
     loop_timer_start(reconciler->loop, &reconciler->again, 0, on_again);
 }
 
+/* For the log. A store that fails has no names, and its error is told elsewhere. */
+static void name_volume(void *userdata, int64_t volume_id, char ret_pv[static LOG_PV_BYTES])
+{
+    const struct reconciler *reconciler = userdata;
+    char pv[STORE_KEY_BYTES];
+
+    if (store_get_pv(reconciler->store, volume_id, pv) == 0)
+        (void)snprintf(ret_pv, LOG_PV_BYTES, "%s", pv);
+}
+
 int reconciler_new(const struct reconciler_options *options, struct reconciler **ret_reconciler,
                    struct error *error)
 {
@@ -560,6 +570,7 @@ int reconciler_new(const struct reconciler_options *options, struct reconciler *
         reconciler_free(reconciler);
         return error_set(error, r, "out of memory");
     }
+    log_set_namer(name_volume, reconciler);
     if (options->why_in_memory)
         fallback_begin(reconciler, options->why_in_memory);
     *ret_reconciler = reconciler;
@@ -570,6 +581,7 @@ struct reconciler *reconciler_free(struct reconciler *reconciler)
 {
     if (!reconciler)
         return NULL;
+    log_set_namer(NULL, NULL);
     loop_prepare_stop(&reconciler->turn);
     loop_timer_stop(&reconciler->again);
     loop_timer_stop(&reconciler->attempt);

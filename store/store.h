@@ -363,6 +363,9 @@ int store_next_attempt(struct store *store, uint64_t after_ns, uint64_t *ret_ns)
 
 /* ---- one volume, whole ------------------------------------------------------------------ */
 
+/* The name of its persistent volume, also of a removed one; "" if none is known. 0 or -errno. */
+int store_get_pv(struct store *store, int64_t volume_id, char ret_pv[static STORE_KEY_BYTES]);
+
 /* Everything that is known about a volume, joined: what decide() needs and what an act needs.
  * Unknown text is "", unknown numbers 0. */
 struct store_volume {

@@ -339,3 +339,17 @@ int store_get_volume_itself(struct store *store, struct store_volume *volume)
 
     return load_volume(store, volume, subpaths);
 }
+
+int store_get_pv(struct store *store, int64_t volume_id, char ret_pv[static STORE_KEY_BYTES])
+{
+    static const char find[] = "SELECT e.pv FROM volumes v JOIN entries e"
+                               " ON e.entry_id = v.entry_id WHERE v.volume_id = ?1";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = store->connection.db ? sql_first(&store->connection, find, &rows, sql_number(volume_id))
+                                 : -EBADF;
+
+    ret_pv[0] = '\0';
+    if (r > 0)
+        sql_take_text(&rows, ret_pv, STORE_KEY_BYTES);
+    return r < 0 ? r : 0;
+}

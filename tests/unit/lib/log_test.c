@@ -3,6 +3,7 @@
 
 #include <cjson/cJSON.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -126,6 +127,35 @@ static void cuts_long_lines(void **state)
     }
 }
 
+static void name_seven(void *userdata, int64_t volume, char ret_pv[static LOG_PV_BYTES])
+{
+    ++*(int *)userdata;
+    if (volume == 7)
+        (void)snprintf(ret_pv, LOG_PV_BYTES, "pvc-7");
+}
+
+/* Whoever logs need not know it. */
+static void names_the_volume_and_the_node(void **state)
+{
+    int asked = 0;
+
+    (void)state;
+    log_set_namer(name_seven, &asked);
+    log_info(&(struct log_ids){.volume = 7, .device = "/dev/loop0"}, "x");
+    assert_string_equal(take_rest(), "level=info volume=7 pv=pvc-7 device=/dev/loop0 msg=\"x\"\n");
+    log_info(&(struct log_ids){.volume = 8}, "x");
+    assert_string_equal(take_rest(), "level=info volume=8 msg=\"x\"\n");
+    log_info(&(struct log_ids){.source = "uevent"}, "x");
+    (void)take_line();
+    log_debug(&(struct log_ids){.volume = 7}, "not written, so not asked for");
+    assert_int_equal(asked, 2);
+    log_set_namer(NULL, NULL);
+    log_set_node("node-1");
+    log_info(&(struct log_ids){.volume = 7}, "x");
+    assert_string_equal(take_rest(), "level=info node=node-1 volume=7 msg=\"x\"\n");
+    log_set_node(NULL);
+}
+
 static void keeps_to_its_level(void **state)
 {
     (void)state;
@@ -172,6 +202,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(escapes_values, open_log, close_log),
         cmocka_unit_test_setup_teardown(writes_json, open_log, close_log),
         cmocka_unit_test_setup_teardown(cuts_long_lines, open_log, close_log),
+        cmocka_unit_test_setup_teardown(names_the_volume_and_the_node, open_log, close_log),
         cmocka_unit_test_setup_teardown(keeps_to_its_level, open_log, close_log),
         cmocka_unit_test_setup_teardown(leaves_errno_alone, open_log, close_log),
         cmocka_unit_test(knows_names),
