@@ -39,6 +39,12 @@
  */
 #include "store/schema.h"
 
+/* The PV name of a volume, which its leading metadata directory has. */
+#define PV(volume) "(SELECT e.pv FROM entries e WHERE e.entry_id = " volume ".entry_id) AS pv"
+#define PV_OF(volume_id)                                                                           \
+    "(SELECT e.pv FROM volumes w JOIN entries e ON e.entry_id = w.entry_id WHERE w.volume_id "     \
+    "= " volume_id ") AS pv"
+
 #define TIME(column) "strftime('%Y-%m-%dT%H:%M:%fZ', " column " / 1000.0, 'unixepoch')"
 
 /* clang-format off */
@@ -384,7 +390,7 @@ const char schema_views[] =
     "CREATE VIEW audit_layers AS\n"
     "SELECT v.volume_id, l.position, d.name AS device, l.kind, l.label AS name, d.size_bytes,\n"
     "  CASE l.state WHEN 0 THEN 'in_step' WHEN 1 THEN 'pending' ELSE 'stale' END AS state,\n"
-    "  l.remedy\n"
+    "  l.remedy, " PV("v") "\n"
     "FROM volumes v\n"
     "JOIN layers l ON l.device_id = v.device_id\n"
     "JOIN devices d ON d.device_id = l.layer_id\n"
@@ -392,7 +398,8 @@ const char schema_views[] =
 
     "CREATE VIEW audit_mappings AS\n"
     "SELECT m.volume_id, v.target_path, s.sandbox_id, d.name AS device, m.drive_id,\n"
-    "  m.guest_path, m.source, " TIME("m.since") " AS since, " TIME("m.until") " AS until\n"
+    "  m.guest_path, m.source, " TIME("m.since") " AS since, " TIME("m.until") " AS until,\n"
+    "  " PV("v") "\n"
     "FROM mappings m\n"
     "JOIN volumes v ON v.volume_id = m.volume_id\n"
     "JOIN sandboxes s ON s.sandbox_ref = m.sandbox_ref\n"
@@ -402,15 +409,17 @@ const char schema_views[] =
     "SELECT r.resize_id, r.volume_id, v.target_path, r.sandbox_id, r.device, r.from_bytes,\n"
     "  r.to_bytes, r.state, r.reason, r.error, r.attempts,\n"
     "  " TIME("r.detected_at") " AS detected_at, " TIME("r.hypervisor_at") " AS hypervisor_at,\n"
-    "  " TIME("r.guest_at") " AS guest_at, " TIME("r.finished_at") " AS finished_at\n"
+    "  " TIME("r.guest_at") " AS guest_at, " TIME("r.finished_at") " AS finished_at,\n"
+    "  " PV("v") "\n"
     "FROM resizes r JOIN volumes v ON v.volume_id = r.volume_id;\n"
 
     "CREATE VIEW audit_cleanups AS\n"
     "SELECT cleanup_id, volume_id, key, target_path, decision, reason, evidence, mount_info,\n"
-    "  mount_info_sha256, " TIME("at") " AS at\n"
+    "  mount_info_sha256, " TIME("at") " AS at, " PV_OF("cleanups.volume_id") "\n"
     "FROM cleanups WHERE decision <> 'intended';\n"
 
     "CREATE VIEW audit_journal AS\n"
-    "SELECT seq, " TIME("at") " AS at, kind, volume_id, sandbox_id, device, detail\n"
+    "SELECT seq, " TIME("at") " AS at, kind, volume_id, sandbox_id, device, detail,\n"
+    "  " PV_OF("journal.volume_id") "\n"
     "FROM journal;\n";
 /* clang-format on */

@@ -448,8 +448,11 @@ static int append_verdict(struct cleanup_pass *pass, const struct verdict *verdi
 {
     const char *decision = "kept";
     struct store_suspect suspect = {0};
+    char pv[STORE_KEY_BYTES] = "";
     int r = store_get_suspect(pass->reconciler->store, verdict->entry_id, &suspect);
 
+    if (r >= 0)
+        r = store_get_pv(pass->reconciler->store, suspect.volume_id, pv);
     if (is_removable(verdict))
         decision = pass->dry ? "would_remove" : "removing";
     if (r >= 0)
@@ -461,6 +464,10 @@ static int append_verdict(struct cleanup_pass *pass, const struct verdict *verdi
         r = buffer_append_text(json, ",\"target_path\":");
     if (r == 0)
         r = json_append_string(json, suspect.target_path[0] ? suspect.target_path : NULL);
+    if (r == 0)
+        r = buffer_append_text(json, ",\"pv\":");
+    if (r == 0)
+        r = json_append_string(json, pv[0] ? pv : NULL);
     if (r == 0)
         r = buffer_append_format(json,
                                  ",\"decision\":\"%s\",\"reason\":\"%s\",\"cleanup_id\":", decision,

@@ -17,20 +17,20 @@ static const struct {
      "guest_bytes, state, reason, state_since, next_attempt_at, first_seen, last_changed, "
      "removed_at, defer_fs_mount, evidence, stalled, used_bytes, "
      "available_bytes, condition, condition_message, stats_at"},
-    {"audit_layers", "volume_id, position, device, kind, name, size_bytes, state, remedy"},
+    {"audit_layers", "volume_id, position, device, kind, name, size_bytes, state, remedy, pv"},
     {"audit_sandboxes",
      "sandbox_id, runtime, hypervisor, vmm_pid, control_socket, agent_address, pod_namespace, "
      "pod_name, status, boot_id, first_seen, gone_at"},
     {"audit_devices", "device, major, minor, diskseq, inode, size_bytes, first_seen, last_changed"},
     {"audit_mappings",
-     "volume_id, target_path, sandbox_id, device, drive_id, guest_path, source, since, until"},
+     "volume_id, target_path, sandbox_id, device, drive_id, guest_path, source, since, until, pv"},
     {"audit_resizes",
      "resize_id, volume_id, target_path, sandbox_id, device, from_bytes, to_bytes, state, reason, "
-     "error, attempts, detected_at, hypervisor_at, guest_at, finished_at"},
+     "error, attempts, detected_at, hypervisor_at, guest_at, finished_at, pv"},
     {"audit_cleanups",
      "cleanup_id, volume_id, key, target_path, decision, reason, evidence, mount_info, "
-     "mount_info_sha256, at"},
-    {"audit_journal", "seq, at, kind, volume_id, sandbox_id, device, detail"},
+     "mount_info_sha256, at, pv"},
+    {"audit_journal", "seq, at, kind, volume_id, sandbox_id, device, detail, pv"},
 };
 
 static void views_have_their_columns(void **state)
