@@ -12,47 +12,18 @@
 #include "crustctl/dossier.h"
 #include "crustctl/facts.h"
 #include "crustctl/row.h"
+#include "lib/advice.h"
 #include "lib/cleanup.h"
-#include "lib/explain.h"
 #include "lib/json.h"
 
-enum {
-    WIDEST = 100, /* longer lines of prose are hard to read */
-    LAYER_REMEDIES = 4,
-    REMEDIES = LAYER_REMEDIES + EXPLAIN_REMEDIES,
-};
+enum { WIDEST = 100 }; /* longer lines of prose are hard to read */
 
 /* Everything an answer consists of, for text and JSON alike. */
 struct answer {
     const cJSON *volume;
-    const struct explanation *state;  /* NULL: a word this version does not know */
-    const struct explanation *reason; /* NULL: none, or likewise */
+    struct advice advice;
     struct facts facts;
-    unsigned remedies;
-    const char *remedy[REMEDIES]; /* this volume's own come first */
 };
-
-static const char *missing_of(const struct answer *answer)
-{
-    if (answer->reason)
-        return answer->reason->missing;
-    return answer->state ? answer->state->missing : NULL;
-}
-
-/* What helps a layer beneath the device comes with the layer. */
-static void collect_remedies(const struct dossier *dossier, struct answer *answer)
-{
-    const struct explanation *text = answer->reason ? answer->reason : answer->state;
-    const cJSON *layer = NULL;
-
-    cJSON_ArrayForEach(layer, dossier->layers)
-    {
-        if (*row_text(layer, "remedy") && answer->remedies < LAYER_REMEDIES)
-            answer->remedy[answer->remedies++] = row_text(layer, "remedy");
-    }
-    for (unsigned i = 0; text && i < EXPLAIN_REMEDIES && text->remedy[i]; i++)
-        answer->remedy[answer->remedies++] = text->remedy[i];
-}
 
 static int print_heading(const struct answer *answer, struct buffer *out)
 {
@@ -78,13 +49,14 @@ static int print_meaning(const struct answer *answer, unsigned width, struct buf
 {
     int result = 0;
 
-    if (answer->state)
-        result = display_append_wrapped(out, answer->state->meaning, NULL, 0, width);
-    if (result == 0 && answer->reason)
-        result = display_append_wrapped(out, answer->reason->meaning, NULL, 0, width);
-    if (!answer->state)
+    if (answer->advice.state)
+        result = display_append_wrapped(out, answer->advice.state->meaning, NULL, 0, width);
+    if (result == 0 && answer->advice.reason)
+        result = display_append_wrapped(out, answer->advice.reason->meaning, NULL, 0, width);
+    if (!answer->advice.state)
         result = buffer_append_text(out, "This crustctl does not know this state.\n");
-    else if (result == 0 && !answer->reason && strcmp(row_reason(answer->volume), "none") != 0)
+    else if (result == 0 && !answer->advice.reason &&
+             strcmp(row_reason(answer->volume), "none") != 0)
         result = buffer_append_text(out, "This crustctl does not know this reason.\n");
     return result;
 }
@@ -105,17 +77,17 @@ static int print_known(const struct answer *answer, unsigned width, struct buffe
 
 static int print_advice(const struct answer *answer, unsigned width, struct buffer *out)
 {
-    const char *missing = missing_of(answer);
+    const char *missing = answer->advice.missing;
     int result = 0;
 
     if (missing)
         result = buffer_append_text(out, "\nWhat is missing\n");
     if (result == 0 && missing)
         result = print_item(missing, width, out);
-    if (result == 0 && answer->remedies > 0)
+    if (result == 0 && answer->advice.remedies > 0)
         result = buffer_append_text(out, "\nWhat to do\n");
-    for (unsigned i = 0; result == 0 && i < answer->remedies; i++)
-        result = print_item(answer->remedy[i], width, out);
+    for (unsigned i = 0; result == 0 && i < answer->advice.remedies; i++)
+        result = print_item(answer->advice.remedy[i], width, out);
     return result;
 }
 
@@ -149,15 +121,16 @@ static int print_json(const struct answer *answer, struct buffer *out)
     for (size_t i = 0; i < array_length(columns); i++)
         cJSON_AddItemToObject(object, columns[i],
                               cJSON_Duplicate(json_member(answer->volume, columns[i]), true));
-    add_text(object, "state_meaning", answer->state ? answer->state->meaning : NULL);
-    add_text(object, "reason_meaning", answer->reason ? answer->reason->meaning : NULL);
+    add_text(object, "state_meaning", answer->advice.state ? answer->advice.state->meaning : NULL);
+    add_text(object, "reason_meaning",
+             answer->advice.reason ? answer->advice.reason->meaning : NULL);
     known = cJSON_AddArrayToObject(object, "known");
     for (unsigned i = 0; i < answer->facts.count; i++)
         cJSON_AddItemToArray(known, cJSON_CreateString(answer->facts.fact[i]));
-    add_text(object, "missing", missing_of(answer));
+    add_text(object, "missing", answer->advice.missing);
     remedies = cJSON_AddArrayToObject(object, "remedies");
-    for (unsigned i = 0; i < answer->remedies; i++)
-        cJSON_AddItemToArray(remedies, cJSON_CreateString(answer->remedy[i]));
+    for (unsigned i = 0; i < answer->advice.remedies; i++)
+        cJSON_AddItemToArray(remedies, cJSON_CreateString(answer->advice.remedy[i]));
     return remedies ? row_print_json(object, out) : -ENOMEM;
 }
 
@@ -170,10 +143,9 @@ int command_explain(struct session *session)
     if (code != 0)
         return code;
     answer.volume = dossier.volume;
-    answer.state = explain_state(row_text(dossier.volume, "state"));
-    answer.reason = explain_reason(row_text(dossier.volume, "state"), row_reason(dossier.volume));
+    advice_collect(row_text(dossier.volume, "state"), row_reason(dossier.volume), dossier.layers,
+                   &answer.advice);
     facts_collect(&dossier, source_config(session->source), &answer.facts);
-    collect_remedies(&dossier, &answer);
     code = session->options->json ? print_json(&answer, &session->out)
                                   : print_text(&answer, session->width, &session->out);
     return code == 0 ? EXIT_DONE : session_fail(code, NULL);

@@ -250,11 +250,11 @@ static int read_volume(struct store_reader *reader, const struct store_query *qu
         " AND removed_at IS NULL AND volume_id = CAST(?4 AS INTEGER)",
         " AND removed_at IS NULL AND target_path = ?4",
         " AND removed_at IS NULL AND key = ?4",
-        " AND removed_at IS NULL AND pv = ?4",
+        " AND removed_at IS NULL AND (pv = ?4 OR volume_handle = ?4)",
         " AND removed_at IS NOT NULL AND volume_id = CAST(?4 AS INTEGER)",
         " AND removed_at IS NOT NULL AND target_path = ?4",
         " AND removed_at IS NOT NULL AND key = ?4",
-        " AND removed_at IS NOT NULL AND pv = ?4",
+        " AND removed_at IS NOT NULL AND (pv = ?4 OR volume_handle = ?4)",
     };
     bool by_id = is_number(query->volume);
     int r = 0;
@@ -273,9 +273,15 @@ static int read_of_volume(struct store_reader *reader, const struct store_query 
                           struct buffer *json, unsigned *ret_rows)
 {
     const struct selection of_volume = {" AND volume_id = CAST(?4 AS INTEGER)", query->volume};
+    const struct selection its_sandbox = {
+        " AND sandbox_id = (SELECT v.sandbox_id FROM audit_volumes"
+        " v WHERE v.volume_id = CAST(?4 AS INTEGER))",
+        query->volume};
 
     if (query->view == STORE_VIEW_VOLUMES)
         return read_volume(reader, query, json, ret_rows);
+    if (query->view == STORE_VIEW_SANDBOXES)
+        return read_selection(reader, query, &its_sandbox, json, ret_rows);
     return read_selection(reader, query, &of_volume, json, ret_rows);
 }
 
@@ -299,7 +305,7 @@ static int check_query(const struct store_query *query, struct error *error)
     if ((query->id || query->after) && !view->id)
         return error_set(error, -EINVAL, "%s have no numbers", view->name);
     if (query->volume && query->view != STORE_VIEW_VOLUMES &&
-        !(view->of_volumes && is_number(query->volume)))
+        !((view->of_volumes || query->view == STORE_VIEW_SANDBOXES) && is_number(query->volume)))
         return error_set(error, -EINVAL, "%s can't be chosen by volume", view->name);
     return 0;
 }

@@ -36,9 +36,9 @@ struct store_query {
     int64_t id;         /* 0, or the value of the view's first column */
     int64_t after;      /* rows whose first column is larger; 0 */
     int64_t last;       /* only the newest N rows (in ascending order); 0: all */
-    const char *volume; /* NULL, or a volume path, key, PV name or volume_id (a removed volume only
-                           if nothing live matches); in the other views that have a volume_id
-                           column, that number only */
+    const char *volume; /* NULL, or a volume path, key, PV name, CSI volume handle or volume_id (a
+                           removed volume only if nothing live matches); in the other views that
+                           have a volume_id column, and for its sandbox, that number only */
     bool live;          /* volumes: not removed; sandboxes: alive; mappings: open */
 };
 

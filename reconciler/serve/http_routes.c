@@ -18,6 +18,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/json.h"
+#include "reconciler/serve/http_volume.h"
 #include "reconciler/serve/metrics.h"
 #include "reconciler/serve/metrics_text.h"
 #include "reconciler/serve/status_page.h"
@@ -283,6 +284,44 @@ static int answer_view(struct reconciler *reconciler, const struct http_request 
     return result == 0 || result == -ENOMEM ? result : refuse_store(reply, result, &error);
 }
 
+/* "/v1/volumes/ID" and "/v1/volumes/ID/explain" */
+static int answer_of_volume(struct reconciler *reconciler, const struct http_request *request,
+                            struct http_reply *reply,
+                            int (*write)(struct store_reader *reader, int64_t volume_id,
+                                         struct buffer *json, struct error *error))
+{
+    const char *text = request->path + strlen("/v1/volumes/");
+    struct error error = {0};
+    char number[24] = "";
+    int64_t volume_id;
+    int result;
+
+    if (strcspn(text, "/") < sizeof(number))
+        memcpy(number, text, strcspn(text, "/"));
+    if (read_number(number, &volume_id) < 0 || volume_id == 0)
+        return http_routes_refuse(reply, 400, "INVALID_ARGUMENT", "bad_argument",
+                                  "a volume is named by its volume_id here; "
+                                  "/v1/volumes?volume= takes other names");
+    result = write(reconciler_reader(reconciler), volume_id, &reply->body, &error);
+    if (result == -ENOENT)
+        return http_routes_refuse_code(reply, STATUS_NOT_FOUND, "there is no such volume here");
+    if (result == 0)
+        result = buffer_append_text(&reply->body, "\n");
+    return result == 0 || result == -ENOMEM ? result : refuse_store(reply, result, &error);
+}
+
+static int answer_volume(struct reconciler *reconciler, const struct http_request *request,
+                         struct http_reply *reply)
+{
+    return answer_of_volume(reconciler, request, reply, http_volume_write);
+}
+
+static int answer_explain(struct reconciler *reconciler, const struct http_request *request,
+                          struct http_reply *reply)
+{
+    return answer_of_volume(reconciler, request, reply, http_volume_explain);
+}
+
 static int answer_doctor(struct reconciler *reconciler, const struct http_request *request,
                          struct http_reply *reply)
 {
@@ -344,6 +383,8 @@ static const struct route routes[] = {
     {"/metrics", "GET", false, false, answer_metrics, NULL},
     {"/v1/status", "GET", false, false, answer_status, NULL},
     {"/v1/volumes", "GET", false, true, answer_view, NULL},
+    {"/v1/volumes/*", "GET", false, false, answer_volume, NULL},
+    {"/v1/volumes/*/explain", "GET", false, false, answer_explain, NULL},
     {"/v1/sandboxes", "GET", false, true, answer_view, NULL},
     {"/v1/devices", "GET", false, true, answer_view, NULL},
     {"/v1/layers", "GET", false, true, answer_view, NULL},

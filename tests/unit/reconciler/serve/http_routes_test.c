@@ -78,7 +78,7 @@ static void the_metrics_address_serves_metrics_and_health_only(void **state)
 static void what_does_not_exist_is_not_found(void **state)
 {
     static const char *const paths[] = {"/index.html",  "/v1",           "/v1/",
-                                        "/v1/volumes/", "/v1/volume",    "/v1/volumes/1",
+                                        "/v1/volumes/", "/v1/volume",    "/v1/volumes/1/burn",
                                         "/metricz",     "/v1/../healthz"};
 
     for (size_t i = 0; i < array_length(paths); i++)
@@ -107,16 +107,46 @@ static void rows_are_the_views(void **state)
     assert_string_equal(json_string(json_member(rows->child, "metadata"), "fsGroup"), "1000");
 }
 
+static void one_volume_is_an_object(void **state)
+{
+    cleanup(json_deletep) cJSON *volume = NULL, *explained = NULL;
+
+    add_volumes(*state, 2);
+    volume = rows_of(*state, "/v1/volumes/2");
+    assert_true(cJSON_IsObject(volume));
+    assert_string_equal(json_string(volume, "pv"), "pv-1");
+    explained = rows_of(*state, "/v1/volumes/2/explain");
+    assert_string_equal(json_string(json_member(explained, "volume"), "pv"), "pv-1");
+    assert_non_null(json_string(explained, "state_meaning"));
+    assert_true(cJSON_IsNull(json_member(explained, "sandbox")));
+    assert_true(cJSON_IsNull(json_member(explained, "mapping")));
+    assert_true(cJSON_IsArray(json_member(explained, "remedies")));
+    assert_true(cJSON_GetArraySize(json_member(explained, "journal")) > 0);
+    expect_error(*state, "GET", "/v1/volumes/3", 404, "not_found");
+    expect_error(*state, "GET", "/v1/volumes/3/explain", 404, "not_found");
+    expect_error(*state, "GET", "/v1/volumes/0", 400, "bad_argument");
+    expect_error(*state, "GET", "/v1/volumes/pv-1/explain", 400, "bad_argument");
+    expect_error(*state, "GET", "/v1/volumes/2?live=1", 400, "bad_argument");
+    expect_error(*state, "PUT", "/v1/volumes/2", 405, "wrong_method");
+}
+
 static void bad_arguments_are_refused(void **state)
 {
     static const char *const paths[] = {
-        "/v1/volumes?id=x",         "/v1/volumes?id=-1",
-        "/v1/volumes?id=",          "/v1/volumes?id=1x",
-        "/v1/volumes?live=2",       "/v1/volumes?blocked=1",
-        "/v1/volumes?id",           "/v1/journal?volume=pv-1",
-        "/v1/sandboxes?volume=1",   "/v1/devices?after=1",
-        "/v1/status?x=1",           "/v1/journal?after=99999999999999999999",
-        "/v1/volumes?volume=a%00b", "/v1/volumes?a=1&b=1&c=1&d=1&e=1&f=1&g=1&h=1&i=1",
+        "/v1/volumes?id=x",
+        "/v1/volumes?id=-1",
+        "/v1/volumes?id=",
+        "/v1/volumes?id=1x",
+        "/v1/volumes?live=2",
+        "/v1/volumes?blocked=1",
+        "/v1/volumes?id",
+        "/v1/journal?volume=pv-1",
+        "/v1/sandboxes?volume=pv-1",
+        "/v1/devices?after=1",
+        "/v1/status?x=1",
+        "/v1/journal?after=99999999999999999999",
+        "/v1/volumes?volume=a%00b",
+        "/v1/volumes?a=1&b=1&c=1&d=1&e=1&f=1&g=1&h=1&i=1",
         "/v1/volumes?id=1&id=2",
     };
 
@@ -236,6 +266,7 @@ int main(void)
         TEST(the_metrics_address_serves_metrics_and_health_only),
         TEST(what_does_not_exist_is_not_found),
         TEST(rows_are_the_views),
+        TEST(one_volume_is_an_object),
         TEST(bad_arguments_are_refused),
         TEST(a_path_ends_where_it_was_written_to_end),
         TEST(status_tells_health),
