@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "crustctl/display.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
 
@@ -46,7 +47,8 @@ const struct command commands[] = {
      "  --for STATE     a state, or STATE/REASON (in_sync, blocked/read_only)\n"
      "  --timeout S     seconds to wait (60)\n"
      "A volume that is not known yet is waited for. Exit code: 0 reached; on time-out\n"
-     "5 if the volume is blocked, 3 if there is none, 4 if the daemon is gone, else 1.\n",
+     "5 if the volume is blocked and nothing is tried again by itself, 3 if there is\n"
+     "none, 4 if the daemon is gone, else 6.\n",
      command_wait},
     {"gc", "", 0, OPTION_DRY_RUN, "has stale metadata removed now, as far as the evidence goes",
      "  --dry-run   only says what would go, and why not what stays\n"
@@ -62,8 +64,8 @@ const struct command commands[] = {
      command_restore},
     {"resize", "VOL", 1, 0, "has a volume grown in its VM, and waits for it",
      "Waits at most two minutes; a growth that was begun goes on after that. Exit\n"
-     "code: 0 the guest has all of the device, 3 no such volume, 5 refused or held up,\n"
-     "1 not in time.\n",
+     "code: 0 the guest has all of the device, 3 no such volume, 5 not on this node as\n"
+     "it is, 6 not now, and may be asked again.\n",
      command_resize},
     {"stats", "VOL", 1, 0, "what the guest's file system says of itself", NULL, command_stats},
     {"crust stats", "TARGET", 1, 0, "the same as JSON: KEP-2857's runtime CLI", NULL,
@@ -84,13 +86,12 @@ const struct command commands[] = {
     {"direct-volume resize", "", 0, OPTION_VOLUME_PATH | OPTION_SIZE,
      "grows it in its VM; exit code 0 or 1",
      "  --volume-path P   where the volume would be published\n"
-     "  --size N          what the device must have at least: bytes, or 8Gi, 500M, 1.5Ti\n",
+     "  --size N          what the device must have at least: bytes, or 8Gi, 500M\n",
      command_direct_volume_resize},
     {"fs get-stats", "POD DEVICE", 2, 0, "stats of the volume on a sandbox's host device", NULL,
      command_fs_stats},
     {"fs resize", "POD DEVICE SIZE", 3, 0, "grows the volume on a sandbox's host device",
-     "SIZE is what the device must have at least: bytes, or 8Gi, 500M, 1.5Ti.\n",
-     command_fs_resize},
+     "SIZE is what the device must have at least: bytes, or 8Gi, 500M.\n", command_fs_resize},
     {"resync", "", 0, 0, "has the daemon look at everything again", NULL, command_resync},
     {"health", "", 0, 0, "exit code 0 if the daemon is ready, 1 if not, 4 if there is none", NULL,
      command_health},
@@ -123,11 +124,13 @@ const struct command *command_choose(struct options *options)
 int command_check(const struct command *command, const struct options *options, struct error *error)
 {
     if (options->given & ~command->options)
-        return error_set(error, -EINVAL, "%s does not take one of these options", command->name);
+        return error_set(error, -EINVAL, "%s does not take %s", command->name,
+                         options_name(options->given & ~command->options));
     if (options->operands < command->operand_count)
         return error_set(error, -EINVAL, "%s wants %s", command->name, command->operands);
     if (options->operands > command->operand_count)
-        return error_set(error, -EINVAL, "%s: too many arguments", command->name);
+        return error_set(error, -EINVAL, "%s: unexpected argument \"%s\"", command->name,
+                         options->operand[command->operand_count]);
     if ((command->options & OPTION_FOR) && !(options->given & OPTION_FOR))
         return error_set(error, -EINVAL, "%s wants --for STATE", command->name);
     return 0;
@@ -149,6 +152,42 @@ int session_fail(int result, const struct error *error)
     return result == SOURCE_UNREACHABLE ? EXIT_UNREACHABLE : EXIT_FAILED;
 }
 
+int session_exit_code(unsigned http_status)
+{
+    switch (http_status) {
+    case 404:
+        return EXIT_NOT_FOUND;
+    case 429: /* RESOURCE_EXHAUSTED */
+    case 503: /* UNAVAILABLE */
+    case 504: /* DEADLINE_EXCEEDED */
+        return EXIT_NOT_NOW;
+    case 500:
+        return EXIT_FAILED;
+    default:
+        return EXIT_BLOCKED;
+    }
+}
+
+/* "  7  pvc-orders  vol-0a1b  /var/lib/kubelet/…" */
+static void print_candidate(const cJSON *row)
+{
+    static const char *const keys[] = {"pv", "volume_handle", "target_path"};
+    cleanup(buffer_done) struct buffer line = BUFFER_INIT(64 * 1024);
+    uint64_t id = 0;
+    int r;
+
+    (void)json_number(row, "volume_id", &id);
+    r = buffer_append_format(&line, "  %" PRIu64, id);
+    for (size_t i = 0; r == 0 && i < array_length(keys); i++) {
+        const char *text = json_string(row, keys[i]);
+
+        r = buffer_append_text(&line, "  ");
+        if (r == 0)
+            r = display_append(&line, text && *text ? text : "-");
+    }
+    (void)fprintf(stderr, "%s\n", buffer_text(&line));
+}
+
 static int ambiguous(const char *name, const cJSON *rows)
 {
     const cJSON *row;
@@ -156,11 +195,7 @@ static int ambiguous(const char *name, const cJSON *rows)
     (void)fprintf(stderr, "crustctl: \"%s\" is more than one volume; name one by its id:\n", name);
     cJSON_ArrayForEach(row, rows)
     {
-        uint64_t id = 0;
-
-        (void)json_number(row, "volume_id", &id);
-        (void)fprintf(stderr, "  %" PRIu64 "  %s\n", id,
-                      json_string(row, "target_path") ? json_string(row, "target_path") : "-");
+        print_candidate(row);
     }
     return EXIT_USAGE;
 }

@@ -13,15 +13,17 @@ enum {
     EXIT_USAGE = 2,
     EXIT_NOT_FOUND = 3,
     EXIT_UNREACHABLE = 4,
-    EXIT_BLOCKED = 5,
+    EXIT_BLOCKED = 5, /* not here: it stays so until somebody changes something */
+    EXIT_NOT_NOW = 6, /* time may heal it: the same may be asked again */
 };
 
 /* A command in the middle of its work. */
 struct session {
     const struct options *options;
     struct source *source;
-    unsigned width;    /* of the terminal, in columns */
-    struct buffer out; /* written to stdout at the end, or by session_flush() */
+    unsigned width;       /* of prose, in columns */
+    unsigned table_width; /* of what has columns: without bound where nobody looks at a terminal */
+    struct buffer out;    /* written to stdout at the end, or by session_flush() */
 };
 
 struct command {
@@ -51,6 +53,9 @@ int session_flush(struct session *session);
 
 /* Prints "crustctl: text" on stderr; the exit code for a SOURCE_* outcome or -errno. */
 int session_fail(int result, const struct error *error);
+
+/* The exit code for an error status of the daemon's HTTP. */
+int session_exit_code(unsigned http_status);
 
 /* The one volume that VOL names: 0 with *ret_row owned by the caller, or an exit code after saying
  * why on stderr. */

@@ -12,15 +12,25 @@
 enum { ANSWER_BYTES = 64 * 1024 * 1024, ANSWER_DEPTH = 8 };
 
 static const struct column columns[] = {
-    {.title = "VOLUME", .key = "volume_id", .kind = COLUMN_NUMBER},
-    {.title = "PATH", .format = row_path_or_key, .minimum = 16},
+    {.title = "ID", .key = "volume_id", .kind = COLUMN_NUMBER},
+    {.title = "VOLUME", .format = row_volume_name, .minimum = 16},
     {.title = "DECISION", .key = "decision"},
     {.title = "REASON", .key = "reason"},
 };
 
-/* 3: there is no such thing; 5: it is not done, and the text says why. */
+static bool is_one_of(const char *code, const char *const *codes)
+{
+    while (*codes && strcmp(code, *codes) != 0)
+        codes++;
+    return *codes;
+}
+
+/* 3: there is no such thing; 5: it is not done, and the text says why; 6: not now. */
 static int fail(int result, const struct buffer *body, const struct error *error)
 {
+    static const char *const refusals[] = {"FAILED_PRECONDITION", "ALREADY_EXISTS", NULL};
+    static const char *const delays[] = {"UNAVAILABLE", "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED",
+                                         NULL};
     cleanup(json_deletep) cJSON *reply = NULL;
     const char *code = NULL;
     int exit_code = session_fail(result, error);
@@ -29,11 +39,13 @@ static int fail(int result, const struct buffer *body, const struct error *error
         return exit_code;
     if (json_parse(buffer_text(body), body->length, JSON_LIMITS_HTTP, &reply, NULL) == 0)
         code = json_string(reply, "code");
-    if (code && strcmp(code, "NOT_FOUND") == 0)
+    if (!code)
+        return exit_code;
+    if (strcmp(code, "NOT_FOUND") == 0)
         return EXIT_NOT_FOUND;
-    return code && (strcmp(code, "FAILED_PRECONDITION") == 0 || strcmp(code, "ALREADY_EXISTS") == 0)
-               ? EXIT_BLOCKED
-               : exit_code;
+    if (is_one_of(code, delays))
+        return EXIT_NOT_NOW;
+    return is_one_of(code, refusals) ? EXIT_BLOCKED : exit_code;
 }
 
 /* Each reason that occurs, once. */
@@ -54,7 +66,7 @@ static int print_reasons(const cJSON *rows, unsigned width, struct buffer *out)
 
 static int print_rows(const struct session *session, const cJSON *rows, struct buffer *out)
 {
-    int result = table_print(columns, array_length(columns), rows, session->width,
+    int result = table_print(columns, array_length(columns), rows, session->table_width,
                              "nothing looks stale", out);
 
     if (result == 0 && rows->child)

@@ -42,8 +42,9 @@ static int print_rows(struct session *session, const cJSON *rows, bool as_lines)
     cJSON_ArrayForEach(row, rows)
     {
         if (result == 0)
-            result = session->options->json ? row_print_json(row, &session->out)
-                                            : row_print_journal(row, session->width, &session->out);
+            result = session->options->json
+                         ? row_print_json(row, &session->out)
+                         : row_print_journal(row, session->table_width, &session->out);
     }
     return result;
 }

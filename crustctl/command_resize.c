@@ -55,9 +55,7 @@ static int fail(int result, unsigned status, const struct error *error)
 {
     const int code = session_fail(result, error);
 
-    if (result != SOURCE_REFUSED || status == 500 || status == 504)
-        return code;
-    return status == 404 ? EXIT_NOT_FOUND : EXIT_BLOCKED;
+    return result == SOURCE_REFUSED ? session_exit_code(status) : code;
 }
 
 /* The answer, parsed, of one question about the volume; an exit code. */

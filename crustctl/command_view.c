@@ -43,7 +43,8 @@ static const struct column device_columns[] = {
 };
 
 static const struct column layer_columns[] = {
-    {.title = "VOLUME", .key = "volume_id", .kind = COLUMN_NUMBER},
+    {.title = "ID", .key = "volume_id", .kind = COLUMN_NUMBER, .expendable = 2},
+    {.title = "VOLUME", .format = row_volume_name, .minimum = 8},
     {.title = "DEVICE", .key = "device", .minimum = 10},
     {.title = "KIND", .key = "kind"},
     {.title = "NAME", .key = "name", .minimum = 8, .expendable = 1},
@@ -53,7 +54,8 @@ static const struct column layer_columns[] = {
 };
 
 static const struct column mapping_columns[] = {
-    {.title = "ID", .key = "volume_id", .kind = COLUMN_NUMBER},
+    {.title = "ID", .key = "volume_id", .kind = COLUMN_NUMBER, .expendable = 5},
+    {.title = "VOLUME", .format = row_volume_name, .minimum = 12},
     {.title = "SANDBOX", .key = "sandbox_id", .minimum = 12},
     {.title = "DEVICE", .key = "device", .minimum = 10},
     {.title = "DRIVE", .key = "drive_id", .minimum = 8, .expendable = 2},
@@ -65,7 +67,7 @@ static const struct column mapping_columns[] = {
 
 static const struct column resize_columns[] = {
     {.title = "ID", .key = "resize_id", .kind = COLUMN_NUMBER},
-    {.title = "VOLUME", .key = "volume_id", .kind = COLUMN_NUMBER},
+    {.title = "VOLUME", .format = row_volume_name, .minimum = 10},
     {.title = "DEVICE", .key = "device", .minimum = 10, .expendable = 2},
     {.title = "FROM", .key = "from_bytes", .kind = COLUMN_SIZE},
     {.title = "TO", .key = "to_bytes", .kind = COLUMN_SIZE},
@@ -76,8 +78,7 @@ static const struct column resize_columns[] = {
 
 static const struct column cleanup_columns[] = {
     {.title = "ID", .key = "cleanup_id", .kind = COLUMN_NUMBER},
-    {.title = "VOLUME", .key = "volume_id", .kind = COLUMN_NUMBER},
-    {.title = "PATH", .format = row_path_or_key, .minimum = 16, .expendable = 1},
+    {.title = "VOLUME", .format = row_volume_name, .minimum = 16},
     {.title = "DECISION", .key = "decision"},
     {.title = "REASON", .key = "reason", .minimum = 12},
     {.title = "AT (UTC)", .key = "at", .kind = COLUMN_TIME},
@@ -144,7 +145,7 @@ static int print_rows(struct session *session, const struct store_query *query, 
     filter_rows(rows, session->options->given & FILTERS);
     if (session->options->json)
         return row_print_json(rows, &session->out);
-    return table_print(layout->columns, layout->count, rows, session->width, layout->nothing,
+    return table_print(layout->columns, layout->count, rows, session->table_width, layout->nothing,
                        &session->out);
 }
 

@@ -94,7 +94,7 @@ static int print_last_lines(struct session *session, const cJSON *journal)
     cJSON_ArrayForEach(row, journal)
     {
         if (result == 0)
-            result = row_print_journal(row, session->width, &session->out);
+            result = row_print_journal(row, session->table_width, &session->out);
     }
     return result;
 }

@@ -56,7 +56,9 @@ static int look(struct session *session, bool *ret_reached, struct error *why)
         return print_reached(session, row) == 0 ? EXIT_DONE : EXIT_FAILED;
     (void)error_set(why, 1, "volume %" PRIu64 " is %s/%s", row_number(row, "volume_id", NULL),
                     row_text(row, "state"), row_reason(row));
-    return strcmp(row_text(row, "state"), "blocked") == 0 ? EXIT_BLOCKED : EXIT_FAILED;
+    return strcmp(row_text(row, "state"), "blocked") == 0 && !*row_text(row, "next_attempt_at")
+               ? EXIT_BLOCKED
+               : EXIT_NOT_NOW;
 }
 
 int command_wait(struct session *session)

@@ -6,6 +6,7 @@
 #include "crustctl/display.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <locale.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -34,6 +35,11 @@ unsigned display_columns(void)
     if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
         return size.ws_col;
     return number >= 20 && number <= 1000 ? (unsigned)number : DISPLAY_DEFAULT_WIDTH;
+}
+
+unsigned display_table_columns(void)
+{
+    return isatty(STDOUT_FILENO) ? display_columns() : UINT_MAX;
 }
 
 /* Marks that change the direction of writing make a line read as something else. */

@@ -18,6 +18,9 @@ void display_init(void);
 /* The terminal's width if stdout is one, else $COLUMNS, else 80. */
 unsigned display_columns(void);
 
+/* The terminal's width if stdout is one; else without bound, for a program reads it. */
+unsigned display_table_columns(void);
+
 unsigned display_width(const char *text);
 
 int display_append(struct buffer *out, const char *text);

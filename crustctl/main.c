@@ -28,14 +28,16 @@ static void print_usage(FILE *stream)
     for (const struct command *command = commands; command->name; command++)
         print_line(stream, command);
     (void)fputs("\n"
-                "VOL is a volume path, a metadata key, a PV name or a volume_id.\n"
+                "VOL is a volume path, a metadata key, a PV name, a CSI volume handle or a\n"
+                "volume_id.\n"
                 "  --root DIR     the node's root is DIR ($" CONFIG_ROOT_VARIABLE ")\n"
                 "  --config FILE  the daemon's configuration ($" CONFIG_FILE_VARIABLE ", or\n"
                 "                 " CONFIG_DEFAULT_FILE ")\n"
                 "  -o FORMAT      text, or json: the audit views' columns\n"
                 "  --version, --help; COMMAND --help tells more about one\n\n"
-                "Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 daemon not reachable,\n"
-                "5 refused or blocked.\n",
+                "Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 daemon not reachable, 5 not\n"
+                "here: refused or blocked, until somebody changes something, 6 not now: time may\n"
+                "heal it, ask again.\n",
                 stream);
 }
 
@@ -46,21 +48,28 @@ static void print_command_help(const struct command *command)
                  command->help ? command->help : "");
 }
 
-/* "fs" has no meaning by itself: what may follow it. False if nothing does. */
-static bool print_family(FILE *stream, const char *name)
+static bool is_of_family(const struct command *command, const char *name)
 {
     const size_t length = strlen(name);
-    bool found = false;
 
-    for (const struct command *command = commands; command->name; command++) {
-        if (strncmp(command->name, name, length) != 0 || command->name[length] != ' ')
-            continue;
-        if (!found)
-            (void)fprintf(stream, "crustctl %s is one of\n", name);
-        print_line(stream, command);
-        found = true;
-    }
-    return found;
+    return strncmp(command->name, name, length) == 0 && command->name[length] == ' ';
+}
+
+static bool has_family(const char *name)
+{
+    for (const struct command *command = commands; command->name; command++)
+        if (is_of_family(command, name))
+            return true;
+    return false;
+}
+
+/* "fs" has no meaning by itself: what may follow it. */
+static void print_family(FILE *stream, const char *name)
+{
+    (void)fprintf(stream, "crustctl %s is one of\n", name);
+    for (const struct command *command = commands; command->name; command++)
+        if (is_of_family(command, name))
+            print_line(stream, command);
 }
 
 static int refuse(const char *text)
@@ -69,9 +78,40 @@ static int refuse(const char *text)
     return EXIT_USAGE;
 }
 
+/* "crust burn": the second word is wrong. */
+static int refuse_command(const struct options *options)
+{
+    const bool is_family = has_family(options->command);
+    const bool has_word = is_family && options->operands > 0;
+
+    if (!is_family || has_word)
+        (void)fprintf(stderr, "crustctl: there is no command \"%s%s%s\"\n", options->command,
+                      has_word ? " " : "", has_word ? options->operand[0] : "");
+    if (is_family)
+        print_family(stderr, options->command);
+    else
+        (void)fputs("Try crustctl --help.\n", stderr);
+    return EXIT_USAGE;
+}
+
+/* --help, or the command help. */
+static int show_help(const struct options *options, const struct command *command)
+{
+    if (command)
+        print_command_help(command);
+    else if (!options->command)
+        print_usage(stdout);
+    else if (has_family(options->command) && options->operands == 0)
+        print_family(stdout, options->command);
+    else
+        return refuse_command(options);
+    return EXIT_DONE;
+}
+
 static int run(const struct command *command, const struct options *options)
 {
-    struct session session = {.options = options, .width = display_columns()};
+    struct session session = {
+        .options = options, .width = display_columns(), .table_width = display_table_columns()};
     struct error error = {0};
     int code;
 
@@ -97,6 +137,15 @@ static int exit_code(const struct command *command, int code)
                                                                                     : code;
 }
 
+/* "help resize" is "resize --help". */
+static void ask_for_help(struct options *options)
+{
+    options->help = true;
+    options->command = options->operands > 0 ? options->operand[0] : NULL;
+    if (options->operands > 0)
+        memmove(options->operand, options->operand + 1, --options->operands * sizeof(char *));
+}
+
 int main(int argc, char *argv[])
 {
     const struct command *command;
@@ -110,23 +159,17 @@ int main(int argc, char *argv[])
         (void)printf("crustctl %s\n", CRUST_VERSION);
         return EXIT_DONE;
     }
+    if (options.command && strcmp(options.command, "help") == 0)
+        ask_for_help(&options);
     command = command_choose(&options);
-    if (options.command && strcmp(options.command, "help") == 0) {
-        options.help = true;
-        command = options.operands > 0 ? command_find(options.operand[0]) : NULL;
-    }
-    if (options.help && command)
-        print_command_help(command);
-    else if (options.help && (!options.command || !print_family(stdout, options.command)))
-        print_usage(stdout);
     if (options.help)
-        return EXIT_DONE;
-    if (!options.command)
+        return show_help(&options, command);
+    if (!options.command) {
         print_usage(stderr);
-    if (!command && (!options.command || print_family(stderr, options.command)))
         return EXIT_USAGE;
+    }
     if (!command)
-        return refuse("there is no such command");
+        return refuse_command(&options);
     if (command_check(command, &options, &error) < 0)
         return exit_code(command, refuse(error.text));
     return exit_code(command, run(command, &options));

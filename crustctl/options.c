@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "config/config.h"
+#include "lib/cleanup.h"
 
 enum {
     LONG_ROOT = 256,
@@ -41,6 +42,31 @@ static const struct option long_options[] = {
     {"help", no_argument, NULL, 'h'},
     {0},
 };
+
+const char *options_name(unsigned given)
+{
+    static const struct {
+        unsigned option;
+        const char *name;
+    } names[] = {
+        {OPTION_BLOCKED, "--blocked"},
+        {OPTION_STALLED, "--stalled"},
+        {OPTION_ALL, "--all"},
+        {OPTION_LINES, "-n"},
+        {OPTION_FOLLOW, "-f"},
+        {OPTION_FOR, "--for"},
+        {OPTION_TIMEOUT, "--timeout"},
+        {OPTION_DRY_RUN, "--dry-run"},
+        {OPTION_VOLUME_PATH, "--volume-path"},
+        {OPTION_MOUNT_INFO, "--mount-info"},
+        {OPTION_SIZE, "--size"},
+    };
+
+    for (size_t i = 0; i < array_length(names); i++)
+        if (given & names[i].option)
+            return names[i].name;
+    return "one of these options";
+}
 
 static int take_number(const char *name, const char *text, int64_t *ret_number, struct error *error)
 {
@@ -131,6 +157,8 @@ static int refuse_option(int option, int argc, char *argv[], struct error *error
         return error_set(error, -EINVAL, "%s wants a value", word);
     if (optopt > 0 && optopt < 256)
         return error_set(error, -EINVAL, "there is no option -%c", optopt);
+    if (optopt >= 256)
+        return error_set(error, -EINVAL, "%.*s takes no value", (int)strcspn(word, "="), word);
     return error_set(error, -EINVAL, "there is no option %s", word);
 }
 
@@ -156,7 +184,7 @@ int options_parse(int argc, char *argv[], struct options *ret_options, struct er
         options.command = argv[optind++];
     for (; optind < argc; optind++) {
         if (options.operands == OPTIONS_OPERANDS)
-            return error_set(error, -EINVAL, "too many arguments");
+            return error_set(error, -EINVAL, "too many arguments, from \"%s\" on", argv[optind]);
         options.operand[options.operands++] = argv[optind];
     }
     *ret_options = options;

@@ -39,5 +39,8 @@ struct options {
     const char *operand[OPTIONS_OPERANDS];
 };
 
+/* "--blocked" for OPTION_BLOCKED; of several the first. */
+const char *options_name(unsigned given);
+
 /* Options may stand anywhere. Strings are borrowed from argv. 0, or -EINVAL with a text. */
 int options_parse(int argc, char *argv[], struct options *ret_options, struct error *error);

@@ -123,12 +123,13 @@ static int append_detail(const cJSON *detail, struct buffer *out)
     return result;
 }
 
-/* "2026-01-02 03:04:05.678  state_changed     volume 7  sandbox a1b2…  /dev/loop0" */
+/* "2026-01-02 03:04:05.678  state_changed     volume 7 pvc-orders  sandbox a1b2…" */
 static int append_subject(const cJSON *row, struct buffer *out)
 {
     const char *at = row_text(row, "at");
     const char *sandbox = row_text(row, "sandbox_id");
     const char *device = row_text(row, "device");
+    const char *pv = row_text(row, "pv");
     bool about_volume;
     const uint64_t volume = row_number(row, "volume_id", &about_volume);
     const bool alone = !about_volume && !*sandbox && !*device;
@@ -136,7 +137,7 @@ static int append_subject(const cJSON *row, struct buffer *out)
                                       alone ? 0 : KIND_WIDTH, row_text(row, "kind"));
 
     if (result == 0 && about_volume)
-        result = buffer_append_format(out, "  volume %" PRIu64, volume);
+        result = buffer_append_format(out, "  volume %" PRIu64 "%s%s", volume, *pv ? " " : "", pv);
     if (result == 0 && *sandbox)
         result =
             buffer_append_format(out, "  sandbox %.8s%s", sandbox, strlen(sandbox) > 8 ? "…" : "");

@@ -386,7 +386,7 @@ class CrustctlTest(VolumeTest):
                                 (("crust", "resize", self.pv.path, "0.1Ki", "0"), 2),
                                 (("crust", "resize", self.pv.path), 2), (("crust", "burn"), 2),
                                 (("crust", "resize", self.pv.path, "1", "2"), 5),
-                                (("crust", "resize", self.pv.path, str(1 << 40), "0"), 5),
+                                (("crust", "resize", self.pv.path, str(1 << 40), "0"), 6),
                                 (("fs", "get-stats", SANDBOX, "/dev/none"), 3)):
             code, out, err = self.run_crustctl(*words)
             self.assertEqual((code, out), (expected, ""), (words, err))

@@ -11,11 +11,12 @@ import socket
 import stat
 import subprocess
 import unittest
+import unittest.mock
 
 from node import BUILD
 from said import AFTER, SANDBOX, SaidTest, curl, publish_path, status
 
-OK, FAILED, USAGE, NOT_FOUND, UNREACHABLE, REFUSED = range(6)
+OK, FAILED, USAGE, NOT_FOUND, UNREACHABLE, REFUSED, NOT_NOW = range(7)
 VIEWS = ("volumes", "sandboxes", "devices", "layers", "mappings", "resizes", "cleanups",
          "journal")
 
@@ -89,6 +90,50 @@ class HttpTest(FacesTest):
                 if code:
                     self.assertEqual(got, code)
                     self.assertEqual(set(json.loads(body)), {"code", "reason", "message"})
+
+    def test_a_wrong_method_is_told_the_right_one(self):
+        node = self.build()
+        for path, method, allowed in (("/v1/resync", "GET", "POST"), ("/v1/volumes", "PATCH", "GET, HEAD"),
+                                      ("/v1/volumes/1", "DELETE", "GET, HEAD"),
+                                      ("/v1/volumes/1/explain", "POST", "GET, HEAD"),
+                                      ("/v1/volumes/1/resize", "GET", "POST"),
+                                      ("/fs-resize", "POST", "PUT"), ("/metrics", "PUT", "GET, HEAD")):
+            with self.subTest(path):
+                code, answer = curl(node, path, "--include", "--request", method)
+                self.assertEqual(code, 405)
+                self.assertIn(f"Allow: {allowed}\r\n".encode(), answer)
+
+    def test_one_volume(self):
+        """As an object, and with what is known, missing and to be done about it."""
+        node = self.build()
+        row = node.volume(self.blocked.path)
+        code, body = curl(node, f"/v1/volumes/{row['volume_id']}")
+        self.assertEqual(code, 200)
+        listed, = json.loads(curl(node, "/v1/volumes")[1])
+        self.assertEqual(json.loads(body), listed)
+        code, body = curl(node, f"/v1/volumes/{row['volume_id']}/explain")
+        self.assertEqual(code, 200)
+        answer = json.loads(body)
+        said = json.loads(node.crustctl("-o", "json", "explain", row["pv"]).stdout)
+        for member in ("volume_id", "target_path", "state", "reason", "state_meaning",
+                       "reason_meaning", "missing"):
+            self.assertEqual(answer[member], said[member], member)
+        self.assertEqual(answer["remedies"], said["remedies"])
+        self.assertEqual(answer["volume"], listed)
+        self.assertEqual(answer["sandbox"]["sandbox_id"], SANDBOX)
+        self.assertEqual(answer["mapping"]["device"], row["device"])
+        self.assertEqual(answer["resize"]["to_bytes"], AFTER)
+        self.assertIsNone(answer["cleanup"])
+        self.assertEqual(answer["layers"], [])
+        self.assertTrue(answer["journal"])
+        for path, expected, word in (("/v1/volumes/4711", 404, "NOT_FOUND"),
+                                     ("/v1/volumes/4711/explain", 404, "NOT_FOUND"),
+                                     ("/v1/volumes/pv", 400, "INVALID_ARGUMENT"),
+                                     ("/v1/volumes/1x/explain", 400, "INVALID_ARGUMENT"),
+                                     ("/v1/volumes/1/burn", 404, "NOT_FOUND"),
+                                     ("/v1/volumes/1?live=1", 400, "INVALID_ARGUMENT")):
+            code, body = curl(node, path)
+            self.assertEqual((code, json.loads(body)["code"]), (expected, word), path)
 
     def test_resync(self):
         node = self.build()
@@ -193,7 +238,7 @@ class CrustctlTest(FacesTest):
                 (["wait", path, "--for", "blocked"], OK),
                 (["wait", path, "--for", "blocked/monitor_missing"], OK),
                 (["wait", path, "--for", "in_sync", "--timeout", "0"], REFUSED),
-                (["wait", unbound, "--for", "in_sync", "--timeout", "0"], FAILED),
+                (["wait", unbound, "--for", "in_sync", "--timeout", "0"], NOT_NOW),
                 (["wait", "/nobody", "--for", "in_sync", "--timeout", "0"], NOT_FOUND),
                 (["wait", path, "--for", "perfect", "--timeout", "0"], USAGE),
                 (["wait", path], USAGE),
@@ -221,6 +266,77 @@ class CrustctlTest(FacesTest):
         for command in re.findall(r"(?m)^  (\w\S*(?: [a-z-]+)?)", listed):
             listed += node.crustctl(*command.split(), "--help").stdout
         self.assertEqual([line for line in listed.splitlines() if len(line) > 80], [])
+
+    def test_mistakes_are_named(self):
+        node = self.build()
+        for arguments, words in (
+                (["nonsense"], 'there is no command "nonsense"'),
+                (["crust", "burn"], 'there is no command "crust burn"'),
+                (["help", "nonsense"], 'there is no command "nonsense"'),
+                (["volumes", "--nonsense"], "there is no option --nonsense"),
+                (["sandboxes", "--blocked"], "sandboxes does not take --blocked"),
+                (["volumes", "a"], 'unexpected argument "a"')):
+            with self.subTest(arguments):
+                done = node.crustctl(*arguments, check=False)
+                self.assertEqual((done.returncode, done.stdout), (USAGE, ""))
+                self.assertIn(words, done.stderr)
+        self.assertIn("usage: crustctl resize", node.crustctl("help", "resize").stdout)
+        self.assertIn("--mount-info", node.crustctl("help", "direct-volume", "add").stdout)
+
+    def test_the_root_from_the_environment(self):
+        node = self.build()
+        done = subprocess.run([str(BUILD / "crustctl"), "volumes"], capture_output=True, text=True,
+                              timeout=60, env={"CRUST_ROOT": str(node.root)})
+        self.assertEqual((done.returncode, done.stderr), (OK, ""))
+        self.assertIn("monitor_missing", done.stdout)
+        done = subprocess.run([str(BUILD / "crustd"), "--check-config"], capture_output=True,
+                              text=True, timeout=60, env={"CRUST_ROOT": str(node.root / "none")})
+        self.assertEqual(done.returncode, USAGE)
+        self.assertIn(str(node.root / "none"), done.stderr)
+
+    def test_programs_get_whole_lines(self):
+        """And every list that shows a volume has its PV name."""
+        node = self.build()
+        row = node.volume(self.blocked.path)
+        for command in ("volumes", "mappings", "resizes", "journal"):
+            out = node.crustctl(command).stdout
+            self.assertNotIn("…" if command != "journal" else "\n    ", out, command)
+            self.assertIn(row["pv"], out, command)
+        self.assertIn(SANDBOX, node.crustctl("mappings").stdout)
+        for view in ("mappings", "resizes", "journal"):
+            rows = json.loads(node.crustctl("-o", "json", view).stdout)
+            self.assertIn(row["pv"], [one["pv"] for one in rows], view)
+
+    def test_volumes_by_their_handles(self):
+        """Two claims of one handle are two volumes, and neither is meant more than the other."""
+        node = self.node()
+        paths = [publish_path(name) for name in ("pv-first", "pv-second", "pv-third")]
+        for path, handle in zip(paths, ("vol-shared", "vol-shared", "vol-alone")):
+            data = node.path(path).parent
+            data.mkdir(parents=True)
+            (data / "vol_data.json").write_text(json.dumps(
+                {"driverName": "csi.example", "volumeHandle": handle}))
+            node.stage(path, "/dev/none")
+        node.start()
+        node.wait(lambda: len(node.query("SELECT 1 FROM audit_volumes")) == 3, 60, "all volumes")
+        alone = json.loads(node.crustctl("-o", "json", "volume", "vol-alone").stdout)
+        self.assertEqual((alone["target_path"], alone["volume_handle"]), (paths[2], "vol-alone"))
+        done = node.crustctl("volume", "vol-shared", check=False)
+        self.assertEqual((done.returncode, done.stdout), (USAGE, ""))
+        for words in ("more than one volume", "pv-first", "pv-second", *paths[:2]):
+            self.assertIn(words, done.stderr)
+        self.assertNotIn("pv-third", done.stderr)
+
+    def test_the_log_names_volume_and_node(self):
+        node = self.build()
+        lines = [line for line in node.log.read_text().splitlines() if " volume=" in line]
+        self.assertTrue(lines)
+        for line in lines:
+            self.assertRegex(line, r" node=\S+ volume=\d+ pv=pv\S* ")
+        node.stop()
+        with unittest.mock.patch.dict(os.environ, NODE_NAME="worker-7"):
+            node.start()
+        self.assertRegex(node.log.read_text().splitlines()[-1], " level=info node=worker-7 ")
 
     def test_wait_sees_it_happen(self):
         node = self.build()

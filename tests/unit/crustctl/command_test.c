@@ -21,6 +21,15 @@ static void expect(const struct node *node, const char *words, int code, const c
         fail_msg("%s: \"%s\" is not in:\n%s", words, text, buffer_text(&out));
 }
 
+static void expect_wide(const struct node *node, const char *words, const char *text)
+{
+    cleanup(buffer_done) struct buffer out = {0};
+
+    assert_int_equal(node_run_wide(node, words, UINT_MAX, &out), EXIT_DONE);
+    if (!strstr(buffer_text(&out), text) || strstr(buffer_text(&out), "…"))
+        fail_msg("%s: \"%s\" is not in, or something is cut:\n%s", words, text, buffer_text(&out));
+}
+
 static void tables_fit_a_terminal(void **state)
 {
     static const char *const lists[] = {"volumes",  "sandboxes", "devices", "layers",
@@ -119,6 +128,66 @@ static void a_volume_in_json_is_an_object(void **state)
     volume = parse(&out);
     assert_true(cJSON_IsObject(volume));
     assert_string_equal(json_string(volume, "state"), "block_grown");
+}
+
+/* Two claims of one volume: neither is meant more than the other. */
+static void a_volume_may_be_named_by_its_handle(void **state)
+{
+    struct node *node = *state;
+    int64_t id;
+
+    expect(node, "volume vol-0a1b", EXIT_USAGE, "");
+    assert_int_equal(store_begin(node->store), 0);
+    assert_int_equal(store_remove_entry(node->store, STORE_KATA, "key2", &id), 0);
+    assert_int_equal(store_commit(node->store), 0);
+    expect(node, "volume vol-0a1b", EXIT_DONE, "pvc-orders");
+    expect(node, "explain vol-0a1b", EXIT_DONE, "crust-guest-agent");
+    expect(node, "volume vol-0a1", EXIT_NOT_FOUND, "");
+}
+
+/* What the others need to have something to show: a layer, and a kept directory. */
+static void add_layer_and_cleanup(const struct node *node)
+{
+    const struct store_device disk = {.name = "/dev/sda", .major = 8, .size_bytes = 128 * MIB};
+    const struct store_stale stale = {
+        .reason = "grace", .fingerprint = "aa", .since_ns = 1, .evidence = "{}"};
+    struct store_layer layer = {.kind = "disk"};
+    struct store_volume volume;
+    bool changed;
+
+    assert_int_equal(store_begin(node->store), 0);
+    assert_int_equal(store_put_device(node->store, &disk, &layer.layer_id, &changed), 0);
+    assert_int_equal(store_get_volume(node->store, node->grown, &volume), 0);
+    assert_int_equal(store_put_layers(node->store, volume.device_id, &layer, 1), 0);
+    assert_int_equal(store_note_stale(node->store, 1, &stale), 0);
+    assert_int_equal(store_commit(node->store), 0);
+}
+
+static void every_list_that_shows_a_volume_has_its_pv(void **state)
+{
+    static const char *const lists[] = {"volumes", "layers",   "mappings",
+                                        "resizes", "cleanups", "journal"};
+
+    add_layer_and_cleanup(*state);
+    for (size_t i = 0; i < array_length(lists); i++) {
+        char words[64];
+
+        expect(*state, lists[i], EXIT_DONE, "pvc-orders");
+        (void)snprintf(words, sizeof(words), "%s -o json", lists[i]);
+        expect(*state, words, EXIT_DONE, "\"pv\":\"pvc-orders\"");
+    }
+}
+
+/* What is no terminal has no width. */
+static void a_program_gets_whole_columns(void **state)
+{
+    const struct node *node = *state;
+    const char *path = "a1b2c3d4e5f60718293a4b5c6d7e8f90";
+
+    expect(node, "mappings", EXIT_DONE, "…");
+    expect_wide(node, "mappings", path);
+    expect_wide(node, "mappings", "/run/kata/data");
+    expect_wide(node, "sandboxes", "/run/vc/vm/a1b2/extra-monitor.sock");
 }
 
 static void explain_says_what_to_do(void **state)
@@ -227,6 +296,9 @@ int main(void)
         TEST(removed_volumes_are_asked_for),
         TEST(a_volume_is_a_sheet),
         TEST(a_volume_in_json_is_an_object),
+        TEST(a_volume_may_be_named_by_its_handle),
+        TEST(every_list_that_shows_a_volume_has_its_pv),
+        TEST(a_program_gets_whole_columns),
         TEST(explain_says_what_to_do),
         TEST(explain_in_json_has_the_same),
         TEST(status_comes_from_the_database_too),

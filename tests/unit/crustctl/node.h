@@ -1,6 +1,7 @@
 /* node.h - a scratch node for crustctl's tests: a database below a root, and no daemon. */
 #pragma once
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -9,6 +10,7 @@
 #include "crustctl/command.h"
 #include "crustctl/display.h"
 #include "lib/cleanup.h"
+#include "store/cleanups.h"
 #include "store/store.h"
 #include "tests/unit/scratch.h"
 #include "tests/unit/test.h"
@@ -35,6 +37,7 @@ static inline int64_t node_add_volume(struct node *node, unsigned number, const 
         .key = key,
         .target_path = target,
         .pv = pv,
+        .volume_handle = number == 3 ? NULL : "vol-0a1b",
         .pod_uid = "5bd1cbf5-02ab-4a1b-9fd7-1d4b8f6f0a51",
         .device = device,
         .volume_type = "block",
@@ -143,14 +146,15 @@ static inline int node_tear_down(void **state)
     return r;
 }
 
-/* Runs `crustctl --root NODE WORDS` with 80 columns; what it printed is the caller's. The exit code
- * is returned. */
-static inline int node_run(const struct node *node, const char *words, struct buffer *ret_out)
+/* Runs `crustctl --root NODE WORDS` with 80 columns, and so many for tables; what it printed is the
+ * caller's. The exit code is returned. */
+static inline int node_run_wide(const struct node *node, const char *words, unsigned table_width,
+                                struct buffer *ret_out)
 {
     char name[] = "crustctl", option[] = "--root";
     char root[SCRATCH_BYTES], line[256];
     char *argv[16] = {name, option, root};
-    struct session session = {.width = 80};
+    struct session session = {.width = 80, .table_width = table_width};
     struct options options;
     struct error error = {0};
     const struct command *command;
@@ -175,4 +179,9 @@ static inline int node_run(const struct node *node, const char *words, struct bu
     source_close(session.source);
     *ret_out = session.out;
     return code;
+}
+
+static inline int node_run(const struct node *node, const char *words, struct buffer *ret_out)
+{
+    return node_run_wide(node, words, 80, ret_out);
 }

@@ -99,7 +99,8 @@ static void mistakes_are_named(void **state)
         {"journal -n many", "-n wants a number, not \"many\""},
         {"journal -n -3", "-n wants a number"},
         {"wait x --for in_sync --timeout 5s", "--timeout wants a number"},
-        {"a b c d e f", "too many"},
+        {"a b c d e f", "too many arguments, from \"f\" on"},
+        {"volumes --blocked=yes", "--blocked takes no value"},
     };
 
     (void)state;
@@ -110,6 +111,35 @@ static void mistakes_are_named(void **state)
         if (!strstr(line.error.text, cases[i].text))
             fail_msg("%s: %s", cases[i].words, line.error.text);
     }
+}
+
+static void what_does_not_fit_is_named(void **state)
+{
+    static const struct {
+        const char *words, *text;
+    } cases[] = {
+        {"sandboxes --blocked", "sandboxes does not take --blocked"},
+        {"explain x --size 1", "explain does not take --size"},
+        {"volume x y", "volume: unexpected argument \"y\""},
+        {"volume", "volume wants VOL"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < array_length(cases); i++) {
+        struct command_line line = {0};
+
+        assert_int_equal(parse(&line, cases[i].words), 0);
+        assert_int_equal(
+            command_check(command_find(line.options.command), &line.options, &line.error), -EINVAL);
+        assert_string_equal(line.error.text, cases[i].text);
+    }
+}
+
+static void every_option_has_a_name(void **state)
+{
+    (void)state;
+    for (unsigned bit = OPTION_BLOCKED; bit <= OPTION_STALLED; bit <<= 1)
+        assert_int_equal(options_name(bit)[0], '-');
 }
 
 static void commands_take_their_own_options(void **state)
@@ -178,6 +208,8 @@ int main(void)
         cmocka_unit_test(defaults_are_the_host),
         cmocka_unit_test(the_environment_stands_for_what_is_not_given),
         cmocka_unit_test(mistakes_are_named),
+        cmocka_unit_test(what_does_not_fit_is_named),
+        cmocka_unit_test(every_option_has_a_name),
         cmocka_unit_test(commands_take_their_own_options),
         cmocka_unit_test(a_command_may_have_two_words),
     };

@@ -234,7 +234,7 @@ static void waiting_ends_as_the_volume_is(void **state)
     expect(daemon, "wait pvc-orders --for in_sync", EXIT_DONE, "volume 1: in_sync\n");
     expect(daemon, "wait pvc-orders --for in_sync/none -o json", EXIT_DONE,
            "\"state\":\"in_sync\"");
-    expect(daemon, "wait pvc-orders --for shrunk --timeout 0", EXIT_FAILED, "");
+    expect(daemon, "wait pvc-orders --for shrunk --timeout 0", EXIT_NOT_NOW, "");
     expect(daemon, "wait pvc-ledger --for in_sync --timeout 0", EXIT_BLOCKED, "");
     expect(daemon, "wait pvc-nothing --for in_sync --timeout 0", EXIT_NOT_FOUND, "");
 }
@@ -263,7 +263,7 @@ static void restoring_ends_as_the_daemon_says(void **state)
     expect(*state, "restore 1", EXIT_NOT_FOUND, "");
     expect(*state, "restore 2", EXIT_BLOCKED, "");
     expect(*state, "restore 3", EXIT_BLOCKED, "");
-    expect(*state, "restore 4", EXIT_FAILED, "");
+    expect(*state, "restore 4", EXIT_NOT_NOW, "");
     expect(*state, "restore pvc-orders", EXIT_USAGE, "");
 }
 
