@@ -37,6 +37,13 @@ struct config_paths_list {
     char item[CONFIG_LIST_ITEMS][CONFIG_PATH_BYTES];
 };
 
+/* Words, none twice. */
+enum { CONFIG_WORD_BYTES = 64 };
+struct config_words {
+    unsigned count;
+    char item[CONFIG_LIST_ITEMS][CONFIG_WORD_BYTES];
+};
+
 struct config {
     struct {
         char kata_volumes[CONFIG_PATH_BYTES];
@@ -90,6 +97,8 @@ struct config {
     struct {
         enum config_stage_layout stage_layout;
         struct config_paths_list runtime_cli_allow;
+        struct config_words capabilities; /* "auto": those that are found */
+        struct config_words file_systems; /* as above */
     } crust;
     struct {
         uint32_t keep_days;

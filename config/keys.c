@@ -21,6 +21,17 @@ static const char *const routes[] = {"none", "companion", "agent", "shim", NULL}
 static const char *const cleanup_modes[] = {"off", "report", "delete", NULL};
 static const char *const stage_layouts[] = {"kata", "crust", "both", NULL};
 
+/* The names that CRUST gives them, without those that it has for nothing. */
+static const char *const capabilities[] = {"auto",
+                                           "FS_GROUP_CHANGE_POLICY_ALWAYS",
+                                           "FS_GROUP_CHANGE_POLICY_ROOT_MISMATCH",
+                                           "SUBPATH",
+                                           "SELINUX_RELABEL",
+                                           "SELINUX_RELABEL_ON_MOUNT",
+                                           "VOLUME_STATS",
+                                           "VOLUME_RESIZE",
+                                           NULL};
+
 #define KEY(key_section, key_member, key_kind, key_default, ...)                                   \
     {                                                                                              \
         .section = #key_section, .name = #key_member, .type = (key_kind),                          \
@@ -85,6 +96,8 @@ const struct config_key config_keys[] = {
     CHOICE(crust, stage_layout, "kata", stage_layouts),
     KEY(crust, runtime_cli_allow, KEY_PATHS,
         "/usr/bin/kata-runtime, /opt/kata/bin/kata-runtime, /usr/bin/crustctl"),
+    KEY(crust, capabilities, KEY_WORDS, "auto", .choices = capabilities),
+    KEY(crust, file_systems, KEY_WORDS, "auto"),
 
     NUMBER(history, keep_days, "90", 1, 3650),
     NUMBER(history, max_rows, "1000000", 1000, 100 * 1000 * 1000),

@@ -183,6 +183,38 @@ static int parse_routes(const struct config_key *key, char *text,
     return r;
 }
 
+static int append_word(const struct config_key *key, struct config_words *list, const char *item,
+                       struct error *error)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    const size_t length = strlen(item);
+
+    if (key->choices && choice_index(key->choices, item) < 0)
+        return refuse_choice(key->choices, error);
+    if (length == 0 || length >= CONFIG_WORD_BYTES || strspn(item, letters) != length)
+        return error_set(error, -EINVAL, "\"%.64s\" is no name", item);
+    if (list->count == CONFIG_LIST_ITEMS)
+        return error_set(error, -EINVAL, "more than %d names", CONFIG_LIST_ITEMS);
+    for (unsigned i = 0; i < list->count; i++)
+        if (strcmp(list->item[i], item) == 0)
+            return error_set(error, -EINVAL, "%s is listed twice", item);
+    memcpy(list->item[list->count++], item, length + 1);
+    return 0;
+}
+
+static int parse_words(const struct config_key *key, char *text, struct config_words *list,
+                       struct error *error)
+{
+    char *cursor = *text ? text : NULL;
+    int r = 0;
+
+    memset(list, 0, sizeof(*list));
+    for (char *item = next_item(&cursor); item && r == 0; item = next_item(&cursor))
+        r = append_word(key, list, item, error);
+    return r;
+}
+
 static int parse_group(const char *text, char value[static CONFIG_TEXT_BYTES], struct error *error)
 {
     size_t length = strlen(text);
@@ -250,11 +282,22 @@ int config_value_parse(const struct config_key *key, const char *text, struct co
         return parse_choice(key, text, value, error);
     case KEY_ROUTES:
         return parse_routes(key, copy, value, error);
+    case KEY_WORDS:
+        return parse_words(key, copy, value, error);
     }
     return -EINVAL;
 }
 
 static int format_paths(const struct config_paths_list *list, struct buffer *text)
+{
+    int r = 0;
+
+    for (unsigned i = 0; i < list->count && r == 0; i++)
+        r = buffer_append_format(text, "%s%s", i ? ", " : "", list->item[i]);
+    return r;
+}
+
+static int format_words(const struct config_words *list, struct buffer *text)
 {
     int r = 0;
 
@@ -293,6 +336,8 @@ int config_value_format(const struct config_key *key, const struct config *confi
         return buffer_append_text(text, key->choices[*(const int *)value]);
     case KEY_ROUTES:
         return format_routes(key, value, text);
+    case KEY_WORDS:
+        return format_words(value, text);
     }
     return -EINVAL;
 }

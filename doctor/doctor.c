@@ -10,6 +10,7 @@
 #include "doctor/paths.h"
 #include "doctor/sandboxes.h"
 #include "doctor/watches.h"
+#include "lib/cleanup.h"
 
 enum { BOOT_ID_BYTES = 64 };
 
@@ -48,6 +49,27 @@ static void read_boot_id(char ret_boot_id[static BOOT_ID_BYTES])
         ret_boot_id[0] = '\0';
     ret_boot_id[strcspn(ret_boot_id, "\n")] = '\0';
     (void)fclose(file);
+}
+
+int doctor_find_abilities(const struct doctor_request *request,
+                          struct doctor_abilities *ret_abilities)
+{
+    cleanup(buffer_done) struct buffer json = BUFFER_INIT(DOCTOR_BYTES);
+    struct findings findings;
+    char boot_id[BOOT_ID_BYTES];
+    int r;
+
+    findings_begin(&findings, &json);
+    kata_examine(request->root, request->config, &findings);
+    read_boot_id(boot_id);
+    sandboxes_judge(request->sandboxes, boot_id, request->config, &findings);
+    r = findings_end(&findings);
+    *ret_abilities = (struct doctor_abilities){
+        .has_guests = findings.configurations || findings.sandboxes,
+        .tells_hypervisor = findings.tells_hypervisor,
+        .grows_guests = findings.sandboxes ? findings.grows_guests : findings.configurations,
+    };
+    return r;
 }
 
 int doctor_examine(const struct doctor_request *request, struct buffer *ret_json)

@@ -20,6 +20,15 @@ struct doctor_request {
 
 enum { DOCTOR_BYTES = 4 * 1024 * 1024 };
 
+/* What works for volumes here, as far as Kata's configurations and the sandboxes show. */
+struct doctor_abilities {
+    bool has_guests;       /* some run, or Kata is configured to run them */
+    bool tells_hypervisor; /* some VMM, running or configured, can be told a new size */
+    bool grows_guests;     /* not every guest that runs has turned out to be unable */
+};
+int doctor_find_abilities(const struct doctor_request *request,
+                          struct doctor_abilities *ret_abilities);
+
 /* Appends `[{"id","level","what","where","remedy"}, …]`; level is ok, note, warning or error, where
  * and remedy may be null. An error keeps some volume from growing, or crustd from starting. 0,
  * -EMSGSIZE, -ENOMEM. */

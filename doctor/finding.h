@@ -1,6 +1,8 @@
 /* finding.h - what an examination of the node found, as JSON. Private to doctor/. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "lib/buffer.h"
 
 enum finding_level {
@@ -15,6 +17,10 @@ struct findings {
     struct buffer *json; /* borrowed */
     unsigned count;
     int result; /* 0, or the -errno of the first that could not be written */
+
+    /* What works, found by the way. */
+    unsigned configurations, sandboxes; /* of Kata's, that give a guest its volumes; that run */
+    bool tells_hypervisor, grows_guests;
 };
 
 void findings_begin(struct findings *findings, struct buffer *json);

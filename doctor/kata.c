@@ -133,6 +133,7 @@ static void judge_extra_monitor(const struct judgement *judgement)
         say_monitor(judgement, table->debug_file,
                     "extra_monitor_socket is set, and ignored without enable_debug = true");
     else {
+        judgement->findings->tells_hypervisor = true;
         (void)snprintf(text, sizeof(text), "QEMU gets a monitor for crustd (%s)", table->monitor);
         say(judgement, FINDING_OK, NULL, text);
     }
@@ -146,6 +147,7 @@ static void judge_qemu(const struct judgement *judgement, const struct config *c
             "QEMU is never told, as resize.qemu_monitor = off has it");
         break;
     case QEMU_MONITOR_MAIN:
+        judgement->findings->tells_hypervisor = true;
         say(judgement, FINDING_NOTE, NULL,
             "QEMU is told on its main monitor, as resize.qemu_monitor = main has it: a shim that "
             "uses it too can be hindered from ending its pod");
@@ -160,10 +162,21 @@ static void judge_qemu(const struct judgement *judgement, const struct config *c
     }
 }
 
+static void judge_firecracker(const struct judgement *judgement, const struct config *config)
+{
+    judgement->findings->tells_hypervisor |= config->resize.firecracker;
+    if (config->resize.firecracker)
+        say(judgement, FINDING_OK, NULL, "Firecracker is told by its own API");
+    else
+        say(judgement, FINDING_ERROR, "Set resize.firecracker = on in crustd's configuration",
+            "Firecracker is told only where resize.firecracker allows it");
+}
+
 static void judge_table(const struct judgement *judgement, const struct config *config)
 {
     const char *name = judgement->table->name;
 
+    judgement->findings->configurations += !judgement->table->no_block_devices;
     if (judgement->table->no_block_devices)
         say(judgement, FINDING_ERROR, "Set disable_block_device_use = false",
             "with disable_block_device_use no volume reaches a guest as a device");
@@ -174,11 +187,8 @@ static void judge_table(const struct judgement *judgement, const struct config *
             "See that Kata uses Cloud Hypervisor 52 or later; Kata 4.1.0 comes with 51.1",
             "Cloud Hypervisor cannot grow a block device before version 52; which one this is "
             "shows once crustd has talked to it");
-    else if (strcmp(name, "firecracker") == 0 && config->resize.firecracker)
-        say(judgement, FINDING_OK, NULL, "Firecracker is told by its own API");
     else if (strcmp(name, "firecracker") == 0)
-        say(judgement, FINDING_ERROR, "Set resize.firecracker = on in crustd's configuration",
-            "Firecracker is told only where resize.firecracker allows it");
+        judge_firecracker(judgement, config);
     else
         say(judgement, FINDING_ERROR, "Use QEMU, Cloud Hypervisor 52 or Firecracker",
             "crustd has no way to tell this hypervisor: a volume grows when its pod is restarted");

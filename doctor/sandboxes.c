@@ -214,6 +214,9 @@ static void judge_one(const cJSON *row, const struct config *config, struct find
     char where[512];
     uint64_t volumes = 0;
 
+    findings->sandboxes++;
+    findings->tells_hypervisor |= vmm.level == FINDING_OK;
+    findings->grows_guests |= guest.level != FINDING_ERROR;
     (void)json_number(row, "volumes", &volumes);
     if (volumes == 0 && level == FINDING_ERROR)
         level = FINDING_NOTE;

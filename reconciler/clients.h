@@ -39,6 +39,20 @@ enum status_code command_find_volume(struct reconciler *reconciler,
 /* volume.c: whether crustd may look at it and not act. */
 bool volume_is_observed(const struct reconciler *reconciler, const struct store_volume *volume);
 
+/* volume.c: where the host has mounted the device, or what stands on it; NULL nowhere. */
+const char *volume_host_use(struct reconciler *reconciler, uint32_t major, uint32_t minor);
+
+/* examine.c: what the daemon's own examination of the node shows. 0 or -errno with a text. */
+struct doctor_abilities;
+int examine_abilities(struct reconciler *reconciler, struct doctor_abilities *ret_abilities,
+                      struct error *error);
+
+/* stage_check.c: whether the device, the file system and the sandbox that a client names can be
+ * what it says they are. */
+struct reconciler_stage;
+enum status_code stage_check(struct reconciler *reconciler, const struct reconciler_stage *stage,
+                             struct error *error);
+
 /* reconciler.c: in the next turn, its device too. */
 void reconciler_look_at_volume(struct reconciler *reconciler, int64_t volume_id);
 

@@ -172,20 +172,23 @@ static bool entries_disagree(struct reconciler *reconciler, const struct store_v
                : other.file_device != volume->file_device || other.inode != volume->inode;
 }
 
-static bool is_used_by_host(struct reconciler *reconciler, const struct store_volume *volume)
+const char *volume_host_use(struct reconciler *reconciler, uint32_t major, uint32_t minor)
 {
-    if (!volume->device_id || volume->device_kind != STORE_BLOCK)
-        return false;
     if (!reconciler->mounts) {
         int r = observe_mounts(reconciler->sysfs, &reconciler->mounts);
 
         if (r < 0) {
             log_warning(NULL, "cannot read the host's mounts: %s", strerror(-r));
-            return true;
+            return "(cannot tell)";
         }
     }
-    return observed_mounts_find(reconciler->mounts, reconciler->sysfs, volume->major,
-                                volume->minor) != NULL;
+    return observed_mounts_find(reconciler->mounts, reconciler->sysfs, major, minor);
+}
+
+static bool is_used_by_host(struct reconciler *reconciler, const struct store_volume *volume)
+{
+    return volume->device_id && volume->device_kind == STORE_BLOCK &&
+           volume_host_use(reconciler, volume->major, volume->minor);
 }
 
 static enum decide_conflict conflict_of(struct reconciler *reconciler,

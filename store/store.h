@@ -358,6 +358,12 @@ int store_each_volume_without_device(struct store *store, store_volume_callback 
 int store_each_volume_due(struct store *store, uint64_t now_ns, store_volume_callback *callback,
                           void *userdata);
 
+/* File systems, as metadata names them, that a guest has told the size of. The callback must not
+ * write; returning non-zero ends the walk. */
+int store_each_mounted_file_system(struct store *store,
+                                   int (*callback)(void *userdata, const char *fs_type),
+                                   void *userdata);
+
 /* The earliest next attempt after that time; UINT64_MAX if there is none. */
 int store_next_attempt(struct store *store, uint64_t after_ns, uint64_t *ret_ns);
 

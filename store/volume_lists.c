@@ -110,6 +110,22 @@ int store_each_volume_without_device(struct store *store, store_volume_callback 
     return each_volume(store, text, callback, userdata, NULL, 0);
 }
 
+int store_each_mounted_file_system(struct store *store,
+                                   int (*callback)(void *userdata, const char *fs_type),
+                                   void *userdata)
+{
+    static const char find[] =
+        "SELECT DISTINCT e.fs_type FROM mappings m JOIN volumes v ON v.volume_id = m.volume_id"
+        " JOIN entries e ON e.entry_id = v.entry_id"
+        " WHERE m.guest_bytes IS NOT NULL AND e.fs_type IS NOT NULL";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_query_values(&store->connection, find, &rows, NULL, 0);
+
+    while (r == 0 && (r = sql_next(&rows)) > 0)
+        r = callback(userdata, sql_borrow_text(&rows));
+    return r;
+}
+
 int store_each_volume_due(struct store *store, uint64_t now_ns, store_volume_callback *callback,
                           void *userdata)
 {

@@ -59,6 +59,22 @@ struct reconciler_modes {
 
 void reconciler_get_modes(const struct reconciler *reconciler, struct reconciler_modes *ret_modes);
 
+/* ---- what this node is able to ---- */
+
+enum { RECONCILER_NAMES = 32 };
+struct reconciler_names {
+    unsigned count;
+    char name[RECONCILER_NAMES][64];
+};
+
+/* CRUST's names of what works here: crust.capabilities, "auto" being what an examination finds.
+ * 0 or -errno with a text. */
+int reconciler_find_capabilities(struct reconciler *reconciler, struct reconciler_names *ret_names,
+                                 struct error *error);
+/* The file systems that guests of this node mount: crust.file_systems, "auto" being those of every
+ * Kata guest and those that one here was seen to have mounted. 0 or -errno of the store. */
+int reconciler_find_file_systems(struct reconciler *reconciler, struct reconciler_names *ret_names);
+
 /* ---- stale metadata ---------------------------------------------------------------------- */
 
 /* What looks stale and what becomes of it, as a JSON array: decision is kept, removing, or with

@@ -8,19 +8,39 @@
 #include "reconciler/internal.h"
 #include "store/read.h"
 
-int reconciler_examine(struct reconciler *reconciler, struct buffer *ret_json, struct error *error)
+static int read_sandboxes(struct reconciler *reconciler, cJSON **ret_sandboxes, struct error *error)
 {
     cleanup(buffer_done) struct buffer rows = BUFFER_INIT(DOCTOR_BYTES);
-    cleanup(json_deletep) cJSON *sandboxes = NULL;
-    struct doctor_request request = {.root = reconciler->root, .config = &reconciler->config};
     int r = store_read_abilities(store_get_reader(reconciler->store), &rows, error);
 
-    if (r == 0)
-        r = json_parse(buffer_text(&rows), rows.length, (struct json_limits){DOCTOR_BYTES, 4},
-                       &sandboxes, error);
+    return r < 0 ? r
+                 : json_parse(buffer_text(&rows), rows.length,
+                              (struct json_limits){DOCTOR_BYTES, 4}, ret_sandboxes, error);
+}
+
+int reconciler_examine(struct reconciler *reconciler, struct buffer *ret_json, struct error *error)
+{
+    cleanup(json_deletep) cJSON *sandboxes = NULL;
+    struct doctor_request request = {.root = reconciler->root, .config = &reconciler->config};
+    int r = read_sandboxes(reconciler, &sandboxes, error);
+
     if (r < 0)
         return r;
     request.sandboxes = sandboxes;
     r = doctor_examine(&request, ret_json);
     return r < 0 ? error_set_errno(error, r, "the findings can't be written") : 0;
+}
+
+int examine_abilities(struct reconciler *reconciler, struct doctor_abilities *ret_abilities,
+                      struct error *error)
+{
+    cleanup(json_deletep) cJSON *sandboxes = NULL;
+    struct doctor_request request = {.root = reconciler->root, .config = &reconciler->config};
+    int r = read_sandboxes(reconciler, &sandboxes, error);
+
+    if (r < 0)
+        return r;
+    request.sandboxes = sandboxes;
+    r = doctor_find_abilities(&request, ret_abilities);
+    return r < 0 ? error_set_errno(error, r, "the node can't be examined") : 0;
 }

@@ -207,6 +207,8 @@ enum status_code reconciler_stage(struct reconciler *reconciler,
         code =
             answer_refuse(error, ANSWER_BAD_REQUEST, "all of it is more than %d bytes", TEXT_BYTES);
     if (code == STATUS_OK)
+        code = stage_check(reconciler, stage, error);
+    if (code == STATUS_OK)
         code = begin(reconciler, stage->target_path, false, &staging, error);
     if (code != STATUS_OK)
         return code;

@@ -83,6 +83,10 @@ struct observed_mounts *observed_mounts_free(struct observed_mounts *mounts);
 const char *observed_mounts_find(const struct observed_mounts *mounts, int sysfs, uint32_t major,
                                  uint32_t minor);
 
+/* Who on the host holds the device or a partition of it (dm, md, bcache), by name. OBSERVED,
+ * OBSERVED_ABSENT: nobody does, or -errno. */
+int observe_holder(int sysfs, uint32_t major, uint32_t minor, char *ret_text, size_t size);
+
 typedef void observe_device_callback(void *userdata, uint32_t major, uint32_t minor);
 
 /* Each number that is in use in one of the two snapshots only. */

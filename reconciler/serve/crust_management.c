@@ -1,9 +1,8 @@
 /* crust_management.c - crust.management.v1: requests of a kubelet into the reconciler's commands.
  *
- * What is claimed is what works on this node whatever runs in it (docs/operations.md has the table
- * and why). A published volume is a staged one whose sandbox is known: the sandbox's id is recorded
- * beside its metadata, as Kata's Go runtime does when it uses the volume, and its Rust runtime does
- * not.
+ * What is claimed is what works on this node (docs/operations.md has the table and why). A
+ * published volume is a staged one whose sandbox is known: the sandbox's id is recorded beside its
+ * metadata, as Kata's Go runtime does when it uses the volume, and its Rust runtime does not.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,41 +17,63 @@
 
 /* ---- what there is ---- */
 
-enum { CAPABILITIES = 2 };
+struct capability {
+    Crust__Management__V1__RuntimeCapability outer;
+    Crust__Management__V1__RuntimeCapability__RPC rpc;
+};
+
+/* Whether it is one. */
+static bool name_capability(struct capability *capability, const char *name)
+{
+    const ProtobufCEnumValue *value = protobuf_c_enum_descriptor_get_value_by_name(
+        &crust__management__v1__runtime_capability__rpc__type__descriptor, name);
+
+    if (!value)
+        return false;
+    crust__management__v1__runtime_capability__init(&capability->outer);
+    crust__management__v1__runtime_capability__rpc__init(&capability->rpc);
+    capability->outer.type_case = CRUST__MANAGEMENT__V1__RUNTIME_CAPABILITY__TYPE_RPC;
+    capability->outer.rpc = &capability->rpc;
+    capability->rpc.type = (Crust__Management__V1__RuntimeCapability__RPC__Type)value->value;
+    return true;
+}
 
 static void get_capabilities(struct grpc_call *call, const ProtobufCMessage *message)
 {
     Crust__Management__V1__RuntimeGetCapabilitiesResponse response =
         CRUST__MANAGEMENT__V1__RUNTIME_GET_CAPABILITIES_RESPONSE__INIT;
-    Crust__Management__V1__RuntimeCapability capability[CAPABILITIES];
-    Crust__Management__V1__RuntimeCapability *capabilities[CAPABILITIES];
-    Crust__Management__V1__RuntimeCapability__RPC rpc[CAPABILITIES];
+    struct capability capability[RECONCILER_NAMES];
+    Crust__Management__V1__RuntimeCapability *capabilities[RECONCILER_NAMES];
+    struct reconciler_names names;
+    struct error error;
 
     (void)message;
-    for (size_t i = 0; i < CAPABILITIES; i++) {
-        crust__management__v1__runtime_capability__init(&capability[i]);
-        crust__management__v1__runtime_capability__rpc__init(&rpc[i]);
-        capability[i].type_case = CRUST__MANAGEMENT__V1__RUNTIME_CAPABILITY__TYPE_RPC;
-        capability[i].rpc = &rpc[i];
-        capabilities[i] = &capability[i];
+    if (reconciler_find_capabilities(grpc_call_reconciler(call), &names, &error) < 0) {
+        grpc_call_fail(call, answer_code(ANSWER_DATABASE), "%s", error.text);
+        return;
     }
-    rpc[0].type = CRUST__MANAGEMENT__V1__RUNTIME_CAPABILITY__RPC__TYPE__VOLUME_STATS;
-    rpc[1].type = CRUST__MANAGEMENT__V1__RUNTIME_CAPABILITY__RPC__TYPE__VOLUME_RESIZE;
     response.capabilities = capabilities;
-    response.n_capabilities = reconciler_grows(grpc_call_reconciler(call)) ? 2 : 1;
+    for (unsigned i = 0; i < names.count; i++)
+        if (name_capability(&capability[i], names.name[i]))
+            capabilities[response.n_capabilities++] = &capability[i].outer;
     grpc_call_reply(call, &response.base);
 }
 
-/* Those that Kata's guest kernels have, and that can be grown while mounted. */
 static void get_file_systems(struct grpc_call *call, const ProtobufCMessage *message)
 {
     Crust__Management__V1__RuntimeGetSupportedFileSystemsResponse response =
         CRUST__MANAGEMENT__V1__RUNTIME_GET_SUPPORTED_FILE_SYSTEMS_RESPONSE__INIT;
-    ProtobufCBinaryData names[] = {proto_borrow_text("ext4"), proto_borrow_text("xfs")};
+    ProtobufCBinaryData text[RECONCILER_NAMES];
+    struct reconciler_names names;
 
     (void)message;
-    response.file_systems = names;
-    response.n_file_systems = array_length(names);
+    if (reconciler_find_file_systems(grpc_call_reconciler(call), &names) < 0) {
+        grpc_call_fail(call, answer_code(ANSWER_DATABASE), "the database fails");
+        return;
+    }
+    response.file_systems = text;
+    for (unsigned i = 0; i < names.count; i++)
+        text[response.n_file_systems++] = proto_borrow_text(names.name[i]);
     grpc_call_reply(call, &response.base);
 }
 

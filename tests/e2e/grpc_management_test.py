@@ -34,26 +34,6 @@ class ManagementTest(GrpcTest):
             sandbox_id=sandbox, host_volume_id=device), timeout=SECONDS)
 
 
-class What(ManagementTest):
-    def capabilities(self):
-        reply = self.client.RuntimeGetCapabilities(
-            self.management.RuntimeGetCapabilitiesRequest(), timeout=SECONDS)
-        name = self.management.RuntimeCapability.RPC.Type.Name
-        return [name(one.rpc.type) for one in reply.capabilities]
-
-    def test_what_works_here(self):
-        node = self.node()
-        self.start(node)
-        self.assertEqual(self.capabilities(), ["VOLUME_STATS", "VOLUME_RESIZE"])
-        reply = self.client.RuntimeGetSupportedFileSystems(
-            self.management.RuntimeGetSupportedFileSystemsRequest(), timeout=SECONDS)
-        self.assertEqual(list(reply.file_systems), ["ext4", "xfs"])
-        node.stop()
-        node.configure(resize__mode="observe")
-        self.start(node)
-        self.assertEqual(self.capabilities(), ["VOLUME_STATS"])
-
-
 class Volumes(ManagementTest):
     def scene(self):
         """A sandbox that has a device, before anybody says what for."""
@@ -107,16 +87,6 @@ class Volumes(ManagementTest):
             self.stats("/dev/by-nobody")
         with self.fails("UNAVAILABLE", "no such volume"):
             self.expand(loop.device, sandbox=OTHER)
-
-    def test_a_sandbox_that_is_yet_to_come(self):
-        node = self.node()
-        self.start(node)
-        self.publish("/dev/later", sandbox=OTHER)
-        node.wait_for(PATH, "unbound")
-        with self.fails("UNAVAILABLE"):
-            self.stats("/dev/later", sandbox=OTHER)
-        with self.fails("UNAVAILABLE"):
-            self.expand("/dev/later", sandbox=OTHER)
 
     def test_bad_requests(self):
         node, loop = self.scene()

@@ -106,11 +106,11 @@ class Staging(StageTest):
         self.assertEqual((node.directory(PATH) / "mountInfo.json").stat(), before)
         self.assertEqual(self.kinds(node), ["volume_staged"])
         node.record(PATH, SANDBOX)  # what the runtime puts beside it stays
-        self.stage(fs_type="btrfs")
-        self.assertEqual(self.read(node)["fstype"], "btrfs")
+        self.stage(fs_type="xfs")
+        self.assertEqual(self.read(node)["fstype"], "xfs")
         self.assertEqual(set(os.listdir(node.directory(PATH))), {"mountInfo.json", SANDBOX})
         row = node.volume(PATH)
-        self.assertEqual((row["volume_id"], row["fs_type"]), (volume, "btrfs"))
+        self.assertEqual((row["volume_id"], row["fs_type"]), (volume, "xfs"))
         self.assertEqual(self.kinds(node), ["volume_staged"] * 2)
         self.nothing_is_left(node)
 

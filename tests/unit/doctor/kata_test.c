@@ -38,6 +38,23 @@ static void qemu_needs_a_monitor(void **state)
     expect(*state, QEMU("qpm", "true"), "error", "none of hmp, qmp");
 }
 
+/* What CRUST's capabilities follow from. */
+static void what_works_is_noted(void **state)
+{
+    const struct findings *findings = &((struct node *)*state)->written.findings;
+
+    judge(*state, QEMU("qmp", "true"));
+    assert_true(findings->tells_hypervisor && findings->configurations == 1);
+    judge(*state, QEMU("", "true"));
+    assert_true(!findings->tells_hypervisor && findings->configurations == 1);
+    judge(*state, "[hypervisor.qemu]\nenable_debug = true\nextra_monitor_socket = \"qmp\"\n"
+                  "disable_block_device_use = true\n");
+    assert_true(!findings->tells_hypervisor && findings->configurations == 0);
+    ((struct node *)*state)->config.resize.firecracker = true;
+    judge(*state, "[hypervisor.firecracker]\npath = \"/x\"\n");
+    assert_true(findings->tells_hypervisor);
+}
+
 static void the_rust_runtime_needs_hmp(void **state)
 {
     expect(*state, QEMU("hmp", "true") RUST, "ok", "Rust runtime");
@@ -226,6 +243,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         NODE_TEST(qemu_needs_a_monitor),
+        NODE_TEST(what_works_is_noted),
         NODE_TEST(the_rust_runtime_needs_hmp),
         NODE_TEST(the_remedy_is_the_runtimes_own),
         NODE_TEST(the_configuration_of_crustd_counts),

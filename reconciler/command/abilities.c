@@ -1,0 +1,86 @@
+/* abilities.c - what CRUST may say of this node: as the configuration has it, "auto" as it is
+ * found. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "doctor/doctor.h"
+#include "lib/cleanup.h"
+#include "reconciler/internal.h"
+
+/* A name that does not fit is none; none is given twice. */
+static void add(struct reconciler_names *names, const char *name)
+{
+    for (unsigned i = 0; i < names->count; i++)
+        if (strcmp(names->name[i], name) == 0)
+            return;
+    if (names->count < RECONCILER_NAMES && strlen(name) < sizeof(names->name[0]))
+        (void)snprintf(names->name[names->count++], sizeof(names->name[0]), "%s", name);
+}
+
+/* ---- capabilities ---- */
+
+/* A guest can be counted by Kata's own agent, wherever there are guests. To grow it takes a VMM
+ * that can be told, and a guest that nobody has found to be unable. */
+static int find_capabilities(struct reconciler *reconciler, struct reconciler_names *names,
+                             struct error *error)
+{
+    const struct config *config = &reconciler->config;
+    const bool has_routes = config->agent.routes[0] != ROUTE_NONE;
+    struct doctor_abilities abilities;
+    int r = examine_abilities(reconciler, &abilities, error);
+
+    if (r < 0)
+        return r;
+    if (has_routes && abilities.has_guests)
+        add(names, "VOLUME_STATS");
+    if (has_routes && config->resize.mode == RESIZE_GROW && abilities.tells_hypervisor &&
+        abilities.grows_guests)
+        add(names, "VOLUME_RESIZE");
+    return 0;
+}
+
+int reconciler_find_capabilities(struct reconciler *reconciler, struct reconciler_names *ret_names,
+                                 struct error *error)
+{
+    const struct config_words *words = &reconciler->config.crust.capabilities;
+    int r = 0;
+
+    ret_names->count = 0;
+    for (unsigned i = 0; r == 0 && i < words->count; i++)
+        if (strcmp(words->item[i], "auto") == 0)
+            r = find_capabilities(reconciler, ret_names, error);
+        else
+            add(ret_names, words->item[i]);
+    return r;
+}
+
+/* ---- file systems ---- */
+
+static int add_seen(void *userdata, const char *fs_type)
+{
+    add(userdata, fs_type);
+    return 0;
+}
+
+/* Every guest kernel of Kata's has the first two; which others an image has shows in a guest. */
+static int find_file_systems(struct reconciler *reconciler, struct reconciler_names *names)
+{
+    add(names, "ext4");
+    add(names, "xfs");
+    return store_each_mounted_file_system(reconciler->store, add_seen, names);
+}
+
+int reconciler_find_file_systems(struct reconciler *reconciler, struct reconciler_names *ret_names)
+{
+    const struct config_words *words = &reconciler->config.crust.file_systems;
+    int r = 0;
+
+    ret_names->count = 0;
+    for (unsigned i = 0; r == 0 && i < words->count; i++)
+        if (strcmp(words->item[i], "auto") == 0)
+            r = find_file_systems(reconciler, ret_names);
+        else
+            add(ret_names, words->item[i]);
+    return r;
+}

@@ -1,0 +1,171 @@
+/* stage_check.c - whether what a driver says of a volume can be so on this node.
+ *
+ * A file system that the host, another device or another guest uses is destroyed by a second
+ * writer, and nothing in the kernel keeps a VMM from becoming one. So the holder is named and the
+ * driver may call again: holders let go. What is staged already is held to the same, for the
+ * kubelet repeats its calls whenever it is restarted.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "reconciler/clients.h"
+#include "reconciler/command/answers.h"
+#include "reconciler/internal.h"
+#include "reconciler/observe/observe.h"
+
+/* ---- the host ---- */
+
+/* The snapshot of the mounts may be a moment old. */
+static const char *find_host_use(struct reconciler *reconciler,
+                                 const struct observed_device *device)
+{
+    if (!volume_host_use(reconciler, device->major, device->minor))
+        return NULL;
+    reconciler_look_at_mounts(reconciler);
+    return volume_host_use(reconciler, device->major, device->minor);
+}
+
+static enum status_code check_host(struct reconciler *reconciler, const char *path,
+                                   const struct observed_device *device, struct error *error)
+{
+    const char *where = find_host_use(reconciler, device);
+    char holder[192];
+    int r;
+
+    if (where)
+        return answer_refuse(error, ANSWER_DEVICE_HELD, "%s is in use on the host: %s", path,
+                             where);
+    r = observe_holder(reconciler->sysfs, device->major, device->minor, holder, sizeof(holder));
+    if (r == OBSERVED)
+        return answer_refuse(error, ANSWER_DEVICE_HELD, "%s is held on the host by %s", path,
+                             holder);
+    return r < 0 ? answer_refuse(error, ANSWER_DEVICE_HELD, "cannot tell who holds %s: %s", path,
+                                 strerror(-r))
+                 : STATUS_OK;
+}
+
+/* ---- other volumes ---- */
+
+struct search {
+    struct reconciler *reconciler;
+    const struct reconciler_stage *stage;
+    const struct observed_device *device;
+    struct error *error;
+    enum status_code code;
+};
+
+static bool is_on(const struct store_volume *volume, const struct observed_device *device)
+{
+    if (!volume->device_id)
+        return false;
+    if (device->kind == OBSERVED_BLOCK)
+        return volume->device_kind == STORE_BLOCK && volume->major == device->major &&
+               volume->minor == device->minor;
+    return volume->device_kind == STORE_FILE && volume->file_device == device->file_device &&
+           volume->inode == device->inode;
+}
+
+/* 1: this one has it. */
+static int compare(void *userdata, int64_t volume_id)
+{
+    struct search *search = userdata;
+    struct store_volume volume;
+    int r = store_get_volume(search->reconciler->store, volume_id, &volume);
+
+    if (r < 0)
+        return r;
+    if (volume.live_sandboxes == 0 || !is_on(&volume, search->device) ||
+        strcmp(volume.target_path, search->stage->target_path) == 0)
+        return 0;
+    search->code =
+        answer_refuse(search->error, ANSWER_DEVICE_HELD, "%s is in a live sandbox%s%s as volume %s",
+                      search->stage->device, volume.sandbox_id[0] ? " " : "", volume.sandbox_id,
+                      volume.target_path[0] ? volume.target_path : volume.key);
+    return 1;
+}
+
+static enum status_code check_volumes(struct reconciler *reconciler,
+                                      const struct reconciler_stage *stage,
+                                      const struct observed_device *device, struct error *error)
+{
+    struct search search = {reconciler, stage, device, error, STATUS_OK};
+    int r = device->kind == OBSERVED_BLOCK
+                ? store_each_volume_of_device(reconciler->store, device->major, device->minor,
+                                              compare, &search)
+                : store_each_bound_volume(reconciler->store, compare, &search);
+
+    return r < 0 ? answer_refuse(error, ANSWER_DATABASE, "the database fails: %s",
+                                 store_error_text(reconciler->store))
+                 : search.code;
+}
+
+/* ---- the file system ---- */
+
+static enum status_code check_file_system(struct reconciler *reconciler, const char *fs_type,
+                                          struct error *error)
+{
+    struct reconciler_names known;
+    char list[128] = "";
+    int r = reconciler_find_file_systems(reconciler, &known);
+
+    if (r < 0)
+        return answer_refuse(error, ANSWER_DATABASE, "the database fails: %s",
+                             store_error_text(reconciler->store));
+    for (unsigned i = 0; i < known.count; i++) {
+        const size_t length = strlen(list);
+
+        if (strcmp(known.name[i], fs_type) == 0)
+            return STATUS_OK;
+        (void)snprintf(list + length, sizeof(list) - length, "%s%s", i ? ", " : "", known.name[i]);
+    }
+    return answer_refuse(error, ANSWER_FILE_SYSTEM,
+                         "no guest here mounts %s, they mount %s (crust.file_systems)", fs_type,
+                         list[0] ? list : "none");
+}
+
+/* ---- the sandbox ---- */
+
+static int is_sandbox(void *userdata, const char *sandbox_id, pid_t vmm_pid)
+{
+    (void)vmm_pid;
+    return strcmp(userdata, sandbox_id) == 0;
+}
+
+static enum status_code check_sandbox(struct reconciler *reconciler, const char *sandbox_id,
+                                      struct error *error)
+{
+    char copy[STORE_SANDBOX_ID_BYTES];
+    int r;
+
+    (void)snprintf(copy, sizeof(copy), "%s", sandbox_id);
+    r = store_each_live_sandbox(reconciler->store, is_sandbox, copy);
+    if (r > 0)
+        return STATUS_OK;
+    if (r < 0)
+        return answer_refuse(error, ANSWER_DATABASE, "the database fails: %s",
+                             store_error_text(reconciler->store));
+    marks_add_name(&reconciler->sandboxes, sandbox_id); /* looked at before the next call */
+    return answer_refuse(error, ANSWER_UNKNOWN_SANDBOX, "no live sandbox %s is known here",
+                         sandbox_id);
+}
+
+enum status_code stage_check(struct reconciler *reconciler, const struct reconciler_stage *stage,
+                             struct error *error)
+{
+    struct observed_device device;
+    enum status_code code = check_file_system(reconciler, stage->fs_type, error);
+    int r = OBSERVED_ABSENT;
+
+    if (code == STATUS_OK && !reconciler->synced)
+        code = answer_refuse(error, ANSWER_NOT_SYNCED, "the first scan is not done yet");
+    if (code == STATUS_OK && stage->sandbox_id)
+        code = check_sandbox(reconciler, stage->sandbox_id, error);
+    if (code == STATUS_OK)
+        r = observe_device_path(reconciler->root, reconciler->sysfs, stage->device, &device);
+    if (r != OBSERVED)
+        return code; /* what is not there yet may come, and is looked at then */
+    if (device.kind == OBSERVED_BLOCK)
+        code = check_host(reconciler, stage->device, &device, error);
+    return code == STATUS_OK ? check_volumes(reconciler, stage, &device, error) : code;
+}

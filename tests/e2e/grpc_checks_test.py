@@ -1,0 +1,212 @@
+"""What is staged or published is checked against the node: who holds the device, which file systems
+guests mount, which sandboxes there are. And what the node says of itself to CRUST."""
+
+import os
+import subprocess
+import unittest
+
+from beneath import Sysfs
+from disks import make_filesystem
+from grpc_client import SECONDS, GrpcTest
+from said import AFTER, BEFORE, SANDBOX, publish_path
+
+PATH = publish_path("pv-checked")
+OTHER = "b" * 64
+KATA = "opt/kata/share/defaults/kata-containers/configuration.toml"
+QEMU = '[hypervisor.qemu]\nenable_debug = {debug}\nextra_monitor_socket = "qmp"\n'
+
+
+class CheckTest(GrpcTest):
+    def setUp(self):
+        super().setUp()
+        self.crust = self.messages("crust_runtime")
+        self.management = self.messages("crust_management")
+        self.runtime = self.kubelet = None
+
+    def start(self, node):
+        node.start()
+        self.runtime = self.stub(node, "crust_runtime", "Runtime")
+        self.kubelet = self.stub(node, "crust_management", "RuntimeAssistedStorageManagement")
+
+    def stage(self, device, path=PATH, fs_type="ext4", **more):
+        return self.runtime.RuntimeStageVolume(self.crust.RuntimeStageVolumeRequest(
+            volume_type=self.crust.VolumeType(type="BLOCK"), volume_target_path=path,
+            volume_backing_path=device, fs_type=fs_type, **more), timeout=SECONDS)
+
+    def publish(self, device, sandbox=SANDBOX, file_system="ext4"):
+        return self.kubelet.RuntimePublishVolume(self.management.RuntimePublishVolumeRequest(
+            sandbox_id=sandbox, host_volume_id=device, host_target_path=PATH,
+            file_system=file_system), timeout=SECONDS)
+
+    def is_nowhere(self, node):
+        self.assertIsNone(node.volume(PATH))
+        self.assertFalse(node.directory(PATH).exists())
+
+
+class Holders(CheckTest):
+    def test_mounted_on_the_host(self):
+        node = self.node()
+        loop = self.loop()
+        node.add_device(loop.device)
+        make_filesystem("ext4", loop.device)
+        place = self.scratch / "mounted"
+        place.mkdir()
+        self.start(node)
+        subprocess.run(["mount", loop.device, place], check=True)
+        self.addCleanup(subprocess.run, ["umount", place], check=False, capture_output=True)
+        with self.fails("UNAVAILABLE", "in use on the host", str(place)):
+            self.stage(loop.device)
+        self.is_nowhere(node)
+        subprocess.run(["umount", place], check=True)
+        self.stage(loop.device)  # at once: the driver has just unmounted it
+
+    def test_held_by_device_mapper(self):
+        node = self.node()
+        sysfs = Sysfs(node)
+        disk, mapped = self.loop(), self.loop()
+        sysfs.add("sda", disk)
+        sysfs.add("dm-0", mapped, ["sda"], label="mpatha", uuid="mpath-0123")
+        holders = sysfs.root / "devices/block/sda/holders"
+        holders.mkdir()
+        (holders / "dm-0").symlink_to("../../dm-0")
+        for loop in (disk, mapped):
+            node.add_device(loop.device)
+        self.start(node)
+        with self.fails("UNAVAILABLE", "held on the host by dm-0 (mpatha)"):
+            self.stage(disk.device)
+        self.is_nowhere(node)
+        self.stage(mapped.device)  # a mapped device that nothing stands on is as good as any
+
+    def test_in_another_volumes_sandbox(self):
+        node = self.node()
+        volume = self.volume(node, "pv-first")
+        self.monitor(node, volume)
+        self.agent(node)
+        self.sandbox(node, volume)
+        self.start(node)
+        node.wait_for(volume.path, "in_sync")
+        with self.fails("UNAVAILABLE", SANDBOX, volume.path):
+            self.stage(volume.loop.device)
+        self.is_nowhere(node)
+        self.stage(volume.loop.device, path=volume.path)  # the kubelet repeats its own
+        node.end_sandbox(SANDBOX)
+        node.wait_for(volume.path, "unbound")
+        self.stage(volume.loop.device)
+
+    def test_what_is_not_there_yet(self):
+        self.start(self.node())
+        self.stage("/dev/later")
+
+
+class FileSystems(CheckTest):
+    def supported(self):
+        return list(self.kubelet.RuntimeGetSupportedFileSystems(
+            self.management.RuntimeGetSupportedFileSystemsRequest(), timeout=SECONDS).file_systems)
+
+    def test_one_that_no_guest_mounts(self):
+        node = self.node()
+        self.start(node)
+        self.assertEqual(self.supported(), ["ext4", "xfs"])
+        for stage in (lambda: self.stage("/dev/x", fs_type="ntfs"),
+                      lambda: self.publish("/dev/x", file_system="ntfs")):
+            with self.fails("INVALID_ARGUMENT", "ntfs", "ext4, xfs", "crust.file_systems"):
+                stage()
+        self.is_nowhere(node)
+
+    def test_as_the_configuration_has_it(self):
+        self.start(self.node({"crust.file_systems": "auto, f2fs"}))
+        self.assertEqual(self.supported(), ["ext4", "xfs", "f2fs"])
+        self.stage("/dev/x", fs_type="f2fs")
+        self.start(self.node({"crust.file_systems": "xfs"}))
+        with self.fails("INVALID_ARGUMENT", "they mount xfs"):
+            self.stage("/dev/x")
+
+    def test_one_that_a_guest_has_mounted(self):
+        """Somebody wrote its metadata by hand, and a guest told its size."""
+        node = self.node()
+        volume = self.volume(node, "pv-btrfs")
+        node.stage(volume.path, volume.loop.device, fstype="btrfs")
+        self.monitor(node, volume)
+        self.agent(node)
+        self.sandbox(node, volume)
+        self.start(node)
+        node.wait_for(volume.path, "in_sync")
+        volume.loop.resize(AFTER)
+        node.wait(lambda: node.volume(volume.path)["guest_bytes"], SECONDS, "the guest's word")
+        self.assertEqual(self.supported(), ["ext4", "xfs", "btrfs"])
+        self.stage("/dev/x", fs_type="btrfs")
+
+
+class Sandboxes(CheckTest):
+    def test_a_sandbox_that_is_yet_to_come(self):
+        node = self.node()
+        loop = self.loop()
+        node.add_device(loop.device)
+        self.start(node)
+        with self.fails("UNAVAILABLE", OTHER):
+            self.publish(loop.device, sandbox=OTHER)
+        self.is_nowhere(node)
+        vmm = node.start_vmm(OTHER)
+        node.add_sandbox(OTHER, vmm.pid)
+        node.wait(lambda: node.query("SELECT 1 FROM audit_sandboxes"), SECONDS, "the sandbox")
+        self.publish(loop.device, sandbox=OTHER)
+        self.assertIn(OTHER, os.listdir(node.directory(PATH)))
+
+
+class Capabilities(CheckTest):
+    def names(self):
+        reply = self.kubelet.RuntimeGetCapabilities(
+            self.management.RuntimeGetCapabilitiesRequest(), timeout=SECONDS)
+        name = self.management.RuntimeCapability.RPC.Type.Name
+        return [name(one.rpc.type) for one in reply.capabilities]
+
+    def configure_kata(self, node, debug):
+        file = node.root / KATA
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(QEMU.format(debug=debug))
+
+    def test_without_kata(self):
+        self.start(self.node())
+        self.assertEqual(self.names(), [])
+
+    def test_with_a_monitor(self):
+        node = self.node()
+        self.configure_kata(node, "true")
+        self.start(node)
+        self.assertEqual(self.names(), ["VOLUME_STATS", "VOLUME_RESIZE"])
+
+    def test_without_a_monitor(self):
+        node = self.node()
+        self.configure_kata(node, "false")
+        self.start(node)
+        self.assertEqual(self.names(), ["VOLUME_STATS"])
+
+    def test_by_a_sandbox_alone(self):
+        node = self.node()
+        volume = self.volume(node)
+        self.monitor(node, volume)
+        self.agent(node).stats.total = BEFORE
+        self.sandbox(node, volume)
+        self.start(node)
+        node.wait_for(volume.path, "in_sync")
+        self.assertEqual(self.names(), ["VOLUME_STATS", "VOLUME_RESIZE"])
+
+    def test_where_nothing_may_grow(self):
+        for settings in ({"resize.mode": "observe"}, {"resize.mode": "never"}):
+            node = self.node(settings)
+            self.configure_kata(node, "true")
+            self.start(node)
+            self.assertEqual(self.names(), ["VOLUME_STATS"])
+
+    def test_as_an_administrator_declares(self):
+        self.start(self.node({"crust.capabilities": "SELINUX_RELABEL_ON_MOUNT, VOLUME_STATS"}))
+        self.assertEqual(self.names(), ["SELINUX_RELABEL_ON_MOUNT", "VOLUME_STATS"])
+        node = self.node({"crust.capabilities": "auto, FS_GROUP_CHANGE_POLICY_ALWAYS"})
+        self.configure_kata(node, "true")
+        self.start(node)
+        self.assertEqual(self.names(), ["VOLUME_STATS", "VOLUME_RESIZE",
+                                        "FS_GROUP_CHANGE_POLICY_ALWAYS"])
+
+
+if __name__ == "__main__":
+    unittest.main()
