@@ -25,6 +25,7 @@ RECIPE = HERE / "image"
 CACHE = pathlib.Path(os.environ.get("CRUST_NODE_CACHE", HERE.parent.parent / "build/node"))
 SUITE = "bookworm"
 DISK_SIZE = "8G"  # sparse
+MACHINE_ID = "0123456789abcdef0123456789abcdef\n"
 KEPT = 3  # images: two worktrees may take turns
 NOT_INSTALLED = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*", "/usr/share/info/*")
 SOURCES = ("/etc/apt/sources.list.d/debian.sources", "/etc/apt/sources.list")
@@ -112,11 +113,11 @@ def _build(directory):
     root = scratch / "root"
     try:
         _run(_mmdebstrap(root))
-        for name in ("vmlinuz", "initrd"):
-            found = list((root / "boot").glob(f"{name}*"))
-            if len(found) != 1:
-                raise ImageError(f"the image has {len(found)} files /boot/{name}*, not one")
-            shutil.copyfile(found[0], scratch / name)
+        # mmdebstrap leaves the node without an id; with one, nothing is done that a first boot does.
+        (root / "etc/machine-id").write_text(MACHINE_ID)
+        [kernel] = (root / "boot").glob("vmlinuz-*")
+        shutil.copyfile(kernel, scratch / "vmlinuz")
+        _run([str(RECIPE / "make-initrd.sh"), str(root), str(scratch / "initrd")])
         _run(["mke2fs", "-q", "-t", "ext4", "-E",
               "lazy_itable_init=1,lazy_journal_init=1,nodiscard", "-d", str(root),
               str(scratch / "disk"), DISK_SIZE])

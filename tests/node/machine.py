@@ -29,7 +29,7 @@ POLL_SECONDS = 0.2
 MEMORY_MIB = 3072
 PROCESSORS = 2
 KERNEL_PARAMETERS = (
-    "console=ttyS0 root=/dev/vda rw quiet panic=-1 net.ifnames=0 nokaslr mitigations=off"
+    "console=ttyS0 quiet panic=-1 net.ifnames=0 nokaslr mitigations=off"
     " tsc=reliable no_timer_check cryptomgr.notests rcupdate.rcu_expedited=1 random.trust_cpu=on"
 )
 EMULATED = ["-accel", "tcg,thread=multi", "-cpu", "EPYC,+svm,+npt"]

@@ -3,8 +3,6 @@
 set -eu
 root=$1
 
-# A machine that has booted before: nothing is done that only a first boot does.
-echo 0123456789abcdef0123456789abcdef >"$root/etc/machine-id"
 echo node >"$root/etc/hostname"
 printf '127.0.0.1 localhost node\n::1 localhost node\n' >"$root/etc/hosts"
 chroot "$root" passwd -q -d root
@@ -18,6 +16,8 @@ printf '[Journal]\nRateLimitBurst=0\n' >"$root/etc/systemd/journald.conf.d/node.
 chroot "$root" systemctl -q mask \
     apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer \
     e2scrub_reap.service fstrim.timer systemd-tmpfiles-clean.timer \
+    systemd-binfmt.service proc-sys-fs-binfmt_misc.automount modprobe@drm.service \
+    modprobe@efi_pstore.service systemd-sysusers.service \
     serial-getty@ttyS0.service getty@tty1.service systemd-update-utmp.service \
     systemd-update-utmp-runlevel.service systemd-random-seed.service systemd-boot-update.service \
     podman.service podman.socket podman-auto-update.service podman-auto-update.timer \
