@@ -106,6 +106,9 @@ int start_failure_exit_code(enum start_step step, int result)
         return EXIT_LOCKED;
     if (step == START_DATABASE)
         return is_refused(result) ? EXIT_REFUSED : EXIT_FAILED;
-    /* A value that only this machine shows to be wrong, such as a group that it has not. */
-    return result == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
+    /* A value that only this machine shows to be wrong, such as a group that it has not, or that
+     * crustd is no member of: another start has no more rights. */
+    if (result == -EINVAL || (step == START_SERVING && result == -EPERM))
+        return EXIT_USAGE;
+    return EXIT_FAILED;
 }

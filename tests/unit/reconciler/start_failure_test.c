@@ -28,6 +28,7 @@ static void exit_codes(void **state)
         {START_DATABASE, -ENOMEM, EXIT_FAILED},
         {START_DATABASE, -EIO, EXIT_FAILED},
         {START_SERVING, -EINVAL, EXIT_USAGE},
+        {START_SERVING, -EPERM, EXIT_USAGE},
         {START_SERVING, -EADDRINUSE, EXIT_FAILED},
         {START_OTHER, -EPERM, EXIT_FAILED},
     };
