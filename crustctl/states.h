@@ -22,6 +22,7 @@
     X("unmanaged", "policy")                                                                       \
     X("unmanaged", "not_a_block_device")                                                           \
     X("unbound", "none")                                                                           \
+    X("detached", "none")                                                                          \
     X("blocked", "no_device")                                                                      \
     X("blocked", "multiple_sandboxes")                                                             \
     X("blocked", "device_shared")                                                                  \

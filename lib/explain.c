@@ -18,6 +18,13 @@ const struct explanation explanations[] = {
      "it is then.",
      NULL,
      {NULL}},
+    {"detached",
+     "none",
+     "The sandbox lives, and its VM does not have the drive now, because no container has the "
+     "volume: Kata unplugs a container's drives when it ends, and plugs them again when it is "
+     "started anew. The drive is found again then, and growth that came meanwhile is carried out.",
+     NULL,
+     {NULL}},
     {"blocked",
      "none",
      "The volume cannot be grown in its VM as things are, or it would not be safe to. Nothing is "
@@ -45,12 +52,14 @@ const struct explanation explanations[] = {
      {"resize.settle_ms has crustd wait until the size has been still for so long."}},
     {"block_grown",
      "none",
-     "The VM has the device's new size, and its file system has not been grown to it yet.",
+     "The VM has the device's new size, or opened the device when it had it already; the file "
+     "system has not been grown to it yet.",
      NULL,
      {NULL}},
     {"in_sync",
      "none",
-     "Device, hypervisor and guest agree as far as each can be asked.",
+     "The hypervisor's own list has the device with its present size, and the file system in the "
+     "guest is known to fill it.",
      NULL,
      {NULL}},
 
@@ -97,10 +106,12 @@ const struct explanation explanations[] = {
       "The access mode ReadWriteOncePod keeps it from happening again."}},
     {"blocked",
      "device_shared",
-     "The same device is in two live sandboxes, under two volumes. A file system that is mounted "
-     "in two VMs at once is being damaged whatever its size, so crustd does not touch it.",
-     "One sandbox alone that uses the device.",
-     {"crustctl mappings shows which volumes and sandboxes have the device; end all but one pod.",
+     "Two volumes that are in use lead to the same device, in two live sandboxes or in one. A file "
+     "system that is mounted in two VMs at once is being damaged whatever its size; in one VM, one "
+     "of the two is probably not what its pod wants. crustd does not touch either.",
+     "One volume alone that leads to the device.",
+     {"The evidence names both volumes; crustctl mappings shows their sandboxes. End all but one "
+      "pod, or correct the metadata that names the wrong device.",
       "Two volumes on one device are a mistake of the CSI driver or of hand-made volumes."}},
     {"blocked",
      "host_in_use",
@@ -110,10 +121,12 @@ const struct explanation explanations[] = {
       "The CSI driver must not stage a direct-assigned volume as a mount: look at its settings."}},
     {"blocked",
      "identity_mismatch",
-     "The VM has another device open than the one this volume's path leads to now. It was probably "
-     "detached and attached again, and the VM still holds the old one.",
+     "The VM has another device open than the one this volume's metadata leads to now (the "
+     "evidence names both). The device was detached and attached again, and the VM still holds the "
+     "old one, or mountInfo.json was rewritten.",
      "One and the same device on the host and in the VM.",
      {"Restart the pod: its VM then opens the device that is there now.",
+      "If the metadata was rewritten by mistake, have the CSI driver write the right device again.",
       "Do not resize by hand meanwhile: it would reach the wrong device."}},
     {"blocked",
      "entries_disagree",
@@ -125,12 +138,22 @@ const struct explanation explanations[] = {
       "crust.stage_layout = both writes the same into both layouts."}},
     {"blocked",
      "bypassed",
-     "The runtime did not use the volume's metadata: a container mounts something beneath the "
-     "volume's path (subPath), which then is on the host and not on the volume's device.",
-     "A pod that mounts the volume itself.",
-     {"Remove subPath from the pod's mounts of this volume and create the pod again; Kata cannot "
-      "combine subPath with direct-assigned volumes.",
-      "What was written meanwhile is in the volume's directory on the node, not on the volume."}},
+     "A container runs without the volume's device: its runtime shares a directory of the node "
+     "with the guest in the volume's place, or the VM has lost the drive (the evidence says "
+     "which). What is written into such a directory is on the node's disk, and lost with the pod.",
+     "A pod that has the volume's device.",
+     {"Kata's Go runtime ignores direct-assigned volumes with disable_block_device_use = true, its "
+      "default since 3.26.0. Set it to false in configuration.toml, or for one pod by the "
+      "annotation io.katacontainers.config.hypervisor.disable_block_device_use: \"false\" where "
+      "enable_annotations lists it; then create the pod again.",
+      "Upstream's reason for the default: with false, a container's root file system on a block "
+      "device that the host has mounted is plugged into the VM as well and can be damaged. Use a "
+      "snapshotter whose root file systems are no such devices (overlayfs).",
+      "subPath: remove it from the pod's mounts of this volume and create the pod again; Kata "
+      "cannot combine it with direct-assigned volumes. An unplugged drive comes back with a "
+      "restart of the pod.",
+      "Save what was written meanwhile: it is in the volume's directory on the node, not on the "
+      "volume."}},
 
     /* ---- telling the hypervisor ---- */
     {NULL,
@@ -262,8 +285,9 @@ const struct explanation explanations[] = {
      "It is not known where the guest has mounted the volume, so the agent cannot be told which "
      "file system to grow.",
      "The volume's mount point, or its address in the guest.",
-     {"It is read from the sandbox's persist.json or from the container's bundle: paths.bundles, "
-      "paths.kata_go_sandboxes and paths.kata_rs_sandboxes must lead to them.",
+     {"It is read from the sandbox's persist.json, or from the container's bundle and the "
+      "runtime's passthrough directory: paths.bundles, paths.kata_go_sandboxes and "
+      "paths.kata_rs_sandboxes must lead to them. crustd looks again with growing pauses.",
       "crust-guest-agent --auto in the guest needs no path: it grows whatever grew beneath it."}},
     {"block_grown",
      "guest_layer_unsupported",
@@ -277,10 +301,16 @@ const struct explanation explanations[] = {
     /* ---- in sync, with a remark ---- */
     {"in_sync",
      "unverified",
-     "The guest was told to grow and said yes, but could not be asked for its size afterwards.",
+     "Nothing speaks against it, but not all of it was seen: the hypervisor could not be asked for "
+     "the drive and its size, or the guest could not be asked to grow the file system, or not how "
+     "large it is now.",
      NULL,
-     {"df in the container shows the size.",
-      "An agent with GetVolumeStats, such as crust-guest-agent, lets crustd check by itself."}},
+     {"HYPERVISOR empty in crustctl volumes: its list was not read, or has no sizes (Cloud "
+      "Hypervisor, Firecracker). QEMU needs an extra monitor; crustctl doctor says how.",
+      "GUEST empty: Kata's own agent can neither grow nor count on stock images. An agent that "
+      "can, such as crust-guest-agent, lets crustd check by itself; df in the container shows the "
+      "size.",
+      "resize.mode = observe, and crust.resize = observe, ask nothing of the guest."}},
     {"in_sync",
      "host_stale",
      "The disk has announced that it grew, but the host's kernel still uses the old size: a SCSI "

@@ -1,7 +1,7 @@
 /* binding.c - the mapping of one volume: its row's facts to bind_decide(), and what that says done.
  *
- * What is known of the VMM's size when a mapping begins is decided here too: it is inferred where
- * the device has had its size since before the VMM started, and otherwise left to be asked for.
+ * What the runtime's records say of a volume is hashed: when that changes, the VMM's list of drives
+ * is read again, for drives come and go with the containers of a sandbox.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -58,11 +58,26 @@ static struct bind_facts facts_of(const struct store_volume *volume)
 
 /* ---- what follows ---- */
 
-/* The VMM opened the device after the device had its present size: then that is the size it has. */
-static bool size_is_known_to_vmm(const struct store_volume *volume)
+static uint64_t mix(uint64_t hash, const char *text)
 {
-    return volume->size_since_ns && volume->vmm_start_ns &&
-           volume->size_since_ns < volume->vmm_start_ns;
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 0x100000001B3; /* FNV-1a */
+    return hash * 0x100000001B3;
+}
+
+/* For comparison: whatever of the records could mean another drive. */
+static uint64_t record_of(const struct store_volume *volume)
+{
+    uint64_t hash = 0xCBF29CE484222325 ^ volume->carrier;
+
+    hash = mix(hash, volume->recorded_drive_id);
+    return mix(hash, volume->recorded_guest_path) >> 1; /* positive in the database */
+}
+
+/* The guest said so in an earlier binding, and the device has not been cut since. */
+static uint64_t filled_bytes(const struct store_volume *volume)
+{
+    return volume->filled_device_id == volume->device_id ? volume->filled_bytes : 0;
 }
 
 /* Who published the volume said all of it; else who knows the drive knows more than who names the
@@ -76,7 +91,6 @@ static const char *source_of(const struct store_volume *volume)
 
 static int open_mapping(struct reconciler *reconciler, const struct store_volume *volume)
 {
-    bool known = size_is_known_to_vmm(volume);
     struct store_mapping mapping = {
         .volume_id = volume->volume_id,
         .sandbox_ref = volume->sandbox_ref,
@@ -85,16 +99,12 @@ static int open_mapping(struct reconciler *reconciler, const struct store_volume
         .guest_path = volume->recorded_guest_path[0] ? volume->recorded_guest_path : NULL,
         .source = source_of(volume),
         .device_bytes = volume->device_bytes,
-        .hypervisor_bytes = known ? volume->device_bytes : 0,
-        /* A device that grew while no guest had it still holds the smaller file system; so does one
-         * whose growth was promised to a client meanwhile. */
-        .guest_synced_bytes =
-            known && !volume->size_changed && !volume->resize_id ? volume->device_bytes : 0,
+        .guest_synced_bytes = filled_bytes(volume),
+        .record = record_of(volume),
     };
 
     log_info(&(struct log_ids){volume->volume_id, volume->sandbox_id, volume->device_name, NULL},
-             "bound to the sandbox at %" PRIu64 " bytes%s", volume->device_bytes,
-             known ? "" : ", to be synchronised once");
+             "bound to the sandbox at %" PRIu64 " bytes", volume->device_bytes);
     return store_open_mapping(reconciler->store, &mapping);
 }
 
@@ -117,6 +127,7 @@ static int describe_mapping(struct reconciler *reconciler, const struct store_vo
 /* It is bound as it was: only what is known about the binding may be better. */
 static int update_binding(struct reconciler *reconciler, struct store_volume *volume, bool mismatch)
 {
+    bool changed = false;
     int r = 0;
 
     if (volume->device_bytes > volume->largest_bytes && !mismatch) {
@@ -125,10 +136,13 @@ static int update_binding(struct reconciler *reconciler, struct store_volume *vo
     }
     if (r == 0 && !is_described(volume)) {
         r = describe_mapping(reconciler, volume);
-        if (r == 0)
-            r = store_get_volume_itself(reconciler->store, volume);
+        changed = true;
     }
-    return r;
+    if (r == 0 && volume->record != record_of(volume)) {
+        r = store_renew_record(reconciler->store, volume->volume_id, record_of(volume));
+        changed = true;
+    }
+    return r == 0 && changed ? store_get_volume_itself(reconciler->store, volume) : r;
 }
 
 int bind_volume(struct reconciler *reconciler, struct store_volume *volume, bool *ret_mismatch)

@@ -5,6 +5,7 @@
 
 #include "reconciler/cleanup/cleanup.h"
 #include "reconciler/clients.h"
+#include "reconciler/decide/state.h"
 #include "reconciler/fallback.h"
 #include "reconciler/hidden.h"
 #include "reconciler/lanes.h"
@@ -124,6 +125,10 @@ void announcements_commit(struct reconciler *reconciler);
 void announcements_roll_back(struct reconciler *reconciler);
 
 int mark_neighbours(struct reconciler *reconciler, const struct store_volume *volume);
+
+/* evidence_text.c: what shows that the volume is blocked for this reason; NONE: it is not. */
+int note_evidence(struct reconciler *reconciler, const struct store_volume *volume,
+                  enum volume_reason reason);
 
 /* binding.c: opens, describes or closes the volume's mapping, and reads the volume again. */
 int bind_volume(struct reconciler *reconciler, struct store_volume *volume, bool *ret_mismatch);

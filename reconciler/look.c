@@ -282,6 +282,13 @@ static struct store_drive *copy_drives(const struct observed_sandbox *observed)
     return drives;
 }
 
+static const enum store_carrier carriers[] = {
+    [CARRIER_ENDED] = STORE_CARRIER_ENDED,
+    [CARRIER_UNKNOWN] = STORE_CARRIER_UNKNOWN,
+    [CARRIER_DIRECTORY] = STORE_CARRIER_DIRECTORY,
+    [CARRIER_DEVICE] = STORE_CARRIER_DEVICE,
+};
+
 static struct store_claim *copy_claims(const struct observed_sandbox *observed)
 {
     struct store_claim *claims = calloc(observed->claims + 1, sizeof(*claims));
@@ -291,6 +298,8 @@ static struct store_claim *copy_claims(const struct observed_sandbox *observed)
             .path = observed->claim[i].path,
             .source = observed->claim[i].source,
             .guest_path = observed->claim[i].guest_path,
+            .carrier = carriers[observed->claim[i].carrier],
+            .drive = observed->claim[i].drive,
         };
     return claims;
 }

@@ -11,6 +11,7 @@
 #include "lib/clock.h"
 #include "lib/log.h"
 #include "reconciler/clients.h"
+#include "reconciler/decide/attachment.h"
 #include "reconciler/decide/decide.h"
 #include "reconciler/decide/layers.h"
 #include "reconciler/hypervisor/hypervisor.h"
@@ -191,18 +192,57 @@ static bool is_used_by_host(struct reconciler *reconciler, const struct store_vo
            volume_host_use(reconciler, volume->major, volume->minor);
 }
 
+static enum attachment_list list_of(const struct store_volume *volume)
+{
+    switch (volume->list) {
+    case STORE_LIST_HAS:
+        return LIST_HAS;
+    case STORE_LIST_LACKS:
+        return LIST_LACKS;
+    case STORE_LIST_UNREAD:
+        break;
+    }
+    return volume->hypervisor_reason[0] ? LIST_REFUSED : LIST_UNREAD;
+}
+
+static enum attachment_record record_of(const struct store_volume *volume)
+{
+    if (volume->carrier == STORE_CARRIER_DIRECTORY)
+        return RECORD_DIRECTORY;
+    return volume->is_recorded || volume->carrier == STORE_CARRIER_DEVICE ? RECORD_DEVICE
+                                                                          : RECORD_SILENT;
+}
+
+static enum decide_conflict attachment_of(const struct store_volume *volume)
+{
+    static const enum decide_conflict conflicts[ATTACHMENTS] = {
+        [ATTACHMENT_OPEN] = CONFLICT_NONE,
+        [ATTACHMENT_DETACHED] = CONFLICT_DETACHED,
+        [ATTACHMENT_BYPASSED] = CONFLICT_BYPASSED,
+        [ATTACHMENT_UNPLUGGED] = CONFLICT_UNPLUGGED,
+    };
+    const struct attachment_facts facts = {
+        .list = list_of(volume),
+        .record = record_of(volume),
+        .has_container = volume->carrier != STORE_CARRIER_ENDED,
+        .is_lasting = volume->list_misses >= ATTACHMENT_LASTING,
+    };
+
+    return volume->mapping_id ? conflicts[attachment_decide(&facts)] : CONFLICT_NONE;
+}
+
 static enum decide_conflict conflict_of(struct reconciler *reconciler,
                                         const struct store_volume *volume, bool mismatch)
 {
     if (entries_disagree(reconciler, volume))
         return CONFLICT_ENTRIES_DISAGREE;
-    if (volume->device_shared)
+    if (mismatch)
+        return CONFLICT_IDENTITY_MISMATCH;
+    if (volume->shared_with)
         return CONFLICT_DEVICE_SHARED;
     if (volume->live_sandboxes == 1 && is_used_by_host(reconciler, volume))
         return CONFLICT_HOST_IN_USE;
-    if (mismatch)
-        return CONFLICT_IDENTITY_MISMATCH;
-    return volume->bypassed ? CONFLICT_BYPASSED : CONFLICT_NONE;
+    return volume->bypassed ? CONFLICT_BYPASSED : attachment_of(volume);
 }
 
 static enum decide_beneath beneath_of(const struct store_volume *volume)
@@ -232,6 +272,14 @@ static enum decide_status status_of(const struct store_volume *volume)
     return DECIDE_GONE;
 }
 
+/* The VMM opened the device when that had its present size already; but the VMM's word counts more.
+ */
+static bool size_is_assumed(const struct store_volume *volume)
+{
+    return volume->size_since_ns && volume->vmm_start_ns &&
+           volume->size_since_ns < volume->vmm_start_ns && !volume->list_error[0];
+}
+
 /* All but the conflict, which is found by looking and not by reading a row. */
 static struct decide_facts facts_of(const struct reconciler *reconciler,
                                     const struct store_volume *volume)
@@ -247,8 +295,8 @@ static struct decide_facts facts_of(const struct reconciler *reconciler,
         .largest_bytes = volume->largest_bytes,
         .hypervisor_bytes = volume->hypervisor_bytes,
         .guest_synced_bytes = volume->guest_synced_bytes,
-        .asks_hypervisor =
-            hypervisor_kind_tells_size(hypervisor_kind_from_name(volume->hypervisor)),
+        .list_read = volume->list == STORE_LIST_HAS,
+        .size_assumed = size_is_assumed(volume),
         .growth_open = volume->resize_id != 0,
         .is_still = clock_boottime() >= still_from(reconciler, volume),
         .hypervisor_reason = reason_from_name(volume->hypervisor_reason),
@@ -317,7 +365,7 @@ static int set_state(struct reconciler *reconciler, const struct store_volume *v
 static int end_waiting(struct reconciler *reconciler, const struct store_volume *volume,
                        const struct decide_facts *facts)
 {
-    return volume->next_attempt_ns && facts->may_try
+    return volume->next_attempt_ns && (facts->may_try || facts->conflict == CONFLICT_DETACHED)
                ? store_set_attempts(reconciler->store, volume->volume_id, 0, 0, 0)
                : 0;
 }
@@ -363,12 +411,64 @@ int look_at_volume_device(struct reconciler *reconciler, int64_t volume_id)
     return r == 0 && volume.status == STORE_PRESENT ? refresh_device(reconciler, &volume) : r;
 }
 
+/* What is known of the volume, and what follows. */
+static int judge(struct reconciler *reconciler, struct store_volume *volume, bool mismatch,
+                 struct decide_facts *ret_facts, struct decision *ret_decision)
+{
+    struct decide_facts facts = facts_of(reconciler, volume);
+    int r = 0;
+
+    if (facts.status == DECIDE_PRESENT && facts.live_sandboxes > 0)
+        facts.conflict = conflict_of(reconciler, volume, mismatch);
+    if (facts.beneath == BENEATH_STALE && reconciler->config.resize.scsi_rescan)
+        r = may_rescan(reconciler, volume, &facts.may_rescan);
+    if (r == 0 && is_new_growth(&facts, volume))
+        r = open_growth(reconciler, volume, &facts);
+    *ret_facts = facts;
+    *ret_decision = decide(&facts);
+    return r;
+}
+
+/* Kata's Rust runtime makes the directory that shows the guest's path when the container exists,
+ * long after its bundle. */
+static bool wants_guest_path(const struct store_volume *volume, enum decide_action action)
+{
+    return action == ACTION_GROW_GUEST && volume->guest_path[0] != '/';
+}
+
+static int bind_and_judge(struct reconciler *reconciler, struct store_volume *volume,
+                          struct decide_facts *ret_facts, struct decision *ret_decision)
+{
+    bool mismatch = false;
+    int r = bind_volume(reconciler, volume, &mismatch);
+
+    if (r < 0)
+        return r;
+    acts_cancel_stale(reconciler, volume);
+    return judge(reconciler, volume, mismatch, ret_facts, ret_decision);
+}
+
+static int look_for_guest_path(struct reconciler *reconciler, struct store_volume *volume,
+                               struct decide_facts *facts, struct decision *decision)
+{
+    char sandbox_id[STORE_SANDBOX_ID_BYTES];
+    int r;
+
+    if (!wants_guest_path(volume, decision->action) ||
+        act_is_in_flight(reconciler, volume->volume_id))
+        return 0;
+    memcpy(sandbox_id, volume->sandbox_id, sizeof(sandbox_id));
+    r = look_at_sandbox(reconciler, sandbox_id);
+    if (r == 0)
+        r = store_get_volume(reconciler->store, volume->volume_id, volume);
+    return r < 0 ? r : bind_and_judge(reconciler, volume, facts, decision);
+}
+
 int reconcile_volume(struct reconciler *reconciler, int64_t volume_id)
 {
     struct store_volume volume;
     struct decide_facts facts;
     struct decision decision;
-    bool mismatch = false;
     int r;
 
     r = store_get_volume(reconciler->store, volume_id, &volume);
@@ -377,26 +477,16 @@ int reconcile_volume(struct reconciler *reconciler, int64_t volume_id)
     if (r == 0 && volume.status == STORE_PRESENT && !reconciler->devices_are_fresh)
         r = refresh_device(reconciler, &volume);
     if (r == 0)
-        r = bind_volume(reconciler, &volume, &mismatch);
+        r = bind_and_judge(reconciler, &volume, &facts, &decision);
+    if (r == 0)
+        r = look_for_guest_path(reconciler, &volume, &facts, &decision);
     if (r < 0)
         return r;
-    acts_cancel_stale(reconciler, &volume);
-    facts = facts_of(reconciler, &volume);
-    if (facts.status == DECIDE_PRESENT && facts.live_sandboxes > 0)
-        facts.conflict = conflict_of(reconciler, &volume, mismatch);
-    if (facts.beneath == BENEATH_STALE && reconciler->config.resize.scsi_rescan) {
-        r = may_rescan(reconciler, &volume, &facts.may_rescan);
-        if (r < 0)
-            return r;
-    }
-    if (is_new_growth(&facts, &volume)) {
-        r = open_growth(reconciler, &volume, &facts);
-        if (r < 0)
-            return r;
-    }
-    decision = decide(&facts);
     acts_withdraw(reconciler, volume_id, decision.action);
     r = set_state(reconciler, &volume, &decision);
+    if (r == 0)
+        r = note_evidence(reconciler, &volume,
+                          decision.state == STATE_BLOCKED ? decision.reason : REASON_NONE);
     if (r < 0)
         return r;
     if (decision.action == ACTION_WAIT)

@@ -77,6 +77,18 @@ static int add_device(struct store *store, const struct store_device *device, in
                                .detail = {{"bytes", sql_number((int64_t)device->size_bytes)}}});
 }
 
+/* Of a device that was cut, nothing is known about the file system on it. */
+static int forget_filled(struct store *store, int64_t device_id)
+{
+    static const char of_volumes[] = "UPDATE volumes SET filled_device_id = NULL, filled_bytes ="
+                                     " NULL WHERE device_id = ?1 AND filled_device_id = ?1";
+    static const char of_mappings[] = "UPDATE mappings SET guest_synced_bytes = NULL"
+                                      " WHERE device_id = ?1 AND until IS NULL";
+    int r = sql_run(&store->connection, of_volumes, NULL, sql_number(device_id));
+
+    return r < 0 ? r : sql_run(&store->connection, of_mappings, NULL, sql_number(device_id));
+}
+
 static int change_device(struct store *store, const struct store_device *device,
                          const struct known_device *known)
 {
@@ -89,6 +101,8 @@ static int change_device(struct store *store, const struct store_device *device,
                     sql_text(device->name), sql_number((int64_t)device->size_bytes),
                     sql_number((int64_t)device->now_ns), sql_number(store->now_ms));
 
+    if (r == 0 && device->size_bytes < known->size_bytes)
+        r = forget_filled(store, known->device_id);
     if (r < 0 || known->size_bytes == device->size_bytes)
         return r;
     return journal_write(

@@ -5,6 +5,8 @@
  * why the last call failed. Closing it ends all of that: the next sandbox is asked anew. What came
  * of an act is written here and, for auditors, into the open growth.
  */
+#include <string.h>
+
 #include "store/internal.h"
 
 /* ---- opening and closing ------------------------------------------------------------------- */
@@ -59,7 +61,7 @@ int store_open_mapping(struct store *store, const struct store_mapping *mapping)
 {
     static const char insert[] =
         "INSERT INTO mappings (volume_id, sandbox_ref, device_id, drive_id, guest_path, source,"
-        " first_bytes, largest_bytes, hypervisor_bytes, guest_synced_bytes, since)"
+        " first_bytes, largest_bytes, guest_synced_bytes, record, since)"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?8, ?9, ?10)";
     static const char forget_restored[] =
         "UPDATE entries SET restored = NULL WHERE volume_id = ?1 AND restored IS NOT NULL";
@@ -76,7 +78,7 @@ int store_open_mapping(struct store *store, const struct store_mapping *mapping)
                     sql_number(mapping->sandbox_ref), sql_known((uint64_t)mapping->device_id),
                     sql_text(mapping->drive_id), sql_text(mapping->guest_path),
                     sql_text(mapping->source), sql_known(mapping->device_bytes),
-                    sql_known(mapping->hypervisor_bytes), sql_known(mapping->guest_synced_bytes),
+                    sql_known(mapping->guest_synced_bytes), sql_number((int64_t)mapping->record),
                     sql_number(store->now_ms));
     if (r == 0)
         r = sql_run(&store->connection, take_over, NULL, sql_number(mapping->volume_id),
@@ -137,6 +139,59 @@ int store_note_size(struct store *store, int64_t volume_id, uint64_t device_byte
                    sql_number((int64_t)device_bytes));
 }
 
+/* ---- the VMM's list ------------------------------------------------------------------------ */
+
+int store_renew_record(struct store *store, int64_t volume_id, uint64_t record)
+{
+    static const char renew[] =
+        "UPDATE mappings SET record = ?2, list = NULL, hypervisor_reason = NULL"
+        " WHERE volume_id = ?1 AND until IS NULL";
+    int r = sql_run(&store->connection, renew, NULL, sql_number(volume_id),
+                    sql_number((int64_t)record));
+
+    return r < 0 ? r : volume_clear_attempts(store, volume_id);
+}
+
+int store_forget_list(struct store *store, int64_t volume_id)
+{
+    static const char of_one[] =
+        "UPDATE mappings SET list = NULL WHERE volume_id = ?1 AND until IS NULL";
+    static const char of_all[] =
+        "UPDATE mappings SET list = NULL WHERE until IS NULL AND list IS NOT NULL";
+
+    return volume_id ? sql_run(&store->connection, of_one, NULL, sql_number(volume_id))
+                     : sql_run_values(&store->connection, of_all, NULL, NULL, 0);
+}
+
+/* 1: it has the drive; below 0: how often in a row it had not; NULL: not read. list_error stays
+ * until it has. An answer to yesterday's records says nothing. What a VMM that has lost the drive
+ * had is not known any more; a growth goes on counting from it. */
+static int put_list(struct store *store, const struct store_hypervisor_result *result)
+{
+    static const char has[] = "UPDATE mappings SET list = 1, list_error = NULL"
+                              " WHERE volume_id = ?1 AND until IS NULL AND record IS ?2"
+                              " AND list IS NOT 1";
+    static const char lacks[] =
+        "UPDATE mappings SET list = CASE WHEN list < 0 THEN max(list - 1, -1000) ELSE -1 END,"
+        " list_error = ?3, first_bytes = coalesce(hypervisor_bytes, first_bytes),"
+        " hypervisor_bytes = NULL, drive_id = ?4, guest_path = ?5"
+        " WHERE volume_id = ?1 AND until IS NULL AND record IS ?2";
+    static const char other[] = "UPDATE mappings SET list_error = ?2"
+                                " WHERE volume_id = ?1 AND until IS NULL AND list_error IS NOT ?2";
+    struct sql_value volume = sql_number(result->volume_id);
+    struct sql_value record = sql_number((int64_t)result->record);
+
+    if (result->list == STORE_LIST_HAS)
+        return sql_run(&store->connection, has, NULL, volume, record);
+    if (result->list == STORE_LIST_UNREAD && result->reason &&
+        strcmp(result->reason, "identity_mismatch") == 0)
+        return sql_run(&store->connection, other, NULL, volume, sql_text(result->error));
+    return result->list == STORE_LIST_LACKS
+               ? sql_run(&store->connection, lacks, NULL, volume, record, sql_text(result->error),
+                         sql_text(result->recorded_drive), sql_text(result->recorded_guest_path))
+               : 0;
+}
+
 /* ---- what came of acts --------------------------------------------------------------------- */
 
 /* An answer is journaled if it says something new or something went wrong. */
@@ -185,12 +240,27 @@ int store_put_hypervisor_result(struct store *store, const struct store_hypervis
                     sql_text(result->guest_path));
 
     if (r == 0)
+        r = put_list(store, result);
+    if (r == 0)
         r = follow_in_resize(store, result->volume_id, result->error,
                              result->told ? result->bytes : 0, 0, &followed);
     if (r < 0 || !(changes || followed || result->told || (result->reason && *result->reason)))
         return r;
     return journal_answer(store, "hypervisor_answered", result->volume_id, result->reason,
                           result->error, result->bytes);
+}
+
+/* What the guest said of this file system holds for the next binding, too. */
+static int note_filled(struct store *store, const struct store_guest_result *result)
+{
+    static const char note[] =
+        "UPDATE volumes SET filled_bytes = ?2, filled_device_id = (SELECT device_id FROM mappings"
+        "  WHERE volume_id = ?1 AND until IS NULL) WHERE volume_id = ?1";
+
+    return result->synced_bytes && result->guest_bytes
+               ? sql_run(&store->connection, note, NULL, sql_number(result->volume_id),
+                         sql_number((int64_t)result->synced_bytes))
+               : 0;
 }
 
 int store_put_guest_result(struct store *store, const struct store_guest_result *result)
@@ -207,6 +277,8 @@ int store_put_guest_result(struct store *store, const struct store_guest_result 
                     sql_text(result->reason), sql_known(result->synced_bytes),
                     sql_known(result->guest_bytes));
 
+    if (r == 0)
+        r = note_filled(store, result);
     if (r == 0)
         r = follow_in_resize(store, result->volume_id, result->error, 0, result->synced_bytes,
                              &followed);

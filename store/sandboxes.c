@@ -149,13 +149,16 @@ static int drop_claims(struct store *store, const struct store_sandbox *sandbox,
     return r;
 }
 
+#define CLAIM     "source, guest_path, carrier, drive"
+#define NEW_CLAIM "excluded.source, excluded.guest_path, excluded.carrier, excluded.drive"
+
 static int write_claims(struct store *store, const struct store_sandbox *sandbox, int64_t ref,
                         int *ret_changes)
 {
     static const char put[] =
-        "INSERT INTO sandbox_claims (sandbox_ref, path, source, guest_path) VALUES (?1, ?2, ?3, ?4)"
-        " ON CONFLICT DO UPDATE SET (source, guest_path) = (excluded.source, excluded.guest_path)"
-        " WHERE (source, guest_path) IS NOT (excluded.source, excluded.guest_path)";
+        "INSERT INTO sandbox_claims (sandbox_ref, path, source, guest_path, carrier, drive)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO UPDATE"
+        " SET (" CLAIM ") = (" NEW_CLAIM ") WHERE (" CLAIM ") IS NOT (" NEW_CLAIM ")";
     int r = drop_claims(store, sandbox, ref, ret_changes);
 
     for (unsigned i = 0; r == 0 && i < sandbox->claims; i++) {
@@ -163,7 +166,8 @@ static int write_claims(struct store *store, const struct store_sandbox *sandbox
         int changes = 0;
 
         r = sql_run(&store->connection, put, &changes, sql_number(ref), sql_text(claim->path),
-                    sql_text(claim->source), sql_text(claim->guest_path));
+                    sql_text(claim->source), sql_text(claim->guest_path),
+                    sql_number(claim->carrier), sql_number(claim->drive));
         *ret_changes += changes;
     }
     return r;

@@ -329,7 +329,20 @@ const char *const schema_minors[SCHEMA_MINOR_VERSION] = {
     "  failures INTEGER NOT NULL DEFAULT 0\n"
     ") STRICT;\n"
     "CREATE INDEX guest_stats_abnormal ON guest_stats (mapping_id)"
-    " WHERE condition = 'abnormal';\n",
+    " WHERE condition = 'abnormal';\n"
+    /* Of the runtime's records: what a claiming container has, and what the VMM's list was read
+     * against. What release 0.1.0 inferred about open mappings was never seen. */
+    "ALTER TABLE sandbox_claims ADD COLUMN carrier INTEGER;\n"
+    "ALTER TABLE sandbox_claims ADD COLUMN drive INTEGER;\n"
+    "ALTER TABLE mappings ADD COLUMN record INTEGER;\n"
+    "ALTER TABLE mappings ADD COLUMN list INTEGER;\n"
+    "ALTER TABLE mappings ADD COLUMN list_error TEXT;\n"
+    "UPDATE mappings SET first_bytes = coalesce(hypervisor_bytes, first_bytes),"
+    " hypervisor_bytes = NULL, guest_synced_bytes ="
+    " CASE WHEN guest_bytes IS NOT NULL THEN guest_synced_bytes END WHERE until IS NULL;\n"
+    "ALTER TABLE volumes ADD COLUMN evidence TEXT;\n"
+    "ALTER TABLE volumes ADD COLUMN filled_device_id INTEGER;\n"
+    "ALTER TABLE volumes ADD COLUMN filled_bytes INTEGER;\n",
 };
 
 /* TO ADD A COLUMN TO A VIEW: put it at the view's end. A migration drops all views and makes these.
@@ -358,13 +371,13 @@ const char schema_views[] =
     "  " TIME("v.last_changed") " AS last_changed,\n"
     "  " TIME("v.removed_at") " AS removed_at,\n"
     "  e.defer_fs_mount,\n"
-    "  CASE v.reason WHEN 'bypassed' THEN\n"
+    "  coalesce(CASE v.reason WHEN 'bypassed' THEN\n"
     "    (SELECT 'a container of sandbox ' || s.sandbox_id || ' mounts ' || c.path\n"
     "      FROM sandbox_claims c JOIN sandboxes s ON s.sandbox_ref = c.sandbox_ref\n"
     "      WHERE " CLAIMS_WITHIN("v.target_path", "e.subpaths") " LIMIT 1)\n"
     "  WHEN 'entries_disagree' THEN (SELECT group_concat(o.layout || '/' || o.key || ' names '\n"
     "    || o.device, ', ') FROM entries o WHERE o.volume_id = v.volume_id AND o.gone = 0)\n"
-    "  END AS evidence,\n"
+    "  END, v.evidence) AS evidence,\n"
     "  " V_IS_STALLED " AS stalled,\n"
     "  g.used_bytes, g.available_bytes, g.condition, g.message AS condition_message,\n"
     "  " TIME("g.read_at") " AS stats_at\n"

@@ -280,11 +280,21 @@ struct store_drive {
     const char *guest_path;   /* NULL: not derivable */
 };
 
+/* What a container has in the place of a path that it mounts, as its runtime recorded it. */
+enum store_carrier {
+    STORE_CARRIER_ENDED,
+    STORE_CARRIER_UNKNOWN,
+    STORE_CARRIER_DIRECTORY,
+    STORE_CARRIER_DEVICE,
+};
+
 /* A volume path that the sandbox's own records name. */
 struct store_claim {
     const char *path;
-    const char *source;     /* bundle */
+    const char *source;     /* bundle, persist */
     const char *guest_path; /* NULL unknown */
+    enum store_carrier carrier;
+    int64_t drive; /* which of the sandbox's drives carries it; -1 unknown */
 };
 
 struct store_sandbox {
@@ -372,6 +382,9 @@ int store_next_attempt(struct store *store, uint64_t after_ns, uint64_t *ret_ns)
 /* The name of its persistent volume, also of a removed one; "" if none is known. 0 or -errno. */
 int store_get_pv(struct store *store, int64_t volume_id, char ret_pv[static STORE_KEY_BYTES]);
 
+/* Whether the VMM's own list of drives has the volume's. */
+enum store_list { STORE_LIST_UNREAD, STORE_LIST_HAS, STORE_LIST_LACKS };
+
 /* Everything that is known about a volume, joined: what decide() needs and what an act needs.
  * Unknown text is "", unknown numbers 0. */
 struct store_volume {
@@ -395,7 +408,7 @@ struct store_volume {
     bool device_announced;  /* it said that it grew, and has not yet */
     bool has_layers;        /* layers are on record for it */
     unsigned layers_state;  /* the worst of theirs */
-    bool device_shared;     /* another volume of another live sandbox leads to it too */
+    int64_t shared_with;    /* another volume with a live sandbox that leads to it too; 0 none */
 
     unsigned named_sandboxes; /* sandbox-id files */
     unsigned live_sandboxes;  /* alive, named by a file or claiming the volume or a part of it */
@@ -416,7 +429,10 @@ struct store_volume {
      */
     char recorded_drive_id[STORE_NAME_BYTES];
     char recorded_guest_path[STORE_ADDRESS_BYTES];
-    bool record_contradicts; /* it was given this path while that led to another device */
+    bool record_contradicts; /* it was given another device for this volume than this one */
+    char recorded_file[STORE_NAME_BYTES]; /* which one, where it contradicts */
+    enum store_carrier carrier;           /* what its containers have; ENDED: no container has it */
+    bool is_recorded; /* a drive on record is this device, or given by this path */
 
     /* The open mapping; 0 if none. */
     int64_t mapping_id;
@@ -428,11 +444,19 @@ struct store_volume {
     char mapping_source[32];
     uint64_t first_bytes;        /* device size when the mapping began */
     uint64_t largest_bytes;      /* largest device size seen since */
-    uint64_t hypervisor_bytes;   /* what the VMM has, as it said or as inferred; 0 unknown */
+    uint64_t hypervisor_bytes;   /* what the VMM said or acknowledged; 0 unknown */
     uint64_t guest_bytes;        /* the file system's own total, as the guest said; 0 unknown */
     uint64_t guest_synced_bytes; /* device size up to which the guest has been grown; 0 none */
     char hypervisor_reason[STORE_NAME_BYTES]; /* why the last call failed; "" */
     char guest_reason[STORE_NAME_BYTES];
+    uint64_t record;      /* the runtime's records under which the list was read; 0 none */
+    enum store_list list; /* what the VMM's own list of drives said of this one */
+    unsigned list_misses; /* how often in a row it was missing */
+    char list_error[STORE_TEXT_BYTES]; /* why it had not, when it was read last; "" it had */
+
+    /* The file system is known to fill this device at this size. 0: not known. */
+    int64_t filled_device_id;
+    uint64_t filled_bytes;
 
     int64_t resize_id; /* the open growth; 0 */
     uint64_t resize_from_bytes, resize_to_bytes;
@@ -456,8 +480,8 @@ struct store_mapping {
     const char *drive_id, *guest_path; /* NULL unknown */
     const char *source;                /* sandbox-file, persist, bundle */
     uint64_t device_bytes;
-    uint64_t hypervisor_bytes; /* inferred; 0 unknown */
-    uint64_t guest_synced_bytes;
+    uint64_t guest_synced_bytes; /* that the file system is known to fill; 0 not known */
+    uint64_t record;             /* of the runtime's records, for comparison */
 };
 
 /* Closes the volume's open mapping, if any, and opens this one. Clears attempts. An open growth
@@ -469,6 +493,11 @@ int store_is_mapping_open(struct store *store, int64_t mapping_id, bool *ret_ope
 int store_describe_mapping(struct store *store, int64_t volume_id, const char *drive_id,
                            const char *guest_path, const char *source);
 int store_close_mapping(struct store *store, int64_t volume_id);
+/* The runtime's records about the volume have changed: what the VMM's list said before is not
+ * known any more, nor does the next attempt wait. */
+int store_renew_record(struct store *store, int64_t volume_id, uint64_t record);
+/* Somebody asks: the VMM's list is read again, for this volume or (0) for all. */
+int store_forget_list(struct store *store, int64_t volume_id);
 /* The device of an open mapping was seen with this size: raises largest_bytes. */
 int store_note_size(struct store *store, int64_t volume_id, uint64_t device_bytes);
 
@@ -503,6 +532,9 @@ struct store_hypervisor_result {
     const char *guest_path; /* a disk's address, where no path is known; NULL keeps */
     uint64_t bytes;
     bool told;
+    uint64_t record;      /* the records that the list was read under */
+    enum store_list list; /* UNREAD: it was not read. LACKS: only what is on record remains known */
+    const char *recorded_drive, *recorded_guest_path;
 };
 int store_put_hypervisor_result(struct store *store, const struct store_hypervisor_result *result);
 
@@ -514,6 +546,9 @@ struct store_guest_result {
     uint64_t guest_bytes;  /* 0: not said */
 };
 int store_put_guest_result(struct store *store, const struct store_guest_result *result);
+
+/* What shows why the volume is blocked; "" nothing. */
+int store_set_evidence(struct store *store, int64_t volume_id, const char *evidence);
 
 /* What a guest says of a volume's file system when it is polled. Nothing is journaled but a
  * condition that becomes another; a first one that is normal is no news. */

@@ -95,6 +95,14 @@ int store_set_observed(struct store *store, int64_t volume_id, bool observed)
     return sql_run(&store->connection, set, NULL, sql_number(volume_id), sql_number(observed));
 }
 
+int store_set_evidence(struct store *store, int64_t volume_id, const char *evidence)
+{
+    static const char set[] =
+        "UPDATE volumes SET evidence = ?2 WHERE volume_id = ?1 AND evidence IS NOT ?2";
+
+    return sql_run(&store->connection, set, NULL, sql_number(volume_id), sql_text(evidence));
+}
+
 /* ---- waiting ------------------------------------------------------------------------------- */
 
 int store_set_attempts(struct store *store, int64_t volume_id, uint32_t attempts,
@@ -153,7 +161,7 @@ int store_forget_waiting(struct store *store)
 
     for (size_t i = 0; r == 0 && i < array_length(steps); i++)
         r = sql_run_values(&store->connection, steps[i], NULL, NULL, 0);
-    return r;
+    return r < 0 ? r : store_forget_list(store, 0);
 }
 
 int store_forget_waiting_of(struct store *store, int64_t sandbox_ref)

@@ -23,7 +23,8 @@ static const char select_volume[] =
     " m.mapping_id, m.device_id, b.major, b.minor, m.sandbox_ref, m.drive_id, m.guest_path, "
     "m.source, m.first_bytes,"
     " m.largest_bytes, m.hypervisor_bytes, m.guest_bytes, m.guest_synced_bytes,"
-    " m.hypervisor_reason, m.guest_reason,"
+    " m.hypervisor_reason, m.guest_reason, m.record, m.list, m.list_error,"
+    " v.filled_device_id, v.filled_bytes,"
     " r.resize_id, r.from_bytes, r.to_bytes,"
     " (SELECT count(*) FROM entries o JOIN entry_sandboxes n"
     "  ON n.entry_id = o.entry_id WHERE o.volume_id = v.volume_id AND o.gone = 0), e.subpaths,"
@@ -43,7 +44,8 @@ static const char select_volume[] =
     " s.control_socket, s.agent_address, s.companion_ability, s.agent_ability, s.shim_ability"
 
 static const char select_named_sandboxes[] =
-    "SELECT " SANDBOX ", CASE n.published WHEN 1 THEN 'api' ELSE 'sandbox-file' END, NULL"
+    "SELECT " SANDBOX ", CASE n.published WHEN 1 THEN 'api' ELSE 'sandbox-file' END, NULL, 0,"
+    " NULL, NULL, NULL, NULL"
     " FROM entries e"
     " JOIN entry_sandboxes n ON n.entry_id = e.entry_id"
     " JOIN sandboxes s ON s.sandbox_id = n.sandbox_id AND s.gone_at IS NULL"
@@ -51,8 +53,11 @@ static const char select_named_sandboxes[] =
 
 /* Claims end with their sandbox. */
 static const char select_claiming_sandboxes[] =
-    "SELECT " SANDBOX ", c.source, c.guest_path FROM sandbox_claims c"
-    " JOIN sandboxes s ON s.sandbox_ref = c.sandbox_ref WHERE c.path = ?1";
+    "SELECT " SANDBOX ", c.source, coalesce(c.guest_path, d.guest_path), coalesce(c.carrier, 1),"
+    " coalesce(d.major, -1), d.minor, d.file, d.drive_id FROM sandbox_claims c"
+    " JOIN sandboxes s ON s.sandbox_ref = c.sandbox_ref"
+    " LEFT JOIN sandbox_drives d ON d.sandbox_ref = c.sandbox_ref AND d.position = c.drive"
+    " WHERE c.path = ?1";
 
 /* A runtime that finds the metadata by a prefix of what is mounted, as KEP-2857 wants it, goes
  * round nothing: it leaves its file beside the metadata and attaches the device, and no container
@@ -78,16 +83,16 @@ static const char select_bypassing_sandboxes[] =
 static const char select_drive[] =
     "SELECT 2 * (?5 AND major = ?3 AND minor = ?4) + (mount_source IS ?2),"
     " ?5 AND mount_source = ?2 AND major >= 0 AND (major <> ?3 OR minor <> ?4), drive_id,"
-    " guest_path FROM sandbox_drives WHERE sandbox_ref = ?1"
+    " guest_path, file FROM sandbox_drives WHERE sandbox_ref = ?1"
     " AND ((?5 AND major = ?3 AND minor = ?4) OR mount_source = ?2 OR file = ?2 OR file = ?6)";
 
 static const char select_shared[] =
-    "SELECT 1 FROM volumes w WHERE w.device_id = ?2 AND w.volume_id <> ?1 AND w.removed_at IS NULL"
+    "SELECT w.volume_id FROM volumes w WHERE w.device_id = ?2 AND w.volume_id <> ?1 AND "
+    "w.removed_at IS NULL"
     " AND (EXISTS (SELECT 1 FROM entries e JOIN entry_sandboxes n ON n.entry_id = e.entry_id"
     "   JOIN sandboxes s ON s.sandbox_id = n.sandbox_id AND s.gone_at IS NULL"
-    "   WHERE e.volume_id = w.volume_id AND e.gone = 0 AND s.sandbox_ref <> ?3)"
-    "  OR EXISTS (SELECT 1 FROM sandbox_claims c WHERE c.path = w.target_path"
-    "   AND c.sandbox_ref <> ?3)) LIMIT 1";
+    "   WHERE e.volume_id = w.volume_id AND e.gone = 0)"
+    "  OR EXISTS (SELECT 1 FROM sandbox_claims c WHERE c.path = w.target_path)) LIMIT 1";
 
 static enum store_status status_from_name(const char *name)
 {
@@ -142,6 +147,13 @@ static void take_device(struct sql_rows *rows, struct store_volume *volume)
     volume->layers_state = state - volume->has_layers;
 }
 
+/* As store_put_hypervisor_result() writes it: 1 it has the drive, below 0 how often it had not. */
+static void take_list(int64_t list, struct store_volume *volume)
+{
+    volume->list_misses = list < 0 ? (unsigned)-list : 0;
+    volume->list = list > 0 ? STORE_LIST_HAS : list < 0 ? STORE_LIST_LACKS : STORE_LIST_UNREAD;
+}
+
 static void take_mapping(struct sql_rows *rows, struct store_volume *volume)
 {
     volume->mapping_id = sql_take_number(rows);
@@ -159,6 +171,11 @@ static void take_mapping(struct sql_rows *rows, struct store_volume *volume)
     volume->guest_synced_bytes = (uint64_t)sql_take_number(rows);
     TAKE_TEXT(rows, volume->hypervisor_reason);
     TAKE_TEXT(rows, volume->guest_reason);
+    volume->record = (uint64_t)sql_take_number(rows);
+    take_list(sql_take_number(rows), volume);
+    TAKE_TEXT(rows, volume->list_error);
+    volume->filled_device_id = sql_take_number(rows);
+    volume->filled_bytes = (uint64_t)sql_take_number(rows);
 }
 
 static int load_volume(struct store *store, struct store_volume *volume,
@@ -202,8 +219,29 @@ static void forget_sandbox(struct store_volume *volume)
     volume->sandbox_id[0] = volume->runtime[0] = volume->hypervisor[0] = '\0';
     volume->control_socket[0] = volume->agent_address[0] = '\0';
     volume->binding_source[0] = volume->recorded_guest_path[0] = '\0';
+    volume->recorded_drive_id[0] = volume->recorded_file[0] = '\0';
+    volume->record_contradicts = false;
+    volume->carrier = STORE_CARRIER_ENDED;
     for (size_t i = 0; i < STORE_ROUTES; i++)
         volume->ability[i][0] = '\0';
+}
+
+/* What the runtime has on record for the very mount of this volume outweighs what is found by the
+ * device: the metadata may have been rewritten since. */
+static void take_carrier(struct sql_rows *rows, struct store_volume *volume)
+{
+    enum store_carrier carrier = (enum store_carrier)sql_take_number(rows);
+    int64_t major = sql_take_number(rows), minor = sql_take_number(rows);
+
+    if (carrier <= volume->carrier)
+        return;
+    volume->carrier = carrier;
+    TAKE_TEXT(rows, volume->recorded_file);
+    TAKE_TEXT(rows, volume->recorded_drive_id);
+    volume->is_recorded = carrier == STORE_CARRIER_DEVICE;
+    volume->record_contradicts = major >= 0 && volume->device_id &&
+                                 volume->device_kind == STORE_BLOCK &&
+                                 (major != volume->major || minor != volume->minor);
 }
 
 /* Who is both named and claims it, or is named in both layouts, is one sandbox. */
@@ -225,6 +263,7 @@ static int take_sandboxes(struct sql_rows *rows, struct store_volume *volume)
         if (!is_known)
             memcpy(volume->binding_source, source, sizeof(source));
         TAKE_TEXT(rows, volume->recorded_guest_path);
+        take_carrier(rows, volume);
     }
     return r;
 }
@@ -280,7 +319,7 @@ static int load_drive(struct store *store, struct store_volume *volume)
     int64_t best = -1;
     int r;
 
-    if (!volume->sandbox_ref)
+    if (!volume->sandbox_ref || volume->recorded_drive_id[0])
         return 0;
     r = sql_query(&store->connection, select_drive, &rows, sql_number(volume->sandbox_ref),
                   sql_text(volume->device_path), sql_number(volume->major),
@@ -289,12 +328,14 @@ static int load_drive(struct store *store, struct store_volume *volume)
         int64_t rank = sql_take_number(&rows);
 
         r = 0;
+        volume->is_recorded = true;
         volume->record_contradicts |= sql_take_number(&rows) != 0;
         if (rank <= best)
             continue;
         best = rank;
         TAKE_TEXT(&rows, volume->recorded_drive_id);
         TAKE_TEXT(&rows, volume->recorded_guest_path);
+        TAKE_TEXT(&rows, volume->recorded_file);
     }
     volume->record_contradicts &= best < NUMBER_AND_PATH;
     return r;
@@ -308,8 +349,9 @@ static int load_shared(struct store *store, struct store_volume *volume)
     if (!volume->device_id)
         return 0;
     r = sql_first(&store->connection, select_shared, &rows, sql_number(volume->volume_id),
-                  sql_number(volume->device_id), sql_number(volume->sandbox_ref));
-    volume->device_shared = r > 0;
+                  sql_number(volume->device_id));
+    if (r > 0)
+        volume->shared_with = sql_take_number(&rows);
     return r < 0 ? r : 0;
 }
 

@@ -120,7 +120,7 @@ class Demo:
         self.node.add_sandbox(self.sandbox_id, self.vm.pid, agent=f"unix://{agent}",
                               drives=[drive])
         self.node.record(VOLUME, self.sandbox_id)
-        self.node.wait_for(VOLUME, "in_sync", guest_bytes=self.before)
+        self.node.wait_for(VOLUME, "in_sync", "none", guest_bytes=self.before)
         say(f"Kata records that sandbox {self.sandbox_id[:12]}... uses it\n"
             "crustd: asked QEMU and the guest once, all sizes agree (in_sync)")
 

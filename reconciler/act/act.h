@@ -42,6 +42,7 @@ struct act {
     char drive_id[STORE_NAME_BYTES];
     char guest_address[STORE_NAME_BYTES]; /* pci:…, scsi:…; "" not learned */
     uint64_t hypervisor_bytes;
+    enum hypervisor_list list;
     char vmm_version[HYPERVISOR_VERSION_BYTES];
     uint64_t guest_synced_bytes;
     uint64_t guest_bytes;

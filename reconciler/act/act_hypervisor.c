@@ -26,6 +26,7 @@ static void on_done(struct hypervisor_call *call, const struct hypervisor_reply 
     act->reason = reasons[reply->outcome];
     act->error = reply->error;
     act->hypervisor_bytes = reply->bytes;
+    act->list = reply->list;
     memcpy(act->vmm_version, reply->version, sizeof(act->vmm_version));
     snprintf(act->drive_id, sizeof(act->drive_id), "%s", reply->drive_id);
     snprintf(act->guest_address, sizeof(act->guest_address), "%s", reply->address);
@@ -61,6 +62,12 @@ int act_hypervisor_start(struct act *act)
                                &request, on_done, act, &act->hypervisor);
 }
 
+static const enum store_list lists[] = {
+    [HYPERVISOR_LIST_UNREAD] = STORE_LIST_UNREAD,
+    [HYPERVISOR_LIST_HAS] = STORE_LIST_HAS,
+    [HYPERVISOR_LIST_LACKS] = STORE_LIST_LACKS,
+};
+
 int act_hypervisor_record(struct act *act)
 {
     struct store_hypervisor_result result = {
@@ -69,7 +76,11 @@ int act_hypervisor_record(struct act *act)
         .error = act->error.text,
         .drive_id = known(act->drive_id),
         .guest_path = known(act->guest_address),
-        .bytes = act->hypervisor_bytes,
+        .bytes = act->list == HYPERVISOR_LIST_HAS ? act->hypervisor_bytes : 0,
+        .record = act->volume.record,
+        .list = lists[act->list],
+        .recorded_drive = known(act->volume.recorded_drive_id),
+        .recorded_guest_path = known(act->volume.recorded_guest_path),
         .told = act->action == ACTION_RESIZE_HYPERVISOR && act->reason == REASON_NONE,
     };
 

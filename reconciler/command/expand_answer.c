@@ -103,7 +103,9 @@ int expand_answer(const struct expand_facts *facts, struct error *error)
         code = check_sizes(facts, error);
     if (code != EXPAND_WAIT)
         return code;
-    if (is_in(volume, STATE_UNBOUND))
+    if (is_in(volume, STATE_DETACHED) && volume->guest_synced_bytes >= volume->device_bytes)
+        return STATUS_OK;
+    if (is_in(volume, STATE_UNBOUND) || is_in(volume, STATE_DETACHED))
         return facts->observes ? say_policy(volume, error) : EXPAND_LATER;
     if (!is_in(volume, STATE_IN_SYNC))
         return check_attempt(facts, volume->reason, error);

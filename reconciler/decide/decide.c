@@ -25,28 +25,11 @@ uint64_t decide_baseline(const struct decide_facts *facts)
     return facts->hypervisor_bytes ? facts->hypervisor_bytes : facts->first_bytes;
 }
 
-static enum volume_reason conflict_reason(enum decide_conflict conflict)
+/* What keeps growth from coming up to the device outweighs what was not verified. */
+static enum volume_reason remark(const struct decide_facts *facts, bool is_synced)
 {
-    switch (conflict) {
-    case CONFLICT_ENTRIES_DISAGREE:
-        return REASON_ENTRIES_DISAGREE;
-    case CONFLICT_DEVICE_SHARED:
-        return REASON_DEVICE_SHARED;
-    case CONFLICT_HOST_IN_USE:
-        return REASON_HOST_IN_USE;
-    case CONFLICT_IDENTITY_MISMATCH:
-        return REASON_IDENTITY_MISMATCH;
-    case CONFLICT_BYPASSED:
-        return REASON_BYPASSED;
-    case CONFLICT_NONE:
-        break;
-    }
-    return REASON_NONE;
-}
+    bool is_seen = facts->hypervisor_bytes && facts->list_read && is_synced;
 
-/* What keeps growth from coming up to the device outweighs a remark about the guest. */
-static enum volume_reason remark(const struct decide_facts *facts, enum volume_reason on_guest)
-{
     switch (facts->beneath) {
     case BENEATH_STALE:
         return REASON_HOST_STALE;
@@ -55,35 +38,39 @@ static enum volume_reason remark(const struct decide_facts *facts, enum volume_r
     case BENEATH_IN_STEP:
         break;
     }
-    return on_guest;
+    return is_seen && facts->guest_reason != REASON_UNVERIFIED ? REASON_NONE : REASON_UNVERIFIED;
 }
 
-static enum volume_reason remark_on_guest(const struct decide_facts *facts, bool is_synced)
+/* Waiting for the VMM's next attempt does not keep the guest from its first one. */
+static enum decide_action guest_action(const struct decide_facts *facts, bool is_synced)
 {
-    if (is_synced)
-        return facts->guest_reason == REASON_UNVERIFIED ? REASON_UNVERIFIED : REASON_NONE;
-    if (facts->permit == PERMIT_OBSERVE)
-        return REASON_NONE;
-    return facts->guest_reason == REASON_NONE ? REASON_NONE : REASON_UNVERIFIED;
+    bool is_untried = facts->hypervisor_reason != REASON_NONE && facts->guest_reason == REASON_NONE;
+
+    if (!is_synced && facts->permit == PERMIT_GROW && (facts->may_try || is_untried))
+        return ACTION_GROW_GUEST;
+    return !facts->list_read && facts->may_try ? ACTION_QUERY_HYPERVISOR : ACTION_NONE;
 }
 
-/* The VMM has the device's size, as far as it says. */
+/* The VMM has the device's size: it said so, or nothing speaks against it. Its list is read before
+ * anything is asked of the guest, but one that cannot be read does not keep the guest from being
+ * asked. A file system is grown to its device even where the device did not grow before our eyes:
+ * it may have grown while no pod had it. A failure there is not reported as a stuck resize. */
 static struct decision decide_guest(const struct decide_facts *facts)
 {
     bool is_synced = facts->guest_synced_bytes >= facts->device_bytes;
-    enum decide_action action = ACTION_GROW_GUEST;
+    bool has_debt = !is_synced && facts->growth_open;
+    struct decision decision = {STATE_IN_SYNC, remark(facts, is_synced), ACTION_NONE};
 
-    if (is_synced || facts->permit == PERMIT_OBSERVE)
-        action = ACTION_NONE;
-    if (!is_synced && facts->growth_open)
-        return try_to(facts, action, STATE_BLOCK_GROWN, facts->guest_reason);
-
-    if (facts->beneath == BENEATH_STALE && facts->may_rescan && facts->permit == PERMIT_GROW)
-        return (struct decision){STATE_IN_SYNC, REASON_HOST_STALE, ACTION_RESCAN_DISK};
-
-    /* First seen attached and equal: the file system is grown once, in case somebody grew the
-     * device and told the VMM before crustd came. That this may fail is no growth that hangs. */
-    return try_to(facts, action, STATE_IN_SYNC, remark(facts, remark_on_guest(facts, is_synced)));
+    if (has_debt)
+        decision = say(STATE_BLOCK_GROWN, facts->guest_reason);
+    if (!facts->list_read && facts->hypervisor_reason == REASON_NONE && facts->may_try)
+        decision.action = ACTION_QUERY_HYPERVISOR;
+    else if (!has_debt && facts->beneath == BENEATH_STALE && facts->may_rescan &&
+             facts->permit == PERMIT_GROW)
+        decision.action = ACTION_RESCAN_DISK;
+    else
+        decision.action = guest_action(facts, is_synced);
+    return decision;
 }
 
 static struct decision decide_growth(const struct decide_facts *facts)
@@ -97,14 +84,37 @@ static struct decision decide_growth(const struct decide_facts *facts)
     return try_to(facts, ACTION_RESIZE_HYPERVISOR, STATE_HOST_GROWN, REASON_NONE);
 }
 
-/* Told to read the size that the device has anyway, a VMM changes nothing and says it. */
+/* A VMM whose list has no sizes can be told to read the size that the device has anyway: that
+ * changes nothing, and its answer is the size. */
 static struct decision decide_unknown(const struct decide_facts *facts)
 {
     enum decide_action action = ACTION_QUERY_HYPERVISOR;
 
-    if (!facts->asks_hypervisor)
+    if (facts->list_read)
         action = facts->permit == PERMIT_GROW ? ACTION_RESIZE_HYPERVISOR : ACTION_NONE;
     return try_to(facts, action, STATE_UNKNOWN, facts->hypervisor_reason);
+}
+
+static struct decision decide_conflict(const struct decide_facts *facts)
+{
+    switch (facts->conflict) {
+    case CONFLICT_ENTRIES_DISAGREE:
+        return say(STATE_BLOCKED, REASON_ENTRIES_DISAGREE);
+    case CONFLICT_DEVICE_SHARED:
+        return say(STATE_BLOCKED, REASON_DEVICE_SHARED);
+    case CONFLICT_HOST_IN_USE:
+        return say(STATE_BLOCKED, REASON_HOST_IN_USE);
+    case CONFLICT_IDENTITY_MISMATCH:
+        return say(STATE_BLOCKED, REASON_IDENTITY_MISMATCH);
+    case CONFLICT_BYPASSED:
+        return say(STATE_BLOCKED, REASON_BYPASSED);
+    case CONFLICT_UNPLUGGED:
+        return try_to(facts, ACTION_QUERY_HYPERVISOR, STATE_BLOCKED, REASON_BYPASSED);
+    case CONFLICT_DETACHED:
+    case CONFLICT_NONE:
+        break;
+    }
+    return say(STATE_DETACHED, REASON_NONE);
 }
 
 struct decision decide(const struct decide_facts *facts)
@@ -123,16 +133,15 @@ struct decision decide(const struct decide_facts *facts)
     if (facts->live_sandboxes > 1)
         return say(STATE_BLOCKED, REASON_MULTIPLE_SANDBOXES);
     if (facts->conflict != CONFLICT_NONE)
-        return say(STATE_BLOCKED, conflict_reason(facts->conflict));
+        return decide_conflict(facts);
     if (facts->hypervisor_reason == REASON_IDENTITY_MISMATCH)
         return try_to(facts, ACTION_QUERY_HYPERVISOR, STATE_BLOCKED, REASON_IDENTITY_MISMATCH);
     if (facts->device_bytes < facts->largest_bytes || facts->device_bytes < facts->hypervisor_bytes)
         return say(STATE_SHRUNK, REASON_NONE);
     if (facts->device_bytes > decide_baseline(facts))
         return decide_growth(facts);
-    if (facts->hypervisor_bytes == 0)
-        return decide_unknown(facts);
-    return decide_guest(facts);
+    return facts->hypervisor_bytes || facts->size_assumed ? decide_guest(facts)
+                                                          : decide_unknown(facts);
 }
 
 const char *decide_action_name(enum decide_action action)

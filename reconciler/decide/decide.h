@@ -21,10 +21,12 @@ enum decide_device { DEVICE_BLOCK, DEVICE_FILE, DEVICE_MISSING, DEVICE_UNSUITABL
 enum decide_conflict {
     CONFLICT_NONE,
     CONFLICT_ENTRIES_DISAGREE,
+    CONFLICT_IDENTITY_MISMATCH,
     CONFLICT_DEVICE_SHARED,
     CONFLICT_HOST_IN_USE,
-    CONFLICT_IDENTITY_MISMATCH,
-    CONFLICT_BYPASSED,
+    CONFLICT_BYPASSED,  /* a container has a directory of the node in the volume's place */
+    CONFLICT_UNPLUGGED, /* a container has the volume, and the VMM has lost the drive */
+    CONFLICT_DETACHED,  /* the VMM has no such drive, and no container needs it */
 };
 
 /* What stands between the volume's device and storage that has grown. */
@@ -45,11 +47,12 @@ struct decide_facts {
     uint64_t device_bytes;
     uint64_t first_bytes;        /* the device's size when this sandbox was first seen to have it */
     uint64_t largest_bytes;      /* the largest seen since */
-    uint64_t hypervisor_bytes;   /* what the VMM has; 0 unknown */
-    uint64_t guest_synced_bytes; /* device size that the guest has been grown to; 0 never */
-    bool asks_hypervisor;        /* the VMM can say a drive's size; otherwise it can only be told */
-    bool growth_open;            /* an audit_resizes row is unfinished */
-    bool is_still;               /* the device has had its size for resize.settle_ms */
+    uint64_t hypervisor_bytes;   /* what the VMM said or acknowledged; 0 unknown */
+    uint64_t guest_synced_bytes; /* device size that the file system is known to fill; 0 none */
+    bool list_read;    /* the VMM's list has the drive, as the runtime's records are now */
+    bool size_assumed; /* the VMM opened the device when it had this size already */
+    bool growth_open;  /* an audit_resizes row is unfinished */
+    bool is_still;     /* the device has had its size for resize.settle_ms */
 
     enum volume_reason hypervisor_reason; /* why the last call failed; NONE: it did not */
     enum volume_reason guest_reason;      /* UNVERIFIED: grown, but it would not say how far */

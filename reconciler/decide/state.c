@@ -6,10 +6,11 @@
 #include "lib/cleanup.h"
 
 static const char *const state_names[STATES] = {
-    [STATE_UNMANAGED] = "unmanaged",     [STATE_UNBOUND] = "unbound",
-    [STATE_BLOCKED] = "blocked",         [STATE_SHRUNK] = "shrunk",
-    [STATE_UNKNOWN] = "unknown",         [STATE_HOST_GROWN] = "host_grown",
-    [STATE_BLOCK_GROWN] = "block_grown", [STATE_IN_SYNC] = "in_sync",
+    [STATE_UNMANAGED] = "unmanaged",   [STATE_UNBOUND] = "unbound",
+    [STATE_DETACHED] = "detached",     [STATE_BLOCKED] = "blocked",
+    [STATE_SHRUNK] = "shrunk",         [STATE_UNKNOWN] = "unknown",
+    [STATE_HOST_GROWN] = "host_grown", [STATE_BLOCK_GROWN] = "block_grown",
+    [STATE_IN_SYNC] = "in_sync",
 };
 
 static const struct {
@@ -40,7 +41,8 @@ static const struct {
     [REASON_AGENT_UNSUPPORTED] = {"agent_unsupported", false},
     [REASON_AGENT_DENIED] = {"agent_denied", false},
     [REASON_AGENT_FAILED] = {"agent_failed", true},
-    [REASON_GUEST_PATH_UNKNOWN] = {"guest_path_unknown", false},
+    /* The runtime makes the directory that shows it once the container exists. */
+    [REASON_GUEST_PATH_UNKNOWN] = {"guest_path_unknown", true},
     [REASON_GUEST_LAYER_UNSUPPORTED] = {"guest_layer_unsupported", false},
     [REASON_UNVERIFIED] = {"unverified", false},
     [REASON_HOST_STALE] = {"host_stale", false},

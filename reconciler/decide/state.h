@@ -7,6 +7,7 @@
 enum volume_state {
     STATE_UNMANAGED,
     STATE_UNBOUND,
+    STATE_DETACHED,
     STATE_BLOCKED,
     STATE_SHRUNK,
     STATE_UNKNOWN,

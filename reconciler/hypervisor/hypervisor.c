@@ -17,26 +17,24 @@
 static const struct kind {
     const char *name;
     const struct hypervisor_ops *ops; /* NULL: it can't be asked, and `obstacle` says why */
-    bool tells_size;
     const char *obstacle;
 } kinds[HYPERVISOR_KINDS] = {
-    [HYPERVISOR_QEMU] = {"qemu", &hypervisor_qemu_ops, true, NULL},
-    [HYPERVISOR_CLOUD_HYPERVISOR] = {"cloud-hypervisor", &hypervisor_cloud_hypervisor_ops, false,
-                                     NULL},
-    [HYPERVISOR_FIRECRACKER] = {"firecracker", &hypervisor_firecracker_ops, false, NULL},
-    [HYPERVISOR_DRAGONBALL] = {"dragonball", NULL, false,
+    [HYPERVISOR_QEMU] = {"qemu", &hypervisor_qemu_ops, NULL},
+    [HYPERVISOR_CLOUD_HYPERVISOR] = {"cloud-hypervisor", &hypervisor_cloud_hypervisor_ops, NULL},
+    [HYPERVISOR_FIRECRACKER] = {"firecracker", &hypervisor_firecracker_ops, NULL},
+    [HYPERVISOR_DRAGONBALL] = {"dragonball", NULL,
                                "Dragonball runs inside the shim and has no control socket: its "
                                "drives keep their size until the pod is started anew"},
-    [HYPERVISOR_STRATOVIRT] = {"stratovirt", NULL, false,
+    [HYPERVISOR_STRATOVIRT] = {"stratovirt", NULL,
                                "StratoVirt has one monitor, which the shim holds: its drives keep "
                                "their size until the pod is started anew"},
-    [HYPERVISOR_OPENVMM] = {"openvmm", NULL, false,
+    [HYPERVISOR_OPENVMM] = {"openvmm", NULL,
                             "OpenVMM has no known call that resizes a drive: its drives keep their "
                             "size until the pod is started anew"},
-    [HYPERVISOR_REMOTE] = {"remote", NULL, false,
+    [HYPERVISOR_REMOTE] = {"remote", NULL,
                            "the VM runs on another machine, where no device of this one is "
                            "attached to it"},
-    [HYPERVISOR_OTHER] = {"unknown", NULL, false, "it is not known which VMM this is"},
+    [HYPERVISOR_OTHER] = {"unknown", NULL, "it is not known which VMM this is"},
 };
 
 static void call_stop(struct hypervisor_call *call)
@@ -67,7 +65,8 @@ static void on_deferred(struct loop_timer *timer)
 /* Why this VMM is not to be asked; NULL: it may be. */
 static const char *obstacle_to(const struct hypervisor_call *call)
 {
-    if (call->kind == HYPERVISOR_FIRECRACKER && !call->request.firecracker_allowed)
+    if (call->kind == HYPERVISOR_FIRECRACKER && call->request.act == HYPERVISOR_RESIZE &&
+        !call->request.firecracker_allowed)
         return "Firecracker is told of a new size only with resize.firecracker = on, for its "
                "makers do not vouch for drives that the guest has mounted";
     return kinds[call->kind].obstacle;
@@ -148,9 +147,4 @@ enum hypervisor_kind hypervisor_kind_from_name(const char *name)
     while (kind < HYPERVISOR_OTHER && (!name || strcmp(kinds[kind].name, name) != 0))
         kind++;
     return (enum hypervisor_kind)kind;
-}
-
-bool hypervisor_kind_tells_size(enum hypervisor_kind kind)
-{
-    return kinds[kind].tells_size;
 }

@@ -69,11 +69,19 @@ struct hypervisor_request {
 
 enum { HYPERVISOR_VERSION_BYTES = 32 };
 
+/* Whether a VMM's list of drives was read whole, and has the device. */
+enum hypervisor_list {
+    HYPERVISOR_LIST_UNREAD, /* or it does not tell which drive is which device */
+    HYPERVISOR_LIST_HAS,
+    HYPERVISOR_LIST_LACKS,
+};
+
 struct hypervisor_reply {
     enum hypervisor_outcome outcome;
     char version[HYPERVISOR_VERSION_BYTES]; /* of the VMM, as it says; "" it did not */
     char drive_id[128];                     /* the node that was found; "" */
     uint64_t bytes;                         /* the size the VMM has; 0 not learned */
+    enum hypervisor_list list;              /* what the VMM's own list of drives said */
     char address[64]; /* in the guest, as crust-guest-agent reads it (pci:02/01); "" not learned */
     struct error error; /* for a person, when not DONE */
 };
@@ -90,7 +98,3 @@ int hypervisor_call_new(struct loop *loop, enum hypervisor_kind kind,
 struct hypervisor_call *hypervisor_call_free(struct hypervisor_call *call); /* returns NULL */
 
 enum hypervisor_kind hypervisor_kind_from_name(const char *name); /* audit_sandboxes.hypervisor */
-
-/* Whether HYPERVISOR_QUERY can learn a drive's size. Cloud Hypervisor and Firecracker do not tell
- * it; a resize leaves their drives with the device's size and may be repeated at will. */
-bool hypervisor_kind_tells_size(enum hypervisor_kind kind);

@@ -70,6 +70,7 @@ struct qemu_call {
     char version[HYPERVISOR_VERSION_BYTES];
     char drive[QEMU_NAME_BYTES]; /* found, or refused; "" */
     uint64_t drive_bytes;
+    enum hypervisor_list list;
     char address[QEMU_ADDRESS_BYTES];
 };
 
@@ -90,7 +91,7 @@ static struct qemu_call *qemu_call_of(struct hypervisor_call *call)
 static bool finish(struct qemu_call *qemu, enum hypervisor_outcome outcome,
                    const struct error *error)
 {
-    struct hypervisor_reply reply = {.bytes = qemu->drive_bytes};
+    struct hypervisor_reply reply = {.bytes = qemu->drive_bytes, .list = qemu->list};
 
     if (qemu->step == STEP_TREE)
         outcome = HYPERVISOR_DONE;
@@ -221,6 +222,11 @@ static bool find_drive(struct qemu_call *qemu)
         return finish_unreachable(qemu, &error);
 
     outcome = qemu_drive_find(&qemu->report, &wanted, &process.resolver, &drive, &error);
+    if (drive)
+        qemu->list = HYPERVISOR_LIST_HAS;
+    else if (outcome == HYPERVISOR_DRIVE_NOT_FOUND &&
+             !vmm_may_hold(&process.resolver, &wanted.identity))
+        qemu->list = HYPERVISOR_LIST_LACKS;
     vmm_process_done(&process);
     if (drive) {
         memcpy(qemu->drive, drive->name, sizeof(qemu->drive));
@@ -240,6 +246,7 @@ static bool check_drive(struct qemu_call *qemu)
     struct error error;
 
     if (!drive) {
+        qemu->list = HYPERVISOR_LIST_UNREAD;
         (void)error_set(&error, 0, "%s was removed in the meantime", qemu->drive);
         return finish(qemu, HYPERVISOR_DRIVE_NOT_FOUND, &error);
     }

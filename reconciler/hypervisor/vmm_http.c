@@ -61,7 +61,7 @@ void vmm_http_fail(struct vmm_http *vmm, int code)
 void vmm_http_finish(struct vmm_http *vmm, enum hypervisor_outcome outcome, uint64_t bytes,
                      const struct error *error)
 {
-    struct hypervisor_reply reply = {.outcome = outcome, .bytes = bytes};
+    struct hypervisor_reply reply = {.outcome = outcome, .bytes = bytes, .list = vmm->list};
 
     memcpy(reply.version, vmm->version, sizeof(reply.version));
     text_clean(vmm->drive, strlen(vmm->drive), reply.drive_id, sizeof(reply.drive_id));
@@ -118,6 +118,11 @@ const struct drive *vmm_http_find(struct vmm_http *vmm)
         return NULL;
     }
     outcome = drive_report_find(&vmm->report, &wanted, &process.resolver, &drive, &error);
+    if (drive)
+        vmm->list = HYPERVISOR_LIST_HAS;
+    else if (outcome == HYPERVISOR_DRIVE_NOT_FOUND &&
+             !vmm_may_hold(&process.resolver, &wanted.identity))
+        vmm->list = HYPERVISOR_LIST_LACKS;
     vmm_process_done(&process);
     if (drive)
         memcpy(vmm->drive, drive->id, sizeof(vmm->drive));

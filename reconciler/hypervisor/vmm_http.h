@@ -29,6 +29,7 @@ struct vmm_http {
     struct drive_report report;
     char version[HYPERVISOR_VERSION_BYTES]; /* as the VMM said; "" */
     char drive[DRIVE_ID_BYTES];             /* found, or refused; "" */
+    enum hypervisor_list list;
 };
 
 /* Sends a request. 0, or -ENOMEM and nothing has happened; vmm_http_ask() finishes then. */

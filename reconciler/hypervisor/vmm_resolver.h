@@ -30,6 +30,10 @@ struct vmm_resolver {
     size_t (*held)(struct vmm_resolver *resolver, struct vmm_identity *ret_identities, size_t size);
 };
 
+/* Whether the process has the file open, or has so many open that nobody can tell. A drive that a
+ * list of drives does not show is missing only if the process does not hold its device. */
+bool vmm_may_hold(struct vmm_resolver *resolver, const struct vmm_identity *identity);
+
 struct vmm_wanted {
     enum hypervisor_act act;
     struct vmm_identity identity;

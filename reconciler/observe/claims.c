@@ -21,6 +21,7 @@
 #include "reconciler/observe/cache.h"
 #include "reconciler/observe/kata.h"
 #include "reconciler/observe/passthrough.h"
+#include "reconciler/observe/records.h"
 
 enum { MOUNTS = 1024, CONTAINERS = 128, CONTAINER_CHARS = 10 };
 
@@ -103,6 +104,9 @@ int claims_find_bundle(const struct observe_sandbox_paths *paths, const char *sa
 struct mount {
     char *path;
     char *destination;
+    char container[CONTAINER_CHARS + 1];
+    enum observed_carrier carrier;
+    int64_t drive;
 };
 
 struct mounts {
@@ -120,6 +124,19 @@ static void take_pod(struct observed_sandbox *sandbox, struct bundle *bundle)
         sandbox->pod_namespace = take_pointer(&bundle->pod_namespace);
 }
 
+static struct mount take_mount(const struct observed_sandbox *sandbox, const char *container_id,
+                               struct bundle_mount *bundle)
+{
+    const struct observed_record *record = records_find(sandbox, container_id, bundle->destination);
+    struct mount mount = {.path = take_pointer(&bundle->source),
+                          .destination = take_pointer(&bundle->destination),
+                          .carrier = record ? record->carrier : CARRIER_UNKNOWN,
+                          .drive = record ? record->drive : -1};
+
+    (void)snprintf(mount.container, sizeof(mount.container), "%s", container_id);
+    return mount;
+}
+
 static int add_container(void *userdata, const char *container_id, struct bundle *bundle)
 {
     struct mounts *mounts = userdata;
@@ -131,8 +148,7 @@ static int add_container(void *userdata, const char *container_id, struct bundle
         struct bundle_mount *mount = &bundle->mount[i];
 
         if (strlen(mount->source) < PATH_MAX)
-            mounts->mount[mounts->mounts++] =
-                (struct mount){take_pointer(&mount->source), take_pointer(&mount->destination)};
+            mounts->mount[mounts->mounts++] = take_mount(mounts->sandbox, container_id, mount);
     }
     take_pod(mounts->sandbox, bundle);
     return 0;
@@ -208,6 +224,26 @@ static int compare(const void *a, const void *b)
     return order ? order : strcmp(left->destination, right->destination);
 }
 
+/* The container that has most of it: of several, one may have ended and another one be starting. */
+static void set_carrier(const struct mounts *mounts, const struct passthrough *passthrough,
+                        struct observed_claim *claim)
+{
+    for (unsigned i = 0; i < mounts->mounts; i++) {
+        const struct mount *mount = &mounts->mount[i];
+        enum observed_carrier carrier = mount->carrier;
+
+        if (strcmp(mount->path, claim->path) != 0)
+            continue;
+        if (carrier == CARRIER_UNKNOWN && !is_shared_name(mounts, mount) &&
+            passthrough_is_shared(passthrough, mount->container, last_part(mount->destination)))
+            carrier = CARRIER_DIRECTORY;
+        if (carrier <= claim->carrier)
+            continue;
+        claim->carrier = carrier;
+        claim->drive = mount->drive;
+    }
+}
+
 static int add_claim(struct mounts *mounts, const struct passthrough *passthrough, char *path)
 {
     struct observed_sandbox *sandbox = mounts->sandbox;
@@ -215,8 +251,17 @@ static int add_claim(struct mounts *mounts, const struct passthrough *passthroug
     const char *name = find_name(mounts, passthrough, path);
     int r = kata_copy(path, &claim->path);
 
+    if (r < 0)
+        return r;
     claim->source = "bundle";
-    return r == 0 && name ? passthrough_guest_path(name, &claim->guest_path) : r;
+    claim->carrier = CARRIER_ENDED;
+    claim->drive = -1;
+    set_carrier(mounts, passthrough, claim);
+    if (!name)
+        return 0;
+    if (claim->carrier < CARRIER_DEVICE)
+        claim->carrier = CARRIER_DEVICE;
+    return passthrough_guest_path(name, &claim->guest_path);
 }
 
 /* One claim per path, in their order. */
@@ -258,4 +303,34 @@ int claims_read(const struct observe_sandbox_paths *paths, const char *sandbox_i
     if (r == 0 && passthrough)
         r = passthrough_read(paths->root, sandbox_id, &names);
     return r == 0 ? add_claims(mounts, &names) : r;
+}
+
+static bool is_claimed(const struct observed_sandbox *sandbox, const char *path)
+{
+    for (unsigned i = 0; i < sandbox->claims; i++)
+        if (strcmp(sandbox->claim[i].path, path) == 0)
+            return true;
+    return false;
+}
+
+int claims_from_records(struct observed_sandbox *sandbox)
+{
+    int r = 0;
+
+    sandbox->claim = sandbox->records ? calloc(sandbox->records, sizeof(*sandbox->claim)) : NULL;
+    if (sandbox->records && !sandbox->claim)
+        return -ENOMEM;
+    for (unsigned i = 0; r == 0 && i < sandbox->records; i++) {
+        const struct observed_record *record = &sandbox->record[i];
+        struct observed_claim *claim = &sandbox->claim[sandbox->claims];
+
+        if (record->carrier != CARRIER_DIRECTORY || record->source[0] != '/' ||
+            strlen(record->source) >= PATH_MAX || is_claimed(sandbox, record->source))
+            continue;
+        *claim =
+            (struct observed_claim){.source = "persist", .carrier = CARRIER_DIRECTORY, .drive = -1};
+        r = kata_copy(record->source, &claim->path);
+        sandbox->claims += r == 0;
+    }
+    return r;
 }

@@ -14,3 +14,6 @@ int claims_find_bundle(const struct observe_sandbox_paths *paths, const char *sa
  * 0 or -errno. */
 int claims_read(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                 const char *bundle, bool passthrough, struct observed_sandbox *sandbox);
+
+/* Where no bundle is found: what the runtime recorded as shared directories. 0 or -ENOMEM. */
+int claims_from_records(struct observed_sandbox *sandbox);

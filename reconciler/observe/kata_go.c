@@ -36,6 +36,8 @@
 #include "reconciler/observe/persist.h"
 #include "reconciler/observe/process.h"
 
+#include "reconciler/observe/records.h"
+
 #define PERSIST "persist.json"
 
 #define JAILS "firecracker"
@@ -48,6 +50,11 @@ enum {
     SHORT_ID_CHARS = 32,
 };
 
+struct container {
+    char id[ID_BYTES];
+    struct persist_container persist;
+};
+
 struct traces {
     const struct observe_sandbox_paths *paths;
     const char *sandbox_id;
@@ -57,7 +64,8 @@ struct traces {
     int state_directory;         /* SANDBOXES/ID, -1 none */
     bool has_persist;
     struct persist_sandbox persist;
-    struct persist_container mounts; /* of all containers */
+    unsigned containers;
+    struct container container[CONTAINERS];
 };
 
 /* ---- directories ------------------------------------------------------------------------- */
@@ -172,43 +180,29 @@ static int read_sandbox_file(struct traces *traces, struct observed_sandbox *san
     return r > 0 ? set_parse_problem(sandbox, r, "", &error) : r;
 }
 
-/* Moves the container's mounts to those of all. */
-static int add_mounts(struct traces *traces, struct persist_container *container)
-{
-    struct persist_container *all = &traces->mounts;
-    unsigned total = all->mounts + container->mounts;
-    struct persist_mount *mount;
-
-    if (!container->mounts || total > PERSIST_MOUNTS)
-        return 0;
-    mount = reallocarray(all->mount, total, sizeof(*mount));
-    if (!mount)
-        return -ENOMEM;
-    memcpy(mount + all->mounts, container->mount, container->mounts * sizeof(*mount));
-    all->mount = mount;
-    all->mounts = total;
-    container->mounts = 0;
-    return 0;
-}
-
 static int read_container_file(struct traces *traces, const char *name,
                                struct observed_sandbox *sandbox)
 {
     cleanup(fd_closep) int directory = -1;
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(JSON_LIMITS_PERSIST.bytes);
-    cleanup(persist_container_done) struct persist_container container = {0};
+    struct container *container = &traces->container[traces->containers];
     struct error error = {0};
     int r = path_open_directory_below(traces->state_directory, name, &directory);
 
     if (r < 0)
         return kata_is_absent(r) || r == -EXDEV ? 0 : r;
     r = read_persist(directory, name, sandbox, &text);
+    sandbox->try_again |= r == PATH_ABSENT; /* the directory comes first */
     if (r != PATH_OK)
         return r < 0 ? r : 0;
-    r = persist_parse_container(buffer_text(&text), text.length, &container, &error);
+    r = persist_parse_container(buffer_text(&text), text.length, &container->persist, &error);
     if (r > 0)
         return set_parse_problem(sandbox, r, name, &error);
-    return r < 0 ? r : add_mounts(traces, &container);
+    if (r < 0)
+        return r;
+    (void)snprintf(container->id, sizeof(container->id), "%s", name);
+    traces->containers++;
+    return 0;
 }
 
 static bool may_be_container(const struct dirent *name)
@@ -266,32 +260,95 @@ static int add_drive(struct observed_sandbox *sandbox, const struct persist_devi
     return r;
 }
 
+static bool has_drive(const struct observed_sandbox *sandbox, unsigned first, const char *source)
+{
+    for (unsigned i = first; i < sandbox->drives; i++)
+        if (sandbox->drive[i].mount_source && strcmp(sandbox->drive[i].mount_source, source) == 0)
+            return true;
+    return false;
+}
+
 /* One drive per device and mount source: the containers of a pod share their volumes. */
-static int add_drives_of(const struct persist_container *mounts,
-                         const struct persist_device *device, struct observed_sandbox *sandbox)
+static int add_drives_of(const struct traces *traces, const struct persist_device *device,
+                         struct observed_sandbox *sandbox)
 {
     unsigned first = sandbox->drives;
     int r = 0;
 
-    for (unsigned i = 0; r == 0 && i < mounts->mounts; i++) {
-        const struct persist_mount *mount = &mounts->mount[i];
-        bool known = strcmp(mount->device_id, device->id) != 0;
+    for (unsigned i = 0; i < traces->containers; i++) {
+        const struct persist_container *container = &traces->container[i].persist;
 
-        for (unsigned j = first; !known && j < sandbox->drives; j++)
-            known = strcmp(sandbox->drive[j].mount_source, mount->source) == 0;
-        if (!known)
-            r = add_drive(sandbox, device, mount->source);
+        for (unsigned j = 0; r == 0 && j < container->mounts; j++) {
+            const struct persist_mount *mount = &container->mount[j];
+
+            if (mount->device_id && strcmp(mount->device_id, device->id) == 0 &&
+                !has_drive(sandbox, first, mount->source))
+                r = add_drive(sandbox, device, mount->source);
+        }
     }
     return r == 0 && sandbox->drives == first ? add_drive(sandbox, device, NULL) : r;
 }
 
-static int add_drives(const struct traces *traces, struct observed_sandbox *sandbox)
+/* Each device's drives stand together: `first` is where those of each begin. */
+static int add_drives(const struct traces *traces, struct observed_sandbox *sandbox,
+                      unsigned *first)
 {
     int r = 0;
 
-    for (unsigned i = 0; r == 0 && i < traces->persist.devices; i++)
-        r = add_drives_of(&traces->mounts, &traces->persist.device[i], sandbox);
+    for (unsigned i = 0; r == 0 && i < traces->persist.devices; i++) {
+        first[i] = sandbox->drives;
+        r = add_drives_of(traces, &traces->persist.device[i], sandbox);
+    }
     return r;
+}
+
+/* ---- mounts ------------------------------------------------------------------------------ */
+
+/* A device that is not the sandbox's any more went with its container, whose own file is written
+ * after the sandbox's. */
+static int add_record(const struct traces *traces, const struct container *container,
+                      const struct persist_mount *mount, const unsigned *first,
+                      struct observed_sandbox *sandbox)
+{
+    struct observed_record record = {.carrier = CARRIER_DIRECTORY, .drive = -1};
+    int r = kata_copy(container->id, &record.container);
+
+    if (mount->device_id)
+        record.carrier = CARRIER_ENDED;
+    for (unsigned i = 0; mount->device_id && i < traces->persist.devices; i++)
+        if (strcmp(mount->device_id, traces->persist.device[i].id) == 0) {
+            record.carrier = CARRIER_DEVICE;
+            record.drive = first[i];
+        }
+    if (container->persist.ended)
+        record.carrier = CARRIER_ENDED;
+    if (r == 0)
+        r = kata_copy(mount->source, &record.source);
+    if (r == 0)
+        r = kata_copy(mount->destination, &record.destination);
+    return records_add(sandbox, &record) < 0 ? -ENOMEM : r;
+}
+
+static int add_records(const struct traces *traces, const unsigned *first,
+                       struct observed_sandbox *sandbox)
+{
+    int r = 0;
+
+    for (unsigned i = 0; i < traces->containers; i++) {
+        const struct container *container = &traces->container[i];
+
+        for (unsigned j = 0; r == 0 && j < container->persist.mounts; j++)
+            r = add_record(traces, container, &container->persist.mount[j], first, sandbox);
+    }
+    return r;
+}
+
+static int add_drives_and_records(const struct traces *traces, struct observed_sandbox *sandbox)
+{
+    cleanup(freep) unsigned *first = calloc(traces->persist.devices + 1, sizeof(*first));
+    int r = first ? add_drives(traces, sandbox, first) : -ENOMEM;
+
+    return r < 0 ? r : add_records(traces, first, sandbox);
 }
 
 /* ---- the VMM ----------------------------------------------------------------------------- */
@@ -426,30 +483,43 @@ static int observe_traces(struct traces *traces, struct observed_sandbox *sandbo
     if (r == 0)
         r = find_control_socket(traces, sandbox);
     if (r == 0)
-        r = add_drives(traces, sandbox);
+        r = add_drives_and_records(traces, sandbox);
     if (sandbox->alive && !traces->has_persist)
         sandbox->try_again = true;
     sandbox->agent_address = take_pointer(&traces->persist.agent_url);
     return r;
 }
 
+static int observe_go(struct traces *traces, struct observed_sandbox *sandbox)
+{
+    int r = find_vm_directory(traces);
+
+    if (r == 0)
+        r = find_jail(traces);
+    if (r == 0)
+        r = find_state_directory(traces);
+    if (r == 0 && !traces->vm_directory[0] && !traces->jail[0] && traces->state_directory < 0)
+        return OBSERVED_ABSENT;
+    sandbox->runtime = "kata-go";
+    return r < 0 ? r : observe_traces(traces, sandbox);
+}
+
 int kata_go_observe(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                     struct observed_sandbox *sandbox)
 {
-    struct traces traces = {.paths = paths, .sandbox_id = sandbox_id, .state_directory = -1};
-    int r = find_vm_directory(&traces);
+    struct traces *traces = calloc(1, sizeof(*traces));
+    int r;
 
-    if (r == 0)
-        r = find_jail(&traces);
-    if (r == 0)
-        r = find_state_directory(&traces);
-    if (r == 0 && !traces.vm_directory[0] && !traces.jail[0] && traces.state_directory < 0)
-        return OBSERVED_ABSENT;
-    sandbox->runtime = "kata-go";
-    if (r == 0)
-        r = observe_traces(&traces, sandbox);
-    fd_close(traces.state_directory);
-    persist_sandbox_done(&traces.persist);
-    persist_container_done(&traces.mounts);
-    return r < 0 ? r : OBSERVED;
+    if (!traces)
+        return -ENOMEM;
+    traces->paths = paths;
+    traces->sandbox_id = sandbox_id;
+    traces->state_directory = -1;
+    r = observe_go(traces, sandbox);
+    fd_close(traces->state_directory);
+    persist_sandbox_done(&traces->persist);
+    for (unsigned i = 0; i < traces->containers; i++)
+        persist_container_done(&traces->container[i].persist);
+    free(traces);
+    return r;
 }

@@ -138,11 +138,30 @@ struct observed_drive {
     char *guest_path; /* NULL: not derivable */
 };
 
+/* What a container has in the place of a path that it mounts, by the runtime's own record. */
+enum observed_carrier {
+    CARRIER_ENDED, /* the container has ended */
+    CARRIER_UNKNOWN,
+    CARRIER_DIRECTORY, /* the path itself, shared with the guest */
+    CARRIER_DEVICE,    /* a block device attached to the VM */
+};
+
+/* One mount of one container, as the runtime recorded it. */
+struct observed_record {
+    char *container;
+    char *source;
+    char *destination;
+    enum observed_carrier carrier;
+    int64_t drive; /* index of the device among the sandbox's drives; -1 none */
+};
+
 /* A volume path that the sandbox's records name. */
 struct observed_claim {
     char *path;
-    const char *source; /* static: bundle */
+    const char *source; /* static: bundle, persist */
     char *guest_path;   /* NULL: not known */
+    enum observed_carrier carrier;
+    int64_t drive; /* as above */
 };
 
 struct observed_sandbox {
@@ -158,7 +177,9 @@ struct observed_sandbox {
     unsigned drives;
     struct observed_drive *drive;
     unsigned claims;
-    struct observed_claim *claim;   /* by path, each once */
+    struct observed_claim *claim; /* by path, each once */
+    unsigned records;
+    struct observed_record *record;
     char *pod_namespace, *pod_name; /* NULL unknown */
     char *bundles;                  /* the directory that holds its containers' bundles, NULL */
 };

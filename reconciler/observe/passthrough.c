@@ -112,6 +112,19 @@ const char *passthrough_find(const struct passthrough *passthrough, const char *
     return found;
 }
 
+bool passthrough_is_shared(const struct passthrough *passthrough, const char *container,
+                           const char *basename)
+{
+    for (unsigned i = 0; i < passthrough->names; i++) {
+        const char *name = passthrough->name[i];
+
+        if (strcmp(name + PREFIX_CHARS, basename) == 0 &&
+            strncmp(name, container, DEVICE_CHARS) == 0)
+            return true;
+    }
+    return false;
+}
+
 int passthrough_guest_path(const char *name, char **ret_path)
 {
     return asprintf(ret_path, GUEST_MOUNTS "/%s", name) < 0 ? -ENOMEM : 0;

@@ -31,5 +31,10 @@ const char *passthrough_find(const struct passthrough *passthrough, const char *
                              bool (*is_container)(void *userdata, const char *part),
                              void *userdata);
 
+/* Whether the container, of whose id these are the first characters, has a file or directory of the
+ * node in the place of the mount whose destination ends in BASENAME. */
+bool passthrough_is_shared(const struct passthrough *passthrough, const char *container,
+                           const char *basename);
+
 /* The guest's path of a name. 0 or -ENOMEM. */
 int passthrough_guest_path(const char *name, char **ret_path);

@@ -274,27 +274,31 @@ void persist_sandbox_done(struct persist_sandbox *sandbox)
 
 static int read_mount(const cJSON *object, struct persist_container *container)
 {
-    const char *source = filled(object, "Source"), *device_id = filled(object, "BlockDeviceID");
     struct persist_mount *mount = &container->mount[container->mounts];
+    const char *source = filled(object, "Source");
     int r;
 
-    if (!source || !device_id)
+    if (!source)
         return 0;
     container->mounts++;
     r = copy(source, &mount->source);
-    return r < 0 ? r : copy(device_id, &mount->device_id);
+    if (r == 0)
+        r = copy(filled(object, "Destination"), &mount->destination);
+    return r < 0 ? r : copy(filled(object, "BlockDeviceID"), &mount->device_id);
 }
 
 static int read_container(const cJSON *object, struct persist_container *container,
                           struct error *error)
 {
     const cJSON *mounts = json_member(object, "Mounts"), *mount;
+    const char *state = json_string(object, "State");
     void *room;
     int r = make_room(mounts, PERSIST_MOUNTS, sizeof(*container->mount), &room, "Mounts", error);
 
     if (r != 0)
         return r;
     container->mount = room;
+    container->ended = state && strcmp(state, "stopped") == 0;
     if (!cJSON_IsArray(mounts))
         return 0;
     cJSON_ArrayForEach(mount, mounts)
@@ -327,6 +331,7 @@ void persist_container_done(struct persist_container *container)
         return;
     for (unsigned i = 0; i < container->mounts; i++) {
         free(container->mount[i].source);
+        free(container->mount[i].destination);
         free(container->mount[i].device_id);
     }
     free(container->mount);

@@ -6,10 +6,11 @@
  *   sandbox:   Devices[]{ID, Type, Major, Minor, BlockDrive{File, ID, SCSIAddr, VirtPath, DevNo}},
  *              HypervisorState{Type, Pid, Bridges[]{Addr, ParentID, ParentAddr, DeviceAddr{}}},
  *              AgentState{URL}, Config{HypervisorType, HypervisorConfig{BlockDeviceDriver}}
- *   container: Mounts[]{Source, BlockDeviceID}
+ *   container: State, Mounts[]{Source, Destination, BlockDeviceID}
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -35,13 +36,15 @@ struct persist_sandbox {
 };
 
 struct persist_mount {
-    char *source;
-    char *device_id;
+    char *source;      /* the device where one is attached, else what is shared */
+    char *destination; /* NULL unknown */
+    char *device_id;   /* NULL: not by a block device */
 };
 
 struct persist_container {
+    bool ended;
     unsigned mounts;
-    struct persist_mount *mount; /* those with a block device only */
+    struct persist_mount *mount;
 };
 
 /* Outcomes. */

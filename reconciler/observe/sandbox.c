@@ -14,6 +14,7 @@
 #include "reconciler/observe/claims.h"
 #include "reconciler/observe/kata_go.h"
 #include "reconciler/observe/kata_rs.h"
+#include "reconciler/observe/records.h"
 
 static const struct observed_sandbox unknown = {.runtime = "unknown", .hypervisor = "unknown"};
 
@@ -26,8 +27,9 @@ static int observe_go(const struct observe_sandbox_paths *paths, const char *san
     if (r != OBSERVED || !sandbox->alive)
         return r;
     r = claims_find_bundle(paths, sandbox_id, 0, bundle);
-    if (r == 0 && bundle[0])
-        r = claims_read(paths, sandbox_id, bundle, false, sandbox);
+    if (r == 0)
+        r = bundle[0] ? claims_read(paths, sandbox_id, bundle, false, sandbox)
+                      : claims_from_records(sandbox);
     return r < 0 ? r : OBSERVED;
 }
 
@@ -81,6 +83,7 @@ void observed_sandbox_done(struct observed_sandbox *sandbox)
         free(sandbox->claim[i].path);
         free(sandbox->claim[i].guest_path);
     }
+    records_done(sandbox);
     free(sandbox->drive);
     free(sandbox->claim);
     free(sandbox->control_socket);

@@ -36,7 +36,7 @@ class MappingTest(SaidTest):
         monitor.drives = []
         node.add_sandbox(SANDBOX, node.vmms[0].pid, agent="unix:///agent.sock")
         volume.loop.resize(AFTER)
-        node.wait_for(volume.path, "blocked", "drive_not_found")
+        node.wait_for(volume.path, "detached", "none")
         monitor.drives = [fake_monitor.Drive("drive-again", volume.loop.device)]
         node.add_sandbox(SANDBOX, node.vmms[0].pid, agent="unix:///agent.sock",
                          drives=[volume.record(id="drive-again", address="02/1f")])

@@ -195,9 +195,8 @@ class UnknownTest(SaidTest):
 
     def test_guest_path(self):
         node, volume, vmm = self.build(drive={"address": ""})
-        row = node.wait_for(volume.path, "block_grown", "guest_path_unknown")
-        self.assertIsNone(row["next_attempt_at"])
-        self.assertEqual(self.resize_row(node, volume.path)["attempts"], 2)  # hypervisor, guest
+        node.wait_for(volume.path, "block_grown", "guest_path_unknown")
+        self.assertGreaterEqual(self.resize_row(node, volume.path)["attempts"], 2)  # and again
         self.explains(node, volume.path, "persist.json", "paths.kata_go_sandboxes",
                       "crust-guest-agent --auto")
         # What it waits for is an address, and nobody has to say that there is one now.

@@ -262,7 +262,7 @@ class NamesTest(ShimTest):
          guest_name("data")).mkdir()
         self.start(node, [volume], "unverified")
         volume.loop.resize(AFTER)
-        node.wait_for(volume.path, "block_grown", "guest_path_unknown", next_attempt_at=None)
+        node.wait_for(volume.path, "block_grown", "guest_path_unknown")
         self.assertEqual(resizes(shim), [])
 
 

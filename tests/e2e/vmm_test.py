@@ -353,7 +353,7 @@ class FirecrackerTest(VmmTest):
             self.waits(node, volume, "hypervisor_unsupported", "only with resize.firecracker = on",
                        "resize.firecracker = on", "Restart the pod")
         for vmm in vmms:
-            self.assertEqual(vmm.sent("GET") + vmm.sent("PATCH"), [])
+            self.assertEqual(vmm.sent("PATCH"), [])  # its list of drives may be read
         node.stop()
         node.configure(resize__firecracker="on")
         node.start()

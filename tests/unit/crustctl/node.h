@@ -90,8 +90,12 @@ static inline int64_t node_add_bound_volume(struct node *node, unsigned number, 
                                                                 .drive_id = "drive-3f1a",
                                                                 .guest_path = "/run/kata/data",
                                                                 .source = "persist",
-                                                                .device_bytes = 64 * MIB,
-                                                                .hypervisor_bytes = 64 * MIB}),
+                                                                .device_bytes = 64 * MIB}),
+        0);
+    assert_int_equal(
+        store_put_hypervisor_result(node->store,
+                                    &(struct store_hypervisor_result){
+                                        .volume_id = volume, .reason = "", .bytes = 64 * MIB}),
         0);
     assert_int_equal(store_open_resize(node->store, volume, 64 * MIB, 128 * MIB), 0);
     return volume;

@@ -190,9 +190,15 @@ static inline struct bound put_bound(struct store *store)
                                                           .drive_id = "drive-1",
                                                           .source = "sandbox-file",
                                                           .device_bytes = GIB,
-                                                          .hypervisor_bytes = GIB,
-                                                          .guest_synced_bytes = GIB}),
+                                                          .guest_synced_bytes = GIB,
+                                                          .record = 1}),
         0);
+    assert_int_equal(store_put_hypervisor_result(
+                         store, &(struct store_hypervisor_result){.volume_id = bound.volume_id,
+                                                                  .bytes = GIB,
+                                                                  .record = 1,
+                                                                  .list = STORE_LIST_HAS}),
+                     0);
     return bound;
 }
 

@@ -128,9 +128,94 @@ static void a_path_says_more_than_an_address(void **state)
     assert_string_equal(get_volume(store, bound.volume_id).guest_path, "/guest/data");
 }
 
+static void put_list(struct store *store, struct bound bound, uint64_t record, enum store_list list)
+{
+    const struct store_hypervisor_result result = {.volume_id = bound.volume_id,
+                                                   .reason = list == STORE_LIST_HAS ? "" : "no",
+                                                   .error = "none of 0 drives",
+                                                   .bytes = list == STORE_LIST_HAS ? 2 * GIB : 0,
+                                                   .record = record,
+                                                   .list = list,
+                                                   .recorded_drive = "drive-2"};
+
+    assert_int_equal(store_put_hypervisor_result(store, &result), 0);
+}
+
+static void a_vmm_that_lost_the_drive_has_no_size(void **state)
+{
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    struct store_volume volume;
+
+    put_list(store, bound, 1, STORE_LIST_HAS);
+    volume = get_volume(store, bound.volume_id);
+    assert_int_equal(volume.list, STORE_LIST_HAS);
+    assert_int_equal(volume.hypervisor_bytes, 2 * GIB);
+    for (unsigned misses = 1; misses <= 3; misses++) {
+        put_list(store, bound, 1, STORE_LIST_LACKS);
+        assert_int_equal(get_volume(store, bound.volume_id).list_misses, misses);
+    }
+    volume = get_volume(store, bound.volume_id);
+    assert_int_equal(volume.list, STORE_LIST_LACKS);
+    assert_int_equal(volume.hypervisor_bytes, 0);
+    assert_int_equal(volume.first_bytes, 2 * GIB); /* what a growth counts from */
+    assert_string_equal(volume.drive_id, "drive-2");
+    assert_string_equal(volume.list_error, "none of 0 drives");
+    put_list(store, bound, 1, STORE_LIST_HAS);
+    volume = get_volume(store, bound.volume_id);
+    assert_int_equal(volume.list_misses, 0);
+    assert_string_equal(volume.list_error, "");
+}
+
+static void a_list_is_of_its_records(void **state)
+{
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+
+    put_list(store, bound, 7, STORE_LIST_LACKS); /* records that were other ones */
+    assert_int_equal(get_volume(store, bound.volume_id).list, STORE_LIST_HAS);
+    assert_int_equal(get_volume(store, bound.volume_id).hypervisor_bytes, GIB);
+    assert_int_equal(store_renew_record(store, bound.volume_id, 7), 0);
+    assert_int_equal(get_volume(store, bound.volume_id).list, STORE_LIST_UNREAD);
+    assert_int_equal(get_volume(store, bound.volume_id).record, 7);
+    put_list(store, bound, 7, STORE_LIST_HAS);
+    assert_int_equal(get_volume(store, bound.volume_id).list, STORE_LIST_HAS);
+    assert_int_equal(store_forget_list(store, bound.volume_id), 0);
+    assert_int_equal(get_volume(store, bound.volume_id).list, STORE_LIST_UNREAD);
+    put_list(store, bound, 7, STORE_LIST_HAS);
+    assert_int_equal(store_forget_waiting(store), 0); /* an operator asks */
+    assert_int_equal(get_volume(store, bound.volume_id).list, STORE_LIST_UNREAD);
+}
+
+static void a_file_system_that_fills_its_device_is_known_to(void **state)
+{
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    struct store_guest_result guest = {.volume_id = bound.volume_id, .reason = "", .synced_bytes = GIB};
+    struct store_device device = device_of(1, GIB);
+
+    assert_int_equal(store_put_guest_result(store, &guest), 0);
+    assert_int_equal(get_volume(store, bound.volume_id).filled_bytes, 0); /* it did not say so */
+    guest.guest_bytes = GIB - 1;
+    assert_int_equal(store_put_guest_result(store, &guest), 0);
+    open_again(store, &bound, "api");
+    assert_int_equal(get_volume(store, bound.volume_id).filled_bytes, GIB);
+    assert_int_equal(get_volume(store, bound.volume_id).filled_device_id, bound.device_id);
+    device.size_bytes = 2 * GIB;
+    (void)put_device(store, &device, true);
+    assert_int_equal(get_volume(store, bound.volume_id).filled_bytes, GIB);
+    device.size_bytes = GIB;
+    (void)put_device(store, &device, true);
+    assert_int_equal(get_volume(store, bound.volume_id).filled_bytes, 0); /* it was cut */
+    assert_int_equal(get_volume(store, bound.volume_id).guest_synced_bytes, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        MODEL(a_vmm_that_lost_the_drive_has_no_size),
+        MODEL(a_list_is_of_its_records),
+        MODEL(a_file_system_that_fills_its_device_is_known_to),
         MODEL(a_mapping_is_described_and_replaced),      MODEL(a_drive_that_the_vmm_named_says_so),
         MODEL(equal_states_and_results_write_nothing),   MODEL(a_path_says_more_than_an_address),
         MODEL(a_failed_guest_keeps_what_it_said_before),

@@ -269,10 +269,10 @@ static void a_claimed_device_is_shared_too(void **state)
     bool changed;
 
     assert_int_equal(store_set_volume_device(store, other_id, bound.device_id, &changed), 0);
-    assert_false(get_volume(store, bound.volume_id).device_shared);
+    assert_false(get_volume(store, bound.volume_id).shared_with);
     (void)put_sandbox(store, &other, true);
-    assert_true(get_volume(store, bound.volume_id).device_shared);
-    assert_true(get_volume(store, other_id).device_shared);
+    assert_true(get_volume(store, bound.volume_id).shared_with);
+    assert_true(get_volume(store, other_id).shared_with);
 }
 
 static void a_drive_is_found_by_number_then_by_source(void **state)
@@ -308,15 +308,15 @@ static void one_device_in_two_sandboxes_is_shared(void **state)
 
     other_id = put_entry(store, &other, true);
     assert_int_equal(store_set_volume_device(store, other_id, bound.device_id, &changed), 0);
-    assert_false(get_volume(store, bound.volume_id).device_shared); /* the same sandbox */
+    assert_int_equal(get_volume(store, bound.volume_id).shared_with, other_id); /* in one, too */
     other.sandbox[0] = "sandbox-2";
     (void)put_entry(store, &other, true);
-    assert_false(get_volume(store, bound.volume_id).device_shared); /* not alive */
+    assert_false(get_volume(store, bound.volume_id).shared_with); /* not alive */
     (void)put_sandbox(store, &second, true);
-    assert_true(get_volume(store, bound.volume_id).device_shared);
-    assert_true(get_volume(store, other_id).device_shared);
+    assert_true(get_volume(store, bound.volume_id).shared_with);
+    assert_true(get_volume(store, other_id).shared_with);
     assert_int_equal(store_remove_entry(store, STORE_KATA, "key-2", &removed), 0);
-    assert_false(get_volume(store, bound.volume_id).device_shared);
+    assert_false(get_volume(store, bound.volume_id).shared_with);
 }
 
 /* ---- what is touched ------------------------------------------------------------------------- */

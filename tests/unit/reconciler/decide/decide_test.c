@@ -12,7 +12,7 @@ enum {
     CONFLICT,
     BENEATH,
     SIZE,
-    ASKS,
+    LIST,
     STILL,
     SYNCED,
     GROWTH,
@@ -29,11 +29,11 @@ static const struct table_fact facts[FACTS] = {
     [DEVICE] = {"device", {"block", "file", "missing", "unsuitable"}},
     [LIVE] = {"live", {"0", "1", "2"}},
     [CONFLICT] = {"conflict",
-                  {"none", "entries_disagree", "device_shared", "host_in_use", "identity_mismatch",
-                   "bypassed"}},
+                  {"none", "entries_disagree", "identity_mismatch", "device_shared", "host_in_use",
+                   "bypassed", "unplugged", "detached"}},
     [BENEATH] = {"beneath", {"in_step", "pending", "stale"}},
-    [SIZE] = {"size", {"smaller", "larger", "equal", "unknown"}},
-    [ASKS] = {"asks", {"yes", "no"}},
+    [SIZE] = {"size", {"smaller", "larger", "equal", "assumed", "unknown"}},
+    [LIST] = {"list", {"read", "unread"}},
     [STILL] = {"still", {"yes", "no"}},
     [SYNCED] = {"synced", {"yes", "no"}},
     [GROWTH] = {"growth", {"open", "none"}},
@@ -59,6 +59,8 @@ static int read_table(void **state)
     return 0;
 }
 
+enum { SIZE_EQUAL = 2, SIZE_ASSUMED = 3 };
+
 static void set_sizes(struct decide_facts *ret_facts, int size, int synced)
 {
     static const struct {
@@ -67,6 +69,7 @@ static void set_sizes(struct decide_facts *ret_facts, int size, int synced)
         {50, 100, 100, 100},  /* smaller */
         {200, 100, 200, 100}, /* larger */
         {100, 100, 100, 100}, /* equal */
+        {100, 100, 100, 0},   /* assumed */
         {100, 100, 100, 0},   /* unknown */
     };
 
@@ -89,7 +92,8 @@ static struct decide_facts facts_of(const int *combination)
         .live_sandboxes = combination[LIVE],
         .conflict = combination[CONFLICT],
         .beneath = combination[BENEATH],
-        .asks_hypervisor = combination[ASKS] == 0,
+        .list_read = combination[LIST] == 0,
+        .size_assumed = combination[SIZE] == SIZE_ASSUMED,
         .growth_open = combination[GROWTH] == 0,
         .is_still = combination[STILL] == 0,
         .hypervisor_reason = hypervisor[combination[HYPERVISOR]],
@@ -102,8 +106,24 @@ static struct decide_facts facts_of(const int *combination)
     return result;
 }
 
-static const char *expected_reason(const struct table_row *row, const struct decide_facts *given)
+/* What the table's `remark` stands for. */
+static const char *expected_remark(const int *combination)
 {
+    if (combination[BENEATH] == BENEATH_STALE)
+        return "host_stale";
+    if (combination[BENEATH] == BENEATH_PENDING)
+        return "host_layer_pending";
+    return combination[SIZE] != SIZE_EQUAL || combination[LIST] != 0 || combination[SYNCED] != 0 ||
+                   combination[GUEST] == 1
+               ? "unverified"
+               : "none";
+}
+
+static const char *expected_reason(const struct table_row *row, const int *combination,
+                                   const struct decide_facts *given)
+{
+    if (strcmp(row->outcome[REASON], "remark") == 0)
+        return expected_remark(combination);
     if (strcmp(row->outcome[REASON], "hypervisor") == 0)
         return reason_name(given->hypervisor_reason);
     if (strcmp(row->outcome[REASON], "guest") == 0)
@@ -118,7 +138,7 @@ static void check(const int *combination)
     const struct table_row *row = table_match(&table, combination);
 
     if (strcmp(state_name(decision.state), row->outcome[STATE]) != 0 ||
-        strcmp(reason_name(decision.reason), expected_reason(row, &given)) != 0 ||
+        strcmp(reason_name(decision.reason), expected_reason(row, combination, &given)) != 0 ||
         strcmp(decide_action_name(decision.action), row->outcome[ACTION]) != 0) {
         table_print(&table, combination);
         fail_msg("row %u says %s/%s/%s, the code %s/%s/%s", (unsigned)(row - table.rows) + 1,
@@ -153,17 +173,42 @@ static void never_touches_what_it_must_not(void **state)
             continue;
         assert_int_equal(given.status, DECIDE_PRESENT);
         assert_int_equal(given.live_sandboxes, 1);
-        assert_int_equal(given.conflict, CONFLICT_NONE);
+        if (given.conflict == CONFLICT_UNPLUGGED)
+            assert_int_equal(decision.action, ACTION_QUERY_HYPERVISOR);
+        else
+            assert_int_equal(given.conflict, CONFLICT_NONE);
         assert_int_not_equal(given.permit, PERMIT_NEVER);
         if (decision.action == ACTION_RESCAN_DISK)
             assert_true(given.may_rescan && given.beneath == BENEATH_STALE);
         if (decision.action == ACTION_RESCAN_DISK || decision.action == ACTION_WAIT)
             continue;
-        assert_true(given.may_try);
+        assert_true(given.may_try || decision.action == ACTION_GROW_GUEST);
         if (decision.action == ACTION_QUERY_HYPERVISOR)
             continue;
+        if (!given.may_try)
+            assert_true(given.hypervisor_reason != REASON_NONE &&
+                        given.guest_reason == REASON_NONE);
         assert_int_equal(given.permit, PERMIT_GROW);
         assert_true(given.device_bytes >= given.hypervisor_bytes);
+    } while (table_advance(&table, combination));
+}
+
+/* "In sync" without a remark claims that all of it was seen. */
+static void in_sync_claims_only_what_was_seen(void **state)
+{
+    int combination[FACTS] = {0};
+
+    (void)state;
+    do {
+        struct decide_facts given = facts_of(combination);
+        struct decision decision = decide(&given);
+
+        if (decision.state != STATE_IN_SYNC || decision.reason != REASON_NONE)
+            continue;
+        assert_true(given.list_read);
+        assert_true(given.hypervisor_bytes >= given.device_bytes);
+        assert_true(given.guest_synced_bytes >= given.device_bytes);
+        assert_int_not_equal(given.guest_reason, REASON_UNVERIFIED);
     } while (table_advance(&table, combination));
 }
 
@@ -193,6 +238,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_combination_is_decided_as_the_table_says),
         cmocka_unit_test(never_touches_what_it_must_not),
+        cmocka_unit_test(in_sync_claims_only_what_was_seen),
         cmocka_unit_test(a_growth_counts_from_what_the_vmm_has),
         cmocka_unit_test(every_reason_has_a_name_that_leads_back),
     };

@@ -143,6 +143,24 @@ static void finds_a_vmm_that_has_just_started(void **state)
 }
 
 /* The shim was killed: QEMU has the same working directory. */
+/* Under the container's own id it is a directory of the node. */
+static void tells_a_device_from_a_shared_directory(void **state)
+{
+    (void)state;
+    start_qemu(TASKS);
+    observe();
+    assert_string_equal(sandbox.claim[1].path, VOLUME);
+    assert_int_equal(sandbox.claim[1].carrier, CARRIER_UNKNOWN);
+    share("c0ffee0001-01234567-data");
+    observe();
+    assert_int_equal(sandbox.claim[1].carrier, CARRIER_DIRECTORY);
+    assert_null(sandbox.claim[1].guest_path);
+    share("0123456789-89abcdef-data");
+    observe();
+    assert_int_equal(sandbox.claim[1].carrier, CARRIER_DEVICE);
+    assert_string_equal(sandbox.claim[1].guest_path, GUEST "0123456789-89abcdef-data");
+}
+
 static void finds_the_bundle_by_qemu(void **state)
 {
     (void)state;
@@ -317,7 +335,7 @@ int main(void)
         TEST(uses_a_monitor_only_where_it_may),
         TEST(is_dead_without_its_vmm),
         TEST(finds_a_vmm_that_has_just_started),
-        TEST(finds_the_bundle_by_qemu),
+        TEST(finds_the_bundle_by_qemu), TEST(tells_a_device_from_a_shared_directory),
         TEST(finds_bundles_in_other_engines),
         TEST(knows_a_guest_path_only_where_it_is_plain),
         TEST(mistrusts_a_destination_that_ends_alike),

@@ -128,14 +128,24 @@ static void reads_a_container(void **state)
         "{\"Mounts\":[{\"Source\":\"/dev/loop3\",\"Destination\":\"/"
         "data\",\"BlockDeviceID\":\"dev1\"},"
         "{\"Source\":\"/etc/hosts\",\"BlockDeviceID\":\"\"},{\"BlockDeviceID\":\"x\"},7]}";
+    static const char ended[] = "{\"State\":\"stopped\",\"Mounts\":[]}";
     struct persist_container container;
     struct error error;
 
     (void)state;
     assert_int_equal(persist_parse_container(text, strlen(text), &container, &error), PERSIST_READ);
-    assert_int_equal(container.mounts, 1);
+    assert_int_equal(container.mounts, 2);
+    assert_false(container.ended);
     assert_string_equal(container.mount[0].source, "/dev/loop3");
+    assert_string_equal(container.mount[0].destination, "/data");
     assert_string_equal(container.mount[0].device_id, "dev1");
+    assert_string_equal(container.mount[1].source, "/etc/hosts");
+    assert_null(container.mount[1].destination);
+    assert_null(container.mount[1].device_id);
+    persist_container_done(&container);
+    assert_int_equal(persist_parse_container(ended, strlen(ended), &container, &error),
+                     PERSIST_READ);
+    assert_true(container.ended);
     persist_container_done(&container);
     assert_int_equal(persist_parse_container("", 0, &container, &error), PERSIST_CUT);
 }

@@ -105,6 +105,64 @@ static void reads_a_living_sandbox(void **state)
     assert_int_equal(sandbox.drive[2].minor, 4);
 }
 
+#define TASKS  "/run/containerd/io.containerd.runtime.v2.task/k8s.io"
+#define VOLUME "/var/lib/kubelet/pods/u/volumes/kubernetes.io~csi/pv/mount"
+
+static void write_container(const char *state, const char *mount)
+{
+    char text[512];
+
+    (void)snprintf(text, sizeof(text), "{\"State\":\"%s\",\"Mounts\":[%s]}", state, mount);
+    write_file("/run/vc/sbs/" ID "/c1/persist.json", text);
+    observe();
+}
+
+/* The bundle says what is mounted, persist.json what by; they meet at the destination. */
+static void tells_by_what_a_volume_is_mounted(void **state)
+{
+    static const char bundle[] =
+        "{\"mounts\":[{\"type\":\"bind\",\"source\":\"" VOLUME "\",\"destination\":\"/data\"}],"
+        "\"annotations\":{\"io.kubernetes.cri.sandbox-id\":\"" ID "\"}}";
+
+    (void)state;
+    make_directory("/run/vc/vm/" ID);
+    make_directory("/run/vc/sbs/" ID);
+    make_directory("/run/vc/sbs/" ID "/c1");
+    make_directory(TASKS "/" ID);
+    make_directory(TASKS "/c1");
+    start_vmm("qemu", "-name", "sandbox-" ID);
+    write_pid("/run/vc/vm/" ID "/pid", vmm);
+    write_persist(0);
+    write_container("running", "{\"Source\":\"" VOLUME "\",\"Destination\":\"/data\"}");
+    assert_int_equal(sandbox.claims, 1); /* no bundle is needed to say this */
+    assert_string_equal(sandbox.claim[0].path, VOLUME);
+    assert_string_equal(sandbox.claim[0].source, "persist");
+    assert_int_equal(sandbox.claim[0].carrier, CARRIER_DIRECTORY);
+
+    write_file(TASKS "/c1/config.json", bundle);
+    (void)start_process(TASKS "/" ID, "containerd-shim-kata-v2", "-id", ID, NULL);
+    write_file(TASKS "/" ID "/config.json", "{}");
+    paths.cache = observe_cache_free(paths.cache);
+    assert_int_equal(observe_cache_new(&paths.cache), 0);
+    write_container("running", "{\"Source\":\"" VOLUME "\",\"Destination\":\"/data\"}");
+    assert_int_equal(sandbox.claims, 1);
+    assert_string_equal(sandbox.claim[0].source, "bundle");
+    assert_int_equal(sandbox.claim[0].carrier, CARRIER_DIRECTORY);
+    write_container("running", "{\"Source\":\"/dev/loop3\",\"Destination\":\"/data\","
+                               "\"BlockDeviceID\":\"dev1\"}");
+    assert_int_equal(sandbox.claim[0].carrier, CARRIER_DEVICE);
+    assert_string_equal(sandbox.drive[sandbox.claim[0].drive].file, "/dev/loop3");
+    write_container("running", "{\"Source\":\"/dev/loop3\",\"Destination\":\"/other\","
+                               "\"BlockDeviceID\":\"dev1\"}");
+    assert_int_equal(sandbox.claim[0].carrier, CARRIER_UNKNOWN);
+    write_container("running", "{\"Source\":\"/dev/loop9\",\"Destination\":\"/data\","
+                               "\"BlockDeviceID\":\"gone\"}");
+    assert_int_equal(sandbox.claim[0].carrier, CARRIER_ENDED); /* with its device */
+    write_container("stopped", "{\"Source\":\"/dev/loop3\",\"Destination\":\"/data\","
+                               "\"BlockDeviceID\":\"dev1\"}");
+    assert_int_equal(sandbox.claim[0].carrier, CARRIER_ENDED);
+}
+
 static void takes_the_pid_from_persist(void **state)
 {
     (void)state;
@@ -326,6 +384,7 @@ int main(void)
         TEST(knows_absence),
         TEST(reads_a_living_sandbox),
         TEST(takes_the_pid_from_persist),
+        TEST(tells_by_what_a_volume_is_mounted),
         TEST(finds_cloud_hypervisors_api),
         TEST(finds_firecrackers_api),
         TEST(finds_a_jailed_firecracker),

@@ -1,0 +1,19 @@
+/* vmm_resolver.c - what can be said of any process' files. */
+#include "reconciler/hypervisor/vmm_resolver.h"
+
+#include <stdlib.h>
+
+#include "lib/cleanup.h"
+
+enum { HELD_ENTRIES = 1024 };
+
+bool vmm_may_hold(struct vmm_resolver *resolver, const struct vmm_identity *identity)
+{
+    cleanup(freep) struct vmm_identity *held = calloc(HELD_ENTRIES, sizeof(*held));
+    size_t count = held ? resolver->held(resolver, held, HELD_ENTRIES) : HELD_ENTRIES;
+
+    for (size_t i = 0; held && i < count; i++)
+        if (vmm_identity_equal(&held[i], identity))
+            return true;
+    return count == HELD_ENTRIES; /* there may be more */
+}
