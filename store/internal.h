@@ -65,6 +65,10 @@ void count_cleanup(struct store *store, const char *decision);
 void counts_keep(struct store *store, double commit_seconds);
 void counts_drop(struct store *store);
 
+/* mappings.list: it has the drive; it had, and is to be read again; below 0: how often in a row it
+ * had not; NULL: it was not read. */
+enum { LIST_HAS = 1, LIST_AGAIN = 2 };
+
 /* Closes every open mapping of a sandbox that ended. */
 int mappings_close_of_sandbox(struct store *store, int64_t sandbox_ref);
 

@@ -152,20 +152,21 @@ int store_renew_record(struct store *store, int64_t volume_id, uint64_t record)
     return r < 0 ? r : volume_clear_attempts(store, volume_id);
 }
 
-int store_forget_list(struct store *store, int64_t volume_id)
+int store_want_list(struct store *store, int64_t volume_id)
 {
     static const char of_one[] =
-        "UPDATE mappings SET list = NULL WHERE volume_id = ?1 AND until IS NULL";
-    static const char of_all[] =
-        "UPDATE mappings SET list = NULL WHERE until IS NULL AND list IS NOT NULL";
+        "UPDATE mappings SET list = CASE WHEN list > 0 THEN 2 END"
+        " WHERE volume_id = ?1 AND until IS NULL AND list IS NOT NULL AND list <> 2";
+    static const char of_all[] = "UPDATE mappings SET list = CASE WHEN list > 0 THEN 2 END"
+                                 " WHERE until IS NULL AND list IS NOT NULL AND list <> 2";
 
     return volume_id ? sql_run(&store->connection, of_one, NULL, sql_number(volume_id))
                      : sql_run_values(&store->connection, of_all, NULL, NULL, 0);
 }
 
-/* 1: it has the drive; below 0: how often in a row it had not; NULL: not read. list_error stays
- * until it has. An answer to yesterday's records says nothing. What a VMM that has lost the drive
- * had is not known any more; a growth goes on counting from it. */
+/* list_error stays until the list has the drive. An answer to yesterday's records says nothing.
+ * What a VMM that has lost the drive had is not known any more; a growth goes on counting from it.
+ */
 static int put_list(struct store *store, const struct store_hypervisor_result *result)
 {
     static const char has[] = "UPDATE mappings SET list = 1, list_error = NULL"

@@ -451,6 +451,7 @@ struct store_volume {
     char guest_reason[STORE_NAME_BYTES];
     uint64_t record;      /* the runtime's records under which the list was read; 0 none */
     enum store_list list; /* what the VMM's own list of drives said of this one */
+    bool list_again;      /* it is to be read again */
     unsigned list_misses; /* how often in a row it was missing */
     char list_error[STORE_TEXT_BYTES]; /* why it had not, when it was read last; "" it had */
 
@@ -497,7 +498,7 @@ int store_close_mapping(struct store *store, int64_t volume_id);
  * known any more, nor does the next attempt wait. */
 int store_renew_record(struct store *store, int64_t volume_id, uint64_t record);
 /* Somebody asks: the VMM's list is read again, for this volume or (0) for all. */
-int store_forget_list(struct store *store, int64_t volume_id);
+int store_want_list(struct store *store, int64_t volume_id);
 /* The device of an open mapping was seen with this size: raises largest_bytes. */
 int store_note_size(struct store *store, int64_t volume_id, uint64_t device_bytes);
 

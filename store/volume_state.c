@@ -161,7 +161,7 @@ int store_forget_waiting(struct store *store)
 
     for (size_t i = 0; r == 0 && i < array_length(steps); i++)
         r = sql_run_values(&store->connection, steps[i], NULL, NULL, 0);
-    return r < 0 ? r : store_forget_list(store, 0);
+    return r < 0 ? r : store_want_list(store, 0);
 }
 
 int store_forget_waiting_of(struct store *store, int64_t sandbox_ref)

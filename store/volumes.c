@@ -147,9 +147,10 @@ static void take_device(struct sql_rows *rows, struct store_volume *volume)
     volume->layers_state = state - volume->has_layers;
 }
 
-/* As store_put_hypervisor_result() writes it: 1 it has the drive, below 0 how often it had not. */
+/* As mappings.c writes it. */
 static void take_list(int64_t list, struct store_volume *volume)
 {
+    volume->list_again = list == LIST_AGAIN;
     volume->list_misses = list < 0 ? (unsigned)-list : 0;
     volume->list = list > 0 ? STORE_LIST_HAS : list < 0 ? STORE_LIST_LACKS : STORE_LIST_UNREAD;
 }

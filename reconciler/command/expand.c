@@ -67,7 +67,7 @@ static void try_at_once(struct reconciler *reconciler, int64_t volume_id)
     if (r == 0)
         r = store_set_attempts(reconciler->store, volume_id, 0, 0, 0);
     if (r == 0)
-        r = store_forget_list(reconciler->store, volume_id);
+        r = store_want_list(reconciler->store, volume_id);
     if (r == 0)
         r = store_commit(reconciler->store);
     if (r < 0)

@@ -48,7 +48,8 @@ static enum decide_action guest_action(const struct decide_facts *facts, bool is
 
     if (!is_synced && facts->permit == PERMIT_GROW && (facts->may_try || is_untried))
         return ACTION_GROW_GUEST;
-    return !facts->list_read && facts->may_try ? ACTION_QUERY_HYPERVISOR : ACTION_NONE;
+    return (!facts->list_read || facts->list_again) && facts->may_try ? ACTION_QUERY_HYPERVISOR
+                                                                      : ACTION_NONE;
 }
 
 /* The VMM has the device's size: it said so, or nothing speaks against it. Its list is read before

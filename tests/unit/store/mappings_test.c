@@ -180,10 +180,16 @@ static void a_list_is_of_its_records(void **state)
     assert_int_equal(get_volume(store, bound.volume_id).record, 7);
     put_list(store, bound, 7, STORE_LIST_HAS);
     assert_int_equal(get_volume(store, bound.volume_id).list, STORE_LIST_HAS);
-    assert_int_equal(store_forget_list(store, bound.volume_id), 0);
-    assert_int_equal(get_volume(store, bound.volume_id).list, STORE_LIST_UNREAD);
+    assert_false(get_volume(store, bound.volume_id).list_again);
+    assert_int_equal(store_want_list(store, bound.volume_id), 0);
+    assert_int_equal(get_volume(store, bound.volume_id).list, STORE_LIST_HAS);
+    assert_true(get_volume(store, bound.volume_id).list_again);
     put_list(store, bound, 7, STORE_LIST_HAS);
+    assert_false(get_volume(store, bound.volume_id).list_again);
     assert_int_equal(store_forget_waiting(store), 0); /* an operator asks */
+    assert_true(get_volume(store, bound.volume_id).list_again);
+    put_list(store, bound, 7, STORE_LIST_LACKS);
+    assert_int_equal(store_want_list(store, 0), 0);
     assert_int_equal(get_volume(store, bound.volume_id).list, STORE_LIST_UNREAD);
 }
 
@@ -191,7 +197,8 @@ static void a_file_system_that_fills_its_device_is_known_to(void **state)
 {
     struct store *store = store_of(state);
     struct bound bound = put_bound(store);
-    struct store_guest_result guest = {.volume_id = bound.volume_id, .reason = "", .synced_bytes = GIB};
+    struct store_guest_result guest = {
+        .volume_id = bound.volume_id, .reason = "", .synced_bytes = GIB};
     struct store_device device = device_of(1, GIB);
 
     assert_int_equal(store_put_guest_result(store, &guest), 0);
@@ -216,8 +223,10 @@ int main(void)
         MODEL(a_vmm_that_lost_the_drive_has_no_size),
         MODEL(a_list_is_of_its_records),
         MODEL(a_file_system_that_fills_its_device_is_known_to),
-        MODEL(a_mapping_is_described_and_replaced),      MODEL(a_drive_that_the_vmm_named_says_so),
-        MODEL(equal_states_and_results_write_nothing),   MODEL(a_path_says_more_than_an_address),
+        MODEL(a_mapping_is_described_and_replaced),
+        MODEL(a_drive_that_the_vmm_named_says_so),
+        MODEL(equal_states_and_results_write_nothing),
+        MODEL(a_path_says_more_than_an_address),
         MODEL(a_failed_guest_keeps_what_it_said_before),
     };
 

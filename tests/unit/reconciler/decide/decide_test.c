@@ -33,7 +33,7 @@ static const struct table_fact facts[FACTS] = {
                    "bypassed", "unplugged", "detached"}},
     [BENEATH] = {"beneath", {"in_step", "pending", "stale"}},
     [SIZE] = {"size", {"smaller", "larger", "equal", "assumed", "unknown"}},
-    [LIST] = {"list", {"read", "unread"}},
+    [LIST] = {"list", {"read", "again", "unread"}},
     [STILL] = {"still", {"yes", "no"}},
     [SYNCED] = {"synced", {"yes", "no"}},
     [GROWTH] = {"growth", {"open", "none"}},
@@ -59,7 +59,7 @@ static int read_table(void **state)
     return 0;
 }
 
-enum { SIZE_EQUAL = 2, SIZE_ASSUMED = 3 };
+enum { SIZE_EQUAL = 2, SIZE_ASSUMED = 3, LIST_AGAIN = 1, LIST_UNREAD = 2 };
 
 static void set_sizes(struct decide_facts *ret_facts, int size, int synced)
 {
@@ -92,7 +92,8 @@ static struct decide_facts facts_of(const int *combination)
         .live_sandboxes = combination[LIVE],
         .conflict = combination[CONFLICT],
         .beneath = combination[BENEATH],
-        .list_read = combination[LIST] == 0,
+        .list_read = combination[LIST] != LIST_UNREAD,
+        .list_again = combination[LIST] == LIST_AGAIN,
         .size_assumed = combination[SIZE] == SIZE_ASSUMED,
         .growth_open = combination[GROWTH] == 0,
         .is_still = combination[STILL] == 0,
@@ -113,8 +114,8 @@ static const char *expected_remark(const int *combination)
         return "host_stale";
     if (combination[BENEATH] == BENEATH_PENDING)
         return "host_layer_pending";
-    return combination[SIZE] != SIZE_EQUAL || combination[LIST] != 0 || combination[SYNCED] != 0 ||
-                   combination[GUEST] == 1
+    return combination[SIZE] != SIZE_EQUAL || combination[LIST] == LIST_UNREAD ||
+                   combination[SYNCED] != 0 || combination[GUEST] == 1
                ? "unverified"
                : "none";
 }
