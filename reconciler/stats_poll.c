@@ -133,11 +133,23 @@ static void ask(struct reconciler *reconciler, const struct store_volume *volume
     end_question(question);
 }
 
+/* Its next moment may come before its answer. */
+static bool is_asked(const struct stats_poll *poll, int64_t volume_id)
+{
+    const struct stats_question *question = poll->asked;
+
+    while (question && question->volume_id != volume_id)
+        question = question->next;
+    return question != NULL;
+}
+
 /* It may have changed while it waited for its sandbox: then it waits for its next moment. */
 static void begin_one(struct reconciler *reconciler, int64_t volume_id)
 {
     struct store_volume volume;
 
+    if (is_asked(&reconciler->stats_poll, volume_id))
+        return;
     if (store_get_volume(reconciler->store, volume_id, &volume) < 0 || !volume.mapping_id ||
         !volume.sandbox_ref || strcmp(volume.state, state_name(STATE_UNMANAGED)) == 0)
         return;

@@ -20,6 +20,7 @@ ROUNDS = 50  # of growths per run; eight devices grow in each
 FILES = 400  # written per run
 TOGETHER, TOGETHER_ROUNDS = 64, 20
 IDLE_SECONDS = 60
+POLL_SECONDS = 300  # guest.stats_seconds
 CALLGRIND_ROUNDS = 4
 PODS, PODS_PER_SECOND = 600, 10
 STAGES = ((1, 400), (16, 25))  # clients, calls of each per run
@@ -156,17 +157,20 @@ def memory(scratch):
 
 
 def idle(scratch):
+    """Without polls of the guests, as before there were any, and with those of the default."""
     for volumes in SIZES:
-        with running(scratch, volumes, by_hand=False) as crowd:
-            time.sleep(5)  # what follows a start is over
-            switches, cpu = crowd.status("voluntary_ctxt_switches"), crowd.cpu_seconds()
-            time.sleep(IDLE_SECONDS)
-            switches = crowd.status("voluntary_ctxt_switches") - switches
-            cpu = crowd.cpu_seconds() - cpu
-            yield Result(f"wake-ups per idle minute, {volumes} volumes", "wake-ups",
-                         [[switches * 60 / IDLE_SECONDS]])
-            yield Result(f"processor time per idle minute, {volumes} volumes", "ms",
-                         [[cpu * 1000 * 60 / IDLE_SECONDS]])
+        for seconds, words in ((0, ""), (POLL_SECONDS, ", guests polled")):
+            with running(scratch, volumes, by_hand=False,
+                         settings={"guest.stats_seconds": seconds}) as crowd:
+                time.sleep(5)  # what follows a start is over
+                switches, cpu = crowd.status("voluntary_ctxt_switches"), crowd.cpu_seconds()
+                time.sleep(IDLE_SECONDS)
+                switches = crowd.status("voluntary_ctxt_switches") - switches
+                cpu = crowd.cpu_seconds() - cpu
+                yield Result(f"wake-ups per idle minute, {volumes} volumes{words}", "wake-ups",
+                             [[switches * 60 / IDLE_SECONDS]])
+                yield Result(f"processor time per idle minute, {volumes} volumes{words}", "ms",
+                             [[cpu * 1000 * 60 / IDLE_SECONDS]])
 
 
 def instructions_since_last(crowd, directory):
@@ -180,7 +184,8 @@ def instructions_since_last(crowd, directory):
 
 def instructions(scratch):
     """Events that cost more with more volumes would show here, and noise does not. Sweeps look at
-    all volumes, and what they cost is the idle minute's figure; so there are none meanwhile."""
+    all volumes, and polls at their guests, which the idle minute's figure has; so there are none
+    meanwhile."""
     counts = {}
     for volumes in SIZES:
         directory = scratch / f"callgrind-{volumes}"
@@ -188,7 +193,7 @@ def instructions(scratch):
         wrapper = ["valgrind", "--quiet", "--tool=callgrind",
                    f"--callgrind-out-file={directory}/callgrind"]
         with running(scratch, volumes, by_hand=False,
-                     settings={"resize.sweep_seconds": 3600,
+                     settings={"resize.sweep_seconds": 3600, "guest.stats_seconds": 0,
                                "cleanup.mode": "off"}) as crowd:
             crowd.restart(wrapper, "new_calls.so")  # the database is filled already
             crowd.grow(1, pause_us=100000)
