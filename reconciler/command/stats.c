@@ -20,6 +20,7 @@
 #include "lib/clock.h"
 #include "reconciler/act/act.h"
 #include "reconciler/command/answers.h"
+#include "reconciler/command/expand_answer.h"
 #include "reconciler/command/runtime_cli.h"
 
 enum { AT_ONCE = 64, PER_SANDBOX = 8 };
@@ -216,8 +217,11 @@ static bool ask_cli(struct stats_call *call, const char *target_path)
         .target_path = target_path,
     };
     struct error error = {0};
-    int r = runtime_cli_find(reconciler, target_path, &cli, &error);
+    int r;
 
+    if (expand_is_barred(&call->act.volume))
+        return false; /* the tool would count what is not this volume */
+    r = runtime_cli_find(reconciler, target_path, &cli, &error);
     if (r == RUNTIME_CLI_UNSAFE)
         runtime_cli_pass_over(question.volume_id, &error);
     return r == RUNTIME_CLI_FOUND &&

@@ -286,6 +286,17 @@ class Useless(CliTest):
             self.own_ways_work()
         self.assertEqual(self.called(), [])
 
+    def test_a_volume_of_which_nobody_knows_the_device(self):
+        self.tool(f"case $2 in stats) echo '{json.dumps(STATS)}';; resize) {GROWS};; esac")
+        other = self.loop()
+        self.running.add_device(other.device)
+        self.running.stage(self.volume_.path, other.device, layout="crust")
+        self.running.wait_for(self.volume_.path, "blocked", "entries_disagree")
+        with self.fails("UNAVAILABLE", "entries_disagree"):
+            self.expand()
+        self.assertEqual(self.stats().usage[0].total, BEFORE)
+        self.assertEqual(self.called(), [])
+
     def test_one_that_is_given_up(self):
         self.tool("echo $$ >/pid; while :; do sleep 1; done")
         request = self.crust.RuntimeGetVolumeStatsRequest(volume_target_path=self.volume_.path)
