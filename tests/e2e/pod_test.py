@@ -273,7 +273,8 @@ class PodTest(SaidTest):
         needs("cc")
         tool = pod.path("/opt/kata/bin/tool")
         tool.parent.mkdir(parents=True)
-        subprocess.run(["cc", "-static", "-o", tool, HERE.parent / "fakes/runtime_tool.c"],
+        subprocess.run(["cc", "-static", "-pthread", "-o", tool,
+                        HERE.parent / "fakes/runtime_tool.c"],
                        check=True)
         pod.configure(crust__runtime_cli_allow="/opt/kata/bin/tool")
         return tool
