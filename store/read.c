@@ -61,7 +61,7 @@ const char *store_view_name(enum store_view view)
 static int open_readonly(struct store_reader *reader, const char *path, struct error *error)
 {
     struct sql_connection *connection = &reader->own;
-    int64_t application = 0, version = 0;
+    int64_t application = 0, version = 0, minor = 0;
     int r = sql_open(connection, path, SQLITE_OPEN_READONLY);
 
     if (r == 0)
@@ -72,6 +72,14 @@ static int open_readonly(struct store_reader *reader, const char *path, struct e
         return error_set(error, r, "%s: %s", path, connection->error_text);
     if (r == -EUCLEAN || application != SCHEMA_APPLICATION_ID || version != STORE_SCHEMA_VERSION)
         return error_set(error, -EINVAL, "%s is not a database of this version of crustd", path);
+    r = schema_read_minor(connection, &minor);
+    if (r < 0)
+        return error_set(error, r, "%s: %s", path, connection->error_text);
+    /* It has not the columns that are asked for, and may have secrets. */
+    if (minor < SCHEMA_MINOR_VERSION)
+        return error_set(error, -EINVAL,
+                         "%s was written by an older crustd: start this one, which upgrades it",
+                         path);
     return 0;
 }
 

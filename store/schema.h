@@ -27,6 +27,9 @@ int schema_upgrade(struct sql_connection *connection, struct schema_upgrade *ret
 /* The check alone. ret_minor: the minor version; 0: written by release 0.1.0. */
 int schema_check(struct sql_connection *connection, int64_t *ret_minor);
 
+/* Not even the check. */
+int schema_read_minor(struct sql_connection *connection, int64_t *ret_minor);
+
 /* Steps of a migration: all views dropped; COMMIT if r is 0, else ROLLBACK. */
 int schema_drop_views(struct sql_connection *connection);
 int schema_finish(struct sql_connection *connection, int r);

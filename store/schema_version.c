@@ -94,6 +94,15 @@ static int read_recorded(struct sql_connection *connection, struct recorded *ret
     return ret_recorded->minor < 1 ? -EUCLEAN : 0;
 }
 
+int schema_read_minor(struct sql_connection *connection, int64_t *ret_minor)
+{
+    struct recorded recorded;
+    int r = read_recorded(connection, &recorded);
+
+    *ret_minor = recorded.minor;
+    return r;
+}
+
 static int read_and_check(struct sql_connection *connection, struct recorded *ret_recorded)
 {
     char digest[SHA256_HEX_BYTES];
