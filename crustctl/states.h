@@ -21,6 +21,7 @@
     X("unmanaged", "invalid_mount_info")                                                           \
     X("unmanaged", "policy")                                                                       \
     X("unmanaged", "not_a_block_device")                                                           \
+    X("unmanaged", "read_only")                                                                    \
     X("unbound", "none")                                                                           \
     X("detached", "none")                                                                          \
     X("blocked", "no_device")                                                                      \

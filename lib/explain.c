@@ -73,6 +73,16 @@ const struct explanation explanations[] = {
       "The file must be JSON with a \"device\", no key twice in any letter case, at most 64 KiB, "
       "owned by root, writable by nobody else, and no link."}},
     {"unmanaged",
+     "read_only",
+     "The volume's mount options make it read-only for whoever has it, so nobody can grow its file "
+     "system. Any number of sandboxes may have it.",
+     NULL,
+     {"If it is meant to be read-only, nothing is wrong: a growth reaches it with the first "
+      "sandbox "
+      "that may write.",
+      "Else remove \"ro\" from the options of its mountInfo.json, which the CSI driver writes from "
+      "the pod's readOnly and the claim's access modes."}},
+    {"unmanaged",
      "policy",
      "A setting says that this volume is never to be grown.",
      NULL,

@@ -162,6 +162,7 @@ static int put_entry(struct reconciler *reconciler, enum reconciler_tree tree, c
         .options = observed->options,
         .metadata = observed->metadata,
         .policy = policies[observed->policy],
+        .read_only = observed->read_only,
         .sandboxes = observed->sandboxes,
     };
     int64_t volume_id;

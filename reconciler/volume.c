@@ -289,6 +289,7 @@ static struct decide_facts facts_of(const struct reconciler *reconciler,
         .permit = permit_of(reconciler, volume),
         .device = device_of(volume),
         .beneath = beneath_of(volume),
+        .read_only = volume->read_only,
         .live_sandboxes = volume->live_sandboxes,
         .device_bytes = volume->device_bytes,
         .first_bytes = volume->first_bytes,
@@ -315,7 +316,7 @@ static struct decide_facts facts_of(const struct reconciler *reconciler,
 static bool is_new_growth(const struct decide_facts *facts, const struct store_volume *volume)
 {
     return facts->status == DECIDE_PRESENT && facts->permit != PERMIT_NEVER && volume->mapping_id &&
-           facts->live_sandboxes == 1 &&
+           !facts->read_only && facts->live_sandboxes == 1 &&
            (facts->device == DEVICE_BLOCK || facts->device == DEVICE_FILE) &&
            facts->conflict != CONFLICT_IDENTITY_MISMATCH &&
            facts->conflict != CONFLICT_ENTRIES_DISAGREE &&

@@ -192,13 +192,13 @@ static int end_entry(struct store *store, const struct known_entry *entry)
     "problem, directory_device, directory_inode, directory_born_ns, mount_info_sha256,"            \
     " volume_type, device, fs_type, options, metadata, policy, pv, pod_uid, driver, "              \
     "volume_handle,"                                                                               \
-    " defer_fs_mount, subpaths, remark"
+    " defer_fs_mount, subpaths, remark, read_only"
 #define NEW_FACTS                                                                                  \
     "excluded.problem, excluded.directory_device, excluded.directory_inode,"                       \
     " excluded.directory_born_ns, excluded.mount_info_sha256, excluded.volume_type,"               \
     " excluded.device, excluded.fs_type, excluded.options, excluded.metadata, excluded.policy,"    \
     " excluded.pv, excluded.pod_uid, excluded.driver, excluded.volume_handle,"                     \
-    " excluded.defer_fs_mount, excluded.subpaths, excluded.remark"
+    " excluded.defer_fs_mount, excluded.subpaths, excluded.remark, excluded.read_only"
 
 static struct sql_value flag(enum store_flag known)
 {
@@ -211,20 +211,21 @@ static int write_facts(struct store *store, const struct store_entry *entry, int
 {
     static const char put[] =
         "INSERT INTO entries (entry_id, volume_id, layout, key, " FACTS ") VALUES (?1, ?2, ?3, ?4,"
-        " NULL, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)"
+        " NULL, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, "
+        "?22)"
         " ON CONFLICT (entry_id) DO UPDATE SET (" FACTS ") = (" NEW_FACTS ")"
         " WHERE (" FACTS ") IS NOT (" NEW_FACTS ")";
 
-    return sql_run(&store->connection, put, ret_changes, sql_known((uint64_t)entry_id),
-                   sql_number(volume_id), sql_text(layout_name(entry->layout)),
-                   sql_text(entry->key), sql_known(entry->directory_device),
-                   sql_known(entry->directory_inode), sql_known((uint64_t)entry->directory_born_ns),
-                   sql_text(entry->mount_info_sha256), sql_text(entry->volume_type),
-                   sql_text(entry->device), sql_text(entry->fs_type), sql_text(entry->options),
-                   sql_text(entry->metadata), sql_number(entry->policy), sql_text(entry->pv),
-                   sql_text(entry->pod_uid), sql_text(entry->driver),
-                   sql_text(entry->volume_handle), flag(entry->defer_fs_mount),
-                   sql_text(entry->subpaths), sql_text(entry->remark));
+    return sql_run(
+        &store->connection, put, ret_changes, sql_known((uint64_t)entry_id), sql_number(volume_id),
+        sql_text(layout_name(entry->layout)), sql_text(entry->key),
+        sql_known(entry->directory_device), sql_known(entry->directory_inode),
+        sql_known((uint64_t)entry->directory_born_ns), sql_text(entry->mount_info_sha256),
+        sql_text(entry->volume_type), sql_text(entry->device), sql_text(entry->fs_type),
+        sql_text(entry->options), sql_text(entry->metadata), sql_number(entry->policy),
+        sql_text(entry->pv), sql_text(entry->pod_uid), sql_text(entry->driver),
+        sql_text(entry->volume_handle), flag(entry->defer_fs_mount), sql_text(entry->subpaths),
+        sql_text(entry->remark), sql_number(entry->read_only));
 }
 
 /* Whose it is follows from its path, and is known of one that never read well, too. */

@@ -342,7 +342,8 @@ const char *const schema_minors[SCHEMA_MINOR_VERSION] = {
     " CASE WHEN guest_bytes IS NOT NULL THEN guest_synced_bytes END WHERE until IS NULL;\n"
     "ALTER TABLE volumes ADD COLUMN evidence TEXT;\n"
     "ALTER TABLE volumes ADD COLUMN filled_device_id INTEGER;\n"
-    "ALTER TABLE volumes ADD COLUMN filled_bytes INTEGER;\n",
+    "ALTER TABLE volumes ADD COLUMN filled_bytes INTEGER;\n"
+    "ALTER TABLE entries ADD COLUMN read_only INTEGER NOT NULL DEFAULT 0;\n",
 };
 
 /* TO ADD A COLUMN TO A VIEW: put it at the view's end. A migration drops all views and makes these.

@@ -139,6 +139,7 @@ struct store_entry {
     const char *volume_type, *device, *fs_type; /* device as written */
     const char *options, *metadata;             /* JSON, secrets redacted already */
     enum store_policy policy;
+    bool read_only;                                    /* by its mount options */
     const char *pv, *pod_uid, *driver, *volume_handle; /* NULL unknown */
     enum store_flag defer_fs_mount;
     const char *subpaths; /* directory below which parts of the volume would be bound; or NULL */
@@ -391,6 +392,7 @@ struct store_volume {
     int64_t volume_id;
     enum store_status status;
     enum store_policy policy;
+    bool read_only; /* all of its directories say so */
     char target_path[STORE_TARGET_BYTES];
     char key[STORE_KEY_BYTES];
     char volume_type[STORE_NAME_BYTES];
@@ -408,7 +410,8 @@ struct store_volume {
     bool device_announced;  /* it said that it grew, and has not yet */
     bool has_layers;        /* layers are on record for it */
     unsigned layers_state;  /* the worst of theirs */
-    int64_t shared_with;    /* another volume with a live sandbox that leads to it too; 0 none */
+    int64_t shared_with; /* another volume with a live sandbox that leads to it too, unless both are
+                            read-only; 0 none */
 
     unsigned named_sandboxes; /* sandbox-id files */
     unsigned live_sandboxes;  /* alive, named by a file or claiming the volume or a part of it */

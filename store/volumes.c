@@ -14,6 +14,7 @@
 
 static const char select_volume[] =
     "SELECT v.status, (SELECT max(o.policy) FROM entries o WHERE o.volume_id = v.volume_id"
+    "  AND o.gone = 0), (SELECT min(o.read_only) FROM entries o WHERE o.volume_id = v.volume_id"
     "  AND o.gone = 0), v.target_path, e.key, e.volume_type, e.device,"
     " (SELECT o.device FROM entries o WHERE o.volume_id = v.volume_id AND o.gone = 0"
     "  AND o.device <> e.device LIMIT 1), v.state, v.reason, v.attempts, v.next_attempt_ns,"
@@ -89,6 +90,8 @@ static const char select_drive[] =
 static const char select_shared[] =
     "SELECT w.volume_id FROM volumes w WHERE w.device_id = ?2 AND w.volume_id <> ?1 AND "
     "w.removed_at IS NULL"
+    " AND NOT (?3 AND (SELECT min(o.read_only) FROM entries o WHERE o.volume_id = w.volume_id"
+    "  AND o.gone = 0))"
     " AND (EXISTS (SELECT 1 FROM entries e JOIN entry_sandboxes n ON n.entry_id = e.entry_id"
     "   JOIN sandboxes s ON s.sandbox_id = n.sandbox_id AND s.gone_at IS NULL"
     "   WHERE e.volume_id = w.volume_id AND e.gone = 0)"
@@ -108,6 +111,7 @@ static void take_volume(struct sql_rows *rows, struct store_volume *volume)
 {
     volume->status = status_from_name(sql_borrow_text(rows));
     volume->policy = (enum store_policy)sql_take_number(rows);
+    volume->read_only = sql_take_number(rows) != 0;
     TAKE_TEXT(rows, volume->target_path);
     TAKE_TEXT(rows, volume->key);
     TAKE_TEXT(rows, volume->volume_type);
@@ -350,7 +354,7 @@ static int load_shared(struct store *store, struct store_volume *volume)
     if (!volume->device_id)
         return 0;
     r = sql_first(&store->connection, select_shared, &rows, sql_number(volume->volume_id),
-                  sql_number(volume->device_id));
+                  sql_number(volume->device_id), sql_number(volume->read_only));
     if (r > 0)
         volume->shared_with = sql_take_number(&rows);
     return r < 0 ? r : 0;

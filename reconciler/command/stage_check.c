@@ -51,6 +51,7 @@ struct search {
     struct reconciler *reconciler;
     const struct reconciler_stage *stage;
     const struct observed_device *device;
+    bool read_only;
     struct error *error;
     enum status_code code;
 };
@@ -76,7 +77,8 @@ static int compare(void *userdata, int64_t volume_id)
     if (r < 0)
         return r;
     if (volume.live_sandboxes == 0 || !is_on(&volume, search->device) ||
-        strcmp(volume.target_path, search->stage->target_path) == 0)
+        strcmp(volume.target_path, search->stage->target_path) == 0 ||
+        (volume.read_only && search->read_only))
         return 0;
     search->code =
         answer_refuse(search->error, ANSWER_DEVICE_HELD, "%s is in a live sandbox%s%s as volume %s",
@@ -89,11 +91,15 @@ static enum status_code check_volumes(struct reconciler *reconciler,
                                       const struct reconciler_stage *stage,
                                       const struct observed_device *device, struct error *error)
 {
-    struct search search = {reconciler, stage, device, error, STATUS_OK};
-    int r = device->kind == OBSERVED_BLOCK
-                ? store_each_volume_of_device(reconciler->store, device->major, device->minor,
-                                              compare, &search)
-                : store_each_bound_volume(reconciler->store, compare, &search);
+    struct search search = {reconciler, stage, device, false, error, STATUS_OK};
+    int r;
+
+    for (unsigned i = 0; i < stage->options; i++)
+        search.read_only = observe_read_only(search.read_only, stage->option[i]);
+    r = device->kind == OBSERVED_BLOCK
+            ? store_each_volume_of_device(reconciler->store, device->major, device->minor, compare,
+                                          &search)
+            : store_each_bound_volume(reconciler->store, compare, &search);
 
     return r < 0 ? answer_refuse(error, ANSWER_DATABASE, "the database fails: %s",
                                  store_error_text(reconciler->store))

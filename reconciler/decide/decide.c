@@ -118,8 +118,24 @@ static struct decision decide_conflict(const struct decide_facts *facts)
     return say(STATE_DETACHED, REASON_NONE);
 }
 
+/* Found in the one VMM that has the volume. */
+static bool is_of_drive(const struct decide_facts *facts)
+{
+    return facts->conflict == CONFLICT_UNPLUGGED || facts->conflict == CONFLICT_DETACHED;
+}
+
+/* Nobody can grow its file system, so its VMM need not know more. Whether it is there at all is
+ * looked at. */
+static struct decision decide_reader(const struct decide_facts *facts)
+{
+    return try_to(facts, facts->list_read ? ACTION_NONE : ACTION_QUERY_HYPERVISOR, STATE_UNMANAGED,
+                  REASON_READ_ONLY);
+}
+
 struct decision decide(const struct decide_facts *facts)
 {
+    bool has_readers = facts->read_only && facts->live_sandboxes > 1;
+
     if (facts->status != DECIDE_PRESENT)
         return say(STATE_UNMANAGED,
                    facts->status == DECIDE_INVALID ? REASON_INVALID_MOUNT_INFO : REASON_NONE);
@@ -131,12 +147,16 @@ struct decision decide(const struct decide_facts *facts)
         return say(STATE_UNBOUND, REASON_NONE);
     if (facts->device == DEVICE_MISSING)
         return say(STATE_BLOCKED, REASON_NO_DEVICE);
-    if (facts->live_sandboxes > 1)
+    if (facts->live_sandboxes > 1 && !has_readers)
         return say(STATE_BLOCKED, REASON_MULTIPLE_SANDBOXES);
-    if (facts->conflict != CONFLICT_NONE)
+    if (facts->conflict != CONFLICT_NONE && !(has_readers && is_of_drive(facts)))
         return decide_conflict(facts);
+    if (has_readers)
+        return say(STATE_UNMANAGED, REASON_READ_ONLY);
     if (facts->hypervisor_reason == REASON_IDENTITY_MISMATCH)
         return try_to(facts, ACTION_QUERY_HYPERVISOR, STATE_BLOCKED, REASON_IDENTITY_MISMATCH);
+    if (facts->read_only)
+        return decide_reader(facts);
     if (facts->device_bytes < facts->largest_bytes || facts->device_bytes < facts->hypervisor_bytes)
         return say(STATE_SHRUNK, REASON_NONE);
     if (facts->device_bytes > decide_baseline(facts))

@@ -42,6 +42,7 @@ struct decide_facts {
     enum decide_device device;
     enum decide_conflict conflict;
     enum decide_beneath beneath;
+    bool read_only; /* nobody who has the volume may write to it */
     unsigned live_sandboxes;
 
     uint64_t device_bytes;

@@ -265,6 +265,7 @@ static int parse_mount_info(const struct buffer *text, struct observed_entry *en
     entry->device = info.device;
     entry->fs_type = info.fs_type;
     entry->options = info.options;
+    entry->read_only = info.read_only;
     entry->metadata = info.metadata;
     entry->policy = info.policy;
     sha256_hex(buffer_text(text), text->length, entry->mount_info_sha256);
@@ -287,8 +288,8 @@ static int read_mount_info(int fd, struct observed_entry *entry)
 /* A problem anywhere leaves nothing to act on. */
 static void drop_mount_info(struct observed_entry *entry)
 {
-    struct mount_info info = {entry->volume_type, entry->device,   entry->fs_type,
-                              entry->options,     entry->metadata, OBSERVE_POLICY_GROW};
+    struct mount_info info = {entry->volume_type, entry->device, entry->fs_type,     entry->options,
+                              entry->metadata,    false,         OBSERVE_POLICY_GROW};
 
     mount_info_done(&info);
     entry->volume_type = entry->device = entry->fs_type = NULL;

@@ -65,6 +65,18 @@ static int check_device(const char *device, struct error *error)
     return 0;
 }
 
+bool observe_read_only(bool so_far, const char *option)
+{
+    while (*option) {
+        const size_t length = strcspn(option, ",");
+
+        if (length == 2 && (strncmp(option, "ro", 2) == 0 || strncmp(option, "rw", 2) == 0))
+            so_far = option[1] == 'o';
+        option += length + (option[length] == ',');
+    }
+    return so_far;
+}
+
 static int append_option(const cJSON *item, size_t index, struct buffer *text, struct error *error)
 {
     int r;
@@ -113,6 +125,8 @@ static int parse_options(const cJSON *object, struct mount_info *info, struct er
     {
         if (r == 0)
             r = append_option(item, index++, &text, error);
+        if (r == 0)
+            info->read_only = observe_read_only(info->read_only, item->valuestring);
     }
     if (r == 0 && options)
         r = buffer_append_text(&text, "]");

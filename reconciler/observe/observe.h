@@ -32,9 +32,13 @@ struct observed_entry {
     char *volume_type, *device, *fs_type; /* as written; NULL absent */
     char *options, *metadata;             /* JSON text, secrets redacted (lib/secret.h) */
     enum observe_policy policy;           /* metadata key crust.resize */
+    bool read_only;                       /* by its mount options */
     unsigned sandboxes;                   /* names of sandbox-id files, sorted */
     char *sandbox[OBSERVE_SANDBOXES];
 };
+
+/* What one more mount option makes of it: the last of "ro" and "rw" counts, as mount(8) has it. */
+bool observe_read_only(bool so_far, const char *option);
 
 /* Outcomes. */
 enum { OBSERVED, OBSERVED_ABSENT };

@@ -319,6 +319,32 @@ static void one_device_in_two_sandboxes_is_shared(void **state)
     assert_false(get_volume(store, bound.volume_id).shared_with);
 }
 
+static void readers_share_a_device(void **state)
+{
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    struct store_entry first = entry_of("key-1", VOLUME_PATH, 11);
+    struct store_entry other = entry_of("key-2", "/other", 12);
+    struct store_sandbox second = sandbox_of("sandbox-2", NULL);
+    int64_t other_id;
+    bool changed;
+
+    other.sandbox[0] = "sandbox-2";
+    other.read_only = true;
+    other_id = put_entry(store, &other, true);
+    assert_int_equal(store_set_volume_device(store, other_id, bound.device_id, &changed), 0);
+    (void)put_sandbox(store, &second, true);
+    assert_true(get_volume(store, other_id).read_only);
+    assert_false(get_volume(store, bound.volume_id).read_only);
+    assert_int_not_equal(get_volume(store, bound.volume_id).shared_with,
+                         0); /* a reader and a writer */
+    assert_int_not_equal(get_volume(store, other_id).shared_with, 0);
+    first.read_only = true;
+    (void)put_entry(store, &first, true);
+    assert_int_equal(get_volume(store, bound.volume_id).shared_with, 0);
+    assert_int_equal(get_volume(store, other_id).shared_with, 0);
+}
+
 /* ---- what is touched ------------------------------------------------------------------------- */
 
 static void each_volume_that_is_touched(void **state)
@@ -471,6 +497,7 @@ int main(void)
         MODEL(a_claimed_device_is_shared_too),
         MODEL(a_drive_is_found_by_number_then_by_source),
         MODEL(one_device_in_two_sandboxes_is_shared),
+        MODEL(readers_share_a_device),
         MODEL(each_volume_that_is_touched),
         MODEL(a_sandbox_touches_what_is_bound_to_it_without_a_name),
         MODEL(waiting_volumes_come_due),

@@ -27,7 +27,7 @@ static const struct table_fact facts[FACTS] = {
     [STATUS] = {"status", {"present", "invalid", "gone"}},
     [PERMIT] = {"permit", {"grow", "observe", "never"}},
     [DEVICE] = {"device", {"block", "file", "missing", "unsuitable"}},
-    [LIVE] = {"live", {"0", "1", "2"}},
+    [LIVE] = {"live", {"0", "1", "2", "reader", "readers"}},
     [CONFLICT] = {"conflict",
                   {"none", "entries_disagree", "identity_mismatch", "device_shared", "host_in_use",
                    "bypassed", "unplugged", "detached"}},
@@ -80,6 +80,8 @@ static void set_sizes(struct decide_facts *ret_facts, int size, int synced)
     ret_facts->guest_synced_bytes = synced == 0 ? sizes[size].device : sizes[size].device / 2;
 }
 
+enum { READER = 3 };
+
 static struct decide_facts facts_of(const int *combination)
 {
     static const enum volume_reason hypervisor[] = {REASON_NONE, REASON_IDENTITY_MISMATCH,
@@ -89,7 +91,9 @@ static struct decide_facts facts_of(const int *combination)
         .status = combination[STATUS],
         .permit = combination[PERMIT],
         .device = combination[DEVICE],
-        .live_sandboxes = combination[LIVE],
+        .live_sandboxes = combination[LIVE] >= READER ? (unsigned)combination[LIVE] - READER + 1
+                                                      : (unsigned)combination[LIVE],
+        .read_only = combination[LIVE] >= READER,
         .conflict = combination[CONFLICT],
         .beneath = combination[BENEATH],
         .list_read = combination[LIST] != LIST_UNREAD,

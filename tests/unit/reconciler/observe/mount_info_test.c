@@ -83,6 +83,37 @@ static void redacts_secrets(void **state)
     mount_info_done(&info);
 }
 
+static void last_of_ro_and_rw_counts(void **state)
+{
+    static const struct {
+        const char *options;
+        bool read_only;
+    } cases[] = {
+        {"[]", false},
+        {"[\"ro\"]", true},
+        {"[\"noatime\",\"ro\"]", true},
+        {"[\"ro\",\"rw\"]", false},
+        {"[\"rw\",\"ro\"]", true},
+        {"[\"noatime,ro\"]", true},
+        {"[\"ro,rw\"]", false},
+        {"[\"errors=remount-ro\"]", false},
+        {"[\"ro=1\"]", false},
+        {"[\"RO\"]", false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < array_length(cases); i++) {
+        struct mount_info info = {0};
+        struct error error = {0};
+        char text[128];
+
+        (void)snprintf(text, sizeof(text), "{\"device\":\"/d\",\"options\":%s}", cases[i].options);
+        assert_int_equal(parse(text, &info, &error), MOUNT_INFO_READ);
+        assert_int_equal(info.read_only, cases[i].read_only);
+        mount_info_done(&info);
+    }
+}
+
 static void redacts_secret_options(void **state)
 {
     struct mount_info info;
@@ -195,6 +226,7 @@ int main(void)
         cmocka_unit_test(needs_the_device_only),
         cmocka_unit_test(takes_a_device_that_names_something_else),
         cmocka_unit_test(redacts_secrets),
+        cmocka_unit_test(last_of_ro_and_rw_counts),
         cmocka_unit_test(redacts_secret_options),
         cmocka_unit_test(a_wish_can_only_do_less),
         cmocka_unit_test(says_what_is_wrong_and_where),
