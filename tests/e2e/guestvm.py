@@ -31,6 +31,10 @@ import time
 from guest_channels import Lines, Qmp, SocketDirectory
 from programs import GuestError, wait_until
 
+PROCESSORS = {
+    "tcg": ["-accel", "tcg", "-cpu", "qemu64"],
+    "kvm": ["-accel", "kvm", "-cpu", "host"],
+}
 SERIAL_AGENT = ("--listen", "serial:///dev/virtio-ports/crust")
 
 # What the kernel would spend time on, and what a software-emulated CPU makes slow.
@@ -49,13 +53,17 @@ class GuestVM:
     layout         "go": descriptors and a pid file; "rust": vm_dir is the bundle, relative paths
     extra_monitor  None, "qmp" or "hmp": extra-monitor.sock ("rust": debug-monitor.sock)
     agents         the arguments of each crust-guest-agent; none may be listed
+    accelerator    "tcg", or "kvm" on a node that has it
+    vsock_cid      the guest's context id on vsock; None: it has no vsock
     """
 
     def __init__(self, scratch, image, disks=(), *, sandbox_id=None, vm_dir=None, layout="go",
-                 extra_monitor=None, agents=(SERIAL_AGENT,), kernel_parameters="", hold_qmp=True):
+                 extra_monitor=None, agents=(SERIAL_AGENT,), kernel_parameters="", hold_qmp=True,
+                 accelerator="tcg", vsock_cid=None):
         assert layout in ("go", "rust") and extra_monitor in (None, "qmp", "hmp")
         self.sandbox_id = sandbox_id or secrets.token_hex(32)
         self.image, self.layout, self.agents = image, layout, agents
+        self.accelerator, self.vsock_cid = accelerator, vsock_cid
         self.work_dir = pathlib.Path(scratch).resolve() / f"guest-{self.sandbox_id[:12]}"
         self.work_dir.mkdir()
         self.vm_dir = pathlib.Path(vm_dir or self.work_dir / "vm").resolve()
@@ -106,7 +114,7 @@ class GuestVM:
         pid_file = ["-pidfile", str(self.vm_dir / "pid")] if self.layout == "go" else []
         return [
             "qemu-system-x86_64", "-name", f"sandbox-{self.sandbox_id},debug-threads=on", *pid_file,
-            "-machine", "q35", "-accel", "tcg", "-cpu", "qemu64", "-smp", "1", "-m", "256",
+            "-machine", "q35", *PROCESSORS[self.accelerator], "-smp", "1", "-m", "256",
             "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
             "-kernel", str(self.image.kernel), "-initrd", str(self.image.initramfs),
             # Firmware gives an empty bridge no windows: the reserves are for disks that come later.
@@ -118,7 +126,13 @@ class GuestVM:
             "-serial", f"unix:fd={control},server=on,wait=off",
             "-chardev", f"socket,id=agent,fd={agent},server=on,wait=off",
             "-device", "virtserialport,bus=serial0.0,chardev=agent,name=crust",
+            *self._vsock_arguments(),
         ]
+
+    def _vsock_arguments(self):
+        if self.vsock_cid is None:
+            return []
+        return ["-device", f"vhost-vsock-pci,id=vsock-{self.vsock_cid},guest-cid={self.vsock_cid}"]
 
     def _monitor_address(self, path):
         if self.layout == "rust":

@@ -445,8 +445,9 @@ static int obey_mount(char *value)
 
 int main(void)
 {
-    static const char *const MODULES[] = {"virtio_pci", "virtio_blk", "virtio_scsi", "sd_mod",
-                                          "virtio_console"};
+    static const char *const MODULES[] = {"virtio_pci",     "virtio_blk",
+                                          "virtio_scsi",    "sd_mod",
+                                          "virtio_console", "vmw_vsock_virtio_transport"};
     char command_line[LINE_BYTES];
     sigset_t child;
 

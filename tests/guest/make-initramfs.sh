@@ -11,7 +11,8 @@ set -eu
 kernel=$1 init=$2 agent=$3 out=$4
 # shellcheck source=tests/guest/modules.sh
 . "$(dirname "$0")/modules.sh"
-modules="virtio_pci virtio_blk virtio_scsi sd_mod virtio_console ext4 xfs btrfs"
+modules="virtio_pci virtio_blk virtio_scsi sd_mod virtio_console vmw_vsock_virtio_transport
+    ext4 xfs btrfs"
 
 scratch=$(mktemp -d "$out.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT

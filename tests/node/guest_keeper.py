@@ -1,0 +1,102 @@
+"""guest_keeper.py SPECIFICATION - runs in a node: a sandbox as Kata's Go runtime leaves it, its VM on KVM.
+
+The specification is JSON: id, cid, control (a socket's path), kernel, initramfs and volumes, each with path (the
+publish path), device and filesystem. It boots the guest with the volumes in it, writes what a CSI driver and the
+runtime write, holds QEMU's main monitor as the shim does, and answers on the control socket until it is killed:
+one JSON request per connection, [method, arguments...], answered by {"answer": ...} or {"error": ...}.
+"""
+
+import json
+import os
+import pathlib
+import socket
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE / "e2e"))
+
+from disks import Disk  # noqa: E402
+from guest_image import GuestImage  # noqa: E402
+from guestvm import GuestVM  # noqa: E402
+from node import Node as ScratchNode  # noqa: E402
+from programs import GuestError  # noqa: E402
+
+AGENT_PORT, COMPANION_PORT = 1024, 1030
+PATTERN_BYTES = 1 << 20
+
+
+class ThisNode(ScratchNode):
+    """Writes the same files as a scratch node has, on the node that this runs on."""
+
+    def __init__(self):  # pylint: disable=super-init-not-called
+        self.root = pathlib.Path("/")
+
+
+class Sandbox:
+    """The guest and its records."""
+
+    def __init__(self, specification, scratch):
+        self.id, self.cid = specification["id"], specification["cid"]
+        self.volumes = specification["volumes"]
+        self.disks = [Disk(volume["device"], filesystem=volume["filesystem"])
+                      for volume in self.volumes]
+        self.node = ThisNode()
+        image = GuestImage(pathlib.Path(specification["kernel"]),
+                           pathlib.Path(specification["initramfs"]))
+        self.vm = GuestVM(scratch, image, self.disks, sandbox_id=self.id,
+                          vm_dir=self.node.vm_dir(self.id), extra_monitor="qmp",
+                          agents=[("--listen", f"vsock://{COMPANION_PORT}")],
+                          accelerator="kvm", vsock_cid=self.cid)
+
+    def publish(self):
+        """In the order of a pod's start: the CSI driver, the guest, the runtime's records."""
+        for volume in self.volumes:
+            os.makedirs(volume["path"], exist_ok=True)
+            self.node.stage(volume["path"], volume["device"], fstype=volume["filesystem"])
+        self.vm.wait_ready(600)
+        for volume, disk in zip(self.volumes, self.disks):
+            self.node.record(volume["path"], self.id)
+            self.vm.guest_write(f"{disk.mount_point}/pattern", PATTERN_BYTES)
+        drives = [{"device": volume["device"], "id": disk.node_name, "address": disk.address}
+                  for volume, disk in zip(self.volumes, self.disks)]
+        self.node.add_sandbox(self.id, self.vm.pid, drives=drives,
+                              agent=f"vsock://{self.cid}:{AGENT_PORT}")
+
+    def answer(self, method, *arguments):
+        return getattr(self, "do_" + method)(*arguments)
+
+    def do_sizes(self, number):
+        """Of the disk, and of the file system on it."""
+        disk = self.disks[number]
+        return [self.vm.guest_blocksize(disk), self.vm.guest_size(disk.mount_point)]
+
+    def do_verify(self, number):
+        self.vm.guest_verify(f"{self.disks[number].mount_point}/pattern", PATTERN_BYTES)
+
+
+def serve(sandbox, path):
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        while True:
+            connection, _ = listener.accept()
+            with connection, connection.makefile("rw") as stream:
+                try:
+                    answer = {"answer": sandbox.answer(*json.loads(stream.readline()))}
+                except GuestError as error:
+                    answer = {"error": str(error)}
+                stream.write(json.dumps(answer) + "\n")
+
+
+def main():
+    specification = json.loads(pathlib.Path(sys.argv[1]).read_text())
+    with tempfile.TemporaryDirectory(prefix="sandbox-") as scratch:
+        sandbox = Sandbox(specification, scratch)
+        with sandbox.vm:
+            sandbox.publish()
+            serve(sandbox, specification["control"])
+
+
+if __name__ == "__main__":
+    main()
