@@ -230,10 +230,12 @@ static bool ask_cli(struct stats_call *call, const char *target_path)
 
 /* ---- the beginning ---- */
 
-/* Then the guest has another directory in the volume's place, or none, and cannot count it. */
-static bool is_bypassed(const struct store_volume *volume)
+/* Then the guest has another directory in the volume's place, or none, and cannot count it; unless
+ * another container has the volume itself. */
+static bool is_uncountable(const struct store_volume *volume)
 {
-    return strcmp(volume->state, state_name(STATE_BLOCKED)) == 0 &&
+    return !(volume->sandbox_ref && volume->bypassed) &&
+           strcmp(volume->state, state_name(STATE_BLOCKED)) == 0 &&
            strcmp(volume->reason, reason_name(REASON_BYPASSED)) == 0;
 }
 
@@ -258,7 +260,7 @@ static enum status_code begin(struct stats_call *call, struct error *error)
     uint32_t seconds = act->reconciler->config.resize.call_timeout_seconds;
     enum status_code code;
 
-    if (is_bypassed(&act->volume)) {
+    if (is_uncountable(&act->volume)) {
         loop_timer_start(act->reconciler->loop, &call->deferred, 0, on_deferred);
         return STATUS_OK;
     }

@@ -187,5 +187,32 @@ class SandboxTest(GrowthCase):
         self.grow(volume)
 
 
+class OfflineTest(GrowthCase):
+    """Claims that were grown while no pod ran: nobody saw their devices grow."""
+
+    def test_file_systems_are_grown_by_the_first_binding(self):
+        sandbox = self.add_sandbox()
+        volumes = [sandbox.add_volume(name) for name in ("ext4", "xfs", "btrfs")]
+        gained = {}
+        for volume in volumes:
+            gained[volume.path] = volume.loop.size // 2
+            volume.loop.resize(volume.loop.size + gained[volume.path])
+            self.node.stage(volume.path, volume.device, fstype=volume.filesystem)
+        for volume in volumes:  # the devices have had their size since before the VM starts
+            self.node.wait_for(volume.path, "unbound", device_bytes=volume.loop.size)
+        sandbox.boot()
+        sandbox.vm.wait_ready()
+        before = {volume.path: sandbox.vm.guest_size(volume.disk.mount_point)
+                  for volume in volumes}
+        sandbox.take()
+        for volume in volumes:
+            with self.subTest(volume.filesystem):
+                self.settle(volume)
+                grown = sandbox.vm.guest_size(volume.disk.mount_point) - before[volume.path]
+                self.assertGreater(grown, gained[volume.path] * 3 // 4)
+                self.assertEqual(self.resizes(volume), [])
+                sandbox.vm.guest_verify(volume.pattern, MIB)
+
+
 if __name__ == "__main__":
     unittest.main()

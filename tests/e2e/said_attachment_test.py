@@ -7,10 +7,10 @@ import json
 import unittest
 
 from containers import Containers
+from node import encode
 from rust_runtime import RustPod, RustShim, guest_name
 from said import AFTER, BEFORE, MIB, SANDBOX, SaidTest, curl, fake_monitor
 
-BYPASSED_BYTES = 1 << 30
 OTHER = "b" * 64
 
 
@@ -68,7 +68,7 @@ class AttachmentTest(SaidTest):
         return [request.size for request in self.guest.requests if request.method == "ResizeVolume"]
 
     def expand(self, node, volume):
-        body = json.dumps({"VolumePath": volume.loop.device, "Size": BEFORE})
+        body = json.dumps({"VolumePath": volume.path, "Size": str(BEFORE)})
         return curl(node, "/direct-volume/resize", "--request", "POST", "--data", body)[0]
 
 
@@ -105,10 +105,12 @@ class BypassedTest(AttachmentTest):
         self.run_container(node, volume, attached=False)
         node.start()
         self.check_bypassed(node, volume)
-        code, body = curl(node, f"/direct-volume/stats/{volume.path}")
-        if code == 200:
-            self.assertTrue(json.loads(body)["volume_condition"]["abnormal"])
-        self.assertNotEqual(self.expand(node, volume), 200)
+        code, body = curl(node, f"/direct-volume/stats/{encode(volume.path)}")
+        stats = json.loads(body)
+        self.assertEqual((code, stats["usage"]), (200, []))
+        self.assertTrue(stats["volume_condition"]["abnormal"])
+        self.assertEqual(stats["volume_condition"]["message"], "blocked, bypassed")
+        self.assertEqual(self.expand(node, volume), 503)
         self.assertEqual(node.volume(volume.path)["reason"], "bypassed")
 
     def test_container_that_is_starting_is_none(self):

@@ -10,9 +10,7 @@ that path and no other.
 """
 
 import json
-import os
 import shutil
-import time
 import unittest
 
 from containers import Containers
@@ -27,10 +25,10 @@ FLAGS = ["noatime"]
 BYTES, INODES = 1, 2
 
 # What the journal tells of a volume, whoever asked for it.
-LIFE = ["volume_added", "unbound/none", "mapping_opened", "in_sync/none", "resize_opened",
-        "host_grown/none", "resize_hypervisor_intended", "hypervisor_answered", "block_grown/none",
-        "grow_guest_intended", "guest_answered", "resize_finished", "mapping_closed",
-        "volume_removed", "unmanaged/none"]
+LIFE = ["volume_added", "unbound/none", "mapping_opened", "query_hypervisor_intended",
+        "hypervisor_answered", "grow_guest_intended", "guest_answered", "in_sync/none",
+        "resize_opened", "host_grown/none", "resize_hypervisor_intended", "block_grown/none",
+        "resize_finished", "mapping_closed", "volume_removed", "unmanaged/none"]
 
 
 class WalkTest(Clients, GrowthCase):
@@ -52,7 +50,6 @@ class WalkTest(Clients, GrowthCase):
         volumes = [sandbox.add_volume("ext4") for _ in range(2)]
         self.publish(dialect, volumes)
         containers = self.containers(sandbox)
-        self.let_a_tick_pass()
         sandbox.boot()
         containers.run(*((f"{volume.path}{part}", f"/data/{number}")
                          for number, volume in enumerate(volumes)))
@@ -82,15 +79,6 @@ class WalkTest(Clients, GrowthCase):
             row = self.node.wait_for(volume.path, "unbound", "none", SECONDS)
             self.assertEqual((json.loads(row["metadata"]), json.loads(row["options"])),
                              (METADATA, FLAGS))
-
-    def let_a_tick_pass(self):
-        """A process's start is known in ticks. Begun in the one in which the device was looked at, the
-        VMM might have opened it before that, and would be asked."""
-        def tick():
-            return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
-
-        begun = tick()
-        self.wait(lambda: tick() > begun, "the next tick")
 
     def check_stats(self, dialect, volume):
         """What is asked for is what the guest's kernel says at that moment."""
@@ -257,7 +245,6 @@ class Walks(WalkTest):
             self.assertEqual((row["state"], row["sandbox_id"], row["to_bytes"], row["finished_at"]),
                              ("unbound", None, volume.loop.size, None))
         containers = self.containers(sandbox)
-        self.let_a_tick_pass()
         sandbox.boot()
         containers.run(*((volume.path, f"/data/{number}") for number, volume in enumerate(volumes)))
         sandbox.take()
@@ -295,8 +282,7 @@ class Walks(WalkTest):
         self.assertIn(part, row["evidence"])
         for dialect in dialects:
             with self.subTest(type(dialect).__name__):
-                with self.assertRaisesRegex(Exception, "bypassed"):
-                    dialect.stats(missed)
+                self.assertEqual(dialect.stats(missed), {})  # nobody can count it
                 with self.assertRaisesRegex(Exception, "bypassed"):
                     dialect.expand(missed, missed.loop.size)
         explained = " ".join(self.node.crustctl("explain", missed.path).stdout.split())
