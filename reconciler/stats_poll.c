@@ -143,6 +143,16 @@ static bool is_asked(const struct stats_poll *poll, int64_t volume_id)
     return question != NULL;
 }
 
+/* Whether its guest can have it: not one that crustd is to leave alone, and none without the
+ * volume's device, whose guest would speak of another file system. */
+static bool may_ask(const struct store_volume *volume)
+{
+    return volume->mapping_id && volume->sandbox_ref &&
+           strcmp(volume->state, state_name(STATE_UNMANAGED)) != 0 &&
+           strcmp(volume->state, state_name(STATE_DETACHED)) != 0 &&
+           strcmp(volume->reason, reason_name(REASON_BYPASSED)) != 0;
+}
+
 /* It may have changed while it waited for its sandbox: then it waits for its next moment. */
 static void begin_one(struct reconciler *reconciler, int64_t volume_id)
 {
@@ -150,8 +160,7 @@ static void begin_one(struct reconciler *reconciler, int64_t volume_id)
 
     if (is_asked(&reconciler->stats_poll, volume_id))
         return;
-    if (store_get_volume(reconciler->store, volume_id, &volume) < 0 || !volume.mapping_id ||
-        !volume.sandbox_ref || strcmp(volume.state, state_name(STATE_UNMANAGED)) == 0)
+    if (store_get_volume(reconciler->store, volume_id, &volume) < 0 || !may_ask(&volume))
         return;
     if (lanes_enter(&reconciler->stats_poll.lanes, volume.sandbox_ref, volume_id))
         ask(reconciler, &volume);

@@ -10,6 +10,30 @@
 
 enum { FAILURES_COUNTED = 8 };
 
+/* Whether what this binding's guest says is about the volume: it is still open, and the VM is not
+ * known to be without the volume's device. */
+static int find_binding(struct store *store, int64_t mapping_id, bool *ret_found)
+{
+    static const char find[] =
+        "SELECT 1 FROM mappings m JOIN volumes v ON v.volume_id = m.volume_id"
+        " WHERE m.mapping_id = ?1 AND m.until IS NULL"
+        " AND v.state <> 'detached' AND v.reason <> 'bypassed'";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_first(&store->connection, find, &rows, sql_number(mapping_id));
+
+    *ret_found = r > 0;
+    return r < 0 ? r : 0;
+}
+
+int guest_stats_forget(struct store *store, int64_t volume_id)
+{
+    static const char forget[] =
+        "DELETE FROM guest_stats WHERE mapping_id ="
+        " (SELECT mapping_id FROM mappings WHERE volume_id = ?1 AND until IS NULL)";
+
+    return sql_run(&store->connection, forget, NULL, sql_number(volume_id));
+}
+
 struct known_condition {
     char name[16]; /* "" unknown */
 };
@@ -76,11 +100,11 @@ int store_put_guest_stats(struct store *store, int64_t volume_id,
                           const struct store_guest_stats *stats, bool *ret_changed)
 {
     struct known_condition old;
-    bool is_open = false;
-    int r = store_is_mapping_open(store, stats->mapping_id, &is_open);
+    bool found = false;
+    int r = find_binding(store, stats->mapping_id, &found);
 
     *ret_changed = false;
-    if (r < 0 || !is_open)
+    if (r < 0 || !found)
         return r;
     r = find_condition(store, stats->mapping_id, &old);
     if (r == 0)

@@ -78,6 +78,9 @@ const char *hash_path(const char *path, char ret_hash[static SHA256_HEX_BYTES]);
 int hidden_find(struct store *store, const char *key, int64_t *ret_volume_id);
 int volume_set_path(struct store *store, int64_t volume_id, const char *path);
 
+/* What the volume's guest has said: it was not about the volume, or is so no longer. */
+int guest_stats_forget(struct store *store, int64_t volume_id);
+
 /* No retry waits and none has failed. */
 int volume_clear_attempts(struct store *store, int64_t volume_id);
 

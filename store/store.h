@@ -557,7 +557,9 @@ int store_set_evidence(struct store *store, int64_t volume_id, const char *evide
 /* What a guest says of a volume's file system when it is polled. Nothing is journaled but a
  * condition that becomes another; a first one that is normal is no news. */
 struct store_guest_stats {
-    int64_t mapping_id; /* the binding that was asked; nothing is written unless it is still open */
+    /* The binding that was asked. Nothing is written unless it is still open, and the volume is
+     * neither bypassed nor detached: then the guest has something else at that place. */
+    int64_t mapping_id;
     bool has_bytes;
     uint64_t total, used, available;
     bool abnormal;

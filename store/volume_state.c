@@ -67,6 +67,12 @@ static int follow_state(struct store *store, int64_t volume_id, const char *stat
                                                        .detail = {{"state", sql_text(state)}}});
 }
 
+/* The sandbox's VM does not have the volume's device. */
+static bool is_without_device(const char *state, const char *reason)
+{
+    return strcmp(state, "detached") == 0 || strcmp(reason, "bypassed") == 0;
+}
+
 int store_set_state(struct store *store, int64_t volume_id, const char *state, const char *reason,
                     bool *ret_changed)
 {
@@ -80,6 +86,8 @@ int store_set_state(struct store *store, int64_t volume_id, const char *state, c
     finish = old.removed || strcmp(state, "in_sync") == 0 || strcmp(state, "unmanaged") == 0;
     if (changed)
         r = write_state(store, volume_id, &old, state, reason);
+    if (r == 0 && changed && is_without_device(state, reason))
+        r = guest_stats_forget(store, volume_id);
     if (r == 0)
         r = follow_state(store, volume_id, state, reason, finish);
     if (r == 0 && ret_changed)

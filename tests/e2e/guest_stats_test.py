@@ -5,6 +5,7 @@ import time
 import unittest
 
 from said import SaidTest, curl
+from said_attachment_test import AttachmentTest
 
 STATS = "GetVolumeStats"
 GIB = 1 << 30
@@ -136,6 +137,41 @@ class GuestStatsTest(SaidTest):
             vmm.stop()
         row = node.wait_for(path, "unbound")
         self.assertEqual((row["condition"], row["used_bytes"]), (None, None))
+
+
+class WithoutDeviceTest(AttachmentTest):
+    """A guest that has lost the volume's device has another file system at that place."""
+
+    def check_silent(self, node, volume):
+        row = node.volume(volume.path)
+        self.assertEqual((row["condition"], row["used_bytes"], row["stats_at"]),
+                         (None, None, None))
+        asked = len(self.guest.requests)
+        time.sleep(3)
+        self.assertEqual(len(self.guest.requests), asked)
+        self.assertIsNone(node.volume(volume.path)["condition"])
+
+    def polled(self):
+        node, (volume,) = self.scene()
+        node.configure(guest__stats_seconds=1)
+        bundle = self.run_container(node, volume)
+        node.start()
+        node.wait_for(volume.path, "in_sync", condition="normal")
+        return node, volume, bundle
+
+    def test_bypassed(self):
+        node, volume, _ = self.polled()
+        self.monitor_of.drives = []
+        node.crustctl("resync")
+        node.wait_for(volume.path, "blocked", "bypassed")
+        self.check_silent(node, volume)
+
+    def test_detached(self):
+        node, volume, bundle = self.polled()
+        self.monitor_of.drives = []
+        self.end_container(node, bundle)
+        node.wait_for(volume.path, "detached")
+        self.check_silent(node, volume)
 
 
 if __name__ == "__main__":

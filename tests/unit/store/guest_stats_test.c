@@ -98,6 +98,27 @@ static void what_a_guest_said_ends_with_its_binding(void **state)
     assert_int_equal(number_of(store, "SELECT count(*) FROM guest_stats"), 0);
 }
 
+/* The agent counts whatever is mounted at that path. */
+static void a_guest_without_the_device_says_nothing_of_the_volume(void **state)
+{
+    static const char *const standing[][2] = {{"blocked", "bypassed"}, {"detached", "none"}};
+    struct store *store = store_of(state);
+    int64_t volume_id = put_bound(store).volume_id;
+    struct store_guest_stats stats = stats_of(store, volume_id);
+
+    for (size_t i = 0; i < array_length(standing); i++) {
+        assert_int_equal(store_set_state(store, volume_id, "in_sync", "none", NULL), 0);
+        assert_false(put(store, volume_id, &stats));
+        assert_text_of(store, "SELECT condition FROM audit_volumes", "normal");
+        assert_int_equal(store_set_state(store, volume_id, standing[i][0], standing[i][1], NULL),
+                         0);
+        assert_false(put(store, volume_id, &stats));
+        assert_text_of(store,
+                       "SELECT coalesce(condition, used_bytes, 'unknown') FROM audit_volumes",
+                       "unknown");
+    }
+}
+
 struct guests {
     unsigned count;
     uint32_t failures;
@@ -169,6 +190,7 @@ int main(void)
         MODEL(a_condition_is_journaled_when_it_changes),
         MODEL(a_first_reading_is_news_if_it_is_abnormal),
         MODEL(what_a_guest_said_ends_with_its_binding),
+        MODEL(a_guest_without_the_device_says_nothing_of_the_volume),
         MODEL(silence_is_counted_up_to_a_bound),
         MODEL(usage_is_listed_by_pv),
     };
