@@ -88,6 +88,12 @@ void count_cleanup(struct store *store, const char *decision)
         }
 }
 
+void count_published(struct store *store)
+{
+    store->counts_pending = true;
+    store->pending.published++;
+}
+
 void counts_drop(struct store *store)
 {
     if (store->counts_pending)
@@ -110,5 +116,6 @@ void counts_keep(struct store *store, double commit_seconds)
                    from->growth_result[i].count);
     for (size_t i = 0; i < STORE_COUNTED_CLEANUPS; i++)
         into->cleanups[i] += from->cleanups[i];
+    into->published += from->published;
     counts_drop(store);
 }

@@ -42,6 +42,7 @@ struct store_counters {
     unsigned growth_results;
     struct store_counted_growth growth_result[STORE_COUNTED_GROWTHS];
     uint64_t cleanups[STORE_COUNTED_CLEANUPS];
+    uint64_t published; /* volumes whose metadata read well for the first time */
 };
 
 /* Of the daemon's own reader; a reader of a file has none: NULL. */

@@ -336,6 +336,7 @@ static int find_returned(struct store *store, const struct store_entry *entry,
         return r;
     ret_known->entry_id = sql_take_number(&rows);
     ret_known->volume_id = sql_take_number(&rows);
+    ret_known->inode = entry->directory_inode;
     return 1;
 }
 
@@ -398,6 +399,17 @@ static int journal_entry(struct store *store, const struct store_entry *entry, i
                                           {"sandboxes", sql_number(entry->sandboxes)}}});
 }
 
+/* A volume counts once, when its metadata first reads well. What was on record at start was counted
+ * by the run that put it there. In memory all looks new, and the file will have it later. */
+static void count_volume(struct store *store, const struct store_entry *entry, bool added,
+                         const struct known_entry *known)
+{
+    const bool was_never_read = known->entry_id && !known->inode;
+
+    if (store->path && !entry->problem && (added || was_never_read))
+        count_published(store);
+}
+
 int store_put_entry(struct store *store, const struct store_entry *entry, int64_t *ret_volume_id,
                     bool *ret_changed)
 {
@@ -428,6 +440,7 @@ int store_put_entry(struct store *store, const struct store_entry *entry, int64_
         r = journal_entry(store, entry, volume_id);
     if (r < 0)
         return r;
+    count_volume(store, entry, added, &known);
     *ret_volume_id = volume_id;
     *ret_changed = changed;
     return 0;

@@ -62,6 +62,7 @@ int journal_write(struct store *store, const struct journal_line *line);
 int count_growth(struct store *store, int64_t volume_id, const char *state, const char *reason,
                  bool finished);
 void count_cleanup(struct store *store, const char *decision);
+void count_published(struct store *store);
 void counts_keep(struct store *store, double commit_seconds);
 void counts_drop(struct store *store);
 

@@ -6,6 +6,9 @@
  *   mounts[]{source, destination, type}
  *   annotations, of containerd: io.kubernetes.cri.{sandbox-id, sandbox-namespace, sandbox-name}
  *                of CRI-O:      io.kubernetes.cri-o.SandboxID, io.kubernetes.pod.{namespace, name}
+ *
+ * Without CRI (ctr, nerdctl) nothing names a sandbox: the container is one by itself, and its id,
+ * which is the bundle's directory, is the sandbox's (bundles.c).
  */
 #pragma once
 
@@ -21,7 +24,7 @@ struct bundle_mount {
 };
 
 struct bundle {
-    char *sandbox_id;               /* NULL unknown */
+    char *sandbox_id;               /* NULL: not said */
     char *pod_namespace, *pod_name; /* NULL unknown */
     unsigned mounts;
     struct bundle_mount *mount; /* those of a host path that a runtime may take for a volume */

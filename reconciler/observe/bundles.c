@@ -132,6 +132,15 @@ static struct container *container_at(struct parent *parent, const char *id)
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
+/* Where no engine for pods says whose container it is, it is a sandbox by itself. */
+static int name_sandbox(struct bundle *bundle, const char *id)
+{
+    if (bundle->sandbox_id)
+        return BUNDLE_READ;
+    bundle->sandbox_id = strdup(id);
+    return bundle->sandbox_id ? BUNDLE_READ : -ENOMEM;
+}
+
 /* BUNDLE_* or -ENOMEM; a file that is not there, or not to be read, counts as cut. */
 static int read_bundle(int root, const struct parent *parent, const char *id,
                        struct bundle *ret_bundle)
@@ -148,7 +157,8 @@ static int read_bundle(int root, const struct parent *parent, const char *id,
         return r;
     if (r != PATH_OK)
         return r == PATH_UNSAFE || r == PATH_TOO_BIG ? BUNDLE_WRONG : BUNDLE_CUT;
-    return bundle_parse(buffer_text(&text), text.length, ret_bundle, &error);
+    r = bundle_parse(buffer_text(&text), text.length, ret_bundle, &error);
+    return r == BUNDLE_READ ? name_sandbox(ret_bundle, id) : r;
 }
 
 /* One that will never read well is nobody's, and is not tried again. */

@@ -1,9 +1,9 @@
 /* bundles.h - the OCI bundles of a sandbox's containers.
  *
  * Engines keep the bundles of all containers beside each other, PARENT/CONTAINER-ID[/REST]; whose
- * container it is stands only inside, in an annotation. What was found there is remembered by
- * container id, which is never used twice, so each bundle is read through once, and later only
- * those of the sandbox that is asked for.
+ * container it is stands only inside, in an annotation; without one it is a sandbox by itself. What
+ * was found there is remembered by container id, which is never used twice, so each bundle is read
+ * through once, and later only those of the sandbox that is asked for.
  */
 #pragma once
 
@@ -28,8 +28,8 @@ int bundles_place_of(const char *bundle, const char *id, struct bundles_place *r
 /* The bundle is borrowed. Returning non-zero ends the walk and is what it returns. */
 typedef int bundles_callback(void *userdata, const char *container_id, struct bundle *bundle);
 
-/* Every container whose annotation names this sandbox. A bundle that does not read well is passed
- * over. 0, -errno, or what the callback said. */
+/* Every container whose annotation, or else whose own id, names this sandbox. A bundle that does
+ * not read well is passed over. 0, -errno, or what the callback said. */
 int bundles_each(struct bundles *bundles, int root, const struct bundles_place *place,
                  const char *sandbox_id, bundles_callback *callback, void *userdata);
 

@@ -211,34 +211,22 @@ static void write_cleanups(struct metrics_text *text, const struct store_counter
     metrics_begin(text, "crustd_cleanups_total", "counter", "Decisions about stale metadata.");
     for (unsigned i = 0; i < STORE_COUNTED_CLEANUPS; i++)
         metrics_put(text, METRICS_WITH({"decision", decisions[i]}), (double)counters->cleanups[i]);
+    metrics_begin(text, "volumes_published_with_deferred_ops_total", "counter",
+                  "Volumes whose metadata appeared and read well, whoever wrote it, each once.");
+    metrics_put(text, NULL, (double)counters->published);
     metrics_begin(text, "crustd_store_commit_seconds", "histogram", "Commits of the database.");
     metrics_put_histogram(text, NULL, &counters->commits);
 }
 
-static bool stages_volumes(const char *method)
-{
-    const char *name = strrchr(method, '/');
-
-    return name &&
-           (strcmp(name, "/RuntimeStageVolume") == 0 || strcmp(name, "/RuntimePublishVolume") == 0);
-}
-
 static void write_operations(struct metrics_text *text, const struct operations *operations)
 {
-    uint64_t staged = 0;
-
     metrics_begin(text, "crustd_operations_seconds", "histogram", "Calls of clients.");
     for (const struct operation *one = operations->first; one; one = one->next) {
         metrics_put_histogram(text,
                               METRICS_WITH({"method_name", one->method},
                                            {"grpc_status_code", status_name(one->code)}),
                               &one->spans);
-        if (one->code == STATUS_OK && stages_volumes(one->method))
-            staged += one->spans.count;
     }
-    metrics_begin(text, "volumes_published_with_deferred_ops_total", "counter",
-                  "Volumes that CSI drivers or a kubelet have staged here successfully.");
-    metrics_put(text, NULL, (double)staged);
 }
 
 /* ---- the daemon ---- */

@@ -5,6 +5,8 @@ and the shim, whose working directory is the sandbox's own.
     bundle = containers.run(("/var/lib/kubelet/…/mount", "/data"))
     shutil.rmtree(bundle)        # it ended
     containers.close()
+
+    Containers(node, id, mounts)    # one without CRI, as ctr and nerdctl start it: a sandbox by itself
 """
 
 import json
@@ -16,9 +18,11 @@ from node import TASKS
 
 class Containers:
 
-    def __init__(self, node, sandbox_id):
-        self.tasks, self.sandbox_id = node.root / TASKS, sandbox_id
-        bundle = self.write_bundle(sandbox_id, ())
+    def __init__(self, node, sandbox_id, mounts=None):
+        self.tasks, self.sandbox_id, self.is_cri = node.root / TASKS, sandbox_id, mounts is None
+        if not self.is_cri:
+            self.tasks = self.tasks.parent / "default"
+        bundle = self.write_bundle(sandbox_id, mounts or ())
         self.shim = subprocess.Popen(
             ["containerd-shim-kata-v2", "-c", "read _", "-namespace", "k8s.io", "-id", sandbox_id],
             executable="/bin/sh", cwd=bundle, stdin=subprocess.PIPE)
@@ -29,7 +33,8 @@ class Containers:
         (bundle / "config.json").write_text(json.dumps({
             "mounts": [{"source": source, "destination": to, "type": "bind"}
                        for source, to in mounts],
-            "annotations": {"io.kubernetes.cri.sandbox-id": self.sandbox_id}}))
+            "annotations": {"io.kubernetes.cri.sandbox-id": self.sandbox_id} if self.is_cri else {
+                "nerdctl/namespace": "default"}}))
         return bundle
 
     def run(self, *mounts):

@@ -7,6 +7,7 @@ import json
 import os
 import unittest
 
+from containers import Containers
 from said import AFTER, BEFORE, MIB, SANDBOX, SaidTest, fake_monitor
 
 
@@ -51,6 +52,23 @@ class MappingTest(SaidTest):
                       [request.path for request in agent.wait_for_requests(1, method="ResizeVolume")])
         volume.loop.resize(2 * AFTER)
         node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=2 * AFTER)
+
+    def test_container_without_cri(self):
+        """As ctr and nerdctl start one: no annotation, no sandbox-id file; its id is the sandbox's."""
+        node = self.node()
+        self.agent(node)
+        volume = self.volume(node)
+        vmm = node.start_vmm(SANDBOX)
+        node.add_sandbox(SANDBOX, vmm.pid, agent="unix:///agent.sock", drives=[volume.record()])
+        self.monitor(node, volume)
+        alone = Containers(node, SANDBOX, ((volume.path, "/data"),))
+        self.addCleanup(alone.close)
+        node.start()
+        node.wait_for(volume.path, "in_sync", sandbox_id=SANDBOX)
+        self.assertEqual([row["sandbox_id"] for row in self.mappings(node, volume)], [SANDBOX])
+        volume.loop.resize(AFTER)
+        node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
+        self.assertIn(SANDBOX, node.crustctl("explain", volume.path).stdout)
 
     def test_record_of_another_device(self):
         """The runtime was given a link that leads elsewhere by now: nothing is touched."""

@@ -54,6 +54,61 @@ static size_t read_file(const struct fixture *fixture, void *ret_bytes, size_t s
     return length;
 }
 
+/* ---- counting ---- */
+
+static uint64_t published(struct store *store)
+{
+    return store_reader_counters(store_get_reader(store))->published;
+}
+
+static void put_one(struct store *store, const char *key, const char *problem, uint64_t inode)
+{
+    struct store_entry entry = {.key = key,
+                                .target_path = key,
+                                .problem = problem,
+                                .device = problem ? NULL : "/dev/loop0",
+                                .mount_info_sha256 = problem ? NULL : "aa",
+                                .directory_inode = problem ? 0 : inode};
+    int64_t id;
+    bool changed;
+
+    assert_int_equal(store_begin(store), 0);
+    assert_int_equal(store_put_entry(store, &entry, &id, &changed), 0);
+    assert_int_equal(store_commit(store), 0);
+}
+
+/* Over restarts too: what was on record is not counted by the next run. */
+static void a_volume_is_counted_once(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct store_options options = {
+        .path = fixture->path, .boot_id = "boot-1", .keep_days = 90, .max_rows = 1000};
+    struct error error = {0};
+
+    assert_int_equal(store_open(&options, &fixture->store, &error), STORE_OPENED);
+    put_one(fixture->store, "/a", NULL, 1);
+    put_one(fixture->store, "/a", NULL, 1);
+    assert_int_equal(published(fixture->store), 1);
+    put_one(fixture->store, "/b", "empty", 0);
+    assert_int_equal(published(fixture->store), 1);
+    put_one(fixture->store, "/b", NULL, 2); /* it reads well at last */
+    put_one(fixture->store, "/b", "broken", 0);
+    put_one(fixture->store, "/b", NULL, 2);
+    assert_int_equal(published(fixture->store), 2);
+    put_one(fixture->store, "/a", NULL, 3); /* staged anew: another directory */
+    assert_int_equal(published(fixture->store), 3);
+    store_close(fixture->store);
+    assert_int_equal(store_open(&options, &fixture->store, &error), STORE_OPENED);
+    put_one(fixture->store, "/a", NULL, 3);
+    put_one(fixture->store, "/b", NULL, 2);
+    assert_int_equal(published(fixture->store), 0);
+    put_one(fixture->store, "/c", NULL, 4);
+    assert_int_equal(published(fixture->store), 1);
+    assert_int_equal(store_fall_back(fixture->store, &error), 0);
+    put_one(fixture->store, "/a", NULL, 3); /* new to the memory only */
+    assert_int_equal(published(fixture->store), 1);
+}
+
 /* ---- making -------------------------------------------------------------------------------- */
 
 static void a_new_database_is_recognised(void **state)
@@ -445,6 +500,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FILES(a_new_database_is_recognised),
+        FILES(a_volume_is_counted_once),
         FILES(what_was_committed_is_there_again),
         FILES(an_empty_file_and_a_stray_wal_do_no_harm),
         FILES(a_place_that_cannot_hold_a_database_is_an_error),

@@ -21,16 +21,20 @@ static void observe(void)
     assert_int_equal(observe_sandbox(&paths, ID, &sandbox), OBSERVED);
 }
 
+/* sandbox_id NULL: without an engine for pods. */
 static void write_bundle(const char *path, const char *sandbox_id, const char *mounts)
 {
-    char text[2048], file[512];
+    char text[2048], annotations[512] = "", file[512];
 
     make_directory(path);
-    (void)snprintf(text, sizeof(text),
-                   "{\"mounts\":[%s],\"annotations\":{\"io.kubernetes.cri.sandbox-id\":\"%s\","
-                   "\"io.kubernetes.cri.sandbox-namespace\":\"default\","
-                   "\"io.kubernetes.cri.sandbox-name\":\"web\"}}",
-                   mounts, sandbox_id);
+    if (sandbox_id)
+        (void)snprintf(annotations, sizeof(annotations),
+                       "\"io.kubernetes.cri.sandbox-id\":\"%s\","
+                       "\"io.kubernetes.cri.sandbox-namespace\":\"default\","
+                       "\"io.kubernetes.cri.sandbox-name\":\"web\"",
+                       sandbox_id);
+    (void)snprintf(text, sizeof(text), "{\"mounts\":[%s],\"annotations\":{%s}}", mounts,
+                   annotations);
     (void)snprintf(file, sizeof(file), "%s/config.json", path);
     write_file(file, text);
 }
@@ -95,6 +99,20 @@ static void reads_a_living_qemu(void **state)
     assert_string_equal(sandbox.claim[1].guest_path, GUEST "0123456789-89abcdef-data");
     assert_null(sandbox.problem);
     assert_false(sandbox.try_again);
+}
+
+/* As ctr and nerdctl start them, beside others of their kind. */
+static void a_container_without_cri_is_its_own_sandbox(void **state)
+{
+    (void)state;
+    start_qemu(TASKS);
+    write_bundle(TASKS "/" CONTAINER, NULL, MOUNT("/v/of-another-sandbox", "/data"));
+    write_bundle(TASKS "/" ID, NULL, MOUNT(VOLUME, "/srv/data"));
+    observe();
+    assert_true(sandbox.alive);
+    assert_int_equal(sandbox.claims, 1);
+    assert_string_equal(sandbox.claim[0].path, VOLUME);
+    assert_null(sandbox.pod_name);
 }
 
 static void uses_a_monitor_only_where_it_may(void **state)
@@ -332,6 +350,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(reads_a_living_qemu),
+        TEST(a_container_without_cri_is_its_own_sandbox),
         TEST(uses_a_monitor_only_where_it_may),
         TEST(is_dead_without_its_vmm),
         TEST(finds_a_vmm_that_has_just_started),
