@@ -338,6 +338,27 @@ class CrustctlTest(FacesTest):
             node.start()
         self.assertRegex(node.log.read_text().splitlines()[-1], " level=info node=worker-7 ")
 
+    def test_the_counter_of_published_volumes(self):
+        """Each volume once, also one that a driver wrote as a file, and none again at a restart."""
+        node = self.node()
+        node.stage(publish_path("pv-before"), "/dev/none")
+        node.start()
+
+        def count():
+            body = curl(node, "/metrics")[1].decode()
+            return int(re.search(r"(?m)^volumes_published_with_deferred_ops_total (\d+)$", body)[1])
+
+        self.assertEqual(count(), 1)
+        node.stage(publish_path("pv-by-hand"), "/dev/none")
+        node.wait_for(publish_path("pv-by-hand"), "unbound")
+        node.crustctl("resync")
+        self.assertEqual(count(), 2)
+        node.stop()
+        node.stage(publish_path("pv-meanwhile"), "/dev/none")
+        node.start()
+        node.wait_for(publish_path("pv-meanwhile"), "unbound")
+        self.assertEqual(count(), 1)
+
     def test_wait_sees_it_happen(self):
         node = self.build()
         path = publish_path("pv-later")
