@@ -173,6 +173,27 @@ static void a_learned_path_joins_its_volume(void **state)
     assert_text_of(store, "SELECT layout FROM audit_volumes WHERE removed_at IS NULL", "both");
 }
 
+/* Whichever of its directories it is about. */
+static void a_remark_is_shown_as_the_problem(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_entry kata = entry_of("key-1", VOLUME_PATH, 11);
+    struct store_entry crust = entry_of("key-2", VOLUME_PATH, 12);
+
+    crust.layout = STORE_CRUST;
+    crust.remark = "a file too many";
+    (void)put_entry(store, &kata, true);
+    (void)put_entry(store, &crust, true);
+    assert_text_of(store, "SELECT problem FROM audit_volumes", "a file too many");
+    assert_text_of(store, "SELECT status FROM audit_volumes", "present");
+    kata.remark = "another one";
+    (void)put_entry(store, &kata, true);
+    assert_text_of(store, "SELECT problem FROM audit_volumes", "another one");
+    kata.problem = "cut";
+    (void)put_entry(store, &kata, true);
+    assert_text_of(store, "SELECT problem FROM audit_volumes", "cut");
+}
+
 static int count_keys(void *userdata, const char *key)
 {
     assert_true(strncmp(key, "key-", 4) == 0);
@@ -197,6 +218,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         MODEL(an_equal_entry_writes_nothing),
         MODEL(a_changed_entry_is_the_same_volume),
+        MODEL(a_remark_is_shown_as_the_problem),
         MODEL(an_invalid_entry_keeps_its_last_good_columns),
         MODEL(a_name_that_never_read_well_takes_its_first_identity),
         MODEL(two_layouts_of_one_path_are_one_volume),
