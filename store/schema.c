@@ -308,6 +308,11 @@ const char schema_tables[] =
  *
  *     "ALTER TABLE volumes ADD COLUMN example INTEGER;\n"
  *
+ * After a rollback an older program writes the same file without knowing what is here: it leaves
+ * the columns out when it inserts, changes others beside them, and deletes rows. So what is read
+ * from a column must bear being NULL or old, and a reference to another table says ON DELETE
+ * CASCADE.
+ *
  * schema_minor is read by every later release: its columns stay as they are. leftovers: a secret
  * was redacted, and its bytes may still stand in free pages of the file (secrets.h). */
 const char *const schema_minors[SCHEMA_MINOR_VERSION] = {

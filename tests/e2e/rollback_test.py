@@ -21,6 +21,8 @@ class RollbackTest(SaidTest):
         super().setUp()
         self.previous = previous_release.build()
         self.host = self.node()
+        self.host.settings = {"resize.sweep_seconds": 2}  # what both know
+        self.host.configure()
         self.place = self.host.root / "var/lib/crustd"
         self.database = self.place / "crustd.db"
         self.host.stage(FIRST, "/dev/none", options=["noatime"])
