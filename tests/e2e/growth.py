@@ -304,6 +304,10 @@ class GrowthCase(unittest.TestCase):
         if row["reason"] == "none":
             self.assertEqual(row["guest_bytes"],
                              volume.sandbox.vm.guest_size(volume.disk.mount_point))
+            self.assertEqual(row["condition"], "normal")
+            self.assertGreater(row["used_bytes"], 0)
+            self.assertGreater(row["available_bytes"], 0)
+            self.assertLessEqual(row["used_bytes"] + row["available_bytes"], row["guest_bytes"])
 
     def check_resize(self, growth, reason):
         rows = self.resizes(growth.volume)
