@@ -58,8 +58,8 @@ const struct explanation explanations[] = {
      {NULL}},
     {"in_sync",
      "none",
-     "The hypervisor's own list has the device with its present size, and the file system in the "
-     "guest is known to fill it.",
+     "No difference is known between the size of the device, the size that the hypervisor has and "
+     "the file system in the guest.",
      NULL,
      {NULL}},
 
@@ -311,9 +311,8 @@ const struct explanation explanations[] = {
     /* ---- in sync, with a remark ---- */
     {"in_sync",
      "unverified",
-     "Nothing speaks against it, but not all of it was seen: the hypervisor could not be asked for "
-     "the drive and its size, or the guest could not be asked to grow the file system, or not how "
-     "large it is now.",
+     "Not all of it was seen: the hypervisor could not be asked for the drive and its size, or the "
+     "guest could not be asked to grow the file system, or not how large it is now.",
      NULL,
      {"HYPERVISOR empty in crustctl volumes: its list was not read, or has no sizes (Cloud "
       "Hypervisor, Firecracker). QEMU needs an extra monitor; crustctl doctor says how.",
