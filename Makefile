@@ -46,7 +46,7 @@ LIBS_STORE  := -lsqlite3
 LIBS_AGENT  := -lprotobuf-c
 LIBS_SERVE  := -lmicrohttpd -lnghttp2
 
-FOLDERS := lib config store doctor agent-client reconciler crustctl guest-agent
+FOLDERS := lib config store doctor agent-client reconciler crustctl guest-agent crust-qemu
 
 sources = $(sort $(wildcard $(1)/*.c))
 objects = $(patsubst %.c,$(OUT)/%.o,$(1))
@@ -68,6 +68,7 @@ RECONCILER_SOURCES  := $(filter-out reconciler/main.c,$(call sources,reconciler)
 CRUSTCTL_SOURCES    := $(call sources,crustctl)
 CRUSTCTL_OBJECTS    := $(patsubst crustctl/%.c,$(OUT)/crustctl-objects/%.o,$(CRUSTCTL_SOURCES))
 GUEST_SOURCES       := $(call sources,guest-agent)
+QEMU_SOURCES        := $(call sources,crust-qemu)
 
 PROTOS     := $(sort $(wildcard agent-client/*.proto reconciler/serve/proto/*.proto))
 PROTO_C    := $(patsubst %.proto,$(GEN)/%.pb-c.c,$(PROTOS))
@@ -91,14 +92,17 @@ BENCH_PROGRAMS := $(BENCH_NAMES:%=$(OUT)/tests/bench/%)
 BENCH_PRELOADS := $(OUT)/tests/bench/new_calls.so $(OUT)/tests/bench/slow_disk.so
 BENCH_SOURCES  := $(call sources,tests/bench)
 
-PROGRAMS := $(OUT)/crustd $(OUT)/crustctl $(OUT)/crust-guest-agent
+# Kata's path may name it, and its own name says which QEMU it runs.
+CRUST_QEMU := crust-qemu-system-$(shell uname -m)
+
+PROGRAMS := $(OUT)/crustd $(OUT)/crustctl $(OUT)/crust-guest-agent $(OUT)/$(CRUST_QEMU)
 
 .PHONY: all check demo install deps tests unit e2e node fuzz replay search bench golden sanitize coverage format lint clean help programs
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-all: programs ## build the three programs into build/
+all: programs ## build the programs into build/
 programs: $(PROGRAMS)
 
 define compile
@@ -143,6 +147,11 @@ $(OUT)/crust-guest-agent: $(call objects,$(GUEST_SOURCES)) $(CORE_LIBRARY)
 	$(if $(V),,@echo "  LINK  $@")
 	$(Q)$(CC) $(if $(SANITIZE)$(COVERAGE),$(ALL_LDFLAGS),-static $(LDFLAGS)) -o $@ $^ -lprotobuf-c -lev -lm
 
+# Static: it runs in the mount namespace of a shim, and starts in no time.
+$(OUT)/$(CRUST_QEMU): $(call objects,$(QEMU_SOURCES))
+	$(if $(V),,@echo "  LINK  $@")
+	$(Q)$(CC) $(if $(SANITIZE)$(COVERAGE),$(ALL_LDFLAGS),-static $(LDFLAGS)) -o $@ $^
+
 $(OUT)/tests/unit/%_test: $(OUT)/tests/unit/%_test.o $(CORE_LIBRARY)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) $(CORE_LIBRARY) -lcmocka $(CORE_LIBS)
 
@@ -153,6 +162,10 @@ $(CRUSTCTL_TESTS): $(filter-out %/main.o,$(CRUSTCTL_OBJECTS))
 $(OUT)/tests/unit/guest-agent/%_test: $(OUT)/tests/unit/guest-agent/%_test.o \
   $(call objects,$(filter-out guest-agent/main.c,$(GUEST_SOURCES))) $(CORE_LIBRARY)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(CORE_LIBS)
+
+$(OUT)/tests/unit/crust-qemu/%_test: $(OUT)/tests/unit/crust-qemu/%_test.o \
+  $(call objects,$(filter-out crust-qemu/main.c,$(QEMU_SOURCES)))
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcmocka
 
 # Replays its corpus, or with FUZZER=1 (clang) looks for more of it.
 $(OUT)/tests/fuzz/%_fuzz: $(OUT)/tests/fuzz/%_fuzz.o $(if $(FUZZER),,$(OUT)/tests/fuzz/replay.o) $(CORE_LIBRARY)
@@ -186,6 +199,7 @@ install: programs ## programs, unit, configuration, proto files and Kata's drop-
 	install -D -m 755 $(OUT)/crustd $(DESTDIR)$(PREFIX)/sbin/crustd
 	install -D -m 755 $(OUT)/crustctl $(DESTDIR)$(PREFIX)/bin/crustctl
 	install -D -m 755 $(OUT)/crust-guest-agent $(DESTDIR)$(PREFIX)/bin/crust-guest-agent
+	install -D -m 755 $(OUT)/$(CRUST_QEMU) $(DESTDIR)$(PREFIX)/libexec/crustd/$(CRUST_QEMU)
 	install -D -m 644 config/deploy/crustd.tmpfiles $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/crustd.conf
 	install -D -m 644 config/deploy/crustd.service $(DESTDIR)$(PREFIX)/lib/systemd/system/crustd.service
 	sed -i 's|=/usr/sbin/|=$(PREFIX)/sbin/|' $(DESTDIR)$(PREFIX)/lib/systemd/system/crustd.service
@@ -253,5 +267,5 @@ clean: ## remove what was built
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
 
--include $(patsubst %.o,%.d,$(CORE_OBJECTS) $(CRUSTCTL_OBJECTS) $(call objects,$(GUEST_SOURCES) \
+-include $(patsubst %.o,%.d,$(CORE_OBJECTS) $(CRUSTCTL_OBJECTS) $(call objects,$(GUEST_SOURCES) $(QEMU_SOURCES) \
   reconciler/main.c $(TEST_SOURCES) $(FUZZ_SOURCES) $(BENCH_SOURCES)))

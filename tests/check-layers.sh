@@ -8,7 +8,7 @@
 set -eu
 cd "${1:-.}"
 
-find lib config store doctor agent-client reconciler crustctl guest-agent -name '*.[ch]' 2>/dev/null |
+find lib config store doctor agent-client reconciler crustctl guest-agent crust-qemu -name '*.[ch]' 2>/dev/null |
     LC_ALL=C sort | xargs -r awk '
 BEGIN {
     allowed["lib"] = "lib/"
@@ -34,6 +34,7 @@ BEGIN {
     allowed["crustctl"] = "crustctl/ doctor/doctor.h config/ store/read.h lib/"
     allowed["guest-agent"] = "guest-agent/ agent-client/ttrpc_codec.h " \
                              "agent-client/agent_messages.h agent-client/agent_address.h lib/"
+    allowed["crust-qemu"] = "crust-qemu/ lib/cleanup.h"
 
     only["sqlite3.h"] = "store"
     only["ev.h"] = "lib"

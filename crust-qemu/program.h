@@ -1,0 +1,17 @@
+/* program.h - which QEMU is meant.
+ *
+ * Kata's `path` names crust-NAME; NAME is the QEMU that runs in its place. It is looked for beside
+ * this program, then where kata-deploy and Debian install it.
+ */
+#pragma once
+
+#include <limits.h>
+#include <stdbool.h>
+
+/* Without "crust-"; NULL: the name does not begin with it. */
+const char *program_name(const char *argument0);
+
+/* An executable regular file that is not this program. `self` is its own path as the kernel has it;
+ * `directories` ends with NULL and comes after self's own. */
+bool program_find(const char *self, const char *name, const char *const *directories,
+                  char ret_path[static PATH_MAX]);

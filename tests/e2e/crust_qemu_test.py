@@ -1,0 +1,173 @@
+"""crust-qemu in QEMU's place: a monitor more where all is well, and QEMU as it was meant where not."""
+
+import json
+import os
+import pathlib
+import platform
+import shutil
+import socket
+import subprocess
+import tempfile
+import unittest
+
+from node import BUILD
+from programs import wait_until
+
+SECONDS = 60
+QEMU = f"qemu-system-{platform.machine()}"
+PROGRAM = BUILD / f"crust-{QEMU}"
+ARGUMENTS = ["-name", "sandbox-abc,debug-threads=on", "-m", "64M"]
+MONITOR = ["-qmp", "unix:/run/crustd/qemu/abc.sock,server=on,wait=off"]
+SHOW = "#!/bin/sh\nfor word; do echo \"$word\"; done\nexit 7\n"
+
+# A /run of its own, so that tests may run beside each other and beside a node's own /run.
+IN_OWN_RUN = """
+set -e
+mount -t tmpfs none /run
+%s
+shift
+exec "$@"
+"""
+MAKE_DIRECTORY = "mkdir -p /run/crustd; mkdir -m 700 /run/crustd/qemu\n"
+
+
+class ProgramTest(unittest.TestCase):
+    """The program in a directory of its own, beside a QEMU."""
+
+    def setUp(self):
+        self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="crust-qemu-"))
+        self.addCleanup(shutil.rmtree, self.scratch)
+        self.program = self.scratch / PROGRAM.name
+        shutil.copy(PROGRAM, self.program)
+
+    def put_qemu(self, text):
+        qemu = self.scratch / QEMU
+        qemu.write_text(text)
+        qemu.chmod(0o755)
+
+    def command(self, setup, arguments):
+        return ["unshare", "-m", "sh", "-c", IN_OWN_RUN % setup, "sh", "--",
+                str(self.program), *arguments]
+
+
+@unittest.skipUnless(os.geteuid() == 0, "needs root: mounts")
+class CrustQemuTest(ProgramTest):
+    """Beside a QEMU that shows what it was given."""
+
+    def setUp(self):
+        super().setUp()
+        self.put_qemu(SHOW)
+
+    def given(self, setup, arguments=tuple(ARGUMENTS)):
+        """What QEMU was given as arguments; its exit status is the program's."""
+        done = subprocess.run(self.command(setup, arguments), capture_output=True, text=True,
+                              timeout=SECONDS)
+        self.assertEqual((done.returncode, done.stderr), (7, ""))
+        return done.stdout.splitlines()
+
+    def test_a_sandbox_gets_a_monitor(self):
+        self.assertEqual(self.given(MAKE_DIRECTORY), ARGUMENTS + MONITOR)
+
+    def test_nothing_is_left_by_the_attempt(self):
+        self.put_qemu("#!/bin/sh\nls -A /run/crustd/qemu\nexit 7\n")
+        self.assertEqual(self.given(MAKE_DIRECTORY), [])
+
+    def test_a_socket_of_an_earlier_machine_does_not_matter(self):
+        leave = MAKE_DIRECTORY + ("python3 -c 'import socket; socket.socket(socket.AF_UNIX)"
+                                  ".bind(\"/run/crustd/qemu/abc.sock\")'\n")
+        self.assertEqual(self.given(leave), ARGUMENTS + MONITOR)
+
+    def test_what_is_unusual_runs_unchanged(self):
+        unusual = {
+            "no directory": "",
+            "others may write": MAKE_DIRECTORY + "chmod 770 /run/crustd/qemu\n",
+            "another owner": MAKE_DIRECTORY + "chown 1 /run/crustd/qemu\n",
+            "a link": "mkdir -p /run/crustd /run/d; chmod 700 /run/d; ln -s /run/d /run/crustd/qemu\n",
+            "read-only": MAKE_DIRECTORY + "mount -t tmpfs -o ro,mode=700 none /run/crustd/qemu\n",
+            "full": MAKE_DIRECTORY + "mount -t tmpfs -o nr_inodes=1,mode=700 none /run/crustd/qemu\n",
+            "a file": MAKE_DIRECTORY + "touch /run/crustd/qemu/abc.sock\n",
+        }
+        for what, setup in unusual.items():
+            with self.subTest(what):
+                self.assertEqual(self.given(setup), ARGUMENTS)
+
+    def test_without_rights_it_runs_unchanged(self):
+        self.scratch.chmod(0o755)
+        self.program.chmod(0o755)
+        arguments = ["--reuid=65534", "--regid=65534", "--clear-groups", str(self.program), *ARGUMENTS]
+        command = self.command(MAKE_DIRECTORY, [])
+        done = subprocess.run([*command[:-1], "setpriv", *arguments], capture_output=True, text=True,
+                              timeout=SECONDS)
+        self.assertEqual((done.returncode, done.stdout.splitlines()), (7, ARGUMENTS), done.stderr)
+
+    def test_other_machines_run_unchanged(self):
+        for arguments in (["--version"], ["-name", "other"], []):
+            self.assertEqual(self.given(MAKE_DIRECTORY, arguments), arguments)
+
+    def test_descriptors_and_environment_are_qemus(self):
+        self.put_qemu("#!/bin/sh\ncat <&9\necho $KATA\nexit 7\n")
+        with tempfile.TemporaryFile() as file:
+            file.write(b"passed\n")
+            file.seek(0)
+            done = subprocess.run(["sh", "-c", 'fd=$1; shift; eval "exec 9<&$fd"; exec "$@"', "sh",
+                                   str(file.fileno()), *self.command(MAKE_DIRECTORY, ARGUMENTS)],
+                                  pass_fds=[file.fileno()], capture_output=True, text=True,
+                                  env={**os.environ, "KATA": "yes"}, timeout=SECONDS)
+        self.assertEqual(done.stdout, "passed\nyes\n")
+
+    def test_without_qemu_it_says_where_it_looked(self):
+        (self.scratch / QEMU).unlink()
+        odd = self.scratch / "crust-no-such-vmm"
+        self.program.rename(odd)
+        done = subprocess.run([str(odd)], capture_output=True, text=True, timeout=SECONDS)
+        self.assertEqual(done.returncode, 127)
+        self.assertIn("no no-such-vmm beside", done.stderr)
+
+    def test_under_a_name_of_its_own_it_says_how_to_call_it(self):
+        odd = self.scratch / "qemu"
+        self.program.rename(odd)
+        done = subprocess.run([str(odd)], capture_output=True, text=True, timeout=SECONDS)
+        self.assertEqual(done.returncode, 127)
+        self.assertIn("crust-qemu-system-x86_64", done.stderr)
+
+
+@unittest.skipUnless(os.geteuid() == 0 and shutil.which(QEMU), f"needs root and {QEMU}")
+class RealQemuTest(ProgramTest):
+    """In the place of a real QEMU."""
+
+    def test_a_real_monitor_answers_beside_the_first(self):
+        (self.scratch / QEMU).symlink_to(shutil.which(QEMU))
+        first = self.scratch / "first.sock"
+        command = self.command(MAKE_DIRECTORY, [*ARGUMENTS, "-M", "none", "-nodefaults", "-display", "none", "-qmp",
+                                                f"unix:{first},server=on,wait=off"])
+        # pylint: disable-next=consider-using-with
+        qemu = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        self.addCleanup(qemu.wait)
+        self.addCleanup(qemu.kill)
+        held = self.connect(qemu, first)
+        self.assertIn("QMP", json.loads(held.recv(4096)))
+        second = self.connect(qemu, f"/proc/{qemu.pid}/root/run/crustd/qemu/abc.sock")
+        self.assertIn("QMP", json.loads(second.recv(4096)))
+
+    def connect(self, qemu, path):
+        """A client's socket: short paths only fit into sun_path, so it goes through a link."""
+        link = self.scratch / f"link-{pathlib.Path(path).name}"
+        link.symlink_to(path)
+
+        def try_once():
+            self.assertIsNone(qemu.poll(), "QEMU ended")
+            client = socket.socket(socket.AF_UNIX)
+            client.settimeout(SECONDS)
+            try:
+                client.connect(str(link))
+            except OSError:
+                client.close()
+                return None
+            return client
+        client = wait_until(try_once, SECONDS, f"QEMU to listen on {path}")
+        self.addCleanup(client.close)
+        return client
+
+
+if __name__ == "__main__":
+    unittest.main()
