@@ -10,6 +10,12 @@
 
 #include "lib/cleanup.h"
 #include "lib/path.h"
+#include "reconciler/observe/process.h"
+
+/* crust-qemu/monitor_option.h */
+#define ADDED_MONITORS "/run/crustd/qemu"
+
+enum { ARGUMENTS_BYTES = 256 * 1024 };
 
 bool kata_is_absent(int r)
 {
@@ -66,4 +72,38 @@ int kata_try_socket(int root, const char *directory, const char *name, char **re
     if (r < 0)
         return kata_is_absent(r) ? 0 : r;
     return S_ISSOCK(st.st_mode) ? kata_copy(path, ret_path) : 0;
+}
+
+static bool mention_socket(const struct buffer *arguments, const char *path)
+{
+    const char *argument = buffer_text(arguments), *end = argument + arguments->length;
+    static const char scheme[] = "unix:";
+    size_t length = strlen(path);
+
+    for (; argument < end; argument += strlen(argument) + 1) {
+        const char *at = argument + strlen(scheme);
+
+        if (strncmp(argument, scheme, strlen(scheme)) == 0 && strncmp(at, path, length) == 0 &&
+            (at[length] == ',' || !at[length]))
+            return true;
+    }
+    return false;
+}
+
+int kata_find_added_monitor(int root, const char *name, struct observed_sandbox *sandbox)
+{
+    cleanup(buffer_done) struct buffer arguments = BUFFER_INIT(ARGUMENTS_BYTES);
+    char path[PATH_MAX];
+    int r;
+
+    (void)snprintf(path, sizeof(path), ADDED_MONITORS "/%s.sock", name);
+    r = process_read_arguments(sandbox->vmm_pid, &arguments);
+    if (r < 0)
+        return r == -ENOENT || r == -EMSGSIZE ? 0 : r;
+    if (!mention_socket(&arguments, path))
+        return 0;
+    r = kata_try_socket(root, ADDED_MONITORS, strrchr(path, '/') + 1, &sandbox->control_socket);
+    if (r == 0 && !sandbox->control_socket)
+        sandbox->try_again = true;
+    return r;
 }

@@ -19,3 +19,7 @@ const char *kata_hypervisor_name(const char *kata_name);
 
 /* ret_path: DIRECTORY/name, if that is a socket; NULL stays otherwise. */
 int kata_try_socket(int root, const char *directory, const char *name, char **ret_path);
+
+/* The monitor that crust-qemu gave the QEMU named sandbox-NAME, if the VMM's arguments say so:
+ * control_socket is set, or the sandbox is to be observed again where QEMU has yet to make it. */
+int kata_find_added_monitor(int root, const char *name, struct observed_sandbox *sandbox);

@@ -4,6 +4,7 @@
  *   SANDBOXES/ID/CONTAINER/persist.json   which mount is which device
  *   VMS/ID/pid                       QEMU's pid file
  *   VMS/ID/extra-monitor.sock        with enable_debug and extra_monitor_socket
+ *   /run/crustd/qemu/ID.sock         where crust-qemu stands in QEMU's place
  *   VMS/ID/qmp.sock                  the shim's own monitor: used only when configured
  *   VMS/ID/clh-api.sock              Cloud Hypervisor's API, which serves several clients
  *   VMS/../firecracker/SHORT/root/   Firecracker's files, and its jail if it has one; SHORT are the
@@ -439,6 +440,8 @@ static int find_monitor(const struct traces *traces, struct observed_sandbox *sa
     int r = 0;
 
     if (traces->paths->extra_monitor)
+        r = kata_find_added_monitor(traces->paths->root, traces->vm_id, sandbox);
+    if (r == 0 && !sandbox->control_socket && traces->paths->extra_monitor)
         r = kata_try_socket(traces->paths->root, traces->vm_directory, "extra-monitor.sock",
                             &sandbox->control_socket);
     if (r == 0 && !sandbox->control_socket && traces->paths->main_monitor)

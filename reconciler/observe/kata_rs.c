@@ -149,8 +149,12 @@ static int find_control_socket(const struct traces *traces, struct observed_sand
         return kata_try_socket(root, traces->directory, "ch-api.sock", &sandbox->control_socket);
     if (strcmp(sandbox->hypervisor, "firecracker") == 0)
         return kata_try_socket(root, traces->directory, "run/fc.sock", &sandbox->control_socket);
-    if (strcmp(sandbox->hypervisor, "qemu") != 0 || !traces->bundle[0])
+    if (strcmp(sandbox->hypervisor, "qemu") != 0)
         return 0;
+    if (traces->paths->extra_monitor)
+        r = kata_find_added_monitor(root, traces->sandbox_id, sandbox);
+    if (r < 0 || sandbox->control_socket || !traces->bundle[0])
+        return r;
     if (traces->paths->extra_monitor)
         r = kata_try_socket(root, traces->bundle, "debug-monitor.sock", &sandbox->control_socket);
     if (r == 0 && !sandbox->control_socket && traces->paths->main_monitor)

@@ -130,6 +130,22 @@ static void uses_a_monitor_only_where_it_may(void **state)
     assert_string_equal(sandbox.control_socket, TASKS "/" ID "/debug-monitor.sock");
 }
 
+static void finds_the_monitor_that_crust_qemu_added(void **state)
+{
+    (void)state;
+    make_directory(STATE);
+    make_directory("/run/crustd/qemu");
+    write_file(STATE "/state.json", "{\"hypervisor\":{\"hypervisor_type\":\"qemu\"}}");
+    write_bundle(TASKS "/" ID, ID, "");
+    (void)start_process(TASKS "/" ID, "containerd-shim-kata-v2", "-id", ID, NULL);
+    (void)start_process(TASKS "/" ID, "qemu-system-x86_64", "-name", "sandbox-" ID,
+                        "unix:/run/crustd/qemu/" ID ".sock,server=on,wait=off");
+    make_socket("/run/crustd/qemu", ID ".sock");
+    make_socket(TASKS "/" ID, "debug-monitor.sock");
+    observe();
+    assert_string_equal(sandbox.control_socket, "/run/crustd/qemu/" ID ".sock");
+}
+
 static void is_dead_without_its_vmm(void **state)
 {
     (void)state;
@@ -352,6 +368,7 @@ int main(void)
         TEST(reads_a_living_qemu),
         TEST(a_container_without_cri_is_its_own_sandbox),
         TEST(uses_a_monitor_only_where_it_may),
+        TEST(finds_the_monitor_that_crust_qemu_added),
         TEST(is_dead_without_its_vmm),
         TEST(finds_a_vmm_that_has_just_started),
         TEST(finds_the_bundle_by_qemu),

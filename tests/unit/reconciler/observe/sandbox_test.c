@@ -322,6 +322,42 @@ static void uses_the_main_monitor_only_when_told(void **state)
     assert_string_equal(sandbox.control_socket, "/run/vc/vm/" ID "/qmp.sock");
 }
 
+#define ADDED "/run/crustd/qemu"
+
+static void finds_the_monitor_that_crust_qemu_added(void **state)
+{
+    (void)state;
+    make_directory("/run/vc/vm/" ID);
+    make_directory(ADDED);
+    vmm = start_process("/", "qemu-system-x86_64", "-name", "sandbox-" ID,
+                        "unix:" ADDED "/" ID ".sock,server=on,wait=off");
+    write_pid("/run/vc/vm/" ID "/pid", vmm);
+    observe();
+    assert_null(sandbox.control_socket); /* QEMU is about to make it */
+    assert_true(sandbox.try_again);
+    make_socket("/run/vc/vm/" ID, "extra-monitor.sock");
+    make_socket(ADDED, ID ".sock");
+    observe();
+    assert_string_equal(sandbox.control_socket, ADDED "/" ID ".sock");
+    paths.extra_monitor = false;
+    observe();
+    assert_null(sandbox.control_socket);
+}
+
+static void a_socket_that_the_vmm_does_not_mention_is_not_its_monitor(void **state)
+{
+    (void)state;
+    make_directory("/run/vc/vm/" ID);
+    make_directory(ADDED);
+    make_socket(ADDED, ID ".sock");
+    vmm = start_process("/", "qemu-system-x86_64", "-name", "sandbox-" ID,
+                        "unix:" ADDED "/" ID ".socket,server=on,wait=off");
+    write_pid("/run/vc/vm/" ID "/pid", vmm);
+    observe();
+    assert_true(sandbox.alive);
+    assert_null(sandbox.control_socket);
+}
+
 static void follows_the_vm_factorys_link(void **state)
 {
     (void)state;
@@ -392,6 +428,8 @@ int main(void)
         TEST(takes_no_other_process_for_it),
         TEST(takes_a_zombie_for_dead),
         TEST(uses_the_main_monitor_only_when_told),
+        TEST(finds_the_monitor_that_crust_qemu_added),
+        TEST(a_socket_that_the_vmm_does_not_mention_is_not_its_monitor),
         TEST(follows_the_vm_factorys_link),
         TEST(keeps_what_a_cut_file_leaves),
         TEST(reports_a_bad_pid_file),
