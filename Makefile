@@ -208,6 +208,7 @@ install: programs ## programs, unit, configuration, proto files and Kata's drop-
 	install -D -m 644 config/deploy/alerts/crustd-rules.yaml $(DESTDIR)$(PREFIX)/share/crustd/alerts/crustd-rules.yaml
 	install -d $(DESTDIR)$(PREFIX)/share/crustd/kata
 	install -m 644 config/deploy/kata/*.toml $(DESTDIR)$(PREFIX)/share/crustd/kata
+	sed -i 's|/usr/libexec/crustd/[a-z0-9_-]*|$(PREFIX)/libexec/crustd/$(CRUST_QEMU)|' $(DESTDIR)$(PREFIX)/share/crustd/kata/crust-qemu.toml
 	@conf=$(DESTDIR)/etc/crustd/crustd.conf; \
 	if [ ! -e $$conf ]; then install -D -m 644 config/crustd.conf $$conf; \
 	elif ! cmp -s config/crustd.conf $$conf; then install -m 644 config/crustd.conf $$conf.new; \

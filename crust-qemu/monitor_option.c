@@ -54,6 +54,13 @@ static bool mention(const char *const *arguments, const char *path)
     return false;
 }
 
+/* The measurement by which such a guest proves itself covers QEMU's command line. */
+static bool is_confidential(const char *const *arguments)
+{
+    return mention(arguments, "confidential-guest-support=") ||
+           mention(arguments, "memory-encryption=");
+}
+
 bool monitor_option(const char *const *arguments, const char *directory, struct monitor_option *ret)
 {
     const char *id = NULL;
@@ -63,5 +70,5 @@ bool monitor_option(const char *const *arguments, const char *directory, struct 
         return false;
     (void)snprintf(ret->path, sizeof(ret->path), "%s/%.*s.sock", directory, (int)length, id);
     (void)snprintf(ret->value, sizeof(ret->value), "unix:%s,server=on,wait=off", ret->path);
-    return !mention(arguments, ret->path);
+    return !mention(arguments, ret->path) && !is_confidential(arguments);
 }

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import platform
 import re
 import shutil
 import signal
@@ -159,7 +160,9 @@ class InstallTest(unittest.TestCase):
                 below = prefix.lstrip("/")
                 self.assertEqual(found, {
                     "etc/crustd/crustd.conf", f"{below}/sbin/crustd", f"{below}/bin/crustctl",
-                    f"{below}/bin/crust-guest-agent", f"{below}/lib/tmpfiles.d/crustd.conf",
+                    f"{below}/bin/crust-guest-agent",
+                    f"{below}/libexec/crustd/crust-qemu-system-{platform.machine()}",
+                    f"{below}/lib/tmpfiles.d/crustd.conf",
                     f"{below}/lib/systemd/system/crustd.service"} | {
                         f"{below}/share/crustd/proto/{path.name}"
                         for path in (REPOSITORY / "reconciler/serve/proto").iterdir()} | {
@@ -168,6 +171,8 @@ class InstallTest(unittest.TestCase):
                         f"{below}/share/crustd/alerts/crustd-rules.yaml"})
                 unit = (root / below / "lib/systemd/system/crustd.service").read_text()
                 self.assertIn(f"ExecStart={prefix}/sbin/crustd\n", unit)
+                drop_in = (root / below / "share/crustd/kata/crust-qemu.toml").read_text()
+                self.assertIn(f'path = "{prefix}/libexec/crustd/crust-qemu-system-', drop_in)
 
     def test_systemd_takes_the_unit(self):
         needs("systemd-analyze")

@@ -90,6 +90,17 @@ static void a_socket_is_asked_for_once(void **state)
         ask(&option, ARGUMENTS("-qmp", "unix:fd=3,server=on,wait=off", "-name", "sandbox-a")));
 }
 
+static void a_confidential_guest_keeps_its_command_line(void **state)
+{
+    struct monitor_option option;
+
+    (void)state;
+    assert_false(ask(&option, ARGUMENTS("-name", "sandbox-a", "-machine",
+                                        "q35,accel=kvm,confidential-guest-support=sev")));
+    assert_false(
+        ask(&option, ARGUMENTS("-machine", "q35,memory-encryption=sev", "-name", "sandbox-a")));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -99,6 +110,7 @@ int main(void)
         cmocka_unit_test(several_names_get_none),
         cmocka_unit_test(a_path_is_as_long_as_a_socket_may_have),
         cmocka_unit_test(a_socket_is_asked_for_once),
+        cmocka_unit_test(a_confidential_guest_keeps_its_command_line),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
