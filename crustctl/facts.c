@@ -57,6 +57,10 @@ static void say_device(const struct dossier *dossier, const struct config *confi
     display_size(bytes, size);
     if (!*device)
         return;
+    /* After a rewrite the binding has the device that the VM was given, not what this path names.
+     */
+    if (strcmp(row_text(dossier->volume, "reason"), "identity_mismatch") == 0)
+        kernel = "";
     if (*kernel && strcmp(kernel, device) != 0)
         say(facts, "Its device is %s, which leads to %s.", device, kernel);
     else

@@ -221,10 +221,14 @@ const struct explanation explanations[] = {
       "If it lasts, restart the pod: a VM that starts sees the device's size as it is."}},
     {NULL,
      "drive_not_found",
-     "The hypervisor has no drive that is this device. It may have been unplugged, or is opened "
-     "through something that crustd cannot see through.",
+     "No drive in the hypervisor's list is known to be this device. Either it has none, or its "
+     "monitor does not tell which of several drives this one is: HMP shows drives that came as "
+     "descriptors, as with Kata's Rust runtime, without their device.",
      "A drive of this device in the hypervisor's own list.",
      {"Is the pod starting or ending? Then this passes.",
+      "A VM of the Rust runtime with several disks needs QMP: the drop-in crust-qemu.toml of "
+      "crustd "
+      "gives it a QMP monitor. Pods that run already must be restarted.",
       "crustctl volume VOL shows which drive was expected; restart the pod if it stays."}},
     {NULL,
      "read_only",

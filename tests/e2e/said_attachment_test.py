@@ -238,6 +238,9 @@ class RewrittenTest(AttachmentTest):
         row = node.wait_for(first.path, "blocked", "identity_mismatch")
         for name in (first.loop.device, second.loop.device):
             self.assertIn(name, row["evidence"])
+        explained = node.crustctl("explain", first.path).stdout
+        self.assertIn(f"Its device is {second.loop.device}.", explained)
+        self.assertNotIn("which leads to", explained)
         row = node.wait_for(second.path, "blocked", "device_shared")
         for name in (first.path, second.path):
             self.assertIn(name, row["evidence"])

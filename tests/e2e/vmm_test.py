@@ -78,7 +78,7 @@ CLOUD_HYPERVISOR = CONNECTIONS | of_change("PUT") | {
     "grew meanwhile": Case({"refuse": [500, RACED]}, "hypervisor_refused", "does not match",
                            told=True),
     "disk is gone": Case({"refuse": [500, MISSING]}, "drive_not_found", "Failed to find device",
-                         told=True, explained=("has no drive that is this device",)),
+                         told=True, explained=("is known to be this device",)),
     "disk is gone, v53": Case({"refuse": [404, MISSING], "version": "v53.0"}, "drive_not_found",
                               "Failed to find device", told=True),
     "does not run": Case({"state": "Shutdown"}, "hypervisor_busy", "its state is Shutdown"),
