@@ -220,7 +220,7 @@ unit: $(TEST_BINARIES) ## build and run the unit tests
 e2e: programs $(BENCH_PROGRAMS) ## run the integration tests (root)
 	@CRUST_BUILD=$(OUT) tests/e2e/run.py
 
-node: programs ## run the tests on a whole Debian node in a virtual machine (root, to build its image)
+node: programs $(OUT)/tests/unit/guest-agent/serve_test ## run the tests on a whole Debian node in a virtual machine (root)
 	@CRUST_BUILD=$(OUT) tests/node/run.py
 
 bench: programs $(BENCH_PROGRAMS) $(BENCH_PRELOADS) ## measure, one line of JSON per figure (root); see docs/measurements.md
