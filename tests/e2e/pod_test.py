@@ -37,6 +37,7 @@ CRIO = """[crio.runtime.runtimes.kata]
 runtime_path = "/usr/bin/containerd-shim-kata-v2"
 runtime_type = "vm"
 """
+NODE_NAME = "node-of-this-test"
 NEVER = {"resize.sweep_seconds": 3600}
 
 
@@ -68,11 +69,17 @@ class Pod(Node):
         self.image.mkdir()
         self.path("/usr").mkdir()
 
+    @staticmethod
+    def field(source):
+        """What the kubelet puts in the place of a field of the pod."""
+        return {"spec.nodeName": NODE_NAME}[source["fieldRef"]["fieldPath"]]
+
     def environment(self):
         """The image's, and the manifest's over it."""
         image = re.search(r"^ENV (.*)$", (DEPLOY / "Containerfile").read_text(), re.MULTILINE)[1]
         values = dict(word.split("=", 1) for word in image.split())
-        values |= {entry["name"]: entry["value"] for entry in self.container["env"]}
+        values |= {entry["name"]: entry.get("value") or self.field(entry["valueFrom"])
+                   for entry in self.container["env"]}
         return ["PATH=/build:/usr/sbin:/usr/bin:/sbin:/bin",
                 *(f"{name}={value}" for name, value in values.items())]
 
@@ -211,6 +218,7 @@ class PodTest(SaidTest):
         self.check_confined(pod)
         self.grow(pod, volume)
         self.check_probes(pod)
+        self.assertIn(f"node={NODE_NAME}", pod.log_tail())
         self.assertEqual(pod.stop(), 0, pod.log_tail())
 
     def test_listens_on_the_port_that_it_declares(self):

@@ -13,6 +13,8 @@ CONTAINER = {"name", "image", "command", "args", "env", "securityContext", "reso
 SECURITY = {"runAsUser", "readOnlyRootFilesystem", "allowPrivilegeEscalation", "capabilities",
             "seccompProfile", "appArmorProfile", "seLinuxOptions"}
 
+NODE_NAME = "node-of-this-test"
+
 
 class ManifestError(Exception):
     """A manifest has something that this does not understand."""
@@ -49,10 +51,18 @@ def run_arguments(pod, image, config_maps):
     words += ["--network=host" if pod.get("hostNetwork") else "--network=none",
               f"--stop-timeout={pod['terminationGracePeriodSeconds']}"]
     words += security(container["securityContext"]) + limits(container["resources"])
-    words += [f"--env={entry['name']}={entry['value']}" for entry in container.get("env", [])]
+    words += [f"--env={entry['name']}={value_of(entry)}" for entry in container.get("env", [])]
     words += mounts(pod, container, config_maps)
     program = container.get("command", []) + container.get("args", [])
     return words + [f"--entrypoint={program[0]}", image, *program[1:]]
+
+
+def value_of(entry):
+    """Of a variable; what a kubelet puts in the place of a field of the pod."""
+    if "value" in entry:
+        return entry["value"]
+    only({"spec.nodeName"}, {entry["valueFrom"]["fieldRef"]["fieldPath"]: ""}, entry["name"])
+    return NODE_NAME
 
 
 def security(context):
