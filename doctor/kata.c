@@ -178,7 +178,9 @@ static void judge_table(const struct judgement *judgement, const struct config *
 
     judgement->findings->configurations += !judgement->table->no_block_devices;
     if (judgement->table->no_block_devices)
-        say(judgement, FINDING_ERROR, "Set disable_block_device_use = false",
+        say(judgement, FINDING_ERROR,
+            "Set disable_block_device_use = false, unless containers' root file systems are block "
+            "devices that the node has mounted: those would be plugged into the VM as well",
             "with disable_block_device_use no volume reaches a guest as a device");
     else if (strcmp(name, "qemu") == 0)
         judge_qemu(judgement, config);

@@ -27,8 +27,7 @@ const struct explanation explanations[] = {
      {NULL}},
     {"blocked",
      "none",
-     "The volume cannot be grown in its VM as things are, or it would not be safe to. Nothing is "
-     "lost: the VM goes on with the size that it has.",
+     "The volume cannot be resized in its VM as things are, or it would not be safe to.",
      NULL,
      {NULL}},
     {"shrunk",

@@ -87,11 +87,16 @@ class BypassedTest(AttachmentTest):
         metrics = curl(node, "/metrics")[1].decode()
         self.assertRegex(metrics, r'crustd_volumes\{[^}]*reason="bypassed"[^}]*\} 1\n')
 
+    def attached(self, node):
+        """Of each binding, as an auditor reads it."""
+        return [row["attached"] for row in node.query("SELECT attached FROM audit_mappings")]
+
     def test_directory_in_the_place_of_the_device(self):
         node, (volume,) = self.scene(attached=False)
         self.run_container(node, volume, attached=False)
         node.start()
         self.check_bypassed(node, volume, "none of the VMM's 0 drives")
+        self.assertEqual(self.attached(node), ["no"])
 
     def test_stock_sandbox_without_a_monitor(self):
         """The runtime's own record says it, where the VMM cannot be asked."""
@@ -99,6 +104,7 @@ class BypassedTest(AttachmentTest):
         self.run_container(node, volume, attached=False)
         node.start()
         self.check_bypassed(node, volume, "monitor_missing")
+        self.assertEqual(self.attached(node), ["unknown"])
 
     def test_driver_is_told(self):
         node, (volume,) = self.scene(attached=False)
@@ -233,6 +239,8 @@ class RewrittenTest(AttachmentTest):
         node.start()
         for volume in volumes:
             node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=BEFORE)
+        attached = node.query("SELECT DISTINCT attached FROM audit_mappings")
+        self.assertEqual(attached, [{"attached": "yes"}])
         first, second = volumes
         node.stage(first.path, second.loop.device)
         row = node.wait_for(first.path, "blocked", "identity_mismatch")

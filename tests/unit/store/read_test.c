@@ -23,7 +23,8 @@ static const struct {
      "pod_name, status, boot_id, first_seen, gone_at"},
     {"audit_devices", "device, major, minor, diskseq, inode, size_bytes, first_seen, last_changed"},
     {"audit_mappings",
-     "volume_id, target_path, sandbox_id, device, drive_id, guest_path, source, since, until, pv"},
+     "volume_id, target_path, sandbox_id, device, drive_id, guest_path, source, since, until, pv, "
+     "attached"},
     {"audit_resizes",
      "resize_id, volume_id, target_path, sandbox_id, device, from_bytes, to_bytes, state, reason, "
      "error, attempts, detected_at, hypervisor_at, guest_at, finished_at, pv"},
