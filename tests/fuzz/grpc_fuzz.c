@@ -114,10 +114,20 @@ struct stats_call *reconciler_count_cancel(struct stats_call *call)
     return call;
 }
 
-bool reconciler_grows(const struct reconciler *reconciler)
+int reconciler_find_capabilities(struct reconciler *reconciler, struct reconciler_names *ret_names,
+                                 struct error *error)
 {
     (void)reconciler;
-    return true;
+    (void)error;
+    *ret_names = (struct reconciler_names){2, {"VOLUME_STATS", "VOLUME_RESIZE"}};
+    return 0;
+}
+
+int reconciler_find_file_systems(struct reconciler *reconciler, struct reconciler_names *ret_names)
+{
+    (void)reconciler;
+    *ret_names = (struct reconciler_names){1, {"ext4"}};
+    return 0;
 }
 
 static void on_request(struct http2_request *request, void *userdata)
