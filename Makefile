@@ -14,7 +14,7 @@ WERROR   ?=
 V        ?=
 BUILD    ?= build
 
-VERSION := 0.1.0
+VERSION := 0.2.0
 
 comma  := ,
 ifneq ($(filter-out address undefined address$(comma)undefined thread,$(SANITIZE)),)
@@ -117,6 +117,11 @@ $(OUT)/%.o: %.c $(PROTO_C)
 # The program has the name of its folder, so its objects go elsewhere.
 $(OUT)/crustctl-objects/%.o: crustctl/%.c
 	$(compile)
+
+# A new version is a new program.
+VERSIONED := $(shell grep -l CRUST_VERSION $(FOLDERS:%=%/*.c) reconciler/*/*.c)
+$(patsubst crustctl/%.c,$(OUT)/crustctl-objects/%.o,$(filter crustctl/%,$(VERSIONED))) \
+  $(call objects,$(filter-out crustctl/%,$(VERSIONED))): Makefile
 
 # Generated code is not ours to warn about.
 $(OUT)/generated/%.pb-c.o: $(GEN)/%.pb-c.c

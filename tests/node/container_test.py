@@ -19,7 +19,7 @@ try:
 except ImportError:
     yaml = None
 
-IMAGE = "localhost/crustd:0.1.0"
+IMAGE = "localhost/crustd:0.2.0"
 PLACE = "/opt/crust-container"  # in the node
 CONFIG_MAP = f"{PLACE}/config-map"
 KATA = "/opt/kata/share/defaults/kata-containers"
