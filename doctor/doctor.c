@@ -6,6 +6,7 @@
 
 #include "doctor/finding.h"
 #include "doctor/kata.h"
+#include "doctor/kata_version.h"
 #include "doctor/kernel.h"
 #include "doctor/paths.h"
 #include "doctor/sandboxes.h"
@@ -60,10 +61,13 @@ int doctor_find_abilities(const struct doctor_request *request,
     int r;
 
     findings_begin(&findings, &json);
+    kata_version_examine(request->root, &findings);
     kata_examine(request->root, request->config, &findings);
     read_boot_id(boot_id);
     sandboxes_judge(request->sandboxes, boot_id, request->config, &findings);
     r = findings_end(&findings);
+    if (findings.lacks_direct_volumes)
+        findings.configurations = findings.sandboxes = 0;
     *ret_abilities = (struct doctor_abilities){
         .has_guests = findings.configurations || findings.sandboxes,
         .tells_hypervisor = findings.tells_hypervisor,
@@ -81,6 +85,7 @@ int doctor_examine(const struct doctor_request *request, struct buffer *ret_json
     examine_kernel(request->root, request->config, &findings);
     paths_examine(request->root, request->config, &findings);
     examine_policy(request->config, &findings);
+    kata_version_examine(request->root, &findings);
     kata_examine(request->root, request->config, &findings);
     read_boot_id(boot_id);
     sandboxes_judge(request->sandboxes, boot_id, request->config, &findings);

@@ -21,6 +21,7 @@ struct findings {
     /* What works, found by the way. */
     unsigned configurations, sandboxes; /* of Kata's, that give a guest its volumes; that run */
     bool tells_hypervisor, grows_guests;
+    bool lacks_direct_volumes; /* Kata is too old */
 };
 
 void findings_begin(struct findings *findings, struct buffer *json);

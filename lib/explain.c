@@ -14,8 +14,9 @@ const struct explanation explanations[] = {
     {"unmanaged", "none", "crustd records this volume and does nothing for it.", NULL, {NULL}},
     {"unbound",
      "none",
-     "No live sandbox uses the volume. When a VM starts with it, that VM sees the device's size as "
-     "it is then.",
+     "No live sandbox is known to use the volume: no sandbox-id file and no container's mounts "
+     "name "
+     "one. When a VM starts with it, that VM sees the device's size as it is then.",
      NULL,
      {NULL}},
     {"detached",

@@ -181,6 +181,17 @@ class Capabilities(CheckTest):
         self.start(node)
         self.assertEqual(self.names(), ["VOLUME_STATS"])
 
+    def test_with_a_kata_that_ignores_direct_volumes(self):
+        node = self.node()
+        self.configure_kata(node, "true")
+        version = node.root / "opt/kata/VERSION"
+        version.parent.mkdir(parents=True, exist_ok=True)
+        version.write_text("2.3.1\n")
+        self.start(node)
+        self.assertEqual(self.names(), [])
+        version.write_text("4.1.0\n")
+        self.assertEqual(self.names(), ["VOLUME_STATS", "VOLUME_RESIZE"])
+
     def test_by_a_sandbox_alone(self):
         node = self.node()
         volume = self.volume(node)

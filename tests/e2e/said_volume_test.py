@@ -412,7 +412,7 @@ class SandboxTest(VolumeTest):
         node.crustctl("resync")
         node.wait_for(volume.path, "unbound", "none", device_bytes=AFTER)
         self.assertIsNone(self.resize_row(node, volume.path))
-        self.explains(node, volume.path, "No live sandbox uses the volume")
+        self.explains(node, volume.path, "No live sandbox is known to use the volume")
 
     def test_ends_in_the_middle_of_a_growth(self):
         node, volume, monitor = self.build()
