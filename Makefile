@@ -225,8 +225,9 @@ unit: $(TEST_BINARIES) ## build and run the unit tests
 e2e: programs $(BENCH_PROGRAMS) ## run the integration tests (root)
 	@CRUST_BUILD=$(OUT) tests/e2e/run.py
 
+# ROUNDS: how often the node of power_loss_test.py loses its power (5).
 node: programs $(OUT)/tests/unit/guest-agent/serve_test ## run the tests on a whole Debian node in a virtual machine (root)
-	@CRUST_BUILD=$(OUT) tests/node/run.py
+	@CRUST_BUILD=$(OUT) CRUST_ROUNDS=$(ROUNDS) tests/node/run.py
 
 bench: programs $(BENCH_PROGRAMS) $(BENCH_PRELOADS) ## measure, one line of JSON per figure (root); see docs/measurements.md
 	@CRUST_BUILD=$(OUT) tests/bench/run.py $(FIGURES)

@@ -5,6 +5,7 @@ PATTERN selects the modules tests/node/*_test.py whose names contain it. See mod
 node's image is built first, if it is not there (image.py).
 """
 
+import os
 import pathlib
 import sys
 
@@ -15,7 +16,8 @@ import module_runner  # noqa: E402
 
 # A node has two processors, all emulated where there is no KVM.
 JOBS = 1
-MODULE_SECONDS = 1800
+# Each round of power_loss_test.py boots the node.
+MODULE_SECONDS = 1800 + 180 * int(os.environ.get("CRUST_ROUNDS") or 0)
 
 if __name__ == "__main__":
     sys.exit(module_runner.main(__file__, jobs=JOBS, module_seconds=MODULE_SECONDS))
