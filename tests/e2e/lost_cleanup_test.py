@@ -116,12 +116,16 @@ class LeftBehind:
         assert "xyzzy" not in json.dumps(found)
         assert self.rows("PRAGMA integrity_check") == [{"integrity_check": "ok"}]
 
+    def statuses(self):
+        return [row["status"] for row in
+                self.rows("SELECT status FROM audit_volumes WHERE status <> 'removed'")]
+
     def check_restored(self):
         assert self.whereabouts() == "place"
         assert os.listdir(self.node.root / TRASH) == []
         assert self.rows("SELECT * FROM trash") == []
-        row, = self.rows("SELECT status FROM audit_volumes WHERE status <> 'removed'")
-        assert row["status"] == "present", row
+        # What could not be read at once is read again.
+        self.node.wait(lambda: self.statuses() == ["present"], 30, "the volume to be present")
         assert self.rows("SELECT * FROM audit_cleanups WHERE decision = 'restored'")
 
     def restore(self):
