@@ -164,6 +164,8 @@ class AnswersTest(ShimTest):
         for name, (volume, _) in scene.items():
             with self.subTest(name):
                 self.check(cases[name], node, volume)
+        # On a slow machine one may be told twice before it is known what it answers.
+        told = {name: len(resizes(shim)) for name, (_, shim) in scene.items()}
         for name, (volume, _) in scene.items():
             if cases[name].retried:
                 node.wait(lambda path=volume.path: self.resize_row(node, path)["attempts"] >= 3, 60,
@@ -171,7 +173,8 @@ class AnswersTest(ShimTest):
         self.settle(node)
         for name, (_, shim) in scene.items():
             if not cases[name].retried:
-                self.assertEqual(len(resizes(shim)), before[name] + 1, name)
+                self.assertGreater(told[name], before[name], name)
+                self.assertEqual(len(resizes(shim)), told[name], name)
             self.mend(shim, known[name])
         retried = [volume for name, (volume, _) in scene.items() if cases[name].retried]
         waiting = [volume for name, (volume, _) in scene.items() if not cases[name].retried]
