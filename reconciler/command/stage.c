@@ -56,6 +56,8 @@ struct staging {
     bool takes_away;
     enum deed deed[SPOTS];
     bool recorded;
+    /* Of an unstage, as it came: a look may see the directory gone before the call is recorded. */
+    int64_t known_volume_id;
     int64_t volume_id;
     enum status_code code;
     struct error error;
@@ -235,6 +237,7 @@ enum status_code reconciler_unstage(struct reconciler *reconciler, const char *t
         code = begin(reconciler, target_path, true, &staging, error);
     if (code != STATUS_OK)
         return code;
+    (void)store_find_volume(reconciler->store, target_path, &staging->known_volume_id);
     for (unsigned i = 0; code == STATUS_OK && i < SPOTS; i++)
         if (can_be_named(&spots[i], target_path))
             code = act(staging, i, NULL, error);
@@ -270,6 +273,8 @@ static int record_spot(struct staging *staging, unsigned number)
         r = hidden_offer_asked(reconciler, staging->target_path);
     if (r == 0)
         r = store_find_volume(store, staging->target_path, &after);
+    if (!before)
+        before = staging->known_volume_id;
     if (r == 0 && staging->deed[number] == DONE)
         r = store_journal(store, kind, after ? after : before, NULL, NULL, detail);
     if (r == 0 && after && staging->sandbox_id[0])

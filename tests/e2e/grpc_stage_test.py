@@ -1,6 +1,7 @@
 """crust.v1.Runtime: staging and unstaging as a CSI driver asks for it."""
 
 import base64
+import concurrent.futures
 import dataclasses
 import hashlib
 import json
@@ -377,6 +378,26 @@ class Staging(StageTest):
         self.assertEqual({row["target_path"] for row in rows}, set(paths))
         self.assertEqual({base64.urlsafe_b64decode(name).decode()
                           for name in os.listdir(node.root / VOLUMES)}, set(paths))
+
+    def test_each_record_of_a_call_names_its_volume(self):
+        """Also when the watch has told of the directory's end before the call is recorded."""
+        node = self.start()
+
+        def work(number):
+            client = self.stub(node, "crust_runtime", "Runtime")
+            for count in range(300):
+                path = publish_path(f"pv-{number}-{count}")
+                client.RuntimeStageVolume(self.request(path=path), timeout=SECONDS)
+                client.RuntimeUnstageVolume(self.crust.RuntimeUnstageVolumeRequest(
+                    volume_target_path=path), timeout=SECONDS)
+
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            list(pool.map(work, range(3)))
+        rows = node.query("SELECT j.kind, v.target_path FROM audit_journal j"
+                          " LEFT JOIN audit_volumes v USING (volume_id)"
+                          " WHERE j.kind IN ('volume_staged', 'volume_unstaged')")
+        self.assertEqual(len(rows), 2 * 3 * 300)
+        self.assertEqual([row for row in rows if not row["target_path"]], [])
 
     def test_nothing_is_promised_from_memory(self):
         node = self.start()
