@@ -225,7 +225,7 @@ unit: $(TEST_BINARIES) ## build and run the unit tests
 e2e: programs $(BENCH_PROGRAMS) ## run the integration tests (root)
 	@CRUST_BUILD=$(OUT) tests/e2e/run.py
 
-# ROUNDS: how often the node of power_loss_test.py loses its power (2).
+# ROUNDS: how often the node of power_loss_test.py loses its power (5).
 node: programs $(OUT)/tests/unit/guest-agent/serve_test ## run the tests on a whole Debian node in a virtual machine (root)
 	@CRUST_BUILD=$(OUT) CRUST_ROUNDS=$(ROUNDS) tests/node/run.py
 

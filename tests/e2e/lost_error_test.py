@@ -69,7 +69,9 @@ class FailedWhileRunning(LostTest):
         node = self.growth.node
         node.start()
         self.growth.wait_reached()
-        found = self.growth.trace_running()
+        # strace refuses a close, and the descriptor stays open: the kernel closes it in any case. A
+        # monitor's would keep crustd out for good.
+        found = [point for point in self.growth.trace_running() if point.syscall != "close"]
         count = ended = 0
         for point, error in failures(found):
             with self.subTest(syscall=str(point), error=error):

@@ -1,6 +1,6 @@
 """Power loss: QEMU is killed while a CSI driver stages and unstages. What was promised is on record.
 
-CRUST_ROUNDS says how often (2): make node ROUNDS=50. Each round begins where the last one was cut off.
+CRUST_ROUNDS says how often (5): make node ROUNDS=50. Each round begins where the last one was cut off.
 """
 
 import os
@@ -14,7 +14,7 @@ import grpc_client
 from node_test_case import DATABASE, READY_SECONDS, NodeTest
 
 MIB = 1 << 20
-ROUNDS = int(os.environ.get("CRUST_ROUNDS") or 2)
+ROUNDS = int(os.environ.get("CRUST_ROUNDS") or 5)
 FIRST_PROMISES = 5
 LONGEST_SECONDS = 4
 FILES = {"crustd.db", "crustd.db-wal", "crustd.db-shm"}
