@@ -6,6 +6,7 @@
  * the order in which they are selected: a query and the function that reads it are to be changed
  * together.
  */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -360,23 +361,28 @@ static int load_shared(struct store *store, struct store_volume *volume)
     return r < 0 ? r : 0;
 }
 
+/* All but the paths, which are large, and are all taken from the row. */
+static void clear_volume(struct store_volume *volume)
+{
+    memset(volume, 0, offsetof(struct store_volume, target_path));
+    volume->target_path[0] = volume->device_path[0] = '\0';
+    volume->other_device_path[0] = volume->device_name[0] = '\0';
+}
+
 int store_get_volume(struct store *store, int64_t volume_id, struct store_volume *ret_volume)
 {
     char subpaths[STORE_PATH_BYTES];
-    struct store_volume volume;
     int r;
 
-    memset(&volume, 0, sizeof(volume));
-    volume.volume_id = volume_id;
-    r = load_volume(store, &volume, subpaths);
+    clear_volume(ret_volume);
+    ret_volume->volume_id = volume_id;
+    r = load_volume(store, ret_volume, subpaths);
     if (r == 0)
-        r = load_sandbox(store, subpaths, &volume);
+        r = load_sandbox(store, subpaths, ret_volume);
     if (r == 0)
-        r = load_drive(store, &volume);
+        r = load_drive(store, ret_volume);
     if (r == 0)
-        r = load_shared(store, &volume);
-    if (r == 0)
-        memcpy(ret_volume, &volume, sizeof(volume));
+        r = load_shared(store, ret_volume);
     return r;
 }
 

@@ -1,6 +1,7 @@
 /* act.c - acts as such: their lists, their deadlines, the recording of what came of them. */
 #include "reconciler/act/act.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -12,10 +13,11 @@
 struct act *act_new(struct reconciler *reconciler, const struct store_volume *volume,
                     unsigned action)
 {
-    struct act *act = calloc(1, sizeof(*act));
+    struct act *act = malloc(sizeof(*act));
 
     if (!act)
         return NULL;
+    memset(act, 0, offsetof(struct act, volume));
     act->reconciler = reconciler;
     act->action = action;
     act->volume = *volume;

@@ -20,8 +20,7 @@ struct act {
     struct act *next;
     struct reconciler *reconciler;
     enum decide_action action;
-    struct store_volume volume; /* as it was when this was decided */
-    uint64_t deadline_ns;       /* CLOCK_BOOTTIME, for all of its calls together */
+    uint64_t deadline_ns; /* CLOCK_BOOTTIME, for all of its calls together */
 
     struct hypervisor_call *hypervisor;
     struct agent_call *agent;
@@ -48,6 +47,10 @@ struct act {
     uint64_t guest_bytes;
     struct agent_stats stats;          /* has_bytes false: not asked, or not said */
     const char *ability[STORE_ROUTES]; /* NULL: nothing learned */
+
+    /* As it was when this was decided. Large, and last: it is copied into a new act and need not be
+     * cleared before. */
+    struct store_volume volume;
 };
 
 /* act_hypervisor.c, act_guest.c, act_rescan.c: start; end by act_finish(), never from within. */
