@@ -1,0 +1,134 @@
+/* container_run.h - one short-lived container in a guest, by the calls of kata-agent.
+ *
+ * A run is CreateContainer, StartContainer, ReadStdout and ReadStderr until they are at their end,
+ * WaitProcess and RemoveContainer, in this order, on one connection. (After WaitProcess the agent
+ * forgets the process and its output.) The program is a static file in a directory of the guest:
+ * either of the share that the host also sees, or one that CopyFile fills.
+ *
+ * The container: the directory is its root, read-only. It has mount, ipc, uts and pid namespaces of
+ * its own, CAP_SYS_RESOURCE and CAP_SYS_ADMIN, no_new_privileges, /proc, /sys (read-only), a tmpfs
+ * on /dev and on /vol, and volume path N of the guest at /vol/N. The directory must therefore
+ * contain `proc`, `sys`, `dev` and `vol`, which are empty, beside the program.
+ *
+ * Once CreateContainer is sent, something may be in the guest. Whatever ends a run, it tries to
+ * kill and to remove its container, on a new connection: closing the old one makes the agent drop
+ * the call that hangs, and with it the agent's lock, on which the workload's own calls wait.
+ *
+ * Knows nothing of volumes or of the record. Sources: Kata 4.1.0 src/agent/src/rpc.rs and
+ * src/libs/protocols/protos/{agent,oci}.proto; field numbers are the same from 2.5.0 on.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/loop.h"
+#include "lib/result.h"
+
+enum {
+    CONTAINER_ID_BYTES = 64,         /* its NUL included */
+    CONTAINER_VOLUMES = 64,          /* volume paths of one run */
+    CONTAINER_ARGUMENTS = 80,        /* after the program's name */
+    CONTAINER_OUTPUT_BYTES = 262144, /* more on standard output ends the run as FAILED */
+    CONTAINER_ERRORS_BYTES = 4096,   /* what is beyond that on standard error is dropped */
+    CONTAINER_PROGRAM_BYTES = 64 * 1024 * 1024, /* the largest program that is copied */
+};
+
+enum container_act {
+    CONTAINER_RUN,
+    CONTAINER_CLEAN_UP, /* remove what an earlier run may have left under this id */
+};
+
+/* How far it came. */
+enum container_step {
+    CONTAINER_CONNECT,
+    CONTAINER_COPY,   /* CopyFile */
+    CONTAINER_CREATE, /* CreateContainer */
+    CONTAINER_START,  /* StartContainer */
+    CONTAINER_READ,   /* ReadStdout, ReadStderr: the program runs */
+    CONTAINER_WAIT,   /* WaitProcess */
+    CONTAINER_KILL,   /* SignalProcess */
+    CONTAINER_REMOVE, /* RemoveContainer */
+    CONTAINER_STEPS,
+};
+
+enum container_kind {
+    CONTAINER_DONE,        /* RUN: the program has ended; CLEAN_UP: nothing is left */
+    CONTAINER_DENIED,      /* the guest's policy forbids the call of `step` */
+    CONTAINER_UNSUPPORTED, /* the agent does not know the call */
+    CONTAINER_UNREACHABLE, /* no connection, no handshake, closed, nonsense */
+    CONTAINER_TIMED_OUT,   /* no answer within the time allowed, or the program did not end */
+    CONTAINER_NO_CGROUPS,  /* the agent cannot make the container's cgroup */
+    CONTAINER_FAILED,      /* any other answer, too much output, an unreadable program file */
+    CONTAINER_KINDS,
+};
+
+/* The exit status with which the agent's child ends if execve(2) fails is the errno: 8, without any
+ * output, is a program for another architecture. */
+enum { CONTAINER_EXIT_ENOEXEC = 8 };
+
+struct container_request {
+    enum container_act act;
+    int root;                 /* O_PATH of --root; borrowed until done */
+    const char *address;      /* of the agent: vsock://, hvsock://, unix:// (agent_address.h) */
+    const char *container_id; /* letters, digits, dashes */
+
+    /* As the agent sees it. RUN needs all of it. CLEAN_UP may have NULL for the directory; with
+     * directory and program it also finds what a CreateContainer left that was cut off in its
+     * middle and that RemoveContainer does not know: it creates the container once more, which
+     * either rolls that back or makes one that can be removed. Nothing is started. */
+    const char *directory; /* absolute */
+    const char *program;   /* its name in the directory, without a slash */
+    /* The program goes into the directory by CopyFile before a RUN (`program_file`, borrowed until
+     * done; the directories are made as well), and is emptied after it, also by CLEAN_UP. The agent
+     * has no call that removes a file: use one directory again and again in such a guest. It must
+     * be below /run/kata-containers/shared/containers/. */
+    bool copied;
+    int program_file;
+
+    const char *const *arguments;    /* NULL at the end: what follows the program's name */
+    const char *const *volume_paths; /* NULL at the end: /vol/0, /vol/1, … */
+
+    uint64_t step_ns;    /* for the answer to each call; for kill and remove too */
+    uint64_t program_ns; /* for the program, from its start to its end */
+    uint64_t total_ns;   /* for everything before killing and removing */
+};
+
+struct container_reply {
+    enum container_kind kind;
+    enum container_step step; /* where it ended; DONE: the last step before removing */
+    struct error error;       /* for a person, when not DONE */
+    int exit_status;          /* RUN and DONE */
+
+    /* What the program wrote so far; borrowed until the object is freed, a NUL follows. Empty
+     * although the program always writes: the guest's policy hides it (Kata from 4.0 on does so
+     * where ReadStreamRequest is not allowed). */
+    const char *output;
+    size_t output_length;
+    const char *errors;
+    size_t errors_length;
+
+    /* Something may be in the guest under this id: CLEAN_UP is due, at a later time.
+     * removal_error says why, whatever `kind` is; DONE and left is possible. */
+    bool left;
+    struct error removal_error;
+};
+
+struct container_run;
+
+/* The reply is valid until the object is freed, which may be from within. */
+typedef void container_done(struct container_run *run, const struct container_reply *reply,
+                            void *userdata);
+
+/* Copies the request's texts. Exactly one `done` from the loop, never from within. 0 or -ENOMEM;
+ * what is wrong with the request is reported through done as FAILED, and nothing was sent. */
+int container_run_new(struct loop *loop, const struct container_request *request,
+                      container_done *done, void *userdata, struct container_run **ret_run);
+
+/* Returns NULL. Ends a run in its middle at once: it sends nothing more, and what is in the guest
+ * by then stays there until the caller has it removed by CLEAN_UP. */
+struct container_run *container_run_free(struct container_run *run);
+
+/* "CreateContainer", …; "connecting" for the first one. */
+const char *container_step_name(enum container_step step);
