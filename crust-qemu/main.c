@@ -28,13 +28,20 @@ extern char **environ;
 
 static const char *const directories[] = {"/opt/kata/bin", "/usr/bin", NULL};
 
-/* Who could put sockets of theirs there could answer in QEMU's place. */
-static bool is_private(const char *directory)
+/* Root's, and nobody else has any of these rights to it. */
+static bool is_roots(const char *directory, mode_t foreign)
 {
     struct stat status;
 
     return lstat(directory, &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == 0 &&
-           (status.st_mode & (S_IRWXG | S_IRWXO)) == 0;
+           (status.st_mode & foreign) == 0;
+}
+
+/* Whoever could put sockets there could answer in QEMU's place. */
+static bool is_private(void)
+{
+    return is_roots(MONITOR_PARENT, S_IWGRP | S_IWOTH) &&
+           is_roots(MONITOR_DIRECTORY, S_IRWXG | S_IRWXO);
 }
 
 /* QEMU unlinks what is at the socket's path; only a socket of an earlier VM is ours to lose. */
@@ -45,13 +52,15 @@ static bool is_free(const char *path)
     return lstat(path, &status) < 0 ? errno == ENOENT : S_ISSOCK(status.st_mode);
 }
 
-/* Rights, space, a security policy: what would keep QEMU from making its socket keeps us, too. */
+/* Rights, space, a security policy: what would keep QEMU from making its socket keeps us, too. The
+ * name is this process's, so what is there already was left by one that was killed here. */
 static bool can_make_socket(const char *directory)
 {
     cleanup(fd_closep) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_un address = {.sun_family = AF_UNIX};
 
     (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s/.%d", directory, (int)getpid());
+    (void)unlink(address.sun_path);
     if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
         return false;
     return unlink(address.sun_path) == 0;
@@ -65,8 +74,7 @@ static char **with_monitor(int count, char **arguments)
     char **longer;
 
     if (!monitor_option((const char *const *)arguments, MONITOR_DIRECTORY, &option) ||
-        !is_private(MONITOR_DIRECTORY) || !is_free(option.path) ||
-        !can_make_socket(MONITOR_DIRECTORY))
+        !is_private() || !is_free(option.path) || !can_make_socket(MONITOR_DIRECTORY))
         return NULL;
     longer = calloc((size_t)count + 3, sizeof(*longer));
     if (!longer)
@@ -91,19 +99,39 @@ static void become(char *program, int count, char **arguments)
     (void)execve(program, arguments, environ);
 }
 
+/* By /proc, which knows it also where the file has been deleted or replaced. */
+static void find_self(const char *argument0, char ret_path[static PATH_MAX], struct stat *ret_own)
+{
+    static const char running[] = "/proc/self/exe";
+    ssize_t length = readlink(running, ret_path, PATH_MAX - 1);
+
+    if (length < 0)
+        length = snprintf(ret_path, PATH_MAX, "%s", argument0);
+    ret_path[length < PATH_MAX ? length : PATH_MAX - 1] = '\0';
+    if (stat(running, ret_own) < 0 && stat(ret_path, ret_own) < 0)
+        *ret_own = (struct stat){0};
+}
+
+static const char *hint(int error)
+{
+    return error == EACCES ? "; where SELinux is enforced, this program needs the label that QEMU "
+                             "has (chcon --reference=QEMU PROGRAM)"
+                           : "";
+}
+
 int main(int argc, char **argv)
 {
-    char self[PATH_MAX] = "", program[PATH_MAX];
+    char self[PATH_MAX], program[PATH_MAX];
     const char *name = argc > 0 ? program_name(argv[0]) : NULL;
+    struct stat own;
 
     if (!name) {
         (void)fprintf(stderr, "crust-qemu: call it crust-NAME, where NAME is the QEMU to run, such "
                               "as crust-qemu-system-x86_64\n");
         return EXIT_NOT_FOUND;
     }
-    if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
-        (void)snprintf(self, sizeof(self), "%s", argv[0]);
-    if (!program_find(self, name, directories, program)) {
+    find_self(argv[0], self, &own);
+    if (!program_find(self, &own, name, directories, program)) {
         (void)fprintf(stderr,
                       "crust-%s: no %s beside %s, in /opt/kata/bin or in /usr/bin: install "
                       "QEMU there, or set Kata's path to QEMU itself\n",
@@ -111,6 +139,7 @@ int main(int argc, char **argv)
         return EXIT_NOT_FOUND;
     }
     become(program, argc, argv);
-    (void)fprintf(stderr, "crust-%s: cannot run %s: %s\n", name, program, strerror(errno));
+    (void)fprintf(stderr, "crust-%s: cannot run %s: %s%s\n", name, program, strerror(errno),
+                  hint(errno));
     return EXIT_NOT_RUN;
 }

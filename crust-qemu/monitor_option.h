@@ -11,7 +11,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define MONITOR_DIRECTORY "/run/crustd/qemu"
+#define MONITOR_PARENT    "/run/crustd"
+#define MONITOR_DIRECTORY MONITOR_PARENT "/qemu"
 
 enum {
     MONITOR_PATH_BYTES = 108, /* sun_path of struct sockaddr_un */

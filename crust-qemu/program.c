@@ -17,31 +17,31 @@ const char *program_name(const char *argument0)
 }
 
 /* A link back to this program would run it for ever. */
-static bool is_another_program(const char *self, const char *path)
+static bool is_another_program(const struct stat *own, const char *path)
 {
-    struct stat found, own;
+    struct stat found;
 
     return stat(path, &found) == 0 && S_ISREG(found.st_mode) && access(path, X_OK) == 0 &&
-           (stat(self, &own) < 0 || own.st_dev != found.st_dev || own.st_ino != found.st_ino);
+           (own->st_dev != found.st_dev || own->st_ino != found.st_ino);
 }
 
-static bool is_in(const char *self, const char *directory, int length, const char *name,
+static bool is_in(const struct stat *own, const char *directory, int length, const char *name,
                   char ret_path[static PATH_MAX])
 {
     int written = snprintf(ret_path, PATH_MAX, "%.*s/%s", length, directory, name);
 
-    return written > 0 && written < PATH_MAX && is_another_program(self, ret_path);
+    return written > 0 && written < PATH_MAX && is_another_program(own, ret_path);
 }
 
-bool program_find(const char *self, const char *name, const char *const *directories,
-                  char ret_path[static PATH_MAX])
+bool program_find(const char *self, const struct stat *own, const char *name,
+                  const char *const *directories, char ret_path[static PATH_MAX])
 {
     const char *slash = strrchr(self, '/');
 
-    if (slash && is_in(self, self, (int)(slash - self), name, ret_path))
+    if (slash && is_in(own, self, (int)(slash - self), name, ret_path))
         return true;
     for (; *directories; directories++)
-        if (is_in(self, *directories, (int)strlen(*directories), name, ret_path))
+        if (is_in(own, *directories, (int)strlen(*directories), name, ret_path))
             return true;
     return false;
 }

@@ -86,6 +86,8 @@ class CrustQemuTest(ProgramTest):
             "read-only": MAKE_DIRECTORY + "mount -t tmpfs -o ro,mode=700 none /run/crustd/qemu\n",
             "full": MAKE_DIRECTORY + "mount -t tmpfs -o nr_inodes=1,mode=700 none /run/crustd/qemu\n",
             "a file": MAKE_DIRECTORY + "touch /run/crustd/qemu/abc.sock\n",
+            "above it, others may write": MAKE_DIRECTORY + "chmod 775 /run/crustd\n",
+            "above it, another owner": MAKE_DIRECTORY + "chown 1 /run/crustd\n",
         }
         for what, setup in unusual.items():
             with self.subTest(what):
@@ -103,6 +105,87 @@ class CrustQemuTest(ProgramTest):
     def test_other_machines_run_unchanged(self):
         for arguments in (["--version"], ["-name", "other"], []):
             self.assertEqual(self.given(MAKE_DIRECTORY, arguments), arguments)
+
+    def test_unusual_names_run_unchanged(self):
+        unusual = {
+            "too long for a socket": ["-name", "sandbox-" + 87 * "a"],
+            "a path": ["-name", "sandbox-../abc"],
+            "a space": ["-name", "sandbox-a b"],
+            "a line": ["-name", "sandbox-a\nb"],
+            "not ASCII": ["-name", "sandbox-\u00e4"],
+            "an option": ["-name", "sandbox-a=b"],
+            "empty": ["-name", "sandbox-,debug-threads=on"],
+            "twice": [*ARGUMENTS, "-name", "sandbox-def"],
+            "without a value": ["-m", "64M", "-name"],
+            "with the monitor": ARGUMENTS + MONITOR,
+            "confidential": [*ARGUMENTS, "-machine", "q35,confidential-guest-support=tdx"],
+        }
+        for what, arguments in unusual.items():
+            with self.subTest(what):
+                self.assertEqual(self.given(MAKE_DIRECTORY, arguments),
+                                 "\n".join(arguments).split("\n"))
+
+    def test_the_longest_name_gets_a_monitor(self):
+        name = 85 * "a"
+        self.assertEqual(self.given(MAKE_DIRECTORY, ["-name", f"sandbox-{name}"])[-1],
+                         MONITOR[-1].replace("abc", name))
+
+    def test_what_a_killed_one_left_does_not_matter(self):
+        self.put_qemu("#!/bin/sh\nls -A /run/crustd/qemu\n"
+                      "for word; do echo \"$word\"; done\nexit 7\n")
+        # exec keeps the process's number, which names the trial.
+        leave = MAKE_DIRECTORY + ("python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX)"
+                                  ".bind(\"/run/crustd/qemu/.\" + sys.argv[1])' $$\n")
+        self.assertEqual(self.given(leave), ARGUMENTS + MONITOR)
+
+    def test_arguments_up_to_the_limit_run_unchanged(self):
+        """QEMU is started even where two more arguments are too many for the kernel."""
+        (self.scratch / QEMU).unlink()
+        shutil.copy("/bin/echo", self.scratch / QEMU)
+
+        def ask(size):
+            """How many arguments QEMU was given more than there were; None: nobody was started."""
+            # The kernel takes a quarter of the stack. The shell adds what it would not take itself.
+            setup = (f"{MAKE_DIRECTORY}ulimit -s 512\n"
+                     f'set -- "$@" $(yes {99 * "x"} | head -n {size // 108}) {(size % 108 + 1) * "x"}\n')
+            done = subprocess.run(self.command(setup, ARGUMENTS), text=True, capture_output=True,
+                                  timeout=SECONDS, env={"PATH": os.environ["PATH"]})
+            if done.returncode != 0:
+                self.assertIn("too long", done.stderr)
+                return None
+            return len(done.stdout.split()) - len(ARGUMENTS) - size // 108 - 1
+
+        few, many = 64 * 1024, 256 * 1024
+        while few + 1 < many:
+            middle = (few + many) // 2
+            few, many = (middle, many) if ask(middle) is not None else (few, middle)
+        self.assertEqual([ask(few), ask(few - 8), ask(few - 160)], [0, 0, 2])
+
+    def test_a_program_that_was_replaced_while_it_ran(self):
+        os.link(self.program, self.scratch / "held")
+        (self.scratch / QEMU).unlink()
+        other = pathlib.Path(tempfile.mkdtemp(prefix="crust-qemu-"))
+        self.addCleanup(shutil.rmtree, other)
+        shutil.copy(self.program, other / self.program.name)
+        script = (f'exec 9<{other}/{self.program.name}; rm {other}/{self.program.name}; cp '
+                  f'/bin/true {other}/{QEMU}; exec -a {self.program} /proc/self/fd/9')
+        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True,
+                              timeout=SECONDS)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_a_link_back_is_passed_over(self):
+        odd = self.scratch / "crust-no-such-vmm"
+        self.program.rename(odd)
+        (self.scratch / "no-such-vmm").symlink_to(odd)
+        done = subprocess.run([str(odd)], capture_output=True, text=True, timeout=SECONDS)
+        self.assertEqual(done.returncode, 127)
+
+    def test_what_the_kernel_refuses_to_run_is_said(self):
+        self.put_qemu("neither a program nor a script\n")
+        done = subprocess.run(self.command(MAKE_DIRECTORY, ARGUMENTS), capture_output=True, text=True,
+                              timeout=SECONDS)
+        self.assertEqual(done.returncode, 126)
+        self.assertIn(f"cannot run {self.scratch / QEMU}: Exec format error", done.stderr)
 
     def test_descriptors_and_environment_are_qemus(self):
         self.put_qemu("#!/bin/sh\ncat <&9\necho $KATA\nexit 7\n")

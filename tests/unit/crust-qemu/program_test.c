@@ -53,7 +53,10 @@ static void make_places(const char *scratch, struct places *places)
 
 static bool find_in(const struct places *places, char path[static PATH_MAX])
 {
-    return program_find(places->self, "vm",
+    struct stat own;
+
+    assert_int_equal(stat(places->self, &own), 0);
+    return program_find(places->self, &own, "vm",
                         (const char *const[]){places->first, places->second, NULL}, path);
 }
 
@@ -90,6 +93,24 @@ static void what_cannot_be_run_is_passed_over(void **state)
     assert_false(find_in(&places, path));
 }
 
+/* As the kernel names a file that was deleted while it ran. */
+static void a_deleted_program_still_knows_itself(void **state)
+{
+    struct places places;
+    char path[PATH_MAX], deleted[1100], link[1024];
+    struct stat own;
+
+    make_places(*state, &places);
+    assert_int_equal(stat(places.self, &own), 0);
+    (void)snprintf(link, sizeof(link), "%s/vm", places.first);
+    assert_int_equal(symlink(places.self, link), 0);
+    put_program(places.second, "vm", 0755);
+    (void)snprintf(deleted, sizeof(deleted), "%s (deleted)", places.self);
+    assert_true(program_find(deleted, &own, "vm",
+                             (const char *const[]){places.first, places.second, NULL}, path));
+    assert_memory_equal(path, places.second, strlen(places.second));
+}
+
 static char scratch[SCRATCH_BYTES];
 
 static int scratch_setup(void **state)
@@ -109,6 +130,8 @@ int main(void)
         cmocka_unit_test(the_name_is_without_its_prefix),
         cmocka_unit_test_setup_teardown(the_nearest_one_is_found, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(what_cannot_be_run_is_passed_over, scratch_setup,
+                                        scratch_teardown),
+        cmocka_unit_test_setup_teardown(a_deleted_program_still_knows_itself, scratch_setup,
                                         scratch_teardown),
     };
 
