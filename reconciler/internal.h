@@ -4,6 +4,7 @@
 #include <dirent.h>
 
 #include "reconciler/cleanup/cleanup.h"
+#include "reconciler/cleanup/monitors.h"
 #include "reconciler/clients.h"
 #include "reconciler/decide/state.h"
 #include "reconciler/fallback.h"
@@ -48,6 +49,7 @@ struct reconciler {
     struct retry *retries[TREES]; /* by name */
     struct hidden hidden;
     struct cleanup cleanup;
+    struct monitors monitors;
 
     struct observed_mounts *mounts; /* NULL: read it before it is next needed */
     struct observe_cache *cache;

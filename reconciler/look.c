@@ -262,8 +262,10 @@ static int end_sandbox(struct reconciler *reconciler, const char *sandbox_id)
         r = store_each_bypassed_volume(reconciler->store, sandbox_id, mark_volume, reconciler);
     if (r == 0)
         r = store_end_sandbox(reconciler->store, sandbox_id, &changed);
-    if (r == 0 && changed)
+    if (r == 0 && changed) {
         log_info(&(struct log_ids){.sandbox = sandbox_id}, "sandbox is gone");
+        monitors_want(reconciler);
+    }
     return r;
 }
 

@@ -74,7 +74,7 @@ static bool is_settled(const struct reconciler *reconciler)
     if (reconciler->failed_turns >= FAILED_TURNS)
         return true;
     return !has_work(reconciler) && retries_are_done(reconciler) && !awaits_stillness(reconciler) &&
-           !cleanup_is_busy(reconciler);
+           !cleanup_is_busy(reconciler) && !monitors_are_busy(reconciler);
 }
 
 /* ---- one turn ---- */
@@ -199,6 +199,7 @@ static void note_first_scan(struct reconciler *reconciler)
     reconciler->synced = true;
     reconciler->all_volumes = true;
     cleanup_want(reconciler);
+    monitors_want(reconciler);
     log_info(NULL, "the first scan is complete");
     if (reconciler->on_synced)
         reconciler->on_synced(reconciler->userdata);
@@ -374,6 +375,7 @@ static void on_sweep(struct loop_timer *timer)
     note_failure(reconciler, mark_doubtful(reconciler));
     want_trees(reconciler);
     cleanup_want(reconciler);
+    monitors_want(reconciler);
     on_trim(&reconciler->trim);
     fallback_check_file(reconciler);
     loop_timer_start(reconciler->loop, &reconciler->sweep,
@@ -396,10 +398,14 @@ static void after_turn(struct reconciler *reconciler, bool worked)
 /* When there is nothing else to do, for it concludes from what is on the record. */
 static void clean_up(struct reconciler *reconciler)
 {
+    bool more;
+
     if (!reconciler->synced || reconciler->stopping || reconciler->problem[0] ||
-        has_work(reconciler) || !cleanup_is_busy(reconciler))
+        has_work(reconciler) || !(cleanup_is_busy(reconciler) || monitors_are_busy(reconciler)))
         return;
-    if (cleanup_work(reconciler) || has_work(reconciler))
+    more = cleanup_work(reconciler);
+    more |= monitors_work(reconciler);
+    if (more || has_work(reconciler))
         loop_timer_start(reconciler->loop, &reconciler->again, 0, on_again);
 }
 
@@ -597,6 +603,7 @@ struct reconciler *reconciler_free(struct reconciler *reconciler)
     acts_done(reconciler);
     lanes_done(&reconciler->lanes);
     cleanup_done(reconciler);
+    monitors_done(reconciler);
     retries_done(reconciler);
     scan_done(reconciler);
     hidden_done(&reconciler->hidden);

@@ -10,10 +10,8 @@
 
 #include "lib/cleanup.h"
 #include "lib/path.h"
+#include "reconciler/observe/added_monitors.h"
 #include "reconciler/observe/process.h"
-
-/* crust-qemu/monitor_option.h */
-#define ADDED_MONITORS "/run/crustd/qemu"
 
 enum { ARGUMENTS_BYTES = 256 * 1024 };
 

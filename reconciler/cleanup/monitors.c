@@ -1,0 +1,140 @@
+/* monitors.c - a socket is renamed, looked at again, and only then unlinked.
+ *
+ * Between the walk through /proc and the removal, another VM of the same name may start and put its
+ * socket in this place; it gets its name back. Nothing connects by path meanwhile but crustd.
+ */
+#include "reconciler/cleanup/monitors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/log.h"
+#include "lib/namespaces.h"
+#include "reconciler/internal.h"
+#include "reconciler/observe/added_monitors.h"
+
+#define ASIDE ".gone"
+
+static const uint64_t SLICE_NS = 500 * 1000;
+
+/* ---- one socket ---------------------------------------------------------------------------- */
+
+static bool is_the_same(const struct added_monitor *monitor, const struct stat *status)
+{
+    return status->st_dev == monitor->device && status->st_ino == monitor->inode &&
+           status->st_mtim.tv_sec == monitor->modified.tv_sec &&
+           status->st_mtim.tv_nsec == monitor->modified.tv_nsec;
+}
+
+int monitors_remove_socket(int directory, const struct added_monitor *monitor)
+{
+    struct stat status;
+
+    if (renameat(directory, monitor->name, directory, ASIDE) < 0)
+        return errno == ENOENT ? 1 : -errno;
+    if (fstatat(directory, ASIDE, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+        is_the_same(monitor, &status))
+        return unlinkat(directory, ASIDE, 0) < 0 ? -errno : 0;
+    return renameat2(directory, ASIDE, directory, monitor->name, RENAME_NOREPLACE) < 0 ? -errno : 1;
+}
+
+static void remove_abandoned(struct added_monitors *pass)
+{
+    struct added_monitor monitor;
+
+    while (added_monitors_next(pass, &monitor)) {
+        int r = monitors_remove_socket(added_monitors_directory(pass), &monitor);
+
+        if (r < 0)
+            log_warning(NULL, "cannot remove " ADDED_MONITORS "/%s, whose VM is gone: %s",
+                        monitor.name, strerror(-r));
+        else if (r == 0)
+            log_info(NULL,
+                     "removed the monitor's socket of a VM that is gone: " ADDED_MONITORS "/%s",
+                     monitor.name);
+    }
+}
+
+/* ---- all of them --------------------------------------------------------------------------- */
+
+static int keep(void *userdata, const char *sandbox_id, pid_t vmm_pid)
+{
+    (void)vmm_pid;
+    added_monitors_keep(userdata, sandbox_id);
+    return 0;
+}
+
+static void end_pass(struct reconciler *reconciler)
+{
+    reconciler->monitors.pass = added_monitors_free(reconciler->monitors.pass);
+}
+
+/* Processes are only gone through where some socket is not a known VM's. */
+static void begin_pass(struct reconciler *reconciler)
+{
+    struct monitors *monitors = &reconciler->monitors;
+    int r;
+
+    monitors->wanted = false;
+    if (!namespaces_show_all_processes())
+        return;
+    r = added_monitors_read(reconciler->root, &monitors->pass);
+    if (r == -EPERM)
+        log_warning(NULL,
+                    "%s is not root's alone, so nothing in it is used or removed: chown root, "
+                    "chmod 700",
+                    ADDED_MONITORS);
+    else if (r < 0 && r != -ENOENT)
+        log_warning(NULL, "cannot look into " ADDED_MONITORS ": %s", strerror(-r));
+    if (r == 0)
+        r = store_each_live_sandbox(reconciler->store, keep, monitors->pass);
+    if (r < 0 || !added_monitors_are_doubtful(monitors->pass))
+        end_pass(reconciler);
+}
+
+static void go_on(struct reconciler *reconciler)
+{
+    struct added_monitors *pass = reconciler->monitors.pass;
+    uint64_t until = clock_boottime() + SLICE_NS;
+    int r;
+
+    do
+        r = added_monitors_step(pass);
+    while (r > 0 && clock_boottime() < until);
+    if (r == 0)
+        remove_abandoned(pass);
+    if (r < 0)
+        log_warning(NULL, "cannot tell whose the sockets in " ADDED_MONITORS " are: %s",
+                    strerror(-r));
+    if (r <= 0)
+        end_pass(reconciler);
+}
+
+bool monitors_work(struct reconciler *reconciler)
+{
+    if (reconciler->monitors.pass)
+        go_on(reconciler);
+    else if (reconciler->monitors.wanted)
+        begin_pass(reconciler);
+    return monitors_are_busy(reconciler);
+}
+
+void monitors_want(struct reconciler *reconciler)
+{
+    reconciler->monitors.wanted = true;
+}
+
+bool monitors_are_busy(const struct reconciler *reconciler)
+{
+    return reconciler->monitors.pass || reconciler->monitors.wanted;
+}
+
+void monitors_done(struct reconciler *reconciler)
+{
+    end_pass(reconciler);
+}

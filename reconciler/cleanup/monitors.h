@@ -1,0 +1,30 @@
+/* monitors.h - removes the sockets of added monitors whose VMs are gone.
+ *
+ * They are crustd's own: whether and how stale metadata is cleaned up does not matter here. It runs
+ * when nothing else is to be done, in slices.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+struct added_monitor;
+struct added_monitors;
+struct reconciler;
+
+struct monitors {
+    struct added_monitors *pass; /* under way; NULL: none */
+    bool wanted;
+};
+
+/* A VM has ended, or may have: look soon. */
+void monitors_want(struct reconciler *reconciler);
+
+/* A slice of what there is to do. Whether there is more right now. */
+bool monitors_work(struct reconciler *reconciler);
+bool monitors_are_busy(const struct reconciler *reconciler);
+
+void monitors_done(struct reconciler *reconciler);
+
+/* The one that was seen, and no other. 0; 1: it is another one now, and stays, or none is there;
+ * -errno. For tests. */
+int monitors_remove_socket(int directory, const struct added_monitor *monitor);
