@@ -147,7 +147,8 @@ $(OUT)/crustctl: $(CRUSTCTL_OBJECTS) $(CORE_LIBRARY)
 	$(if $(V),,@echo "  LINK  $@")
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LIBS_LIB) $(LIBS_CONFIG) $(LIBS_STORE)
 
-# Static: it goes into guest images of any distribution.
+# Static: it goes into guest images of any distribution, and, without its symbols, from the node into
+# running guests.
 $(OUT)/crust-guest-agent: $(call objects,$(GUEST_SOURCES)) $(CORE_LIBRARY)
 	$(if $(V),,@echo "  LINK  $@")
 	$(Q)$(CC) $(if $(SANITIZE)$(COVERAGE),$(ALL_LDFLAGS),-static $(LDFLAGS)) -o $@ $^ -lprotobuf-c -lev -lm
@@ -205,6 +206,7 @@ install: programs ## programs, unit, configuration, proto files and Kata's drop-
 	install -D -m 755 $(OUT)/crustctl $(DESTDIR)$(PREFIX)/bin/crustctl
 	install -D -m 755 $(OUT)/crust-guest-agent $(DESTDIR)$(PREFIX)/bin/crust-guest-agent
 	install -D -m 755 $(OUT)/$(CRUST_QEMU) $(DESTDIR)$(PREFIX)/libexec/crustd/$(CRUST_QEMU)
+	install -D -s -m 755 $(OUT)/crust-guest-agent $(DESTDIR)$(PREFIX)/libexec/crustd/crust-guest-agent
 	install -D -m 644 config/deploy/crustd.tmpfiles $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/crustd.conf
 	install -D -m 644 config/deploy/crustd.service $(DESTDIR)$(PREFIX)/lib/systemd/system/crustd.service
 	sed -i 's|=/usr/sbin/|=$(PREFIX)/sbin/|' $(DESTDIR)$(PREFIX)/lib/systemd/system/crustd.service
@@ -226,7 +228,7 @@ e2e: programs $(BENCH_PROGRAMS) ## run the integration tests (root)
 	@CRUST_BUILD=$(OUT) tests/e2e/run.py
 
 # ROUNDS: how often the node of power_loss_test.py loses its power (5).
-node: programs $(OUT)/tests/unit/guest-agent/serve_test ## run the tests on a whole Debian node in a virtual machine (root)
+node: programs $(addprefix $(OUT)/tests/unit/guest-agent/,serve_test oneshot_test) ## run the tests on a whole Debian node in a virtual machine (root)
 	@CRUST_BUILD=$(OUT) CRUST_ROUNDS=$(ROUNDS) tests/node/run.py
 
 bench: programs $(BENCH_PROGRAMS) $(BENCH_PRELOADS) ## measure, one line of JSON per figure (root); see docs/measurements.md

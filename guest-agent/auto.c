@@ -221,24 +221,3 @@ struct automatic *automatic_free(struct automatic *automatic)
     free(automatic);
     return NULL;
 }
-
-static void grow_now(const struct volume *volume, void *userdata)
-{
-    struct error error;
-    int outcome = growth_run(volume, &error);
-
-    if (outcome == FILESYSTEM_GROWN) {
-        log_info(NULL, "%s fills its device", volume->mount_point);
-        return;
-    }
-    log_warning(NULL, "cannot grow %s: %s", volume->mount_point, error.text);
-    *(bool *)userdata = true;
-}
-
-int automatic_run_once(void)
-{
-    bool failed = false;
-    int r = volume_for_each(grow_now, &failed);
-
-    return r < 0 ? r : failed;
-}

@@ -9,7 +9,3 @@ struct automatic;
  * minute, for a mount or an event may have been missed. 0 or -errno. */
 int automatic_new(struct loop *loop, struct automatic **ret_automatic);
 struct automatic *automatic_free(struct automatic *automatic); /* NULL is fine; returns NULL */
-
-/* Grows everything there is, here and now. 0, 1 if something that should have grown did not (it is
- * logged), -errno. */
-int automatic_run_once(void);

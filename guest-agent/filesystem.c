@@ -252,6 +252,18 @@ static bool has_capability(unsigned capability)
     return data[capability / 32].effective & (UINT32_C(1) << capability % 32);
 }
 
+/* Any other one maps fewer ids (user_namespaces(7)). */
+static bool in_initial_user_namespace(void)
+{
+    cleanup(fd_closep) int fd = open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC);
+    char text[64] = "";
+    unsigned long inside, outside, count;
+
+    return fd < 0 || read(fd, text, sizeof(text) - 1) <= 0 ||
+           (sscanf(text, "%lu %lu %lu", &inside, &outside, &count) == 3 && inside == 0 &&
+            outside == 0 && count == UINT32_MAX);
+}
+
 static int explain_permission(enum filesystem_kind kind, struct error *error)
 {
     for (size_t i = 0; i < array_length(kinds); i++) {
@@ -260,9 +272,13 @@ static int explain_permission(enum filesystem_kind kind, struct error *error)
         return error_set(error, FILESYSTEM_DENIED, "growing %s needs %s, which this agent lacks",
                          kinds[i].name, kinds[i].capability_name);
     }
-    return error_set(error, FILESYSTEM_REFUSED,
-                     "the kernel does not permit it: the file system has recorded errors, or this "
-                     "agent runs in a user namespace");
+    if (!in_initial_user_namespace())
+        return error_set(error, FILESYSTEM_DENIED,
+                         "growing needs a capability in the initial user namespace, and this agent "
+                         "runs in another one");
+    return error_set(error, FILESYSTEM_ERRORS,
+                     "the kernel does not permit it: the file system has recorded errors and needs "
+                     "fsck");
 }
 
 static int explain(enum filesystem_kind kind, int code, struct error *error)
@@ -278,7 +294,8 @@ static int explain(enum filesystem_kind kind, int code, struct error *error)
         return explain_permission(kind, error);
     case ENOTTY:
     case EOPNOTSUPP:
-        return error_set(error, FILESYSTEM_REFUSED, "this file system cannot grow while mounted");
+        return error_set(error, FILESYSTEM_UNSUPPORTED,
+                         "this file system cannot grow while mounted");
     case EINVAL:
         return error_set(error, FILESYSTEM_REFUSED,
                          "the file system refuses its device's size (a feature of it, or a device "

@@ -44,7 +44,9 @@ enum {
     FILESYSTEM_BUSY,   /* somebody else resizes it: again soon */
     FILESYSTEM_DENIED, /* a capability is missing; the text says which */
     FILESYSTEM_READ_ONLY,
-    FILESYSTEM_REFUSED, /* the file system can't; the text says what is known */
+    FILESYSTEM_UNSUPPORTED, /* this kind of file system, or this kernel, cannot grow it mounted */
+    FILESYSTEM_REFUSED,     /* it refuses the size of its device */
+    FILESYSTEM_ERRORS,      /* it has recorded errors; nothing but fsck helps */
 };
 
 /* Grows the file system to the present size of its devices. Never shrinks. Blocks for as long as

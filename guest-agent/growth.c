@@ -1,9 +1,10 @@
 /* growth.c - fork, ioctl, one struct through a pipe, wait.
  *
  * The child is forked from a program without threads, touches neither the loop nor the heap's
- * owners, and leaves by _exit(). It closes what it inherited, or a client's connection would stay
- * open for as long as it runs. The pipe's end says that it is over, however it came to that;
- * waiting for a process that has closed its files takes no time worth mentioning.
+ * owners, and leaves by _exit(). It closes what it inherited, or a client's connection, or the pipe
+ * that a report is read from, would stay open for as long as it runs. The pipe's end says that it
+ * is over, however it came to that; waiting for a process that has closed its files takes no time
+ * worth mentioning.
  */
 #include "guest-agent/growth.h"
 
@@ -45,8 +46,8 @@ static int grow_once(const struct volume *volume, struct error *error)
     int r;
 
     if (volume->kind == FILESYSTEM_OTHER)
-        return error_set(error, FILESYSTEM_REFUSED, "%s is a file system that cannot be grown here",
-                         volume->file_system);
+        return error_set(error, FILESYSTEM_UNSUPPORTED,
+                         "%s is a file system that cannot be grown here", volume->file_system);
     r = volume_open(volume, &filesystem, &directory);
     if (r < 0)
         return error_set_errno(error, r, "cannot open %s", volume->mount_point);
@@ -74,7 +75,7 @@ static _Noreturn void child_main(const struct volume *volume, int pipe)
     (void)signal(SIGINT, SIG_DFL);
     if (dup2(pipe, STDIN_FILENO) < 0)
         _exit(EXIT_FAILURE);
-    (void)close_range(STDERR_FILENO + 1, ~0U, 0);
+    (void)close_range(STDIN_FILENO + 1, ~0U, 0);
     report.outcome = growth_run(volume, &report.error);
     if (write(STDIN_FILENO, &report, sizeof(report)) != sizeof(report))
         _exit(EXIT_FAILURE);
@@ -144,6 +145,12 @@ int growth_new(struct loop *loop, const struct volume *volume, growth_done *done
     loop_io_start(loop, &growth->io, growth->pipe, LOOP_READ, on_report);
     *ret_growth = growth;
     return 0;
+}
+
+void growth_kill(struct growth *growth)
+{
+    if (growth && !growth->reported)
+        (void)kill(growth->child, SIGKILL);
 }
 
 struct growth *growth_free(struct growth *growth)

@@ -1,7 +1,7 @@
 /* main.c - crust-guest-agent: options, signals, and what runs on the loop.
  *
- * It serves, grows on its own, or both. Without an option it serves on the companion's port, where
- * crustd looks for it.
+ * It serves, grows on its own, or both; or it grows once and exits (oneshot.h). Without an option
+ * it serves on the companion's port, where crustd looks for it.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -9,13 +9,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "guest-agent/auto.h"
+#include "guest-agent/oneshot.h"
 #include "guest-agent/serve.h"
 #include "lib/cleanup.h"
+#include "lib/clock.h"
 #include "lib/log.h"
 
-enum { LISTENERS = 4, EXIT_USAGE = 2 };
+enum { LISTENERS = 4, EXIT_INCOMPLETE = 1, EXIT_USAGE = 2, TIMEOUT_SECONDS_MAX = 3600 };
 
 static const char default_address[] = "vsock://1030"; /* agent.companion_port of crustd.conf */
 
@@ -24,35 +27,88 @@ struct options {
     size_t listen_count;
     bool automatic;
     bool once;
+    struct oneshot_request request;
 };
 
 static const char help[] =
-    "usage: crust-guest-agent [--listen ADDRESS]... [--auto] [--once]\n"
+    "usage: crust-guest-agent [--listen ADDRESS]... [--auto]\n"
+    "       crust-guest-agent --once [--report] [--timeout SECONDS] PATH...|--all\n"
     "\n"
     "Grows the file systems of a virtual machine's volumes.\n"
     "\n"
-    "  --listen ADDRESS  serve ResizeVolume and GetVolumeStats there (up to 4 times):\n"
-    "                    vsock://PORT, unix:///PATH or serial:///dev/NAME\n"
-    "  --auto            grow what is mounted when its device grows, without being asked\n"
-    "  --once            grow what is mounted to the size of its device, then exit; not with\n"
-    "                    --listen\n"
-    "  --version         print the version\n"
-    "  --help            print this\n"
+    "  --listen ADDRESS   serve ResizeVolume and GetVolumeStats there (up to 4 times):\n"
+    "                     vsock://PORT, unix:///PATH or serial:///dev/NAME\n"
+    "  --auto             grow what is mounted when its device grows, without being asked\n"
+    "  --once             grow the file systems mounted at these paths (up to 64), and no other,\n"
+    "                     to the size of their devices, print one line of JSON, exit\n"
+    "  --report           with --once: change nothing, only print\n"
+    "  --timeout SECONDS  with --once: report what still grows then (1 to 3600) as timed_out\n"
+    "  --all              with --once: every writable ext4, xfs and btrfs, in place of paths\n"
+    "  --version          print the version\n"
+    "  --help             print this\n"
     "\n"
     "Without an option it listens on vsock://1030. ext4 needs CAP_SYS_RESOURCE, xfs and btrfs "
     "need\n"
-    "CAP_SYS_ADMIN, in the guest's initial user namespace.\n";
+    "CAP_SYS_ADMIN, in the guest's initial user namespace.\n"
+    "\n"
+    "--once exits with 0 if all is done, 1 if a path has an error in the JSON, 2 if it cannot "
+    "work.\n";
 
 /* Outcomes of reading the options. */
 enum { OPTIONS_RUN, OPTIONS_SHOWN, OPTIONS_BAD };
 
+static bool parse_timeout(const char *text, uint64_t *ret_ns)
+{
+    char *end;
+    unsigned long seconds = strtoul(text, &end, 10);
+
+    if (text[0] < '0' || text[0] > '9' || *end || seconds < 1 || seconds > TIMEOUT_SECONDS_MAX)
+        return false;
+    *ret_ns = seconds * NSEC_PER_SEC;
+    return true;
+}
+
+/* Whether the options fit together, and the paths are such as can be asked for. */
+static bool check_once(const struct options *options)
+{
+    const struct oneshot_request *request = &options->request;
+
+    if (options->listen_count || options->automatic || request->count > ONESHOT_PATHS ||
+        request->all == (request->count > 0))
+        return false;
+    for (size_t i = 0; i < request->count; i++) {
+        if (request->paths[i][0] != '/' || strlen(request->paths[i]) >= ONESHOT_PATH_BYTES)
+            return false;
+    }
+    return true;
+}
+
+static bool check_options(struct options *options)
+{
+    const struct oneshot_request *request = &options->request;
+
+    if (options->once)
+        return check_once(options);
+    if (request->count || request->all || request->report_only || request->timeout_ns)
+        return false;
+    if (!options->automatic && !options->listen_count)
+        options->listen[options->listen_count++] = default_address;
+    return true;
+}
+
 static int parse_options(int argc, char **argv, struct options *options)
 {
-    enum { LISTEN = 256, AUTO, ONCE, VERSION, HELP };
+    enum { LISTEN = 256, AUTO, ONCE, REPORT, TIMEOUT, ALL, VERSION, HELP };
     static const struct option known[] = {
-        {"listen", required_argument, NULL, LISTEN}, {"auto", no_argument, NULL, AUTO},
-        {"once", no_argument, NULL, ONCE},           {"version", no_argument, NULL, VERSION},
-        {"help", no_argument, NULL, HELP},           {0},
+        {"listen", required_argument, NULL, LISTEN},
+        {"auto", no_argument, NULL, AUTO},
+        {"once", no_argument, NULL, ONCE},
+        {"report", no_argument, NULL, REPORT},
+        {"timeout", required_argument, NULL, TIMEOUT},
+        {"all", no_argument, NULL, ALL},
+        {"version", no_argument, NULL, VERSION},
+        {"help", no_argument, NULL, HELP},
+        {0},
     };
     int option;
 
@@ -69,6 +125,16 @@ static int parse_options(int argc, char **argv, struct options *options)
         case ONCE:
             options->once = true;
             break;
+        case REPORT:
+            options->request.report_only = true;
+            break;
+        case TIMEOUT:
+            if (!parse_timeout(optarg, &options->request.timeout_ns))
+                return OPTIONS_BAD;
+            break;
+        case ALL:
+            options->request.all = true;
+            break;
         case VERSION:
             return puts("crust-guest-agent " CRUST_VERSION) < 0 ? OPTIONS_BAD : OPTIONS_SHOWN;
         case HELP:
@@ -77,11 +143,9 @@ static int parse_options(int argc, char **argv, struct options *options)
             return OPTIONS_BAD;
         }
     }
-    if (optind < argc || (options->once && options->listen_count))
-        return OPTIONS_BAD;
-    if (!options->automatic && !options->listen_count)
-        options->listen[options->listen_count++] = default_address;
-    return OPTIONS_RUN;
+    options->request.paths = (const char *const *)&argv[optind];
+    options->request.count = (size_t)(argc - optind);
+    return check_options(options) ? OPTIONS_RUN : OPTIONS_BAD;
 }
 
 static void on_stop(struct loop_signal *signal)
@@ -132,6 +196,21 @@ static int run(const struct options *options)
     return status;
 }
 
+static int run_once(const struct oneshot_request *request)
+{
+    struct error error;
+
+    switch (oneshot_run(request, STDOUT_FILENO, &error)) {
+    case ONESHOT_DONE:
+        return EXIT_SUCCESS;
+    case ONESHOT_INCOMPLETE:
+        return EXIT_INCOMPLETE;
+    default:
+        (void)fprintf(stderr, "crust-guest-agent: %s\n", error.text);
+        return EXIT_USAGE;
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct options options = {0};
@@ -147,6 +226,6 @@ int main(int argc, char **argv)
     }
     (void)signal(SIGPIPE, SIG_IGN); /* a serial port is written by write(2) */
     if (options.once)
-        return automatic_run_once() == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+        return run_once(&options.request);
     return run(&options);
 }

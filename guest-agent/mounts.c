@@ -2,6 +2,7 @@
  *
  *     36 35 98:0 /sub /mnt/volume rw,noatime shared:1 master:2 - ext4 /dev/vda rw,errors=continue
  *
+ * emergency_ro is what ext4 of Linux 6.15 and later says after an error in place of ro.
  * Any number of optional fields stands before the lone dash. Unescaping only shortens, so it can be
  * done where the text lies.
  */
@@ -83,7 +84,8 @@ static bool parse_line(char *line, struct mount *ret_mount)
     unescape(source);
     *ret_mount = (struct mount){
         .device = makedev(major, minor),
-        .read_only = has_option(fields[OPTIONS], "ro") || has_option(super_options, "ro"),
+        .read_only = has_option(fields[OPTIONS], "ro") || has_option(super_options, "ro") ||
+                     has_option(super_options, "emergency_ro"),
         .root = fields[ROOT],
         .mount_point = fields[MOUNT_POINT],
         .file_system = file_system,

@@ -66,7 +66,9 @@ static enum status_code code_from_outcome(int outcome)
         return STATUS_UNAVAILABLE;
     case FILESYSTEM_DENIED:
         return STATUS_PERMISSION_DENIED;
+    case FILESYSTEM_UNSUPPORTED:
     case FILESYSTEM_REFUSED:
+    case FILESYSTEM_ERRORS:
         return STATUS_FAILED_PRECONDITION;
     default:
         return STATUS_INTERNAL;

@@ -1,10 +1,17 @@
-/* stats.h - one GetVolumeStats: how full a volume is, in bytes and inodes. */
+/* stats.h - how full a volume is, in bytes and inodes.
+ *
+ * As kata-agent counts: free space includes what is reserved for root. A file system that has
+ * recorded errors or answers none is reported as abnormal.
+ */
 #pragma once
 
 #include "agent-client/agent_messages.h"
 #include "agent-client/ttrpc_codec.h"
+#include "guest-agent/volume.h"
 
-/* As kata-agent counts: free space includes what is reserved for root. A file system that has
- * recorded errors or answers none is reported as abnormal. Fills ret_stats if status is OK. */
+/* Of a file system whose statfs(2) does not wait: one on a device. */
+void stats_of(const struct volume *volume, struct agent_stats *ret_stats);
+
+/* One GetVolumeStats. Fills ret_stats if status is OK. */
 void stats_read(const char *volume_path, struct ttrpc_status *ret_status,
                 struct agent_stats *ret_stats);

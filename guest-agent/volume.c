@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "guest-agent/device.h"
@@ -44,6 +45,44 @@ int volume_open(const struct volume *volume, struct filesystem *ret_filesystem, 
     return 0;
 }
 
+bool volume_has_device(const struct volume *volume)
+{
+    return major(volume->device) != 0 || volume->kind == FILESYSTEM_BTRFS;
+}
+
+static bool has_recorded_errors(const struct volume *volume)
+{
+    char name[DEVICE_NAME_BYTES], path[128], text[16] = "";
+    cleanup(fd_closep) int fd = -1;
+
+    if (volume->kind != FILESYSTEM_EXT)
+        return false;
+    device_name(volume->device, name);
+    (void)snprintf(path, sizeof(path), "/sys/fs/ext4/%s/errors_count", name);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 && text[0] != '0';
+}
+
+/* After an error that it cannot live with, xfs and newer ext4 fail every open. */
+static bool is_shut_down(const struct volume *volume)
+{
+    cleanup(fd_closep) int fd = -1;
+
+    if (volume->kind == FILESYSTEM_OTHER)
+        return false;
+    fd = open(volume->mount_point, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    return fd < 0 && (errno == EIO || errno == EUCLEAN || errno == ESHUTDOWN);
+}
+
+const char *volume_trouble(const struct volume *volume)
+{
+    if (has_recorded_errors(volume))
+        return "the file system has recorded errors; it needs fsck";
+    if (is_shut_down(volume))
+        return "the file system was shut down after an error; unmount it, it needs fsck";
+    return NULL;
+}
+
 /* Whether the volume can be reached and, unless disk is 0, stands on that disk. */
 static bool stands_on(const struct volume *volume, dev_t disk)
 {
@@ -59,7 +98,7 @@ static bool stands_on(const struct volume *volume, dev_t disk)
     return !disk;
 }
 
-static int find_by_mount_point(const char *path, struct volume *ret_volume, struct error *error)
+int volume_find_mount(const char *path, struct volume *ret_volume, struct error *error)
 {
     struct buffer text = BUFFER_INIT(MOUNTS_BYTES);
     int r = mounts_read(&text);
@@ -124,7 +163,7 @@ int volume_find(const char *path, struct volume *ret_volume, struct error *error
     int r;
 
     if (path[0] == '/' && strncmp(path, "/dev/", 5) != 0) {
-        r = find_by_mount_point(path, &volume, error);
+        r = volume_find_mount(path, &volume, error);
     } else {
         r = find_disk(path, &disk);
         if (r == -EINVAL)

@@ -33,6 +33,15 @@ enum {
 /* Which volume is meant. Outcome or -errno. */
 int volume_find(const char *path, struct volume *ret_volume, struct error *error);
 
+/* The same for a mount point only. */
+int volume_find_mount(const char *path, struct volume *ret_volume, struct error *error);
+
+/* A file system without a device of its own (tmpfs, virtiofs, overlay) has an anonymous number. */
+bool volume_has_device(const struct volume *volume);
+
+/* What is wrong with the file system itself, as one sentence; NULL if nothing is known. */
+const char *volume_trouble(const struct volume *volume);
+
 /* For growing: when the mount meant is read-only, another one of the same file system that is not,
  * if there is any. */
 void volume_prefer_writable(struct volume *volume);

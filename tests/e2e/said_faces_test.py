@@ -190,13 +190,37 @@ class HttpTest(FacesTest):
 class GuestAgentTest(unittest.TestCase):
     def test_options_that_are_none(self):
         for options in (["--listen"], ["--listen", "tcp://1"], ["--listen", "vsock://x"],
-                        ["--listen", "unix://relative"], ["--once", "--listen", "vsock://1"],
+                        ["--listen", "unix://relative"], ["--once", "--listen", "vsock://1", "/a"],
+                        ["--once"], ["--once", "--auto", "/a"], ["--once", "relative"],
+                        ["--once", ""], ["--once", "--all", "/a"], ["--once", *["/a"] * 65],
+                        ["--once", "/" + "a" * 255], ["--once", "--timeout", "0", "/a"],
+                        ["--once", "--timeout", "3601", "/a"], ["--once", "--timeout", "1s", "/a"],
+                        ["--report"], ["--report", "/a"], ["--all"], ["--timeout", "5"],
                         ["more"], ["--what"]):
             with self.subTest(options):
                 done = subprocess.run([BUILD / "crust-guest-agent", *options], capture_output=True,
                                       text=True, timeout=60)
                 self.assertEqual((done.returncode, done.stdout), (USAGE, ""))
                 self.assertTrue(done.stderr)
+
+    def test_once_answers_whatever_its_input_is(self):
+        """One line, at once, and nothing is read from anybody."""
+        longest = "/" + "a" * 254
+        with subprocess.Popen([BUILD / "crust-guest-agent", "--once", *[longest] * 63, "/proc"],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE) as agent:
+            line = agent.stdout.read()
+            self.assertEqual(agent.wait(60), 1)
+        self.assertEqual(line.count(b"\n"), 1)
+        volumes = json.loads(line)["volumes"]
+        self.assertEqual([volume["error"] for volume in volumes],
+                         ["not_mounted"] * 63 + ["not_a_block_device"])
+
+    def test_once_says_that_nobody_can_hear_it(self):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([BUILD / "crust-guest-agent", "--once", "/proc"], stdout=full,
+                                  stderr=subprocess.PIPE, text=True, timeout=60)
+        self.assertEqual(done.returncode, USAGE)
+        self.assertIn("cannot write the report", done.stderr)
 
 
 class CrustctlTest(FacesTest):

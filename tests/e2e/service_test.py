@@ -1,5 +1,6 @@
 """crustd as a service: what it tells the service manager, and whether the unit lets it work."""
 
+import json
 import os
 import pathlib
 import platform
@@ -160,7 +161,7 @@ class InstallTest(unittest.TestCase):
                 below = prefix.lstrip("/")
                 self.assertEqual(found, {
                     "etc/crustd/crustd.conf", f"{below}/sbin/crustd", f"{below}/bin/crustctl",
-                    f"{below}/bin/crust-guest-agent",
+                    f"{below}/bin/crust-guest-agent", f"{below}/libexec/crustd/crust-guest-agent",
                     f"{below}/libexec/crustd/crust-qemu-system-{platform.machine()}",
                     f"{below}/lib/tmpfiles.d/crustd.conf",
                     f"{below}/lib/systemd/system/crustd.service"} | {
@@ -173,6 +174,20 @@ class InstallTest(unittest.TestCase):
                 self.assertIn(f"ExecStart={prefix}/sbin/crustd\n", unit)
                 drop_in = (root / below / "share/crustd/kata/crust-qemu.toml").read_text()
                 self.assertIn(f'path = "{prefix}/libexec/crustd/crust-qemu-system-', drop_in)
+
+    def test_the_helper_is_static_and_small(self):
+        """It runs in guests that have no library of ours, and travels in pieces of a mebibyte."""
+        helper = self.install("/usr") / "usr/libexec/crustd/crust-guest-agent"
+        self.assertLess(helper.stat().st_size, 1 << 20)
+        headers = subprocess.run(["readelf", "--program-headers", "--wide", helper], check=True,
+                                 capture_output=True, text=True).stdout
+        self.assertIn("LOAD", headers)
+        self.assertNotIn("INTERP", headers)
+        self.assertNotIn("DYNAMIC", headers)
+        done = subprocess.run([helper, "--once", "--report", "/proc"], capture_output=True,
+                              text=True, timeout=60)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(json.loads(done.stdout)["volumes"][0]["error"], "not_a_block_device")
 
     def test_systemd_takes_the_unit(self):
         needs("systemd-analyze")

@@ -107,6 +107,7 @@ class ContainerTest(SandboxTest):
         version = self.inside("crustctl", "--version").stdout
         self.assertRegex(version, r"^crustctl \d")
         self.inside("test", "-x", "/usr/bin/crust-guest-agent")
+        self.inside("test", "-x", "/usr/libexec/crustd/crust-guest-agent")
         shipped = self.inside("cat", "/usr/share/crustd/kata/go-qemu.toml").stdout
         self.assertEqual(shipped, (REPOSITORY / "config/deploy/kata/go-qemu.toml").read_text())
 

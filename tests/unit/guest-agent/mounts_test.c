@@ -12,7 +12,8 @@ static void lines_are_taken_apart(void **state)
     char text[] = "22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,errors=continue\n"
                   "40 22 8:16 /sub\\040dir /mnt/a\\040b\\134c\\012d ro,noatime - xfs /dev/sdb rw\n"
                   "41 22 0:31 / /mnt/butter rw master:2 propagate_from:1 unbindable - btrfs "
-                  "/dev/disk/with\\040blank ro,space_cache\n";
+                  "/dev/disk/with\\040blank ro,space_cache\n"
+                  "42 22 8:32 / /mnt/hurt rw - ext4 /dev/sdc rw,emergency_ro\n";
     char *cursor = text;
     struct mount mount;
 
@@ -31,6 +32,8 @@ static void lines_are_taken_apart(void **state)
     assert_true(mounts_next(&cursor, &mount));
     assert_int_equal(mount.device, makedev(0, 31));
     assert_string_equal(mount.source, "/dev/disk/with blank");
+    assert_true(mount.read_only);
+    assert_true(mounts_next(&cursor, &mount));
     assert_true(mount.read_only);
     assert_false(mounts_next(&cursor, &mount));
     assert_false(mounts_next(&cursor, &mount));

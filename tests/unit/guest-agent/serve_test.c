@@ -9,13 +9,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/loop.h>
 #include <pty.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -29,17 +27,13 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/log.h"
+#include "tests/unit/guest-agent/loop_volume.h"
 #include "tests/unit/scratch.h"
-
-#define MIB UINT64_C(1048576)
-
-enum { SMALL = 320, LARGE = 640 }; /* MiB: xfs refuses less than 300 */
 
 static struct loop loop;
 static struct server *server;
-static char scratch[SCRATCH_BYTES], socket_path[108], mount_point[96];
-static int volume_loop;        /* the loop device of the mounted volume, or -1 */
-static char volume_device[32]; /* "/dev/loop3" */
+static char scratch[SCRATCH_BYTES], socket_path[108];
+static struct loop_volume volume;
 static struct buffer received;
 
 /* ---- the client's side */
@@ -180,54 +174,14 @@ static struct agent_stats ask_stats(int fd, const char *path)
 
 /* ---- the volume's side */
 
-static bool run_command(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-static bool run_command(const char *format, ...)
-{
-    char command[512];
-    va_list arguments;
-
-    va_start(arguments, format);
-    (void)vsnprintf(command, sizeof(command), format, arguments);
-    va_end(arguments);
-    return system(command) == 0;
-}
-
-static int attach_loop(const char *file)
-{
-    cleanup(fd_closep) int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
-    cleanup(fd_closep) int backing = open(file, O_RDWR | O_CLOEXEC);
-
-    for (int attempt = 0; control >= 0 && backing >= 0 && attempt < 32; attempt++) {
-        int number = ioctl(control, LOOP_CTL_GET_FREE), fd;
-
-        (void)snprintf(volume_device, sizeof(volume_device), "/dev/loop%d", number);
-        fd = open(volume_device, O_RDWR | O_CLOEXEC);
-        if (fd >= 0 && ioctl(fd, LOOP_SET_FD, backing) == 0)
-            return fd;
-        fd_close(fd); /* another process was faster */
-    }
-    return -1;
-}
-
 static void make_volume(const char *file_system)
 {
-    char image[96];
-    unsigned long flags = 0;
-
-    (void)snprintf(image, sizeof(image), "%s/volume.img", scratch);
-    if (geteuid() != 0 || !run_command("truncate -s %dM %s && mkfs.%s -q %s >/dev/null 2>&1", SMALL,
-                                       image, file_system, image))
-        skip();
-    volume_loop = attach_loop(image);
-    if (volume_loop < 0 || mount(volume_device, mount_point, file_system, flags, NULL) < 0)
-        skip();
+    loop_volume_make(&volume, scratch, "a mount", file_system);
 }
 
 static void grow_volume(void)
 {
-    assert_true(run_command("truncate -s %dM %s/volume.img", LARGE, scratch));
-    assert_int_equal(ioctl(volume_loop, LOOP_SET_CAPACITY, 0), 0);
+    loop_volume_resize(&volume, LARGE);
 }
 
 /* ---- around each test */
@@ -238,14 +192,13 @@ static int set_up(void **state)
     struct error error;
 
     (void)state;
-    volume_loop = -1;
+    volume.loop = -1;
     if (scratch_directory_make(scratch) < 0)
         return -1;
     (void)snprintf(socket_path, sizeof(socket_path), "%s/agent.sock", scratch);
-    (void)snprintf(mount_point, sizeof(mount_point), "%s/a mount", scratch);
     (void)snprintf(address, sizeof(address), "unix://%s", socket_path);
     buffer_init(&received, 0);
-    if (mkdir(mount_point, 0700) < 0 || loop_init(&loop) < 0)
+    if (loop_init(&loop) < 0)
         return -1;
     return server_new(&loop, address, &server, &error);
 }
@@ -256,11 +209,7 @@ static int tear_down(void **state)
     server = server_free(server);
     loop_done(&loop);
     buffer_done(&received);
-    if (volume_loop >= 0) {
-        (void)umount2(mount_point, MNT_DETACH);
-        (void)ioctl(volume_loop, LOOP_CLR_FD, 0);
-        fd_close(volume_loop);
-    }
+    loop_volume_remove(&volume);
     return scratch_directory_remove(scratch);
 }
 
@@ -284,19 +233,19 @@ static void grows(const char *file_system)
     struct ttrpc_status status;
 
     make_volume(file_system);
-    before = ask_stats(fd, mount_point).total;
+    before = ask_stats(fd, volume.mount_point).total;
     assert_true(before < SMALL * MIB + 1);
-    assert_int_equal(ask_resize(fd, mount_point, SMALL * MIB).code, STATUS_OK);
-    assert_int_equal(ask_stats(fd, mount_point).total, before);
+    assert_int_equal(ask_resize(fd, volume.mount_point, SMALL * MIB).code, STATUS_OK);
+    assert_int_equal(ask_stats(fd, volume.mount_point).total, before);
     grow_volume();
-    status = ask_resize(fd, mount_point, LARGE * MIB);
+    status = ask_resize(fd, volume.mount_point, LARGE * MIB);
     assert_string_equal(status.message, "");
     assert_int_equal(status.code, STATUS_OK);
-    assert_int_equal(ask_stats(fd, mount_point).total, before + (LARGE - SMALL) * MIB);
-    assert_int_equal(ask_resize(fd, mount_point, LARGE * MIB).code, STATUS_OK);
-    assert_int_equal(ask_resize(fd, mount_point, 0).code, STATUS_OK);
-    assert_int_equal(ask_resize(fd, mount_point, MIB).code, STATUS_OK); /* never shrinks */
-    assert_int_equal(ask_stats(fd, mount_point).total, before + (LARGE - SMALL) * MIB);
+    assert_int_equal(ask_stats(fd, volume.mount_point).total, before + (LARGE - SMALL) * MIB);
+    assert_int_equal(ask_resize(fd, volume.mount_point, LARGE * MIB).code, STATUS_OK);
+    assert_int_equal(ask_resize(fd, volume.mount_point, 0).code, STATUS_OK);
+    assert_int_equal(ask_resize(fd, volume.mount_point, MIB).code, STATUS_OK); /* never shrinks */
+    assert_int_equal(ask_stats(fd, volume.mount_point).total, before + (LARGE - SMALL) * MIB);
 }
 
 static void xfs_grows(void **state)
@@ -319,11 +268,11 @@ static void ext4_grows_or_says_what_it_lacks(void **state)
 
     (void)state;
     make_volume("ext4");
-    before = ask_stats(fd, mount_point).total;
+    before = ask_stats(fd, volume.mount_point).total;
     grow_volume();
-    status = ask_resize(fd, mount_point, LARGE * MIB);
+    status = ask_resize(fd, volume.mount_point, LARGE * MIB);
     if (status.code == STATUS_OK) {
-        assert_true(ask_stats(fd, mount_point).total > before + (LARGE - SMALL) / 2 * MIB);
+        assert_true(ask_stats(fd, volume.mount_point).total > before + (LARGE - SMALL) / 2 * MIB);
         return;
     }
     assert_int_equal(status.code, STATUS_PERMISSION_DENIED);
@@ -338,8 +287,8 @@ static void the_device_names_the_volume_too(void **state)
     (void)state;
     make_volume("btrfs");
     grow_volume();
-    assert_int_equal(ask_resize(fd, volume_device, LARGE * MIB).code, STATUS_OK);
-    assert_int_equal(ask_stats(fd, volume_device).total, LARGE * MIB);
+    assert_int_equal(ask_resize(fd, volume.device, LARGE * MIB).code, STATUS_OK);
+    assert_int_equal(ask_stats(fd, volume.device).total, LARGE * MIB);
 }
 
 static void a_request_waits_for_its_device_and_nobody_waits_for_it(void **state)
@@ -348,12 +297,12 @@ static void a_request_waits_for_its_device_and_nobody_waits_for_it(void **state)
 
     (void)state;
     make_volume("xfs");
-    post_call(fd, 1001, AGENT_METHOD_RESIZE, mount_point, LARGE * MIB, 60 * NSEC_PER_SEC);
-    (void)ask_stats(fd, mount_point);
-    assert_int_equal(ask_resize(fd, mount_point, SMALL * MIB).code, STATUS_OK);
+    post_call(fd, 1001, AGENT_METHOD_RESIZE, volume.mount_point, LARGE * MIB, 60 * NSEC_PER_SEC);
+    (void)ask_stats(fd, volume.mount_point);
+    assert_int_equal(ask_resize(fd, volume.mount_point, SMALL * MIB).code, STATUS_OK);
     grow_volume();
     assert_int_equal(await_status(fd, 1001).code, STATUS_OK);
-    assert_true(ask_stats(fd, mount_point).total > SMALL * MIB);
+    assert_true(ask_stats(fd, volume.mount_point).total > SMALL * MIB);
 }
 
 static void a_device_that_does_not_grow_is_waited_for_until_the_deadline(void **state)
@@ -363,7 +312,7 @@ static void a_device_that_does_not_grow_is_waited_for_until_the_deadline(void **
 
     (void)state;
     make_volume("xfs");
-    post_call(fd, 5, AGENT_METHOD_RESIZE, mount_point, LARGE * MIB, NSEC_PER_SEC / 20);
+    post_call(fd, 5, AGENT_METHOD_RESIZE, volume.mount_point, LARGE * MIB, NSEC_PER_SEC / 20);
     status = await_status(fd, 5);
     assert_int_equal(status.code, STATUS_DEADLINE_EXCEEDED);
     assert_non_null(strstr(status.message, "not yet"));
@@ -378,13 +327,12 @@ static void a_read_only_mount_is_left_for_a_writable_one(void **state)
     make_volume("xfs");
     (void)snprintf(other, sizeof(other), "%s/other", scratch);
     assert_int_equal(mkdir(other, 0700), 0);
-    assert_int_equal(mount(mount_point, other, NULL, MS_BIND, NULL), 0);
+    assert_int_equal(mount(volume.mount_point, other, NULL, MS_BIND, NULL), 0);
     assert_int_equal(mount(NULL, other, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY, NULL), 0);
     grow_volume();
     assert_int_equal(ask_resize(fd, other, LARGE * MIB).code, STATUS_OK);
-    assert_int_equal(mount(NULL, mount_point, NULL, MS_REMOUNT | MS_RDONLY, NULL), 0);
-    assert_true(run_command("truncate -s %dM %s/volume.img", 2 * LARGE, scratch));
-    assert_int_equal(ioctl(volume_loop, LOOP_SET_CAPACITY, 0), 0);
+    assert_int_equal(mount(NULL, volume.mount_point, NULL, MS_REMOUNT | MS_RDONLY, NULL), 0);
+    loop_volume_resize(&volume, 2 * LARGE);
     assert_int_equal(ask_resize(fd, other, 2 * LARGE * MIB).code, STATUS_UNAVAILABLE);
     assert_int_equal(umount(other), 0);
 }
@@ -499,7 +447,7 @@ static void requests_in_progress_are_bounded_and_end_with_their_connection(void 
     (void)state;
     make_volume("xfs");
     for (uint32_t i = 0; i <= 16; i++)
-        post_call(fd, 101 + 2 * i, AGENT_METHOD_RESIZE, mount_point, LARGE * MIB,
+        post_call(fd, 101 + 2 * i, AGENT_METHOD_RESIZE, volume.mount_point, LARGE * MIB,
                   60 * NSEC_PER_SEC);
     status = await_status(fd, 101 + 2 * 16);
     assert_int_equal(status.code, STATUS_RESOURCE_EXHAUSTED);

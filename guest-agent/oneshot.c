@@ -1,0 +1,286 @@
+/* oneshot.c - finds the volumes, grows them side by side in processes of their own, reports.
+ *
+ * Only what is meant is touched: a path must be a mount point, and a read-only mount is not
+ * exchanged for another one of the same file system. What is known to be refused is not tried, so
+ * that the report has the reason and the kernel's log has no complaint.
+ */
+#include "guest-agent/oneshot.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "guest-agent/growth.h"
+#include "guest-agent/report.h"
+#include "guest-agent/volume.h"
+#include "lib/cleanup.h"
+#include "lib/loop.h"
+
+enum { REPORT_BYTES = 1024 * 1024 };
+
+struct job {
+    struct oneshot *oneshot;
+    struct volume volume;
+    bool found;
+    bool waiting; /* to be grown, not started yet */
+    struct growth *growth;
+    struct report_volume report;
+};
+
+struct oneshot {
+    const struct oneshot_request *request;
+    struct loop loop;
+    struct loop_timer deadline;
+    struct job *jobs;
+    size_t count;
+    size_t unfinished; /* growths, waiting or running */
+};
+
+static void start_growths(struct oneshot *oneshot);
+
+static void finish(struct job *job)
+{
+    if (--job->oneshot->unfinished == 0)
+        loop_stop(&job->oneshot->loop);
+}
+
+static void on_grown(struct growth *growth, int outcome, const struct error *error, void *userdata)
+{
+    struct job *job = userdata;
+    const char *trouble = NULL;
+
+    job->growth = growth_free(growth);
+    if (outcome < 0)
+        trouble = volume_trouble(&job->volume);
+    if (trouble)
+        report_fail(&job->report, REPORT_ERRORS, trouble);
+    else if (outcome != FILESYSTEM_GROWN)
+        report_fail(&job->report, report_error_from_outcome(outcome), error->text);
+    finish(job);
+    start_growths(job->oneshot);
+}
+
+/* As many as may run at once; each that ends makes room for the next. */
+static void start_growths(struct oneshot *oneshot)
+{
+    for (size_t i = 0; i < oneshot->count; i++) {
+        struct job *job = &oneshot->jobs[i];
+        int r;
+
+        if (!job->waiting)
+            continue;
+        r = growth_new(&oneshot->loop, &job->volume, on_grown, job, &job->growth);
+        if (r == -EAGAIN)
+            return;
+        job->waiting = false;
+        if (r < 0) {
+            report_fail(&job->report, REPORT_FAILED, "cannot start a process to grow it");
+            finish(job);
+        }
+    }
+}
+
+static void on_deadline(struct loop_timer *timer)
+{
+    struct oneshot *oneshot = container_of(timer, struct oneshot, deadline);
+
+    for (size_t i = 0; i < oneshot->count; i++) {
+        struct job *job = &oneshot->jobs[i];
+
+        if (job->growth)
+            report_fail(&job->report, REPORT_TIMED_OUT, "the file system is still growing");
+        else if (job->waiting)
+            report_fail(&job->report, REPORT_TIMED_OUT, "other file systems took all of the time");
+        growth_kill(job->growth);
+        job->growth = growth_free(job->growth);
+        job->waiting = false;
+    }
+    loop_stop(&oneshot->loop);
+}
+
+static int add_job(struct oneshot *oneshot, const char *path)
+{
+    struct job *jobs = realloc(oneshot->jobs, (oneshot->count + 1) * sizeof(*jobs));
+    struct job *job;
+
+    if (!jobs)
+        return -ENOMEM;
+    oneshot->jobs = jobs;
+    job = &jobs[oneshot->count++];
+    *job = (struct job){.oneshot = oneshot};
+    (void)snprintf(job->report.path, sizeof(job->report.path), "%s", path);
+    return 0;
+}
+
+static int add_path(struct oneshot *oneshot, const char *path, struct error *error)
+{
+    struct error reason = {0};
+    struct job *job;
+    int r = add_job(oneshot, path);
+
+    if (r < 0)
+        return error_set_errno(error, r, "cannot take %s", path);
+    job = &oneshot->jobs[oneshot->count - 1];
+    r = volume_find_mount(path, &job->volume, &reason);
+    if (r < 0)
+        return error_set_errno(error, r, "cannot read /proc/self/mountinfo");
+    job->found = r == VOLUME_FOUND;
+    if (!job->found)
+        report_fail(&job->report, REPORT_NOT_MOUNTED, reason.text);
+    return 0;
+}
+
+struct collector {
+    struct oneshot *oneshot;
+    int result;
+};
+
+static void add_volume(const struct volume *volume, void *userdata)
+{
+    struct collector *collector = userdata;
+    struct oneshot *oneshot = collector->oneshot;
+
+    if (collector->result < 0)
+        return;
+    collector->result = add_job(oneshot, volume->mount_point);
+    if (collector->result < 0)
+        return;
+    oneshot->jobs[oneshot->count - 1].volume = *volume;
+    oneshot->jobs[oneshot->count - 1].found = true;
+}
+
+static int find_volumes(struct oneshot *oneshot, struct error *error)
+{
+    struct collector collector = {oneshot, 0};
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < oneshot->request->count; i++)
+        r = add_path(oneshot, oneshot->request->paths[i], error);
+    if (r < 0 || !oneshot->request->all)
+        return r;
+    r = volume_for_each(add_volume, &collector);
+    if (r == 0)
+        r = collector.result;
+    return r < 0 ? error_set_errno(error, r, "cannot list the mounted file systems") : 0;
+}
+
+/* Settles what can be told without trying. */
+static void examine(struct job *job)
+{
+    struct report_volume *report = &job->report;
+    const char *trouble;
+    char text[ERROR_TEXT_BYTES];
+
+    if (!volume_has_device(&job->volume)) {
+        (void)snprintf(text, sizeof(text), "%s is not on a block device", job->volume.file_system);
+        report_fail(report, REPORT_NOT_A_BLOCK_DEVICE, text);
+    }
+    if (job->oneshot->request->report_only || report->error != REPORT_DONE)
+        return;
+    trouble = volume_trouble(&job->volume);
+    if (job->volume.kind == FILESYSTEM_OTHER) {
+        (void)snprintf(text, sizeof(text), "%s is a file system that cannot be grown here",
+                       job->volume.file_system);
+        report_fail(report, REPORT_UNSUPPORTED, text);
+    } else if (trouble) {
+        report_fail(report, REPORT_ERRORS, trouble);
+    } else if (job->volume.read_only) {
+        report_fail(report, REPORT_READ_ONLY, "the file system is mounted read-only");
+    }
+}
+
+/* On the loop, until all are grown or the time is over. */
+static void grow(struct oneshot *oneshot)
+{
+    for (size_t i = 0; i < oneshot->count; i++) {
+        struct job *job = &oneshot->jobs[i];
+
+        job->waiting = !oneshot->request->report_only && job->report.error == REPORT_DONE;
+        oneshot->unfinished += job->waiting;
+    }
+    if (!oneshot->unfinished)
+        return;
+    if (oneshot->request->timeout_ns)
+        loop_timer_start(&oneshot->loop, &oneshot->deadline, oneshot->request->timeout_ns,
+                         on_deadline);
+    start_growths(oneshot);
+    if (oneshot->unfinished)
+        loop_run(&oneshot->loop);
+    loop_timer_stop(&oneshot->deadline);
+}
+
+static int write_all(int fd, const char *bytes, size_t length)
+{
+    while (length > 0) {
+        ssize_t count = write(fd, bytes, length);
+
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0)
+            return -errno;
+        bytes += count;
+        length -= (size_t)count;
+    }
+    return 0;
+}
+
+static int print(const struct oneshot *oneshot, int output, struct error *error)
+{
+    struct buffer line = BUFFER_INIT(REPORT_BYTES);
+    int outcome = ONESHOT_DONE, r = report_begin(&line);
+
+    for (size_t i = 0; r == 0 && i < oneshot->count; i++) {
+        r = report_append(&line, &oneshot->jobs[i].report);
+        if (oneshot->jobs[i].report.error != REPORT_DONE)
+            outcome = ONESHOT_INCOMPLETE;
+    }
+    if (r == 0)
+        r = report_end(&line);
+    if (r == 0)
+        r = write_all(output, line.data, line.length);
+    buffer_done(&line);
+    return r < 0 ? error_set_errno(error, r, "cannot write the report") : outcome;
+}
+
+static int run(struct oneshot *oneshot, int output, struct error *error)
+{
+    int r = find_volumes(oneshot, error);
+
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < oneshot->count; i++) {
+        if (oneshot->jobs[i].found)
+            examine(&oneshot->jobs[i]);
+    }
+    grow(oneshot);
+    for (size_t i = 0; i < oneshot->count; i++) {
+        if (oneshot->jobs[i].found)
+            report_describe(&oneshot->jobs[i].volume, &oneshot->jobs[i].report);
+    }
+    return print(oneshot, output, error);
+}
+
+/* Without sysfs no size of a device is known, so nothing can be grown or told apart. */
+static int check_sysfs(struct error *error)
+{
+    if (access("/sys/dev/block", F_OK) == 0)
+        return 0;
+    return error_set(error, -ENOENT, "/sys is not mounted: the sizes of devices are not known");
+}
+
+int oneshot_run(const struct oneshot_request *request, int output, struct error *error)
+{
+    struct oneshot oneshot = {.request = request};
+    int r = check_sysfs(error);
+
+    if (r < 0)
+        return r;
+    if (loop_init(&oneshot.loop) < 0)
+        return error_set(error, -ENOMEM, "cannot start the event loop");
+    r = run(&oneshot, output, error);
+    loop_done(&oneshot.loop);
+    free(oneshot.jobs);
+    return r;
+}

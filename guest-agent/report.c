@@ -1,0 +1,182 @@
+/* report.c - figures from statfs(2) and sysfs, one object per path.
+ *
+ * A figure that cannot be had is 0 and no error: the report is for growing first.
+ */
+#include "guest-agent/report.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+
+#include "guest-agent/device.h"
+#include "guest-agent/stats.h"
+#include "lib/cleanup.h"
+#include "lib/json.h"
+
+enum { REPORT_VERSION = 1 };
+
+static const char *const error_names[REPORT_ERROR_COUNT] = {
+    [REPORT_DONE] = "",
+    [REPORT_NOT_MOUNTED] = "not_mounted",
+    [REPORT_NOT_A_BLOCK_DEVICE] = "not_a_block_device",
+    [REPORT_UNSUPPORTED] = "unsupported",
+    [REPORT_REFUSED] = "refused",
+    [REPORT_READ_ONLY] = "read_only",
+    [REPORT_ERRORS] = "errors",
+    [REPORT_NO_CAPABILITY] = "no_capability",
+    [REPORT_BUSY] = "busy",
+    [REPORT_TIMED_OUT] = "timed_out",
+    [REPORT_FAILED] = "failed",
+};
+
+enum report_error report_error_from_outcome(int outcome)
+{
+    switch (outcome) {
+    case FILESYSTEM_GROWN:
+        return REPORT_DONE;
+    case FILESYSTEM_BUSY:
+        return REPORT_BUSY;
+    case FILESYSTEM_DENIED:
+        return REPORT_NO_CAPABILITY;
+    case FILESYSTEM_READ_ONLY:
+        return REPORT_READ_ONLY;
+    case FILESYSTEM_UNSUPPORTED:
+        return REPORT_UNSUPPORTED;
+    case FILESYSTEM_REFUSED:
+        return REPORT_REFUSED;
+    case FILESYSTEM_ERRORS:
+        return REPORT_ERRORS;
+    default:
+        return REPORT_FAILED;
+    }
+}
+
+void report_fail(struct report_volume *report, enum report_error error, const char *text)
+{
+    if (report->error != REPORT_DONE)
+        return;
+    report->error = error;
+    (void)snprintf(report->error_text, sizeof(report->error_text), "%s", text);
+}
+
+/* The file system's devices; of one that cannot be opened, the device in mountinfo. */
+static void find_devices(const struct volume *volume, struct filesystem *ret_filesystem)
+{
+    cleanup(fd_closep) int fd = -1;
+
+    if (volume->kind != FILESYSTEM_OTHER && volume_open(volume, ret_filesystem, &fd) == 0)
+        return;
+    *ret_filesystem = (struct filesystem){.kind = volume->kind};
+    if (major(volume->device) == 0)
+        return;
+    ret_filesystem->device_count = 1;
+    ret_filesystem->devices[0].device = volume->device;
+}
+
+static void describe_devices(const struct volume *volume, struct report_volume *report)
+{
+    struct filesystem filesystem;
+
+    find_devices(volume, &filesystem);
+    report->device_bytes = 0;
+    report->device_count = filesystem.device_count;
+    report->device = filesystem.device_count ? filesystem.devices[0].device : 0;
+    for (unsigned i = 0; i < filesystem.device_count; i++) {
+        dev_t device = filesystem.devices[i].device;
+        uint64_t bytes;
+
+        if (device_size(device, &bytes) == 0)
+            report->device_bytes += bytes;
+        if (!report->layer[0])
+            (void)device_layer(device, report->layer, sizeof(report->layer));
+    }
+}
+
+void report_describe(const struct volume *volume, struct report_volume *report)
+{
+    (void)snprintf(report->file_system, sizeof(report->file_system), "%s", volume->file_system);
+    report->read_only = volume->read_only;
+    report->stats = (struct agent_stats){0};
+    if (!volume_has_device(volume))
+        return; /* statfs(2) of a remote one might wait */
+    describe_devices(volume, report);
+    stats_of(volume, &report->stats);
+}
+
+static int append_device(struct buffer *line, const struct report_volume *volume)
+{
+    char name[DEVICE_NAME_BYTES] = "", numbers[32] = "";
+    int r;
+
+    if (volume->device_count) {
+        device_name(volume->device, name);
+        (void)snprintf(numbers, sizeof(numbers), "%u:%u", major(volume->device),
+                       minor(volume->device));
+    }
+    r = buffer_append_format(line, ",\"device\":\"%s\",\"device_name\":", numbers);
+    if (r == 0)
+        r = json_append_string(line, name);
+    if (r == 0)
+        r = buffer_append_format(line,
+                                 ",\"device_count\":%u,\"device_bytes\":%" PRIu64 ",\"layer\":",
+                                 volume->device_count, volume->device_bytes);
+    if (r == 0)
+        r = json_append_string(line, volume->layer);
+    return r;
+}
+
+static int append_stats(struct buffer *line, const struct agent_stats *stats)
+{
+    return buffer_append_format(line,
+                                ",\"total\":%" PRIu64 ",\"used\":%" PRIu64 ",\"available\":%" PRIu64
+                                ",\"total_inodes\":%" PRIu64 ",\"used_inodes\":%" PRIu64
+                                ",\"available_inodes\":%" PRIu64,
+                                stats->total, stats->used, stats->available, stats->total_inodes,
+                                stats->used_inodes, stats->available_inodes);
+}
+
+static int append_text(struct buffer *line, const char *member, const char *text)
+{
+    int r = buffer_append_format(line, ",\"%s\":", member);
+
+    return r < 0 ? r : json_append_string(line, text);
+}
+
+int report_begin(struct buffer *line)
+{
+    return buffer_append_format(line, "{\"version\":%d,\"volumes\":[", REPORT_VERSION);
+}
+
+int report_append(struct buffer *line, const struct report_volume *volume)
+{
+    bool abnormal = volume->stats.abnormal;
+    int r = buffer_append_text(line, "{\"path\":");
+
+    if (r == 0)
+        r = json_append_string(line, volume->path);
+    if (r == 0)
+        r = append_text(line, "file_system", volume->file_system);
+    if (r == 0)
+        r = append_device(line, volume);
+    if (r == 0)
+        r = append_stats(line, &volume->stats);
+    if (r == 0)
+        r = buffer_append_format(line, ",\"read_only\":%s", volume->read_only ? "true" : "false");
+    if (r == 0)
+        r = append_text(line, "condition", abnormal ? "abnormal" : "normal");
+    if (r == 0)
+        r = append_text(line, "message", abnormal ? volume->stats.condition : "");
+    if (r == 0)
+        r = append_text(line, "error", error_names[volume->error]);
+    if (r == 0)
+        r = append_text(line, "error_text", volume->error_text);
+    return r < 0 ? r : buffer_append_text(line, "},");
+}
+
+int report_end(struct buffer *line)
+{
+    if (line->data[line->length - 1] == ',')
+        line->length--;
+    return buffer_append_text(line, "]}\n");
+}
