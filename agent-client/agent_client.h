@@ -17,8 +17,6 @@
 #include "lib/loop.h"
 #include "lib/result.h"
 
-enum { AGENT_REPLY_BYTES = 64 * 1024 };
-
 enum agent_act {
     AGENT_RESIZE, /* grpc.AgentService/ResizeVolume */
     AGENT_STATS,  /* grpc.AgentService/GetVolumeStats */

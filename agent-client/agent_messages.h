@@ -17,7 +17,10 @@
 #define AGENT_METHOD_RESIZE "ResizeVolume"
 #define AGENT_METHOD_STATS  "GetVolumeStats"
 
-enum { AGENT_PATH_BYTES = 4096 }; /* of volume_guest_path, its NUL included */
+enum {
+    AGENT_PATH_BYTES = 4096,       /* of volume_guest_path, its NUL included */
+    AGENT_REPLY_BYTES = 64 * 1024, /* the longest reply that is taken */
+};
 
 struct agent_stats {
     bool has_bytes;

@@ -1,0 +1,81 @@
+/* agent_session.h - one connection to an agent, and calls on it one after another. Private to
+ * agent-client/.
+ *
+ * On a unix:// address the bytes in front of a reply may belong to somebody who died
+ * (ttrpc_codec.h). vsock has connections, so there the first bytes must look like ttrpc, and a
+ * wrong peer is found at once. Whatever comes back is hostile: its length is checked before it is
+ * waited for, its memory is bounded, its texts are cleaned.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent-client/agent_address.h"
+#include "agent-client/agent_messages.h"
+#include "agent-client/ttrpc_codec.h"
+#include "lib/buffer.h"
+#include "lib/loop.h"
+#include "lib/result.h"
+#include "lib/stream.h"
+
+/* Why there is no answer. */
+enum agent_session_end {
+    AGENT_SESSION_BROKEN, /* no connection, no handshake, closed, nonsense */
+    AGENT_SESSION_LATE,   /* the time allowed has passed */
+};
+
+struct agent_session;
+
+struct agent_session_handler {
+    /* The reply to the call, borrowed. The handler may make the next call or end the session. */
+    void (*answered)(struct agent_session *session, const struct ttrpc_status *status,
+                     const struct buffer *payload);
+    /* At most once; nothing follows. The handler calls agent_session_done(). */
+    void (*ended)(struct agent_session *session, enum agent_session_end end,
+                  const struct error *error);
+};
+
+struct agent_session_options {
+    int root;             /* O_PATH of --root; borrowed for the duration of the call */
+    const char *address;  /* agent_address.h */
+    size_t request_bytes; /* the longest frame that is sent */
+    /* The agent is told the time that is left, so that it can give its own reason before ours is
+     * "no answer". kata-agent drops a call in its middle when that time is over. */
+    bool tells_time;
+};
+
+struct agent_session {
+    struct loop *loop;
+    const struct agent_session_handler *handler;
+    struct agent_address address;
+    struct stream stream;
+    bool started;
+    bool ready;   /* connected, and the port is there: a call can be sent */
+    bool shaking; /* the port was asked for */
+    bool tells_time;
+    bool heard;     /* a reply has come on this connection */
+    size_t foreign; /* bytes dropped in front of the reply to this call */
+    uint32_t stream_id;
+    uint64_t allowed_ns; /* as it was given, for the text */
+    uint64_t ends_at;    /* on clock_boottime() */
+    char method[TTRPC_NAME_BYTES];
+    struct buffer payload; /* of the call, until it is sent */
+};
+
+/* Starts connecting; nothing is called from within. 0; -EINVAL: the address (error says why);
+ * -errno. Then the session is as after agent_session_done(). */
+int agent_session_start(struct agent_session *session, struct loop *loop,
+                        const struct agent_session_options *options,
+                        const struct agent_session_handler *handler, struct error *error);
+
+/* From now on, for all that is still to come on this session. */
+void agent_session_allow(struct agent_session *session, uint64_t nanoseconds);
+
+/* Calls grpc.AgentService/METHOD, also while still connecting. 0, -EMSGSIZE, -ENOMEM, -EPIPE. */
+int agent_session_call(struct agent_session *session, const char *method, const void *payload,
+                       size_t length);
+
+/* Stops, closes, frees. Fine on a zeroed session, and from within its handlers. */
+void agent_session_done(struct agent_session *session);
