@@ -54,7 +54,7 @@ enum container_step {
 };
 
 enum container_kind {
-    CONTAINER_DONE,        /* RUN: the program has ended; CLEAN_UP: nothing is left */
+    CONTAINER_DONE,        /* RUN: the program has ended; CLEAN_UP: the container is gone */
     CONTAINER_DENIED,      /* the guest's policy forbids the call of `step` */
     CONTAINER_UNSUPPORTED, /* the agent does not know the call */
     CONTAINER_UNREACHABLE, /* no connection, no handshake, closed, nonsense */
@@ -102,8 +102,8 @@ struct container_reply {
     int exit_status;          /* RUN and DONE */
 
     /* What the program wrote so far; borrowed until the object is freed, a NUL follows. Empty
-     * although the program always writes: the guest's policy hides it (Kata from 4.0 on does so
-     * where ReadStreamRequest is not allowed). */
+     * although the program always writes: the guest's policy hides it (where ReadStreamRequest is
+     * not allowed, Kata from 3.15 on answers nothing; before that the call is denied). */
     const char *output;
     size_t output_length;
     const char *errors;

@@ -1,0 +1,39 @@
+/* container_copy.h - the program into the guest, call by call. Private to agent-client/.
+ *
+ * For guests without a shared file system. CopyFile makes the parents of a file: an empty file in
+ * each mount point is how those directories come to be (Kata before 3.12 does not copy a
+ * directory). The agent has no call that removes a file, so what is not needed any more is replaced
+ * by an empty one.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/buffer.h"
+
+struct container_copier {
+    const char *directory; /* borrowed; absolute, in the guest */
+    const char *program;   /* its name there; borrowed */
+    int file;              /* borrowed */
+    uint64_t file_bytes;
+    size_t points;  /* mount points that have been answered */
+    uint64_t bytes; /* of the program that have been answered */
+};
+
+/* NULL, or what is wrong with the file, for a person. */
+const char *container_copier_open(struct container_copier *copier, const char *directory,
+                                  const char *program, int file);
+
+/* The next request is about the program itself. */
+bool container_copier_writes(const struct container_copier *copier);
+bool container_copier_is_done(const struct container_copier *copier);
+
+/* Appends the next request's payload. 0; -errno of reading the file; -ENODATA: it has become
+ * shorter; -ENAMETOOLONG, -EMSGSIZE, -ENOMEM. */
+int container_copier_append(const struct container_copier *copier, struct buffer *payload);
+void container_copier_answered(struct container_copier *copier);
+
+/* The request that makes the program an empty file. */
+int container_append_emptied(const char *directory, const char *program, struct buffer *payload);
