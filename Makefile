@@ -97,7 +97,7 @@ CRUST_QEMU := crust-qemu-system-$(shell uname -m)
 
 PROGRAMS := $(OUT)/crustd $(OUT)/crustctl $(OUT)/crust-guest-agent $(OUT)/$(CRUST_QEMU)
 
-.PHONY: all check demo install deps tests unit e2e node fuzz replay search bench golden sanitize coverage format lint clean help programs
+.PHONY: all check demo install uninstall deps tests unit e2e node fuzz replay search bench golden sanitize coverage format lint clean help programs
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -220,6 +220,17 @@ install: programs ## programs, unit, configuration, proto files and Kata's drop-
 	if [ ! -e $$conf ]; then install -D -m 644 config/crustd.conf $$conf; \
 	elif ! cmp -s config/crustd.conf $$conf; then install -m 644 config/crustd.conf $$conf.new; \
 	  echo "kept $$conf; the shipped one is $$conf.new"; fi
+
+# Asked of the node that is uninstalled from, before anything is removed.
+CRUST_USERS = ctl=$(DESTDIR)$(PREFIX)/bin/crustctl; [ -x "$$ctl" ] || ctl=$(OUT)/crustctl; \
+  "$$ctl" --root "$(DESTDIR)/" crust-qemu
+
+uninstall: ## take away what install put there, but for /etc/crustd; not while Kata starts QEMU through crust-qemu
+	@$(CRUST_USERS)
+	rm -f $(DESTDIR)$(PREFIX)/sbin/crustd $(DESTDIR)$(PREFIX)/bin/crust-guest-agent
+	rm -f $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/crustd.conf $(DESTDIR)$(PREFIX)/lib/systemd/system/crustd.service
+	rm -rf $(DESTDIR)$(PREFIX)/libexec/crustd $(DESTDIR)$(PREFIX)/share/crustd
+	rm -f $(DESTDIR)$(PREFIX)/bin/crustctl
 
 unit: $(TEST_BINARIES) ## build and run the unit tests
 	@tests/run-unit.sh $(TEST_BINARIES)

@@ -43,6 +43,11 @@ const struct command commands[] = {
      "of which an error keeps some volume from growing or crustd from starting.\n"
      "Exit code: 0 no error, 5 at least one, 1 nothing could be examined.\n",
      command_doctor},
+    {"crust-qemu", "", 0, 0, "whether crust-qemu may be removed: who needs it",
+     "Looks through Kata's configurations on this node for those that start QEMU\n"
+     "through crust-qemu, whether they are in use or not; asks no daemon.\n"
+     "Exit code: 0 none, 5 at least one, or some file could not be looked at.\n",
+     command_crust_qemu},
     {"wait", "VOL", 1, OPTION_FOR | OPTION_TIMEOUT, "waits until a volume has a state",
      "  --for STATE     a state, or STATE/REASON (in_sync, blocked/read_only)\n"
      "  --timeout S     seconds to wait (60)\n"

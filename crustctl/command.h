@@ -69,6 +69,7 @@ int command_volume(struct session *session);
 int command_journal(struct session *session);
 int command_explain(struct session *session);
 int command_doctor(struct session *session);
+int command_crust_qemu(struct session *session);
 int command_wait(struct session *session);
 int command_resize(struct session *session);
 int command_stats(struct session *session);

@@ -77,6 +77,12 @@ static int print_text(const cJSON *findings, bool by_daemon, unsigned width, str
     return result;
 }
 
+static int read_findings(const struct buffer *json, cJSON **ret_findings, struct error *error)
+{
+    return json_parse(buffer_text(json), json->length, (struct json_limits){ANSWER_BYTES, 4},
+                      ret_findings, error);
+}
+
 int command_doctor(struct session *session)
 {
     cleanup(buffer_done) struct buffer json = BUFFER_INIT(ANSWER_BYTES);
@@ -86,8 +92,7 @@ int command_doctor(struct session *session)
     int result = source_findings(session->source, &by_daemon, &json, &error);
 
     if (result == 0)
-        result = json_parse(buffer_text(&json), json.length, (struct json_limits){ANSWER_BYTES, 4},
-                            &findings, &error);
+        result = read_findings(&json, &findings, &error);
     if (result == 0)
         result = session->options->json
                      ? row_print_json(findings, &session->out)
@@ -95,4 +100,41 @@ int command_doctor(struct session *session)
     if (result != 0)
         return session_fail(result, &error);
     return count_level(findings, "error") > 0 ? EXIT_BLOCKED : EXIT_DONE;
+}
+
+/* ---- who needs crust-qemu ------------------------------------------------------------------ */
+
+static int print_users(const cJSON *findings, unsigned width, struct buffer *out)
+{
+    const cJSON *finding;
+    int result =
+        cJSON_GetArraySize(findings) == 0
+            ? buffer_append_text(out, "No configuration of Kata's here names crust-qemu.\n")
+            : buffer_append_text(out, "crust-qemu must stay: where a configuration of "
+                                      "Kata's names it and it is gone, no pod starts.\n\n");
+
+    cJSON_ArrayForEach(finding, findings)
+    {
+        if (result == 0)
+            result = print_finding(finding, width < WIDEST ? width : WIDEST, out);
+    }
+    return result;
+}
+
+/* Whatever could not be looked at may name it, too. */
+int command_crust_qemu(struct session *session)
+{
+    cleanup(buffer_done) struct buffer json = BUFFER_INIT(ANSWER_BYTES);
+    cleanup(json_deletep) cJSON *findings = NULL;
+    struct error error = {0};
+    int result = source_crust_users(session->source, &json, &error);
+
+    if (result == 0)
+        result = read_findings(&json, &findings, &error);
+    if (result == 0)
+        result = session->options->json ? row_print_json(findings, &session->out)
+                                        : print_users(findings, session->width, &session->out);
+    if (result != 0)
+        return session_fail(result, &error);
+    return cJSON_GetArraySize(findings) > 0 ? EXIT_BLOCKED : EXIT_DONE;
 }

@@ -294,3 +294,10 @@ int source_findings(struct source *source, bool *ret_by_daemon, struct buffer *r
     result = doctor_examine(&request, ret_json);
     return result < 0 ? error_set_errno(error, result, "the findings can't be written") : 0;
 }
+
+int source_crust_users(struct source *source, struct buffer *ret_json, struct error *error)
+{
+    int result = doctor_find_crust_users(source->root, ret_json);
+
+    return result < 0 ? error_set_errno(error, result, "the findings can't be written") : 0;
+}

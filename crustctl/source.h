@@ -45,6 +45,10 @@ int source_status(struct source *source, struct buffer *ret_json, struct error *
 int source_findings(struct source *source, bool *ret_by_daemon, struct buffer *ret_json,
                     struct error *error);
 
+/* Which files of Kata's configurations need crust-qemu, as findings; no daemon is asked. 0, -errno.
+ */
+int source_crust_users(struct source *source, struct buffer *ret_json, struct error *error);
+
 /* One request to the daemon and nobody else. 0: 2xx, ret_body is the answer. SOURCE_REFUSED: the
  * error's text is the daemon's message and ret_body its JSON. SOURCE_UNREACHABLE, -errno. */
 int source_ask_daemon(struct source *source, const char *method, const char *path,

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "doctor/crust_users.h"
 #include "doctor/finding.h"
 #include "doctor/kata.h"
 #include "doctor/kata_version.h"
@@ -89,5 +90,14 @@ int doctor_examine(const struct doctor_request *request, struct buffer *ret_json
     kata_examine(request->root, request->config, &findings);
     read_boot_id(boot_id);
     sandboxes_judge(request->sandboxes, boot_id, request->config, &findings);
+    return findings_end(&findings);
+}
+
+int doctor_find_crust_users(int root, struct buffer *ret_json)
+{
+    struct findings findings;
+
+    findings_begin(&findings, ret_json);
+    crust_users_find(root, &findings);
     return findings_end(&findings);
 }

@@ -33,3 +33,7 @@ int doctor_find_abilities(const struct doctor_request *request,
  * and remedy may be null. An error keeps some volume from growing, or crustd from starting. 0,
  * -EMSGSIZE, -ENOMEM. */
 int doctor_examine(const struct doctor_request *request, struct buffer *ret_json);
+
+/* Which files of Kata's configurations name crust-qemu: once it is gone, no pod of theirs starts.
+ * Findings as above; those of level error say that it must stay, or that it cannot be told. */
+int doctor_find_crust_users(int root, struct buffer *ret_json);

@@ -20,9 +20,9 @@ static void find_prefix(char ret_prefix[static PATH_MAX])
     }
 }
 
-void drop_in_find(int is_rust, char ret_path[static DROP_IN_BYTES])
+void drop_in_find(char ret_path[static DROP_IN_BYTES])
 {
-    const char *name = is_rust ? "rust-qemu.toml" : "go-qemu.toml";
+    static const char name[] = "crust-qemu.toml";
     char prefix[PATH_MAX];
 
     find_prefix(prefix);

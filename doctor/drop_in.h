@@ -3,6 +3,6 @@
 
 enum { DROP_IN_BYTES = 512 };
 
-/* Where the one for this runtime lies: share/crustd/kata below what this program was installed to
- * (/usr; in a container, the image's), else where crustd's source has it. */
-void drop_in_find(int is_rust, char ret_path[static DROP_IN_BYTES]);
+/* Where crust-qemu.toml lies, which serves both runtimes: share/crustd/kata below what this program
+ * was installed to (/usr; in a container, the image's), else where crustd's source has it. */
+void drop_in_find(char ret_path[static DROP_IN_BYTES]);

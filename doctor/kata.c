@@ -1,12 +1,4 @@
-/* kata.c - which of Kata's configurations this node uses, and what becomes of their sandboxes.
- *
- * kata-deploy installs a configuration for each of some thirty runtimes, of which a node uses one
- * or two; only those are looked at. A runtime class names a handler, the engine's configuration
- * gives it a file, and where it gives none the runtime takes the first that it finds on its own
- * list. That list is built into the runtime; these are the ones that Kata 4.1.0 is built with
- * (src/runtime/Makefile, src/libs/kata-types/src/config/default.rs). An environment variable
- * KATA_CONF_FILE of the engine would change it, and is not seen.
- */
+/* kata.c - what becomes of the sandboxes of the configurations in use. */
 #include "doctor/kata.h"
 
 #include <errno.h>
@@ -14,60 +6,18 @@
 #include <string.h>
 
 #include "doctor/drop_in.h"
-#include "doctor/engine.h"
 #include "doctor/host_file.h"
+#include "doctor/kata_in_use.h"
+#include "doctor/kata_program.h"
+#include "doctor/program.h"
 #include "lib/cleanup.h"
-
-enum { CONFIGURATIONS = 32, NAMES_BYTES = 256 };
-
-/* One in use. */
-struct configuration {
-    char path[PATH_MAX]; /* links followed, for config.d stands beside the file itself */
-    char runtimes[NAMES_BYTES];
-};
-
-struct configurations {
-    unsigned count;
-    struct configuration configuration[CONFIGURATIONS];
-};
-
-static const char *const engine_files[] = {
-    "/etc/containerd/config.toml",
-    "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
-    "/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
-    "/var/snap/microk8s/current/args/containerd.toml",
-    "/etc/crio/crio.conf",
-};
-
-static const char *const engine_directories[] = {
-    "/etc/containerd/conf.d",
-    "/etc/containerd/config.d",
-    "/opt/kata/containerd/config.d",
-    "/etc/k0s/containerd.d",
-    "/var/lib/rancher/k3s/agent/etc/containerd/config.toml.d",
-    "/var/lib/rancher/k3s/agent/etc/containerd/config-v3.toml.d",
-    "/var/lib/rancher/rke2/agent/etc/containerd/config.toml.d",
-    "/var/lib/rancher/rke2/agent/etc/containerd/config-v3.toml.d",
-    "/etc/crio/crio.conf.d",
-};
-
-static const char *const go_defaults[] = {
-    "/etc/kata-containers/configuration.toml",
-    "/usr/share/defaults/kata-containers/configuration.toml",
-    "/opt/kata/share/defaults/kata-containers/configuration.toml",
-};
-
-static const char *const rust_defaults[] = {
-    "/etc/kata-containers/runtime-rs/configuration.toml",
-    "/usr/share/defaults/kata-containers/runtime-rs/configuration.toml",
-    "/opt/kata/share/defaults/kata-containers/runtime-rs/configuration.toml",
-};
 
 /* ---- what a configuration leads to --------------------------------------------------------- */
 
 struct judgement {
     const struct kata_settings *settings;
     const struct kata_table *table;
+    const struct program *program;
     const char *file;
     const char *runtimes;
     struct findings *findings;
@@ -81,29 +31,36 @@ static void say(const struct judgement *judgement, enum finding_level level, con
                  judgement->settings->is_rust ? "Rust" : "Go", what);
 }
 
-static void format_drop_in(const struct judgement *judgement, const char *after, char *ret_text,
-                           size_t size)
+/* Where an extra monitor is asked for already, by somebody who can say so again. */
+static void format_remedy(const struct judgement *judgement, const char *set_by, char *ret_text,
+                          size_t size)
 {
     const char *slash = strrchr(judgement->file, '/');
-    const char *monitor = judgement->settings->is_rust ? "hmp" : "qmp";
-    char drop_in[DROP_IN_BYTES];
+    const bool is_rust = judgement->settings->is_rust, is_set = judgement->table->monitor[0];
+    char drop_in[DROP_IN_BYTES], own[640] = "";
 
-    drop_in_find(judgement->settings->is_rust, drop_in);
-    (void)snprintf(ret_text, size,
-                   "Put crustd's %s, whose head says what it costs, into "
-                   "%.*s/config.d: [hypervisor.%s] enable_debug = true, extra_monitor_socket = "
-                   "\"%s\"%s%s. Then restart the pods",
-                   drop_in, slash ? (int)(slash - judgement->file) : 1,
-                   slash ? judgement->file : ".", judgement->table->name, monitor,
-                   *after ? ", by a name that sorts behind " : "", after);
+    drop_in_find(drop_in);
+    if (is_set || judgement->table->confidential)
+        (void)snprintf(own, sizeof(own),
+                       "Set enable_debug = true and extra_monitor_socket = \"%s\" in %s. %s",
+                       is_rust ? "hmp" : "qmp", *set_by ? set_by : judgement->file,
+                       judgement->table->confidential ? "" : "Or better, without debug settings: ");
+    if (judgement->table->confidential)
+        (void)snprintf(ret_text, size, "%sThen restart the pods", own);
+    else
+        (void)snprintf(
+            ret_text, size,
+            "%s%s crustd's %s, whose head says what it costs, into %.*s/config.d, which has "
+            "Kata start QEMU through crust-qemu. Then restart the pods",
+            own, *own ? "put" : "Put", drop_in, slash ? (int)(slash - judgement->file) : 1,
+            slash ? judgement->file : ".");
 }
 
 static void say_monitor(const struct judgement *judgement, const char *set_by, const char *what)
 {
-    const bool by_drop_in = strcmp(set_by, judgement->file) != 0;
-    char remedy[1536], text[512];
+    char remedy[2048], text[512];
 
-    format_drop_in(judgement, by_drop_in ? set_by : "", remedy, sizeof(remedy));
+    format_remedy(judgement, set_by, remedy, sizeof(remedy));
     (void)snprintf(text, sizeof(text), "%s%s%s%s", what, *set_by ? " (" : "", set_by,
                    *set_by ? ")" : "");
     say(judgement, FINDING_ERROR, remedy, text);
@@ -139,6 +96,27 @@ static void judge_extra_monitor(const struct judgement *judgement)
     }
 }
 
+/* Its program is judged apart; a confidential guest it leaves alone. */
+static bool has_crust_qemu(const struct judgement *judgement)
+{
+    return judgement->program->is_crust && !judgement->table->confidential;
+}
+
+static void judge_crust_qemu(const struct judgement *judgement)
+{
+    const struct kata_table *table = judgement->table;
+    const struct program *program = judgement->program;
+
+    if (judgement->settings->is_rust && table->enable_debug && table->monitor[0] &&
+        strcmp(table->monitor, "hmp") != 0) {
+        judge_extra_monitor(judgement);
+    } else if (program->state == PROGRAM_THERE && program->qemu == PROGRAM_THERE &&
+               program->has_directory) {
+        judgement->findings->tells_hypervisor = true;
+        say(judgement, FINDING_OK, NULL, "QEMU gets a monitor for crustd (crust-qemu)");
+    }
+}
+
 static void judge_qemu(const struct judgement *judgement, const struct config *config)
 {
     switch (config->resize.qemu_monitor) {
@@ -153,7 +131,10 @@ static void judge_qemu(const struct judgement *judgement, const struct config *c
             "uses it too can be hindered from ending its pod");
         break;
     case QEMU_MONITOR_EXTRA:
-        judge_extra_monitor(judgement);
+        if (has_crust_qemu(judgement))
+            judge_crust_qemu(judgement);
+        else
+            judge_extra_monitor(judgement);
         if (judgement->table->confidential)
             say(judgement, FINDING_NOTE, NULL,
                 "the guests are confidential: an extra monitor changes QEMU's command line, and "
@@ -196,10 +177,11 @@ static void judge_table(const struct judgement *judgement, const struct config *
             "crustd has no way to tell this hypervisor: a volume grows when its pod is restarted");
 }
 
-void kata_judge(const struct kata_settings *settings, const char *file, const char *runtimes,
-                const struct config *config, struct findings *findings)
+void kata_judge(const struct kata_settings *settings, const struct program *program,
+                const char *file, const char *runtimes, const struct config *config,
+                struct findings *findings)
 {
-    struct judgement judgement = {settings, kata_settings_table(settings), file, runtimes,
+    struct judgement judgement = {settings, kata_settings_table(settings), program, file, runtimes,
                                   findings};
 
     if (judgement.table)
@@ -243,134 +225,45 @@ static int read_drop_ins(int root, const char *file, struct kata_settings *setti
     return r < 0 ? r : 0;
 }
 
-static void examine_one(int root, const struct configuration *configuration,
+static void examine_one(int root, const struct kata_configuration *configuration,
                         const struct config *config, struct findings *findings)
 {
     struct kata_settings settings = {0};
+    const struct kata_table *table;
+    struct program program = {0};
     struct error error = {0};
     int r = read_settings(root, configuration->path, &settings, &error);
 
     if (r == 0)
         r = read_drop_ins(root, configuration->path, &settings, &error);
-    if (r < 0)
+    if (r < 0) {
         findings_add(findings, FINDING_WARNING, "kata_unreadable", configuration->path,
                      "See whether Kata can read it: kata-runtime env, or kata-ctl env",
                      "%s: its configuration can't be judged: %s", configuration->runtimes,
                      error.text);
-    else
-        kata_judge(&settings, configuration->path, configuration->runtimes, config, findings);
-}
-
-/* ---- which ones ---------------------------------------------------------------------------- */
-
-/* HOST_READ if it is there and in the list now. */
-static int use(int root, const char *path, const char *runtime,
-               struct configurations *configurations)
-{
-    struct configuration *configuration = configurations->configuration;
-    char real[PATH_MAX];
-    size_t length;
-    unsigned i = 0;
-    int r = host_file_resolve(root, path, real);
-
-    if (r != HOST_READ)
-        return r;
-    while (i < configurations->count && strcmp(configuration[i].path, real) != 0)
-        i++;
-    if (i == CONFIGURATIONS)
-        return -E2BIG;
-    if (i == configurations->count) {
-        configurations->count++;
-        (void)snprintf(configuration[i].path, sizeof(configuration[i].path), "%s", real);
-    }
-    length = strlen(configuration[i].runtimes);
-    (void)snprintf(configuration[i].runtimes + length, NAMES_BYTES - length, "%s%s",
-                   length ? ", " : "", runtime);
-    return HOST_READ;
-}
-
-/* The first that exists. */
-static bool use_default(int root, const char *const *paths, size_t count, const char *runtime,
-                        struct configurations *configurations)
-{
-    for (size_t i = 0; i < count; i++)
-        if (use(root, paths[i], runtime, configurations) == HOST_READ)
-            return true;
-    return false;
-}
-
-static void use_runtime(int root, const struct engine_runtime *runtime,
-                        struct configurations *configurations, struct findings *findings)
-{
-    if (!runtime->is_kata)
         return;
-    if (!runtime->config_path[0]) {
-        if (runtime->is_rust)
-            (void)use_default(root, rust_defaults, array_length(rust_defaults), runtime->name,
-                              configurations);
-        else
-            (void)use_default(root, go_defaults, array_length(go_defaults), runtime->name,
-                              configurations);
-    } else if (use(root, runtime->config_path, runtime->name, configurations) != HOST_READ) {
-        findings_add(findings, FINDING_WARNING, "kata_unreadable", runtime->config_path, NULL,
-                     "%s: the configuration that the container engine names can't be looked at",
-                     runtime->name);
     }
-}
-
-static void read_engine_file(int root, const char *path, struct engine_runtimes *runtimes,
-                             struct findings *findings)
-{
-    cleanup(buffer_done) struct buffer text = BUFFER_INIT(HOST_FILE_BYTES);
-    struct error error = {0};
-    int r = host_file_read(root, path, &text, &error);
-
-    if (r == HOST_READ)
-        r = engine_runtimes_read(runtimes, path, buffer_text(&text), text.length, &error);
-    if (r < 0)
-        findings_add(findings, FINDING_WARNING, "engine_unreadable", path, NULL,
-                     "which configurations of Kata's are in use may be incomplete: %s", error.text);
-}
-
-static void read_engines(int root, struct engine_runtimes *runtimes, struct findings *findings)
-{
-    for (size_t i = 0; i < array_length(engine_files); i++)
-        read_engine_file(root, engine_files[i], runtimes, findings);
-    for (size_t i = 0; i < array_length(engine_directories); i++) {
-        cleanup(host_names_done) struct host_names names = {0};
-        const int r = host_names_read(root, engine_directories[i], &names);
-        char path[PATH_MAX];
-
-        if (r < 0)
-            findings_add(findings, FINDING_WARNING, "engine_unreadable", engine_directories[i],
-                         NULL, "which configurations of Kata's are in use may be incomplete: %s",
-                         strerror(-r));
-        for (unsigned j = 0; j < names.count; j++) {
-            (void)snprintf(path, sizeof(path), "%s/%s", engine_directories[i], names.name[j]);
-            read_engine_file(root, path, runtimes, findings);
-        }
+    table = kata_settings_table(&settings);
+    if (table) {
+        program_find(root, table->path, &program);
+        kata_program_judge(table, &program, configuration->runtimes, findings);
+        kata_program_examine_valid(root, table, configuration->runtimes, findings);
     }
+    kata_judge(&settings, &program, configuration->path, configuration->runtimes, config, findings);
 }
 
 void kata_examine(int root, const struct config *config, struct findings *findings)
 {
-    struct configurations configurations = {0};
-    struct engine_runtimes runtimes = {0};
+    struct kata_in_use in_use;
 
-    read_engines(root, &runtimes, findings);
-    for (unsigned i = 0; i < runtimes.count; i++)
-        use_runtime(root, &runtimes.runtime[i], &configurations, findings);
-    if (configurations.count == 0) {
-        (void)use_default(root, go_defaults, array_length(go_defaults), "Kata", &configurations);
-        (void)use_default(root, rust_defaults, array_length(rust_defaults), "Kata",
-                          &configurations);
-    }
-    if (configurations.count == 0)
-        findings_add(findings, FINDING_WARNING, "kata_absent", go_defaults[0],
+    kata_in_use_find(root, &in_use, findings);
+    if (in_use.count == 0)
+        findings_add(findings, FINDING_WARNING, "kata_absent",
+                     "/etc/kata-containers/configuration.toml",
                      "Install Kata Containers, or see that --root and the pod's mounts show its "
                      "configuration",
                      "no configuration of Kata's is here, so nothing can be said about the "
                      "sandboxes to come");
-    for (unsigned i = 0; i < configurations.count; i++)
-        examine_one(root, &configurations.configuration[i], config, findings);
+    for (unsigned i = 0; i < in_use.count; i++)
+        examine_one(root, &in_use.configuration[i], config, findings);
 }

@@ -47,6 +47,27 @@ static void take_word(struct reading *reading, const struct toml_item *item,
         fail(reading, item, "is too long");
 }
 
+static void take_path(struct reading *reading, const struct toml_item *item,
+                      char ret_path[static KATA_FILE_BYTES])
+{
+    if (item->kind != TOML_STRING)
+        fail(reading, item, "is no string");
+    else if (snprintf(ret_path, KATA_FILE_BYTES, "%s", item->text) >= KATA_FILE_BYTES)
+        fail(reading, item, "is too long");
+}
+
+/* An array of a later file takes the place of an earlier one's. */
+static void take_valid_path(struct reading *reading, const struct toml_item *item,
+                            struct kata_table *table)
+{
+    if (item->kind == TOML_OTHER)
+        table->valid_paths = 0;
+    else if (item->kind != TOML_ELEMENT)
+        fail(reading, item, "is no array");
+    else if (table->valid_paths < KATA_PATHS && strlen(item->text) < KATA_FILE_BYTES)
+        (void)snprintf(table->valid_path[table->valid_paths++], KATA_FILE_BYTES, "%s", item->text);
+}
+
 static struct kata_table *find_table(struct reading *reading, const struct toml_item *item)
 {
     struct kata_settings *settings = reading->settings;
@@ -80,6 +101,11 @@ static void take_hypervisor(struct reading *reading, const struct toml_item *ite
         take_boolean(reading, item, &table->no_block_devices);
     } else if (is_at(item, 2, "confidential_guest")) {
         take_boolean(reading, item, &table->confidential);
+    } else if (is_at(item, 2, "path")) {
+        take_path(reading, item, table->path);
+        (void)snprintf(table->path_file, sizeof(table->path_file), "%s", reading->file);
+    } else if (is_at(item, 2, "valid_hypervisor_paths")) {
+        take_valid_path(reading, item, table);
     }
 }
 

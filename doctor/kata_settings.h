@@ -12,7 +12,7 @@
 
 #include "lib/result.h"
 
-enum { KATA_TABLES = 8, KATA_WORD_BYTES = 32, KATA_FILE_BYTES = 256 };
+enum { KATA_TABLES = 8, KATA_WORD_BYTES = 32, KATA_FILE_BYTES = 256, KATA_PATHS = 8 };
 
 /* [hypervisor.NAME] */
 struct kata_table {
@@ -21,8 +21,12 @@ struct kata_table {
     char debug_file[KATA_FILE_BYTES]; /* that said so last; "" none did */
     char monitor[KATA_WORD_BYTES];    /* extra_monitor_socket: "", hmp, qmp, qmp-pretty, … */
     char monitor_file[KATA_FILE_BYTES];
-    bool no_block_devices; /* disable_block_device_use */
-    bool confidential;     /* confidential_guest */
+    bool no_block_devices;      /* disable_block_device_use */
+    bool confidential;          /* confidential_guest */
+    char path[KATA_FILE_BYTES]; /* "": the runtime's own default */
+    char path_file[KATA_FILE_BYTES];
+    unsigned valid_paths; /* valid_hypervisor_paths; those beyond KATA_PATHS are passed over */
+    char valid_path[KATA_PATHS][KATA_FILE_BYTES];
 };
 
 struct kata_settings {

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "doctor/drop_in.h"
+#include "doctor/monitor.h"
 #include "lib/json.h"
 
 /* What is known of one door. */
@@ -59,17 +60,27 @@ static bool lacks_monitor(const cJSON *row, const struct config *config)
            !*text_of(row, "control_socket") && config->resize.qemu_monitor != QEMU_MONITOR_OFF;
 }
 
-static struct door find_qemu(const struct vmm *vmm, const char *runtime,
-                             const struct config *config)
+static struct door find_monitor(const struct vmm *vmm, const cJSON *row)
+{
+    uint64_t pid = 0;
+    char how[96];
+
+    (void)json_number(row, "vmm_pid", &pid);
+    (void)snprintf(how, sizeof(how), "has a monitor for crustd (%s)",
+                   monitor_describe((pid_t)pid, vmm->socket));
+    return open_door(vmm, how);
+}
+
+static struct door find_qemu(const struct vmm *vmm, const cJSON *row, const struct config *config)
 {
     char drop_in[DROP_IN_BYTES];
     struct door door;
 
     if (*vmm->socket)
-        return open_door(vmm, "has a monitor for crustd");
+        return find_monitor(vmm, row);
     if (config->resize.qemu_monitor != QEMU_MONITOR_OFF) {
         door = shut_door(vmm, "has no monitor that crustd may use", "");
-        drop_in_find(strcmp(runtime, "kata-rs") == 0, drop_in);
+        drop_in_find(drop_in);
         (void)snprintf(door.remedy, sizeof(door.remedy),
                        "Put crustd's %s into Kata's config.d, and restart the pod", drop_in);
         return door;
@@ -134,7 +145,7 @@ static struct door find_hypervisor(const cJSON *row, const struct config *config
     if (strcmp(hypervisor, "firecracker") == 0)
         return find_firecracker(&vmm, config);
     if (strcmp(hypervisor, "qemu") == 0 || strcmp(hypervisor, "unknown") == 0)
-        return find_qemu(&vmm, text_of(row, "runtime"), config);
+        return find_qemu(&vmm, row, config);
     return shut_door(&vmm, "has no way to be told", "Restart the pod after a growth");
 }
 

@@ -1,4 +1,4 @@
-/* sandboxes.h - which of the volumes in running sandboxes can grow, before they have to; pure.
+/* sandboxes.h - which of the volumes in running sandboxes can grow, before they have to.
  * Private to doctor/. */
 #pragma once
 

@@ -256,6 +256,14 @@ static int take_name(struct reading *reading)
 
 static int take_value(struct reading *reading, bool silent);
 
+static bool starts_long_string(const struct reading *reading)
+{
+    const char first = peek(reading);
+
+    return reading->end - reading->cursor >= 3 && reading->cursor[1] == first &&
+           reading->cursor[2] == first;
+}
+
 static void call_back(const struct reading *reading, enum toml_kind kind, const char *text,
                       bool truth)
 {
@@ -267,7 +275,19 @@ static void call_back(const struct reading *reading, enum toml_kind kind, const 
     reading->callback(reading->userdata, &item);
 }
 
-static int skip_array(struct reading *reading)
+static int take_short_string(struct reading *reading, char quote, enum toml_kind kind, bool silent);
+
+static int take_element(struct reading *reading, bool silent)
+{
+    const char first = peek(reading);
+
+    if (silent || (first != '"' && first != '\'') || starts_long_string(reading))
+        return take_value(reading, true);
+    reading->cursor++;
+    return take_short_string(reading, first, TOML_ELEMENT, false);
+}
+
+static int take_array(struct reading *reading, bool silent)
 {
     int r = 0;
 
@@ -275,7 +295,7 @@ static int skip_array(struct reading *reading)
         skip_space(reading);
         if (take(reading, "]"))
             return 0;
-        r = take_value(reading, true);
+        r = take_element(reading, silent);
         if (r < 0)
             return r;
         skip_space(reading);
@@ -319,14 +339,14 @@ static int take_inline_table(struct reading *reading, bool silent)
     return r;
 }
 
-static int take_short_string(struct reading *reading, char quote, bool silent)
+static int take_short_string(struct reading *reading, char quote, enum toml_kind kind, bool silent)
 {
     char bytes[TOML_TEXT_BYTES];
     struct text text = {bytes, sizeof(bytes), 0};
     int r = take_string(reading, quote, &text);
 
     if (r == 0 && !silent)
-        call_back(reading, fits(&text) ? TOML_STRING : TOML_OTHER, fits(&text) ? bytes : "", false);
+        call_back(reading, fits(&text) ? kind : TOML_OTHER, fits(&text) ? bytes : "", false);
     return r;
 }
 
@@ -362,10 +382,10 @@ static int take_nested(struct reading *reading, bool silent)
         return fail(reading, "nested too deep");
     reading->depth++;
     reading->cursor++;
-    r = is_array ? skip_array(reading) : take_inline_table(reading, silent);
-    reading->depth--;
-    if (r == 0 && is_array && !silent)
+    if (is_array && !silent)
         call_back(reading, TOML_OTHER, "", false);
+    r = is_array ? take_array(reading, silent) : take_inline_table(reading, silent);
+    reading->depth--;
     return r;
 }
 
@@ -384,7 +404,7 @@ static int take_value(struct reading *reading, bool silent)
     }
     if (first == '"' || first == '\'') {
         reading->cursor++;
-        return take_short_string(reading, first, silent);
+        return take_short_string(reading, first, TOML_STRING, silent);
     }
     return take_word(reading, silent);
 }

@@ -1,9 +1,10 @@
 /* toml.h - a TOML file, one value at a time; no I/O. Private to doctor/.
  *
  * TOML 1.0 as far as configurations of Kata and of container engines go: tables, arrays of tables,
- * dotted and quoted keys, inline tables, strings, booleans. Numbers, dates, arrays and strings over
- * several lines are passed over, with their kind. What is none of this ends the reading with its
- * line, rather than being guessed at. https://toml.io/en/v1.0.0
+ * dotted and quoted keys, inline tables, strings, booleans, arrays of strings. Numbers, dates,
+ * other arrays' elements and strings over several lines are passed over, with their kind. What is
+ * none of this ends the reading with its line, rather than being guessed at.
+ * https://toml.io/en/v1.0.0
  */
 #pragma once
 
@@ -17,7 +18,8 @@ enum { TOML_PARTS = 12, TOML_NAME_BYTES = 256, TOML_TEXT_BYTES = 512 };
 enum toml_kind {
     TOML_STRING,
     TOML_BOOLEAN,
-    TOML_OTHER, /* also a string over several lines, or of TOML_TEXT_BYTES and more */
+    TOML_OTHER,   /* also a string over several lines, or of TOML_TEXT_BYTES and more */
+    TOML_ELEMENT, /* a string in an array, whose own item, TOML_OTHER, comes before */
 };
 
 struct toml_item {

@@ -387,7 +387,7 @@ static int append_array(struct sql_connection *connection, const char *text, str
 int store_read_abilities(struct store_reader *reader, struct buffer *ret_json, struct error *error)
 {
     static const char abilities[] =
-        "SELECT sandbox_id, boot_id, runtime, hypervisor, vmm_version, control_socket, "
+        "SELECT sandbox_id, boot_id, runtime, hypervisor, vmm_pid, vmm_version, control_socket, "
         "pod_namespace, pod_name,"
         " companion_ability, agent_ability, shim_ability,"
         " (SELECT count(*) FROM mappings m WHERE m.sandbox_ref = s.sandbox_ref"

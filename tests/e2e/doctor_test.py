@@ -46,6 +46,8 @@ class DoctorTest(SaidTest):
                    node.path(f"{KATA}/configuration-qemu.toml"))
         self.drop_in(node, "50-crustd.toml",
                      (REPOSITORY / "config/deploy/kata/go-qemu.toml").read_text())
+        node.path("/opt/kata/bin").mkdir()
+        self.put_program(node, "/opt/kata/bin/qemu-system-x86_64")
         return node
 
     def write(self, node, name, text):
@@ -108,7 +110,7 @@ class DoctorTest(SaidTest):
         node = self.well()
         self.drop_in(node, "60-off.toml", "[hypervisor.qemu]\nenable_debug = false\n")
         finding = self.finds(node, 5, "kata_configuration", "error", "60-off.toml")
-        self.assertIn("sorts behind", finding["remedy"])
+        self.assertRegex(finding["remedy"], r"= \"qmp\" in .*/60-off.toml\. Or better, .*crust-qemu.toml")
         self.drop_in(node, "60-off.toml", RUST)
         self.finds(node, 5, "kata_configuration", "error", "no pod starts")
         self.drop_in(node, "70-hmp.toml",
@@ -120,6 +122,31 @@ class DoctorTest(SaidTest):
         self.finds(node, 0, "kata_unreadable", "warning", "can't be looked at")
         node.path("etc/containerd/config.toml").unlink()
         self.finds(node, 0, "kata_absent", "warning", "no configuration of Kata's")
+
+    def test_crust_qemu(self):
+        node = self.well()
+        programs = "/opt/crustd/bin"
+        self.drop_in(node, "70-crust.toml", f"[hypervisor.qemu]\npath = '{programs}/crust-no-such-vmm'\n")
+        for directory in (programs, "/opt/kata/bin", "/usr/bin"):
+            node.path(directory).mkdir(parents=True, exist_ok=True)
+        finding = self.finds(node, 5, "kata_program", "error", "leads nowhere: no pod of these starts")
+        self.assertIn("70-crust.toml", finding["remedy"])
+        self.put_program(node, f"{programs}/crust-no-such-vmm")
+        self.finds(node, 5, "kata_program", "error", "finds no no-such-vmm beside itself")
+        self.put_program(node, "/opt/kata/bin/no-such-vmm")
+        self.finds(node, 5, "kata_program", "error", "adds no monitor")
+        node.path("/run/crustd/qemu").mkdir(mode=0o700)
+        self.finds(node, 0, "kata_configuration", "ok", "QEMU gets a monitor for crustd (crust-qemu)")
+        done = node.crustctl("crust-qemu", check=False)
+        self.assertEqual((done.returncode, done.stdout.count("70-crust.toml")), (5, 1), done.stdout)
+        found = json.loads(node.crustctl("-o", "json", "crust-qemu", check=False).stdout)
+        self.assertEqual([finding["where"] for finding in found], [f"/{KATA}/runtimes/qemu/config.d/70-crust.toml"])
+        self.drop_in(node, "70-crust.toml", "# as before\n")
+        self.assertEqual(node.crustctl("crust-qemu").stdout,
+                         "No configuration of Kata's here names crust-qemu.\n")
+
+    def put_program(self, node, path):
+        node.path(path).touch(mode=0o755)
 
     def test_paths(self):
         node = self.well()
@@ -204,7 +231,7 @@ class DoctorTest(SaidTest):
         status, body = curl(node, "/v1/doctor")
         self.assertEqual((status, json.loads(body)), (200, self.doctor(node, 0)))
         finding = self.finds(node, 0, "sandbox", "ok", SANDBOX)
-        self.assertIn("QEMU 7.2.22 has a monitor for crustd", finding["what"])
+        self.assertIn("QEMU 7.2.22 has a monitor for crustd (an extra monitor)", finding["what"])
         self.assertIn("1 volume: pv", finding["what"])
         self.assertTrue(node.crustctl("doctor").stdout.startswith("The daemon sees 0 errors, "))
 
@@ -216,7 +243,7 @@ class DoctorTest(SaidTest):
         node.wait_for(volume.path, "unknown", "monitor_missing")
         finding = self.finds(node, 5, "sandbox", "error", SANDBOX)
         self.assertIn("QEMU has no monitor that crustd may use", finding["what"])
-        self.assertIn("go-qemu.toml", finding["remedy"])
+        self.assertIn("crust-qemu.toml", finding["remedy"])
         self.assertEqual(node.stop(), 0)
         self.finds(node, 5, "sandbox", "error", "1 volume: pv")  # by the database
 

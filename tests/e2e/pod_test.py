@@ -261,7 +261,7 @@ class PodTest(SaidTest):
         self.assertEqual({where: level for where, level, _ in findings}, {
             f"/{kata.relative_to(pod.root)}": "error",
             f"/{packaged.relative_to(pod.root)}": "warning"})
-        self.assertIn("go-qemu.toml", next(remedy for _, level, remedy in findings
+        self.assertIn("crust-qemu.toml", next(remedy for _, level, remedy in findings
                                            if level == "error"))
         drop_in = kata.parent / "config.d/50-crustd.toml"
         drop_in.parent.mkdir()

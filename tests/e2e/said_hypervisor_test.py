@@ -242,7 +242,7 @@ class MonitorTest(SaidTest):
         resize = self.resize_row(node, volume.path)
         self.assertEqual((resize["state"], resize["reason"], resize["attempts"]),
                          ("blocked", "monitor_missing", 1))
-        self.explains(node, volume.path, "extra_monitor_socket", "enable_debug", "restart the pod",
+        self.explains(node, volume.path, "crust-qemu.toml", "extra_monitor_socket", "enable_debug", "restart the pod",
                       "resize.qemu_monitor")
         self.settle(node)
         self.assertEqual(self.resize_row(node, volume.path)["attempts"], 1)

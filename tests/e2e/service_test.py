@@ -189,6 +189,35 @@ class InstallTest(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertEqual(json.loads(done.stdout)["volumes"][0]["error"], "not_a_block_device")
 
+    def uninstall(self, root, prefix):
+        return subprocess.run(["make", "-C", str(REPOSITORY), f"OUT={BUILD}", "uninstall",
+                               f"DESTDIR={root}", f"PREFIX={prefix}"], capture_output=True, text=True)
+
+    def files(self, root):
+        return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+
+    def test_uninstall_leaves_the_configuration(self):
+        for prefix in ("/usr", "/usr/local"):
+            with self.subTest(prefix):
+                root = self.install(prefix)
+                done = self.uninstall(root, prefix)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(self.files(root), ["etc/crustd/crustd.conf"])
+
+    def test_uninstall_refuses_while_kata_needs_it(self):
+        root = self.install("/usr")
+        drop_in = root / "etc/kata-containers/config.d/50-crustd.toml"
+        drop_in.parent.mkdir(parents=True)
+        shutil.copy(root / "usr/share/crustd/kata/crust-qemu.toml", drop_in)
+        before = self.files(root)
+        done = self.uninstall(root, "/usr")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("/etc/kata-containers/config.d/50-crustd.toml", done.stdout)
+        self.assertEqual(self.files(root), before)
+        drop_in.unlink()
+        self.assertEqual(self.uninstall(root, "/usr").returncode, 0)
+        self.assertEqual(self.files(root), ["etc/crustd/crustd.conf"])
+
     def test_systemd_takes_the_unit(self):
         needs("systemd-analyze")
         root = self.install("/usr")

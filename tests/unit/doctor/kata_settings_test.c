@@ -114,6 +114,27 @@ static void a_table_that_is_not_named_is_not_guessed(void **state)
     assert_null(kata_settings_table(&settings));
 }
 
+static void paths_are_the_last_ones(void **state)
+{
+    struct kata_settings settings = {0};
+    const struct kata_table *table;
+
+    (void)state;
+    take(&settings, "c.toml", go_qemu);
+    table = kata_settings_table(&settings);
+    assert_string_equal(table->path, "/opt/kata/bin/qemu-system-x86_64");
+    assert_string_equal(table->path_file, "c.toml");
+    assert_int_equal(table->valid_paths, 1);
+    take(&settings, "config.d/50",
+         "[hypervisor.qemu]\npath = '/a'\nvalid_hypervisor_paths = ['/b', \"/c\"]\n");
+    assert_string_equal(table->path, "/a");
+    assert_string_equal(table->path_file, "config.d/50");
+    assert_int_equal(table->valid_paths, 2);
+    assert_string_equal(table->valid_path[1], "/c");
+    take(&settings, "config.d/60", "[hypervisor.qemu]\nvalid_hypervisor_paths = []\n");
+    assert_int_equal(table->valid_paths, 0);
+}
+
 static void expect_fault(const char *text, const char *fault)
 {
     struct kata_settings settings = {0};
@@ -132,6 +153,9 @@ static void what_kata_would_refuse_is_said(void **state)
                  "c.toml: line 2: enable_debug is neither true nor false");
     expect_fault("[hypervisor.qemu]\nextra_monitor_socket = true\n",
                  "c.toml: line 2: extra_monitor_socket is no string");
+    expect_fault("[hypervisor.qemu]\npath = 1\n", "c.toml: line 2: path is no string");
+    expect_fault("[hypervisor.qemu]\nvalid_hypervisor_paths = 'a'\n",
+                 "c.toml: line 2: valid_hypervisor_paths is no array");
     expect_fault("[runtime]\nhypervisor_name = \"0123456789012345678901234567890123\"\n",
                  "c.toml: line 2: hypervisor_name is too long");
     expect_fault("[hypervisor.qemu]\nenable_debug = true\nnonsense\n",
@@ -149,6 +173,7 @@ int main(void)
         cmocka_unit_test(what_comes_later_wins),
         cmocka_unit_test(an_older_name_is_known),
         cmocka_unit_test(a_table_that_is_not_named_is_not_guessed),
+        cmocka_unit_test(paths_are_the_last_ones),
         cmocka_unit_test(what_kata_would_refuse_is_said),
     };
 

@@ -9,6 +9,8 @@
 
 /* ---- what one configuration leads to ---- */
 
+static struct program program; /* of the next one */
+
 static void judge(struct node *node, const char *text)
 {
     struct kata_settings settings = {0};
@@ -18,7 +20,7 @@ static void judge(struct node *node, const char *text)
     written_begin(&node->written);
     if (kata_settings_read(&settings, "/k/c.toml", text, strlen(text), &error) != 0)
         fail_msg("%s", error.text);
-    kata_judge(&settings, "/k/c.toml", "kata", &node->config, &node->written.findings);
+    kata_judge(&settings, &program, "/k/c.toml", "kata", &node->config, &node->written.findings);
     written_end(&node->written);
 }
 
@@ -67,17 +69,41 @@ static const char *remedy_of(const struct node *node)
     return json_string(written_find(&node->written, "kata_configuration", ""), "remedy");
 }
 
-static void the_remedy_is_the_runtimes_own(void **state)
+static void the_remedy_is_crust_qemu(void **state)
 {
     const struct node *node = *state;
 
     judge(*state, QEMU("", "false"));
-    assert_non_null(strstr(remedy_of(node), "go-qemu.toml"));
+    assert_non_null(strstr(remedy_of(node), "Put crustd's "));
+    assert_non_null(strstr(remedy_of(node), "crust-qemu.toml"));
     assert_non_null(strstr(remedy_of(node), "/k/config.d"));
-    assert_non_null(strstr(remedy_of(node), "extra_monitor_socket = \"qmp\""));
-    judge(*state, QEMU("", "false") RUST);
-    assert_non_null(strstr(remedy_of(node), "rust-qemu.toml"));
-    assert_non_null(strstr(remedy_of(node), "extra_monitor_socket = \"hmp\""));
+    judge(*state, QEMU("qmp", "false") RUST);
+    assert_non_null(strstr(remedy_of(node), "extra_monitor_socket = \"hmp\" in /k/c.toml"));
+    assert_non_null(strstr(remedy_of(node), "crust-qemu.toml"));
+    judge(*state, QEMU("", "false") "confidential_guest = true\n");
+    assert_non_null(strstr(remedy_of(node), "extra_monitor_socket = \"qmp\" in /k/c.toml"));
+    assert_null(strstr(remedy_of(node), "crust-qemu.toml"));
+}
+
+#define CRUST "[hypervisor.qemu]\npath = \"/opt/crustd/bin/crust-qemu-system-x86_64\"\n"
+
+static void crust_qemu_is_a_monitor(void **state)
+{
+    struct node *node = *state;
+
+    program = (struct program){
+        .state = PROGRAM_THERE, .is_crust = true, .qemu = PROGRAM_THERE, .has_directory = true};
+    expect(node, CRUST, "ok", "QEMU gets a monitor for crustd (crust-qemu)");
+    assert_true(node->written.findings.tells_hypervisor);
+    expect(node, CRUST RUST, "ok", "Kata's Rust runtime): QEMU gets a monitor");
+    expect(node, CRUST "enable_debug = true\nextra_monitor_socket = \"qmp\"\n" RUST, "error",
+           "no pod starts");
+    expect(node, CRUST "confidential_guest = true\n", "error", "extra_monitor_socket is empty");
+    program.has_directory = false;
+    judge(node, CRUST);
+    assert_int_equal(written_count(&node->written, "kata_configuration"), 0);
+    assert_false(node->written.findings.tells_hypervisor);
+    program = (struct program){0};
 }
 
 static void the_configuration_of_crustd_counts(void **state)
@@ -207,7 +233,7 @@ static void a_later_drop_in_is_named(void **state)
     examine(node);
     written_expect(&node->written, "kata_configuration", "config.d/60-debug.toml", "error");
     remedy = json_string(node->written.list->child, "remedy");
-    assert_non_null(strstr(remedy, "sorts behind"));
+    assert_non_null(strstr(remedy, "in /etc/kata-containers/config.d/60-debug.toml. Or better"));
 }
 
 static void what_cannot_be_read_is_not_judged(void **state)
@@ -245,7 +271,8 @@ int main(void)
         NODE_TEST(qemu_needs_a_monitor),
         NODE_TEST(what_works_is_noted),
         NODE_TEST(the_rust_runtime_needs_hmp),
-        NODE_TEST(the_remedy_is_the_runtimes_own),
+        NODE_TEST(the_remedy_is_crust_qemu),
+        NODE_TEST(crust_qemu_is_a_monitor),
         NODE_TEST(the_configuration_of_crustd_counts),
         NODE_TEST(other_hypervisors),
         NODE_TEST(confidential_guests_are_warned),

@@ -1,6 +1,9 @@
 /* sandboxes_test.c - each door of a sandbox open, shut and untried. */
 #include "tests/unit/doctor/node.h"
 
+#include <signal.h>
+#include <sys/wait.h>
+
 #include "doctor/sandboxes.h"
 
 #define ROW(members)                                                                               \
@@ -47,14 +50,52 @@ static void qemu(void **state)
     expect(node, ROW(QEMU "," NO_MONITOR "," ABLE), "note", "resize.qemu_monitor = off");
 }
 
-static void the_remedy_is_the_runtimes_own(void **state)
+static void the_remedy_serves_both_runtimes(void **state)
 {
     struct node *node = *state;
 
     judge(node, ROW("\"runtime\":\"kata-rs\",\"hypervisor\":\"qemu\""));
-    assert_non_null(strstr(json_string(node->written.list->child, "remedy"), "rust-qemu.toml"));
+    assert_non_null(strstr(json_string(node->written.list->child, "remedy"), "crust-qemu.toml"));
     judge(node, ROW("\"runtime\":\"kata-go\",\"hypervisor\":\"qemu\""));
-    assert_non_null(strstr(json_string(node->written.list->child, "remedy"), "go-qemu.toml"));
+    assert_non_null(strstr(json_string(node->written.list->child, "remedy"), "crust-qemu.toml"));
+}
+
+/* A QEMU whose monitor at /m stands behind this option. */
+static void expect_monitor(struct node *node, const char *option, const char *value,
+                           const char *what)
+{
+    char row[512];
+    int pipe_fd[2];
+    char byte;
+    pid_t pid;
+
+    assert_int_equal(pipe2(pipe_fd, O_CLOEXEC), 0);
+    pid = fork();
+    if (pid == 0) {
+        execl("/bin/sh", "qemu", "-c", "kill -STOP $$", option, value, (char *)NULL);
+        _exit(127);
+    }
+    (void)close(pipe_fd[1]);
+    assert_int_equal(read(pipe_fd[0], &byte, 1), 0); /* exec closes it */
+    (void)close(pipe_fd[0]);
+    (void)snprintf(row, sizeof(row), ROW(QEMU "," MONITOR "," ABLE ",\"vmm_pid\":%d"), (int)pid);
+    expect(node, row, "ok", what);
+    (void)kill(pid, SIGKILL);
+    (void)waitpid(pid, NULL, 0);
+}
+
+static void which_monitor_it_is(void **state)
+{
+    struct node *node = *state;
+
+    expect(node, ROW(QEMU ",\"control_socket\":\"/run/crustd/qemu/5a.sock\"," ABLE), "ok",
+           "a monitor for crustd (crust-qemu's, QMP)");
+    expect(node, ROW(QEMU ",\"control_socket\":\"/run/vc/vm/5a/qmp.sock\"," ABLE), "ok",
+           "(the main one, QMP)");
+    expect(node, ROW(QEMU "," MONITOR "," ABLE), "ok", "(an extra monitor);");
+    expect_monitor(node, "-qmp", "unix:path=/m,server=on,wait=off", "(an extra monitor, QMP)");
+    expect_monitor(node, "-monitor", "unix:/m,server=on", "(an extra monitor, HMP)");
+    expect_monitor(node, "-monitor", "unix:/m2,server=on", "(an extra monitor);");
 }
 
 #define POD(id, name, volumes, socket)                                                             \
@@ -161,7 +202,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         NODE_TEST(qemu),
-        NODE_TEST(the_remedy_is_the_runtimes_own),
+        NODE_TEST(the_remedy_serves_both_runtimes),
+        NODE_TEST(which_monitor_it_is),
         NODE_TEST(pods_to_restart),
         NODE_TEST(firecracker),
         NODE_TEST(what_cannot_be_told),

@@ -17,8 +17,10 @@ static void on_item(void *userdata, const struct toml_item *item)
 
     for (unsigned i = 0; i < item->parts; i++)
         assert_int_equal(buffer_append_format(seen, "%s%s", i ? "." : "", item->part[i]), 0);
-    if (item->kind == TOML_STRING)
-        assert_int_equal(buffer_append_format(seen, "='%s'", item->text), 0);
+    if (item->kind == TOML_STRING || item->kind == TOML_ELEMENT)
+        assert_int_equal(buffer_append_format(seen, "%s='%s'",
+                                              item->kind == TOML_ELEMENT ? "[]" : "", item->text),
+                         0);
     else
         assert_int_equal(buffer_append_format(seen, "=%s",
                                               item->kind == TOML_OTHER ? "?"
@@ -67,9 +69,11 @@ static void values_have_kinds(void **state)
     (void)state;
     expect("a = -1_000\nb = 1.5e+3\nc = 1979-05-27T07:32:00Z\nd = inf\n",
            "a=?@1 b=?@2 c=?@3 d=?@4 ");
-    expect("a = [ 1, \"]\", # ]\n  [true], {b = 1},\n]\nc = true", "a=?@3 c=true@4 ");
+    expect("a = [ 1, \"]\", # ]\n  [true], {b = 1},\n]\nc = true", "a=?@1 a[]=']'@1 c=true@4 ");
     expect("a = { b = 'x', c = { d = false } }\n", "a.b='x'@1 a.c.d=false@1 ");
     expect("a = {}\nb = []\n", "b=?@2 ");
+    expect("a = ['b', \"c\",\n[\"d\"], {e = 'f'}, 1, \"\"\"g\"\"\", \"\"]\n",
+           "a=?@1 a[]='b'@1 a[]='c'@1 a[]=''@2 ");
     expect("a = \"\"\"x\n\"y\" \\\"\"\"\"\"\nb = '''\n''it''''\nc = ''", "a=?@2 b=?@4 c=''@5 ");
 }
 

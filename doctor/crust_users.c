@@ -1,0 +1,209 @@
+/* crust_users.c - read as text, so that a file counts too that no parser understands.
+ *
+ * Whoever is told that nobody needs crust-qemu removes it, and where somebody did no pod starts any
+ * more. So a line that mentions it counts wherever it stands, unless it is a comment as a whole;
+ * and so does a path under another name that leads to it.
+ */
+#include "doctor/crust_users.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "doctor/host_file.h"
+#include "doctor/kata_in_use.h"
+#include "doctor/kata_settings.h"
+#include "doctor/program.h"
+#include "lib/cleanup.h"
+#include "lib/path.h"
+
+#define REMEDY                                                                                     \
+    "Take it out of there, and see that a new pod starts; pods that run already keep the QEMU "    \
+    "that they have. Only then remove crust-qemu"
+
+enum { DEPTH = 6, FILES = 8192 };
+
+struct search {
+    int root;
+    struct findings *findings;
+    unsigned files;
+};
+
+static const char *const trees[] = {
+    "/etc/kata-containers",
+    "/usr/share/defaults/kata-containers",
+    "/usr/local/share/defaults/kata-containers",
+};
+
+static const char opt[] = "/opt", below_opt[] = "share/defaults/kata-containers";
+
+static void say(const struct search *search, const char *path, const char *what)
+{
+    findings_add(search->findings, FINDING_ERROR, "crust_qemu", path, REMEDY, "%s", what);
+}
+
+static void say_unknown(const struct search *search, const char *path, const char *why)
+{
+    findings_add(search->findings, FINDING_ERROR, "crust_qemu", path,
+                 "See to it that this can be read, or look into it yourself",
+                 "whether it names crust-qemu cannot be told: %s", why);
+}
+
+/* ---- one file ------------------------------------------------------------------------------ */
+
+/* The first line that mentions it; 0: none. */
+static unsigned find_line(const char *text, size_t length)
+{
+    static const char mention[] = "/crust-";
+    const char *end = text + length;
+    unsigned number = 1;
+
+    for (const char *line = text; line < end; number++) {
+        const char *newline = memchr(line, '\n', (size_t)(end - line));
+        size_t size = (size_t)((newline ? newline : end) - line);
+        size_t blank = 0;
+
+        while (blank < size && (line[blank] == ' ' || line[blank] == '\t'))
+            blank++;
+        if (blank < size && line[blank] != '#' && memmem(line, size, mention, strlen(mention)))
+            return number;
+        line = newline ? newline + 1 : end;
+    }
+    return 0;
+}
+
+/* By links. */
+static bool leads_to_it(int root, const char *path, const struct buffer *text)
+{
+    struct kata_settings settings = {0};
+    struct error error;
+    struct program program;
+
+    (void)kata_settings_read(&settings, path, buffer_text(text), text->length, &error);
+    for (unsigned i = 0; i < settings.tables; i++) {
+        program_find(root, settings.table[i].path, &program);
+        if (program.is_crust)
+            return true;
+    }
+    return false;
+}
+
+static void look_at_file(struct search *search, const char *path)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(HOST_FILE_BYTES);
+    struct error error = {0};
+    char what[64];
+    int r = host_file_read(search->root, path, &text, &error);
+    unsigned line;
+
+    if (r == HOST_ABSENT)
+        return;
+    if (r < 0) {
+        say_unknown(search, path, error.text);
+        return;
+    }
+    line = find_line(buffer_text(&text), text.length);
+    (void)snprintf(what, sizeof(what), "line %u names crust-qemu", line);
+    if (line)
+        say(search, path, what);
+    else if (leads_to_it(search->root, path, &text))
+        say(search, path, "its path leads to crust-qemu");
+}
+
+/* ---- all of them --------------------------------------------------------------------------- */
+
+static void look_at_tree(struct search *search, const char *directory, unsigned depth);
+
+static void look_at(struct search *search, const char *directory, const char *name, unsigned depth)
+{
+    char path[PATH_MAX];
+    struct stat status;
+
+    if (snprintf(path, sizeof(path), "%s/%s", directory, name) >= (int)sizeof(path))
+        say_unknown(search, directory, "a path in it is too long");
+    else if (path_stat_in_root(search->root, path, &status) < 0)
+        return; /* a link that leads nowhere is no configuration */
+    else if (S_ISDIR(status.st_mode))
+        look_at_tree(search, path, depth + 1);
+    else if (S_ISREG(status.st_mode))
+        look_at_file(search, path);
+}
+
+static void look_at_tree(struct search *search, const char *directory, unsigned depth)
+{
+    cleanup(dir_closep) DIR *names = NULL;
+    const struct dirent *entry;
+    int fd = -1, r = path_open_directory_in_root(search->root, directory, &fd);
+
+    if (r == -ENOENT || r == -ENOTDIR)
+        return;
+    if (depth > DEPTH || r < 0) {
+        fd_close(fd);
+        say_unknown(search, directory, r < 0 ? strerror(-r) : "directories are nested too deep");
+        return;
+    }
+    names = fdopendir(fd);
+    if (!names)
+        fd_close(fd);
+    while (names && (entry = readdir(names)) && search->files < FILES)
+        if (entry->d_name[0] != '.') {
+            search->files++;
+            look_at(search, directory, entry->d_name, depth);
+        }
+    if (!names || search->files == FILES)
+        say_unknown(search, directory, names ? "there are too many files" : "it cannot be read");
+}
+
+static bool is_in(const char *path, const char *directory)
+{
+    const size_t length = strlen(directory);
+
+    return strncmp(path, directory, length) == 0 && path[length] == '/';
+}
+
+/* kata-deploy may have another prefix than /opt/kata. */
+static void look_below_opt(struct search *search)
+{
+    cleanup(host_names_done) struct host_names names = {0};
+    char directory[PATH_MAX];
+    int r = host_names_read(search->root, opt, &names);
+
+    if (r < 0)
+        say_unknown(search, opt, strerror(-r));
+    for (unsigned i = 0; r == HOST_READ && i < names.count; i++) {
+        (void)snprintf(directory, sizeof(directory), "%s/%s/%s", opt, names.name[i], below_opt);
+        look_at_tree(search, directory, 0);
+    }
+}
+
+/* What the engine names anywhere else, with what stands beside it. */
+static void look_at_configuration(struct search *search, const char *path)
+{
+    char beside[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+
+    for (size_t i = 0; i < array_length(trees); i++)
+        if (is_in(path, trees[i]))
+            return;
+    if (is_in(path, opt) && strstr(path, below_opt))
+        return;
+    look_at_file(search, path);
+    if (slash && snprintf(beside, sizeof(beside), "%.*s/config.d", (int)(slash - path), path) <
+                     (int)sizeof(beside))
+        look_at_tree(search, beside, 0);
+}
+
+void crust_users_find(int root, struct findings *findings)
+{
+    struct search search = {root, findings, 0};
+    struct kata_in_use in_use;
+
+    for (size_t i = 0; i < array_length(trees); i++)
+        look_at_tree(&search, trees[i], 0);
+    look_below_opt(&search);
+    kata_in_use_find(root, &in_use, findings);
+    for (unsigned i = 0; i < in_use.count; i++)
+        look_at_configuration(&search, in_use.configuration[i].path);
+}

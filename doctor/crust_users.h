@@ -1,0 +1,9 @@
+/* crust_users.h - which files of Kata's configurations need crust-qemu. Private to doctor/. */
+#pragma once
+
+#include "doctor/finding.h"
+
+/* Every file that stands where Kata's configurations do, in use or not, and those that the
+ * container engine names elsewhere. A file that cannot be read counts: what stands in it is not
+ * known. */
+void crust_users_find(int root, struct findings *findings);
