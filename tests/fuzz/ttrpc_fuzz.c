@@ -7,6 +7,8 @@
 #include <stdlib.h>
 
 #include "agent-client/agent_messages.h"
+#include "agent-client/container_answer.h"
+#include "agent-client/container_messages.h"
 #include "agent-client/ttrpc_codec.h"
 
 enum { STREAM = 3, LIMIT = 4096 };
@@ -19,6 +21,27 @@ static void must(int condition)
         abort();
 }
 
+static void take_container_payload(const struct buffer *payload)
+{
+    struct buffer output = BUFFER_INIT(LIMIT / 2);
+    int status;
+
+    (void)container_parse_wait(buffer_text(payload), payload->length, &status);
+    (void)container_parse_read(buffer_text(payload), payload->length, &output);
+    must(output.length <= LIMIT / 2);
+    buffer_done(&output);
+}
+
+/* Whatever a status says, a call that failed is never taken for one that did not. */
+static void take_status(const struct ttrpc_status *status)
+{
+    for (int step = 0; step < CONTAINER_STEPS; step++)
+        must((container_kind_of((enum container_step)step, status) == CONTAINER_DONE) ==
+             (status->code == 0));
+    must(status->code != 0 ||
+         (!container_is_absent(status) && !container_is_end_of_output(status)));
+}
+
 static void take_payload(const struct buffer *payload)
 {
     char path[AGENT_PATH_BYTES];
@@ -28,6 +51,7 @@ static void take_payload(const struct buffer *payload)
     (void)agent_parse_resize_request(buffer_text(payload), payload->length, path, &bytes);
     (void)agent_parse_stats_request(buffer_text(payload), payload->length, path);
     (void)agent_parse_stats(buffer_text(payload), payload->length, &stats);
+    take_container_payload(payload);
 }
 
 static void take_frame(const struct ttrpc_frame *frame)
@@ -39,8 +63,10 @@ static void take_frame(const struct ttrpc_frame *frame)
     if (ttrpc_parse_request(frame, &request, &payload) == 0)
         take_payload(&payload);
     buffer_clear(&payload);
-    if (ttrpc_parse_response(frame, &status, &payload) == 0)
+    if (ttrpc_parse_response(frame, &status, &payload) == 0) {
+        take_status(&status);
         take_payload(&payload);
+    }
     buffer_done(&payload);
 }
 

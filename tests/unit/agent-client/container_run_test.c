@@ -157,13 +157,13 @@ static void answer_read(uint32_t stream, const char *data, size_t length)
 
 static void on_read(uint32_t stream, const char *text, size_t *at)
 {
-    static char endless[32 * 1024];
+    static char endless[32 * 1024 + 1]; /* a NUL at the end */
     size_t left;
 
     if (!text) {
-        left = script.endless < sizeof(endless) ? script.endless : sizeof(endless);
+        left = script.endless < sizeof(endless) - 1 ? script.endless : sizeof(endless) - 1;
         script.endless -= left;
-        memset(endless, 'x', sizeof(endless));
+        memset(endless, 'x', sizeof(endless) - 1);
         answer_read(stream, endless, left);
         return;
     }
