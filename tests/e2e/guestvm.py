@@ -35,6 +35,8 @@ PROCESSORS = {
     "tcg": ["-accel", "tcg", "-cpu", "qemu64"],
     "kvm": ["-accel", "kvm", "-cpu", "host"],
 }
+VIRTIOFSD = "/usr/lib/qemu/virtiofsd"
+KATA_SHARED = "/run/kata-containers/shared/containers"
 SERIAL_AGENT = ("--listen", "serial:///dev/virtio-ports/crust")
 
 # What the kernel would spend time on, and what a software-emulated CPU makes slow.
@@ -55,15 +57,20 @@ class GuestVM:
     agents         the arguments of each crust-guest-agent; none may be listed
     accelerator    "tcg", or "kvm" on a node that has it
     vsock_cid      the guest's context id on vsock; None: it has no vsock
+    share          a directory here that the guest mounts where Kata's guests have their shared one,
+                   over virtio-fs; None: it has none
+    tcp_port       a port of the guest's to be reached by tcp_address(); None: it has no network
+    cgroups        whether the guest mounts the cgroup file system
     """
 
     def __init__(self, scratch, image, disks=(), *, sandbox_id=None, vm_dir=None, layout="go",
                  extra_monitor=None, agents=(SERIAL_AGENT,), kernel_parameters="", hold_qmp=True,
-                 accelerator="tcg", vsock_cid=None):
+                 accelerator="tcg", vsock_cid=None, share=None, tcp_port=None, cgroups=False):
         assert layout in ("go", "rust") and extra_monitor in (None, "qmp", "hmp")
         self.sandbox_id = sandbox_id or secrets.token_hex(32)
         self.image, self.layout, self.agents = image, layout, agents
         self.accelerator, self.vsock_cid = accelerator, vsock_cid
+        self.share, self.tcp_port, self.cgroups = share, tcp_port, cgroups
         self.work_dir = pathlib.Path(scratch).resolve() / f"guest-{self.sandbox_id[:12]}"
         self.work_dir.mkdir()
         self.vm_dir = pathlib.Path(vm_dir or self.work_dir / "vm").resolve()
@@ -76,7 +83,7 @@ class GuestVM:
         self.extra_socket = self.vm_dir / name if extra_monitor else None
         self.kernel_parameters = kernel_parameters
         self.disks = []
-        self.process = self.control = self.qmp_client = None
+        self.process = self.control = self.qmp_client = self.share_server = None
         self._inherited = []  # descriptors that QEMU is started with
         self._fdsets = 0
         self._directories = {}
@@ -126,13 +133,36 @@ class GuestVM:
             "-serial", f"unix:fd={control},server=on,wait=off",
             "-chardev", f"socket,id=agent,fd={agent},server=on,wait=off",
             "-device", "virtserialport,bus=serial0.0,chardev=agent,name=crust",
-            *self._vsock_arguments(),
+            *self._vsock_arguments(), *self._share_arguments(), *self._network_arguments(),
         ]
 
     def _vsock_arguments(self):
         if self.vsock_cid is None:
             return []
         return ["-device", f"vhost-vsock-pci,id=vsock-{self.vsock_cid},guest-cid={self.vsock_cid}"]
+
+    def _share_arguments(self):
+        """virtiofsd serves a directory to one guest, whose memory it shares."""
+        if self.share is None:
+            return []
+        path = self.work_dir / "share.sock"
+        with self._directory(path.parent).listen(path.name) as listener, \
+                open(self.work_dir / "virtiofsd.log", "wb") as log:
+            self.share_server = subprocess.Popen(
+                [VIRTIOFSD, f"--fd={listener.fileno()}", "-o", f"source={self.share}",
+                 "-o", "sandbox=chroot", "--rlimit-nofile=0"], stdin=subprocess.DEVNULL, stdout=log,
+                stderr=log, pass_fds=[listener.fileno()])
+        self._inherited.append(self._directory(path.parent).connect(path.name))
+        return ["-chardev", f"socket,id=share,fd={self._inherited[-1].fileno()}",
+                "-device", "vhost-user-fs-pci,chardev=share,tag=kataShared",
+                "-object", "memory-backend-memfd,id=ram,size=256M,share=on",
+                "-machine", "memory-backend=ram"]
+
+    def _network_arguments(self):
+        if self.tcp_port is None:
+            return []
+        return ["-netdev", f"user,id=net0,restrict=on,hostfwd=tcp:127.0.0.1:0-:{self.tcp_port}",
+                "-device", "virtio-net-pci,netdev=net0,romfile="]
 
     def _monitor_address(self, path):
         if self.layout == "rust":
@@ -168,6 +198,10 @@ class GuestVM:
     def _kernel_command_line(self):
         words = [KERNEL_PARAMETERS]
         words += ["crust.mount=" + ",".join(d.mount_words) for d in self.disks if d.filesystem]
+        if self.share is not None:
+            words.append(f"crust.mount=kataShared,virtiofs,{KATA_SHARED},ro")
+        if self.cgroups:
+            words.append("crust.mount=none,cgroup2,/sys/fs/cgroup")
         words += ["crust.agent=" + ",".join(arguments) for arguments in self.agents]
         line = " ".join(words + [self.kernel_parameters])
         if len(line) >= 2048:
@@ -265,6 +299,22 @@ class GuestVM:
         """Starts one more agent; returns its pid in the guest."""
         return int(self.ask("agent", ",".join(arguments))[0])
 
+    def tcp_address(self):
+        """Where the guest's port is reached from here. Needs the main monitor."""
+        network = self.qmp("human-monitor-command", command_line="info usernet")
+        return "127.0.0.1", int(re.search(r"HOST_FORWARD\]\s+\S+\s+127\.0\.0\.1\s+(\d+)", network)[1])
+
+    def freeze(self, path):
+        """Whoever writes to that file system waits, until thaw()."""
+        self.ask("freeze", path)
+
+    def thaw(self, path):
+        self.ask("thaw", path)
+
+    def guest_count(self, directory, prefix):
+        """How many entries of a directory of the guest's begin with the prefix."""
+        return int(self.ask("count", directory, prefix)[0])
+
     def signal_agents(self, number):
         """Sends a signal to all agents, e.g. signal.SIGSTOP; returns how many there are."""
         return int(self.ask("signal", int(number))[0])
@@ -324,6 +374,9 @@ class GuestVM:
         if self.process and self.is_alive():
             self.process.kill()
             self.process.wait()
+        if self.share_server:  # it has ended with its guest, or nobody ever came
+            self.share_server.kill()
+            self.share_server.wait()
         for item in self._inherited:
             item.close()
         for directory in self._directories.values():

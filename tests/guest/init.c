@@ -7,11 +7,12 @@
  * the kernel, so that a test need not believe the agent that it is testing.
  *
  *   crust.mount=DEVICE,TYPE,PATH[,OPTIONS]   may be given several times
- *   crust.agent=ARGUMENT,ARGUMENT,...        one agent each
+ *   crust.agent=[PROGRAM,]ARGUMENT,...       one agent each; /sbin/crust-guest-agent if not told
  *
  * DEVICE is a kernel name (vda) or, as Kata writes it, a PCI path (pci:02/01: slot 1 behind the
  * bridge in slot 2) or a SCSI address (scsi:0:1: target 0, logical unit 1). OPTIONS is the file
- * system's own string, "ro" or "bind" (then DEVICE is a directory).
+ * system's own string, "ro" or "bind" (then DEVICE is a directory). What has no device (virtiofs,
+ * cgroup2) has its tag or anything in its place.
  *
  * One line, one reply: "ok[ NUMBERS]" or "error ERRNO TEXT".
  *
@@ -21,6 +22,8 @@
  *   write PATH BYTES       a pattern into a new file, on disk when answered
  *   verify PATH BYTES      EIO where the file is not that pattern
  *   mount DEVICE TYPE PATH [OPTIONS], umount PATH
+ *   freeze PATH, thaw PATH  writes to that file system wait in between
+ *   count PATH PREFIX      how many entries of a directory begin so
  *   agent ARGUMENT,...     starts one more; its pid
  *   signal NUMBER          to all agents; how many there are
  *   ping, poweroff
@@ -29,8 +32,10 @@
  * end is reported there too; when the last one has exited by itself the guest powers off. One that
  * a signal killed, be it a test's or a crash, leaves the guest as it is, to be looked at.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -39,6 +44,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/reboot.h>
 #include <sys/signalfd.h>
@@ -104,6 +110,11 @@ static int make_directories(const char *path)
     return 0;
 }
 
+static bool has_no_device(const char *type)
+{
+    return strcmp(type, "virtiofs") == 0 || strcmp(type, "cgroup2") == 0;
+}
+
 static int mount_disk(const char *device, const char *type, const char *path, const char *options)
 {
     char node[PATH_MAX];
@@ -115,7 +126,7 @@ static int mount_disk(const char *device, const char *type, const char *path, co
         flags = MS_RDONLY;
     if (mount_count == MOUNTS_MAX)
         return -ENOSPC;
-    if (flags == MS_BIND)
+    if (flags == MS_BIND || has_no_device(type))
         snprintf(node, sizeof(node), "%s", device);
     else if (wait_device(device, node) < 0)
         return -ENODEV;
@@ -144,13 +155,16 @@ static int unmount_disk(const char *path)
     return 0;
 }
 
-/* Starts one agent with comma-separated arguments. */
+/* Starts one agent with comma-separated arguments; the first may be its program. */
 static int start_agent(char *arguments)
 {
     static char program[] = "/sbin/crust-guest-agent";
-    char *words[WORDS_MAX + 1] = {program};
-    size_t count = split(arguments, ",", words + 1);
+    char *all[WORDS_MAX + 2] = {program};
+    size_t count = split(arguments, ",", all + 1);
+    char **words = count && all[1][0] == '/' ? all + 1 : all;
     size_t slot = 0;
+
+    count -= words == all + 1;
 
     while (slot < AGENTS_MAX && agents[slot] != 0)
         slot++;
@@ -308,6 +322,43 @@ static int command_umount(char *words[], char *reply)
     return unmount_disk(words[1]);
 }
 
+static int freeze(const char *path, unsigned long request)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int result = fd < 0 || ioctl(fd, request, 0) < 0 ? -errno : 0;
+
+    if (fd >= 0)
+        close(fd);
+    return result;
+}
+
+static int command_freeze(char *words[], char *reply)
+{
+    (void)reply;
+    return freeze(words[1], FIFREEZE);
+}
+
+static int command_thaw(char *words[], char *reply)
+{
+    (void)reply;
+    return freeze(words[1], FITHAW);
+}
+
+static int command_count(char *words[], char *reply)
+{
+    DIR *directory = opendir(words[1]);
+    struct dirent *entry;
+    unsigned count = 0;
+
+    if (!directory)
+        return -errno;
+    while ((entry = readdir(directory)))
+        count += strncmp(entry->d_name, words[2], strlen(words[2])) == 0;
+    closedir(directory);
+    snprintf(reply, REPLY_BYTES, " %u", count);
+    return 0;
+}
+
 static int command_agent(char *words[], char *reply)
 {
     int pid = start_agent(words[1]);
@@ -332,6 +383,8 @@ static const struct command {
     {"write", 3, 3, command_write},   {"verify", 3, 3, command_verify},
     {"mount", 4, 5, command_mount},   {"umount", 2, 2, command_umount},
     {"agent", 2, 2, command_agent},   {"signal", 2, 2, command_signal},
+    {"freeze", 2, 2, command_freeze}, {"thaw", 2, 2, command_thaw},
+    {"count", 3, 3, command_count},
 };
 
 /* Runs one line and answers it. poweroff is answered before there is nobody left to answer. */
@@ -445,9 +498,11 @@ static int obey_mount(char *value)
 
 int main(void)
 {
+    /* Those that the image does not have are not needed by what it holds. */
     static const char *const MODULES[] = {"virtio_pci",     "virtio_blk",
                                           "virtio_scsi",    "sd_mod",
-                                          "virtio_console", "vmw_vsock_virtio_transport"};
+                                          "virtio_console", "vmw_vsock_virtio_transport",
+                                          "virtio_net"};
     char command_line[LINE_BYTES];
     sigset_t child;
 

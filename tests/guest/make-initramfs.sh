@@ -1,18 +1,20 @@
 #!/bin/sh
-# make-initramfs.sh KERNELDIR INIT AGENT OUT: all of the test guest's user space, a cpio archive.
+# make-initramfs.sh KERNELDIR INIT AGENT NAME OUT [MODULE]...: all of the test guest's user space, a cpio
+# archive.
 #
 # KERNELDIR is what fetch-kernel.sh left, INIT and AGENT are static programs. The archive holds
-# /init, /sbin/crust-guest-agent and, for each module that the guest may ask for, the .ko files and
+# /init, /sbin/NAME and, for each module that the guest may ask for, the .ko files and
 # /modules/NAME.load, which lists them in the order of loading. It is not compressed: unpacking is
 # slower under software emulation than loading a few more megabytes.
 set -eu
 
-[ $# -eq 4 ] || { echo "usage: $0 KERNELDIR INIT AGENT OUT" >&2; exit 2; }
-kernel=$1 init=$2 agent=$3 out=$4
+[ $# -ge 5 ] || { echo "usage: $0 KERNELDIR INIT AGENT NAME OUT [MODULE]..." >&2; exit 2; }
+kernel=$1 init=$2 agent=$3 name=$4 out=$5
+shift 5
 # shellcheck source=tests/guest/modules.sh
 . "$(dirname "$0")/modules.sh"
 modules="virtio_pci virtio_blk virtio_scsi sd_mod virtio_console vmw_vsock_virtio_transport
-    ext4 xfs btrfs"
+    ext4 xfs btrfs $*"
 
 scratch=$(mktemp -d "$out.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
@@ -25,6 +27,6 @@ for module in $modules; do
 done
 
 install -m 755 "$init" "$root/init"
-install -m 755 "$agent" "$root/sbin/crust-guest-agent"
+install -m 755 "$agent" "$root/sbin/$name"
 (cd "$root" && find . | LC_ALL=C sort | cpio --quiet -o -H newc -R 0:0) > "$scratch/archive"
 mv "$scratch/archive" "$out"

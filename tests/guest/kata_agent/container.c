@@ -1,0 +1,418 @@
+/* container.c - namespaces, mounts, capabilities, and a process that waits to be started.
+ *
+ * The child tells through a pipe that everything is in place, or the text of what is not, in the
+ * words of Kata's agent (release 4.1.0). Its end is awaited by a thread, which stands in for the
+ * agent's own reaper.
+ */
+#include "container.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define BUNDLES "/run/kata-containers"
+#define CGROUPS "/sys/fs/cgroup"
+
+static const struct {
+    const char *name;
+    unsigned long flag;
+} mount_flags[] = {
+    {"ro", MS_RDONLY},
+    {"nosuid", MS_NOSUID},
+    {"noexec", MS_NOEXEC},
+    {"nodev", MS_NODEV},
+    {"noatime", MS_NOATIME},
+    {"relatime", MS_RELATIME},
+    {"bind", MS_BIND},
+    {"rbind", MS_BIND | MS_REC},
+    {"rw", 0},
+    {"private", 0},
+    {"rprivate", 0},
+    {"strictatime", MS_STRICTATIME},
+};
+
+enum { COUNT_FLAGS = sizeof(mount_flags) / sizeof(mount_flags[0]), LAST_CAPABILITY = 40 };
+
+/* Paths below are joined of texts from the request; one that does not fit is refused. */
+static bool join(char ret_path[2 * PATH_BYTES], const char *format, ...)
+{
+    va_list arguments;
+    int length;
+
+    va_start(arguments, format);
+    length = vsnprintf(ret_path, 2 * PATH_BYTES, format, arguments);
+    va_end(arguments);
+    return length < 2 * PATH_BYTES;
+}
+
+static bool say(char *ret_text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static bool say(char *ret_text, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    (void)vsnprintf(ret_text, TEXT_BYTES, format, arguments);
+    va_end(arguments);
+    return false;
+}
+
+/* As Rust's standard library shows an error of the system. */
+static bool say_errno(char *ret_text, int number)
+{
+    return say(ret_text, "%s (os error %d)", strerror(number), number);
+}
+
+static int make_directories(const char *path)
+{
+    char prefix[2 * PATH_BYTES];
+
+    if (!join(prefix, "%s", path))
+        return -1;
+    for (char *slash = strchr(prefix + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdir(prefix, 0755) < 0 && errno != EEXIST)
+            return -1;
+        *slash = '/';
+    }
+    return mkdir(prefix, 0755) < 0 && errno != EEXIST ? -1 : 0;
+}
+
+/* ---- in the child */
+
+static void split_options(const struct container_mount *mount, unsigned long *ret_flags,
+                          char *ret_data, size_t size)
+{
+    *ret_flags = 0;
+    ret_data[0] = '\0';
+    for (unsigned i = 0; i < mount->option_count; i++) {
+        unsigned known = 0;
+
+        while (known < COUNT_FLAGS && strcmp(mount_flags[known].name, mount->options[i]) != 0)
+            known++;
+        if (known < COUNT_FLAGS) {
+            *ret_flags |= mount_flags[known].flag;
+        } else {
+            size_t length = strlen(ret_data);
+
+            (void)snprintf(ret_data + length, size - length, "%s%s", length ? "," : "",
+                           mount->options[i]);
+        }
+    }
+}
+
+static bool mount_one(const char *root, const struct container_mount *one, char *ret_text)
+{
+    char destination[2 * PATH_BYTES], data[PATH_BYTES];
+    unsigned long flags;
+
+    if (one->destination[0] != '/' || strstr(one->destination, "..") ||
+        !join(destination, "%s%s", root, one->destination))
+        return say(ret_text, "EINVAL: Invalid argument");
+    split_options(one, &flags, data, sizeof(data));
+    if ((flags & MS_BIND) && access(one->source, F_OK) < 0)
+        return say_errno(ret_text, errno);
+    if (make_directories(destination) < 0)
+        return say_errno(ret_text, errno);
+    if (mount(one->source, destination, one->type, flags, flags & MS_BIND ? NULL : data) < 0)
+        return say(ret_text, "failed to mount %s to %s, with error: %s", one->source,
+                   one->destination, strerror(errno));
+    if ((flags & MS_BIND) && (flags & ~(unsigned long)(MS_BIND | MS_REC)) &&
+        mount(NULL, destination, NULL, flags | MS_REMOUNT, NULL) < 0)
+        return say_errno(ret_text, errno);
+    return true;
+}
+
+static bool mount_all(const struct container_spec *spec, const struct container_options *options,
+                      const char *root, char *ret_text)
+{
+    for (unsigned i = 0; i < spec->mount_count; i++) {
+        const struct container_mount *one = &spec->mounts[i];
+
+        if (options->without_sysfs && strcmp(one->type, "sysfs") == 0)
+            continue;
+        if (!mount_one(root, one, ret_text))
+            return false;
+    }
+    return true;
+}
+
+/* The agent itself makes nodes in the container's /dev; here that is left at having to be able to,
+ * so that a program which needs a node is found out. */
+static bool check_devices(const char *root, char *ret_text)
+{
+    char path[2 * PATH_BYTES];
+
+    (void)join(path, "%s/dev", root);
+    if (access(path, W_OK) < 0)
+        return say_errno(ret_text, errno);
+    return true;
+}
+
+static bool enter_root(const char *root, bool read_only, char *ret_text)
+{
+    if (chdir(root) < 0 || mount(root, "/", NULL, MS_MOVE, NULL) < 0 || chroot(".") < 0 ||
+        chdir("/") < 0)
+        return say_errno(ret_text, errno);
+    if (read_only && mount(NULL, "/", NULL, MS_BIND | MS_REMOUNT | MS_RDONLY, NULL) < 0)
+        return say_errno(ret_text, errno);
+    return true;
+}
+
+static bool set_up(const struct container_spec *spec, const struct container_options *options,
+                   const char *root, char *ret_text)
+{
+    if (mount(NULL, "/", NULL, MS_SLAVE | MS_REC, NULL) < 0 ||
+        mount(root, root, NULL, MS_BIND | MS_REC, NULL) < 0)
+        return say_errno(ret_text, errno);
+    if (!mount_all(spec, options, root, ret_text) || !check_devices(root, ret_text) ||
+        !enter_root(root, spec->root_read_only, ret_text))
+        return false;
+    if (access(spec->arguments[0], F_OK) < 0)
+        return say(ret_text, "the file %s was not found", spec->arguments[0]);
+    return true;
+}
+
+static void give_capabilities(const struct container_spec *spec)
+{
+    const struct container_capabilities *all = &spec->capabilities;
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2] = {
+        {(uint32_t)all->effective, (uint32_t)all->permitted, (uint32_t)all->inheritable},
+        {(uint32_t)(all->effective >> 32), (uint32_t)(all->permitted >> 32),
+         (uint32_t)(all->inheritable >> 32)},
+    };
+
+    for (int number = 0; number <= LAST_CAPABILITY; number++) {
+        if (!(all->bounding & UINT64_C(1) << number) && prctl(PR_CAPBSET_DROP, number, 0, 0, 0) < 0)
+            _exit(1);
+    }
+    if (setgroups(0, NULL) < 0 || setresgid(spec->group, spec->group, spec->group) < 0 ||
+        setresuid(spec->user, spec->user, spec->user) < 0 || syscall(SYS_capset, &header, data) < 0)
+        _exit(1);
+    if (spec->no_new_privileges && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        _exit(1);
+}
+
+/* What the child has of the agent's. */
+struct ends {
+    int ready, start, input, outputs[2];
+};
+
+static _Noreturn void child_main(const struct container_spec *spec,
+                                 const struct container_options *options, const char *root,
+                                 const struct ends *ends)
+{
+    char text[TEXT_BYTES] = "", byte;
+    sigset_t none;
+
+    if (!set_up(spec, options, root, text)) {
+        (void)!write(ends->ready, text, strlen(text));
+        _exit(1);
+    }
+    close(ends->ready); /* nothing came: all is well */
+    if (read(ends->start, &byte, 1) != 1)
+        _exit(1);
+    dup2(ends->input, STDIN_FILENO);
+    dup2(ends->outputs[0], STDOUT_FILENO);
+    dup2(ends->outputs[1], STDERR_FILENO);
+    (void)syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    give_capabilities(spec);
+    if (chdir(spec->directory[0] ? spec->directory : "/") < 0)
+        _exit(errno);
+    execve(spec->arguments[0], spec->arguments, spec->environment);
+    _exit(errno); /* as the agent built with musl: 8 for another architecture's program */
+}
+
+/* ---- in the agent */
+
+static void *reap(void *argument)
+{
+    struct container *container = argument;
+    uint64_t one = 1;
+    int status;
+
+    while (waitpid(container->process, &status, 0) < 0 && errno == EINTR)
+        ;
+    container->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    printf("kata-agent: %s ended with %d\n", container->id, container->status);
+    (void)!write(container->ended, &one, sizeof(one));
+    return NULL;
+}
+
+static void close_all(struct container *container)
+{
+    const int all[] = {container->start, container->input, container->outputs[0],
+                       container->outputs[1]};
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        if (all[i] >= 0)
+            close(all[i]);
+    }
+}
+
+static bool open_pipes(struct container *container, struct ends *ret_ends, int *ret_ready)
+{
+    int pipes[5][2];
+
+    for (int i = 0; i < 5; i++) {
+        if (pipe2(pipes[i], O_CLOEXEC) < 0)
+            abort();
+    }
+    *ret_ready = pipes[0][0];
+    container->start = pipes[1][1];
+    container->input = pipes[2][1];
+    container->outputs[0] = pipes[3][0];
+    container->outputs[1] = pipes[4][0];
+    *ret_ends = (struct ends){pipes[0][1], pipes[1][0], pipes[2][0], {pipes[3][1], pipes[4][1]}};
+    return true;
+}
+
+/* Its end has come: what the child holds, here. */
+static void close_ends(const struct ends *ends)
+{
+    close(ends->ready);
+    close(ends->start);
+    close(ends->input);
+    close(ends->outputs[0]);
+    close(ends->outputs[1]);
+}
+
+static bool start_child(const struct container_spec *spec, const struct container_options *options,
+                        const char *root, struct container *container, char *ret_text)
+{
+    struct ends ends;
+    pthread_t reaper;
+    ssize_t length;
+    int ready;
+
+    (void)open_pipes(container, &ends, &ready);
+    container->ended = eventfd(0, EFD_CLOEXEC);
+    container->process =
+        (pid_t)syscall(SYS_clone, spec->namespaces | CLONE_NEWPID | SIGCHLD, NULL, NULL, NULL, 0);
+    if (container->process == 0)
+        child_main(spec, options, root, &ends);
+    close_ends(&ends);
+    if (container->process < 0)
+        return say_errno(ret_text, errno);
+    length = read(ready, ret_text, TEXT_BYTES - 1);
+    close(ready);
+    if (length <= 0)
+        return pthread_create(&reaper, NULL, reap, container) == 0 && pthread_detach(reaper) == 0;
+    ret_text[length] = '\0';
+    (void)waitpid(container->process, NULL, 0);
+    close(container->ended);
+    close_all(container);
+    return false;
+}
+
+static void bundle_path(const char *id, const char *name, char ret_path[2 * PATH_BYTES])
+{
+    (void)join(ret_path, BUNDLES "/%s%s", id, name);
+}
+
+static void remove_bundle(const char *id)
+{
+    char path[2 * PATH_BYTES];
+
+    bundle_path(id, "/rootfs", path);
+    (void)umount2(path, MNT_DETACH);
+    (void)rmdir(path);
+    bundle_path(id, "", path);
+    (void)rmdir(path);
+}
+
+static bool make_bundle(const struct container_spec *spec, char root[2 * PATH_BYTES],
+                        char *ret_text)
+{
+    bundle_path(spec->id, "/rootfs", root);
+    if (make_directories(root) < 0)
+        return say_errno(ret_text, errno);
+    if (mount(spec->root, root, NULL, MS_BIND | MS_REC, NULL) == 0)
+        return true;
+    (void)say(ret_text, "failed to mount %s to %s, with error: %s", spec->root, root,
+              errno == ENOENT ? "ENOENT: No such file or directory" : strerror(errno));
+    remove_bundle(spec->id);
+    return false;
+}
+
+/* Without resources in the request, which the helper's has not, the agent makes the cgroup and
+ * leaves the process where it is. */
+static bool make_cgroup(const struct container_spec *spec, struct container *container,
+                        char *ret_text)
+{
+    char path[2 * PATH_BYTES];
+
+    if (access(CGROUPS "/cgroup.procs", F_OK) < 0)
+        return say(ret_text, "Create cgroupfs manager\n\nCaused by:\n    0: Get paths and mounts\n"
+                             "    1: No such file or directory (os error 2)");
+    if (!join(path, CGROUPS "/%s", spec->cgroup[0] ? spec->cgroup : spec->id) ||
+        strlen(path) >= sizeof(container->cgroup))
+        return say(ret_text, "EINVAL: Invalid argument");
+    if (mkdir(path, 0755) < 0 && errno != EEXIST)
+        return say_errno(ret_text, errno);
+    strcpy(container->cgroup, path);
+    return true;
+}
+
+static bool check(const struct container_spec *spec, char *ret_text)
+{
+    if (strlen(spec->id) < 2 || strchr(spec->id, '/') || spec->id[0] == '.')
+        return say(ret_text, "invalid container ID %s", spec->id);
+    if (!spec->has_process || !spec->argument_count)
+        return say(ret_text, "EINVAL: Invalid argument");
+    if (!spec->capabilities.present)
+        return say(ret_text, "missing process capabilities");
+    if (!(spec->namespaces & CLONE_NEWNS))
+        return say(ret_text, "the stand-in makes no container without a mount namespace");
+    return true;
+}
+
+bool container_create(const struct container_spec *spec, const struct container_options *options,
+                      struct container *ret_container, char *ret_text)
+{
+    struct container *container = ret_container;
+    char root[2 * PATH_BYTES];
+
+    *container = (struct container){.start = -1, .input = -1, .outputs = {-1, -1}, .ended = -1};
+    (void)snprintf(container->id, sizeof(container->id), "%s", spec->id);
+    if (!check(spec, ret_text) || !make_bundle(spec, root, ret_text))
+        return false;
+    if (make_cgroup(spec, container, ret_text) &&
+        start_child(spec, options, root, container, ret_text))
+        return true;
+    if (container->cgroup[0])
+        (void)rmdir(container->cgroup);
+    remove_bundle(spec->id);
+    return false;
+}
+
+void container_start(struct container *container)
+{
+    (void)!write(container->start, "", 1);
+}
+
+void container_remove(struct container *container)
+{
+    (void)kill(container->process, SIGKILL);
+    (void)rmdir(container->cgroup);
+    remove_bundle(container->id);
+    close_all(container);
+}

@@ -1,0 +1,82 @@
+/* container.h - what CreateContainer describes, made real: a process in namespaces of its own.
+ *
+ * As kata-agent does it when it is the first process of an initrd: the root is bound below
+ * /run/kata-containers/ID/rootfs and moved onto "/" in the container (nothing can be pivoted away
+ * from an initramfs), mounts follow in the order given, the process waits for StartContainer.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "wire.h"
+
+enum {
+    ID_BYTES = 128,
+    PATH_BYTES = 512,
+    TEXT_BYTES = 256,
+    ARGUMENTS = 128,
+    MOUNTS = 128,
+    OPTIONS = 16,
+    CONTAINERS = 16,
+};
+
+struct container_mount {
+    char destination[PATH_BYTES], source[PATH_BYTES], type[32];
+    char options[OPTIONS][64];
+    unsigned option_count;
+};
+
+/* Capabilities as masks; unknown names are told apart, for the agent never answers them. */
+struct container_capabilities {
+    bool present, unknown;
+    uint64_t bounding, effective, inheritable, permitted, ambient;
+};
+
+struct container_spec {
+    char id[ID_BYTES];
+    char root[PATH_BYTES];
+    bool root_read_only;
+    char *arguments[ARGUMENTS + 1], *environment[ARGUMENTS + 1];
+    unsigned argument_count, environment_count;
+    char directory[PATH_BYTES];
+    bool no_new_privileges;
+    bool has_process;
+    uint32_t user, group;
+    struct container_capabilities capabilities;
+    char cgroup[PATH_BYTES];
+    int namespaces; /* CLONE_NEW… */
+    struct container_mount mounts[MOUNTS];
+    unsigned mount_count;
+};
+
+struct container {
+    char id[ID_BYTES];
+    pid_t process;
+    int start;      /* a byte to it starts the program */
+    int input;      /* the program's standard input, which nobody writes to */
+    int outputs[2]; /* its standard output and error */
+    int ended;      /* eventfd, readable once it has ended */
+    int status;     /* valid then; 128 + N for a signal */
+    bool waited;    /* WaitProcess was answered: its process is forgotten */
+    char cgroup[PATH_BYTES];
+};
+
+/* The spec of a CreateContainerRequest, allocated. */
+struct container_spec *container_parse(struct bytes request);
+void container_spec_free(struct container_spec *spec);
+
+/* Options of the stand-in. */
+struct container_options {
+    bool without_sysfs; /* as if the guest's kernel had none: mounts of it are left out */
+};
+
+/* True, or false with the text of the answer, of TEXT_BYTES. Nothing is left then. */
+bool container_create(const struct container_spec *spec, const struct container_options *options,
+                      struct container *ret_container, char *ret_text);
+void container_start(struct container *container);
+
+/* Kills what runs and takes everything away, without waiting for what the kernel does not let go.
+ */
+void container_remove(struct container *container);

@@ -1,0 +1,11 @@
+/* hang.c - a helper that never comes to an end. */
+#include <stdio.h>
+#include <unistd.h>
+
+int main(void)
+{
+    puts("half an answer");
+    fflush(stdout);
+    for (;;)
+        pause();
+}
