@@ -1,4 +1,4 @@
-/* agent_text.c - an agent's message without the quotes that its own formatting put around it. */
+/* agent_text.c - an agent's message without what its own formatting put around it. */
 #include "agent-client/agent_text.h"
 
 #include <stdbool.h>
@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "lib/text.h"
+
+enum { JOINED_BYTES = 1024 }; /* more than anybody keeps of a text */
 
 static bool is_space(char byte)
 {
@@ -35,11 +37,41 @@ static void strip(const char **text, const char **end)
     } while (drop_around(text, end, "\"") || drop_around(text, end, "\\\""));
 }
 
+static void drop_backtrace(const char *text, const char **end)
+{
+    static const char mark[] = "Stack backtrace:";
+    const char *backtrace = memmem(text, (size_t)(*end - text), mark, sizeof(mark) - 1);
+
+    if (backtrace && backtrace > text && is_space(backtrace[-1]))
+        *end = backtrace;
+}
+
+/* White space with a line's end in it becomes one space. Returns how many bytes are kept. */
+static size_t join_lines(const char *text, const char *end, char *ret_text, size_t size)
+{
+    size_t length = 0;
+
+    while (text < end && length < size) {
+        const char *next = text;
+        bool line_ends = false;
+
+        for (; next < end && is_space(*next); next++)
+            line_ends = line_ends || *next == '\n';
+        if (line_ends)
+            text = next;
+        ret_text[length++] = line_ends ? ' ' : *text++;
+    }
+    return length;
+}
+
 void agent_clean_text(const void *bytes, size_t length, char *ret_text, size_t size)
 {
     const char *text = length ? bytes : "";
     const char *end = text + length;
+    char joined[JOINED_BYTES];
 
     strip(&text, &end);
-    text_clean(text, (size_t)(end - text), ret_text, size);
+    drop_backtrace(text, &end);
+    strip(&text, &end);
+    text_clean(joined, join_lines(text, end, joined, sizeof(joined)), ret_text, size);
 }

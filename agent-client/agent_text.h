@@ -1,8 +1,9 @@
 /* agent_text.h - a text from the other side, made fit to be shown.
  *
  * kata-agent formats errors for debugging, so that they arrive in double quotes, at times with
- * escaped ones inside; the outer pair goes. Control characters, NUL and bytes that are not UTF-8
- * are escaped, and what does not fit is cut at the end of a character.
+ * escaped ones inside; the outer pair goes. So do the backtrace that follows an error, and the
+ * lines of its causes, which become one. Control characters, NUL and bytes that are not UTF-8 are
+ * escaped, and what does not fit is cut at the end of a character.
  */
 #pragma once
 

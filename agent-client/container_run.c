@@ -121,10 +121,19 @@ static void run_disconnect(struct container_run *run)
     run->connected = false;
 }
 
+/* The agent's child ends with the errno of execve(2). glibc's execvp(3), which it calls, tries a
+ * shell for a file of an unknown format: then it is the shell that is not there. */
+static bool is_exec_failure(int exit_status)
+{
+    return exit_status == ENOEXEC || exit_status == ENOENT || exit_status == EACCES;
+}
+
 /* The owner may free the run in here: nothing follows it. */
 static void run_finish(struct container_run *run)
 {
     run_disconnect(run);
+    run->reply.not_executed = run->reply.kind == CONTAINER_DONE && !run->output.length &&
+                              !run->errors.length && is_exec_failure(run->reply.exit_status);
     run->reply.output = buffer_text(&run->output);
     run->reply.output_length = run->output.length;
     run->reply.errors = buffer_text(&run->errors);

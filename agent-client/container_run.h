@@ -64,10 +64,6 @@ enum container_kind {
     CONTAINER_KINDS,
 };
 
-/* The exit status with which the agent's child ends if execve(2) fails is the errno: 8, without any
- * output, is a program for another architecture. */
-enum { CONTAINER_EXIT_ENOEXEC = 8 };
-
 struct container_request {
     enum container_act act;
     int root;                 /* O_PATH of --root; borrowed until done */
@@ -100,6 +96,8 @@ struct container_reply {
     enum container_step step; /* where it ended; DONE: the last step before removing */
     struct error error;       /* for a person, when not DONE */
     int exit_status;          /* RUN and DONE */
+    bool not_executed; /* DONE, but the guest could not execute the file: another architecture,
+                          a program that is not static, a mount that forbids it */
 
     /* What the program wrote so far; borrowed until the object is freed, a NUL follows. Empty
      * although the program always writes: the guest's policy hides it (where ReadStreamRequest is

@@ -107,7 +107,7 @@ static void texts_are_cleaned(void **state)
                                        "a\nb\0c",
                                        9, &stats),
                      0);
-    assert_string_equal(stats.condition, "a\\nb\\u0000c");
+    assert_string_equal(stats.condition, "a b\\u0000c");
 }
 
 /* 64 KiB of empty sub-messages would take megabytes. */

@@ -41,6 +41,18 @@ static void controls_and_bad_bytes_are_escaped(void **state)
     CHECK("\xc2\x85", "\\u0085");
 }
 
+static void backtrace_goes_and_lines_are_joined(void **state)
+{
+    (void)state;
+    CHECK("the file /x was not found\n\nStack backtrace:\n   0: <unknown>\n",
+          "the file /x was not found");
+    CHECK("\"no\"\n\nStack backtrace:\n   0: <unknown>", "no");
+    CHECK("make it\n\nCaused by:\n    0: one\n    1: two\n\nStack backtrace:\n   0: <unknown>",
+          "make it Caused by: 0: one 1: two");
+    CHECK("Stack backtrace:", "Stack backtrace:");
+    CHECK("a  b \t\n", "a  b");
+}
+
 static void long_texts_are_cut_between_characters(void **state)
 {
     char clean[8];
@@ -59,6 +71,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quotes_around_the_text_go),
         cmocka_unit_test(controls_and_bad_bytes_are_escaped),
+        cmocka_unit_test(backtrace_goes_and_lines_are_joined),
         cmocka_unit_test(long_texts_are_cut_between_characters),
     };
 

@@ -560,6 +560,32 @@ static void hidden_output_is_empty(void **state)
     assert_clean();
 }
 
+static void program_of_another_architecture_is_told(void **state)
+{
+    static const int statuses[] = {ENOEXEC, ENOENT, EACCES};
+
+    (void)state;
+    for (size_t i = 0; i < array_length(statuses); i++) {
+        reset();
+        script.output = "";
+        script.exit_status = statuses[i];
+        run_one();
+        assert_kind(CONTAINER_DONE, CONTAINER_WAIT, "");
+        assert_true(seen.reply.not_executed);
+        reset();
+        script.output = "";
+        script.errors = "usage\n"; /* the program's own words */
+        script.exit_status = statuses[i];
+        run_one();
+        assert_false(seen.reply.not_executed);
+    }
+    reset();
+    script.output = "";
+    script.exit_status = 1;
+    run_one();
+    assert_false(seen.reply.not_executed);
+}
+
 static void output_has_a_bound(void **state)
 {
     (void)state;
@@ -1116,6 +1142,7 @@ int main(void)
         test(output_comes_in_any_pieces),
         test(old_agents_end_output_with_an_error),
         test(hidden_output_is_empty),
+        test(program_of_another_architecture_is_told),
         test(output_has_a_bound),
         test(standard_error_is_cut),
         test(stale_replies_are_dropped_at_each_call),
