@@ -12,7 +12,7 @@ import time
 import drivers
 import virtual_machine
 from churn import Churn
-from crowd import PER_SANDBOX, PROGRAMS, VOLUMES, Crowd, volume_path
+from crowd import BUILD, PER_SANDBOX, PROGRAMS, VOLUMES, Crowd, volume_path
 
 SIZES = (128, 4000)
 RUNS = 3
@@ -25,6 +25,7 @@ CALLGRIND_ROUNDS = 4
 PODS, PODS_PER_SECOND = 600, 10
 STAGES = ((1, 400), (16, 25))  # clients, calls of each per run
 STATS = 400
+STARTS = 1000
 
 
 @dataclasses.dataclass
@@ -282,6 +283,31 @@ def driver_calls(scratch):
         yield from stats_calls(scratch, calls)
 
 
+# -- crust-qemu
+
+def through_crust_qemu(scratch):
+    """Between a shim and QEMU; with a program that does nothing in QEMU's place. In a /run of its own,
+    for its directory must have its place, and be root's."""
+    program, = BUILD.glob("crust-qemu-system-*")
+    for name in ("true", "echo"):
+        shutil.copy(f"/bin/{name}", scratch / name)
+        shutil.copy(program, scratch / f"crust-{name}")
+    # Begins with a look whether it adds a monitor here, or what is measured is something else.
+    script = ("mount -t tmpfs -o mode=755 none /run && mkdir /run/crustd && mkdir -m 700 /run/crustd/qemu "
+              f'&& {scratch}/crust-echo -name sandbox-a | grep -q -e -qmp && exec "$@"')
+    arguments = ["-name", f"sandbox-{64 * 'a'},debug-threads=on", "-m", "2048M"]
+    runs, bare = [], []
+    for _ in range(RUNS):
+        lines = subprocess.run(
+            ["unshare", "-m", "sh", "-c", script, "sh", PROGRAMS / "starts", str(STARTS),
+             scratch / "true", scratch / "crust-true", *arguments], check=True, capture_output=True, text=True)
+        pairs = [tuple(map(int, line.split())) for line in lines.stdout.splitlines()]
+        runs.append(microseconds(through - directly for directly, through in pairs))
+        bare.append(microseconds(directly for directly, _ in pairs))
+    yield Result("crust-qemu, added to a start", "us", runs, aim=2000, aim_on="p50")
+    yield Result("the start of a program that does nothing", "us", bare)
+
+
 ALL = {
     "latency": latency,
     "slow-disk": slow_disk,
@@ -293,4 +319,5 @@ ALL = {
     "instructions": instructions,
     "churn": churn,
     "driver-calls": driver_calls,
+    "crust-qemu": through_crust_qemu,
 }
