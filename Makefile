@@ -94,6 +94,8 @@ BENCH_SOURCES  := $(call sources,tests/bench)
 
 # Kata's path may name it, and its own name says which QEMU it runs.
 CRUST_QEMU := crust-qemu-system-$(shell uname -m)
+# Where it is on a node, as the drop-in says; not below PREFIX where that is an image's.
+CRUST_QEMU_DIRECTORY ?= $(PREFIX)/libexec/crustd
 
 PROGRAMS := $(OUT)/crustd $(OUT)/crustctl $(OUT)/crust-guest-agent $(OUT)/$(CRUST_QEMU)
 
@@ -214,8 +216,8 @@ install: programs ## programs, unit, configuration, proto files and Kata's drop-
 	install -m 644 reconciler/serve/proto/*.proto $(DESTDIR)$(PREFIX)/share/crustd/proto
 	install -D -m 644 config/deploy/alerts/crustd-rules.yaml $(DESTDIR)$(PREFIX)/share/crustd/alerts/crustd-rules.yaml
 	install -d $(DESTDIR)$(PREFIX)/share/crustd/kata
-	install -m 644 config/deploy/kata/*.toml $(DESTDIR)$(PREFIX)/share/crustd/kata
-	sed -i 's|/usr/libexec/crustd/[a-z0-9_-]*|$(PREFIX)/libexec/crustd/$(CRUST_QEMU)|' $(DESTDIR)$(PREFIX)/share/crustd/kata/crust-qemu.toml
+	install -m 644 config/deploy/kata/* $(DESTDIR)$(PREFIX)/share/crustd/kata
+	sed -i 's|/usr/libexec/crustd/[a-z0-9_-]*|$(CRUST_QEMU_DIRECTORY)/$(CRUST_QEMU)|' $(DESTDIR)$(PREFIX)/share/crustd/kata/crust-qemu.toml
 	@conf=$(DESTDIR)/etc/crustd/crustd.conf; \
 	if [ ! -e $$conf ]; then install -D -m 644 config/crustd.conf $$conf; \
 	elif ! cmp -s config/crustd.conf $$conf; then install -m 644 config/crustd.conf $$conf.new; \

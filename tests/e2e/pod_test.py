@@ -11,8 +11,10 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 import unittest
 
@@ -380,11 +382,59 @@ class ManifestTest(unittest.TestCase):
         done = subprocess.run(["kubectl", "kustomize", str(DEPLOY)], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
 
+    def rendered(self, *components):
+        """By kustomize, with these lines of components taken in."""
+        needs("kubectl")
+        directory = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / "deploy"
+        shutil.copytree(DEPLOY, directory)
+        file = directory / "kustomization.yaml"
+        text = file.read_text().replace("# components:", "components:")
+        for name in components:
+            text, count = re.subn(rf"^#   - {name} ", f"  - {name} ", text, flags=re.MULTILINE)
+            self.assertEqual(count, 1)
+        file.write_text(text)
+        done = subprocess.run(["kubectl", "kustomize", str(directory)], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return next(one for one in yaml.safe_load_all(done.stdout) if one["kind"] == "DaemonSet")
+
+    def test_component_crust_qemu(self):
+        for components in (["crust-qemu"], ["no-host-paths", "crust-qemu"]):
+            with self.subTest(components):
+                pod = self.rendered(*components)["spec"]["template"]["spec"]
+                init, = pod["initContainers"]
+                daemon, = pod["containers"]
+                self.assertEqual((init["image"], init["command"][1]), (daemon["image"], "install"))
+                self.assertNotIn("volumeMounts", init)
+                self.assertEqual({mount["name"] for mount in daemon["volumeMounts"]},
+                                 {volume["name"] for volume in pod["volumes"]})
+
+    def test_removal_of_crust_qemu(self):
+        needs("kubectl")
+        done = subprocess.run(["kubectl", "kustomize", str(DEPLOY / "crust-qemu/remove")],
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        removal, = yaml.safe_load_all(done.stdout)
+        init, = removal["spec"]["template"]["spec"]["initContainers"]
+        install, = self.rendered("crust-qemu")["spec"]["template"]["spec"]["initContainers"]
+        for key in ("image", "env", "securityContext"):
+            self.assertEqual(init[key], install[key])
+
     def test_kata_drop_ins(self):
         for runtime, protocol in (("go", "qmp"), ("rust", "hmp")):
             text = (DEPLOY / f"kata/{runtime}-qemu.toml").read_text()
             self.assertEqual(tomllib.loads(text), {"hypervisor": {"qemu": {
                 "enable_debug": True, "extra_monitor_socket": protocol}}})
+
+    def test_kata_drop_ins_for_crust_qemu(self):
+        """The same for a node's own Kata and for kata-deploy, but for where the program is."""
+        text = (DEPLOY / "kata/crust-qemu.toml").read_text()
+        alone = tomllib.loads(text)
+        self.assertEqual(set(alone["hypervisor"]["qemu"]), {"path", "valid_hypervisor_paths"})
+        shims = load("kata/kata-deploy.values.yaml")["shims"]
+        self.assertEqual(set(shims), {"qemu", "qemu-runtime-rs"})
+        for shim in shims.values():
+            moved = text.replace("/usr/libexec/crustd/", "/opt/crustd/bin/")
+            self.assertEqual(tomllib.loads(shim["dropIn"]), tomllib.loads(moved))
 
     def test_configuration_is_right(self):
         if not (BUILD / "crustd").exists():

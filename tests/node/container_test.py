@@ -4,6 +4,7 @@ specification of the shipped manifest, beside a guest on KVM.
 
 import json
 import pathlib
+import platform
 import re
 import shutil
 import unittest
@@ -110,6 +111,8 @@ class ContainerTest(SandboxTest):
         self.inside("test", "-x", "/usr/libexec/crustd/crust-guest-agent")
         shipped = self.inside("cat", "/usr/share/crustd/kata/go-qemu.toml").stdout
         self.assertEqual(shipped, (REPOSITORY / "config/deploy/kata/go-qemu.toml").read_text())
+        shipped = self.inside("cat", "/usr/share/crustd/kata/crust-qemu.toml").stdout
+        self.assertIn('\npath = "/opt/crustd/bin/crust-qemu-system-', shipped)
 
     # what the manifest grants
 
@@ -177,6 +180,40 @@ class ContainerTest(SandboxTest):
         self.assertEqual(finding["id"], "kata_configuration")
         drop_in = re.search(r"/usr/share/\S+\.toml", finding["remedy"])[0]
         self.inside("test", "-r", drop_in)
+
+    # crust-qemu
+
+    def init(self, manifest, check=True):
+        return self.node.run(podman.init_arguments(manifest["spec"]["template"]["spec"], IMAGE),
+                             seconds=START_SECONDS, check=check)
+
+    def kata_findings(self):
+        found = json.loads(self.inside("crustctl", "doctor", "-o", "json", check=False).stdout)
+        return {finding["what"].partition(": ")[2]: finding["level"] for finding in found
+                if finding["id"] in ("kata_configuration", "kata_program")}
+
+    def test_crust_qemu_comes_and_goes(self):
+        patch, = load("crust-qemu/kustomization.yaml")["patches"]
+        install = patched(load("daemonset.yaml"), yaml.safe_load(patch["patch"]))
+        remove = load("crust-qemu/remove/daemonset.yaml")
+        program = f"/opt/crustd/bin/crust-qemu-system-{platform.machine()}"
+        drop_in = f"{KATA}/config.d/60-crust-qemu.toml"
+        self.node.write(drop_in, self.inside("cat", "/usr/share/crustd/kata/crust-qemu.toml").stdout)
+        self.addCleanup(self.node.run, ["rm", "-f", drop_in])
+        self.assertEqual(self.kata_findings(),
+                         {f"path = {program} leads nowhere: no pod of these starts": "error"})
+        self.init(install)
+        self.assertEqual(self.node.output("stat -c '%a %U' /run/crustd/qemu"), "700 root")
+        self.node.run("systemd-tmpfiles --create crust-qemu.conf")
+        self.assertIn("QEMU emulator version", self.node.output(f"{program} --version"))
+        self.assertEqual(self.kata_findings(),
+                         {"QEMU gets a monitor for crustd (crust-qemu)": "ok"})
+        refused = self.init(remove, check=False)
+        self.assertNotEqual(refused.status, 0)
+        self.assertIn(drop_in, refused.stdout)
+        self.node.run(f"test -x {program} && rm {drop_in}")
+        self.init(remove)
+        self.node.run("! test -e /opt/crustd && ! test -e /etc/tmpfiles.d/crust-qemu.conf")
 
     def test_follows_what_the_node_mounts_later(self):
         self.node.run("mkdir -p /run/later && mount -t tmpfs none /run/later && touch /run/later/x")

@@ -57,6 +57,19 @@ def run_arguments(pod, image, config_maps):
     return words + [f"--entrypoint={program[0]}", image, *program[1:]]
 
 
+def init_arguments(pod, image):
+    """`podman run` of its one init container, until that has ended; it mounts nothing."""
+    container, = pod["initContainers"]
+    only(CONTAINER - {"volumeMounts", "ports"}, container, "the init container")
+    words = ["podman", "run", "--rm", "--pull=never", "--network=none"]
+    if pod.get("hostPID"):
+        words += ["--pid=host"]
+    words += security(container["securityContext"]) + limits(container["resources"])
+    words += [f"--env={entry['name']}={value_of(entry)}" for entry in container.get("env", [])]
+    program = container["command"] + container.get("args", [])
+    return words + [f"--entrypoint={program[0]}", image, *program[1:]]
+
+
 def value_of(entry):
     """Of a variable; what a kubelet puts in the place of a field of the pod."""
     if "value" in entry:
