@@ -22,9 +22,11 @@ packages="
 [ -n "$demo" ] || packages="$packages
     clang clang-format cppcheck gcovr libclang-rt-14-dev libcmocka-dev llvm strace valgrind
 
-    busybox chromium dmsetup mmdebstrap protobuf-compiler protobuf-compiler-grpc python3-grpcio
+    busybox chromium dmsetup libprotobuf-dev mmdebstrap protobuf-compiler protobuf-compiler-grpc python3-grpcio
     python3-protobuf python3-yaml qemu-utils
 "
+# Any Go will do: an old one fetches what it cannot build by itself (e2e/go_programs.py).
+[ -n "$demo" ] || command -v go >/dev/null || [ -x /usr/local/go/bin/go ] || packages="$packages golang-go"
 
 missing=
 for package in $packages; do
