@@ -299,6 +299,7 @@ static struct decide_facts facts_of(const struct reconciler *reconciler,
         .list_read = volume->list == STORE_LIST_HAS,
         .list_again = volume->list_again,
         .size_assumed = size_is_assumed(volume),
+        .guest_untried = guest_is_untried(reconciler, volume),
         .growth_open = volume->resize_id != 0,
         .is_still = clock_boottime() >= still_from(reconciler, volume),
         .hypervisor_reason = reason_from_name(volume->hypervisor_reason),
@@ -489,6 +490,8 @@ int reconcile_volume(struct reconciler *reconciler, int64_t volume_id)
     if (r == 0)
         r = note_evidence(reconciler, &volume,
                           decision.state == STATE_BLOCKED ? decision.reason : REASON_NONE);
+    if (r == 0)
+        r = note_resizable(reconciler, &volume, &facts);
     if (r < 0)
         return r;
     if (decision.action == ACTION_WAIT)

@@ -144,7 +144,7 @@ int store_note_size(struct store *store, int64_t volume_id, uint64_t device_byte
 int store_renew_record(struct store *store, int64_t volume_id, uint64_t record)
 {
     static const char renew[] =
-        "UPDATE mappings SET record = ?2, list = NULL, hypervisor_reason = NULL"
+        "UPDATE mappings SET record = ?2, list = NULL, hypervisor_reason = NULL, obstacle = NULL"
         " WHERE volume_id = ?1 AND until IS NULL";
     int r = sql_run(&store->connection, renew, NULL, sql_number(volume_id),
                     sql_number((int64_t)record));
@@ -169,13 +169,14 @@ int store_want_list(struct store *store, int64_t volume_id)
  */
 static int put_list(struct store *store, const struct store_hypervisor_result *result)
 {
-    static const char has[] = "UPDATE mappings SET list = 1, list_error = NULL"
+    static const char has[] = "UPDATE mappings SET list = 1, list_error = NULL,"
+                              " obstacle = coalesce(?3, obstacle)"
                               " WHERE volume_id = ?1 AND until IS NULL AND record IS ?2"
-                              " AND list IS NOT 1";
+                              " AND (list, obstacle) IS NOT (1, coalesce(?3, obstacle))";
     static const char lacks[] =
         "UPDATE mappings SET list = CASE WHEN list < 0 THEN max(list - 1, -1000) ELSE -1 END,"
         " list_error = ?3, first_bytes = coalesce(hypervisor_bytes, first_bytes),"
-        " hypervisor_bytes = NULL, drive_id = ?4, guest_path = ?5"
+        " hypervisor_bytes = NULL, obstacle = NULL, drive_id = ?4, guest_path = ?5"
         " WHERE volume_id = ?1 AND until IS NULL AND record IS ?2";
     static const char other[] = "UPDATE mappings SET list_error = ?2"
                                 " WHERE volume_id = ?1 AND until IS NULL AND list_error IS NOT ?2";
@@ -183,7 +184,7 @@ static int put_list(struct store *store, const struct store_hypervisor_result *r
     struct sql_value record = sql_number((int64_t)result->record);
 
     if (result->list == STORE_LIST_HAS)
-        return sql_run(&store->connection, has, NULL, volume, record);
+        return sql_run(&store->connection, has, NULL, volume, record, sql_text(result->obstacle));
     if (result->list == STORE_LIST_UNREAD && result->reason &&
         strcmp(result->reason, "identity_mismatch") == 0)
         return sql_run(&store->connection, other, NULL, volume, sql_text(result->error));

@@ -348,7 +348,12 @@ const char *const schema_minors[SCHEMA_MINOR_VERSION] = {
     "ALTER TABLE volumes ADD COLUMN evidence TEXT;\n"
     "ALTER TABLE volumes ADD COLUMN filled_device_id INTEGER;\n"
     "ALTER TABLE volumes ADD COLUMN filled_bytes INTEGER;\n"
-    "ALTER TABLE entries ADD COLUMN read_only INTEGER NOT NULL DEFAULT 0;\n",
+    "ALTER TABLE entries ADD COLUMN read_only INTEGER NOT NULL DEFAULT 0;\n"
+    /* What keeps the VMM from resizing the drive: a reason, or none; NULL: not known. Whether a
+     * growth would reach the volume's file system: yes, no or unknown; NULL: nobody uses it. */
+    "ALTER TABLE mappings ADD COLUMN obstacle TEXT;\n"
+    "ALTER TABLE volumes ADD COLUMN resizable TEXT;\n"
+    "ALTER TABLE volumes ADD COLUMN resizable_reason TEXT;\n",
 };
 
 /* TO ADD A COLUMN TO A VIEW: put it at the view's end. A migration drops all views and makes these.
@@ -387,7 +392,9 @@ const char schema_views[] =
     "  END, v.evidence) AS evidence,\n"
     "  " V_IS_STALLED " AS stalled,\n"
     "  g.used_bytes, g.available_bytes, g.condition, g.message AS condition_message,\n"
-    "  " TIME("g.read_at") " AS stats_at\n"
+    "  " TIME("g.read_at") " AS stats_at,\n"
+    "  CASE WHEN v.removed_at IS NULL THEN v.resizable END AS resizable,\n"
+    "  CASE WHEN v.removed_at IS NULL THEN v.resizable_reason END AS resizable_reason\n"
     "FROM volumes v\n"
     "LEFT JOIN entries e ON e.entry_id = v.entry_id\n"
     "LEFT JOIN devices d ON d.device_id = v.device_id\n"

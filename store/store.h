@@ -453,6 +453,7 @@ struct store_volume {
     bool list_again;      /* it is to be read again */
     unsigned list_misses; /* how often in a row it was missing */
     char list_error[STORE_TEXT_BYTES]; /* why it had not, when it was read last; "" it had */
+    char obstacle[STORE_NAME_BYTES];   /* what keeps the VMM from resizing it: "none", a reason */
 
     /* The file system is known to fill this device at this size. 0: not known. */
     int64_t filled_device_id;
@@ -464,6 +465,8 @@ struct store_volume {
     char state[STORE_NAME_BYTES];
     char reason[STORE_NAME_BYTES];
     bool observed;            /* crustd may only watch it (store_set_observed()) */
+    char resizable[STORE_NAME_BYTES]; /* "" */
+    char resizable_reason[STORE_NAME_BYTES];
     uint32_t attempts;        /* failed in a row */
     uint64_t next_attempt_ns; /* 0: none waits */
 
@@ -517,6 +520,11 @@ int store_set_state(struct store *store, int64_t volume_id, const char *state, c
  */
 int store_set_observed(struct store *store, int64_t volume_id, bool observed);
 
+/* Whether a growth would reach the volume's file system: yes, no, unknown; NULL: nobody uses it.
+ * reason: why not, or what was not seen; NULL none. Journaled where it is or was "no". */
+int store_set_resizable(struct store *store, const struct store_volume *volume,
+                        const char *resizable, const char *reason);
+
 /* Opens a growth or raises to_bytes of the open one (which also clears attempts and reasons). */
 int store_open_resize(struct store *store, int64_t volume_id, uint64_t from_bytes,
                       uint64_t to_bytes);
@@ -542,6 +550,7 @@ struct store_hypervisor_result {
     uint64_t record;      /* the records that the list was read under */
     enum store_list list; /* UNREAD: it was not read. LACKS: only what is on record remains known */
     const char *recorded_drive, *recorded_guest_path;
+    const char *obstacle; /* what would keep a resize from working: "none", a reason; NULL keeps */
 };
 int store_put_hypervisor_result(struct store *store, const struct store_hypervisor_result *result);
 
@@ -606,6 +615,7 @@ int store_forget_waiting_of(struct store *store, int64_t sandbox_ref);
  *   sandbox_alive, sandbox_changed, sandbox_gone            vmm_pid, control_socket, agent_address
  *   mapping_opened, mapping_described, mapping_closed       source, drive_id, guest_path
  *   state_changed                                           from, to: "state/reason"
+ *   resizable_changed                                       from, to: "yes", "no/reason"
  *   resize_opened, resize_raised, resize_finished           from_bytes, to_bytes, state
  *   query_hypervisor_intended, resize_hypervisor_intended, grow_guest_intended   bytes
  *   rescan_disk_intended, disk_rescanned                    from_bytes, to_bytes, error

@@ -103,6 +103,49 @@ int store_set_observed(struct store *store, int64_t volume_id, bool observed)
     return sql_run(&store->connection, set, NULL, sql_number(volume_id), sql_number(observed));
 }
 
+/* ---- resizable ----------------------------------------------------------------------------- */
+
+/* "no/monitor_missing", "yes"; "" nobody uses it. */
+static void format_resizable(const char *resizable, const char *reason,
+                             char ret_text[static 2 * STORE_NAME_BYTES])
+{
+    (void)snprintf(ret_text, 2 * STORE_NAME_BYTES, "%s%s%s", resizable, *reason ? "/" : "", reason);
+}
+
+static int journal_resizable(struct store *store, const struct store_volume *volume,
+                             const char *resizable, const char *reason)
+{
+    char before[2 * STORE_NAME_BYTES], after[2 * STORE_NAME_BYTES];
+
+    if (strcmp(volume->resizable, "no") != 0 && strcmp(resizable, "no") != 0)
+        return 0;
+    format_resizable(volume->resizable, volume->resizable_reason, before);
+    format_resizable(resizable, reason, after);
+    return journal_write(store, &(struct journal_line){
+                                    .kind = "resizable_changed",
+                                    .volume_id = volume->volume_id,
+                                    .detail = {{"from", sql_text(*before ? before : NULL)},
+                                               {"to", sql_text(*after ? after : NULL)}},
+                                });
+}
+
+int store_set_resizable(struct store *store, const struct store_volume *volume,
+                        const char *resizable, const char *reason)
+{
+    static const char set[] =
+        "UPDATE volumes SET resizable = ?2, resizable_reason = ?3 WHERE volume_id = ?1";
+    int r;
+
+    if (strcmp(volume->resizable, resizable ? resizable : "") == 0 &&
+        strcmp(volume->resizable_reason, reason ? reason : "") == 0)
+        return 0;
+    r = sql_run(&store->connection, set, NULL, sql_number(volume->volume_id), sql_text(resizable),
+                sql_text(reason));
+    return r < 0
+               ? r
+               : journal_resizable(store, volume, resizable ? resizable : "", reason ? reason : "");
+}
+
 int store_set_evidence(struct store *store, int64_t volume_id, const char *evidence)
 {
     static const char set[] =

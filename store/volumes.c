@@ -26,11 +26,12 @@ static const char select_volume[] =
     "m.source, m.first_bytes,"
     " m.largest_bytes, m.hypervisor_bytes, m.guest_bytes, m.guest_synced_bytes,"
     " m.hypervisor_reason, m.guest_reason, m.record, m.list, m.list_error,"
+    " m.obstacle,"
     " v.filled_device_id, v.filled_bytes,"
     " r.resize_id, r.from_bytes, r.to_bytes,"
     " (SELECT count(*) FROM entries o JOIN entry_sandboxes n"
     "  ON n.entry_id = o.entry_id WHERE o.volume_id = v.volume_id AND o.gone = 0), e.subpaths,"
-    " v.observed"
+    " v.observed, v.resizable, v.resizable_reason"
     " FROM volumes v"
     " LEFT JOIN entries e ON e.entry_id = v.entry_id"
     " LEFT JOIN devices d ON d.device_id = v.device_id"
@@ -180,6 +181,7 @@ static void take_mapping(struct sql_rows *rows, struct store_volume *volume)
     volume->record = (uint64_t)sql_take_number(rows);
     take_list(sql_take_number(rows), volume);
     TAKE_TEXT(rows, volume->list_error);
+    TAKE_TEXT(rows, volume->obstacle);
     volume->filled_device_id = sql_take_number(rows);
     volume->filled_bytes = (uint64_t)sql_take_number(rows);
 }
@@ -201,6 +203,8 @@ static int load_volume(struct store *store, struct store_volume *volume,
     volume->named_sandboxes = (unsigned)sql_take_number(&rows);
     sql_take_text(&rows, ret_subpaths, STORE_PATH_BYTES);
     volume->observed = sql_take_number(&rows) != 0;
+    TAKE_TEXT(&rows, volume->resizable);
+    TAKE_TEXT(&rows, volume->resizable_reason);
     return 0;
 }
 

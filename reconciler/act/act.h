@@ -42,6 +42,7 @@ struct act {
     char guest_address[STORE_NAME_BYTES]; /* pci:…, scsi:…; "" not learned */
     uint64_t hypervisor_bytes;
     enum hypervisor_list list;
+    enum volume_reason resize_reason; /* of a query: why a resize would fail */
     char vmm_version[HYPERVISOR_VERSION_BYTES];
     uint64_t guest_synced_bytes;
     uint64_t guest_bytes;

@@ -27,6 +27,7 @@ static void on_done(struct hypervisor_call *call, const struct hypervisor_reply 
     act->error = reply->error;
     act->hypervisor_bytes = reply->bytes;
     act->list = reply->list;
+    act->resize_reason = reasons[reply->resize];
     memcpy(act->vmm_version, reply->version, sizeof(act->vmm_version));
     snprintf(act->drive_id, sizeof(act->drive_id), "%s", reply->drive_id);
     snprintf(act->guest_address, sizeof(act->guest_address), "%s", reply->address);
@@ -68,6 +69,14 @@ static const enum store_list lists[] = {
     [HYPERVISOR_LIST_LACKS] = STORE_LIST_LACKS,
 };
 
+/* What is known now of a resize of the drive. One that failed is on record with its reason. */
+static const char *obstacle_of(const struct act *act)
+{
+    if (act->list != HYPERVISOR_LIST_HAS || act->reason != REASON_NONE)
+        return NULL;
+    return reason_name(act->action == ACTION_RESIZE_HYPERVISOR ? REASON_NONE : act->resize_reason);
+}
+
 int act_hypervisor_record(struct act *act)
 {
     struct store_hypervisor_result result = {
@@ -81,6 +90,7 @@ int act_hypervisor_record(struct act *act)
         .list = lists[act->list],
         .recorded_drive = known(act->volume.recorded_drive_id),
         .recorded_guest_path = known(act->volume.recorded_guest_path),
+        .obstacle = obstacle_of(act),
         .told = act->action == ACTION_RESIZE_HYPERVISOR && act->reason == REASON_NONE,
     };
 

@@ -47,6 +47,10 @@ static const struct {
     [REASON_UNVERIFIED] = {"unverified", false},
     [REASON_HOST_STALE] = {"host_stale", false},
     [REASON_HOST_LAYER_PENDING] = {"host_layer_pending", false},
+    [REASON_SHRUNK] = {"shrunk", false},
+    [REASON_DETACHED] = {"detached", false},
+    [REASON_DRIVES_NOT_READ] = {"drives_not_read", false},
+    [REASON_GUEST_NOT_ASKED] = {"guest_not_asked", false},
 };
 
 const char *state_name(enum volume_state state)

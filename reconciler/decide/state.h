@@ -46,6 +46,11 @@ enum volume_reason {
     REASON_UNVERIFIED,
     REASON_HOST_STALE,
     REASON_HOST_LAYER_PENDING,
+    /* Only of whether a volume is resizable. */
+    REASON_SHRUNK,
+    REASON_DETACHED,
+    REASON_DRIVES_NOT_READ,
+    REASON_GUEST_NOT_ASKED,
     REASONS,
 };
 

@@ -85,8 +85,10 @@ static void received_ping(struct vmm_http *vmm, const char *body, size_t length)
         text_clean(version, strlen(version), vmm->version, sizeof(vmm->version));
         outcome = cloud_hypervisor_check_version(version, &error);
     }
-    if (outcome == HYPERVISOR_VERSION && vmm->call.request.act == HYPERVISOR_QUERY)
+    if (outcome == HYPERVISOR_VERSION && vmm->call.request.act == HYPERVISOR_QUERY) {
+        vmm->resize = outcome;
         outcome = HYPERVISOR_DONE; /* its drives can be read all the same */
+    }
     if (outcome == HYPERVISOR_DONE)
         vmm_http_ask(vmm, "GET", "/api/v1/vm.info", NULL, received_info);
     else

@@ -62,11 +62,16 @@ static void on_deferred(struct loop_timer *timer)
     hypervisor_call_complete(call, &call->reply);
 }
 
+bool hypervisor_may_resize(enum hypervisor_kind kind, bool firecracker_allowed)
+{
+    return kinds[kind].ops && (kind != HYPERVISOR_FIRECRACKER || firecracker_allowed);
+}
+
 /* Why this VMM is not to be asked; NULL: it may be. */
 static const char *obstacle_to(const struct hypervisor_call *call)
 {
-    if (call->kind == HYPERVISOR_FIRECRACKER && call->request.act == HYPERVISOR_RESIZE &&
-        !call->request.firecracker_allowed)
+    if (call->request.act == HYPERVISOR_RESIZE && kinds[call->kind].ops &&
+        !hypervisor_may_resize(call->kind, call->request.firecracker_allowed))
         return "Firecracker is told of a new size only with resize.firecracker = on, for its "
                "makers do not vouch for drives that the guest has mounted";
     return kinds[call->kind].obstacle;

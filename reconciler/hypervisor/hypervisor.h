@@ -82,11 +82,17 @@ struct hypervisor_reply {
     char drive_id[128];                     /* the node that was found; "" */
     uint64_t bytes;                         /* the size the VMM has; 0 not learned */
     enum hypervisor_list list;              /* what the VMM's own list of drives said */
+    /* Of a query whose list has the drive: what a resize of it would come to, as far as this
+     * conversation shows. DONE: nothing stands in its way. */
+    enum hypervisor_outcome resize;
     char address[64]; /* in the guest, as crust-guest-agent reads it (pci:02/01); "" not learned */
     struct error error; /* for a person, when not DONE */
 };
 
 struct hypervisor_call;
+
+/* Whether crustd may tell VMMs of this kind of a new size at all. */
+bool hypervisor_may_resize(enum hypervisor_kind kind, bool firecracker_allowed);
 
 typedef void hypervisor_done(struct hypervisor_call *call, const struct hypervisor_reply *reply,
                              void *userdata);

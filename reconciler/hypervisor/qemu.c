@@ -71,6 +71,7 @@ struct qemu_call {
     char drive[QEMU_NAME_BYTES]; /* found, or refused; "" */
     uint64_t drive_bytes;
     enum hypervisor_list list;
+    enum hypervisor_outcome resize; /* what a resize would come to */
     char address[QEMU_ADDRESS_BYTES];
 };
 
@@ -91,7 +92,11 @@ static struct qemu_call *qemu_call_of(struct hypervisor_call *call)
 static bool finish(struct qemu_call *qemu, enum hypervisor_outcome outcome,
                    const struct error *error)
 {
-    struct hypervisor_reply reply = {.bytes = qemu->drive_bytes, .list = qemu->list};
+    struct hypervisor_reply reply = {
+        .bytes = qemu->drive_bytes,
+        .list = qemu->list,
+        .resize = qemu->resize,
+    };
 
     if (qemu->step == STEP_TREE)
         outcome = HYPERVISOR_DONE;
@@ -208,6 +213,18 @@ static bool read_tree(struct qemu_call *qemu, const struct answer *answer)
     return finish(qemu, HYPERVISOR_DONE, NULL);
 }
 
+/* A query finds drives that may not be resized, too. */
+static enum hypervisor_outcome foresee_resize(const struct qemu_call *qemu,
+                                              struct vmm_resolver *resolver)
+{
+    struct vmm_wanted wanted = vmm_wanted_of(&qemu->call.request);
+    const struct qemu_node *drive = NULL;
+    struct error error;
+
+    wanted.act = HYPERVISOR_RESIZE;
+    return qemu_drive_find(&qemu->report, &wanted, resolver, &drive, &error);
+}
+
 /* The report is complete: finds the drive, and asks for the resize if that is the act. */
 static bool find_drive(struct qemu_call *qemu)
 {
@@ -227,6 +244,8 @@ static bool find_drive(struct qemu_call *qemu)
     else if (outcome == HYPERVISOR_DRIVE_NOT_FOUND &&
              !vmm_may_hold(&process.resolver, &wanted.identity))
         qemu->list = HYPERVISOR_LIST_LACKS;
+    if (drive && request->act == HYPERVISOR_QUERY)
+        qemu->resize = foresee_resize(qemu, &process.resolver);
     vmm_process_done(&process);
     if (drive) {
         memcpy(qemu->drive, drive->name, sizeof(qemu->drive));

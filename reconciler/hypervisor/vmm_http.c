@@ -61,7 +61,8 @@ void vmm_http_fail(struct vmm_http *vmm, int code)
 void vmm_http_finish(struct vmm_http *vmm, enum hypervisor_outcome outcome, uint64_t bytes,
                      const struct error *error)
 {
-    struct hypervisor_reply reply = {.outcome = outcome, .bytes = bytes, .list = vmm->list};
+    struct hypervisor_reply reply = {
+        .outcome = outcome, .bytes = bytes, .list = vmm->list, .resize = vmm->resize};
 
     memcpy(reply.version, vmm->version, sizeof(reply.version));
     text_clean(vmm->drive, strlen(vmm->drive), reply.drive_id, sizeof(reply.drive_id));
@@ -104,6 +105,20 @@ static void on_done(struct http_exchange *exchange, const struct http_exchange_a
     (void)http_exchange_free(exchange);
 }
 
+/* A query finds drives that may not be resized, and VMMs that are not able to, too. */
+static enum hypervisor_outcome foresee_resize(const struct vmm_http *vmm,
+                                              struct vmm_resolver *resolver)
+{
+    struct vmm_wanted wanted = vmm_wanted_of(&vmm->call.request);
+    const struct drive *drive = NULL;
+    struct error error;
+
+    if (vmm->resize != HYPERVISOR_DONE)
+        return vmm->resize;
+    wanted.act = HYPERVISOR_RESIZE;
+    return drive_report_find(&vmm->report, &wanted, resolver, &drive, &error);
+}
+
 const struct drive *vmm_http_find(struct vmm_http *vmm)
 {
     const struct hypervisor_request *request = &vmm->call.request;
@@ -123,6 +138,8 @@ const struct drive *vmm_http_find(struct vmm_http *vmm)
     else if (outcome == HYPERVISOR_DRIVE_NOT_FOUND &&
              !vmm_may_hold(&process.resolver, &wanted.identity))
         vmm->list = HYPERVISOR_LIST_LACKS;
+    if (drive && request->act == HYPERVISOR_QUERY)
+        vmm->resize = foresee_resize(vmm, &process.resolver);
     vmm_process_done(&process);
     if (drive)
         memcpy(vmm->drive, drive->id, sizeof(vmm->drive));

@@ -30,6 +30,7 @@ struct vmm_http {
     char version[HYPERVISOR_VERSION_BYTES]; /* as the VMM said; "" */
     char drive[DRIVE_ID_BYTES];             /* found, or refused; "" */
     enum hypervisor_list list;
+    enum hypervisor_outcome resize; /* what one would come to, as far as it is known */
 };
 
 /* Sends a request. 0, or -ENOMEM and nothing has happened; vmm_http_ask() finishes then. */

@@ -62,6 +62,8 @@ static void has_to_be_allowed(void **state)
     struct hypervisor_request request = http_call_request(server, HYPERVISOR_RESIZE);
     struct hypervisor_reply reply;
 
+    assert_true(hypervisor_may_resize(HYPERVISOR_FIRECRACKER, true));
+    assert_false(hypervisor_may_resize(HYPERVISOR_FIRECRACKER, false));
     request.firecracker_allowed = false;
     reply = http_call_run(server, HYPERVISOR_FIRECRACKER, &request);
     assert_int_equal(reply.outcome, HYPERVISOR_UNSUPPORTED);

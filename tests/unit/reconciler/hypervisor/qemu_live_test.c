@@ -416,6 +416,7 @@ static void refuses_over(const char *monitor)
     const uint64_t size = START_MEBIBYTES * MEBIBYTE;
 
     expect(monitor, HYPERVISOR_QUERY, READ_ONLY, size, HYPERVISOR_DONE, size);
+    assert_int_equal(live.reply.resize, HYPERVISOR_READ_ONLY);
     expect(monitor, HYPERVISOR_RESIZE, READ_ONLY, size, HYPERVISOR_READ_ONLY, size);
     expect(monitor, HYPERVISOR_RESIZE, OFFSET, size, HYPERVISOR_UNSUPPORTED, size - MEBIBYTE);
     expect(monitor, HYPERVISOR_RESIZE, NVME, size, HYPERVISOR_UNSUPPORTED, size);

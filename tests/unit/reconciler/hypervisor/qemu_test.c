@@ -49,6 +49,7 @@ static void queries_without_resizing(void **state)
     serve(monitor, qmp_resize, array_length(qmp_resize));
     assert_int_equal(call(monitor, &request)->outcome, HYPERVISOR_DONE);
     assert_int_equal(monitor->reply.bytes, 1024);
+    assert_int_equal(monitor->reply.resize, HYPERVISOR_DONE);
     assert_int_equal(monitor->position, 5);
     serve(monitor, hmp_resize, array_length(hmp_resize));
     assert_int_equal(call(monitor, &request)->outcome, HYPERVISOR_DONE);
@@ -157,6 +158,7 @@ static void a_drive_over_a_file(void **state)
     serve(monitor, script, array_length(script));
     assert_int_equal(call(monitor, &request)->outcome, HYPERVISOR_DONE);
     assert_int_equal(monitor->reply.bytes, 1024);
+    assert_int_equal(monitor->reply.resize, HYPERVISOR_UNSUPPORTED);
     request.act = HYPERVISOR_RESIZE;
     assert_int_equal(call(monitor, &request)->outcome, HYPERVISOR_UNSUPPORTED);
     assert_int_equal(monitor->position, 5);

@@ -1,0 +1,117 @@
+/* resizable.c - the decision table for what a growth would come to.
+ *
+ * In the order in which a growth would meet the obstacles, with two exceptions: what was seen to be
+ * in the way outweighs what was not seen, and a policy that forbids counts only where nothing else
+ * is in the way, so that a node in observe mode shows what it lacks.
+ */
+#include "reconciler/decide/resizable.h"
+
+static struct resizable say_no(enum volume_reason reason)
+{
+    return (struct resizable){RESIZABLE_NO, reason};
+}
+
+static struct resizable say_unknown(enum volume_reason reason)
+{
+    return (struct resizable){RESIZABLE_UNKNOWN, reason};
+}
+
+/* Why the volume is none that decide() manages; NONE: it is. */
+static enum volume_reason unmanaged_reason(const struct decide_facts *growth)
+{
+    if (growth->status == DECIDE_INVALID)
+        return REASON_INVALID_MOUNT_INFO;
+    if (growth->permit == PERMIT_NEVER)
+        return REASON_POLICY;
+    if (growth->device == DEVICE_UNSUITABLE)
+        return REASON_NOT_A_BLOCK_DEVICE;
+    if (growth->device == DEVICE_MISSING)
+        return REASON_NO_DEVICE;
+    return growth->live_sandboxes > 1 && !growth->read_only ? REASON_MULTIPLE_SANDBOXES
+                                                            : REASON_NONE;
+}
+
+static enum volume_reason conflict_reason(const struct decide_facts *growth)
+{
+    switch (growth->conflict) {
+    case CONFLICT_ENTRIES_DISAGREE:
+        return REASON_ENTRIES_DISAGREE;
+    case CONFLICT_IDENTITY_MISMATCH:
+        return REASON_IDENTITY_MISMATCH;
+    case CONFLICT_DEVICE_SHARED:
+        return REASON_DEVICE_SHARED;
+    case CONFLICT_HOST_IN_USE:
+        return REASON_HOST_IN_USE;
+    case CONFLICT_BYPASSED:
+        return REASON_BYPASSED;
+    case CONFLICT_UNPLUGGED:
+        return growth->live_sandboxes > 1 ? REASON_READ_ONLY : REASON_BYPASSED;
+    case CONFLICT_DETACHED:
+    case CONFLICT_NONE:
+        break;
+    }
+    return growth->read_only ? REASON_READ_ONLY : REASON_NONE;
+}
+
+static bool is_shrunk(const struct decide_facts *growth)
+{
+    return growth->device_bytes < growth->largest_bytes ||
+           growth->device_bytes < growth->hypervisor_bytes;
+}
+
+/* What was seen to be in the way of a growth that is managed; NONE: nothing was. */
+static enum volume_reason obstacle(const struct resizable_facts *facts)
+{
+    const struct decide_facts *growth = facts->growth;
+
+    if (is_shrunk(growth))
+        return REASON_SHRUNK;
+    if (growth->device == DEVICE_FILE)
+        return REASON_POLICY; /* a regular file is only ever observed */
+    if (growth->hypervisor_reason != REASON_NONE)
+        return growth->hypervisor_reason;
+    if (facts->drive == DRIVE_REFUSED)
+        return facts->drive_reason;
+    if (growth->guest_reason != REASON_NONE && growth->guest_reason != REASON_UNVERIFIED)
+        return growth->guest_reason;
+    if (facts->routes == ROUTES_UNABLE)
+        return facts->route_reason;
+    return growth->permit == PERMIT_OBSERVE ? REASON_POLICY : REASON_NONE;
+}
+
+static struct resizable decide_managed(const struct resizable_facts *facts)
+{
+    enum volume_reason reason = obstacle(facts);
+
+    if (reason != REASON_NONE)
+        return say_no(reason);
+    if (facts->drive == DRIVE_UNSEEN)
+        return say_unknown(REASON_DRIVES_NOT_READ);
+    if (facts->routes == ROUTES_UNTRIED)
+        return say_unknown(REASON_GUEST_NOT_ASKED);
+    return (struct resizable){RESIZABLE_YES, REASON_NONE};
+}
+
+struct resizable resizable_decide(const struct resizable_facts *facts)
+{
+    const struct decide_facts *growth = facts->growth;
+    enum volume_reason reason;
+
+    if (growth->status == DECIDE_GONE || growth->live_sandboxes == 0)
+        return (struct resizable){RESIZABLE_UNUSED, REASON_NONE};
+    reason = unmanaged_reason(growth);
+    if (reason == REASON_NONE)
+        reason = conflict_reason(growth);
+    if (reason != REASON_NONE)
+        return say_no(reason);
+    return growth->conflict == CONFLICT_DETACHED ? say_unknown(REASON_DETACHED)
+                                                 : decide_managed(facts);
+}
+
+const char *resizable_name(enum resizable_answer answer)
+{
+    static const char *const names[RESIZABLE_ANSWERS] = {
+        [RESIZABLE_YES] = "yes", [RESIZABLE_NO] = "no", [RESIZABLE_UNKNOWN] = "unknown"};
+
+    return names[answer];
+}

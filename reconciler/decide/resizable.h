@@ -1,0 +1,47 @@
+/* resizable.h - would a growth of the device reach the file system, if it came now?
+ *
+ * Pure, as decide.h is. docs/states.md ("Resizable") is its table, and every cell is tested.
+ */
+#pragma once
+
+#include "reconciler/decide/decide.h"
+
+/* What the VMM's monitor can do with the drive, as far as its own list showed. */
+enum resizable_drive {
+    DRIVE_UNSEEN, /* the list was not read, or does not have the drive */
+    DRIVE_RESIZABLE,
+    DRIVE_REFUSED,
+};
+
+/* The routes into the guest, together. */
+enum resizable_routes {
+    ROUTES_UNTRIED, /* none is known to be able, and one at least was not tried */
+    ROUTES_ABLE,    /* one has grown a file system in this sandbox */
+    ROUTES_UNABLE,  /* each has turned out to be unable */
+};
+
+struct resizable_facts {
+    const struct decide_facts *growth; /* what decide() goes by */
+    enum resizable_drive drive;
+    enum volume_reason drive_reason; /* of DRIVE_REFUSED */
+    enum resizable_routes routes;
+    enum volume_reason route_reason; /* of ROUTES_UNABLE: the most telling one */
+};
+
+enum resizable_answer {
+    RESIZABLE_UNUSED, /* no sandbox has the volume: there is nothing to tell */
+    RESIZABLE_YES,    /* each part was seen */
+    RESIZABLE_NO,     /* the first thing in the way that was seen */
+    RESIZABLE_UNKNOWN,
+    RESIZABLE_ANSWERS,
+};
+
+struct resizable {
+    enum resizable_answer answer;
+    enum volume_reason reason; /* NO: what is in the way; UNKNOWN: what was not seen */
+};
+
+struct resizable resizable_decide(const struct resizable_facts *facts);
+
+/* NULL for RESIZABLE_UNUSED. */
+const char *resizable_name(enum resizable_answer answer);

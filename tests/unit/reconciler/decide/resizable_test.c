@@ -1,0 +1,165 @@
+/* resizable_test.c - the table "Resizable" of docs/states.md against the code, cell by cell. */
+#include "tests/unit/reconciler/decide/table.h"
+
+#include "reconciler/decide/resizable.h"
+
+enum { STATUS, PERMIT, DEVICE, LIVE, CONFLICT, SIZE, HYPERVISOR, DRIVE, GUEST, ROUTES, FACTS };
+
+static const struct table_fact facts[FACTS] = {
+    [STATUS] = {"status", {"present", "invalid", "gone"}},
+    [PERMIT] = {"permit", {"grow", "observe", "never"}},
+    [DEVICE] = {"device", {"block", "file", "missing", "unsuitable"}},
+    [LIVE] = {"live", {"0", "1", "2", "reader", "readers"}},
+    [CONFLICT] = {"conflict",
+                  {"none", "entries_disagree", "identity_mismatch", "device_shared", "host_in_use",
+                   "bypassed", "unplugged", "detached"}},
+    [SIZE] = {"size", {"smaller", "larger"}},
+    [HYPERVISOR] = {"hypervisor", {"none", "failed"}},
+    [DRIVE] = {"drive", {"unseen", "resizable", "refused"}},
+    [GUEST] = {"guest", {"none", "unverified", "failed"}},
+    [ROUTES] = {"routes", {"untried", "able", "unable"}},
+};
+
+static struct table table = {
+    .marker = "<!-- resizable -->",
+    .facts = facts,
+    .fact_count = FACTS,
+    .outcomes = 2,
+};
+
+enum { ANSWER, REASON };
+enum { READER = 3 };
+
+static int read_table(void **state)
+{
+    (void)state;
+    table_read(&table);
+    return 0;
+}
+
+static struct decide_facts growth_of(const int *combination)
+{
+    static const enum volume_reason hypervisor[] = {REASON_NONE, REASON_MONITOR_MISSING};
+    static const enum volume_reason guest[] = {REASON_NONE, REASON_UNVERIFIED, REASON_AGENT_FAILED};
+    bool is_smaller = combination[SIZE] == 0;
+
+    return (struct decide_facts){
+        .status = combination[STATUS],
+        .permit = combination[PERMIT],
+        .device = combination[DEVICE],
+        .live_sandboxes = combination[LIVE] >= READER ? (unsigned)combination[LIVE] - READER + 1
+                                                      : (unsigned)combination[LIVE],
+        .read_only = combination[LIVE] >= READER,
+        .conflict = combination[CONFLICT],
+        .device_bytes = is_smaller ? 50 : 200,
+        .first_bytes = 100,
+        .largest_bytes = is_smaller ? 100 : 200,
+        .hypervisor_bytes = 100,
+        .hypervisor_reason = hypervisor[combination[HYPERVISOR]],
+        .guest_reason = guest[combination[GUEST]],
+    };
+}
+
+static struct resizable_facts facts_of(const int *combination, const struct decide_facts *growth)
+{
+    return (struct resizable_facts){
+        .growth = growth,
+        .drive = combination[DRIVE],
+        .drive_reason = REASON_HYPERVISOR_VERSION,
+        .routes = combination[ROUTES],
+        .route_reason = REASON_AGENT_UNSUPPORTED,
+    };
+}
+
+/* The table names the fact whose reason it is. */
+static const char *expected_reason(const struct table_row *row, const struct resizable_facts *given)
+{
+    if (strcmp(row->outcome[REASON], "hypervisor") == 0)
+        return reason_name(given->growth->hypervisor_reason);
+    if (strcmp(row->outcome[REASON], "guest") == 0)
+        return reason_name(given->growth->guest_reason);
+    if (strcmp(row->outcome[REASON], "drive") == 0)
+        return reason_name(given->drive_reason);
+    if (strcmp(row->outcome[REASON], "routes") == 0)
+        return reason_name(given->route_reason);
+    return row->outcome[REASON];
+}
+
+static const char *shown(enum resizable_answer answer)
+{
+    const char *name = resizable_name(answer);
+
+    return name ? name : "none";
+}
+
+static void every_combination_is_decided_as_the_table_says(void **state)
+{
+    int combination[FACTS] = {0};
+
+    (void)state;
+    do {
+        struct decide_facts growth = growth_of(combination);
+        struct resizable_facts given = facts_of(combination, &growth);
+        struct resizable resizable = resizable_decide(&given);
+        const struct table_row *row = table_match(&table, combination);
+
+        if (strcmp(shown(resizable.answer), row->outcome[ANSWER]) == 0 &&
+            strcmp(reason_name(resizable.reason), expected_reason(row, &given)) == 0)
+            continue;
+        table_print(&table, combination);
+        fail_msg("row %u says %s/%s, the code %s/%s", (unsigned)(row - table.rows) + 1,
+                 row->outcome[ANSWER], row->outcome[REASON], shown(resizable.answer),
+                 reason_name(resizable.reason));
+    } while (table_advance(&table, combination));
+    table_assert_used(&table);
+}
+
+/* "Yes" claims that each part was seen, and decide() then acts on a growth. */
+static void yes_claims_only_what_was_seen(void **state)
+{
+    int combination[FACTS] = {0};
+    unsigned count = 0;
+
+    (void)state;
+    do {
+        struct decide_facts growth = growth_of(combination);
+        struct resizable_facts given = facts_of(combination, &growth);
+
+        if (resizable_decide(&given).answer != RESIZABLE_YES)
+            continue;
+        count++;
+        assert_int_equal(given.drive, DRIVE_RESIZABLE);
+        assert_int_equal(given.routes, ROUTES_ABLE);
+        growth.is_still = growth.may_try = true;
+        assert_int_equal(decide(&growth).action, ACTION_RESIZE_HYPERVISOR);
+    } while (table_advance(&table, combination));
+    assert_true(count > 0);
+}
+
+/* What is wrong or not known is named, and nothing else is. */
+static void every_answer_but_yes_has_a_reason(void **state)
+{
+    int combination[FACTS] = {0};
+
+    (void)state;
+    do {
+        struct decide_facts growth = growth_of(combination);
+        struct resizable_facts given = facts_of(combination, &growth);
+        struct resizable resizable = resizable_decide(&given);
+        bool needs_reason =
+            resizable.answer == RESIZABLE_NO || resizable.answer == RESIZABLE_UNKNOWN;
+
+        assert_int_equal(resizable.reason != REASON_NONE, needs_reason);
+    } while (table_advance(&table, combination));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_combination_is_decided_as_the_table_says),
+        cmocka_unit_test(yes_claims_only_what_was_seen),
+        cmocka_unit_test(every_answer_but_yes_has_a_reason),
+    };
+
+    return cmocka_run_group_tests_name("resizable", tests, read_table, NULL);
+}
