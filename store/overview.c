@@ -49,6 +49,15 @@ int store_group_stalled(struct store_reader *reader, store_group_callback *callb
     return count_groups(reader, count, 2, callback, userdata, error);
 }
 
+int store_group_not_resizable(struct store_reader *reader, store_group_callback *callback,
+                              void *userdata, struct error *error)
+{
+    static const char count[] = "SELECT v.resizable_reason, count(*) FROM volumes v"
+                                " WHERE " V_IS_NOT_RESIZABLE " GROUP BY v.resizable_reason";
+
+    return count_groups(reader, count, 1, callback, userdata, error);
+}
+
 int store_group_abnormal(struct store_reader *reader, store_group_callback *callback,
                          void *userdata, struct error *error)
 {

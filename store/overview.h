@@ -25,6 +25,9 @@ int store_group_volumes(struct store_reader *reader, store_group_callback *callb
                         struct error *error);
 int store_group_stalled(struct store_reader *reader, store_group_callback *callback, void *userdata,
                         struct error *error);
+/* Volumes that should be resizable and are not (V_IS_NOT_RESIZABLE) by resizable_reason. */
+int store_group_not_resizable(struct store_reader *reader, store_group_callback *callback,
+                              void *userdata, struct error *error);
 /* Volumes whose guest calls its file system abnormal, by state, reason and "1" where stalled, "0"
  * where not; bound volumes by what their guests say: normal, abnormal or unknown. */
 int store_group_abnormal(struct store_reader *reader, store_group_callback *callback,

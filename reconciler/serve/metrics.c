@@ -46,6 +46,15 @@ static int put_stalled(void *userdata, const char *const name[static STORE_GROUP
     return text->result;
 }
 
+static int put_not_resizable(void *userdata, const char *const name[static STORE_GROUP_NAMES],
+                             uint64_t count)
+{
+    struct metrics_text *text = userdata;
+
+    metrics_put(text, METRICS_WITH({"reason", name[0]}), (double)count);
+    return text->result;
+}
+
 /* Beside those that were counted by their state. */
 static int count_abnormal(void *userdata, const char *const name[static STORE_GROUP_NAMES],
                           uint64_t count)
@@ -93,6 +102,12 @@ static int write_volumes(struct metrics_text *text, struct store_reader *reader,
     metrics_begin(text, "crustd_volumes_stalled", "gauge",
                   "Volumes whose resize stands still and needs somebody.");
     r = store_group_stalled(reader, put_stalled, text, error);
+    if (r < 0)
+        return r;
+    metrics_begin(text, "crustd_volumes_not_resizable", "gauge",
+                  "Volumes in use whose file system a growth would not reach, though crustd may "
+                  "resize them, by the first thing in the way.");
+    r = store_group_not_resizable(reader, put_not_resizable, text, error);
     if (r < 0)
         return r;
     metrics_begin(text, "crustd_volumes_condition", "gauge",

@@ -141,6 +141,38 @@ static void put_list(struct store *store, struct bound bound, uint64_t record, e
     assert_int_equal(store_put_hypervisor_result(store, &result), 0);
 }
 
+/* What would keep the VMM from resizing the drive holds for this list and these records. */
+static void an_obstacle_is_known_while_the_list_is(void **state)
+{
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    struct store_hypervisor_result result = {
+        .volume_id = bound.volume_id,
+        .record = 1,
+        .list = STORE_LIST_HAS,
+        .obstacle = "hypervisor_version",
+    };
+    int before;
+
+    assert_int_equal(store_renew_record(store, bound.volume_id, 1), 0);
+    assert_string_equal(get_volume(store, bound.volume_id).obstacle, "");
+    assert_int_equal(store_put_hypervisor_result(store, &result), 0);
+    assert_string_equal(get_volume(store, bound.volume_id).obstacle, "hypervisor_version");
+    result.obstacle = NULL; /* a resize that failed says why in its own words */
+    before = written(store);
+    assert_int_equal(store_put_hypervisor_result(store, &result), 0);
+    assert_int_equal(written(store), before);
+    assert_string_equal(get_volume(store, bound.volume_id).obstacle, "hypervisor_version");
+    result.obstacle = "none";
+    assert_int_equal(store_put_hypervisor_result(store, &result), 0);
+    assert_string_equal(get_volume(store, bound.volume_id).obstacle, "none");
+    put_list(store, bound, 1, STORE_LIST_LACKS);
+    assert_string_equal(get_volume(store, bound.volume_id).obstacle, "");
+    assert_int_equal(store_put_hypervisor_result(store, &result), 0);
+    assert_int_equal(store_renew_record(store, bound.volume_id, 2), 0);
+    assert_string_equal(get_volume(store, bound.volume_id).obstacle, "");
+}
+
 static void a_vmm_that_lost_the_drive_has_no_size(void **state)
 {
     struct store *store = store_of(state);
@@ -220,6 +252,7 @@ static void a_file_system_that_fills_its_device_is_known_to(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        MODEL(an_obstacle_is_known_while_the_list_is),
         MODEL(a_vmm_that_lost_the_drive_has_no_size),
         MODEL(a_list_is_of_its_records),
         MODEL(a_file_system_that_fills_its_device_is_known_to),

@@ -16,7 +16,7 @@ static const struct {
      "fs_type, options, metadata, status, problem, sandbox_id, device_bytes, hypervisor_bytes, "
      "guest_bytes, state, reason, state_since, next_attempt_at, first_seen, last_changed, "
      "removed_at, defer_fs_mount, evidence, stalled, used_bytes, "
-     "available_bytes, condition, condition_message, stats_at"},
+     "available_bytes, condition, condition_message, stats_at, resizable, resizable_reason"},
     {"audit_layers", "volume_id, position, device, kind, name, size_bytes, state, remedy, pv"},
     {"audit_sandboxes",
      "sandbox_id, runtime, hypervisor, vmm_pid, control_socket, agent_address, pod_namespace, "
@@ -91,6 +91,14 @@ static int count_one(void *userdata, const char *const name[static STORE_GROUP_N
     return 0;
 }
 
+static int count_reason(void *userdata, const char *const name[static STORE_GROUP_NAMES],
+                        uint64_t count)
+{
+    assert_true(*name[0]);
+    *(int64_t *)userdata += (int64_t)count;
+    return 0;
+}
+
 static void expect_standing(struct store *store, int64_t volume_id, const struct standing *standing)
 {
     struct store_reader *reader = store_get_reader(store);
@@ -132,6 +140,77 @@ static void stalled_is_one_notion(void **state)
     assert_int_equal(store_open_resize(store, volume_id, GIB, 2 * GIB), 0);
     for (size_t i = 0; i < array_length(table); i++)
         expect_standing(store, volume_id, &table[i]);
+}
+
+/* ---- resizable ---- */
+
+struct answer {
+    const char *resizable, *reason;
+    bool observed;
+    int64_t counted, journaled; /* in all */
+};
+
+static void expect_answer(struct store *store, int64_t volume_id, const struct answer *answer)
+{
+    const struct store_volume volume = get_volume(store, volume_id);
+    struct store_reader *reader = store_get_reader(store);
+    char shown[2 * STORE_NAME_BYTES];
+    int64_t counted = 0;
+    struct error error;
+
+    assert_int_equal(store_set_observed(store, volume_id, answer->observed), 0);
+    assert_int_equal(store_set_resizable(store, &volume, answer->resizable, answer->reason), 0);
+    (void)snprintf(shown, sizeof(shown), "%s/%s", answer->resizable ? answer->resizable : "NULL",
+                   answer->reason ? answer->reason : "NULL");
+    assert_text_of(store,
+                   "SELECT coalesce(resizable, 'NULL') || '/' || coalesce(resizable_reason, 'NULL')"
+                   " FROM audit_volumes",
+                   shown);
+    assert_int_equal(store_group_not_resizable(reader, count_reason, &counted, &error), 0);
+    assert_int_equal(counted, answer->counted);
+    assert_int_equal(
+        number_of(store, "SELECT count(*) FROM audit_journal WHERE kind = 'resizable_changed'"),
+        answer->journaled);
+}
+
+static void resizable_is_counted_where_it_should_be(void **state)
+{
+    static const struct answer table[] = {
+        {"unknown", "drives_not_read", false, 0, 0},
+        {"yes", NULL, false, 0, 0},
+        {"no", "monitor_missing", false, 1, 1},
+        {"no", "monitor_missing", false, 1, 1}, /* an equal fact writes nothing */
+        {"no", "monitor_missing", true, 0, 1},
+        {"no", "policy", false, 0, 2},
+        {"no", "read_only", false, 0, 3},
+        {"no", "agent_unsupported", false, 1, 4},
+        {"yes", NULL, false, 0, 5},
+        {NULL, NULL, false, 0, 5},
+    };
+    struct store *store = store_of(state);
+    int64_t volume_id = put_bound(store).volume_id;
+    int before;
+
+    for (size_t i = 0; i < array_length(table); i++)
+        expect_answer(store, volume_id, &table[i]);
+    assert_text_of(store,
+                   "SELECT detail FROM audit_journal WHERE kind = 'resizable_changed' LIMIT 1",
+                   "{\"from\":\"yes\",\"to\":\"no/monitor_missing\"}");
+    before = written(store);
+    expect_answer(store, volume_id, &table[array_length(table) - 1]);
+    assert_int_equal(written(store), before);
+}
+
+static void a_removed_volume_is_not_resizable_or_not(void **state)
+{
+    struct store *store = store_of(state);
+    int64_t volume_id = put_bound(store).volume_id;
+
+    expect_answer(store, volume_id, &(struct answer){"no", "monitor_missing", false, 1, 1});
+    assert_int_equal(store_remove_entry(store, STORE_KATA, "key-1", &volume_id), 0);
+    assert_int_equal(number_of(store, "SELECT count(*) FROM audit_volumes"
+                                      " WHERE resizable IS NULL AND resizable_reason IS NULL"),
+                     1);
 }
 
 /* A debt of a week that a pod comes to pay is as old as the pod's stay. */
@@ -440,6 +519,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         MODEL(views_have_their_columns),
         MODEL(stalled_is_one_notion),
+        MODEL(resizable_is_counted_where_it_should_be),
+        MODEL(a_removed_volume_is_not_resizable_or_not),
         MODEL(a_resize_is_pending_since_its_binding),
         MODEL(views_tell_time_as_the_clock_does),
         MODEL(views_have_names),

@@ -42,6 +42,22 @@ static bool compare_row(const char *line)
     return true;
 }
 
+/* Some reasons are no volume's state, so that no call is ever answered by them. */
+static bool is_answered(enum volume_reason reason)
+{
+    switch ((int)reason) {
+    case REASON_NONE:
+    case REASON_UNVERIFIED:
+    case REASON_SHRUNK:
+    case REASON_DETACHED:
+    case REASON_DRIVES_NOT_READ:
+    case REASON_GUEST_NOT_ASKED:
+        return false;
+    default:
+        return true;
+    }
+}
+
 static void docs_table_is_the_codes(void **state)
 {
     FILE *file = fopen("docs/csi-drivers.md", "re");
@@ -63,7 +79,7 @@ static void docs_table_is_the_codes(void **state)
         if (answer_rows[i] != 1)
             fail_msg("%s has %u rows in the docs", answer_name(i), answer_rows[i]);
     for (unsigned i = 0; i < REASONS; i++)
-        if (reason_rows[i] != (i != REASON_NONE && i != REASON_UNVERIFIED))
+        if (reason_rows[i] != is_answered(i))
             fail_msg("%s has %u rows in the docs", reason_name(i), reason_rows[i]);
 }
 
