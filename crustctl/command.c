@@ -13,8 +13,11 @@
 
 const struct command commands[] = {
     {"status", "", 0, 0, "the daemon and what it looks after, in numbers", NULL, command_status},
-    {"volumes", "", 0, OPTION_BLOCKED | OPTION_STALLED | OPTION_ALL,
+    {"volumes", "", 0, OPTION_BLOCKED | OPTION_STALLED | OPTION_NOT_RESIZABLE | OPTION_ALL,
      "all volumes with their sizes and states",
+     "  --not-resizable\n"
+     "              only those in use whose file system a growth would not reach, and\n"
+     "              the first thing in the way\n"
      "  --stalled   only those whose resize stands still and needs somebody\n"
      "  --blocked   only those in the state blocked, whether stalled or only observed\n"
      "  -a, --all   removed ones too\n",

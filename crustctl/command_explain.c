@@ -112,18 +112,31 @@ static void add_text(cJSON *object, const char *name, const char *text)
         cJSON_AddNullToObject(object, name);
 }
 
+/* An older crustd's row may lack a column. */
+static void add_column(cJSON *object, const cJSON *row, const char *name)
+{
+    const cJSON *value = json_member(row, name);
+
+    if (value)
+        cJSON_AddItemToObject(object, name, cJSON_Duplicate(value, true));
+    else
+        cJSON_AddNullToObject(object, name);
+}
+
 static int print_json(const struct answer *answer, struct buffer *out)
 {
-    static const char *const columns[] = {"volume_id", "target_path", "state", "reason"};
+    static const char *const columns[] = {"volume_id", "target_path", "state",
+                                          "reason",    "resizable",   "resizable_reason"};
     cleanup(json_deletep) cJSON *object = cJSON_CreateObject();
     cJSON *known, *remedies;
 
     for (size_t i = 0; i < array_length(columns); i++)
-        cJSON_AddItemToObject(object, columns[i],
-                              cJSON_Duplicate(json_member(answer->volume, columns[i]), true));
+        add_column(object, answer->volume, columns[i]);
     add_text(object, "state_meaning", answer->advice.state ? answer->advice.state->meaning : NULL);
     add_text(object, "reason_meaning",
              answer->advice.reason ? answer->advice.reason->meaning : NULL);
+    add_text(object, "resizable_meaning",
+             answer->advice.resizable ? answer->advice.resizable->meaning : NULL);
     known = cJSON_AddArrayToObject(object, "known");
     for (unsigned i = 0; i < answer->facts.count; i++)
         cJSON_AddItemToArray(known, cJSON_CreateString(answer->facts.fact[i]));
@@ -143,8 +156,7 @@ int command_explain(struct session *session)
     if (code != 0)
         return code;
     answer.volume = dossier.volume;
-    advice_collect(row_text(dossier.volume, "state"), row_reason(dossier.volume), dossier.layers,
-                   &answer.advice);
+    advice_collect(dossier.volume, dossier.layers, &answer.advice);
     facts_collect(&dossier, source_config(session->source), &answer.facts);
     code = session->options->json ? print_json(&answer, &session->out)
                                   : print_text(&answer, session->width, &session->out);

@@ -23,6 +23,15 @@ static const struct column volume_columns[] = {
     {.title = "STATE", .format = row_state},
 };
 
+static const struct column not_resizable_columns[] = {
+    {.title = "ID", .key = "volume_id", .kind = COLUMN_NUMBER},
+    {.title = "VOLUME", .format = row_volume_name, .minimum = 16},
+    {.title = "DEVICE", .key = "device", .minimum = 10, .expendable = 1},
+    {.title = "HOST", .key = "device_bytes", .kind = COLUMN_SIZE, .expendable = 2},
+    {.title = "STATE", .format = row_state, .expendable = 3},
+    {.title = "NOT RESIZABLE", .key = "resizable_reason"},
+};
+
 static const struct column sandbox_columns[] = {
     {.title = "SANDBOX", .key = "sandbox_id", .minimum = 12},
     {.title = "POD", .format = row_pod, .minimum = 12, .expendable = 3},
@@ -106,18 +115,38 @@ static const struct view_layout layouts[STORE_VIEWS] = {
     [STORE_VIEW_CLEANUPS] = LAYOUT(cleanup_columns, "no cleanups"),
 };
 
-/* The options that choose among the rows. */
-#define FILTERS (OPTION_BLOCKED | OPTION_STALLED)
+static const struct view_layout not_resizable_layout =
+    LAYOUT(not_resizable_columns, "no volume in use that a growth would not reach");
 
-/* The view says what is stalled. A row of an older crustd's does not say it, and is kept. */
-static bool is_wanted(const cJSON *row, unsigned filters)
+/* The options that choose among the rows. */
+#define FILTERS (OPTION_BLOCKED | OPTION_STALLED | OPTION_NOT_RESIZABLE)
+
+/* The view says what is stalled and what is resizable. A row of an older crustd's does not say it,
+ * and is kept. */
+static bool is_stalled(const cJSON *row)
 {
     bool known;
-    const bool is_stalled = row_number(row, "stalled", &known) == 1;
 
+    return row_number(row, "stalled", &known) == 1 || !known;
+}
+
+static bool is_not_resizable(const cJSON *row)
+{
+    return !json_member(row, "resizable") || strcmp(row_text(row, "resizable"), "no") == 0;
+}
+
+static bool is_wanted(const cJSON *row, unsigned filters)
+{
     if ((filters & OPTION_BLOCKED) && strcmp(row_text(row, "state"), "blocked") != 0)
         return false;
-    return !(filters & OPTION_STALLED) || is_stalled || !known;
+    if ((filters & OPTION_NOT_RESIZABLE) && !is_not_resizable(row))
+        return false;
+    return !(filters & OPTION_STALLED) || is_stalled(row);
+}
+
+static const struct view_layout *find_layout(enum store_view view, unsigned filters)
+{
+    return filters & OPTION_NOT_RESIZABLE ? &not_resizable_layout : &layouts[view];
 }
 
 static void filter_rows(cJSON *rows, unsigned filters)
@@ -136,13 +165,14 @@ static void filter_rows(cJSON *rows, unsigned filters)
 /* Rows to look at, for the table or the filter. */
 static int print_rows(struct session *session, const struct store_query *query, struct error *error)
 {
-    const struct view_layout *layout = &layouts[query->view];
+    const unsigned filters = session->options->given & FILTERS;
+    const struct view_layout *layout = find_layout(query->view, filters);
     cleanup(json_deletep) cJSON *rows = NULL;
     int result = source_rows(session->source, query, &rows, error);
 
     if (result != 0)
         return result;
-    filter_rows(rows, session->options->given & FILTERS);
+    filter_rows(rows, filters);
     if (session->options->json)
         return row_print_json(rows, &session->out);
     return table_print(layout->columns, layout->count, rows, session->table_width, layout->nothing,

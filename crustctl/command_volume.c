@@ -17,6 +17,7 @@ static const struct column volume_fields[] = {
     {.title = "pod uid", .key = "pod_uid"},
     {.title = "state", .format = row_state},
     {.title = "since", .key = "state_since", .kind = COLUMN_TIME},
+    {.title = "resizable", .format = row_resizable},
     {.title = "next attempt", .key = "next_attempt_at", .kind = COLUMN_TIME},
     {.title = "device", .key = "device"},
     {.title = "host", .key = "device_bytes", .kind = COLUMN_SIZE},

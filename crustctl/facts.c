@@ -14,6 +14,7 @@
 #include "crustctl/row.h"
 #include "crustctl/stale.h"
 #include "lib/cleanup.h"
+#include "lib/explain.h"
 #include "lib/json.h"
 
 enum { LAYERS_SAID = 6 }; /* crustctl layers has them all */
@@ -211,6 +212,26 @@ static void say_policy(const struct dossier *dossier, const struct config *confi
             config->resize.mode == RESIZE_NEVER ? "never" : "observe");
 }
 
+/* What a growth would come to, if it came now. */
+static void say_resizable(const struct dossier *dossier, const struct config *config,
+                          struct facts *facts)
+{
+    const char *answer = row_text(dossier->volume, "resizable");
+    const char *reason = row_text(dossier->volume, "resizable_reason");
+    const struct explanation *text = explain_resizable(reason);
+    const char *meaning = text ? text->meaning : "";
+
+    (void)config;
+    if (strcmp(answer, "yes") == 0)
+        say(facts, "A growth would reach the file system: the hypervisor has the drive and can "
+                   "resize it, and the guest is able to follow.");
+    else if (strcmp(answer, "no") == 0)
+        say(facts, "A growth would not reach the file system (%s). %s", reason, meaning);
+    else if (strcmp(answer, "unknown") == 0)
+        say(facts, "Whether a growth would reach the file system is not known (%s). %s", reason,
+            meaning);
+}
+
 /* Kata's Go runtime has the guest change the owner; its Rust runtime reads no metadata at all. */
 static void say_group(const struct dossier *dossier, const struct config *config,
                       struct facts *facts)
@@ -287,9 +308,9 @@ static void say_cleanup(const struct dossier *dossier, const struct config *conf
 typedef void sayer(const struct dossier *dossier, const struct config *config, struct facts *facts);
 
 static sayer *const sayers[] = {
-    say_problem, say_device,   say_layers,  say_hypervisor_size, say_guest_size,
-    say_usage,   say_sandbox,  say_mapping, say_group,           say_evidence,
-    say_policy,  say_attempts, say_cleanup,
+    say_problem, say_device,    say_layers,   say_hypervisor_size, say_guest_size,
+    say_usage,   say_sandbox,   say_mapping,  say_group,           say_evidence,
+    say_policy,  say_resizable, say_attempts, say_cleanup,
 };
 
 void facts_collect(const struct dossier *dossier, const struct config *config,

@@ -14,6 +14,7 @@ enum {
     LONG_CONFIG,
     LONG_BLOCKED,
     LONG_STALLED,
+    LONG_NOT_RESIZABLE,
     LONG_FOR,
     LONG_TIMEOUT,
     LONG_DRY_RUN,
@@ -29,6 +30,7 @@ static const struct option long_options[] = {
     {"output", required_argument, NULL, 'o'},
     {"blocked", no_argument, NULL, LONG_BLOCKED},
     {"stalled", no_argument, NULL, LONG_STALLED},
+    {"not-resizable", no_argument, NULL, LONG_NOT_RESIZABLE},
     {"all", no_argument, NULL, 'a'},
     {"lines", required_argument, NULL, 'n'},
     {"follow", no_argument, NULL, 'f'},
@@ -51,6 +53,7 @@ const char *options_name(unsigned given)
     } names[] = {
         {OPTION_BLOCKED, "--blocked"},
         {OPTION_STALLED, "--stalled"},
+        {OPTION_NOT_RESIZABLE, "--not-resizable"},
         {OPTION_ALL, "--all"},
         {OPTION_LINES, "-n"},
         {OPTION_FOLLOW, "-f"},
@@ -105,6 +108,9 @@ static int take_option(int option, struct options *options, struct error *error)
         return 0;
     case LONG_STALLED:
         options->given |= OPTION_STALLED;
+        return 0;
+    case LONG_NOT_RESIZABLE:
+        options->given |= OPTION_NOT_RESIZABLE;
         return 0;
     case 'a':
         options->given |= OPTION_ALL;

@@ -19,6 +19,7 @@ enum {
     OPTION_MOUNT_INFO = 1 << 8,
     OPTION_SIZE = 1 << 9,
     OPTION_STALLED = 1 << 10,
+    OPTION_NOT_RESIZABLE = 1 << 11,
 };
 
 enum { OPTIONS_OPERANDS = 4 };

@@ -59,6 +59,14 @@ int row_state(const cJSON *row, struct buffer *ret_text)
     return buffer_append_format(ret_text, "%s/%s", row_text(row, "state"), reason);
 }
 
+int row_resizable(const cJSON *row, struct buffer *ret_text)
+{
+    const char *reason = row_text(row, "resizable_reason");
+
+    return buffer_append_format(ret_text, "%s%s%s", row_text(row, "resizable"), *reason ? "/" : "",
+                                reason);
+}
+
 int row_pod(const cJSON *row, struct buffer *ret_text)
 {
     if (!*row_text(row, "pod_name"))

@@ -1,26 +1,53 @@
-/* advice.c - the reason says more than the state; what helps a layer comes with the layer. */
+/* advice.c - the reason says more than the state; what helps a layer comes with the layer; what
+ * would keep a growth from coming through is said once, also where it is the state's reason.
+ */
 #include "lib/advice.h"
 
 #include <stddef.h>
 
 #include "lib/json.h"
 
-void advice_collect(const char *state, const char *reason, const cJSON *layers,
-                    struct advice *ret_advice)
+static const char *text_of(const cJSON *row, const char *key, const char *otherwise)
 {
-    struct advice advice = {.state = explain_state(state), .reason = explain_reason(state, reason)};
-    const struct explanation *text = advice.reason ? advice.reason : advice.state;
+    const char *text = json_string(row, key);
+
+    return text ? text : otherwise;
+}
+
+static void add_layers(struct advice *advice, const cJSON *layers)
+{
     const cJSON *layer = NULL;
 
-    advice.missing = text ? text->missing : NULL;
     cJSON_ArrayForEach(layer, layers)
     {
         const char *remedy = json_string(layer, "remedy");
 
-        if (remedy && *remedy && advice.remedies < ADVICE_LAYERS)
-            advice.remedy[advice.remedies++] = remedy;
+        if (remedy && *remedy && advice->remedies < ADVICE_LAYERS)
+            advice->remedy[advice->remedies++] = remedy;
     }
+}
+
+static void add_remedies(struct advice *advice, const struct explanation *text)
+{
     for (unsigned i = 0; text && i < EXPLAIN_REMEDIES && text->remedy[i]; i++)
-        advice.remedy[advice.remedies++] = text->remedy[i];
+        advice->remedy[advice->remedies++] = text->remedy[i];
+}
+
+void advice_collect(const cJSON *volume, const cJSON *layers, struct advice *ret_advice)
+{
+    const char *state = text_of(volume, "state", "");
+    const char *reason = text_of(volume, "reason", "none");
+    struct advice advice = {
+        .state = explain_state(state),
+        .reason = explain_reason(state, reason),
+        .resizable = explain_resizable(text_of(volume, "resizable_reason", "")),
+    };
+    const struct explanation *text = advice.reason ? advice.reason : advice.state;
+
+    advice.missing = text ? text->missing : NULL;
+    add_layers(&advice, layers);
+    if (advice.resizable != text)
+        add_remedies(&advice, advice.resizable);
+    add_remedies(&advice, text);
     *ret_advice = advice;
 }

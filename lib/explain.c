@@ -347,6 +347,31 @@ const struct explanation explanations[] = {
       "first.",
       "Most CSI drivers do it in NodeExpandVolume: look at the driver's log.",
       "crustd notices when the device has grown; nothing has to be told."}},
+
+    /* ---- what a growth would come to, where no state says it ---- */
+    {"resizable",
+     "policy",
+     "A setting says that crustd does not resize this volume. Nothing else is known to be in the "
+     "way.",
+     "Permission to act.",
+     {"resize.mode in the configuration holds for all volumes; set it to grow and send crustd a "
+      "SIGHUP.",
+      "\"crust.resize\" among the metadata of this volume's mountInfo.json holds for it alone.",
+      "A regular file as a device is never resized (resize.file_backed); put it behind a loop "
+      "device."}},
+    {"resizable",
+     "drives_not_read",
+     "The hypervisor's list of drives has not been read since the sandbox has the volume, so it is "
+     "not known whether the VM has the drive and can be told of a new size.",
+     "A look at the hypervisor's list.",
+     {"It is read when the sandbox gets the volume; crustctl resync has it read now."}},
+    {"resizable",
+     "guest_not_asked",
+     "No route into this guest has been tried yet, so it is not known whether anything in it is "
+     "able to grow a file system.",
+     "A first call to the guest.",
+     {"It is made when the sandbox gets the volume, once its path in the guest is known; crustctl "
+      "resync has it made now."}},
     {0},
 };
 
@@ -372,4 +397,16 @@ const struct explanation *explain_reason(const char *state, const char *reason)
         return NULL;
     row = find(state, reason);
     return row ? row : find(NULL, reason);
+}
+
+const struct explanation *explain_resizable(const char *reason)
+{
+    static const char *const states[] = {"resizable", NULL, "block_grown", "blocked", "unmanaged"};
+    const struct explanation *row = NULL;
+
+    if (strcmp(reason, "none") == 0 || !*reason)
+        return NULL;
+    for (size_t i = 0; !row && i < sizeof(states) / sizeof(states[0]); i++)
+        row = find(states[i], reason);
+    return row ? row : explain_state(reason); /* shrunk, detached */
 }

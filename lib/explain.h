@@ -19,3 +19,7 @@ const struct explanation *explain_state(const char *state);
 
 /* The reason within that state; NULL for "none" and for a reason of a later version. */
 const struct explanation *explain_reason(const char *state, const char *reason);
+
+/* Why a growth would not reach a volume's file system, or why that is not known: resizable_reason
+ * in audit_volumes. NULL as above. */
+const struct explanation *explain_resizable(const char *reason);

@@ -115,7 +115,8 @@ int store_oldest_pending(struct store_reader *reader, int64_t *ret_ms, struct er
 #define URGENCY                                                                                    \
     "CASE WHEN " V_IS_STALLED " THEN 0"                                                            \
     " WHEN state IN ('blocked', 'shrunk') OR " V_IS_ABNORMAL_IN_GUEST " THEN 1"                    \
-    " WHEN reason NOT IN ('none', 'unverified', 'policy', 'not_a_block_device') THEN 2"            \
+    " WHEN " V_IS_NOT_RESIZABLE                                                                    \
+    " OR reason NOT IN ('none', 'unverified', 'policy', 'not_a_block_device') THEN 2"              \
     " WHEN state IN ('host_grown', 'block_grown', 'unknown') THEN 3"                               \
     " WHEN state = 'in_sync' THEN 4 ELSE 5 END"
 
@@ -128,7 +129,8 @@ int store_list_volumes(struct store_reader *reader, unsigned most,
         " s.pod_namespace || '/' || s.pod_name, s.hypervisor, v.state, v.reason,"
         " coalesce(r.error, e.problem), d.size_bytes, m.hypervisor_bytes, m.guest_bytes,"
         " v.state_since, v.next_attempt_ms, " V_IS_STALLED ", g.condition = 'abnormal',"
-        " g.message FROM (SELECT *, " URGENCY " AS urgency FROM volumes v WHERE removed_at IS NULL"
+        " g.message, CASE WHEN " V_IS_NOT_RESIZABLE " THEN v.resizable_reason END"
+        " FROM (SELECT *, " URGENCY " AS urgency FROM volumes v WHERE removed_at IS NULL"
         "  ORDER BY urgency, volume_id LIMIT ?1) v"
         " LEFT JOIN entries e ON e.entry_id = v.entry_id"
         " LEFT JOIN devices d ON d.device_id = v.device_id"
@@ -160,6 +162,7 @@ int store_list_volumes(struct store_reader *reader, unsigned most,
         line.stalled = sql_take_number(&rows) != 0;
         line.abnormal = sql_take_number(&rows) != 0;
         line.guest_words = sql_borrow_text(&rows);
+        line.not_resizable = sql_borrow_text(&rows);
         r = callback(userdata, &line);
     }
     return finish(reader, r, error);

@@ -54,13 +54,15 @@ struct store_volume_line {
     uint64_t device_bytes, hypervisor_bytes, guest_bytes;
     int64_t since_ms, next_attempt_ms;
     bool stalled;
-    bool abnormal;           /* as the guest says */
-    const char *guest_words; /* the guest's about it */
+    bool abnormal;             /* as the guest says */
+    const char *guest_words;   /* the guest's about it */
+    const char *not_resizable; /* why it is not, where it should be (V_IS_NOT_RESIZABLE) */
 };
 
 typedef int store_volume_line_callback(void *userdata, const struct store_volume_line *line);
 
-/* Live volumes: stalled ones first, then others to look at, then what is under way, then the rest;
+/* Live volumes: stalled ones first, then others to look at and those that a growth would not reach,
+ * then what is under way, then the rest;
  * `most` of them. */
 int store_list_volumes(struct store_reader *reader, unsigned most,
                        store_volume_line_callback *callback, void *userdata, struct error *error);

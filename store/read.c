@@ -400,7 +400,19 @@ int store_read_abilities(struct store_reader *reader, struct buffer *ret_json, s
         " (SELECT group_concat(name, ', ') FROM (SELECT coalesce(e.pv, 'volume ' || v.volume_id)"
         "  AS name FROM mappings m JOIN volumes v ON v.volume_id = m.volume_id"
         "  LEFT JOIN entries e ON e.entry_id = v.entry_id WHERE m.sandbox_ref = s.sandbox_ref"
-        "  AND m.until IS NULL ORDER BY v.volume_id LIMIT 4)) AS volume_names"
+        "  AND m.until IS NULL ORDER BY v.volume_id LIMIT 4)) AS volume_names,"
+        " (SELECT count(*) FROM mappings m JOIN volumes v ON v.volume_id = m.volume_id"
+        "  WHERE m.sandbox_ref = s.sandbox_ref AND m.until IS NULL AND " V_IS_NOT_RESIZABLE ")"
+        "  AS not_resizable,"
+        " (SELECT count(*) FROM mappings m JOIN volumes v ON v.volume_id = m.volume_id"
+        "  WHERE m.sandbox_ref = s.sandbox_ref AND m.until IS NULL AND v.resizable = 'unknown')"
+        "  AS resizable_unknown,"
+        " (SELECT group_concat(name, ', ') FROM (SELECT coalesce(e.pv, 'volume ' || v.volume_id)"
+        "  || ' (' || v.resizable_reason || ')' AS name FROM mappings m"
+        "  JOIN volumes v ON v.volume_id = m.volume_id"
+        "  LEFT JOIN entries e ON e.entry_id = v.entry_id WHERE m.sandbox_ref = s.sandbox_ref"
+        "  AND m.until IS NULL AND " V_IS_NOT_RESIZABLE " ORDER BY v.volume_id LIMIT 4))"
+        "  AS not_resizable_names"
         " FROM sandboxes s WHERE gone_at IS NULL ORDER BY sandbox_ref";
     const size_t before = ret_json->length;
 

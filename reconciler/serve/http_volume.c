@@ -63,6 +63,9 @@ static int append_advice(struct buffer *json, const struct advice *advice)
     if (r == 0)
         r = append_text(json, "missing", advice->missing);
     if (r == 0)
+        r = append_text(json, "resizable_meaning",
+                        advice->resizable ? advice->resizable->meaning : NULL);
+    if (r == 0)
         r = buffer_append_text(json, ",\"remedies\":[");
     for (unsigned i = 0; r == 0 && i < advice->remedies; i++) {
         r = buffer_append_text(json, i ? "," : "");
@@ -81,7 +84,7 @@ static int append_head(struct buffer *json, const cJSON *volume, const cJSON *la
     int r;
 
     (void)json_number(volume, "volume_id", &id);
-    advice_collect(state ? state : "", reason ? reason : "none", layers, &advice);
+    advice_collect(volume, layers, &advice);
     r = buffer_append_format(json, "{\"volume_id\":%" PRIu64, id);
     if (r == 0)
         r = append_text(json, "target_path", json_string(volume, "target_path"));

@@ -1,5 +1,5 @@
 /* status_page.c - what an operator looks for, in this order: is crustd well, what is stalled and
- * why, what else to look at, who has which size, what grew lately.
+ * why, what else to look at, what would not grow, who has which size, what grew lately.
  *
  * The page is complete in itself but for its style sheet; it has no scripts, no forms and no
  * styles inline, and says so in its Content-Security-Policy. Every name on it was written by
@@ -197,13 +197,18 @@ static void write_state(struct html *html, const char *state, const char *reason
 
 /* ---- what is stalled, and what else to look at ---- */
 
-static void write_why(struct page *page, const struct store_volume_line *line)
+static const struct explanation *explain_line(const struct store_volume_line *line)
 {
     const struct explanation *why = explain_reason(line->state, line->reason);
+
+    return why ? why : explain_state(line->state);
+}
+
+static void write_why(struct page *page, const struct store_volume_line *line,
+                      const struct explanation *why)
+{
     struct html *html = &page->html;
 
-    if (!why)
-        why = explain_state(line->state);
     if (why) {
         html_raw(html, "<p>");
         html_text(html, why->meaning);
@@ -228,7 +233,8 @@ static void write_why(struct page *page, const struct store_volume_line *line)
     }
 }
 
-static void write_details(struct page *page, const struct store_volume_line *line)
+static void write_details(struct page *page, const struct store_volume_line *line,
+                          const struct explanation *why)
 {
     struct html *html = &page->html;
 
@@ -242,8 +248,14 @@ static void write_details(struct page *page, const struct store_volume_line *lin
         html_raw(html, ", tried again in ");
         html_span(html, line->next_attempt_ms - page->now_ms);
     }
-    html_raw(html, "</small></summary>");
-    write_why(page, line);
+    html_raw(html, "</small>");
+    if (why && why != explain_line(line)) {
+        html_raw(html, " <span class=reason>");
+        write_words(html, why->reason);
+        html_raw(html, "</span>");
+    }
+    html_raw(html, "</summary>");
+    write_why(page, line, why);
     html_raw(html, "<p><code>crustctl explain ");
     html_number(html, (uint64_t)line->volume_id);
     html_raw(html, "</code></p></details>\n");
@@ -256,7 +268,7 @@ static int write_stalled(void *userdata, const struct store_volume_line *line)
     if (!line->stalled)
         return page->html.result;
     html_raw(&page->html, page->rows == 0 ? "<h2>Stalled</h2>\n<section>\n" : "");
-    write_details(page, line);
+    write_details(page, line, explain_line(line));
     return page->html.result;
 }
 
@@ -267,7 +279,20 @@ static int write_to_look_at(void *userdata, const struct store_volume_line *line
     if (line->stalled || !(line->abnormal || is_worth_a_look(line->state, line->reason)))
         return page->html.result;
     html_raw(&page->html, page->rows == 0 ? "<h2>To look at</h2>\n<section>\n" : "");
-    write_details(page, line);
+    write_details(page, line, explain_line(line));
+    return page->html.result;
+}
+
+/* In use, nothing wrong today, and a growth would not reach the file system. */
+static int write_not_resizable(void *userdata, const struct store_volume_line *line)
+{
+    struct page *page = userdata;
+
+    if (!*line->not_resizable || line->stalled || line->abnormal ||
+        is_worth_a_look(line->state, line->reason))
+        return page->html.result;
+    html_raw(&page->html, page->rows == 0 ? "<h2>Would not grow</h2>\n<section>\n" : "");
+    write_details(page, line, explain_resizable(line->not_resizable));
     return page->html.result;
 }
 
@@ -327,6 +352,8 @@ static int write_volumes(struct page *page, struct store_reader *reader, struct 
 
     if (r == 0)
         r = write_list(page, reader, write_to_look_at, error);
+    if (r == 0)
+        r = write_list(page, reader, write_not_resizable, error);
     html_raw(html, "<h2>Volumes</h2>\n");
     if (r < 0 || page->volumes == 0) {
         html_raw(html, "<p class=none>No volume is staged on this node.</p>\n");

@@ -88,6 +88,35 @@ static void stalled_is_a_filter(void **state)
     expect(node, "volumes --blocked", EXIT_DONE, "blocked/monitor_missing");
 }
 
+/* In the state in_sync and never stalled: what would happen is told before it does. */
+static void not_resizable_is_a_filter(void **state)
+{
+    struct node *node = *state;
+    cleanup(buffer_done) struct buffer none = {0}, out = {0}, table = {0};
+    cleanup(json_deletep) cJSON *rows = NULL;
+    struct store_volume volume;
+
+    assert_int_equal(node_run(node, "volumes --not-resizable", &none), EXIT_DONE);
+    assert_non_null(strstr(buffer_text(&none), "no volume in use"));
+    assert_int_equal(store_begin(node->store), 0);
+    assert_int_equal(store_get_volume(node->store, node->grown, &volume), 0);
+    assert_int_equal(store_set_resizable(node->store, &volume, "unknown", "guest_not_asked"), 0);
+    assert_int_equal(store_get_volume(node->store, node->blocked, &volume), 0);
+    assert_int_equal(store_set_resizable(node->store, &volume, "no", "monitor_missing"), 0);
+    assert_int_equal(store_commit(node->store), 0);
+    assert_int_equal(node_run(node, "volumes --not-resizable -o json", &out), EXIT_DONE);
+    rows = parse(&out);
+    assert_int_equal(cJSON_GetArraySize(rows), 1);
+    assert_string_equal(json_string(rows->child, "pv"), "pvc-ledger");
+    assert_string_equal(json_string(rows->child, "resizable_reason"), "monitor_missing");
+    assert_int_equal(node_run(node, "volumes --not-resizable", &table), EXIT_DONE);
+    assert_non_null(strstr(buffer_text(&table), "NOT RESIZABLE"));
+    expect(node, "volume pvc-ledger", EXIT_DONE, "no/monitor_missing");
+    expect(node, "explain pvc-ledger", EXIT_DONE,
+           "A growth would not reach the file system (monitor_missing)");
+    expect(node, "explain pvc-orders", EXIT_DONE, "is not known (guest_not_asked)");
+}
+
 static void removed_volumes_are_asked_for(void **state)
 {
     struct node *node = *state;
@@ -293,6 +322,7 @@ int main(void)
         TEST(volumes_show_sizes_and_states),
         TEST(blocked_is_a_filter),
         TEST(stalled_is_a_filter),
+        TEST(not_resizable_is_a_filter),
         TEST(removed_volumes_are_asked_for),
         TEST(a_volume_is_a_sheet),
         TEST(a_volume_in_json_is_an_object),

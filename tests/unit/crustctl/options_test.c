@@ -138,7 +138,7 @@ static void what_does_not_fit_is_named(void **state)
 static void every_option_has_a_name(void **state)
 {
     (void)state;
-    for (unsigned bit = OPTION_BLOCKED; bit <= OPTION_STALLED; bit <<= 1)
+    for (unsigned bit = OPTION_BLOCKED; bit <= OPTION_NOT_RESIZABLE; bit <<= 1)
         assert_int_equal(options_name(bit)[0], '-');
 }
 
@@ -148,14 +148,23 @@ static void commands_take_their_own_options(void **state)
         const char *words;
         int result;
     } cases[] = {
-        {"volumes --blocked", 0},    {"sandboxes --blocked", -EINVAL},
-        {"volumes --stalled", 0},    {"sandboxes --stalled", -EINVAL},
-        {"volume", -EINVAL},         {"volume x", 0},
-        {"volume x y", -EINVAL},     {"volumes x", -EINVAL},
-        {"status -f", -EINVAL},      {"resizes -n 3", 0},
-        {"devices -n 3", -EINVAL},   {"wait x", -EINVAL},
-        {"wait x --for in_sync", 0}, {"wait --for in_sync", -EINVAL},
+        {"volumes --blocked", 0},
+        {"sandboxes --blocked", -EINVAL},
+        {"volumes --stalled", 0},
+        {"sandboxes --stalled", -EINVAL},
+        {"volume", -EINVAL},
+        {"volume x", 0},
+        {"volume x y", -EINVAL},
+        {"volumes x", -EINVAL},
+        {"status -f", -EINVAL},
+        {"resizes -n 3", 0},
+        {"devices -n 3", -EINVAL},
+        {"wait x", -EINVAL},
+        {"wait x --for in_sync", 0},
+        {"wait --for in_sync", -EINVAL},
         {"explain x -n 1", -EINVAL},
+        {"volumes --not-resizable", 0},
+        {"sandboxes --not-resizable", -EINVAL},
     };
 
     (void)state;

@@ -449,10 +449,12 @@ static void abilities_are_those_of_live_sandboxes(void **state)
     struct bound bound = put_bound(store);
     struct store_sandbox other = sandbox_of("sandbox-2", NULL);
     struct store_guest_result failed = {.volume_id = bound.volume_id, .reason = "agent_failed"};
+    const struct store_volume volume = get_volume(store, bound.volume_id);
     struct buffer json = BUFFER_INIT(0);
     cJSON *rows = NULL;
     bool changed;
 
+    assert_int_equal(store_set_resizable(store, &volume, "no", "agent_failed"), 0);
     (void)put_sandbox(store, &other, true);
     assert_int_equal(store_end_sandbox(store, "sandbox-2", &changed), 0);
     assert_int_equal(store_set_ability(store, bound.sandbox_ref, STORE_ROUTE_AGENT, "able"), 0);
@@ -470,6 +472,9 @@ static void abilities_are_those_of_live_sandboxes(void **state)
     assert_string_equal(json_string(rows->child, "volume_names"), "pv-1");
     assert_string_equal(json_string(rows->child, "guest_reasons"), "agent_failed");
     assert_null(json_string(rows->child, "hypervisor_reasons"));
+    assert_int_equal(json_member(rows->child, "not_resizable")->valueint, 1);
+    assert_int_equal(json_member(rows->child, "resizable_unknown")->valueint, 0);
+    assert_string_equal(json_string(rows->child, "not_resizable_names"), "pv-1 (agent_failed)");
     cJSON_Delete(rows);
     buffer_done(&json);
 }

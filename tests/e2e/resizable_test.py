@@ -1,0 +1,264 @@
+"""Whether a growth would reach a volume's file system is told before there is one."""
+
+import json
+import unittest
+
+from said import AFTER, BEFORE, SANDBOX, SaidTest, curl, fake_monitor
+from said_attachment_test import AttachmentTest
+from vmm import cloud_hypervisor, firecracker, record
+
+OTHER = "b" * 64
+UNSUPPORTED = "status:12:resize_volume is not implemented"
+
+
+class ResizableTest(SaidTest):
+
+    def wait(self, node, volume, answer, reason=None):
+        """The volume's row, once it has this answer."""
+        def reached():
+            row = node.volume(volume.path) or {}
+            last.update(row)
+            return row if (row.get("resizable"), row.get("resizable_reason")) == (answer, reason) else None
+        last = {}
+        return node.wait(reached, 60, f"{volume.path}: {answer}/{reason}, last row: {last}")
+
+    def listed(self, node):
+        """PV names and reasons of what crustctl volumes --not-resizable lists."""
+        rows = json.loads(node.crustctl("volumes", "--not-resizable", "-o", "json").stdout)
+        return {row["pv"]: row["resizable_reason"] for row in rows}
+
+    def counted(self, node):
+        """The metric, by reason."""
+        lines = curl(node, "/metrics")[1].decode().splitlines()
+        prefix = 'crustd_volumes_not_resizable{reason="'
+        return {line[len(prefix):].split('"')[0]: int(line.split()[-1])
+                for line in lines if line.startswith(prefix)}
+
+    def journal(self, node):
+        """The changes on record, in their order."""
+        rows = node.query("SELECT detail FROM audit_journal WHERE kind = 'resizable_changed'"
+                          " ORDER BY seq")
+        return [(detail.get("from"), detail.get("to"))
+                for detail in (json.loads(row["detail"]) for row in rows)]
+
+    def asked(self, agent):
+        return [one for one in agent.requests if one.method == "ResizeVolume"]
+
+
+class QemuTest(ResizableTest):
+
+    def test_no_monitor(self):
+        """Told when the pod starts: its device never grows here."""
+        node = self.node()
+        volume = self.volume(node, "pv-lonely")
+        idle = self.volume(node, "pv-idle")
+        self.agent(node)
+        self.sandbox(node, volume)
+        node.start()
+        row = self.wait(node, volume, "no", "monitor_missing")
+        self.assertEqual(row["stalled"], 0)
+        self.wait(node, idle, None)
+        self.assertEqual(self.listed(node), {"pv-lonely": "monitor_missing"})
+        self.assertEqual(self.counted(node), {"monitor_missing": 1})
+        table = node.crustctl("volumes", "--not-resizable").stdout
+        self.assertRegex(table, r"pv-lonely.* monitor_missing")
+        self.assertNotIn("pv-idle", table)
+        self.explains(node, volume.path, "A growth would not reach the file system", "monitor_missing",
+                      "extra_monitor_socket")
+        code, body = curl(node, f"/v1/volumes/{row['volume_id']}")
+        self.assertEqual((code, json.loads(body)["resizable"], json.loads(body)["resizable_reason"]),
+                         (200, "no", "monitor_missing"))
+        page = curl(node, "/")[1].decode()
+        self.assertIn("Would not grow", page)
+        self.assertEqual(page.split("Would not grow")[1].count("<summary>"), 1)
+        # A monitor comes: nobody has to say so.
+        self.monitor(node, volume)
+        self.wait(node, volume, "yes")
+        self.assertEqual((self.listed(node), self.counted(node)), ({}, {}))
+        self.assertNotIn("Would not grow", curl(node, "/")[1].decode())
+        self.assertEqual(self.journal(node)[-1], ("no/monitor_missing", "yes"))
+
+    def test_monitor_and_agent(self):
+        """Each part was seen, and a growth takes no conversation more than before."""
+        node = self.node()
+        volume = self.volume(node)
+        monitor, agent = self.monitor(node, volume), self.agent(node)
+        self.sandbox(node, volume)
+        node.start()
+        self.wait(node, volume, "yes")
+        self.settle(node)
+        self.assertEqual((monitor.connections, len(self.asked(agent))), (1, 1))
+        volume.loop.resize(AFTER)
+        node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER, resizable="yes")
+        self.settle(node)
+        self.assertEqual((monitor.connections, len(self.asked(agent))), (2, 2))
+        self.assertEqual(self.journal(node), [])
+        self.explains(node, volume.path, "A growth would reach the file system")
+
+    def test_agent_that_cannot(self):
+        node = self.node({"agent.routes": "companion, agent"})
+        volume = self.volume(node)
+        self.monitor(node, volume)
+        agent = self.agent(node)
+        agent.behave("ResizeVolume", UNSUPPORTED)
+        self.sandbox(node, volume)
+        node.start()
+        row = self.wait(node, volume, "no", "agent_unsupported")
+        self.assertEqual((row["state"], row["stalled"]), ("in_sync", 0))
+        self.assertEqual(self.counted(node), {"agent_unsupported": 1})
+        self.explains(node, volume.path, "agent_unsupported", "Put crust-guest-agent into the guest")
+        # The guest gets one that can, and somebody says so.
+        agent.behave("ResizeVolume", "ok")
+        node.crustctl("resync")
+        self.wait(node, volume, "yes")
+
+    def test_a_volume_that_fills_its_device_in_a_new_sandbox(self):
+        """A restarted pod, whose guest has lost what its predecessor had; and for a second volume of
+        the same sandbox the guest is not asked again."""
+        node = self.node({"agent.routes": "agent"})
+        volumes = [self.volume(node, "pv-a"), self.volume(node, "pv-b")]
+        self.monitor(node, *volumes)
+        able = self.agent(node)
+        vmm = self.sandbox(node, *volumes)
+        node.start()
+        for volume in volumes:
+            self.wait(node, volume, "yes")
+        node.end_sandbox(SANDBOX)
+        vmm.stop()
+        for volume in volumes:
+            node.wait_for(volume.path, "unbound", resizable=None, resizable_reason=None)
+            (node.directory(volume.path) / SANDBOX).unlink()
+        able.close()
+        unable = self.agent(node, "unable.sock")
+        unable.behave("ResizeVolume", UNSUPPORTED)
+        self.monitor(node, *volumes, sandbox_id=OTHER)
+        self.sandbox(node, *volumes, sandbox_id=OTHER, agent="unix:///unable.sock")
+        for volume in volumes:
+            self.wait(node, volume, "no", "agent_unsupported")
+        self.settle(node)
+        self.assertEqual(len(self.asked(unable)), 1)
+
+    def test_read_only_drive(self):
+        """The metadata let the pod write, and the VMM does not."""
+        node = self.node({"resize.mode": "observe"})
+        volume = self.volume(node)
+        monitor = self.monitor(node, volume)
+        monitor.drives = [fake_monitor.Drive(volume.drive, volume.loop.device, read_only=True)]
+        self.sandbox(node, volume)
+        node.start()
+        self.wait(node, volume, "no", "read_only")
+
+    def test_settings_come_last(self):
+        """A canary in observe mode shows what it lacks, and nobody is alarmed by it."""
+        node = self.node({"resize.mode": "observe"})
+        lacking, ready = self.volume(node, "pv-lacking"), self.volume(node, "pv-ready")
+        self.sandbox(node, lacking)
+        self.sandbox(node, ready, sandbox_id=OTHER)
+        self.monitor(node, ready, sandbox_id=OTHER)
+        agent = self.agent(node)
+        node.start()
+        self.wait(node, lacking, "no", "monitor_missing")
+        self.wait(node, ready, "no", "policy")
+        self.assertEqual(self.counted(node), {})
+        self.assertEqual(self.listed(node), {"pv-lacking": "monitor_missing", "pv-ready": "policy"})
+        self.assertEqual(self.asked(agent), [])
+
+    def test_what_is_not_meant_to_grow(self):
+        node = self.node()
+        never = self.volume(node, "pv-never", metadata={"crust.resize": "never"})
+        reader = self.volume(node, "pv-reader", options=["ro"])
+        self.sandbox(node, never)
+        self.sandbox(node, reader, sandbox_id=OTHER)
+        self.monitor(node, reader, sandbox_id=OTHER)
+        node.start()
+        self.wait(node, never, "no", "policy")
+        self.wait(node, reader, "no", "read_only")
+        self.assertEqual(self.counted(node), {})
+
+    def test_restart_of_the_daemon(self):
+        """What was seen stays seen, and nobody is asked again."""
+        node = self.node()
+        volume = self.volume(node)
+        monitor, agent = self.monitor(node, volume), self.agent(node)
+        self.sandbox(node, volume)
+        node.start()
+        self.wait(node, volume, "yes")
+        self.assertEqual(node.stop(), 0)
+        node.start()
+        self.settle(node)
+        self.wait(node, volume, "yes")
+        self.assertEqual((monitor.connections, len(self.asked(agent))), (1, 1))
+
+
+class UnpluggedTest(AttachmentTest, ResizableTest):
+    """Kata unplugs drives when containers end; somebody may unplug one from a running container."""
+
+    def asked(self):
+        return AttachmentTest.asked(self)
+
+    def test_container_ends_and_is_restarted(self):
+        node, (volume,) = self.scene()
+        bundle = self.run_container(node, volume)
+        node.start()
+        self.wait(node, volume, "yes")
+        self.monitor_of.drives = []
+        self.end_container(node, bundle)
+        self.wait(node, volume, "unknown", "detached")
+        again = fake_monitor.Drive("drive-again", volume.loop.device)
+        self.monitor_of.drives = [again]
+        self.run_container(node, volume, drives=[volume.record(id=again.node, address="02/1f")])
+        self.wait(node, volume, "yes")
+
+    def test_drive_that_is_lost(self):
+        node, (volume,) = self.scene()
+        self.run_container(node, volume)
+        node.start()
+        self.wait(node, volume, "yes")
+        self.monitor_of.drives = []
+        node.crustctl("resync")
+        self.wait(node, volume, "no", "drive_not_found")
+        self.wait(node, volume, "no", "bypassed")  # for good, by the third reading
+        self.monitor_of.drives = [fake_monitor.Drive(volume.drive, volume.loop.device)]
+        self.wait(node, volume, "yes")
+        self.assertEqual({to for _, to in self.journal(node)},
+                         {"no/drive_not_found", "no/bypassed", "yes"})
+
+
+class VmmTest(ResizableTest):
+    """VMMs whose lists have no sizes, on nodes that may only observe: nothing is tried there."""
+
+    def observed(self, make, *options, settings=None):
+        node = self.node({"resize.mode": "observe"} | (settings or {}))
+        volume = self.volume(node)
+        vmm = make(self, node, SANDBOX, volume, *options)
+        record(node, vmm, volume)
+        node.start()
+        return node, volume
+
+    def test_cloud_hypervisor_by_version(self):
+        self.wait(*self.observed(cloud_hypervisor, "v51.1"), "no", "hypervisor_version")
+
+    def test_cloud_hypervisor_that_can(self):
+        self.wait(*self.observed(cloud_hypervisor, "v52.0"), "no", "policy")
+
+    def test_cloud_hypervisor_all_the_way(self):
+        node = self.node()
+        volume = self.volume(node)
+        self.agent(node)
+        record(node, cloud_hypervisor(self, node, SANDBOX, volume, "v53.0"), volume)
+        node.start()
+        self.wait(node, volume, "yes")
+
+    def test_firecracker_has_to_be_allowed(self):
+        node, volume = self.observed(firecracker)
+        self.wait(node, volume, "no", "hypervisor_unsupported")
+
+    def test_firecracker_that_is_allowed(self):
+        node, volume = self.observed(firecracker, settings={"resize.firecracker": "on"})
+        self.wait(node, volume, "no", "policy")
+
+
+del AttachmentTest
+
+if __name__ == "__main__":
+    unittest.main()
