@@ -54,8 +54,8 @@ int schema_digest(struct sql_connection *connection, char ret_hex[static SHA256_
     "(v.removed_at IS NULL AND v.observed = 0 AND (v.state = 'blocked'"                            \
     " OR v.state = 'block_grown' AND v.reason <> 'none'))"
 
-/* Whether a growth of volume `v` would not reach its file system, and somebody is to know: not where
- * that is so on purpose, because crustd may only observe or nobody may write. */
+/* Whether a growth of volume `v` would not reach its file system, and somebody is to know: not
+ * where that is so on purpose, because crustd may only observe or nobody may write. */
 #define V_IS_NOT_RESIZABLE                                                                         \
     "(v.removed_at IS NULL AND v.observed = 0 AND v.resizable = 'no'"                              \
     " AND v.resizable_reason NOT IN ('policy', 'read_only'))"

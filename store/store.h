@@ -464,7 +464,7 @@ struct store_volume {
 
     char state[STORE_NAME_BYTES];
     char reason[STORE_NAME_BYTES];
-    bool observed;            /* crustd may only watch it (store_set_observed()) */
+    bool observed;                    /* crustd may only watch it (store_set_observed()) */
     char resizable[STORE_NAME_BYTES]; /* "" */
     char resizable_reason[STORE_NAME_BYTES];
     uint32_t attempts;        /* failed in a row */
