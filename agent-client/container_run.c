@@ -1,12 +1,15 @@
 /* container_run.c - which call comes next, and what is left behind if one does not succeed.
  *
  *     RUN       [COPY…] CREATE START READ… WAIT REMOVE [COPY]
- *     CLEAN_UP  REMOVE [CREATE REMOVE] [COPY]
+ *     CLEAN_UP  KILL WAIT REMOVE [CREATE KILL WAIT REMOVE] [COPY]
  *
  * `step` is the call that is under way. A run has two halves. In the first a call that fails
- * settles the reply and leads to the second, which is `cleaning`: KILL, REMOVE and emptying the
- * copied program, as far as there is something to be removed. In the second a failure is only told
- * as removal_error. The last thing done is run_finish(): the owner may free the run from there.
+ * settles the reply and leads to the second, which is `cleaning`: KILL, WAIT, REMOVE and emptying
+ * the copied program, as far as there is something to be removed. In the second a failure is only
+ * told as removal_error. The last thing done is run_finish(): the owner may free the run from
+ * there.
+ *
+ * RemoveContainer kills, too, but does not wait: with cgroup v2 the container's cgroup then stays.
  *
  * No call is given a time after which the agent would drop it in its middle: a container half
  * created is one that RemoveContainer does not know. The connection is closed instead, when the
@@ -53,7 +56,7 @@ struct container_run {
     enum container_step step;
     bool cleaning;
     enum presence presence;
-    bool started;        /* StartContainer was sent, and the program's end not seen */
+    bool ended;          /* the program's end was seen */
     bool reading_errors; /* READ: standard error's turn */
     bool created_again;  /* CLEAN_UP */
     bool reconnected;    /* RemoveContainer is on its second connection */
@@ -157,7 +160,18 @@ static void run_clean(struct container_run *run)
     if (run->presence == PRESENCE_NONE)
         run_clean_files(run);
     else
-        run_step(run, run->started ? CONTAINER_KILL : CONTAINER_REMOVE);
+        run_step(run, run->ended ? CONTAINER_REMOVE : CONTAINER_KILL);
+}
+
+/* KILL and WAIT are for the sake of REMOVE, which is called whatever they come to. */
+static bool only_prepares(enum container_step step)
+{
+    return step == CONTAINER_KILL || step == CONTAINER_WAIT;
+}
+
+static void run_go_on_removing(struct container_run *run, bool answered)
+{
+    run_step(run, answered && run->step == CONTAINER_KILL ? CONTAINER_WAIT : CONTAINER_REMOVE);
 }
 
 /* The first half of a RUN, or CLEAN_UP altogether, ends here; the error is filled in. */
@@ -197,8 +211,8 @@ static void clean_lost(struct container_run *run, enum agent_session_end end, co
     describe(run, &error, end == AGENT_SESSION_LATE ? CONTAINER_TIMED_OUT : CONTAINER_UNREACHABLE,
              text);
     run_disconnect(run);
-    if (run->step == CONTAINER_KILL) {
-        run_step(run, CONTAINER_REMOVE);
+    if (only_prepares(run->step)) {
+        run_go_on_removing(run, false);
     } else if (run->step == CONTAINER_REMOVE && end == AGENT_SESSION_BROKEN && !run->reconnected) {
         run->reconnected = true;
         run_step(run, CONTAINER_REMOVE);
@@ -234,6 +248,11 @@ static void run_lost(struct container_run *run, enum agent_session_end end, cons
     }
     if (!connected)
         run->step = CONTAINER_CONNECT;
+    if (run->order.request.act == CONTAINER_CLEAN_UP && only_prepares(run->step)) {
+        run_disconnect(run);
+        run_go_on_removing(run, false);
+        return;
+    }
     if (end == AGENT_SESSION_LATE && (run->step == CONTAINER_READ || run->step == CONTAINER_WAIT))
         run_overtime(run);
     else
@@ -304,7 +323,6 @@ static void note_sent(struct container_run *run)
     if (run->step == CONTAINER_CREATE) {
         run->presence = PRESENCE_ASKED;
     } else if (run->step == CONTAINER_START) {
-        run->started = true;
         run->program_ends_at =
             clock_boottime() + run->order.request.step_ns + run->order.request.program_ns;
     } else if (run->step == CONTAINER_COPY && container_copier_writes(&run->copier)) {
@@ -449,7 +467,7 @@ static void wait_answered(struct container_run *run, const struct buffer *payloa
         run_fail(run, CONTAINER_UNREACHABLE, "the agent's reply cannot be understood");
         return;
     }
-    run->started = false;
+    run->ended = true;
     run->reply.kind = CONTAINER_DONE;
     run->reply.step = CONTAINER_WAIT;
     run_clean(run); /* on the same connection */
@@ -509,8 +527,8 @@ static void clean_answered(struct container_run *run, const struct ttrpc_status 
     bool absent = container_is_absent(status);
     struct error error;
 
-    if (run->step == CONTAINER_KILL) {
-        run_step(run, CONTAINER_REMOVE); /* which kills, too */
+    if (only_prepares(run->step)) {
+        run_go_on_removing(run, status->code == STATUS_OK);
         return;
     }
     describe_status(run, &error, container_kind_of(run->step, status), status);
@@ -542,12 +560,14 @@ static void clean_up_answered(struct container_run *run, const struct ttrpc_stat
     bool can_create = run->order.request.directory && run->order.request.program;
     bool absent = container_is_absent(status);
 
-    if (run->step == CONTAINER_CREATE) {
+    if (only_prepares(run->step)) {
+        run_go_on_removing(run, status->code == STATUS_OK);
+    } else if (run->step == CONTAINER_CREATE) {
         run->created_again = true;
         if (container_is_barred(kind))
             clean_up_done(run);
         else
-            run_step(run, CONTAINER_REMOVE);
+            run_step(run, CONTAINER_KILL);
     } else if (absent && can_create && !run->created_again) {
         run_step(run, CONTAINER_CREATE);
     } else if (absent || kind == CONTAINER_DONE) {
@@ -609,7 +629,7 @@ static void on_begin(struct loop_timer *timer)
     if (fault)
         run_fail(run, CONTAINER_FAILED, fault);
     else if (run->order.request.act == CONTAINER_CLEAN_UP)
-        run_step(run, CONTAINER_REMOVE);
+        run_step(run, CONTAINER_KILL);
     else
         run_step(run, run->order.request.copied ? CONTAINER_COPY : CONTAINER_CREATE);
 }

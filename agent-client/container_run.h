@@ -11,8 +11,9 @@
  * contain `proc`, `sys`, `dev` and `vol`, which are empty, beside the program.
  *
  * Once CreateContainer is sent, something may be in the guest. Whatever ends a run, it tries to
- * kill and to remove its container, on a new connection: closing the old one makes the agent drop
- * the call that hangs, and with it the agent's lock, on which the workload's own calls wait.
+ * kill and to remove its container (SignalProcess, WaitProcess, RemoveContainer), on a new
+ * connection: closing the old one makes the agent drop the call that hangs, and with it the agent's
+ * lock, on which the workload's own calls wait.
  *
  * Knows nothing of volumes or of the record. Sources: Kata 4.1.0 src/agent/src/rpc.rs and
  * src/libs/protocols/protos/{agent,oci}.proto; field numbers are the same from 2.5.0 on.
@@ -73,7 +74,8 @@ struct container_request {
     /* As the agent sees it. RUN needs all of it. CLEAN_UP may have NULL for the directory; with
      * directory and program it also finds what a CreateContainer left that was cut off in its
      * middle and that RemoveContainer does not know: it creates the container once more, which
-     * either rolls that back or makes one that can be removed. Nothing is started. */
+     * either rolls that back or makes one that can be removed. Nothing is started. So the
+     * directory has to be removed after CLEAN_UP, and must not be given if it is not there. */
     const char *directory; /* absolute */
     const char *program;   /* its name in the directory, without a slash */
     /* The program goes into the directory by CopyFile before a RUN (`program_file`, borrowed until

@@ -139,6 +139,17 @@ static void on_remove(uint32_t stream)
     agent.exists = false;
 }
 
+static void on_signal(uint32_t stream)
+{
+    if (!agent.exists && script.old)
+        answer_error(stream, "\"Invalid container id\"");
+    else if (!agent.exists)
+        answer(stream, STATUS_INVALID_ARGUMENT, "InvalidContainerId", NULL);
+    else
+        answer(stream, STATUS_OK, "", NULL);
+    agent.killed = agent.exists;
+}
+
 static void answer_read(uint32_t stream, const char *data, size_t length)
 {
     Agent__ReadStreamResponse message = AGENT__READ_STREAM_RESPONSE__INIT;
@@ -219,12 +230,12 @@ static void serve(uint32_t stream, const char *method, const struct buffer *payl
         on_read(stream, script.errors, &agent.errors_at);
     else if (!strcmp(method, "WaitProcess"))
         on_wait(stream);
+    else if (!strcmp(method, "SignalProcess"))
+        on_signal(stream);
     else if (!strcmp(method, "CopyFile"))
         on_copy(stream, payload);
     else
         answer(stream, STATUS_OK, "", NULL);
-    if (!strcmp(method, "SignalProcess"))
-        agent.killed = true;
 }
 
 static void say_stale(uint32_t stream)
@@ -509,6 +520,24 @@ static void assert_calls(size_t number, const char *after)
     assert_string_equal(agent.log, expected);
 }
 
+#define KILLED   "|SignalProcess WaitProcess RemoveContainer "
+#define UNWAITED "|SignalProcess WaitProcess |RemoveContainer "
+#define ABSENT   "|SignalProcess RemoveContainer "
+
+/* A call that goes wrong goes wrong while cleaning up, too. */
+static bool is_wait(size_t number)
+{
+    return calls[number].step == CONTAINER_WAIT;
+}
+
+/* After the call went wrong; there is nothing to be killed if nothing was created. */
+static void assert_killed(size_t number)
+{
+    bool lost = is_wait(number) && script.misdeed != REFUSE;
+
+    assert_calls(number, number == 0 ? ABSENT : lost ? UNWAITED : KILLED);
+}
+
 static void program_runs_on_one_connection(void **state)
 {
     (void)state;
@@ -636,7 +665,7 @@ static void denial_is_told_at_each_call(void **state)
         run_one();
         assert_kind(CONTAINER_DENIED, calls[i].step, "blocked by policy");
         assert_clean();
-        assert_calls(i, i ? "|SignalProcess RemoveContainer " : "");
+        assert_calls(i, i ? KILLED : "");
         refuse(calls[i].method, STATUS_INTERNAL, "internal error policy check: no rule");
         run_one();
         assert_kind(CONTAINER_DENIED, calls[i].step, calls[i].method);
@@ -651,7 +680,7 @@ static void failure_is_cleaned_up_at_each_call(void **state)
         run_one();
         assert_kind(CONTAINER_FAILED, calls[i].step, "INTERNAL: ENOENT: No such file");
         assert_clean();
-        assert_calls(i, i ? "|SignalProcess RemoveContainer " : "|RemoveContainer ");
+        assert_killed(i);
     }
 }
 
@@ -665,7 +694,7 @@ static void hang_is_cleaned_up_at_each_call(void **state)
         run_hurried();
         assert_kind(CONTAINER_TIMED_OUT, calls[i].step,
                     runs ? "the program has not ended within 0.03 s" : "no answer within 0.0");
-        assert_calls(i, i ? "|SignalProcess RemoveContainer " : "|RemoveContainer ");
+        assert_killed(i);
         if (i)
             assert_clean();
     }
@@ -678,7 +707,7 @@ static void agent_that_closes_is_asked_again_to_remove(void **state)
         go_wrong(calls[i].method, CLOSE);
         run_one();
         assert_kind(CONTAINER_UNREACHABLE, calls[i].step, "closed the connection");
-        assert_calls(i, i ? "|SignalProcess RemoveContainer " : "|RemoveContainer ");
+        assert_killed(i);
         if (i)
             assert_clean();
     }
@@ -818,8 +847,7 @@ static void hypervisor_socket_is_asked_for_the_port(void **state)
     run_one();
     assert_kind(CONTAINER_FAILED, CONTAINER_START, "no");
     assert_clean();
-    assert_string_equal(agent.log,
-                        "|CreateContainer StartContainer |SignalProcess RemoveContainer ");
+    assert_string_equal(agent.log, "|CreateContainer StartContainer " KILLED);
 }
 
 static void nobody_there_leaves_nothing(void **state)
@@ -883,7 +911,8 @@ static void leftovers_are_removed(void **state)
     clean_up_with(true);
     assert_kind(CONTAINER_DONE, CONTAINER_REMOVE, "");
     assert_clean();
-    assert_string_equal(agent.log, "|RemoveContainer ");
+    assert_true(agent.killed);
+    assert_string_equal(agent.log, KILLED);
 }
 
 static void leftover_that_is_not_there_is_success(void **state)
@@ -892,7 +921,7 @@ static void leftover_that_is_not_there_is_success(void **state)
     clean_up_with(false);
     assert_kind(CONTAINER_DONE, CONTAINER_REMOVE, "");
     assert_clean();
-    assert_string_equal(agent.log, "|RemoveContainer ");
+    assert_string_equal(agent.log, ABSENT);
     refuse("RemoveContainer", STATUS_NOT_FOUND, "");
     clean_up_with(false);
     assert_kind(CONTAINER_DONE, CONTAINER_REMOVE, "");
@@ -907,11 +936,54 @@ static void half_a_container_is_created_again_to_be_removed(void **state)
     assert_kind(CONTAINER_DONE, CONTAINER_REMOVE, "");
     assert_clean();
     assert_false(agent.half);
-    assert_string_equal(agent.log, "|RemoveContainer CreateContainer RemoveContainer ");
+    assert_string_equal(agent.log, ABSENT "CreateContainer SignalProcess RemoveContainer ");
     reset();
     clean_up_with(true); /* there was none: the one that is created goes again */
     assert_clean();
-    assert_string_equal(agent.log, "|RemoveContainer CreateContainer RemoveContainer ");
+    assert_string_equal(agent.log,
+                        ABSENT "CreateContainer SignalProcess WaitProcess RemoveContainer ");
+}
+
+static void old_agents_have_another_word_for_absent(void **state)
+{
+    (void)state;
+    script.old = true;
+    clean_up_with(false);
+    assert_kind(CONTAINER_DONE, CONTAINER_REMOVE, "");
+    assert_clean();
+    assert_string_equal(agent.log, ABSENT);
+}
+
+static void clean_up_removes_whatever_killing_comes_to(void **state)
+{
+    static const char *const methods[] = {"SignalProcess", "WaitProcess"};
+    static const enum misdeed misdeeds[] = {HANG, CLOSE, NONSENSE};
+
+    (void)state;
+    for (size_t i = 0; i < array_length(methods) * array_length(misdeeds); i++) {
+        struct container_request request;
+
+        go_wrong(methods[i % 2], misdeeds[i / 2]);
+        agent.exists = true;
+        request = ordinary();
+        request.act = CONTAINER_CLEAN_UP;
+        request.step_ns = SHORT_TIME;
+        run_with(&request);
+        assert_kind(CONTAINER_DONE, CONTAINER_REMOVE, "");
+        assert_clean();
+    }
+}
+
+static void clean_up_without_an_agent_is_told(void **state)
+{
+    struct container_request request = ordinary();
+
+    (void)state;
+    request.act = CONTAINER_CLEAN_UP;
+    request.address = "unix:///nothing.sock";
+    run_with(&request);
+    assert_kind(CONTAINER_UNREACHABLE, CONTAINER_CONNECT, "cannot connect");
+    assert_left("cannot connect");
 }
 
 static void clean_up_that_fails_leaves_it_to_the_next(void **state)
@@ -1058,7 +1130,7 @@ static void clean_up_empties_the_program(void **state)
     assert_kind(CONTAINER_DONE, CONTAINER_REMOVE, "");
     assert_clean();
     assert_true(agent.emptied);
-    assert_string_equal(agent.log, "|RemoveContainer CopyFile ");
+    assert_string_equal(agent.log, KILLED "CopyFile ");
     refuse("CopyFile", STATUS_INTERNAL, "ENOSPC");
     agent.exists = true;
     run_with(&request);
@@ -1165,6 +1237,9 @@ int main(void)
         test(leftovers_are_removed),
         test(leftover_that_is_not_there_is_success),
         test(half_a_container_is_created_again_to_be_removed),
+        test(old_agents_have_another_word_for_absent),
+        test(clean_up_removes_whatever_killing_comes_to),
+        test(clean_up_without_an_agent_is_told),
         test(clean_up_that_fails_leaves_it_to_the_next),
         test(program_is_copied_and_emptied),
         test(copy_that_fails_creates_nothing),
