@@ -45,6 +45,7 @@ import agent as fake_agent  # pylint: disable=wrong-import-position
 MIB = 1 << 20
 FIRST_BYTES = {"ext4": 64 * MIB, "xfs": 300 * MIB, "btrfs": 256 * MIB}  # xfs and btrfs grow from no less
 PATTERN_BYTES = MIB
+QEMU = "qemu-system-x86_64"
 SECONDS = int(os.environ.get("CRUST_TEST_SECONDS", 120))  # long enough for any machine
 KATA_DRIVERS = {"blk": "virtio-blk", "scsi": "virtio-scsi"}
 GROWTH = ["resize_opened", "resize_hypervisor_intended", "hypervisor_answered",
@@ -61,6 +62,15 @@ def skip_without_parts():
     missing = [program for program in programs if not shutil.which(program)]
     if missing:
         raise unittest.SkipTest(f"not installed here: {', '.join(missing)}")
+
+
+def through_crust_qemu(node):
+    """The words that start QEMU through crust-qemu, whose directory is the node's to QEMU."""
+    node.path("/run/crustd/qemu").mkdir(mode=0o700, exist_ok=True)
+    script = ('mount -t tmpfs -o mode=755 none /run; mkdir /run/crustd; mount --bind "$1" /run/crustd; '
+              'shift; exec "$@"')
+    return ("unshare", "--mount", "sh", "-euc", script, "sh", str(node.path("/run/crustd")),
+            str(BUILD / f"crust-{QEMU}"))
 
 
 class Relay(fake_agent.FakeAgent):
@@ -132,6 +142,11 @@ class Sandbox:
         self.id = secrets.token_hex(32)
         self.volumes = []
         self.vm = self.relay = None
+        self.qemu = through_crust_qemu(self.node) if monitor == "crust-qemu" else (QEMU,)
+
+    @property
+    def extra_monitor(self):
+        return None if self.monitor == "crust-qemu" else self.monitor
 
     def make_volume(self, filesystem, *, path=None, device=None, through_link=False, **disk):
         """A volume that is not in the VM yet. device: a function from the loop's path to the one
@@ -159,8 +174,8 @@ class Sandbox:
         """Starts the VM; what is on record of it comes with publish()."""
         self.vm = self.case.enterClassContext(GuestVM(
             self.node.root, self.case.image, [volume.disk for volume in self.volumes],
-            sandbox_id=self.id, vm_dir=self.node.vm_dir(self.id), extra_monitor=self.monitor,
-            agents=self.agents))
+            sandbox_id=self.id, vm_dir=self.node.vm_dir(self.id), extra_monitor=self.extra_monitor,
+            agents=self.agents, program=self.qemu))
         if self.relayed:
             self.relay = self.case.enterClassContext(
                 Relay(self.node.root / f"agent-{self.id[:12]}.sock", self.vm.agent_socket))

@@ -61,16 +61,19 @@ class GuestVM:
                    over virtio-fs; None: it has none
     tcp_port       a port of the guest's to be reached by tcp_address(); None: it has no network
     cgroups        whether the guest mounts the cgroup file system
+    program        the words that start QEMU: another program than QEMU itself may
     """
 
     def __init__(self, scratch, image, disks=(), *, sandbox_id=None, vm_dir=None, layout="go",
                  extra_monitor=None, agents=(SERIAL_AGENT,), kernel_parameters="", hold_qmp=True,
-                 accelerator="tcg", vsock_cid=None, share=None, tcp_port=None, cgroups=False):
+                 accelerator="tcg", vsock_cid=None, share=None, tcp_port=None, cgroups=False,
+                 program=("qemu-system-x86_64",)):
         assert layout in ("go", "rust") and extra_monitor in (None, "qmp", "hmp")
         self.sandbox_id = sandbox_id or secrets.token_hex(32)
         self.image, self.layout, self.agents = image, layout, agents
         self.accelerator, self.vsock_cid = accelerator, vsock_cid
         self.share, self.tcp_port, self.cgroups = share, tcp_port, cgroups
+        self.program = program
         self.work_dir = pathlib.Path(scratch).resolve() / f"guest-{self.sandbox_id[:12]}"
         self.work_dir.mkdir()
         self.vm_dir = pathlib.Path(vm_dir or self.work_dir / "vm").resolve()
@@ -120,7 +123,7 @@ class GuestVM:
         control, agent = self._listen(self.control_socket), self._listen(self.agent_socket)
         pid_file = ["-pidfile", str(self.vm_dir / "pid")] if self.layout == "go" else []
         return [
-            "qemu-system-x86_64", "-name", f"sandbox-{self.sandbox_id},debug-threads=on", *pid_file,
+            *self.program, "-name", f"sandbox-{self.sandbox_id},debug-threads=on", *pid_file,
             "-machine", "q35", *PROCESSORS[self.accelerator], "-smp", "1", "-m", "256",
             "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
             "-kernel", str(self.image.kernel), "-initrd", str(self.image.initramfs),

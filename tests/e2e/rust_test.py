@@ -18,7 +18,7 @@ class RustSandbox(RustPod, Sandbox):
     """A pod of Kata's Rust runtime in a real VM."""
 
     def __init__(self, case, **options):
-        super().__init__(case, monitor="hmp", **options)
+        super().__init__(case, **{"monitor": "hmp"} | options)
         self.drives = 0
         self.shim = None
 
@@ -40,7 +40,7 @@ class RustSandbox(RustPod, Sandbox):
         self.vm = self.case.enterClassContext(GuestVM(
             self.node.root, self.case.image, [volume.disk for volume in self.volumes],
             sandbox_id=self.id, vm_dir=self.bundle(self.id), layout="rust",
-            extra_monitor=self.monitor, agents=self.agents))
+            extra_monitor=self.extra_monitor, agents=self.agents, program=self.qemu))
         self.shim = self.case.enterClassContext(RustShim(self, self.agent_url))
         self.write_state("qemu")
 
