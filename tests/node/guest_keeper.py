@@ -1,7 +1,7 @@
 """guest_keeper.py SPECIFICATION - runs in a node: a sandbox as Kata's Go runtime leaves it, its VM on KVM.
 
-The specification is JSON: id, cid, control (a socket's path), kernel, initramfs and volumes, each with path (the
-publish path), device and filesystem. It boots the guest with the volumes in it, writes what a CSI driver and the
+The specification is JSON: id, cid, control (a socket's path), kernel, initramfs, program (crust-qemu in QEMU's place, or
+null) and volumes, each with path (the publish path), device and filesystem. It boots the guest with the volumes in it, writes what a CSI driver and the
 runtime write, holds QEMU's main monitor as the shim does, and answers on the control socket until it is killed:
 one JSON request per connection, [method, arguments...], answered by {"answer": ...} or {"error": ...}.
 """
@@ -45,9 +45,13 @@ class Sandbox:
         image = GuestImage(pathlib.Path(specification["kernel"]),
                            pathlib.Path(specification["initramfs"]))
         self.vm = GuestVM(scratch, image, self.disks, sandbox_id=self.id,
-                          vm_dir=self.node.vm_dir(self.id), extra_monitor="qmp",
+                          vm_dir=self.node.vm_dir(self.id), **self.monitor(specification["program"]),
                           agents=[("--listen", f"vsock://{COMPANION_PORT}")],
                           accelerator="kvm", vsock_cid=self.cid)
+
+    @staticmethod
+    def monitor(program):
+        return {"program": [program]} if program else {"extra_monitor": "qmp"}
 
     def publish(self):
         """In the order of a pod's start: the CSI driver, the guest, the runtime's records."""

@@ -52,8 +52,8 @@ class Volume:
 class Sandbox:
     """A guest on KVM, with volumes in it, that Kata's Go runtime could have started."""
 
-    def __init__(self, node, cid, volumes):
-        self.node, self.cid = node, cid
+    def __init__(self, node, cid, volumes, program=None):
+        self.node, self.cid, self.program = node, cid, program
         self.id = secrets.token_hex(32)
         self.pod = f"pod-{cid}"
         self.volumes = {name: Volume(name, device, filesystem, self, number)
@@ -68,6 +68,7 @@ class Sandbox:
         self.node.write(specification, json.dumps({
             "id": self.id, "cid": self.cid, "control": self.control,
             "kernel": f"{GUEST}/vmlinuz", "initramfs": f"{GUEST}/initramfs",
+            "program": self.program,
             "volumes": [dataclasses.asdict(dataclasses.replace(volume, sandbox=None))
                         | {"path": volume.path} for volume in self.volumes.values()]}))
         self.node.run(["systemd-run", "--quiet", f"--unit={self.unit}", "python3",
@@ -112,9 +113,9 @@ class SandboxTest(NodeTest):
         cls.sandboxes = []
 
     @classmethod
-    def add_sandbox(cls, volumes):
-        """{name: (device, file system)}; the devices are there."""
-        sandbox = Sandbox(cls.node, FIRST_CID + len(cls.sandboxes), volumes)
+    def add_sandbox(cls, volumes, program=None):
+        """{name: (device, file system)}; the devices are there. program: what is started as QEMU."""
+        sandbox = Sandbox(cls.node, FIRST_CID + len(cls.sandboxes), volumes, program)
         cls.sandboxes.append(sandbox)
         return sandbox
 
