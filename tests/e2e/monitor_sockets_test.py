@@ -1,15 +1,17 @@
 """The sockets that crust-qemu's QEMUs leave behind: removed once their VM is gone for certain."""
 
 import os
+import secrets
 import signal
 import socket
 import subprocess
 import unittest
 
-from said import SANDBOX, SaidTest
+from said import SaidTest
 
 DIRECTORY = "/run/crustd/qemu"
-OTHER = "b" * 64
+# No other test has such a process meanwhile: whoever names the sandbox keeps its socket.
+SANDBOX, OTHER = secrets.token_hex(32), secrets.token_hex(32)
 
 
 class MonitorSocketsTest(SaidTest):

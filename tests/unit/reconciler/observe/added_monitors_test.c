@@ -3,7 +3,22 @@
 
 #include "reconciler/observe/added_monitors.h"
 
-#define ID "beadbeadbeadbeadbeadbeadbeadbeadbeadbeadbeadbeadbeadbeadbeadbead"
+/* A sandbox that no process has which another run of this test has started. Its id stands in the
+ * place of the text's @; what is returned lasts until three more are made. */
+static const char *with_id(const char *text)
+{
+    static char texts[4][256];
+    static unsigned next;
+    char *made = texts[next++ % array_length(texts)];
+    const char *at = strchr(text, '@');
+
+    (void)snprintf(made, sizeof(texts[0]), "%.*s%08x%056d%s", (int)(at - text), text,
+                   (unsigned)getpid(), 0, at + 1);
+    return made;
+}
+
+#define ID     with_id("@")
+#define SOCKET with_id("@.sock")
 
 /* The directory has to be root's. */
 static void need_root(void)
@@ -47,49 +62,49 @@ static void a_socket_that_no_process_names_is_abandoned(void **state)
     (void)state;
     need_root();
     assert_string_equal(find_abandoned(NULL), "");
-    make_socket(ADDED_MONITORS, ID ".sock");
-    assert_string_equal(find_abandoned(NULL), ID ".sock ");
+    make_socket(ADDED_MONITORS, SOCKET);
+    assert_string_equal(find_abandoned(NULL), with_id("@.sock "));
     assert_string_equal(find_abandoned(ID), "");
-    assert_string_equal(find_abandoned("another"), ID ".sock ");
+    assert_string_equal(find_abandoned("another"), with_id("@.sock "));
 }
 
 static void whoever_names_it_serves_it(void **state)
 {
     static const char *const arguments[][2] = {
-        {"-qmp", "unix:" ADDED_MONITORS "/" ID ".sock,server=on,wait=off"},
-        {"-chardev", "socket,id=mon,path=" ADDED_MONITORS "/" ID ".sock"},
-        {"-name", "sandbox-" ID ",debug-threads=on"},
-        {"-name", "sandbox-" ID},
+        {"-qmp", "unix:" ADDED_MONITORS "/@.sock,server=on,wait=off"},
+        {"-chardev", "socket,id=mon,path=" ADDED_MONITORS "/@.sock"},
+        {"-name", "sandbox-@,debug-threads=on"},
+        {"-name", "sandbox-@"},
     };
 
     (void)state;
     need_root();
-    make_socket(ADDED_MONITORS, ID ".sock");
+    make_socket(ADDED_MONITORS, SOCKET);
     for (size_t i = 0; i < array_length(arguments); i++) {
-        (void)start_process("/", "qemu", arguments[i][0], arguments[i][1], NULL);
+        (void)start_process("/", "qemu", arguments[i][0], with_id(arguments[i][1]), NULL);
         assert_string_equal(find_abandoned(NULL), "");
         stop_processes();
     }
-    (void)start_process("/", "qemu", "-name", "sandbox-" ID "0", NULL);
-    assert_string_equal(find_abandoned(NULL), ID ".sock ");
+    (void)start_process("/", "qemu", "-name", with_id("sandbox-@0"), NULL);
+    assert_string_equal(find_abandoned(NULL), with_id("@.sock "));
 }
 
 static void a_zombie_serves_nothing(void **state)
 {
     (void)state;
     need_root();
-    make_socket(ADDED_MONITORS, ID ".sock");
-    (void)kill(start_process("/", "qemu", "-name", "sandbox-" ID, NULL), SIGKILL);
+    make_socket(ADDED_MONITORS, SOCKET);
+    (void)kill(start_process("/", "qemu", "-name", with_id("sandbox-@"), NULL), SIGKILL);
     /* Until it is dead, without taking its status. */
     assert_int_equal(waitid(P_PID, (id_t)process[0], &(siginfo_t){0}, WEXITED | WNOWAIT), 0);
-    assert_string_equal(find_abandoned(NULL), ID ".sock ");
+    assert_string_equal(find_abandoned(NULL), with_id("@.sock "));
 }
 
 static void what_is_not_crust_qemus_is_left_alone(void **state)
 {
     (void)state;
     need_root();
-    write_file(ADDED_MONITORS "/" ID ".sock", "");
+    write_file(with_id(ADDED_MONITORS "/@.sock"), "");
     make_directory(ADDED_MONITORS "/directory.sock");
     make_socket(ADDED_MONITORS, "no-suffix");
     make_socket(ADDED_MONITORS, ".sock");
