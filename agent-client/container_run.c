@@ -320,14 +320,10 @@ static uint64_t allowed_time(const struct container_run *run)
 /* What has to be known even if no answer ever comes. */
 static void note_sent(struct container_run *run)
 {
-    if (run->step == CONTAINER_CREATE) {
+    if (run->step == CONTAINER_CREATE)
         run->presence = PRESENCE_ASKED;
-    } else if (run->step == CONTAINER_START) {
-        run->program_ends_at =
-            clock_boottime() + run->order.request.step_ns + run->order.request.program_ns;
-    } else if (run->step == CONTAINER_COPY && container_copier_writes(&run->copier)) {
+    else if (run->step == CONTAINER_COPY && container_copier_writes(&run->copier))
         run->copying = true;
-    }
 }
 
 static const struct agent_session_handler handler;

@@ -44,7 +44,11 @@ enum misdeed {
 static struct script {
     const char *method; /* the call that goes wrong */
     enum misdeed misdeed;
-    unsigned times; /* 0: always */
+    unsigned times;    /* 0: always */
+    unsigned after;    /* so many of these calls go well before */
+    bool stale;        /* answers to others in front of every answer */
+    bool stale_before; /* but not of the call that goes wrong */
+    int shrinks;       /* this file, once a piece of it was copied; 0: none */
     int code;
     const char *message;
     const char *output; /* NULL: `endless` bytes */
@@ -63,7 +67,8 @@ static struct {
     struct buffer input;
     bool shaken;
     char log[2048];
-    unsigned misdeeds;
+    unsigned misdeeds, good_deeds;
+    uint32_t stream; /* of the call before, on this connection; 0: none */
     bool exists, half, killed;
     size_t output_at, errors_at;
     struct buffer created; /* the payload of CreateContainer */
@@ -213,6 +218,8 @@ static void on_copy(uint32_t stream, const struct buffer *payload)
             assert_int_equal(copy->offset, agent.copied.length);
         assert_int_equal(copy->file_mode & S_IFMT, S_IFREG);
         assert_int_equal(buffer_append(&agent.copied, copy->data.data, copy->data.len), 0);
+        if (script.shrinks)
+            assert_int_equal(ftruncate(script.shrinks, 1), 0);
     }
     agent__copy_file_request__free_unpacked(copy, NULL);
     answer(stream, STATUS_OK, "", NULL);
@@ -277,6 +284,10 @@ static bool is_wrong(const char *method)
 {
     if (!script.method || strcmp(method, script.method) != 0)
         return false;
+    if (agent.good_deeds < script.after) {
+        agent.good_deeds++;
+        return false;
+    }
     return script.times == 0 || agent.misdeeds++ < script.times;
 }
 
@@ -294,9 +305,15 @@ static bool take_request(void)
     assert_string_equal(request.service, "grpc.AgentService");
     assert_int_equal(request.timeout_ns, 0);
     stream = frame.header.stream;
+    assert_true(stream & 1);
+    if (agent.stream)
+        assert_int_equal(stream, agent.stream + 2);
+    agent.stream = stream;
     buffer_consume(&agent.input, frame.size);
     note(request.method);
     note(" ");
+    if (script.stale || (script.stale_before && strcmp(request.method, script.method) != 0))
+        say_stale(stream);
     if (is_wrong(request.method))
         misbehave(stream, request.method, &payload);
     else
@@ -341,6 +358,7 @@ static void on_accept(struct loop_io *io, int events)
     agent.connection = accept4(agent.listener, NULL, NULL, SOCK_CLOEXEC);
     assert_true(agent.connection >= 0);
     agent.shaken = false;
+    agent.stream = 0;
     note("|");
     loop_io_start(&loop, &agent.receiving, agent.connection, LOOP_READ, on_receive);
 }
@@ -349,7 +367,7 @@ static void reset(void)
 {
     hang_up();
     agent.log[0] = agent.copied_paths[0] = '\0';
-    agent.misdeeds = 0;
+    agent.misdeeds = agent.good_deeds = 0;
     agent.exists = agent.half = agent.killed = agent.emptied = false;
     agent.output_at = agent.errors_at = 0;
     buffer_clear(&agent.created);
@@ -613,6 +631,10 @@ static void program_of_another_architecture_is_told(void **state)
     script.exit_status = 1;
     run_one();
     assert_false(seen.reply.not_executed);
+    reset();
+    script.exit_status = ENOENT;
+    run_one();
+    assert_false(seen.reply.not_executed);
 }
 
 static void output_has_a_bound(void **state)
@@ -655,6 +677,21 @@ static void stale_replies_are_dropped_at_each_call(void **state)
         assert_kind(CONTAINER_DONE, CONTAINER_WAIT, "");
         assert_clean();
     }
+}
+
+static void stale_replies_to_one_call_are_not_held_against_the_next(void **state)
+{
+    (void)state;
+    go_wrong("RemoveContainer", HANG);
+    script.stale = true;
+    run_hurried();
+    assert_kind(CONTAINER_DONE, CONTAINER_WAIT, "");
+    assert_left("no reply to this call");
+    go_wrong("RemoveContainer", HANG);
+    script.stale_before = true;
+    run_hurried();
+    assert_left("no answer within 0.03 s");
+    assert_null(strstr(seen.reply.removal_error.text, "no reply to this call"));
 }
 
 static void denial_is_told_at_each_call(void **state)
@@ -1005,6 +1042,7 @@ static void clean_up_that_fails_leaves_it_to_the_next(void **state)
     clean_up_with(true);
     assert_kind(CONTAINER_DONE, CONTAINER_REMOVE, "");
     assert_clean();
+    assert_string_equal(agent.log, ABSENT "CreateContainer ");
     refuse("RemoveContainer", STATUS_UNIMPLEMENTED, "");
     clean_up_with(true);
     assert_kind(CONTAINER_UNSUPPORTED, CONTAINER_REMOVE, "UNIMPLEMENTED");
@@ -1083,6 +1121,19 @@ static void copy_that_fails_creates_nothing(void **state)
     assert_kind(CONTAINER_DENIED, CONTAINER_COPY, "CopyFile: PERMISSION_DENIED");
     assert_clean();
     assert_string_equal(agent.log, "|CopyFile ");
+    refuse("CopyFile", STATUS_PERMISSION_DENIED, "blocked by policy");
+    script.after = 4; /* the mount points; the program is refused */
+    run_with(&request);
+    assert_kind(CONTAINER_DENIED, CONTAINER_COPY, "blocked");
+    assert_clean();
+    assert_string_equal(agent.log, "|CopyFile CopyFile CopyFile CopyFile CopyFile ");
+    refuse("CopyFile", STATUS_INTERNAL, "ENOSPC");
+    script.after = 5; /* a piece is there already */
+    script.times = 1;
+    run_with(&request);
+    assert_kind(CONTAINER_FAILED, CONTAINER_COPY, "ENOSPC");
+    assert_clean();
+    assert_true(agent.emptied);
     go_wrong("CopyFile", HANG);
     request.step_ns = SHORT_TIME;
     run_with(&request);
@@ -1116,6 +1167,20 @@ static void program_that_cannot_be_copied_is_told(void **state)
     assert_kind(CONTAINER_FAILED, CONTAINER_CONNECT, "cannot be read");
     assert_clean();
     assert_string_equal(agent.log, "");
+    fd_close(fd);
+}
+
+static void program_that_becomes_shorter_is_not_run(void **state)
+{
+    int fd = make_program(600000);
+    struct container_request request = copying(fd);
+
+    (void)state;
+    script.shrinks = fd;
+    run_with(&request);
+    assert_kind(CONTAINER_FAILED, CONTAINER_COPY, "cannot read the program's file");
+    assert_clean();
+    assert_true(agent.emptied);
     fd_close(fd);
 }
 
@@ -1218,6 +1283,7 @@ int main(void)
         test(output_has_a_bound),
         test(standard_error_is_cut),
         test(stale_replies_are_dropped_at_each_call),
+        test(stale_replies_to_one_call_are_not_held_against_the_next),
         test(denial_is_told_at_each_call),
         test(failure_is_cleaned_up_at_each_call),
         test(hang_is_cleaned_up_at_each_call),
@@ -1244,6 +1310,7 @@ int main(void)
         test(program_is_copied_and_emptied),
         test(copy_that_fails_creates_nothing),
         test(program_that_cannot_be_copied_is_told),
+        test(program_that_becomes_shorter_is_not_run),
         test(clean_up_empties_the_program),
         test(bad_requests_are_not_sent),
         test(longest_request_is_sent),
