@@ -18,6 +18,7 @@ import sys
 import tempfile
 
 import grpc_client
+from csi_client import SIZE, Client
 from go_programs import build, module_directory
 from grpc_client import SECONDS, Clients, grpc
 from node import REPOSITORY
@@ -26,11 +27,21 @@ from said import SaidTest, fake_agent, fake_monitor
 SOURCE = REPOSITORY / "docs/examples/csi-driver"
 SPECIFICATION = "github.com/container-storage-interface/spec"
 NODE, MIB = "node-1", 1 << 20
-SIZE, GROWN = 64 * MIB, 128 * MIB
+GROWN = 2 * SIZE
 
 
 def program():
     return build(SOURCE, ".", "crust-csi")
+
+
+def make_stubs(directory):
+    """Python's, of the csi.proto that the driver is built with."""
+    source = module_directory(SOURCE, SPECIFICATION)
+    subprocess.run(
+        ["protoc", f"--proto_path={source}", "--proto_path=/usr/include", f"--python_out={directory}",
+         f"--grpc_python_out={directory}",
+         f"--plugin=protoc-gen-grpc_python={shutil.which(grpc_client.PLUGIN)}", "csi.proto"],
+        check=True, timeout=SECONDS)
 
 
 class Driver:
@@ -86,14 +97,9 @@ class CsiTest(Clients, SaidTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.source = module_directory(SOURCE, SPECIFICATION)
         directory = tempfile.mkdtemp(prefix="csi-stubs-")
         cls.addClassCleanup(shutil.rmtree, directory, ignore_errors=True)
-        subprocess.run(
-            ["protoc", f"--proto_path={cls.source}", "--proto_path=/usr/include",
-             f"--python_out={directory}", f"--grpc_python_out={directory}",
-             f"--plugin=protoc-gen-grpc_python={shutil.which(grpc_client.PLUGIN)}", "csi.proto"],
-            check=True, timeout=SECONDS)
+        make_stubs(directory)
         sys.path.insert(0, directory)
         cls.addClassCleanup(sys.path.remove, directory)
         cls.csi, cls.csi_grpc = cls.messages("csi"), __import__("csi_pb2_grpc")
@@ -114,70 +120,6 @@ class CsiTest(Clients, SaidTest):
 
     def client(self, driver):
         return Client(self.csi, self.csi_grpc, self.channel_to(driver.socket))
-
-
-class Client:
-    """CSI calls for one volume, as the kubelet and the controllers make them."""
-
-    def __init__(self, csi, csi_grpc, channel):
-        self.csi = csi
-        self.controller = csi_grpc.ControllerStub(channel)
-        self.node = csi_grpc.NodeStub(channel)
-
-    def capability(self, fs_type="ext4", mode="SINGLE_NODE_SINGLE_WRITER", block=False, **mount):
-        mode = self.csi.VolumeCapability.AccessMode(mode=mode)
-        if block:
-            return self.csi.VolumeCapability(
-                block=self.csi.VolumeCapability.BlockVolume(), access_mode=mode)
-        mount = self.csi.VolumeCapability.MountVolume(fs_type=fs_type, **mount)
-        return self.csi.VolumeCapability(mount=mount, access_mode=mode)
-
-    def create(self, name="pvc-1", size=SIZE, capability=None, **fields):
-        return self.controller.CreateVolume(self.csi.CreateVolumeRequest(
-            name=name, volume_capabilities=[capability or self.capability()],
-            capacity_range=self.csi.CapacityRange(required_bytes=size), **fields),
-            timeout=SECONDS).volume
-
-    def delete(self, volume):
-        self.controller.DeleteVolume(self.csi.DeleteVolumeRequest(volume_id=volume.volume_id),
-                                     timeout=SECONDS)
-
-    def expand_device(self, volume_id, size):
-        return self.controller.ControllerExpandVolume(self.csi.ControllerExpandVolumeRequest(
-            volume_id=volume_id, capacity_range=self.csi.CapacityRange(required_bytes=size)),
-            timeout=SECONDS)
-
-    def stage(self, volume, staging, capability=None, **fields):
-        os.makedirs(staging, exist_ok=True)
-        self.node.NodeStageVolume(self.csi.NodeStageVolumeRequest(
-            volume_id=volume.volume_id, staging_target_path=str(staging),
-            volume_capability=capability or self.capability(),
-            volume_context=volume.volume_context, **fields), timeout=SECONDS)
-
-    def unstage(self, volume, staging):
-        self.node.NodeUnstageVolume(self.csi.NodeUnstageVolumeRequest(
-            volume_id=volume.volume_id, staging_target_path=str(staging)), timeout=SECONDS)
-
-    def publish(self, volume, target, staging, capability=None, pod=None, **fields):
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        context = {f"csi.storage.k8s.io/pod.{key}": value for key, value in (pod or {}).items()}
-        self.node.NodePublishVolume(self.csi.NodePublishVolumeRequest(
-            volume_id=volume.volume_id, target_path=str(target), staging_target_path=str(staging),
-            volume_capability=capability or self.capability(),
-            volume_context=dict(volume.volume_context) | context, **fields), timeout=SECONDS)
-
-    def unpublish(self, volume, target):
-        self.node.NodeUnpublishVolume(self.csi.NodeUnpublishVolumeRequest(
-            volume_id=volume.volume_id, target_path=str(target)), timeout=SECONDS)
-
-    def expand(self, volume, target, size):
-        return self.node.NodeExpandVolume(self.csi.NodeExpandVolumeRequest(
-            volume_id=volume.volume_id, volume_path=str(target),
-            capacity_range=self.csi.CapacityRange(required_bytes=size)), timeout=120).capacity_bytes
-
-    def stats(self, volume, target):
-        return self.node.NodeGetVolumeStats(self.csi.NodeGetVolumeStatsRequest(
-            volume_id=volume.volume_id, volume_path=str(target)), timeout=SECONDS)
 
 
 class Pod:

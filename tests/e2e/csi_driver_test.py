@@ -277,6 +277,19 @@ class InAGuest(DriverTest):
         self.assertEqual(hashlib.sha256(file.read_bytes()).digest(), before)
         self.assertEqual(self.host.mounts(), [(target, "tmpfs")])
 
+    def test_the_record_is_gone(self):
+        """The guard alone says that a guest has the volume."""
+        client = self.begin()
+        volume, target = self.published(client)
+        record, = (self.host.directory / "state").iterdir()
+        record.unlink()
+        volume.volume_context["runtime"] = "host"
+        client.publish(volume, target, self.staging)
+        self.assertEqual(self.host.mounts(), [(target, "tmpfs")])
+        record.unlink()
+        client.unpublish(volume, target)
+        self.nothing_is_published(target)
+
     def test_what_the_guest_is_told(self):
         client = self.begin()
         capability = client.capability(

@@ -52,8 +52,8 @@ class Volume:
 class Sandbox:
     """A guest on KVM, with volumes in it, that Kata's Go runtime could have started."""
 
-    def __init__(self, node, cid, volumes, program=None):
-        self.node, self.cid, self.program = node, cid, program
+    def __init__(self, node, cid, volumes, program=None, staged=False):
+        self.node, self.cid, self.program, self.staged = node, cid, program, staged
         self.id = secrets.token_hex(32)
         self.pod = f"pod-{cid}"
         self.volumes = {name: Volume(name, device, filesystem, self, number)
@@ -62,11 +62,11 @@ class Sandbox:
 
     def start(self):
         """File systems, the guest, its records; wait_ready() waits for all of it."""
-        for volume in self.volumes.values():
+        for volume in self.volumes.values() if not self.staged else ():
             self.node.run(f"{MKFS[volume.filesystem]} {volume.device}", seconds=600)
         specification = f"{TOOLS}/sandbox-{self.cid}.json"
         self.node.write(specification, json.dumps({
-            "id": self.id, "cid": self.cid, "control": self.control,
+            "id": self.id, "cid": self.cid, "control": self.control, "staged": self.staged,
             "kernel": f"{GUEST}/vmlinuz", "initramfs": f"{GUEST}/initramfs",
             "program": self.program,
             "volumes": [dataclasses.asdict(dataclasses.replace(volume, sandbox=None))
@@ -113,9 +113,10 @@ class SandboxTest(NodeTest):
         cls.sandboxes = []
 
     @classmethod
-    def add_sandbox(cls, volumes, program=None):
-        """{name: (device, file system)}; the devices are there. program: what is started as QEMU."""
-        sandbox = Sandbox(cls.node, FIRST_CID + len(cls.sandboxes), volumes, program)
+    def add_sandbox(cls, volumes, program=None, staged=False):
+        """{name: (device, file system)}; the devices are there. program: what is started as QEMU. staged:
+        a CSI driver has made the file systems and leaves the metadata, before the sandbox is started."""
+        sandbox = Sandbox(cls.node, FIRST_CID + len(cls.sandboxes), volumes, program, staged)
         cls.sandboxes.append(sandbox)
         return sandbox
 

@@ -170,13 +170,15 @@ func (h host) bindDevice(ctx context.Context, device, target string, readOnly bo
 	return err
 }
 
+const guardSource = "crust-csi-guard"
+
 // guard makes a path one in which nothing can be created. A container that got the directory instead of
 // the volume, which its guest was to mount, would write to the node's own disk.
 func (h host) guard(ctx context.Context, target string) error {
 	if at, err := h.mountedAt(target); err != nil || at != nil {
 		return err
 	}
-	_, err := h.run(ctx, "mount", "-t", "tmpfs", "-o", "nr_inodes=1,size=4k", "crust-csi-guard", target)
+	_, err := h.run(ctx, "mount", "-t", "tmpfs", "-o", "nr_inodes=1,size=4k", guardSource, target)
 	return err
 }
 

@@ -119,12 +119,22 @@ func (d *driver) NodePublishVolume(ctx context.Context, r *csi.NodePublishVolume
 	return &csi.NodePublishVolumeResponse{}, nil
 }
 
+// isInVM says whether a guest has what was published at a target: by the record, and by the guard where
+// somebody has removed that.
+func (d *driver) isInVM(target string) (bool, error) {
+	if known, err := d.crust.has(target); err != nil || known {
+		return known, err
+	}
+	at, err := d.host.mountedAt(target)
+	return at != nil && at.source == guardSource, err
+}
+
 // forVM decides whether the pod's guest mounts the volume. What was decided for this target stays.
 func (d *driver) forVM(ctx context.Context, r *csi.NodePublishVolumeRequest) (bool, error) {
 	if r.GetVolumeCapability().GetBlock() != nil {
 		return false, nil
 	}
-	if known, err := d.crust.has(r.GetTargetPath()); err != nil || known {
+	if known, err := d.isInVM(r.GetTargetPath()); err != nil || known {
 		return known, err
 	}
 	if at, err := d.host.mountedAt(r.GetTargetPath()); err != nil || at != nil {
@@ -254,7 +264,7 @@ func (d *driver) NodeUnpublishVolume(ctx context.Context, r *csi.NodeUnpublishVo
 	if r.GetTargetPath() == "" {
 		return nil, invalid("target_path is missing")
 	}
-	inVM, err := d.crust.has(r.GetTargetPath())
+	inVM, err := d.isInVM(r.GetTargetPath())
 	if err == nil && inVM {
 		err = d.takeFromVM(ctx, r.GetTargetPath())
 	} else if err == nil {
