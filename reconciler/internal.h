@@ -137,8 +137,6 @@ int note_evidence(struct reconciler *reconciler, const struct store_volume *volu
 struct decide_facts;
 int note_resizable(struct reconciler *reconciler, const struct store_volume *volume,
                    const struct decide_facts *growth);
-/* Whether it is not known yet if any route into the volume's guest is able to grow it. */
-bool guest_is_untried(const struct reconciler *reconciler, const struct store_volume *volume);
 
 /* binding.c: opens, describes or closes the volume's mapping, and reads the volume again. */
 int bind_volume(struct reconciler *reconciler, struct store_volume *volume, bool *ret_mismatch);

@@ -1,7 +1,7 @@
 /* resizable.c - whether a growth of a volume would reach its file system, on the record.
  *
- * Nothing is asked for this: the VMM's list is read at each binding, and what the routes into a
- * guest are able to do is remembered with the sandbox. So it is judged whenever the volume is.
+ * Nothing is asked for this: the VMM's list is read at each binding, and each binding gets one
+ * ResizeVolume, by whichever route into the guest is able. So it is judged whenever the volume is.
  */
 #include <string.h>
 
@@ -34,48 +34,24 @@ static void judge_drive(const struct reconciler *reconciler, const struct store_
     }
 }
 
-/* ---- the routes into the guest ---- */
-
-/* What is remembered of one route; every route that agent.routes may name is judged here. */
-static const char *ability_of(const struct store_volume *volume, enum config_route route)
-{
-    static const enum store_route routes[] = {
-        [ROUTE_COMPANION] = STORE_ROUTE_COMPANION,
-        [ROUTE_AGENT] = STORE_ROUTE_AGENT,
-        [ROUTE_SHIM] = STORE_ROUTE_SHIM,
-    };
-
-    return volume->ability[routes[route]];
-}
-
-static enum resizable_routes judge_routes(const struct reconciler *reconciler,
-                                          const struct store_volume *volume,
-                                          enum volume_reason *ret_reason)
-{
-    const enum config_route *routes = reconciler->config.agent.routes;
-    bool untried = false;
-
-    *ret_reason = REASON_AGENT_UNREACHABLE; /* agent.routes names none */
-    for (unsigned i = 0; i < CONFIG_ROUTES && routes[i] != ROUTE_NONE; i++) {
-        const char *ability = ability_of(volume, routes[i]);
-
-        if (strcmp(ability, "able") == 0)
-            return ROUTES_ABLE;
-        untried |= !ability[0];
-        if (*ret_reason != REASON_AGENT_DENIED && ability[0])
-            *ret_reason = reason_from_name(ability);
-    }
-    return untried ? ROUTES_UNTRIED : ROUTES_UNABLE;
-}
-
-bool guest_is_untried(const struct reconciler *reconciler, const struct store_volume *volume)
-{
-    enum volume_reason reason;
-
-    return judge_routes(reconciler, volume, &reason) == ROUTES_UNTRIED;
-}
-
 /* ---- on the record ---- */
+
+static int record(struct reconciler *reconciler, const struct store_volume *volume,
+                  const char *answer, const char *reason)
+{
+    const struct log_ids ids = {volume->volume_id, volume->sandbox_id, volume->device_name, NULL};
+    bool changed = false;
+    int r = store_set_resizable(reconciler->store, volume, answer, reason, &changed);
+
+    if (r < 0 || !changed || !answer)
+        return r;
+    if (strcmp(answer, "no") == 0)
+        log_info(&ids, "a growth would not reach its file system: %s", reason);
+    else if (strcmp(volume->resizable, "no") == 0)
+        log_info(&ids, "what kept a growth from its file system is gone: %s",
+                 volume->resizable_reason);
+    return 0;
+}
 
 int note_resizable(struct reconciler *reconciler, const struct store_volume *volume,
                    const struct decide_facts *growth)
@@ -84,9 +60,7 @@ int note_resizable(struct reconciler *reconciler, const struct store_volume *vol
     struct resizable resizable;
 
     judge_drive(reconciler, volume, &facts);
-    facts.routes = judge_routes(reconciler, volume, &facts.route_reason);
     resizable = resizable_decide(&facts);
-    return store_set_resizable(reconciler->store, volume, resizable_name(resizable.answer),
-                               resizable.reason == REASON_NONE ? NULL
-                                                               : reason_name(resizable.reason));
+    return record(reconciler, volume, resizable_name(resizable.answer),
+                  resizable.reason == REASON_NONE ? NULL : reason_name(resizable.reason));
 }

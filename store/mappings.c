@@ -270,10 +270,11 @@ int store_put_guest_result(struct store *store, const struct store_guest_result 
     static const char put[] =
         "UPDATE mappings SET guest_reason = ?2,"
         " guest_synced_bytes = coalesce(?3, guest_synced_bytes),"
-        " guest_bytes = coalesce(?4, guest_bytes)"
-        " WHERE volume_id = ?1 AND until IS NULL AND (guest_reason, guest_synced_bytes, "
-        "guest_bytes)"
-        " IS NOT (?2, coalesce(?3, guest_synced_bytes), coalesce(?4, guest_bytes))";
+        " guest_bytes = coalesce(?4, guest_bytes), guest_proven = ?3 IS NOT NULL"
+        " WHERE volume_id = ?1 AND until IS NULL"
+        " AND (guest_reason, guest_synced_bytes, guest_bytes, guest_proven)"
+        " IS NOT (?2, coalesce(?3, guest_synced_bytes), coalesce(?4, guest_bytes),"
+        "  ?3 IS NOT NULL)";
     int changes = 0, followed = 0;
     int r = sql_run(&store->connection, put, &changes, sql_number(result->volume_id),
                     sql_text(result->reason), sql_known(result->synced_bytes),

@@ -349,9 +349,11 @@ const char *const schema_minors[SCHEMA_MINOR_VERSION] = {
     "ALTER TABLE volumes ADD COLUMN filled_device_id INTEGER;\n"
     "ALTER TABLE volumes ADD COLUMN filled_bytes INTEGER;\n"
     "ALTER TABLE entries ADD COLUMN read_only INTEGER NOT NULL DEFAULT 0;\n"
-    /* What keeps the VMM from resizing the drive: a reason, or none; NULL: not known. Whether a
-     * growth would reach the volume's file system: yes, no or unknown; NULL: nobody uses it. */
+    /* What keeps the VMM from resizing the drive: a reason, or none; NULL: not known. Whether the
+     * last call had the guest grow the file system; NULL: there was none. Whether a growth would
+     * reach the volume's file system: yes, no or unknown; NULL: nobody uses it. */
     "ALTER TABLE mappings ADD COLUMN obstacle TEXT;\n"
+    "ALTER TABLE mappings ADD COLUMN guest_proven INTEGER;\n"
     "ALTER TABLE volumes ADD COLUMN resizable TEXT;\n"
     "ALTER TABLE volumes ADD COLUMN resizable_reason TEXT;\n",
 };

@@ -448,6 +448,7 @@ struct store_volume {
     uint64_t guest_synced_bytes; /* device size up to which the guest has been grown; 0 none */
     char hypervisor_reason[STORE_NAME_BYTES]; /* why the last call failed; "" */
     char guest_reason[STORE_NAME_BYTES];
+    bool guest_proven;    /* the last call had the guest grow the file system */
     uint64_t record;      /* the runtime's records under which the list was read; 0 none */
     enum store_list list; /* what the VMM's own list of drives said of this one */
     bool list_again;      /* it is to be read again */
@@ -521,9 +522,10 @@ int store_set_state(struct store *store, int64_t volume_id, const char *state, c
 int store_set_observed(struct store *store, int64_t volume_id, bool observed);
 
 /* Whether a growth would reach the volume's file system: yes, no, unknown; NULL: nobody uses it.
- * reason: why not, or what was not seen; NULL none. Journaled where it is or was "no". */
+ * reason: why not, or what was not seen; NULL none. Journaled where it is or was "no".
+ * ret_changed may be NULL. */
 int store_set_resizable(struct store *store, const struct store_volume *volume,
-                        const char *resizable, const char *reason);
+                        const char *resizable, const char *reason, bool *ret_changed);
 
 /* Opens a growth or raises to_bytes of the open one (which also clears attempts and reasons). */
 int store_open_resize(struct store *store, int64_t volume_id, uint64_t from_bytes,

@@ -130,20 +130,22 @@ static int journal_resizable(struct store *store, const struct store_volume *vol
 }
 
 int store_set_resizable(struct store *store, const struct store_volume *volume,
-                        const char *resizable, const char *reason)
+                        const char *resizable, const char *reason, bool *ret_changed)
 {
     static const char set[] =
         "UPDATE volumes SET resizable = ?2, resizable_reason = ?3 WHERE volume_id = ?1";
+    const char *answer = resizable ? resizable : "", *why = reason ? reason : "";
+    bool changed =
+        strcmp(volume->resizable, answer) != 0 || strcmp(volume->resizable_reason, why) != 0;
     int r;
 
-    if (strcmp(volume->resizable, resizable ? resizable : "") == 0 &&
-        strcmp(volume->resizable_reason, reason ? reason : "") == 0)
+    if (ret_changed)
+        *ret_changed = changed;
+    if (!changed)
         return 0;
     r = sql_run(&store->connection, set, NULL, sql_number(volume->volume_id), sql_text(resizable),
                 sql_text(reason));
-    return r < 0
-               ? r
-               : journal_resizable(store, volume, resizable ? resizable : "", reason ? reason : "");
+    return r < 0 ? r : journal_resizable(store, volume, answer, why);
 }
 
 int store_set_evidence(struct store *store, int64_t volume_id, const char *evidence)

@@ -312,19 +312,6 @@ static int record_stats(const struct act *act)
                                 : 0;
 }
 
-/* What one volume's call showed of the sandbox holds for its other volumes, too. */
-static int mark_neighbours_in_sandbox(struct act *act)
-{
-    const struct store_volume *volume = &act->volume;
-    bool is_news = false;
-
-    for (unsigned way = 0; way < STORE_ROUTES; way++)
-        is_news |= act->ability[way] && strcmp(act->ability[way], volume->ability[way]) != 0;
-    return is_news ? store_each_volume_of_sandbox(act->reconciler->store, volume->sandbox_id,
-                                                  mark_volume, act->reconciler)
-                   : 0;
-}
-
 int act_guest_record(struct act *act)
 {
     struct store *store = act->reconciler->store;
@@ -343,8 +330,6 @@ int act_guest_record(struct act *act)
         r = act->ability[way]
                 ? store_set_ability(store, act->volume.sandbox_ref, way, act->ability[way])
                 : 0;
-    if (r == 0)
-        r = mark_neighbours_in_sandbox(act);
     if (r == 0)
         r = store_put_guest_result(store, &result);
     return r < 0 ? r : record_stats(act);

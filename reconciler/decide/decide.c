@@ -46,7 +46,7 @@ static enum decide_action guest_action(const struct decide_facts *facts, bool is
 {
     bool is_untried = facts->hypervisor_reason != REASON_NONE && facts->guest_reason == REASON_NONE;
 
-    if ((!is_synced || facts->guest_untried) && facts->permit == PERMIT_GROW &&
+    if (!(is_synced && facts->guest_proven) && facts->permit == PERMIT_GROW &&
         (facts->may_try || is_untried))
         return ACTION_GROW_GUEST;
     return (!facts->list_read || facts->list_again) && facts->may_try ? ACTION_QUERY_HYPERVISOR
@@ -56,9 +56,9 @@ static enum decide_action guest_action(const struct decide_facts *facts, bool is
 /* The VMM has the device's size: it said so, or nothing speaks against it. Its list is read before
  * anything is asked of the guest, but one that cannot be read does not keep the guest from being
  * asked. A file system is grown to its device even where the device did not grow before our eyes:
- * it may have grown while no pod had it; and one that fills its device is, too, where no route into
- * this guest was tried yet, so that what the guest is able to is known before it is needed. A
- * failure there is not reported as a stuck resize. */
+ * it may have grown while no pod had it. One that is known to fill it gets the call all the same,
+ * once per binding, so that what this guest can do is known before it is needed. A failure there is
+ * not reported as a stuck resize. */
 static struct decision decide_guest(const struct decide_facts *facts)
 {
     bool is_synced = facts->guest_synced_bytes >= facts->device_bytes;

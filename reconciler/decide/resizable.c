@@ -74,8 +74,6 @@ static enum volume_reason obstacle(const struct resizable_facts *facts)
         return facts->drive_reason;
     if (growth->guest_reason != REASON_NONE && growth->guest_reason != REASON_UNVERIFIED)
         return growth->guest_reason;
-    if (facts->routes == ROUTES_UNABLE)
-        return facts->route_reason;
     return growth->permit == PERMIT_OBSERVE ? REASON_POLICY : REASON_NONE;
 }
 
@@ -87,7 +85,7 @@ static struct resizable decide_managed(const struct resizable_facts *facts)
         return say_no(reason);
     if (facts->drive == DRIVE_UNSEEN)
         return say_unknown(REASON_DRIVES_NOT_READ);
-    if (facts->routes == ROUTES_UNTRIED)
+    if (!facts->growth->guest_proven)
         return say_unknown(REASON_GUEST_NOT_ASKED);
     return (struct resizable){RESIZABLE_YES, REASON_NONE};
 }

@@ -13,19 +13,10 @@ enum resizable_drive {
     DRIVE_REFUSED,
 };
 
-/* The routes into the guest, together. */
-enum resizable_routes {
-    ROUTES_UNTRIED, /* none is known to be able, and one at least was not tried */
-    ROUTES_ABLE,    /* one has grown a file system in this sandbox */
-    ROUTES_UNABLE,  /* each has turned out to be unable */
-};
-
 struct resizable_facts {
     const struct decide_facts *growth; /* what decide() goes by */
     enum resizable_drive drive;
     enum volume_reason drive_reason; /* of DRIVE_REFUSED */
-    enum resizable_routes routes;
-    enum volume_reason route_reason; /* of ROUTES_UNABLE: the most telling one */
 };
 
 enum resizable_answer {

@@ -98,6 +98,29 @@ class QemuTest(ResizableTest):
         self.assertEqual(self.journal(node), [])
         self.explains(node, volume.path, "A growth would reach the file system")
 
+    def test_hmp(self):
+        """One drive: HMP tells which it is, and can resize it."""
+        node = self.node()
+        volume = self.volume(node)
+        self.monitor(node, volume, mode="hmp")
+        self.agent(node)
+        self.sandbox(node, volume)
+        node.start()
+        self.wait(node, volume, "yes")
+
+    def test_guest_that_fails_and_heals(self):
+        node = self.node({"agent.routes": "agent"})
+        volume = self.volume(node)
+        self.monitor(node, volume)
+        self.agent(node).behave("ResizeVolume", "status:13:no CAP_SYS_RESOURCE", "ok")
+        self.sandbox(node, volume)
+        node.start()
+        self.wait(node, volume, "no", "agent_failed")
+        self.wait(node, volume, "yes")
+        changes = self.journal(node)
+        self.assertEqual(changes, [("unknown/guest_not_asked", "no/agent_failed"),
+                                   ("no/agent_failed", "yes")])
+
     def test_agent_that_cannot(self):
         node = self.node({"agent.routes": "companion, agent"})
         volume = self.volume(node)
@@ -120,8 +143,7 @@ class QemuTest(ResizableTest):
         self.assertNotIn("Would not grow", curl(node, "/")[1].decode())
 
     def test_a_volume_that_fills_its_device_in_a_new_sandbox(self):
-        """A restarted pod, whose guest has lost what its predecessor had; and for a second volume of
-        the same sandbox the guest is not asked again."""
+        """A restarted pod, whose guest has lost what its predecessor's had."""
         node = self.node({"agent.routes": "agent"})
         volumes = [self.volume(node, "pv-a"), self.volume(node, "pv-b")]
         self.monitor(node, *volumes)
@@ -141,9 +163,15 @@ class QemuTest(ResizableTest):
         self.monitor(node, *volumes, sandbox_id=OTHER)
         self.sandbox(node, *volumes, sandbox_id=OTHER, agent="unix:///unable.sock")
         for volume in volumes:
-            self.wait(node, volume, "no", "agent_unsupported")
+            row = self.wait(node, volume, "no", "agent_unsupported")
+            self.assertEqual((row["state"], row["reason"]), ("in_sync", "none"))
         self.settle(node)
-        self.assertEqual(len(self.asked(unable)), 1)
+        self.assertEqual(len(self.asked(unable)), 1)  # and remembered for the second volume
+        # The second sandbox is all that needs to change: what is in its guest.
+        unable.behave("ResizeVolume", "ok")
+        node.crustctl("resync")
+        for volume in volumes:
+            self.wait(node, volume, "yes")
 
     def test_read_only_drive(self):
         """The metadata let the pod write, and the VMM does not."""

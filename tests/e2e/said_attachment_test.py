@@ -306,7 +306,7 @@ class SeenTest(AttachmentTest):
         self.assertIsNone(self.resize_row(node, volume.path))  # nobody waited for a growth
 
         # Another sandbox has the volume. The file system is known to fill its device, and the guest
-        # is asked once all the same, for nothing is known of what this guest can do.
+        # is asked once all the same: what this guest can do is not known.
         self.end_container(node, bundle)
         node.end_sandbox(SANDBOX)
         self.vmm.stop()

@@ -99,6 +99,7 @@ static void a_failed_guest_keeps_what_it_said_before(void **state)
     assert_string_equal(volume.guest_reason, "agent_unreachable");
     assert_int_equal(volume.guest_bytes, 7);
     assert_int_equal(volume.guest_synced_bytes, 2 * GIB);
+    assert_false(volume.guest_proven);
 
     assert_int_equal(
         store_put_guest_result(store, &(struct store_guest_result){.volume_id = volume_id,
@@ -107,6 +108,9 @@ static void a_failed_guest_keeps_what_it_said_before(void **state)
         0);
     assert_int_equal(store_forget_waiting(store), 0);
     assert_string_equal(get_volume(store, volume_id).guest_reason, "unverified");
+    assert_true(get_volume(store, volume_id).guest_proven);
+    assert_int_equal(store_open_resize(store, volume_id, 3 * GIB, 4 * GIB), 0);
+    assert_true(get_volume(store, volume_id).guest_proven);
 }
 
 static void a_path_says_more_than_an_address(void **state)

@@ -159,7 +159,8 @@ static void expect_answer(struct store *store, int64_t volume_id, const struct a
     struct error error;
 
     assert_int_equal(store_set_observed(store, volume_id, answer->observed), 0);
-    assert_int_equal(store_set_resizable(store, &volume, answer->resizable, answer->reason), 0);
+    assert_int_equal(store_set_resizable(store, &volume, answer->resizable, answer->reason, NULL),
+                     0);
     (void)snprintf(shown, sizeof(shown), "%s/%s", answer->resizable ? answer->resizable : "NULL",
                    answer->reason ? answer->reason : "NULL");
     assert_text_of(store,
@@ -454,7 +455,7 @@ static void abilities_are_those_of_live_sandboxes(void **state)
     cJSON *rows = NULL;
     bool changed;
 
-    assert_int_equal(store_set_resizable(store, &volume, "no", "agent_failed"), 0);
+    assert_int_equal(store_set_resizable(store, &volume, "no", "agent_failed", NULL), 0);
     (void)put_sandbox(store, &other, true);
     assert_int_equal(store_end_sandbox(store, "sandbox-2", &changed), 0);
     assert_int_equal(store_set_ability(store, bound.sandbox_ref, STORE_ROUTE_AGENT, "able"), 0);

@@ -3,7 +3,7 @@
 
 #include "reconciler/decide/resizable.h"
 
-enum { STATUS, PERMIT, DEVICE, LIVE, CONFLICT, SIZE, HYPERVISOR, DRIVE, GUEST, ROUTES, FACTS };
+enum { STATUS, PERMIT, DEVICE, LIVE, CONFLICT, SIZE, HYPERVISOR, DRIVE, GUEST, PROVEN, FACTS };
 
 static const struct table_fact facts[FACTS] = {
     [STATUS] = {"status", {"present", "invalid", "gone"}},
@@ -17,7 +17,7 @@ static const struct table_fact facts[FACTS] = {
     [HYPERVISOR] = {"hypervisor", {"none", "failed"}},
     [DRIVE] = {"drive", {"unseen", "resizable", "refused"}},
     [GUEST] = {"guest", {"none", "unverified", "failed"}},
-    [ROUTES] = {"routes", {"untried", "able", "unable"}},
+    [PROVEN] = {"proven", {"yes", "no"}},
 };
 
 static struct table table = {
@@ -57,6 +57,7 @@ static struct decide_facts growth_of(const int *combination)
         .hypervisor_bytes = 100,
         .hypervisor_reason = hypervisor[combination[HYPERVISOR]],
         .guest_reason = guest[combination[GUEST]],
+        .guest_proven = combination[PROVEN] == 0,
     };
 }
 
@@ -66,8 +67,6 @@ static struct resizable_facts facts_of(const int *combination, const struct deci
         .growth = growth,
         .drive = combination[DRIVE],
         .drive_reason = REASON_HYPERVISOR_VERSION,
-        .routes = combination[ROUTES],
-        .route_reason = REASON_AGENT_UNSUPPORTED,
     };
 }
 
@@ -80,8 +79,6 @@ static const char *expected_reason(const struct table_row *row, const struct res
         return reason_name(given->growth->guest_reason);
     if (strcmp(row->outcome[REASON], "drive") == 0)
         return reason_name(given->drive_reason);
-    if (strcmp(row->outcome[REASON], "routes") == 0)
-        return reason_name(given->route_reason);
     return row->outcome[REASON];
 }
 
@@ -129,7 +126,7 @@ static void yes_claims_only_what_was_seen(void **state)
             continue;
         count++;
         assert_int_equal(given.drive, DRIVE_RESIZABLE);
-        assert_int_equal(given.routes, ROUTES_ABLE);
+        assert_true(growth.guest_proven);
         growth.is_still = growth.may_try = true;
         assert_int_equal(decide(&growth).action, ACTION_RESIZE_HYPERVISOR);
     } while (table_advance(&table, combination));
