@@ -64,6 +64,7 @@ DECIDE_SOURCES      := $(call sources,reconciler/decide)
 ACT_SOURCES         := $(call sources,reconciler/act)
 CLEANUP_SOURCES     := $(call sources,reconciler/cleanup)
 COMMAND_SOURCES     := $(call sources,reconciler/command)
+HELPER_SOURCES      := $(call sources,reconciler/helper)
 RECONCILER_SOURCES  := $(filter-out reconciler/main.c,$(call sources,reconciler))
 CRUSTCTL_SOURCES    := $(call sources,crustctl)
 CRUSTCTL_OBJECTS    := $(patsubst crustctl/%.c,$(OUT)/crustctl-objects/%.o,$(CRUSTCTL_SOURCES))
@@ -77,7 +78,8 @@ PROTO_O    := $(patsubst $(GEN)/%.c,$(OUT)/generated/%.o,$(PROTO_C))
 # Everything that crustd is made of but main.c: unit tests link against it.
 CORE_SOURCES := $(LIB_SOURCES) $(CONFIG_SOURCES) $(STORE_SOURCES) $(DOCTOR_SOURCES) $(AGENT_SOURCES) \
   $(WATCH_SOURCES) $(OBSERVE_SOURCES) $(HYPERVISOR_SOURCES) $(SERVE_SOURCES) $(DECIDE_SOURCES) \
-  $(ACT_SOURCES) $(CLEANUP_SOURCES) $(COMMAND_SOURCES) $(RECONCILER_SOURCES)
+  $(ACT_SOURCES) $(CLEANUP_SOURCES) $(COMMAND_SOURCES) \
+  $(HELPER_SOURCES) $(RECONCILER_SOURCES)
 CORE_OBJECTS := $(call objects,$(CORE_SOURCES)) $(PROTO_O)
 CORE_LIBRARY := $(OUT)/libcrustd.a
 CORE_LIBS    := $(LIBS_LIB) $(LIBS_CONFIG) $(LIBS_STORE) $(LIBS_AGENT) $(LIBS_SERVE)

@@ -20,16 +20,19 @@
 #define CONFIG_ROOT_VARIABLE "CRUST_ROOT"
 #define CONFIG_FILE_VARIABLE "CRUST_CONFIG"
 
+/* The default of guest.helper_file. */
+#define CONFIG_HELPER_FILE "/usr/libexec/crustd/crust-guest-agent"
+
 enum { CONFIG_PATH_BYTES = 256, CONFIG_LIST_ITEMS = 16, CONFIG_LINE_BYTES = 1024 };
 
 enum config_resize_mode { RESIZE_NEVER, RESIZE_OBSERVE, RESIZE_GROW };
 enum config_file_backed { FILE_BACKED_NEVER, FILE_BACKED_OBSERVE };
 enum config_qemu_monitor { QEMU_MONITOR_OFF, QEMU_MONITOR_EXTRA, QEMU_MONITOR_MAIN };
-enum config_route { ROUTE_NONE, ROUTE_COMPANION, ROUTE_AGENT, ROUTE_SHIM };
+enum config_route { ROUTE_NONE, ROUTE_COMPANION, ROUTE_AGENT, ROUTE_SHIM, ROUTE_HELPER };
 enum config_cleanup_mode { CLEANUP_OFF, CLEANUP_REPORT, CLEANUP_DELETE };
 enum config_stage_layout { STAGE_KATA, STAGE_CRUST, STAGE_BOTH };
 
-enum { CONFIG_ROUTES = 3 };
+enum { CONFIG_ROUTES = 4 };
 
 /* Absolute paths, none twice. */
 struct config_paths_list {
@@ -86,6 +89,9 @@ struct config {
     } agent;
     struct {
         uint32_t stats_seconds; /* 0: guests are not asked */
+        bool helper;
+        uint32_t helpers;
+        char helper_file[CONFIG_PATH_BYTES]; /* as crustd itself sees it, not below --root */
     } guest;
     struct {
         enum config_cleanup_mode mode;

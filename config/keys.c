@@ -17,7 +17,7 @@ enum { DAY_SECONDS = 24 * 3600, YEAR_HOURS = 365 * 24 };
 static const char *const resize_modes[] = {"never", "observe", "grow", NULL};
 static const char *const file_backed_modes[] = {"never", "observe", NULL};
 static const char *const qemu_monitors[] = {"off", "extra", "main", NULL};
-static const char *const routes[] = {"none", "companion", "agent", "shim", NULL};
+static const char *const routes[] = {"none", "companion", "agent", "shim", "helper", NULL};
 static const char *const cleanup_modes[] = {"off", "report", "delete", NULL};
 static const char *const stage_layouts[] = {"kata", "crust", "both", NULL};
 
@@ -83,9 +83,12 @@ const struct config_key config_keys[] = {
 
     NUMBER(agent, port, "1024", 1, VSOCK_PORT_MAX),
     NUMBER(agent, companion_port, "1030", 1, VSOCK_PORT_MAX),
-    KEY(agent, routes, KEY_ROUTES, "companion, agent, shim", .choices = routes),
+    KEY(agent, routes, KEY_ROUTES, "companion, agent, shim, helper", .choices = routes),
 
     NUMBER(guest, stats_seconds, "300", 0, DAY_SECONDS),
+    KEY(guest, helper, KEY_SWITCH, "on"),
+    NUMBER(guest, helpers, "2", 1, 16),
+    KEY(guest, helper_file, KEY_PATH, CONFIG_HELPER_FILE),
 
     CHOICE(cleanup, mode, "delete", cleanup_modes),
     NUMBER(cleanup, grace_seconds, "60", 0, 7 * DAY_SECONDS),

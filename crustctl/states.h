@@ -43,6 +43,13 @@
     X("block_grown", "agent_unsupported")                                                          \
     X("block_grown", "agent_denied")                                                               \
     X("block_grown", "agent_failed")                                                               \
+    X("block_grown", "agent_policy_denied")                                                        \
+    X("block_grown", "helper_no_share")                                                            \
+    X("block_grown", "helper_missing")                                                             \
+    X("block_grown", "helper_wrong_architecture")                                                  \
+    X("block_grown", "helper_no_cgroups")                                                          \
+    X("block_grown", "helper_failed")                                                              \
+    X("block_grown", "file_system_not_growable")                                                   \
     X("block_grown", "guest_path_unknown")                                                         \
     X("block_grown", "guest_layer_unsupported")                                                    \
     X("in_sync", "none")                                                                           \

@@ -158,11 +158,17 @@ static const struct {
     [ROUTE_COMPANION] = {"companion_ability", "companion"},
     [ROUTE_AGENT] = {"agent_ability", "agent"},
     [ROUTE_SHIM] = {"shim_ability", "shim"},
+    [ROUTE_HELPER] = {"helper_ability", "helper"},
 };
 
 static const char agent_remedy[] =
     "Put crust-guest-agent into the guest's image, or beside the container as a sidecar; where a "
     "policy denies, allow ResizeVolume and GetVolumeStats. crustctl explain VOL says more";
+
+static bool brings_helpers(const struct config *config)
+{
+    return config->guest.helper && config->resize.mode == RESIZE_GROW;
+}
 
 static struct door find_guest(const cJSON *row, const struct config *config)
 {
@@ -181,6 +187,8 @@ static struct door find_guest(const cJSON *row, const struct config *config)
         const enum config_route route = config->agent.routes[i];
         const char *ability = text_of(row, routes[route].column);
 
+        if (route == ROUTE_HELPER && !brings_helpers(config))
+            continue;
         if (strcmp(ability, "able") == 0) {
             (void)snprintf(door.what, sizeof(door.what), "its guest grows by the %s",
                            routes[route].name);

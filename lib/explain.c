@@ -271,10 +271,13 @@ const struct explanation explanations[] = {
     {"block_grown",
      "agent_unsupported",
      "The guest's agent does not implement growing a file system: Kata's agent has the call in its "
-     "interface and no code behind it.",
+     "interface and no code behind it. crustd's own helper was not brought in: it is switched off, "
+     "or the guest is confidential.",
      "crust-guest-agent in this guest.",
-     {"Put crust-guest-agent into the guest image, or run it as a sidecar container of the pod "
-      "that mounts the volume, with CAP_SYS_RESOURCE for ext4, CAP_SYS_ADMIN for xfs and btrfs.",
+     {"guest.helper = on with helper among agent.routes lets crustd bring a helper into guests "
+      "that are not confidential. Or put crust-guest-agent into the guest image, or run it as a "
+      "sidecar container of the pod that mounts the volume, with CAP_SYS_RESOURCE for ext4, "
+      "CAP_SYS_ADMIN for xfs and btrfs.",
       "It listens on agent.companion_port (1030); agent.routes must name companion.",
       "Or grow the file system in the guest by hand: resize2fs, xfs_growfs, btrfs filesystem "
       "resize max. The block device has the new size already.",
@@ -297,6 +300,71 @@ const struct explanation explanations[] = {
       "journalctl -t kata has it. Kata's own agent does not implement the call; crust-guest-agent "
       "in the guest does.",
       "crustd tries again with growing pauses; crustctl resync has it try now."}},
+    {"block_grown",
+     "agent_policy_denied",
+     "The guest's policy forbids the calls by which kata-agent would run crustd's helper for a "
+     "moment (the error below names the call). crustd does not ask this sandbox again.",
+     "Permission in the guest's policy, or an agent in the guest that can grow file systems.",
+     {"Allow CreateContainerRequest, StartContainerRequest, ReadStreamRequest, "
+      "WaitProcessRequest, SignalProcessRequest and RemoveContainerRequest in the policy for "
+      "containers whose id begins with crust- (without a shared directory also CopyFileRequest), "
+      "and create the pod anew with it.",
+      "Or put crust-guest-agent into the guest image; crust-guest-agent --auto needs no rule.",
+      "guest.helper = off keeps crustd from trying."}},
+    {"block_grown",
+     "helper_no_share",
+     "The helper that would grow the file system could not be placed where the guest sees it: the "
+     "sandbox's shared directory is missing, full, or not what it should be (the error is below).",
+     "Room in the directory of the node that the sandbox shares with its guest.",
+     {"It is /run/kata-containers/shared/sandboxes/SANDBOX/mounts (Go runtime) or "
+      "…/rw/passthrough (Rust runtime). The helper takes about 1 MiB there: df /run on the node.",
+      "In a pod, crustd needs the node's /run, writable; below --root it is looked for there.",
+      "crustd tries again with growing pauses; crustctl resync has it try now."}},
+    {"block_grown",
+     "helper_missing",
+     "The guest's own agent cannot grow the file system, and the helper that crustd would bring "
+     "into the guest is not on this node (the error names the file).",
+     "The file of guest.helper_file: a static crust-guest-agent.",
+     {"make install puts it at PREFIX/libexec/crustd/crust-guest-agent; the container image has "
+      "it. It must be root's, and writable by nobody else.",
+      "crustd tries again with growing pauses; crustctl resync has it try now."}},
+    {"block_grown",
+     "helper_wrong_architecture",
+     "The helper on this node is built for other processors than the guest has (the error is "
+     "below).",
+     "A crust-guest-agent for this node's processors at guest.helper_file.",
+     {"Install crustd's package for this architecture, or set guest.helper_file to the right "
+      "program. file(1) says what a program is for.",
+      "crustd tries again with growing pauses; crustctl resync has it try now."}},
+    {"block_grown",
+     "helper_no_cgroups",
+     "kata-agent could not make a control group for the helper's container, so it runs no further "
+     "container in this guest (its error is below).",
+     "A guest kernel with control groups, mounted as kata-agent expects them.",
+     {"Use a guest kernel with CONFIG_CGROUPS and the controllers of Kata's own configuration, and "
+      "create the pod anew.",
+      "Or put crust-guest-agent into the guest image: it needs no container of its own."}},
+    {"block_grown",
+     "helper_failed",
+     "The helper that crustd brought into the guest did not come to its end (the error below says "
+     "at which call). It was killed and removed, and nothing in the guest was changed by halves: "
+     "growing a file system is one step of its kernel's.",
+     "A kata-agent that answers in time.",
+     {"The agent's log (journalctl -t kata) has the container's story; its name begins with "
+      "crust-.",
+      "resize.call_timeout_seconds is the time that the helper has.",
+      "crustd tries again with growing pauses; crustctl resync has it try now. guest.helper = off "
+      "keeps it from trying."}},
+    {"block_grown",
+     "file_system_not_growable",
+     "The helper reached the volume in the guest, and its file system cannot be grown as it is: it "
+     "is mounted read-only, has recorded errors, or is of a kind that does not grow while it is "
+     "mounted (the error is below). crustd forces nothing.",
+     "A healthy file system that is mounted for writing.",
+     {"Errors on record: end the pod, check the file system (fsck, xfs_repair), start the pod "
+      "again.",
+      "Read-only: remove \"ro\" from the volume's mount options, if it is meant to be written.",
+      "Then crustctl resync has crustd try again."}},
     {"block_grown",
      "guest_path_unknown",
      "It is not known where the guest has mounted the volume, so the agent cannot be told which "

@@ -56,6 +56,7 @@ static void begin_anew(struct reconciler *reconciler)
 
     acts_done(reconciler);
     stats_poll_done(reconciler);
+    helpers_done(reconciler);
     expansions_end(reconciler);
     stagings_fail(reconciler, "crustd begins anew with another one");
     cleanup_abandon(reconciler);

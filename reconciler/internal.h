@@ -8,6 +8,7 @@
 #include "reconciler/clients.h"
 #include "reconciler/decide/state.h"
 #include "reconciler/fallback.h"
+#include "reconciler/helper/helper.h"
 #include "reconciler/hidden.h"
 #include "reconciler/lanes.h"
 #include "reconciler/marks.h"
@@ -63,6 +64,7 @@ struct reconciler {
 
     struct clients clients;
     struct stats_poll stats_poll;
+    struct helpers helpers;
 
     struct loop_prepare turn;
     struct loop_timer again;   /* marks are left for another turn */

@@ -13,7 +13,8 @@ struct lane {
     UT_hash_handle hh;
     int64_t sandbox_ref;
     bool busy;
-    struct marks waiting; /* volume ids */
+    struct marks first;   /* volume ids: those before */
+    struct marks waiting; /* … all of these */
 };
 
 void lanes_init(struct lanes *lanes, unsigned parallel)
@@ -24,6 +25,7 @@ void lanes_init(struct lanes *lanes, unsigned parallel)
 static void lane_remove(struct lanes *lanes, struct lane *lane)
 {
     HASH_DEL(lanes->lanes, lane);
+    marks_done(&lane->first);
     marks_done(&lane->waiting);
     free(lane);
 }
@@ -64,7 +66,28 @@ static struct lane *lane_get(struct lanes *lanes, int64_t sandbox_ref)
     return lane;
 }
 
-bool lanes_enter(struct lanes *lanes, int64_t sandbox_ref, int64_t volume_id)
+static bool nobody_waits(const struct lane *lane)
+{
+    return marks_is_empty(&lane->first) && marks_is_empty(&lane->waiting);
+}
+
+static bool lane_take(struct lane *lane, uint64_t *ret_volume_id)
+{
+    return marks_take_number(&lane->first, ret_volume_id) ||
+           marks_take_number(&lane->waiting, ret_volume_id);
+}
+
+static void lane_wait(struct lanes *lanes, struct lane *lane, struct marks *queue,
+                      int64_t volume_id)
+{
+    marks_add_number(queue, (uint64_t)volume_id);
+    lanes->runnable.lost = lanes->runnable.lost || queue->lost;
+    queue->lost = false;
+    if (!lane->busy)
+        marks_add_number(&lanes->runnable, (uint64_t)lane->sandbox_ref);
+}
+
+static bool enter(struct lanes *lanes, int64_t sandbox_ref, int64_t volume_id, bool first)
 {
     struct lane *lane = lane_get(lanes, sandbox_ref);
 
@@ -72,17 +95,23 @@ bool lanes_enter(struct lanes *lanes, int64_t sandbox_ref, int64_t volume_id)
         lanes->runnable.lost = true;
         return false;
     }
-    if (!lane->busy && lanes->busy < lanes->parallel) {
+    if (!lane->busy && lanes->busy < lanes->parallel && (first || marks_is_empty(&lane->first))) {
         lane->busy = true;
         lanes->busy++;
         return true;
     }
-    marks_add_number(&lane->waiting, (uint64_t)volume_id);
-    lanes->runnable.lost = lanes->runnable.lost || lane->waiting.lost;
-    lane->waiting.lost = false;
-    if (!lane->busy)
-        marks_add_number(&lanes->runnable, (uint64_t)sandbox_ref);
+    lane_wait(lanes, lane, first ? &lane->first : &lane->waiting, volume_id);
     return false;
+}
+
+bool lanes_enter(struct lanes *lanes, int64_t sandbox_ref, int64_t volume_id)
+{
+    return enter(lanes, sandbox_ref, volume_id, false);
+}
+
+bool lanes_enter_first(struct lanes *lanes, int64_t sandbox_ref, int64_t volume_id)
+{
+    return enter(lanes, sandbox_ref, volume_id, true);
 }
 
 void lanes_leave(struct lanes *lanes, int64_t sandbox_ref)
@@ -93,7 +122,7 @@ void lanes_leave(struct lanes *lanes, int64_t sandbox_ref)
         return;
     lane->busy = false;
     lanes->busy--;
-    if (marks_is_empty(&lane->waiting))
+    if (nobody_waits(lane))
         lane_remove(lanes, lane);
     else
         marks_add_number(&lanes->runnable, (uint64_t)sandbox_ref);
@@ -106,9 +135,9 @@ bool lanes_next(struct lanes *lanes, int64_t *ret_volume_id)
     while (lanes->busy < lanes->parallel && marks_take_number(&lanes->runnable, &sandbox_ref)) {
         struct lane *lane = lane_find(lanes, (int64_t)sandbox_ref);
 
-        if (!lane || lane->busy || !marks_take_number(&lane->waiting, &volume_id))
+        if (!lane || lane->busy || !lane_take(lane, &volume_id))
             continue;
-        if (marks_is_empty(&lane->waiting))
+        if (nobody_waits(lane))
             lane_remove(lanes, lane);
         else
             marks_add_number(&lanes->runnable, sandbox_ref);

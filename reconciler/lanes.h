@@ -25,6 +25,8 @@ void lanes_done(struct lanes *lanes);
 
 /* true: the volume has its lane and must give it back; false: it waits. */
 bool lanes_enter(struct lanes *lanes, int64_t sandbox_ref, int64_t volume_id);
+/* The same for what goes before all that waits by lanes_enter(), in the same sandbox. */
+bool lanes_enter_first(struct lanes *lanes, int64_t sandbox_ref, int64_t volume_id);
 void lanes_leave(struct lanes *lanes, int64_t sandbox_ref);
 
 /* The next volume to decide again, while there is a slot for it. */

@@ -65,7 +65,7 @@ static bool awaits_stillness(const struct reconciler *reconciler)
 /* A stop does not wait for a store that fails: what was found out is found out again. */
 static bool is_settled(const struct reconciler *reconciler)
 {
-    if (reconciler->running || reconciler->starting)
+    if (reconciler->running || reconciler->starting || !helpers_are_idle(reconciler))
         return false;
     if (reconciler->stopping)
         return reconciler->problem[0] ||
@@ -201,6 +201,7 @@ static void note_first_scan(struct reconciler *reconciler)
     cleanup_want(reconciler);
     monitors_want(reconciler);
     log_info(NULL, "the first scan is complete");
+    helpers_start(reconciler);
     if (reconciler->on_synced)
         reconciler->on_synced(reconciler->userdata);
 }
@@ -376,6 +377,7 @@ static void on_sweep(struct loop_timer *timer)
     want_trees(reconciler);
     cleanup_want(reconciler);
     monitors_want(reconciler);
+    helpers_sweep(reconciler);
     on_trim(&reconciler->trim);
     fallback_check_file(reconciler);
     loop_timer_start(reconciler->loop, &reconciler->sweep,
@@ -533,6 +535,7 @@ void reconciler_stop(struct reconciler *reconciler)
 {
     reconciler->stopping = true;
     expansions_answer(reconciler);
+    helpers_stop(reconciler);
     loop_timer_start(reconciler->loop, &reconciler->again, 0, on_again);
 }
 

@@ -204,6 +204,7 @@ static int record_one(struct store *store, const struct stats_question *question
         .available = stats->available,
         .abnormal = stats->guest_abnormal,
         .message = stats->guest_condition,
+        .age_ms = (int64_t)stats->age_ms,
     };
     bool changed = false;
     int r;

@@ -131,6 +131,11 @@ bool volume_is_observed(const struct reconciler *reconciler, const struct store_
     return permit_of(reconciler, volume) == PERMIT_OBSERVE;
 }
 
+bool volume_may_grow(const struct reconciler *reconciler, const struct store_volume *volume)
+{
+    return permit_of(reconciler, volume) == PERMIT_GROW;
+}
+
 /* Types that never stand for a block device of the host; others are judged by what the path is.
  * "blk" is the shim's own disk image of an emptyDir, unless it stands elsewhere and is a disk. */
 static bool is_unsuitable_type(const struct store_volume *volume)
@@ -393,7 +398,9 @@ static int begin_act(struct reconciler *reconciler, const struct store_volume *v
     if (!reconciler->synced || reconciler->stopping ||
         act_is_in_flight(reconciler, volume->volume_id))
         return 0;
-    if (!lanes_enter(&reconciler->lanes, volume->sandbox_ref, volume->volume_id))
+    /* One helper grows all volumes of a sandbox, once its VMM has them all. */
+    if (!(action == ACTION_GROW_GUEST ? lanes_enter : lanes_enter_first)(
+            &reconciler->lanes, volume->sandbox_ref, volume->volume_id))
         return 0;
     act = act_new(reconciler, volume, action);
     if (!act) {

@@ -69,7 +69,7 @@ static int write_stats(struct store *store, const struct store_guest_stats *stat
                    stats->has_bytes ? sql_number((int64_t)stats->used) : unknown,
                    stats->has_bytes ? sql_number((int64_t)stats->available) : unknown,
                    sql_text(condition_of(stats)), sql_text(stats->message),
-                   sql_number(store->now_ms));
+                   sql_number(store->now_ms - stats->age_ms));
 }
 
 /* The file system's total, which the binding has too. */

@@ -389,7 +389,7 @@ int store_read_abilities(struct store_reader *reader, struct buffer *ret_json, s
     static const char abilities[] =
         "SELECT sandbox_id, boot_id, runtime, hypervisor, vmm_pid, vmm_version, control_socket, "
         "pod_namespace, pod_name,"
-        " companion_ability, agent_ability, shim_ability,"
+        " companion_ability, agent_ability, shim_ability, helper_ability,"
         " (SELECT count(*) FROM mappings m WHERE m.sandbox_ref = s.sandbox_ref"
         "  AND m.until IS NULL) AS volumes,"
         " (SELECT group_concat(DISTINCT hypervisor_reason) FROM mappings m"

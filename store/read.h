@@ -58,9 +58,10 @@ int store_read_json(struct store_reader *reader, const struct store_query *query
 int store_read_summary(struct store_reader *reader, struct buffer *ret_json, struct error *error);
 
 /* Live sandboxes and what each turned out to be able to do: `[{"sandbox_id","boot_id","runtime",
- * "hypervisor","vmm_version","control_socket","pod_namespace","pod_name","companion_ability","agent_ability",
- * "shim_ability","volumes":N,"hypervisor_reasons","guest_reasons","volume_names",
- * "not_resizable":N,"resizable_unknown":N,"not_resizable_names"}, …]`. Abilities are "able", a
- * reason, or null while nobody has answered; the reasons are those for which the last calls for its
- * volumes failed, or null; volume_names are PV names or ids, as many as are shown. */
+ * "hypervisor","vmm_version","control_socket","pod_namespace","pod_name","companion_ability",
+ * "agent_ability","shim_ability","helper_ability","volumes":N,"hypervisor_reasons",
+ * "guest_reasons","volume_names","not_resizable":N,"resizable_unknown":N,"not_resizable_names"},
+ * …]`. Abilities are "able", a reason, or null while nobody has answered; the reasons are those for
+ * which the last calls for its volumes failed, or null; volume_names are PV names or ids, as many
+ * as are shown. */
 int store_read_abilities(struct store_reader *reader, struct buffer *ret_json, struct error *error);

@@ -77,7 +77,8 @@ static int change_sandbox(struct store *store, const struct store_sandbox *sandb
                           int *ret_changes)
 {
     static const char forget_abilities[] =
-        "UPDATE sandboxes SET companion_ability = NULL, agent_ability = NULL, shim_ability = NULL"
+        "UPDATE sandboxes SET companion_ability = NULL, agent_ability = NULL,"
+        " shim_ability = NULL, helper_ability = NULL"
         " WHERE sandbox_ref = ?1 AND (control_socket, agent_address)"
         " IS NOT (?2, coalesce(?3, agent_address))";
     static const char change[] =
@@ -310,7 +311,9 @@ int store_set_ability(struct store *store, int64_t sandbox_ref, enum store_route
                                 " WHERE sandbox_ref = ?1 AND agent_ability IS NOT ?2";
     static const char shim[] = "UPDATE sandboxes SET shim_ability = ?2"
                                " WHERE sandbox_ref = ?1 AND shim_ability IS NOT ?2";
-    static const char *const set[STORE_ROUTES] = {companion, agent, shim};
+    static const char helper[] = "UPDATE sandboxes SET helper_ability = ?2"
+                                 " WHERE sandbox_ref = ?1 AND helper_ability IS NOT ?2";
+    static const char *const set[STORE_ROUTES] = {companion, agent, shim, helper};
 
     return sql_run(&store->connection, set[route], NULL, sql_number(sandbox_ref),
                    sql_text(ability));

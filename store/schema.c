@@ -7,6 +7,7 @@
  *        │        └─── guest_stats                 what the guest last said of its file system
  *        └──< resizes                             each growth, its states and times
  *     devices ──< layers                       what a device stands on, if on anything
+ *     sandboxes ──< helper_runs                what a crash may have left in a guest
  *     cleanups ──< trash                          what became of stale metadata, and what lies in
  *     journal                                     the trash or is on its way; history
  *
@@ -355,7 +356,14 @@ const char *const schema_minors[SCHEMA_MINOR_VERSION] = {
     "ALTER TABLE mappings ADD COLUMN obstacle TEXT;\n"
     "ALTER TABLE mappings ADD COLUMN guest_proven INTEGER;\n"
     "ALTER TABLE volumes ADD COLUMN resizable TEXT;\n"
-    "ALTER TABLE volumes ADD COLUMN resizable_reason TEXT;\n",
+    "ALTER TABLE volumes ADD COLUMN resizable_reason TEXT;\n"
+    /* A helper that was about to be brought into a guest: what may be left of it after a crash. */
+    "ALTER TABLE sandboxes ADD COLUMN helper_ability TEXT;\n"
+    "CREATE TABLE helper_runs (\n"
+    "  name TEXT PRIMARY KEY,\n"
+    "  sandbox_ref INTEGER NOT NULL REFERENCES sandboxes ON DELETE CASCADE,\n"
+    "  begun_at INTEGER NOT NULL\n"
+    ") STRICT, WITHOUT ROWID;\n",
 };
 
 /* TO ADD A COLUMN TO A VIEW: put it at the view's end. A migration drops all views and makes these.

@@ -333,9 +333,46 @@ int store_set_agent_address(struct store *store, int64_t sandbox_ref, const char
 int store_set_vmm_version(struct store *store, int64_t sandbox_ref, const char *version);
 
 /* What a route into a guest turned out to be able to do: "", "able", or a reason. */
-enum store_route { STORE_ROUTE_COMPANION, STORE_ROUTE_AGENT, STORE_ROUTE_SHIM, STORE_ROUTES };
+enum store_route {
+    STORE_ROUTE_COMPANION,
+    STORE_ROUTE_AGENT,
+    STORE_ROUTE_SHIM,
+    STORE_ROUTE_HELPER,
+    STORE_ROUTES,
+};
 int store_set_ability(struct store *store, int64_t sandbox_ref, enum store_route route,
                       const char *ability);
+
+/* ---- helpers in guests ------------------------------------------------------------------ */
+
+enum { STORE_HELPER_BYTES = 32 };
+
+/* A helper that may be in a guest: its container and its directory have one name. */
+struct store_helper_run {
+    char name[STORE_HELPER_BYTES]; /* "" where a sandbox alone is meant */
+    int64_t sandbox_ref;
+    bool is_alive; /* the sandbox */
+    char sandbox_id[STORE_SANDBOX_ID_BYTES];
+    char runtime[32];
+    pid_t vmm_pid;
+    char agent_address[STORE_ADDRESS_BYTES];
+};
+
+/* Before anything of it is made; grows: it changes something, and is journaled. */
+int store_put_helper_run(struct store *store, int64_t sandbox_ref, const char *name, bool grows);
+/* Nothing of it is left. */
+int store_forget_helper_run(struct store *store, const char *name);
+/* What an earlier daemon had left of it was removed: a journal line alone. */
+int store_note_helper_removed(struct store *store, int64_t sandbox_ref, const char *name);
+
+/* Those that may be left, and all live sandboxes. The callback must not write; returning non-zero
+ * ends the walk. */
+typedef int store_helper_callback(void *userdata, const struct store_helper_run *run);
+/* One sandbox, of whatever time; ret_run's sandbox_ref is 0 if it is not known any more. */
+int store_get_helper_sandbox(struct store *store, int64_t sandbox_ref,
+                             struct store_helper_run *ret_run);
+int store_each_helper_run(struct store *store, store_helper_callback *callback, void *userdata);
+int store_each_helper_sandbox(struct store *store, store_helper_callback *callback, void *userdata);
 
 /* ---- who else is touched ---------------------------------------------------------------- */
 
@@ -578,6 +615,7 @@ struct store_guest_stats {
     uint64_t total, used, available;
     bool abnormal;
     const char *message; /* of the condition; NULL or "" none */
+    int64_t age_ms;      /* since the guest was read */
 };
 /* ret_changed: the condition did, and the change is journaled. */
 int store_put_guest_stats(struct store *store, int64_t volume_id,
@@ -623,6 +661,7 @@ int store_forget_waiting_of(struct store *store, int64_t sandbox_ref);
  *   rescan_disk_intended, disk_rescanned                    from_bytes, to_bytes, error
  *   hypervisor_answered, guest_answered                     bytes, reason, error
  *   guest_condition_changed                                 from, to, message
+ *   helper_intended, helper_removed                         name
  * and the reconciler:
  *   volume_staged, volume_unstaged                          layout
  *   volume_returned                                         from the trash

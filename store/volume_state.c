@@ -206,9 +206,10 @@ int store_forget_waiting(struct store *store)
         "UPDATE volumes SET attempts = 0, next_attempt_ns = NULL, next_attempt_ms = NULL"
         " WHERE attempts <> 0 OR next_attempt_ns IS NOT NULL";
     static const char sandboxes[] =
-        "UPDATE sandboxes SET companion_ability = NULL, agent_ability = NULL, shim_ability = NULL"
-        " WHERE gone_at IS NULL AND coalesce(companion_ability, agent_ability, shim_ability)"
-        " IS NOT NULL";
+        "UPDATE sandboxes SET companion_ability = NULL, agent_ability = NULL,"
+        " shim_ability = NULL, helper_ability = NULL"
+        " WHERE gone_at IS NULL AND coalesce(companion_ability, agent_ability, shim_ability,"
+        " helper_ability) IS NOT NULL";
     static const char *const steps[] = {volumes, sandboxes};
     int r = 0;
 

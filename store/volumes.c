@@ -44,7 +44,8 @@ static const char select_volume[] =
  * than the rest of the query. Who takes the rows skips and compares. */
 #define SANDBOX                                                                                    \
     "s.sandbox_ref, s.sandbox_id, s.runtime, s.hypervisor, s.vmm_pid, s.vmm_start_ns,"             \
-    " s.control_socket, s.agent_address, s.companion_ability, s.agent_ability, s.shim_ability"
+    " s.control_socket, s.agent_address, s.companion_ability, s.agent_ability, s.shim_ability,"    \
+    " s.helper_ability"
 
 static const char select_named_sandboxes[] =
     "SELECT " SANDBOX ", CASE n.published WHEN 1 THEN 'api' ELSE 'sandbox-file' END, NULL, 0,"

@@ -25,12 +25,13 @@ BEGIN {
     allowed["reconciler/decide"] = "reconciler/decide/ reconciler/observe/observe.h " \
                                    "lib/cleanup.h"
     heart = "reconciler/*.h reconciler/decide/ reconciler/act/ reconciler/cleanup/ " \
-            "reconciler/command/ reconciler/observe/ reconciler/hypervisor/ " \
+            "reconciler/command/ reconciler/helper/ reconciler/observe/ reconciler/hypervisor/ " \
             "store/ agent-client/ doctor/doctor.h config/ lib/"
     allowed["reconciler"] = heart
     allowed["reconciler/act"] = heart
     allowed["reconciler/cleanup"] = heart
     allowed["reconciler/command"] = heart
+    allowed["reconciler/helper"] = heart
     allowed["crustctl"] = "crustctl/ doctor/doctor.h config/ store/read.h lib/"
     allowed["guest-agent"] = "guest-agent/ agent-client/ttrpc_codec.h " \
                              "agent-client/agent_messages.h agent-client/agent_address.h lib/"

@@ -31,6 +31,7 @@ static void act_free(struct act *act)
     hypervisor_call_free(act->hypervisor);
     agent_call_free(act->agent);
     shim_call_free(act->shim);
+    helper_call_free(act->helper);
     http_exchange_free(act->asking);
     slow_write_free(act->rescan);
     lanes_leave(&act->reconciler->lanes, act->volume.sandbox_ref);

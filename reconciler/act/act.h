@@ -25,6 +25,7 @@ struct act {
     struct hypervisor_call *hypervisor;
     struct agent_call *agent;
     struct shim_call *shim;
+    struct helper_call *helper;
     struct http_exchange *asking; /* the shim, where the agent listens */
     struct slow_write *rescan;
     struct store_disk disk; /* to be rescanned */
@@ -33,6 +34,7 @@ struct act {
     enum config_route route;
     unsigned route_index;
     char address[STORE_ADDRESS_BYTES];
+    bool agent_is_silent; /* it was called in this act and did not answer */
     bool address_learned; /* the shim said where the agent listens */
 
     /* What came of it. */
@@ -79,6 +81,7 @@ bool act_guest_find_way(const struct act *act, enum config_route route,
                         char ret_address[static STORE_ADDRESS_BYTES]);
 /* A way came to nothing for this reason: kept if it tells more than those of the ways before. */
 void act_guest_note(struct act *act, enum agent_outcome outcome, const struct error *error);
+void act_guest_note_reason(struct act *act, enum volume_reason reason, const struct error *error);
 
 /* The answer is in: its result waits for the next turn. */
 void act_finish(struct act *act);

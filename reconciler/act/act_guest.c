@@ -38,6 +38,7 @@ static enum store_route ability_of(enum config_route route)
 {
     return route == ROUTE_COMPANION ? STORE_ROUTE_COMPANION
            : route == ROUTE_SHIM    ? STORE_ROUTE_SHIM
+           : route == ROUTE_HELPER  ? STORE_ROUTE_HELPER
                                     : STORE_ROUTE_AGENT;
 }
 
@@ -59,7 +60,7 @@ static unsigned telling(enum volume_reason reason)
     }
 }
 
-static void note_reason(struct act *act, enum volume_reason reason, const struct error *error)
+void act_guest_note_reason(struct act *act, enum volume_reason reason, const struct error *error)
 {
     if (telling(reason) < telling(act->reason))
         return;
@@ -69,7 +70,7 @@ static void note_reason(struct act *act, enum volume_reason reason, const struct
 
 void act_guest_note(struct act *act, enum agent_outcome outcome, const struct error *error)
 {
-    note_reason(act, reasons[outcome], error);
+    act_guest_note_reason(act, reasons[outcome], error);
 }
 
 /* ---- the ways ---------------------------------------------------------------------------- */
@@ -87,6 +88,9 @@ bool act_guest_find_way(const struct act *act, enum config_route route,
 
     if (route == ROUTE_SHIM)
         return act_shim_is_there(act);
+    /* The helper is the agent's to run. */
+    if (route == ROUTE_HELPER)
+        return !act->agent_is_silent && helper_is_possible(act->reconciler, &act->volume);
     if (route == ROUTE_NONE || !volume->agent_address[0] || !volume->guest_path[0])
         return false;
     has_companion =
@@ -123,12 +127,12 @@ static bool next_route(struct act *act)
             return true;
         }
         (void)error_set(&error, 0, "the sandbox was found unable before: %s", reason_name(reason));
-        note_reason(act, reason, &error);
+        act_guest_note_reason(act, reason, &error);
     }
     return false;
 }
 
-/* One silent way must not use up the time of those after it. */
+/* One silent way must not use up the time of those after it. A helper has a time of its own. */
 static uint64_t time_for_call(const struct act *act)
 {
     const enum config_route *routes = act->reconciler->config.agent.routes;
@@ -136,7 +140,7 @@ static uint64_t time_for_call(const struct act *act)
     unsigned left = 1;
 
     for (unsigned i = act->route_index; i < CONFIG_ROUTES; i++)
-        left += act_guest_find_way(act, routes[i], address) &&
+        left += routes[i] != ROUTE_HELPER && act_guest_find_way(act, routes[i], address) &&
                 known_inability(act, routes[i]) == REASON_NONE;
     return act_time_left(act) / left + 1;
 }
@@ -147,6 +151,7 @@ static void on_grown_by_shim(struct shim_call *call, const struct agent_reply *r
                              void *userdata);
 static void on_grown(struct agent_call *call, const struct agent_reply *reply, void *userdata);
 static void on_stats(struct agent_call *call, const struct agent_reply *reply, void *userdata);
+static void on_grown_by_helper(const struct helper_reply *reply, void *userdata);
 
 static int call_agent(struct act *act, enum agent_act what, agent_done *done)
 {
@@ -164,6 +169,9 @@ static int call_agent(struct act *act, enum agent_act what, agent_done *done)
 
 static int call_route(struct act *act)
 {
+    if (act->route == ROUTE_HELPER)
+        return helper_call_new(act->reconciler, &act->volume, HELPER_GROW, 0, on_grown_by_helper,
+                               act, &act->helper);
     return act->route == ROUTE_SHIM
                ? act_shim_call(act, AGENT_GROW, time_for_call(act), on_grown_by_shim)
                : call_agent(act, AGENT_GROW, on_grown);
@@ -179,7 +187,7 @@ static void try_next_route(struct act *act)
         if (r == 0)
             return;
         (void)error_set_errno(&error, r, "cannot call the agent");
-        note_reason(act, REASON_AGENT_UNREACHABLE, &error);
+        act_guest_note_reason(act, REASON_AGENT_UNREACHABLE, &error);
     }
     if (act->reason == REASON_NONE) {
         act->reason = REASON_AGENT_UNREACHABLE;
@@ -228,6 +236,7 @@ static bool take_reply(struct act *act, const struct agent_reply *reply)
     enum volume_reason reason = reasons[reply->outcome];
 
     learn_ability(act, reply->outcome);
+    act->agent_is_silent |= act->route == ROUTE_AGENT && reply->outcome == AGENT_UNREACHABLE;
     if (reply->outcome == AGENT_DONE) {
         finish_grown(act, reply->stats_outcome, reply);
         return false;
@@ -238,7 +247,7 @@ static bool take_reply(struct act *act, const struct agent_reply *reply)
         act_finish(act);
         return false;
     }
-    note_reason(act, reason, &reply->error);
+    act_guest_note_reason(act, reason, &reply->error);
     return true;
 }
 
@@ -274,6 +283,31 @@ static void on_grown_by_shim(struct shim_call *call, const struct agent_reply *r
         try_next_route(act);
 }
 
+/* What is wrong with the file system itself, no other way makes better. */
+static bool ends_with(enum volume_reason reason)
+{
+    return reason == REASON_AGENT_FAILED || reason == REASON_FILE_SYSTEM_NOT_GROWABLE ||
+           reason == REASON_GUEST_LAYER_UNSUPPORTED;
+}
+
+static void on_grown_by_helper(const struct helper_reply *reply, void *userdata)
+{
+    struct act *act = userdata;
+    const struct agent_reply grown = {.stats = reply->stats, .error = reply->error};
+
+    act->helper = NULL;
+    if (reply->reason == REASON_NONE) {
+        finish_grown(act, AGENT_DONE, &grown);
+    } else if (ends_with(reply->reason)) {
+        act->reason = reply->reason;
+        act->error = reply->error;
+        act_finish(act);
+    } else {
+        act_guest_note_reason(act, reply->reason, &reply->error);
+        try_next_route(act);
+    }
+}
+
 int act_guest_start(struct act *act)
 {
     if (act->volume.guest_path[0] && !act->volume.agent_address[0])
@@ -288,7 +322,7 @@ void act_guest_go_on(struct act *act)
 
     if (!act_knows_mount_point(act)) {
         (void)error_set(&error, 0, "nothing says where the guest has mounted this volume");
-        note_reason(act, REASON_GUEST_PATH_UNKNOWN, &error);
+        act_guest_note_reason(act, REASON_GUEST_PATH_UNKNOWN, &error);
     }
     try_next_route(act);
 }

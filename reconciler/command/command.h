@@ -167,6 +167,7 @@ struct reconciler_stats {
     int64_t mapping_id; /* the binding whose guest was asked */
     bool guest_abnormal;
     char guest_condition[128]; /* the guest's own words */
+    uint64_t age_ms;           /* since the guest was read; 0: just now */
 };
 
 struct stats_call;

@@ -30,6 +30,7 @@ struct stats_call {
     struct act act;
     struct runtime_cli_run *cli;
     struct loop_timer deferred; /* an answer that needs nobody else */
+    uint64_t age_ns;            /* of the answer */
     reconciler_counted *done;
     void *userdata;
 };
@@ -48,6 +49,7 @@ struct stats_call *reconciler_count_cancel(struct stats_call *call)
     *link = call->next;
     (void)agent_call_free(call->act.agent);
     (void)shim_call_free(call->act.shim);
+    (void)helper_call_free(call->act.helper);
     (void)runtime_cli_free(call->cli);
     loop_timer_stop(&call->deferred);
     free(call);
@@ -58,6 +60,18 @@ void stats_done(struct reconciler *reconciler)
 {
     while (reconciler->clients.stats)
         (void)reconciler_count_cancel(reconciler->clients.stats);
+}
+
+/* What is not of this moment says so. */
+static void append_age(uint64_t age_ns, struct reconciler_stats *stats)
+{
+    const size_t length = strlen(stats->condition);
+    const uint64_t seconds = age_ns / NSEC_PER_SEC;
+
+    stats->age_ms = age_ns / NSEC_PER_MSEC;
+    if (seconds > 0)
+        (void)snprintf(stats->condition + length, sizeof(stats->condition) - length,
+                       "; the guest was read %" PRIu64 " s ago", seconds);
 }
 
 static void describe(const struct store_volume *volume, const struct agent_stats *from,
@@ -97,6 +111,7 @@ static void finish(struct stats_call *call, const struct agent_stats *from)
 
     if (from) {
         describe(&call->act.volume, from, &stats);
+        append_age(call->age_ns, &stats);
         call->done(call->userdata, STATUS_OK, &stats, NULL);
     } else {
         (void)error_set(&error, 0, "%s: %s", reason, call->act.error.text);
@@ -109,6 +124,7 @@ static void finish(struct stats_call *call, const struct agent_stats *from)
 
 static void on_agent(struct agent_call *agent, const struct agent_reply *reply, void *userdata);
 static void on_shim(struct shim_call *shim, const struct agent_reply *reply, void *userdata);
+static void on_helper(const struct helper_reply *reply, void *userdata);
 
 static uint64_t time_for_way(const struct act *act)
 {
@@ -116,7 +132,8 @@ static uint64_t time_for_way(const struct act *act)
     unsigned left = 1;
 
     for (unsigned i = act->route_index; i < CONFIG_ROUTES; i++)
-        left += act_guest_find_way(act, act->reconciler->config.agent.routes[i], address);
+        left += act->reconciler->config.agent.routes[i] != ROUTE_HELPER &&
+                act_guest_find_way(act, act->reconciler->config.agent.routes[i], address);
     return act_time_left(act) / left + 1;
 }
 
@@ -130,6 +147,9 @@ static int ask(struct act *act, enum config_route route)
         .deadline_ns = time_for_way(act),
     };
 
+    if (route == ROUTE_HELPER)
+        return helper_call_new(act->reconciler, &act->volume, HELPER_COUNT, act_time_left(act),
+                               on_helper, act, &act->helper);
     return route == ROUTE_SHIM
                ? act_shim_call(act, AGENT_STATS, request.deadline_ns, on_shim)
                : agent_call_new(act->reconciler->loop, &request, on_agent, act, &act->agent);
@@ -145,6 +165,7 @@ static bool ask_next(struct act *act)
 
         if (!act_guest_find_way(act, route, act->address))
             continue;
+        act->route = route;
         r = ask(act, route);
         if (r == 0)
             return true;
@@ -156,6 +177,8 @@ static bool ask_next(struct act *act)
 
 static void take_reply(struct stats_call *call, const struct agent_reply *reply)
 {
+    call->act.agent_is_silent |=
+        call->act.route == ROUTE_AGENT && reply->outcome == AGENT_UNREACHABLE;
     if (reply->outcome == AGENT_DONE) {
         finish(call, &reply->stats);
         return;
@@ -181,6 +204,21 @@ static void on_shim(struct shim_call *shim, const struct agent_reply *reply, voi
 
     call->act.shim = shim_call_free(shim);
     take_reply(call, &copy);
+}
+
+static void on_helper(const struct helper_reply *reply, void *userdata)
+{
+    struct stats_call *call = container_of((struct act *)userdata, struct stats_call, act);
+
+    call->act.helper = NULL;
+    call->age_ns = reply->age_ns;
+    if (reply->reason == REASON_NONE) {
+        finish(call, &reply->stats);
+        return;
+    }
+    act_guest_note_reason(&call->act, reply->reason, &reply->error);
+    if (!ask_next(&call->act))
+        finish(call, NULL);
 }
 
 /* ---- the runtime's own tool ---- */

@@ -41,6 +41,13 @@ static const struct {
     [REASON_AGENT_UNSUPPORTED] = {"agent_unsupported", false},
     [REASON_AGENT_DENIED] = {"agent_denied", false},
     [REASON_AGENT_FAILED] = {"agent_failed", true},
+    [REASON_AGENT_POLICY_DENIED] = {"agent_policy_denied", false},
+    [REASON_HELPER_NO_SHARE] = {"helper_no_share", true},
+    [REASON_HELPER_MISSING] = {"helper_missing", true},
+    [REASON_HELPER_WRONG_ARCHITECTURE] = {"helper_wrong_architecture", true},
+    [REASON_HELPER_NO_CGROUPS] = {"helper_no_cgroups", false},
+    [REASON_HELPER_FAILED] = {"helper_failed", true},
+    [REASON_FILE_SYSTEM_NOT_GROWABLE] = {"file_system_not_growable", false},
     /* The runtime makes the directory that shows it once the container exists. */
     [REASON_GUEST_PATH_UNKNOWN] = {"guest_path_unknown", true},
     [REASON_GUEST_LAYER_UNSUPPORTED] = {"guest_layer_unsupported", false},

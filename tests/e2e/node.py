@@ -64,7 +64,9 @@ class Node:
         self.root = pathlib.Path(scratch).resolve() / "node"
         self.root.mkdir()
         # Guests are polled where a test wants it: others count the calls that they get.
-        self.settings = {"resize.sweep_seconds": 2, "guest.stats_seconds": 0} | (settings or {})
+        # Nor is a helper brought into them where a test is about what their agents can do.
+        self.settings = {"resize.sweep_seconds": 2, "guest.stats_seconds": 0,
+                         "guest.helper": "off"} | (settings or {})
         self.wrapper = list(wrapper)  # a program that the daemon is run under
         self.programs = BUILD  # whose crustd and crustctl
         self.process = None

@@ -77,6 +77,8 @@ static void defaults_are_valid(void **state)
     assert_int_equal(defaults.resize.file_backed, FILE_BACKED_OBSERVE);
     assert_int_equal(defaults.agent.companion_port, 1030);
     assert_int_equal(defaults.agent.routes[2], ROUTE_SHIM);
+    assert_int_equal(defaults.agent.routes[3], ROUTE_HELPER);
+    assert_true(defaults.guest.helper);
     assert_int_equal(defaults.crust.runtime_cli_allow.count, 3);
     assert_int_equal(defaults.paths.bundles.count, 0);
     text = print(&defaults);
@@ -234,9 +236,9 @@ static void lists_have_no_repeats_and_an_end(void **state)
     expect_error("[agent]\nroutes = agent, companion, shim, agent\n",
                  "x.conf:2: agent.routes: agent is listed twice");
     expect_error("[agent]\nroutes = none\n",
-                 "x.conf:2: agent.routes: must be one of companion, agent, shim");
+                 "x.conf:2: agent.routes: must be one of companion, agent, shim, helper");
     expect_error("[agent]\nroutes =\n",
-                 "x.conf:2: agent.routes: must be one of companion, agent, shim");
+                 "x.conf:2: agent.routes: must be one of companion, agent, shim, helper");
     assert_int_equal(read_text("[agent]\nroutes = shim\n", &config, NULL), 0);
     assert_int_equal(config.agent.routes[0], ROUTE_SHIM);
     assert_int_equal(config.agent.routes[1], ROUTE_NONE);

@@ -201,6 +201,12 @@ static void guests(void **state)
     expect(node, ROW(QEMU "," MONITOR), "note", "companion not tried, agent not tried");
     expect(node, ROW(QEMU "," MONITOR ",\"agent_ability\":" UNSUPPORTED), "note",
            "agent agent_unsupported");
+    expect(node, ROW(QEMU "," MONITOR "," UNABLE), "note", "helper not tried");
+    expect(node, ROW(QEMU "," MONITOR "," UNABLE ",\"helper_ability\":\"able\""), "ok",
+           "by the helper");
+    expect(node, ROW(QEMU "," MONITOR "," UNABLE ",\"helper_ability\":\"agent_policy_denied\""),
+           "error", "helper agent_policy_denied");
+    node->config.guest.helper = false;
     expect(node, ROW(QEMU "," MONITOR "," UNABLE), "error", "agent agent_denied");
     node->config.agent.routes[0] = ROUTE_AGENT;
     node->config.agent.routes[1] = ROUTE_NONE;

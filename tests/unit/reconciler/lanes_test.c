@@ -71,6 +71,34 @@ static void who_passes_lets_the_next_one_go(void **state)
     lanes_done(&lanes);
 }
 
+/* Two that wait behind each other would be handed out in turn for ever. */
+static void what_goes_first_goes_before_what_waits(void **state)
+{
+    struct lanes lanes;
+    int64_t volume;
+
+    (void)state;
+    lanes_init(&lanes, 4);
+    assert_true(lanes_enter_first(&lanes, 1, 10));
+    assert_false(lanes_enter(&lanes, 1, 11));
+    assert_false(lanes_enter_first(&lanes, 1, 12));
+    lanes_leave(&lanes, 1);
+    assert_false(lanes_enter(&lanes, 1, 10)); /* 12 goes before it */
+    assert_true(lanes_next(&lanes, &volume));
+    assert_int_equal(volume, 12);
+    assert_true(lanes_enter_first(&lanes, 1, 12));
+    lanes_leave(&lanes, 1);
+    assert_true(lanes_enter(&lanes, 1, 12)); /* nothing goes before it any more */
+    lanes_leave(&lanes, 1);
+    assert_true(lanes_next(&lanes, &volume));
+    assert_int_equal(volume, 11);
+    assert_true(lanes_next(&lanes, &volume));
+    assert_int_equal(volume, 10);
+    assert_false(lanes_next(&lanes, &volume));
+    assert_null(lanes.lanes);
+    lanes_done(&lanes);
+}
+
 static void lanes_take_turns(void **state)
 {
     struct lanes lanes;
@@ -117,6 +145,7 @@ int main(void)
         cmocka_unit_test(one_act_per_lane),
         cmocka_unit_test(the_bound_holds_over_all_lanes),
         cmocka_unit_test(who_passes_lets_the_next_one_go),
+        cmocka_unit_test(what_goes_first_goes_before_what_waits),
         cmocka_unit_test(lanes_take_turns),
         cmocka_unit_test(backoff_doubles_up_to_its_largest),
     };

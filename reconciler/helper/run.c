@@ -1,0 +1,480 @@
+/* run.c - see run.h.
+ *
+ * The order is what makes a kill at any moment harmless: the record is committed before anything
+ * is made, and deleted after everything is gone. A container that may still be there keeps its
+ * directory, because finding it again takes the program in it (container_run.h).
+ *
+ * A guest without a shared directory gets the program by CopyFile, always into the same directory:
+ * the agent has no call that would remove it.
+ */
+#include "reconciler/helper/run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent-client/container_run.h"
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/log.h"
+#include "lib/path.h"
+#include "lib/text.h"
+#include "reconciler/helper/program.h"
+#include "reconciler/helper/share.h"
+#include "reconciler/internal.h"
+#include "reconciler/observe/guest_traits.h"
+
+#define COPY_DIRECTORY "/run/kata-containers/shared/containers/crust-helper"
+
+enum { STEP_PARTS = 2, ARGUMENTS = 4, NUMBER_BYTES = 16, PATH_BYTES = 16, SHOWN_BYTES = 128 };
+
+struct helper_run {
+    struct reconciler *reconciler;
+    struct store_helper_run sandbox;
+    bool cleans_up, grow;
+    bool recorded;
+    bool copied; /* the guest has no shared directory */
+    unsigned paths;
+    char *path[HELPER_VOLUMES + 1];
+    int share, program;
+    struct container_run *container;
+    struct loop_timer deferred; /* an end that needs nobody else */
+    struct helper_outcome outcome;
+    helper_run_done *done;
+    void *userdata;
+};
+
+const char *helper_run_name(const struct helper_run *run)
+{
+    return run->sandbox.name;
+}
+
+struct helper_run *helper_run_free(struct helper_run *run)
+{
+    if (!run)
+        return NULL;
+    loop_timer_stop(&run->deferred);
+    (void)container_run_free(run->container);
+    for (unsigned i = 0; i < run->paths; i++)
+        free(run->path[i]);
+    fd_close(run->share);
+    fd_close(run->program);
+    free(run);
+    return NULL;
+}
+
+static struct log_ids ids_of(const struct helper_run *run)
+{
+    return (struct log_ids){.sandbox = run->sandbox.sandbox_id};
+}
+
+/* ---- the record -------------------------------------------------------------------------- */
+
+static int end_transaction(struct store *store, int r)
+{
+    if (r == 0)
+        r = store_commit(store);
+    if (r < 0)
+        store_rollback(store);
+    return r;
+}
+
+static int record(struct helper_run *run)
+{
+    struct store *store = run->reconciler->store;
+    int r = store_begin(store);
+
+    if (r == 0)
+        r = store_put_helper_run(store, run->sandbox.sandbox_ref, run->sandbox.name, run->grow);
+    r = end_transaction(store, r);
+    run->recorded = r == 0;
+    return r;
+}
+
+/* What holds for the guest as long as it is what it is. */
+static const char *ability_of(enum volume_reason reason)
+{
+    switch ((int)reason) {
+    case REASON_NONE:
+        return "able";
+    case REASON_AGENT_POLICY_DENIED:
+    case REASON_AGENT_UNSUPPORTED:
+    case REASON_HELPER_NO_CGROUPS:
+        return reason_name(reason);
+    default:
+        return NULL;
+    }
+}
+
+/* A store that fails keeps the record, and the next start finds nothing where it leads. */
+static void record_end(struct helper_run *run)
+{
+    struct store *store = run->reconciler->store;
+    const char *ability = run->cleans_up ? NULL : ability_of(run->outcome.reason);
+    bool is_gone = run->recorded && !run->outcome.left;
+    struct log_ids ids = ids_of(run);
+    int r;
+
+    if (!ability && !is_gone)
+        return;
+    r = store_begin(store);
+    if (r == 0 && ability)
+        r = store_set_ability(store, run->sandbox.sandbox_ref, STORE_ROUTE_HELPER, ability);
+    if (r == 0 && is_gone)
+        r = store_forget_helper_run(store, run->sandbox.name);
+    if (r == 0 && is_gone && run->cleans_up)
+        r = store_note_helper_removed(store, run->sandbox.sandbox_ref, run->sandbox.name);
+    if (end_transaction(store, r) < 0)
+        log_warning(&ids, "the end of helper %s is not on record: %s", run->sandbox.name,
+                    store_error_text(store));
+}
+
+/* ---- the end ----------------------------------------------------------------------------- */
+
+static void remove_directory(struct helper_run *run)
+{
+    struct log_ids ids = ids_of(run);
+    int r;
+
+    if (run->copied || run->share < 0)
+        return;
+    r = helper_share_remove(run->share, run->sandbox.name);
+    if (r == 0)
+        return;
+    run->outcome.left = true;
+    log_warning(&ids, "cannot remove %s from the sandbox's shared directory: %s", run->sandbox.name,
+                strerror(-r));
+}
+
+static void finish(struct helper_run *run)
+{
+    if (run->recorded && !run->outcome.left)
+        remove_directory(run);
+    record_end(run);
+    run->done(run, &run->outcome, run->userdata);
+}
+
+static void on_deferred(struct loop_timer *timer)
+{
+    finish(container_of(timer, struct helper_run, deferred));
+}
+
+static int refuse(struct helper_run *run, enum volume_reason reason)
+{
+    run->outcome.reason = reason;
+    return -ECANCELED;
+}
+
+/* ---- before anything is made ------------------------------------------------------------- */
+
+static int observe_guest(const struct helper_run *run, struct guest_traits *ret_traits)
+{
+    struct observe_sandbox_paths paths;
+    const char *bundles[CONFIG_LIST_ITEMS];
+
+    look_sandbox_paths(run->reconciler, bundles, &paths);
+    return guest_traits_observe(&paths, run->sandbox.sandbox_id, run->sandbox.vmm_pid, ret_traits);
+}
+
+static int look_at_guest(struct helper_run *run)
+{
+    struct error *error = &run->outcome.error;
+    struct guest_traits traits;
+    int r = observe_guest(run, &traits);
+
+    if (r < 0) {
+        (void)error_set_errno(error, r, "cannot look at the sandbox's VMM");
+        return refuse(run, REASON_AGENT_UNREACHABLE);
+    }
+    if (traits.is_confidential) {
+        (void)error_set(error, 0, "the guest is confidential: crustd brings nothing into it");
+        return refuse(run, REASON_AGENT_UNSUPPORTED);
+    }
+    run->copied = traits.share == GUEST_SHARE_NONE;
+    return 0;
+}
+
+static int open_program(struct helper_run *run)
+{
+    struct error *error = &run->outcome.error;
+
+    switch (helper_program_open(&run->reconciler->config, &run->program, error)) {
+    case HELPER_PROGRAM_OK:
+        return 0;
+    case HELPER_PROGRAM_MISSING:
+        return refuse(run, REASON_HELPER_MISSING);
+    case HELPER_PROGRAM_FOREIGN:
+        return refuse(run, REASON_HELPER_WRONG_ARCHITECTURE);
+    default:
+        return refuse(run, REASON_HELPER_FAILED);
+    }
+}
+
+static int open_share(struct helper_run *run)
+{
+    if (run->copied ||
+        helper_share_open(run->reconciler->root, run->sandbox.runtime, run->sandbox.sandbox_id,
+                          &run->share, &run->outcome.error) == HELPER_SHARE_OK)
+        return 0;
+    return refuse(run, REASON_HELPER_NO_SHARE);
+}
+
+static int begin_record(struct helper_run *run)
+{
+    int r = helper_name_make(run->sandbox.name);
+
+    if (r == 0)
+        r = record(run);
+    if (r == 0)
+        return 0;
+    (void)error_set_errno(&run->outcome.error, r, "the helper cannot be put on record");
+    return refuse(run, REASON_HELPER_FAILED);
+}
+
+static int place(struct helper_run *run)
+{
+    if (run->copied ||
+        helper_share_place(run->share, run->sandbox.name, run->program, &run->outcome.error) == 0)
+        return 0;
+    return refuse(run, REASON_HELPER_NO_SHARE);
+}
+
+/* ---- the container ----------------------------------------------------------------------- */
+
+static enum volume_reason reason_of(const struct container_reply *reply)
+{
+    switch (reply->kind) {
+    case CONTAINER_DONE:
+        return REASON_NONE;
+    case CONTAINER_DENIED:
+        return REASON_AGENT_POLICY_DENIED;
+    case CONTAINER_UNSUPPORTED:
+        return REASON_AGENT_UNSUPPORTED;
+    case CONTAINER_UNREACHABLE:
+        return REASON_AGENT_UNREACHABLE;
+    case CONTAINER_NO_CGROUPS:
+        return REASON_HELPER_NO_CGROUPS;
+    case CONTAINER_TIMED_OUT:
+    case CONTAINER_FAILED:
+    case CONTAINER_KINDS:
+        break;
+    }
+    return REASON_HELPER_FAILED;
+}
+
+/* The program has ended: whether it said something that can be believed. */
+static enum volume_reason read_report(struct helper_run *run, const struct container_reply *reply)
+{
+    struct error *error = &run->outcome.error;
+    char shown[SHOWN_BYTES];
+
+    if (reply->not_executed) {
+        (void)error_set(error, 0, "the guest cannot execute the helper");
+        return REASON_HELPER_WRONG_ARCHITECTURE;
+    }
+    if ((reply->exit_status == 0 || reply->exit_status == 1) && !reply->output_length) {
+        (void)error_set(error, 0, "the helper ran, and the guest's policy hides what it printed");
+        return REASON_AGENT_POLICY_DENIED;
+    }
+    if (reply->exit_status != 0 && reply->exit_status != 1) {
+        text_clean(reply->errors, reply->errors_length, shown, sizeof(shown));
+        (void)error_set(error, 0, "the helper ended with %d: %s", reply->exit_status, shown);
+        return REASON_HELPER_FAILED;
+    }
+    return helper_report_parse(reply->output, reply->output_length, run->paths,
+                               &run->outcome.report, error) == 0
+               ? REASON_NONE
+               : REASON_HELPER_FAILED;
+}
+
+static void on_container(struct container_run *container, const struct container_reply *reply,
+                         void *userdata)
+{
+    struct helper_run *run = userdata;
+    struct log_ids ids = ids_of(run);
+
+    run->outcome.reason = reason_of(reply);
+    run->outcome.error = reply->error;
+    if (run->outcome.reason != REASON_NONE)
+        (void)error_prefix(&run->outcome.error,
+                           "helper, at %s: ", container_step_name(reply->step));
+    else if (!run->cleans_up)
+        run->outcome.reason = read_report(run, reply);
+    run->outcome.left = reply->left || (run->cleans_up && run->outcome.reason != REASON_NONE);
+    if (reply->left)
+        log_warning(&ids, "helper %s may still be in the guest: %s", run->sandbox.name,
+                    reply->removal_error.text);
+    run->container = container_run_free(container);
+    finish(run);
+}
+
+/* The helper is to have answered before its time is over. */
+static void format_timeout(const struct helper_run *run, char ret_text[static NUMBER_BYTES])
+{
+    uint32_t seconds = run->reconciler->config.resize.call_timeout_seconds;
+
+    (void)snprintf(ret_text, NUMBER_BYTES, "%u", seconds > 2 ? seconds - 1 : 1);
+}
+
+static int run_container(struct helper_run *run, const char *directory)
+{
+    uint64_t time = run->reconciler->config.resize.call_timeout_seconds * NSEC_PER_SEC;
+    char timeout[NUMBER_BYTES], place_of[HELPER_VOLUMES][PATH_BYTES];
+    const char *arguments[HELPER_VOLUMES + ARGUMENTS + 1], **argument = arguments;
+    struct container_request request = {
+        .act = run->cleans_up ? CONTAINER_CLEAN_UP : CONTAINER_RUN,
+        .root = run->reconciler->root,
+        .address = run->sandbox.agent_address,
+        .container_id = run->sandbox.name,
+        .directory = directory,
+        .program = directory ? HELPER_PROGRAM_NAME : NULL,
+        .copied = run->copied,
+        .program_file = run->program,
+        .arguments = arguments,
+        .volume_paths = (const char *const *)run->path,
+        .step_ns = time / STEP_PARTS,
+        .program_ns = time,
+        .total_ns = time,
+    };
+
+    format_timeout(run, timeout);
+    *argument++ = "--once";
+    if (!run->grow)
+        *argument++ = "--report";
+    *argument++ = "--timeout";
+    *argument++ = timeout;
+    for (unsigned i = 0; i < run->paths; i++) {
+        (void)snprintf(place_of[i], PATH_BYTES, "/vol/%u", i);
+        *argument++ = place_of[i];
+    }
+    *argument = NULL;
+    return container_run_new(run->reconciler->loop, &request, on_container, run, &run->container);
+}
+
+static int start_container(struct helper_run *run)
+{
+    char directory[HELPER_GUEST_PATH_BYTES] = COPY_DIRECTORY;
+    int r;
+
+    if (!run->copied)
+        helper_share_guest_path(run->sandbox.runtime, run->sandbox.name, directory);
+    r = run_container(run, directory);
+    if (r == 0)
+        return 0;
+    (void)error_set_errno(&run->outcome.error, r, "the helper cannot be started");
+    return refuse(run, REASON_HELPER_FAILED);
+}
+
+/* ---- both kinds -------------------------------------------------------------------------- */
+
+static int new_run(struct reconciler *reconciler, const struct store_helper_run *sandbox,
+                   helper_run_done *done, void *userdata, struct helper_run **ret_run)
+{
+    struct helper_run *run = calloc(1, sizeof(*run));
+
+    if (!run)
+        return -ENOMEM;
+    run->reconciler = reconciler;
+    run->sandbox = *sandbox;
+    run->share = run->program = -1;
+    run->done = done;
+    run->userdata = userdata;
+    *ret_run = run;
+    return 0;
+}
+
+static int copy_paths(struct helper_run *run, const struct helper_task *task)
+{
+    while (run->paths < task->paths && run->paths < HELPER_VOLUMES) {
+        run->path[run->paths] = strdup(task->path[run->paths]);
+        if (!run->path[run->paths])
+            return -ENOMEM;
+        run->paths++;
+    }
+    return 0;
+}
+
+static int walk(struct helper_run *run)
+{
+    static int (*const steps[])(struct helper_run * run) = {
+        look_at_guest, open_program, open_share, begin_record, place, start_container,
+    };
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < array_length(steps); i++)
+        r = steps[i](run);
+    return r;
+}
+
+int helper_run_new(struct reconciler *reconciler, const struct helper_task *task,
+                   helper_run_done *done, void *userdata, struct helper_run **ret_run)
+{
+    struct helper_run *run;
+    int r = new_run(reconciler, &task->sandbox, done, userdata, &run);
+
+    if (r < 0)
+        return r;
+    run->grow = task->grow;
+    r = copy_paths(run, task);
+    if (r < 0) {
+        (void)helper_run_free(run);
+        return r;
+    }
+    if (walk(run) < 0)
+        loop_timer_start(reconciler->loop, &run->deferred, 0, on_deferred);
+    *ret_run = run;
+    return 0;
+}
+
+/* The directory is needed to find a container that was being created. */
+static const char *find_directory(struct helper_run *run,
+                                  char ret_path[static HELPER_GUEST_PATH_BYTES])
+{
+    cleanup(fd_closep) int fd = -1;
+    struct guest_traits traits = {0};
+
+    (void)observe_guest(run, &traits);
+    run->copied = traits.share == GUEST_SHARE_NONE;
+    if (run->copied)
+        return COPY_DIRECTORY;
+    if (run->share < 0 || path_open_directory_below(run->share, run->sandbox.name, &fd) < 0)
+        return NULL;
+    helper_share_guest_path(run->sandbox.runtime, run->sandbox.name, ret_path);
+    return ret_path;
+}
+
+/* Of a sandbox that is gone only the directory can be left. */
+static int begin_clean_up(struct helper_run *run)
+{
+    char directory[HELPER_GUEST_PATH_BYTES];
+    int r;
+
+    run->cleans_up = run->recorded = true;
+    if (helper_share_open(run->reconciler->root, run->sandbox.runtime, run->sandbox.sandbox_id,
+                          &run->share, NULL) != HELPER_SHARE_OK)
+        run->share = -1;
+    if (!run->sandbox.is_alive)
+        return -ECANCELED;
+    r = run_container(run, find_directory(run, directory));
+    if (r == 0)
+        return 0;
+    (void)error_set_errno(&run->outcome.error, r, "the clean-up cannot be started");
+    run->outcome.left = true;
+    return refuse(run, REASON_HELPER_FAILED);
+}
+
+int helper_run_clean_up(struct reconciler *reconciler, const struct store_helper_run *sandbox,
+                        helper_run_done *done, void *userdata, struct helper_run **ret_run)
+{
+    struct helper_run *run;
+    int r = new_run(reconciler, sandbox, done, userdata, &run);
+
+    if (r < 0)
+        return r;
+    if (begin_clean_up(run) < 0)
+        loop_timer_start(reconciler->loop, &run->deferred, 0, on_deferred);
+    *ret_run = run;
+    return 0;
+}

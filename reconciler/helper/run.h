@@ -1,0 +1,44 @@
+/* run.h - one helper in one guest: placed, run, removed. Private to reconciler/helper/.
+ *
+ *   recorded → program placed in the share → container run → directory removed → record deleted
+ *
+ * Killed anywhere, what may be left is on record, and its clean-up is the same walk backwards.
+ */
+#pragma once
+
+#include "reconciler/decide/state.h"
+#include "reconciler/helper/report.h"
+#include "store/store.h"
+
+struct reconciler;
+struct helper_run;
+
+/* What one run is for. */
+struct helper_task {
+    struct store_helper_run sandbox; /* its name is set by the run, unless it is to be cleaned up */
+    bool grow;                       /* else only report */
+    unsigned paths;
+    const char *path[HELPER_VOLUMES + 1]; /* in the guest; copied; NULL after the last */
+};
+
+struct helper_outcome {
+    enum volume_reason reason; /* NONE: there is a report; of a clean-up: nothing is left */
+    struct error error;        /* when it is not NONE */
+    struct helper_report report;
+    bool left; /* something may be in the guest or its share under the sandbox's name */
+};
+
+typedef void helper_run_done(struct helper_run *run, const struct helper_outcome *outcome,
+                             void *userdata);
+
+/* Exactly one `done` from the loop, never from within. 0 or -ENOMEM. */
+int helper_run_new(struct reconciler *reconciler, const struct helper_task *task,
+                   helper_run_done *done, void *userdata, struct helper_run **ret_run);
+/* Removes what an earlier run left under the sandbox's name. */
+int helper_run_clean_up(struct reconciler *reconciler, const struct store_helper_run *sandbox,
+                        helper_run_done *done, void *userdata, struct helper_run **ret_run);
+/* Returns NULL. In its middle, what is there by then stays, on record. */
+struct helper_run *helper_run_free(struct helper_run *run);
+
+/* Its container's and directory's name; "" before it has one. */
+const char *helper_run_name(const struct helper_run *run);

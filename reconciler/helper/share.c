@@ -1,0 +1,208 @@
+/* share.c - see share.h. */
+#include "reconciler/helper/share.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/cleanup.h"
+#include "lib/path.h"
+
+#define HOST_SANDBOXES "/run/kata-containers/shared/sandboxes"
+#define GUEST_SHARE    "/run/kata-containers/shared/containers"
+#define PREFIX         "crust-"
+
+enum { HEX_CHARS = 16, NAMES = 4096, COPY_BYTES = 64 * 1024 };
+
+static const char *const directories[] = {"proc", "sys", "dev", "vol"};
+
+static bool is_rust(const char *runtime)
+{
+    return strcmp(runtime, "kata-rs") == 0;
+}
+
+int helper_share_open(int root, const char *runtime, const char *sandbox_id, int *ret_fd,
+                      struct error *error)
+{
+    cleanup(fd_closep) int sandboxes = -1;
+    char below[NAME_MAX + 32];
+    int r = path_open_directory_in_root(root, HOST_SANDBOXES, &sandboxes);
+
+    (void)snprintf(below, sizeof(below), "%s/%s", sandbox_id,
+                   is_rust(runtime) ? "rw/passthrough" : "mounts");
+    if (r == 0)
+        r = path_open_directory_below(sandboxes, below, ret_fd);
+    return r == 0 ? HELPER_SHARE_OK
+                  : error_set(error, HELPER_SHARE_ABSENT, HOST_SANDBOXES "/%s: %s", below,
+                              strerror(-r));
+}
+
+void helper_share_guest_path(const char *runtime, const char *name,
+                             char ret_path[static HELPER_GUEST_PATH_BYTES])
+{
+    (void)snprintf(ret_path, HELPER_GUEST_PATH_BYTES, GUEST_SHARE "%s/%s",
+                   is_rust(runtime) ? "/passthrough" : "", name);
+}
+
+/* ---- names ------------------------------------------------------------------------------- */
+
+int helper_name_make(char ret_name[static HELPER_NAME_BYTES])
+{
+    uint64_t number;
+    ssize_t length = getrandom(&number, sizeof(number), 0);
+
+    if (length != sizeof(number))
+        return length < 0 ? -errno : -EAGAIN;
+    (void)snprintf(ret_name, HELPER_NAME_BYTES, PREFIX "%016llx", (unsigned long long)number);
+    return 0;
+}
+
+bool helper_name_is_ours(const char *name)
+{
+    const char *digits = name + strlen(PREFIX);
+
+    if (strncmp(name, PREFIX, strlen(PREFIX)) != 0 || strlen(digits) != HEX_CHARS)
+        return false;
+    for (const char *digit = digits; *digit; digit++)
+        if (!isdigit((unsigned char)*digit) && (*digit < 'a' || *digit > 'f'))
+            return false;
+    return true;
+}
+
+int helper_share_each(int share, int (*callback)(void *userdata, const char *name), void *userdata)
+{
+    cleanup(dir_closep) DIR *names = NULL;
+    const struct dirent *entry;
+    int fd = -1, r = path_open_directory_below(share, ".", &fd);
+
+    if (r < 0)
+        return r;
+    names = fdopendir(fd);
+    if (!names) {
+        r = -errno;
+        fd_close(fd);
+        return r;
+    }
+    for (unsigned i = 0; r == 0 && i < NAMES && (entry = readdir(names)); i++)
+        if (helper_name_is_ours(entry->d_name))
+            r = callback(userdata, entry->d_name);
+    return r;
+}
+
+/* ---- placing ----------------------------------------------------------------------------- */
+
+/* Whatever the umask is: the guest's root may be another user here. */
+static int make_directory(int parent, const char *name)
+{
+    cleanup(fd_closep) int fd = -1;
+    int r;
+
+    if (mkdirat(parent, name, 0755) < 0)
+        return -errno;
+    r = path_open_directory_below(parent, name, &fd);
+    if (r < 0)
+        return r;
+    return fchmod(fd, 0755) < 0 ? -errno : 0;
+}
+
+static int write_whole(int fd, const char *data, size_t length)
+{
+    while (length > 0) {
+        ssize_t written = write(fd, data, length);
+
+        if (written < 0 && errno != EINTR)
+            return -errno;
+        if (written > 0) {
+            data += written;
+            length -= (size_t)written;
+        }
+    }
+    return 0;
+}
+
+static int copy_program(int from, int to)
+{
+    static char data[COPY_BYTES];
+    off_t offset = 0;
+
+    for (;;) {
+        ssize_t length = pread(from, data, sizeof(data), offset);
+        int r;
+
+        if (length < 0 && errno == EINTR)
+            continue;
+        if (length <= 0)
+            return length < 0 ? -errno : 0;
+        r = write_whole(to, data, (size_t)length);
+        if (r < 0)
+            return r;
+        offset += length;
+    }
+}
+
+static int place_program(int directory, int program)
+{
+    cleanup(fd_closep) int fd = openat(directory, HELPER_PROGRAM_NAME,
+                                       O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int r;
+
+    if (fd < 0)
+        return -errno;
+    r = copy_program(program, fd);
+    if (r == 0 && fchmod(fd, 0555) < 0)
+        r = -errno;
+    /* A file that is still open for writing cannot be run. */
+    return close(take_fd(&fd)) < 0 && r == 0 ? -errno : r;
+}
+
+static int place_all(int directory, int program)
+{
+    int r = place_program(directory, program);
+
+    for (size_t i = 0; r == 0 && i < array_length(directories); i++)
+        r = make_directory(directory, directories[i]);
+    return r;
+}
+
+int helper_share_place(int share, const char *name, int program, struct error *error)
+{
+    cleanup(fd_closep) int directory = -1;
+    int r = make_directory(share, name);
+
+    if (r == -EEXIST)
+        return error_set_errno(error, r, "cannot make %s in the sandbox's shared directory", name);
+    if (r == 0)
+        r = path_open_directory_below(share, name, &directory);
+    if (r == 0)
+        r = place_all(directory, program);
+    if (r == 0)
+        return 0;
+    (void)helper_share_remove(share, name);
+    return error_set_errno(error, r, "cannot place the helper in the sandbox's shared directory");
+}
+
+/* ---- removing ---------------------------------------------------------------------------- */
+
+static int remove_name(int directory, const char *name, int flags)
+{
+    return unlinkat(directory, name, flags) < 0 && errno != ENOENT ? -errno : 0;
+}
+
+int helper_share_remove(int share, const char *name)
+{
+    cleanup(fd_closep) int directory = -1;
+    int r = path_open_directory_below(share, name, &directory);
+
+    if (r < 0)
+        return r == -ENOENT ? 0 : r;
+    r = remove_name(directory, HELPER_PROGRAM_NAME, 0);
+    for (size_t i = 0; r == 0 && i < array_length(directories); i++)
+        r = remove_name(directory, directories[i], AT_REMOVEDIR);
+    return r == 0 ? remove_name(share, name, AT_REMOVEDIR) : r;
+}

@@ -1,0 +1,101 @@
+/* targets.c - see targets.h.
+ *
+ * What one container costs does not depend on how many volumes it is given, and growing a file
+ * system that fills its device changes nothing. So a helper that is needed for one volume takes
+ * along the others of its sandbox, as far as crustd may grow them.
+ */
+#include "reconciler/helper/targets.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "reconciler/clients.h"
+#include "reconciler/internal.h"
+
+static bool has_state(const struct store_volume *volume, enum volume_state state)
+{
+    return strcmp(volume->state, state_name(state)) == 0;
+}
+
+bool helpers_are_on(const struct reconciler *reconciler)
+{
+    return reconciler->config.guest.helper && reconciler->config.resize.mode == RESIZE_GROW;
+}
+
+bool helper_is_possible(const struct reconciler *reconciler, const struct store_volume *volume)
+{
+    return helpers_are_on(reconciler) && volume_may_grow(reconciler, volume) &&
+           volume->sandbox_ref && volume->mapping_id && volume->agent_address[0] &&
+           volume->guest_path[0] == '/';
+}
+
+void helper_targets_add(struct reconciler *reconciler, const struct store_volume *volume,
+                        struct helper_targets *targets)
+{
+    struct helper_target *target = &targets->target[targets->targets];
+
+    (void)reconciler;
+    for (unsigned i = 0; i < targets->targets; i++)
+        if (targets->target[i].volume_id == volume->volume_id)
+            return;
+    if (targets->paths == HELPER_VOLUMES)
+        return;
+    *target = (struct helper_target){
+        .volume_id = volume->volume_id,
+        .mapping_id = volume->mapping_id,
+        .device_bytes = volume->device_bytes,
+        .first = targets->paths,
+        .paths = 1,
+    };
+    (void)snprintf(targets->path[targets->paths++], STORE_ADDRESS_BYTES, "%s", volume->guest_path);
+    targets->targets++;
+}
+
+/* ---- those that go along ----------------------------------------------------------------- */
+
+/* The guest has the volume's device, as far as is known; what is not in the VM, or is something
+ * else there, is no place of the volume's. */
+static bool is_countable(const struct store_volume *volume)
+{
+    return volume->status == STORE_PRESENT && !has_state(volume, STATE_UNMANAGED) &&
+           !has_state(volume, STATE_DETACHED) &&
+           strcmp(volume->reason, reason_name(REASON_BYPASSED)) != 0;
+}
+
+static bool is_growable(const struct store_volume *volume)
+{
+    return volume->status == STORE_PRESENT && !volume->read_only &&
+           (has_state(volume, STATE_IN_SYNC) || has_state(volume, STATE_BLOCK_GROWN)) &&
+           (!volume->hypervisor_bytes || volume->hypervisor_bytes >= volume->device_bytes);
+}
+
+struct walk {
+    unsigned volumes;
+    int64_t volume_id[HELPER_VOLUMES * 2];
+};
+
+static int note_volume(void *userdata, int64_t volume_id)
+{
+    struct walk *walk = userdata;
+
+    if (walk->volumes < array_length(walk->volume_id))
+        walk->volume_id[walk->volumes++] = volume_id;
+    return 0;
+}
+
+void helper_targets_complete(struct reconciler *reconciler, const char *sandbox_id,
+                             int64_t sandbox_ref, bool grow, struct helper_targets *targets)
+{
+    cleanup(freep) struct store_volume *volume = malloc(sizeof(*volume));
+    struct walk walk = {0};
+
+    if (!volume || store_each_volume_of_sandbox(reconciler->store, sandbox_id, note_volume, &walk))
+        return;
+    for (unsigned i = 0; i < walk.volumes; i++)
+        if (store_get_volume(reconciler->store, walk.volume_id[i], volume) == 0 &&
+            volume->sandbox_ref == sandbox_ref && helper_is_possible(reconciler, volume) &&
+            (grow ? is_growable(volume) : is_countable(volume)))
+            helper_targets_add(reconciler, volume, targets);
+}

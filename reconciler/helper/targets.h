@@ -1,0 +1,31 @@
+/* targets.h - which volumes of a sandbox a helper is given, and where the guest has them. Private
+ * to reconciler/helper/.
+ */
+#pragma once
+
+#include "reconciler/helper/report.h"
+#include "store/store.h"
+
+struct reconciler;
+
+struct helper_target {
+    int64_t volume_id, mapping_id;
+    uint64_t device_bytes;
+    unsigned first, paths; /* which of the paths may be its */
+};
+
+struct helper_targets {
+    unsigned targets;
+    struct helper_target target[HELPER_VOLUMES];
+    unsigned paths;
+    char path[HELPER_VOLUMES][STORE_ADDRESS_BYTES];
+};
+
+/* The volume's places are added, unless there is no room for them any more. */
+void helper_targets_add(struct reconciler *reconciler, const struct store_volume *volume,
+                        struct helper_targets *targets);
+
+/* All other volumes of the sandbox that one helper can take along: to grow, those whose device the
+ * VMM has at its full size; to report, all that the guest has. */
+void helper_targets_complete(struct reconciler *reconciler, const char *sandbox_id,
+                             int64_t sandbox_ref, bool grow, struct helper_targets *targets);

@@ -1,0 +1,123 @@
+"""Growth by a helper that crustd brings into the guest: what is asked of kata-agent, and what is left."""
+
+import subprocess
+import unittest
+
+from disks import make_filesystem
+from helper_case import HelperCase
+from said import AFTER, BEFORE, MIB, SANDBOX
+
+CALLS = ("CreateContainer", "StartContainer", "ReadStdout", "ReadStderr", "WaitProcess",
+         "RemoveContainer")
+
+
+class GrowthTest(HelperCase):
+
+    def test_growth_of_one_volume(self):
+        node, scene = self.build()
+        volume, = scene.volumes
+        scene.agent.runs.clear()
+        self.grow(scene)
+        self.in_sync(node, scene, AFTER)
+        resize = self.resize_row(node, volume.path)
+        self.assertEqual((resize["state"], resize["from_bytes"], resize["to_bytes"]),
+                         ("in_sync", BEFORE, AFTER))
+        self.assertIsNotNone(resize["guest_at"])
+        self.assertEqual(len(scene.agent.runs), 1)
+        arguments = scene.agent.runs[0]
+        self.assertEqual((arguments[:2], arguments[-1]), (["/agent", "--once"], "/vol/0"))
+        self.assertNotIn("--report", arguments)
+        kinds = [row["kind"] for row in node.query(
+            "SELECT kind FROM audit_journal WHERE kind LIKE 'helper%' ORDER BY seq")]
+        self.assertEqual(kinds, ["helper_intended"] * 2)  # the first binding's, and this one
+
+    def test_volumes_of_one_sandbox_share_one_helper(self):
+        node, scene = self.build(3)
+        self.assertEqual([len(one) - 4 for one in scene.agent.runs], [3], scene.agent.runs)
+        node.stop()
+        scene.agent.runs.clear()
+        self.grow(scene)
+        node.start()
+        self.in_sync(node, scene, AFTER)
+        self.assertEqual([one[-3:] for one in scene.agent.runs], [["/vol/0", "/vol/1", "/vol/2"]])
+
+    def test_a_helper_is_used_only_where_it_may_be(self):
+        for settings in ({"guest.helper": "off"}, {"agent.routes": "companion, agent, shim"}):
+            with self.subTest(settings):
+                node = self.helper_node(**settings)
+                scene = self.scene(node)
+                node.start()
+                volume, = scene.volumes
+                node.wait_for(volume.path, "in_sync", "unverified")
+                self.grow(scene)
+                node.wait_for(volume.path, "block_grown", "agent_denied")
+                self.assertFalse([one for one in scene.agent.requests if one.method in CALLS])
+                self.nothing_left(node, scene)
+                node.close()
+
+    def test_a_volume_that_is_only_observed_is_left_out(self):
+        """Also of a helper that runs for another volume of its sandbox."""
+        node = self.helper_node()
+        scene = self.scene(node, 2)
+        node.stage(scene.volumes[1].path, scene.volumes[1].loop.device,
+                   metadata={"crust.resize": "observe"})
+        node.record(scene.volumes[1].path, SANDBOX)
+        node.start()
+        node.wait_for(scene.volumes[0].path, "in_sync", "none", guest_bytes=BEFORE)
+        self.grow(scene)
+        node.wait_for(scene.volumes[0].path, "in_sync", "none", guest_bytes=AFTER)
+        node.wait_for(scene.volumes[1].path, "host_grown", "policy")
+        self.assertEqual({len(one) for one in scene.agent.runs}, {5})
+        self.nothing_left(node, scene)
+
+    def test_a_real_helper_grows_a_real_file_system(self):
+        """What crustd has placed is run in a container's namespaces, on an xfs that a guest would have
+        mounted: here a process has, in a mount namespace of its own."""
+        size, larger = 320 * MIB, 384 * MIB
+        node = self.helper_node()
+        scene = self.scene(node, size=size)
+        volume, = scene.volumes
+        guest = self.guest_with(volume.loop, "xfs")
+        scene.agent.execute = guest.pid
+        node.start()
+        first = self.synced(node, scene, size)
+        self.ask(guest, f"echo as it was >{volume.loop.mount_point}/file; sync")
+        volume.loop.resize(larger)
+        self.assertGreater(self.synced(node, scene, larger), first)
+        size_by_guest = self.ask(guest, f"stat -f -c '%b*%S' {volume.loop.mount_point}")
+        blocks, block = map(int, size_by_guest.split("*"))
+        self.assertEqual(node.volume(volume.path)["guest_bytes"], blocks * block)
+        self.assertEqual(self.ask(guest, f"cat {volume.loop.mount_point}/file"), "as it was")
+
+    def synced(self, node, scene, device_bytes):
+        """The file system's size, once the guest has grown it to the device."""
+        volume, = scene.volumes
+        node.wait_for(volume.path, "in_sync", "none", device_bytes=device_bytes)
+        self.nothing_left(node, scene)
+        return node.volume(volume.path)["guest_bytes"]
+
+    def guest_with(self, loop, file_system):
+        """A shell in a mount namespace where the device is mounted."""
+        loop.mount_point = self.scratch / "mounted"
+        loop.mount_point.mkdir()
+        make_filesystem(file_system, loop.device)
+        guest = subprocess.Popen(["unshare", "--mount", "--propagation", "private", "sh"],
+                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(guest.wait)
+        self.addCleanup(guest.communicate)
+        if self.ask(guest, f"mount {loop.device} {loop.mount_point} 2>&1 && echo yes") != "yes":
+            self.skipTest(f"no {file_system} can be mounted here")
+        return guest
+
+    def ask(self, guest, command):
+        """The output of a shell command in it, up to a line of one dot."""
+        guest.stdin.write(f"{command}; echo; echo .\n")
+        guest.stdin.flush()
+        lines = []
+        while (line := guest.stdout.readline().rstrip("\n")) != ".":
+            lines.append(line)
+        return "\n".join(lines).strip()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,259 @@
+/* share_test.c - a helper's directory in a sandbox's share: made, found, removed, and nothing else.
+ */
+#include "tests/unit/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/path.h"
+#include "reconciler/helper/program.h"
+#include "reconciler/helper/share.h"
+#include "tests/unit/scratch.h"
+
+#define ID   "aaaa"
+#define NAME "crust-0123456789abcdef"
+
+struct fixture {
+    char directory[SCRATCH_BYTES];
+    int root, share, program;
+};
+
+static void make(const struct fixture *fixture, const char *path)
+{
+    assert_int_equal(path_make_directories(fixture->root, path, 0755), 0);
+}
+
+static int setup(void **state)
+{
+    struct fixture *fixture = calloc(1, sizeof(*fixture));
+    struct error error;
+
+    assert_non_null(fixture);
+    assert_int_equal(scratch_directory_make(fixture->directory), 0);
+    assert_int_equal(path_open_root(fixture->directory, &fixture->root), 0);
+    make(fixture, "/run/kata-containers/shared/sandboxes/" ID "/mounts");
+    make(fixture, "/run/kata-containers/shared/sandboxes/" ID "/rw/passthrough");
+    assert_int_equal(helper_share_open(fixture->root, "kata-go", ID, &fixture->share, &error),
+                     HELPER_SHARE_OK);
+    fixture->program = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    assert_true(fixture->program >= 0);
+    *state = fixture;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *fixture = *state;
+    int r;
+
+    (void)close(fixture->root);
+    (void)close(fixture->share);
+    (void)close(fixture->program);
+    r = scratch_directory_remove(fixture->directory);
+    free(fixture);
+    return r;
+}
+
+static void a_helper_is_placed_whole_and_removed(void **state)
+{
+    struct fixture *fixture = *state;
+    struct stat placed, own;
+    struct error error;
+
+    assert_int_equal(helper_share_place(fixture->share, NAME, fixture->program, &error), 0);
+    assert_int_equal(fstatat(fixture->share, NAME "/agent", &placed, 0), 0);
+    assert_int_equal(fstat(fixture->program, &own), 0);
+    assert_int_equal(placed.st_size, own.st_size);
+    assert_int_equal(placed.st_mode & 0777, 0555);
+    for (const char *const *name = (const char *const[]){"proc", "sys", "dev", "vol", NULL}; *name;
+         name++) {
+        char path[64];
+
+        (void)snprintf(path, sizeof(path), NAME "/%s", *name);
+        assert_int_equal(fstatat(fixture->share, path, &placed, 0), 0);
+        assert_int_equal(placed.st_mode & 07777, 0755);
+    }
+    assert_int_equal(helper_share_remove(fixture->share, NAME), 0);
+    assert_int_equal(fstatat(fixture->share, NAME, &placed, 0), -1);
+    assert_int_equal(helper_share_remove(fixture->share, NAME), 0); /* there is none */
+}
+
+static void what_is_there_is_never_taken_over(void **state)
+{
+    struct fixture *fixture = *state;
+    struct stat st;
+    struct error error;
+
+    assert_int_equal(mkdirat(fixture->share, NAME, 0755), 0);
+    assert_int_equal(helper_share_place(fixture->share, NAME, fixture->program, &error), -EEXIST);
+    assert_int_equal(fstatat(fixture->share, NAME, &st, 0), 0);
+    assert_int_equal(fstatat(fixture->share, NAME "/agent", &st, 0), -1);
+}
+
+static void strange_content_is_left(void **state)
+{
+    struct fixture *fixture = *state;
+    struct stat st;
+
+    assert_int_equal(mkdirat(fixture->share, NAME, 0755), 0);
+    assert_int_equal(mkdirat(fixture->share, NAME "/other", 0755), 0);
+    assert_int_equal(helper_share_remove(fixture->share, NAME), -ENOTEMPTY);
+    assert_int_equal(fstatat(fixture->share, NAME "/other", &st, 0), 0);
+}
+
+static void links_lead_nowhere(void **state)
+{
+    struct fixture *fixture = *state;
+    struct stat st;
+    struct error error;
+
+    assert_int_equal(mkdirat(fixture->share, "victim", 0755), 0);
+    assert_int_equal(mkdirat(fixture->share, "victim/proc", 0755), 0);
+    assert_int_equal(symlinkat("victim", fixture->share, NAME), 0);
+    assert_true(helper_share_remove(fixture->share, NAME) < 0);
+    assert_true(helper_share_place(fixture->share, NAME, fixture->program, &error) < 0);
+    assert_int_equal(fstatat(fixture->share, "victim/proc", &st, 0), 0);
+    assert_int_equal(fstatat(fixture->share, "victim/agent", &st, 0), -1);
+}
+
+static void a_share_behind_a_link_is_none(void **state)
+{
+    struct fixture *fixture = *state;
+    struct error error;
+    int fd = -1;
+
+    make(fixture, "/run/kata-containers/shared/sandboxes/elsewhere/mounts");
+    assert_int_equal(
+        symlinkat("elsewhere", fixture->root, "run/kata-containers/shared/sandboxes/b"), 0);
+    assert_int_equal(helper_share_open(fixture->root, "kata-go", "b", &fd, &error),
+                     HELPER_SHARE_ABSENT);
+    assert_non_null(strstr(error.text, "sandboxes/b/mounts"));
+    assert_int_equal(helper_share_open(fixture->root, "kata-go", "c", &fd, &error),
+                     HELPER_SHARE_ABSENT);
+    assert_int_equal(fd, -1);
+}
+
+static void each_runtime_has_its_place(void **state)
+{
+    struct fixture *fixture = *state;
+    char path[HELPER_GUEST_PATH_BYTES];
+    struct error error;
+    int fd = -1;
+
+    helper_share_guest_path("kata-go", NAME, path);
+    assert_string_equal(path, "/run/kata-containers/shared/containers/" NAME);
+    helper_share_guest_path("kata-rs", NAME, path);
+    assert_string_equal(path, "/run/kata-containers/shared/containers/passthrough/" NAME);
+    assert_int_equal(helper_share_open(fixture->root, "kata-rs", ID, &fd, &error), HELPER_SHARE_OK);
+    assert_int_equal(mkdirat(fd, "x", 0755), 0);
+    assert_int_equal(faccessat(fixture->root,
+                               "run/kata-containers/shared/sandboxes/" ID "/rw/passthrough/x", F_OK,
+                               0),
+                     0);
+    (void)close(fd);
+}
+
+static int note(void *userdata, const char *name)
+{
+    (void)snprintf(userdata, HELPER_NAME_BYTES, "%s", name);
+    return 0;
+}
+
+static void only_names_of_ours_are_found(void **state)
+{
+    static const char *const others[] = {
+        "crust-",
+        "crust-0123456789abcde",
+        "crust-0123456789abcdef0",
+        "crust-0123456789abcdeg",
+        "crust-0123456789ABCDEF",
+        "0123-resolv.conf",
+    };
+    struct fixture *fixture = *state;
+    char found[HELPER_NAME_BYTES] = "", first[HELPER_NAME_BYTES], second[HELPER_NAME_BYTES];
+
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        assert_false(helper_name_is_ours(others[i]));
+        assert_int_equal(mkdirat(fixture->share, others[i], 0755), 0);
+    }
+    assert_int_equal(helper_share_each(fixture->share, note, found), 0);
+    assert_string_equal(found, "");
+    assert_int_equal(helper_name_make(first), 0);
+    assert_int_equal(helper_name_make(second), 0);
+    assert_true(helper_name_is_ours(first));
+    assert_string_not_equal(first, second);
+    assert_int_equal(mkdirat(fixture->share, first, 0755), 0);
+    assert_int_equal(helper_share_each(fixture->share, note, found), 0);
+    assert_string_equal(found, first);
+}
+
+/* ---- the program ------------------------------------------------------------------------- */
+
+static int open_program(const struct fixture *fixture, const void *bytes, size_t length,
+                        mode_t mode, struct error *error)
+{
+    struct config config = {0};
+    int fd, r;
+
+    (void)snprintf(config.guest.helper_file, sizeof(config.guest.helper_file), "%s/program",
+                   fixture->directory);
+    (void)unlink(config.guest.helper_file);
+    fd = open(config.guest.helper_file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, bytes, length), length);
+    assert_int_equal(fchmod(fd, mode), 0);
+    (void)close(fd);
+    fd = -1;
+    *error = (struct error){0};
+    r = helper_program_open(&config, &fd, error);
+    assert_int_equal(fd >= 0, r == HELPER_PROGRAM_OK);
+    if (fd >= 0)
+        (void)close(fd);
+    return r;
+}
+
+static void a_program_is_roots_and_for_this_machine(void **state)
+{
+    struct fixture *fixture = *state;
+    unsigned char own[4096];
+    ssize_t length = pread(fixture->program, own, sizeof(own), 0);
+    struct config config = {.guest.helper_file = "/nonexistent/helper"};
+    struct error error;
+    int fd;
+
+    if (geteuid() != 0)
+        skip();
+    assert_int_equal(length, sizeof(own));
+    assert_int_equal(open_program(fixture, own, sizeof(own), 0755, &error), HELPER_PROGRAM_OK);
+    assert_int_equal(open_program(fixture, own, sizeof(own), 0775, &error), HELPER_PROGRAM_MISSING);
+    own[18] ^= 0x40; /* e_machine */
+    assert_int_equal(open_program(fixture, own, sizeof(own), 0755, &error), HELPER_PROGRAM_FOREIGN);
+    assert_non_null(strstr(error.text, "ELF machine"));
+    assert_int_equal(open_program(fixture, "#!/bin/sh\n", 10, 0755, &error),
+                     HELPER_PROGRAM_FOREIGN);
+    assert_int_equal(helper_program_open(&config, &fd, &error), HELPER_PROGRAM_MISSING);
+    assert_non_null(strstr(error.text, "/nonexistent/helper"));
+}
+
+#define TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_helper_is_placed_whole_and_removed),
+        TEST(what_is_there_is_never_taken_over),
+        TEST(strange_content_is_left),
+        TEST(links_lead_nowhere),
+        TEST(a_share_behind_a_link_is_none),
+        TEST(each_runtime_has_its_place),
+        TEST(only_names_of_ours_are_found),
+        TEST(a_program_is_roots_and_for_this_machine),
+    };
+
+    return cmocka_run_group_tests_name("helper_share", tests, NULL, NULL);
+}
