@@ -4,6 +4,7 @@
 # source with its dependency file. Folders are listed by wildcard: a new .c file needs no line here.
 
 CC       ?= cc
+STRIP    ?= strip
 PREFIX   ?= /usr
 DESTDIR  ?=
 FUZZ_SECONDS ?= 60
@@ -99,7 +100,8 @@ CRUST_QEMU := crust-qemu-system-$(shell uname -m)
 # Where it is on a node, as the drop-in says; not below PREFIX where that is an image's.
 CRUST_QEMU_DIRECTORY ?= $(PREFIX)/libexec/crustd
 
-PROGRAMS := $(OUT)/crustd $(OUT)/crustctl $(OUT)/crust-guest-agent $(OUT)/$(CRUST_QEMU)
+PROGRAMS := $(OUT)/crustd $(OUT)/crustctl $(OUT)/crust-guest-agent $(OUT)/stripped/crust-guest-agent \
+  $(OUT)/$(CRUST_QEMU)
 
 .PHONY: all check demo install uninstall deps tests unit e2e node fuzz replay search bench golden sanitize coverage format lint clean help programs
 .DEFAULT_GOAL := all
@@ -157,6 +159,12 @@ $(OUT)/crust-guest-agent: $(call objects,$(GUEST_SOURCES)) $(CORE_LIBRARY)
 	$(if $(V),,@echo "  LINK  $@")
 	$(Q)$(CC) $(if $(SANITIZE)$(COVERAGE),$(ALL_LDFLAGS),-static $(LDFLAGS)) -o $@ $^ -lprotobuf-c -lev -lm
 
+# The one that crustd brings along to guests, as small as can be. Here, and not by install(1): where it
+# is installed there need be no strip.
+$(OUT)/stripped/crust-guest-agent: $(OUT)/crust-guest-agent
+	@mkdir -p $(@D)
+	$(Q)$(STRIP) -o $@ $<
+
 # Static: it runs in the mount namespace of a shim, and starts in no time.
 $(OUT)/$(CRUST_QEMU): $(call objects,$(QEMU_SOURCES))
 	$(if $(V),,@echo "  LINK  $@")
@@ -210,7 +218,7 @@ install: programs ## programs, unit, configuration, proto files and Kata's drop-
 	install -D -m 755 $(OUT)/crustctl $(DESTDIR)$(PREFIX)/bin/crustctl
 	install -D -m 755 $(OUT)/crust-guest-agent $(DESTDIR)$(PREFIX)/bin/crust-guest-agent
 	install -D -m 755 $(OUT)/$(CRUST_QEMU) $(DESTDIR)$(PREFIX)/libexec/crustd/$(CRUST_QEMU)
-	install -D -s -m 755 $(OUT)/crust-guest-agent $(DESTDIR)$(PREFIX)/libexec/crustd/crust-guest-agent
+	install -D -m 755 $(OUT)/stripped/crust-guest-agent $(DESTDIR)$(PREFIX)/libexec/crustd/crust-guest-agent
 	install -D -m 644 config/deploy/crustd.tmpfiles $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/crustd.conf
 	install -D -m 644 config/deploy/crustd.service $(DESTDIR)$(PREFIX)/lib/systemd/system/crustd.service
 	sed -i 's|=/usr/sbin/|=$(PREFIX)/sbin/|' $(DESTDIR)$(PREFIX)/lib/systemd/system/crustd.service
