@@ -50,8 +50,9 @@ static void format_remedy(const struct judgement *judgement, const char *set_by,
     else
         (void)snprintf(
             ret_text, size,
-            "%s%s crustd's %s, whose head says what it costs, into %.*s/config.d, which has "
-            "Kata start QEMU through crust-qemu. Then restart the pods",
+            "%s%s crustd's %s, whose head says what it costs, into %.*s/config.d, once the program "
+            "that it names is on the node: Kata then starts QEMU through crust-qemu. Then restart "
+            "the pods",
             own, *own ? "put" : "Put", drop_in, slash ? (int)(slash - judgement->file) : 1,
             slash ? judgement->file : ".");
 }

@@ -81,8 +81,11 @@ static struct door find_qemu(const struct vmm *vmm, const cJSON *row, const stru
     if (config->resize.qemu_monitor != QEMU_MONITOR_OFF) {
         door = shut_door(vmm, "has no monitor that crustd may use", "");
         drop_in_find(drop_in);
-        (void)snprintf(door.remedy, sizeof(door.remedy),
-                       "Put crustd's %s into Kata's config.d, and restart the pod", drop_in);
+        (void)snprintf(
+            door.remedy, sizeof(door.remedy),
+            "Put crustd's %s into Kata's config.d, once the program that it names is on the "
+            "node, and restart the pod",
+            drop_in);
         return door;
     }
     door = open_door(vmm, "is never told, as resize.qemu_monitor = off has it");

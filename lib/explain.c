@@ -173,9 +173,9 @@ const struct explanation explanations[] = {
      "Hypervisor's and Firecracker's API socket should be there, and is not.",
      "A monitor of its own for crustd in this sandbox, or the VMM's API socket.",
      {"QEMU: put crustd's drop-in crust-qemu.toml (share/crustd/kata) into config.d beside Kata's "
-      "configuration.toml: Kata then starts QEMU through crust-qemu, which adds a monitor. Or, "
-      "with "
-      "debug settings, in the section [hypervisor.qemu] enable_debug = true and "
+      "configuration.toml, once the program that it names is on the node. Kata then starts QEMU "
+      "through crust-qemu, which adds a monitor.",
+      "Or, with debug settings, in the section [hypervisor.qemu] enable_debug = true and "
       "extra_monitor_socket = \"qmp\" (Go runtime only) or \"hmp\" (Go and Rust runtimes).",
       "Then restart the pod: a running one keeps what it was started with. The new VM also sees "
       "the new size at once.",
