@@ -37,9 +37,22 @@ bool container_copier_writes(const struct container_copier *copier)
     return copier->points == array_length(mount_points);
 }
 
+bool container_copier_has_written(const struct container_copier *copier)
+{
+    return copier->swept;
+}
+
 bool container_copier_is_done(const struct container_copier *copier)
 {
-    return container_copier_writes(copier) && copier->bytes == copier->file_bytes;
+    return copier->swept && copier->bytes == copier->file_bytes;
+}
+
+static int make_path(const char *directory, const char *name, const char *below,
+                     char ret_path[static AGENT_PATH_BYTES])
+{
+    int length = snprintf(ret_path, AGENT_PATH_BYTES, "%s/%s%s", directory, name, below);
+
+    return length < AGENT_PATH_BYTES ? 0 : -ENAMETOOLONG;
 }
 
 static int append_empty_file(const char *directory, const char *name, const char *below,
@@ -47,10 +60,25 @@ static int append_empty_file(const char *directory, const char *name, const char
 {
     char path[AGENT_PATH_BYTES];
     struct container_copy copy = {.path = path, .mode = 0644};
+    int r = make_path(directory, name, below, path);
 
-    if (snprintf(path, sizeof(path), "%s/%s%s", directory, name, below) >= (int)sizeof(path))
-        return -ENAMETOOLONG;
-    return container_append_copy(payload, &copy);
+    return r < 0 ? r : container_append_copy(payload, &copy);
+}
+
+int container_append_swept(const char *directory, const char *program, struct buffer *payload)
+{
+    char path[AGENT_PATH_BYTES];
+    struct container_copy copy = {
+        .path = path,
+        .mode = 0644,
+        .file_bytes = CONTAINER_PROGRAM_BYTES + 1,
+        .offset = CONTAINER_PROGRAM_BYTES,
+        .data = "",
+        .length = 1,
+    };
+    int r = make_path(directory, program, "", path);
+
+    return r < 0 ? r : container_append_copy(payload, &copy);
 }
 
 static size_t piece_length(const struct container_copier *copier)
@@ -73,12 +101,13 @@ static int append_piece(const struct container_copier *copier, struct buffer *pa
         .length = piece_length(copier),
     };
     ssize_t count;
+    int r;
 
     if (!piece)
         return -ENOMEM;
-    if (snprintf(path, sizeof(path), "%s/%s", copier->directory, copier->program) >=
-        (int)sizeof(path))
-        return -ENAMETOOLONG;
+    r = make_path(copier->directory, copier->program, "", path);
+    if (r < 0)
+        return r;
     count = pread(copier->file, piece, copy.length, (off_t)copy.offset);
     if (count < 0)
         return -errno;
@@ -89,15 +118,19 @@ static int append_piece(const struct container_copier *copier, struct buffer *pa
 
 int container_copier_append(const struct container_copier *copier, struct buffer *payload)
 {
-    if (container_copier_writes(copier))
+    if (copier->swept)
         return append_piece(copier, payload);
+    if (container_copier_writes(copier))
+        return container_append_swept(copier->directory, copier->program, payload);
     return append_empty_file(copier->directory, mount_points[copier->points], "/empty", payload);
 }
 
 void container_copier_answered(struct container_copier *copier)
 {
-    if (container_copier_writes(copier))
+    if (copier->swept)
         copier->bytes += piece_length(copier);
+    else if (container_copier_writes(copier))
+        copier->swept = true;
     else
         copier->points++;
 }

@@ -4,6 +4,10 @@
  * each mount point is how those directories come to be (Kata before 3.12 does not copy a
  * directory). The agent has no call that removes a file, so what is not needed any more is replaced
  * by an empty one.
+ *
+ * The agent writes to a temporary file, and renames it as soon as that has the announced size. Kata
+ * before 3.18 goes on with one that an earlier copy left, whatever its size. Hence the sweep: one
+ * byte where no program reaches, with just that size announced, has any leftover renamed.
  */
 #pragma once
 
@@ -18,7 +22,8 @@ struct container_copier {
     const char *program;   /* its name there; borrowed */
     int file;              /* borrowed */
     uint64_t file_bytes;
-    size_t points;  /* mount points that have been answered */
+    size_t points; /* mount points that have been answered */
+    bool swept;
     uint64_t bytes; /* of the program that have been answered */
 };
 
@@ -26,8 +31,9 @@ struct container_copier {
 const char *container_copier_open(struct container_copier *copier, const char *directory,
                                   const char *program, int file);
 
-/* The next request is about the program itself. */
+/* The next request is about the program itself; one of those has been answered. */
 bool container_copier_writes(const struct container_copier *copier);
+bool container_copier_has_written(const struct container_copier *copier);
 bool container_copier_is_done(const struct container_copier *copier);
 
 /* Appends the next request's payload. 0; -errno of reading the file; -ENODATA: it has become
@@ -35,5 +41,6 @@ bool container_copier_is_done(const struct container_copier *copier);
 int container_copier_append(const struct container_copier *copier, struct buffer *payload);
 void container_copier_answered(struct container_copier *copier);
 
-/* The request that makes the program an empty file. */
+/* The sweep, and the request that makes the program an empty file. */
+int container_append_swept(const char *directory, const char *program, struct buffer *payload);
 int container_append_emptied(const char *directory, const char *program, struct buffer *payload);

@@ -63,6 +63,7 @@ struct container_run {
 
     struct container_copier copier;
     bool copying; /* the program may be there, to be emptied in the end */
+    bool swept;   /* and no temporary file beside it */
 
     uint64_t ends_at;         /* total_ns, on clock_boottime() */
     uint64_t program_ends_at; /* program_ns */
@@ -148,6 +149,7 @@ static void run_finish(struct container_run *run)
 static void run_clean_files(struct container_run *run)
 {
     run->cleaning = true;
+    run->swept = container_copier_is_done(&run->copier);
     if (run->copying)
         run_step(run, CONTAINER_COPY);
     else
@@ -280,6 +282,8 @@ static int append_request(struct container_run *run, struct buffer *payload)
 
     switch (run->step) {
     case CONTAINER_COPY:
+        if (run->cleaning && !run->swept)
+            return container_append_swept(run->order.directory, run->order.program, payload);
         if (run->cleaning)
             return container_append_emptied(run->order.directory, run->order.program, payload);
         return container_copier_append(&run->copier, payload);
@@ -511,7 +515,8 @@ static void run_refused(struct container_run *run, const struct ttrpc_status *st
     /* Of any other failure the agent may have left something. */
     if (run->step == CONTAINER_CREATE)
         run->presence = container_is_barred(kind) ? PRESENCE_NONE : PRESENCE_MADE;
-    if (run->step == CONTAINER_COPY && !run->copier.bytes && container_is_barred(kind))
+    if (run->step == CONTAINER_COPY && container_is_barred(kind) &&
+        !container_copier_has_written(&run->copier))
         run->copying = false;
     describe_status(run, &run->reply.error, kind, status);
     run_settle(run, kind);
@@ -535,10 +540,14 @@ static void clean_answered(struct container_run *run, const struct ttrpc_status 
     } else if (status->code != STATUS_OK && !(run->step == CONTAINER_REMOVE && absent)) {
         run_leave(run, &error);
     }
-    if (run->step == CONTAINER_REMOVE)
+    if (run->step == CONTAINER_REMOVE) {
         run_clean_files(run);
-    else
+    } else if (!run->swept && status->code == STATUS_OK) {
+        run->swept = true;
+        run_step(run, CONTAINER_COPY);
+    } else {
         run_finish(run);
+    }
 }
 
 static void clean_up_done(struct container_run *run)

@@ -71,10 +71,12 @@ static struct {
     uint32_t stream; /* of the call before, on this connection; 0: none */
     bool exists, half, killed;
     size_t output_at, errors_at;
-    struct buffer created; /* the payload of CreateContainer */
-    struct buffer copied;  /* the program as CopyFile made it */
+    struct buffer created;           /* the payload of CreateContainer */
+    struct buffer temporary, copied; /* the program as CopyFile makes it */
     char copied_paths[512];
-    bool emptied;
+    bool swept, emptied;
+    char ran[1 << 20]; /* the program when the container was created */
+    size_t ran_bytes;
 } agent;
 
 static struct {
@@ -132,6 +134,8 @@ static void on_create(uint32_t stream, const struct buffer *payload)
         return;
     }
     agent.exists = true;
+    agent.ran_bytes = agent.copied.length;
+    memcpy(agent.ran, buffer_text(&agent.copied), agent.ran_bytes);
     answer(stream, STATUS_OK, "", NULL);
 }
 
@@ -200,6 +204,36 @@ static void on_wait(uint32_t stream)
     buffer_done(&payload);
 }
 
+/* As the agent does: to a temporary file, which is renamed once it has the announced size. Before
+ * 3.18 it is not truncated first. */
+static void copy_program(const Agent__CopyFileRequest *copy)
+{
+    size_t end = (size_t)copy->offset + copy->data.len;
+
+    assert_int_equal(copy->file_mode & S_IFMT, S_IFREG);
+    if (copy->offset == CONTAINER_PROGRAM_BYTES) {
+        assert_int_equal(copy->file_size, end);
+        buffer_clear(&agent.temporary);
+        buffer_clear(&agent.copied);
+        agent.swept = true;
+        return;
+    }
+    if (copy->offset == 0 && !script.old)
+        buffer_clear(&agent.temporary);
+    while (agent.temporary.length < end)
+        assert_int_equal(buffer_append(&agent.temporary, "", 1), 0);
+    if (copy->data.len)
+        memcpy(agent.temporary.data + copy->offset, copy->data.data, copy->data.len);
+    if (agent.temporary.length == (size_t)copy->file_size) {
+        buffer_clear(&agent.copied);
+        assert_int_equal(buffer_append(&agent.copied, buffer_text(&agent.temporary), end), 0);
+        buffer_clear(&agent.temporary);
+        agent.emptied = copy->file_size == 0;
+    }
+    if (script.shrinks)
+        assert_int_equal(ftruncate(script.shrinks, 1), 0);
+}
+
 static void on_copy(uint32_t stream, const struct buffer *payload)
 {
     Agent__CopyFileRequest *copy =
@@ -212,15 +246,8 @@ static void on_copy(uint32_t stream, const struct buffer *payload)
         strcat(agent.copied_paths, path);
         strcat(agent.copied_paths, " ");
     }
-    if (strstr(path, "/agent")) {
-        agent.emptied = copy->file_size == 0;
-        if (copy->file_size)
-            assert_int_equal(copy->offset, agent.copied.length);
-        assert_int_equal(copy->file_mode & S_IFMT, S_IFREG);
-        assert_int_equal(buffer_append(&agent.copied, copy->data.data, copy->data.len), 0);
-        if (script.shrinks)
-            assert_int_equal(ftruncate(script.shrinks, 1), 0);
-    }
+    if (strstr(path, "/agent"))
+        copy_program(copy);
     agent__copy_file_request__free_unpacked(copy, NULL);
     answer(stream, STATUS_OK, "", NULL);
 }
@@ -368,9 +395,10 @@ static void reset(void)
     hang_up();
     agent.log[0] = agent.copied_paths[0] = '\0';
     agent.misdeeds = agent.good_deeds = 0;
-    agent.exists = agent.half = agent.killed = agent.emptied = false;
+    agent.exists = agent.half = agent.killed = agent.swept = agent.emptied = false;
     agent.output_at = agent.errors_at = 0;
     buffer_clear(&agent.created);
+    buffer_clear(&agent.temporary);
     buffer_clear(&agent.copied);
     seen.calls = 0;
     script = (struct script){.output = "{}\n", .errors = "", .answer_bytes = SIZE_MAX};
@@ -405,6 +433,7 @@ static int tear_down(void **state)
     fd_close(root);
     buffer_done(&agent.input);
     buffer_done(&agent.created);
+    buffer_done(&agent.temporary);
     buffer_done(&agent.copied);
     loop_done(&loop);
     return scratch_directory_remove(scratch);
@@ -1072,8 +1101,8 @@ static void assert_copied(int fd, size_t bytes)
 
     assert_non_null(expected);
     assert_int_equal(pread(fd, expected, bytes, 0), bytes);
-    assert_int_equal(agent.copied.length, bytes);
-    assert_memory_equal(agent.copied.data, expected, bytes);
+    assert_int_equal(agent.ran_bytes, bytes);
+    assert_memory_equal(agent.ran, expected, bytes);
     free(expected);
 }
 
@@ -1105,7 +1134,8 @@ static void program_is_copied_and_emptied(void **state)
         assert_true(agent.emptied);
         assert_string_equal(agent.copied_paths, "/d/proc/empty /d/sys/empty /d/dev/empty "
                                                 "/d/vol/empty /d/agent /d/agent ");
-        assert_ptr_equal(strchr(agent.log + 1, '|'), NULL);
+        assert_null(strchr(agent.log + 1, '|'));
+        assert_string_equal(strstr(agent.log, "Remove"), "RemoveContainer CopyFile ");
         fd_close(fd);
     }
 }
@@ -1122,13 +1152,25 @@ static void copy_that_fails_creates_nothing(void **state)
     assert_clean();
     assert_string_equal(agent.log, "|CopyFile ");
     refuse("CopyFile", STATUS_PERMISSION_DENIED, "blocked by policy");
-    script.after = 4; /* the mount points; the program is refused */
+    script.after = 4; /* the mount points; the sweep is refused */
     run_with(&request);
     assert_kind(CONTAINER_DENIED, CONTAINER_COPY, "blocked");
     assert_clean();
     assert_string_equal(agent.log, "|CopyFile CopyFile CopyFile CopyFile CopyFile ");
     refuse("CopyFile", STATUS_INTERNAL, "ENOSPC");
-    script.after = 5; /* a piece is there already */
+    script.after = 5; /* nor a piece, but the sweep was there */
+    script.times = 1;
+    run_with(&request);
+    assert_kind(CONTAINER_FAILED, CONTAINER_COPY, "ENOSPC");
+    assert_true(agent.emptied);
+    refuse("CopyFile", STATUS_PERMISSION_DENIED, "blocked by policy");
+    script.after = 5;
+    script.times = 1;
+    run_with(&request);
+    assert_kind(CONTAINER_DENIED, CONTAINER_COPY, "blocked");
+    assert_true(agent.emptied);
+    refuse("CopyFile", STATUS_INTERNAL, "ENOSPC");
+    script.after = 6; /* the sweep and a piece */
     script.times = 1;
     run_with(&request);
     assert_kind(CONTAINER_FAILED, CONTAINER_COPY, "ENOSPC");
@@ -1170,6 +1212,51 @@ static void program_that_cannot_be_copied_is_told(void **state)
     fd_close(fd);
 }
 
+/* What a copy that was cut off has left goes into no program. */
+static void leftovers_of_a_copy_are_swept(void **state)
+{
+    static const size_t sizes[] = {1, 300000, 400000};
+    static char leftover[400000];
+    int fd = make_program(300000);
+
+    (void)state;
+    memset(leftover, 'L', sizeof(leftover));
+    for (size_t i = 0; i < 2 * array_length(sizes); i++) {
+        struct container_request request;
+
+        reset();
+        script.old = i % 2;
+        assert_int_equal(buffer_append(&agent.temporary, leftover, sizes[i / 2]), 0);
+        request = copying(fd);
+        run_with(&request);
+        assert_kind(CONTAINER_DONE, CONTAINER_WAIT, "");
+        assert_clean();
+        assert_copied(fd, 300000);
+        assert_true(agent.emptied);
+        assert_int_equal(agent.temporary.length, 0);
+    }
+    fd_close(fd);
+}
+
+static void copy_that_is_cut_off_leaves_no_temporary_file(void **state)
+{
+    int fd = make_program(600000);
+    struct container_request request;
+
+    (void)state;
+    refuse("CopyFile", STATUS_INTERNAL, "ENOSPC");
+    script.old = true;
+    script.after = 6;
+    script.times = 1;
+    request = copying(fd);
+    run_with(&request);
+    assert_kind(CONTAINER_FAILED, CONTAINER_COPY, "ENOSPC");
+    assert_clean();
+    assert_int_equal(agent.temporary.length, 0);
+    assert_int_equal(agent.copied.length, 0);
+    fd_close(fd);
+}
+
 static void program_that_becomes_shorter_is_not_run(void **state)
 {
     int fd = make_program(600000);
@@ -1195,12 +1282,13 @@ static void clean_up_empties_the_program(void **state)
     assert_kind(CONTAINER_DONE, CONTAINER_REMOVE, "");
     assert_clean();
     assert_true(agent.emptied);
-    assert_string_equal(agent.log, KILLED "CopyFile ");
+    assert_string_equal(agent.log, KILLED "CopyFile CopyFile ");
     refuse("CopyFile", STATUS_INTERNAL, "ENOSPC");
     agent.exists = true;
     run_with(&request);
     assert_kind(CONTAINER_DONE, CONTAINER_REMOVE, "");
     assert_left("CopyFile: INTERNAL: ENOSPC");
+    assert_string_equal(agent.log, KILLED "CopyFile ");
 }
 
 static void assert_fault(const struct container_request *request, const char *text)
@@ -1310,6 +1398,8 @@ int main(void)
         test(program_is_copied_and_emptied),
         test(copy_that_fails_creates_nothing),
         test(program_that_cannot_be_copied_is_told),
+        test(leftovers_of_a_copy_are_swept),
+        test(copy_that_is_cut_off_leaves_no_temporary_file),
         test(program_that_becomes_shorter_is_not_run),
         test(clean_up_empties_the_program),
         test(bad_requests_are_not_sent),
