@@ -435,11 +435,10 @@ const struct explanation explanations[] = {
      {"It is read when the sandbox gets the volume; crustctl resync has it read now."}},
     {"resizable",
      "guest_not_asked",
-     "No route into this guest has been tried yet, so it is not known whether anything in it is "
-     "able to grow a file system.",
+     "The guest has not been called for this volume since the sandbox has it, so it is not known "
+     "whether anything in it is able to grow the file system.",
      "A first call to the guest.",
-     {"It is made when the sandbox gets the volume, once its path in the guest is known; crustctl "
-      "resync has it made now."}},
+     {"It is made when the sandbox gets the volume; crustctl resync has it made now."}},
     {0},
 };
 
