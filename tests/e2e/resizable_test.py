@@ -3,6 +3,7 @@
 import json
 import unittest
 
+from helper_case import HelperCase
 from said import AFTER, BEFORE, SANDBOX, SaidTest, curl, fake_monitor
 from said_attachment_test import AttachmentTest
 from vmm import cloud_hypervisor, firecracker, record
@@ -132,7 +133,7 @@ class QemuTest(ResizableTest):
         row = self.wait(node, volume, "no", "agent_unsupported")
         self.assertEqual((row["state"], row["stalled"]), ("in_sync", 0))
         self.assertEqual(self.counted(node), {"agent_unsupported": 1})
-        self.explains(node, volume.path, "agent_unsupported", "Put crust-guest-agent into the guest")
+        self.explains(node, volume.path, "agent_unsupported", "put crust-guest-agent into the guest")
         page = curl(node, "/")[1].decode()
         self.assertRegex(page, r"(?s)<h2>Would not grow</h2>.*pv.*agent unsupported.*crust-guest-agent"
                                r".*<h2>Volumes</h2>")
@@ -293,7 +294,34 @@ class VmmTest(ResizableTest):
         self.wait(node, volume, "no", "policy")
 
 
-del AttachmentTest
+class HelperTest(HelperCase, ResizableTest):
+    """A guest that can do nothing by itself, and the helper that crustd brings along."""
+
+    def test_brought_along(self):
+        node, scene = self.build(2)
+        for volume in scene.volumes:
+            self.wait(node, volume, "yes")
+        self.assertEqual(len(scene.agent.runs), 1)
+        self.assertEqual(self.counted(node), {})
+
+    def refused(self, reason, **settings):
+        node = self.helper_node(**settings)
+        scene = self.scene(node)
+        node.start()
+        volume, = scene.volumes
+        row = self.wait(node, volume, "no", reason)
+        self.assertEqual((row["state"], row["stalled"]), ("in_sync", 0))
+        self.assertEqual(self.counted(node), {reason: 1})
+        self.explains(node, volume.path, f"A growth would not reach the file system ({reason})")
+
+    def test_no_helper(self):
+        self.refused("agent_denied", guest__helper="off")
+
+    def test_no_helper_on_the_node(self):
+        self.refused("helper_missing", guest__helper_file="/nowhere/crust-guest-agent")
+
+
+del AttachmentTest, HelperCase
 
 if __name__ == "__main__":
     unittest.main()
