@@ -298,11 +298,10 @@ static void on_container(struct container_run *container, const struct container
     run->outcome.reason = reason_of(reply);
     run->outcome.error = reply->error;
     if (run->outcome.reason != REASON_NONE)
-        (void)error_prefix(&run->outcome.error,
-                           "helper, at %s: ", container_step_name(reply->step));
+        (void)error_prefix(&run->outcome.error, "helper: ");
     else if (!run->cleans_up)
         run->outcome.reason = read_report(run, reply);
-    run->outcome.left = reply->left || (run->cleans_up && run->outcome.reason != REASON_NONE);
+    run->outcome.left = reply->left;
     if (reply->left)
         log_warning(&ids, "helper %s may still be in the guest: %s", run->sandbox.name,
                     reply->removal_error.text);
@@ -310,12 +309,12 @@ static void on_container(struct container_run *container, const struct container
     finish(run);
 }
 
-/* The helper is to have answered before its time is over. */
+/* The helper is to have answered before its time is over, of which the container takes a part. */
 static void format_timeout(const struct helper_run *run, char ret_text[static NUMBER_BYTES])
 {
     uint32_t seconds = run->reconciler->config.resize.call_timeout_seconds;
 
-    (void)snprintf(ret_text, NUMBER_BYTES, "%u", seconds > 2 ? seconds - 1 : 1);
+    (void)snprintf(ret_text, NUMBER_BYTES, "%u", seconds > 2 ? seconds * 2 / 3 : 1);
 }
 
 static int run_container(struct helper_run *run, const char *directory)
