@@ -16,6 +16,16 @@ static void check(int r, const struct error *error)
         abort();
 }
 
+static bool is_bounded(const struct kata_table *table)
+{
+    bool bounded = strlen(table->monitor) < KATA_WORD_BYTES &&
+                   strlen(table->path) < KATA_FILE_BYTES && table->valid_paths <= KATA_PATHS;
+
+    for (unsigned i = 0; bounded && i < table->valid_paths; i++)
+        bounded = strlen(table->valid_path[i]) < KATA_FILE_BYTES;
+    return bounded;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct engine_runtimes runtimes;
@@ -30,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(text, data, size);
     check(kata_settings_read(&settings, "fuzz", text, size, &error), &error);
     table = kata_settings_table(&settings);
-    if (settings.tables > KATA_TABLES || (table && strlen(table->monitor) >= KATA_WORD_BYTES))
+    if (settings.tables > KATA_TABLES || (table && !is_bounded(table)))
         abort();
     runtimes = (struct engine_runtimes){0};
     check(engine_runtimes_read(&runtimes, "fuzz", text, size, &error), &error);
