@@ -34,6 +34,8 @@ struct act {
     enum config_route route;
     unsigned route_index;
     char address[STORE_ADDRESS_BYTES];
+    enum volume_reason helper_reason; /* why the helper came to nothing; NONE: it did not */
+    struct error helper_error;
     bool agent_is_silent; /* it was called in this act and did not answer */
     bool address_learned; /* the shim said where the agent listens */
 

@@ -189,6 +189,11 @@ static void try_next_route(struct act *act)
         (void)error_set_errno(&error, r, "cannot call the agent");
         act_guest_note_reason(act, REASON_AGENT_UNREACHABLE, &error);
     }
+    /* What the others are unable to for ever must not keep the helper from its next attempt. */
+    if (act->helper_reason != REASON_NONE && reason_heals(act->helper_reason)) {
+        act->reason = act->helper_reason;
+        act->error = act->helper_error;
+    }
     if (act->reason == REASON_NONE) {
         act->reason = REASON_AGENT_UNREACHABLE;
         (void)error_set(&act->error, 0, "agent.routes has no way to this agent");
@@ -287,7 +292,7 @@ static void on_grown_by_shim(struct shim_call *call, const struct agent_reply *r
 static bool ends_with(enum volume_reason reason)
 {
     return reason == REASON_AGENT_FAILED || reason == REASON_FILE_SYSTEM_NOT_GROWABLE ||
-           reason == REASON_GUEST_LAYER_UNSUPPORTED;
+           reason == REASON_GUEST_LAYER_UNSUPPORTED || reason == REASON_GUEST_PATH_UNKNOWN;
 }
 
 static void on_grown_by_helper(const struct helper_reply *reply, void *userdata)
@@ -303,6 +308,8 @@ static void on_grown_by_helper(const struct helper_reply *reply, void *userdata)
         act->error = reply->error;
         act_finish(act);
     } else {
+        act->helper_reason = reply->reason;
+        act->helper_error = reply->error;
         act_guest_note_reason(act, reply->reason, &reply->error);
         try_next_route(act);
     }

@@ -43,10 +43,10 @@ def encode(volume_path):
 class Vmm:
     """A process that has a sandbox's id in its arguments, as a VMM has, and does nothing."""
 
-    def __init__(self, sandbox_id):
+    def __init__(self, sandbox_id, *arguments):
         self.process = subprocess.Popen(
             ["sh", "-c", "read _", "qemu-system-x86_64", "-name",
-             f"sandbox-{sandbox_id},debug-threads=on"],
+             f"sandbox-{sandbox_id},debug-threads=on", *arguments],
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
         self.pid = self.process.pid
 
@@ -128,8 +128,8 @@ class Node:
         with open(self.directory(volume_path) / sandbox_id, "w", opener=private):
             pass
 
-    def start_vmm(self, sandbox_id):
-        vmm = Vmm(sandbox_id)
+    def start_vmm(self, sandbox_id, *arguments):
+        vmm = Vmm(sandbox_id, *arguments)
         self.vmms.append(vmm)
         return vmm
 
