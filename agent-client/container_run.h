@@ -54,13 +54,15 @@ enum container_step {
     CONTAINER_STEPS,
 };
 
+/* Where no cgroup is mounted at all, Kata 4.1.0 creates the container and then panics in
+ * StartContainer and RemoveContainer, and answers neither: TIMED_OUT, and left. */
 enum container_kind {
     CONTAINER_DONE,        /* RUN: the program has ended; CLEAN_UP: the container is gone */
     CONTAINER_DENIED,      /* the guest's policy forbids the call of `step` */
     CONTAINER_UNSUPPORTED, /* the agent does not know the call */
     CONTAINER_UNREACHABLE, /* no connection, no handshake, closed, nonsense */
     CONTAINER_TIMED_OUT,   /* no answer within the time allowed, or the program did not end */
-    CONTAINER_NO_CGROUPS,  /* the agent cannot make the container's cgroup */
+    CONTAINER_NO_CGROUPS,  /* the agent says that it cannot make the container's cgroup */
     CONTAINER_FAILED,      /* any other answer, too much output, an unreadable program file */
     CONTAINER_KINDS,
 };

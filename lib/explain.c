@@ -351,7 +351,8 @@ const struct explanation explanations[] = {
      "growing a file system is one step of its kernel's.",
      "A kata-agent that answers in time.",
      {"The agent's log (journalctl -t kata) has the container's story; its name begins with "
-      "crust-.",
+      "crust-. No answer to StartContainer and RemoveContainer is what becomes of a guest in which "
+      "no control groups are mounted: kata-agent panics there.",
       "resize.call_timeout_seconds is the time that the helper has.",
       "crustd tries again with growing pauses; crustctl resync has it try now. guest.helper = off "
       "keeps it from trying."}},
