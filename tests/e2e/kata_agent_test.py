@@ -12,8 +12,9 @@ import unittest
 from disks import Disk, LoopDevice, make_filesystem
 from growth import FIRST_BYTES, MIB, skip_without_parts
 from guest_image import build_kata_image, build_program
-from kata_guest import (INTERNAL, INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED, AgentError, Container,
-                        KataGuest, missing_parts, place)
+from guestvm import KATA_SHARED
+from kata_guest import (INTERNAL, INVALID_ARGUMENT, NOT_FOUND, ROOT_DIRECTORIES, UNIMPLEMENTED,
+                        AgentError, Container, KataGuest, missing_parts, place)
 from node import BUILD
 
 HELPER = BUILD / "crust-guest-agent"
@@ -43,8 +44,8 @@ class KataAgentCase(unittest.TestCase):
             cls.disks[name] = Disk(cls.loops[name].device, filesystem=name)
         image = build_kata_image(BUILD / "guest")
         cls.guest = cls.enterClassContext(KataGuest(
-            cls.scratch, image, cls.scratch / "share", list(cls.disks.values()),
-            **cls.guest_options))
+            cls.scratch, image, **{"share": cls.scratch / "share"} | cls.guest_options,
+            disks=list(cls.disks.values())))
         cls.vm = cls.guest.vm
         cls.vm.wait_ready()
         cls.numbers = iter(range(1, 1000))
@@ -300,6 +301,26 @@ class HelperTest(KataAgentCase):
         status, volumes = self.run_helper(self.container("--once", "/vol/0", volumes=[path]))
         self.assertEqual((status, volumes[0]["error"]), (0, ""))
         self.vm.guest_verify(f"{path}/pattern", PATTERN_BYTES)
+
+
+class NoShareTest(KataAgentCase):
+    """shared_fs = "none": the helper travels by CopyFile."""
+
+    guest_options = {"share": None}
+
+    def test_helper_is_copied_and_grows(self):
+        self.resize("ext4")
+        for name in ROOT_DIRECTORIES:
+            self.client.copy(f"{KATA_SHARED}/crust-1/{name}/empty", b"")
+        self.client.copy(f"{KATA_SHARED}/crust-1/agent", HELPER.read_bytes())
+        status, volumes = self.run_helper(
+            Container("crust-1", ["--once", "/vol/0"], self.mount_points("ext4")))
+        self.assertEqual((status, volumes[0]["error"]), (0, ""))
+        self.assertEqual(volumes[0]["total"], self.vm.guest_size(self.disks["ext4"].mount_point))
+        with self.assertRaises(AgentError) as refusal:
+            self.client.copy("/etc/passwd", b"")
+        self.assertIn("prefix not found", refusal.exception.text)
+        self.assert_nothing_left()
 
 
 class NoSysfsTest(KataAgentCase):

@@ -25,6 +25,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "files.h"
+
 #define BUNDLES "/run/kata-containers"
 #define CGROUPS "/sys/fs/cgroup"
 
@@ -76,21 +78,6 @@ static bool say(char *ret_text, const char *format, ...)
 static bool say_errno(char *ret_text, int number)
 {
     return say(ret_text, "%s (os error %d)", strerror(number), number);
-}
-
-static int make_directories(const char *path)
-{
-    char prefix[2 * PATH_BYTES];
-
-    if (!join(prefix, "%s", path))
-        return -1;
-    for (char *slash = strchr(prefix + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        if (mkdir(prefix, 0755) < 0 && errno != EEXIST)
-            return -1;
-        *slash = '/';
-    }
-    return mkdir(prefix, 0755) < 0 && errno != EEXIST ? -1 : 0;
 }
 
 /* ---- in the child */

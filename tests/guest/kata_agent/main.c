@@ -31,6 +31,7 @@
 #include <unistd.h>
 
 #include "container.h"
+#include "files.h"
 #include "wire.h"
 
 enum {
@@ -256,6 +257,12 @@ static void remove_container(struct call *call, struct answer *answer)
         refuse(answer, INTERNAL, "Invalid container id\n\nStack backtrace:\n   0: <unknown>\n");
 }
 
+static void copy(struct call *call, struct answer *answer)
+{
+    if (!copy_file(call->payload, answer->text, sizeof(answer->text)))
+        answer->code = INTERNAL;
+}
+
 /* In the words of the policy engine with the stock images' rules, which know no such request. */
 static void refuse_by_policy(struct answer *answer, const char *request)
 {
@@ -287,7 +294,7 @@ static const struct {
     {"ReadStdout", read_stdout},           {"ReadStderr", read_stderr},
     {"WaitProcess", wait_process},         {"SignalProcess", signal_process},
     {"RemoveContainer", remove_container}, {"GetVolumeStats", get_volume_stats},
-    {"ResizeVolume", resize_volume},
+    {"ResizeVolume", resize_volume},       {"CopyFile", copy},
 };
 
 static void run_call(struct call *call, struct answer *answer)
