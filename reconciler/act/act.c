@@ -187,15 +187,29 @@ static uint64_t random_number(void)
     return number;
 }
 
+/* A device that grew while the call was under way has a growth of its own to begin with. */
+static int has_grown_since(const struct act *act, bool *ret_has_grown)
+{
+    struct store_volume volume = {.volume_id = act->volume.volume_id};
+    int r = store_get_volume_itself(act->reconciler->store, &volume);
+
+    *ret_has_grown = r == 0 && volume.device_bytes > act->volume.device_bytes;
+    return r;
+}
+
 /* A step that worked starts counting anew; one that failed waits, or waits for something to change.
  */
 static int record_attempt(const struct act *act)
 {
     struct store *store = act->reconciler->store;
     uint32_t failures = act->volume.attempts + 1;
+    bool starts_anew = act->reason == REASON_NONE || act->reason == REASON_UNVERIFIED;
     uint64_t delay;
+    int r = starts_anew ? 0 : has_grown_since(act, &starts_anew);
 
-    if (act->reason == REASON_NONE || act->reason == REASON_UNVERIFIED)
+    if (r < 0)
+        return r;
+    if (starts_anew)
         return store_set_attempts(store, act->volume.volume_id, 0, 0, 0);
     if (!reason_heals(act->reason))
         return store_set_attempts(store, act->volume.volume_id, failures, 0, 0);

@@ -193,6 +193,25 @@ class UnknownTest(SaidTest):
                 node.wait_for(volume.path, "in_sync", "none", LONGEST_PAUSE, guest_bytes=AFTER)
                 node.close()
 
+    def test_device_that_grows_while_the_guest_is_asked(self):
+        """Whatever comes of that call, the VMM hears of the growth."""
+        for behaviour, reason in (("delay=2,status:12:not implemented", "agent_unsupported"),
+                                  ("delay=2,status:9:it cannot", "guest_layer_unsupported"),
+                                  ("delay=2,close", "agent_unreachable")):
+            with self.subTest(reason):
+                node = self.node({"resize.call_timeout_seconds": 20})
+                volume = self.volume(node)
+                self.monitor(node, volume)
+                agent = self.agent(node)
+                agent.behave("ResizeVolume", behaviour)
+                self.sandbox(node, volume)
+                node.start()
+                agent.wait_for_requests(1)
+                volume.loop.resize(AFTER)
+                node.wait_for(volume.path, "block_grown", reason, LONGEST_PAUSE,
+                              hypervisor_bytes=AFTER)
+                node.close()
+
     def test_guest_path(self):
         node, volume, vmm = self.build(drive={"address": ""})
         node.wait_for(volume.path, "block_grown", "guest_path_unknown")
