@@ -7,7 +7,7 @@ really runs containers, and a directory that host and guest share.
         client = guest.client()
         client.run(Container("crust-1", ["--once", "/vol/0"], [disk.mount_point]))
 
-The agent is reached at guest.agent_socket, by as many clients as there are: a relay carries each to a port of the
+The agent is reached at guest.relay.socket_path, by as many clients as there are: a relay carries each to a port of the
 guest's. On KVM it listens on vsock, like the real one.
 """
 
@@ -41,9 +41,9 @@ class Relay:
     """Carries each connection to a unix socket on to a TCP port, and its end in either direction."""
 
     def __init__(self, path, target):
-        self.path, self.target = path, target
+        self.socket_path, self.target = str(path), target
         self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(str(path))
+        self.listener.bind(self.socket_path)
         self.listener.listen(16)
         self.sockets = []
         threading.Thread(target=self._accept, daemon=True).start()
@@ -73,8 +73,11 @@ class Relay:
                 pass
 
     def close(self):
-        self.listener.close()
-        for one in self.sockets:
+        for one in [self.listener, *self.sockets]:
+            try:
+                one.shutdown(socket.SHUT_RDWR)  # wakes whoever waits for it
+            except OSError:
+                pass
             one.close()
 
 
@@ -89,15 +92,15 @@ class KataGuest:
         agent = ("/sbin/kata-agent", f"tcp:{AGENT_PORT}", *agent_options)
         self.vm = GuestVM(scratch, image, disks, agents=[agent], share=self.share, tcp_port=AGENT_PORT,
                           cgroups=cgroups, **options)
-        self.agent_socket = self.vm.agent_socket.with_name("kata-agent.sock")
         try:
-            self.relay = Relay(self.agent_socket, self.vm.tcp_address())
+            self.relay = Relay(pathlib.Path(scratch) / f"kata-{self.vm.sandbox_id[:12]}.sock",
+                               self.vm.tcp_address())
         except BaseException:
             self.vm.stop()
             raise
 
     def client(self):
-        return Client(self.agent_socket)
+        return Client(self.relay.socket_path)
 
     def __enter__(self):
         return self
