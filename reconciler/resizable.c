@@ -18,19 +18,19 @@ static bool may_tell_vmm(const struct reconciler *reconciler, const struct store
                                  reconciler->config.resize.firecracker);
 }
 
-static void judge_drive(const struct reconciler *reconciler, const struct store_volume *volume,
-                        struct resizable_facts *facts)
+static void judge_monitor(const struct reconciler *reconciler, const struct store_volume *volume,
+                          struct resizable_facts *facts)
 {
     bool is_seen = volume->list == STORE_LIST_HAS && volume->obstacle[0];
 
-    facts->drive_reason = reason_from_name(volume->obstacle);
-    if (is_seen && facts->drive_reason != REASON_NONE) {
-        facts->drive = DRIVE_REFUSED;
+    facts->monitor_reason = reason_from_name(volume->obstacle);
+    if (is_seen && facts->monitor_reason != REASON_NONE) {
+        facts->monitor = MONITOR_UNABLE;
     } else if (!may_tell_vmm(reconciler, volume)) {
-        facts->drive = DRIVE_REFUSED;
-        facts->drive_reason = REASON_HYPERVISOR_UNSUPPORTED;
+        facts->monitor = MONITOR_UNABLE;
+        facts->monitor_reason = REASON_HYPERVISOR_UNSUPPORTED;
     } else {
-        facts->drive = is_seen ? DRIVE_RESIZABLE : DRIVE_UNSEEN;
+        facts->monitor = is_seen ? MONITOR_ABLE : MONITOR_UNASKED;
     }
 }
 
@@ -59,7 +59,7 @@ int note_resizable(struct reconciler *reconciler, const struct store_volume *vol
     struct resizable_facts facts = {.growth = growth};
     struct resizable resizable;
 
-    judge_drive(reconciler, volume, &facts);
+    judge_monitor(reconciler, volume, &facts);
     resizable = resizable_decide(&facts);
     return record(reconciler, volume, resizable_name(resizable.answer),
                   resizable.reason == REASON_NONE ? NULL : reason_name(resizable.reason));

@@ -69,12 +69,16 @@ static const enum store_list lists[] = {
     [HYPERVISOR_LIST_LACKS] = STORE_LIST_LACKS,
 };
 
-/* What is known now of a resize of the drive. One that failed is on record with its reason. */
+/* What is known now of a resize of the drive. One that failed is on record with its reason, and a
+ * job that holds the drive passes by itself. */
 static const char *obstacle_of(const struct act *act)
 {
+    bool is_clear =
+        act->action == ACTION_RESIZE_HYPERVISOR || act->resize_reason == REASON_HYPERVISOR_BUSY;
+
     if (act->list != HYPERVISOR_LIST_HAS || act->reason != REASON_NONE)
         return NULL;
-    return reason_name(act->action == ACTION_RESIZE_HYPERVISOR ? REASON_NONE : act->resize_reason);
+    return reason_name(is_clear ? REASON_NONE : act->resize_reason);
 }
 
 int act_hypervisor_record(struct act *act)

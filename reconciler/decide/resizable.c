@@ -70,8 +70,8 @@ static enum volume_reason obstacle(const struct resizable_facts *facts)
         return REASON_POLICY; /* a regular file is only ever observed */
     if (growth->hypervisor_reason != REASON_NONE)
         return growth->hypervisor_reason;
-    if (facts->drive == DRIVE_REFUSED)
-        return facts->drive_reason;
+    if (facts->monitor == MONITOR_UNABLE)
+        return facts->monitor_reason;
     if (growth->guest_reason != REASON_NONE && growth->guest_reason != REASON_UNVERIFIED)
         return growth->guest_reason;
     return growth->permit == PERMIT_OBSERVE ? REASON_POLICY : REASON_NONE;
@@ -83,7 +83,7 @@ static struct resizable decide_managed(const struct resizable_facts *facts)
 
     if (reason != REASON_NONE)
         return say_no(reason);
-    if (facts->drive == DRIVE_UNSEEN)
+    if (facts->monitor == MONITOR_UNASKED)
         return say_unknown(REASON_DRIVES_NOT_READ);
     if (!facts->growth->guest_proven)
         return say_unknown(REASON_GUEST_NOT_ASKED);

@@ -7,16 +7,16 @@
 #include "reconciler/decide/decide.h"
 
 /* What the VMM's monitor can do with the drive, as far as its own list showed. */
-enum resizable_drive {
-    DRIVE_UNSEEN, /* the list was not read, or does not have the drive */
-    DRIVE_RESIZABLE,
-    DRIVE_REFUSED,
+enum resizable_monitor {
+    MONITOR_UNASKED, /* the list was not read, or does not have the drive */
+    MONITOR_ABLE,
+    MONITOR_UNABLE,
 };
 
 struct resizable_facts {
     const struct decide_facts *growth; /* what decide() goes by */
-    enum resizable_drive drive;
-    enum volume_reason drive_reason; /* of DRIVE_REFUSED */
+    enum resizable_monitor monitor;
+    enum volume_reason monitor_reason; /* of MONITOR_UNABLE */
 };
 
 enum resizable_answer {

@@ -3,7 +3,7 @@
 
 #include "reconciler/decide/resizable.h"
 
-enum { STATUS, PERMIT, DEVICE, LIVE, CONFLICT, SIZE, HYPERVISOR, DRIVE, GUEST, PROVEN, FACTS };
+enum { STATUS, PERMIT, DEVICE, LIVE, CONFLICT, SIZE, HYPERVISOR, MONITOR, GUEST, PROVEN, FACTS };
 
 static const struct table_fact facts[FACTS] = {
     [STATUS] = {"status", {"present", "invalid", "gone"}},
@@ -15,7 +15,7 @@ static const struct table_fact facts[FACTS] = {
                    "bypassed", "unplugged", "detached"}},
     [SIZE] = {"size", {"smaller", "larger"}},
     [HYPERVISOR] = {"hypervisor", {"none", "failed"}},
-    [DRIVE] = {"drive", {"unseen", "resizable", "refused"}},
+    [MONITOR] = {"monitor", {"unasked", "able", "unable"}},
     [GUEST] = {"guest", {"none", "unverified", "failed"}},
     [PROVEN] = {"proven", {"yes", "no"}},
 };
@@ -65,8 +65,8 @@ static struct resizable_facts facts_of(const int *combination, const struct deci
 {
     return (struct resizable_facts){
         .growth = growth,
-        .drive = combination[DRIVE],
-        .drive_reason = REASON_HYPERVISOR_VERSION,
+        .monitor = combination[MONITOR],
+        .monitor_reason = REASON_HYPERVISOR_VERSION,
     };
 }
 
@@ -77,8 +77,8 @@ static const char *expected_reason(const struct table_row *row, const struct res
         return reason_name(given->growth->hypervisor_reason);
     if (strcmp(row->outcome[REASON], "guest") == 0)
         return reason_name(given->growth->guest_reason);
-    if (strcmp(row->outcome[REASON], "drive") == 0)
-        return reason_name(given->drive_reason);
+    if (strcmp(row->outcome[REASON], "monitor") == 0)
+        return reason_name(given->monitor_reason);
     return row->outcome[REASON];
 }
 
@@ -125,7 +125,7 @@ static void yes_claims_only_what_was_seen(void **state)
         if (resizable_decide(&given).answer != RESIZABLE_YES)
             continue;
         count++;
-        assert_int_equal(given.drive, DRIVE_RESIZABLE);
+        assert_int_equal(given.monitor, MONITOR_ABLE);
         assert_true(growth.guest_proven);
         growth.is_still = growth.may_try = true;
         assert_int_equal(decide(&growth).action, ACTION_RESIZE_HYPERVISOR);
