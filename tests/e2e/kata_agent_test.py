@@ -337,7 +337,7 @@ class NoSysfsTest(KataAgentCase):
 
 
 class NoCgroupsTest(KataAgentCase):
-    guest_options = {"cgroups": False}
+    guest_options = {"agent_options": ("without-cgroups",)}
 
     def test_no_container_is_created(self):
         container = self.container("--once", "/vol/0", volumes=self.mount_points("ext4"))

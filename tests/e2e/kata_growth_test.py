@@ -158,7 +158,7 @@ class NoSysfsTest(StockCase):
 
 
 class NoCgroupsSandbox(StockSandbox):
-    guest_options = {"cgroups": False}
+    guest_options = {"agent_options": ("without-cgroups",)}
 
 
 class NoCgroupsTest(StockCase):
@@ -167,6 +167,24 @@ class NoCgroupsTest(StockCase):
     def test_refusal_has_its_own_reason(self):
         self.wait_refused(self.volumes["ext4"], "helper_no_cgroups")
         self.assertEqual(os.listdir(self.sandbox.share), ["resolv.conf"])
+
+
+class UnmountedCgroupsSandbox(StockSandbox):
+    guest_options = {"cgroups": False}
+
+
+class UnmountedCgroupsTest(StockCase):
+    """Kata's agent answers neither StartContainer nor RemoveContainer then."""
+
+    sandbox_class = UnmountedCgroupsSandbox
+    settings = StockCase.settings | {"resize.call_timeout_seconds": 5}
+
+    def test_step_that_hangs_is_named(self):
+        volume = self.volumes["ext4"]
+        self.wait_refused(volume, "helper_failed")
+        self.assertTrue(self.journal(volume, "detail LIKE '%StartContainer%'"), self.journal(volume))
+        said = self.node.crustctl("explain", volume.path).stdout
+        self.assertIn("control groups", said)
 
 
 if __name__ == "__main__":

@@ -340,16 +340,23 @@ static bool make_bundle(const struct container_spec *spec, char root[2 * PATH_BY
     return false;
 }
 
+bool container_has_cgroups(void)
+{
+    return access(CGROUPS "/cgroup.procs", F_OK) == 0;
+}
+
 /* Without resources in the request, which the helper's has not, the agent makes the cgroup and
  * leaves the process where it is. */
-static bool make_cgroup(const struct container_spec *spec, struct container *container,
-                        char *ret_text)
+static bool make_cgroup(const struct container_spec *spec, const struct container_options *options,
+                        struct container *container, char *ret_text)
 {
     char path[2 * PATH_BYTES];
 
-    if (access(CGROUPS "/cgroup.procs", F_OK) < 0)
+    if (options->without_cgroups)
         return say(ret_text, "Create cgroupfs manager\n\nCaused by:\n    0: Get paths and mounts\n"
                              "    1: No such file or directory (os error 2)");
+    if (!container_has_cgroups())
+        return true;
     if (!join(path, CGROUPS "/%s", spec->cgroup[0] ? spec->cgroup : spec->id) ||
         strlen(path) >= sizeof(container->cgroup))
         return say(ret_text, "EINVAL: Invalid argument");
@@ -382,7 +389,7 @@ bool container_create(const struct container_spec *spec, const struct container_
     (void)snprintf(container->id, sizeof(container->id), "%s", spec->id);
     if (!check(spec, ret_text) || !make_bundle(spec, root, ret_text))
         return false;
-    if (make_cgroup(spec, container, ret_text) &&
+    if (make_cgroup(spec, options, container, ret_text) &&
         start_child(spec, options, root, container, ret_text))
         return true;
     if (container->cgroup[0])

@@ -69,13 +69,17 @@ void container_spec_free(struct container_spec *spec);
 
 /* Options of the stand-in. */
 struct container_options {
-    bool without_sysfs; /* as if the guest's kernel had none: mounts of it are left out */
+    bool without_sysfs;   /* as if the guest's kernel had none: mounts of it are left out */
+    bool without_cgroups; /* as if the guest's kernel had none */
 };
 
 /* True, or false with the text of the answer, of TEXT_BYTES. Nothing is left then. */
 bool container_create(const struct container_spec *spec, const struct container_options *options,
                       struct container *ret_container, char *ret_text);
 void container_start(struct container *container);
+
+/* Whether the guest has the cgroup file system. */
+bool container_has_cgroups(void);
 
 /* Kills what runs and takes everything away, without waiting for what the kernel does not let go.
  */

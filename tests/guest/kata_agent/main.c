@@ -7,6 +7,11 @@
  *   vsock:PORT        where it listens; on a KVM guest, where the real one does (1024)
  *   tcp:PORT          the same for an emulated guest, on eth0 with the address 10.0.2.15
  *   without-sysfs     leaves out a container's sysfs, as if the guest's kernel had none
+ *   without-cgroups   refuses to create containers, as after its source the agent does if the
+ *                     guest's kernel has no cgroups
+ *
+ * Where the kernel has them and they are not mounted, the real one creates a container, and panics
+ * in StartContainer and RemoveContainer: neither is answered. So here.
  *
  * Like the agent of the stock images, whose policy it copies, it denies GetVolumeStats and
  * ResizeVolume and allows the rest. Each call is printed on standard output, with how it ended.
@@ -167,7 +172,9 @@ static void start_container(struct call *call, struct answer *answer)
     struct process_request request = parse_process_request(call->payload);
     struct container *container = find(request.id);
 
-    if (container)
+    if (container && !container_has_cgroups())
+        answer->none = true;
+    else if (container)
         container_start(container);
     else
         refuse(answer, INTERNAL, "Invalid container id\n\nStack backtrace:\n   0: <unknown>\n");
@@ -247,13 +254,14 @@ static void remove_container(struct call *call, struct answer *answer)
 
     pthread_mutex_lock(&containers_lock);
     slot = find_slot(request.id);
-    if (slot) {
+    answer->none = slot && !container_has_cgroups();
+    if (slot && !answer->none) {
         container = *slot; /* never freed: its reaper may still be at work */
         *slot = NULL;
         container_remove(container);
     }
     pthread_mutex_unlock(&containers_lock);
-    if (!container)
+    if (!container && !answer->none)
         refuse(answer, INTERNAL, "Invalid container id\n\nStack backtrace:\n   0: <unknown>\n");
 }
 
@@ -489,8 +497,11 @@ int main(int argc, char **argv)
     errno = EINVAL;
     must(argc > 1, "where to listen");
     for (int i = 2; i < argc; i++) {
-        must(strcmp(argv[i], "without-sysfs") == 0, argv[i]);
-        options.without_sysfs = true;
+        bool sysfs = strcmp(argv[i], "without-sysfs") == 0;
+
+        must(sysfs || strcmp(argv[i], "without-cgroups") == 0, argv[i]);
+        options.without_sysfs |= sysfs;
+        options.without_cgroups |= !sysfs;
     }
     listener = listen_on(argv[1]);
     printf("kata-agent: listening on %s\n", argv[1]);
