@@ -211,9 +211,10 @@ const struct explanation explanations[] = {
     {NULL,
      "hypervisor_version",
      "This version of the hypervisor cannot do it: Cloud Hypervisor below 52 tries to truncate a "
-     "block device and fails.",
+     "block device and fails. Which version it is stands below. Kata 4.1.0 ships 51.1.",
      "Cloud Hypervisor 52 or later in this sandbox.",
-     {"Install a newer one and restart the pod; a running VM keeps its program.",
+     {"Install a newer one, have the path in Kata's configuration name it, and restart the pod; a "
+      "running VM keeps its program.",
       "The restart alone already shows the VM the new size."}},
     {NULL,
      "hypervisor_refused",
@@ -225,13 +226,15 @@ const struct explanation explanations[] = {
     {NULL,
      "drive_not_found",
      "No drive in the hypervisor's list is known to be this device. Either it has none, or its "
-     "monitor does not tell which of several drives this one is: HMP shows drives that came as "
-     "descriptors, as with Kata's Rust runtime, without their device.",
+     "monitor does not tell which of several drives this one is, and they cannot all be told to "
+     "read their sizes again: HMP shows drives that came as descriptors, as with Kata's Rust "
+     "runtime, without their device.",
      "A drive of this device in the hypervisor's own list.",
      {"Is the pod starting or ending? Then this passes.",
-      "A VM of the Rust runtime with several disks needs QMP: the drop-in crust-qemu.toml of "
-      "crustd "
-      "gives it a QMP monitor. Pods that run already must be restarted.",
+      "HMP and several disks: a regular file among QEMU's descriptors, or another volume of the "
+      "sandbox with crust.resize = never or observe, keeps them from being read again together; "
+      "the error names it. A QMP monitor (the drop-in crust-qemu.toml) tells the disks apart. "
+      "Pods that run already must be restarted for it.",
       "crustctl volume VOL shows which drive was expected; restart the pod if it stays."}},
     {NULL,
      "read_only",
@@ -395,6 +398,9 @@ const struct explanation explanations[] = {
       "GUEST empty: Kata's own agent can neither grow nor count on stock images. An agent that "
       "can, such as crust-guest-agent, lets crustd check by itself; df in the container shows the "
       "size.",
+      "The evidence names drives of one size: each of them has it, and only HMP cannot say which "
+      "is which. That is known once their sizes differ, or at once over QMP (the drop-in "
+      "crust-qemu.toml, and a restart of the pod).",
       "resize.mode = observe, and crust.resize = observe, ask nothing of the guest."}},
     {"in_sync",
      "host_stale",

@@ -1,9 +1,11 @@
-/* evidence_text.c - what shows that a volume is blocked, for people: who said what of which device.
+/* evidence_text.c - what shows that a volume is blocked, or why a claim was not verified, for
+ * people: who said what of which device.
  */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "reconciler/decide/decide.h"
 #include "reconciler/internal.h"
 
 static const char *or_nothing(const char *text)
@@ -58,12 +60,24 @@ static void say_bypassed(const struct store_volume *volume, char *text, size_t s
                  volume->sandbox_id, volume->recorded_drive_id, or_nothing(volume->list_error));
 }
 
-int note_evidence(struct reconciler *reconciler, const struct store_volume *volume,
-                  enum volume_reason reason)
+/* A VMM that was asked in vain, and not because its pod is just starting. */
+static bool is_lasting(const struct store_volume *volume, const struct decision *decision)
 {
+    return volume->hypervisor_error[0] &&
+           (!reason_heals(decision->reason) || volume->list_doubt[0]);
+}
+
+int note_evidence(struct reconciler *reconciler, const struct store_volume *volume,
+                  const struct decision *decision)
+{
+    enum volume_reason reason = decision->state == STATE_BLOCKED ? decision->reason : REASON_NONE;
     char text[STORE_PATH_BYTES * 2] = "";
 
-    if (reason == REASON_IDENTITY_MISMATCH)
+    if (decision->state == STATE_UNKNOWN && is_lasting(volume, decision))
+        snprintf(text, sizeof(text), "%s", volume->hypervisor_error);
+    else if (decision->reason == REASON_UNVERIFIED || decision->state == STATE_UNKNOWN)
+        snprintf(text, sizeof(text), "%s", volume->list_doubt);
+    else if (reason == REASON_IDENTITY_MISMATCH)
         say_mismatch(volume, text, sizeof(text));
     else if (reason == REASON_DEVICE_SHARED)
         say_shared(reconciler, volume, text, sizeof(text));

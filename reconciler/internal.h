@@ -17,6 +17,7 @@
 #include "store/store.h"
 
 struct act;
+struct decision;
 struct instance;
 struct retry;
 struct observe_sandbox_paths;
@@ -130,9 +131,9 @@ void announcements_roll_back(struct reconciler *reconciler);
 
 int mark_neighbours(struct reconciler *reconciler, const struct store_volume *volume);
 
-/* evidence_text.c: what shows that the volume is blocked for this reason; NONE: it is not. */
+/* evidence_text.c: what shows that the volume is blocked, or what of it was not seen. */
 int note_evidence(struct reconciler *reconciler, const struct store_volume *volume,
-                  enum volume_reason reason);
+                  const struct decision *decision);
 
 /* resizable.c: whether a growth would reach the volume's file system, by the facts that it was
  * decided on. */
@@ -146,6 +147,8 @@ int bind_volume(struct reconciler *reconciler, struct store_volume *volume, bool
 /* act.c: one step on a VMM or a guest; see act.h. */
 struct act *act_new(struct reconciler *reconciler, const struct store_volume *volume,
                     unsigned action);
+/* act_hypervisor.c: a question to a VMM, or a resize, is on record before it is started. */
+int act_hypervisor_intend(struct act *act);
 /* act_rescan.c: whether a disk beneath the volume may be rescanned now; which one, and its intent.
  */
 int may_rescan(const struct reconciler *reconciler, const struct store_volume *volume,

@@ -303,6 +303,7 @@ static struct decide_facts facts_of(const struct reconciler *reconciler,
         .guest_synced_bytes = volume->guest_synced_bytes,
         .list_read = volume->list == STORE_LIST_HAS,
         .list_again = volume->list_again,
+        .list_doubtful = volume->list_doubt[0] != '\0',
         .size_assumed = size_is_assumed(volume),
         .guest_proven = volume->guest_proven,
         .growth_open = volume->resize_id != 0,
@@ -407,10 +408,12 @@ static int begin_act(struct reconciler *reconciler, const struct store_volume *v
         lanes_leave(&reconciler->lanes, volume->sandbox_ref);
         return -ENOMEM;
     }
-    return action == ACTION_RESCAN_DISK
-               ? act_rescan_intend(act)
-               : store_intend(reconciler->store, volume->volume_id, decide_action_name(action),
-                              volume->device_bytes);
+    if (action == ACTION_RESCAN_DISK)
+        return act_rescan_intend(act);
+    if (action == ACTION_QUERY_HYPERVISOR || action == ACTION_RESIZE_HYPERVISOR)
+        return act_hypervisor_intend(act);
+    return store_intend(reconciler->store, volume->volume_id, decide_action_name(action),
+                        volume->device_bytes);
 }
 
 int look_at_volume_device(struct reconciler *reconciler, int64_t volume_id)
@@ -495,8 +498,7 @@ int reconcile_volume(struct reconciler *reconciler, int64_t volume_id)
     acts_withdraw(reconciler, volume_id, decision.action);
     r = set_state(reconciler, &volume, &decision);
     if (r == 0)
-        r = note_evidence(reconciler, &volume,
-                          decision.state == STATE_BLOCKED ? decision.reason : REASON_NONE);
+        r = note_evidence(reconciler, &volume, &decision);
     if (r == 0)
         r = note_resizable(reconciler, &volume, &facts);
     if (r < 0)

@@ -143,9 +143,9 @@ int store_note_size(struct store *store, int64_t volume_id, uint64_t device_byte
 
 int store_renew_record(struct store *store, int64_t volume_id, uint64_t record)
 {
-    static const char renew[] =
-        "UPDATE mappings SET record = ?2, list = NULL, hypervisor_reason = NULL, obstacle = NULL"
-        " WHERE volume_id = ?1 AND until IS NULL";
+    static const char renew[] = "UPDATE mappings SET record = ?2, list = NULL, list_doubt = NULL,"
+                                " hypervisor_reason = NULL, obstacle = NULL"
+                                " WHERE volume_id = ?1 AND until IS NULL";
     int r = sql_run(&store->connection, renew, NULL, sql_number(volume_id),
                     sql_number((int64_t)record));
 
@@ -164,18 +164,29 @@ int store_want_list(struct store *store, int64_t volume_id)
                      : sql_run_values(&store->connection, of_all, NULL, NULL, 0);
 }
 
+int store_want_doubtful_lists(struct store *store, int64_t sandbox_ref, int64_t volume_id)
+{
+    static const char want[] = "UPDATE mappings SET list = 2 WHERE sandbox_ref = ?1"
+                               " AND volume_id <> ?2 AND until IS NULL AND list = 1"
+                               " AND list_doubt IS NOT NULL";
+
+    return sql_run(&store->connection, want, NULL, sql_number(sandbox_ref), sql_number(volume_id));
+}
+
 /* list_error stays until the list has the drive. An answer to yesterday's records says nothing.
  * What a VMM that has lost the drive had is not known any more; a growth goes on counting from it.
  */
 static int put_list(struct store *store, const struct store_hypervisor_result *result)
 {
-    static const char has[] = "UPDATE mappings SET list = 1, list_error = NULL,"
-                              " obstacle = coalesce(?3, obstacle)"
-                              " WHERE volume_id = ?1 AND until IS NULL AND record IS ?2"
-                              " AND (list, obstacle) IS NOT (1, coalesce(?3, obstacle))";
+    static const char has[] =
+        "UPDATE mappings SET list = 1, list_error = NULL, list_doubt = ?4,"
+        " obstacle = coalesce(?3, obstacle)"
+        " WHERE volume_id = ?1 AND until IS NULL AND record IS ?2"
+        " AND (list, obstacle, list_doubt) IS NOT (1, coalesce(?3, obstacle), ?4)";
     static const char lacks[] =
         "UPDATE mappings SET list = CASE WHEN list < 0 THEN max(list - 1, -1000) ELSE -1 END,"
-        " list_error = ?3, first_bytes = coalesce(hypervisor_bytes, first_bytes),"
+        " list_error = ?3, list_doubt = NULL,"
+        " first_bytes = coalesce(hypervisor_bytes, first_bytes),"
         " hypervisor_bytes = NULL, obstacle = NULL, drive_id = ?4, guest_path = ?5"
         " WHERE volume_id = ?1 AND until IS NULL AND record IS ?2";
     static const char other[] = "UPDATE mappings SET list_error = ?2"
@@ -184,7 +195,8 @@ static int put_list(struct store *store, const struct store_hypervisor_result *r
     struct sql_value record = sql_number((int64_t)result->record);
 
     if (result->list == STORE_LIST_HAS)
-        return sql_run(&store->connection, has, NULL, volume, record, sql_text(result->obstacle));
+        return sql_run(&store->connection, has, NULL, volume, record, sql_text(result->obstacle),
+                       sql_text(result->doubt));
     if (result->list == STORE_LIST_UNREAD && result->reason &&
         strcmp(result->reason, "identity_mismatch") == 0)
         return sql_run(&store->connection, other, NULL, volume, sql_text(result->error));
@@ -230,16 +242,18 @@ int store_put_hypervisor_result(struct store *store, const struct store_hypervis
 {
     static const char put[] =
         "UPDATE mappings SET hypervisor_reason = ?2,"
+        " hypervisor_error = CASE WHEN ?2 IS NOT NULL THEN ?6 END,"
         " source = CASE WHEN drive_id IS NULL AND ?3 IS NOT NULL AND source <> 'api'"
         "  THEN 'hypervisor' ELSE source END,"
         " drive_id = coalesce(?3, drive_id), hypervisor_bytes = coalesce(?4, hypervisor_bytes),"
         " guest_path = " NEW_GUEST_PATH " WHERE volume_id = ?1 AND until IS NULL"
-        " AND (hypervisor_reason, drive_id, hypervisor_bytes, guest_path)"
-        " IS NOT (?2, coalesce(?3, drive_id), coalesce(?4, hypervisor_bytes), " NEW_GUEST_PATH ")";
+        " AND (hypervisor_reason, hypervisor_error, drive_id, hypervisor_bytes, guest_path)"
+        " IS NOT (?2, CASE WHEN ?2 IS NOT NULL THEN ?6 END, coalesce(?3, drive_id), coalesce(?4, "
+        "hypervisor_bytes), " NEW_GUEST_PATH ")";
     int changes = 0, followed = 0;
     int r = sql_run(&store->connection, put, &changes, sql_number(result->volume_id),
                     sql_text(result->reason), sql_text(result->drive_id), sql_known(result->bytes),
-                    sql_text(result->guest_path));
+                    sql_text(result->guest_path), sql_text(result->error));
 
     if (r == 0)
         r = put_list(store, result);
@@ -248,8 +262,10 @@ int store_put_hypervisor_result(struct store *store, const struct store_hypervis
                              result->told ? result->bytes : 0, 0, &followed);
     if (r < 0 || !(changes || followed || result->told || (result->reason && *result->reason)))
         return r;
-    return journal_answer(store, "hypervisor_answered", result->volume_id, result->reason,
-                          result->error, result->bytes);
+    return journal_answer(store, "hypervisor_answered", result->volume_id,
+                          result->doubt && *result->doubt ? "unverified" : result->reason,
+                          result->doubt && *result->doubt ? result->doubt : result->error,
+                          result->bytes);
 }
 
 /* What the guest said of this file system holds for the next binding, too. */

@@ -357,6 +357,8 @@ const char *const schema_minors[SCHEMA_MINOR_VERSION] = {
     "ALTER TABLE mappings ADD COLUMN guest_proven INTEGER;\n"
     "ALTER TABLE volumes ADD COLUMN resizable TEXT;\n"
     "ALTER TABLE volumes ADD COLUMN resizable_reason TEXT;\n"
+    "ALTER TABLE mappings ADD COLUMN list_doubt TEXT;\n"
+    "ALTER TABLE mappings ADD COLUMN hypervisor_error TEXT;\n"
     /* A helper that was about to be brought into a guest: what may be left of it after a crash. */
     "ALTER TABLE sandboxes ADD COLUMN helper_ability TEXT;\n"
     "CREATE TABLE helper_runs (\n"

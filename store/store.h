@@ -393,6 +393,10 @@ int store_each_volume_beside(struct store *store, const char *key, store_volume_
                              void *userdata);
 int store_each_volume_of_sandbox(struct store *store, const char *sandbox_id,
                                  store_volume_callback *callback, void *userdata);
+/* One of these, other than this volume, whose own metadata forbids to resize it. Outcome 1: there
+ * is one, and ret_path and ret_policy say which and how; 0: there is none. */
+int store_find_forbidding(struct store *store, const char *sandbox_id, int64_t volume_id,
+                          char ret_path[static STORE_TARGET_BYTES], enum store_policy *ret_policy);
 /* Volumes that the sandbox's containers mount something within, and those that were last seen
  * bypassed by any. */
 int store_each_bypassed_volume(struct store *store, const char *sandbox_id,
@@ -484,6 +488,7 @@ struct store_volume {
     uint64_t guest_bytes;        /* the file system's own total, as the guest said; 0 unknown */
     uint64_t guest_synced_bytes; /* device size up to which the guest has been grown; 0 none */
     char hypervisor_reason[STORE_NAME_BYTES]; /* why the last call failed; "" */
+    char hypervisor_error[STORE_TEXT_BYTES];  /* the same, in words */
     char guest_reason[STORE_NAME_BYTES];
     bool guest_proven;    /* the last call had the guest grow the file system */
     uint64_t record;      /* the runtime's records under which the list was read; 0 none */
@@ -492,6 +497,7 @@ struct store_volume {
     unsigned list_misses; /* how often in a row it was missing */
     char list_error[STORE_TEXT_BYTES]; /* why it had not, when it was read last; "" it had */
     char obstacle[STORE_NAME_BYTES];   /* what keeps the VMM from resizing it: "none", a reason */
+    char list_doubt[STORE_TEXT_BYTES]; /* it has the drive among others; which is not known; "" */
 
     /* The file system is known to fill this device at this size. 0: not known. */
     int64_t filled_device_id;
@@ -546,6 +552,8 @@ int store_close_mapping(struct store *store, int64_t volume_id);
 int store_renew_record(struct store *store, int64_t volume_id, uint64_t record);
 /* Somebody asks: the VMM's list is read again, for this volume or (0) for all. */
 int store_want_list(struct store *store, int64_t volume_id);
+/* The same for the sandbox's other volumes whose drive is not told from others. */
+int store_want_doubtful_lists(struct store *store, int64_t sandbox_ref, int64_t volume_id);
 /* The device of an open mapping was seen with this size: raises largest_bytes. */
 int store_note_size(struct store *store, int64_t volume_id, uint64_t device_bytes);
 
@@ -582,6 +590,7 @@ struct store_hypervisor_result {
     int64_t volume_id;
     const char *reason;
     const char *error;
+    const char *doubt;      /* LIST_HAS: why it is not known which drive it is; NULL it is */
     const char *drive_id;   /* NULL keeps; where none was known its source is `hypervisor` */
     const char *guest_path; /* a disk's address, where no path is known; NULL keeps */
     uint64_t bytes;

@@ -51,20 +51,40 @@ int store_each_volume_beside(struct store *store, const char *key, store_volume_
     return EACH_VOLUME(store, text, callback, userdata, sql_text(key));
 }
 
+#define VOLUMES_OF_SANDBOX                                                                         \
+    "SELECT e.volume_id FROM entry_sandboxes n JOIN entries e ON e.entry_id = n.entry_id"          \
+    " WHERE n.sandbox_id = ?1 AND e.gone = 0"                                                      \
+    " UNION SELECT m.volume_id FROM sandboxes s JOIN mappings m"                                   \
+    " ON m.sandbox_ref = s.sandbox_ref AND m.until IS NULL"                                        \
+    " WHERE s.sandbox_id = ?1 AND s.gone_at IS NULL"                                               \
+    " UNION SELECT v.volume_id FROM sandboxes s JOIN sandbox_claims c"                             \
+    " ON c.sandbox_ref = s.sandbox_ref JOIN volumes v ON v.target_path = c.path"                   \
+    " AND v.removed_at IS NULL WHERE s.sandbox_id = ?1 AND s.gone_at IS NULL"
+
 int store_each_volume_of_sandbox(struct store *store, const char *sandbox_id,
                                  store_volume_callback *callback, void *userdata)
 {
-    static const char text[] =
-        "SELECT e.volume_id FROM entry_sandboxes n JOIN entries e ON e.entry_id = n.entry_id"
-        " WHERE n.sandbox_id = ?1 AND e.gone = 0"
-        " UNION SELECT m.volume_id FROM sandboxes s JOIN mappings m"
-        " ON m.sandbox_ref = s.sandbox_ref AND m.until IS NULL"
-        " WHERE s.sandbox_id = ?1 AND s.gone_at IS NULL"
-        " UNION SELECT v.volume_id FROM sandboxes s JOIN sandbox_claims c"
-        " ON c.sandbox_ref = s.sandbox_ref JOIN volumes v ON v.target_path = c.path"
-        " AND v.removed_at IS NULL WHERE s.sandbox_id = ?1 AND s.gone_at IS NULL";
+    static const char text[] = VOLUMES_OF_SANDBOX;
 
     return EACH_VOLUME(store, text, callback, userdata, sql_text(sandbox_id));
+}
+
+int store_find_forbidding(struct store *store, const char *sandbox_id, int64_t volume_id,
+                          char ret_path[static STORE_TARGET_BYTES], enum store_policy *ret_policy)
+{
+    static const char find[] =
+        "SELECT coalesce(v.target_path, o.key), o.policy FROM entries o"
+        " JOIN volumes v ON v.volume_id = o.volume_id"
+        " WHERE o.gone = 0 AND o.policy > 0 AND o.volume_id <> ?2"
+        " AND o.volume_id IN (" VOLUMES_OF_SANDBOX ") ORDER BY o.volume_id LIMIT 1";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_first(&store->connection, find, &rows, sql_text(sandbox_id), sql_number(volume_id));
+
+    if (r <= 0)
+        return r;
+    sql_take_text(&rows, ret_path, STORE_TARGET_BYTES);
+    *ret_policy = (enum store_policy)sql_take_number(&rows);
+    return 1;
 }
 
 int store_each_bypassed_volume(struct store *store, const char *sandbox_id,

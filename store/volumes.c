@@ -26,7 +26,7 @@ static const char select_volume[] =
     "m.source, m.first_bytes,"
     " m.largest_bytes, m.hypervisor_bytes, m.guest_bytes, m.guest_synced_bytes,"
     " m.hypervisor_reason, m.guest_reason, m.record, m.list, m.list_error,"
-    " m.obstacle, m.guest_proven,"
+    " m.obstacle, m.guest_proven, m.list_doubt, m.hypervisor_error,"
     " v.filled_device_id, v.filled_bytes,"
     " r.resize_id, r.from_bytes, r.to_bytes,"
     " (SELECT count(*) FROM entries o JOIN entry_sandboxes n"
@@ -184,6 +184,8 @@ static void take_mapping(struct sql_rows *rows, struct store_volume *volume)
     TAKE_TEXT(rows, volume->list_error);
     TAKE_TEXT(rows, volume->obstacle);
     volume->guest_proven = sql_take_number(rows) != 0;
+    TAKE_TEXT(rows, volume->list_doubt);
+    TAKE_TEXT(rows, volume->hypervisor_error);
     volume->filled_device_id = sql_take_number(rows);
     volume->filled_bytes = (uint64_t)sql_take_number(rows);
 }

@@ -23,6 +23,7 @@ struct act {
     uint64_t deadline_ns; /* CLOCK_BOOTTIME, for all of its calls together */
 
     struct hypervisor_call *hypervisor;
+    struct error others_forbid; /* why drives of other volumes must keep their size; "" */
     struct agent_call *agent;
     struct shim_call *shim;
     struct helper_call *helper;
@@ -47,6 +48,8 @@ struct act {
     uint64_t hypervisor_bytes;
     enum hypervisor_list list;
     enum volume_reason resize_reason; /* of a query: why a resize would fail */
+    struct error doubt;    /* why it is not known which of the VMM's drives it is; "" it is */
+    bool others_refreshed; /* the VMM has read the sizes of other drives again as well */
     char vmm_version[HYPERVISOR_VERSION_BYTES];
     uint64_t guest_synced_bytes;
     uint64_t guest_bytes;

@@ -28,6 +28,8 @@ static void on_done(struct hypervisor_call *call, const struct hypervisor_reply 
     act->hypervisor_bytes = reply->bytes;
     act->list = reply->list;
     act->resize_reason = reasons[reply->resize];
+    act->doubt = reply->doubt;
+    act->others_refreshed = reply->others_refreshed;
     memcpy(act->vmm_version, reply->version, sizeof(act->vmm_version));
     snprintf(act->drive_id, sizeof(act->drive_id), "%s", reply->drive_id);
     snprintf(act->guest_address, sizeof(act->guest_address), "%s", reply->address);
@@ -40,12 +42,31 @@ static const char *known(const char *text)
     return text[0] ? text : NULL;
 }
 
+/* Drives that are not told apart are read again together, so that any volume of the sandbox may
+ * forbid it. */
+int act_hypervisor_intend(struct act *act)
+{
+    const struct store_volume *volume = &act->volume;
+    struct store *store = act->reconciler->store;
+    char path[STORE_TARGET_BYTES];
+    enum store_policy policy;
+    int r = store_find_forbidding(store, volume->sandbox_id, volume->volume_id, path, &policy);
+
+    if (r > 0)
+        (void)error_set(&act->others_forbid, 0, "%s in the same sandbox has crust.resize = %s",
+                        path, policy == STORE_POLICY_NEVER ? "never" : "observe");
+    return r < 0 ? r
+                 : store_intend(store, volume->volume_id, decide_action_name(act->action),
+                                volume->device_bytes);
+}
+
 int act_hypervisor_start(struct act *act)
 {
     const struct store_volume *volume = &act->volume;
     struct hypervisor_request request = {
         .act = act->action == ACTION_RESIZE_HYPERVISOR ? HYPERVISOR_RESIZE : HYPERVISOR_QUERY,
         .root = act->reconciler->root,
+        .sysfs = act->reconciler->sysfs,
         .control_socket = known(volume->control_socket),
         .vmm_pid = volume->vmm_pid,
         .firecracker_allowed = act->reconciler->config.resize.firecracker,
@@ -55,6 +76,7 @@ int act_hypervisor_start(struct act *act)
         .inode = volume->inode,
         .recorded_drive = known(volume->recorded_drive_id),
         .wants_address = !act_knows_mount_point(act),
+        .others_forbid = known(act->others_forbid.text),
         .bytes = volume->device_bytes,
         .deadline_ns = act_time_left(act),
     };
@@ -81,12 +103,25 @@ static const char *obstacle_of(const struct act *act)
     return reason_name(is_clear ? REASON_NONE : act->resize_reason);
 }
 
+/* What was a tie of sizes may be none any more. */
+static int ask_again(struct act *act)
+{
+    struct reconciler *reconciler = act->reconciler;
+    const struct store_volume *volume = &act->volume;
+    int r = store_want_doubtful_lists(reconciler->store, volume->sandbox_ref, volume->volume_id);
+
+    return r < 0 ? r
+                 : store_each_volume_of_sandbox(reconciler->store, volume->sandbox_id, mark_volume,
+                                                reconciler);
+}
+
 int act_hypervisor_record(struct act *act)
 {
     struct store_hypervisor_result result = {
         .volume_id = act->volume.volume_id,
         .reason = act->reason == REASON_NONE ? "" : reason_name(act->reason),
         .error = act->error.text,
+        .doubt = known(act->doubt.text),
         .drive_id = known(act->drive_id),
         .guest_path = known(act->guest_address),
         .bytes = act->list == HYPERVISOR_LIST_HAS ? act->hypervisor_bytes : 0,
@@ -103,5 +138,7 @@ int act_hypervisor_record(struct act *act)
 
     if (act->vmm_version[0])
         r = store_set_vmm_version(store, act->volume.sandbox_ref, act->vmm_version);
-    return r < 0 ? r : store_put_hypervisor_result(store, &result);
+    if (r == 0)
+        r = store_put_hypervisor_result(store, &result);
+    return r == 0 && act->others_refreshed ? ask_again(act) : r;
 }

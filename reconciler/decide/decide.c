@@ -28,7 +28,8 @@ uint64_t decide_baseline(const struct decide_facts *facts)
 /* What keeps growth from coming up to the device outweighs what was not verified. */
 static enum volume_reason remark(const struct decide_facts *facts, bool is_synced)
 {
-    bool is_seen = facts->hypervisor_bytes && facts->list_read && is_synced;
+    bool is_seen =
+        facts->hypervisor_bytes && facts->list_read && !facts->list_doubtful && is_synced;
 
     switch (facts->beneath) {
     case BENEATH_STALE:

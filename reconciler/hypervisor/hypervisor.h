@@ -53,6 +53,7 @@ enum hypervisor_outcome {
 struct hypervisor_request {
     enum hypervisor_act act;
     int root;                   /* O_PATH of --root; borrowed until done */
+    int sysfs;                  /* O_PATH of /sys, the same */
     const char *control_socket; /* below root; NULL: none */
     pid_t vmm_pid;              /* whose /proc/PID/root and descriptors resolve reported paths */
     bool firecracker_allowed;   /* resize.firecracker */
@@ -62,6 +63,8 @@ struct hypervisor_request {
     ino_t inode;
     const char *recorded_drive; /* drive id that the runtime recorded, NULL unknown */
     bool wants_address;         /* where the guest sees the drive is not known otherwise */
+    const char *others_forbid;  /* why drives of other devices must keep their size; NULL: they
+                                   need not */
     uint64_t bytes;             /* the device's real size; RESIZE never asks for less than the drive
                                    has */
     uint64_t deadline_ns;       /* for the whole conversation, from now */
@@ -86,7 +89,9 @@ struct hypervisor_reply {
      * conversation shows. DONE: nothing stands in its way. */
     enum hypervisor_outcome resize;
     char address[64]; /* in the guest, as crust-guest-agent reads it (pci:02/01); "" not learned */
-    struct error error; /* for a person, when not DONE */
+    bool others_refreshed; /* the VMM has read the sizes of other drives again as well */
+    struct error doubt;    /* DONE, LIST_HAS: why it is not known which drive it is; "" it is */
+    struct error error;    /* for a person, when not DONE */
 };
 
 struct hypervisor_call;

@@ -19,7 +19,8 @@
  * QMP is asked for the device's real size, never for less than the drive has. HMP's block_resize
  * can't name a drive by its node; `qemu-io NODE "truncate N"` can. N is the drive's own size: over
  * host_device any size up to the real one means "read it again", and should the node not be what it
- * was taken for, its own size is the one that cuts nothing off.
+ * was taken for, its own size is the one that cuts nothing off. Where HMP does not tell which of
+ * several drives the device is, all of them are read again, one after the other (qemu_sets.h).
  *
  * Every path ends in finish(), after which nothing here touches the call: its owner may have freed
  * it. Functions that may have finished return false, and their callers return at once.
@@ -36,6 +37,7 @@
 #include "reconciler/hypervisor/hypervisor_ops.h"
 #include "reconciler/hypervisor/qemu_drive.h"
 #include "reconciler/hypervisor/qemu_report.h"
+#include "reconciler/hypervisor/qemu_sets.h"
 #include "reconciler/hypervisor/qemu_tree.h"
 #include "reconciler/hypervisor/qmp_codec.h"
 #include "reconciler/hypervisor/vmm_process.h"
@@ -71,7 +73,12 @@ struct qemu_call {
     char drive[QEMU_NAME_BYTES]; /* found, or refused; "" */
     uint64_t drive_bytes;
     enum hypervisor_list list;
-    enum hypervisor_outcome resize; /* what a resize would come to */
+    enum hypervisor_outcome resize;    /* what a resize would come to */
+    struct qemu_sets sets;             /* none: the drive is told by what its file is */
+    struct qemu_set_drive *refreshing; /* one of them */
+    struct error doubt;                /* which of them it is; "" none */
+    enum hypervisor_outcome refusal;   /* of the last of them that was refused; DONE: none was */
+    struct error refusal_text;
     char address[QEMU_ADDRESS_BYTES];
 };
 
@@ -104,8 +111,11 @@ static bool finish(struct qemu_call *qemu, enum hypervisor_outcome outcome,
     memcpy(reply.version, qemu->version, sizeof(reply.version));
     (void)snprintf(reply.drive_id, sizeof(reply.drive_id), "%s", qemu->drive);
     (void)snprintf(reply.address, sizeof(reply.address), "%s", qemu->address);
+    reply.others_refreshed = qemu->sets.next > 0;
     if (outcome != HYPERVISOR_DONE)
         reply.error = *error;
+    else
+        reply.doubt = qemu->doubt;
     hypervisor_call_complete(&qemu->call, &reply);
     return false;
 }
@@ -142,6 +152,8 @@ static int encode_qmp(struct qemu_call *qemu, enum step step, struct buffer *out
 
 static int encode_hmp(const struct qemu_call *qemu, enum step step, struct buffer *output)
 {
+    if (step == STEP_RESIZE && qemu->refreshing)
+        return hmp_encode_truncate(output, qemu->refreshing->name, qemu->refreshing->bytes);
     if (step == STEP_RESIZE)
         return hmp_encode_truncate(output, qemu->drive, qemu->drive_bytes);
     if (step == STEP_TREE)
@@ -213,6 +225,133 @@ static bool read_tree(struct qemu_call *qemu, const struct answer *answer)
     return finish(qemu, HYPERVISOR_DONE, NULL);
 }
 
+/* ---- several drives over fd sets (qemu_sets.h) ---- */
+
+/* Which drive it is, or that it is one of some, is known; and the size that it has. */
+static bool finish_told(struct qemu_call *qemu, const struct qemu_told_drive *told)
+{
+    qemu->list = HYPERVISOR_LIST_HAS;
+    qemu->drive_bytes = told->bytes;
+    qemu->doubt = told->doubt;
+    if (!told->drive)
+        return finish(qemu, HYPERVISOR_DONE, NULL);
+    memcpy(qemu->drive, told->drive->name, sizeof(qemu->drive));
+    return finish_done(qemu);
+}
+
+/* Whether the drives may be read again; if not, why. */
+static enum hypervisor_outcome may_refresh(const struct qemu_call *qemu,
+                                           struct vmm_resolver *resolver, struct error *error)
+{
+    const char *forbidden = qemu->call.request.others_forbid;
+
+    if (!forbidden)
+        return qemu_sets_may_refresh(&qemu->report, resolver, error);
+    (void)error_set(error, 0, "QEMU's drives cannot be read again together: %s", forbidden);
+    return HYPERVISOR_DRIVE_NOT_FOUND;
+}
+
+/* Has the next drive read its size again; after the last one, asks for all sizes. */
+static bool refresh_next(struct qemu_call *qemu)
+{
+    const struct hypervisor_request *request = &qemu->call.request;
+    struct vmm_process process;
+    struct error error;
+    enum hypervisor_outcome outcome;
+
+    qemu->refreshing = qemu_sets_next(&qemu->sets);
+    if (!qemu->refreshing)
+        return ask(qemu, STEP_CHECK, STEP_CHECK);
+    if (vmm_process_init(&process, request, &error) < 0)
+        return finish_unreachable(qemu, &error);
+    outcome = may_refresh(qemu, &process.resolver, &error);
+    vmm_process_done(&process);
+    return outcome == HYPERVISOR_DONE ? ask(qemu, STEP_RESIZE, STEP_RESIZE)
+                                      : finish(qemu, outcome, &error);
+}
+
+/* The listed sizes tell, or all drives are read again. */
+static bool compare_drives(struct qemu_call *qemu, struct vmm_resolver *resolver)
+{
+    const struct hypervisor_request *request = &qemu->call.request;
+    struct vmm_wanted wanted = vmm_wanted_of(request);
+    struct qemu_told_drive told;
+    enum qemu_told result = qemu_sets_tell(&qemu->sets, &qemu->report, &wanted, resolver, &told);
+    struct error error;
+
+    if (request->act == HYPERVISOR_RESIZE)
+        return result != QEMU_UNTOLD && told.bytes >= request->bytes ? finish_told(qemu, &told)
+                                                                     : refresh_next(qemu);
+    qemu->resize = told.drive && !told.drive->writable ? HYPERVISOR_READ_ONLY
+                                                       : may_refresh(qemu, resolver, &error);
+    return finish_told(qemu, &told); /* UNTOLD: of no size */
+}
+
+static bool refreshed(struct qemu_call *qemu)
+{
+    qemu->refreshing->refreshed = true;
+    return refresh_next(qemu);
+}
+
+/* A drive refused to be read again; it may be another one than the device's. */
+static bool note_refusal(struct qemu_call *qemu, enum hypervisor_outcome outcome, const char *words,
+                         size_t length)
+{
+    qemu->refusal = outcome;
+    (void)error_set(&qemu->refusal_text, 0, "%s: %.*s", qemu->refreshing->name, (int)length, words);
+    return refresh_next(qemu);
+}
+
+/* Why nothing tells after all have been read again. */
+static bool finish_untold(struct qemu_call *qemu, const struct qemu_told_drive *told)
+{
+    struct error error = told->doubt;
+
+    if (qemu->refusal != HYPERVISOR_DONE)
+        return finish(qemu, qemu->refusal, &qemu->refusal_text);
+    (void)error_prefix(&error, "all drives have been read again, and still: ");
+    return finish(qemu, HYPERVISOR_DRIVE_NOT_FOUND, &error);
+}
+
+static bool check_drives(struct qemu_call *qemu)
+{
+    const struct hypervisor_request *request = &qemu->call.request;
+    struct vmm_wanted wanted = vmm_wanted_of(request);
+    struct qemu_told_drive told;
+    struct vmm_process process;
+    struct error error;
+    enum qemu_told result;
+
+    if (vmm_process_init(&process, request, &error) < 0)
+        return finish_unreachable(qemu, &error);
+    qemu_sets_update(&qemu->sets, &qemu->report.roots);
+    result = qemu_sets_tell(&qemu->sets, &qemu->report, &wanted, &process.resolver, &told);
+    vmm_process_done(&process);
+    if (result == QEMU_UNTOLD)
+        return finish_untold(qemu, &told);
+    if (told.bytes >= request->bytes)
+        return finish_told(qemu, &told);
+    (void)error_set(&error, 0, "the device has %" PRIu64 " bytes, and is to have %" PRIu64,
+                    told.bytes, request->bytes);
+    return finish(qemu, HYPERVISOR_REFUSED, &error);
+}
+
+/* ---- one drive ---- */
+
+static bool received_drive(struct qemu_call *qemu, enum hypervisor_outcome outcome,
+                           const struct qemu_node *drive, const struct error *error)
+{
+    if (drive) {
+        memcpy(qemu->drive, drive->name, sizeof(qemu->drive));
+        qemu->drive_bytes = drive->bytes;
+        qemu->list = HYPERVISOR_LIST_HAS;
+    }
+    if (outcome != HYPERVISOR_DONE)
+        return finish(qemu, outcome, error);
+    return qemu->call.request.act == HYPERVISOR_QUERY ? finish_done(qemu)
+                                                      : ask(qemu, STEP_RESIZE, STEP_CHECK);
+}
+
 /* A query finds drives that may not be resized, too. */
 static enum hypervisor_outcome foresee_resize(const struct qemu_call *qemu,
                                               struct vmm_resolver *resolver)
@@ -225,36 +364,42 @@ static enum hypervisor_outcome foresee_resize(const struct qemu_call *qemu,
     return qemu_drive_find(&qemu->report, &wanted, resolver, &drive, &error);
 }
 
+static bool find_in(struct qemu_call *qemu, struct vmm_resolver *resolver)
+{
+    struct vmm_wanted wanted = vmm_wanted_of(&qemu->call.request);
+    const struct qemu_node *drive = NULL;
+    enum hypervisor_outcome outcome;
+    struct error error;
+    int r = 0;
+
+    outcome = qemu_drive_find(&qemu->report, &wanted, resolver, &drive, &error);
+    if (outcome == HYPERVISOR_DRIVE_NOT_FOUND)
+        r = qemu_sets_read(&qemu->sets, &qemu->report, &wanted, resolver);
+    if (r < 0) {
+        (void)error_set_errno(&error, r, "cannot compare the VMM's drives");
+        return finish_unreachable(qemu, &error);
+    }
+    if (qemu->sets.count)
+        return compare_drives(qemu, resolver);
+    if (outcome == HYPERVISOR_DRIVE_NOT_FOUND && !vmm_may_hold(resolver, &wanted.identity))
+        qemu->list = HYPERVISOR_LIST_LACKS;
+    if (drive && qemu->call.request.act == HYPERVISOR_QUERY)
+        qemu->resize = foresee_resize(qemu, resolver);
+    return received_drive(qemu, outcome, drive, &error);
+}
+
 /* The report is complete: finds the drive, and asks for the resize if that is the act. */
 static bool find_drive(struct qemu_call *qemu)
 {
-    const struct hypervisor_request *request = &qemu->call.request;
-    struct vmm_wanted wanted = vmm_wanted_of(request);
-    const struct qemu_node *drive = NULL;
-    enum hypervisor_outcome outcome;
     struct vmm_process process;
     struct error error;
+    bool going;
 
-    if (vmm_process_init(&process, request->vmm_pid, &error) < 0)
+    if (vmm_process_init(&process, &qemu->call.request, &error) < 0)
         return finish_unreachable(qemu, &error);
-
-    outcome = qemu_drive_find(&qemu->report, &wanted, &process.resolver, &drive, &error);
-    if (drive)
-        qemu->list = HYPERVISOR_LIST_HAS;
-    else if (outcome == HYPERVISOR_DRIVE_NOT_FOUND &&
-             !vmm_may_hold(&process.resolver, &wanted.identity))
-        qemu->list = HYPERVISOR_LIST_LACKS;
-    if (drive && request->act == HYPERVISOR_QUERY)
-        qemu->resize = foresee_resize(qemu, &process.resolver);
+    going = find_in(qemu, &process.resolver);
     vmm_process_done(&process);
-    if (drive) {
-        memcpy(qemu->drive, drive->name, sizeof(qemu->drive));
-        qemu->drive_bytes = drive->bytes;
-    }
-    if (outcome != HYPERVISOR_DONE)
-        return finish(qemu, outcome, &error);
-    return request->act == HYPERVISOR_QUERY ? finish_done(qemu)
-                                            : ask(qemu, STEP_RESIZE, STEP_CHECK);
+    return going;
 }
 
 /* What the drive has after the resize is the answer, not that the command succeeded. */
@@ -283,8 +428,11 @@ static bool refused(struct qemu_call *qemu, const struct answer *answer)
     size_t length = strcspn(answer->error_text, "\n");
     struct error error;
 
-    (void)error_set(&error, 0, "%s%s%.*s", qemu->drive, qemu->drive[0] ? ": " : "",
-                    (int)(length < ERROR_TEXT_BYTES ? length : ERROR_TEXT_BYTES),
+    if (length > ERROR_TEXT_BYTES)
+        length = ERROR_TEXT_BYTES;
+    if (qemu->step == STEP_RESIZE && qemu->refreshing)
+        return note_refusal(qemu, outcome, answer->error_text, length);
+    (void)error_set(&error, 0, "%s%s%.*s", qemu->drive, qemu->drive[0] ? ": " : "", (int)length,
                     answer->error_text);
     return finish(qemu, outcome, &error);
 }
@@ -317,14 +465,14 @@ static bool proceed(struct qemu_call *qemu, const struct answer *answer)
     case STEP_SETS:
         return find_drive(qemu);
     case STEP_RESIZE:
-        return go_on(qemu, STEP_CHECK);
+        return qemu->refreshing ? refreshed(qemu) : go_on(qemu, STEP_CHECK);
     case STEP_TREE:
         return read_tree(qemu, answer);
     case STEP_CHECK:
     case STEPS:
         break;
     }
-    return check_drive(qemu);
+    return qemu->sets.count ? check_drives(qemu) : check_drive(qemu);
 }
 
 /* The greeting has arrived: from here on the caller's deadline counts. */
@@ -482,6 +630,7 @@ static void qemu_stop(struct hypervisor_call *call)
 
     stream_done(&qemu->stream);
     qemu_report_done(&qemu->report);
+    qemu_sets_done(&qemu->sets);
 }
 
 const struct hypervisor_ops hypervisor_qemu_ops = {

@@ -4,9 +4,7 @@
  * as QEMU sees it and compared with the device. A name that was recorded only decides between
  * several drives on one device, and tells "another device" from "no such drive".
  *
- * Only raw layers and filters without an offset or a size of their own over host_device may be
- * re-read: over a regular file the same command truncates, and over qcow2 it changes the guest's
- * disk. The node that is resized is the root, for QEMU 7.2 tells the guest of no other.
+ * The node that is resized is the root, for QEMU 7.2 tells the guest of no other.
  *
  * Two frontends on one device: one call serves one drive, the recorded one, else the first that may
  * be resized. Runtimes attach a device once per sandbox and count its users, so a second frontend
@@ -17,28 +15,17 @@
  * device only if the process holds the device open and no reported path accounts for that, and if
  * either nothing else is held that way or the runtime recorded just this drive for it. A wrong
  * guess would do no harm beyond a size re-read too early, but it would be reported as success.
+ * Several drives over sets are another matter (qemu_sets.h).
  */
 #include "reconciler/hypervisor/qemu_drive.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/cleanup.h"
-#include "lib/json.h"
-
-enum { CHAIN_DEPTH = 8, HELD_ENTRIES = 1024 };
-
-/* Where a drive's bytes come from, read out of its file name. */
-struct source {
-    char file[QEMU_FILE_BYTES]; /* the innermost file name */
-    bool is_set;                /* /dev/fdset/N */
-    uint64_t set;
-    bool layered;     /* a layer is neither raw nor a filter */
-    bool fixed;       /* a layer has an offset or a size of its own */
-    bool host_device; /* the protocol node's driver */
-};
+#include "reconciler/hypervisor/qemu_held.h"
+#include "reconciler/hypervisor/qemu_source.h"
 
 /* What a process holds open without any reported path accounting for it. */
 enum holding { HELD_NOT, HELD_ALONE, HELD_AMONG_OTHERS };
@@ -49,92 +36,6 @@ struct search {
     struct vmm_resolver *resolver;
     enum holding holding; /* of the wanted device; used only where sets are not known */
 };
-
-/* Layers that pass the size of what lies beneath through unchanged. */
-static bool driver_passes_size(const char *driver)
-{
-    return strcmp(driver, "raw") == 0 || strcmp(driver, "throttle") == 0 ||
-           strcmp(driver, "copy-on-read") == 0;
-}
-
-static bool driver_is_protocol(const char *driver)
-{
-    return strcmp(driver, "host_device") == 0 || strcmp(driver, "file") == 0;
-}
-
-static bool read_set_number(const char *file, uint64_t *ret_set)
-{
-    static const char prefix[] = "/dev/fdset/";
-    const char *digits = file + sizeof(prefix) - 1;
-    char *end;
-
-    if (strncmp(file, prefix, sizeof(prefix) - 1) != 0 || !isdigit((unsigned char)digits[0]))
-        return false;
-    errno = 0;
-    *ret_set = strtoull(digits, &end, 10);
-    return errno == 0 && *end == '\0';
-}
-
-/* "json:{…}" names every layer; the last one is the protocol. False if it makes no sense. */
-static bool read_chain(struct source *source, const cJSON *layer)
-{
-    for (unsigned depth = 0; depth < CHAIN_DEPTH; depth++) {
-        const cJSON *inner = json_member(layer, "file");
-        const char *driver = json_string(layer, "driver");
-        const char *file = json_string(layer, "filename");
-
-        if (!driver || (!inner && !file))
-            return false;
-        if (!inner) {
-            source->host_device = strcmp(driver, "host_device") == 0;
-            source->layered |= !driver_is_protocol(driver);
-            strcpy(source->file, file);
-            return true;
-        }
-        source->layered |= !driver_passes_size(driver);
-        source->fixed |= json_member(layer, "offset") || json_member(layer, "size");
-        layer = inner;
-    }
-    return false;
-}
-
-/* A plain name is that of the root and of the protocol node beneath it; every protocol node of that
- * name must be host_device, since nothing tells which of several is the root's. */
-static void read_plain(struct source *source, const struct qemu_node *root,
-                       const struct qemu_nodes *nodes)
-{
-    bool found = false, foreign = false;
-
-    for (size_t i = 0; i < nodes->count; i++) {
-        const struct qemu_node *node = &nodes->entries[i];
-
-        if (driver_passes_size(node->driver) || strcmp(node->file, root->file) != 0)
-            continue;
-        if (strcmp(node->driver, "host_device") == 0)
-            found = true;
-        else
-            foreign = true;
-    }
-    source->layered = !driver_passes_size(root->driver) && !driver_is_protocol(root->driver);
-    source->host_device = found && !foreign;
-    strcpy(source->file, root->file);
-}
-
-static bool read_source(struct source *source, const struct qemu_node *root,
-                        const struct qemu_nodes *nodes)
-{
-    const struct json_limits limits = {QEMU_FILE_BYTES, CHAIN_DEPTH};
-    cleanup(json_deletep) cJSON *chain = NULL;
-
-    *source = (struct source){.layered = false};
-    if (strncmp(root->file, "json:", 5) != 0)
-        read_plain(source, root, nodes);
-    else if (json_parse(root->file + 5, strlen(root->file + 5), limits, &chain, NULL) < 0 ||
-             !read_chain(source, chain))
-        return false;
-    source->is_set = read_set_number(source->file, &source->set);
-    return true;
-}
 
 /* All descriptors of a set must be one file: it may hold one for reading and one for writing. */
 static int resolve_set(const struct search *search, uint64_t set, struct vmm_identity *ret_identity)
@@ -162,7 +63,7 @@ static int resolve_set(const struct search *search, uint64_t set, struct vmm_ide
     return 0;
 }
 
-static int resolve(const struct search *search, const struct source *source,
+static int resolve(const struct search *search, const struct qemu_source *source,
                    struct vmm_identity *ret_identity)
 {
     if (!source->is_set)
@@ -172,40 +73,18 @@ static int resolve(const struct search *search, const struct source *source,
     return resolve_set(search, source->set, ret_identity);
 }
 
-/* Takes the files of reported paths out of the list. */
-static size_t forget_explained(const struct search *search, struct vmm_identity *held, size_t count)
-{
-    const struct qemu_nodes *nodes = &search->report->nodes;
-    struct vmm_identity identity;
-    struct source source;
-
-    for (size_t i = 0; i < nodes->count; i++) {
-        size_t kept = 0;
-
-        if (!read_source(&source, &nodes->entries[i], nodes) || source.is_set ||
-            resolve(search, &source, &identity) < 0)
-            continue;
-        for (size_t j = 0; j < count; j++) {
-            if (!vmm_identity_equal(&held[j], &identity))
-                held[kept++] = held[j];
-        }
-        count = kept;
-    }
-    return count;
-}
-
 static enum holding look_for_descriptors(const struct search *search)
 {
-    cleanup(freep) struct vmm_identity *held = calloc(HELD_ENTRIES, sizeof(*held));
+    cleanup(freep) struct vmm_identity *held = calloc(QEMU_HELD_ENTRIES, sizeof(*held));
     const struct vmm_identity *wanted = &search->wanted->identity;
     bool found = false, others;
     size_t count;
 
     if (!held)
         return HELD_NOT;
-    count = search->resolver->held(search->resolver, held, HELD_ENTRIES);
-    others = count == HELD_ENTRIES; /* there may be more */
-    count = forget_explained(search, held, count);
+    count = search->resolver->held(search->resolver, held, QEMU_HELD_ENTRIES);
+    others = count == QEMU_HELD_ENTRIES; /* there may be more */
+    count = qemu_held_unnamed(search->report, search->resolver, held, count);
     for (size_t i = 0; i < count; i++) {
         if (vmm_identity_equal(&held[i], wanted))
             found = true;
@@ -225,7 +104,7 @@ static bool is_recorded(const struct search *search, const struct qemu_node *roo
 }
 
 static bool is_wanted(const struct search *search, const struct qemu_node *root,
-                      const struct source *source)
+                      const struct qemu_source *source)
 {
     struct vmm_identity identity;
 
@@ -238,7 +117,7 @@ static bool is_wanted(const struct search *search, const struct qemu_node *root,
 
 /* May `act` be done to this drive, whose device is the right one? */
 static enum hypervisor_outcome judge(const struct search *search, const struct qemu_node *root,
-                                     const struct source *source, struct error *error)
+                                     const struct qemu_source *source, struct error *error)
 {
     bool resize = search->wanted->act == HYPERVISOR_RESIZE;
     const char *problem = NULL;
@@ -269,9 +148,9 @@ static enum hypervisor_outcome explain_absence(const struct search *search, stru
     const char *recorded = search->wanted->recorded_drive;
     const struct qemu_node *root = recorded ? qemu_nodes_find(roots, recorded) : NULL;
     struct vmm_identity identity;
-    struct source source;
+    struct qemu_source source;
 
-    if (root && read_source(&source, root, &search->report->nodes) &&
+    if (root && qemu_source_read(&source, root, &search->report->nodes) &&
         resolve(search, &source, &identity) == 0) {
         (void)error_set(error, 0, "%s is %.150s, another device", root->name, source.file);
         return HYPERVISOR_MISMATCH;
@@ -312,9 +191,9 @@ enum hypervisor_outcome qemu_drive_find(const struct qemu_report *report,
         const struct qemu_node *root = &report->roots.entries[i];
         struct error reason = {.text = ""};
         enum hypervisor_outcome outcome;
-        struct source source;
+        struct qemu_source source;
 
-        if (!read_source(&source, root, &report->nodes) || !is_wanted(&search, root, &source))
+        if (!qemu_source_read(&source, root, &report->nodes) || !is_wanted(&search, root, &source))
             continue;
         outcome = judge(&search, root, &source, &reason);
         if (!is_better(&search, root, outcome, best, best_outcome))

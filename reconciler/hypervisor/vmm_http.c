@@ -128,7 +128,7 @@ const struct drive *vmm_http_find(struct vmm_http *vmm)
     struct vmm_process process;
     struct error error;
 
-    if (vmm_process_init(&process, request->vmm_pid, &error) < 0) {
+    if (vmm_process_init(&process, request, &error) < 0) {
         vmm_http_finish(vmm, HYPERVISOR_UNREACHABLE, 0, &error);
         return NULL;
     }

@@ -11,10 +11,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include "lib/cleanup.h"
 #include "lib/path.h"
+
+enum { SECTOR_BYTES = 512 };
 
 static struct vmm_identity identity_of(const struct stat *st)
 {
@@ -95,14 +100,49 @@ static int open_directory(pid_t pid, const char *name, int *ret_fd)
     return 0;
 }
 
-int vmm_process_init(struct vmm_process *process, pid_t pid, struct error *error)
+/* sysfs counts in sectors of 512 bytes, whatever those of the device (Documentation/ABI/stable/
+ * sysfs-block). */
+static int read_bytes(struct vmm_resolver *resolver, const struct vmm_identity *identity,
+                      uint64_t *ret_bytes)
 {
+    struct vmm_process *process = container_of(resolver, struct vmm_process, resolver);
+    cleanup(fd_closep) int fd = -1;
+    char path[64], text[32], *end;
+    ssize_t length;
+    int r;
+
+    if (!identity->block_device)
+        return -ENOTBLK;
+    (void)snprintf(path, sizeof(path), "dev/block/%u:%u/size", major(identity->device),
+                   minor(identity->device));
+    r = path_open_file_in_root(process->sysfs, path, &fd);
+    if (r < 0)
+        return r;
+    length = read(fd, text, sizeof(text) - 1);
+    if (length <= 0)
+        return length < 0 ? -errno : -EBADMSG;
+    text[length] = '\0';
+    errno = 0;
+    *ret_bytes = strtoull(text, &end, 10) * SECTOR_BYTES;
+    return errno || end == text || (*end && *end != '\n') ? -EBADMSG : 0;
+}
+
+int vmm_process_init(struct vmm_process *process, const struct hypervisor_request *request,
+                     struct error *error)
+{
+    pid_t pid = request->vmm_pid;
     int r;
 
     *process = (struct vmm_process){
-        .resolver = {.path = resolve_path, .descriptor = resolve_descriptor, .held = list_held},
+        .resolver = {.path = resolve_path,
+                     .descriptor = resolve_descriptor,
+                     .held = list_held,
+                     .files = vmm_files_list,
+                     .bytes = read_bytes},
+        .pid = pid,
         .root = -1,
         .descriptors = -1,
+        .sysfs = request->sysfs,
     };
     r = open_directory(pid, "root", &process->root);
     if (r == 0)

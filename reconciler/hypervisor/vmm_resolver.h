@@ -22,12 +22,25 @@ static inline bool vmm_identity_equal(const struct vmm_identity *a, const struct
     return a->block_device == b->block_device && a->device == b->device && a->inode == b->inode;
 }
 
+/* A regular file that the process has open. */
+struct vmm_file {
+    struct vmm_identity identity;
+    int fd;
+};
+
 /* The process' view of its files. Each returns 0, or -errno when it can't tell. */
 struct vmm_resolver {
     int (*path)(struct vmm_resolver *resolver, const char *path, struct vmm_identity *ret_identity);
     int (*descriptor)(struct vmm_resolver *resolver, int fd, struct vmm_identity *ret_identity);
     /* Every block device or file that the process has open, at most `size`; their number. */
     size_t (*held)(struct vmm_resolver *resolver, struct vmm_identity *ret_identities, size_t size);
+    /* Every regular file that could be a drive's: all but those that are open for writing only, and
+     * its memory. -EMSGSIZE: more than `size`. */
+    int (*files)(struct vmm_resolver *resolver, struct vmm_file *ret_files, size_t size,
+                 size_t *ret_count);
+    /* The present size of a block device, as the host's kernel has it. */
+    int (*bytes)(struct vmm_resolver *resolver, const struct vmm_identity *identity,
+                 uint64_t *ret_bytes);
 };
 
 /* Whether the process has the file open, or has so many open that nobody can tell. A drive that a

@@ -50,7 +50,8 @@ static void read_answer(struct qemu_report *report, const cJSON *value)
 /* Whatever was reported: what may be resized is plain in name, writable and over host_device. */
 static void search(const struct qemu_report *report)
 {
-    struct vmm_resolver resolver = {resolve_path, resolve_descriptor, list_held};
+    struct vmm_resolver resolver = {
+        .path = resolve_path, .descriptor = resolve_descriptor, .held = list_held};
     struct vmm_wanted wanted = {
         .act = HYPERVISOR_RESIZE,
         .identity = {.block_device = true, .device = 1},

@@ -253,6 +253,96 @@ static void a_file_system_that_fills_its_device_is_known_to(void **state)
     assert_int_equal(get_volume(store, bound.volume_id).guest_synced_bytes, 0);
 }
 
+/* The VMM has the drive among others, and which it is, is not known. */
+static void a_doubt_is_on_record_until_the_list_tells(void **state)
+{
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    struct store_hypervisor_result result = {.volume_id = bound.volume_id,
+                                             .bytes = GIB,
+                                             .record = 1,
+                                             .list = STORE_LIST_HAS,
+                                             .doubt = "2 drives"};
+
+    assert_int_equal(store_put_hypervisor_result(store, &result), 0);
+    assert_string_equal(get_volume(store, bound.volume_id).list_doubt, "2 drives");
+    assert_int_equal(get_volume(store, bound.volume_id).list, STORE_LIST_HAS);
+    assert_int_equal(store_want_doubtful_lists(store, bound.sandbox_ref, bound.volume_id), 0);
+    assert_false(get_volume(store, bound.volume_id).list_again); /* it was the one that was asked */
+    assert_int_equal(store_want_doubtful_lists(store, bound.sandbox_ref + 1, 0), 0);
+    assert_false(get_volume(store, bound.volume_id).list_again);
+    assert_int_equal(store_want_doubtful_lists(store, bound.sandbox_ref, 0), 0);
+    assert_true(get_volume(store, bound.volume_id).list_again);
+    assert_string_equal(get_volume(store, bound.volume_id).list_doubt, "2 drives");
+    result.doubt = NULL;
+    assert_int_equal(store_put_hypervisor_result(store, &result), 0);
+    assert_string_equal(get_volume(store, bound.volume_id).list_doubt, "");
+    assert_int_equal(store_want_doubtful_lists(store, bound.sandbox_ref, 0), 0);
+    assert_false(get_volume(store, bound.volume_id).list_again);
+    result.doubt = "2 drives";
+    assert_int_equal(store_put_hypervisor_result(store, &result), 0);
+    assert_int_equal(store_renew_record(store, bound.volume_id, 2), 0);
+    assert_string_equal(get_volume(store, bound.volume_id).list_doubt, "");
+}
+
+static void a_failure_is_on_record_in_words(void **state)
+{
+    struct store *store = store_of(state);
+    int64_t volume_id = put_bound(store).volume_id;
+    struct store_hypervisor_result result = {
+        .volume_id = volume_id, .reason = "hypervisor_version", .error = "needs 52"};
+
+    assert_int_equal(store_put_hypervisor_result(store, &result), 0);
+    assert_string_equal(get_volume(store, volume_id).hypervisor_error, "needs 52");
+    result.error = "needs 53";
+    assert_int_equal(store_put_hypervisor_result(store, &result), 0);
+    assert_string_equal(get_volume(store, volume_id).hypervisor_error, "needs 53");
+    result.reason = result.error = "";
+    assert_int_equal(store_put_hypervisor_result(store, &result), 0);
+    assert_string_equal(get_volume(store, volume_id).hypervisor_error, "");
+}
+
+/* However the sandbox is known to have it: by a file, or by what a container mounts. */
+static void a_volume_that_forbids_is_found(void **state)
+{
+    static const char *const paths[] = {"/by/file", "/by/claim", "/of/another"};
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    struct store_claim claim = {.path = paths[1], .source = "bundle", .drive = -1};
+    struct store_sandbox sandbox = sandbox_of("sandbox-1", &fixture_drive);
+    char path[STORE_TARGET_BYTES];
+    enum store_policy policy;
+    int64_t volume[3];
+
+    sandbox.claims = 1;
+    sandbox.claim = &claim;
+    (void)put_sandbox(store, &sandbox, true);
+    for (unsigned i = 0; i < 3; i++) {
+        struct store_entry entry = entry_of(paths[i], paths[i], 20 + i);
+
+        entry.sandboxes = i != 1;
+        entry.sandbox[0] = i == 0 ? "sandbox-1" : "sandbox-2";
+        volume[i] = put_entry(store, &entry, true);
+    }
+    assert_int_equal(store_find_forbidding(store, "sandbox-1", bound.volume_id, path, &policy), 0);
+    for (unsigned i = 0; i < 3; i++) {
+        struct store_entry entry = entry_of(paths[i], paths[i], 20 + i);
+        int expected = i < 2;
+
+        entry.sandboxes = i != 1;
+        entry.sandbox[0] = i == 0 ? "sandbox-1" : "sandbox-2";
+        entry.policy = i == 0 ? STORE_POLICY_NEVER : STORE_POLICY_OBSERVE;
+        (void)put_entry(store, &entry, true);
+        assert_int_equal(store_find_forbidding(store, "sandbox-1", bound.volume_id, path, &policy),
+                         expected);
+        assert_true(!expected || strcmp(path, paths[i]) == 0);
+        assert_true(!expected || policy == entry.policy);
+        assert_int_equal(store_find_forbidding(store, "sandbox-1", volume[i], path, &policy), 0);
+        entry.policy = STORE_POLICY_GROW;
+        (void)put_entry(store, &entry, true);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -264,6 +354,9 @@ int main(void)
         MODEL(a_drive_that_the_vmm_named_says_so),
         MODEL(equal_states_and_results_write_nothing),
         MODEL(a_path_says_more_than_an_address),
+        MODEL(a_doubt_is_on_record_until_the_list_tells),
+        MODEL(a_failure_is_on_record_in_words),
+        MODEL(a_volume_that_forbids_is_found),
         MODEL(a_failed_guest_keeps_what_it_said_before),
     };
 

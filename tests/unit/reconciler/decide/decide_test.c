@@ -13,6 +13,7 @@ enum {
     BENEATH,
     SIZE,
     LIST,
+    DRIVE,
     STILL,
     SYNCED,
     PROVEN,
@@ -35,6 +36,7 @@ static const struct table_fact facts[FACTS] = {
     [BENEATH] = {"beneath", {"in_step", "pending", "stale"}},
     [SIZE] = {"size", {"smaller", "larger", "equal", "assumed", "unknown"}},
     [LIST] = {"list", {"read", "again", "unread"}},
+    [DRIVE] = {"drive", {"told", "untold"}},
     [STILL] = {"still", {"yes", "no"}},
     [SYNCED] = {"synced", {"yes", "no"}},
     [PROVEN] = {"proven", {"yes", "no"}},
@@ -100,6 +102,7 @@ static struct decide_facts facts_of(const int *combination)
         .beneath = combination[BENEATH],
         .list_read = combination[LIST] != LIST_UNREAD,
         .list_again = combination[LIST] == LIST_AGAIN,
+        .list_doubtful = combination[DRIVE] != 0,
         .size_assumed = combination[SIZE] == SIZE_ASSUMED,
         .guest_proven = combination[PROVEN] == 0,
         .growth_open = combination[GROWTH] == 0,
@@ -122,7 +125,7 @@ static const char *expected_remark(const int *combination)
     if (combination[BENEATH] == BENEATH_PENDING)
         return "host_layer_pending";
     return combination[SIZE] != SIZE_EQUAL || combination[LIST] == LIST_UNREAD ||
-                   combination[SYNCED] != 0 || combination[GUEST] == 1
+                   combination[DRIVE] != 0 || combination[SYNCED] != 0 || combination[GUEST] == 1
                ? "unverified"
                : "none";
 }
@@ -213,7 +216,7 @@ static void in_sync_claims_only_what_was_seen(void **state)
 
         if (decision.state != STATE_IN_SYNC || decision.reason != REASON_NONE)
             continue;
-        assert_true(given.list_read);
+        assert_true(given.list_read && !given.list_doubtful);
         assert_true(given.hypervisor_bytes >= given.device_bytes);
         assert_true(given.guest_synced_bytes >= given.device_bytes);
         assert_int_not_equal(given.guest_reason, REASON_UNVERIFIED);

@@ -284,7 +284,8 @@ static void add_nodes(struct qemu_nodes *nodes, const struct node *added)
 static void check(const struct test_case *test, enum hypervisor_act act,
                   enum hypervisor_outcome expected)
 {
-    struct vmm_resolver resolver = {fake_path, fake_descriptor, fake_held};
+    struct vmm_resolver resolver = {
+        .path = fake_path, .descriptor = fake_descriptor, .held = fake_held};
     struct qemu_descriptor descriptors[MOST];
     struct qemu_report report = {.descriptors = descriptors, .sets_known = !test->held};
     struct vmm_wanted wanted = {.act = act, .recorded_drive = test->recorded};
