@@ -12,6 +12,7 @@
 #include "doctor/drop_in.h"
 #include "doctor/monitor.h"
 #include "lib/json.h"
+#include "lib/vmm_version.h"
 
 /* What is known of one door. */
 struct door {
@@ -103,6 +104,17 @@ static struct door find_firecracker(const struct vmm *vmm, const struct config *
     return open_door(vmm, "can be told");
 }
 
+static struct door refuse_version(const struct vmm *vmm, const char *version)
+{
+    char need[VMM_VERSION_TEXT_BYTES], why[VMM_VERSION_TEXT_BYTES + 64];
+
+    cloud_hypervisor_say_need(version, need);
+    (void)snprintf(why, sizeof(why), "cannot resize a block device: %s", need);
+    return shut_door(vmm, why,
+                     "Install Cloud Hypervisor 52 or later where Kata's path leads, and restart "
+                     "the pod");
+}
+
 static struct door find_cloud_hypervisor(const struct vmm *vmm, const char *version)
 {
     struct door door;
@@ -112,7 +124,8 @@ static struct door find_cloud_hypervisor(const struct vmm *vmm, const char *vers
                          "See that its directory below paths.kata_go_vms or "
                          "paths.kata_rs_sandboxes is mounted");
     if (*version)
-        return open_door(vmm, "can be told");
+        return cloud_hypervisor_is_able(version) ? open_door(vmm, "can be told")
+                                                 : refuse_version(vmm, version);
     door = open_door(vmm, "has not said its version yet; 52 or later is needed");
     door.level = FINDING_NOTE;
     return door;
@@ -135,10 +148,12 @@ static struct door find_hypervisor(const cJSON *row, const struct config *config
     const char *hypervisor = text_of(row, "hypervisor"), *version = text_of(row, "vmm_version");
     const char *reasons = text_of(row, "hypervisor_reasons");
     struct vmm vmm = {.socket = text_of(row, "control_socket")};
+    bool is_old = strcmp(hypervisor, "cloud-hypervisor") == 0 && *version &&
+                  !cloud_hypervisor_is_able(version);
     char why[160];
 
     name_vmm(hypervisor, version, vmm.name, sizeof(vmm.name));
-    if (*reasons && *vmm.socket) {
+    if (*reasons && *vmm.socket && !is_old) {
         (void)snprintf(why, sizeof(why), "was asked in vain: %.128s", reasons);
         return shut_door(&vmm, why,
                          "crustctl volumes shows which; crustctl explain VOL says what to do");
@@ -320,72 +335,6 @@ static void list_restarts(const cJSON *sandboxes, const char *boot_id, const str
                  restarts.names, more);
 }
 
-/* ---- what would happen ---------------------------------------------------------------------- */
-
-/* As the daemon judged each volume in use: the doors of a sandbox alone do not say it, for a drive
- * may not be found, or not be one that can be resized. */
-struct forecast {
-    uint64_t volumes, not_resizable, unknown;
-    char names[640];
-    size_t length;
-    bool cut; /* there are more than the names say */
-};
-
-static void add_names(struct forecast *forecast, const char *names)
-{
-    const char *comma = forecast->length ? ", " : "";
-    size_t length = strlen(comma) + strlen(names);
-
-    forecast->cut |= forecast->length + length >= sizeof(forecast->names);
-    if (!*names || forecast->cut)
-        return;
-    forecast->length +=
-        (size_t)snprintf(forecast->names + forecast->length,
-                         sizeof(forecast->names) - forecast->length, "%s%s", comma, names);
-}
-
-static void add_forecast(struct forecast *forecast, const cJSON *row)
-{
-    uint64_t volumes = 0, not_resizable = 0, unknown = 0;
-
-    (void)json_number(row, "volumes", &volumes);
-    (void)json_number(row, "not_resizable", &not_resizable);
-    (void)json_number(row, "resizable_unknown", &unknown);
-    forecast->volumes += volumes;
-    forecast->not_resizable += not_resizable;
-    forecast->unknown += unknown;
-    add_names(forecast, text_of(row, "not_resizable_names"));
-}
-
-static void judge_forecast(const cJSON *sandboxes, const char *boot_id, struct findings *findings)
-{
-    struct forecast forecast = {0};
-    const cJSON *row;
-
-    cJSON_ArrayForEach(row, sandboxes)
-    {
-        if (strcmp(text_of(row, "boot_id"), boot_id) == 0)
-            add_forecast(&forecast, row);
-    }
-    if (forecast.not_resizable)
-        findings_add(findings, FINDING_ERROR, "resizable", NULL,
-                     "crustctl volumes --not-resizable lists them; crustctl explain VOL says what "
-                     "to do",
-                     "a growth would not reach %" PRIu64 " of %" PRIu64 " volumes in use: %s%s",
-                     forecast.not_resizable, forecast.volumes, forecast.names,
-                     forecast.cut ? ", …" : "");
-    else if (forecast.unknown)
-        findings_add(findings, FINDING_NOTE, "resizable", NULL, NULL,
-                     "whether a growth would reach them is not known yet of %" PRIu64 " of %" PRIu64
-                     " volumes in use",
-                     forecast.unknown, forecast.volumes);
-    else if (forecast.volumes)
-        findings_add(findings, FINDING_OK, "resizable", NULL, NULL,
-                     "nothing is known to keep a growth from any of the %" PRIu64
-                     " volumes in use that crustd may resize",
-                     forecast.volumes);
-}
-
 void sandboxes_judge(const cJSON *sandboxes, const char *boot_id, const struct config *config,
                      struct findings *findings)
 {
@@ -400,7 +349,6 @@ void sandboxes_judge(const cJSON *sandboxes, const char *boot_id, const struct c
         count++;
     }
     list_restarts(sandboxes, boot_id, config, findings);
-    judge_forecast(sandboxes, boot_id, findings);
     if (count == 0)
         findings_add(findings, FINDING_NOTE, "sandbox", NULL,
                      "Run a pod of Kata's with a volume, and ask again",

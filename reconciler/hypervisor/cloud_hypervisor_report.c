@@ -6,15 +6,13 @@
  */
 #include "reconciler/hypervisor/cloud_hypervisor_report.h"
 
-#include <ctype.h>
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "lib/cleanup.h"
 #include "lib/json.h"
 #include "lib/text.h"
+#include "lib/vmm_version.h"
 #include "reconciler/hypervisor/vmm_http.h"
 
 static const struct json_limits limits = {VMM_HTTP_BODY_BYTES, VMM_HTTP_DEPTH};
@@ -42,14 +40,12 @@ int cloud_hypervisor_read_ping(const char *body, size_t length,
 
 enum hypervisor_outcome cloud_hypervisor_check_version(const char *version, struct error *error)
 {
-    const char *digits = version + (version[0] == 'v');
+    char need[VMM_VERSION_TEXT_BYTES];
 
-    if (isdigit((unsigned char)digits[0]) &&
-        strtoul(digits, NULL, 10) >= CLOUD_HYPERVISOR_BLOCK_DEVICES)
+    if (cloud_hypervisor_is_able(version))
         return HYPERVISOR_DONE;
-    (void)error_set(error, 0,
-                    "Cloud Hypervisor %s cannot resize a block device; v%d.0 or newer is needed",
-                    version, CLOUD_HYPERVISOR_BLOCK_DEVICES);
+    cloud_hypervisor_say_need(version, need);
+    (void)error_set(error, 0, "%s", need);
     return HYPERVISOR_VERSION;
 }
 

@@ -12,9 +12,6 @@
 
 #include "reconciler/hypervisor/drive_report.h"
 
-/* The first version whose vm.resize-disk takes a block device; before it, the call truncates. */
-enum { CLOUD_HYPERVISOR_BLOCK_DEVICES = 52 };
-
 enum { CLOUD_HYPERVISOR_WORD_BYTES = 64 };
 
 /* 0, -EBADMSG, -EMSGSIZE, -ENOMEM. */

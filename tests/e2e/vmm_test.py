@@ -6,6 +6,7 @@ One daemon serves all cases of a test at once, each in a sandbox of its own.
 
 import dataclasses
 import os
+import re
 import stat
 import unittest
 
@@ -196,7 +197,8 @@ class CloudHypervisorTest(VmmTest):
             scene.append((case, volume, self.make(node, sandbox_id(number), volume, "v51.2")))
         node.start()
         for case, volume, vmm in scene:
-            node.wait_for(volume.path, "unknown", "hypervisor_version")
+            row = node.wait_for(volume.path, "unknown", "hypervisor_version")
+            self.assertIn("(this is 51.2)", row["evidence"])
             vmm.set(**case.hooks)
             volume.loop.resize(AFTER)
         for case, volume, vmm in scene:
@@ -242,12 +244,15 @@ class CloudHypervisorTest(VmmTest):
     def test_versions_that_would_truncate(self):
         node = self.node()
         volume = self.volume(node)
-        vmm = self.make(node, sandbox_id(0), volume, "v51.2")
+        vmm = self.make(node, sandbox_id(0), volume, "v51.1")
+        need = "needs Cloud Hypervisor 52 or later (this is 51.1, the one that Kata 4.1.0 ships)"
         node.start()
-        node.wait_for(volume.path, "unknown", "hypervisor_version", next_attempt_at=None)
+        row = node.wait_for(volume.path, "unknown", "hypervisor_version", next_attempt_at=None)
+        self.assertEqual(row["evidence"], need)
+        self.explains(node, volume.path, need)
+        self.assertIn(need, " ".join(node.crustctl("doctor", check=False).stdout.split()))
         volume.loop.resize(AFTER)
-        self.waits(node, volume, "hypervisor_version", "v51.2 cannot resize.*v52",
-                   "Cloud Hypervisor 52 or later", "restart the pod")
+        self.waits(node, volume, "hypervisor_version", re.escape(need), need, "restart the pod")
         self.assertEqual(vmm.sent("PUT"), [])
 
     def test_read_only(self):
