@@ -317,7 +317,9 @@ static void on_grown_by_helper(const struct helper_reply *reply, void *userdata)
 
 int act_guest_start(struct act *act)
 {
-    if (act->volume.guest_path[0] && !act->volume.agent_address[0])
+    bool has_use = act->volume.guest_path[0] || helpers_are_on(act->reconciler);
+
+    if (has_use && !act->volume.agent_address[0])
         return act_shim_ask(act);
     act_guest_go_on(act);
     return 0;

@@ -255,6 +255,16 @@ static void answer_all(struct reconciler *reconciler)
 
 /* ---- the end of a helper ----------------------------------------------------------------- */
 
+static void judge(const struct helper_target *target, const struct helper_report *report, bool grew,
+                  struct helper_verdict *ret_verdict)
+{
+    struct helper_volume candidates[HELPER_CANDIDATES];
+
+    for (unsigned i = 0; i < target->candidates; i++)
+        candidates[i] = report->volume[target->candidate[i]];
+    helper_judge(candidates, target->candidates, target->device_bytes, grew, ret_verdict);
+}
+
 static void learn(struct helper_sandbox *sandbox, const struct helper_outcome *outcome)
 {
     const struct helper_targets *targets = sandbox->targets;
@@ -264,8 +274,7 @@ static void learn(struct helper_sandbox *sandbox, const struct helper_outcome *o
         const struct helper_target *target = &targets->target[i];
         struct helper_verdict verdict;
 
-        helper_judge(&outcome->report.volume[target->first], target->paths, target->device_bytes,
-                     sandbox->grows, &verdict);
+        judge(target, &outcome->report, sandbox->grows, &verdict);
         helper_known_put(&sandbox->known, target->mapping_id, sandbox->grows, &verdict);
     }
 }

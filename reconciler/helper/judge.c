@@ -1,4 +1,8 @@
-/* judge.c - see judge.h. */
+/* judge.c - see judge.h.
+ *
+ * The container binds a place whatever is there: where the volume is not mounted, or not yet, the
+ * helper finds the directory, which has no block device.
+ */
 #include "reconciler/helper/judge.h"
 
 #include <inttypes.h>
@@ -8,7 +12,7 @@
 static const enum volume_reason grow_reasons[HELPER_FAULTS] = {
     [HELPER_FAULT_NONE] = REASON_NONE,
     [HELPER_FAULT_NOT_MOUNTED] = REASON_GUEST_PATH_UNKNOWN,
-    [HELPER_FAULT_NOT_A_BLOCK_DEVICE] = REASON_FILE_SYSTEM_NOT_GROWABLE,
+    [HELPER_FAULT_NOT_A_BLOCK_DEVICE] = REASON_GUEST_PATH_UNKNOWN,
     [HELPER_FAULT_UNSUPPORTED] = REASON_FILE_SYSTEM_NOT_GROWABLE,
     [HELPER_FAULT_REFUSED] = REASON_FILE_SYSTEM_NOT_GROWABLE,
     [HELPER_FAULT_READ_ONLY] = REASON_FILE_SYSTEM_NOT_GROWABLE,
@@ -59,14 +63,19 @@ struct choice {
     unsigned count;
 };
 
+static bool has_device(const struct helper_volume *volume)
+{
+    return volume->fault != HELPER_FAULT_NOT_MOUNTED &&
+           volume->fault != HELPER_FAULT_NOT_A_BLOCK_DEVICE;
+}
+
 static struct choice choose(const struct helper_volume *volume, unsigned volumes,
                             uint64_t device_bytes)
 {
     struct choice choice = {0};
 
     for (unsigned i = 0; i < volumes; i++) {
-        if (volume[i].fault == HELPER_FAULT_NOT_MOUNTED ||
-            (device_bytes && volume[i].device_bytes != device_bytes))
+        if (!has_device(&volume[i]) || (device_bytes && volume[i].device_bytes != device_bytes))
             continue;
         if (choice.count++ == 0)
             choice.found = &volume[i];
@@ -79,7 +88,7 @@ static void judge_alike(const struct helper_volume *volume, unsigned volumes, ui
                         bool grew, struct helper_verdict *verdict)
 {
     for (unsigned i = 0; i < volumes && verdict->reason == REASON_NONE; i++)
-        if (volume[i].device_bytes == device_bytes)
+        if (has_device(&volume[i]) && volume[i].device_bytes == device_bytes)
             judge_one(&volume[i], device_bytes, grew, verdict);
     verdict->stats = (struct agent_stats){0};
     if (!grew)

@@ -395,10 +395,19 @@ static int copy_paths(struct helper_run *run, const struct helper_task *task)
     return 0;
 }
 
+/* A path that is not known yet may be in a moment. */
+static int check_paths(struct helper_run *run)
+{
+    if (run->paths > 0)
+        return 0;
+    (void)error_set(&run->outcome.error, 0, "nothing says where the guest has mounted this volume");
+    return refuse(run, REASON_GUEST_PATH_UNKNOWN);
+}
+
 static int walk(struct helper_run *run)
 {
     static int (*const steps[])(struct helper_run * run) = {
-        look_at_guest, open_program, open_share, begin_record, place, start_container,
+        check_paths, look_at_guest, open_program, open_share, begin_record, place, start_container,
     };
     int r = 0;
 

@@ -13,6 +13,7 @@
 #include "lib/cleanup.h"
 #include "reconciler/clients.h"
 #include "reconciler/internal.h"
+#include "reconciler/observe/claims.h"
 
 static bool has_state(const struct store_volume *volume, enum volume_state state)
 {
@@ -24,33 +25,83 @@ bool helpers_are_on(const struct reconciler *reconciler)
     return reconciler->config.guest.helper && reconciler->config.resize.mode == RESIZE_GROW;
 }
 
+static bool has_path(const struct store_volume *volume)
+{
+    return volume->guest_path[0] == '/';
+}
+
+/* Its shared directory shows where volumes may be, also where the records do not tell them apart.
+ */
+static bool is_rust(const struct store_volume *volume)
+{
+    return strcmp(volume->runtime, "kata-rs") == 0;
+}
+
 bool helper_is_possible(const struct reconciler *reconciler, const struct store_volume *volume)
 {
     return helpers_are_on(reconciler) && volume_may_grow(reconciler, volume) &&
            volume->sandbox_ref && volume->mapping_id && volume->agent_address[0] &&
-           volume->guest_path[0] == '/';
+           (has_path(volume) || is_rust(volume));
+}
+
+/* ---- places ------------------------------------------------------------------------------ */
+
+struct places {
+    struct helper_targets *targets;
+    struct helper_target target;
+};
+
+/* Two volumes that may be at the same places share them: each is given once. */
+static int add_place(void *userdata, const char *guest_path)
+{
+    struct places *places = userdata;
+    struct helper_targets *targets = places->targets;
+    unsigned i = 0;
+
+    while (i < targets->paths && strcmp(targets->path[i], guest_path) != 0)
+        i++;
+    if (i == HELPER_VOLUMES || places->target.candidates == HELPER_CANDIDATES ||
+        strlen(guest_path) >= STORE_ADDRESS_BYTES)
+        return 0;
+    if (i == targets->paths)
+        (void)snprintf(targets->path[targets->paths++], STORE_ADDRESS_BYTES, "%s", guest_path);
+    places->target.candidate[places->target.candidates++] = i;
+    return 0;
+}
+
+static void find_places(struct reconciler *reconciler, const struct store_volume *volume,
+                        struct places *places)
+{
+    struct observe_sandbox_paths paths;
+    const char *bundles[CONFIG_LIST_ITEMS];
+
+    if (has_path(volume)) {
+        (void)add_place(places, volume->guest_path);
+        return;
+    }
+    look_sandbox_paths(reconciler, bundles, &paths);
+    (void)claims_each_place(&paths, volume->sandbox_id, volume->vmm_pid, volume->target_path,
+                            add_place, places);
 }
 
 void helper_targets_add(struct reconciler *reconciler, const struct store_volume *volume,
                         struct helper_targets *targets)
 {
-    struct helper_target *target = &targets->target[targets->targets];
+    struct places places = {
+        .targets = targets,
+        .target = {.volume_id = volume->volume_id,
+                   .mapping_id = volume->mapping_id,
+                   .device_bytes = volume->device_bytes},
+    };
 
-    (void)reconciler;
     for (unsigned i = 0; i < targets->targets; i++)
         if (targets->target[i].volume_id == volume->volume_id)
             return;
-    if (targets->paths == HELPER_VOLUMES)
+    if (targets->targets == HELPER_VOLUMES)
         return;
-    *target = (struct helper_target){
-        .volume_id = volume->volume_id,
-        .mapping_id = volume->mapping_id,
-        .device_bytes = volume->device_bytes,
-        .first = targets->paths,
-        .paths = 1,
-    };
-    (void)snprintf(targets->path[targets->paths++], STORE_ADDRESS_BYTES, "%s", volume->guest_path);
-    targets->targets++;
+    find_places(reconciler, volume, &places);
+    if (places.target.candidates > 0)
+        targets->target[targets->targets++] = places.target;
 }
 
 /* ---- those that go along ----------------------------------------------------------------- */

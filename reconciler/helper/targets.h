@@ -8,10 +8,13 @@
 
 struct reconciler;
 
+enum { HELPER_CANDIDATES = 8 };
+
 struct helper_target {
     int64_t volume_id, mapping_id;
     uint64_t device_bytes;
-    unsigned first, paths; /* which of the paths may be its */
+    unsigned candidates;
+    unsigned candidate[HELPER_CANDIDATES]; /* which of the paths may be its */
 };
 
 struct helper_targets {

@@ -305,6 +305,59 @@ int claims_read(const struct observe_sandbox_paths *paths, const char *sandbox_i
     return r == 0 ? add_claims(mounts, &names) : r;
 }
 
+/* ---- where a path may be in the guest ---------------------------------------------------- */
+
+static int offer_names(struct mounts *mounts, const struct passthrough *names,
+                       const struct mount *mount, claims_place *callback, void *userdata)
+{
+    int r = 0;
+
+    for (unsigned i = 0; r == 0 && i < names->names; i++) {
+        cleanup(freep) char *guest_path = NULL;
+
+        if (!passthrough_is_candidate(names->name[i], last_part(mount->destination), is_container,
+                                      mounts))
+            continue;
+        r = passthrough_guest_path(names->name[i], &guest_path);
+        if (r == 0)
+            r = callback(userdata, guest_path);
+    }
+    return r;
+}
+
+static int offer_places(struct mounts *mounts, const struct passthrough *names, const char *path,
+                        claims_place *callback, void *userdata)
+{
+    int r = 0;
+
+    for (unsigned i = 0; r == 0 && i < mounts->mounts; i++)
+        if (strcmp(mounts->mount[i].path, path) == 0)
+            r = offer_names(mounts, names, &mounts->mount[i], callback, userdata);
+    return r;
+}
+
+int claims_each_place(const struct observe_sandbox_paths *paths, const char *sandbox_id,
+                      pid_t vmm_pid, const char *path, claims_place *callback, void *userdata)
+{
+    cleanup(mounts_freep) struct mounts *mounts = calloc(1, sizeof(*mounts));
+    cleanup(passthrough_done) struct passthrough names = {0};
+    cleanup(observed_sandbox_done) struct observed_sandbox sandbox = {0};
+    char bundle[PATH_MAX];
+    struct bundles_place place;
+    int r;
+
+    if (!mounts)
+        return -ENOMEM;
+    mounts->sandbox = &sandbox;
+    r = claims_find_bundle(paths, sandbox_id, vmm_pid, bundle);
+    if (r < 0 || !bundle[0] || bundles_place_of(bundle, sandbox_id, &place) < 0)
+        return r;
+    r = bundles_each(paths->cache->bundles, paths->root, &place, sandbox_id, add_container, mounts);
+    if (r == 0)
+        r = passthrough_read(paths->root, sandbox_id, &names);
+    return r == 0 ? offer_places(mounts, &names, path, callback, userdata) : r;
+}
+
 static bool is_claimed(const struct observed_sandbox *sandbox, const char *path)
 {
     for (unsigned i = 0; i < sandbox->claims; i++)

@@ -15,5 +15,11 @@ int claims_find_bundle(const struct observe_sandbox_paths *paths, const char *sa
 int claims_read(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                 const char *bundle, bool passthrough, struct observed_sandbox *sandbox);
 
+/* Every place in the guest of Kata's Rust runtime that may be the path's, where its records do not
+ * tell which one is. callback: 0 goes on. 0, -errno or what it said. */
+typedef int claims_place(void *userdata, const char *guest_path);
+int claims_each_place(const struct observe_sandbox_paths *paths, const char *sandbox_id,
+                      pid_t vmm_pid, const char *path, claims_place *callback, void *userdata);
+
 /* Where no bundle is found: what the runtime recorded as shared directories. 0 or -ENOMEM. */
 int claims_from_records(struct observed_sandbox *sandbox);

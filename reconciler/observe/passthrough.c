@@ -93,6 +93,16 @@ void passthrough_done(struct passthrough *passthrough)
     *passthrough = (struct passthrough){0};
 }
 
+bool passthrough_is_candidate(const char *name, const char *basename,
+                              bool (*is_container)(void *userdata, const char *part),
+                              void *userdata)
+{
+    char part[DEVICE_CHARS + 1] = "";
+
+    memcpy(part, name, DEVICE_CHARS);
+    return strcmp(name + PREFIX_CHARS, basename) == 0 && !is_container(userdata, part);
+}
+
 const char *passthrough_find(const struct passthrough *passthrough, const char *basename,
                              bool (*is_container)(void *userdata, const char *part), void *userdata)
 {
@@ -100,10 +110,8 @@ const char *passthrough_find(const struct passthrough *passthrough, const char *
 
     for (unsigned i = 0; i < passthrough->names; i++) {
         const char *name = passthrough->name[i];
-        char part[DEVICE_CHARS + 1] = "";
 
-        memcpy(part, name, DEVICE_CHARS);
-        if (strcmp(name + PREFIX_CHARS, basename) != 0 || is_container(userdata, part))
+        if (!passthrough_is_candidate(name, basename, is_container, userdata))
             continue;
         if (found && strncmp(found, name, DEVICE_CHARS) != 0)
             return NULL;

@@ -25,6 +25,12 @@ struct passthrough {
 int passthrough_read(int root, const char *sandbox_id, struct passthrough *ret_passthrough);
 void passthrough_done(struct passthrough *passthrough);
 
+/* Whether a name of the form above is a volume's, mounted at a destination that ends in BASENAME.
+ */
+bool passthrough_is_candidate(const char *name, const char *basename,
+                              bool (*is_container)(void *userdata, const char *part),
+                              void *userdata);
+
 /* The names of one device that end in BASENAME: the first of them. NULL if there is none, or if
  * there are several devices'. is_container: whether the first part belongs to a container. */
 const char *passthrough_find(const struct passthrough *passthrough, const char *basename,

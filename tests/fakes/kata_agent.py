@@ -95,6 +95,8 @@ class KataAgent(FakeAgent):
             self._stop_at(request.method, "before")
             payload = getattr(self, f"_{request.method}")(fields(request.payload)) or b""
             self._stop_at(request.method, "after")
+        except OSError as error:  # as anyhow's errors are answered
+            return encode_response(request.stream, code=INTERNAL, message=str(error))
         except Refusal as refusal:
             code, message = refusal.args
             return encode_response(request.stream, code=code, message=message)
@@ -229,10 +231,11 @@ class KataAgent(FakeAgent):
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(path.name + ".tmp")
-        with open(part, "r+b" if offset else "wb") as file:
+        flags = os.O_RDWR | os.O_CREAT | (0 if offset else os.O_TRUNC)
+        with open(os.open(part, flags, 0o600), "r+b") as file:
             file.seek(offset)
             file.write(data)
-        if offset + len(data) == size:
+        if part.stat().st_size == size:
             part.chmod(mode & 0o777)
             part.rename(path)
 
