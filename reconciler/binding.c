@@ -89,6 +89,20 @@ static const char *source_of(const struct store_volume *volume)
     return volume->recorded_drive_id[0] && !is_published ? "persist" : volume->binding_source;
 }
 
+/* A volume whose own metadata forbids a resize may keep its neighbours in the sandbox from theirs:
+ * what was said of them before is to be said again. */
+static int ask_for_neighbours(struct reconciler *reconciler, const struct store_volume *volume)
+{
+    int r;
+
+    if (volume->policy == STORE_POLICY_GROW)
+        return 0;
+    r = store_want_lists_beside(reconciler->store, volume->sandbox_ref, volume->volume_id);
+    return r < 0 ? r
+                 : store_each_volume_of_sandbox(reconciler->store, volume->sandbox_id, mark_volume,
+                                                reconciler);
+}
+
 static int open_mapping(struct reconciler *reconciler, const struct store_volume *volume)
 {
     struct store_mapping mapping = {
@@ -102,10 +116,12 @@ static int open_mapping(struct reconciler *reconciler, const struct store_volume
         .guest_synced_bytes = filled_bytes(volume),
         .record = record_of(volume),
     };
+    int r;
 
     log_info(&(struct log_ids){volume->volume_id, volume->sandbox_id, volume->device_name, NULL},
              "bound to the sandbox at %" PRIu64 " bytes", volume->device_bytes);
-    return store_open_mapping(reconciler->store, &mapping);
+    r = store_open_mapping(reconciler->store, &mapping);
+    return r < 0 ? r : ask_for_neighbours(reconciler, volume);
 }
 
 static bool is_described(const struct store_volume *volume)

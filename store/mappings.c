@@ -173,6 +173,14 @@ int store_want_doubtful_lists(struct store *store, int64_t sandbox_ref, int64_t 
     return sql_run(&store->connection, want, NULL, sql_number(sandbox_ref), sql_number(volume_id));
 }
 
+int store_want_lists_beside(struct store *store, int64_t sandbox_ref, int64_t volume_id)
+{
+    static const char want[] = "UPDATE mappings SET list = 2 WHERE sandbox_ref = ?1"
+                               " AND volume_id <> ?2 AND until IS NULL AND list = 1";
+
+    return sql_run(&store->connection, want, NULL, sql_number(sandbox_ref), sql_number(volume_id));
+}
+
 /* list_error stays until the list has the drive. An answer to yesterday's records says nothing.
  * What a VMM that has lost the drive had is not known any more; a growth goes on counting from it.
  */

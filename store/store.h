@@ -552,7 +552,9 @@ int store_close_mapping(struct store *store, int64_t volume_id);
 int store_renew_record(struct store *store, int64_t volume_id, uint64_t record);
 /* Somebody asks: the VMM's list is read again, for this volume or (0) for all. */
 int store_want_list(struct store *store, int64_t volume_id);
-/* The same for the sandbox's other volumes whose drive is not told from others. */
+/* The same for the other volumes of a sandbox. */
+int store_want_lists_beside(struct store *store, int64_t sandbox_ref, int64_t volume_id);
+/* Of these, those whose drive is not told from others. */
 int store_want_doubtful_lists(struct store *store, int64_t sandbox_ref, int64_t volume_id);
 /* The device of an open mapping was seen with this size: raises largest_bytes. */
 int store_note_size(struct store *store, int64_t volume_id, uint64_t device_bytes);

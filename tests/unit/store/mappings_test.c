@@ -177,6 +177,22 @@ static void an_obstacle_is_known_while_the_list_is(void **state)
     assert_string_equal(get_volume(store, bound.volume_id).obstacle, "");
 }
 
+static void lists_beside_a_volume_are_asked_for(void **state)
+{
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    int before;
+
+    assert_int_equal(store_renew_record(store, bound.volume_id, 1), 0);
+    put_list(store, bound, 1, STORE_LIST_HAS);
+    before = written(store);
+    assert_int_equal(store_want_lists_beside(store, bound.sandbox_ref, bound.volume_id), 0);
+    assert_int_equal(store_want_lists_beside(store, bound.sandbox_ref + 1, 0), 0);
+    assert_int_equal(written(store), before);
+    assert_int_equal(store_want_lists_beside(store, bound.sandbox_ref, bound.volume_id + 1), 0);
+    assert_true(get_volume(store, bound.volume_id).list_again);
+}
+
 static void a_vmm_that_lost_the_drive_has_no_size(void **state)
 {
     struct store *store = store_of(state);
@@ -347,6 +363,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         MODEL(an_obstacle_is_known_while_the_list_is),
+        MODEL(lists_beside_a_volume_are_asked_for),
         MODEL(a_vmm_that_lost_the_drive_has_no_size),
         MODEL(a_list_is_of_its_records),
         MODEL(a_file_system_that_fills_its_device_is_known_to),
