@@ -441,6 +441,15 @@ const struct explanation explanations[] = {
      "A look at the hypervisor's list.",
      {"It is read when the sandbox gets the volume; crustctl resync has it read now."}},
     {"resizable",
+     "unverified",
+     "The hypervisor's list has the drive among others of equal size, and does not tell which of "
+     "them it is. A growth would have all of them read their sizes again, and most likely reach "
+     "the "
+     "file system.",
+     "A monitor that names each drive.",
+     {"crustd's crust-qemu gives QEMU a QMP monitor; pods that run already must be restarted.",
+      "A growth of one of the volumes ends the tie."}},
+    {"resizable",
      "guest_not_asked",
      "The guest has not been called for this volume since the sandbox has it, so it is not known "
      "whether anything in it is able to grow the file system.",

@@ -75,10 +75,12 @@ class SeveralDisksTest(SeveralCase):
             self.assertIn("2 drives (drive-1, drive-2) have 67108864 bytes", row["evidence"])
             self.assertIn("HMP does not tell which of them it is", self.explanation(volume))
             self.assertIsNone(self.mappings(volume)[-1]["drive_id"])
+            self.assertEqual((row["resizable"], row["resizable_reason"]), ("unknown", "unverified"))
         first.loop.resize(128 * MIB)
         for volume, size in ((first, 128), (second, 64)):
             row = self.wait_row(volume, "in_sync", "none", hypervisor_bytes=size * MIB)
             self.assertIsNone(row["evidence"])
+            self.assertEqual(row["resizable"], "yes")
             self.check_mapping(volume)
             self.check_size(volume, size * MIB)
         second.loop.resize(128 * MIB)

@@ -25,7 +25,7 @@ static void every_state_and_reason_is_explained(void **state)
 /* What is only a remark on a volume that is in sync, and what nobody is told. */
 static bool is_no_obstacle(enum volume_reason reason)
 {
-    return reason == REASON_NONE || reason == REASON_UNVERIFIED || reason == REASON_HOST_STALE ||
+    return reason == REASON_NONE || reason == REASON_HOST_STALE ||
            reason == REASON_HOST_LAYER_PENDING;
 }
 

@@ -3,7 +3,20 @@
 
 #include "reconciler/decide/resizable.h"
 
-enum { STATUS, PERMIT, DEVICE, LIVE, CONFLICT, SIZE, HYPERVISOR, MONITOR, GUEST, PROVEN, FACTS };
+enum {
+    STATUS,
+    PERMIT,
+    DEVICE,
+    LIVE,
+    CONFLICT,
+    SIZE,
+    HYPERVISOR,
+    MONITOR,
+    DRIVE,
+    GUEST,
+    PROVEN,
+    FACTS
+};
 
 static const struct table_fact facts[FACTS] = {
     [STATUS] = {"status", {"present", "invalid", "gone"}},
@@ -16,6 +29,7 @@ static const struct table_fact facts[FACTS] = {
     [SIZE] = {"size", {"smaller", "larger"}},
     [HYPERVISOR] = {"hypervisor", {"none", "failed"}},
     [MONITOR] = {"monitor", {"unasked", "able", "unable"}},
+    [DRIVE] = {"drive", {"told", "untold"}},
     [GUEST] = {"guest", {"none", "unverified", "failed"}},
     [PROVEN] = {"proven", {"yes", "no"}},
 };
@@ -57,6 +71,7 @@ static struct decide_facts growth_of(const int *combination)
         .hypervisor_bytes = 100,
         .hypervisor_reason = hypervisor[combination[HYPERVISOR]],
         .guest_reason = guest[combination[GUEST]],
+        .list_doubtful = combination[DRIVE] == 1,
         .guest_proven = combination[PROVEN] == 0,
     };
 }
@@ -127,6 +142,7 @@ static void yes_claims_only_what_was_seen(void **state)
         count++;
         assert_int_equal(given.monitor, MONITOR_ABLE);
         assert_true(growth.guest_proven);
+        assert_false(growth.list_doubtful);
         growth.is_still = growth.may_try = true;
         assert_int_equal(decide(&growth).action, ACTION_RESIZE_HYPERVISOR);
     } while (table_advance(&table, combination));
