@@ -170,6 +170,7 @@ class RefusalTest(SeveralCase):
             with self.subTest(policy):
                 _, (first, second) = self.start_pod({}, {"size": 96 * MIB, "policy": policy})
                 self.settle(first)
+                self.wait_row(first, "in_sync", resizable="no", resizable_reason="drive_not_found")
                 self.check_refused(first, f"{second.path} in the same sandbox",
                                    f"crust.resize = {policy}")
                 self.node.stage(second.path, second.device, fstype=second.filesystem)
