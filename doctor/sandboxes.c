@@ -335,6 +335,72 @@ static void list_restarts(const cJSON *sandboxes, const char *boot_id, const str
                  restarts.names, more);
 }
 
+/* ---- what would happen ---------------------------------------------------------------------- */
+
+/* As the daemon judged each volume in use: the doors of a sandbox alone do not say it, for a drive
+ * may not be found, or not be one that can be resized. */
+struct forecast {
+    uint64_t volumes, not_resizable, unknown;
+    char names[640];
+    size_t length;
+    bool cut; /* there are more than the names say */
+};
+
+static void add_names(struct forecast *forecast, const char *names)
+{
+    const char *comma = forecast->length ? ", " : "";
+    size_t length = strlen(comma) + strlen(names);
+
+    forecast->cut |= forecast->length + length >= sizeof(forecast->names);
+    if (!*names || forecast->cut)
+        return;
+    forecast->length +=
+        (size_t)snprintf(forecast->names + forecast->length,
+                         sizeof(forecast->names) - forecast->length, "%s%s", comma, names);
+}
+
+static void add_forecast(struct forecast *forecast, const cJSON *row)
+{
+    uint64_t volumes = 0, not_resizable = 0, unknown = 0;
+
+    (void)json_number(row, "volumes", &volumes);
+    (void)json_number(row, "not_resizable", &not_resizable);
+    (void)json_number(row, "resizable_unknown", &unknown);
+    forecast->volumes += volumes;
+    forecast->not_resizable += not_resizable;
+    forecast->unknown += unknown;
+    add_names(forecast, text_of(row, "not_resizable_names"));
+}
+
+static void judge_forecast(const cJSON *sandboxes, const char *boot_id, struct findings *findings)
+{
+    struct forecast forecast = {0};
+    const cJSON *row;
+
+    cJSON_ArrayForEach(row, sandboxes)
+    {
+        if (strcmp(text_of(row, "boot_id"), boot_id) == 0)
+            add_forecast(&forecast, row);
+    }
+    if (forecast.not_resizable)
+        findings_add(findings, FINDING_ERROR, "resizable", NULL,
+                     "crustctl volumes --not-resizable lists them; crustctl explain VOL says what "
+                     "to do",
+                     "a growth would not reach %" PRIu64 " of %" PRIu64 " volumes in use: %s%s",
+                     forecast.not_resizable, forecast.volumes, forecast.names,
+                     forecast.cut ? ", …" : "");
+    else if (forecast.unknown)
+        findings_add(findings, FINDING_NOTE, "resizable", NULL, NULL,
+                     "whether a growth would reach them is not known yet of %" PRIu64 " of %" PRIu64
+                     " volumes in use",
+                     forecast.unknown, forecast.volumes);
+    else if (forecast.volumes)
+        findings_add(findings, FINDING_OK, "resizable", NULL, NULL,
+                     "nothing is known to keep a growth from any of the %" PRIu64
+                     " volumes in use that crustd may resize",
+                     forecast.volumes);
+}
+
 void sandboxes_judge(const cJSON *sandboxes, const char *boot_id, const struct config *config,
                      struct findings *findings)
 {
@@ -349,6 +415,7 @@ void sandboxes_judge(const cJSON *sandboxes, const char *boot_id, const struct c
         count++;
     }
     list_restarts(sandboxes, boot_id, config, findings);
+    judge_forecast(sandboxes, boot_id, findings);
     if (count == 0)
         findings_add(findings, FINDING_NOTE, "sandbox", NULL,
                      "Run a pod of Kata's with a volume, and ask again",

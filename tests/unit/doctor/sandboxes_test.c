@@ -50,6 +50,43 @@ static void qemu(void **state)
     expect(node, ROW(QEMU "," NO_MONITOR "," ABLE), "note", "resize.qemu_monitor = off");
 }
 
+/* Two sandboxes of this boot, and one of the last. */
+static void judge_volumes(struct node *node, const char *first, const char *second)
+{
+    char rows[1024];
+
+    (void)snprintf(rows, sizeof(rows),
+                   "[{\"sandbox_id\":\"5a\",\"boot_id\":\"b\",\"volumes\":2%s},"
+                   "{\"sandbox_id\":\"5b\",\"boot_id\":\"b\",\"volumes\":1%s},"
+                   "{\"sandbox_id\":\"5c\",\"boot_id\":\"a\",\"volumes\":9,\"not_resizable\":9}]",
+                   first, second);
+    judge(node, rows);
+}
+
+#define NOT_RESIZABLE(count, names)                                                                \
+    ",\"not_resizable\":" #count ",\"not_resizable_names\":\"" names "\""
+
+static void volumes_that_would_not_grow(void **state)
+{
+    struct node *node = *state;
+
+    judge_volumes(node, "", "");
+    written_expect(&node->written, "resizable", "any of the 3 volumes", "ok");
+    judge_volumes(node, ",\"resizable_unknown\":1", "");
+    written_expect(&node->written, "resizable", "1 of 3 volumes", "note");
+    judge_volumes(node, ",\"resizable_unknown\":1", NOT_RESIZABLE(1, "pv-c (monitor_missing)"));
+    written_expect(&node->written, "resizable",
+                   "would not reach 1 of 3 volumes in use: pv-c (monitor_missing)", "error");
+    judge_volumes(node, NOT_RESIZABLE(2, "pv-a (agent_failed), pv-b (agent_failed)"),
+                  NOT_RESIZABLE(1, "pv-c (monitor_missing)"));
+    written_expect(&node->written, "resizable",
+                   "3 of 3 volumes in use: pv-a (agent_failed), pv-b (agent_failed), pv-c "
+                   "(monitor_missing)",
+                   "error");
+    judge(node, "[]");
+    assert_int_equal(written_count(&node->written, "resizable"), 0);
+}
+
 static void the_remedy_serves_both_runtimes(void **state)
 {
     struct node *node = *state;
@@ -214,6 +251,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         NODE_TEST(qemu),
+        NODE_TEST(volumes_that_would_not_grow),
         NODE_TEST(the_remedy_serves_both_runtimes),
         NODE_TEST(which_monitor_it_is),
         NODE_TEST(pods_to_restart),

@@ -70,6 +70,30 @@ static void asks_for_a_version_that_can(void **state)
     assert_int_equal(reply.list, HYPERVISOR_LIST_UNREAD);
 }
 
+/* A query tells what a resize would come to, before one is needed. */
+static void foresees_a_resize(void **state)
+{
+    static const struct {
+        struct http_script script[2];
+        enum hypervisor_outcome resize;
+    } cases[] = {
+        {{PING("v52.0"), INFO("Running", DISKS)}, HYPERVISOR_DONE},
+        {{PING("v51.1"), INFO("Running", DISKS)}, HYPERVISOR_VERSION},
+        {{PING("v52.0"),
+          INFO("Running", "{\"id\":\"_disk1\",\"path\":\"$DEVICE\",\"readonly\":true}")},
+         HYPERVISOR_READ_ONLY},
+    };
+
+    http_call_need_device(*state);
+    for (size_t i = 0; i < array_length(cases); i++) {
+        struct hypervisor_reply reply = run(*state, HYPERVISOR_QUERY, cases[i].script, 2);
+
+        assert_int_equal(reply.outcome, HYPERVISOR_DONE);
+        assert_int_equal(reply.list, HYPERVISOR_LIST_HAS);
+        assert_int_equal(reply.resize, cases[i].resize);
+    }
+}
+
 static void passes_on_refusals(void **state)
 {
     static const struct {
@@ -226,6 +250,7 @@ int main(void)
         HTTP_CALL_TEST(resizes),
         HTTP_CALL_TEST(cannot_learn_the_size),
         HTTP_CALL_TEST(asks_for_a_version_that_can),
+        HTTP_CALL_TEST(foresees_a_resize),
         HTTP_CALL_TEST(passes_on_refusals),
         HTTP_CALL_TEST(leaves_alone_what_must_not_be_resized),
         HTTP_CALL_TEST(never_resizes_a_file),
