@@ -1,9 +1,12 @@
 """guest_keeper.py SPECIFICATION - runs in a node: a sandbox as Kata's Go runtime leaves it, its VM on KVM.
 
 The specification is JSON: id, cid, control (a socket's path), kernel, initramfs, program (crust-qemu in QEMU's place, or
-null) and volumes, each with path (the publish path), device and filesystem. It boots the guest with the volumes in it, writes what a CSI driver and the
-runtime write, holds QEMU's main monitor as the shim does, and answers on the control socket until it is killed:
-one JSON request per connection, [method, arguments...], answered by {"answer": ...} or {"error": ...}.
+null), stock and volumes, each with path (the publish path), device and filesystem. A stock guest has the stand-in for
+kata-agent and a directory that it shares with the node, and no crust-guest-agent.
+
+It boots the guest with the volumes in it, writes what a CSI driver and the runtime write, holds QEMU's main monitor as the
+shim does, and answers on the control socket until it is killed: one JSON request per connection, [method, arguments...],
+answered by {"answer": ...} or {"error": ...}.
 """
 
 import json
@@ -24,6 +27,7 @@ from programs import GuestError  # noqa: E402
 
 AGENT_PORT, COMPANION_PORT = 1024, 1030
 PATTERN_BYTES = 1 << 20
+SHARED = "/run/kata-containers/shared/sandboxes"
 
 
 class ThisNode(ScratchNode):
@@ -45,10 +49,15 @@ class Sandbox:
         self.node = ThisNode()
         image = GuestImage(pathlib.Path(specification["kernel"]),
                            pathlib.Path(specification["initramfs"]))
+        options = {"agents": [("--listen", f"vsock://{COMPANION_PORT}")]}
+        if specification["stock"]:
+            share = pathlib.Path(SHARED, self.id, "mounts")
+            share.mkdir(parents=True)
+            options = {"agents": [("/sbin/kata-agent", f"vsock:{AGENT_PORT}")], "share": share,
+                       "cgroups": True}
         self.vm = GuestVM(scratch, image, self.disks, sandbox_id=self.id,
                           vm_dir=self.node.vm_dir(self.id), **self.monitor(specification["program"]),
-                          agents=[("--listen", f"vsock://{COMPANION_PORT}")],
-                          accelerator="kvm", vsock_cid=self.cid)
+                          accelerator="kvm", vsock_cid=self.cid, **options)
 
     @staticmethod
     def monitor(program):
@@ -75,6 +84,12 @@ class Sandbox:
         """Of the disk, and of the file system on it."""
         disk = self.disks[number]
         return [self.vm.guest_blocksize(disk), self.vm.guest_size(disk.mount_point)]
+
+    def do_console(self):
+        return self.vm.console()
+
+    def do_count(self, directory, prefix):
+        return self.vm.guest_count(directory, prefix)
 
     def do_verify(self, number):
         self.vm.guest_verify(f"{self.disks[number].mount_point}/pattern", PATTERN_BYTES)

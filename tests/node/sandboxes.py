@@ -18,7 +18,7 @@ import pathlib
 import secrets
 
 from channel import NodeError
-from guest_image import build_image
+from guest_image import build_image, build_kata_image
 from node_test_case import BUILD, NodeTest
 
 MIB = 1 << 20
@@ -52,8 +52,9 @@ class Volume:
 class Sandbox:
     """A guest on KVM, with volumes in it, that Kata's Go runtime could have started."""
 
-    def __init__(self, node, cid, volumes, program=None, staged=False):
-        self.node, self.cid, self.program, self.staged = node, cid, program, staged
+    def __init__(self, node, cid, volumes, program=None, staged=False, stock=False):
+        self.node, self.cid, self.program = node, cid, program
+        self.staged, self.stock = staged, stock
         self.id = secrets.token_hex(32)
         self.pod = f"pod-{cid}"
         self.volumes = {name: Volume(name, device, filesystem, self, number)
@@ -67,8 +68,8 @@ class Sandbox:
         specification = f"{TOOLS}/sandbox-{self.cid}.json"
         self.node.write(specification, json.dumps({
             "id": self.id, "cid": self.cid, "control": self.control, "staged": self.staged,
-            "kernel": f"{GUEST}/vmlinuz", "initramfs": f"{GUEST}/initramfs",
-            "program": self.program,
+            "kernel": f"{GUEST}/vmlinuz", "program": self.program, "stock": self.stock,
+            "initramfs": f"{GUEST}/{'initramfs-kata' if self.stock else 'initramfs'}",
             "volumes": [dataclasses.asdict(dataclasses.replace(volume, sandbox=None))
                         | {"path": volume.path} for volume in self.volumes.values()]}))
         self.node.run(["systemd-run", "--quiet", f"--unit={self.unit}", "python3",
@@ -109,14 +110,16 @@ class SandboxTest(NodeTest):
         cls.node.put(here / "guest_keeper.py", f"{TOOLS}/guest_keeper.py")
         cls.node.put(image.kernel, f"{GUEST}/vmlinuz")
         cls.node.put(image.initramfs, f"{GUEST}/initramfs")
+        cls.node.put(build_kata_image(BUILD / "guest").initramfs, f"{GUEST}/initramfs-kata")
         cls.node.run("modprobe vhost_vsock")
         cls.sandboxes = []
 
     @classmethod
-    def add_sandbox(cls, volumes, program=None, staged=False):
+    def add_sandbox(cls, volumes, program=None, staged=False, stock=False):
         """{name: (device, file system)}; the devices are there. program: what is started as QEMU. staged:
-        a CSI driver has made the file systems and leaves the metadata, before the sandbox is started."""
-        sandbox = Sandbox(cls.node, FIRST_CID + len(cls.sandboxes), volumes, program, staged)
+        a CSI driver has made the file systems and leaves the metadata, before the sandbox is started.
+        stock: nothing of ours is in the guest."""
+        sandbox = Sandbox(cls.node, FIRST_CID + len(cls.sandboxes), volumes, program, staged, stock)
         cls.sandboxes.append(sandbox)
         return sandbox
 
