@@ -242,9 +242,10 @@ static int follow_in_resize(struct store *store, int64_t volume_id, const char *
                    sql_known(told_bytes), sql_known(synced_bytes), sql_number(store->now_ms));
 }
 
-/* A path says more than an address, and another address more than an old one. */
+/* A path says more than an address, and a new one of either more than an old one. */
 #define NEW_GUEST_PATH                                                                             \
-    "CASE WHEN guest_path LIKE '/%' THEN guest_path ELSE coalesce(?5, guest_path) END"
+    "CASE WHEN guest_path LIKE '/%' AND ?5 NOT LIKE '/%' THEN guest_path"                          \
+    " ELSE coalesce(?5, guest_path) END"
 
 int store_put_hypervisor_result(struct store *store, const struct store_hypervisor_result *result)
 {

@@ -3,7 +3,9 @@
 #include <string.h>
 #include <sys/sysmacros.h>
 
+#include "lib/cleanup.h"
 #include "reconciler/act/act.h"
+#include "reconciler/observe/persist.h"
 
 static const enum volume_reason reasons[HYPERVISOR_OUTCOMES] = {
     [HYPERVISOR_DONE] = REASON_NONE,
@@ -17,6 +19,23 @@ static const enum volume_reason reasons[HYPERVISOR_OUTCOMES] = {
     [HYPERVISOR_READ_ONLY] = REASON_READ_ONLY,
     [HYPERVISOR_MISMATCH] = REASON_IDENTITY_MISMATCH,
 };
+
+/* Kata's Go runtime has the agent mount a drive by its PCI address, and records none of Cloud
+ * Hypervisor's. So its address is as good as a path, which every route takes. */
+static bool address_is_mount_point(const struct act *act, const char *address)
+{
+    return strncmp(address, "pci:", 4) == 0 && strcmp(act->volume.runtime, "kata-go") == 0 &&
+           hypervisor_kind_from_name(act->volume.hypervisor) == HYPERVISOR_CLOUD_HYPERVISOR;
+}
+
+static void note_address(struct act *act, const char *address)
+{
+    cleanup(freep) char *path = NULL;
+
+    if (address_is_mount_point(act, address) && persist_guest_path(address + 4, &path) == 0 && path)
+        address = path;
+    (void)snprintf(act->guest_address, sizeof(act->guest_address), "%s", address);
+}
 
 static void on_done(struct hypervisor_call *call, const struct hypervisor_reply *reply,
                     void *userdata)
@@ -32,7 +51,7 @@ static void on_done(struct hypervisor_call *call, const struct hypervisor_reply 
     act->others_refreshed = reply->others_refreshed;
     memcpy(act->vmm_version, reply->version, sizeof(act->vmm_version));
     snprintf(act->drive_id, sizeof(act->drive_id), "%s", reply->drive_id);
-    snprintf(act->guest_address, sizeof(act->guest_address), "%s", reply->address);
+    note_address(act, reply->address);
     act->hypervisor = hypervisor_call_free(call);
     act_finish(act);
 }

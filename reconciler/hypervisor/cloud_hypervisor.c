@@ -1,6 +1,7 @@
 /* cloud_hypervisor.c - three requests to a Cloud Hypervisor.
  *
- *     GET vmm.ping ─ version ─ GET vm.info ─ find the drive ─▶ done (query, size not learned)
+ *     GET vmm.ping ─ version ─ GET vm.info ─ find the drive ─▶ done (query: its address in the
+ *                                                  │             guest, size not learned)
  *                                                  └─ PUT vm.resize-disk ─▶ done
  *
  * Of a block device, vm.resize-disk changes nothing: it compares the size that is asked for with

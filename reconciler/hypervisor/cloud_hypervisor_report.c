@@ -6,7 +6,9 @@
  */
 #include "reconciler/hypervisor/cloud_hypervisor_report.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "lib/cleanup.h"
@@ -61,7 +63,27 @@ static const char *obstacle_of(const cJSON *disk)
     return NULL;
 }
 
-static int read_disk(const cJSON *disk, struct drive_report *report, struct error *error)
+/* "0000:00:03.0": function 0 on the first bus of the first segment, where Kata's Go runtime expects
+ * a disk (src/runtime/virtcontainers/clh.go, clhPciInfoToPath). */
+static bool is_on_first_bus(const char *bdf)
+{
+    return strlen(bdf) == strlen("0000:00:03.0") && strncmp(bdf, "0000:00:", 8) == 0 &&
+           isxdigit((unsigned char)bdf[8]) && isxdigit((unsigned char)bdf[9]) &&
+           strcmp(bdf + 10, ".0") == 0;
+}
+
+/* In the tree of devices a disk's parent is its virtio device, which has the PCI address. */
+static void read_address(const cJSON *tree, const char *id, struct drive *drive)
+{
+    const char *parent = json_string(json_member(tree, id), "parent");
+    const char *bdf = parent ? json_string(json_member(tree, parent), "pci_bdf") : NULL;
+
+    if (bdf && is_on_first_bus(bdf))
+        (void)snprintf(drive->address, sizeof(drive->address), "pci:%.2s", bdf + 8);
+}
+
+static int read_disk(const cJSON *disk, const cJSON *tree, struct drive_report *report,
+                     struct error *error)
 {
     struct drive drive = {
         .read_only = cJSON_IsTrue(json_member(disk, "readonly")),
@@ -74,6 +96,7 @@ static int read_disk(const cJSON *disk, struct drive_report *report, struct erro
     if (!id || strlen(id) >= sizeof(drive.id))
         return error_set(error, -EBADMSG, "vm.info: a disk without an id, or with too long a one");
     memcpy(drive.id, id, strlen(id) + 1);
+    read_address(tree, id, &drive);
     return drive_report_add(report, &drive, path, error);
 }
 
@@ -83,20 +106,21 @@ int cloud_hypervisor_read_info(const char *body, size_t length,
 {
     cleanup(json_deletep) cJSON *info = NULL;
     int r = json_parse(body, length, limits, &info, error);
-    const cJSON *disks, *disk;
+    const cJSON *disks, *disk, *tree;
     const char *state;
 
     if (r < 0)
         return r;
     state = json_string(info, "state");
     disks = json_member(json_member(info, "config"), "disks");
+    tree = json_member(info, "device_tree");
     if (!state)
         return error_set(error, -EBADMSG, "vm.info: no state");
     if (disks && !cJSON_IsArray(disks) && !cJSON_IsNull(disks))
         return error_set(error, -EBADMSG, "vm.info: config.disks is no list");
     cJSON_ArrayForEach(disk, disks)
     {
-        r = read_disk(disk, report, error);
+        r = read_disk(disk, tree, report, error);
         if (r < 0)
             return r;
     }

@@ -15,6 +15,7 @@
 enum {
     DRIVE_ID_BYTES = 128,
     DRIVE_PATH_BYTES = 4096,
+    DRIVE_ADDRESS_BYTES = 16,
     DRIVE_REPORT_ENTRIES = 1024,
 };
 
@@ -22,7 +23,8 @@ struct drive {
     char id[DRIVE_ID_BYTES];
     char *path; /* as the VMM was given it; owned */
     bool read_only;
-    const char *obstacle; /* static: why its size can't be re-read; NULL: it can */
+    char address[DRIVE_ADDRESS_BYTES]; /* in the guest, pci:03; "" the VMM does not say */
+    const char *obstacle;              /* static: why its size can't be re-read; NULL: it can */
 };
 
 struct drive_report {

@@ -62,7 +62,8 @@ struct hypervisor_request {
     dev_t file_device;          /* regular file: st_dev, inode */
     ino_t inode;
     const char *recorded_drive; /* drive id that the runtime recorded, NULL unknown */
-    bool wants_address;         /* where the guest sees the drive is not known otherwise */
+    bool wants_address;         /* where the guest sees the drive is not known otherwise: QEMU's
+                                   address is asked for; Cloud Hypervisor's comes with its list */
     const char *others_forbid;  /* why drives of other devices must keep their size; NULL: they
                                    need not */
     uint64_t bytes;             /* the device's real size; RESIZE never asks for less than the drive

@@ -66,6 +66,7 @@ void vmm_http_finish(struct vmm_http *vmm, enum hypervisor_outcome outcome, uint
 
     memcpy(reply.version, vmm->version, sizeof(reply.version));
     text_clean(vmm->drive, strlen(vmm->drive), reply.drive_id, sizeof(reply.drive_id));
+    memcpy(reply.address, vmm->address, sizeof(vmm->address));
     if (outcome != HYPERVISOR_DONE)
         reply.error = *error;
     hypervisor_call_complete(&vmm->call, &reply);
@@ -119,6 +120,12 @@ static enum hypervisor_outcome foresee_resize(const struct vmm_http *vmm,
     return drive_report_find(&vmm->report, &wanted, resolver, &drive, &error);
 }
 
+static void note_drive(struct vmm_http *vmm, const struct drive *drive)
+{
+    memcpy(vmm->drive, drive->id, sizeof(vmm->drive));
+    memcpy(vmm->address, drive->address, sizeof(vmm->address));
+}
+
 const struct drive *vmm_http_find(struct vmm_http *vmm)
 {
     const struct hypervisor_request *request = &vmm->call.request;
@@ -142,7 +149,7 @@ const struct drive *vmm_http_find(struct vmm_http *vmm)
         vmm->resize = foresee_resize(vmm, &process.resolver);
     vmm_process_done(&process);
     if (drive)
-        memcpy(vmm->drive, drive->id, sizeof(vmm->drive));
+        note_drive(vmm, drive);
     if (outcome == HYPERVISOR_DONE && request->act == HYPERVISOR_RESIZE)
         return drive;
     vmm_http_finish(vmm, outcome, 0, &error);

@@ -29,6 +29,7 @@ struct vmm_http {
     struct drive_report report;
     char version[HYPERVISOR_VERSION_BYTES]; /* as the VMM said; "" */
     char drive[DRIVE_ID_BYTES];             /* found, or refused; "" */
+    char address[DRIVE_ADDRESS_BYTES];      /* of that drive in the guest; "" not known */
     enum hypervisor_list list;
     enum hypervisor_outcome resize; /* what one would come to, as far as it is known */
 };

@@ -34,11 +34,12 @@
 enum { SOURCE_BYTES = 256 };
 
 /* The guest's own limit on a name leaves room for this much of a source. */
-static int guest_path_of(const char *source, char **ret_path)
+int persist_guest_path(const char *source, char **ret_path)
 {
     size_t length = strlen(source);
     char name[BASE64URL_ENCODED_LENGTH(SOURCE_BYTES) + 1];
 
+    *ret_path = NULL;
     if (!length || length > BASE64URL_PATH_BYTES)
         return 0;
     base64url_encode(source, length, name);
@@ -127,7 +128,7 @@ static int read_guest_path(const struct context *context, const cJSON *drive,
     else if (strcmp(context->driver, "virtio-blk") == 0 && device->drive_id &&
              pci_path(context->hypervisor, device->drive_id, path, sizeof(path)))
         source = path;
-    return source ? guest_path_of(source, &device->guest_path) : 0;
+    return source ? persist_guest_path(source, &device->guest_path) : 0;
 }
 
 /* A device number, -1 for a regular file's and for whatever is none. */

@@ -47,6 +47,10 @@ struct persist_container {
     struct persist_mount *mount;
 };
 
+/* Where the agent mounts what the Go runtime calls `source`: a PCI path ("02/01"), a SCSI address,
+ * a name. *ret_path NULL: too long. 0 or -ENOMEM. */
+int persist_guest_path(const char *source, char **ret_path);
+
 /* Outcomes. */
 enum {
     PERSIST_READ,

@@ -1,11 +1,14 @@
 """Growth by a helper that crustd brings into the guest: what is asked of kata-agent, and what is left."""
 
+import base64
 import subprocess
 import unittest
 
-from disks import make_filesystem
-from helper_case import HelperCase
+from disks import KATA_STORAGE, make_filesystem
+from helper_case import GUEST_SHARE, HelperCase
+from kata_agent import KataAgent
 from said import AFTER, BEFORE, MIB, SANDBOX
+from vmm import cloud_hypervisor, record
 
 CALLS = ("CreateContainer", "StartContainer", "ReadStdout", "ReadStderr", "WaitProcess",
          "RemoveContainer")
@@ -40,6 +43,23 @@ class GrowthTest(HelperCase):
         node.start()
         self.in_sync(node, scene, AFTER)
         self.assertEqual([one[-3:] for one in scene.agent.runs], [["/vol/0", "/vol/1", "/vol/2"]])
+
+    def test_the_disk_of_a_cloud_hypervisor_is_found_by_its_pci_slot(self):
+        """Kata's Go runtime mounts it by that slot and records nothing of it."""
+        node = self.helper_node()
+        volume = self.volume(node, "pv-clh", BEFORE)
+        share = self.share_of(node, SANDBOX)
+        agent = KataAgent(node.root / "agent.sock", share, GUEST_SHARE)
+        self.addCleanup(agent.close)
+        path = KATA_STORAGE + base64.urlsafe_b64encode(b"03").decode()
+        agent.mount(path, volume.loop)
+        vmm = cloud_hypervisor(self, node, SANDBOX, volume, "v53.0")
+        record(node, vmm, volume)
+        node.start()
+        node.wait_for(volume.path, "in_sync", "none", guest_bytes=BEFORE)
+        volume.loop.resize(AFTER)
+        node.wait_for(volume.path, "in_sync", "none", guest_bytes=AFTER)
+        self.assertEqual(node.query("SELECT guest_path FROM audit_mappings"), [{"guest_path": path}])
 
     def test_a_helper_is_used_only_where_it_may_be(self):
         for settings in ({"guest.helper": "off"}, {"agent.routes": "companion, agent, shim"}):

@@ -92,6 +92,8 @@ def record(node, vmm, volume, agent="unix:///agent.sock", drive=None):
     drives = [volume.record(id=drive or volume.drive)]
     directory = node.root / "run/vc/sbs" / vmm.sandbox_id
     directory.mkdir(parents=True, mode=0o700, exist_ok=True)
-    (directory / "persist.json").write_text(json.dumps(node.persist(
-        vmm.sandbox_id, vmm.pid, agent, drives, "virtio-blk", kata_name, 2)))
+    persist = node.persist(vmm.sandbox_id, vmm.pid, agent, drives, "virtio-blk", kata_name, 2)
+    if vmm.kind == "cloud-hypervisor":
+        persist["HypervisorState"]["Bridges"] = None  # as Kata has it
+    (directory / "persist.json").write_text(json.dumps(persist))
     node.record(volume.path, vmm.sandbox_id)

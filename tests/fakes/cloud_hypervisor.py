@@ -67,7 +67,17 @@ class FakeCloudHypervisor(MicroHttp):
                   "image_type": "Raw"} for disk in self.disks]
         return {"config": {"cpus": {"boot_vcpus": 1, "max_vcpus": 1}, "disks": disks},
                 "state": self.state, "memory_actual_size": 1 << 29,
-                "device_tree": {d.id: {"id": d.id, "pci_bdf": "0000:00:03.0"} for d in self.disks}}
+                "device_tree": self._device_tree()}
+
+    def _device_tree(self):
+        """A disk's parent is its virtio device; the slots from 3 on, as Kata's disks have them."""
+        tree = {}
+        for slot, disk in enumerate(self.disks, 3):
+            parent = "_virtio-pci-" + disk.id
+            tree[disk.id] = {"id": disk.id, "resources": [], "parent": parent, "children": []}
+            tree[parent] = {"id": parent, "resources": [], "children": [disk.id],
+                            "pci_bdf": f"0000:00:{slot:02x}.0"}
+        return tree
 
     def _resize(self, body):
         try:

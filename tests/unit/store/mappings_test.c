@@ -130,6 +130,12 @@ static void a_path_says_more_than_an_address(void **state)
     result.guest_path = "pci:02/03";
     assert_int_equal(store_put_hypervisor_result(store, &result), 0);
     assert_string_equal(get_volume(store, bound.volume_id).guest_path, "/guest/data");
+    result.guest_path = "/guest/storage";
+    assert_int_equal(store_put_hypervisor_result(store, &result), 0);
+    assert_string_equal(get_volume(store, bound.volume_id).guest_path, "/guest/storage");
+    result.guest_path = NULL;
+    assert_int_equal(store_put_hypervisor_result(store, &result), 0);
+    assert_string_equal(get_volume(store, bound.volume_id).guest_path, "/guest/storage");
 }
 
 static void put_list(struct store *store, struct bound bound, uint64_t record, enum store_list list)

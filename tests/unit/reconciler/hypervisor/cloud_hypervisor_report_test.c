@@ -80,6 +80,40 @@ static void reads_disks(void **state)
     assert_int_equal(report.count, 0);
 }
 
+/* As Cloud Hypervisor shows it: the disk's parent in the tree has the address. */
+#define PLACED(parent, bdf)                                                                        \
+    "{\"state\":\"Running\",\"config\":{\"disks\":[{\"id\":\"_disk2\",\"path\":\"/dev/dm-0\"}]},"  \
+    "\"device_tree\":{\"_disk2\":{\"id\":\"_disk2\",\"parent\":" parent ",\"children\":[]},"       \
+    "\"_virtio-pci-_disk2\":{\"children\":[\"_disk2\"],\"pci_bdf\":" bdf "}}}"
+
+static void knows_a_disks_place(void **state)
+{
+    static const struct {
+        const char *body, *address;
+    } cases[] = {
+        {PLACED("\"_virtio-pci-_disk2\"", "\"0000:00:03.0\""), "pci:03"},
+        {PLACED("\"_virtio-pci-_disk2\"", "\"0000:00:1f.0\""), "pci:1f"},
+        {PLACED("\"_virtio-pci-_disk2\"", "\"0001:00:03.0\""), ""},
+        {PLACED("\"_virtio-pci-_disk2\"", "\"0000:01:03.0\""), ""},
+        {PLACED("\"_virtio-pci-_disk2\"", "\"0000:00:03.1\""), ""},
+        {PLACED("\"_virtio-pci-_disk2\"", "\"0000:00:zz.0\""), ""},
+        {PLACED("\"_virtio-pci-_disk2\"", "\"0000:00:3.0\""), ""},
+        {PLACED("\"_virtio-pci-_disk2\"", "null"), ""},
+        {PLACED("\"other\"", "\"0000:00:03.0\""), ""},
+        {PLACED("null", "\"0000:00:03.0\""), ""},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < array_length(cases); i++) {
+        struct drive_report report;
+
+        assert_int_equal(read_info(cases[i].body, &report), 0);
+        assert_int_equal(report.count, 1);
+        assert_string_equal(report.entries[0].address, cases[i].address);
+        drive_report_done(&report);
+    }
+}
+
 #define TWICE                                                                                      \
     "{\"state\":\"Running\",\"config\":{\"disks\":[{\"id\":\"a\",\"path\":\"/x\"},"                \
     "{\"id\":\"a\",\"path\":\"/y\"}]}}"
@@ -131,6 +165,7 @@ int main(void)
         cmocka_unit_test(knows_versions),
         cmocka_unit_test(reads_a_ping),
         cmocka_unit_test(reads_disks),
+        cmocka_unit_test(knows_a_disks_place),
         cmocka_unit_test(refuses_what_contradicts_itself),
         cmocka_unit_test(says_why_it_was_refused),
     };

@@ -13,7 +13,8 @@
     {                                                                                              \
         "GET /api/v1/vm.info HTTP/1.1\r\n",                                                        \
             HTTP_JSON("200", "{\"config\":{\"disks\":[" disks "]},\"state\":\"" state              \
-                             "\",\"device_tree\":{}}")                                             \
+                             "\",\"device_tree\":{\"_disk1\":{\"parent\":\"_virtio-pci-_disk1\"}," \
+                             "\"_virtio-pci-_disk1\":{\"pci_bdf\":\"0000:00:04.0\"}}}")            \
     }
 #define DISKS DISK("_disk0", "/nonexistent", "") "," DISK("_disk1", "$DEVICE", "")
 #define RESIZE                                                                                     \
@@ -54,6 +55,7 @@ static void cannot_learn_the_size(void **state)
     reply = run(*state, HYPERVISOR_QUERY, script, 2);
     assert_int_equal(reply.outcome, HYPERVISOR_DONE);
     assert_string_equal(reply.drive_id, "_disk1");
+    assert_string_equal(reply.address, "pci:04");
     assert_int_equal(reply.bytes, 0);
 }
 
