@@ -147,17 +147,23 @@ int growth_new(struct loop *loop, const struct volume *volume, growth_done *done
     return 0;
 }
 
-void growth_kill(struct growth *growth)
-{
-    if (growth && !growth->reported)
-        (void)kill(growth->child, SIGKILL);
-}
-
 struct growth *growth_free(struct growth *growth)
 {
     if (growth && growth->reported)
         growth_release(growth);
     else if (growth)
         growth->done = NULL;
+    return NULL;
+}
+
+struct growth *growth_abandon(struct growth *growth)
+{
+    if (!growth)
+        return NULL;
+    if (!growth->reported) {
+        (void)kill(growth->child, SIGKILL);
+        running--;
+    }
+    growth_release(growth);
     return NULL;
 }

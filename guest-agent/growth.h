@@ -25,9 +25,10 @@ int growth_run(const struct volume *volume, struct error *error);
 int growth_new(struct loop *loop, const struct volume *volume, growth_done *done, void *userdata,
                struct growth **ret_growth);
 
-/* Ends the child, or what it waits for, as soon as the kernel lets it go: a growth that the kernel
- * has begun may still be finished. NULL is fine. */
-void growth_kill(struct growth *growth);
-
 /* After done, or to hear no more of it: a running child goes on and is reaped when it ends. */
 struct growth *growth_free(struct growth *growth); /* NULL is fine; returns NULL */
+
+/* The same before the process exits: the child is killed, which takes effect as soon as the kernel
+ * lets it go (a growth that it has begun may still be finished), and is left to be reaped by
+ * whoever inherits it. */
+struct growth *growth_abandon(struct growth *growth); /* NULL is fine; returns NULL */

@@ -93,8 +93,7 @@ static void on_deadline(struct loop_timer *timer)
             report_fail(&job->report, REPORT_TIMED_OUT, "the file system is still growing");
         else if (job->waiting)
             report_fail(&job->report, REPORT_TIMED_OUT, "other file systems took all of the time");
-        growth_kill(job->growth);
-        job->growth = growth_free(job->growth);
+        job->growth = growth_abandon(job->growth);
         job->waiting = false;
     }
     loop_stop(&oneshot->loop);
