@@ -10,12 +10,13 @@ import tempfile
 import unittest
 
 from disks import Disk, LoopDevice, make_filesystem
-from growth import FIRST_BYTES, MIB, skip_without_parts
+from growth import FIRST_BYTES, MIB, SECONDS, skip_without_parts
 from guest_image import build_kata_image, build_program
 from guestvm import KATA_SHARED
 from kata_guest import (INTERNAL, INVALID_ARGUMENT, NOT_FOUND, ROOT_DIRECTORIES, UNIMPLEMENTED,
                         AgentError, Container, KataGuest, missing_parts, place)
 from node import BUILD
+from programs import wait_until
 
 HELPER = BUILD / "crust-guest-agent"
 PATTERN_BYTES = MIB
@@ -69,7 +70,7 @@ class KataAgentCase(unittest.TestCase):
         loop, disk = self.loops[name], self.disks[name]
         loop.resize(loop.size + 64 * MIB)
         self.vm.block_resize(disk, loop.size)
-        self.assertEqual(self.vm.guest_blocksize(disk), loop.size)
+        wait_until(lambda: self.vm.guest_blocksize(disk) == loop.size, SECONDS, "the guest's disk")
         return loop.size
 
     def run_helper(self, container):
@@ -268,7 +269,7 @@ class HelperTest(KataAgentCase):
         for name in ("ext4", "xfs"):
             self.resize(name)
         frozen, = self.mount_points("xfs")
-        container = self.container("--once", "--timeout", "10", "/vol/0", "/vol/1",
+        container = self.container("--once", "--timeout", "20", "/vol/0", "/vol/1",
                                    volumes=self.mount_points("xfs", "ext4"))
         self.vm.freeze(frozen)
         try:
