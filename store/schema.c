@@ -360,6 +360,7 @@ const char *const schema_minors[SCHEMA_MINOR_VERSION] = {
     "ALTER TABLE mappings ADD COLUMN list_doubt TEXT;\n"
     "ALTER TABLE mappings ADD COLUMN hypervisor_error TEXT;\n"
     /* A helper that was about to be brought into a guest: what may be left of it after a crash. */
+    "CREATE INDEX entries_forbidding ON entries (volume_id) WHERE gone = 0 AND policy > 0;\n"
     "ALTER TABLE sandboxes ADD COLUMN helper_ability TEXT;\n"
     "CREATE TABLE helper_runs (\n"
     "  name TEXT PRIMARY KEY,\n"

@@ -177,7 +177,8 @@ class CrustDirectoryTest(SaidTest):
         link = node.path("/dev/disk-by-another-name")
         link.symlink_to(first.device)
         node.stage(path, "/dev/disk-by-another-name", layout="crust")
-        node.wait_for(path, "unknown", evidence=None)
+        row = node.wait_for(path, "unknown", "monitor_missing")
+        self.assertNotIn(second.device, row["evidence"] or "")
 
     def test_bypassed(self):
         node = self.make_node(**{"resize.sweep_seconds": 3600})
