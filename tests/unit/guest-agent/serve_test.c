@@ -154,7 +154,7 @@ static struct ttrpc_status await_status(int fd, uint32_t stream)
 
 static struct ttrpc_status ask_resize(int fd, const char *path, uint64_t bytes)
 {
-    post_call(fd, 1, AGENT_METHOD_RESIZE, path, bytes, 4 * NSEC_PER_SEC);
+    post_call(fd, 1, AGENT_METHOD_RESIZE, path, bytes, 50 * NSEC_PER_SEC);
     return await_status(fd, 1);
 }
 
