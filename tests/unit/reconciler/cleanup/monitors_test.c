@@ -61,6 +61,7 @@ static void the_one_that_was_seen_is_removed(void **state)
     struct added_monitor seen = look();
 
     (void)state;
+    (void)fd; /* held while it listens */
     assert_int_equal(monitors_remove_socket(directory, &seen), 0);
     assert_false(is_there(NAME));
     assert_false(is_there(".gone"));
@@ -73,6 +74,7 @@ static void another_in_its_place_stays_and_is_served(void **state)
     struct added_monitor seen = look();
 
     (void)state;
+    (void)first;
     /* As QEMU does at its start. The first one keeps its inode from being taken again. */
     assert_int_equal(linkat(directory, NAME, directory, "held", 0), 0);
     assert_int_equal(unlinkat(directory, NAME, 0), 0);
@@ -88,6 +90,8 @@ static void what_an_earlier_removal_left_is_no_hindrance(void **state)
     struct added_monitor seen = look();
 
     (void)state;
+    (void)fd;
+    (void)left;
     assert_int_equal(monitors_remove_socket(directory, &seen), 0);
     assert_false(is_there(NAME));
     assert_false(is_there(".gone"));
