@@ -12,7 +12,7 @@
 struct lane {
     UT_hash_handle hh;
     int64_t sandbox_ref;
-    bool busy;
+    bool busy, rests;
     struct marks first;   /* volume ids: those before */
     struct marks waiting; /* … all of these */
 };
@@ -37,7 +37,7 @@ void lanes_done(struct lanes *lanes)
     HASH_ITER (hh, lanes->lanes, lane, next)
         lane_remove(lanes, lane);
     marks_done(&lanes->runnable);
-    lanes->busy = 0;
+    lanes->busy = lanes->resting = 0;
 }
 
 static struct lane *lane_find(struct lanes *lanes, int64_t sandbox_ref)
@@ -114,14 +114,28 @@ bool lanes_enter_first(struct lanes *lanes, int64_t sandbox_ref, int64_t volume_
     return enter(lanes, sandbox_ref, volume_id, true);
 }
 
+void lanes_rest(struct lanes *lanes, int64_t sandbox_ref)
+{
+    struct lane *lane = lane_find(lanes, sandbox_ref);
+
+    if (!lane || !lane->busy || lane->rests || lanes->resting == LANES_RESTING)
+        return;
+    lane->rests = true;
+    lanes->resting++;
+    lanes->busy--;
+}
+
 void lanes_leave(struct lanes *lanes, int64_t sandbox_ref)
 {
     struct lane *lane = lane_find(lanes, sandbox_ref);
 
     if (!lane || !lane->busy)
         return;
-    lane->busy = false;
-    lanes->busy--;
+    if (lane->rests)
+        lanes->resting--;
+    else
+        lanes->busy--;
+    lane->busy = lane->rests = false;
     if (nobody_waits(lane))
         lane_remove(lanes, lane);
     else

@@ -167,11 +167,21 @@ static int call_agent(struct act *act, enum agent_act what, agent_done *done)
     return agent_call_new(act->reconciler->loop, &request, done, act, &act->agent);
 }
 
+/* Helpers have a bound of their own: who waits for one must not keep VMMs from being told. */
+static int call_helper(struct act *act)
+{
+    int r = helper_call_new(act->reconciler, &act->volume, HELPER_GROW, 0, on_grown_by_helper, act,
+                            &act->helper);
+
+    if (r == 0)
+        lanes_rest(&act->reconciler->lanes, act->volume.sandbox_ref);
+    return r;
+}
+
 static int call_route(struct act *act)
 {
     if (act->route == ROUTE_HELPER)
-        return helper_call_new(act->reconciler, &act->volume, HELPER_GROW, 0, on_grown_by_helper,
-                               act, &act->helper);
+        return call_helper(act);
     return act->route == ROUTE_SHIM
                ? act_shim_call(act, AGENT_GROW, time_for_call(act), on_grown_by_shim)
                : call_agent(act, AGENT_GROW, on_grown);

@@ -59,7 +59,7 @@ REFUSALS = {
 class RefusalTest(HelperCase):
 
     def build_all(self, names, **settings):
-        node = self.helper_node(guest__helpers=16, **settings)
+        node = self.helper_node(**({"guest__helpers": 16} | settings))
         scenes = {name: self.scene(node, sandbox_id=f"{number + 1:064x}")
                   for number, name in enumerate(names)}
         node.start()
@@ -134,6 +134,20 @@ class RefusalTest(HelperCase):
                 call = name.split()[0]
                 if call != "RemoveContainer":  # then the growth was through
                     self.assertIn(call, "".join(said[name]))
+
+    def test_who_waits_for_a_helper_holds_up_nobody_else(self):
+        """Other sandboxes' VMMs are told meanwhile, although one act at a time is allowed."""
+        node, scenes = self.build_all(["hangs", "grows"], guest__helpers=1, resize__parallel=1,
+                                      resize__call_timeout_seconds=60)
+        hangs, grows = scenes.values()
+        created = [len(self.created(scene)) for scene in (hangs, grows)]
+        hangs.agent.behave("CreateContainer", "silent", "ok")
+        self.grow(hangs)
+        hangs.agent.wait_for_requests(created[0] + 1, 60, method="CreateContainer")
+        self.grow(grows)
+        volume, = grows.volumes
+        node.wait_for(volume.path, "block_grown", seconds=30, hypervisor_bytes=AFTER)
+        self.assertEqual(len(self.created(grows)), created[1])
 
     def test_a_program_that_hangs(self):
         """It is killed when its time is over, and so is its container."""

@@ -49,6 +49,47 @@ static void the_bound_holds_over_all_lanes(void **state)
     lanes_done(&lanes);
 }
 
+static void who_rests_keeps_its_lane_and_gives_its_slot(void **state)
+{
+    struct lanes lanes;
+    int64_t volume;
+
+    (void)state;
+    lanes_init(&lanes, 1);
+    assert_true(lanes_enter(&lanes, 1, 10));
+    assert_false(lanes_enter(&lanes, 1, 11));
+    assert_false(lanes_enter(&lanes, 2, 20));
+    lanes_rest(&lanes, 1);
+    lanes_rest(&lanes, 1);
+    assert_true(lanes_next(&lanes, &volume));
+    assert_int_equal(volume, 20);
+    assert_true(lanes_enter(&lanes, 2, 20));
+    lanes_leave(&lanes, 1);
+    assert_false(lanes_next(&lanes, &volume));
+    lanes_leave(&lanes, 2);
+    assert_true(lanes_next(&lanes, &volume));
+    assert_int_equal(volume, 11);
+    assert_null(lanes.lanes);
+    lanes_done(&lanes);
+}
+
+static void so_many_may_rest(void **state)
+{
+    struct lanes lanes;
+
+    (void)state;
+    lanes_init(&lanes, 1);
+    for (int64_t sandbox = 1; sandbox <= LANES_RESTING + 1; sandbox++) {
+        assert_true(lanes_enter(&lanes, sandbox, sandbox * 10));
+        lanes_rest(&lanes, sandbox);
+    }
+    assert_false(lanes_enter(&lanes, 1000, 10000));
+    lanes_leave(&lanes, 1);
+    lanes_rest(&lanes, LANES_RESTING + 1);
+    assert_true(lanes_enter(&lanes, 1000, 10000));
+    lanes_done(&lanes);
+}
+
 /* A volume that is handed out and no longer wants to act must not hold up the others of its lane.
  */
 static void who_passes_lets_the_next_one_go(void **state)
@@ -144,6 +185,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_act_per_lane),
         cmocka_unit_test(the_bound_holds_over_all_lanes),
+        cmocka_unit_test(who_rests_keeps_its_lane_and_gives_its_slot),
+        cmocka_unit_test(so_many_may_rest),
         cmocka_unit_test(who_passes_lets_the_next_one_go),
         cmocka_unit_test(what_goes_first_goes_before_what_waits),
         cmocka_unit_test(lanes_take_turns),
