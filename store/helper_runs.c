@@ -43,7 +43,8 @@ int store_note_helper_removed(struct store *store, int64_t sandbox_ref, const ch
 }
 
 #define SANDBOX                                                                                    \
-    "s.sandbox_ref, s.gone_at IS NULL, s.sandbox_id, s.runtime, s.vmm_pid, s.agent_address"
+    "s.sandbox_ref, s.gone_at IS NULL, s.sandbox_id, s.runtime, s.hypervisor, s.vmm_pid,"          \
+    " s.control_socket, s.agent_address"
 
 static void take_sandbox(struct sql_rows *rows, struct store_helper_run *run)
 {
@@ -51,7 +52,9 @@ static void take_sandbox(struct sql_rows *rows, struct store_helper_run *run)
     run->is_alive = sql_take_number(rows) != 0;
     TAKE_TEXT(rows, run->sandbox_id);
     TAKE_TEXT(rows, run->runtime);
+    TAKE_TEXT(rows, run->hypervisor);
     run->vmm_pid = (pid_t)sql_take_number(rows);
+    TAKE_TEXT(rows, run->control_socket);
     TAKE_TEXT(rows, run->agent_address);
 }
 

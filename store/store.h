@@ -354,7 +354,9 @@ struct store_helper_run {
     bool is_alive; /* the sandbox */
     char sandbox_id[STORE_SANDBOX_ID_BYTES];
     char runtime[32];
+    char hypervisor[32];
     pid_t vmm_pid;
+    char control_socket[STORE_ADDRESS_BYTES];
     char agent_address[STORE_ADDRESS_BYTES];
 };
 

@@ -21,14 +21,14 @@
 #include "lib/log.h"
 #include "lib/path.h"
 #include "lib/text.h"
+#include "reconciler/helper/guest.h"
 #include "reconciler/helper/program.h"
 #include "reconciler/helper/share.h"
 #include "reconciler/internal.h"
-#include "reconciler/observe/guest_traits.h"
 
 #define COPY_DIRECTORY "/run/kata-containers/shared/containers/crust-helper"
 
-enum { STEP_PARTS = 2, ARGUMENTS = 4, NUMBER_BYTES = 16, PATH_BYTES = 16, SHOWN_BYTES = 128 };
+enum { TOTAL_CALLS = 2, ARGUMENTS = 4, NUMBER_BYTES = 16, PATH_BYTES = 16, SHOWN_BYTES = 128 };
 
 struct helper_run {
     struct reconciler *reconciler;
@@ -39,6 +39,7 @@ struct helper_run {
     unsigned paths;
     char *path[HELPER_VOLUMES + 1];
     int share, program;
+    struct helper_guest *guest;
     struct container_run *container;
     struct loop_timer deferred; /* an end that needs nobody else */
     struct helper_outcome outcome;
@@ -56,6 +57,7 @@ struct helper_run *helper_run_free(struct helper_run *run)
     if (!run)
         return NULL;
     loop_timer_stop(&run->deferred);
+    (void)helper_guest_free(run->guest);
     (void)container_run_free(run->container);
     for (unsigned i = 0; i < run->paths; i++)
         free(run->path[i]);
@@ -169,30 +171,21 @@ static int refuse(struct helper_run *run, enum volume_reason reason)
 
 /* ---- before anything is made ------------------------------------------------------------- */
 
-static int observe_guest(const struct helper_run *run, struct guest_traits *ret_traits)
-{
-    struct observe_sandbox_paths paths;
-    const char *bundles[CONFIG_LIST_ITEMS];
-
-    look_sandbox_paths(run->reconciler, bundles, &paths);
-    return guest_traits_observe(&paths, run->sandbox.sandbox_id, run->sandbox.vmm_pid, ret_traits);
-}
-
-static int look_at_guest(struct helper_run *run)
+static int judge_guest(struct helper_run *run, const struct guest_traits *traits,
+                       const struct error *unknown)
 {
     struct error *error = &run->outcome.error;
-    struct guest_traits traits;
-    int r = observe_guest(run, &traits);
 
-    if (r < 0) {
-        (void)error_set_errno(error, r, "cannot look at the sandbox's VMM");
+    if (unknown) {
+        (void)error_set(error, 0, "the VMM does not tell whether its guest is confidential: %s",
+                        unknown->text);
         return refuse(run, REASON_AGENT_UNREACHABLE);
     }
-    if (traits.is_confidential) {
+    if (traits->is_confidential) {
         (void)error_set(error, 0, "the guest is confidential: crustd brings nothing into it");
         return refuse(run, REASON_AGENT_UNSUPPORTED);
     }
-    run->copied = traits.share == GUEST_SHARE_NONE;
+    run->copied = traits->share == GUEST_SHARE_NONE;
     return 0;
 }
 
@@ -333,9 +326,9 @@ static int run_container(struct helper_run *run, const char *directory)
         .program_file = run->program,
         .arguments = arguments,
         .volume_paths = (const char *const *)run->path,
-        .step_ns = time / STEP_PARTS,
+        .step_ns = time,
         .program_ns = time,
-        .total_ns = time,
+        .total_ns = time * TOTAL_CALLS,
     };
 
     format_timeout(run, timeout);
@@ -395,25 +388,30 @@ static int copy_paths(struct helper_run *run, const struct helper_task *task)
     return 0;
 }
 
-/* A path that is not known yet may be in a moment. */
-static int check_paths(struct helper_run *run)
-{
-    if (run->paths > 0)
-        return 0;
-    (void)error_set(&run->outcome.error, 0, "nothing says where the guest has mounted this volume");
-    return refuse(run, REASON_GUEST_PATH_UNKNOWN);
-}
-
-static int walk(struct helper_run *run)
+static void on_guest(const struct guest_traits *traits, const struct error *unknown, void *userdata)
 {
     static int (*const steps[])(struct helper_run * run) = {
-        check_paths, look_at_guest, open_program, open_share, begin_record, place, start_container,
+        open_program, open_share, begin_record, place, start_container,
     };
-    int r = 0;
+    struct helper_run *run = userdata;
+    int r = judge_guest(run, traits, unknown);
 
+    run->guest = helper_guest_free(run->guest);
     for (size_t i = 0; r == 0 && i < array_length(steps); i++)
         r = steps[i](run);
-    return r;
+    if (r < 0)
+        finish(run);
+}
+
+/* A path that is not known yet may be in a moment. */
+static int begin_run(struct helper_run *run)
+{
+    if (run->paths > 0)
+        return helper_guest_new(run->reconciler, &run->sandbox, on_guest, run, &run->guest);
+    (void)error_set(&run->outcome.error, 0, "nothing says where the guest has mounted this volume");
+    run->outcome.reason = REASON_GUEST_PATH_UNKNOWN;
+    loop_timer_start(run->reconciler->loop, &run->deferred, 0, on_deferred);
+    return 0;
 }
 
 int helper_run_new(struct reconciler *reconciler, const struct helper_task *task,
@@ -426,12 +424,12 @@ int helper_run_new(struct reconciler *reconciler, const struct helper_task *task
         return r;
     run->grow = task->grow;
     r = copy_paths(run, task);
+    if (r == 0)
+        r = begin_run(run);
     if (r < 0) {
         (void)helper_run_free(run);
         return r;
     }
-    if (walk(run) < 0)
-        loop_timer_start(reconciler->loop, &run->deferred, 0, on_deferred);
     *ret_run = run;
     return 0;
 }
@@ -441,10 +439,7 @@ static const char *find_directory(struct helper_run *run,
                                   char ret_path[static HELPER_GUEST_PATH_BYTES])
 {
     cleanup(fd_closep) int fd = -1;
-    struct guest_traits traits = {0};
 
-    (void)observe_guest(run, &traits);
-    run->copied = traits.share == GUEST_SHARE_NONE;
     if (run->copied)
         return COPY_DIRECTORY;
     if (run->share < 0 || path_open_directory_below(run->share, run->sandbox.name, &fd) < 0)
@@ -453,24 +448,36 @@ static const char *find_directory(struct helper_run *run,
     return ret_path;
 }
 
-/* Of a sandbox that is gone only the directory can be left. */
-static int begin_clean_up(struct helper_run *run)
+static void on_guest_to_clean(const struct guest_traits *traits, const struct error *unknown,
+                              void *userdata)
 {
+    struct helper_run *run = userdata;
     char directory[HELPER_GUEST_PATH_BYTES];
     int r;
 
+    run->copied = !unknown && traits->share == GUEST_SHARE_NONE;
+    run->guest = helper_guest_free(run->guest);
+    r = run_container(run, find_directory(run, directory));
+    if (r == 0)
+        return;
+    (void)error_set_errno(&run->outcome.error, r, "the clean-up cannot be started");
+    run->outcome.left = true;
+    run->outcome.reason = REASON_HELPER_FAILED;
+    finish(run);
+}
+
+/* Of a sandbox that is gone only the directory can be left. */
+static int begin_clean_up(struct helper_run *run)
+{
     run->cleans_up = run->recorded = true;
     if (helper_share_open(run->reconciler->root, run->sandbox.runtime, run->sandbox.sandbox_id,
                           &run->share, NULL) != HELPER_SHARE_OK)
         run->share = -1;
-    if (!run->sandbox.is_alive)
-        return -ECANCELED;
-    r = run_container(run, find_directory(run, directory));
-    if (r == 0)
-        return 0;
-    (void)error_set_errno(&run->outcome.error, r, "the clean-up cannot be started");
-    run->outcome.left = true;
-    return refuse(run, REASON_HELPER_FAILED);
+    if (run->sandbox.is_alive)
+        return helper_guest_new(run->reconciler, &run->sandbox, on_guest_to_clean, run,
+                                &run->guest);
+    loop_timer_start(run->reconciler->loop, &run->deferred, 0, on_deferred);
+    return 0;
 }
 
 int helper_run_clean_up(struct reconciler *reconciler, const struct store_helper_run *sandbox,
@@ -481,8 +488,11 @@ int helper_run_clean_up(struct reconciler *reconciler, const struct store_helper
 
     if (r < 0)
         return r;
-    if (begin_clean_up(run) < 0)
-        loop_timer_start(reconciler->loop, &run->deferred, 0, on_deferred);
+    r = begin_clean_up(run);
+    if (r < 0) {
+        (void)helper_run_free(run);
+        return r;
+    }
     *ret_run = run;
     return 0;
 }

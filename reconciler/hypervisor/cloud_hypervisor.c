@@ -11,6 +11,8 @@
  * leads to and which it has open.
  *
  * The version is asked first in either case: before v52 the call truncates and fails on devices.
+ *
+ * What guest it is takes vm.info alone, of any version.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -76,6 +78,16 @@ static void received_info(struct vmm_http *vmm, const char *body, size_t length)
         resize(vmm, drive);
 }
 
+static void received_description(struct vmm_http *vmm, const char *body, size_t length)
+{
+    struct error error;
+
+    if (cloud_hypervisor_read_guest(body, length, &vmm->guest, &error) < 0)
+        vmm_http_finish(vmm, HYPERVISOR_UNREACHABLE, 0, &error);
+    else
+        vmm_http_finish(vmm, HYPERVISOR_DONE, 0, NULL);
+}
+
 static void received_ping(struct vmm_http *vmm, const char *body, size_t length)
 {
     char version[CLOUD_HYPERVISOR_WORD_BYTES];
@@ -101,6 +113,8 @@ static int start(struct hypervisor_call *call)
     struct vmm_http *vmm = container_of(call, struct vmm_http, call);
 
     vmm->refusal = cloud_hypervisor_refusal;
+    if (call->request.act == HYPERVISOR_DESCRIBE)
+        return vmm_http_start(vmm, "GET", "/api/v1/vm.info", NULL, received_description);
     return vmm_http_start(vmm, "GET", "/api/v1/vmm.ping", NULL, received_ping);
 }
 

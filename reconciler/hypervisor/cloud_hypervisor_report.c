@@ -128,6 +128,27 @@ int cloud_hypervisor_read_info(const char *body, size_t length,
     return 0;
 }
 
+int cloud_hypervisor_read_guest(const char *body, size_t length, struct hypervisor_guest *ret_guest,
+                                struct error *error)
+{
+    cleanup(json_deletep) cJSON *info = NULL;
+    int r = json_parse(body, length, limits, &info, error);
+    const cJSON *config, *platform;
+
+    if (r < 0)
+        return r;
+    config = json_member(info, "config");
+    if (!cJSON_IsObject(config))
+        return error_set(error, -EBADMSG, "vm.info: no config");
+    platform = json_member(config, "platform");
+    *ret_guest = (struct hypervisor_guest){
+        .is_confidential = cJSON_IsTrue(json_member(platform, "tdx")) ||
+                           cJSON_IsTrue(json_member(platform, "sev_snp")),
+        .has_share = cJSON_GetArraySize(json_member(config, "fs")) > 0,
+    };
+    return 0;
+}
+
 enum hypervisor_outcome cloud_hypervisor_refusal(const char *body, size_t length,
                                                  struct error *error)
 {

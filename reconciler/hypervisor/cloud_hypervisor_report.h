@@ -29,6 +29,12 @@ int cloud_hypervisor_read_info(const char *body, size_t length,
                                char ret_state[static CLOUD_HYPERVISOR_WORD_BYTES],
                                struct drive_report *report, struct error *error);
 
+/* Of vm.info, too: {"config": {"platform": {"tdx": true, "sev_snp": true}, "fs": [{…}], …}, …}; a
+ * build without a kind of confidential guest does not name it (vmm/src/vm_config.rs). 0, -EBADMSG,
+ * -EMSGSIZE, -ENOMEM. */
+int cloud_hypervisor_read_guest(const char *body, size_t length, struct hypervisor_guest *ret_guest,
+                                struct error *error);
+
 /* What a refusal means, whatever its status: up to v52 all are 500, later some are 404. */
 enum hypervisor_outcome cloud_hypervisor_refusal(const char *body, size_t length,
                                                  struct error *error);

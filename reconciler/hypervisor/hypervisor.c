@@ -70,6 +70,8 @@ bool hypervisor_may_resize(enum hypervisor_kind kind, bool firecracker_allowed)
 /* Why this VMM is not to be asked; NULL: it may be. */
 static const char *obstacle_to(const struct hypervisor_call *call)
 {
+    if (call->request.act == HYPERVISOR_DESCRIBE && call->kind != HYPERVISOR_CLOUD_HYPERVISOR)
+        return "this VMM is not asked what guest it runs";
     if (call->request.act == HYPERVISOR_RESIZE && kinds[call->kind].ops &&
         !hypervisor_may_resize(call->kind, call->request.firecracker_allowed))
         return "Firecracker is told of a new size only with resize.firecracker = on, for its "

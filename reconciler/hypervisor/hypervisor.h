@@ -30,8 +30,10 @@ enum hypervisor_kind {
 };
 
 enum hypervisor_act {
-    HYPERVISOR_QUERY,  /* find the drive, report its size where the VMM tells it */
-    HYPERVISOR_RESIZE, /* find it, have its size re-read, check the answer */
+    HYPERVISOR_QUERY,    /* find the drive, report its size where the VMM tells it */
+    HYPERVISOR_RESIZE,   /* find it, have its size re-read, check the answer */
+    HYPERVISOR_DESCRIBE, /* what guest it runs; of the device nothing is asked. Cloud Hypervisor
+                            alone: the others' arguments tell (observe/guest_traits.h) */
 };
 
 /* What a call can come to. The names of the reasons in INTERFACES follow from these. */
@@ -73,6 +75,11 @@ struct hypervisor_request {
 
 enum { HYPERVISOR_VERSION_BYTES = 32 };
 
+struct hypervisor_guest {
+    bool is_confidential; /* its memory is kept from the node */
+    bool has_share;       /* a directory of the node */
+};
+
 /* Whether a VMM's list of drives was read whole, and has the device. */
 enum hypervisor_list {
     HYPERVISOR_LIST_UNREAD, /* or it does not tell which drive is which device */
@@ -90,9 +97,10 @@ struct hypervisor_reply {
      * conversation shows. DONE: nothing stands in its way. */
     enum hypervisor_outcome resize;
     char address[64]; /* in the guest, as crust-guest-agent reads it (pci:02/01); "" not learned */
-    bool others_refreshed; /* the VMM has read the sizes of other drives again as well */
-    struct error doubt;    /* DONE, LIST_HAS: why it is not known which drive it is; "" it is */
-    struct error error;    /* for a person, when not DONE */
+    bool others_refreshed;         /* the VMM has read the sizes of other drives again as well */
+    struct hypervisor_guest guest; /* DESCRIBE, DONE */
+    struct error doubt; /* DONE, LIST_HAS: why it is not known which drive it is; "" it is */
+    struct error error; /* for a person, when not DONE */
 };
 
 struct hypervisor_call;

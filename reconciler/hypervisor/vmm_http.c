@@ -62,7 +62,12 @@ void vmm_http_finish(struct vmm_http *vmm, enum hypervisor_outcome outcome, uint
                      const struct error *error)
 {
     struct hypervisor_reply reply = {
-        .outcome = outcome, .bytes = bytes, .list = vmm->list, .resize = vmm->resize};
+        .outcome = outcome,
+        .bytes = bytes,
+        .list = vmm->list,
+        .resize = vmm->resize,
+        .guest = vmm->guest,
+    };
 
     memcpy(reply.version, vmm->version, sizeof(reply.version));
     text_clean(vmm->drive, strlen(vmm->drive), reply.drive_id, sizeof(reply.drive_id));

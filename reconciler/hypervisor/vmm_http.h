@@ -31,6 +31,7 @@ struct vmm_http {
     char drive[DRIVE_ID_BYTES];             /* found, or refused; "" */
     char address[DRIVE_ADDRESS_BYTES];      /* of that drive in the guest; "" not known */
     enum hypervisor_list list;
+    struct hypervisor_guest guest;
     enum hypervisor_outcome resize; /* what one would come to, as far as it is known */
 };
 

@@ -3,8 +3,8 @@
  * QEMU has a confidential guest only with an object of one of the types below, which its machine
  * names as confidential-guest-support (Kata: src/runtime/virtcontainers/qemu_*.go,
  * src/runtime-rs/crates/hypervisor/src/qemu/cmdline_generator.rs). A shared directory is a
- * vhost-user-fs device (virtiofs), long ago virtio-9p. Cloud Hypervisor is told both over its API
- * socket and not by arguments.
+ * vhost-user-fs device (virtiofs), long ago virtio-9p. Firecracker has neither kind of guest nor
+ * any shared directory. Cloud Hypervisor is told both over its API socket and not by arguments.
  */
 #include "reconciler/observe/guest_traits.h"
 
@@ -99,6 +99,8 @@ int guest_traits_observe(const struct observe_sandbox_paths *paths, const char *
     hypervisor = process_arguments_hypervisor(&arguments);
     if (!hypervisor || strcmp(hypervisor, "qemu") == 0)
         guest_traits_from_arguments(buffer_text(&arguments), arguments.length, &traits);
+    else if (strcmp(hypervisor, "firecracker") == 0)
+        traits.share = GUEST_SHARE_NONE;
     if (traits.share == GUEST_SHARE_UNKNOWN)
         ask_persist(paths, sandbox_id, &traits);
     *ret_traits = traits;

@@ -1,11 +1,12 @@
 """Growth by a helper that crustd brings into the guest: what is asked of kata-agent, and what is left."""
 
 import base64
+import os
 import subprocess
 import unittest
 
 from disks import KATA_STORAGE, make_filesystem
-from helper_case import GUEST_SHARE, HelperCase
+from helper_case import GUEST_SHARE, HelperCase, OURS
 from kata_agent import KataAgent
 from said import AFTER, BEFORE, MIB, SANDBOX
 from vmm import cloud_hypervisor, record
@@ -44,22 +45,50 @@ class GrowthTest(HelperCase):
         self.in_sync(node, scene, AFTER)
         self.assertEqual([one[-3:] for one in scene.agent.runs], [["/vol/0", "/vol/1", "/vol/2"]])
 
-    def test_the_disk_of_a_cloud_hypervisor_is_found_by_its_pci_slot(self):
-        """Kata's Go runtime mounts it by that slot and records nothing of it."""
+    def cloud_hypervisor(self, *options):
+        """Its volume, the guest's path of it, its agent, and the directory it shares."""
         node = self.helper_node()
         volume = self.volume(node, "pv-clh", BEFORE)
         share = self.share_of(node, SANDBOX)
-        agent = KataAgent(node.root / "agent.sock", share, GUEST_SHARE)
+        inside = share
+        if "--no-share" in options:  # the guest has one of its own at the same place
+            inside = self.scratch / "guest-containers"
+            inside.mkdir()
+        agent = KataAgent(node.root / "agent.sock", inside, GUEST_SHARE)
         self.addCleanup(agent.close)
         path = KATA_STORAGE + base64.urlsafe_b64encode(b"03").decode()
         agent.mount(path, volume.loop)
-        vmm = cloud_hypervisor(self, node, SANDBOX, volume, "v53.0")
+        vmm = cloud_hypervisor(self, node, SANDBOX, volume, "v53.0", *options)
         record(node, vmm, volume)
         node.start()
+        return node, volume, path, agent, share
+
+    def test_the_disk_of_a_cloud_hypervisor_is_found_by_its_pci_slot(self):
+        """Kata's Go runtime mounts it by that slot and records nothing of it."""
+        node, volume, path, agent, _ = self.cloud_hypervisor()
         node.wait_for(volume.path, "in_sync", "none", guest_bytes=BEFORE)
         volume.loop.resize(AFTER)
         node.wait_for(volume.path, "in_sync", "none", guest_bytes=AFTER)
         self.assertEqual(node.query("SELECT guest_path FROM audit_mappings"), [{"guest_path": path}])
+        self.assertFalse(agent.matching(lambda one: one.method == "CopyFile"))
+
+    def test_a_cloud_hypervisor_that_shares_no_directory(self):
+        """It says so itself; the directory on the node is there all the same."""
+        node, volume, _, agent, share = self.cloud_hypervisor("--no-share")
+        node.wait_for(volume.path, "in_sync", "none", guest_bytes=BEFORE)
+        volume.loop.resize(AFTER)
+        node.wait_for(volume.path, "in_sync", "none", guest_bytes=AFTER)
+        self.assertTrue(agent.matching(lambda one: one.method == "CopyFile"))
+        self.assertFalse([name for name in os.listdir(share) if name.startswith(OURS)])
+
+    def test_a_confidential_guest_of_a_cloud_hypervisor(self):
+        """Nothing is brought into it, and what its agent says stands."""
+        node, volume, _, agent, share = self.cloud_hypervisor("--confidential")
+        node.wait_for(volume.path, "in_sync", "unverified")
+        volume.loop.resize(AFTER)
+        node.wait_for(volume.path, "block_grown", "agent_denied")
+        self.assertFalse(agent.matching(lambda one: one.method in CALLS))
+        self.assertFalse([name for name in os.listdir(share) if name.startswith(OURS)])
 
     def test_a_helper_is_used_only_where_it_may_be(self):
         for settings in ({"guest.helper": "off"}, {"agent.routes": "companion, agent, shim"}):

@@ -15,7 +15,7 @@ As a program, until it is terminated:
 
     cloud_hypervisor.py --api-socket P --device /dev/loop0 [--id _disk0] [--version v52.0]
                         [--read-only] [--delay S] [--split N] [--full] [--silent-at N] [--log F]
-                        [--obey]
+                        [--obey] [--no-share] [--confidential]
 """
 
 import argparse
@@ -38,6 +38,7 @@ class FakeCloudHypervisor(MicroHttp):
         self.version = version
         self.disks = list(disks)
         self.state = "Running"
+        self.has_share, self.is_confidential = True, False
 
     def stop(self):
         super().stop()
@@ -65,7 +66,10 @@ class FakeCloudHypervisor(MicroHttp):
         disks = [{"id": disk.id, "pci_segment": 0, "path": disk.path, "readonly": disk.read_only,
                   "direct": False, "num_queues": 1, "queue_size": 128, "vhost_user": False,
                   "image_type": "Raw"} for disk in self.disks]
-        return {"config": {"cpus": {"boot_vcpus": 1, "max_vcpus": 1}, "disks": disks},
+        share = [{"tag": "kataShared", "socket": "/virtiofsd.sock", "num_queues": 1, "id": "_fs1"}]
+        return {"config": {"cpus": {"boot_vcpus": 1, "max_vcpus": 1}, "disks": disks,
+                           "platform": {"num_pci_segments": 1, "tdx": self.is_confidential},
+                           "fs": share if self.has_share else None},
                 "state": self.state, "memory_actual_size": 1 << 29,
                 "device_tree": self._device_tree()}
 
@@ -113,12 +117,15 @@ def main():
     parser.add_argument("--api-socket", required=True)
     parser.add_argument("--id", default="_disk0")
     parser.add_argument("--version", default="v52.0")
+    parser.add_argument("--no-share", action="store_true")
+    parser.add_argument("--confidential", action="store_true")
     add_arguments(parser)
     arguments = parser.parse_args()
 
     disk = Disk(arguments.id, arguments.device, arguments.read_only)
-    run(FakeCloudHypervisor(arguments.api_socket, arguments.version, [disk], arguments.log),
-        arguments)
+    vmm = FakeCloudHypervisor(arguments.api_socket, arguments.version, [disk], arguments.log)
+    vmm.has_share, vmm.is_confidential = not arguments.no_share, arguments.confidential
+    run(vmm, arguments)
 
 
 if __name__ == "__main__":

@@ -114,6 +114,37 @@ static void knows_a_disks_place(void **state)
     }
 }
 
+static void tells_what_guest_it_runs(void **state)
+{
+    static const struct {
+        const char *body;
+        int r;
+        bool is_confidential, has_share;
+    } cases[] = {
+        {"{\"config\":{\"fs\":[{\"tag\":\"kataShared\"}],\"platform\":{\"tdx\":false}}}", 0, false,
+         true},
+        {"{\"config\":{\"fs\":null,\"platform\":null}}", 0, false, false},
+        {"{\"config\":{\"fs\":[]}}", 0, false, false},
+        {"{\"config\":{\"platform\":{\"tdx\":true}}}", 0, true, false},
+        {"{\"config\":{\"fs\":[{}],\"platform\":{\"sev_snp\":true}}}", 0, true, true},
+        {"{\"state\":\"Running\"}", -EBADMSG, false, false},
+        {"{\"config\":[]}", -EBADMSG, false, false},
+        {"{", -EBADMSG, false, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < array_length(cases); i++) {
+        struct hypervisor_guest guest = {0};
+        struct error error;
+
+        assert_int_equal(
+            cloud_hypervisor_read_guest(cases[i].body, strlen(cases[i].body), &guest, &error),
+            cases[i].r);
+        assert_int_equal(guest.is_confidential, cases[i].is_confidential);
+        assert_int_equal(guest.has_share, cases[i].has_share);
+    }
+}
+
 #define TWICE                                                                                      \
     "{\"state\":\"Running\",\"config\":{\"disks\":[{\"id\":\"a\",\"path\":\"/x\"},"                \
     "{\"id\":\"a\",\"path\":\"/y\"}]}}"
@@ -166,6 +197,7 @@ int main(void)
         cmocka_unit_test(reads_a_ping),
         cmocka_unit_test(reads_disks),
         cmocka_unit_test(knows_a_disks_place),
+        cmocka_unit_test(tells_what_guest_it_runs),
         cmocka_unit_test(refuses_what_contradicts_itself),
         cmocka_unit_test(says_why_it_was_refused),
     };

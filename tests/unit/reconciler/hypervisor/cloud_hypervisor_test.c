@@ -46,6 +46,29 @@ static void resizes(void **state)
     }
 }
 
+/* Asked of any version, and only this. */
+static void describes_its_guest(void **state)
+{
+    const struct http_script script[] = {
+        {"GET /api/v1/vm.info HTTP/1.1\r\n",
+         HTTP_JSON("200", "{\"config\":{\"fs\":[{}],\"platform\":{\"tdx\":true}}}")},
+    };
+    struct hypervisor_reply reply = run(*state, HYPERVISOR_DESCRIBE, script, 1);
+
+    assert_int_equal(reply.outcome, HYPERVISOR_DONE);
+    assert_true(reply.guest.is_confidential);
+    assert_true(reply.guest.has_share);
+}
+
+static void cannot_describe_without_an_answer(void **state)
+{
+    const struct http_script script[] = {
+        {"GET /api/v1/vm.info HTTP/1.1\r\n", HTTP_JSON("200", "{}")}};
+    struct hypervisor_reply reply = run(*state, HYPERVISOR_DESCRIBE, script, 1);
+
+    assert_int_equal(reply.outcome, HYPERVISOR_UNREACHABLE);
+}
+
 static void cannot_learn_the_size(void **state)
 {
     const struct http_script script[] = {PING("53.0"), INFO("Paused", DISKS)};
@@ -250,6 +273,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         HTTP_CALL_TEST(resizes),
+        HTTP_CALL_TEST(describes_its_guest),
+        HTTP_CALL_TEST(cannot_describe_without_an_answer),
         HTTP_CALL_TEST(cannot_learn_the_size),
         HTTP_CALL_TEST(asks_for_a_version_that_can),
         HTTP_CALL_TEST(foresees_a_resize),

@@ -1,0 +1,21 @@
+/* guest.h - looking at a sandbox's guest before something is brought into it: by what its VMM's
+ * arguments tell, or, of Cloud Hypervisor, by what it says itself. Private to reconciler/helper/.
+ */
+#pragma once
+
+#include "lib/result.h"
+#include "reconciler/observe/guest_traits.h"
+#include "store/store.h"
+
+struct helper_guest;
+struct reconciler;
+
+/* error: why nothing is known of it; NULL: the traits are its. */
+typedef void helper_guest_done(const struct guest_traits *traits, const struct error *error,
+                               void *userdata);
+
+/* Exactly one `done` from the loop, never from within; freeing it then or earlier is the caller's.
+ * 0 or -ENOMEM. */
+int helper_guest_new(struct reconciler *reconciler, const struct store_helper_run *sandbox,
+                     helper_guest_done *done, void *userdata, struct helper_guest **ret_guest);
+struct helper_guest *helper_guest_free(struct helper_guest *guest); /* returns NULL */
