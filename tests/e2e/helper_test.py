@@ -6,10 +6,10 @@ import subprocess
 import unittest
 
 from disks import KATA_STORAGE, make_filesystem
-from helper_case import GUEST_SHARE, HelperCase, OURS
+from helper_case import GUEST_SHARE, HelperCase, OURS, guest_path_of
 from kata_agent import KataAgent
 from said import AFTER, BEFORE, MIB, SANDBOX
-from vmm import cloud_hypervisor, record
+from vmm import DRIVE, cloud_hypervisor, firecracker, record
 
 CALLS = ("CreateContainer", "StartContainer", "ReadStdout", "ReadStderr", "WaitProcess",
          "RemoveContainer")
@@ -75,6 +75,24 @@ class GrowthTest(HelperCase):
     def test_a_cloud_hypervisor_that_shares_no_directory(self):
         """It says so itself; the directory on the node is there all the same."""
         node, volume, _, agent, share = self.cloud_hypervisor("--no-share")
+        node.wait_for(volume.path, "in_sync", "none", guest_bytes=BEFORE)
+        volume.loop.resize(AFTER)
+        node.wait_for(volume.path, "in_sync", "none", guest_bytes=AFTER)
+        self.assertTrue(agent.matching(lambda one: one.method == "CopyFile"))
+        self.assertFalse([name for name in os.listdir(share) if name.startswith(OURS)])
+
+    def test_a_firecracker_shares_no_directory(self):
+        """Kata makes one on the node all the same."""
+        node = self.helper_node(resize__firecracker="on")
+        volume = self.volume(node, "pv-fc", BEFORE)
+        share = self.share_of(node, SANDBOX)
+        inside = self.scratch / "guest-containers"
+        inside.mkdir()
+        agent = KataAgent(node.root / "agent.sock", inside, GUEST_SHARE)
+        self.addCleanup(agent.close)
+        agent.mount(guest_path_of(volume), volume.loop)
+        record(node, firecracker(self, node, SANDBOX, volume), volume, drive=DRIVE)
+        node.start()
         node.wait_for(volume.path, "in_sync", "none", guest_bytes=BEFORE)
         volume.loop.resize(AFTER)
         node.wait_for(volume.path, "in_sync", "none", guest_bytes=AFTER)
