@@ -303,7 +303,7 @@ static void end_run(struct helper_sandbox *sandbox, const struct helper_outcome 
     const char *name = helper_run_name(sandbox->run);
 
     if (outcome->left)
-        helper_leftovers_put(&sandbox->leftovers, name, &outcome->error);
+        helper_leftovers_put(&sandbox->leftovers, name, &outcome->removal_error);
     else
         helper_leftovers_remove(&sandbox->leftovers, name);
     sandbox->run = helper_run_free(sandbox->run);

@@ -146,8 +146,10 @@ static void remove_directory(struct helper_run *run)
     if (r == 0)
         return;
     run->outcome.left = true;
-    log_warning(&ids, "cannot remove %s from the sandbox's shared directory: %s", run->sandbox.name,
-                strerror(-r));
+    (void)error_set_errno(&run->outcome.removal_error, r,
+                          "cannot remove %s from the sandbox's shared directory",
+                          run->sandbox.name);
+    log_warning(&ids, "%s", run->outcome.removal_error.text);
 }
 
 static void finish(struct helper_run *run)
@@ -295,6 +297,7 @@ static void on_container(struct container_run *container, const struct container
     else if (!run->cleans_up)
         run->outcome.reason = read_report(run, reply);
     run->outcome.left = reply->left;
+    run->outcome.removal_error = reply->removal_error;
     if (reply->left)
         log_warning(&ids, "helper %s may still be in the guest: %s", run->sandbox.name,
                     reply->removal_error.text);
@@ -461,6 +464,7 @@ static void on_guest_to_clean(const struct guest_traits *traits, const struct er
     if (r == 0)
         return;
     (void)error_set_errno(&run->outcome.error, r, "the clean-up cannot be started");
+    run->outcome.removal_error = run->outcome.error;
     run->outcome.left = true;
     run->outcome.reason = REASON_HELPER_FAILED;
     finish(run);

@@ -26,6 +26,7 @@ struct helper_outcome {
     struct error error;        /* when it is not NONE */
     struct helper_report report;
     bool left; /* something may be in the guest or its share under the sandbox's name */
+    struct error removal_error; /* why, when it is left */
 };
 
 typedef void helper_run_done(struct helper_run *run, const struct helper_outcome *outcome,
