@@ -182,8 +182,8 @@ class AgentError(Exception):
 class Client:
     """One connection to the agent. Each call is a method; what is refused raises AgentError."""
 
-    def __init__(self, path):
-        self.connection = ttrpc.connect(str(path))
+    def __init__(self, path, hybrid_vsock=None):
+        self.connection = ttrpc.connect(str(path), hybrid_vsock)
         self.connection.settimeout(CALL_SECONDS)
         self.stream = -1
 
