@@ -7,8 +7,8 @@
 
 Four volumes per sandbox, each sandbox with its own process, monitor and agent. A few volumes, in
 different sandboxes, stand on loop devices that can grow; the others on sparse files. As many loop
-devices again belong to nobody but hand_growth, whose steps are the reference. Below the node's root,
-/run is a tmpfs and the database is on disk, as on a real node.
+devices again belong to nobody but hand_growth, whose steps are the reference, and if wanted as many to
+shell_loop.sh. Below the node's root, /run is a tmpfs and the database is on disk, as on a real node.
 """
 
 import contextlib
@@ -17,6 +17,7 @@ import os
 import pathlib
 import re
 import select
+import signal
 import sqlite3
 import statistics
 import subprocess
@@ -29,6 +30,7 @@ from disks import LoopDevice  # noqa: E402
 from node import BUILD, VOLUMES, Node  # noqa: E402
 from programs import run, wait_until  # noqa: E402
 
+HERE = pathlib.Path(__file__).resolve().parent
 MIB = 1 << 20
 PER_SANDBOX = 4
 PROGRAMS = BUILD / "tests/bench"
@@ -55,10 +57,10 @@ def drive_name(number):
 
 
 class Program:
-    """One of the benchmark's programs, spoken to in lines."""
+    """One of the benchmark's programs, spoken to in lines. It and its children end with close()."""
 
-    def __init__(self, name, *arguments):
-        self.process = subprocess.Popen([str(PROGRAMS / name), *map(str, arguments)],
+    def __init__(self, path, *arguments):
+        self.process = subprocess.Popen([str(path), *map(str, arguments)], process_group=0,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def say(self, *lines):
@@ -77,7 +79,7 @@ class Program:
             raise RuntimeError(f"{self.process.args[0]} said {heard}")
 
     def close(self):
-        self.process.kill()
+        os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self.process.stdin.close()
         self.process.stdout.close()
@@ -108,12 +110,13 @@ class Daemon(Node):
 class Crowd:
     """Everything that a figure needs; nothing of it outlives the `with`."""
 
-    def __init__(self, scratch, volumes, *, bound=True, growing=8, by_hand=True, settings=None,
-                 preload=None):
+    def __init__(self, scratch, volumes, *, bound=True, growing=8, by_hand=True, shell=False,
+                 settings=None, preload=None):
         self.scratch = pathlib.Path(scratch)
         self.volumes, self.bound = volumes, bound and volumes > 0
         self.growing = min(growing, volumes // PER_SANDBOX) if self.bound else 0
         self.by_hand = self.growing if by_hand else 0
+        self.by_shell = self.growing if shell else 0
         self.preload = preload
         self.stack = contextlib.ExitStack()
         self.process = self.host = self.vmms = self.log = None
@@ -141,13 +144,15 @@ class Crowd:
         self._start_programs()
         for sandbox in range(self.volumes // PER_SANDBOX):
             self._add_pod(sandbox)
-        self._add_hands()
+        hands = self.growing + self.by_hand
+        self._add_others("hand", self.loops[self.growing:hands], PROGRAMS / "hand_growth")
+        self._add_others("shell", self.loops[hands:], HERE / "shell_loop.sh")
         self.await_host()
 
     def _start_programs(self):
-        self.host = self._program("host")
-        self.vmms = self._program("vmms", "-name", "sandbox-" + "0" * 64)
-        for number in range(self.growing + self.by_hand):
+        self.host = self._program(PROGRAMS / "host")
+        self.vmms = self._program(PROGRAMS / "vmms", "-name", "sandbox-" + "0" * 64)
+        for number in range(self.growing + self.by_hand + self.by_shell):
             self.loops.append(self.stack.enter_context(
                 LoopDevice(self.scratch / f"disk-{number}", 16 * MIB)))
 
@@ -163,8 +168,8 @@ class Crowd:
             self._stage(number)
         self._add_sandbox(sandbox)
 
-    def _program(self, name, *arguments):
-        program = Program(name, *arguments)
+    def _program(self, path, *arguments):
+        program = Program(path, *arguments)
         self.stack.callback(program.close)
         return program
 
@@ -215,16 +220,17 @@ class Crowd:
             if loop:
                 self.host.say(f"device {loop.device} {loop.path}")
 
-    def _add_hands(self):
-        """The reference's devices and monitors, which no file of the node names."""
+    def _add_others(self, who, loops, program):
+        """Devices and monitors of what crustd is compared with, which no file of the node names."""
         arguments = []
-        for number, loop in enumerate(self.loops[self.growing:]):
-            monitor, name = self.scratch / f"hand-{number}.sock", f"hand-{number}"
+        for number, loop in enumerate(loops):
+            name = f"{who}-{number}"
+            monitor = self.scratch / f"{name}.sock"
             self.host.say(f"sandbox {monitor} -", f"drive {name} {loop.device}",
                           f"device {loop.device} {loop.path}")
             arguments += [loop.device, name, monitor]
         if arguments:
-            self._program("hand_growth", *arguments).expect("ready")
+            self._program(program, *arguments).expect("ready")
 
     # -- the daemon
 
@@ -313,11 +319,12 @@ class Crowd:
 
     def grow(self, rounds, pause_us=5000, step=MIB):
         """Every device grows so often. Nanoseconds (told, grown) by who told the monitor."""
-        samples = {"crustd": [], "by hand": []}
+        names = {"hand": "by hand", "shell": "by a shell loop"}
+        samples = {who: [] for who in ("crustd", *names.values())}
         self.host.say(f"grow {rounds} {pause_us} {step}")
         while (line := self.host.hear()) != "done":
             node, told, grown = line.split()
-            who = "by hand" if node.startswith("hand") else "crustd"
+            who = names.get(node.partition("-")[0], "crustd")
             samples[who].append((int(told), int(grown)))
         return samples
 
@@ -342,7 +349,7 @@ class Crowd:
         database = self.scratch / "hand.db"
         for file in self.scratch.glob("hand.db*"):
             file.unlink()
-        hand = Program("hand_metadata", root, database)
+        hand = Program(PROGRAMS / "hand_metadata", root, database)
         try:
             hand.expect("ready")
             with processor_of_its_own(self.pid, hand.process.pid) as processor:

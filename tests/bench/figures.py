@@ -10,6 +10,8 @@ import threading
 import time
 
 import drivers
+import stock_crowd
+import stock_guest
 import virtual_machine
 from churn import Churn
 from crowd import BUILD, PER_SANDBOX, PROGRAMS, VOLUMES, Crowd, volume_path
@@ -17,6 +19,7 @@ from crowd import BUILD, PER_SANDBOX, PROGRAMS, VOLUMES, Crowd, volume_path
 SIZES = (128, 4000)
 RUNS = 3
 ROUNDS = 50  # of growths per run; eight devices grow in each
+SHELL_ROUNDS = 20
 FILES = 400  # written per run
 TOGETHER, TOGETHER_ROUNDS = 64, 20
 IDLE_SECONDS = 60
@@ -26,6 +29,7 @@ PODS, PODS_PER_SECOND = 600, 10
 STAGES = ((1, 400), (16, 25))  # clients, calls of each per run
 STATS = 400
 STARTS = 1000
+STOCK_SANDBOXES, STOCK_ROUNDS = 50, 5
 
 
 @dataclasses.dataclass
@@ -87,6 +91,21 @@ def latency(scratch, **options):
             yield metadata(crowd, f"{volumes} volumes{flushes}")
 
 
+def shell_loop(scratch):
+    """Beside what is often written in crustd's place: udevadm monitor, blockdev and socat in a loop."""
+    missing = [program for program in ("udevadm", "socat") if not shutil.which(program)]
+    if missing:
+        print(f"skipped, needs {', '.join(missing)}: shell-loop", file=sys.stderr)
+        return
+    with running(scratch, SIZES[0], by_hand=False, shell=True) as crowd:
+        runs = [crowd.grow(SHELL_ROUNDS) for _ in range(RUNS)]
+    by_crustd, by_shell = ([microseconds(told for told, _ in run[who]) for run in runs]
+                           for who in ("crustd", "by a shell loop"))
+    yield Result(f"uevent to block_resize, {SIZES[0]} volumes, beside a shell loop", "us", by_crustd,
+                 "a shell loop", by_shell, 1, "ratio")
+    yield Result("uevent to block_resize, that shell loop", "us", by_shell)
+
+
 def slow_disk(scratch):
     return latency(scratch, preload="slow_disk.so")
 
@@ -96,6 +115,46 @@ def real_vm(scratch):
         by_crustd, by_hand = virtual_machine.measure(scratch, stack)
     yield Result("host growth to guest grown, real VM", "ms", by_crustd,
                  "the same steps by hand, already connected", by_hand, 1.25, "ratio")
+
+
+def helper(scratch):
+    """The same, in a guest that has nothing of ours: there a helper grows the file system."""
+    if stock_guest.missing_parts():
+        print(f"skipped, needs {', '.join(stock_guest.missing_parts())}: helper", file=sys.stderr)
+        return
+    with contextlib.ExitStack() as stack:
+        ways = stock_guest.measure(scratch, stack)
+
+    def each(moment):
+        return [[[getattr(times, moment) for times in run] for run in runs] for runs in ways]
+
+    hand = "the same exchange by hand, already connected"
+    companion, by_helper, by_hand = each("grown")
+    yield Result("host growth to guest grown by a helper, real VM", "ms", by_helper, hand, by_hand, 1.25, "ratio")
+    yield Result("host growth to guest grown by the companion, same VM", "ms", companion, "by a helper", by_helper)
+    _, by_helper, by_hand = each("ended")
+    yield Result("host growth to helper removed, real VM", "ms", by_helper, hand, by_hand, 1.25, "ratio")
+    for title, moment in (("host growth to CreateContainer", "asked"), ("helper started to its report", "program")):
+        _, by_helper, by_hand = each(moment)
+        yield Result(f"{title}, real VM", "ms", by_helper, hand, by_hand)
+
+
+def helper_crowd(scratch):
+    """Many stock sandboxes at once, with the default number of helpers and with more."""
+    with stock_crowd.StockCrowd(scratch, STOCK_SANDBOXES) as crowd:
+        for helpers in (2, 8):
+            crowd.configure(guest__helpers=helpers)
+            before = crowd.rss_kib()
+            rounds = [(crowd.grow(), crowd.grow_by_hand(helpers)) for _ in range(STOCK_ROUNDS)]
+            title = f"{STOCK_SANDBOXES} sandboxes at once, guest.helpers = {helpers}"
+            yield Result(f"until the last is in sync, {title}", "ms",
+                         [[measured.seconds * 1000] for measured, _ in rounds],
+                         f"by hand, {helpers} at a time", [[seconds * 1000] for _, seconds in rounds],
+                         1.25, "ratio")
+            yield Result(f"helpers that ran together, {title}", "helpers",
+                         [[measured.helpers] for measured, _ in rounds], aim=helpers, aim_on="p50")
+            yield Result(f"largest RssAnon meanwhile, {title}", "kB",
+                         [[measured.rss_kib] for measured, _ in rounds], "before", [[before]])
 
 
 def hung(scratch):
@@ -310,8 +369,11 @@ def through_crust_qemu(scratch):
 
 ALL = {
     "latency": latency,
+    "shell-loop": shell_loop,
     "slow-disk": slow_disk,
     "real-vm": real_vm,
+    "helper": helper,
+    "helper-crowd": helper_crowd,
     "hung": hung,
     "cold-start": cold_start,
     "memory": memory,
