@@ -103,8 +103,9 @@ int helper_leftovers_search(int root, const struct store_helper_run *sandbox,
 {
     cleanup(fd_closep) int share = -1;
 
-    if (helper_share_open(root, sandbox->runtime, sandbox->sandbox_id, &share, NULL) !=
-        HELPER_SHARE_OK)
+    int r = helper_share_open(root, sandbox->runtime, sandbox->sandbox_id, &share, NULL);
+
+    if (r == HELPER_SHARE_ABSENT)
         return 0;
-    return helper_share_each(share, callback, userdata);
+    return r < 0 ? r : helper_share_each(share, callback, userdata);
 }

@@ -32,6 +32,6 @@ const char *helper_leftovers_due(const struct helper_leftovers *leftovers);
 /* Until one is due; UINT64_MAX: there is none. */
 uint64_t helper_leftovers_wait(const struct helper_leftovers *leftovers);
 
-/* Names of ours in a live sandbox's share. 0, or what the callback said. */
+/* Names of ours in a live sandbox's share. 0, -errno, or what the callback said. */
 int helper_leftovers_search(int root, const struct store_helper_run *sandbox,
                             int (*callback)(void *userdata, const char *name), void *userdata);

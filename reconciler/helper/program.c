@@ -95,6 +95,13 @@ static int check_architecture(int fd, const char *path, struct error *error)
     return HELPER_PROGRAM_OK;
 }
 
+/* Anything else, such as EMFILE, says nothing of the file. */
+static bool is_absence(int number)
+{
+    return number == ENOENT || number == ENOTDIR || number == ELOOP || number == EACCES ||
+           number == EPERM || number == ENXIO || number == ENAMETOOLONG;
+}
+
 int helper_program_open(const struct config *config, int *ret_fd, struct error *error)
 {
     cleanup(fd_closep) int fd = -1;
@@ -106,7 +113,8 @@ int helper_program_open(const struct config *config, int *ret_fd, struct error *
         path = beside;
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0)
-        return error_set(error, HELPER_PROGRAM_MISSING, "%s: %s", path, strerror(errno));
+        return error_set(error, is_absence(errno) ? HELPER_PROGRAM_MISSING : -errno, "%s: %s", path,
+                         strerror(errno));
     r = check_file(fd, path, error);
     if (r == HELPER_PROGRAM_OK)
         r = check_architecture(fd, path, error);

@@ -209,11 +209,14 @@ static int open_program(struct helper_run *run)
 
 static int open_share(struct helper_run *run)
 {
-    if (run->copied ||
-        helper_share_open(run->reconciler->root, run->sandbox.runtime, run->sandbox.sandbox_id,
-                          &run->share, &run->outcome.error) == HELPER_SHARE_OK)
+    int r = run->copied
+                ? HELPER_SHARE_OK
+                : helper_share_open(run->reconciler->root, run->sandbox.runtime,
+                                    run->sandbox.sandbox_id, &run->share, &run->outcome.error);
+
+    if (r == HELPER_SHARE_OK)
         return 0;
-    return refuse(run, REASON_HELPER_NO_SHARE);
+    return refuse(run, r == HELPER_SHARE_ABSENT ? REASON_HELPER_NO_SHARE : REASON_HELPER_FAILED);
 }
 
 static int begin_record(struct helper_run *run)
@@ -409,10 +412,15 @@ static void on_guest(const struct guest_traits *traits, const struct error *unkn
 /* A path that is not known yet may be in a moment. */
 static int begin_run(struct helper_run *run)
 {
-    if (run->paths > 0)
+    struct error *error = &run->outcome.error;
+
+    if (run->paths > 0 && run->sandbox.is_alive)
         return helper_guest_new(run->reconciler, &run->sandbox, on_guest, run, &run->guest);
-    (void)error_set(&run->outcome.error, 0, "nothing says where the guest has mounted this volume");
-    run->outcome.reason = REASON_GUEST_PATH_UNKNOWN;
+    run->outcome.reason =
+        run->sandbox.is_alive ? REASON_GUEST_PATH_UNKNOWN : REASON_AGENT_UNREACHABLE;
+    (void)error_set(error, 0,
+                    run->sandbox.is_alive ? "nothing says where the guest has mounted this volume"
+                                          : "the sandbox has ended");
     loop_timer_start(run->reconciler->loop, &run->deferred, 0, on_deferred);
     return 0;
 }
@@ -437,47 +445,64 @@ int helper_run_new(struct reconciler *reconciler, const struct helper_task *task
     return 0;
 }
 
-/* The directory is needed to find a container that was being created. */
-static const char *find_directory(struct helper_run *run,
-                                  char ret_path[static HELPER_GUEST_PATH_BYTES])
+/* What cannot be dealt with now stays on record, and is tried again. */
+static void leave(struct helper_run *run, const struct error *why)
 {
-    cleanup(fd_closep) int fd = -1;
+    run->outcome.reason = REASON_HELPER_FAILED;
+    run->outcome.error = run->outcome.removal_error = *why;
+    run->outcome.left = true;
+}
 
-    if (run->copied)
-        return COPY_DIRECTORY;
-    if (run->share < 0 || path_open_directory_below(run->share, run->sandbox.name, &fd) < 0)
-        return NULL;
-    helper_share_guest_path(run->sandbox.runtime, run->sandbox.name, ret_path);
-    return ret_path;
+/* The directory is needed to find a container that was being created. NULL: it is not there. 0 or
+ * -errno. */
+static int find_directory(const struct helper_run *run,
+                          char ret_path[static HELPER_GUEST_PATH_BYTES], const char **ret_directory)
+{
+    int r = run->share < 0 ? 0 : helper_share_has(run->share, run->sandbox.name);
+
+    if (run->copied) {
+        *ret_directory = COPY_DIRECTORY;
+        return 0;
+    }
+    if (r > 0)
+        helper_share_guest_path(run->sandbox.runtime, run->sandbox.name, ret_path);
+    *ret_directory = r > 0 ? ret_path : NULL;
+    return r < 0 ? r : 0;
 }
 
 static void on_guest_to_clean(const struct guest_traits *traits, const struct error *unknown,
                               void *userdata)
 {
     struct helper_run *run = userdata;
-    char directory[HELPER_GUEST_PATH_BYTES];
+    char path[HELPER_GUEST_PATH_BYTES];
+    const char *directory;
+    struct error error;
     int r;
 
     run->copied = !unknown && traits->share == GUEST_SHARE_NONE;
     run->guest = helper_guest_free(run->guest);
-    r = run_container(run, find_directory(run, directory));
+    r = find_directory(run, path, &directory);
+    if (r == 0)
+        r = run_container(run, directory);
     if (r == 0)
         return;
-    (void)error_set_errno(&run->outcome.error, r, "the clean-up cannot be started");
-    run->outcome.removal_error = run->outcome.error;
-    run->outcome.left = true;
-    run->outcome.reason = REASON_HELPER_FAILED;
+    (void)error_set_errno(&error, r, "the clean-up cannot be started");
+    leave(run, &error);
     finish(run);
 }
 
 /* Of a sandbox that is gone only the directory can be left. */
 static int begin_clean_up(struct helper_run *run)
 {
+    struct error error = {0};
+    int r;
+
     run->cleans_up = run->recorded = true;
-    if (helper_share_open(run->reconciler->root, run->sandbox.runtime, run->sandbox.sandbox_id,
-                          &run->share, NULL) != HELPER_SHARE_OK)
-        run->share = -1;
-    if (run->sandbox.is_alive)
+    r = helper_share_open(run->reconciler->root, run->sandbox.runtime, run->sandbox.sandbox_id,
+                          &run->share, &error);
+    if (r < 0)
+        leave(run, &error);
+    else if (run->sandbox.is_alive)
         return helper_guest_new(run->reconciler, &run->sandbox, on_guest_to_clean, run,
                                 &run->guest);
     loop_timer_start(run->reconciler->loop, &run->deferred, 0, on_deferred);

@@ -27,6 +27,13 @@ static bool is_rust(const char *runtime)
     return strcmp(runtime, "kata-rs") == 0;
 }
 
+/* What is not there, is behind a link or on another mount, or is not crustd's to open. */
+static bool is_absence(int r)
+{
+    return r == -ENOENT || r == -ENOTDIR || r == -ELOOP || r == -EXDEV || r == -EACCES ||
+           r == -EPERM || r == -ENAMETOOLONG;
+}
+
 int helper_share_open(int root, const char *runtime, const char *sandbox_id, int *ret_fd,
                       struct error *error)
 {
@@ -38,9 +45,10 @@ int helper_share_open(int root, const char *runtime, const char *sandbox_id, int
                    is_rust(runtime) ? "rw/passthrough" : "mounts");
     if (r == 0)
         r = path_open_directory_below(sandboxes, below, ret_fd);
-    return r == 0 ? HELPER_SHARE_OK
-                  : error_set(error, HELPER_SHARE_ABSENT, HOST_SANDBOXES "/%s: %s", below,
-                              strerror(-r));
+    if (r == 0)
+        return HELPER_SHARE_OK;
+    return error_set(error, is_absence(r) ? HELPER_SHARE_ABSENT : r, HOST_SANDBOXES "/%s: %s",
+                     below, strerror(-r));
 }
 
 void helper_share_guest_path(const char *runtime, const char *name,
@@ -73,6 +81,14 @@ bool helper_name_is_ours(const char *name)
         if (!isdigit((unsigned char)*digit) && (*digit < 'a' || *digit > 'f'))
             return false;
     return true;
+}
+
+int helper_share_has(int share, const char *name)
+{
+    cleanup(fd_closep) int fd = -1;
+    int r = path_open_directory_below(share, name, &fd);
+
+    return r == 0 ? 1 : is_absence(r) ? 0 : r;
 }
 
 int helper_share_each(int share, int (*callback)(void *userdata, const char *name), void *userdata)

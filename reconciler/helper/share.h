@@ -27,10 +27,11 @@ enum { HELPER_NAME_BYTES = 32, HELPER_GUEST_PATH_BYTES = 128 };
 /* Outcomes of helper_share_open(). */
 enum {
     HELPER_SHARE_OK,
-    HELPER_SHARE_ABSENT, /* the error says what is missing */
+    HELPER_SHARE_ABSENT, /* the sandbox has none, or it is not what it should be */
 };
 
-/* The directory, for reading names and making others in it. */
+/* The directory, for reading names and making others in it. The error says what is missing. -errno:
+ * crustd itself could not open it (EMFILE, ENOMEM, EIO …), which says nothing of the share. */
 int helper_share_open(int root, const char *runtime, const char *sandbox_id, int *ret_fd,
                       struct error *error);
 
@@ -49,6 +50,9 @@ int helper_share_place(int share, const char *name, int program, struct error *e
 /* Removes it, and nothing that helper_share_place() does not make: 0 also where there is none;
  * -ENOTEMPTY where something else is in it; -ELOOP, -ENOTDIR, … where it is no directory. */
 int helper_share_remove(int share, const char *name);
+
+/* Whether there is a directory of that name. 1, 0, or -errno: it cannot be told now. */
+int helper_share_has(int share, const char *name);
 
 /* Names of ours in the share; a bounded number. callback: 0 goes on. 0, -errno or what it said. */
 int helper_share_each(int share, int (*callback)(void *userdata, const char *name), void *userdata);

@@ -7,10 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/path.h"
+#include "reconciler/helper/leftovers.h"
 #include "reconciler/helper/program.h"
 #include "reconciler/helper/share.h"
 #include "tests/unit/scratch.h"
@@ -240,6 +242,43 @@ static void a_program_is_roots_and_for_this_machine(void **state)
     assert_non_null(strstr(error.text, "/nonexistent/helper"));
 }
 
+/* ---- without descriptors ------------------------------------------------------------------ */
+
+static int note_any(void *userdata, const char *name)
+{
+    (void)userdata;
+    (void)name;
+    return 0;
+}
+
+/* What crustd cannot open now is not taken for something that is not there. */
+static void a_lack_of_descriptors_is_no_absence(void **state)
+{
+    struct fixture *fixture = *state;
+    struct store_helper_run sandbox = {.runtime = "kata-go", .sandbox_id = ID, .is_alive = true};
+    struct config config = {.guest.helper_file = "/proc/self/exe"};
+    struct rlimit limit, none;
+    struct error error;
+    int opened, has, searched, program, fd = -1;
+
+    make(fixture, "/run/kata-containers/shared/sandboxes/" ID "/mounts/" NAME);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none = limit;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    opened = helper_share_open(fixture->root, "kata-go", ID, &fd, &error);
+    has = helper_share_has(fixture->share, NAME);
+    searched = helper_leftovers_search(fixture->root, &sandbox, note_any, NULL);
+    program = helper_program_open(&config, &fd, &error);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(opened, -EMFILE);
+    assert_int_equal(has, -EMFILE);
+    assert_int_equal(searched, -EMFILE);
+    assert_int_equal(program, -EMFILE);
+    assert_int_equal(helper_share_has(fixture->share, NAME), 1);
+    assert_int_equal(helper_share_has(fixture->share, "crust-fedcba9876543210"), 0);
+}
+
 #define TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void)
@@ -253,6 +292,7 @@ int main(void)
         TEST(each_runtime_has_its_place),
         TEST(only_names_of_ours_are_found),
         TEST(a_program_is_roots_and_for_this_machine),
+        TEST(a_lack_of_descriptors_is_no_absence),
     };
 
     return cmocka_run_group_tests_name("helper_share", tests, NULL, NULL);
