@@ -31,6 +31,7 @@ struct helper_call {
     uint64_t number;
     bool served; /* the helper that runs is for it, too */
     bool expired;
+    bool barred; /* by the time of its turn, no helper may be used for its volume */
     enum volume_reason inability; /* what the sandbox is remembered for */
     struct loop_timer deadline;
     helper_done *done;
@@ -46,6 +47,7 @@ struct helper_sandbox {
     bool grows;
     struct helper_targets *targets; /* of the run; NULL: it is no helper's */
     bool searched;                  /* its share, for what an earlier daemon left */
+    bool alone; /* the last helper failed as a whole: the next is given one volume */
     struct helper_known known;
     struct helper_leftovers leftovers;
     uint64_t used_ns;
@@ -185,7 +187,7 @@ static bool answer_count(const struct helper_sandbox *sandbox, struct helper_cal
     if (!known->at_ns || now - known->at_ns >= HELPER_FRESH_NS)
         return false;
     (void)snprintf(text, sizeof(text),
-                   "%.150s (a helper ran %" PRIu32 " s ago, at most one in %d s counts)",
+                   "%.150s (tried %" PRIu32 " s ago; a helper counts at most once in %d s)",
                    known->reason != REASON_NONE ? known->error.text
                    : fact && fact->text         ? fact->text
                                                 : "the volume was not there yet",
@@ -219,6 +221,12 @@ static bool answer_now(struct helper_sandbox *sandbox, struct helper_call *call)
         return false;
     if (sandbox->reconciler->stopping) {
         refuse(call, REASON_AGENT_UNREACHABLE, "crustd is stopping");
+        return true;
+    }
+    if (call->barred) {
+        refuse(call, REASON_AGENT_UNREACHABLE,
+               "crustd may not use a helper for this volume any more: its policy, its binding or "
+               "the configuration has changed");
         return true;
     }
     if (call->expired) {
@@ -270,6 +278,9 @@ static void learn(struct helper_sandbox *sandbox, const struct helper_outcome *o
     const struct helper_targets *targets = sandbox->targets;
 
     helper_known_begin(&sandbox->known, outcome->reason, &outcome->error);
+    sandbox->alone = outcome->reason == REASON_HELPER_FAILED;
+    if (targets->paths == 0)
+        sandbox->known.at_ns = 0; /* nothing ran: who counts need not wait */
     for (unsigned i = 0; outcome->reason == REASON_NONE && i < targets->targets; i++) {
         const struct helper_target *target = &targets->target[i];
         struct helper_verdict verdict;
@@ -346,25 +357,47 @@ static bool has_purpose(const struct helper_sandbox *sandbox, enum helper_purpos
     return call != NULL;
 }
 
-static void serve_calls(struct helper_sandbox *sandbox, struct helper_task *task)
+/* Policy, binding and configuration may be others than when it was asked for. */
+static void serve_call(struct helper_call *call, struct helper_targets *targets)
 {
-    struct reconciler *reconciler = sandbox->reconciler;
+    struct reconciler *reconciler = call->reconciler;
     cleanup(freep) struct store_volume *volume = malloc(sizeof(*volume));
 
-    for (struct helper_call *call = sandbox->calls; call; call = call->next) {
-        call->served = call->purpose == HELPER_GROW || !task->grow;
-        if (volume && call->served &&
-            store_get_volume(reconciler->store, call->volume_id, volume) == 0 &&
-            volume->mapping_id == call->mapping_id)
-            helper_targets_add(reconciler, volume, sandbox->targets);
-    }
-    helper_targets_complete(reconciler, task->sandbox.sandbox_id, sandbox->sandbox_ref, task->grow,
-                            sandbox->targets);
+    call->barred =
+        volume && store_get_volume(reconciler->store, call->volume_id, volume) == 0 &&
+        (volume->mapping_id != call->mapping_id || !helper_is_possible(reconciler, volume));
+    call->served = !call->barred;
+    if (volume && call->served)
+        helper_targets_add(reconciler, volume, targets);
+}
+
+/* One volume whose place in the guest is gone, or hangs, fails the helper for all of them. */
+static void serve_calls(struct helper_sandbox *sandbox, struct helper_task *task)
+{
+    struct helper_targets *targets = sandbox->targets;
+
+    for (struct helper_call *call = sandbox->calls; call; call = call->next)
+        if ((call->purpose == HELPER_GROW || !task->grow) &&
+            (!sandbox->alone || targets->targets == 0))
+            serve_call(call, targets);
+    if (!sandbox->alone)
+        helper_targets_complete(sandbox->reconciler, task->sandbox.sandbox_id, sandbox->sandbox_ref,
+                                task->grow, targets);
     task->paths = sandbox->targets->paths;
     for (unsigned i = 0; i < task->paths; i++)
         task->path[i] = sandbox->targets->path[i];
 }
 
+static bool serves_any(const struct helper_sandbox *sandbox)
+{
+    const struct helper_call *call = sandbox->calls;
+
+    while (call && !call->served)
+        call = call->next;
+    return call != NULL;
+}
+
+/* Without a run where all that waited for one are barred. */
 static int begin_helper(struct helper_sandbox *sandbox)
 {
     struct helper_task task = {.grow = has_purpose(sandbox, HELPER_GROW)};
@@ -378,8 +411,9 @@ static int begin_helper(struct helper_sandbox *sandbox)
         return -ENOMEM;
     sandbox->grows = task.grow;
     serve_calls(sandbox, &task);
-    r = helper_run_new(sandbox->reconciler, &task, on_helper, sandbox, &sandbox->run);
-    if (r < 0)
+    if (serves_any(sandbox))
+        r = helper_run_new(sandbox->reconciler, &task, on_helper, sandbox, &sandbox->run);
+    if (!sandbox->run)
         free(take_pointer(&sandbox->targets));
     return r;
 }
@@ -432,9 +466,11 @@ static int search_sandbox(struct helper_sandbox *sandbox)
 
     if (sandbox->searched)
         return 0;
-    sandbox->searched = true;
     r = store_get_helper_sandbox(sandbox->reconciler->store, sandbox->sandbox_ref, &run);
-    return r < 0 || !run.is_alive ? r : search_share(sandbox->reconciler, &run);
+    if (r == 0 && run.is_alive)
+        r = search_share(sandbox->reconciler, &run);
+    sandbox->searched = r == 0;
+    return r;
 }
 
 static int begin(struct helper_sandbox *sandbox)
@@ -444,8 +480,7 @@ static int begin(struct helper_sandbox *sandbox)
 
     if (r == 0)
         r = leftover ? begin_clean_up(sandbox, leftover) : begin_helper(sandbox);
-    if (r == 0)
-        sandbox->reconciler->helpers.running++;
+    sandbox->reconciler->helpers.running += sandbox->run != NULL;
     return r;
 }
 
@@ -475,15 +510,24 @@ static struct helper_sandbox *find_next(struct reconciler *reconciler)
     return found;
 }
 
-static void fail_calls(struct helper_sandbox *sandbox, int r)
+/* What was left is tried again later, as after a removal that failed. */
+static void fail_begin(struct helper_sandbox *sandbox, int r)
 {
     struct error error;
+    const char *leftover;
 
     (void)error_set_errno(&error, r, "the helper cannot begin");
+    while ((leftover = helper_leftovers_due(&sandbox->leftovers)))
+        helper_leftovers_put(&sandbox->leftovers, leftover, &error);
     helper_known_begin(&sandbox->known, REASON_HELPER_FAILED, &error);
     for (struct helper_call *call = sandbox->calls; call; call = call->next)
         call->served = true;
     answer_served(sandbox);
+}
+
+static bool has_room(const struct reconciler *reconciler)
+{
+    return !reconciler->stopping && reconciler->helpers.running < reconciler->config.guest.helpers;
 }
 
 static void wait_for_leftovers(struct reconciler *reconciler);
@@ -492,17 +536,15 @@ static void serve(struct reconciler *reconciler)
 {
     struct helper_sandbox *sandbox;
 
-    answer_all(reconciler);
-    while (!reconciler->stopping &&
-           reconciler->helpers.running < reconciler->config.guest.helpers &&
-           (sandbox = find_next(reconciler))) {
-        int r = begin(sandbox);
+    do {
+        int r;
 
-        if (r < 0) {
-            helper_leftovers_done(&sandbox->leftovers);
-            fail_calls(sandbox, r);
-        }
-    }
+        answer_all(reconciler);
+        sandbox = has_room(reconciler) ? find_next(reconciler) : NULL;
+        r = sandbox ? begin(sandbox) : 0;
+        if (r < 0)
+            fail_begin(sandbox, r);
+    } while (sandbox);
     wait_for_leftovers(reconciler);
 }
 
