@@ -148,7 +148,7 @@ static void answer_by_fact(struct helper_call *call, const struct helper_fact *f
     answer(call, &reply);
 }
 
-/* The helper that ran for it said nothing of it: its volume went away, or there was no room. */
+/* The helper that ran for it was given no place of it, or there was no room for its places. */
 static void answer_by_run(const struct helper_sandbox *sandbox, struct helper_call *call)
 {
     const struct helper_fact *fact = helper_known_find(&sandbox->known, call->mapping_id);
@@ -158,7 +158,8 @@ static void answer_by_run(const struct helper_sandbox *sandbox, struct helper_ca
     else if (fact && fact->at_ns == sandbox->known.at_ns)
         answer_by_fact(call, fact);
     else
-        refuse(call, REASON_HELPER_FAILED, "the helper was not told of this volume");
+        refuse(call, REASON_GUEST_PATH_UNKNOWN,
+               "the helper was not told of this volume: no place in the guest is known to be its");
 }
 
 static uint32_t seconds_since(uint64_t ns)
@@ -372,20 +373,28 @@ static void serve_call(struct helper_call *call, struct helper_targets *targets)
 }
 
 /* One volume whose place in the guest is gone, or hangs, fails the helper for all of them. */
-static void serve_calls(struct helper_sandbox *sandbox, struct helper_task *task)
+static int serve_calls(struct helper_sandbox *sandbox, struct helper_task *task)
 {
     struct helper_targets *targets = sandbox->targets;
+    int r;
 
+    targets->grow = task->grow;
+    r = helper_targets_begin(sandbox->reconciler, task->sandbox.sandbox_id, sandbox->sandbox_ref,
+                             targets);
+    if (r < 0)
+        return r;
     for (struct helper_call *call = sandbox->calls; call; call = call->next)
         if ((call->purpose == HELPER_GROW || !task->grow) &&
             (!sandbox->alone || targets->targets == 0))
             serve_call(call, targets);
     if (!sandbox->alone)
         helper_targets_complete(sandbox->reconciler, task->sandbox.sandbox_id, sandbox->sandbox_ref,
-                                task->grow, targets);
+                                targets);
+    task->withheld = sandbox->targets->withheld;
     task->paths = sandbox->targets->paths;
     for (unsigned i = 0; i < task->paths; i++)
         task->path[i] = sandbox->targets->path[i];
+    return 0;
 }
 
 static bool serves_any(const struct helper_sandbox *sandbox)
@@ -410,8 +419,8 @@ static int begin_helper(struct helper_sandbox *sandbox)
     if (!sandbox->targets)
         return -ENOMEM;
     sandbox->grows = task.grow;
-    serve_calls(sandbox, &task);
-    if (serves_any(sandbox))
+    r = serve_calls(sandbox, &task);
+    if (r == 0 && serves_any(sandbox))
         r = helper_run_new(sandbox->reconciler, &task, on_helper, sandbox, &sandbox->run);
     if (!sandbox->run)
         free(take_pointer(&sandbox->targets));

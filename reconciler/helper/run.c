@@ -410,17 +410,18 @@ static void on_guest(const struct guest_traits *traits, const struct error *unkn
 }
 
 /* A path that is not known yet may be in a moment. */
-static int begin_run(struct helper_run *run)
+static int begin_run(struct helper_run *run, bool withheld)
 {
-    struct error *error = &run->outcome.error;
+    bool is_alive = run->sandbox.is_alive;
+    const char *text = !is_alive  ? "the sandbox has ended"
+                       : withheld ? "it may be mounted where a volume is that must not grow; mount "
+                                    "paths that end differently tell them apart"
+                                  : "nothing says where the guest has mounted this volume";
 
-    if (run->paths > 0 && run->sandbox.is_alive)
+    if (run->paths > 0 && is_alive)
         return helper_guest_new(run->reconciler, &run->sandbox, on_guest, run, &run->guest);
-    run->outcome.reason =
-        run->sandbox.is_alive ? REASON_GUEST_PATH_UNKNOWN : REASON_AGENT_UNREACHABLE;
-    (void)error_set(error, 0,
-                    run->sandbox.is_alive ? "nothing says where the guest has mounted this volume"
-                                          : "the sandbox has ended");
+    run->outcome.reason = is_alive ? REASON_GUEST_PATH_UNKNOWN : REASON_AGENT_UNREACHABLE;
+    (void)error_set(&run->outcome.error, 0, "%s", text);
     loop_timer_start(run->reconciler->loop, &run->deferred, 0, on_deferred);
     return 0;
 }
@@ -436,7 +437,7 @@ int helper_run_new(struct reconciler *reconciler, const struct helper_task *task
     run->grow = task->grow;
     r = copy_paths(run, task);
     if (r == 0)
-        r = begin_run(run);
+        r = begin_run(run, task->withheld);
     if (r < 0) {
         (void)helper_run_free(run);
         return r;

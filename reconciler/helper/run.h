@@ -17,6 +17,7 @@ struct helper_run;
 struct helper_task {
     struct store_helper_run sandbox; /* its name is set by the run, unless it is to be cleaned up */
     bool grow;                       /* else only report */
+    bool withheld;                   /* places that may be those of volumes that must not grow */
     unsigned paths;
     const char *path[HELPER_VOLUMES + 1]; /* in the guest; copied; NULL after the last */
 };

@@ -6,6 +6,7 @@
  */
 #include "reconciler/helper/targets.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,14 @@ struct places {
     struct helper_target target;
 };
 
+static bool is_forbidden(const struct helper_targets *targets, const char *guest_path)
+{
+    for (unsigned i = 0; i < targets->forbidden; i++)
+        if (strcmp(targets->forbidden_path[i], guest_path) == 0)
+            return true;
+    return false;
+}
+
 /* Two volumes that may be at the same places share them: each is given once. */
 static int add_place(void *userdata, const char *guest_path)
 {
@@ -58,6 +67,10 @@ static int add_place(void *userdata, const char *guest_path)
     struct helper_targets *targets = places->targets;
     unsigned i = 0;
 
+    if (is_forbidden(targets, guest_path)) {
+        targets->withheld = true;
+        return 0;
+    }
     while (i < targets->paths && strcmp(targets->path[i], guest_path) != 0)
         i++;
     if (i == HELPER_VOLUMES || places->target.candidates == HELPER_CANDIDATES ||
@@ -69,19 +82,17 @@ static int add_place(void *userdata, const char *guest_path)
     return 0;
 }
 
-static void find_places(struct reconciler *reconciler, const struct store_volume *volume,
-                        struct places *places)
+static int each_place(struct reconciler *reconciler, const struct store_volume *volume,
+                      claims_place *callback, void *userdata)
 {
     struct observe_sandbox_paths paths;
     const char *bundles[CONFIG_LIST_ITEMS];
 
-    if (has_path(volume)) {
-        (void)add_place(places, volume->guest_path);
-        return;
-    }
+    if (has_path(volume))
+        return callback(userdata, volume->guest_path);
     look_sandbox_paths(reconciler, bundles, &paths);
-    (void)claims_each_place(&paths, volume->sandbox_id, volume->vmm_pid, volume->target_path,
-                            add_place, places);
+    return claims_each_place(&paths, volume->sandbox_id, volume->vmm_pid, volume->target_path,
+                             callback, userdata);
 }
 
 void helper_targets_add(struct reconciler *reconciler, const struct store_volume *volume,
@@ -99,7 +110,10 @@ void helper_targets_add(struct reconciler *reconciler, const struct store_volume
             return;
     if (targets->targets == HELPER_VOLUMES)
         return;
-    find_places(reconciler, volume, &places);
+    if (has_path(volume) || !targets->all_forbidden)
+        (void)each_place(reconciler, volume, add_place, &places);
+    else
+        targets->withheld = true;
     if (places.target.candidates > 0)
         targets->target[targets->targets++] = places.target;
 }
@@ -136,8 +150,44 @@ static int note_volume(void *userdata, int64_t volume_id)
     return 0;
 }
 
+/* A volume of the Rust runtime is given by all places that may be its, so one that forbids growing
+ * must be known by all places that may be its, too. */
+static int forbid_place(void *userdata, const char *guest_path)
+{
+    struct helper_targets *targets = userdata;
+
+    if (is_forbidden(targets, guest_path))
+        return 0;
+    if (targets->forbidden == HELPER_VOLUMES || strlen(guest_path) >= STORE_ADDRESS_BYTES)
+        targets->all_forbidden = true;
+    else
+        (void)snprintf(targets->forbidden_path[targets->forbidden++], STORE_ADDRESS_BYTES, "%s",
+                       guest_path);
+    return 0;
+}
+
+int helper_targets_begin(struct reconciler *reconciler, const char *sandbox_id, int64_t sandbox_ref,
+                         struct helper_targets *targets)
+{
+    cleanup(freep) struct store_volume *volume = malloc(sizeof(*volume));
+    struct walk walk = {0};
+    int r = volume ? 0 : -ENOMEM;
+
+    if (r < 0 || !targets->grow)
+        return r;
+    r = store_each_volume_of_sandbox(reconciler->store, sandbox_id, note_volume, &walk);
+    targets->all_forbidden = walk.volumes == array_length(walk.volume_id);
+    for (unsigned i = 0; r == 0 && i < walk.volumes; i++) {
+        r = store_get_volume(reconciler->store, walk.volume_id[i], volume);
+        if (r == 0 && volume->sandbox_ref == sandbox_ref && !volume_may_grow(reconciler, volume) &&
+            (has_path(volume) || is_rust(volume)))
+            r = each_place(reconciler, volume, forbid_place, targets);
+    }
+    return r;
+}
+
 void helper_targets_complete(struct reconciler *reconciler, const char *sandbox_id,
-                             int64_t sandbox_ref, bool grow, struct helper_targets *targets)
+                             int64_t sandbox_ref, struct helper_targets *targets)
 {
     cleanup(freep) struct store_volume *volume = malloc(sizeof(*volume));
     struct walk walk = {0};
@@ -147,6 +197,6 @@ void helper_targets_complete(struct reconciler *reconciler, const char *sandbox_
     for (unsigned i = 0; i < walk.volumes; i++)
         if (store_get_volume(reconciler->store, walk.volume_id[i], volume) == 0 &&
             volume->sandbox_ref == sandbox_ref && helper_is_possible(reconciler, volume) &&
-            (grow ? is_growable(volume) : is_countable(volume)))
+            (targets->grow ? is_growable(volume) : is_countable(volume)))
             helper_targets_add(reconciler, volume, targets);
 }

@@ -18,11 +18,21 @@ struct helper_target {
 };
 
 struct helper_targets {
+    bool grow; /* else only report */
+    /* Places that may be those of volumes that must not grow: none of them is given. */
+    unsigned forbidden;
+    bool withheld;      /* some place was not given for that */
+    bool all_forbidden; /* there are more than fit, so only known places are given */
+    char forbidden_path[HELPER_VOLUMES][STORE_ADDRESS_BYTES];
     unsigned targets;
     struct helper_target target[HELPER_VOLUMES];
     unsigned paths;
     char path[HELPER_VOLUMES][STORE_ADDRESS_BYTES];
 };
+
+/* To be called first, with `grow` set. 0 or -errno. */
+int helper_targets_begin(struct reconciler *reconciler, const char *sandbox_id, int64_t sandbox_ref,
+                         struct helper_targets *targets);
 
 /* The volume's places are added, unless there is no room for them any more. */
 void helper_targets_add(struct reconciler *reconciler, const struct store_volume *volume,
@@ -31,4 +41,4 @@ void helper_targets_add(struct reconciler *reconciler, const struct store_volume
 /* All other volumes of the sandbox that one helper can take along: to grow, those whose device the
  * VMM has at its full size; to report, all that the guest has. */
 void helper_targets_complete(struct reconciler *reconciler, const char *sandbox_id,
-                             int64_t sandbox_ref, bool grow, struct helper_targets *targets);
+                             int64_t sandbox_ref, struct helper_targets *targets);

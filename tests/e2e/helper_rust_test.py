@@ -24,10 +24,11 @@ class RustHelperTest(HelperCase):
         self.addCleanup(vmm.wait)
         self.addCleanup(vmm.communicate)
 
-    def build(self, *arguments):
+    def build(self, *arguments, **metadata):
         """Two volumes at destinations that end alike, of different sizes."""
         node = self.helper_node()
-        volumes = [self.volume(node, "pv-0", BEFORE), self.volume(node, "pv-1", AFTER)]
+        volumes = [self.volume(node, "pv-0", BEFORE),
+                   self.volume(node, "pv-1", AFTER, metadata=metadata)]
         pod = Pod(node, secrets.token_hex(32))
         pod.make_directories()
         self.start_vmm(pod, *arguments)
@@ -58,6 +59,20 @@ class RustHelperTest(HelperCase):
         node.wait(lambda: not [one for one in pod.passthrough.iterdir()
                                if one.name.startswith("crust-")], 30, "nothing to be left")
         self.assertEqual(agent.containers, {})
+
+    def test_a_volume_that_must_not_grow_is_not_taken_for_another_one(self):
+        """Where nothing tells which of two places is the volume's, and one is of a volume that is only
+        observed, neither is given to a helper that grows."""
+        node, pod, agent, volumes = self.build(**{"crust.resize": "observe"})
+        observed = next(path for path, loop in agent.mounts.items() if loop is volumes[1].loop)
+        agent.filled[observed] = BEFORE  # its owner has left room behind it
+        node.start()
+        node.wait_for(volumes[0].path, "in_sync", "unverified",
+                      resizable_reason="guest_path_unknown")
+        self.assertIn("must not grow", node.log_tail())
+        self.settle(node)
+        self.assertEqual(agent.filled[observed], BEFORE)
+        self.assertEqual([run for run in agent.runs if "--report" not in run], [])
 
     def test_without_a_shared_directory_the_program_is_copied(self):
         """shared_fs = "none": QEMU has devices and none of them is a share."""
