@@ -62,7 +62,7 @@ static void note_loss(int code)
 
 static void hold(struct connection *connection, const void *replies, size_t length)
 {
-    int r = buffer_append(&connection->held, replies, length);
+    int r = buffer_try_append(&connection->held, replies, length);
 
     if (r < 0)
         note_loss(r);

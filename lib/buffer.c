@@ -1,9 +1,9 @@
 /* buffer.c - one growing block of bytes.
  *
  * Always holds: length <= capacity, length <= limit, and data[length] is NUL once anything was
- * allocated. A failed append leaves the bytes as they were. The block doubles, so appending byte by
- * byte costs linear time; consuming moves what is left to the front, which is cheap for its users:
- * they consume whole messages, after which little is left.
+ * allocated. A failed append leaves the bytes as they were, and so does every append after it. The
+ * block doubles, so appending byte by byte costs linear time; consuming moves what is left to the
+ * front, which is cheap for its users: they consume whole messages, after which little is left.
  */
 #include "lib/buffer.h"
 
@@ -36,9 +36,32 @@ void buffer_done(struct buffer *buffer)
 
 void buffer_clear(struct buffer *buffer)
 {
-    buffer->length = 0;
+    buffer_rewind(buffer, (struct buffer_mark){0});
+}
+
+int buffer_error(const struct buffer *buffer)
+{
+    return buffer->error;
+}
+
+int buffer_fail(struct buffer *buffer, int error)
+{
+    if (!buffer->error)
+        buffer->error = error;
+    return buffer->error;
+}
+
+struct buffer_mark buffer_mark(const struct buffer *buffer)
+{
+    return (struct buffer_mark){buffer->length, buffer->error};
+}
+
+void buffer_rewind(struct buffer *buffer, struct buffer_mark mark)
+{
+    buffer->length = mark.length;
+    buffer->error = mark.error;
     if (buffer->data)
-        buffer->data[0] = '\0';
+        buffer->data[mark.length] = '\0';
 }
 
 /* Makes room for `length` more bytes and their NUL. */
@@ -48,6 +71,8 @@ static int buffer_reserve(struct buffer *buffer, size_t length)
     size_t needed, capacity;
     char *data;
 
+    if (buffer->error)
+        return buffer->error;
     if (length > limit - buffer->length)
         return -EMSGSIZE;
     needed = buffer->length + length;
@@ -64,7 +89,7 @@ static int buffer_reserve(struct buffer *buffer, size_t length)
     return 0;
 }
 
-int buffer_append(struct buffer *buffer, const void *data, size_t length)
+int buffer_try_append(struct buffer *buffer, const void *data, size_t length)
 {
     int r = buffer_reserve(buffer, length);
 
@@ -77,6 +102,11 @@ int buffer_append(struct buffer *buffer, const void *data, size_t length)
     return 0;
 }
 
+int buffer_append(struct buffer *buffer, const void *data, size_t length)
+{
+    return buffer_fail(buffer, buffer_try_append(buffer, data, length));
+}
+
 int buffer_append_text(struct buffer *buffer, const char *text)
 {
     return buffer_append(buffer, text, strlen(text));
@@ -85,16 +115,15 @@ int buffer_append_text(struct buffer *buffer, const char *text)
 int buffer_append_format(struct buffer *buffer, const char *format, ...)
 {
     va_list arguments;
-    int length, r;
+    int length;
 
+    if (buffer->error)
+        return buffer->error;
     va_start(arguments, format);
     length = vsnprintf(NULL, 0, format, arguments);
     va_end(arguments);
-    if (length < 0)
-        return -EINVAL;
-    r = buffer_reserve(buffer, (size_t)length);
-    if (r < 0)
-        return r;
+    if (buffer_fail(buffer, length < 0 ? -EINVAL : buffer_reserve(buffer, (size_t)length)) < 0)
+        return buffer->error;
     va_start(arguments, format);
     (void)vsnprintf(buffer->data + buffer->length, (size_t)length + 1, format, arguments);
     va_end(arguments);
@@ -106,12 +135,11 @@ void buffer_consume(struct buffer *buffer, size_t length)
 {
     if (!length)
         return;
-    if (length >= buffer->length) {
-        buffer_clear(buffer);
-        return;
-    }
+    if (length > buffer->length)
+        length = buffer->length;
     buffer->length -= length;
-    memmove(buffer->data, buffer->data + length, buffer->length + 1);
+    if (buffer->data)
+        memmove(buffer->data, buffer->data + length, buffer->length + 1);
 }
 
 const char *buffer_text(const struct buffer *buffer)
@@ -149,15 +177,13 @@ static int buffer_read_step(struct buffer *buffer, int fd, ssize_t *ret_count)
 
 int buffer_read_all(struct buffer *buffer, int fd)
 {
-    size_t before = buffer->length;
+    struct buffer_mark before = buffer_mark(buffer);
     ssize_t count = 1;
     int r = 0;
 
     while (r == 0 && count > 0)
         r = buffer_read_step(buffer, fd, &count);
-    if (r < 0 && buffer->data) {
-        buffer->length = before;
-        buffer->data[before] = '\0';
-    }
+    if (r < 0)
+        buffer_rewind(buffer, before);
     return r;
 }

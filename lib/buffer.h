@@ -1,7 +1,12 @@
 /* buffer.h - bytes that grow up to a limit.
  *
  * One contiguous block; a NUL always follows the last byte, so text can be read as a C string.
- * Appending past the limit changes nothing and returns -EMSGSIZE; out of memory is -ENOMEM.
+ *
+ * The first failure is latched: -EMSGSIZE (past the limit) or -ENOMEM. An append that fails changes
+ * nothing but that, and every append after it does nothing, so a text is written in one go and
+ * checked once: every append returns 0 or the latched failure, and so does buffer_error().
+ * buffer_clear(), buffer_done() and buffer_rewind() end it. Code that decides by whether one piece
+ * fits uses buffer_try_append().
  */
 #pragma once
 
@@ -14,6 +19,7 @@ struct buffer {
     size_t length;   /* bytes in use */
     size_t capacity; /* bytes allocated, the NUL not counted */
     size_t limit;    /* never more than this in use; 0 means 16 MiB */
+    int error;       /* 0, or the first failure: read it with buffer_error() */
 };
 
 #define BUFFER_INIT(limit_bytes)                                                                   \
@@ -23,12 +29,32 @@ struct buffer {
 
 void buffer_init(struct buffer *buffer, size_t limit);
 void buffer_done(struct buffer *buffer);  /* frees, resets to an empty buffer with the same limit */
-void buffer_clear(struct buffer *buffer); /* forgets the bytes, keeps the memory */
+void buffer_clear(struct buffer *buffer); /* forgets bytes and failure, keeps the memory */
+
+/* 0 or the latched failure. */
+int buffer_error(const struct buffer *buffer);
+
+/* Latches a failure of whoever writes the text: -errno; 0 is none and does nothing. */
+int buffer_fail(struct buffer *buffer, int error);
 
 int buffer_append(struct buffer *buffer, const void *data, size_t length);
 int buffer_append_text(struct buffer *buffer, const char *text);
 int buffer_append_format(struct buffer *buffer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* As buffer_append(), but a failure is not latched: the buffer can go on without the piece. */
+int buffer_try_append(struct buffer *buffer, const void *data, size_t length);
+
+/* A place to go back to: the bytes and the failure that the buffer has now. */
+struct buffer_mark {
+    size_t length;
+    int error;
+};
+
+struct buffer_mark buffer_mark(const struct buffer *buffer);
+
+/* Takes back everything since the mark, a failure too. The limit may have changed meanwhile. */
+void buffer_rewind(struct buffer *buffer, struct buffer_mark mark);
 
 /* Drops the first `length` bytes. */
 void buffer_consume(struct buffer *buffer, size_t length);
@@ -36,5 +62,6 @@ void buffer_consume(struct buffer *buffer, size_t length);
 /* Never NULL. */
 const char *buffer_text(const struct buffer *buffer);
 
-/* Reads at most limit bytes until end of file. -EMSGSIZE if there is more, -errno of read(2). */
+/* Reads at most limit bytes until end of file. -EMSGSIZE if there is more, -errno of read(2); a
+ * failure changes nothing and is not latched. */
 int buffer_read_all(struct buffer *buffer, int fd);

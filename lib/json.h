@@ -49,5 +49,13 @@ int json_number(const cJSON *object, const char *name, uint64_t *ret_number);
 /* Well-formed UTF-8 without NUL. */
 bool json_is_text(const char *text, size_t length);
 
-/* Appends a quoted, escaped string. Invalid UTF-8 bytes become U+FFFD. NULL becomes null. */
+/* Appends a quoted, escaped string, or nothing of it. Invalid UTF-8 bytes become U+FFFD. NULL
+ * becomes null. */
 int json_append_string(struct buffer *buffer, const char *text);
+
+/* Begins a member: `"name":`, after a comma unless it is the first of its object. The name is a
+ * constant without anything to escape. */
+int json_append_name(struct buffer *buffer, const char *name);
+
+/* A member that is a string, or null. */
+int json_append_member(struct buffer *buffer, const char *name, const char *text);

@@ -10,7 +10,7 @@
 
 int json_append_string(struct buffer *buffer, const char *text)
 {
-    size_t before = buffer->length;
+    struct buffer_mark before = buffer_mark(buffer);
     char escaped[TEXT_ESCAPED_BYTES];
     const char *end;
     int r;
@@ -24,11 +24,21 @@ int json_append_string(struct buffer *buffer, const char *text)
 
         r = buffer_append(buffer, escaped, length);
     }
-    if (r == 0)
-        r = buffer_append(buffer, "\"", 1);
-    if (r < 0 && buffer->data) {
-        buffer->length = before;
-        buffer->data[before] = '\0';
-    }
-    return r;
+    r = buffer_append(buffer, "\"", 1);
+    if (r < 0)
+        buffer_rewind(buffer, before);
+    return buffer_fail(buffer, r);
+}
+
+int json_append_name(struct buffer *buffer, const char *name)
+{
+    bool is_first = buffer->length == 0 || buffer->data[buffer->length - 1] == '{';
+
+    return buffer_append_format(buffer, "%s\"%s\":", is_first ? "" : ",", name);
+}
+
+int json_append_member(struct buffer *buffer, const char *name, const char *text)
+{
+    json_append_name(buffer, name);
+    return json_append_string(buffer, text);
 }

@@ -70,12 +70,11 @@ int secret_append_json(struct buffer *json, const char *text)
 {
     cleanup(buffer_done) struct buffer shown = BUFFER_INIT(0);
     size_t length = secret_shown_length(text);
-    int r;
 
     if (!text[length])
         return json_append_string(json, text);
-    r = buffer_append(&shown, text, length);
-    if (r == 0)
-        r = buffer_append_text(&shown, SECRET_REDACTED);
-    return r < 0 ? r : json_append_string(json, buffer_text(&shown));
+    buffer_append(&shown, text, length);
+    if (buffer_append_text(&shown, SECRET_REDACTED) < 0)
+        return buffer_fail(json, buffer_error(&shown));
+    return json_append_string(json, buffer_text(&shown));
 }

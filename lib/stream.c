@@ -294,7 +294,7 @@ int stream_send(struct stream *stream, const void *data, size_t length)
 
     if (!stream->handler || stream->ended)
         return -EPIPE;
-    r = buffer_append(&stream->output, data, length);
+    r = buffer_try_append(&stream->output, data, length);
     if (r < 0 || stream->fd < 0)
         return r;
     if (!stream->connecting)

@@ -147,7 +147,7 @@ static int append_value(struct buffer *json, sqlite3_stmt *statement, int column
     default:
         text = (const char *)sqlite3_column_text(statement, column);
         if (!text)
-            return -ENOMEM;
+            return buffer_fail(json, -ENOMEM);
         if (is_json_column(sqlite3_column_name(statement, column)) && is_json(text))
             return buffer_append_text(json, text);
         return json_append_string(json, text);
@@ -156,19 +156,12 @@ static int append_value(struct buffer *json, sqlite3_stmt *statement, int column
 
 static int append_row(struct buffer *json, sqlite3_stmt *statement, bool first)
 {
-    int r = buffer_append_text(json, first ? "{" : ",{");
-
-    for (int i = 0; r == 0 && i < sqlite3_column_count(statement); i++) {
-        if (i)
-            r = buffer_append_text(json, ",");
-        if (r == 0)
-            r = json_append_string(json, sqlite3_column_name(statement, i));
-        if (r == 0)
-            r = buffer_append_text(json, ":");
-        if (r == 0)
-            r = append_value(json, statement, i);
+    buffer_append_text(json, first ? "{" : ",{");
+    for (int i = 0; i < sqlite3_column_count(statement); i++) {
+        json_append_name(json, sqlite3_column_name(statement, i));
+        append_value(json, statement, i);
     }
-    return r < 0 ? r : buffer_append_text(json, "}");
+    return buffer_append_text(json, "}");
 }
 
 /* ---- queries ------------------------------------------------------------------------------- */
@@ -182,19 +175,18 @@ static int build(const struct view *view, const struct store_query *query,
                  const struct selection *selection, struct buffer *text)
 {
     bool last = query->last > 0;
-    int r = buffer_append_format(text, "%sSELECT * FROM %s WHERE 1", last ? "SELECT * FROM (" : "",
-                                 view->table);
 
-    if (r == 0 && view->id)
-        r = buffer_append_format(text, " AND %s BETWEEN ?1 AND ?2", view->id);
-    if (r == 0 && query->live && view->live)
-        r = buffer_append_format(text, " AND %s", view->live);
-    if (r == 0)
-        r = buffer_append_format(text, "%s ORDER BY %s%s", selection->condition, view->order,
-                                 last ? " DESC LIMIT ?3)" : "");
-    if (r == 0 && last)
-        r = buffer_append_format(text, " ORDER BY %s", view->order);
-    return r;
+    buffer_append_format(text, "%sSELECT * FROM %s WHERE 1", last ? "SELECT * FROM (" : "",
+                         view->table);
+    if (view->id)
+        buffer_append_format(text, " AND %s BETWEEN ?1 AND ?2", view->id);
+    if (query->live && view->live)
+        buffer_append_format(text, " AND %s", view->live);
+    buffer_append_format(text, "%s ORDER BY %s%s", selection->condition, view->order,
+                         last ? " DESC LIMIT ?3)" : "");
+    if (last)
+        buffer_append_format(text, " ORDER BY %s", view->order);
+    return buffer_error(text);
 }
 
 static void bind(sqlite3_stmt *statement, const struct store_query *query,
@@ -319,15 +311,12 @@ static int check_query(const struct store_query *query, struct error *error)
 }
 
 /* What a failed append left behind is taken back. */
-static int finish(struct store_reader *reader, struct buffer *json, size_t before, int r,
-                  struct error *error)
+static int finish(struct store_reader *reader, struct buffer *json, struct buffer_mark before,
+                  int r, struct error *error)
 {
     if (r == 0)
         return 0;
-    if (json->data) {
-        json->length = before;
-        json->data[before] = '\0';
-    }
+    buffer_rewind(json, before);
     if (r == -EMSGSIZE)
         return error_set(error, r, "the answer is too large; ask for fewer rows");
     return error_set_errno(error, r, "%s", reader->connection->error_text);
@@ -336,7 +325,7 @@ static int finish(struct store_reader *reader, struct buffer *json, size_t befor
 int store_read_json(struct store_reader *reader, const struct store_query *query,
                     struct buffer *ret_json, struct error *error)
 {
-    size_t before = ret_json->length;
+    struct buffer_mark before = buffer_mark(ret_json);
     int r = check_query(query, error);
 
     return r < 0 ? r : finish(reader, ret_json, before, read_all(reader, query, ret_json), error);
@@ -360,7 +349,7 @@ int store_read_summary(struct store_reader *reader, struct buffer *ret_json, str
         "'looks_stale', (SELECT count(*) FROM entries WHERE gone = 0 AND stale_reason IS NOT NULL),"
         "'in_trash', (SELECT count(*) FROM trash),"
         "'journal_seq', (SELECT max(seq) FROM journal))";
-    size_t before = ret_json->length;
+    struct buffer_mark before = buffer_mark(ret_json);
     cleanup(sql_end) struct sql_rows rows = {0};
     int r = sql_query_values(reader->connection, summary, &rows, NULL, 0);
 
@@ -414,7 +403,7 @@ int store_read_abilities(struct store_reader *reader, struct buffer *ret_json, s
         "  AND m.until IS NULL AND " V_IS_NOT_RESIZABLE " ORDER BY v.volume_id LIMIT 4))"
         "  AS not_resizable_names"
         " FROM sandboxes s WHERE gone_at IS NULL ORDER BY sandbox_ref";
-    const size_t before = ret_json->length;
+    const struct buffer_mark before = buffer_mark(ret_json);
 
     return finish(reader, ret_json, before, append_array(reader->connection, abilities, ret_json),
                   error);

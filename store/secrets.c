@@ -33,17 +33,15 @@ static int redact_text(cJSON *string)
 {
     cleanup(buffer_done) struct buffer shown = BUFFER_INIT(0);
     size_t length;
-    int r;
 
     if (!cJSON_IsString(string))
         return 0;
     length = secret_shown_length(string->valuestring);
     if (!string->valuestring[length] || strcmp(string->valuestring + length, SECRET_REDACTED) == 0)
         return 0;
-    r = buffer_append(&shown, string->valuestring, length);
-    if (r == 0)
-        r = buffer_append_text(&shown, SECRET_REDACTED);
-    return r < 0 ? r : replace(string, buffer_text(&shown));
+    buffer_append(&shown, string->valuestring, length);
+    buffer_append_text(&shown, SECRET_REDACTED);
+    return buffer_error(&shown) < 0 ? buffer_error(&shown) : replace(string, buffer_text(&shown));
 }
 
 static int redact_member(cJSON *member)

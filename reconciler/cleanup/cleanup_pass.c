@@ -455,51 +455,42 @@ static int append_verdict(struct cleanup_pass *pass, const struct verdict *verdi
         r = store_get_pv(pass->reconciler->store, suspect.volume_id, pv);
     if (is_removable(verdict))
         decision = pass->dry ? "would_remove" : "removing";
-    if (r >= 0)
-        r = buffer_append_format(json, "%s{\"volume_id\":%" PRId64 ",\"key\":", first ? "" : ",",
-                                 suspect.volume_id);
-    if (r == 0)
-        r = json_append_string(json, suspect.key);
-    if (r == 0)
-        r = buffer_append_text(json, ",\"target_path\":");
-    if (r == 0)
-        r = json_append_string(json, suspect.target_path[0] ? suspect.target_path : NULL);
-    if (r == 0)
-        r = buffer_append_text(json, ",\"pv\":");
-    if (r == 0)
-        r = json_append_string(json, pv[0] ? pv : NULL);
-    if (r == 0)
-        r = buffer_append_format(json,
-                                 ",\"decision\":\"%s\",\"reason\":\"%s\",\"cleanup_id\":", decision,
-                                 verdict->file[0] && is_removable(verdict)
-                                     ? "dead_sandbox_file"
-                                     : stale_reason_name(verdict->decision.reason));
-    if (r == 0)
-        r = verdict->cleanup_id ? buffer_append_format(json, "%" PRId64, verdict->cleanup_id)
-                                : buffer_append_text(json, "null");
-    if (r == 0)
-        r = buffer_append_format(json, ",\"evidence\":%s}", verdict->json);
-    return r;
+    if (r < 0)
+        return r;
+    buffer_append_format(json, "%s{\"volume_id\":%" PRId64, first ? "" : ",", suspect.volume_id);
+    json_append_member(json, "key", suspect.key);
+    json_append_member(json, "target_path", suspect.target_path[0] ? suspect.target_path : NULL);
+    json_append_member(json, "pv", pv[0] ? pv : NULL);
+    json_append_member(json, "decision", decision);
+    json_append_member(json, "reason",
+                       verdict->file[0] && is_removable(verdict)
+                           ? "dead_sandbox_file"
+                           : stale_reason_name(verdict->decision.reason));
+    json_append_name(json, "cleanup_id");
+    if (verdict->cleanup_id)
+        buffer_append_format(json, "%" PRId64, verdict->cleanup_id);
+    else
+        buffer_append_text(json, "null");
+    return buffer_append_format(json, ",\"evidence\":%s}", verdict->json);
 }
 
 /* As many as there is room for, and for what ends it. */
 int cleanup_pass_report(struct cleanup_pass *pass, struct buffer *json)
 {
-    size_t limit = json->limit, before;
+    size_t limit = json->limit;
     bool first = true;
     int r = buffer_append_text(json, "[");
 
     if (json->limit > ROOM_FOR_END)
         json->limit -= ROOM_FOR_END;
     for (size_t i = 0; r == 0 && i < pass->verdicts; i++) {
+        struct buffer_mark before = buffer_mark(json);
+
         if (pass->verdict[i].decision.verdict == STALE_NOT)
             continue;
-        before = json->length;
         r = append_verdict(pass, &pass->verdict[i], first, json);
-        if (r < 0) {
-            json->length = before;
-            json->data[before] = '\0';
-        }
+        if (r < 0)
+            buffer_rewind(json, before);
         first = false;
     }
     json->limit = limit;

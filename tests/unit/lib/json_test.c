@@ -262,6 +262,7 @@ static void reads_whole_numbers(void **state)
 static void writes_strings(void **state)
 {
     struct buffer text = BUFFER_INIT(64), small = BUFFER_INIT(6);
+    struct buffer_mark mark;
 
     (void)state;
     assert_int_equal(json_append_string(&text, "a\"\\\n\x02\xFFz"), 0);
@@ -270,11 +271,28 @@ static void writes_strings(void **state)
     assert_int_equal(json_append_string(&text, NULL), 0);
     assert_string_equal(buffer_text(&text), "null");
     assert_int_equal(buffer_append_text(&small, "x:"), 0);
+    mark = buffer_mark(&small);
     assert_int_equal(json_append_string(&small, "abc"), -EMSGSIZE);
     assert_string_equal(buffer_text(&small), "x:");
+    assert_int_equal(json_append_string(&small, "ab"), -EMSGSIZE);
+    buffer_rewind(&small, mark);
     assert_int_equal(json_append_string(&small, "ab"), 0);
     assert_string_equal(buffer_text(&small), "x:\"ab\"");
     buffer_done(&small);
+    buffer_done(&text);
+}
+
+static void writes_members(void **state)
+{
+    struct buffer text = BUFFER_INIT(64);
+
+    (void)state;
+    json_append_name(&text, "a");
+    buffer_append_text(&text, "{");
+    json_append_member(&text, "b", "c\n");
+    json_append_member(&text, "d", NULL);
+    assert_int_equal(buffer_append_text(&text, "}"), 0);
+    assert_string_equal(buffer_text(&text), "\"a\":{\"b\":\"c\\n\",\"d\":null}");
     buffer_done(&text);
 }
 
@@ -298,6 +316,7 @@ int main(void)
         cmocka_unit_test(refuses_long_numbers),
         cmocka_unit_test(keeps_to_its_size),
         cmocka_unit_test(survives_any_depth),
+        cmocka_unit_test(writes_members),
         cmocka_unit_test(many_keys_cost_no_more),
         cmocka_unit_test(finds_members_as_go_does),
         cmocka_unit_test(reads_whole_numbers),
