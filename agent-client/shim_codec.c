@@ -58,34 +58,30 @@ int shim_query_resize(struct shim_query *query, enum shim_dialect dialect, const
     bool is_go = dialect == SHIM_GO;
     int r = query_begin(query, "POST", volume);
 
-    if (r == 0)
-        r = buffer_append_text(&query->target, "/direct-volume/resize");
-    if (r == 0)
-        r = buffer_append_format(&query->body,
-                                 "{\"%s\":", is_go ? "VolumePath" : "volume_guest_path");
-    if (r == 0)
-        r = json_append_string(&query->body, volume);
-    return r < 0 ? r
-                 : buffer_append_format(&query->body, ",\"%s\":%" PRIu64 "}",
-                                        is_go ? "Size" : "size", bytes);
+    if (r < 0)
+        return r;
+    buffer_append_text(&query->body, "{");
+    json_append_member(&query->body, is_go ? "VolumePath" : "volume_guest_path", volume);
+    buffer_append_format(&query->body, ",\"%s\":%" PRIu64 "}", is_go ? "Size" : "size", bytes);
+    r = buffer_append_text(&query->target, "/direct-volume/resize");
+    return r < 0 ? r : buffer_error(&query->body);
 }
 
 static int append_encoded(struct buffer *target, const char *text, const char *percent)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                 "-._~/";
-    int r = 0;
 
-    while (r == 0 && *text) {
+    while (*text) {
         size_t length = strspn(text, plain);
 
         if (length)
-            r = buffer_append(target, text, length);
+            buffer_append(target, text, length);
         else
-            r = buffer_append_format(target, "%s%02X", percent, (unsigned char)*text);
+            buffer_append_format(target, "%s%02X", percent, (unsigned char)*text);
         text += length ? length : 1;
     }
-    return r;
+    return buffer_error(target);
 }
 
 int shim_query_stats(struct shim_query *query, enum shim_dialect dialect, const char *volume)
@@ -93,10 +89,11 @@ int shim_query_stats(struct shim_query *query, enum shim_dialect dialect, const 
     bool is_go = dialect == SHIM_GO;
     int r = query_begin(query, is_go ? "GET" : "POST", volume);
 
-    if (r == 0)
-        r = buffer_append_format(&query->target,
-                                 "%s/direct-volume/stats?path=", is_go ? "" : "http://localhost");
-    return r < 0 ? r : append_encoded(&query->target, volume, is_go ? "%25" : "%");
+    if (r < 0)
+        return r;
+    buffer_append_format(&query->target,
+                         "%s/direct-volume/stats?path=", is_go ? "" : "http://localhost");
+    return append_encoded(&query->target, volume, is_go ? "%25" : "%");
 }
 
 void shim_query_done(struct shim_query *query)

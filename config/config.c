@@ -245,20 +245,16 @@ int config_print(const struct config *config, FILE *stream)
 
     for (size_t i = 0; i < config_key_count; i++) {
         const struct config_key *key = &config_keys[i];
-        int r = 0;
 
         if (!section || strcmp(section, key->section) != 0)
-            r = buffer_append_format(&text, "%s[%s]\n", section ? "\n" : "", key->section);
+            buffer_append_format(&text, "%s[%s]\n", section ? "\n" : "", key->section);
         section = key->section;
-        if (r == 0)
-            r = buffer_append_format(&text, "%s = ", key->name);
-        if (r == 0)
-            r = config_value_format(key, config, &text);
-        if (r == 0)
-            r = buffer_append_text(&text, "\n");
-        if (r < 0)
-            return r;
+        buffer_append_format(&text, "%s = ", key->name);
+        config_value_format(key, config, &text);
+        buffer_append_text(&text, "\n");
     }
+    if (buffer_error(&text) < 0)
+        return buffer_error(&text);
     if (fputs(buffer_text(&text), stream) == EOF || fflush(stream) == EOF)
         return -errno;
     return 0;

@@ -29,10 +29,9 @@ static int choice_index(const char *const *choices, const char *text)
 static int refuse_choice(const char *const *choices, struct error *error)
 {
     struct buffer names = BUFFER_INIT(ERROR_TEXT_BYTES);
-    int r = 0;
 
-    for (size_t i = 0; choices[i] && r == 0; i++)
-        r = buffer_append_format(&names, "%s%s", i ? ", " : "", choices[i]);
+    for (size_t i = 0; choices[i]; i++)
+        buffer_append_format(&names, "%s%s", i ? ", " : "", choices[i]);
     (void)error_set(error, -EINVAL, "must be one of %s", buffer_text(&names));
     buffer_done(&names);
     return -EINVAL;
@@ -290,30 +289,24 @@ int config_value_parse(const struct config_key *key, const char *text, struct co
 
 static int format_paths(const struct config_paths_list *list, struct buffer *text)
 {
-    int r = 0;
-
-    for (unsigned i = 0; i < list->count && r == 0; i++)
-        r = buffer_append_format(text, "%s%s", i ? ", " : "", list->item[i]);
-    return r;
+    for (unsigned i = 0; i < list->count; i++)
+        buffer_append_format(text, "%s%s", i ? ", " : "", list->item[i]);
+    return buffer_error(text);
 }
 
 static int format_words(const struct config_words *list, struct buffer *text)
 {
-    int r = 0;
-
-    for (unsigned i = 0; i < list->count && r == 0; i++)
-        r = buffer_append_format(text, "%s%s", i ? ", " : "", list->item[i]);
-    return r;
+    for (unsigned i = 0; i < list->count; i++)
+        buffer_append_format(text, "%s%s", i ? ", " : "", list->item[i]);
+    return buffer_error(text);
 }
 
 static int format_routes(const struct config_key *key, const enum config_route *list,
                          struct buffer *text)
 {
-    int r = 0;
-
-    for (unsigned i = 0; i < CONFIG_ROUTES && list[i] != ROUTE_NONE && r == 0; i++)
-        r = buffer_append_format(text, "%s%s", i ? ", " : "", key->choices[list[i]]);
-    return r;
+    for (unsigned i = 0; i < CONFIG_ROUTES && list[i] != ROUTE_NONE; i++)
+        buffer_append_format(text, "%s%s", i ? ", " : "", key->choices[list[i]]);
+    return buffer_error(text);
 }
 
 int config_value_format(const struct config_key *key, const struct config *config,
@@ -339,5 +332,5 @@ int config_value_format(const struct config_key *key, const struct config *confi
     case KEY_WORDS:
         return format_words(value, text);
     }
-    return -EINVAL;
+    return buffer_fail(text, -EINVAL);
 }

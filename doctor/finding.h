@@ -16,7 +16,6 @@ enum finding_level {
 struct findings {
     struct buffer *json; /* borrowed */
     unsigned count;
-    int result; /* 0, or the -errno of the first that could not be written */
 
     /* What works, found by the way. */
     unsigned configurations, sandboxes; /* of Kata's, that give a guest its volumes; that run */

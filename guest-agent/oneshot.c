@@ -228,15 +228,15 @@ static int write_all(int fd, const char *bytes, size_t length)
 static int print(const struct oneshot *oneshot, int output, struct error *error)
 {
     struct buffer line = BUFFER_INIT(REPORT_BYTES);
-    int outcome = ONESHOT_DONE, r = report_begin(&line);
+    int outcome = ONESHOT_DONE, r;
 
-    for (size_t i = 0; r == 0 && i < oneshot->count; i++) {
-        r = report_append(&line, &oneshot->jobs[i].report);
+    report_begin(&line);
+    for (size_t i = 0; i < oneshot->count; i++) {
+        report_append(&line, &oneshot->jobs[i].report);
         if (oneshot->jobs[i].report.error != REPORT_DONE)
             outcome = ONESHOT_INCOMPLETE;
     }
-    if (r == 0)
-        r = report_end(&line);
+    r = report_end(&line);
     if (r == 0)
         r = write_all(output, line.data, line.length);
     buffer_done(&line);

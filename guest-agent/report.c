@@ -104,43 +104,30 @@ void report_describe(const struct volume *volume, struct report_volume *report)
     stats_of(volume, &report->stats);
 }
 
-static int append_device(struct buffer *line, const struct report_volume *volume)
+static void append_device(struct buffer *line, const struct report_volume *volume)
 {
     char name[DEVICE_NAME_BYTES] = "", numbers[32] = "";
-    int r;
 
     if (volume->device_count) {
         device_name(volume->device, name);
         (void)snprintf(numbers, sizeof(numbers), "%u:%u", major(volume->device),
                        minor(volume->device));
     }
-    r = buffer_append_format(line, ",\"device\":\"%s\",\"device_name\":", numbers);
-    if (r == 0)
-        r = json_append_string(line, name);
-    if (r == 0)
-        r = buffer_append_format(line,
-                                 ",\"device_count\":%u,\"device_bytes\":%" PRIu64 ",\"layer\":",
-                                 volume->device_count, volume->device_bytes);
-    if (r == 0)
-        r = json_append_string(line, volume->layer);
-    return r;
+    json_append_member(line, "device", numbers);
+    json_append_member(line, "device_name", name);
+    buffer_append_format(line, ",\"device_count\":%u,\"device_bytes\":%" PRIu64,
+                         volume->device_count, volume->device_bytes);
+    json_append_member(line, "layer", volume->layer);
 }
 
-static int append_stats(struct buffer *line, const struct agent_stats *stats)
+static void append_stats(struct buffer *line, const struct agent_stats *stats)
 {
-    return buffer_append_format(line,
-                                ",\"total\":%" PRIu64 ",\"used\":%" PRIu64 ",\"available\":%" PRIu64
-                                ",\"total_inodes\":%" PRIu64 ",\"used_inodes\":%" PRIu64
-                                ",\"available_inodes\":%" PRIu64,
-                                stats->total, stats->used, stats->available, stats->total_inodes,
-                                stats->used_inodes, stats->available_inodes);
-}
-
-static int append_text(struct buffer *line, const char *member, const char *text)
-{
-    int r = buffer_append_format(line, ",\"%s\":", member);
-
-    return r < 0 ? r : json_append_string(line, text);
+    buffer_append_format(line,
+                         ",\"total\":%" PRIu64 ",\"used\":%" PRIu64 ",\"available\":%" PRIu64
+                         ",\"total_inodes\":%" PRIu64 ",\"used_inodes\":%" PRIu64
+                         ",\"available_inodes\":%" PRIu64,
+                         stats->total, stats->used, stats->available, stats->total_inodes,
+                         stats->used_inodes, stats->available_inodes);
 }
 
 int report_begin(struct buffer *line)
@@ -151,32 +138,22 @@ int report_begin(struct buffer *line)
 int report_append(struct buffer *line, const struct report_volume *volume)
 {
     bool abnormal = volume->stats.abnormal;
-    int r = buffer_append_text(line, "{\"path\":");
+    bool is_first = line->length > 0 && line->data[line->length - 1] == '[';
 
-    if (r == 0)
-        r = json_append_string(line, volume->path);
-    if (r == 0)
-        r = append_text(line, "file_system", volume->file_system);
-    if (r == 0)
-        r = append_device(line, volume);
-    if (r == 0)
-        r = append_stats(line, &volume->stats);
-    if (r == 0)
-        r = buffer_append_format(line, ",\"read_only\":%s", volume->read_only ? "true" : "false");
-    if (r == 0)
-        r = append_text(line, "condition", abnormal ? "abnormal" : "normal");
-    if (r == 0)
-        r = append_text(line, "message", abnormal ? volume->stats.condition : "");
-    if (r == 0)
-        r = append_text(line, "error", error_names[volume->error]);
-    if (r == 0)
-        r = append_text(line, "error_text", volume->error_text);
-    return r < 0 ? r : buffer_append_text(line, "},");
+    buffer_append_text(line, is_first ? "{" : ",{");
+    json_append_member(line, "path", volume->path);
+    json_append_member(line, "file_system", volume->file_system);
+    append_device(line, volume);
+    append_stats(line, &volume->stats);
+    buffer_append_format(line, ",\"read_only\":%s", volume->read_only ? "true" : "false");
+    json_append_member(line, "condition", abnormal ? "abnormal" : "normal");
+    json_append_member(line, "message", abnormal ? volume->stats.condition : "");
+    json_append_member(line, "error", error_names[volume->error]);
+    json_append_member(line, "error_text", volume->error_text);
+    return buffer_append_text(line, "}");
 }
 
 int report_end(struct buffer *line)
 {
-    if (line->data[line->length - 1] == ',')
-        line->length--;
     return buffer_append_text(line, "]}\n");
 }
