@@ -146,11 +146,14 @@ int command_check(const struct command *command, const struct options *options, 
 
 int session_flush(struct session *session)
 {
+    const int result = buffer_error(&session->out);
     const size_t length = session->out.length;
     const size_t written = fwrite(buffer_text(&session->out), 1, length, stdout);
 
     buffer_clear(&session->out);
-    return written == length && fflush(stdout) == 0 ? 0 : -EIO;
+    if (written != length || fflush(stdout) != 0)
+        return -EIO;
+    return result;
 }
 
 int session_fail(int result, const struct error *error)
@@ -182,16 +185,14 @@ static void print_candidate(const cJSON *row)
     static const char *const keys[] = {"pv", "volume_handle", "target_path"};
     cleanup(buffer_done) struct buffer line = BUFFER_INIT(64 * 1024);
     uint64_t id = 0;
-    int r;
 
     (void)json_number(row, "volume_id", &id);
-    r = buffer_append_format(&line, "  %" PRIu64, id);
-    for (size_t i = 0; r == 0 && i < array_length(keys); i++) {
+    buffer_append_format(&line, "  %" PRIu64, id);
+    for (size_t i = 0; i < array_length(keys); i++) {
         const char *text = json_string(row, keys[i]);
 
-        r = buffer_append_text(&line, "  ");
-        if (r == 0)
-            r = display_append(&line, text && *text ? text : "-");
+        buffer_append_text(&line, "  ");
+        display_append(&line, text && *text ? text : "-");
     }
     (void)fprintf(stderr, "%s\n", buffer_text(&line));
 }

@@ -23,7 +23,8 @@ struct session {
     struct source *source;
     unsigned width;       /* of prose, in columns */
     unsigned table_width; /* of what has columns: without bound where nobody looks at a terminal */
-    struct buffer out;    /* written to stdout at the end, or by session_flush() */
+    struct buffer out;    /* written to stdout at the end, or by session_flush(); a failure of it
+                             is told then */
 };
 
 struct command {
@@ -49,6 +50,7 @@ const struct command *command_choose(struct options *options);
 int command_check(const struct command *command, const struct options *options,
                   struct error *error);
 
+/* 0, -EIO, or the output's failure. */
 int session_flush(struct session *session);
 
 /* Prints "crustctl: text" on stderr; the exit code for a SOURCE_* outcome or -errno. */

@@ -49,29 +49,25 @@ static int fail(int result, const struct buffer *body, const struct error *error
 }
 
 /* Each reason that occurs, once. */
-static int print_reasons(const cJSON *rows, unsigned width, struct buffer *out)
+static void print_reasons(const cJSON *rows, unsigned width, struct buffer *out)
 {
-    int result = 0;
-
-    for (const struct stale_text *text = stale_texts; result == 0 && text->reason; text++) {
+    for (const struct stale_text *text = stale_texts; text->reason; text++) {
         const cJSON *row = rows->child;
 
         while (row && strcmp(row_text(row, "reason"), text->reason) != 0)
             row = row->next;
         if (row)
-            result = stale_print(text, width, out);
+            stale_print(text, width, out);
     }
-    return result;
 }
 
-static int print_rows(const struct session *session, const cJSON *rows, struct buffer *out)
+static void print_rows(const struct session *session, const cJSON *rows, struct buffer *out)
 {
-    int result = table_print(columns, array_length(columns), rows, session->table_width,
-                             "nothing looks stale", out);
-
-    if (result == 0 && rows->child)
-        result = buffer_append_text(out, "\n");
-    return result == 0 ? print_reasons(rows, session->width, out) : result;
+    table_print(columns, array_length(columns), rows, session->table_width, "nothing looks stale",
+                out);
+    if (rows->child)
+        buffer_append_text(out, "\n");
+    print_reasons(rows, session->width, out);
 }
 
 int command_gc(struct session *session)
@@ -87,10 +83,13 @@ int command_gc(struct session *session)
         return fail(result, &body, &error);
     result = json_parse(buffer_text(&body), body.length,
                         (struct json_limits){ANSWER_BYTES, ANSWER_DEPTH}, &rows, &error);
-    if (result == 0)
-        result = session->options->json ? row_print_json(rows, &session->out)
-                                        : print_rows(session, rows, &session->out);
-    return result == 0 ? EXIT_DONE : session_fail(result, &error);
+    if (result < 0)
+        return session_fail(result, &error);
+    if (session->options->json)
+        row_print_json(rows, &session->out);
+    else
+        print_rows(session, rows, &session->out);
+    return EXIT_DONE;
 }
 
 int command_restore(struct session *session)
@@ -110,6 +109,6 @@ int command_restore(struct session *session)
     result = source_ask_daemon(session->source, "POST", buffer_text(&path), &body, &error);
     if (result != 0)
         return fail(result, &body, &error);
-    result = buffer_append_text(&session->out, session->options->json ? "{}\n" : "restored\n");
-    return result == 0 ? EXIT_DONE : session_fail(result, NULL);
+    buffer_append_text(&session->out, session->options->json ? "{}\n" : "restored\n");
+    return EXIT_DONE;
 }

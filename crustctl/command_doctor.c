@@ -32,49 +32,47 @@ static unsigned count_level(const cJSON *findings, const char *level)
     return count;
 }
 
-static int print_heading(const cJSON *findings, bool by_daemon, struct buffer *out)
+static void print_heading(const cJSON *findings, bool by_daemon, struct buffer *out)
 {
-    int result =
-        buffer_append_text(out, by_daemon ? "The daemon sees" : "No daemon answers; crustctl sees");
-
-    for (size_t i = 0; result == 0 && i < array_length(levels); i++) {
+    buffer_append_text(out, by_daemon ? "The daemon sees" : "No daemon answers; crustctl sees");
+    for (size_t i = 0; i < array_length(levels); i++) {
         const unsigned count = count_level(findings, levels[i].name);
 
-        result = buffer_append_format(out, "%s %u %s", i ? "," : "", count,
-                                      count == 1 ? levels[i].name : levels[i].many);
+        buffer_append_format(out, "%s %u %s", i ? "," : "", count,
+                             count == 1 ? levels[i].name : levels[i].many);
     }
-    return result == 0 ? buffer_append_text(out, "\n\n") : result;
+    buffer_append_text(out, "\n\n");
 }
 
 /* "warning  trash /run/.crust-trash: stale metadata can't …" */
-static int print_finding(const cJSON *finding, unsigned width, struct buffer *out)
+static void print_finding(const cJSON *finding, unsigned width, struct buffer *out)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(0);
     const char *where = row_text(finding, "where"), *remedy = row_text(finding, "remedy");
     char lead[LEVEL_WIDTH + 1];
-    int result = buffer_append_format(&text, "%s%s%s: %s", row_text(finding, "id"),
-                                      *where ? " " : "", where, row_text(finding, "what"));
 
+    buffer_append_format(&text, "%s%s%s: %s", row_text(finding, "id"), *where ? " " : "", where,
+                         row_text(finding, "what"));
+    buffer_fail(out, buffer_error(&text));
     (void)snprintf(lead, sizeof(lead), "%-*s", LEVEL_WIDTH, row_text(finding, "level"));
-    if (result == 0)
-        result = display_append_wrapped(out, buffer_text(&text), lead, LEVEL_WIDTH, width);
-    if (result == 0 && *remedy)
-        result = display_append_wrapped(out, remedy, "      -> ", LEVEL_WIDTH, width);
-    return result;
+    if (width > WIDEST)
+        width = WIDEST;
+    display_append_wrapped(out, buffer_text(&text), lead, LEVEL_WIDTH, width);
+    if (*remedy)
+        display_append_wrapped(out, remedy, "      -> ", LEVEL_WIDTH, width);
 }
 
-static int print_text(const cJSON *findings, bool by_daemon, unsigned width, struct buffer *out)
+static void print_text(const cJSON *findings, bool by_daemon, unsigned width, struct buffer *out)
 {
     const cJSON *finding;
-    int result = print_heading(findings, by_daemon, out);
 
+    print_heading(findings, by_daemon, out);
     for (size_t i = 0; i < array_length(levels); i++)
         cJSON_ArrayForEach(finding, findings)
         {
-            if (result == 0 && strcmp(row_text(finding, "level"), levels[i].name) == 0)
-                result = print_finding(finding, width < WIDEST ? width : WIDEST, out);
+            if (strcmp(row_text(finding, "level"), levels[i].name) == 0)
+                print_finding(finding, width, out);
         }
-    return result;
 }
 
 static int read_findings(const struct buffer *json, cJSON **ret_findings, struct error *error)
@@ -93,32 +91,29 @@ int command_doctor(struct session *session)
 
     if (result == 0)
         result = read_findings(&json, &findings, &error);
-    if (result == 0)
-        result = session->options->json
-                     ? row_print_json(findings, &session->out)
-                     : print_text(findings, by_daemon, session->width, &session->out);
     if (result != 0)
         return session_fail(result, &error);
+    if (session->options->json)
+        row_print_json(findings, &session->out);
+    else
+        print_text(findings, by_daemon, session->width, &session->out);
     return count_level(findings, "error") > 0 ? EXIT_BLOCKED : EXIT_DONE;
 }
 
 /* ---- who needs crust-qemu ------------------------------------------------------------------ */
 
-static int print_users(const cJSON *findings, unsigned width, struct buffer *out)
+static void print_users(const cJSON *findings, unsigned width, struct buffer *out)
 {
     const cJSON *finding;
-    int result =
-        cJSON_GetArraySize(findings) == 0
-            ? buffer_append_text(out, "No configuration of Kata's here names crust-qemu.\n")
-            : buffer_append_text(out, "crust-qemu must stay: where a configuration of "
-                                      "Kata's names it and it is gone, no pod starts.\n\n");
 
+    buffer_append_text(out, cJSON_GetArraySize(findings) == 0
+                                ? "No configuration of Kata's here names crust-qemu.\n"
+                                : "crust-qemu must stay: where a configuration of "
+                                  "Kata's names it and it is gone, no pod starts.\n\n");
     cJSON_ArrayForEach(finding, findings)
     {
-        if (result == 0)
-            result = print_finding(finding, width < WIDEST ? width : WIDEST, out);
+        print_finding(finding, width, out);
     }
-    return result;
 }
 
 /* Whatever could not be looked at may name it, too. */
@@ -131,10 +126,11 @@ int command_crust_qemu(struct session *session)
 
     if (result == 0)
         result = read_findings(&json, &findings, &error);
-    if (result == 0)
-        result = session->options->json ? row_print_json(findings, &session->out)
-                                        : print_users(findings, session->width, &session->out);
     if (result != 0)
         return session_fail(result, &error);
+    if (session->options->json)
+        row_print_json(findings, &session->out);
+    else
+        print_users(findings, session->width, &session->out);
     return cJSON_GetArraySize(findings) > 0 ? EXIT_BLOCKED : EXIT_DONE;
 }

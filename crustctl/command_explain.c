@@ -25,83 +25,68 @@ struct answer {
     struct facts facts;
 };
 
-static int print_heading(const struct answer *answer, struct buffer *out)
+static void print_heading(const struct answer *answer, struct buffer *out)
 {
     cleanup(buffer_done) struct buffer name = BUFFER_INIT(0);
     cleanup(buffer_done) struct buffer state = BUFFER_INIT(0);
-    int result = row_volume_name(answer->volume, &name);
 
-    if (result == 0)
-        result = row_state(answer->volume, &state);
-    if (result == 0)
-        result = buffer_append_format(out, "Volume %" PRIu64 ", ",
-                                      row_number(answer->volume, "volume_id", NULL));
-    if (result == 0)
-        result = display_append(out, buffer_text(&name));
-    if (result == 0)
-        result = buffer_append_text(out, ": ");
-    if (result == 0)
-        result = display_append(out, buffer_text(&state));
-    return result == 0 ? buffer_append_text(out, "\n\n") : result;
+    row_volume_name(answer->volume, &name);
+    row_state(answer->volume, &state);
+    buffer_fail(out, buffer_error(&name));
+    buffer_fail(out, buffer_error(&state));
+    buffer_append_format(out, "Volume %" PRIu64 ", ",
+                         row_number(answer->volume, "volume_id", NULL));
+    display_append(out, buffer_text(&name));
+    buffer_append_text(out, ": ");
+    display_append(out, buffer_text(&state));
+    buffer_append_text(out, "\n\n");
 }
 
-static int print_meaning(const struct answer *answer, unsigned width, struct buffer *out)
+static void print_meaning(const struct answer *answer, unsigned width, struct buffer *out)
 {
-    int result = 0;
-
     if (answer->advice.state)
-        result = display_append_wrapped(out, answer->advice.state->meaning, NULL, 0, width);
-    if (result == 0 && answer->advice.reason)
-        result = display_append_wrapped(out, answer->advice.reason->meaning, NULL, 0, width);
+        display_append_wrapped(out, answer->advice.state->meaning, NULL, 0, width);
+    if (answer->advice.reason)
+        display_append_wrapped(out, answer->advice.reason->meaning, NULL, 0, width);
     if (!answer->advice.state)
-        result = buffer_append_text(out, "This crustctl does not know this state.\n");
-    else if (result == 0 && !answer->advice.reason &&
-             strcmp(row_reason(answer->volume), "none") != 0)
-        result = buffer_append_text(out, "This crustctl does not know this reason.\n");
-    return result;
+        buffer_append_text(out, "This crustctl does not know this state.\n");
+    else if (!answer->advice.reason && strcmp(row_reason(answer->volume), "none") != 0)
+        buffer_append_text(out, "This crustctl does not know this reason.\n");
 }
 
-static int print_item(const char *text, unsigned width, struct buffer *out)
+static void print_item(const char *text, unsigned width, struct buffer *out)
 {
-    return display_append_wrapped(out, text, "  - ", 4, width);
+    display_append_wrapped(out, text, "  - ", 4, width);
 }
 
-static int print_known(const struct answer *answer, unsigned width, struct buffer *out)
+static void print_known(const struct answer *answer, unsigned width, struct buffer *out)
 {
-    int result = buffer_append_text(out, "\nWhat is known\n");
-
-    for (unsigned i = 0; result == 0 && i < answer->facts.count; i++)
-        result = print_item(answer->facts.fact[i], width, out);
-    return result;
+    buffer_append_text(out, "\nWhat is known\n");
+    for (unsigned i = 0; i < answer->facts.count; i++)
+        print_item(answer->facts.fact[i], width, out);
 }
 
-static int print_advice(const struct answer *answer, unsigned width, struct buffer *out)
+static void print_advice(const struct answer *answer, unsigned width, struct buffer *out)
 {
-    const char *missing = answer->advice.missing;
-    int result = 0;
-
-    if (missing)
-        result = buffer_append_text(out, "\nWhat is missing\n");
-    if (result == 0 && missing)
-        result = print_item(missing, width, out);
-    if (result == 0 && answer->advice.remedies > 0)
-        result = buffer_append_text(out, "\nWhat to do\n");
-    for (unsigned i = 0; result == 0 && i < answer->advice.remedies; i++)
-        result = print_item(answer->advice.remedy[i], width, out);
-    return result;
+    if (answer->advice.missing) {
+        buffer_append_text(out, "\nWhat is missing\n");
+        print_item(answer->advice.missing, width, out);
+    }
+    if (answer->advice.remedies > 0)
+        buffer_append_text(out, "\nWhat to do\n");
+    for (unsigned i = 0; i < answer->advice.remedies; i++)
+        print_item(answer->advice.remedy[i], width, out);
 }
 
-static int print_text(const struct answer *answer, unsigned width, struct buffer *out)
+static void print_text(const struct answer *answer, unsigned width, struct buffer *out)
 {
-    int result = print_heading(answer, out);
-
     if (width > WIDEST)
         width = WIDEST;
-    if (result == 0)
-        result = print_meaning(answer, width, out);
-    if (result == 0 && answer->facts.count > 0)
-        result = print_known(answer, width, out);
-    return result == 0 ? print_advice(answer, width, out) : result;
+    print_heading(answer, out);
+    print_meaning(answer, width, out);
+    if (answer->facts.count > 0)
+        print_known(answer, width, out);
+    print_advice(answer, width, out);
 }
 
 static void add_text(cJSON *object, const char *name, const char *text)
@@ -123,7 +108,7 @@ static void add_column(cJSON *object, const cJSON *row, const char *name)
         cJSON_AddNullToObject(object, name);
 }
 
-static int print_json(const struct answer *answer, struct buffer *out)
+static void print_json(const struct answer *answer, struct buffer *out)
 {
     static const char *const columns[] = {"volume_id", "target_path", "state",
                                           "reason",    "resizable",   "resizable_reason"};
@@ -144,7 +129,10 @@ static int print_json(const struct answer *answer, struct buffer *out)
     remedies = cJSON_AddArrayToObject(object, "remedies");
     for (unsigned i = 0; i < answer->advice.remedies; i++)
         cJSON_AddItemToArray(remedies, cJSON_CreateString(answer->advice.remedy[i]));
-    return remedies ? row_print_json(object, out) : -ENOMEM;
+    if (remedies)
+        row_print_json(object, out);
+    else
+        buffer_fail(out, -ENOMEM);
 }
 
 int command_explain(struct session *session)
@@ -158,7 +146,9 @@ int command_explain(struct session *session)
     answer.volume = dossier.volume;
     advice_collect(dossier.volume, dossier.layers, &answer.advice);
     facts_collect(&dossier, source_config(session->source), &answer.facts);
-    code = session->options->json ? print_json(&answer, &session->out)
-                                  : print_text(&answer, session->width, &session->out);
-    return code == 0 ? EXIT_DONE : session_fail(code, NULL);
+    if (session->options->json)
+        print_json(&answer, &session->out);
+    else
+        print_text(&answer, session->width, &session->out);
+    return EXIT_DONE;
 }

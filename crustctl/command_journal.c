@@ -32,21 +32,21 @@ static void catch_interrupt(void)
 }
 
 /* Followed JSON is one object per line: an array would never end. */
-static int print_rows(struct session *session, const cJSON *rows, bool as_lines)
+static void print_rows(struct session *session, const cJSON *rows, bool as_lines)
 {
     const cJSON *row;
-    int result = 0;
 
-    if (session->options->json && !as_lines)
-        return row_print_json(rows, &session->out);
+    if (session->options->json && !as_lines) {
+        row_print_json(rows, &session->out);
+        return;
+    }
     cJSON_ArrayForEach(row, rows)
     {
-        if (result == 0)
-            result = session->options->json
-                         ? row_print_json(row, &session->out)
-                         : row_print_journal(row, session->table_width, &session->out);
+        if (session->options->json)
+            row_print_json(row, &session->out);
+        else
+            row_print_journal(row, session->table_width, &session->out);
     }
-    return result;
 }
 
 static void remember_last(const cJSON *rows, struct store_query *query)
@@ -68,10 +68,9 @@ static int print_journal(struct session *session, struct store_query *query, boo
     cleanup(json_deletep) cJSON *rows = NULL;
     int result = source_rows(session->source, query, &rows, error);
 
-    if (result == 0)
-        result = print_rows(session, rows, follow);
     if (result != 0)
         return result;
+    print_rows(session, rows, follow);
     remember_last(rows, query);
     return follow ? session_flush(session) : 0;
 }

@@ -110,19 +110,16 @@ static int ask_volume(struct session *session, const char *name, const char *wha
 /* The KEP's runtime CLI has no other member. */
 static int print_capacity(struct session *session, const cJSON *answer)
 {
-    return buffer_append_format(&session->out, "{\"capacity_bytes\":%" PRIu64 "}\n",
-                                row_number(answer, "capacity_bytes", NULL)) < 0
-               ? EXIT_FAILED
-               : EXIT_DONE;
+    buffer_append_format(&session->out, "{\"capacity_bytes\":%" PRIu64 "}\n",
+                         row_number(answer, "capacity_bytes", NULL));
+    return EXIT_DONE;
 }
 
 static int print_as_it_is(struct session *session, const cJSON *answer)
 {
-    char *text = cJSON_PrintUnformatted(answer);
-    int result = text ? buffer_append_format(&session->out, "%s\n", text) : -ENOMEM;
-
-    free(text);
-    return result == 0 ? EXIT_DONE : EXIT_FAILED;
+    row_print_value(answer, &session->out);
+    buffer_append_text(&session->out, "\n");
+    return EXIT_DONE;
 }
 
 /* ---- for operators ---- */
@@ -137,54 +134,51 @@ int command_resize(struct session *session)
     if (code != EXIT_DONE || session->options->json)
         return code == EXIT_DONE ? print_as_it_is(session, answer) : code;
     display_size(row_number(answer, "capacity_bytes", NULL), size);
-    return buffer_append_format(&session->out,
-                                cJSON_IsTrue(json_member(answer, "owed"))
-                                    ? "%s: no sandbox has it; the file system grows to the "
-                                      "device's %s with the next one\n"
-                                    : "%s: the guest has all %s of the device\n",
-                                name, size) < 0
-               ? EXIT_FAILED
-               : EXIT_DONE;
+    buffer_append_format(&session->out,
+                         cJSON_IsTrue(json_member(answer, "owed"))
+                             ? "%s: no sandbox has it; the file system grows to the "
+                               "device's %s with the next one\n"
+                             : "%s: the guest has all %s of the device\n",
+                         name, size);
+    return EXIT_DONE;
 }
 
-static int print_usage(const cJSON *usage, struct buffer *out)
+static void print_usage(const cJSON *usage, struct buffer *out)
 {
     static const char *const keys[] = {"total", "used", "available"};
     const bool bytes = row_number(usage, "unit", NULL) == 1;
-    int result = buffer_append_text(out, bytes ? "bytes  " : "inodes ");
 
-    for (size_t i = 0; result == 0 && i < array_length(keys); i++) {
+    buffer_append_text(out, bytes ? "bytes  " : "inodes ");
+    for (size_t i = 0; i < array_length(keys); i++) {
         const uint64_t number = row_number(usage, keys[i], NULL);
         char size[DISPLAY_SIZE_BYTES];
 
         display_size(number, size);
-        result = bytes ? buffer_append_format(out, "  %s %s", keys[i], size)
-                       : buffer_append_format(out, "  %s %" PRIu64, keys[i], number);
+        if (bytes)
+            buffer_append_format(out, "  %s %s", keys[i], size);
+        else
+            buffer_append_format(out, "  %s %" PRIu64, keys[i], number);
     }
-    return result == 0 ? buffer_append_text(out, "\n") : result;
+    buffer_append_text(out, "\n");
 }
 
 int command_stats(struct session *session)
 {
     cleanup(json_deletep) cJSON *answer = NULL;
     const cJSON *usage, *condition;
-    int result = 0,
-        code = ask_volume(session, session->options->operand[0], "stats", NULL, &answer);
+    int code = ask_volume(session, session->options->operand[0], "stats", NULL, &answer);
 
     if (code != EXIT_DONE || session->options->json)
         return code == EXIT_DONE ? print_as_it_is(session, answer) : code;
     cJSON_ArrayForEach(usage, json_member(answer, "usage"))
     {
-        if (result == 0)
-            result = print_usage(usage, &session->out);
+        print_usage(usage, &session->out);
     }
     condition = json_member(answer, "volume_condition");
-    if (result == 0)
-        result = buffer_append_format(&session->out, "%s: %s\n",
-                                      cJSON_IsTrue(json_member(condition, "abnormal")) ? "abnormal"
-                                                                                       : "normal",
-                                      row_text(condition, "message"));
-    return result == 0 ? EXIT_DONE : EXIT_FAILED;
+    buffer_append_format(&session->out, "%s: %s\n",
+                         cJSON_IsTrue(json_member(condition, "abnormal")) ? "abnormal" : "normal",
+                         row_text(condition, "message"));
+    return EXIT_DONE;
 }
 
 /* ---- for CSI drivers ---- */
@@ -245,20 +239,14 @@ static int ask_filesystem(struct session *session, const char *target, const uin
     cleanup(buffer_done) struct buffer body = BUFFER_INIT(TEXT_BYTES);
     cleanup(json_deletep) cJSON *answer = NULL;
     struct call_request request = {.method = "PUT", .target = target};
-    int result, code;
+    int code;
 
-    result = buffer_append_text(&body, "{\"pod-id\":");
-    if (result == 0)
-        result = json_append_string(&body, operand[0]);
-    if (result == 0)
-        result = buffer_append_text(&body, ",\"block-device\":");
-    if (result == 0)
-        result = json_append_string(&body, operand[1]);
-    if (result == 0 && size)
-        result = buffer_append_format(&body, ",\"volume-size\":\"%" PRIu64 "\"", *size);
-    if (result == 0)
-        result = buffer_append_text(&body, "}");
-    if (result < 0)
+    buffer_append_text(&body, "{");
+    json_append_member(&body, "pod-id", operand[0]);
+    json_append_member(&body, "block-device", operand[1]);
+    if (size)
+        buffer_append_format(&body, ",\"volume-size\":\"%" PRIu64 "\"", *size);
+    if (buffer_append_text(&body, "}") < 0)
         return EXIT_USAGE;
     request.body = buffer_text(&body);
     code = ask(session, &request, &answer);

@@ -21,7 +21,7 @@ static const char *condition_of(const cJSON *status)
 }
 
 /* "by_state" -> "by state" */
-static int print_label(const char *key, struct buffer *out)
+static void print_label(const char *key, struct buffer *out)
 {
     char label[32];
 
@@ -29,84 +29,69 @@ static int print_label(const char *key, struct buffer *out)
     for (char *cursor = label; *cursor; cursor++)
         if (*cursor == '_')
             *cursor = ' ';
-    return display_append_padded(out, label, 18);
+    display_append_padded(out, label, 18);
 }
 
-static int print_counts(const cJSON *counts, struct buffer *out)
+static void print_counts(const cJSON *counts, struct buffer *out)
 {
     const cJSON *count;
     const char *gap = "";
-    int result = 0;
 
     cJSON_ArrayForEach(count, counts)
     {
-        if (result == 0)
-            result = buffer_append_format(out, "%s%s %.0f", gap, count->string, count->valuedouble);
+        buffer_append_format(out, "%s%s %.0f", gap, count->string, count->valuedouble);
         gap = ", ";
     }
-    return result == 0 && !*gap ? buffer_append_text(out, "-") : result;
+    if (!*gap)
+        buffer_append_text(out, "-");
 }
 
 /* Members the store may add later are shown as they come: a number, or an object of numbers. */
-static int print_summary(const cJSON *summary, struct buffer *out)
+static void print_summary(const cJSON *summary, struct buffer *out)
 {
     const cJSON *member;
-    int result = 0;
 
     cJSON_ArrayForEach(member, summary)
     {
-        if (result == 0)
-            result = print_label(member->string, out);
-        if (result == 0)
-            result = cJSON_IsObject(member)
-                         ? print_counts(member, out)
-                         : buffer_append_format(out, "%.0f", member->valuedouble);
-        if (result == 0)
-            result = buffer_append_text(out, "\n");
+        print_label(member->string, out);
+        if (cJSON_IsObject(member))
+            print_counts(member, out);
+        else
+            buffer_append_format(out, "%.0f", member->valuedouble);
+        buffer_append_text(out, "\n");
     }
-    return result;
 }
 
-static int print_sources(const cJSON *sources, struct buffer *out)
+static void print_sources(const cJSON *sources, struct buffer *out)
 {
     const cJSON *source;
-    int result = 0;
 
     cJSON_ArrayForEach(source, sources)
     {
         const uint64_t overflows = row_number(source, "overflows", NULL);
 
-        if (result == 0)
-            result = buffer_append_format(out, "source %-11s%s, %" PRIu64 " events",
-                                          row_text(source, "name"),
-                                          cJSON_IsTrue(json_member(source, "up")) ? "up" : "DOWN",
-                                          row_number(source, "events", NULL));
-        if (result == 0 && overflows > 0)
-            result = buffer_append_format(out, ", %" PRIu64 " overflows", overflows);
-        if (result == 0)
-            result = buffer_append_text(out, "\n");
+        buffer_append_format(out, "source %-11s%s, %" PRIu64 " events", row_text(source, "name"),
+                             cJSON_IsTrue(json_member(source, "up")) ? "up" : "DOWN",
+                             row_number(source, "events", NULL));
+        if (overflows > 0)
+            buffer_append_format(out, ", %" PRIu64 " overflows", overflows);
+        buffer_append_text(out, "\n");
     }
-    return result;
 }
 
-static int print_status(const cJSON *status, struct buffer *out)
+static void print_status(const cJSON *status, struct buffer *out)
 {
-    int result =
-        buffer_append_format(out, "crustd%s%s: %s", *row_text(status, "version") ? " " : "",
-                             row_text(status, "version"), condition_of(status));
-
-    if (result == 0 && *row_text(status, "problem"))
-        result = buffer_append_text(out, ": ");
-    if (result == 0)
-        result = display_append(out, row_text(status, "problem"));
-    if (result == 0)
-        result = buffer_append_text(out, "\n\n");
-    if (result == 0)
-        result = print_summary(json_member(status, "summary"), out);
-    if (result == 0 && json_member(status, "acts_in_flight"))
-        result = buffer_append_format(out, "acts in flight    %" PRIu64 "\n",
-                                      row_number(status, "acts_in_flight", NULL));
-    return result == 0 ? print_sources(json_member(status, "sources"), out) : result;
+    buffer_append_format(out, "crustd%s%s: %s", *row_text(status, "version") ? " " : "",
+                         row_text(status, "version"), condition_of(status));
+    if (*row_text(status, "problem"))
+        buffer_append_text(out, ": ");
+    display_append(out, row_text(status, "problem"));
+    buffer_append_text(out, "\n\n");
+    print_summary(json_member(status, "summary"), out);
+    if (json_member(status, "acts_in_flight"))
+        buffer_append_format(out, "acts in flight    %" PRIu64 "\n",
+                             row_number(status, "acts_in_flight", NULL));
+    print_sources(json_member(status, "sources"), out);
 }
 
 int command_status(struct session *session)
@@ -119,10 +104,13 @@ int command_status(struct session *session)
     if (result == 0)
         result = json_parse(buffer_text(&json), json.length, (struct json_limits){STATUS_BYTES, 8},
                             &status, &error);
-    if (result == 0)
-        result = session->options->json ? row_print_json(status, &session->out)
-                                        : print_status(status, &session->out);
-    return result == 0 ? EXIT_DONE : session_fail(result, &error);
+    if (result != 0)
+        return session_fail(result, &error);
+    if (session->options->json)
+        row_print_json(status, &session->out);
+    else
+        print_status(status, &session->out);
+    return EXIT_DONE;
 }
 
 int command_health(struct session *session)
@@ -132,10 +120,10 @@ int command_health(struct session *session)
     int result = source_ask_daemon(session->source, "GET", "/readyz", &body, &error);
 
     if (result == 0)
-        result = buffer_append_text(&session->out,
-                                    session->options->json ? "{\"ready\":true}\n" : "ready\n");
+        buffer_append_text(&session->out,
+                           session->options->json ? "{\"ready\":true}\n" : "ready\n");
     else if (result == SOURCE_REFUSED && session->options->json)
-        (void)buffer_append(&session->out, buffer_text(&body), body.length);
+        buffer_append(&session->out, buffer_text(&body), body.length);
     return result == 0 ? EXIT_DONE : session_fail(result, &error);
 }
 
@@ -146,8 +134,8 @@ int command_resync(struct session *session)
     int result = source_ask_daemon(session->source, "POST", "/v1/resync", &body, &error);
 
     if (result == 0)
-        result = buffer_append_text(&session->out, session->options->json
-                                                       ? "{}\n"
-                                                       : "the daemon looks at everything again\n");
+        buffer_append_text(&session->out, session->options->json
+                                              ? "{}\n"
+                                              : "the daemon looks at everything again\n");
     return result == 0 ? EXIT_DONE : session_fail(result, &error);
 }

@@ -174,9 +174,11 @@ static int print_rows(struct session *session, const struct store_query *query, 
         return result;
     filter_rows(rows, filters);
     if (session->options->json)
-        return row_print_json(rows, &session->out);
-    return table_print(layout->columns, layout->count, rows, session->table_width, layout->nothing,
-                       &session->out);
+        row_print_json(rows, &session->out);
+    else
+        table_print(layout->columns, layout->count, rows, session->table_width, layout->nothing,
+                    &session->out);
+    return 0;
 }
 
 /* The rows word by word, as they came: no number loses a digit on its way. */
@@ -186,9 +188,9 @@ static int copy_rows(struct session *session, const struct store_query *query, s
 
     if (result != 0)
         buffer_clear(&session->out); /* an error's JSON is no rows */
-    if (result != 0 || session->out.data[session->out.length - 1] == '\n')
-        return result;
-    return buffer_append_text(&session->out, "\n");
+    else if (session->out.data[session->out.length - 1] != '\n')
+        buffer_append_text(&session->out, "\n");
+    return result;
 }
 
 int command_view(struct session *session)

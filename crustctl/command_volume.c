@@ -74,53 +74,40 @@ static const struct column resize_fields[] = {
     {.title = "finished", .key = "finished_at", .kind = COLUMN_TIME},
 };
 
-static int print_part(struct session *session, const char *title, const struct column *fields,
-                      unsigned count, const cJSON *row)
+static void print_part(struct session *session, const char *title, const struct column *fields,
+                       unsigned count, const cJSON *row)
 {
-    int result;
-
     if (!row)
-        return 0;
-    result = buffer_append_format(&session->out, "\n%s\n", title);
-    return result == 0 ? table_print_sheet(fields, count, row, &session->out) : result;
+        return;
+    buffer_append_format(&session->out, "\n%s\n", title);
+    table_print_sheet(fields, count, row, &session->out);
 }
 
-static int print_last_lines(struct session *session, const cJSON *journal)
+static void print_last_lines(struct session *session, const cJSON *journal)
 {
     const cJSON *row;
-    int result = 0;
 
     if (journal->child)
-        result = buffer_append_text(&session->out, "\nLast in the journal\n");
+        buffer_append_text(&session->out, "\nLast in the journal\n");
     cJSON_ArrayForEach(row, journal)
     {
-        if (result == 0)
-            result = row_print_journal(row, session->table_width, &session->out);
+        row_print_journal(row, session->table_width, &session->out);
     }
-    return result;
 }
 
-static int print_sheet(struct session *session, const struct dossier *dossier)
+static void print_sheet(struct session *session, const struct dossier *dossier)
 {
-    const char *growth = "Last growth";
-    int result = buffer_append_format(&session->out, "Volume %" PRIu64 " (times are UTC)\n",
-                                      row_number(dossier->volume, "volume_id", NULL));
+    const char *growth = dossier->resize && !*row_text(dossier->resize, "finished_at")
+                             ? "Open growth"
+                             : "Last growth";
 
-    if (dossier->resize && !*row_text(dossier->resize, "finished_at"))
-        growth = "Open growth";
-    if (result == 0)
-        result = table_print_sheet(volume_fields, array_length(volume_fields), dossier->volume,
-                                   &session->out);
-    if (result == 0)
-        result = print_part(session, "Mapping", mapping_fields, array_length(mapping_fields),
-                            dossier->mapping);
-    if (result == 0)
-        result = print_part(session, "Sandbox", sandbox_fields, array_length(sandbox_fields),
-                            dossier->sandbox);
-    if (result == 0)
-        result = print_part(session, growth, resize_fields, array_length(resize_fields),
-                            dossier->resize);
-    return result == 0 ? print_last_lines(session, dossier->journal) : result;
+    buffer_append_format(&session->out, "Volume %" PRIu64 " (times are UTC)\n",
+                         row_number(dossier->volume, "volume_id", NULL));
+    table_print_sheet(volume_fields, array_length(volume_fields), dossier->volume, &session->out);
+    print_part(session, "Mapping", mapping_fields, array_length(mapping_fields), dossier->mapping);
+    print_part(session, "Sandbox", sandbox_fields, array_length(sandbox_fields), dossier->sandbox);
+    print_part(session, growth, resize_fields, array_length(resize_fields), dossier->resize);
+    print_last_lines(session, dossier->journal);
 }
 
 static int print_object(struct session *session)
@@ -130,7 +117,8 @@ static int print_object(struct session *session)
 
     if (code != 0)
         return code;
-    return row_print_json(volume, &session->out) == 0 ? EXIT_DONE : EXIT_FAILED;
+    row_print_json(volume, &session->out);
+    return EXIT_DONE;
 }
 
 int command_volume(struct session *session)
@@ -143,5 +131,6 @@ int command_volume(struct session *session)
     code = dossier_collect(session, &dossier);
     if (code != 0)
         return code;
-    return print_sheet(session, &dossier) == 0 ? EXIT_DONE : EXIT_FAILED;
+    print_sheet(session, &dossier);
+    return EXIT_DONE;
 }

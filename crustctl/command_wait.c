@@ -19,17 +19,15 @@
 
 enum { POLL_MILLISECONDS = 100 };
 
-static int print_reached(struct session *session, const cJSON *row)
+static void print_reached(struct session *session, const cJSON *row)
 {
-    int result;
-
-    if (session->options->json)
-        return row_print_json(row, &session->out);
-    result = buffer_append_format(&session->out, "volume %" PRIu64 ": ",
-                                  row_number(row, "volume_id", NULL));
-    if (result == 0)
-        result = row_state(row, &session->out);
-    return result == 0 ? buffer_append_text(&session->out, "\n") : result;
+    if (session->options->json) {
+        row_print_json(row, &session->out);
+        return;
+    }
+    buffer_append_format(&session->out, "volume %" PRIu64 ": ", row_number(row, "volume_id", NULL));
+    row_state(row, &session->out);
+    buffer_append_text(&session->out, "\n");
 }
 
 /* What stands in the way now: an exit code, with the text to print should time run out. */
@@ -52,8 +50,10 @@ static int look(struct session *session, bool *ret_reached, struct error *why)
     *ret_reached =
         states_match(session->options->wanted_state, row_text(row, "state"), row_reason(row)) &&
         strcmp(row_text(row, "status"), "removed") != 0;
-    if (*ret_reached)
-        return print_reached(session, row) == 0 ? EXIT_DONE : EXIT_FAILED;
+    if (*ret_reached) {
+        print_reached(session, row);
+        return EXIT_DONE;
+    }
     (void)error_set(why, 1, "volume %" PRIu64 " is %s/%s", row_number(row, "volume_id", NULL),
                     row_text(row, "state"), row_reason(row));
     return strcmp(row_text(row, "state"), "blocked") == 0 && !*row_text(row, "next_attempt_at")

@@ -54,23 +54,22 @@ static bool is_obeyed(uint32_t character)
 int display_append(struct buffer *out, const char *text)
 {
     const char *end = text + strlen(text);
-    int result = 0;
 
-    while (result == 0 && text < end) {
+    while (text < end) {
         uint32_t character;
         size_t length = text_decode_utf8(text, (size_t)(end - text), &character);
 
         if (length == 0) {
-            result = buffer_append_format(out, "\\x%02x", (unsigned char)*text);
+            buffer_append_format(out, "\\x%02x", (unsigned char)*text);
             length = 1;
         } else if (is_obeyed(character)) {
-            result = buffer_append_format(out, "\\u%04" PRIx32, character);
+            buffer_append_format(out, "\\u%04" PRIx32, character);
         } else {
-            result = buffer_append(out, text, length);
+            buffer_append(out, text, length);
         }
         text += length;
     }
-    return result;
+    return buffer_error(out);
 }
 
 /* Columns and bytes of the first character. */
@@ -128,17 +127,17 @@ static const char *tail_of(const char *text, unsigned width)
 }
 
 /* Escaped text into lines of at most `width`; the end of a name tells more than its start. */
-static int append_shortened(struct buffer *out, const char *escaped, unsigned width)
+static void append_shortened(struct buffer *out, const char *escaped, unsigned width)
 {
     unsigned head = (width - 1) / 3;
-    int result;
 
-    if (display_width(escaped) <= width)
-        return buffer_append_text(out, escaped);
-    result = buffer_append(out, escaped, head_bytes(escaped, head));
-    if (result == 0)
-        result = buffer_append_text(out, ELLIPSIS);
-    return result == 0 ? buffer_append_text(out, tail_of(escaped, width - 1 - head)) : result;
+    if (display_width(escaped) <= width) {
+        buffer_append_text(out, escaped);
+        return;
+    }
+    buffer_append(out, escaped, head_bytes(escaped, head));
+    buffer_append_text(out, ELLIPSIS);
+    buffer_append_text(out, tail_of(escaped, width - 1 - head));
 }
 
 static int append_cell(struct buffer *out, const char *text, unsigned width, bool pad_left,
@@ -146,13 +145,11 @@ static int append_cell(struct buffer *out, const char *text, unsigned width, boo
 {
     cleanup(buffer_done) struct buffer escaped = BUFFER_INIT(0);
     cleanup(buffer_done) struct buffer cell = BUFFER_INIT(0);
-    int result = display_append(&escaped, text);
     int blanks;
 
-    if (result == 0)
-        result = append_shortened(&cell, buffer_text(&escaped), width);
-    if (result < 0)
-        return result;
+    buffer_fail(&cell, display_append(&escaped, text));
+    append_shortened(&cell, buffer_text(&escaped), width);
+    buffer_fail(out, buffer_error(&cell));
     blanks = (int)width - (int)display_width(buffer_text(&cell));
     if (blanks < 0)
         blanks = 0;
@@ -181,13 +178,15 @@ int display_append_wrapped(struct buffer *out, const char *text, const char *lea
     cleanup(buffer_done) struct buffer escaped = BUFFER_INIT(0);
     unsigned column = indent;
     bool line_is_empty = true;
-    int result = display_append(&escaped, text);
-    const char *cursor = buffer_text(&escaped);
+    const char *cursor;
 
-    if (result == 0)
-        result = lead ? buffer_append_text(out, lead)
-                      : buffer_append_format(out, "%*s", (int)indent, "");
-    while (result == 0 && *(cursor += strspn(cursor, " "))) {
+    buffer_fail(out, display_append(&escaped, text));
+    cursor = buffer_text(&escaped);
+    if (lead)
+        buffer_append_text(out, lead);
+    else
+        buffer_append_format(out, "%*s", (int)indent, "");
+    while (*(cursor += strspn(cursor, " "))) {
         size_t length = strcspn(cursor, " ");
         char word[1024];
         unsigned columns;
@@ -198,17 +197,16 @@ int display_append_wrapped(struct buffer *out, const char *text, const char *lea
         word[length] = '\0';
         columns = display_width(word);
         if (!line_is_empty && column + 1 + columns > width) {
-            result = buffer_append_format(out, "\n%*s", (int)indent, "");
+            buffer_append_format(out, "\n%*s", (int)indent, "");
             column = indent;
             line_is_empty = true;
         }
-        if (result == 0)
-            result = buffer_append_format(out, "%s%s", line_is_empty ? "" : " ", word);
+        buffer_append_format(out, "%s%s", line_is_empty ? "" : " ", word);
         column += columns + (line_is_empty ? 0 : 1);
         line_is_empty = false;
         cursor += length;
     }
-    return result == 0 ? buffer_append_text(out, "\n") : result;
+    return buffer_append_text(out, "\n");
 }
 
 void display_size(uint64_t bytes, char ret_text[static DISPLAY_SIZE_BYTES])

@@ -23,6 +23,7 @@ unsigned display_table_columns(void);
 
 unsigned display_width(const char *text);
 
+/* What appends returns 0 or the buffer's failure, which is latched: lib/buffer.h. */
 int display_append(struct buffer *out, const char *text);
 
 /* The escaped text in exactly `width` columns: padded with blanks, or shortened in its middle. */

@@ -121,6 +121,8 @@ static int run(const struct command *command, const struct options *options)
         return EXIT_USAGE;
     }
     code = command->run(&session);
+    if (buffer_error(&session.out) < 0)
+        code = session_fail(buffer_error(&session.out), NULL);
     if (session_flush(&session) < 0 && code == EXIT_DONE)
         code = EXIT_FAILED;
     buffer_done(&session.out);

@@ -86,6 +86,15 @@ int row_device_number(const cJSON *row, struct buffer *ret_text)
                                 row_number(row, "minor", NULL));
 }
 
+int row_print_value(const cJSON *value, struct buffer *out)
+{
+    char *text = cJSON_PrintUnformatted(value);
+    int result = text ? buffer_append_text(out, text) : buffer_fail(out, -ENOMEM);
+
+    cJSON_free(text);
+    return result;
+}
+
 static bool is_size(const cJSON *member)
 {
     const size_t length = member->string ? strlen(member->string) : 0;
@@ -95,44 +104,37 @@ static bool is_size(const cJSON *member)
 }
 
 /* "name=value" */
-static int append_member(const cJSON *member, struct buffer *out)
+static void append_member(const cJSON *member, struct buffer *out)
 {
     char size[DISPLAY_SIZE_BYTES];
-    char *text = NULL;
-    int result = buffer_append_format(out, "%s%s=", out->length > 0 ? " " : "", member->string);
 
+    buffer_append_format(out, "%s%s=", out->length > 0 ? " " : "", member->string);
     if (is_size(member)) {
         display_size((uint64_t)member->valuedouble, size);
-        return result == 0 ? buffer_append_text(out, size) : result;
+        buffer_append_text(out, size);
+    } else if (cJSON_IsString(member)) {
+        buffer_append_text(out, member->valuestring);
+    } else {
+        row_print_value(member, out);
     }
-    if (result == 0 && cJSON_IsString(member))
-        return buffer_append_text(out, member->valuestring);
-    text = cJSON_PrintUnformatted(member);
-    if (result == 0)
-        result = text ? buffer_append_text(out, text) : -ENOMEM;
-    cJSON_free(text);
-    return result;
 }
 
-static int append_detail(const cJSON *detail, struct buffer *out)
+static void append_detail(const cJSON *detail, struct buffer *out)
 {
     const cJSON *member;
-    int result = 0;
 
     if (cJSON_IsString(detail))
-        return buffer_append_text(out, detail->valuestring);
+        buffer_append_text(out, detail->valuestring);
     if (!cJSON_IsObject(detail))
-        return 0;
+        return;
     cJSON_ArrayForEach(member, detail)
     {
-        if (result == 0)
-            result = append_member(member, out);
+        append_member(member, out);
     }
-    return result;
 }
 
 /* "2026-01-02 03:04:05.678  state_changed     volume 7 pvc-orders  sandbox a1b2…" */
-static int append_subject(const cJSON *row, struct buffer *out)
+static void append_subject(const cJSON *row, struct buffer *out)
 {
     const char *at = row_text(row, "at");
     const char *sandbox = row_text(row, "sandbox_id");
@@ -141,17 +143,15 @@ static int append_subject(const cJSON *row, struct buffer *out)
     bool about_volume;
     const uint64_t volume = row_number(row, "volume_id", &about_volume);
     const bool alone = !about_volume && !*sandbox && !*device;
-    int result = buffer_append_format(out, "%.10s %.12s  %-*s", at, strlen(at) > 11 ? at + 11 : "",
-                                      alone ? 0 : KIND_WIDTH, row_text(row, "kind"));
 
-    if (result == 0 && about_volume)
-        result = buffer_append_format(out, "  volume %" PRIu64 "%s%s", volume, *pv ? " " : "", pv);
-    if (result == 0 && *sandbox)
-        result =
-            buffer_append_format(out, "  sandbox %.8s%s", sandbox, strlen(sandbox) > 8 ? "…" : "");
-    if (result == 0 && *device)
-        result = buffer_append_format(out, "  %s", device);
-    return result;
+    buffer_append_format(out, "%.10s %.12s  %-*s", at, strlen(at) > 11 ? at + 11 : "",
+                         alone ? 0 : KIND_WIDTH, row_text(row, "kind"));
+    if (about_volume)
+        buffer_append_format(out, "  volume %" PRIu64 "%s%s", volume, *pv ? " " : "", pv);
+    if (*sandbox)
+        buffer_append_format(out, "  sandbox %.8s%s", sandbox, strlen(sandbox) > 8 ? "…" : "");
+    if (*device)
+        buffer_append_format(out, "  %s", device);
 }
 
 int row_print_journal(const cJSON *row, unsigned width, struct buffer *out)
@@ -159,14 +159,12 @@ int row_print_journal(const cJSON *row, unsigned width, struct buffer *out)
     cleanup(buffer_done) struct buffer subject = BUFFER_INIT(0);
     cleanup(buffer_done) struct buffer detail = BUFFER_INIT(0);
     unsigned columns;
-    int result = append_subject(row, &subject);
 
-    if (result == 0)
-        result = append_detail(json_member(row, "detail"), &detail);
-    if (result == 0)
-        result = display_append(out, buffer_text(&subject));
-    if (result < 0)
-        return result;
+    append_subject(row, &subject);
+    append_detail(json_member(row, "detail"), &detail);
+    buffer_fail(out, buffer_error(&subject));
+    buffer_fail(out, buffer_error(&detail));
+    display_append(out, buffer_text(&subject));
     if (detail.length == 0)
         return buffer_append_text(out, "\n");
     columns = display_width(buffer_text(&subject)) + 2 + display_width(buffer_text(&detail));
@@ -175,33 +173,21 @@ int row_print_journal(const cJSON *row, unsigned width, struct buffer *out)
     return display_append_wrapped(out, buffer_text(&detail), "  ", 0, UINT_MAX);
 }
 
-static int append_value(const cJSON *value, struct buffer *out)
-{
-    char *text = cJSON_PrintUnformatted(value);
-    int result = text ? buffer_append_text(out, text) : -ENOMEM;
-
-    cJSON_free(text);
-    return result;
-}
-
 int row_print_json(const cJSON *value, struct buffer *out)
 {
     const cJSON *row;
     bool first = true;
-    int result;
 
     if (!cJSON_IsArray(value)) {
-        result = append_value(value, out);
-        return result == 0 ? buffer_append_text(out, "\n") : result;
+        row_print_value(value, out);
+        return buffer_append_text(out, "\n");
     }
-    result = buffer_append_text(out, "[");
+    buffer_append_text(out, "[");
     cJSON_ArrayForEach(row, value)
     {
-        if (result == 0)
-            result = buffer_append_text(out, first ? "\n" : ",\n");
-        if (result == 0)
-            result = append_value(row, out);
+        buffer_append_text(out, first ? "\n" : ",\n");
+        row_print_value(row, out);
         first = false;
     }
-    return result == 0 ? buffer_append_text(out, first ? "]\n" : "\n]\n") : result;
+    return buffer_append_text(out, first ? "]\n" : "\n]\n");
 }

@@ -14,6 +14,8 @@ uint64_t row_number(const cJSON *row, const char *key, bool *ret_known);
 /* "none" where the row has no reason. */
 const char *row_reason(const cJSON *row);
 
+/* What appends returns 0 or the buffer's failure, which is latched: lib/buffer.h. */
+
 /* Formats of table columns: PV name, else path, else key; "state/reason"; "namespace/name"; … */
 int row_volume_name(const cJSON *row, struct buffer *ret_text);
 int row_path_or_key(const cJSON *row, struct buffer *ret_text);
@@ -25,6 +27,9 @@ int row_device_number(const cJSON *row, struct buffer *ret_text);
 /* One line of the journal: when, what, about what, details; these in lines of their own, indented,
  * where all of it does not fit into `width`. */
 int row_print_journal(const cJSON *row, unsigned width, struct buffer *out);
+
+/* JSON on no line of its own. */
+int row_print_value(const cJSON *value, struct buffer *out);
 
 /* One object per line between brackets, or one object. */
 int row_print_json(const cJSON *value, struct buffer *out);

@@ -145,36 +145,34 @@ static int open_database(struct source *source, struct error *error)
                      source->config.paths.http_socket, why.text);
 }
 
-static int append_encoded(struct buffer *path, const char *text)
+static void append_encoded(struct buffer *path, const char *text)
 {
-    int result = 0;
-
-    for (; result == 0 && *text; text++) {
+    for (; *text; text++) {
         const unsigned char byte = (unsigned char)*text;
         const bool plain = (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
                            (byte >= '0' && byte <= '9') || strchr("-_.~/", byte);
 
-        result = plain ? buffer_append(path, text, 1) : buffer_append_format(path, "%%%02X", byte);
+        if (plain)
+            buffer_append(path, text, 1);
+        else
+            buffer_append_format(path, "%%%02X", byte);
     }
-    return result;
 }
 
 static int append_query(struct buffer *path, const struct store_query *query)
 {
-    int result = buffer_append_format(path, "/v1/%s?live=%d", store_view_name(query->view),
-                                      query->live ? 1 : 0);
-
-    if (result == 0 && query->id > 0)
-        result = buffer_append_format(path, "&id=%" PRId64, query->id);
-    if (result == 0 && query->after > 0)
-        result = buffer_append_format(path, "&after=%" PRId64, query->after);
-    if (result == 0 && query->last > 0)
-        result = buffer_append_format(path, "&last=%" PRId64, query->last);
-    if (result == 0 && query->volume)
-        result = buffer_append_text(path, "&volume=");
-    if (result == 0 && query->volume)
-        result = append_encoded(path, query->volume);
-    return result;
+    buffer_append_format(path, "/v1/%s?live=%d", store_view_name(query->view), query->live ? 1 : 0);
+    if (query->id > 0)
+        buffer_append_format(path, "&id=%" PRId64, query->id);
+    if (query->after > 0)
+        buffer_append_format(path, "&after=%" PRId64, query->after);
+    if (query->last > 0)
+        buffer_append_format(path, "&last=%" PRId64, query->last);
+    if (query->volume) {
+        buffer_append_text(path, "&volume=");
+        append_encoded(path, query->volume);
+    }
+    return buffer_error(path);
 }
 
 static int read_from_daemon(struct source *source, const struct store_query *query,

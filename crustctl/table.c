@@ -10,19 +10,11 @@
 #include <string.h>
 
 #include "crustctl/display.h"
+#include "crustctl/row.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
 
 enum { GAP = 2 };
-
-static int format_json(const cJSON *value, struct buffer *ret_text)
-{
-    char *text = cJSON_PrintUnformatted(value);
-    int result = text ? buffer_append_text(ret_text, text) : -ENOMEM;
-
-    cJSON_free(text);
-    return result;
-}
 
 static int format_number(const struct column *column, const cJSON *row, struct buffer *ret_text)
 {
@@ -50,7 +42,7 @@ int table_format(const struct column *column, const cJSON *row, struct buffer *r
     if (!value || cJSON_IsNull(value))
         return 0;
     if (column->kind == COLUMN_JSON)
-        return format_json(value, ret_text);
+        return row_print_value(value, ret_text);
     if (!cJSON_IsString(value))
         return 0;
     if (column->kind != COLUMN_TIME)
@@ -64,21 +56,19 @@ struct layout {
     bool hidden[TABLE_COLUMNS];
 };
 
-static int escaped_width(const struct column *column, const cJSON *row, unsigned *ret_width)
+/* What cannot be formatted fails when it is printed. */
+static unsigned escaped_width(const struct column *column, const cJSON *row)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(0);
     cleanup(buffer_done) struct buffer escaped = BUFFER_INIT(0);
-    int result = table_format(column, row, &text);
 
-    if (result == 0)
-        result = display_append(&escaped, buffer_text(&text));
-    if (result == 0)
-        *ret_width = display_width(buffer_text(&escaped));
-    return result;
+    table_format(column, row, &text);
+    display_append(&escaped, buffer_text(&text));
+    return display_width(buffer_text(&escaped));
 }
 
-static int measure(const struct column *columns, unsigned count, const cJSON *rows,
-                   struct layout *layout)
+static void measure(const struct column *columns, unsigned count, const cJSON *rows,
+                    struct layout *layout)
 {
     const cJSON *row;
 
@@ -87,16 +77,12 @@ static int measure(const struct column *columns, unsigned count, const cJSON *ro
         layout->hidden[i] = false;
         cJSON_ArrayForEach(row, rows)
         {
-            unsigned width = 0;
-            int result = escaped_width(&columns[i], row, &width);
+            const unsigned width = escaped_width(&columns[i], row);
 
-            if (result < 0)
-                return result;
             if (width > layout->width[i])
                 layout->width[i] = width;
         }
     }
-    return 0;
 }
 
 static unsigned total_width(const struct layout *layout, unsigned count)
@@ -157,37 +143,37 @@ static bool aligns_right(const struct column *column)
 }
 
 /* row NULL: the titles. The last column is not padded, so lines have no blanks at their end. */
-static int print_row(const struct column *columns, unsigned count, const struct layout *layout,
-                     const cJSON *row, struct buffer *out)
+static void print_row(const struct column *columns, unsigned count, const struct layout *layout,
+                      const cJSON *row, struct buffer *out)
 {
     unsigned last = count;
     bool first = true;
-    int result = 0;
 
     while (last > 0 && layout->hidden[last - 1])
         last--;
-    for (unsigned i = 0; result == 0 && i < last; i++) {
+    for (unsigned i = 0; i < last; i++) {
         cleanup(buffer_done) struct buffer text = BUFFER_INIT(0);
 
         if (layout->hidden[i])
             continue;
-        result = row ? table_format(&columns[i], row, &text)
-                     : buffer_append_text(&text, columns[i].title);
-        if (result == 0 && row && text.length == 0)
-            result = buffer_append_text(&text, "-");
-        if (result == 0 && !first)
-            result = buffer_append_format(out, "%*s", GAP, "");
-        first = false;
-        if (result < 0)
-            break;
-        if (aligns_right(&columns[i]))
-            result = display_append_padded_left(out, buffer_text(&text), layout->width[i]);
-        else if (i + 1 < last)
-            result = display_append_padded(out, buffer_text(&text), layout->width[i]);
+        if (row)
+            table_format(&columns[i], row, &text);
         else
-            result = display_append_short(out, buffer_text(&text), layout->width[i]);
+            buffer_append_text(&text, columns[i].title);
+        if (row && text.length == 0)
+            buffer_append_text(&text, "-");
+        if (!first)
+            buffer_append_format(out, "%*s", GAP, "");
+        first = false;
+        buffer_fail(out, buffer_error(&text));
+        if (aligns_right(&columns[i]))
+            display_append_padded_left(out, buffer_text(&text), layout->width[i]);
+        else if (i + 1 < last)
+            display_append_padded(out, buffer_text(&text), layout->width[i]);
+        else
+            display_append_short(out, buffer_text(&text), layout->width[i]);
     }
-    return result == 0 ? buffer_append_text(out, "\n") : result;
+    buffer_append_text(out, "\n");
 }
 
 int table_print(const struct column *columns, unsigned count, const cJSON *rows, unsigned width,
@@ -195,45 +181,37 @@ int table_print(const struct column *columns, unsigned count, const cJSON *rows,
 {
     struct layout layout;
     const cJSON *row;
-    int result;
 
     if (cJSON_GetArraySize(rows) == 0)
         return buffer_append_format(out, "%s\n", nothing);
-    result = measure(columns, count, rows, &layout);
-    if (result < 0)
-        return result;
+    measure(columns, count, rows, &layout);
     fit(columns, count, width, &layout);
-    result = print_row(columns, count, &layout, NULL, out);
+    print_row(columns, count, &layout, NULL, out);
     cJSON_ArrayForEach(row, rows)
     {
-        if (result == 0)
-            result = print_row(columns, count, &layout, row, out);
+        print_row(columns, count, &layout, row, out);
     }
-    return result;
+    return buffer_error(out);
 }
 
 int table_print_sheet(const struct column *columns, unsigned count, const cJSON *row,
                       struct buffer *out)
 {
     unsigned width = 0;
-    int result = 0;
 
     for (unsigned i = 0; i < count; i++)
         if (display_width(columns[i].title) > width)
             width = display_width(columns[i].title);
-    for (unsigned i = 0; result == 0 && i < count; i++) {
+    for (unsigned i = 0; i < count; i++) {
         cleanup(buffer_done) struct buffer text = BUFFER_INIT(0);
 
-        result = table_format(&columns[i], row, &text);
-        if (result < 0 || text.length == 0)
+        buffer_fail(out, table_format(&columns[i], row, &text));
+        if (text.length == 0)
             continue;
-        result = buffer_append_text(out, "  ");
-        if (result == 0)
-            result = display_append_padded(out, columns[i].title, width + GAP);
-        if (result == 0)
-            result = display_append(out, buffer_text(&text));
-        if (result == 0)
-            result = buffer_append_text(out, "\n");
+        buffer_append_text(out, "  ");
+        display_append_padded(out, columns[i].title, width + GAP);
+        display_append(out, buffer_text(&text));
+        buffer_append_text(out, "\n");
     }
-    return result;
+    return buffer_error(out);
 }
