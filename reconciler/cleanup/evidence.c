@@ -200,20 +200,15 @@ static const char *yes(bool value)
 
 static int append_life(struct buffer *json, const char *sandbox_id, const struct life *life)
 {
-    int r;
-
     if (json->length > JSON_LIVES) /* more than anybody reads; all of them count */
         return 0;
-    r = buffer_append_text(json, json->data[json->length - 1] == '[' ? "{\"id\":" : ",{\"id\":");
-    if (r == 0)
-        r = json_append_string(json, sandbox_id);
-    if (r == 0)
-        r = buffer_append_format(json,
-                                 ",\"process\":%s,\"cgroup\":%s,\"state_directory\":%s,"
-                                 "\"exit_seen\":%s}",
-                                 yes(life->process), yes(life->cgroup), yes(life->state_directory),
-                                 yes(life->exit_seen));
-    return r;
+    buffer_append_text(json, json->data[json->length - 1] == '[' ? "{" : ",{");
+    json_append_member(json, "id", sandbox_id);
+    return buffer_append_format(json,
+                                ",\"process\":%s,\"cgroup\":%s,\"state_directory\":%s,"
+                                "\"exit_seen\":%s}",
+                                yes(life->process), yes(life->cgroup), yes(life->state_directory),
+                                yes(life->exit_seen));
 }
 
 struct walk {
@@ -357,10 +352,9 @@ static int append_wait(uint64_t now_ns, uint64_t settles_ns, struct buffer *json
 static int append_time(const struct surroundings *surroundings, const struct evidence *evidence,
                        struct buffer *json)
 {
-    int r = buffer_append_format(json, ",\"stale_seconds\":%" PRIu64,
-                                 (surroundings->now_ns - evidence->since_ns) / NSEC_PER_SEC);
-
-    return r < 0 ? r : append_wait(surroundings->now_ns, evidence->settles_ns, json);
+    buffer_append_format(json, ",\"stale_seconds\":%" PRIu64,
+                         (surroundings->now_ns - evidence->since_ns) / NSEC_PER_SEC);
+    return append_wait(surroundings->now_ns, evidence->settles_ns, json);
 }
 
 /* ---- all of it --------------------------------------------------------------------------- */
@@ -374,33 +368,23 @@ static enum stale_mode mode_of(const struct reconciler *reconciler)
     return modes[reconciler->config.cleanup.mode];
 }
 
-static int append_kubelet(struct buffer *json, const struct observed_publish_path *path,
-                          const struct observed_kubelet *kubelet)
+static void append_kubelet(struct buffer *json, const struct observed_publish_path *path,
+                           const struct observed_kubelet *kubelet)
 {
-    int r;
-
     if (!path->is_publish_path)
-        return 0;
-    r = buffer_append_text(json, ",\"pod_uid\":");
-    if (r == 0)
-        r = json_append_string(json, path->pod_uid);
-    if (r == 0)
-        r = buffer_append_format(json,
-                                 ",\"pod_directory\":%s,\"leaf\":%s,\"vol_data\":%s,"
-                                 "\"canary\":",
-                                 yes(kubelet->pod), yes(kubelet->leaf), yes(kubelet->volume_data));
-    return r < 0 ? r : json_append_string(json, kubelet->canary[0] ? kubelet->canary : NULL);
+        return;
+    json_append_member(json, "pod_uid", path->pod_uid);
+    buffer_append_format(json, ",\"pod_directory\":%s,\"leaf\":%s,\"vol_data\":%s",
+                         yes(kubelet->pod), yes(kubelet->leaf), yes(kubelet->volume_data));
+    json_append_member(json, "canary", kubelet->canary[0] ? kubelet->canary : NULL);
 }
 
-static int append_problem(const struct reconciler *reconciler, struct buffer *json)
+static void append_problem(const struct reconciler *reconciler, struct buffer *json)
 {
     const char *problem = reconciler->cleanup.sources.problem;
-    int r;
 
-    if (!problem[0])
-        return 0;
-    r = buffer_append_text(json, ",\"problem\":");
-    return r < 0 ? r : json_append_string(json, problem);
+    if (problem[0])
+        json_append_member(json, "problem", problem);
 }
 
 static int begin(struct reconciler *reconciler, int64_t entry_id, struct evidence *evidence)
@@ -421,8 +405,7 @@ static int take_users(struct walk *walk)
 
     if (r == 0)
         r = store_each_user(walk->reconciler->store, evidence->suspect.volume_id, add_user, walk);
-    if (r == 0)
-        r = buffer_append_text(&evidence->json, "]");
+    buffer_append_text(&evidence->json, "]");
     if (evidence->suspect.live)
         evidence->facts.sandbox = STALE_SANDBOX_ALIVE;
     else if (!walk->surroundings->sees_host)
@@ -450,10 +433,8 @@ static int take_all(struct walk *walk)
         strcmp(evidence->suspect.fingerprint, evidence->state) == 0)
         evidence->since_ns = evidence->suspect.since_ns;
     take_time(reconciler, walk->surroundings, used, evidence);
-    if (r == 0)
-        r = append_kubelet(&evidence->json, &path, &kubelet);
-    if (r == 0)
-        r = append_problem(reconciler, &evidence->json);
+    append_kubelet(&evidence->json, &path, &kubelet);
+    append_problem(reconciler, &evidence->json);
     return r < 0 ? r : append_time(walk->surroundings, evidence, &evidence->json);
 }
 
@@ -503,16 +484,14 @@ static int take_file(struct walk *walk, const struct store_user *user)
 {
     struct evidence *evidence = walk->evidence;
     struct observed_publish_path path;
-    int r = buffer_append_text(&evidence->json, "{\"file\":");
+    int r;
 
-    if (r == 0)
-        r = json_append_string(&evidence->json, user->sandbox_id);
-    if (r == 0)
-        r = buffer_append_text(&evidence->json, ",\"sandboxes\":[");
+    buffer_append_text(&evidence->json, "{");
+    json_append_member(&evidence->json, "file", user->sandbox_id);
+    r = buffer_append_text(&evidence->json, ",\"sandboxes\":[");
     if (r == 0)
         r = add_user(walk, user);
-    if (r == 0)
-        r = buffer_append_text(&evidence->json, "]");
+    buffer_append_text(&evidence->json, "]");
     if (!walk->surroundings->sees_host)
         evidence->facts.sandbox = STALE_SANDBOX_HIDDEN;
     take_path(walk->reconciler, &evidence->suspect, &path, &evidence->facts.path);
@@ -520,8 +499,7 @@ static int take_file(struct walk *walk, const struct store_user *user)
     evidence->facts.restored = user->restored;
     evidence->since_ns = user->stale_since_ns;
     take_time(walk->reconciler, walk->surroundings, true, evidence);
-    if (r == 0)
-        r = append_problem(walk->reconciler, &evidence->json);
+    append_problem(walk->reconciler, &evidence->json);
     return r < 0 ? r : append_time(walk->surroundings, evidence, &evidence->json);
 }
 

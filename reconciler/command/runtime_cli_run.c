@@ -37,21 +37,15 @@ void runtime_cli_pass_over(int64_t volume_id, const struct error *error)
 
 /* ---- the record ---- */
 
-static int append_number(struct buffer *detail, const char *name, uint64_t number)
+static void append_number(struct buffer *detail, const char *name, uint64_t number)
 {
-    return number ? buffer_append_format(detail, ",\"%s\":%" PRIu64, name, number) : 0;
+    if (number)
+        buffer_append_format(detail, ",\"%s\":%" PRIu64, name, number);
 }
 
-static int append_text(struct buffer *detail, const char *name, const char *text)
+static void begin_detail(struct buffer *detail, bool resizes)
 {
-    int r = buffer_append_format(detail, ",\"%s\":", name);
-
-    return r < 0 ? r : json_append_string(detail, text);
-}
-
-static int begin_detail(struct buffer *detail, bool resizes)
-{
-    return buffer_append_format(detail, "{\"command\":\"%s\"", resizes ? "resize" : "stats");
+    buffer_append_format(detail, "{\"command\":\"%s\"", resizes ? "resize" : "stats");
 }
 
 static int record(const struct runtime_cli_run *run, const char *kind, struct buffer *detail)
@@ -73,15 +67,12 @@ static int record(const struct runtime_cli_run *run, const char *kind, struct bu
 static int record_intent(const struct runtime_cli_run *run, const char *program)
 {
     cleanup(buffer_done) struct buffer detail = BUFFER_INIT(DETAIL_BYTES);
-    int r = begin_detail(&detail, run->resizes);
 
-    if (r == 0)
-        r = append_text(&detail, "program", program);
-    if (r == 0)
-        r = append_number(&detail, "required_bytes", run->required_bytes);
-    if (r == 0)
-        r = append_number(&detail, "limit_bytes", run->limit_bytes);
-    return r == 0 ? record(run, "runtime_cli_intended", &detail) : r;
+    begin_detail(&detail, run->resizes);
+    json_append_member(&detail, "program", program);
+    append_number(&detail, "required_bytes", run->required_bytes);
+    append_number(&detail, "limit_bytes", run->limit_bytes);
+    return record(run, "runtime_cli_intended", &detail);
 }
 
 /* why: NULL if the answer is good. What can't be recorded is no reason to keep it to oneself. */
@@ -89,18 +80,17 @@ static void record_result(const struct runtime_cli_run *run,
                           const struct runtime_cli_answer *answer, const char *why)
 {
     cleanup(buffer_done) struct buffer detail = BUFFER_INIT(DETAIL_BYTES);
-    int r = begin_detail(&detail, run->resizes);
+    int r;
 
-    if (r == 0 && why)
-        r = append_text(&detail, "error", why);
-    if (r == 0 && !why)
-        r = append_number(&detail, "capacity_bytes", answer->capacity_bytes);
-    if (r == 0 && !why)
-        r = append_number(&detail, "total_bytes", answer->stats.total);
-    if (r == 0 && !why)
-        r = append_number(&detail, "used_bytes", answer->stats.used);
-    if (r == 0)
-        r = record(run, "runtime_cli_answered", &detail);
+    begin_detail(&detail, run->resizes);
+    if (why) {
+        json_append_member(&detail, "error", why);
+    } else {
+        append_number(&detail, "capacity_bytes", answer->capacity_bytes);
+        append_number(&detail, "total_bytes", answer->stats.total);
+        append_number(&detail, "used_bytes", answer->stats.used);
+    }
+    r = record(run, "runtime_cli_answered", &detail);
     if (r < 0)
         log_warning(&(struct log_ids){.volume = run->volume_id},
                     "what the volume's runtime-cli answered is not on record: %s", strerror(-r));

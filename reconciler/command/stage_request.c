@@ -153,49 +153,33 @@ enum status_code stage_request_check(int root, enum config_stage_layout layout,
 
 /* ---- mountInfo.json ---- */
 
-static int append_member(struct buffer *text, const char *name, const char *value)
+static void append_group(struct buffer *text, const struct reconciler_stage *stage)
 {
-    int r = buffer_append_format(text, "\"%s\":", name);
-
-    return r < 0 ? r : json_append_string(text, value);
+    buffer_append_text(text, ",\"metadata\":{");
+    if (stage->group)
+        json_append_member(text, "fsGroup", stage->group);
+    if (stage->group_policy)
+        json_append_member(text, "fsGroupChangePolicy", stage->group_policy);
+    buffer_append_text(text, "}");
 }
 
-static int append_group(struct buffer *text, const struct reconciler_stage *stage)
+static void append_options(struct buffer *text, const struct reconciler_stage *stage)
 {
-    int r = buffer_append_text(text, ",\"metadata\":{");
-
-    if (r == 0 && stage->group)
-        r = append_member(text, "fsGroup", stage->group);
-    if (r == 0 && stage->group_policy)
-        r = buffer_append_text(text, ",");
-    if (r == 0 && stage->group_policy)
-        r = append_member(text, "fsGroupChangePolicy", stage->group_policy);
-    return r < 0 ? r : buffer_append_text(text, "}");
-}
-
-static int append_options(struct buffer *text, const struct reconciler_stage *stage)
-{
-    int r = buffer_append_text(text, ",\"options\":[");
-
-    for (unsigned i = 0; r == 0 && i < stage->options; i++) {
-        r = buffer_append_text(text, i ? "," : "");
-        if (r == 0)
-            r = json_append_string(text, stage->option[i]);
+    buffer_append_text(text, ",\"options\":[");
+    for (unsigned i = 0; i < stage->options; i++) {
+        buffer_append_text(text, i ? "," : "");
+        json_append_string(text, stage->option[i]);
     }
-    return r < 0 ? r : buffer_append_text(text, "]}");
+    buffer_append_text(text, "]");
 }
 
 int stage_request_write(const struct reconciler_stage *stage, struct buffer *text)
 {
-    int r = buffer_append_text(text, "{\"volume-type\":\"" VOLUME_TYPE "\",");
-
-    if (r == 0)
-        r = append_member(text, "device", stage->device);
-    if (r == 0)
-        r = buffer_append_text(text, ",");
-    if (r == 0)
-        r = append_member(text, "fstype", stage->fs_type);
-    if (r == 0)
-        r = append_group(text, stage);
-    return r < 0 ? r : append_options(text, stage);
+    buffer_append_text(text, "{");
+    json_append_member(text, "volume-type", VOLUME_TYPE);
+    json_append_member(text, "device", stage->device);
+    json_append_member(text, "fstype", stage->fs_type);
+    append_group(text, stage);
+    append_options(text, stage);
+    return buffer_append_text(text, "}");
 }

@@ -34,11 +34,9 @@ static void received_resize(struct vmm_http *vmm, const char *body, size_t lengt
 
 static int encode_resize(const struct drive *drive, uint64_t bytes, struct buffer *body)
 {
-    int r = buffer_append_text(body, "{\"id\":");
-
-    if (r == 0)
-        r = json_append_string(body, drive->id);
-    return r == 0 ? buffer_append_format(body, ",\"desired_size\":%" PRIu64 "}", bytes) : r;
+    buffer_append_text(body, "{");
+    json_append_member(body, "id", drive->id);
+    return buffer_append_format(body, ",\"desired_size\":%" PRIu64 "}", bytes);
 }
 
 static void resize(struct vmm_http *vmm, const struct drive *drive)

@@ -29,11 +29,11 @@ static int encode_patch(const struct drive *drive, struct buffer *target, struct
 {
     int r = buffer_append_format(target, "/drives/%s", drive->id);
 
-    if (r == 0)
-        r = buffer_append_format(body, "{\"drive_id\":\"%s\",\"path_on_host\":", drive->id);
-    if (r == 0)
-        r = json_append_string(body, drive->path);
-    return r == 0 ? buffer_append_text(body, "}") : r;
+    buffer_append_text(body, "{");
+    json_append_member(body, "drive_id", drive->id);
+    json_append_member(body, "path_on_host", drive->path);
+    buffer_append_text(body, "}");
+    return r < 0 ? r : buffer_error(body);
 }
 
 static void patch(struct vmm_http *vmm, const struct drive *drive)

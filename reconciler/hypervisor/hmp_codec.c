@@ -39,17 +39,15 @@ static int append_lines(struct buffer *output, const char *text, size_t length)
     while (length) {
         const char *end = memmem(text, length, "\r\n", 2);
         size_t part = end ? (size_t)(end - text) : length;
-        int r = buffer_append(output, text, part);
 
-        if (r == 0 && end)
-            r = buffer_append(output, "\n", 1);
-        if (r < 0)
-            return r;
+        buffer_append(output, text, part);
+        if (end)
+            buffer_append(output, "\n", 1);
         part += end ? 2 : 0;
         text += part;
         length -= part;
     }
-    return 0;
+    return buffer_error(output);
 }
 
 int hmp_decode(struct buffer *input, struct buffer *ret_text, struct error *error)

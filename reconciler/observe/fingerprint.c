@@ -64,19 +64,18 @@ static int read_names(int directory, struct names *names)
     return r;
 }
 
-static int append_time(struct buffer *listing, struct timespec time)
+static void append_time(struct buffer *listing, struct timespec time)
 {
-    return buffer_append_format(listing, " %" PRId64 ".%09ld", (int64_t)time.tv_sec, time.tv_nsec);
+    buffer_append_format(listing, " %" PRId64 ".%09ld", (int64_t)time.tv_sec, time.tv_nsec);
 }
 
-static int append_stat(struct buffer *listing, const struct stat *st)
+static void append_stat(struct buffer *listing, const struct stat *st)
 {
-    int r =
-        buffer_append_format(listing, " %" PRIu64 " %" PRIu64 " %o %u %u %" PRIu64 " %" PRId64,
-                             (uint64_t)st->st_dev, (uint64_t)st->st_ino, st->st_mode, st->st_uid,
-                             st->st_gid, (uint64_t)st->st_nlink, (int64_t)st->st_size);
+    buffer_append_format(listing, " %" PRIu64 " %" PRIu64 " %o %u %u %" PRIu64 " %" PRId64,
+                         (uint64_t)st->st_dev, (uint64_t)st->st_ino, st->st_mode, st->st_uid,
+                         st->st_gid, (uint64_t)st->st_nlink, (int64_t)st->st_size);
 
-    return r < 0 ? r : append_time(listing, st->st_mtim);
+    append_time(listing, st->st_mtim);
 }
 
 static int append_bytes(struct buffer *listing, int directory, const char *name)
@@ -100,13 +99,10 @@ static int append_file(struct buffer *listing, int directory, const char *name)
         return errno == ENOENT ? FINGERPRINT_UNFIT : -errno;
     if (!S_ISREG(st.st_mode))
         return FINGERPRINT_UNFIT;
-    r = buffer_append_text(listing, name);
-    if (r == 0)
-        r = append_stat(listing, &st);
-    if (r == 0)
-        r = append_time(listing, st.st_ctim);
-    if (r == 0)
-        r = append_bytes(listing, directory, name);
+    buffer_append_text(listing, name);
+    append_stat(listing, &st);
+    append_time(listing, st.st_ctim);
+    r = append_bytes(listing, directory, name);
     return r != 0 ? r : buffer_append_text(listing, "\n");
 }
 
@@ -117,15 +113,13 @@ int fingerprint_directory(int directory, char ret_text[static SHA256_HEX_BYTES])
     struct path_identity identity;
     int r = path_identify(directory, &identity);
 
-    if (r == 0)
-        r = buffer_append_format(&listing, "%" PRIu64 " %" PRIu64, (uint64_t)identity.device,
-                                 (uint64_t)identity.inode);
-    if (r == 0)
-        r = append_time(&listing, identity.born);
-    if (r == 0)
-        r = append_time(&listing, identity.modified);
-    if (r == 0)
-        r = buffer_append_text(&listing, "\n");
+    if (r != 0)
+        return r;
+    buffer_append_format(&listing, "%" PRIu64 " %" PRIu64, (uint64_t)identity.device,
+                         (uint64_t)identity.inode);
+    append_time(&listing, identity.born);
+    append_time(&listing, identity.modified);
+    r = buffer_append_text(&listing, "\n");
     if (r == 0)
         r = read_names(directory, &names);
     for (unsigned i = 0; r == 0 && i < names.count; i++)
@@ -140,15 +134,14 @@ int fingerprint_file(int directory, const char *name, char ret_text[static SHA25
 {
     cleanup(buffer_done) struct buffer listing = BUFFER_INIT(LISTING_BYTES);
     struct stat st;
-    int r;
 
     if (fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? FINGERPRINT_ABSENT : -errno;
     if (!S_ISREG(st.st_mode) || st.st_size || st.st_nlink != 1)
         return FINGERPRINT_UNFIT;
-    r = append_stat(&listing, &st);
-    if (r < 0)
-        return r;
+    append_stat(&listing, &st);
+    if (buffer_error(&listing) < 0)
+        return buffer_error(&listing);
     sha256_hex(buffer_text(&listing), listing.length, ret_text);
     return FINGERPRINT_TAKEN;
 }

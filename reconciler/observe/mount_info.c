@@ -79,19 +79,15 @@ bool observe_read_only(bool so_far, const char *option)
 
 static int append_option(const cJSON *item, size_t index, struct buffer *text, struct error *error)
 {
-    int r;
-
     if (!cJSON_IsString(item))
         return error_set(error, MOUNT_INFO_WRONG, "options[%zu]: not a string", index);
-    r = buffer_append_text(text, index ? "," : "");
-    return r < 0 ? r : secret_append_json(text, item->valuestring);
+    buffer_append_text(text, index ? "," : "");
+    return secret_append_json(text, item->valuestring);
 }
 
 static int append_metadata(const cJSON *item, struct buffer *text, struct mount_info *info,
                            struct error *error)
 {
-    int r;
-
     if (!cJSON_IsString(item)) {
         char shown[SHOWN_NAME_BYTES];
 
@@ -100,16 +96,12 @@ static int append_metadata(const cJSON *item, struct buffer *text, struct mount_
     }
     if (strcasecmp(item->string, POLICY_KEY) == 0)
         info->policy = policy_of(item->valuestring);
-    r = buffer_append_text(text, text->length > 1 ? "," : "");
-    if (r == 0)
-        r = json_append_string(text, item->string);
-    if (r == 0)
-        r = buffer_append_text(text, ":");
-    if (r == 0)
-        r = secret_is_name(item->string, strlen(item->string))
-                ? json_append_string(text, SECRET_REDACTED)
-                : secret_append_json(text, item->valuestring);
-    return r;
+    buffer_append_text(text, text->length > 1 ? "," : "");
+    json_append_string(text, item->string);
+    buffer_append_text(text, ":");
+    return secret_is_name(item->string, strlen(item->string))
+               ? json_append_string(text, SECRET_REDACTED)
+               : secret_append_json(text, item->valuestring);
 }
 
 static int parse_options(const cJSON *object, struct mount_info *info, struct error *error)

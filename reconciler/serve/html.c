@@ -10,10 +10,9 @@
 #include "lib/clock.h"
 #include "lib/text.h"
 
-void html_raw(struct html *html, const char *markup)
+void html_raw(struct buffer *html, const char *markup)
 {
-    if (html->result == 0)
-        html->result = buffer_append_text(html->out, markup);
+    buffer_append_text(html, markup);
 }
 
 static const char *entity_of(uint32_t character)
@@ -43,11 +42,11 @@ static bool is_shown(const char *text, size_t length)
     return text_escape_next(&cursor, text + length, escaped) == length || *text == '\\';
 }
 
-void html_text(struct html *html, const char *text)
+void html_text(struct buffer *html, const char *text)
 {
     const char *end = text + strlen(text);
 
-    while (text < end && html->result == 0) {
+    while (text < end) {
         uint32_t character;
         size_t length = text_decode_utf8(text, (size_t)(end - text), &character);
         const char *entity = length == 1 ? entity_of(character) : NULL;
@@ -55,20 +54,19 @@ void html_text(struct html *html, const char *text)
         if (entity)
             html_raw(html, entity);
         else if (length && is_shown(text, length))
-            html->result = buffer_append(html->out, text, length);
+            buffer_append(html, text, length);
         else
             html_raw(html, "\xef\xbf\xbd");
         text += length ? length : 1;
     }
 }
 
-void html_number(struct html *html, uint64_t number)
+void html_number(struct buffer *html, uint64_t number)
 {
-    if (html->result == 0)
-        html->result = buffer_append_format(html->out, "%" PRIu64, number);
+    buffer_append_format(html, "%" PRIu64, number);
 }
 
-void html_size(struct html *html, uint64_t bytes)
+void html_size(struct buffer *html, uint64_t bytes)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     double number = (double)bytes;
@@ -80,24 +78,22 @@ void html_size(struct html *html, uint64_t bytes)
     }
     for (; number >= 1024; number /= 1024)
         unit++;
-    if (html->result == 0)
-        html->result = buffer_append_format(html->out,
-                                            "<span title=\"%" PRIu64 " bytes\">%.4g\xc2\xa0%s"
-                                            "</span>",
-                                            bytes, number, units[unit]);
+    buffer_append_format(html,
+                         "<span title=\"%" PRIu64 " bytes\">%.4g\xc2\xa0%s"
+                         "</span>",
+                         bytes, number, units[unit]);
 }
 
-void html_time(struct html *html, int64_t realtime_ms)
+void html_time(struct buffer *html, int64_t realtime_ms)
 {
     char text[CLOCK_TEXT_BYTES];
 
     clock_text(realtime_ms, text);
-    if (html->result == 0)
-        html->result = buffer_append_format(
-            html->out, "<time datetime=\"%s\">%.10s <b>%.8s</b></time>", text, text, text + 11);
+    buffer_append_format(html, "<time datetime=\"%s\">%.10s <b>%.8s</b></time>", text, text,
+                         text + 11);
 }
 
-void html_span(struct html *html, int64_t milliseconds)
+void html_span(struct buffer *html, int64_t milliseconds)
 {
     static const struct {
         int64_t unit;

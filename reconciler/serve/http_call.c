@@ -26,31 +26,28 @@ struct http_call {
 
 /* ---- replies ---- */
 
-static int append_usage(struct buffer *body, const char *before, uint64_t available, uint64_t total,
-                        uint64_t used, unsigned unit)
+static void append_usage(struct buffer *body, const char *before, uint64_t available,
+                         uint64_t total, uint64_t used, unsigned unit)
 {
-    return buffer_append_format(body,
-                                "%s{\"available\":%" PRIu64 ",\"total\":%" PRIu64
-                                ",\"used\":%" PRIu64 ",\"unit\":%u}",
-                                before, available, total, used, unit);
+    buffer_append_format(body,
+                         "%s{\"available\":%" PRIu64 ",\"total\":%" PRIu64 ",\"used\":%" PRIu64
+                         ",\"unit\":%u}",
+                         before, available, total, used, unit);
 }
 
 /* Units: 1 bytes, 2 inodes. */
-static int append_stats(struct buffer *body, const struct reconciler_stats *stats)
+static void append_stats(struct buffer *body, const struct reconciler_stats *stats)
 {
-    int r = buffer_append_text(body, "{\"usage\":[");
-
-    if (r == 0 && stats->has_bytes)
-        r = append_usage(body, "", stats->available, stats->total, stats->used, 1);
-    if (r == 0 && stats->has_inodes)
-        r = append_usage(body, stats->has_bytes ? "," : "", stats->available_inodes,
-                         stats->total_inodes, stats->used_inodes, 2);
-    if (r == 0)
-        r = buffer_append_format(body, "],\"volume_condition\":{\"abnormal\":%s,\"message\":",
-                                 stats->abnormal ? "true" : "false");
-    if (r == 0)
-        r = json_append_string(body, stats->condition);
-    return r == 0 ? buffer_append_text(body, "}}\n") : r;
+    buffer_append_text(body, "{\"usage\":[");
+    if (stats->has_bytes)
+        append_usage(body, "", stats->available, stats->total, stats->used, 1);
+    if (stats->has_inodes)
+        append_usage(body, stats->has_bytes ? "," : "", stats->available_inodes,
+                     stats->total_inodes, stats->used_inodes, 2);
+    buffer_append_format(body, "],\"volume_condition\":{\"abnormal\":%s",
+                         stats->abnormal ? "true" : "false");
+    json_append_member(body, "message", stats->condition);
+    buffer_append_text(body, "}}\n");
 }
 
 /* Memory that is too short for a reply is too short to say so. */
@@ -80,7 +77,7 @@ static void on_counted(void *userdata, enum status_code code, const struct recon
     struct http_reply body = empty_reply();
 
     if (code == STATUS_OK)
-        (void)append_stats(&body.body, stats);
+        append_stats(&body.body, stats);
     reply(userdata, code, &body, error);
 }
 
@@ -90,8 +87,8 @@ static void on_expanded(void *userdata, enum status_code code,
     struct http_reply body = empty_reply();
 
     if (code == STATUS_OK)
-        (void)buffer_append_format(&body.body, "{\"capacity_bytes\":%" PRIu64 "%s}\n",
-                                   capacity->bytes, capacity->is_owed ? ",\"owed\":true" : "");
+        buffer_append_format(&body.body, "{\"capacity_bytes\":%" PRIu64 "%s}\n", capacity->bytes,
+                             capacity->is_owed ? ",\"owed\":true" : "");
     reply(userdata, code, &body, error);
 }
 

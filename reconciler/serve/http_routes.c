@@ -27,18 +27,14 @@
 int http_routes_refuse(struct http_reply *reply, unsigned status, const char *code,
                        const char *reason, const char *message)
 {
-    int result;
-
     buffer_clear(&reply->body);
     reply->status = status;
     reply->content_type = "application/json";
-    result = buffer_append_format(&reply->body,
-                                  "{\"code\":\"%s\",\"reason\":\"%s\",\"message\":", code, reason);
-    if (result == 0)
-        result = json_append_string(&reply->body, message);
-    if (result == 0)
-        result = buffer_append_text(&reply->body, "}\n");
-    return result;
+    buffer_append_text(&reply->body, "{");
+    json_append_member(&reply->body, "code", code);
+    json_append_member(&reply->body, "reason", reason);
+    json_append_member(&reply->body, "message", message);
+    return buffer_append_text(&reply->body, "}\n");
 }
 
 int http_routes_refuse_code(struct http_reply *reply, enum status_code code, const char *message)
@@ -63,8 +59,13 @@ static int refuse_argument(struct http_reply *reply, const char *name)
     return http_routes_refuse(reply, 400, "INVALID_ARGUMENT", "bad_argument", error.text);
 }
 
-static int refuse_store(struct http_reply *reply, int result, const struct error *error)
+/* What the store wrote, or why it did not. */
+static int finish(struct http_reply *reply, int result, const char *end, const struct error *error)
 {
+    if (result == 0)
+        result = buffer_append_text(&reply->body, end);
+    if (result == 0 || result == -ENOMEM)
+        return result;
     if (result == -EMSGSIZE)
         return http_routes_refuse(reply, 429, "RESOURCE_EXHAUSTED", "too_many_rows",
                                   "too many rows for now: ask for fewer (?last=, ?after=, ?live=1) "
@@ -97,40 +98,26 @@ static int answer_readyz(struct reconciler *reconciler, const struct http_reques
     return answer_healthz(reconciler, request, reply);
 }
 
-static int append_source(struct buffer *body, const struct reconciler_source *source)
+static void append_source(struct buffer *body, const struct reconciler_source *source)
 {
-    int result = buffer_append_text(body, "{\"name\":");
-
-    if (result == 0)
-        result = json_append_string(body, source->name);
-    if (result == 0)
-        result = buffer_append_format(
-            body, ",\"up\":%s,\"events\":%" PRIu64 ",\"overflows\":%" PRIu64 "}",
-            source->up ? "true" : "false", source->events, source->overflows);
-    return result;
+    buffer_append_text(body, "{");
+    json_append_member(body, "name", source->name);
+    buffer_append_format(body, ",\"up\":%s,\"events\":%" PRIu64 ",\"overflows\":%" PRIu64 "}",
+                         source->up ? "true" : "false", source->events, source->overflows);
 }
 
 static int append_health(struct buffer *body, const struct reconciler_health *health)
 {
-    int result = buffer_append_format(body, "{\"version\":\"%s\",\"synced\":%s,\"degraded\":%s,",
-                                      CRUST_VERSION, health->synced ? "true" : "false",
-                                      health->degraded ? "true" : "false");
-
-    if (result == 0)
-        result = buffer_append_text(body, "\"problem\":");
-    if (result == 0)
-        result = json_append_string(body, *health->problem ? health->problem : NULL);
-    if (result == 0)
-        result =
-            buffer_append_format(body, ",\"database\":\"%s\",\"acts_in_flight\":%u,\"sources\":[",
-                                 health->in_memory ? "memory" : "file", health->acts_in_flight);
-    for (unsigned i = 0; result == 0 && i < health->sources; i++) {
-        if (i > 0)
-            result = buffer_append_text(body, ",");
-        if (result == 0)
-            result = append_source(body, &health->source[i]);
+    buffer_append_format(body, "{\"version\":\"%s\",\"synced\":%s,\"degraded\":%s", CRUST_VERSION,
+                         health->synced ? "true" : "false", health->degraded ? "true" : "false");
+    json_append_member(body, "problem", *health->problem ? health->problem : NULL);
+    buffer_append_format(body, ",\"database\":\"%s\",\"acts_in_flight\":%u,\"sources\":[",
+                         health->in_memory ? "memory" : "file", health->acts_in_flight);
+    for (unsigned i = 0; i < health->sources; i++) {
+        buffer_append_text(body, i ? "," : "");
+        append_source(body, &health->source[i]);
     }
-    return result == 0 ? buffer_append_text(body, "],\"summary\":") : result;
+    return buffer_append_text(body, "],\"summary\":");
 }
 
 static int answer_status(struct reconciler *reconciler, const struct http_request *request,
@@ -145,9 +132,7 @@ static int answer_status(struct reconciler *reconciler, const struct http_reques
     result = append_health(&reply->body, &health);
     if (result == 0)
         result = store_read_summary(reconciler_reader(reconciler), &reply->body, &error);
-    if (result == 0)
-        result = buffer_append_text(&reply->body, "}\n");
-    return result == 0 || result == -ENOMEM ? result : refuse_store(reply, result, &error);
+    return finish(reply, result, "}\n", &error);
 }
 
 static int answer_resync(struct reconciler *reconciler, const struct http_request *request,
@@ -279,9 +264,7 @@ static int answer_view(struct reconciler *reconciler, const struct http_request 
     if (is_history(query.view) && (query.last == 0 || query.last > HTTP_HISTORY_ROWS))
         query.last = HTTP_HISTORY_ROWS;
     result = store_read_json(reconciler_reader(reconciler), &query, &reply->body, &error);
-    if (result == 0)
-        result = buffer_append_text(&reply->body, "\n");
-    return result == 0 || result == -ENOMEM ? result : refuse_store(reply, result, &error);
+    return finish(reply, result, "\n", &error);
 }
 
 /* "/v1/volumes/ID" and "/v1/volumes/ID/explain" */
@@ -305,9 +288,7 @@ static int answer_of_volume(struct reconciler *reconciler, const struct http_req
     result = write(reconciler_reader(reconciler), volume_id, &reply->body, &error);
     if (result == -ENOENT)
         return http_routes_refuse_code(reply, STATUS_NOT_FOUND, "there is no such volume here");
-    if (result == 0)
-        result = buffer_append_text(&reply->body, "\n");
-    return result == 0 || result == -ENOMEM ? result : refuse_store(reply, result, &error);
+    return finish(reply, result, "\n", &error);
 }
 
 static int answer_volume(struct reconciler *reconciler, const struct http_request *request,
@@ -329,9 +310,7 @@ static int answer_doctor(struct reconciler *reconciler, const struct http_reques
     int result = reconciler_examine(reconciler, &reply->body, &error);
 
     (void)request;
-    if (result == 0)
-        result = buffer_append_text(&reply->body, "\n");
-    return result == 0 || result == -ENOMEM ? result : refuse_store(reply, result, &error);
+    return finish(reply, result, "\n", &error);
 }
 
 static int answer_metrics(struct reconciler *reconciler, const struct http_request *request,
@@ -341,7 +320,7 @@ static int answer_metrics(struct reconciler *reconciler, const struct http_reque
     int result = metrics_write(reconciler, request->operations, &reply->body, &error);
 
     reply->content_type = METRICS_CONTENT_TYPE;
-    return result == 0 || result == -ENOMEM ? result : refuse_store(reply, result, &error);
+    return finish(reply, result, "", &error);
 }
 
 static int answer_page(struct reconciler *reconciler, const struct http_request *request,
@@ -353,7 +332,7 @@ static int answer_page(struct reconciler *reconciler, const struct http_request 
     (void)request;
     reply->content_type = "text/html; charset=utf-8";
     reply->policy = STATUS_PAGE_POLICY;
-    return result == 0 || result == -ENOMEM ? result : refuse_store(reply, result, &error);
+    return finish(reply, result, "", &error);
 }
 
 static int answer_style(struct reconciler *reconciler, const struct http_request *request,

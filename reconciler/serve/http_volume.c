@@ -47,52 +47,34 @@ int http_volume_write(struct store_reader *reader, int64_t volume_id, struct buf
 
 /* ---- what explains it ---- */
 
-static int append_text(struct buffer *json, const char *name, const char *text)
+static void append_advice(struct buffer *json, const struct advice *advice)
 {
-    int r = buffer_append_format(json, ",\"%s\":", name);
-
-    return r < 0 ? r : json_append_string(json, text);
-}
-
-static int append_advice(struct buffer *json, const struct advice *advice)
-{
-    int r = append_text(json, "state_meaning", advice->state ? advice->state->meaning : NULL);
-
-    if (r == 0)
-        r = append_text(json, "reason_meaning", advice->reason ? advice->reason->meaning : NULL);
-    if (r == 0)
-        r = append_text(json, "missing", advice->missing);
-    if (r == 0)
-        r = append_text(json, "resizable_meaning",
-                        advice->resizable ? advice->resizable->meaning : NULL);
-    if (r == 0)
-        r = buffer_append_text(json, ",\"remedies\":[");
-    for (unsigned i = 0; r == 0 && i < advice->remedies; i++) {
-        r = buffer_append_text(json, i ? "," : "");
-        if (r == 0)
-            r = json_append_string(json, advice->remedy[i]);
+    json_append_member(json, "state_meaning", advice->state ? advice->state->meaning : NULL);
+    json_append_member(json, "reason_meaning", advice->reason ? advice->reason->meaning : NULL);
+    json_append_member(json, "missing", advice->missing);
+    json_append_member(json, "resizable_meaning",
+                       advice->resizable ? advice->resizable->meaning : NULL);
+    buffer_append_text(json, ",\"remedies\":[");
+    for (unsigned i = 0; i < advice->remedies; i++) {
+        buffer_append_text(json, i ? "," : "");
+        json_append_string(json, advice->remedy[i]);
     }
-    return r < 0 ? r : buffer_append_text(json, "]");
+    buffer_append_text(json, "]");
 }
 
 /* The members that name the volume, and what there is to say of its state. */
-static int append_head(struct buffer *json, const cJSON *volume, const cJSON *layers)
+static void append_head(struct buffer *json, const cJSON *volume, const cJSON *layers)
 {
-    const char *state = json_string(volume, "state"), *reason = json_string(volume, "reason");
     struct advice advice;
     uint64_t id = 0;
-    int r;
 
     (void)json_number(volume, "volume_id", &id);
     advice_collect(volume, layers, &advice);
-    r = buffer_append_format(json, "{\"volume_id\":%" PRIu64, id);
-    if (r == 0)
-        r = append_text(json, "target_path", json_string(volume, "target_path"));
-    if (r == 0)
-        r = append_text(json, "state", state);
-    if (r == 0)
-        r = append_text(json, "reason", reason);
-    return r < 0 ? r : append_advice(json, &advice);
+    buffer_append_format(json, "{\"volume_id\":%" PRIu64, id);
+    json_append_member(json, "target_path", json_string(volume, "target_path"));
+    json_append_member(json, "state", json_string(volume, "state"));
+    json_append_member(json, "reason", json_string(volume, "reason"));
+    append_advice(json, &advice);
 }
 
 struct part {
@@ -110,10 +92,9 @@ static int append_part(struct store_reader *reader, const struct part *part, con
     cleanup(buffer_done) struct buffer rows = BUFFER_INIT(ROW_BYTES);
     int r = store_read_json(reader, &query, &rows, error);
 
-    if (r == 0)
-        r = buffer_append_format(json, ",\"%s\":", part->name);
     if (r < 0)
         return r;
+    json_append_name(json, part->name);
     return part->is_list ? buffer_append(json, rows.data, rows.length) : append_row(json, &rows);
 }
 
@@ -152,13 +133,11 @@ int http_volume_explain(struct store_reader *reader, int64_t volume_id, struct b
         r = json_parse(buffer_text(&rows), rows.length, limits, &volume, error);
     if (r == 0)
         r = json_parse(buffer_text(&beneath), beneath.length, limits, &layers, error);
-    if (r == 0)
-        r = append_head(json, volume->child, layers);
-    if (r == 0)
-        r = buffer_append_text(json, ",\"volume\":");
-    if (r == 0)
-        r = append_row(json, &rows);
-    if (r == 0)
-        r = append_parts(reader, number, json, error);
+    if (r < 0)
+        return r;
+    append_head(json, volume->child, layers);
+    json_append_name(json, "volume");
+    append_row(json, &rows);
+    r = append_parts(reader, number, json, error);
     return r < 0 ? r : buffer_append_text(json, "}");
 }

@@ -34,7 +34,7 @@ static int put_volumes(void *userdata, const char *const name[static STORE_GROUP
     metrics_put(volumes->text,
                 METRICS_WITH({"layout", name[0]}, {"state", name[1]}, {"reason", name[2]}),
                 (double)count);
-    return volumes->text->result;
+    return buffer_error(volumes->text->out);
 }
 
 static int put_stalled(void *userdata, const char *const name[static STORE_GROUP_NAMES],
@@ -43,7 +43,7 @@ static int put_stalled(void *userdata, const char *const name[static STORE_GROUP
     struct metrics_text *text = userdata;
 
     metrics_put(text, METRICS_WITH({"state", name[0]}, {"reason", name[1]}), (double)count);
-    return text->result;
+    return buffer_error(text->out);
 }
 
 static int put_not_resizable(void *userdata, const char *const name[static STORE_GROUP_NAMES],
@@ -52,7 +52,7 @@ static int put_not_resizable(void *userdata, const char *const name[static STORE
     struct metrics_text *text = userdata;
 
     metrics_put(text, METRICS_WITH({"reason", name[0]}), (double)count);
-    return text->result;
+    return buffer_error(text->out);
 }
 
 /* Beside those that were counted by their state. */
@@ -72,7 +72,7 @@ static int put_condition(void *userdata, const char *const name[static STORE_GRO
     struct metrics_text *text = userdata;
 
     metrics_put(text, METRICS_WITH({"condition", name[0]}), (double)count);
-    return text->result;
+    return buffer_error(text->out);
 }
 
 static int put_sandboxes(void *userdata, const char *const name[static STORE_GROUP_NAMES],
@@ -81,7 +81,7 @@ static int put_sandboxes(void *userdata, const char *const name[static STORE_GRO
     struct metrics_text *text = userdata;
 
     metrics_put(text, METRICS_WITH({"runtime", name[0]}, {"hypervisor", name[1]}), (double)count);
-    return text->result;
+    return buffer_error(text->out);
 }
 
 static int write_volumes(struct metrics_text *text, struct store_reader *reader,
@@ -134,7 +134,7 @@ static int write_store(struct metrics_text *text, struct store_reader *reader, s
                   "crustd may resize; 0 if there is none.");
     metrics_put(text, NULL,
                 oldest_ms && now_ms > oldest_ms ? (double)(now_ms - oldest_ms) / 1000 : 0);
-    return text->result;
+    return buffer_error(text->out);
 }
 
 /* ---- each volume ---- */
@@ -166,7 +166,7 @@ static int put_usage(void *userdata, const struct store_usage_line *line)
 
     if (usage->of_guest ? line->has_usage : line->size_bytes != 0)
         metrics_put(usage->text, METRICS_WITH({"pv", line->pv}), (double)usage->value_of(line));
-    return usage->text->result;
+    return buffer_error(usage->text->out);
 }
 
 static int write_usage(struct metrics_text *text, struct store_reader *reader, struct error *error)
@@ -301,5 +301,6 @@ int metrics_write(struct reconciler *reconciler, const struct operations *operat
     write_cleanups(&text, store_reader_counters(reader));
     write_operations(&text, operations);
     metrics_write_process(&text);
-    return text.result < 0 ? error_set_errno(error, text.result, "metrics") : 0;
+    r = buffer_error(ret_text);
+    return r < 0 ? error_set_errno(error, r, "metrics") : 0;
 }

@@ -9,8 +9,7 @@
 
 static void put(struct metrics_text *text, const char *bytes)
 {
-    if (text->result == 0)
-        text->result = buffer_append_text(text->out, bytes);
+    buffer_append_text(text->out, bytes);
 }
 
 static void put_value(struct metrics_text *text, double value)
@@ -27,8 +26,8 @@ static void put_character(struct metrics_text *text, const char *bytes, size_t l
         put(text, "\\");
     if (*bytes == '\n')
         put(text, "\\n");
-    else if (text->result == 0)
-        text->result = buffer_append(text->out, bytes, length);
+    else
+        buffer_append(text->out, bytes, length);
 }
 
 /* One label that is not UTF-8 would have Prometheus refuse the whole answer. */

@@ -10,9 +10,8 @@
 #define METRICS_CONTENT_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
 struct metrics_text {
-    struct buffer *out;
+    struct buffer *out; /* latches what cannot be appended */
     const char *family;
-    int result; /* the first failure; what follows it writes nothing */
 };
 
 enum { METRICS_LABELS = 4 };

@@ -19,7 +19,7 @@
 enum { OPENED = 2 }; /* of those that are stalled, with all there is to say */
 
 struct page {
-    struct html html;
+    struct buffer *html;
     int64_t now_ms;
     uint64_t volumes, stalled, to_look_at, growing, in_sync, idle; /* counted in SQL */
     unsigned rows;                                                 /* of the list being written */
@@ -95,7 +95,7 @@ static int count_all(struct page *page, struct store_reader *reader, struct erro
     return r < 0 ? r : store_group_abnormal(reader, count_abnormal, page, error);
 }
 
-static void write_tile(struct html *html, const char *kind, uint64_t count, const char *name)
+static void write_tile(struct buffer *html, const char *kind, uint64_t count, const char *name)
 {
     html_raw(html, "<li class=\"");
     html_raw(html, count ? kind : "zero");
@@ -108,7 +108,7 @@ static void write_tile(struct html *html, const char *kind, uint64_t count, cons
 
 static void write_tiles(struct page *page)
 {
-    struct html *html = &page->html;
+    struct buffer *html = page->html;
 
     html_raw(html, "<ul class=tiles>\n");
     write_tile(html, "all", page->volumes, "volumes");
@@ -120,7 +120,7 @@ static void write_tiles(struct page *page)
     html_raw(html, "</ul>\n");
 }
 
-static void write_health(struct html *html, const struct reconciler_health *health)
+static void write_health(struct buffer *html, const struct reconciler_health *health)
 {
     if (health->degraded) {
         html_raw(html, "<p class=\"health bad\"><b>degraded</b> ");
@@ -135,7 +135,7 @@ static void write_health(struct html *html, const struct reconciler_health *heal
 
 static void write_head(struct page *page, struct reconciler *reconciler)
 {
-    struct html *html = &page->html;
+    struct buffer *html = page->html;
     struct reconciler_health health = {0};
     char host[256] = "";
 
@@ -168,7 +168,7 @@ static const char *kind_of(const char *state, const char *reason, bool stalled)
 }
 
 /* "block_grown" -> "block grown": the word can be searched for as it is in the title. */
-static void write_words(struct html *html, const char *name)
+static void write_words(struct buffer *html, const char *name)
 {
     for (; *name; name++) {
         const char letter[] = {*name == '_' ? ' ' : *name, '\0'};
@@ -177,7 +177,7 @@ static void write_words(struct html *html, const char *name)
     }
 }
 
-static void write_state(struct html *html, const char *state, const char *reason, bool stalled)
+static void write_state(struct buffer *html, const char *state, const char *reason, bool stalled)
 {
     html_raw(html, "<span class=\"state ");
     html_raw(html, kind_of(state, reason, stalled));
@@ -207,7 +207,7 @@ static const struct explanation *explain_line(const struct store_volume_line *li
 static void write_why(struct page *page, const struct store_volume_line *line,
                       const struct explanation *why)
 {
-    struct html *html = &page->html;
+    struct buffer *html = page->html;
 
     if (why) {
         html_raw(html, "<p>");
@@ -236,7 +236,7 @@ static void write_why(struct page *page, const struct store_volume_line *line,
 static void write_details(struct page *page, const struct store_volume_line *line,
                           const struct explanation *why)
 {
-    struct html *html = &page->html;
+    struct buffer *html = page->html;
 
     html_raw(html, page->rows++ < OPENED ? "<details open><summary><b>" : "<details><summary><b>");
     html_text(html, line->name);
@@ -266,10 +266,10 @@ static int write_stalled(void *userdata, const struct store_volume_line *line)
     struct page *page = userdata;
 
     if (!line->stalled)
-        return page->html.result;
-    html_raw(&page->html, page->rows == 0 ? "<h2>Stalled</h2>\n<section>\n" : "");
+        return buffer_error(page->html);
+    html_raw(page->html, page->rows == 0 ? "<h2>Stalled</h2>\n<section>\n" : "");
     write_details(page, line, explain_line(line));
-    return page->html.result;
+    return buffer_error(page->html);
 }
 
 static int write_to_look_at(void *userdata, const struct store_volume_line *line)
@@ -277,10 +277,10 @@ static int write_to_look_at(void *userdata, const struct store_volume_line *line
     struct page *page = userdata;
 
     if (line->stalled || !(line->abnormal || is_worth_a_look(line->state, line->reason)))
-        return page->html.result;
-    html_raw(&page->html, page->rows == 0 ? "<h2>To look at</h2>\n<section>\n" : "");
+        return buffer_error(page->html);
+    html_raw(page->html, page->rows == 0 ? "<h2>To look at</h2>\n<section>\n" : "");
     write_details(page, line, explain_line(line));
-    return page->html.result;
+    return buffer_error(page->html);
 }
 
 /* In use, nothing wrong today, and a growth would not reach the file system. */
@@ -290,10 +290,10 @@ static int write_not_resizable(void *userdata, const struct store_volume_line *l
 
     if (!*line->not_resizable || line->stalled || line->abnormal ||
         is_worth_a_look(line->state, line->reason))
-        return page->html.result;
-    html_raw(&page->html, page->rows == 0 ? "<h2>Would not grow</h2>\n<section>\n" : "");
+        return buffer_error(page->html);
+    html_raw(page->html, page->rows == 0 ? "<h2>Would not grow</h2>\n<section>\n" : "");
     write_details(page, line, explain_resizable(line->not_resizable));
-    return page->html.result;
+    return buffer_error(page->html);
 }
 
 static int write_list(struct page *page, struct store_reader *reader,
@@ -303,13 +303,13 @@ static int write_list(struct page *page, struct store_reader *reader,
 
     page->rows = 0;
     r = store_list_volumes(reader, STATUS_PAGE_VOLUMES, write, page, error);
-    html_raw(&page->html, page->rows ? "</section>\n" : "");
+    html_raw(page->html, page->rows ? "</section>\n" : "");
     return r;
 }
 
 /* ---- all volumes ---- */
 
-static void write_cell(struct html *html, const char *label, uint64_t bytes, bool differs)
+static void write_cell(struct buffer *html, const char *label, uint64_t bytes, bool differs)
 {
     html_raw(html,
              differs ? "<td class=\"size differs\" data-label=\"" : "<td class=size data-label=\"");
@@ -322,7 +322,7 @@ static void write_cell(struct html *html, const char *label, uint64_t bytes, boo
 static int write_volume(void *userdata, const struct store_volume_line *line)
 {
     struct page *page = userdata;
-    struct html *html = &page->html;
+    struct buffer *html = page->html;
     const bool differs = line->hypervisor_bytes && line->device_bytes &&
                          line->hypervisor_bytes != line->device_bytes;
 
@@ -342,12 +342,12 @@ static int write_volume(void *userdata, const struct store_volume_line *line)
     html_raw(html, "<td class=vmm>");
     html_text(html, line->hypervisor);
     html_raw(html, "</td></tr>\n");
-    return html->result;
+    return buffer_error(html);
 }
 
 static int write_volumes(struct page *page, struct store_reader *reader, struct error *error)
 {
-    struct html *html = &page->html;
+    struct buffer *html = page->html;
     int r = write_list(page, reader, write_stalled, error);
 
     if (r == 0)
@@ -378,7 +378,7 @@ static int write_volumes(struct page *page, struct store_reader *reader, struct 
 
 /* ---- growths ---- */
 
-static void write_step(struct html *html, const char *name, int64_t from_ms, int64_t to_ms)
+static void write_step(struct buffer *html, const char *name, int64_t from_ms, int64_t to_ms)
 {
     if (!from_ms || !to_ms)
         return;
@@ -392,7 +392,7 @@ static void write_step(struct html *html, const char *name, int64_t from_ms, int
 static int write_growth(void *userdata, const struct store_growth_line *line)
 {
     struct page *page = userdata;
-    struct html *html = &page->html;
+    struct buffer *html = page->html;
 
     html_raw(html, page->rows++ == 0 ? "<ol class=timeline>\n<li class=\"" : "<li class=\"");
     html_raw(html, kind_of(line->state, line->reason, line->stalled));
@@ -418,24 +418,24 @@ static int write_growth(void *userdata, const struct store_growth_line *line)
         html_raw(html, "</p>");
     }
     html_raw(html, "</div></li>\n");
-    return html->result;
+    return buffer_error(html);
 }
 
 static int write_growths(struct page *page, struct store_reader *reader, struct error *error)
 {
     int r;
 
-    html_raw(&page->html, "<h2>Recent growths</h2>\n");
+    html_raw(page->html, "<h2>Recent growths</h2>\n");
     page->rows = 0;
     r = store_list_growths(reader, STATUS_PAGE_GROWTHS, write_growth, page, error);
-    html_raw(&page->html,
+    html_raw(page->html,
              page->rows ? "</ol>\n" : "<p class=none>No device has grown so far.</p>\n");
     return r;
 }
 
 int status_page_write(struct reconciler *reconciler, struct buffer *ret_page, struct error *error)
 {
-    struct page page = {.html = {.out = ret_page}, .now_ms = clock_realtime_ms()};
+    struct page page = {.html = ret_page, .now_ms = clock_realtime_ms()};
     struct store_reader *reader = reconciler_reader(reconciler);
     int r = count_all(&page, reader, error);
 
@@ -448,9 +448,10 @@ int status_page_write(struct reconciler *reconciler, struct buffer *ret_page, st
         r = write_growths(&page, reader, error);
     if (r < 0)
         return r;
-    html_raw(&page.html,
+    html_raw(page.html,
              "</main>\n<footer><a href=\"/metrics\">metrics</a> <a href=\"/v1/volumes\">volumes"
              "</a> <a href=\"/v1/resizes?last=100\">growths</a> <a href=\"/v1/journal?last=100\">"
              "journal</a> <a href=\"/v1/doctor\">doctor</a></footer>\n</html>\n");
-    return page.html.result < 0 ? error_set_errno(error, page.html.result, "the status page") : 0;
+    r = buffer_error(ret_page);
+    return r < 0 ? error_set_errno(error, r, "the status page") : 0;
 }

@@ -4,28 +4,27 @@
 #include "reconciler/serve/html.h"
 #include "reconciler/serve/status_page.h"
 
-static void expect_html(void (*write)(struct html *html, const void *value), const void *value,
+static void expect_html(void (*write)(struct buffer *html, const void *value), const void *value,
                         const char *expected)
 {
     cleanup(buffer_done) struct buffer out = BUFFER_INIT(1024);
-    struct html html = {.out = &out};
 
-    write(&html, value);
-    assert_int_equal(html.result, 0);
+    write(&out, value);
+    assert_int_equal(buffer_error(&out), 0);
     assert_string_equal(buffer_text(&out), expected);
 }
 
-static void write_text(struct html *html, const void *text)
+static void write_text(struct buffer *html, const void *text)
 {
     html_text(html, text);
 }
 
-static void write_span(struct html *html, const void *milliseconds)
+static void write_span(struct buffer *html, const void *milliseconds)
 {
     html_span(html, *(const int64_t *)milliseconds);
 }
 
-static void write_size(struct html *html, const void *bytes)
+static void write_size(struct buffer *html, const void *bytes)
 {
     html_size(html, *(const uint64_t *)bytes);
 }
