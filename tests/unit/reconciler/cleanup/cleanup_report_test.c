@@ -1,0 +1,116 @@
+/* cleanup_report_test.c - a report has as many directories as fit, and is whole. */
+#include "tests/unit/test.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <stdio.h>
+
+#include "store/cleanups.h"
+
+/* The pass is private to its file, and its verdicts come from a store. */
+#define store_get_suspect fake_get_suspect
+#define store_get_pv      fake_get_pv
+
+static int missing_entry;
+
+static int fake_get_suspect(struct store *store, int64_t entry_id,
+                            struct store_suspect *ret_suspect)
+{
+    (void)store;
+    if (entry_id == missing_entry)
+        return -EIO;
+    ret_suspect->volume_id = entry_id;
+    (void)snprintf(ret_suspect->key, sizeof(ret_suspect->key), "key-%d", (int)entry_id);
+    return STORE_FOUND;
+}
+
+static int fake_get_pv(struct store *store, int64_t volume_id, char *ret_pv)
+{
+    (void)store;
+    (void)volume_id;
+    ret_pv[0] = '\0';
+    return 0;
+}
+
+#include "reconciler/cleanup/cleanup_pass.c"
+
+enum { VERDICTS = 50 };
+
+static int report(struct buffer *json)
+{
+    static struct verdict verdicts[VERDICTS];
+    struct reconciler reconciler = {0};
+    struct cleanup_pass pass = {
+        .reconciler = &reconciler, .dry = true, .verdict = verdicts, .verdicts = VERDICTS};
+    char evidence[] = "{\"sandboxes\":[]}";
+
+    for (int i = 0; i < VERDICTS; i++)
+        verdicts[i] = (struct verdict){.entry_id = i + 1,
+                                       .volume_id = i + 1,
+                                       .decision.verdict = i == 1 ? STALE_NOT : STALE_REMOVE,
+                                       .json = evidence};
+    return cleanup_pass_report(&pass, json);
+}
+
+static int rows_of(const struct buffer *json)
+{
+    cJSON *rows = cJSON_ParseWithOpts(buffer_text(json), NULL, true);
+    int count = cJSON_GetArraySize(rows);
+
+    assert_true(cJSON_IsArray(rows));
+    cJSON_Delete(rows);
+    return count;
+}
+
+static void has_all_that_looks_stale(void **state)
+{
+    struct buffer json = BUFFER_INIT(0);
+
+    (void)state;
+    assert_int_equal(report(&json), 0);
+    assert_int_equal(rows_of(&json), VERDICTS - 1);
+    buffer_done(&json);
+}
+
+static void is_whole_however_little_fits(void **state)
+{
+    int before = 0;
+
+    (void)state;
+    for (size_t limit = 20; limit < 4096; limit++) {
+        struct buffer json = BUFFER_INIT(limit);
+        int rows;
+
+        assert_int_equal(report(&json), 0);
+        assert_int_equal(buffer_error(&json), 0);
+        assert_int_equal(json.limit, limit);
+        rows = rows_of(&json);
+        assert_true(rows == before || rows == before + 1);
+        assert_int_equal(buffer_append_text(&json, "\n"), 0); /* what ends a reply */
+        before = rows;
+        buffer_done(&json);
+    }
+    assert_in_range(before, 10, VERDICTS - 2);
+}
+
+static void a_store_that_fails_is_no_short_report(void **state)
+{
+    struct buffer json = BUFFER_INIT(0);
+
+    (void)state;
+    missing_entry = 7;
+    assert_int_equal(report(&json), -EIO);
+    missing_entry = 0;
+    buffer_done(&json);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(has_all_that_looks_stale),
+        cmocka_unit_test(is_whole_however_little_fits),
+        cmocka_unit_test(a_store_that_fails_is_no_short_report),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
