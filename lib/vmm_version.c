@@ -16,6 +16,16 @@ static const char *skip_v(const char *version)
     return version + (version[0] == 'v');
 }
 
+/* Releases are known by two numbers, but vmm.ping tells that of the crate, 51.1.0: without its last
+ * one, if that is 0. */
+static int release_length(const char *number)
+{
+    size_t length = strlen(number), second = strcspn(number, ".");
+    size_t third = second < length ? second + 1 + strcspn(number + second + 1, ".") : length;
+
+    return (int)(strcmp(number + third, ".0") == 0 ? third : length);
+}
+
 bool cloud_hypervisor_is_able(const char *version)
 {
     const char *digits = skip_v(version);
@@ -26,10 +36,14 @@ bool cloud_hypervisor_is_able(const char *version)
 
 void cloud_hypervisor_say_need(const char *version, char ret_text[static VMM_VERSION_TEXT_BYTES])
 {
-    const char *number = skip_v(version);
+    static const char shipped[] = "51.1";
+    const char *number = *skip_v(version) ? skip_v(version) : "of no known version";
+    int length = release_length(number);
+    bool is_shipped =
+        strlen(shipped) == (size_t)length && strncmp(number, shipped, strlen(shipped)) == 0;
 
     (void)snprintf(ret_text, VMM_VERSION_TEXT_BYTES,
-                   "needs Cloud Hypervisor %d or later (this is %.40s%s)",
-                   CLOUD_HYPERVISOR_BLOCK_DEVICES, *number ? number : "of no known version",
-                   strcmp(number, "51.1") == 0 ? ", the one that Kata 4.1.0 ships" : "");
+                   "needs Cloud Hypervisor %d or later (this is %.*s%s)",
+                   CLOUD_HYPERVISOR_BLOCK_DEVICES, length < 40 ? length : 40, number,
+                   is_shipped ? ", the one that Kata 4.1.0 ships" : "");
 }

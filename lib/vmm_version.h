@@ -8,8 +8,9 @@ enum { CLOUD_HYPERVISOR_BLOCK_DEVICES = 52 }; /* the first to resize block devic
 
 enum { VMM_VERSION_TEXT_BYTES = 128 };
 
-/* Whether a Cloud Hypervisor of this version ("v52.0", as it says itself) resizes block devices. */
+/* Whether a Cloud Hypervisor of this version ("52.0.0", or "v52.0") resizes block devices. */
 bool cloud_hypervisor_is_able(const char *version);
 
-/* "needs Cloud Hypervisor 52 or later (this is 51.1, the one that Kata 4.1.0 ships)". */
+/* "needs Cloud Hypervisor 52 or later (this is 51.1, the one that Kata 4.1.0 ships)", of "51.1.0"
+ * or "v51.1". */
 void cloud_hypervisor_say_need(const char *version, char ret_text[static VMM_VERSION_TEXT_BYTES]);

@@ -1,7 +1,7 @@
 /* cloud_hypervisor_report.h - the bodies of Cloud Hypervisor's answers. No I/O. Private to
  * hypervisor/.
  *
- *     vmm.ping          {"build_version": …, "version": "v52.0", "pid": 7, "features": […]}
+ *     vmm.ping          {"build_version": "v52.0", "version": "52.0.0", "pid": 7, …}
  *     vm.info           {"config": {"disks": [{"id": "_disk0", "path": "/dev/sdb",
  *                        "readonly": false, "image_type": "Raw", …}], …}, "state": "Running", …}
  *     a refusal         ["Error from API", …, "the innermost cause"]; below v47 plain text
@@ -19,7 +19,7 @@ int cloud_hypervisor_read_ping(const char *body, size_t length,
                                char ret_version[static CLOUD_HYPERVISOR_WORD_BYTES],
                                struct error *error);
 
-/* "v51.1", "52.0", "v52.0-dirty", "v52.0-12-gabcdef": HYPERVISOR_DONE, or HYPERVISOR_VERSION with
+/* "51.1.0", "v52.0", "v52.0-dirty", "v52.0-12-gabcdef": HYPERVISOR_DONE, or HYPERVISOR_VERSION with
  * the version and what is needed in `error`. */
 enum hypervisor_outcome cloud_hypervisor_check_version(const char *version, struct error *error);
 

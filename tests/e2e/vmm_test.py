@@ -14,8 +14,9 @@ from said import AFTER, BEFORE, LONGEST_PAUSE, MIB, SaidTest, status
 from vmm import DRIVE, cloud_hypervisor, firecracker, jail_of, record
 
 ERROR = ["Error from API", "The disk could not be resized", "Error from device manager"]
-MISSING = ERROR + ["Failed to find device corresponding to the given identifier: x"]
-RACED = ERROR + ["Resize failed", "Block device size 2 does not match requested size 1"]
+MISSING = "Failed to find device corresponding to the given identifier"
+RACED = ERROR + ["Disk resize error", "Disk resize failed", "Resize failed",
+                 "Block device size 2 does not match requested size 1"]
 
 
 def sandbox_id(number):
@@ -78,10 +79,10 @@ CLOUD_HYPERVISOR = CONNECTIONS | of_change("PUT") | {
                explained=("answered with an error", "restart the pod")),
     "grew meanwhile": Case({"refuse": [500, RACED]}, "hypervisor_refused", "does not match",
                            told=True),
-    "disk is gone": Case({"refuse": [500, MISSING]}, "drive_not_found", "Failed to find device",
+    "disk is gone": Case({"refuse": [500, ERROR + [MISSING]]}, "drive_not_found", MISSING,
                          told=True, explained=("is known to be this device",)),
-    "disk is gone, v53": Case({"refuse": [404, MISSING], "version": "v53.0"}, "drive_not_found",
-                              "Failed to find device", told=True),
+    "disk is gone, v53": Case({"refuse": [404, ERROR + [MISSING + ": x"]], "version": "v53.0"},
+                              "drive_not_found", MISSING + ": x", told=True),
     "does not run": Case({"state": "Shutdown"}, "hypervisor_busy", "its state is Shutdown"),
     "no disks": Case({"disks": []}, "drive_not_found", "none of the VMM's 0 drives"),
 }

@@ -1,8 +1,10 @@
 """cloud_hypervisor.py - Cloud Hypervisor's API without a VM: vmm.ping, vm.info, vm.resize-disk.
 
-Versions differ as the real ones do. Up to v51 vm.resize-disk truncates: a block device fails, always.
-From v52 on a block device must have the size that is asked for. A regular file is truncated in all
-of them. Up to v52 every refusal is a 500; from v53 on a disk that is not there is a 404.
+Versions differ as the real ones do (51.1 and 54-dev were run, the others read). Up to v51
+vm.resize-disk truncates: a block device fails, always. From v52 on a block device must have the size
+that is asked for. A regular file is truncated in all of them. Up to v52 every refusal is a 500; from
+v53 on a disk that is not there is a 404 and named. vmm.ping tells the build's version as git has it,
+v51.1, and the crate's, 51.1.0.
 
 In a test, whose process is then the VMM:
 
@@ -48,13 +50,16 @@ class FakeCloudHypervisor(MicroHttp):
     def major(self):
         return int(re.match(r"v?(\d+)", self.version)[1])
 
+    def crate_version(self):
+        return re.match(r"v?(\d+\.\d+)", self.version)[1] + ".0"
+
     def disk(self, disk_id):
         return next((d for d in self.disks if d.id == disk_id), None)
 
     def answer(self, method, target, body):
         name = target.removeprefix(API)
         if (method, name) == ("GET", "vmm.ping"):
-            return 200, {"build_version": self.version, "version": self.version,
+            return 200, {"build_version": self.version, "version": self.crate_version(),
                          "pid": os.getpid(), "features": ["kvm"]}
         if (method, name) == ("GET", "vm.info"):
             return 200, self._info()
@@ -88,26 +93,27 @@ class FakeCloudHypervisor(MicroHttp):
             request = json.loads(body)
             disk, size = self.disk(request["id"]), int(request["desired_size"])
         except (ValueError, KeyError, TypeError):
-            return 400, ["Error from API", "bad request"]
+            return 400, ["Failed to deserialize JSON", "missing field"]
         if self.state not in ("Running", "Paused"):
             return 500, ["Error from API", "Failed resizing a disk image"]
         if disk is None:
-            return (404 if self.major() >= 53 else 500), RESIZE + [
-                "Failed to find device corresponding to the given identifier: " + request["id"]]
+            missing = "Failed to find device corresponding to the given identifier"
+            return (404, RESIZE + [f"{missing}: {request['id']}"]) if self.major() >= 53 else \
+                (500, RESIZE + [missing])
         problem = self._resize_disk(disk, size)
-        return (500, RESIZE + ["Disk resize error", "Resize failed", problem]) if problem \
-            else (204, None)
+        return (500, RESIZE + ["Disk resize error", *problem]) if problem else (204, None)
 
     def _resize_disk(self, disk, size):
+        """What is in the way, outermost first."""
         if size % 512:
-            return "Disk image size is not a multiple of 512"
+            return ["Disk image size is not a multiple of 512"]
         if not disk.is_block_device():
             disk.truncate(size)
         elif self.major() < 52:
-            return "Invalid argument (os error 22)"
+            return ["Disk resize failed", "Resize failed", "Invalid argument (os error 22)"]
         elif size != disk.real_size():
-            return (f"Block device size {disk.real_size()} does not match requested size "
-                    f"{size}")
+            return ["Disk resize failed", "Resize failed",
+                    f"Block device size {disk.real_size()} does not match requested size {size}"]
         disk.size = size
         return None
 

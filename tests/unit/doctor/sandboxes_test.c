@@ -185,17 +185,17 @@ static void what_cannot_be_told(void **state)
     expect(*state, ROW("\"hypervisor\":\"cloud-hypervisor\"," MONITOR "," ABLE), "note",
            "Cloud Hypervisor has not said its version yet");
     expect(*state,
-           ROW("\"hypervisor\":\"cloud-hypervisor\",\"vmm_version\":\"v52.0\"," MONITOR "," ABLE),
-           "ok", "Cloud Hypervisor v52.0 can be told");
+           ROW("\"hypervisor\":\"cloud-hypervisor\",\"vmm_version\":\"52.0.0\"," MONITOR "," ABLE),
+           "ok", "Cloud Hypervisor 52.0.0 can be told");
     expect(
         *state,
-        ROW("\"hypervisor\":\"cloud-hypervisor\",\"vmm_version\":\"v51.1\","
+        ROW("\"hypervisor\":\"cloud-hypervisor\",\"vmm_version\":\"51.1.0\","
             "\"hypervisor_reasons\":\"hypervisor_version\"," MONITOR "," ABLE),
         "error",
-        "Cloud Hypervisor v51.1 cannot resize a block device: needs Cloud Hypervisor 52 or later "
+        "Cloud Hypervisor 51.1.0 cannot resize a block device: needs Cloud Hypervisor 52 or later "
         "(this is 51.1, the one that Kata 4.1.0 ships)");
     expect(*state,
-           ROW("\"hypervisor\":\"cloud-hypervisor\",\"vmm_version\":\"v50.2\"," MONITOR "," ABLE),
+           ROW("\"hypervisor\":\"cloud-hypervisor\",\"vmm_version\":\"50.2.0\"," MONITOR "," ABLE),
            "error", "needs Cloud Hypervisor 52 or later (this is 50.2);");
 }
 

@@ -20,8 +20,10 @@ static enum hypervisor_outcome check(const char *version)
 
 static void knows_versions(void **state)
 {
-    static const char *const can[] = {"v52.0", "52.0", "v52.0-dirty", "v53.1-12-gabcdef", "v100"};
-    static const char *const cannot[] = {"v51.1", "51.2", "v9.0", "", "v", "vv52", "-1", "main"};
+    static const char *const can[] = {"52.0.0",           "v52.0", "52.0", "v52.0-dirty",
+                                      "v53.1-12-gabcdef", "v100"};
+    static const char *const cannot[] = {"v51.1", "51.2", "51.0.1", "v9.0", "",
+                                         "v",     "vv52", "-1",     "main"};
 
     (void)state;
     for (size_t i = 0; i < array_length(can); i++)

@@ -4,7 +4,7 @@
 #define PING(version)                                                                              \
     {                                                                                              \
         "GET /api/v1/vmm.ping HTTP/1.1\r\n",                                                       \
-            HTTP_JSON("200", "{\"build_version\":\"x\",\"version\":\"" version                     \
+            HTTP_JSON("200", "{\"build_version\":\"v52.0-dirty\",\"version\":\"" version           \
                              "\",\"pid\":7,\"features\":[]}")                                      \
     }
 #define DISK(id, path, more)                                                                       \
@@ -31,7 +31,7 @@ static struct hypervisor_reply run(struct http_server *server, enum hypervisor_a
 static void resizes(void **state)
 {
     const struct http_script script[] = {
-        PING("v52.0-dirty"), INFO("Running", DISKS), {RESIZE, HTTP_NO_CONTENT}};
+        PING("52.0.0"), INFO("Running", DISKS), {RESIZE, HTTP_NO_CONTENT}};
 
     http_call_need_device(*state);
     for (unsigned bytewise = 0; bytewise < 2; bytewise++) {
@@ -84,11 +84,11 @@ static void cannot_learn_the_size(void **state)
 
 static void asks_for_a_version_that_can(void **state)
 {
-    const struct http_script script[] = {PING("v51.1")};
+    const struct http_script script[] = {PING("51.1.0")};
     struct hypervisor_reply reply = run(*state, HYPERVISOR_RESIZE, script, 1);
 
     assert_int_equal(reply.outcome, HYPERVISOR_VERSION);
-    assert_string_equal(reply.version, "v51.1");
+    assert_string_equal(reply.version, "51.1.0");
     assert_string_equal(
         reply.error.text,
         "needs Cloud Hypervisor 52 or later (this is 51.1, the one that Kata 4.1.0 ships)");
@@ -103,7 +103,7 @@ static void foresees_a_resize(void **state)
         enum hypervisor_outcome resize;
     } cases[] = {
         {{PING("v52.0"), INFO("Running", DISKS)}, HYPERVISOR_DONE},
-        {{PING("v51.1"), INFO("Running", DISKS)}, HYPERVISOR_VERSION},
+        {{PING("51.1.0"), INFO("Running", DISKS)}, HYPERVISOR_VERSION},
         {{PING("v52.0"),
           INFO("Running", "{\"id\":\"_disk1\",\"path\":\"$DEVICE\",\"readonly\":true}")},
          HYPERVISOR_READ_ONLY},
