@@ -213,12 +213,15 @@ demo: ## install what it needs, build, and watch a volume of a real micro-VM gro
 	@if [ -n "$$SUDO_UID" ]; then chown -R "$$SUDO_UID:$$SUDO_GID" build; fi
 	@CRUST_BUILD=$(OUT) tests/demo.py
 
+# By rename(2): a pod that starts during an upgrade finds the old program or the new one, and always a whole one.
+replace = install -D -m 755 $(1) $(2).new && mv -f $(2).new $(2)
+
 install: programs ## programs, unit, configuration, proto files and Kata's drop-ins, by DESTDIR and PREFIX; keeps an existing crustd.conf
 	install -D -m 755 $(OUT)/crustd $(DESTDIR)$(PREFIX)/sbin/crustd
 	install -D -m 755 $(OUT)/crustctl $(DESTDIR)$(PREFIX)/bin/crustctl
 	install -D -m 755 $(OUT)/crust-guest-agent $(DESTDIR)$(PREFIX)/bin/crust-guest-agent
-	install -D -m 755 $(OUT)/$(CRUST_QEMU) $(DESTDIR)$(PREFIX)/libexec/crustd/$(CRUST_QEMU)
-	install -D -m 755 $(OUT)/stripped/crust-guest-agent $(DESTDIR)$(PREFIX)/libexec/crustd/crust-guest-agent
+	$(call replace,$(OUT)/$(CRUST_QEMU),$(DESTDIR)$(PREFIX)/libexec/crustd/$(CRUST_QEMU))
+	$(call replace,$(OUT)/stripped/crust-guest-agent,$(DESTDIR)$(PREFIX)/libexec/crustd/crust-guest-agent)
 	install -D -m 644 config/deploy/crustd.tmpfiles $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/crustd.conf
 	install -D -m 644 config/deploy/crustd.service $(DESTDIR)$(PREFIX)/lib/systemd/system/crustd.service
 	sed -i 's|=/usr/sbin/|=$(PREFIX)/sbin/|' $(DESTDIR)$(PREFIX)/lib/systemd/system/crustd.service

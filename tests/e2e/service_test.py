@@ -1,5 +1,6 @@
 """crustd as a service: what it tells the service manager, and whether the unit lets it work."""
 
+import ctypes
 import json
 import os
 import pathlib
@@ -8,6 +9,7 @@ import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 import unittest
@@ -145,9 +147,9 @@ class UnitTest(SaidTest):
 
 class InstallTest(unittest.TestCase):
 
-    def install(self, prefix):
+    def install(self, prefix, scratch=None):
         needs("make")
-        scratch = pathlib.Path(self.enterContext(
+        scratch = scratch or pathlib.Path(self.enterContext(
             tempfile.TemporaryDirectory(prefix="crust-service-")))
         subprocess.run(["make", "-C", str(REPOSITORY), "-o", "programs", f"OUT={BUILD}", "install",
                         f"DESTDIR={scratch}", f"PREFIX={prefix}"], check=True, capture_output=True)
@@ -188,6 +190,26 @@ class InstallTest(unittest.TestCase):
                               text=True, timeout=60)
         self.assertEqual(done.returncode, 1)
         self.assertEqual(json.loads(done.stdout)["volumes"][0]["error"], "not_a_block_device")
+
+    def test_an_upgrade_never_lacks_what_a_starting_pod_needs(self):
+        """Both programs get their names by rename(2): none is removed, or there in part."""
+        root = self.install("/usr")
+        created, deleted = 0x100, 0x200  # IN_CREATE, IN_DELETE
+        libc = ctypes.CDLL(None, use_errno=True)
+        events = libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+        self.addCleanup(os.close, events)
+        directory = os.fsencode(root / "usr/libexec/crustd")
+        self.assertGreater(libc.inotify_add_watch(events, directory, created | deleted), 0)
+        self.install("/usr", root)
+        data, names = os.read(events, 65536), set()
+        while data:
+            length, = struct.unpack_from("12xI", data)
+            names.add(data[16:16 + length].rstrip(b"\0").decode())
+            data = data[16 + length:]
+        self.assertEqual(names, {"crust-guest-agent.new",
+                                 f"crust-qemu-system-{platform.machine()}.new"})
+        self.assertEqual(sorted(os.listdir(directory)), sorted(
+            os.fsencode(name.removesuffix(".new")) for name in names))
 
     def uninstall(self, root, prefix):
         return subprocess.run(["make", "-C", str(REPOSITORY), f"OUT={BUILD}", "uninstall",

@@ -49,6 +49,9 @@ install_program() {
 make_monitors() {
     mkdir -p "$root/run/crustd"
     [ -d "$root$monitors" ] || mkdir -m 700 "$root$monitors"
+    # crust-qemu adds no monitor where others have any right to it, or may replace it.
+    chmod go-w "$root/run/crustd"
+    chmod 700 "$root$monitors"
     [ -d "$root/usr/lib/tmpfiles.d" ] || return 0
     mkdir -p "$root${boot%/*}"
     {
