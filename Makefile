@@ -47,12 +47,13 @@ LIBS_STORE  := -lsqlite3
 LIBS_AGENT  := -lprotobuf-c
 LIBS_SERVE  := -lmicrohttpd -lnghttp2
 
-FOLDERS := lib config store doctor agent-client reconciler crustctl guest-agent crust-qemu
+FOLDERS := lib model config store doctor agent-client reconciler crustctl guest-agent crust-qemu
 
 sources = $(sort $(wildcard $(1)/*.c))
 objects = $(patsubst %.c,$(OUT)/%.o,$(1))
 
 LIB_SOURCES         := $(call sources,lib)
+MODEL_SOURCES       := $(call sources,model)
 CONFIG_SOURCES      := $(call sources,config)
 STORE_SOURCES       := $(call sources,store)
 DOCTOR_SOURCES      := $(call sources,doctor)
@@ -77,7 +78,7 @@ PROTO_C    := $(patsubst %.proto,$(GEN)/%.pb-c.c,$(PROTOS))
 PROTO_O    := $(patsubst $(GEN)/%.c,$(OUT)/generated/%.o,$(PROTO_C))
 
 # Everything that crustd is made of but main.c: unit tests link against it.
-CORE_SOURCES := $(LIB_SOURCES) $(CONFIG_SOURCES) $(STORE_SOURCES) $(DOCTOR_SOURCES) $(AGENT_SOURCES) \
+CORE_SOURCES := $(LIB_SOURCES) $(MODEL_SOURCES) $(CONFIG_SOURCES) $(STORE_SOURCES) $(DOCTOR_SOURCES) $(AGENT_SOURCES) \
   $(WATCH_SOURCES) $(OBSERVE_SOURCES) $(HYPERVISOR_SOURCES) $(SERVE_SOURCES) $(DECIDE_SOURCES) \
   $(ACT_SOURCES) $(CLEANUP_SOURCES) $(COMMAND_SOURCES) \
   $(HELPER_SOURCES) $(RECONCILER_SOURCES)

@@ -12,9 +12,9 @@
 #include "crustctl/dossier.h"
 #include "crustctl/facts.h"
 #include "crustctl/row.h"
-#include "lib/advice.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
+#include "model/advice.h"
 
 enum { WIDEST = 100 }; /* longer lines of prose are hard to read */
 

@@ -12,6 +12,7 @@
 #include "crustctl/table.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
+#include "model/state.h"
 
 static const struct column volume_columns[] = {
     {.title = "ID", .key = "volume_id", .kind = COLUMN_NUMBER},
@@ -137,7 +138,7 @@ static bool is_not_resizable(const cJSON *row)
 
 static bool is_wanted(const cJSON *row, unsigned filters)
 {
-    if ((filters & OPTION_BLOCKED) && strcmp(row_text(row, "state"), "blocked") != 0)
+    if ((filters & OPTION_BLOCKED) && state_from_name(row_text(row, "state")) != STATE_BLOCKED)
         return false;
     if ((filters & OPTION_NOT_RESIZABLE) && !is_not_resizable(row))
         return false;

@@ -16,6 +16,7 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/json.h"
+#include "model/state.h"
 
 enum { POLL_MILLISECONDS = 100 };
 
@@ -56,7 +57,8 @@ static int look(struct session *session, bool *ret_reached, struct error *why)
     }
     (void)error_set(why, 1, "volume %" PRIu64 " is %s/%s", row_number(row, "volume_id", NULL),
                     row_text(row, "state"), row_reason(row));
-    return strcmp(row_text(row, "state"), "blocked") == 0 && !*row_text(row, "next_attempt_at")
+    return state_from_name(row_text(row, "state")) == STATE_BLOCKED &&
+                   !*row_text(row, "next_attempt_at")
                ? EXIT_BLOCKED
                : EXIT_NOT_NOW;
 }

@@ -14,8 +14,8 @@
 #include "crustctl/row.h"
 #include "crustctl/stale.h"
 #include "lib/cleanup.h"
-#include "lib/explain.h"
 #include "lib/json.h"
+#include "model/reason.h"
 
 enum { LAYERS_SAID = 6 }; /* crustctl layers has them all */
 
@@ -60,7 +60,7 @@ static void say_device(const struct dossier *dossier, const struct config *confi
         return;
     /* After a rewrite the binding has the device that the VM was given, not what this path names.
      */
-    if (strcmp(row_text(dossier->volume, "reason"), "identity_mismatch") == 0)
+    if (reason_from_name(row_text(dossier->volume, "reason")) == REASON_IDENTITY_MISMATCH)
         kernel = "";
     if (*kernel && strcmp(kernel, device) != 0)
         say(facts, "Its device is %s, which leads to %s.", device, kernel);
@@ -218,7 +218,7 @@ static void say_resizable(const struct dossier *dossier, const struct config *co
 {
     const char *answer = row_text(dossier->volume, "resizable");
     const char *reason = row_text(dossier->volume, "resizable_reason");
-    const struct explanation *text = explain_resizable(reason);
+    const struct explanation *text = reason_explain_resizable(reason_from_name(reason));
     const char *meaning = text ? text->meaning : "";
 
     (void)config;
@@ -257,7 +257,7 @@ static void say_group(const struct dossier *dossier, const struct config *config
 /* A growth whose attempts failed has the reason for it. */
 static bool is_settling(const cJSON *volume)
 {
-    return strcmp(row_text(volume, "state"), "host_grown") == 0;
+    return state_from_name(row_text(volume, "state")) == STATE_HOST_GROWN;
 }
 
 static void say_attempts(const struct dossier *dossier, const struct config *config,

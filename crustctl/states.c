@@ -1,12 +1,9 @@
-/* states.c - the list of states and reasons, and how a person names one. */
+/* states.c - a selector is one of the model's states, alone or with a reason that it can have. */
 #include "crustctl/states.h"
 
-#include <stddef.h>
 #include <string.h>
 
-#define ROW(state, reason) {state, reason},
-
-const struct state_reason state_reasons[] = {VOLUME_STATE_REASONS(ROW){NULL, NULL}};
+#include "model/reason.h"
 
 bool states_match(const char *selector, const char *state, const char *reason)
 {
@@ -19,8 +16,9 @@ bool states_match(const char *selector, const char *state, const char *reason)
 
 bool states_is_selector(const char *selector)
 {
-    for (const struct state_reason *row = state_reasons; row->state; row++)
-        if (states_match(selector, row->state, row->reason))
+    for (unsigned pair = 0; pair < STATES * REASONS; pair++)
+        if (reason_is_of(pair % REASONS, pair / REASONS) &&
+            states_match(selector, state_name(pair / REASONS), reason_name(pair % REASONS)))
             return true;
     return false;
 }

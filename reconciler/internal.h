@@ -3,10 +3,10 @@
 
 #include <dirent.h>
 
+#include "model/reason.h"
 #include "reconciler/cleanup/cleanup.h"
 #include "reconciler/cleanup/monitors.h"
 #include "reconciler/clients.h"
-#include "reconciler/decide/state.h"
 #include "reconciler/fallback.h"
 #include "reconciler/helper/helper.h"
 #include "reconciler/hidden.h"

@@ -13,7 +13,7 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/log.h"
-#include "reconciler/decide/state.h"
+#include "model/reason.h"
 #include "reconciler/internal.h"
 
 enum { TICKS_PER_PERIOD = 64, BACKOFF_MOST = 5 };

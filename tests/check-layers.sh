@@ -8,12 +8,13 @@
 set -eu
 cd "${1:-.}"
 
-find lib config store doctor agent-client reconciler crustctl guest-agent crust-qemu -name '*.[ch]' 2>/dev/null |
+find lib model config store doctor agent-client reconciler crustctl guest-agent crust-qemu -name '*.[ch]' 2>/dev/null |
     LC_ALL=C sort | xargs -r awk '
 BEGIN {
     allowed["lib"] = "lib/"
+    allowed["model"] = "model/ lib/"
     allowed["config"] = "config/ lib/"
-    allowed["store"] = "store/ lib/"
+    allowed["store"] = "store/ model/ lib/"
     allowed["doctor"] = "doctor/ config/ lib/"
     allowed["agent-client"] = "agent-client/ lib/"
     allowed["reconciler/watch"] = "reconciler/watch/ lib/"
@@ -21,18 +22,18 @@ BEGIN {
     allowed["reconciler/hypervisor"] = "reconciler/hypervisor/ lib/"
     allowed["reconciler/serve"] = "reconciler/serve/ reconciler/command/command.h " \
                                   "reconciler/command/answers.h store/read.h " \
-                                  "store/counters.h store/overview.h lib/"
+                                  "store/counters.h store/overview.h model/ lib/"
     allowed["reconciler/decide"] = "reconciler/decide/ reconciler/observe/observe.h " \
-                                   "lib/cleanup.h"
+                                   "model/ lib/cleanup.h"
     heart = "reconciler/*.h reconciler/decide/ reconciler/act/ reconciler/cleanup/ " \
             "reconciler/command/ reconciler/helper/ reconciler/observe/ reconciler/hypervisor/ " \
-            "store/ agent-client/ doctor/doctor.h config/ lib/"
+            "store/ agent-client/ doctor/doctor.h config/ model/ lib/"
     allowed["reconciler"] = heart
     allowed["reconciler/act"] = heart
     allowed["reconciler/cleanup"] = heart
     allowed["reconciler/command"] = heart
     allowed["reconciler/helper"] = heart
-    allowed["crustctl"] = "crustctl/ doctor/doctor.h config/ store/read.h lib/"
+    allowed["crustctl"] = "crustctl/ doctor/doctor.h config/ store/read.h model/ lib/"
     allowed["guest-agent"] = "guest-agent/ agent-client/ttrpc_codec.h " \
                              "agent-client/agent_messages.h agent-client/agent_address.h lib/"
     allowed["crust-qemu"] = "crust-qemu/ lib/cleanup.h"

@@ -1,4 +1,4 @@
-/* answers.c - the tables of statuses, one of cases and one of a volume's reasons.
+/* answers.c - the table of cases; a volume's reasons have theirs in model/reason.c.
  *
  * FAILED_PRECONDITION stops the kubelet for as long as the volume stays on the node, so it stands
  * only where nothing on the node, the pod's own restart included, makes a difference. INTERNAL,
@@ -34,42 +34,6 @@ static const struct {
     [ANSWER_STOPPING] = {"stopping", STATUS_UNAVAILABLE},
 };
 
-static const enum status_code reason_codes[REASONS] = {
-    [REASON_INVALID_MOUNT_INFO] = STATUS_UNAVAILABLE,
-    [REASON_POLICY] = STATUS_FAILED_PRECONDITION,
-    [REASON_NOT_A_BLOCK_DEVICE] = STATUS_FAILED_PRECONDITION,
-    [REASON_NO_DEVICE] = STATUS_UNAVAILABLE,
-    [REASON_MULTIPLE_SANDBOXES] = STATUS_UNAVAILABLE,
-    [REASON_DEVICE_SHARED] = STATUS_UNAVAILABLE,
-    [REASON_HOST_IN_USE] = STATUS_UNAVAILABLE,
-    [REASON_IDENTITY_MISMATCH] = STATUS_UNAVAILABLE,
-    [REASON_ENTRIES_DISAGREE] = STATUS_UNAVAILABLE,
-    [REASON_BYPASSED] = STATUS_UNAVAILABLE,
-    [REASON_MONITOR_MISSING] = STATUS_UNAVAILABLE,
-    [REASON_HYPERVISOR_BUSY] = STATUS_UNAVAILABLE,
-    [REASON_HYPERVISOR_UNREACHABLE] = STATUS_UNAVAILABLE,
-    [REASON_HYPERVISOR_UNSUPPORTED] = STATUS_UNAVAILABLE,
-    [REASON_HYPERVISOR_VERSION] = STATUS_UNAVAILABLE,
-    [REASON_HYPERVISOR_REFUSED] = STATUS_UNAVAILABLE,
-    [REASON_DRIVE_NOT_FOUND] = STATUS_UNAVAILABLE,
-    [REASON_READ_ONLY] = STATUS_FAILED_PRECONDITION,
-    [REASON_AGENT_UNREACHABLE] = STATUS_UNAVAILABLE,
-    [REASON_AGENT_UNSUPPORTED] = STATUS_UNAVAILABLE,
-    [REASON_AGENT_DENIED] = STATUS_FAILED_PRECONDITION,
-    [REASON_AGENT_FAILED] = STATUS_UNAVAILABLE,
-    [REASON_AGENT_POLICY_DENIED] = STATUS_FAILED_PRECONDITION,
-    [REASON_HELPER_NO_SHARE] = STATUS_UNAVAILABLE,
-    [REASON_HELPER_MISSING] = STATUS_UNAVAILABLE,
-    [REASON_HELPER_WRONG_ARCHITECTURE] = STATUS_UNAVAILABLE,
-    [REASON_HELPER_NO_CGROUPS] = STATUS_FAILED_PRECONDITION,
-    [REASON_HELPER_FAILED] = STATUS_UNAVAILABLE,
-    [REASON_FILE_SYSTEM_NOT_GROWABLE] = STATUS_UNAVAILABLE,
-    [REASON_GUEST_PATH_UNKNOWN] = STATUS_UNAVAILABLE,
-    [REASON_GUEST_LAYER_UNSUPPORTED] = STATUS_FAILED_PRECONDITION,
-    [REASON_HOST_STALE] = STATUS_UNAVAILABLE,
-    [REASON_HOST_LAYER_PENDING] = STATUS_UNAVAILABLE,
-};
-
 const char *answer_name(enum answer answer)
 {
     return answers[answer].name;
@@ -78,10 +42,4 @@ const char *answer_name(enum answer answer)
 enum status_code answer_code(enum answer answer)
 {
     return answers[answer].code;
-}
-
-enum status_code answer_code_of_reason(enum volume_reason reason)
-{
-    /* Neither a reason that is new here nor the lack of one reads as success. */
-    return reason_codes[reason] == STATUS_OK ? STATUS_UNAVAILABLE : reason_codes[reason];
 }

@@ -1,4 +1,5 @@
-/* answers.h - every refusal that a CSI driver or a kubelet can get, and the status it has.
+/* answers.h - every refusal that a CSI driver or a kubelet can get besides a volume's reasons
+ * (model/reason.h), and the status it has.
  *
  * The kubelet acts on a status by a table of its own (docs/csi-drivers.md, "Status codes", has both
  * columns, and a unit test compares it with answers.c). So a refusal names its case here and never
@@ -8,7 +9,7 @@
 
 #include "lib/result.h"
 #include "lib/status.h"
-#include "reconciler/decide/state.h"
+#include "model/reason.h"
 
 enum answer {
     ANSWER_BAD_REQUEST,
@@ -42,6 +43,3 @@ enum status_code answer_code(enum answer answer);
 /* Fills error, and is the answer's status. */
 #define answer_refuse(error, answer, ...)                                                          \
     ((enum status_code)error_set((error), (int)answer_code(answer), __VA_ARGS__))
-
-/* The status of a call that comes to nothing for this reason; never STATUS_OK. */
-enum status_code answer_code_of_reason(enum volume_reason reason);

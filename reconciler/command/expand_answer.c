@@ -9,8 +9,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "model/reason.h"
 #include "reconciler/command/answers.h"
-#include "reconciler/decide/state.h"
 
 static bool is_in(const struct store_volume *volume, enum volume_state state)
 {
@@ -19,7 +19,7 @@ static bool is_in(const struct store_volume *volume, enum volume_state state)
 
 static int say_reason(const struct store_volume *volume, const char *reason, struct error *error)
 {
-    return error_set(error, (int)answer_code_of_reason(reason_from_name(reason)),
+    return error_set(error, (int)reason_code(reason_from_name(reason)),
                      "the volume is %s, %s: crustctl explain %" PRId64 " says what helps",
                      volume->state, reason, volume->volume_id);
 }

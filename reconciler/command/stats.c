@@ -115,7 +115,7 @@ static void finish(struct stats_call *call, const struct agent_stats *from)
         call->done(call->userdata, STATUS_OK, &stats, NULL);
     } else {
         (void)error_set(&error, 0, "%s: %s", reason, call->act.error.text);
-        call->done(call->userdata, answer_code_of_reason(call->act.reason), NULL, &error);
+        call->done(call->userdata, reason_code(call->act.reason), NULL, &error);
     }
     (void)reconciler_count_cancel(call);
 }
@@ -285,7 +285,7 @@ static void on_deferred(struct loop_timer *timer)
 static enum status_code check_volume(const struct store_volume *volume, struct error *error)
 {
     if (volume->live_sandboxes > 1)
-        return error_set(error, (int)answer_code_of_reason(REASON_MULTIPLE_SANDBOXES),
+        return error_set(error, (int)reason_code(REASON_MULTIPLE_SANDBOXES),
                          "more than one live sandbox uses the volume");
     if (!volume->sandbox_ref)
         return answer_refuse(error, ANSWER_NO_SANDBOX, "no sandbox uses the volume yet");
@@ -309,12 +309,11 @@ static enum status_code begin(struct stats_call *call, struct error *error)
     if (ask_next(act))
         return STATUS_OK;
     if (act->error.text[0])
-        return error_set(error, (int)answer_code_of_reason(REASON_AGENT_UNREACHABLE), "%s",
-                         act->error.text);
+        return error_set(error, (int)reason_code(REASON_AGENT_UNREACHABLE), "%s", act->error.text);
     if (!act->volume.guest_path[0])
-        return error_set(error, (int)answer_code_of_reason(REASON_GUEST_PATH_UNKNOWN),
+        return error_set(error, (int)reason_code(REASON_GUEST_PATH_UNKNOWN),
                          "guest_path_unknown: nothing says where the guest has mounted the volume");
-    return error_set(error, (int)answer_code_of_reason(REASON_AGENT_UNREACHABLE),
+    return error_set(error, (int)reason_code(REASON_AGENT_UNREACHABLE),
                      "agent_unreachable: agent.routes has no way to this agent");
 }
 

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "reconciler/decide/state.h"
+#include "model/reason.h"
 
 enum decide_status { DECIDE_PRESENT, DECIDE_INVALID, DECIDE_GONE };
 

@@ -18,7 +18,7 @@
 #include "lib/clock.h"
 #include "lib/loop.h"
 #include "lib/result.h"
-#include "reconciler/decide/state.h"
+#include "model/reason.h"
 
 #define HELPER_FRESH_NS (300 * NSEC_PER_SEC)
 

@@ -1,7 +1,7 @@
 /* judge.h - what a helper's report says of one volume. Pure. */
 #pragma once
 
-#include "reconciler/decide/state.h"
+#include "model/reason.h"
 #include "reconciler/helper/report.h"
 
 struct helper_verdict {

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "reconciler/decide/state.h"
+#include "model/reason.h"
 #include "reconciler/helper/report.h"
 #include "store/store.h"
 

@@ -11,9 +11,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/advice.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
+#include "model/advice.h"
 #include "store/read.h"
 
 enum { JOURNAL_LINES = 8, ROW_BYTES = 1024 * 1024 };

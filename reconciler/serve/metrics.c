@@ -6,6 +6,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "model/state.h"
 #include "reconciler/serve/metrics_process.h"
 #include "reconciler/serve/metrics_text.h"
 #include "store/counters.h"
@@ -19,9 +20,11 @@ struct volumes {
     uint64_t abnormal;
 };
 
-static bool is_abnormal_state(const char *state)
+static bool is_abnormal_state(const char *name)
 {
-    return strcmp(state, "blocked") == 0 || strcmp(state, "shrunk") == 0;
+    const enum volume_state state = state_from_name(name);
+
+    return state == STATE_BLOCKED || state == STATE_SHRUNK;
 }
 
 static int put_volumes(void *userdata, const char *const name[static STORE_GROUP_NAMES],

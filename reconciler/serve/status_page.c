@@ -12,7 +12,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/clock.h"
-#include "lib/explain.h"
+#include "model/reason.h"
 #include "reconciler/serve/html.h"
 #include "store/overview.h"
 
@@ -29,25 +29,26 @@ struct page {
 
 /* Of one that is not stalled: blocked and only observed, smaller than it was, or of a size that the
  * hypervisor does not say. */
-static bool is_worth_a_look(const char *state, const char *reason)
+static bool is_worth_a_look(enum volume_state state, enum volume_reason reason)
 {
-    return strcmp(state, "blocked") == 0 || strcmp(state, "shrunk") == 0 ||
-           (strcmp(state, "unknown") == 0 && strcmp(reason, "none") != 0 &&
-            strcmp(reason, "policy") != 0);
+    return state == STATE_BLOCKED || state == STATE_SHRUNK ||
+           (state == STATE_UNKNOWN && reason != REASON_NONE && reason != REASON_POLICY);
 }
 
-static bool is_growing(const char *state, const char *reason)
+static bool is_growing(enum volume_state state, enum volume_reason reason)
 {
-    return (strcmp(state, "host_grown") == 0 || strcmp(state, "block_grown") == 0) &&
-           strcmp(reason, "policy") != 0;
+    return (state == STATE_HOST_GROWN || state == STATE_BLOCK_GROWN) && reason != REASON_POLICY;
 }
 
 /* Where a volume in this state is counted, if nothing else is to be said of it. */
-static uint64_t *tile_of(struct page *page, const char *state, const char *reason)
+static uint64_t *tile_of(struct page *page, const char *state_text, const char *reason_text)
 {
+    const enum volume_state state = state_from_name(state_text);
+    const enum volume_reason reason = reason_from_name(reason_text);
+
     if (is_worth_a_look(state, reason))
         return &page->to_look_at;
-    if (strcmp(state, "in_sync") == 0)
+    if (state == STATE_IN_SYNC)
         return &page->in_sync;
     return is_growing(state, reason) ? &page->growing : &page->idle;
 }
@@ -156,15 +157,18 @@ static void write_head(struct page *page, struct reconciler *reconciler)
 
 /* ---- words for a state ---- */
 
-static const char *kind_of(const char *state, const char *reason, bool stalled)
+static const char *kind_of(const char *state_text, const char *reason_text, bool stalled)
 {
-    if (stalled || strcmp(state, "shrunk") == 0)
+    const enum volume_state state = state_from_name(state_text);
+    const enum volume_reason reason = reason_from_name(reason_text);
+
+    if (stalled || state == STATE_SHRUNK)
         return "bad";
-    if (strcmp(state, "in_sync") == 0)
+    if (state == STATE_IN_SYNC)
         return "good";
     if (is_worth_a_look(state, reason))
         return "warn";
-    return is_growing(state, reason) || strcmp(state, "unknown") == 0 ? "busy" : "idle";
+    return is_growing(state, reason) || state == STATE_UNKNOWN ? "busy" : "idle";
 }
 
 /* "block_grown" -> "block grown": the word can be searched for as it is in the title. */
@@ -199,9 +203,15 @@ static void write_state(struct buffer *html, const char *state, const char *reas
 
 static const struct explanation *explain_line(const struct store_volume_line *line)
 {
-    const struct explanation *why = explain_reason(line->state, line->reason);
+    const enum volume_state state = state_from_name(line->state);
+    const struct explanation *why = reason_explain(reason_from_name(line->reason), state);
 
-    return why ? why : explain_state(line->state);
+    return why ? why : state_explain(state);
+}
+
+static bool is_line_worth_a_look(const struct store_volume_line *line)
+{
+    return is_worth_a_look(state_from_name(line->state), reason_from_name(line->reason));
 }
 
 static void write_why(struct page *page, const struct store_volume_line *line,
@@ -214,7 +224,7 @@ static void write_why(struct page *page, const struct store_volume_line *line,
         html_text(html, why->meaning);
         html_raw(html, "</p>");
     }
-    for (size_t i = 0; why && i < EXPLAIN_REMEDIES && why->remedy[i]; i++) {
+    for (size_t i = 0; why && i < EXPLANATION_REMEDIES && why->remedy[i]; i++) {
         html_raw(html, i == 0 ? "<ul><li>" : "<li>");
         html_text(html, why->remedy[i]);
         html_raw(html, "</li>");
@@ -251,7 +261,7 @@ static void write_details(struct page *page, const struct store_volume_line *lin
     html_raw(html, "</small>");
     if (why && why != explain_line(line)) {
         html_raw(html, " <span class=reason>");
-        write_words(html, why->reason);
+        write_words(html, line->not_resizable);
         html_raw(html, "</span>");
     }
     html_raw(html, "</summary>");
@@ -276,7 +286,7 @@ static int write_to_look_at(void *userdata, const struct store_volume_line *line
 {
     struct page *page = userdata;
 
-    if (line->stalled || !(line->abnormal || is_worth_a_look(line->state, line->reason)))
+    if (line->stalled || !(line->abnormal || is_line_worth_a_look(line)))
         return buffer_error(page->html);
     html_raw(page->html, page->rows == 0 ? "<h2>To look at</h2>\n<section>\n" : "");
     write_details(page, line, explain_line(line));
@@ -288,11 +298,10 @@ static int write_not_resizable(void *userdata, const struct store_volume_line *l
 {
     struct page *page = userdata;
 
-    if (!*line->not_resizable || line->stalled || line->abnormal ||
-        is_worth_a_look(line->state, line->reason))
+    if (!*line->not_resizable || line->stalled || line->abnormal || is_line_worth_a_look(line))
         return buffer_error(page->html);
     html_raw(page->html, page->rows == 0 ? "<h2>Would not grow</h2>\n<section>\n" : "");
-    write_details(page, line, explain_resizable(line->not_resizable));
+    write_details(page, line, reason_explain_resizable(reason_from_name(line->not_resizable)));
     return buffer_error(page->html);
 }
 

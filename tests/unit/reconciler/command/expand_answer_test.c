@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "lib/cleanup.h"
+#include "model/reason.h"
 #include "reconciler/command/expand_answer.h"
-#include "reconciler/decide/state.h"
 
 enum { SIZE = 1000 };
 

@@ -1,21 +1,11 @@
-/* state.h - the words that a volume's state is said in, as auditors read them (INTERFACES: state
- * and reason). The store keeps the names; code uses these. */
+/* reason.h - why a volume is in its state, or why a resize would not reach its file system: each
+ * reason with all that is known of it. */
 #pragma once
 
 #include <stdbool.h>
 
-enum volume_state {
-    STATE_UNMANAGED,
-    STATE_UNBOUND,
-    STATE_DETACHED,
-    STATE_BLOCKED,
-    STATE_SHRUNK,
-    STATE_UNKNOWN,
-    STATE_HOST_GROWN,
-    STATE_BLOCK_GROWN,
-    STATE_IN_SYNC,
-    STATES,
-};
+#include "lib/status.h"
+#include "model/state.h"
 
 enum volume_reason {
     REASON_NONE,
@@ -61,12 +51,24 @@ enum volume_reason {
     REASONS,
 };
 
-const char *state_name(enum volume_state state);
 const char *reason_name(enum volume_reason reason);
 
 /* "" and unknown names are REASON_NONE. */
 enum volume_reason reason_from_name(const char *name);
 
 /* Whether waiting alone may heal it. The others wait for something to change: another monitor,
- * another agent, a fresh growth, an operator. */
+ * another agent, a further growth, an operator. */
 bool reason_heals(enum volume_reason reason);
+
+/* The status of a call that comes to nothing for this reason; never STATUS_OK. */
+enum status_code reason_code(enum volume_reason reason);
+
+/* Whether a volume in this state can have the reason. */
+bool reason_is_of(enum volume_reason reason, enum volume_state state);
+
+/* What the reason means in that state. NULL: there is none, or the state does not have it. */
+const struct explanation *reason_explain(enum volume_reason reason, enum volume_state state);
+
+/* Why a resize would not reach a volume's file system, or why that is not known: resizable_reason
+ * in audit_volumes. The state's own explanation where that says it. NULL: nothing is in the way. */
+const struct explanation *reason_explain_resizable(enum volume_reason reason);

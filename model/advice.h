@@ -4,9 +4,9 @@
 
 #include <cjson/cJSON.h>
 
-#include "lib/explain.h"
+#include "model/reason.h"
 
-enum { ADVICE_LAYERS = 4, ADVICE_REMEDIES = ADVICE_LAYERS + 2 * EXPLAIN_REMEDIES };
+enum { ADVICE_LAYERS = 4, ADVICE_REMEDIES = ADVICE_LAYERS + 2 * EXPLANATION_REMEDIES };
 
 struct advice {
     const struct explanation *state;     /* NULL: a word that this version does not know */

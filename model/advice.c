@@ -1,17 +1,17 @@
 /* advice.c - the reason says more than the state; what helps a layer comes with the layer; what
  * would keep a growth from coming through is said once, also where it is the state's reason.
  */
-#include "lib/advice.h"
+#include "model/advice.h"
 
 #include <stddef.h>
 
 #include "lib/json.h"
 
-static const char *text_of(const cJSON *row, const char *key, const char *otherwise)
+static const char *text_of(const cJSON *row, const char *key)
 {
     const char *text = json_string(row, key);
 
-    return text ? text : otherwise;
+    return text ? text : "";
 }
 
 static void add_layers(struct advice *advice, const cJSON *layers)
@@ -29,18 +29,18 @@ static void add_layers(struct advice *advice, const cJSON *layers)
 
 static void add_remedies(struct advice *advice, const struct explanation *text)
 {
-    for (unsigned i = 0; text && i < EXPLAIN_REMEDIES && text->remedy[i]; i++)
+    for (unsigned i = 0; text && i < EXPLANATION_REMEDIES && text->remedy[i]; i++)
         advice->remedy[advice->remedies++] = text->remedy[i];
 }
 
 void advice_collect(const cJSON *volume, const cJSON *layers, struct advice *ret_advice)
 {
-    const char *state = text_of(volume, "state", "");
-    const char *reason = text_of(volume, "reason", "none");
+    const enum volume_state state = state_from_name(text_of(volume, "state"));
     struct advice advice = {
-        .state = explain_state(state),
-        .reason = explain_reason(state, reason),
-        .resizable = explain_resizable(text_of(volume, "resizable_reason", "")),
+        .state = state_explain(state),
+        .reason = reason_explain(reason_from_name(text_of(volume, "reason")), state),
+        .resizable =
+            reason_explain_resizable(reason_from_name(text_of(volume, "resizable_reason"))),
     };
     const struct explanation *text = advice.reason ? advice.reason : advice.state;
 

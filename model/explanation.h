@@ -1,0 +1,10 @@
+/* explanation.h - what a word means to the person who reads it, what is missing, and what to do. */
+#pragma once
+
+enum { EXPLANATION_REMEDIES = 4 };
+
+struct explanation {
+    const char *meaning;                      /* sentences */
+    const char *missing;                      /* NULL: nothing */
+    const char *remedy[EXPLANATION_REMEDIES]; /* NULL after the last */
+};

@@ -1,0 +1,74 @@
+/* state.c - the table of states. */
+#include "model/state.h"
+
+#include <stddef.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    struct explanation explanation;
+} states[STATES] = {
+    [STATE_UNMANAGED] = {"unmanaged",
+                         {.meaning = "crustd records this volume and does nothing for it."}},
+    [STATE_UNBOUND] =
+        {"unbound",
+         {.meaning = "No live sandbox is known to use the volume: no sandbox-id file and no "
+                     "container's mounts name one. When a VM starts with it, that VM sees the "
+                     "device's size as it is then."}},
+    [STATE_DETACHED] =
+        {"detached",
+         {.meaning = "The sandbox lives, and its VM does not have the drive now, because no "
+                     "container has the volume: Kata unplugs a container's drives when it "
+                     "ends, and plugs them again when it is started anew. The drive is found "
+                     "again then, and growth that came meanwhile is carried out."}},
+    [STATE_BLOCKED] =
+        {"blocked",
+         {.meaning =
+              "The volume cannot be resized in its VM as things are, or it would not be safe to."}},
+    [STATE_SHRUNK] =
+        {"shrunk",
+         {"The device is smaller than it once was. The file system in the VM may reach beyond its "
+          "end, and every write there fails. crustd only grows, so it leaves everything as it is.",
+          "The bytes that the device had.",
+          {"Give the device its former size again before anything else, if the storage still can.",
+           "Stop the pod before any repair: no file system survives being cut while it is mounted.",
+           "If the device was replaced on purpose, restart the pod so that its VM opens the new "
+           "one."}}},
+    [STATE_UNKNOWN] =
+        {"unknown",
+         {.meaning = "No growth of the device was seen, but it is not known either whether the "
+                     "VM has its present size: it may have grown while crustd did not run.",
+          .missing = "The size that the hypervisor has."}},
+    [STATE_HOST_GROWN] =
+        {"host_grown",
+         {"The device has grown, and the hypervisor has not been told yet.",
+          NULL,
+          {"resize.settle_ms has crustd wait until the size has been still for so long."}}},
+    [STATE_BLOCK_GROWN] =
+        {"block_grown",
+         {.meaning = "The VM has the device's new size, or opened the device when it had it "
+                     "already; the file system has not been grown to it yet."}},
+    [STATE_IN_SYNC] =
+        {"in_sync",
+         {.meaning = "No difference is known between the size of the device, the size that the "
+                     "hypervisor has and the file system in the guest."}},
+};
+
+const char *state_name(enum volume_state state)
+{
+    return states[state].name;
+}
+
+enum volume_state state_from_name(const char *name)
+{
+    unsigned i = 0;
+
+    while (i < STATES && strcmp(states[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+const struct explanation *state_explain(enum volume_state state)
+{
+    return state < STATES ? &states[state].explanation : NULL;
+}

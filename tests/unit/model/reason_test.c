@@ -1,0 +1,87 @@
+/* reason_test.c - every state and reason has a text. Which pairs of them there are is held against
+ * the decisions (tests/unit/reconciler/decide/decide_test.c). */
+#include "model/reason.h"
+
+#include <string.h>
+
+#include "tests/unit/test.h"
+
+static void every_state_and_reason_is_explained(void **state)
+{
+    (void)state;
+    for (unsigned pair = 0; pair < STATES * REASONS; pair++) {
+        const enum volume_state of = pair / REASONS;
+        const enum volume_reason reason = pair % REASONS;
+        const struct explanation *text = reason_explain(reason, of);
+
+        if (!state_explain(of)->meaning)
+            fail_msg("%s is not explained", state_name(of));
+        if (reason == REASON_NONE || !reason_is_of(reason, of)) {
+            assert_null(text);
+            continue;
+        }
+        if (!text || !text->meaning)
+            fail_msg("%s/%s is not explained", state_name(of), reason_name(reason));
+        if (!text->remedy[0])
+            fail_msg("%s/%s: nothing to do?", state_name(of), reason_name(reason));
+    }
+}
+
+/* What is only a remark on a volume that is in sync, and what nobody is told. */
+static bool is_no_obstacle(enum volume_reason reason)
+{
+    return reason == REASON_NONE || reason == REASON_HOST_STALE ||
+           reason == REASON_HOST_LAYER_PENDING;
+}
+
+static void every_reason_not_to_be_resizable_is_explained(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < REASONS; i++) {
+        const struct explanation *text = reason_explain_resizable(i);
+
+        if (is_no_obstacle(i)) {
+            assert_null(text);
+            continue;
+        }
+        if (!text || !text->meaning)
+            fail_msg("resizable: %s is not explained", reason_name(i));
+        if (i != REASON_DETACHED && !text->remedy[0])
+            fail_msg("resizable: %s: nothing to do?", reason_name(i));
+    }
+}
+
+static void what_is_not_known_is_not_explained(void **state)
+{
+    (void)state;
+    assert_int_equal(state_from_name("asleep"), STATES);
+    assert_null(state_explain(STATES));
+    assert_null(reason_explain(reason_from_name("asleep"), STATE_BLOCKED));
+    assert_null(reason_explain(REASON_NONE, STATE_IN_SYNC));
+    assert_null(reason_explain_resizable(reason_from_name("asleep")));
+    for (unsigned i = 0; i < REASONS; i++)
+        assert_null(reason_explain(i, STATES));
+}
+
+static void every_name_leads_back(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < STATES; i++)
+        assert_int_equal(state_from_name(state_name(i)), i);
+    for (unsigned i = 0; i < REASONS; i++)
+        assert_int_equal(reason_from_name(reason_name(i)), i);
+    assert_int_equal(reason_from_name(""), REASON_NONE);
+    assert_int_equal(reason_from_name("no such reason"), REASON_NONE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_state_and_reason_is_explained),
+        cmocka_unit_test(every_reason_not_to_be_resizable_is_explained),
+        cmocka_unit_test(what_is_not_known_is_not_explained),
+        cmocka_unit_test(every_name_leads_back),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
