@@ -7,7 +7,7 @@
 static const struct {
     const char *name;
     struct explanation explanation;
-} states[STATES] = {
+} states[STATES + 1] = {
     [STATE_UNMANAGED] = {"unmanaged",
                          {.meaning = "crustd records this volume and does nothing for it."}},
     [STATE_UNBOUND] =
@@ -52,6 +52,7 @@ static const struct {
         {"in_sync",
          {.meaning = "No difference is known between the size of the device, the size that the "
                      "hypervisor has and the file system in the guest."}},
+    [STATES] = {.name = "other"},
 };
 
 const char *state_name(enum volume_state state)

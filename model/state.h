@@ -18,7 +18,7 @@ enum volume_state {
 
 const char *state_name(enum volume_state state);
 
-/* STATES: no state of this version. */
+/* STATES: a state of another version, whose name is "other" here. */
 enum volume_state state_from_name(const char *name);
 
 /* The state by itself; NULL for STATES. */

@@ -52,7 +52,7 @@ static void say_bypassed(const struct store_volume *volume, char *text, size_t s
             "own record; the VMM's list: %s",
             volume->sandbox_id, volume->target_path,
             volume->list == STORE_LIST_LACKS ? or_nothing(volume->list_error)
-                                             : volume->hypervisor_reason);
+                                             : reason_name(volume->hypervisor_reason));
     else
         snprintf(text, size,
                  "a container of sandbox %s has drive %s, by the runtime's own record; the VMM's "

@@ -21,9 +21,9 @@ static bool may_tell_vmm(const struct reconciler *reconciler, const struct store
 static void judge_monitor(const struct reconciler *reconciler, const struct store_volume *volume,
                           struct resizable_facts *facts)
 {
-    bool is_seen = volume->list == STORE_LIST_HAS && volume->obstacle[0];
+    bool is_seen = volume->list == STORE_LIST_HAS && volume->obstacle_known;
 
-    facts->monitor_reason = reason_from_name(volume->obstacle);
+    facts->monitor_reason = volume->obstacle;
     if (is_seen && facts->monitor_reason != REASON_NONE) {
         facts->monitor = MONITOR_UNABLE;
     } else if (!may_tell_vmm(reconciler, volume)) {
@@ -37,7 +37,7 @@ static void judge_monitor(const struct reconciler *reconciler, const struct stor
 /* ---- on the record ---- */
 
 static int record(struct reconciler *reconciler, const struct store_volume *volume,
-                  const char *answer, const char *reason)
+                  const char *answer, enum volume_reason reason)
 {
     const struct log_ids ids = {volume->volume_id, volume->sandbox_id, volume->device_name, NULL};
     bool changed = false;
@@ -46,10 +46,10 @@ static int record(struct reconciler *reconciler, const struct store_volume *volu
     if (r < 0 || !changed || !answer)
         return r;
     if (strcmp(answer, "no") == 0)
-        log_info(&ids, "a growth would not reach its file system: %s", reason);
+        log_info(&ids, "a growth would not reach its file system: %s", reason_name(reason));
     else if (strcmp(volume->resizable, "no") == 0)
         log_info(&ids, "what kept a growth from its file system is gone: %s",
-                 volume->resizable_reason);
+                 reason_name(volume->resizable_reason));
     return 0;
 }
 
@@ -61,6 +61,5 @@ int note_resizable(struct reconciler *reconciler, const struct store_volume *vol
 
     judge_monitor(reconciler, volume, &facts);
     resizable = resizable_decide(&facts);
-    return record(reconciler, volume, resizable_name(resizable.answer),
-                  resizable.reason == REASON_NONE ? NULL : reason_name(resizable.reason));
+    return record(reconciler, volume, resizable_name(resizable.answer), resizable.reason);
 }

@@ -147,10 +147,8 @@ static bool is_asked(const struct stats_poll *poll, int64_t volume_id)
  * volume's device, whose guest would speak of another file system. */
 static bool may_ask(const struct store_volume *volume)
 {
-    return volume->mapping_id && volume->sandbox_ref &&
-           strcmp(volume->state, state_name(STATE_UNMANAGED)) != 0 &&
-           strcmp(volume->state, state_name(STATE_DETACHED)) != 0 &&
-           strcmp(volume->reason, reason_name(REASON_BYPASSED)) != 0;
+    return volume->mapping_id && volume->sandbox_ref && volume->state != STATE_UNMANAGED &&
+           volume->state != STATE_DETACHED && volume->reason != REASON_BYPASSED;
 }
 
 /* It may have changed while it waited for its sandbox: then it waits for its next moment. */

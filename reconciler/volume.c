@@ -207,7 +207,7 @@ static enum attachment_list list_of(const struct store_volume *volume)
     case STORE_LIST_UNREAD:
         break;
     }
-    return volume->hypervisor_reason[0] ? LIST_REFUSED : LIST_UNREAD;
+    return volume->hypervisor_reason != REASON_NONE ? LIST_REFUSED : LIST_UNREAD;
 }
 
 static enum attachment_record record_of(const struct store_volume *volume)
@@ -308,8 +308,8 @@ static struct decide_facts facts_of(const struct reconciler *reconciler,
         .guest_proven = volume->guest_proven,
         .growth_open = volume->resize_id != 0,
         .is_still = clock_boottime() >= still_from(reconciler, volume),
-        .hypervisor_reason = reason_from_name(volume->hypervisor_reason),
-        .guest_reason = reason_from_name(volume->guest_reason),
+        .hypervisor_reason = volume->hypervisor_reason,
+        .guest_reason = volume->guest_reason,
     };
 
     facts.may_try = volume->attempts == 0 ||
@@ -353,18 +353,17 @@ static int open_growth(struct reconciler *reconciler, struct store_volume *volum
 static int set_state(struct reconciler *reconciler, const struct store_volume *volume,
                      const struct decision *decision)
 {
-    const char *state = state_name(decision->state), *reason = reason_name(decision->reason);
     bool changed = false;
-    int r;
+    int r = store_set_state(reconciler->store, volume->volume_id, decision->state, decision->reason,
+                            &changed);
 
-    r = store_set_state(reconciler->store, volume->volume_id, state, reason, &changed);
     if (r == 0 && volume->observed != volume_is_observed(reconciler, volume))
         r = store_set_observed(reconciler->store, volume->volume_id, !volume->observed);
     if (r == 0 && changed)
         log_info(
             &(struct log_ids){volume->volume_id, volume->sandbox_id, volume->device_name, NULL},
-            "%s/%s -> %s/%s", volume->state[0] ? volume->state : "new",
-            volume->reason[0] ? volume->reason : "none", state, reason);
+            "%s/%s -> %s/%s", state_name(volume->state), reason_name(volume->reason),
+            state_name(decision->state), reason_name(decision->reason));
     if (r == 0 && changed)
         r = mark_neighbours(reconciler, volume);
     return r;

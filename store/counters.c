@@ -61,15 +61,19 @@ static int count_spans(struct store *store, int64_t volume_id)
     return 0;
 }
 
-int count_growth(struct store *store, int64_t volume_id, const char *state, const char *reason,
-                 bool finished)
+int count_growth(struct store *store, int64_t volume_id, enum volume_state state,
+                 enum volume_reason reason, bool finished)
 {
-    const bool grown = finished && strcmp(state, "in_sync") == 0;
+    const bool grown = finished && state == STATE_IN_SYNC;
 
-    if (!finished && strcmp(reason, "none") == 0)
+    if (!finished && reason == REASON_NONE)
         return 0;
     store->counts_pending = true;
-    add_result(&store->pending, grown ? "grown" : finished ? "ended" : "blocked", reason, 1);
+    add_result(&store->pending,
+               grown      ? "grown"
+               : finished ? "ended"
+                          : "blocked",
+               reason_name(reason), 1);
     return grown ? count_spans(store, volume_id) : 0;
 }
 

@@ -147,7 +147,7 @@ static int end_volume(struct store *store, int64_t volume_id)
                     sql_number(store->now_ms));
     if (r == 0)
         r = sql_run_values(&store->connection, discount, NULL, NULL, 0);
-    return r < 0 ? r : store_set_state(store, volume_id, "unmanaged", "none", NULL);
+    return r < 0 ? r : store_set_state(store, volume_id, STATE_UNMANAGED, REASON_NONE, NULL);
 }
 
 static int has_other_entries(struct store *store, const struct known_entry *entry)

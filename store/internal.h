@@ -35,6 +35,12 @@ struct store {
     bool counts_pending;           /* it has any */
 };
 
+/* NULL for none. */
+static inline struct sql_value sql_reason(enum volume_reason reason)
+{
+    return sql_text(reason == REASON_NONE ? NULL : reason_name(reason));
+}
+
 /* How many rows of history: fewer in memory. */
 int64_t store_rows_kept(const struct store *store);
 
@@ -59,8 +65,8 @@ int journal_write(struct store *store, const struct journal_line *line);
 
 /* counters.c: in a transaction; with its commit; with a rollback. finished: of the volume's newest
  * growth. */
-int count_growth(struct store *store, int64_t volume_id, const char *state, const char *reason,
-                 bool finished);
+int count_growth(struct store *store, int64_t volume_id, enum volume_state state,
+                 enum volume_reason reason, bool finished);
 void count_cleanup(struct store *store, const char *decision);
 void count_published(struct store *store);
 void counts_keep(struct store *store, double commit_seconds);

@@ -201,12 +201,13 @@ static int put_list(struct store *store, const struct store_hypervisor_result *r
                                 " WHERE volume_id = ?1 AND until IS NULL AND list_error IS NOT ?2";
     struct sql_value volume = sql_number(result->volume_id);
     struct sql_value record = sql_number((int64_t)result->record);
+    struct sql_value obstacle =
+        sql_text(result->obstacle_known ? reason_name(result->obstacle) : NULL);
 
     if (result->list == STORE_LIST_HAS)
-        return sql_run(&store->connection, has, NULL, volume, record, sql_text(result->obstacle),
+        return sql_run(&store->connection, has, NULL, volume, record, obstacle,
                        sql_text(result->doubt));
-    if (result->list == STORE_LIST_UNREAD && result->reason &&
-        strcmp(result->reason, "identity_mismatch") == 0)
+    if (result->list == STORE_LIST_UNREAD && result->reason == REASON_IDENTITY_MISMATCH)
         return sql_run(&store->connection, other, NULL, volume, sql_text(result->error));
     return result->list == STORE_LIST_LACKS
                ? sql_run(&store->connection, lacks, NULL, volume, record, sql_text(result->error),
@@ -218,12 +219,12 @@ static int put_list(struct store *store, const struct store_hypervisor_result *r
 
 /* An answer is journaled if it says something new or something went wrong. */
 static int journal_answer(struct store *store, const char *kind, int64_t volume_id,
-                          const char *reason, const char *error, uint64_t bytes)
+                          enum volume_reason reason, const char *error, uint64_t bytes)
 {
     return journal_write(store, &(struct journal_line){.kind = kind,
                                                        .volume_id = volume_id,
                                                        .detail = {{"bytes", sql_known(bytes)},
-                                                                  {"reason", sql_text(reason)},
+                                                                  {"reason", sql_reason(reason)},
                                                                   {"error", sql_text(error)}}});
 }
 
@@ -260,19 +261,20 @@ int store_put_hypervisor_result(struct store *store, const struct store_hypervis
         " IS NOT (?2, CASE WHEN ?2 IS NOT NULL THEN ?6 END, coalesce(?3, drive_id), coalesce(?4, "
         "hypervisor_bytes), " NEW_GUEST_PATH ")";
     int changes = 0, followed = 0;
-    int r = sql_run(&store->connection, put, &changes, sql_number(result->volume_id),
-                    sql_text(result->reason), sql_text(result->drive_id), sql_known(result->bytes),
-                    sql_text(result->guest_path), sql_text(result->error));
+    int r =
+        sql_run(&store->connection, put, &changes, sql_number(result->volume_id),
+                sql_reason(result->reason), sql_text(result->drive_id), sql_known(result->bytes),
+                sql_text(result->guest_path), sql_text(result->error));
 
     if (r == 0)
         r = put_list(store, result);
     if (r == 0)
         r = follow_in_resize(store, result->volume_id, result->error,
                              result->told ? result->bytes : 0, 0, &followed);
-    if (r < 0 || !(changes || followed || result->told || (result->reason && *result->reason)))
+    if (r < 0 || !(changes || followed || result->told || result->reason != REASON_NONE))
         return r;
     return journal_answer(store, "hypervisor_answered", result->volume_id,
-                          result->doubt && *result->doubt ? "unverified" : result->reason,
+                          result->doubt && *result->doubt ? REASON_UNVERIFIED : result->reason,
                           result->doubt && *result->doubt ? result->doubt : result->error,
                           result->bytes);
 }
@@ -302,7 +304,7 @@ int store_put_guest_result(struct store *store, const struct store_guest_result 
         "  ?3 IS NOT NULL)";
     int changes = 0, followed = 0;
     int r = sql_run(&store->connection, put, &changes, sql_number(result->volume_id),
-                    sql_text(result->reason), sql_known(result->synced_bytes),
+                    sql_reason(result->reason), sql_known(result->synced_bytes),
                     sql_known(result->guest_bytes));
 
     if (r == 0)
@@ -310,7 +312,7 @@ int store_put_guest_result(struct store *store, const struct store_guest_result 
     if (r == 0)
         r = follow_in_resize(store, result->volume_id, result->error, 0, result->synced_bytes,
                              &followed);
-    if (r < 0 || !(changes || followed || (result->reason && *result->reason)))
+    if (r < 0 || !(changes || followed || result->reason != REASON_NONE))
         return r;
     return journal_answer(store, "guest_answered", result->volume_id, result->reason, result->error,
                           result->guest_bytes);

@@ -20,6 +20,7 @@
 #include <sys/types.h>
 
 #include "lib/result.h"
+#include "model/reason.h"
 
 struct store;
 
@@ -29,7 +30,7 @@ enum {
     STORE_TARGET_BYTES = 4096, /* a volume path; in Kata's layout it has at most 189 bytes */
     STORE_KEY_BYTES = 256,     /* a directory's name */
     STORE_SANDBOX_ID_BYTES = 129,
-    STORE_NAME_BYTES = 128,    /* kernel device names, drive ids, reasons */
+    STORE_NAME_BYTES = 128,    /* kernel device names, drive ids */
     STORE_ADDRESS_BYTES = 384, /* sockets, agent addresses, guest paths */
     STORE_TEXT_BYTES = 256,    /* problems and errors */
 };
@@ -489,16 +490,17 @@ struct store_volume {
     uint64_t hypervisor_bytes;   /* what the VMM said or acknowledged; 0 unknown */
     uint64_t guest_bytes;        /* the file system's own total, as the guest said; 0 unknown */
     uint64_t guest_synced_bytes; /* device size up to which the guest has been grown; 0 none */
-    char hypervisor_reason[STORE_NAME_BYTES]; /* why the last call failed; "" */
-    char hypervisor_error[STORE_TEXT_BYTES];  /* the same, in words */
-    char guest_reason[STORE_NAME_BYTES];
+    enum volume_reason hypervisor_reason;    /* why the last call failed; NONE */
+    char hypervisor_error[STORE_TEXT_BYTES]; /* the same, in words */
+    enum volume_reason guest_reason;
     bool guest_proven;    /* the last call had the guest grow the file system */
     uint64_t record;      /* the runtime's records under which the list was read; 0 none */
     enum store_list list; /* what the VMM's own list of drives said of this one */
     bool list_again;      /* it is to be read again */
     unsigned list_misses; /* how often in a row it was missing */
     char list_error[STORE_TEXT_BYTES]; /* why it had not, when it was read last; "" it had */
-    char obstacle[STORE_NAME_BYTES];   /* what keeps the VMM from resizing it: "none", a reason */
+    bool obstacle_known;
+    enum volume_reason obstacle;       /* what keeps the VMM from resizing it */
     char list_doubt[STORE_TEXT_BYTES]; /* it has the drive among others; which is not known; "" */
 
     /* The file system is known to fill this device at this size. 0: not known. */
@@ -508,11 +510,11 @@ struct store_volume {
     int64_t resize_id; /* the open growth; 0 */
     uint64_t resize_from_bytes, resize_to_bytes;
 
-    char state[STORE_NAME_BYTES];
-    char reason[STORE_NAME_BYTES];
+    enum volume_state state;
+    enum volume_reason reason;
     bool observed;                    /* crustd may only watch it (store_set_observed()) */
     char resizable[STORE_NAME_BYTES]; /* "" */
-    char resizable_reason[STORE_NAME_BYTES];
+    enum volume_reason resizable_reason;
     uint32_t attempts;        /* failed in a row */
     uint64_t next_attempt_ns; /* 0: none waits */
 
@@ -563,18 +565,18 @@ int store_note_size(struct store *store, int64_t volume_id, uint64_t device_byte
 
 /* The only place that changes a volume's state. Journals "old -> new"; an open growth follows; one
  * that is in_sync, unmanaged or whose volume is removed is finished. ret_changed may be NULL. */
-int store_set_state(struct store *store, int64_t volume_id, const char *state, const char *reason,
-                    bool *ret_changed);
+int store_set_state(struct store *store, int64_t volume_id, enum volume_state state,
+                    enum volume_reason reason, bool *ret_changed);
 
 /* Whether crustd may only watch the volume's resizes: it then never counts as stalled or pending.
  */
 int store_set_observed(struct store *store, int64_t volume_id, bool observed);
 
 /* Whether a growth would reach the volume's file system: yes, no, unknown; NULL: nobody uses it.
- * reason: why not, or what was not seen; NULL none. Journaled where it is or was "no".
+ * reason: why not, or what was not seen. Journaled where it is or was "no".
  * ret_changed may be NULL. */
 int store_set_resizable(struct store *store, const struct store_volume *volume,
-                        const char *resizable, const char *reason, bool *ret_changed);
+                        const char *resizable, enum volume_reason reason, bool *ret_changed);
 
 /* Opens a growth or raises to_bytes of the open one (which also clears attempts and reasons). */
 int store_open_resize(struct store *store, int64_t volume_id, uint64_t from_bytes,
@@ -588,11 +590,11 @@ int store_get_reached_size(struct store *store, int64_t volume_id, uint64_t *ret
  * growth. */
 int store_intend(struct store *store, int64_t volume_id, const char *act, uint64_t bytes);
 
-/* What the hypervisor answered. bytes 0: not learned. reason "": it worked; told: it was resized
+/* What the hypervisor answered. bytes 0: not learned. reason NONE: it worked; told: it was resized
  * (not only asked), so that hypervisor_at is set. */
 struct store_hypervisor_result {
     int64_t volume_id;
-    const char *reason;
+    enum volume_reason reason;
     const char *error;
     const char *doubt;      /* LIST_HAS: why it is not known which drive it is; NULL it is */
     const char *drive_id;   /* NULL keeps; where none was known its source is `hypervisor` */
@@ -602,13 +604,14 @@ struct store_hypervisor_result {
     uint64_t record;      /* the records that the list was read under */
     enum store_list list; /* UNREAD: it was not read. LACKS: only what is on record remains known */
     const char *recorded_drive, *recorded_guest_path;
-    const char *obstacle; /* what would keep a resize from working: "none", a reason; NULL keeps */
+    bool obstacle_known;         /* else what is on record stays */
+    enum volume_reason obstacle; /* what would keep a resize from working */
 };
 int store_put_hypervisor_result(struct store *store, const struct store_hypervisor_result *result);
 
 struct store_guest_result {
     int64_t volume_id;
-    const char *reason;
+    enum volume_reason reason;
     const char *error;
     uint64_t synced_bytes; /* device size the guest was grown to; 0: it was not */
     uint64_t guest_bytes;  /* 0: not said */

@@ -30,16 +30,17 @@ static int find_state(struct store *store, int64_t volume_id, struct known_state
 }
 
 static int write_state(struct store *store, int64_t volume_id, const struct known_state *old,
-                       const char *state, const char *reason)
+                       enum volume_state state, enum volume_reason reason)
 {
     static const char set[] =
         "UPDATE volumes SET state = ?2, reason = ?3, state_since = ?4 WHERE volume_id = ?1";
     char before[2 * STORE_NAME_BYTES], after[2 * STORE_NAME_BYTES];
-    int r = sql_run(&store->connection, set, NULL, sql_number(volume_id), sql_text(state),
-                    sql_text(reason), sql_number(store->now_ms));
+    int r =
+        sql_run(&store->connection, set, NULL, sql_number(volume_id), sql_text(state_name(state)),
+                sql_text(reason_name(reason)), sql_number(store->now_ms));
 
     (void)snprintf(before, sizeof(before), "%s/%s", old->state, old->reason);
-    (void)snprintf(after, sizeof(after), "%s/%s", state, reason);
+    (void)snprintf(after, sizeof(after), "%s/%s", state_name(state), reason_name(reason));
     return r < 0
                ? r
                : journal_write(store, &(struct journal_line){.kind = "state_changed",
@@ -48,33 +49,35 @@ static int write_state(struct store *store, int64_t volume_id, const struct know
                                                                         {"to", sql_text(after)}}});
 }
 
-static int follow_state(struct store *store, int64_t volume_id, const char *state,
-                        const char *reason, bool finish)
+static int follow_state(struct store *store, int64_t volume_id, enum volume_state state,
+                        enum volume_reason reason, bool finish)
 {
     static const char follow[] = "UPDATE resizes SET state = ?2, reason = ?3, finished_at = ?4"
                                  " WHERE volume_id = ?1 AND finished_at IS NULL"
                                  " AND (?4 IS NOT NULL OR (state, reason) IS NOT (?2, ?3))";
     int changes = 0;
-    int r = sql_run(&store->connection, follow, &changes, sql_number(volume_id), sql_text(state),
-                    sql_text(reason), finish ? sql_number(store->now_ms) : sql_known(0));
+    int r = sql_run(&store->connection, follow, &changes, sql_number(volume_id),
+                    sql_text(state_name(state)), sql_text(reason_name(reason)),
+                    finish ? sql_number(store->now_ms) : sql_known(0));
 
     if (r == 0 && changes)
         r = count_growth(store, volume_id, state, reason, finish);
     if (r < 0 || !finish || !changes)
         return r;
-    return journal_write(store, &(struct journal_line){.kind = "resize_finished",
-                                                       .volume_id = volume_id,
-                                                       .detail = {{"state", sql_text(state)}}});
+    return journal_write(
+        store, &(struct journal_line){.kind = "resize_finished",
+                                      .volume_id = volume_id,
+                                      .detail = {{"state", sql_text(state_name(state))}}});
 }
 
 /* The sandbox's VM does not have the volume's device. */
-static bool is_without_device(const char *state, const char *reason)
+static bool is_without_device(enum volume_state state, enum volume_reason reason)
 {
-    return strcmp(state, "detached") == 0 || strcmp(reason, "bypassed") == 0;
+    return state == STATE_DETACHED || reason == REASON_BYPASSED;
 }
 
-int store_set_state(struct store *store, int64_t volume_id, const char *state, const char *reason,
-                    bool *ret_changed)
+int store_set_state(struct store *store, int64_t volume_id, enum volume_state state,
+                    enum volume_reason reason, bool *ret_changed)
 {
     struct known_state old;
     bool changed, finish;
@@ -82,8 +85,9 @@ int store_set_state(struct store *store, int64_t volume_id, const char *state, c
 
     if (r < 0)
         return r;
-    changed = strcmp(old.state, state) != 0 || strcmp(old.reason, reason) != 0;
-    finish = old.removed || strcmp(state, "in_sync") == 0 || strcmp(state, "unmanaged") == 0;
+    changed =
+        strcmp(old.state, state_name(state)) != 0 || strcmp(old.reason, reason_name(reason)) != 0;
+    finish = old.removed || state == STATE_IN_SYNC || state == STATE_UNMANAGED;
     if (changed)
         r = write_state(store, volume_id, &old, state, reason);
     if (r == 0 && changed && is_without_device(state, reason))
@@ -106,14 +110,15 @@ int store_set_observed(struct store *store, int64_t volume_id, bool observed)
 /* ---- resizable ----------------------------------------------------------------------------- */
 
 /* "no/monitor_missing", "yes"; "" nobody uses it. */
-static void format_resizable(const char *resizable, const char *reason,
+static void format_resizable(const char *resizable, enum volume_reason reason,
                              char ret_text[static 2 * STORE_NAME_BYTES])
 {
-    (void)snprintf(ret_text, 2 * STORE_NAME_BYTES, "%s%s%s", resizable, *reason ? "/" : "", reason);
+    (void)snprintf(ret_text, 2 * STORE_NAME_BYTES, "%s%s%s", resizable, reason ? "/" : "",
+                   reason ? reason_name(reason) : "");
 }
 
 static int journal_resizable(struct store *store, const struct store_volume *volume,
-                             const char *resizable, const char *reason)
+                             const char *resizable, enum volume_reason reason)
 {
     char before[2 * STORE_NAME_BYTES], after[2 * STORE_NAME_BYTES];
 
@@ -130,13 +135,12 @@ static int journal_resizable(struct store *store, const struct store_volume *vol
 }
 
 int store_set_resizable(struct store *store, const struct store_volume *volume,
-                        const char *resizable, const char *reason, bool *ret_changed)
+                        const char *resizable, enum volume_reason reason, bool *ret_changed)
 {
     static const char set[] =
         "UPDATE volumes SET resizable = ?2, resizable_reason = ?3 WHERE volume_id = ?1";
-    const char *answer = resizable ? resizable : "", *why = reason ? reason : "";
-    bool changed =
-        strcmp(volume->resizable, answer) != 0 || strcmp(volume->resizable_reason, why) != 0;
+    const char *answer = resizable ? resizable : "";
+    bool changed = strcmp(volume->resizable, answer) != 0 || volume->resizable_reason != reason;
     int r;
 
     if (ret_changed)
@@ -144,8 +148,8 @@ int store_set_resizable(struct store *store, const struct store_volume *volume,
     if (!changed)
         return 0;
     r = sql_run(&store->connection, set, NULL, sql_number(volume->volume_id), sql_text(resizable),
-                sql_text(reason));
-    return r < 0 ? r : journal_resizable(store, volume, answer, why);
+                sql_reason(reason));
+    return r < 0 ? r : journal_resizable(store, volume, answer, reason);
 }
 
 int store_set_evidence(struct store *store, int64_t volume_id, const char *evidence)

@@ -120,8 +120,8 @@ static void take_volume(struct sql_rows *rows, struct store_volume *volume)
     TAKE_TEXT(rows, volume->volume_type);
     TAKE_TEXT(rows, volume->device_path);
     TAKE_TEXT(rows, volume->other_device_path);
-    TAKE_TEXT(rows, volume->state);
-    TAKE_TEXT(rows, volume->reason);
+    volume->state = state_from_name(sql_borrow_text(rows));
+    volume->reason = reason_from_name(sql_borrow_text(rows));
     volume->attempts = (uint32_t)sql_take_number(rows);
     volume->next_attempt_ns = (uint64_t)sql_take_number(rows);
 }
@@ -164,6 +164,8 @@ static void take_list(int64_t list, struct store_volume *volume)
 
 static void take_mapping(struct sql_rows *rows, struct store_volume *volume)
 {
+    const char *obstacle;
+
     volume->mapping_id = sql_take_number(rows);
     volume->mapping_device_id = sql_take_number(rows);
     volume->mapping_major = (uint32_t)sql_take_number(rows);
@@ -177,12 +179,14 @@ static void take_mapping(struct sql_rows *rows, struct store_volume *volume)
     volume->hypervisor_bytes = (uint64_t)sql_take_number(rows);
     volume->guest_bytes = (uint64_t)sql_take_number(rows);
     volume->guest_synced_bytes = (uint64_t)sql_take_number(rows);
-    TAKE_TEXT(rows, volume->hypervisor_reason);
-    TAKE_TEXT(rows, volume->guest_reason);
+    volume->hypervisor_reason = reason_from_name(sql_borrow_text(rows));
+    volume->guest_reason = reason_from_name(sql_borrow_text(rows));
     volume->record = (uint64_t)sql_take_number(rows);
     take_list(sql_take_number(rows), volume);
     TAKE_TEXT(rows, volume->list_error);
-    TAKE_TEXT(rows, volume->obstacle);
+    obstacle = sql_borrow_text(rows);
+    volume->obstacle_known = *obstacle != '\0';
+    volume->obstacle = reason_from_name(obstacle);
     volume->guest_proven = sql_take_number(rows) != 0;
     TAKE_TEXT(rows, volume->list_doubt);
     TAKE_TEXT(rows, volume->hypervisor_error);
@@ -208,7 +212,7 @@ static int load_volume(struct store *store, struct store_volume *volume,
     sql_take_text(&rows, ret_subpaths, STORE_PATH_BYTES);
     volume->observed = sql_take_number(&rows) != 0;
     TAKE_TEXT(&rows, volume->resizable);
-    TAKE_TEXT(&rows, volume->resizable_reason);
+    volume->resizable_reason = reason_from_name(sql_borrow_text(&rows));
     return 0;
 }
 

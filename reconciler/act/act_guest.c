@@ -370,7 +370,7 @@ int act_guest_record(struct act *act)
     struct store *store = act->reconciler->store;
     struct store_guest_result result = {
         .volume_id = act->volume.volume_id,
-        .reason = act->reason == REASON_NONE ? "" : reason_name(act->reason),
+        .reason = act->reason,
         .error = act->error.text,
         .synced_bytes = act->guest_synced_bytes,
         .guest_bytes = act->guest_bytes,

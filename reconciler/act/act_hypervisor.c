@@ -112,14 +112,12 @@ static const enum store_list lists[] = {
 
 /* What is known now of a resize of the drive. One that failed is on record with its reason, and a
  * job that holds the drive passes by itself. */
-static const char *obstacle_of(const struct act *act)
+static enum volume_reason obstacle_of(const struct act *act)
 {
     bool is_clear =
         act->action == ACTION_RESIZE_HYPERVISOR || act->resize_reason == REASON_HYPERVISOR_BUSY;
 
-    if (act->list != HYPERVISOR_LIST_HAS || act->reason != REASON_NONE)
-        return NULL;
-    return reason_name(is_clear ? REASON_NONE : act->resize_reason);
+    return is_clear ? REASON_NONE : act->resize_reason;
 }
 
 /* What was a tie of sizes may be none any more. */
@@ -138,7 +136,7 @@ int act_hypervisor_record(struct act *act)
 {
     struct store_hypervisor_result result = {
         .volume_id = act->volume.volume_id,
-        .reason = act->reason == REASON_NONE ? "" : reason_name(act->reason),
+        .reason = act->reason,
         .error = act->error.text,
         .doubt = known(act->doubt.text),
         .drive_id = known(act->drive_id),
@@ -148,6 +146,7 @@ int act_hypervisor_record(struct act *act)
         .list = lists[act->list],
         .recorded_drive = known(act->volume.recorded_drive_id),
         .recorded_guest_path = known(act->volume.recorded_guest_path),
+        .obstacle_known = act->list == HYPERVISOR_LIST_HAS && act->reason == REASON_NONE,
         .obstacle = obstacle_of(act),
         .told = act->action == ACTION_RESIZE_HYPERVISOR && act->reason == REASON_NONE,
     };

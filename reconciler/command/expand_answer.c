@@ -12,26 +12,22 @@
 #include "model/reason.h"
 #include "reconciler/command/answers.h"
 
-static bool is_in(const struct store_volume *volume, enum volume_state state)
+static int say_reason(const struct store_volume *volume, enum volume_reason reason,
+                      struct error *error)
 {
-    return strcmp(volume->state, state_name(state)) == 0;
-}
-
-static int say_reason(const struct store_volume *volume, const char *reason, struct error *error)
-{
-    return error_set(error, (int)reason_code(reason_from_name(reason)),
+    return error_set(error, (int)reason_code(reason),
                      "the volume is %s, %s: crustctl explain %" PRId64 " says what helps",
-                     volume->state, reason, volume->volume_id);
+                     state_name(volume->state), reason_name(reason), volume->volume_id);
 }
 
 static int say_policy(const struct store_volume *volume, struct error *error)
 {
-    return say_reason(volume, reason_name(REASON_POLICY), error);
+    return say_reason(volume, REASON_POLICY, error);
 }
 
 bool expand_is_barred(const struct store_volume *volume)
 {
-    return is_in(volume, STATE_BLOCKED) && strcmp(volume->reason, volume->hypervisor_reason) != 0;
+    return volume->state == STATE_BLOCKED && volume->reason != volume->hypervisor_reason;
 }
 
 /* EXPAND_WAIT: none of it. */
@@ -39,13 +35,13 @@ static int check_standing(const struct store_volume *volume, struct error *error
 {
     if (volume->status == STORE_REMOVED || volume->status == STORE_QUARANTINED)
         return (int)answer_refuse(error, ANSWER_UNKNOWN_VOLUME, "the volume was removed");
-    if (is_in(volume, STATE_UNMANAGED))
+    if (volume->state == STATE_UNMANAGED)
         return say_reason(volume, volume->reason, error);
-    if (is_in(volume, STATE_UNBOUND) && !volume->device_id)
-        return say_reason(volume, reason_name(REASON_NO_DEVICE), error);
+    if (volume->state == STATE_UNBOUND && !volume->device_id)
+        return say_reason(volume, REASON_NO_DEVICE, error);
     if (expand_is_barred(volume))
         return say_reason(volume, volume->reason, error);
-    if (is_in(volume, STATE_SHRUNK))
+    if (volume->state == STATE_SHRUNK)
         return (int)answer_refuse(error, ANSWER_DEVICE_SHRUNK,
                                   "the device has %" PRIu64
                                   " bytes, less than it had: crustd only grows",
@@ -56,9 +52,7 @@ static int check_standing(const struct store_volume *volume, struct error *error
 /* Then what it stands on is larger for another reason than a header. */
 static bool lags_behind_its_disk(const struct store_volume *volume)
 {
-    enum volume_reason reason = reason_from_name(volume->reason);
-
-    return reason == REASON_HOST_STALE || reason == REASON_HOST_LAYER_PENDING;
+    return volume->reason == REASON_HOST_STALE || volume->reason == REASON_HOST_LAYER_PENDING;
 }
 
 static int check_sizes(const struct expand_facts *facts, struct error *error)
@@ -81,15 +75,15 @@ static int check_sizes(const struct expand_facts *facts, struct error *error)
     return EXPAND_WAIT;
 }
 
-/* A reason that an attempt ended with; "" or none: nothing stands in the way. */
-static int check_attempt(const struct expand_facts *facts, const char *reason, struct error *error)
+/* A reason that an attempt ended with; none: nothing stands in the way. */
+static int check_attempt(const struct expand_facts *facts, enum volume_reason reason,
+                         struct error *error)
 {
     const struct store_volume *volume = facts->volume;
-    enum volume_reason known = reason_from_name(reason);
 
     if (facts->observes)
         return say_policy(volume, error);
-    if (known == REASON_NONE || known == REASON_UNVERIFIED || volume->attempts == 0)
+    if (reason == REASON_NONE || reason == REASON_UNVERIFIED || volume->attempts == 0)
         return EXPAND_WAIT;
     return say_reason(volume, reason, error);
 }
@@ -103,11 +97,11 @@ int expand_answer(const struct expand_facts *facts, struct error *error)
         code = check_sizes(facts, error);
     if (code != EXPAND_WAIT)
         return code;
-    if (is_in(volume, STATE_DETACHED) && volume->guest_synced_bytes >= volume->device_bytes)
+    if (volume->state == STATE_DETACHED && volume->guest_synced_bytes >= volume->device_bytes)
         return STATUS_OK;
-    if (is_in(volume, STATE_UNBOUND) || is_in(volume, STATE_DETACHED))
+    if (volume->state == STATE_UNBOUND || volume->state == STATE_DETACHED)
         return facts->observes ? say_policy(volume, error) : EXPAND_LATER;
-    if (!is_in(volume, STATE_IN_SYNC))
+    if (volume->state != STATE_IN_SYNC)
         return check_attempt(facts, volume->reason, error);
     if (volume->guest_synced_bytes >= volume->device_bytes)
         return STATUS_OK;

@@ -77,8 +77,7 @@ static void append_age(uint64_t age_ns, struct reconciler_stats *stats)
 static void describe(const struct store_volume *volume, const struct agent_stats *from,
                      struct reconciler_stats *ret_stats)
 {
-    bool is_held_up = strcmp(volume->state, state_name(STATE_BLOCKED)) == 0 ||
-                      strcmp(volume->state, state_name(STATE_SHRUNK)) == 0;
+    bool is_held_up = volume->state == STATE_BLOCKED || volume->state == STATE_SHRUNK;
 
     *ret_stats = (struct reconciler_stats){
         .has_bytes = from->has_bytes,
@@ -99,8 +98,8 @@ static void describe(const struct store_volume *volume, const struct agent_stats
         (void)snprintf(ret_stats->condition, sizeof(ret_stats->condition), "the guest says: %s",
                        from->condition[0] ? from->condition : "abnormal");
     else
-        (void)snprintf(ret_stats->condition, sizeof(ret_stats->condition), "%s, %s", volume->state,
-                       volume->reason);
+        (void)snprintf(ret_stats->condition, sizeof(ret_stats->condition), "%s, %s",
+                       state_name(volume->state), reason_name(volume->reason));
 }
 
 static void finish(struct stats_call *call, const struct agent_stats *from)
@@ -272,9 +271,8 @@ static bool ask_cli(struct stats_call *call, const char *target_path)
  * another container has the volume itself. */
 static bool is_uncountable(const struct store_volume *volume)
 {
-    return !(volume->sandbox_ref && volume->bypassed) &&
-           strcmp(volume->state, state_name(STATE_BLOCKED)) == 0 &&
-           strcmp(volume->reason, reason_name(REASON_BYPASSED)) == 0;
+    return !(volume->sandbox_ref && volume->bypassed) && volume->state == STATE_BLOCKED &&
+           volume->reason == REASON_BYPASSED;
 }
 
 static void on_deferred(struct loop_timer *timer)

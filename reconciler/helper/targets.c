@@ -16,11 +16,6 @@
 #include "reconciler/internal.h"
 #include "reconciler/observe/claims.h"
 
-static bool has_state(const struct store_volume *volume, enum volume_state state)
-{
-    return strcmp(volume->state, state_name(state)) == 0;
-}
-
 bool helpers_are_on(const struct reconciler *reconciler)
 {
     return reconciler->config.guest.helper && reconciler->config.resize.mode == RESIZE_GROW;
@@ -124,15 +119,14 @@ void helper_targets_add(struct reconciler *reconciler, const struct store_volume
  * else there, is no place of the volume's. */
 static bool is_countable(const struct store_volume *volume)
 {
-    return volume->status == STORE_PRESENT && !has_state(volume, STATE_UNMANAGED) &&
-           !has_state(volume, STATE_DETACHED) &&
-           strcmp(volume->reason, reason_name(REASON_BYPASSED)) != 0;
+    return volume->status == STORE_PRESENT && volume->state != STATE_UNMANAGED &&
+           volume->state != STATE_DETACHED && volume->reason != REASON_BYPASSED;
 }
 
 static bool is_growable(const struct store_volume *volume)
 {
     return volume->status == STORE_PRESENT && !volume->read_only &&
-           (has_state(volume, STATE_IN_SYNC) || has_state(volume, STATE_BLOCK_GROWN)) &&
+           (volume->state == STATE_IN_SYNC || volume->state == STATE_BLOCK_GROWN) &&
            (!volume->hypervisor_bytes || volume->hypervisor_bytes >= volume->device_bytes);
 }
 

@@ -100,10 +100,11 @@ static void not_resizable_is_a_filter(void **state)
     assert_non_null(strstr(buffer_text(&none), "no volume in use"));
     assert_int_equal(store_begin(node->store), 0);
     assert_int_equal(store_get_volume(node->store, node->grown, &volume), 0);
-    assert_int_equal(store_set_resizable(node->store, &volume, "unknown", "guest_not_asked", NULL),
-                     0);
+    assert_int_equal(
+        store_set_resizable(node->store, &volume, "unknown", REASON_GUEST_NOT_ASKED, NULL), 0);
     assert_int_equal(store_get_volume(node->store, node->blocked, &volume), 0);
-    assert_int_equal(store_set_resizable(node->store, &volume, "no", "monitor_missing", NULL), 0);
+    assert_int_equal(store_set_resizable(node->store, &volume, "no", REASON_MONITOR_MISSING, NULL),
+                     0);
     assert_int_equal(store_commit(node->store), 0);
     assert_int_equal(node_run(node, "volumes --not-resizable -o json", &out), EXIT_DONE);
     rows = parse(&out);

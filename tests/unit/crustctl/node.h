@@ -92,11 +92,11 @@ static inline int64_t node_add_bound_volume(struct node *node, unsigned number, 
                                                                 .source = "persist",
                                                                 .device_bytes = 64 * MIB}),
         0);
-    assert_int_equal(
-        store_put_hypervisor_result(node->store,
-                                    &(struct store_hypervisor_result){
-                                        .volume_id = volume, .reason = "", .bytes = 64 * MIB}),
-        0);
+    assert_int_equal(store_put_hypervisor_result(
+                         node->store, &(struct store_hypervisor_result){.volume_id = volume,
+                                                                        .reason = REASON_NONE,
+                                                                        .bytes = 64 * MIB}),
+                     0);
     assert_int_equal(store_open_resize(node->store, volume, 64 * MIB, 128 * MIB), 0);
     return volume;
 }
@@ -109,11 +109,14 @@ static inline void node_fill(struct node *node)
     node->blocked =
         node_add_bound_volume(node, 2, "pvc-ledger", "ffeeddccbbaa99887766554433221100", NULL);
     node->unbound = node_add_volume(node, 3, NULL);
+    assert_int_equal(store_set_state(node->store, node->grown, STATE_BLOCK_GROWN,
+                                     REASON_AGENT_UNSUPPORTED, NULL),
+                     0);
     assert_int_equal(
-        store_set_state(node->store, node->grown, "block_grown", "agent_unsupported", NULL), 0);
-    assert_int_equal(
-        store_set_state(node->store, node->blocked, "blocked", "monitor_missing", NULL), 0);
-    assert_int_equal(store_set_state(node->store, node->unbound, "unbound", "none", NULL), 0);
+        store_set_state(node->store, node->blocked, STATE_BLOCKED, REASON_MONITOR_MISSING, NULL),
+        0);
+    assert_int_equal(store_set_state(node->store, node->unbound, STATE_UNBOUND, REASON_NONE, NULL),
+                     0);
     assert_int_equal(store_commit(node->store), 0);
 }
 

@@ -148,7 +148,7 @@ static void a_removed_volume_has_nothing_open(void **state)
     assert_int_equal(volume.status, STORE_REMOVED);
     assert_int_equal(volume.mapping_id, 0);
     assert_int_equal(volume.resize_id, 0);
-    assert_string_equal(volume.state, "unmanaged");
+    assert_int_equal(volume.state, STATE_UNMANAGED);
     assert_string_equal(volume.device_path, "/dev/disk");
     assert_int_equal(store_next_attempt(store, 0, &next), 0);
     assert_true(next == UINT64_MAX);

@@ -101,17 +101,20 @@ static void what_a_guest_said_ends_with_its_binding(void **state)
 /* The agent counts whatever is mounted at that path. */
 static void a_guest_without_the_device_says_nothing_of_the_volume(void **state)
 {
-    static const char *const standing[][2] = {{"blocked", "bypassed"}, {"detached", "none"}};
+    static const struct {
+        enum volume_state state;
+        enum volume_reason reason;
+    } standing[] = {{STATE_BLOCKED, REASON_BYPASSED}, {STATE_DETACHED, REASON_NONE}};
     struct store *store = store_of(state);
     int64_t volume_id = put_bound(store).volume_id;
     struct store_guest_stats stats = stats_of(store, volume_id);
 
     for (size_t i = 0; i < array_length(standing); i++) {
-        assert_int_equal(store_set_state(store, volume_id, "in_sync", "none", NULL), 0);
+        assert_int_equal(store_set_state(store, volume_id, STATE_IN_SYNC, REASON_NONE, NULL), 0);
         assert_false(put(store, volume_id, &stats));
         assert_text_of(store, "SELECT condition FROM audit_volumes", "normal");
-        assert_int_equal(store_set_state(store, volume_id, standing[i][0], standing[i][1], NULL),
-                         0);
+        assert_int_equal(
+            store_set_state(store, volume_id, standing[i].state, standing[i].reason, NULL), 0);
         assert_false(put(store, volume_id, &stats));
         assert_text_of(store,
                        "SELECT coalesce(condition, used_bytes, 'unknown') FROM audit_volumes",

@@ -68,11 +68,11 @@ static void equal_states_and_results_write_nothing(void **state)
     bool changed = true;
     int before;
 
-    assert_int_equal(store_set_state(store, volume_id, "in_sync", "none", NULL), 0);
+    assert_int_equal(store_set_state(store, volume_id, STATE_IN_SYNC, REASON_NONE, NULL), 0);
     assert_int_equal(store_put_hypervisor_result(store, &hypervisor), 0);
     assert_int_equal(store_put_guest_result(store, &guest), 0);
     before = written(store);
-    assert_int_equal(store_set_state(store, volume_id, "in_sync", "none", &changed), 0);
+    assert_int_equal(store_set_state(store, volume_id, STATE_IN_SYNC, REASON_NONE, &changed), 0);
     assert_false(changed);
     assert_int_equal(store_put_hypervisor_result(store, &hypervisor), 0);
     assert_int_equal(store_put_guest_result(store, &guest), 0);
@@ -90,24 +90,24 @@ static void a_failed_guest_keeps_what_it_said_before(void **state)
                                                                    .synced_bytes = 2 * GIB,
                                                                    .guest_bytes = 7}),
         0);
-    assert_int_equal(
-        store_put_guest_result(store, &(struct store_guest_result){.volume_id = volume_id,
-                                                                   .reason = "agent_unreachable",
-                                                                   .error = "timeout"}),
-        0);
+    assert_int_equal(store_put_guest_result(
+                         store, &(struct store_guest_result){.volume_id = volume_id,
+                                                             .reason = REASON_AGENT_UNREACHABLE,
+                                                             .error = "timeout"}),
+                     0);
     volume = get_volume(store, volume_id);
-    assert_string_equal(volume.guest_reason, "agent_unreachable");
+    assert_int_equal(volume.guest_reason, REASON_AGENT_UNREACHABLE);
     assert_int_equal(volume.guest_bytes, 7);
     assert_int_equal(volume.guest_synced_bytes, 2 * GIB);
     assert_false(volume.guest_proven);
 
     assert_int_equal(
         store_put_guest_result(store, &(struct store_guest_result){.volume_id = volume_id,
-                                                                   .reason = "unverified",
+                                                                   .reason = REASON_UNVERIFIED,
                                                                    .synced_bytes = 3 * GIB}),
         0);
     assert_int_equal(store_forget_waiting(store), 0);
-    assert_string_equal(get_volume(store, volume_id).guest_reason, "unverified");
+    assert_int_equal(get_volume(store, volume_id).guest_reason, REASON_UNVERIFIED);
     assert_true(get_volume(store, volume_id).guest_proven);
     assert_int_equal(store_open_resize(store, volume_id, 3 * GIB, 4 * GIB), 0);
     assert_true(get_volume(store, volume_id).guest_proven);
@@ -140,15 +140,23 @@ static void a_path_says_more_than_an_address(void **state)
 
 static void put_list(struct store *store, struct bound bound, uint64_t record, enum store_list list)
 {
-    const struct store_hypervisor_result result = {.volume_id = bound.volume_id,
-                                                   .reason = list == STORE_LIST_HAS ? "" : "no",
-                                                   .error = "none of 0 drives",
-                                                   .bytes = list == STORE_LIST_HAS ? 2 * GIB : 0,
-                                                   .record = record,
-                                                   .list = list,
-                                                   .recorded_drive = "drive-2"};
+    const struct store_hypervisor_result result = {
+        .volume_id = bound.volume_id,
+        .reason = list == STORE_LIST_HAS ? REASON_NONE : REASON_DRIVE_NOT_FOUND,
+        .error = "none of 0 drives",
+        .bytes = list == STORE_LIST_HAS ? 2 * GIB : 0,
+        .record = record,
+        .list = list,
+        .recorded_drive = "drive-2"};
 
     assert_int_equal(store_put_hypervisor_result(store, &result), 0);
+}
+
+static const char *obstacle_of(struct store *store, int64_t volume_id)
+{
+    const struct store_volume volume = get_volume(store, volume_id);
+
+    return volume.obstacle_known ? reason_name(volume.obstacle) : "";
 }
 
 /* What would keep the VMM from resizing the drive holds for this list and these records. */
@@ -160,27 +168,29 @@ static void an_obstacle_is_known_while_the_list_is(void **state)
         .volume_id = bound.volume_id,
         .record = 1,
         .list = STORE_LIST_HAS,
-        .obstacle = "hypervisor_version",
+        .obstacle_known = true,
+        .obstacle = REASON_HYPERVISOR_VERSION,
     };
     int before;
 
     assert_int_equal(store_renew_record(store, bound.volume_id, 1), 0);
-    assert_string_equal(get_volume(store, bound.volume_id).obstacle, "");
+    assert_string_equal(obstacle_of(store, bound.volume_id), "");
     assert_int_equal(store_put_hypervisor_result(store, &result), 0);
-    assert_string_equal(get_volume(store, bound.volume_id).obstacle, "hypervisor_version");
-    result.obstacle = NULL; /* a resize that failed says why in its own words */
+    assert_string_equal(obstacle_of(store, bound.volume_id), "hypervisor_version");
+    result.obstacle_known = false; /* a resize that failed says why in its own words */
     before = written(store);
     assert_int_equal(store_put_hypervisor_result(store, &result), 0);
     assert_int_equal(written(store), before);
-    assert_string_equal(get_volume(store, bound.volume_id).obstacle, "hypervisor_version");
-    result.obstacle = "none";
+    assert_string_equal(obstacle_of(store, bound.volume_id), "hypervisor_version");
+    result.obstacle_known = true;
+    result.obstacle = REASON_NONE;
     assert_int_equal(store_put_hypervisor_result(store, &result), 0);
-    assert_string_equal(get_volume(store, bound.volume_id).obstacle, "none");
+    assert_string_equal(obstacle_of(store, bound.volume_id), "none");
     put_list(store, bound, 1, STORE_LIST_LACKS);
-    assert_string_equal(get_volume(store, bound.volume_id).obstacle, "");
+    assert_string_equal(obstacle_of(store, bound.volume_id), "");
     assert_int_equal(store_put_hypervisor_result(store, &result), 0);
     assert_int_equal(store_renew_record(store, bound.volume_id, 2), 0);
-    assert_string_equal(get_volume(store, bound.volume_id).obstacle, "");
+    assert_string_equal(obstacle_of(store, bound.volume_id), "");
 }
 
 static void lists_beside_a_volume_are_asked_for(void **state)
@@ -256,7 +266,7 @@ static void a_file_system_that_fills_its_device_is_known_to(void **state)
     struct store *store = store_of(state);
     struct bound bound = put_bound(store);
     struct store_guest_result guest = {
-        .volume_id = bound.volume_id, .reason = "", .synced_bytes = GIB};
+        .volume_id = bound.volume_id, .reason = REASON_NONE, .synced_bytes = GIB};
     struct store_device device = device_of(1, GIB);
 
     assert_int_equal(store_put_guest_result(store, &guest), 0);
@@ -312,14 +322,15 @@ static void a_failure_is_on_record_in_words(void **state)
     struct store *store = store_of(state);
     int64_t volume_id = put_bound(store).volume_id;
     struct store_hypervisor_result result = {
-        .volume_id = volume_id, .reason = "hypervisor_version", .error = "needs 52"};
+        .volume_id = volume_id, .reason = REASON_HYPERVISOR_VERSION, .error = "needs 52"};
 
     assert_int_equal(store_put_hypervisor_result(store, &result), 0);
     assert_string_equal(get_volume(store, volume_id).hypervisor_error, "needs 52");
     result.error = "needs 53";
     assert_int_equal(store_put_hypervisor_result(store, &result), 0);
     assert_string_equal(get_volume(store, volume_id).hypervisor_error, "needs 53");
-    result.reason = result.error = "";
+    result.reason = REASON_NONE;
+    result.error = "";
     assert_int_equal(store_put_hypervisor_result(store, &result), 0);
     assert_string_equal(get_volume(store, volume_id).hypervisor_error, "");
 }

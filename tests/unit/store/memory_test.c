@@ -62,7 +62,7 @@ static int grow(struct store *store, uint64_t size)
     if (r == 0)
         r = store_open_resize(store, 1, GIB, size);
     if (r == 0)
-        r = store_set_state(store, 1, "host_grown", "none", NULL);
+        r = store_set_state(store, 1, STATE_HOST_GROWN, REASON_NONE, NULL);
     if (r == 0)
         r = store_commit(store);
     if (r < 0)

@@ -106,7 +106,9 @@ static void expect_standing(struct store *store, int64_t volume_id, const struct
     struct error error;
 
     assert_int_equal(store_set_observed(store, volume_id, standing->observed), 0);
-    assert_int_equal(store_set_state(store, volume_id, standing->state, standing->reason, NULL), 0);
+    assert_int_equal(store_set_state(store, volume_id, state_from_name(standing->state),
+                                     reason_from_name(standing->reason), NULL),
+                     0);
     if (number_of(store, "SELECT stalled FROM audit_volumes") != standing->stalled)
         fail_msg("%s/%s", standing->state, standing->reason);
     assert_int_equal(store_group_stalled(reader, count_one, &counted, &error), 0);
@@ -159,7 +161,9 @@ static void expect_answer(struct store *store, int64_t volume_id, const struct a
     struct error error;
 
     assert_int_equal(store_set_observed(store, volume_id, answer->observed), 0);
-    assert_int_equal(store_set_resizable(store, &volume, answer->resizable, answer->reason, NULL),
+    assert_int_equal(store_set_resizable(store, &volume, answer->resizable,
+                                         reason_from_name(answer->reason ? answer->reason : ""),
+                                         NULL),
                      0);
     (void)snprintf(shown, sizeof(shown), "%s/%s", answer->resizable ? answer->resizable : "NULL",
                    answer->reason ? answer->reason : "NULL");
@@ -223,7 +227,8 @@ static void a_resize_is_pending_since_its_binding(void **state)
     int64_t oldest_ms = 0;
 
     assert_int_equal(store_open_resize(store, bound.volume_id, GIB, 2 * GIB), 0);
-    assert_int_equal(store_set_state(store, bound.volume_id, "host_grown", "none", NULL), 0);
+    assert_int_equal(store_set_state(store, bound.volume_id, STATE_HOST_GROWN, REASON_NONE, NULL),
+                     0);
     assert_int_equal(sql_execute(&store->connection, "UPDATE resizes SET detected_at = 1000"), 0);
     assert_int_equal(sql_execute(&store->connection, "UPDATE mappings SET since = 5000"), 0);
     assert_int_equal(store_oldest_pending(store_get_reader(store), &oldest_ms, &error), 0);
@@ -432,7 +437,8 @@ static void the_summary_counts(void **state)
     struct buffer json = BUFFER_INIT(0);
     cJSON *summary = NULL;
 
-    assert_int_equal(store_set_state(store, bound.volume_id, "blocked", "no_device", NULL), 0);
+    assert_int_equal(store_set_state(store, bound.volume_id, STATE_BLOCKED, REASON_NO_DEVICE, NULL),
+                     0);
     assert_int_equal(store_read_summary(store_get_reader(store), &json, NULL), 0);
     assert_int_equal(json_parse(json.data, json.length, JSON_LIMITS_HTTP, &summary, NULL), 0);
     assert_int_equal(cJSON_GetObjectItem(summary, "volumes")->valueint, 1);
@@ -449,13 +455,14 @@ static void abilities_are_those_of_live_sandboxes(void **state)
     struct store *store = store_of(state);
     struct bound bound = put_bound(store);
     struct store_sandbox other = sandbox_of("sandbox-2", NULL);
-    struct store_guest_result failed = {.volume_id = bound.volume_id, .reason = "agent_failed"};
+    struct store_guest_result failed = {.volume_id = bound.volume_id,
+                                        .reason = REASON_AGENT_FAILED};
     const struct store_volume volume = get_volume(store, bound.volume_id);
     struct buffer json = BUFFER_INIT(0);
     cJSON *rows = NULL;
     bool changed;
 
-    assert_int_equal(store_set_resizable(store, &volume, "no", "agent_failed", NULL), 0);
+    assert_int_equal(store_set_resizable(store, &volume, "no", REASON_AGENT_FAILED, NULL), 0);
     (void)put_sandbox(store, &other, true);
     assert_int_equal(store_end_sandbox(store, "sandbox-2", &changed), 0);
     assert_int_equal(store_set_ability(store, bound.sandbox_ref, STORE_ROUTE_AGENT, "able"), 0);

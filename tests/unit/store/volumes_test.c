@@ -9,7 +9,7 @@ static void an_unknown_volume_is_not_found(void **state)
     struct store_volume volume;
 
     assert_int_equal(store_get_volume(store, 99, &volume), -ENOENT);
-    assert_int_equal(store_set_state(store, 99, "in_sync", "none", NULL), -ENOENT);
+    assert_int_equal(store_set_state(store, 99, STATE_IN_SYNC, REASON_NONE, NULL), -ENOENT);
 }
 
 static void only_live_sandboxes_count(void **state)
@@ -148,7 +148,7 @@ static void who_bypasses_is_shown(void **state)
 
     (void)get_bypassed(store, volume_id, VOLUME_PATH "/sub", true);
     assert_text_of(store, "SELECT evidence FROM audit_volumes", NULL);
-    assert_int_equal(store_set_state(store, volume_id, "blocked", "bypassed", NULL), 0);
+    assert_int_equal(store_set_state(store, volume_id, STATE_BLOCKED, REASON_BYPASSED, NULL), 0);
     assert_text_of(store, "SELECT evidence FROM audit_volumes",
                    "a container of sandbox sandbox-1 mounts " VOLUME_PATH "/sub");
 }
@@ -188,7 +188,8 @@ static void two_directories_may_name_two_devices(void **state)
     (void)put_entry(store, &crust, true);
     assert_string_equal(get_volume(store, volume_id).device_path, "/dev/disk");
     assert_string_equal(get_volume(store, volume_id).other_device_path, "/dev/other");
-    assert_int_equal(store_set_state(store, volume_id, "blocked", "entries_disagree", NULL), 0);
+    assert_int_equal(
+        store_set_state(store, volume_id, STATE_BLOCKED, REASON_ENTRIES_DISAGREE, NULL), 0);
     assert_text_of(store, "SELECT evidence FROM audit_volumes",
                    "kata/key-1 names /dev/disk, crust/sha-1 names /dev/other");
 }
@@ -461,7 +462,8 @@ static void the_hot_path_scans_nothing(void **state)
     assert_int_equal(store_each_volume_of_sandbox(store, "sandbox-1", sum_volumes, &sum), 0);
     assert_int_equal(store_each_volume_due(store, 1, sum_volumes, &sum), 0);
     assert_int_equal(store_open_resize(store, bound.volume_id, GIB, 2 * GIB), 0);
-    assert_int_equal(store_set_state(store, bound.volume_id, "host_grown", "none", NULL), 0);
+    assert_int_equal(store_set_state(store, bound.volume_id, STATE_HOST_GROWN, REASON_NONE, NULL),
+                     0);
     assert_int_equal(store_intend(store, bound.volume_id, "resize_hypervisor", 2 * GIB), 0);
     assert_int_equal(
         store_put_hypervisor_result(

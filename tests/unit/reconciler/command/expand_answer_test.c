@@ -19,8 +19,10 @@ static struct setting make(const char *state, const char *reason)
 {
     struct setting setting = {.volume = {.volume_id = 7, .status = STORE_PRESENT}};
 
-    (void)snprintf(setting.volume.state, sizeof(setting.volume.state), "%s", state);
-    (void)snprintf(setting.volume.reason, sizeof(setting.volume.reason), "%s", reason);
+    setting.volume.state = state_from_name(state);
+    setting.volume.reason = reason_from_name(reason);
+    assert_string_equal(state_name(setting.volume.state), state);
+    assert_string_equal(reason_name(setting.volume.reason), reason);
     setting.volume.device_bytes = SIZE;
     setting.volume.device_id = 3;
     setting.facts.usable_bytes = SIZE;
@@ -169,8 +171,7 @@ static void attempts(void **state)
     for (size_t i = 0; i < array_length(cases); i++) {
         struct setting setting = make(cases[i].state, cases[i].reason);
 
-        (void)snprintf(setting.volume.hypervisor_reason, sizeof(setting.volume.hypervisor_reason),
-                       "%s", cases[i].reason);
+        setting.volume.hypervisor_reason = setting.volume.reason;
         assert_int_equal(judge(&setting), EXPAND_WAIT);
         setting.volume.attempts = 1;
         assert_int_equal(judge(&setting), cases[i].code);
@@ -183,8 +184,7 @@ static void a_guest_that_could_not(void **state)
     struct setting setting = make("in_sync", "unverified");
 
     (void)state;
-    (void)snprintf(setting.volume.guest_reason, sizeof(setting.volume.guest_reason), "%s",
-                   "agent_unsupported");
+    setting.volume.guest_reason = REASON_AGENT_UNSUPPORTED;
     assert_int_equal(judge(&setting), EXPAND_WAIT);
     setting.volume.attempts = 1;
     assert_int_equal(judge(&setting), STATUS_UNAVAILABLE);

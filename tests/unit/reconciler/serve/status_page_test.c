@@ -103,7 +103,7 @@ static void stalled_volumes_come_first_and_are_explained(void **state)
     add_volumes(fixture, 3);
     assert_int_equal(store_begin(store), 0);
     assert_int_equal(store_open_resize(store, 3, 1 << 20, 2 << 20), 0);
-    assert_int_equal(store_set_state(store, 3, "blocked", "no_device", NULL), 0);
+    assert_int_equal(store_set_state(store, 3, STATE_BLOCKED, REASON_NO_DEVICE, NULL), 0);
     assert_int_equal(store_commit(store), 0);
     expect_words(fixture, "<b>1</b> stalled");
     expect_words(fixture, "<b>0</b> to look at");
@@ -123,12 +123,13 @@ static void the_page_counts_stalled_as_the_view_does(void **state)
 
     add_volumes(fixture, 5);
     assert_int_equal(store_begin(store), 0);
-    assert_int_equal(store_set_state(store, 1, "block_grown", "agent_unsupported", NULL), 0);
-    assert_int_equal(store_set_state(store, 2, "block_grown", "none", NULL), 0);
-    assert_int_equal(store_set_state(store, 3, "shrunk", "none", NULL), 0);
-    assert_int_equal(store_set_state(store, 4, "blocked", "no_device", NULL), 0);
+    assert_int_equal(store_set_state(store, 1, STATE_BLOCK_GROWN, REASON_AGENT_UNSUPPORTED, NULL),
+                     0);
+    assert_int_equal(store_set_state(store, 2, STATE_BLOCK_GROWN, REASON_NONE, NULL), 0);
+    assert_int_equal(store_set_state(store, 3, STATE_SHRUNK, REASON_NONE, NULL), 0);
+    assert_int_equal(store_set_state(store, 4, STATE_BLOCKED, REASON_NO_DEVICE, NULL), 0);
     assert_int_equal(store_set_observed(store, 4, true), 0);
-    assert_int_equal(store_set_state(store, 5, "host_grown", "policy", NULL), 0);
+    assert_int_equal(store_set_state(store, 5, STATE_HOST_GROWN, REASON_POLICY, NULL), 0);
     assert_int_equal(store_commit(store), 0);
     expect_words(fixture, "<b>1</b> stalled");
     expect_words(fixture, "<b>2</b> to look at");
