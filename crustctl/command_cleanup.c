@@ -1,13 +1,15 @@
 /* command_cleanup.c - gc, restore: a person and stale metadata. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "crustctl/command.h"
+#include "crustctl/display.h"
 #include "crustctl/row.h"
-#include "crustctl/stale.h"
 #include "crustctl/table.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
+#include "model/stale_reason.h"
 
 enum { ANSWER_BYTES = 64 * 1024 * 1024, ANSWER_DEPTH = 8 };
 
@@ -48,16 +50,27 @@ static int fail(int result, const struct buffer *body, const struct error *error
     return is_one_of(code, refusals) ? EXIT_BLOCKED : exit_code;
 }
 
+/* "reason: meaning remedy", wrapped. */
+static void print_reason(enum stale_reason reason, unsigned width, struct buffer *out)
+{
+    const char *remedy = stale_reason_remedy(reason);
+    char line[512];
+
+    (void)snprintf(line, sizeof(line), "%s: %s%s%s", stale_reason_name(reason),
+                   stale_reason_meaning(reason), remedy ? " " : "", remedy ? remedy : "");
+    display_append_wrapped(out, line, NULL, 2, width);
+}
+
 /* Each reason that occurs, once. */
 static void print_reasons(const cJSON *rows, unsigned width, struct buffer *out)
 {
-    for (const struct stale_text *text = stale_texts; text->reason; text++) {
+    for (unsigned i = STALE_REASON_NONE + 1; i < STALE_REASONS; i++) {
         const cJSON *row = rows->child;
 
-        while (row && strcmp(row_text(row, "reason"), text->reason) != 0)
+        while (row && strcmp(row_text(row, "reason"), stale_reason_name(i)) != 0)
             row = row->next;
         if (row)
-            stale_print(text, width, out);
+            print_reason(i, width, out);
     }
 }
 

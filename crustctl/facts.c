@@ -12,10 +12,10 @@
 
 #include "crustctl/display.h"
 #include "crustctl/row.h"
-#include "crustctl/stale.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
 #include "model/reason.h"
+#include "model/stale_reason.h"
 
 enum { LAYERS_SAID = 6 }; /* crustctl layers has them all */
 
@@ -288,7 +288,8 @@ static void say_cleanup(const struct dossier *dossier, const struct config *conf
                         struct facts *facts)
 {
     const char *reason = row_text(dossier->cleanup, "reason");
-    const struct stale_text *text = stale_find(reason);
+    const enum stale_reason known = stale_reason_from_name(reason);
+    const char *meaning = stale_reason_meaning(known), *remedy = stale_reason_remedy(known);
     char time[DISPLAY_TIME_BYTES];
 
     (void)config;
@@ -296,10 +297,10 @@ static void say_cleanup(const struct dossier *dossier, const struct config *conf
         return;
     display_time(row_text(dossier->cleanup, "at"), time);
     say(facts, "Its metadata was found stale, and %s at %s UTC: %s%s%s%s",
-        row_text(dossier->cleanup, "decision"), time, reason, text ? ". " : "",
-        text ? text->meaning : "", text ? "" : ".");
-    if (text && text->remedy)
-        say(facts, "%s", text->remedy);
+        row_text(dossier->cleanup, "decision"), time, reason, meaning ? ". " : "",
+        meaning ? meaning : "", meaning ? "" : ".");
+    if (remedy)
+        say(facts, "%s", remedy);
     if (strcmp(row_text(dossier->cleanup, "decision"), "removed") == 0)
         say(facts, "crustctl restore %" PRIu64 " puts it back while the trash has it.",
             row_number(dossier->cleanup, "cleanup_id", NULL));

@@ -48,7 +48,7 @@ static void take_suspect(struct sql_rows *rows, struct store_suspect *suspect)
     suspect->directory_inode = (uint64_t)sql_take_number(rows);
     suspect->named_sandboxes = (unsigned)sql_take_number(rows);
     suspect->live = sql_take_number(rows) != 0;
-    TAKE_TEXT(rows, suspect->stale_reason);
+    suspect->stale_reason = stale_reason_from_name(sql_borrow_text(rows));
     TAKE_TEXT(rows, suspect->fingerprint);
     suspect->since_ns = (uint64_t)sql_take_number(rows);
     TAKE_TEXT(rows, suspect->restored);
@@ -162,12 +162,18 @@ int store_count_volumes(struct store *store, uint64_t *ret_count)
     "  'options', json(e.options))) END, e.mount_info_sha256, ?5"                                  \
     " FROM entries e JOIN volumes v ON v.volume_id = e.volume_id WHERE e.entry_id = ?1"
 
-static int add_row(struct store *store, int64_t entry_id, const char *decision, const char *reason,
-                   const char *evidence, int64_t *ret_cleanup_id)
+/* NULL for none. */
+static struct sql_value sql_stale_reason(enum stale_reason reason)
+{
+    return sql_text(reason == STALE_REASON_NONE ? NULL : stale_reason_name(reason));
+}
+
+static int add_row(struct store *store, int64_t entry_id, const char *decision,
+                   enum stale_reason reason, const char *evidence, int64_t *ret_cleanup_id)
 {
     static const char copy[] = COPY_ENTRY;
     int r = sql_run(&store->connection, copy, NULL, sql_number(entry_id), sql_text(decision),
-                    sql_text(reason), sql_text(evidence), sql_number(store->now_ms));
+                    sql_stale_reason(reason), sql_text(evidence), sql_number(store->now_ms));
 
     if (r == 0)
         *ret_cleanup_id = sqlite3_last_insert_rowid(store->connection.db);
@@ -198,7 +204,8 @@ static int journal_row(struct store *store, int64_t cleanup_id, const char *deci
                                                            {"reason", sql_text(reason)}}});
 }
 
-static int add_kept(struct store *store, int64_t entry_id, const char *reason, const char *evidence)
+static int add_kept(struct store *store, int64_t entry_id, enum stale_reason reason,
+                    const char *evidence)
 {
     int64_t cleanup_id;
     int r = add_row(store, entry_id, "kept", reason, evidence, &cleanup_id);
@@ -215,7 +222,7 @@ int store_note_stale(struct store *store, int64_t entry_id, const struct store_s
     static const char changed[] = "SELECT 1 FROM entries WHERE entry_id = ?1"
                                   " AND gone = 0 AND ?2 IS NOT NULL AND stale_reason IS NOT ?2";
     cleanup(sql_end) struct sql_rows rows = {0};
-    struct sql_value id = sql_number(entry_id), reason = sql_text(stale->reason);
+    struct sql_value id = sql_number(entry_id), reason = sql_stale_reason(stale->reason);
     int r = sql_first(&store->connection, changed, &rows, id, reason);
 
     sql_end(&rows);
@@ -236,7 +243,7 @@ static int note_file(struct store *store, int64_t entry_id, const char *file,
         " WHERE e.entry_id = ?1 AND c.decision = 'kept' AND c.reason = ?3";
     cleanup(sql_end) struct sql_rows rows = {0};
     int r = sql_first(&store->connection, newest, &rows, sql_number(entry_id), sql_text(file),
-                      sql_text(stale->reason));
+                      sql_stale_reason(stale->reason));
 
     sql_end(&rows);
     if (r != 0)
@@ -252,7 +259,8 @@ int store_note_stale_file(struct store *store, int64_t entry_id, const char *fil
     int r = sql_run(&store->connection, note, NULL, sql_number(entry_id), sql_text(file),
                     sql_known(stale->since_ns));
 
-    return r < 0 || !stale->reason ? r : note_file(store, entry_id, file, stale);
+    return r < 0 || stale->reason == STALE_REASON_NONE ? r
+                                                       : note_file(store, entry_id, file, stale);
 }
 
 /* ---- the trash ----------------------------------------------------------------------------- */
@@ -370,7 +378,8 @@ static int end_quarantine(struct store *store, int64_t cleanup_id)
 }
 
 int store_finish_cleanup(struct store *store, int64_t cleanup_id,
-                         enum store_cleanup_decision decision, const char *reason, uint64_t now_ns)
+                         enum store_cleanup_decision decision, enum stale_reason reason,
+                         uint64_t now_ns)
 {
     static const char *const names[] = {[STORE_CLEANUP_REMOVED] = "removed",
                                         [STORE_CLEANUP_PUT_BACK] = "put-back",
@@ -382,7 +391,7 @@ int store_finish_cleanup(struct store *store, int64_t cleanup_id,
         "UPDATE entries SET stale_since_ns = NULL FROM trash t WHERE t.cleanup_id = ?1"
         " AND entries.key = t.key AND entries.layout = t.layout AND entries.gone = 0";
     int r = sql_run(&store->connection, decide, NULL, sql_number(cleanup_id),
-                    sql_text(names[decision]), sql_text(reason), sql_number(store->now_ms));
+                    sql_text(names[decision]), sql_stale_reason(reason), sql_number(store->now_ms));
 
     if (r == 0)
         r = sql_run(&store->connection, begin_anew, NULL, sql_number(cleanup_id));
@@ -406,7 +415,7 @@ int store_drop_cleanup(struct store *store, int64_t cleanup_id)
     return r < 0 ? r : sql_run(&store->connection, drop, NULL, sql_number(cleanup_id));
 }
 
-int store_record_restore(struct store *store, int64_t cleanup_id, const char *reason)
+int store_record_restore(struct store *store, int64_t cleanup_id, enum stale_reason reason)
 {
     static const char copy[] =
         "INSERT INTO cleanups (volume_id, key, target_path, decision, reason, evidence, mount_info,"
@@ -423,8 +432,8 @@ int store_record_restore(struct store *store, int64_t cleanup_id, const char *re
         " IN (SELECT e.entry_id, t.file FROM trash t JOIN entries e ON e.key = t.key"
         "  AND e.layout = t.layout AND e.gone = 0 WHERE t.cleanup_id = ?1)";
     struct sql_value id = sql_number(cleanup_id);
-    int r =
-        sql_run(&store->connection, copy, NULL, id, sql_text(reason), sql_number(store->now_ms));
+    int r = sql_run(&store->connection, copy, NULL, id, sql_stale_reason(reason),
+                    sql_number(store->now_ms));
 
     if (r == 0)
         r = journal_row(store, sqlite3_last_insert_rowid(store->connection.db), "restored");

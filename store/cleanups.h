@@ -17,6 +17,7 @@
  */
 #pragma once
 
+#include "model/stale_reason.h"
 #include "store/store.h"
 
 enum { STORE_FINGERPRINT_BYTES = 65, STORE_TRASH_NAME_BYTES = 64 };
@@ -37,7 +38,7 @@ struct store_suspect {
     unsigned named_sandboxes;
     bool live; /* a live sandbox has the volume, by any record */
 
-    char stale_reason[STORE_NAME_BYTES]; /* "": it did not look stale when last judged */
+    enum stale_reason stale_reason; /* NONE: it did not look stale when last judged */
     char fingerprint[STORE_FINGERPRINT_BYTES];
     uint64_t since_ns; /* unchanged and stale since then; 0: not known in this boot */
     char restored[STORE_FINGERPRINT_BYTES]; /* as a person had it put back */
@@ -84,7 +85,7 @@ int store_count_volumes(struct store *store, uint64_t *ret_count);
 /* How an entry looks now. Another reason than last time becomes a `kept` row; none writes nothing
  * of that kind. */
 struct store_stale {
-    const char *reason; /* NULL: it does not look stale */
+    enum stale_reason reason; /* NONE: it does not look stale */
     const char *fingerprint;
     uint64_t since_ns;
     const char *evidence; /* JSON, for the row */
@@ -118,7 +119,7 @@ struct store_trash {
 };
 
 struct store_cleanup_intent {
-    const char *reason;
+    enum stale_reason reason;
     const char *evidence; /* JSON */
     const char *fingerprint;
     const char *directory; /* the trash */
@@ -140,15 +141,16 @@ int store_set_trash_step(struct store *store, int64_t cleanup_id, enum store_tra
 
 enum store_cleanup_decision { STORE_CLEANUP_REMOVED, STORE_CLEANUP_PUT_BACK, STORE_CLEANUP_FAILED };
 
-/* What came of an intent. reason NULL: the one that it was intended for. */
+/* What came of an intent. reason NONE: the one that it was intended for. */
 int store_finish_cleanup(struct store *store, int64_t cleanup_id,
-                         enum store_cleanup_decision decision, const char *reason, uint64_t now_ns);
+                         enum store_cleanup_decision decision, enum stale_reason reason,
+                         uint64_t now_ns);
 
 /* Nothing had been moved when it was looked at: as if it had never been intended. */
 int store_drop_cleanup(struct store *store, int64_t cleanup_id);
 
 /* The directory is back in its place: a row says so, and it is kept until it changes. */
-int store_record_restore(struct store *store, int64_t cleanup_id, const char *reason);
+int store_record_restore(struct store *store, int64_t cleanup_id, enum stale_reason reason);
 
 /* The bytes are no longer in the trash. */
 int store_forget_trash(struct store *store, int64_t cleanup_id);

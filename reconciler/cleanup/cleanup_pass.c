@@ -33,7 +33,7 @@ struct verdict {
     char file[STORE_SANDBOX_ID_BYTES];
     struct stale_facts facts;
     struct stale_decision decision;
-    char reason_before[STORE_NAME_BYTES];
+    enum stale_reason reason_before;
     char fingerprint[SHA256_HEX_BYTES], state[SHA256_HEX_BYTES];
     uint64_t since_ns;
     enum store_layout layout;
@@ -171,8 +171,7 @@ static int add_verdict(void *userdata, struct evidence *evidence)
     memcpy(verdict->fingerprint, evidence->fingerprint, sizeof(verdict->fingerprint));
     memcpy(verdict->state, evidence->state, sizeof(verdict->state));
     if (!evidence->file[0])
-        memcpy(verdict->reason_before, evidence->suspect.stale_reason,
-               sizeof(verdict->reason_before));
+        verdict->reason_before = evidence->suspect.stale_reason;
     /* A person who asks for it is no report. */
     if (pass->person && verdict->facts.mode == STALE_MODE_REPORT)
         verdict->facts.mode = STALE_MODE_DELETE;
@@ -241,7 +240,7 @@ static int apply_breaker(struct cleanup_pass *pass)
     for (size_t i = 0; i < pass->verdicts; i++)
         if (is_removable(&pass->verdict[i]) && is_doubtful(&pass->verdict[i])) {
             brake_one(&pass->verdict[i], STALE_BRAKE_BREAKER);
-            news += strcmp(pass->verdict[i].reason_before, "breaker") != 0;
+            news += pass->verdict[i].reason_before != STALE_REASON_BREAKER;
         }
     if (news)
         log_warning(NULL,
@@ -279,15 +278,15 @@ static void apply_rate(struct cleanup_pass *pass)
 static int note(struct cleanup_pass *pass, const struct verdict *verdict)
 {
     bool stale = verdict->decision.verdict != STALE_NOT;
-    const char *reason = stale_reason_name(verdict->decision.reason);
-    struct store_stale stale_row = {.reason = stale ? reason : NULL,
+    const enum stale_reason reason = verdict->decision.reason;
+    struct store_stale stale_row = {.reason = reason,
                                     .fingerprint = stale ? verdict->state : NULL,
                                     .since_ns = stale ? verdict->since_ns : 0,
                                     .evidence = verdict->json};
 
-    if (stale && !verdict->file[0] && strcmp(reason, verdict->reason_before) != 0)
+    if (stale && !verdict->file[0] && reason != verdict->reason_before)
         log_info(&(struct log_ids){.volume = verdict->volume_id},
-                 "its metadata looks stale, and is kept: %s", reason);
+                 "its metadata looks stale, and is kept: %s", stale_reason_name(reason));
     if (verdict->file[0])
         return store_note_stale_file(pass->reconciler->store, verdict->entry_id, verdict->file,
                                      &stale_row);
@@ -297,8 +296,7 @@ static int note(struct cleanup_pass *pass, const struct verdict *verdict)
 static int intend(struct cleanup_pass *pass, struct verdict *verdict)
 {
     struct store_cleanup_intent intent = {
-        .reason =
-            verdict->file[0] ? "dead_sandbox_file" : stale_reason_name(verdict->decision.reason),
+        .reason = verdict->file[0] ? STALE_REASON_DEAD_SANDBOX_FILE : verdict->decision.reason,
         .evidence = verdict->json,
         .fingerprint = verdict->fingerprint,
         .directory = look_trash_path(pass->reconciler, verdict->layout),
@@ -463,9 +461,9 @@ static int append_verdict(struct cleanup_pass *pass, const struct verdict *verdi
     json_append_member(json, "pv", pv[0] ? pv : NULL);
     json_append_member(json, "decision", decision);
     json_append_member(json, "reason",
-                       verdict->file[0] && is_removable(verdict)
-                           ? "dead_sandbox_file"
-                           : stale_reason_name(verdict->decision.reason));
+                       stale_reason_name(verdict->file[0] && is_removable(verdict)
+                                             ? STALE_REASON_DEAD_SANDBOX_FILE
+                                             : verdict->decision.reason));
     json_append_name(json, "cleanup_id");
     if (verdict->cleanup_id)
         buffer_append_format(json, "%" PRId64, verdict->cleanup_id);

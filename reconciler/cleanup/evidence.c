@@ -119,7 +119,7 @@ static bool is_suspect(const struct reconciler *reconciler, const struct store_s
     enum stale_path lies;
 
     take_path(reconciler, suspect, &path, &lies);
-    if (suspect->stale_reason[0])
+    if (suspect->stale_reason != STALE_REASON_NONE)
         return true;
     if (lies == STALE_PATH_EMPTY_DIR)
         return false;
@@ -429,7 +429,7 @@ static int take_all(struct walk *walk)
     evidence->facts.restored = evidence->suspect.restored[0] &&
                                strcmp(evidence->suspect.restored, evidence->fingerprint) == 0;
     take_state(evidence);
-    if (evidence->suspect.stale_reason[0] &&
+    if (evidence->suspect.stale_reason != STALE_REASON_NONE &&
         strcmp(evidence->suspect.fingerprint, evidence->state) == 0)
         evidence->since_ns = evidence->suspect.since_ns;
     take_time(reconciler, walk->surroundings, used, evidence);

@@ -97,7 +97,7 @@ static int look_again(struct step *step)
     return look_at_entry(step->reconciler, look_tree_of(step->row.layout), step->row.key);
 }
 
-static int finish(struct step *step, enum store_cleanup_decision decision, const char *reason)
+static int finish(struct step *step, enum store_cleanup_decision decision, enum stale_reason reason)
 {
     if (decision == STORE_CLEANUP_REMOVED)
         step->wake_ns = step->now_ns + keep_ns(step->reconciler);
@@ -128,9 +128,9 @@ static int put_back(struct step *step)
     if (r < 0)
         return complain(step, "put back", r);
     if (r == QUARANTINE_TAKEN)
-        return finish(step, STORE_CLEANUP_REMOVED, "staged_again");
+        return finish(step, STORE_CLEANUP_REMOVED, STALE_REASON_STAGED_AGAIN);
     r = look_again(step);
-    return r < 0 ? r : finish(step, STORE_CLEANUP_PUT_BACK, "changed");
+    return r < 0 ? r : finish(step, STORE_CLEANUP_PUT_BACK, STALE_REASON_CHANGED);
 }
 
 static int advance_intended(struct step *step, const struct quarantine_state *state)
@@ -161,15 +161,16 @@ static int advance_moved(struct step *step, const struct quarantine_state *state
         return 0;
     }
     if (state->in_trash)
-        return finish(step, STORE_CLEANUP_REMOVED, state->in_place ? "staged_again" : NULL);
+        return finish(step, STORE_CLEANUP_REMOVED,
+                      state->in_place ? STALE_REASON_STAGED_AGAIN : STALE_REASON_NONE);
     r = look_again(step);
     if (r < 0)
         return r;
-    return state->in_place ? finish(step, STORE_CLEANUP_PUT_BACK, "changed")
-                           : finish(step, STORE_CLEANUP_FAILED, "lost_from_trash");
+    return state->in_place ? finish(step, STORE_CLEANUP_PUT_BACK, STALE_REASON_CHANGED)
+                           : finish(step, STORE_CLEANUP_FAILED, STALE_REASON_LOST_FROM_TRASH);
 }
 
-static int record_restore(struct step *step, const char *reason)
+static int record_restore(struct step *step, enum stale_reason reason)
 {
     int r = look_again(step);
 
@@ -199,7 +200,8 @@ static int advance_kept(struct step *step, const struct quarantine_state *state)
 
 static int advance_restoring(struct step *step, const struct quarantine_state *state)
 {
-    const char *reason = state->in_trash && !state->unchanged ? "changed" : "requested";
+    const enum stale_reason reason =
+        state->in_trash && !state->unchanged ? STALE_REASON_CHANGED : STALE_REASON_REQUESTED;
     int r = QUARANTINE_DONE;
 
     if (state->in_trash)
@@ -311,7 +313,7 @@ static void fail(struct reconciler *reconciler, struct marks *failed)
 
     while (r == 0 && marks_take_number(failed, &cleanup_id))
         r = store_finish_cleanup(reconciler->store, (int64_t)cleanup_id, STORE_CLEANUP_FAILED,
-                                 "cannot_move", 0);
+                                 STALE_REASON_CANNOT_MOVE, 0);
     if (r == 0)
         r = store_commit(reconciler->store);
     if (r < 0)

@@ -10,37 +10,6 @@
  */
 #include "reconciler/decide/stale.h"
 
-static const char *const reason_names[STALE_REASONS] = {
-    [STALE_REASON_NONE] = "none",
-    [STALE_REASON_RESTORED] = "restored",
-    [STALE_REASON_INVALID] = "invalid_mount_info",
-    [STALE_REASON_UNKNOWN_FILE] = "unknown_file",
-    [STALE_REASON_PATH_UNKNOWN] = "path_unknown",
-    [STALE_REASON_NOT_KUBELET_PATH] = "not_kubelet_path",
-    [STALE_REASON_SANDBOX_ALIVE] = "sandbox_alive",
-    [STALE_REASON_PID_NAMESPACE] = "pid_namespace",
-    [STALE_REASON_KUBELET_UNSEEN] = "kubelet_unseen",
-    [STALE_REASON_KUBELET_MOVED] = "kubelet_moved",
-    [STALE_REASON_PUBLISHED] = "published",
-    [STALE_REASON_POD_EXISTS] = "pod_exists",
-    [STALE_REASON_SANDBOX_UNPROVEN] = "sandbox_unproven",
-    [STALE_REASON_SOURCE_UNHEALTHY] = "source_unhealthy",
-    [STALE_REASON_DATABASE] = "database_degraded",
-    [STALE_REASON_TRASH] = "trash_unusable",
-    [STALE_REASON_GRACE] = "grace",
-    [STALE_REASON_REPORT_ONLY] = "report_only",
-    [STALE_REASON_BREAKER] = "breaker",
-    [STALE_REASON_RATE_LIMIT] = "rate_limit",
-    [STALE_REASON_SANDBOX_ENDED] = "sandbox_ended",
-    [STALE_REASON_SANDBOX_CLEARED] = "sandbox_cleared",
-    [STALE_REASON_NEVER_USED] = "never_used",
-};
-
-const char *stale_reason_name(enum stale_reason reason)
-{
-    return reason_names[reason];
-}
-
 static bool is_ended(const struct stale_facts *facts)
 {
     return facts->sandbox == STALE_SANDBOX_SEEN || facts->sandbox == STALE_SANDBOX_CLEARED ||

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "model/stale_reason.h"
+
 /* Where the volume's path lies. */
 enum stale_path {
     STALE_PATH_PUBLISH,   /* KUBELET/pods/UID/volumes/kubernetes.io~csi/PV/mount */
@@ -74,41 +76,12 @@ struct stale_facts {
 
 enum stale_verdict { STALE_NOT, STALE_KEEP, STALE_REMOVE };
 
-enum stale_reason {
-    STALE_REASON_NONE,
-    STALE_REASON_RESTORED,
-    STALE_REASON_INVALID,
-    STALE_REASON_UNKNOWN_FILE,
-    STALE_REASON_PATH_UNKNOWN,
-    STALE_REASON_NOT_KUBELET_PATH,
-    STALE_REASON_SANDBOX_ALIVE,
-    STALE_REASON_PID_NAMESPACE,
-    STALE_REASON_KUBELET_UNSEEN,
-    STALE_REASON_KUBELET_MOVED,
-    STALE_REASON_PUBLISHED,
-    STALE_REASON_POD_EXISTS,
-    STALE_REASON_SANDBOX_UNPROVEN,
-    STALE_REASON_SOURCE_UNHEALTHY,
-    STALE_REASON_DATABASE,
-    STALE_REASON_TRASH,
-    STALE_REASON_GRACE,
-    STALE_REASON_REPORT_ONLY,
-    STALE_REASON_BREAKER,
-    STALE_REASON_RATE_LIMIT,
-    STALE_REASON_SANDBOX_ENDED,
-    STALE_REASON_SANDBOX_CLEARED,
-    STALE_REASON_NEVER_USED,
-    STALE_REASONS,
-};
-
 struct stale_decision {
     enum stale_verdict verdict;
     enum stale_reason reason;
 };
 
 struct stale_decision stale_decide(const struct stale_facts *facts);
-
-const char *stale_reason_name(enum stale_reason reason);
 
 /* ---- a sandbox-id file beside others ------------------------------------------------------ */
 

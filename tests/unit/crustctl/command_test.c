@@ -181,7 +181,7 @@ static void add_layer_and_cleanup(const struct node *node)
 {
     const struct store_device disk = {.name = "/dev/sda", .major = 8, .size_bytes = 128 * MIB};
     const struct store_stale stale = {
-        .reason = "grace", .fingerprint = "aa", .since_ns = 1, .evidence = "{}"};
+        .reason = STALE_REASON_GRACE, .fingerprint = "aa", .since_ns = 1, .evidence = "{}"};
     struct store_layer layer = {.kind = "disk"};
     struct store_volume volume;
     bool changed;

@@ -31,7 +31,7 @@ static int64_t intend(struct store *store, int64_t entry_id, const char *file)
 
     assert_int_equal(
         store_intend_cleanup(store, entry_id,
-                             &(struct store_cleanup_intent){.reason = "sandbox_ended",
+                             &(struct store_cleanup_intent){.reason = STALE_REASON_SANDBOX_ENDED,
                                                             .evidence = "{\"a\":1}",
                                                             .fingerprint = "f1",
                                                             .directory = "/run/.crust-trash",
@@ -151,7 +151,7 @@ static void a_sandbox_that_left_no_file_is_a_user_by_its_binding(void **state)
     assert_int_equal(suspect_of(store, entry_id_of(store)).named_sandboxes, 0);
 }
 
-static void note(struct store *store, const char *reason, uint64_t since_ns)
+static void note(struct store *store, enum stale_reason reason, uint64_t since_ns)
 {
     assert_int_equal(store_note_stale(store, entry_id_of(store),
                                       &(struct store_stale){reason, reason ? "f1" : NULL, since_ns,
@@ -165,15 +165,15 @@ static void a_reason_that_stays_is_one_row(void **state)
     int64_t volume_id = put_bound(store).volume_id;
     int before;
 
-    note(store, "grace", 5);
+    note(store, STALE_REASON_GRACE, 5);
     before = written(store);
-    note(store, "grace", 5);
+    note(store, STALE_REASON_GRACE, 5);
     assert_int_equal(written(store), before);
-    note(store, "grace", 9);
+    note(store, STALE_REASON_GRACE, 9);
     assert_int_equal(number_of(store, "SELECT count(*) FROM audit_cleanups"), 1);
-    note(store, "breaker", 9);
-    note(store, NULL, 0);
-    note(store, "grace", 20);
+    note(store, STALE_REASON_BREAKER, 9);
+    note(store, STALE_REASON_NONE, 0);
+    note(store, STALE_REASON_GRACE, 20);
     assert_int_equal(number_of(store, "SELECT count(*) FROM audit_cleanups"), 3);
     assert_text_of(store,
                    "SELECT group_concat(decision || '/' || reason) FROM audit_cleanups"
@@ -205,7 +205,8 @@ static struct store_user named_of(struct store *store)
     return named;
 }
 
-static void note_file(struct store *store, const char *file, const char *reason, uint64_t since_ns)
+static void note_file(struct store *store, const char *file, enum stale_reason reason,
+                      uint64_t since_ns)
 {
     char evidence[64];
 
@@ -223,15 +224,15 @@ static void a_file_is_kept_once_for_each_reason(void **state)
 
     (void)put_bound(store);
     for (int i = 0; i < 2; i++) {
-        note_file(store, "sandbox-1", "grace", 7);
-        note_file(store, "older", "grace", 7);
+        note_file(store, "sandbox-1", STALE_REASON_GRACE, 7);
+        note_file(store, "older", STALE_REASON_GRACE, 7);
     }
     assert_int_equal(number_of(store, "SELECT count(*) FROM audit_cleanups"), 2);
     assert_int_equal(named_of(store).stale_since_ns, 7);
     assert_true(named_of(store).alive);
-    note_file(store, "sandbox-1", "rate_limit", 7);
+    note_file(store, "sandbox-1", STALE_REASON_RATE_LIMIT, 7);
     assert_int_equal(number_of(store, "SELECT count(*) FROM audit_cleanups"), 3);
-    note_file(store, "sandbox-1", NULL, 0);
+    note_file(store, "sandbox-1", STALE_REASON_NONE, 0);
     assert_int_equal(named_of(store).stale_since_ns, 0);
     assert_int_equal(number_of(store, "SELECT count(*) FROM audit_cleanups"), 3);
 }
@@ -272,7 +273,8 @@ static void a_removal_is_shown_when_it_is_decided(void **state)
     remove_entry(store);
     assert_int_equal(get_volume(store, volume_id).status, STORE_QUARANTINED);
     assert_int_equal(store_set_trash_step(store, id, STORE_TRASH_MOVED, 80), 0);
-    assert_int_equal(store_finish_cleanup(store, id, STORE_CLEANUP_REMOVED, NULL, 90), 0);
+    assert_int_equal(store_finish_cleanup(store, id, STORE_CLEANUP_REMOVED, STALE_REASON_NONE, 90),
+                     0);
     assert_text_of(store, "SELECT decision || reason FROM audit_cleanups", "removedsandbox_ended");
     assert_int_equal(store_get_trash(store, id, &trash), STORE_FOUND);
     assert_int_equal(trash.step, STORE_TRASH_KEPT);
@@ -314,7 +316,8 @@ static void a_directory_that_comes_back_is_the_same_volume(void **state)
     id = intend(store, entry_id_of(store), NULL);
     remove_entry(store);
     assert_int_equal(put_entry(store, &entry, true), volume_id);
-    assert_int_equal(store_finish_cleanup(store, id, STORE_CLEANUP_PUT_BACK, "changed", 90), 0);
+    assert_int_equal(
+        store_finish_cleanup(store, id, STORE_CLEANUP_PUT_BACK, STALE_REASON_CHANGED, 90), 0);
     assert_int_equal(get_volume(store, volume_id).status, STORE_PRESENT);
     assert_int_equal(get_volume(store, volume_id).named_sandboxes, 1);
     assert_text_of(store, "SELECT decision || reason FROM audit_cleanups", "put-backchanged");
@@ -373,10 +376,11 @@ static void what_is_restored_is_marked_until_it_is_bound(void **state)
     int64_t id = intend(store, entry_id_of(store), NULL);
 
     remove_entry(store);
-    assert_int_equal(store_finish_cleanup(store, id, STORE_CLEANUP_REMOVED, NULL, 90), 0);
+    assert_int_equal(store_finish_cleanup(store, id, STORE_CLEANUP_REMOVED, STALE_REASON_NONE, 90),
+                     0);
     assert_int_equal(store_set_trash_step(store, id, STORE_TRASH_RESTORING, 95), 0);
     assert_int_equal(put_entry(store, &entry, true), bound.volume_id);
-    assert_int_equal(store_record_restore(store, id, "requested"), 0);
+    assert_int_equal(store_record_restore(store, id, STALE_REASON_REQUESTED), 0);
     assert_string_equal(suspect_of(store, entry_id_of(store)).restored, "f1");
     assert_text_of(store,
                    "SELECT decision || reason || evidence FROM audit_cleanups"
@@ -400,10 +404,11 @@ static void one_file_of_a_directory_leaves_the_volume_there(void **state)
 
     assert_int_equal(store_get_trash(store, id, &trash), STORE_FOUND);
     assert_string_equal(trash.file, "sandbox-1");
-    assert_int_equal(store_finish_cleanup(store, id, STORE_CLEANUP_REMOVED, NULL, 90), 0);
+    assert_int_equal(store_finish_cleanup(store, id, STORE_CLEANUP_REMOVED, STALE_REASON_NONE, 90),
+                     0);
     assert_int_equal(get_volume(store, volume_id).status, STORE_PRESENT);
     assert_false(named_of(store).restored);
-    assert_int_equal(store_record_restore(store, id, "requested"), 0);
+    assert_int_equal(store_record_restore(store, id, STALE_REASON_REQUESTED), 0);
     assert_true(named_of(store).restored);
     assert_string_equal(suspect_of(store, entry_id_of(store)).restored, "");
     remove_entry(store);
@@ -420,7 +425,8 @@ static void the_trash_outlives_its_history(void **state)
 
     remove_entry(store);
     assert_int_equal(store_end_sandbox(store, "sandbox-1", &changed), 0);
-    assert_int_equal(store_finish_cleanup(store, id, STORE_CLEANUP_REMOVED, NULL, 90), 0);
+    assert_int_equal(store_finish_cleanup(store, id, STORE_CLEANUP_REMOVED, STALE_REASON_NONE, 90),
+                     0);
     store->keep_ms = -1000;
     assert_true(store_trim(store) >= 0);
     assert_true(store_trim(store) >= 0);
@@ -442,7 +448,7 @@ static void another_boot_knows_no_ages(void **state)
     fixture->store = fixture_open(fixture->path, "boot-1");
     assert_int_equal(store_begin(fixture->store), 0);
     (void)put_bound(fixture->store);
-    note(fixture->store, "grace", 5);
+    note(fixture->store, STALE_REASON_GRACE, 5);
     id = intend(fixture->store, entry_id_of(fixture->store), NULL);
     assert_int_equal(store_commit_durable(fixture->store), 0);
     store_close(fixture->store);
@@ -452,8 +458,8 @@ static void another_boot_knows_no_ages(void **state)
     assert_int_equal(store_set_trash_step(fixture->store, id, STORE_TRASH_KEPT, 0), 0);
     assert_int_equal(due_before(fixture->store, -1), 0); /* younger than they are kept for */
     assert_int_equal(suspect_of(fixture->store, entry_id_of(fixture->store)).since_ns, 0);
-    assert_string_equal(suspect_of(fixture->store, entry_id_of(fixture->store)).stale_reason,
-                        "grace");
+    assert_int_equal(suspect_of(fixture->store, entry_id_of(fixture->store)).stale_reason,
+                     STALE_REASON_GRACE);
 }
 
 int main(void)
