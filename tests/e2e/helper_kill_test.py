@@ -85,7 +85,7 @@ class SlowAgent(KataAgent):
 
 class ManyTest(HelperCase):
     SANDBOXES = 50
-    RSS_KIB = 16 * 1024
+    RSS_KIB = 8000  # the aim of docs/measurements.md for any number of volumes
 
     def test_many_sandboxes_grow_at_once(self):
         node = self.helper_node()
@@ -100,10 +100,12 @@ class ManyTest(HelperCase):
         count.peak = 0
         for scene in scenes:
             self.grow(scene)
+        largest = 0
         for scene in scenes:
             self.in_sync(node, scene, AFTER, 300)
+            largest = max(largest, self.anonymous_kib(node))
         self.assertEqual(count.peak, 2)
-        self.assertLess(self.anonymous_kib(node), self.RSS_KIB)
+        self.assertLess(largest, self.RSS_KIB)
 
     def anonymous_kib(self, node):
         with open(f"/proc/{node.process.pid}/status", encoding="ascii") as status:
