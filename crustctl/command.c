@@ -156,6 +156,15 @@ int session_flush(struct session *session)
     return result;
 }
 
+int session_end(struct session *session, int code)
+{
+    if (buffer_error(&session->out) < 0)
+        code = session_fail(buffer_error(&session->out), NULL);
+    if (session_flush(session) < 0 && code == EXIT_DONE)
+        code = EXIT_FAILED;
+    return code;
+}
+
 int session_fail(int result, const struct error *error)
 {
     (void)fprintf(stderr, "crustctl: %s\n",

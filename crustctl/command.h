@@ -23,8 +23,7 @@ struct session {
     struct source *source;
     unsigned width;       /* of prose, in columns */
     unsigned table_width; /* of what has columns: without bound where nobody looks at a terminal */
-    struct buffer out;    /* written to stdout at the end, or by session_flush(); a failure of it
-                             is told then */
+    struct buffer out;    /* written to stdout by session_end(), or session_flush() before */
 };
 
 struct command {
@@ -52,6 +51,9 @@ int command_check(const struct command *command, const struct options *options,
 
 /* 0, -EIO, or the output's failure. */
 int session_flush(struct session *session);
+
+/* What command->run() left in the output, and a failure that it met. The exit code. */
+int session_end(struct session *session, int code);
 
 /* Prints "crustctl: text" on stderr; the exit code for a SOURCE_* outcome or -errno. */
 int session_fail(int result, const struct error *error);

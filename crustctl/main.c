@@ -120,11 +120,7 @@ static int run(const struct command *command, const struct options *options)
         (void)fprintf(stderr, "crustctl: %s\n", error.text);
         return EXIT_USAGE;
     }
-    code = command->run(&session);
-    if (buffer_error(&session.out) < 0)
-        code = session_fail(buffer_error(&session.out), NULL);
-    if (session_flush(&session) < 0 && code == EXIT_DONE)
-        code = EXIT_FAILED;
+    code = session_end(&session, command->run(&session));
     buffer_done(&session.out);
     source_close(session.source);
     return code;

@@ -290,6 +290,20 @@ static void what_needs_a_daemon_says_so(void **state)
     expect(*state, "wait pvc-ledger --for asleep", EXIT_USAGE, "");
 }
 
+static void output_that_does_not_fit_is_a_failure(void **state)
+{
+    struct session session = {.out = BUFFER_INIT(2)};
+
+    (void)state;
+    buffer_append_text(&session.out, "{}\n");
+    assert_int_equal(session_end(&session, EXIT_DONE), EXIT_FAILED);
+    assert_int_equal(session_end(&session, EXIT_BLOCKED), EXIT_BLOCKED); /* it is told once */
+    buffer_append_text(&session.out, "{}\n");
+    assert_int_equal(session_flush(&session), -EMSGSIZE);
+    assert_int_equal(session_flush(&session), 0);
+    buffer_done(&session.out);
+}
+
 static void nothing_at_all_is_unreachable(void **state)
 {
     const struct node *node = *state;
@@ -338,6 +352,7 @@ int main(void)
         TEST(the_journal_has_lines),
         TEST(what_needs_a_daemon_says_so),
         TEST(nothing_at_all_is_unreachable),
+        cmocka_unit_test(output_that_does_not_fit_is_a_failure),
         TEST(show),
     };
 
