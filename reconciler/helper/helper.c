@@ -201,14 +201,15 @@ static bool answer_count(const struct helper_sandbox *sandbox, struct helper_cal
     return true;
 }
 
-/* A helper that ran for another volume of the sandbox has grown this one, too. */
+/* A helper that ran for another volume of the sandbox has grown this one, too, or has found why not.
+ * What it found while the device was smaller is no answer. */
 static bool answer_growth(struct helper_sandbox *sandbox, struct helper_call *call)
 {
     struct helper_fact *fact = helper_known_find(&sandbox->known, call->mapping_id);
 
     if (!fact || !fact->is_news || !fact->grew ||
         clock_boottime() - fact->at_ns >= HELPER_FRESH_NS ||
-        (fact->reason == REASON_NONE && fact->device_bytes < call->device_bytes))
+        fact->device_bytes < call->device_bytes)
         return false;
     fact->is_news = false;
     answer_by_fact(call, fact);

@@ -72,6 +72,18 @@ class ChangeTest(HelperCase):
         node.wait_for(volume.path, "in_sync", "none", guest_bytes=AFTER)
         self.nothing_left(node, scene)
 
+    def test_a_fault_of_before_is_no_answer_to_a_later_growth(self):
+        """A neighbour's helper found the file system read-only when it had nothing to grow."""
+        node, scene = self.build(2)
+        volume, neighbour = scene.volumes
+        scene.agent.faults = {self.guest_path(node, neighbour): "read_only"}
+        volume.loop.resize(AFTER)
+        node.wait_for(volume.path, "in_sync", "none", guest_bytes=AFTER)
+        scene.agent.faults = {}
+        neighbour.loop.resize(AFTER)
+        node.wait_for(neighbour.path, "in_sync", "none", guest_bytes=AFTER)
+        self.assertNotIn("file_system_not_growable", node.log_tail())
+
     def test_a_sandbox_that_ends_with_a_helper_in_it(self):
         """crustd runs on: nothing is left in the share or on record, and others are served."""
         node = self.helper_node(guest__helpers=1, resize__call_timeout_seconds=4)
