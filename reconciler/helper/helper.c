@@ -201,8 +201,8 @@ static bool answer_count(const struct helper_sandbox *sandbox, struct helper_cal
     return true;
 }
 
-/* A helper that ran for another volume of the sandbox has grown this one, too, or has found why not.
- * What it found while the device was smaller is no answer. */
+/* A helper that ran for another volume of the sandbox has grown this one, too, or has found why
+ * not. What it found while the device was smaller is no answer. */
 static bool answer_growth(struct helper_sandbox *sandbox, struct helper_call *call)
 {
     struct helper_fact *fact = helper_known_find(&sandbox->known, call->mapping_id);
@@ -654,9 +654,47 @@ void helpers_start(struct reconciler *reconciler)
     serve_soon(reconciler);
 }
 
+static struct helper_sandbox *find_running(struct reconciler *reconciler)
+{
+    struct helper_sandbox *sandbox, *next;
+
+    HASH_ITER (hh, reconciler->helpers.sandboxes, sandbox, next)
+        if (sandbox->run)
+            return sandbox;
+    return NULL;
+}
+
+static void abandon(struct helper_sandbox *sandbox)
+{
+    struct error error;
+
+    (void)error_set(&error, 0,
+                    "crustd is stopping; what the helper left is removed after its start");
+    log_info(NULL, "helper %s is left for the next start", helper_run_name(sandbox->run));
+    helper_known_begin(&sandbox->known, REASON_AGENT_UNREACHABLE, &error);
+    sandbox->run = helper_run_free(sandbox->run);
+    free(take_pointer(&sandbox->targets));
+    sandbox->reconciler->helpers.running--;
+    serve_soon(sandbox->reconciler);
+    answer_served(sandbox);
+}
+
+static void on_end(struct loop_timer *timer)
+{
+    struct helpers *helpers = container_of(timer, struct helpers, end);
+    struct reconciler *reconciler = container_of(helpers, struct reconciler, helpers);
+    struct helper_sandbox *sandbox;
+
+    while ((sandbox = find_running(reconciler)))
+        abandon(sandbox);
+}
+
+/* A helper that hangs would be killed and removed step by step, each of which may hang as well. */
 void helpers_stop(struct reconciler *reconciler)
 {
     serve_soon(reconciler);
+    loop_timer_start(reconciler->loop, &reconciler->helpers.end,
+                     reconciler->config.resize.call_timeout_seconds * NSEC_PER_SEC, on_end);
 }
 
 void helpers_sweep(struct reconciler *reconciler)
@@ -693,5 +731,6 @@ void helpers_done(struct reconciler *reconciler)
     }
     loop_timer_stop(&reconciler->helpers.timer);
     loop_timer_stop(&reconciler->helpers.later);
+    loop_timer_stop(&reconciler->helpers.end);
     reconciler->helpers.running = 0;
 }

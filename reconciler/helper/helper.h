@@ -33,6 +33,7 @@ struct helpers {
     uint64_t calls; /* ever made: their order */
     struct loop_timer timer;
     struct loop_timer later; /* the next attempt to remove what was left */
+    struct loop_timer end;   /* crustd is stopping: then what runs is left, on record */
 };
 
 enum helper_purpose { HELPER_GROW, HELPER_COUNT };
@@ -64,7 +65,8 @@ struct helper_call *helper_call_free(struct helper_call *call);
 void helpers_start(struct reconciler *reconciler);
 /* From time to time: forgets what is old. */
 void helpers_sweep(struct reconciler *reconciler);
-/* crustd is stopping: no further helper begins, and nobody waits for one. */
+/* crustd is stopping: no further helper begins, and nobody waits for one. What still runs after
+ * resize.call_timeout_seconds is left where it is, on record. */
 void helpers_stop(struct reconciler *reconciler);
 /* No helper runs, and none is about to. */
 bool helpers_are_idle(const struct reconciler *reconciler);

@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 import unittest
 
 from helper_case import HelperCase
@@ -71,6 +72,22 @@ class ChangeTest(HelperCase):
         volume.loop.resize(AFTER)
         node.wait_for(volume.path, "in_sync", "none", guest_bytes=AFTER)
         self.nothing_left(node, scene)
+
+    def test_a_stop_does_not_wait_for_a_guest_that_hangs(self):
+        """A stop takes one call's time at most; the next daemon removes what was left."""
+        node, scene = self.build(resize__call_timeout_seconds=6)
+        before = len(self.created(scene))
+        for call in ("CreateContainer", "SignalProcess", "WaitProcess", "RemoveContainer"):
+            scene.agent.behave(call, "silent")
+        self.grow(scene)
+        scene.agent.wait_for_requests(before + 1, 60, method="CreateContainer")
+        begin = time.monotonic()
+        self.assertEqual(node.stop(), 0)
+        self.assertLess(time.monotonic() - begin, 9)
+        for call in ("CreateContainer", "SignalProcess", "WaitProcess", "RemoveContainer"):
+            scene.agent.behave(call, "ok")
+        node.start()
+        self.in_sync(node, scene, AFTER)
 
     def test_a_fault_of_before_is_no_answer_to_a_later_growth(self):
         """A neighbour's helper found the file system read-only when it had nothing to grow."""
