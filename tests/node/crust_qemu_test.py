@@ -58,7 +58,7 @@ class CrustQemuTest(SandboxTest):
 
     def check_monitor(self, program):
         """A sandbox whose QEMU is started as Kata would do it now."""
-        sandbox = self.add_sandbox({DRIVE: (f"/dev/disk/by-id/virtio-{DRIVE}", "ext4")}, program)
+        sandbox = self.add_sandbox({DRIVE: (f"/dev/disk/by-id/virtio-{DRIVE}", "ext4")}, program=program)
         socket = f"/run/crustd/qemu/{sandbox.id}.sock"
         self.start_sandboxes()
         self.node.start_crustd()

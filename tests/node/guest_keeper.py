@@ -1,8 +1,9 @@
 """guest_keeper.py SPECIFICATION - runs in a node: a sandbox as Kata's Go runtime leaves it, its VM on KVM.
 
 The specification is JSON: id, cid, control (a socket's path), kernel, initramfs, program (crust-qemu in QEMU's place, or
-null), stock and volumes, each with path (the publish path), device and filesystem. A stock guest has the stand-in for
-kata-agent and a directory that it shares with the node, and no crust-guest-agent.
+null), extra_monitor (what Kata's enable_debug gives a QEMU that nothing is in the place of), stock and volumes, each with
+path (the publish path), device and filesystem. A stock guest has the stand-in for kata-agent and a directory that it shares
+with the node, and no crust-guest-agent.
 
 It boots the guest with the volumes in it, writes what a CSI driver and the runtime write, holds QEMU's main monitor as the
 shim does, and answers on the control socket until it is killed: one JSON request per connection, [method, arguments...],
@@ -12,6 +13,7 @@ answered by {"answer": ...} or {"error": ...}.
 import json
 import os
 import pathlib
+import signal
 import socket
 import sys
 import tempfile
@@ -56,12 +58,13 @@ class Sandbox:
             options = {"agents": [("/sbin/kata-agent", f"vsock:{AGENT_PORT}")], "share": share,
                        "cgroups": True}
         self.vm = GuestVM(scratch, image, self.disks, sandbox_id=self.id,
-                          vm_dir=self.node.vm_dir(self.id), **self.monitor(specification["program"]),
+                          vm_dir=self.node.vm_dir(self.id), **self.monitor(specification),
                           accelerator="kvm", vsock_cid=self.cid, **options)
 
     @staticmethod
-    def monitor(program):
-        return {"program": [program]} if program else {"extra_monitor": "qmp"}
+    def monitor(specification):
+        program = specification["program"]
+        return {"program": [program]} if program else {"extra_monitor": specification["extra_monitor"]}
 
     def publish(self):
         """In the order of a pod's start: the CSI driver, the guest, the runtime's records."""
@@ -84,6 +87,16 @@ class Sandbox:
         """Of the disk, and of the file system on it."""
         disk = self.disks[number]
         return [self.vm.guest_blocksize(disk), self.vm.guest_size(disk.mount_point)]
+
+    def do_freeze(self, number):
+        """Whoever writes to the file system waits, and so does its growth."""
+        self.vm.freeze(self.disks[number].mount_point)
+
+    def do_thaw(self, number):
+        self.vm.thaw(self.disks[number].mount_point)
+
+    def do_signal_agents(self, name):
+        return self.vm.signal_agents(getattr(signal, name))
 
     def do_console(self):
         return self.vm.console()

@@ -52,9 +52,10 @@ class Volume:
 class Sandbox:
     """A guest on KVM, with volumes in it, that Kata's Go runtime could have started."""
 
-    def __init__(self, node, cid, volumes, program=None, staged=False, stock=False):
+    def __init__(self, node, cid, volumes, *, program=None, staged=False, stock=False,
+                 extra_monitor="qmp"):
         self.node, self.cid, self.program = node, cid, program
-        self.staged, self.stock = staged, stock
+        self.staged, self.stock, self.extra_monitor = staged, stock, extra_monitor
         self.id = secrets.token_hex(32)
         self.pod = f"pod-{cid}"
         self.volumes = {name: Volume(name, device, filesystem, self, number)
@@ -69,6 +70,7 @@ class Sandbox:
         self.node.write(specification, json.dumps({
             "id": self.id, "cid": self.cid, "control": self.control, "staged": self.staged,
             "kernel": f"{GUEST}/vmlinuz", "program": self.program, "stock": self.stock,
+            "extra_monitor": self.extra_monitor,
             "initramfs": f"{GUEST}/{'initramfs-kata' if self.stock else 'initramfs'}",
             "volumes": [dataclasses.asdict(dataclasses.replace(volume, sandbox=None))
                         | {"path": volume.path} for volume in self.volumes.values()]}))
@@ -101,6 +103,7 @@ class SandboxTest(NodeTest):
 
     MEMORY = 4096
     sandboxes: list
+    sandboxes_begun = 0
 
     @classmethod
     def prepare(cls):
@@ -115,11 +118,12 @@ class SandboxTest(NodeTest):
         cls.sandboxes = []
 
     @classmethod
-    def add_sandbox(cls, volumes, program=None, staged=False, stock=False):
+    def add_sandbox(cls, volumes, **options):
         """{name: (device, file system)}; the devices are there. program: what is started as QEMU. staged:
         a CSI driver has made the file systems and leaves the metadata, before the sandbox is started.
-        stock: nothing of ours is in the guest."""
-        sandbox = Sandbox(cls.node, FIRST_CID + len(cls.sandboxes), volumes, program, staged, stock)
+        stock: nothing of ours is in the guest. extra_monitor: None for a QEMU with the shim's alone."""
+        cls.sandboxes_begun += 1
+        sandbox = Sandbox(cls.node, FIRST_CID + cls.sandboxes_begun, volumes, **options)
         cls.sandboxes.append(sandbox)
         return sandbox
 
