@@ -104,7 +104,7 @@ CRUST_QEMU_DIRECTORY ?= $(PREFIX)/libexec/crustd
 PROGRAMS := $(OUT)/crustd $(OUT)/crustctl $(OUT)/crust-guest-agent $(OUT)/stripped/crust-guest-agent \
   $(OUT)/$(CRUST_QEMU)
 
-.PHONY: all check demo install uninstall deps tests unit e2e node fuzz replay search bench golden sanitize coverage format lint clean help programs
+.PHONY: all check demo install uninstall deps tests unit e2e node kubernetes fuzz replay search bench golden sanitize coverage format lint clean help programs
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -257,6 +257,10 @@ e2e: programs $(BENCH_PROGRAMS) ## run the integration tests (root)
 # ROUNDS: how often the node of power_loss_test.py loses its power (5).
 node: programs $(addprefix $(OUT)/tests/unit/guest-agent/,serve_test oneshot_test) ## run the tests on a whole Debian node in a virtual machine (root)
 	@CRUST_BUILD=$(OUT) CRUST_ROUNDS=$(ROUNDS) tests/node/run.py
+
+# SCENARIOS: what the names of the scenarios have in them that are to be run (all).
+kubernetes: programs ## run the tests with a real API server and a real kubelet, on a node in a virtual machine (root)
+	@CRUST_BUILD=$(OUT) CRUST_SCENARIOS="$(SCENARIOS)" tests/kubernetes/run.py
 
 bench: programs $(BENCH_PROGRAMS) $(BENCH_PRELOADS) ## measure, one line of JSON per figure (root); see docs/measurements.md
 	@CRUST_BUILD=$(OUT) tests/bench/run.py $(FIGURES)

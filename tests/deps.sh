@@ -3,7 +3,8 @@
 #
 # Installs the Debian 12 packages below that are missing. What would start a service or change how
 # the machine boots is unpacked instead: the test guest's kernel into BUILD/guest/kernel, promtool
-# into BUILD/tools. When all is there already it does nothing, and needs neither root nor a network.
+# into BUILD/tools, etcd, containerd and what goes with them into BUILD/kubernetes/debian. When all is
+# there already it does nothing, and needs neither root nor a network.
 set -eu
 
 demo=
@@ -54,3 +55,4 @@ unpack() {
 
 unpack "$here/guest/fetch-kernel.sh" "$build/guest/kernel"
 [ -n "$demo" ] || unpack "$here/fetch-promtool.sh" "$build/tools"
+[ -n "$demo" ] || unpack "$here/kubernetes/fetch-debian.sh" "$build/kubernetes/debian"

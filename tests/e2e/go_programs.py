@@ -82,14 +82,14 @@ def locked():
 
 
 @functools.cache
-def build(directory, package, name):
+def build(directory, package, name, *options):
     """Builds a package of a module; returns the program's path. A program that does not build fails the
     test, modules that are out of reach skip it."""
     with locked():
         go = find_go()
         download(go, directory)
         program = PLACE / "bin" / name
-        done = run(go, "build", "-trimpath", "-o", str(program), package, cwd=directory)
+        done = run(go, "build", "-trimpath", *options, "-o", str(program), package, cwd=directory)
         if done.returncode != 0:
             raise AssertionError(f"go build {package}: {done.stderr[-4000:]}")
         return program
