@@ -4,104 +4,83 @@
 #include <stddef.h>
 #include <string.h>
 
+#define ROW(reason, ...) [STALE_REASON_##reason] = {__VA_ARGS__}
+
 static const struct {
     const char *name;
     const char *meaning;
     const char *remedy;
 } reasons[STALE_REASONS] = {
-    [STALE_REASON_NONE] = {"none", NULL, NULL},
+    ROW(NONE, "none", NULL, NULL),
 
     /* ---- kept ---- */
-    [STALE_REASON_RESTORED] =
-        {"restored", "A person had it put back, and it has not changed since.",
-         "Remove it by hand if it is of no use: kata-runtime direct-volume remove."},
-    [STALE_REASON_INVALID] =
-        {"invalid_mount_info",
-         "Its directory does not read well, so crustd knows too little of it.",
-         "crustctl volume VOL shows the problem; remove the directory by hand if it is "
-         "of no use."},
-    [STALE_REASON_UNKNOWN_FILE] =
-        {"unknown_file", "Its directory holds a file that is no part of a volume's metadata.",
-         "crustctl volume VOL names the file; move it elsewhere, or remove the "
-         "directory by hand."},
-    [STALE_REASON_PATH_UNKNOWN] = {"path_unknown",
-                                   "Its name is a hash, and no path is known that has it.",
-                                   "Remove the directory by hand if it is of no use."},
-    [STALE_REASON_NOT_KUBELET_PATH] =
-        {"not_kubelet_path",
-         "Its path is none of the kubelet's, so nobody says whether it is needed.",
-         "Remove it by hand if it is of no use: kata-runtime direct-volume remove."},
-    [STALE_REASON_SANDBOX_ALIVE] =
-        {"sandbox_alive", "The kubelet let go of it, and a process of its sandbox is still there.",
-         "See what holds the pod's VM or shim: crustctl sandboxes, ps."},
-    [STALE_REASON_PID_NAMESPACE] =
-        {"pid_namespace", "crustd does not see the host's processes, so it knows nothing of lives.",
-         "Run crustd in the host's pid namespace: hostPID in a pod."},
-    [STALE_REASON_KUBELET_UNSEEN] =
-        {"kubelet_unseen",
-         "No pod is there below the kubelet's directory, so it may not be mounted.",
-         "paths.kubelet must be the kubelet's --root-dir, visible to crustd."},
-    [STALE_REASON_KUBELET_MOVED] =
-        {"kubelet_moved",
-         "The kubelet's directory is on another file system than at crustd's start.",
-         "If that is right, restart crustd."},
-    [STALE_REASON_PUBLISHED] =
-        {"published", "Its sandbox is gone, and the kubelet still has the volume's directory.",
-         "If the pod is gone as well, look at the kubelet's and the CSI driver's logs."},
-    [STALE_REASON_POD_EXISTS] = {"pod_exists",
-                                 "No sandbox ever used it, and its pod's directory is there.",
-                                 "It goes once the pod is deleted."},
-    [STALE_REASON_SANDBOX_UNPROVEN] = {"sandbox_unproven",
-                                       "No process of its sandbox is there, but its "
-                                       "end was not seen, and its state directories or "
-                                       "cgroups are.",
-                                       "Have the runtime clean up (crictl rmp), or "
-                                       "remove the sandbox's state directories."},
-    [STALE_REASON_SOURCE_UNHEALTHY] =
-        {"source_unhealthy", "A directory that crustd watches vanished, or a sense does not work.",
-         "crustctl status and the log say which."},
-    [STALE_REASON_DATABASE] = {"database_degraded",
-                               "crustd's records could be lost, so nothing is removed.",
-                               "crustctl status says why."},
-    [STALE_REASON_TRASH] = {"trash_unusable",
-                            "There is no place on the same mount that it could be moved to.",
-                            "The log says why; set paths.kata_trash or paths.crust_trash."},
-    [STALE_REASON_GRACE] = {"grace", "It has not been stale and unchanged for long enough.",
-                            "It goes by itself; cleanup.grace_seconds and "
-                            "cleanup.unbound_grace_seconds say when."},
-    [STALE_REASON_REPORT_ONLY] = {"report_only", "cleanup.mode = report.",
-                                  "crustctl gc removes it; cleanup.mode = delete does."},
-    [STALE_REASON_BREAKER] =
-        {"breaker",
-         "More than half of all volumes look stale at once, and nobody saw their "
-         "sandboxes end.",
-         "If that is right (crustctl gc --dry-run), confirm it: crustctl gc."},
-    [STALE_REASON_RATE_LIMIT] = {"rate_limit", "cleanup.max_per_minute is used up; it goes next.",
-                                 NULL},
+    ROW(RESTORED, "restored", "A person had it put back, and it has not changed since.",
+        "Remove it by hand if it is of no use: kata-runtime direct-volume remove."),
+    ROW(INVALID, "invalid_mount_info",
+        "Its directory does not read well, so crustd knows too little of it.",
+        "crustctl volume VOL shows the problem; remove the directory by hand if it is of no use."),
+    ROW(UNKNOWN_FILE, "unknown_file",
+        "Its directory holds a file that is no part of a volume's metadata.",
+        "crustctl volume VOL names the file; move it elsewhere, or remove the directory by hand."),
+    ROW(PATH_UNKNOWN, "path_unknown", "Its name is a hash, and no path is known that has it.",
+        "Remove the directory by hand if it is of no use."),
+    ROW(NOT_KUBELET_PATH, "not_kubelet_path",
+        "Its path is none of the kubelet's, so nobody says whether it is needed.",
+        "Remove it by hand if it is of no use: kata-runtime direct-volume remove."),
+    ROW(SANDBOX_ALIVE, "sandbox_alive",
+        "The kubelet let go of it, and a process of its sandbox is still there.",
+        "See what holds the pod's VM or shim: crustctl sandboxes, ps."),
+    ROW(PID_NAMESPACE, "pid_namespace",
+        "crustd does not see the host's processes, so it knows nothing of lives.",
+        "Run crustd in the host's pid namespace: hostPID in a pod."),
+    ROW(KUBELET_UNSEEN, "kubelet_unseen",
+        "No pod is there below the kubelet's directory, so it may not be mounted.",
+        "paths.kubelet must be the kubelet's --root-dir, visible to crustd."),
+    ROW(KUBELET_MOVED, "kubelet_moved",
+        "The kubelet's directory is on another file system than at crustd's start.",
+        "If that is right, restart crustd."),
+    ROW(PUBLISHED, "published",
+        "Its sandbox is gone, and the kubelet still has the volume's directory.",
+        "If the pod is gone as well, look at the kubelet's and the CSI driver's logs."),
+    ROW(POD_EXISTS, "pod_exists", "No sandbox ever used it, and its pod's directory is there.",
+        "It goes once the pod is deleted."),
+    ROW(SANDBOX_UNPROVEN, "sandbox_unproven",
+        "No process of its sandbox is there, but its end was not seen, and its state directories "
+        "or cgroups are.",
+        "Have the runtime clean up (crictl rmp), or remove the sandbox's state directories."),
+    ROW(SOURCE_UNHEALTHY, "source_unhealthy",
+        "A directory that crustd watches vanished, or a sense does not work.",
+        "crustctl status and the log say which."),
+    ROW(DATABASE, "database_degraded", "crustd's records could be lost, so nothing is removed.",
+        "crustctl status says why."),
+    ROW(TRASH, "trash_unusable", "There is no place on the same mount that it could be moved to.",
+        "The log says why; set paths.kata_trash or paths.crust_trash."),
+    ROW(GRACE, "grace", "It has not been stale and unchanged for long enough.",
+        "It goes by itself; cleanup.grace_seconds and cleanup.unbound_grace_seconds say when."),
+    ROW(REPORT_ONLY, "report_only", "cleanup.mode = report.",
+        "crustctl gc removes it; cleanup.mode = delete does."),
+    ROW(BREAKER, "breaker",
+        "More than half of all volumes look stale at once, and nobody saw their sandboxes end.",
+        "If that is right (crustctl gc --dry-run), confirm it: crustctl gc."),
+    ROW(RATE_LIMIT, "rate_limit", "cleanup.max_per_minute is used up; it goes next.", NULL),
 
     /* ---- removed ---- */
-    [STALE_REASON_SANDBOX_ENDED] = {"sandbox_ended",
-                                    "Its sandbox was seen to end, and the kubelet let go of it.",
-                                    NULL},
-    [STALE_REASON_SANDBOX_CLEARED] =
-        {"sandbox_cleared", "Nothing of its sandbox is left, and the kubelet let go of it.", NULL},
-    [STALE_REASON_NEVER_USED] = {"never_used", "No sandbox ever used it, and its pod is gone.",
-                                 NULL},
-    [STALE_REASON_DEAD_SANDBOX_FILE] = {"dead_sandbox_file",
-                                        "The file of a dead sandbox, beside that of a live one.",
-                                        NULL},
-    [STALE_REASON_STAGED_AGAIN] =
-        {"staged_again", "It was staged anew while it was being removed: that is newer, and stays.",
-         NULL},
+    ROW(SANDBOX_ENDED, "sandbox_ended",
+        "Its sandbox was seen to end, and the kubelet let go of it.", NULL),
+    ROW(SANDBOX_CLEARED, "sandbox_cleared",
+        "Nothing of its sandbox is left, and the kubelet let go of it.", NULL),
+    ROW(NEVER_USED, "never_used", "No sandbox ever used it, and its pod is gone.", NULL),
+    ROW(DEAD_SANDBOX_FILE, "dead_sandbox_file",
+        "The file of a dead sandbox, beside that of a live one.", NULL),
+    ROW(STAGED_AGAIN, "staged_again",
+        "It was staged anew while it was being removed: that is newer, and stays.", NULL),
 
     /* ---- put back, failed, restored ---- */
-    [STALE_REASON_CHANGED] =
-        {"changed", "Somebody wrote to it while it was being removed, so it was put back.", NULL},
-    [STALE_REASON_CANNOT_MOVE] = {"cannot_move",
-                                  "It could not be moved to the trash; the log says why.", NULL},
-    [STALE_REASON_LOST_FROM_TRASH] = {"lost_from_trash", "Somebody took it out of the trash.",
-                                      NULL},
-    [STALE_REASON_REQUESTED] = {"requested", "A person had it put back.", NULL},
+    ROW(CHANGED, "changed", "Somebody wrote to it while it was being removed, so it was put back.",
+        NULL),
+    ROW(CANNOT_MOVE, "cannot_move", "It could not be moved to the trash; the log says why.", NULL),
+    ROW(LOST_FROM_TRASH, "lost_from_trash", "Somebody took it out of the trash.", NULL),
+    ROW(REQUESTED, "requested", "A person had it put back.", NULL),
 };
 
 const char *stale_reason_name(enum stale_reason reason)

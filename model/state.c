@@ -10,17 +10,16 @@ static const struct {
 } states[STATES + 1] = {
     [STATE_UNMANAGED] = {"unmanaged",
                          {.meaning = "crustd records this volume and does nothing for it."}},
-    [STATE_UNBOUND] =
-        {"unbound",
-         {.meaning = "No live sandbox is known to use the volume: no sandbox-id file and no "
-                     "container's mounts name one. When a VM starts with it, that VM sees the "
-                     "device's size as it is then."}},
-    [STATE_DETACHED] =
-        {"detached",
-         {.meaning = "The sandbox lives, and its VM does not have the drive now, because no "
-                     "container has the volume: Kata unplugs a container's drives when it "
-                     "ends, and plugs them again when it is started anew. The drive is found "
-                     "again then, and growth that came meanwhile is carried out."}},
+    [STATE_UNBOUND] = {"unbound",
+                       {.meaning = "No live sandbox is known to use the volume: no sandbox-id file "
+                                   "and no container's mounts name one. When a VM starts with it, "
+                                   "that VM sees the device's size as it is then."}},
+    [STATE_DETACHED] = {"detached",
+                        {.meaning =
+                             "The sandbox lives, and its VM does not have the drive now, because "
+                             "no container has the volume: Kata unplugs a container's drives when "
+                             "it ends, and plugs them again when it is started anew. The drive is "
+                             "found again then, and growth that came meanwhile is carried out."}},
     [STATE_BLOCKED] =
         {"blocked",
          {.meaning =
@@ -36,22 +35,22 @@ static const struct {
            "one."}}},
     [STATE_UNKNOWN] =
         {"unknown",
-         {.meaning = "No growth of the device was seen, but it is not known either whether the "
-                     "VM has its present size: it may have grown while crustd did not run.",
+         {.meaning = "No growth of the device was seen, but it is not known either whether the VM "
+                     "has its present size: it may have grown while crustd did not run.",
           .missing = "The size that the hypervisor has."}},
     [STATE_HOST_GROWN] =
         {"host_grown",
          {"The device has grown, and the hypervisor has not been told yet.",
           NULL,
           {"resize.settle_ms has crustd wait until the size has been still for so long."}}},
-    [STATE_BLOCK_GROWN] =
-        {"block_grown",
-         {.meaning = "The VM has the device's new size, or opened the device when it had it "
-                     "already; the file system has not been grown to it yet."}},
-    [STATE_IN_SYNC] =
-        {"in_sync",
-         {.meaning = "No difference is known between the size of the device, the size that the "
-                     "hypervisor has and the file system in the guest."}},
+    [STATE_BLOCK_GROWN] = {"block_grown",
+                           {.meaning =
+                                "The VM has the device's new size, or opened the device when it "
+                                "had it already; the file system has not been grown to it yet."}},
+    [STATE_IN_SYNC] = {"in_sync",
+                       {.meaning =
+                            "No difference is known between the size of the device, the size that "
+                            "the hypervisor has and the file system in the guest."}},
     [STATES] = {.name = "other"},
 };
 
