@@ -15,6 +15,7 @@
 #include "lib/cleanup.h"
 #include "lib/json.h"
 #include "model/reason.h"
+#include "model/runtime.h"
 #include "model/stale_reason.h"
 
 enum { LAYERS_SAID = 6 }; /* crustctl layers has them all */
@@ -239,18 +240,19 @@ static void say_group(const struct dossier *dossier, const struct config *config
     const cJSON *metadata = json_member(dossier->volume, "metadata");
     const char *group = json_string(metadata, "fsGroup");
     const char *policy = json_string(metadata, "fsGroupChangePolicy");
-    const char *runtime = dossier->sandbox ? row_text(dossier->sandbox, "runtime") : "";
+    const enum kata_runtime runtime =
+        runtime_from_name(dossier->sandbox ? row_text(dossier->sandbox, "runtime") : "");
 
     (void)config;
     if (!group)
         return;
     say(facts, "Its files are to belong to group %s (fsGroup%s%s).", group, policy ? ", " : "",
         policy ? policy : "");
-    if (strcmp(runtime, "kata-rs") == 0)
+    if (runtime == RUNTIME_KATA_RS)
         say(facts,
             "This sandbox's runtime, Kata's in Rust, ignores fsGroup: change the owner in an "
             "init container, or use Kata's Go runtime.");
-    else if (strcmp(runtime, "kata-go") != 0)
+    else if (runtime != RUNTIME_KATA_GO)
         say(facts, "Kata's Go runtime sees to that; its Rust runtime ignores fsGroup.");
 }
 

@@ -13,6 +13,7 @@
 #include "doctor/monitor.h"
 #include "lib/json.h"
 #include "lib/vmm_version.h"
+#include "model/hypervisor.h"
 
 /* What is known of one door. */
 struct door {
@@ -55,9 +56,9 @@ static struct door shut_door(const struct vmm *vmm, const char *why, const char 
 
 static bool lacks_monitor(const cJSON *row, const struct config *config)
 {
-    const char *hypervisor = text_of(row, "hypervisor");
+    const enum hypervisor_kind kind = hypervisor_kind_from_name(text_of(row, "hypervisor"));
 
-    return (strcmp(hypervisor, "qemu") == 0 || strcmp(hypervisor, "unknown") == 0) &&
+    return (kind == HYPERVISOR_QEMU || kind == HYPERVISOR_UNKNOWN) &&
            !*text_of(row, "control_socket") && config->resize.qemu_monitor != QEMU_MONITOR_OFF;
 }
 
@@ -131,38 +132,29 @@ static struct door find_cloud_hypervisor(const struct vmm *vmm, const char *vers
     return door;
 }
 
-static void name_vmm(const char *hypervisor, const char *version, char *ret_text, size_t size)
-{
-    const char *name = strcmp(hypervisor, "qemu") == 0               ? "QEMU"
-                       : strcmp(hypervisor, "cloud-hypervisor") == 0 ? "Cloud Hypervisor"
-                       : strcmp(hypervisor, "firecracker") == 0      ? "Firecracker"
-                       : strcmp(hypervisor, "unknown") == 0          ? "its VMM"
-                                                                     : hypervisor;
-
-    (void)snprintf(ret_text, size, "%.32s%s%.32s", name, *version ? " " : "", version);
-}
-
 /* How the last calls ended says more than what there is. */
 static struct door find_hypervisor(const cJSON *row, const struct config *config)
 {
-    const char *hypervisor = text_of(row, "hypervisor"), *version = text_of(row, "vmm_version");
+    const enum hypervisor_kind kind = hypervisor_kind_from_name(text_of(row, "hypervisor"));
+    const char *version = text_of(row, "vmm_version");
     const char *reasons = text_of(row, "hypervisor_reasons");
     struct vmm vmm = {.socket = text_of(row, "control_socket")};
-    bool is_old = strcmp(hypervisor, "cloud-hypervisor") == 0 && *version &&
-                  !cloud_hypervisor_is_able(version);
+    bool is_old =
+        kind == HYPERVISOR_CLOUD_HYPERVISOR && *version && !cloud_hypervisor_is_able(version);
     char why[160];
 
-    name_vmm(hypervisor, version, vmm.name, sizeof(vmm.name));
+    (void)snprintf(vmm.name, sizeof(vmm.name), "%.32s%s%.32s", hypervisor_title(kind),
+                   *version ? " " : "", version);
     if (*reasons && *vmm.socket && !is_old) {
         (void)snprintf(why, sizeof(why), "was asked in vain: %.128s", reasons);
         return shut_door(&vmm, why,
                          "crustctl volumes shows which; crustctl explain VOL says what to do");
     }
-    if (strcmp(hypervisor, "cloud-hypervisor") == 0)
+    if (kind == HYPERVISOR_CLOUD_HYPERVISOR)
         return find_cloud_hypervisor(&vmm, version);
-    if (strcmp(hypervisor, "firecracker") == 0)
+    if (kind == HYPERVISOR_FIRECRACKER)
         return find_firecracker(&vmm, config);
-    if (strcmp(hypervisor, "qemu") == 0 || strcmp(hypervisor, "unknown") == 0)
+    if (kind == HYPERVISOR_QEMU || kind == HYPERVISOR_UNKNOWN)
         return find_qemu(&vmm, row, config);
     return shut_door(&vmm, "has no way to be told", "Restart the pod after a growth");
 }

@@ -365,7 +365,8 @@ static int put_sandbox(struct reconciler *reconciler, const char *sandbox_id,
     if (r < 0 || !changed)
         return r;
     log_info(&(struct log_ids){.sandbox = sandbox_id}, "sandbox is alive: %s, %s, pid %d",
-             observed->runtime, observed->hypervisor, (int)observed->vmm_pid);
+             runtime_name(observed->runtime), hypervisor_name(observed->hypervisor),
+             (int)observed->vmm_pid);
     r = store_forget_waiting_of(reconciler->store, sandbox_ref);
     return r < 0 ? r : mark_volumes_of(reconciler, sandbox_id, &before);
 }

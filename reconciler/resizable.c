@@ -14,8 +14,7 @@
 
 static bool may_tell_vmm(const struct reconciler *reconciler, const struct store_volume *volume)
 {
-    return hypervisor_may_resize(hypervisor_kind_from_name(volume->hypervisor),
-                                 reconciler->config.resize.firecracker);
+    return hypervisor_may_resize(volume->hypervisor, reconciler->config.resize.firecracker);
 }
 
 static void judge_monitor(const struct reconciler *reconciler, const struct store_volume *volume,

@@ -51,8 +51,8 @@ static void take_sandbox(struct sql_rows *rows, struct store_helper_run *run)
     run->sandbox_ref = sql_take_number(rows);
     run->is_alive = sql_take_number(rows) != 0;
     TAKE_TEXT(rows, run->sandbox_id);
-    TAKE_TEXT(rows, run->runtime);
-    TAKE_TEXT(rows, run->hypervisor);
+    run->runtime = runtime_from_name(sql_borrow_text(rows));
+    run->hypervisor = hypervisor_kind_from_name(sql_borrow_text(rows));
     run->vmm_pid = (pid_t)sql_take_number(rows);
     TAKE_TEXT(rows, run->control_socket);
     TAKE_TEXT(rows, run->agent_address);

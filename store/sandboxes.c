@@ -60,12 +60,12 @@ static int add_sandbox(struct store *store, const struct store_sandbox *sandbox,
         "INSERT INTO sandboxes (boot_id, sandbox_id, runtime, hypervisor, vmm_pid, vmm_start_ns,"
         " control_socket, agent_address, pod_namespace, pod_name, first_seen)"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
-    int r = sql_run(&store->connection, insert, NULL, sql_text(store->boot_id),
-                    sql_text(sandbox->sandbox_id), sql_text(sandbox->runtime),
-                    sql_text(sandbox->hypervisor), sql_known((uint64_t)sandbox->vmm_pid),
-                    sql_known(sandbox->vmm_start_ns), sql_text(sandbox->control_socket),
-                    sql_text(sandbox->agent_address), sql_text(sandbox->pod_namespace),
-                    sql_text(sandbox->pod_name), sql_number(store->now_ms));
+    int r = sql_run(
+        &store->connection, insert, NULL, sql_text(store->boot_id), sql_text(sandbox->sandbox_id),
+        sql_text(runtime_name(sandbox->runtime)), sql_text(hypervisor_name(sandbox->hypervisor)),
+        sql_known((uint64_t)sandbox->vmm_pid), sql_known(sandbox->vmm_start_ns),
+        sql_text(sandbox->control_socket), sql_text(sandbox->agent_address),
+        sql_text(sandbox->pod_namespace), sql_text(sandbox->pod_name), sql_number(store->now_ms));
 
     if (r < 0)
         return r;
@@ -92,7 +92,8 @@ static int change_sandbox(struct store *store, const struct store_sandbox *sandb
 
     return r < 0 ? r
                  : sql_run(&store->connection, change, ret_changes, sql_number(ref),
-                           sql_text(sandbox->runtime), sql_text(sandbox->hypervisor), socket, agent,
+                           sql_text(runtime_name(sandbox->runtime)),
+                           sql_text(hypervisor_name(sandbox->hypervisor)), socket, agent,
                            sql_text(sandbox->pod_namespace), sql_text(sandbox->pod_name));
 }
 

@@ -20,7 +20,9 @@
 #include <sys/types.h>
 
 #include "lib/result.h"
+#include "model/hypervisor.h"
 #include "model/reason.h"
+#include "model/runtime.h"
 
 struct store;
 
@@ -301,8 +303,8 @@ struct store_claim {
 
 struct store_sandbox {
     const char *sandbox_id;
-    const char *runtime;    /* kata-go, kata-rs, unknown */
-    const char *hypervisor; /* qemu, cloud-hypervisor, … */
+    enum kata_runtime runtime;
+    enum hypervisor_kind hypervisor;
     pid_t vmm_pid;
     uint64_t vmm_start_ns;      /* when the VMM started, CLOCK_BOOTTIME */
     const char *control_socket; /* NULL: no monitor that crustd may use */
@@ -354,8 +356,8 @@ struct store_helper_run {
     int64_t sandbox_ref;
     bool is_alive; /* the sandbox */
     char sandbox_id[STORE_SANDBOX_ID_BYTES];
-    char runtime[32];
-    char hypervisor[32];
+    enum kata_runtime runtime;
+    enum hypervisor_kind hypervisor;
     pid_t vmm_pid;
     char control_socket[STORE_ADDRESS_BYTES];
     char agent_address[STORE_ADDRESS_BYTES];
@@ -460,8 +462,8 @@ struct store_volume {
 
     int64_t sandbox_ref; /* 0 unless exactly one is alive, and has it whole */
     char sandbox_id[STORE_SANDBOX_ID_BYTES];
-    char runtime[32];
-    char hypervisor[32];
+    enum kata_runtime runtime;
+    enum hypervisor_kind hypervisor;
     pid_t vmm_pid;
     uint64_t vmm_start_ns;
     char control_socket[STORE_ADDRESS_BYTES];

@@ -219,8 +219,8 @@ static int load_volume(struct store *store, struct store_volume *volume,
 static void take_sandbox(struct sql_rows *rows, struct store_volume *volume)
 {
     TAKE_TEXT(rows, volume->sandbox_id);
-    TAKE_TEXT(rows, volume->runtime);
-    TAKE_TEXT(rows, volume->hypervisor);
+    volume->runtime = runtime_from_name(sql_borrow_text(rows));
+    volume->hypervisor = hypervisor_kind_from_name(sql_borrow_text(rows));
     volume->vmm_pid = (pid_t)sql_take_number(rows);
     volume->vmm_start_ns = (uint64_t)sql_take_number(rows);
     TAKE_TEXT(rows, volume->control_socket);
@@ -234,7 +234,9 @@ static void forget_sandbox(struct store_volume *volume)
     volume->sandbox_ref = 0;
     volume->vmm_pid = 0;
     volume->vmm_start_ns = 0;
-    volume->sandbox_id[0] = volume->runtime[0] = volume->hypervisor[0] = '\0';
+    volume->sandbox_id[0] = '\0';
+    volume->runtime = RUNTIME_UNKNOWN;
+    volume->hypervisor = HYPERVISOR_UNKNOWN;
     volume->control_socket[0] = volume->agent_address[0] = '\0';
     volume->binding_source[0] = volume->recorded_guest_path[0] = '\0';
     volume->recorded_drive_id[0] = volume->recorded_file[0] = '\0';

@@ -15,11 +15,11 @@ BEGIN {
     allowed["model"] = "model/ lib/"
     allowed["config"] = "config/ lib/"
     allowed["store"] = "store/ model/ lib/"
-    allowed["doctor"] = "doctor/ config/ lib/"
+    allowed["doctor"] = "doctor/ config/ model/ lib/"
     allowed["agent-client"] = "agent-client/ lib/"
     allowed["reconciler/watch"] = "reconciler/watch/ lib/"
-    allowed["reconciler/observe"] = "reconciler/observe/ lib/"
-    allowed["reconciler/hypervisor"] = "reconciler/hypervisor/ lib/"
+    allowed["reconciler/observe"] = "reconciler/observe/ model/ lib/"
+    allowed["reconciler/hypervisor"] = "reconciler/hypervisor/ model/ lib/"
     allowed["reconciler/serve"] = "reconciler/serve/ reconciler/command/command.h " \
                                   "reconciler/command/answers.h store/read.h " \
                                   "store/counters.h store/overview.h model/ lib/"

@@ -24,8 +24,8 @@ static const enum volume_reason reasons[HYPERVISOR_OUTCOMES] = {
  * Hypervisor's. So its address is as good as a path, which every route takes. */
 static bool address_is_mount_point(const struct act *act, const char *address)
 {
-    return strncmp(address, "pci:", 4) == 0 && strcmp(act->volume.runtime, "kata-go") == 0 &&
-           hypervisor_kind_from_name(act->volume.hypervisor) == HYPERVISOR_CLOUD_HYPERVISOR;
+    return strncmp(address, "pci:", 4) == 0 && act->volume.runtime == RUNTIME_KATA_GO &&
+           act->volume.hypervisor == HYPERVISOR_CLOUD_HYPERVISOR;
 }
 
 static void note_address(struct act *act, const char *address)
@@ -100,8 +100,8 @@ int act_hypervisor_start(struct act *act)
         .deadline_ns = act_time_left(act),
     };
 
-    return hypervisor_call_new(act->reconciler->loop, hypervisor_kind_from_name(volume->hypervisor),
-                               &request, on_done, act, &act->hypervisor);
+    return hypervisor_call_new(act->reconciler->loop, volume->hypervisor, &request, on_done, act,
+                               &act->hypervisor);
 }
 
 static const enum store_list lists[] = {

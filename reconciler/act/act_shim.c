@@ -24,7 +24,7 @@ enum {
 
 static enum shim_dialect dialect_of(const struct act *act)
 {
-    return strcmp(act->volume.runtime, "kata-rs") == 0 ? SHIM_RUST : SHIM_GO;
+    return act->volume.runtime == RUNTIME_KATA_RS ? SHIM_RUST : SHIM_GO;
 }
 
 static const char *volume_of(const struct act *act)

@@ -87,7 +87,7 @@ static void look(struct helper_guest *guest, struct reconciler *reconciler,
 int helper_guest_new(struct reconciler *reconciler, const struct store_helper_run *sandbox,
                      helper_guest_done *done, void *userdata, struct helper_guest **ret_guest)
 {
-    enum hypervisor_kind kind = hypervisor_kind_from_name(sandbox->hypervisor);
+    enum hypervisor_kind kind = sandbox->hypervisor;
     struct helper_guest *guest = calloc(1, sizeof(*guest));
     int r = 0;
 

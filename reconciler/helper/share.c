@@ -22,9 +22,9 @@ enum { HEX_CHARS = 16, NAMES = 4096, COPY_BYTES = 64 * 1024 };
 
 static const char *const directories[] = {"proc", "sys", "dev", "vol"};
 
-static bool is_rust(const char *runtime)
+static bool is_rust(enum kata_runtime runtime)
 {
-    return strcmp(runtime, "kata-rs") == 0;
+    return runtime == RUNTIME_KATA_RS;
 }
 
 /* What is not there, is behind a link or on another mount, or is not crustd's to open. */
@@ -34,7 +34,7 @@ static bool is_absence(int r)
            r == -EPERM || r == -ENAMETOOLONG;
 }
 
-int helper_share_open(int root, const char *runtime, const char *sandbox_id, int *ret_fd,
+int helper_share_open(int root, enum kata_runtime runtime, const char *sandbox_id, int *ret_fd,
                       struct error *error)
 {
     cleanup(fd_closep) int sandboxes = -1;
@@ -51,7 +51,7 @@ int helper_share_open(int root, const char *runtime, const char *sandbox_id, int
                      below, strerror(-r));
 }
 
-void helper_share_guest_path(const char *runtime, const char *name,
+void helper_share_guest_path(enum kata_runtime runtime, const char *name,
                              char ret_path[static HELPER_GUEST_PATH_BYTES])
 {
     (void)snprintf(ret_path, HELPER_GUEST_PATH_BYTES, GUEST_SHARE "%s/%s",

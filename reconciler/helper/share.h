@@ -19,6 +19,7 @@
 #include <stdbool.h>
 
 #include "lib/result.h"
+#include "model/runtime.h"
 
 enum { HELPER_NAME_BYTES = 32, HELPER_GUEST_PATH_BYTES = 128 };
 
@@ -32,11 +33,11 @@ enum {
 
 /* The directory, for reading names and making others in it. The error says what is missing. -errno:
  * crustd itself could not open it (EMFILE, ENOMEM, EIO …), which says nothing of the share. */
-int helper_share_open(int root, const char *runtime, const char *sandbox_id, int *ret_fd,
+int helper_share_open(int root, enum kata_runtime runtime, const char *sandbox_id, int *ret_fd,
                       struct error *error);
 
 /* Where the guest of such a runtime sees the directory of that name. */
-void helper_share_guest_path(const char *runtime, const char *name,
+void helper_share_guest_path(enum kata_runtime runtime, const char *name,
                              char ret_path[static HELPER_GUEST_PATH_BYTES]);
 
 /* "crust-" and 16 random hexadecimal digits. 0 or -errno. */

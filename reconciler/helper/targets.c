@@ -30,7 +30,7 @@ static bool has_path(const struct store_volume *volume)
  */
 static bool is_rust(const struct store_volume *volume)
 {
-    return strcmp(volume->runtime, "kata-rs") == 0;
+    return volume->runtime == RUNTIME_KATA_RS;
 }
 
 bool helper_is_possible(const struct reconciler *reconciler, const struct store_volume *volume)

@@ -14,27 +14,11 @@
 #include "lib/cleanup.h"
 #include "reconciler/hypervisor/hypervisor_ops.h"
 
-static const struct kind {
-    const char *name;
-    const struct hypervisor_ops *ops; /* NULL: it can't be asked, and `obstacle` says why */
-    const char *obstacle;
-} kinds[HYPERVISOR_KINDS] = {
-    [HYPERVISOR_QEMU] = {"qemu", &hypervisor_qemu_ops, NULL},
-    [HYPERVISOR_CLOUD_HYPERVISOR] = {"cloud-hypervisor", &hypervisor_cloud_hypervisor_ops, NULL},
-    [HYPERVISOR_FIRECRACKER] = {"firecracker", &hypervisor_firecracker_ops, NULL},
-    [HYPERVISOR_DRAGONBALL] = {"dragonball", NULL,
-                               "Dragonball runs inside the shim and has no control socket: its "
-                               "drives keep their size until the pod is started anew"},
-    [HYPERVISOR_STRATOVIRT] = {"stratovirt", NULL,
-                               "StratoVirt has one monitor, which the shim holds: its drives keep "
-                               "their size until the pod is started anew"},
-    [HYPERVISOR_OPENVMM] = {"openvmm", NULL,
-                            "OpenVMM has no known call that resizes a drive: its drives keep their "
-                            "size until the pod is started anew"},
-    [HYPERVISOR_REMOTE] = {"remote", NULL,
-                           "the VM runs on another machine, where no device of this one is "
-                           "attached to it"},
-    [HYPERVISOR_OTHER] = {"unknown", NULL, "it is not known which VMM this is"},
+/* NULL: it can't be asked, and hypervisor_obstacle() says why. */
+static const struct hypervisor_ops *const kinds[HYPERVISOR_KINDS] = {
+    [HYPERVISOR_QEMU] = &hypervisor_qemu_ops,
+    [HYPERVISOR_CLOUD_HYPERVISOR] = &hypervisor_cloud_hypervisor_ops,
+    [HYPERVISOR_FIRECRACKER] = &hypervisor_firecracker_ops,
 };
 
 static void call_stop(struct hypervisor_call *call)
@@ -64,7 +48,7 @@ static void on_deferred(struct loop_timer *timer)
 
 bool hypervisor_may_resize(enum hypervisor_kind kind, bool firecracker_allowed)
 {
-    return kinds[kind].ops && (kind != HYPERVISOR_FIRECRACKER || firecracker_allowed);
+    return kinds[kind] && (kind != HYPERVISOR_FIRECRACKER || firecracker_allowed);
 }
 
 /* Why this VMM is not to be asked; NULL: it may be. */
@@ -72,11 +56,11 @@ static const char *obstacle_to(const struct hypervisor_call *call)
 {
     if (call->request.act == HYPERVISOR_DESCRIBE && call->kind != HYPERVISOR_CLOUD_HYPERVISOR)
         return "this VMM is not asked what guest it runs";
-    if (call->request.act == HYPERVISOR_RESIZE && kinds[call->kind].ops &&
+    if (call->request.act == HYPERVISOR_RESIZE && kinds[call->kind] &&
         !hypervisor_may_resize(call->kind, call->request.firecracker_allowed))
         return "Firecracker is told of a new size only with resize.firecracker = on, for its "
                "makers do not vouch for drives that the guest has mounted";
-    return kinds[call->kind].obstacle;
+    return hypervisor_obstacle(call->kind);
 }
 
 /* Starts the conversation, or prepares the reply that makes one unnecessary. */
@@ -112,7 +96,7 @@ int hypervisor_call_new(struct loop *loop, enum hypervisor_kind kind,
                         const struct hypervisor_request *request, hypervisor_done *done,
                         void *userdata, struct hypervisor_call **ret_call)
 {
-    const struct hypervisor_ops *ops = kinds[kind].ops;
+    const struct hypervisor_ops *ops = kinds[kind];
     struct hypervisor_call *call = calloc(1, ops ? ops->size : sizeof(*call));
     int r, s, t;
 
@@ -147,13 +131,4 @@ struct hypervisor_call *hypervisor_call_free(struct hypervisor_call *call)
     free((void *)(uintptr_t)call->request.others_forbid);
     free(call);
     return NULL;
-}
-
-enum hypervisor_kind hypervisor_kind_from_name(const char *name)
-{
-    unsigned kind = 0;
-
-    while (kind < HYPERVISOR_OTHER && (!name || strcmp(kinds[kind].name, name) != 0))
-        kind++;
-    return (enum hypervisor_kind)kind;
 }

@@ -15,19 +15,7 @@
 
 #include "lib/loop.h"
 #include "lib/result.h"
-
-enum hypervisor_kind {
-    HYPERVISOR_QEMU,
-    HYPERVISOR_CLOUD_HYPERVISOR,
-    HYPERVISOR_FIRECRACKER,
-    /* Recognised, but nothing can resize their drives; why not is said for each. */
-    HYPERVISOR_DRAGONBALL,
-    HYPERVISOR_STRATOVIRT,
-    HYPERVISOR_OPENVMM,
-    HYPERVISOR_REMOTE,
-    HYPERVISOR_OTHER,
-    HYPERVISOR_KINDS,
-};
+#include "model/hypervisor.h"
 
 enum hypervisor_act {
     HYPERVISOR_QUERY,    /* find the drive, report its size where the VMM tells it */
@@ -116,5 +104,3 @@ int hypervisor_call_new(struct loop *loop, enum hypervisor_kind kind,
                         const struct hypervisor_request *request, hypervisor_done *done,
                         void *userdata, struct hypervisor_call **ret_call);
 struct hypervisor_call *hypervisor_call_free(struct hypervisor_call *call); /* returns NULL */
-
-enum hypervisor_kind hypervisor_kind_from_name(const char *name); /* audit_sandboxes.hypervisor */

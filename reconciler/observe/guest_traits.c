@@ -91,15 +91,15 @@ int guest_traits_observe(const struct observe_sandbox_paths *paths, const char *
 {
     cleanup(buffer_done) struct buffer arguments = BUFFER_INIT(ARGUMENTS_BYTES);
     struct guest_traits traits = {0};
-    const char *hypervisor;
+    enum hypervisor_kind hypervisor;
     int r = process_read_arguments(vmm_pid, &arguments);
 
     if (r < 0)
         return r;
     hypervisor = process_arguments_hypervisor(&arguments);
-    if (!hypervisor || strcmp(hypervisor, "qemu") == 0)
+    if (hypervisor == HYPERVISOR_UNKNOWN || hypervisor == HYPERVISOR_QEMU)
         guest_traits_from_arguments(buffer_text(&arguments), arguments.length, &traits);
-    else if (strcmp(hypervisor, "firecracker") == 0)
+    else if (hypervisor == HYPERVISOR_FIRECRACKER)
         traits.share = GUEST_SHARE_NONE;
     if (traits.share == GUEST_SHARE_UNKNOWN)
         ask_persist(paths, sandbox_id, &traits);

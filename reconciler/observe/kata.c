@@ -39,25 +39,6 @@ int kata_set_problem(struct observed_sandbox *sandbox, bool try_again, const cha
                : 0;
 }
 
-const char *kata_hypervisor_name(const char *kata_name)
-{
-    static const char *const names[][2] = {
-        {"qemu", "qemu"},
-        {"clh", "cloud-hypervisor"},
-        {"cloud-hypervisor", "cloud-hypervisor"},
-        {"firecracker", "firecracker"},
-        {"stratovirt", "stratovirt"},
-        {"dragonball", "dragonball"},
-        {"openvmm", "openvmm"},
-        {"remote", "remote"},
-    };
-
-    for (size_t i = 0; kata_name && i < array_length(names); i++)
-        if (strcasecmp(kata_name, names[i][0]) == 0)
-            return names[i][1];
-    return NULL;
-}
-
 int kata_try_socket(int root, const char *directory, const char *name, char **ret_path)
 {
     char path[PATH_MAX];

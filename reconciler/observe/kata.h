@@ -14,9 +14,6 @@ int kata_copy(const char *text, char **ret_copy);
 int kata_set_problem(struct observed_sandbox *sandbox, bool try_again, const char *directory,
                      const char *text);
 
-/* Kata's name of a VMM as ours, static; NULL unknown. */
-const char *kata_hypervisor_name(const char *kata_name);
-
 /* ret_path: DIRECTORY/name, if that is a socket; NULL stays otherwise. */
 int kata_try_socket(int root, const char *directory, const char *name, char **ret_path);
 

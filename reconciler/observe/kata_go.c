@@ -393,7 +393,7 @@ static int try_process(const struct traces *traces, pid_t pid, struct observed_s
 {
     cleanup(buffer_done) struct buffer arguments = BUFFER_INIT(ARGUMENTS_BYTES);
     struct process before, after;
-    const char *guess;
+    enum hypervisor_kind guess;
     int r = process_read(pid, &before);
 
     if (r == 0)
@@ -410,14 +410,14 @@ static int try_process(const struct traces *traces, pid_t pid, struct observed_s
     sandbox->vmm_pid = pid;
     sandbox->vmm_start_ns = after.start_ns;
     guess = process_arguments_hypervisor(&arguments);
-    if (guess)
+    if (guess != HYPERVISOR_UNKNOWN)
         sandbox->hypervisor = guess;
     return 0;
 }
 
 static int find_process(const struct traces *traces, struct observed_sandbox *sandbox)
 {
-    const char *written = kata_hypervisor_name(traces->persist.hypervisor);
+    const enum hypervisor_kind written = hypervisor_kind_from_name(traces->persist.hypervisor);
     pid_t pid, jailed_pid;
     int r = read_pid_file(traces, traces->vm_directory, "pid", sandbox, &pid);
 
@@ -430,7 +430,7 @@ static int find_process(const struct traces *traces, struct observed_sandbox *sa
         if (r == 0 && jailed_pid)
             r = try_process(traces, jailed_pid, sandbox);
     }
-    if (written)
+    if (written != HYPERVISOR_UNKNOWN)
         sandbox->hypervisor = written;
     return r;
 }
@@ -452,20 +452,20 @@ static int find_monitor(const struct traces *traces, struct observed_sandbox *sa
 
 static int find_control_socket(const struct traces *traces, struct observed_sandbox *sandbox)
 {
-    const char *hypervisor = sandbox->hypervisor;
+    const enum hypervisor_kind hypervisor = sandbox->hypervisor;
     int root = traces->paths->root;
 
     if (!sandbox->alive)
         return 0;
-    if (strcmp(hypervisor, "firecracker") == 0 && traces->jail[0])
+    if (hypervisor == HYPERVISOR_FIRECRACKER && traces->jail[0])
         return kata_try_socket(root, traces->jail, "run/firecracker.socket",
                                &sandbox->control_socket);
     if (!traces->vm_directory[0])
         return 0;
-    if (strcmp(hypervisor, "cloud-hypervisor") == 0)
+    if (hypervisor == HYPERVISOR_CLOUD_HYPERVISOR)
         return kata_try_socket(root, traces->vm_directory, "clh-api.sock",
                                &sandbox->control_socket);
-    if (strcmp(hypervisor, "qemu") == 0 || strcmp(hypervisor, "unknown") == 0)
+    if (hypervisor == HYPERVISOR_QEMU || hypervisor == HYPERVISOR_UNKNOWN)
         return find_monitor(traces, sandbox);
     return 0;
 }
@@ -503,7 +503,7 @@ static int observe_go(struct traces *traces, struct observed_sandbox *sandbox)
         r = find_state_directory(traces);
     if (r == 0 && !traces->vm_directory[0] && !traces->jail[0] && traces->state_directory < 0)
         return OBSERVED_ABSENT;
-    sandbox->runtime = "kata-go";
+    sandbox->runtime = RUNTIME_KATA_GO;
     return r < 0 ? r : observe_traces(traces, sandbox);
 }
 

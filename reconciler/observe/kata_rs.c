@@ -70,15 +70,16 @@ static int parse_state(const struct buffer *text, struct observed_sandbox *sandb
 {
     cleanup(json_deletep) cJSON *object = NULL;
     struct error error;
-    const char *type;
+    enum hypervisor_kind type;
     int r = json_parse(buffer_text(text), text->length, JSON_LIMITS_PERSIST, &object, &error);
 
     if (r == -ENOMEM)
         return r;
     if (r < 0)
         return kata_set_problem(sandbox, false, STATE, error.text);
-    type = kata_hypervisor_name(json_string(json_member(object, "hypervisor"), "hypervisor_type"));
-    if (type)
+    type = hypervisor_kind_from_name(
+        json_string(json_member(object, "hypervisor"), "hypervisor_type"));
+    if (type != HYPERVISOR_UNKNOWN)
         sandbox->hypervisor = type;
     return 0;
 }
@@ -115,9 +116,9 @@ static int note_missing_vmm(const struct traces *traces, struct observed_sandbox
 }
 
 /* Dragonball is a part of the shim; a remote VM has nothing else on this machine. */
-static bool lives_in_shim(const char *hypervisor)
+static bool lives_in_shim(enum hypervisor_kind hypervisor)
 {
-    return strcmp(hypervisor, "dragonball") == 0 || strcmp(hypervisor, "remote") == 0;
+    return hypervisor == HYPERVISOR_DRAGONBALL || hypervisor == HYPERVISOR_REMOTE;
 }
 
 static int find_vmm(struct traces *traces, struct observed_sandbox *sandbox)
@@ -136,7 +137,7 @@ static int find_vmm(struct traces *traces, struct observed_sandbox *sandbox)
     sandbox->alive = true;
     sandbox->vmm_pid = traces->vmm.pid;
     sandbox->vmm_start_ns = traces->vmm.start_ns;
-    if (strcmp(sandbox->hypervisor, "unknown") == 0 && traces->vmm.hypervisor)
+    if (sandbox->hypervisor == HYPERVISOR_UNKNOWN)
         sandbox->hypervisor = traces->vmm.hypervisor;
     return 0;
 }
@@ -145,11 +146,11 @@ static int find_control_socket(const struct traces *traces, struct observed_sand
 {
     int root = traces->paths->root, r = 0;
 
-    if (strcmp(sandbox->hypervisor, "cloud-hypervisor") == 0)
+    if (sandbox->hypervisor == HYPERVISOR_CLOUD_HYPERVISOR)
         return kata_try_socket(root, traces->directory, "ch-api.sock", &sandbox->control_socket);
-    if (strcmp(sandbox->hypervisor, "firecracker") == 0)
+    if (sandbox->hypervisor == HYPERVISOR_FIRECRACKER)
         return kata_try_socket(root, traces->directory, "run/fc.sock", &sandbox->control_socket);
-    if (strcmp(sandbox->hypervisor, "qemu") != 0)
+    if (sandbox->hypervisor != HYPERVISOR_QEMU)
         return 0;
     if (traces->paths->extra_monitor)
         r = kata_find_added_monitor(root, traces->sandbox_id, sandbox);
@@ -166,21 +167,21 @@ static int find_control_socket(const struct traces *traces, struct observed_sand
 
 static int find_agent(const struct traces *traces, struct observed_sandbox *sandbox)
 {
-    static const char *const sockets[][2] = {
-        {"cloud-hypervisor", "ch-vm.sock"},
-        {"firecracker", "kata.hvsock"},
-        {"dragonball", "root/kata.hvsock"},
-        {"openvmm", "vsock.sock"},
+    static const char *const sockets[HYPERVISOR_KINDS] = {
+        [HYPERVISOR_CLOUD_HYPERVISOR] = "ch-vm.sock",
+        [HYPERVISOR_FIRECRACKER] = "kata.hvsock",
+        [HYPERVISOR_DRAGONBALL] = "root/kata.hvsock",
+        [HYPERVISOR_OPENVMM] = "vsock.sock",
     };
+    const char *socket = sockets[sandbox->hypervisor];
     int length = 0;
 
-    if (strcmp(sandbox->hypervisor, "qemu") == 0 && traces->vmm.guest_cid)
+    if (sandbox->hypervisor == HYPERVISOR_QEMU && traces->vmm.guest_cid)
         length = asprintf(&sandbox->agent_address, "vsock://%" PRIu32 ":%u", traces->vmm.guest_cid,
                           traces->paths->agent_port);
-    for (size_t i = 0; i < array_length(sockets); i++)
-        if (strcmp(sandbox->hypervisor, sockets[i][0]) == 0)
-            length = asprintf(&sandbox->agent_address, "hvsock://%s/%s:%u", traces->directory,
-                              sockets[i][1], traces->paths->agent_port);
+    else if (socket)
+        length = asprintf(&sandbox->agent_address, "hvsock://%s/%s:%u", traces->directory, socket,
+                          traces->paths->agent_port);
     if (length >= 0)
         return 0;
     sandbox->agent_address = NULL;
@@ -214,7 +215,7 @@ int kata_rs_observe(const struct observe_sandbox_paths *paths, const char *sandb
     r = find_directory(&traces, &found);
     if (r == 0 && !found)
         return OBSERVED_ABSENT;
-    sandbox->runtime = "kata-rs";
+    sandbox->runtime = RUNTIME_KATA_RS;
     if (r == 0)
         r = read_state(&traces, sandbox);
     if (r == 0)

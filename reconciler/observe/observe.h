@@ -12,6 +12,8 @@
 
 #include "lib/path.h"
 #include "lib/result.h"
+#include "model/hypervisor.h"
+#include "model/runtime.h"
 
 /* ---- a metadata directory ---------------------------------------------------------------- */
 
@@ -169,9 +171,9 @@ struct observed_claim {
 };
 
 struct observed_sandbox {
-    bool alive;             /* a VMM process with this sandbox in its arguments exists */
-    const char *runtime;    /* static: kata-go, kata-rs, unknown */
-    const char *hypervisor; /* static: qemu, cloud-hypervisor, firecracker, dragonball, … */
+    bool alive; /* a VMM process with this sandbox in its arguments exists */
+    enum kata_runtime runtime;
+    enum hypervisor_kind hypervisor;
     pid_t vmm_pid;
     uint64_t vmm_start_ns; /* CLOCK_BOOTTIME */
     char *control_socket;  /* as a host path below root; NULL none that may be used */

@@ -113,22 +113,11 @@ bool process_arguments_name(const struct buffer *arguments, const char *token)
     return false;
 }
 
-const char *process_arguments_hypervisor(const struct buffer *arguments)
+enum hypervisor_kind process_arguments_hypervisor(const struct buffer *arguments)
 {
-    static const char *const known[][2] = {
-        {"qemu", "qemu"},
-        {"cloud-hypervisor", "cloud-hypervisor"},
-        {"firecracker", "firecracker"},
-        {"stratovirt", "stratovirt"},
-    };
     const char *program = buffer_text(arguments), *slash = strrchr(program, '/');
 
-    if (slash)
-        program = slash + 1;
-    for (size_t i = 0; i < array_length(known); i++)
-        if (strncmp(program, known[i][0], strlen(known[i][0])) == 0)
-            return known[i][1];
-    return NULL;
+    return hypervisor_kind_from_program(slash ? slash + 1 : program);
 }
 
 int observe_boot_id(char ret_boot_id[static OBSERVE_BOOT_ID_BYTES])

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include "lib/buffer.h"
+#include "model/hypervisor.h"
 
 struct process {
     bool alive;        /* exists and is not a zombie */
@@ -24,4 +25,4 @@ int process_read_arguments(pid_t pid, struct buffer *ret_arguments);
 bool process_arguments_name(const struct buffer *arguments, const char *token);
 
 /* The hypervisor's name by argv[0], static; NULL unknown. */
-const char *process_arguments_hypervisor(const struct buffer *arguments);
+enum hypervisor_kind process_arguments_hypervisor(const struct buffer *arguments);

@@ -10,15 +10,17 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "model/hypervisor.h"
+
 struct process_index;
 
 enum process_role { PROCESS_VMM, PROCESS_SHIM };
 
 struct indexed_process {
     pid_t pid;
-    uint64_t start_ns;      /* CLOCK_BOOTTIME */
-    const char *hypervisor; /* by argv[0], static; NULL unknown */
-    uint32_t guest_cid;     /* of QEMU's vhost-vsock device; 0 none */
+    uint64_t start_ns;               /* CLOCK_BOOTTIME */
+    enum hypervisor_kind hypervisor; /* by argv[0] */
+    uint32_t guest_cid;              /* of QEMU's vhost-vsock device; 0 none */
 };
 
 int process_index_new(struct process_index **ret_index);

@@ -16,8 +16,6 @@
 #include "reconciler/observe/kata_rs.h"
 #include "reconciler/observe/records.h"
 
-static const struct observed_sandbox unknown = {.runtime = "unknown", .hypervisor = "unknown"};
-
 static int observe_go(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                       struct observed_sandbox *sandbox)
 {
@@ -36,7 +34,7 @@ static int observe_go(const struct observe_sandbox_paths *paths, const char *san
 static int observe_either(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                           struct observed_sandbox *sandbox)
 {
-    cleanup(observed_sandbox_done) struct observed_sandbox other = unknown;
+    cleanup(observed_sandbox_done) struct observed_sandbox other = {0};
     int r = observe_go(paths, sandbox_id, sandbox), s;
 
     if (r < 0 || sandbox->alive)
@@ -56,7 +54,7 @@ static int observe_either(const struct observe_sandbox_paths *paths, const char 
 int observe_sandbox(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                     struct observed_sandbox *ret_sandbox)
 {
-    cleanup(observed_sandbox_done) struct observed_sandbox sandbox = unknown;
+    cleanup(observed_sandbox_done) struct observed_sandbox sandbox = {0};
     int r;
 
     if (!observe_is_sandbox_id(sandbox_id))

@@ -136,8 +136,8 @@ static inline struct store_sandbox sandbox_of(const char *sandbox_id,
                                               const struct store_drive *drive)
 {
     return (struct store_sandbox){.sandbox_id = sandbox_id,
-                                  .runtime = "kata-go",
-                                  .hypervisor = "qemu",
+                                  .runtime = RUNTIME_KATA_GO,
+                                  .hypervisor = HYPERVISOR_QEMU,
                                   .vmm_pid = 100,
                                   .vmm_start_ns = 40,
                                   .control_socket = "/run/vc/vm/s/extra-monitor.sock",

@@ -27,7 +27,7 @@ static void a_run_is_on_record_until_it_is_forgotten(void **state)
     run = find(store);
     assert_string_equal(run.name, NAME);
     assert_string_equal(run.sandbox_id, "sandbox-1");
-    assert_string_equal(run.runtime, "kata-go");
+    assert_int_equal(run.runtime, RUNTIME_KATA_GO);
     assert_string_equal(run.agent_address, "vsock://3:1024");
     assert_int_equal(run.sandbox_ref, ref);
     assert_int_equal(run.vmm_pid, 100);

@@ -38,7 +38,7 @@ static struct store_sandbox claiming(const char *sandbox_id, const struct store_
 {
     struct store_sandbox sandbox = sandbox_of(sandbox_id, NULL);
 
-    sandbox.runtime = "kata-rs";
+    sandbox.runtime = RUNTIME_KATA_RS;
     sandbox.claims = claim ? 1 : 0;
     sandbox.claim = claim;
     return sandbox;

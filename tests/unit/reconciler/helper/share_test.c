@@ -40,7 +40,7 @@ static int setup(void **state)
     assert_int_equal(path_open_root(fixture->directory, &fixture->root), 0);
     make(fixture, "/run/kata-containers/shared/sandboxes/" ID "/mounts");
     make(fixture, "/run/kata-containers/shared/sandboxes/" ID "/rw/passthrough");
-    assert_int_equal(helper_share_open(fixture->root, "kata-go", ID, &fixture->share, &error),
+    assert_int_equal(helper_share_open(fixture->root, RUNTIME_KATA_GO, ID, &fixture->share, &error),
                      HELPER_SHARE_OK);
     fixture->program = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
     assert_true(fixture->program >= 0);
@@ -132,10 +132,10 @@ static void a_share_behind_a_link_is_none(void **state)
     make(fixture, "/run/kata-containers/shared/sandboxes/elsewhere/mounts");
     assert_int_equal(
         symlinkat("elsewhere", fixture->root, "run/kata-containers/shared/sandboxes/b"), 0);
-    assert_int_equal(helper_share_open(fixture->root, "kata-go", "b", &fd, &error),
+    assert_int_equal(helper_share_open(fixture->root, RUNTIME_KATA_GO, "b", &fd, &error),
                      HELPER_SHARE_ABSENT);
     assert_non_null(strstr(error.text, "sandboxes/b/mounts"));
-    assert_int_equal(helper_share_open(fixture->root, "kata-go", "c", &fd, &error),
+    assert_int_equal(helper_share_open(fixture->root, RUNTIME_KATA_GO, "c", &fd, &error),
                      HELPER_SHARE_ABSENT);
     assert_int_equal(fd, -1);
 }
@@ -147,11 +147,12 @@ static void each_runtime_has_its_place(void **state)
     struct error error;
     int fd = -1;
 
-    helper_share_guest_path("kata-go", NAME, path);
+    helper_share_guest_path(RUNTIME_KATA_GO, NAME, path);
     assert_string_equal(path, "/run/kata-containers/shared/containers/" NAME);
-    helper_share_guest_path("kata-rs", NAME, path);
+    helper_share_guest_path(RUNTIME_KATA_RS, NAME, path);
     assert_string_equal(path, "/run/kata-containers/shared/containers/passthrough/" NAME);
-    assert_int_equal(helper_share_open(fixture->root, "kata-rs", ID, &fd, &error), HELPER_SHARE_OK);
+    assert_int_equal(helper_share_open(fixture->root, RUNTIME_KATA_RS, ID, &fd, &error),
+                     HELPER_SHARE_OK);
     assert_int_equal(mkdirat(fd, "x", 0755), 0);
     assert_int_equal(faccessat(fixture->root,
                                "run/kata-containers/shared/sandboxes/" ID "/rw/passthrough/x", F_OK,
@@ -255,7 +256,8 @@ static int note_any(void *userdata, const char *name)
 static void a_lack_of_descriptors_is_no_absence(void **state)
 {
     struct fixture *fixture = *state;
-    struct store_helper_run sandbox = {.runtime = "kata-go", .sandbox_id = ID, .is_alive = true};
+    struct store_helper_run sandbox = {
+        .runtime = RUNTIME_KATA_GO, .sandbox_id = ID, .is_alive = true};
     struct config config = {.guest.helper_file = "/proc/self/exe"};
     struct rlimit limit, none;
     struct error error;
@@ -266,7 +268,7 @@ static void a_lack_of_descriptors_is_no_absence(void **state)
     none = limit;
     none.rlim_cur = 0;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-    opened = helper_share_open(fixture->root, "kata-go", ID, &fd, &error);
+    opened = helper_share_open(fixture->root, RUNTIME_KATA_GO, ID, &fd, &error);
     has = helper_share_has(fixture->share, NAME);
     searched = helper_leftovers_search(fixture->root, &sandbox, note_any, NULL);
     program = helper_program_open(&config, &fd, &error);

@@ -44,8 +44,8 @@ static void answers_from_the_loop(void **state)
 {
     (void)state;
     assert_int_equal(outcome_of(HYPERVISOR_QEMU, NULL), HYPERVISOR_MONITOR_MISSING);
-    assert_int_equal(outcome_of(HYPERVISOR_OTHER, NULL), HYPERVISOR_UNSUPPORTED);
-    assert_int_equal(outcome_of(HYPERVISOR_OTHER, "/run/x.sock"), HYPERVISOR_UNSUPPORTED);
+    assert_int_equal(outcome_of(HYPERVISOR_UNKNOWN, NULL), HYPERVISOR_UNSUPPORTED);
+    assert_int_equal(outcome_of(HYPERVISOR_UNKNOWN, "/run/x.sock"), HYPERVISOR_UNSUPPORTED);
     assert_int_equal(outcome_of(HYPERVISOR_CLOUD_HYPERVISOR, NULL), HYPERVISOR_MONITOR_MISSING);
     assert_int_equal(outcome_of(HYPERVISOR_FIRECRACKER, NULL), HYPERVISOR_MONITOR_MISSING);
     for (int kind = HYPERVISOR_DRAGONBALL; kind < HYPERVISOR_KINDS; kind++)
@@ -74,32 +74,11 @@ static void is_silent_once_freed(void **state)
     loop_done(&loop);
 }
 
-static void knows_names(void **state)
-{
-    static const char *const names[HYPERVISOR_KINDS] = {
-        [HYPERVISOR_QEMU] = "qemu",
-        [HYPERVISOR_CLOUD_HYPERVISOR] = "cloud-hypervisor",
-        [HYPERVISOR_FIRECRACKER] = "firecracker",
-        [HYPERVISOR_DRAGONBALL] = "dragonball",
-        [HYPERVISOR_STRATOVIRT] = "stratovirt",
-        [HYPERVISOR_OPENVMM] = "openvmm",
-        [HYPERVISOR_REMOTE] = "remote",
-        [HYPERVISOR_OTHER] = "unknown",
-    };
-
-    (void)state;
-    for (unsigned kind = 0; kind < HYPERVISOR_KINDS; kind++)
-        assert_int_equal(hypervisor_kind_from_name(names[kind]), kind);
-    assert_int_equal(hypervisor_kind_from_name(""), HYPERVISOR_OTHER);
-    assert_int_equal(hypervisor_kind_from_name(NULL), HYPERVISOR_OTHER);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_from_the_loop),
         cmocka_unit_test(is_silent_once_freed),
-        cmocka_unit_test(knows_names),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -80,8 +80,8 @@ static void reads_a_living_qemu(void **state)
     share("c0ffee0001-89abcdef-hosts");
     observe();
     assert_true(sandbox.alive);
-    assert_string_equal(sandbox.runtime, "kata-rs");
-    assert_string_equal(sandbox.hypervisor, "qemu");
+    assert_int_equal(sandbox.runtime, RUNTIME_KATA_RS);
+    assert_int_equal(sandbox.hypervisor, HYPERVISOR_QEMU);
     assert_int_equal(sandbox.vmm_pid, process[1]);
     assert_int_equal(process_read(process[1], &vmm_process), 0);
     assert_int_equal(sandbox.vmm_start_ns, vmm_process.start_ns);
@@ -154,7 +154,7 @@ static void is_dead_without_its_vmm(void **state)
     stop_processes();
     observe();
     assert_false(sandbox.alive);
-    assert_string_equal(sandbox.runtime, "kata-rs");
+    assert_int_equal(sandbox.runtime, RUNTIME_KATA_RS);
     assert_int_equal(sandbox.claims, 0);
     make_directory("/run/kata/firecracker");
     assert_int_equal(observe_sandbox(&paths, "firecracker", &sandbox), OBSERVED_ABSENT);
@@ -306,7 +306,7 @@ static void reads_the_other_vmms(void **state)
     (void)start_process("/", "cloud-hypervisor", "--api-socket", STATE "/ch-api.sock", NULL);
     make_socket(STATE, "ch-api.sock");
     observe();
-    assert_string_equal(sandbox.hypervisor, "cloud-hypervisor");
+    assert_int_equal(sandbox.hypervisor, HYPERVISOR_CLOUD_HYPERVISOR);
     assert_string_equal(sandbox.control_socket, STATE "/ch-api.sock");
     assert_string_equal(sandbox.agent_address, "hvsock://" STATE "/ch-vm.sock:1024");
     stop_processes();
@@ -315,7 +315,7 @@ static void reads_the_other_vmms(void **state)
     (void)start_process("/", "containerd-shim-kata-v2", "-id", ID, NULL);
     observe();
     assert_true(sandbox.alive);
-    assert_string_equal(sandbox.hypervisor, "dragonball");
+    assert_int_equal(sandbox.hypervisor, HYPERVISOR_DRAGONBALL);
     assert_string_equal(sandbox.agent_address, "hvsock://" STATE "/root/kata.hvsock:1024");
     stop_processes();
 
@@ -323,7 +323,7 @@ static void reads_the_other_vmms(void **state)
     (void)start_process("/", "firecracker", "--id", ID, NULL);
     make_socket("/run/kata/firecracker/" ID "/root/run", "fc.sock");
     observe();
-    assert_string_equal(sandbox.hypervisor, "firecracker");
+    assert_int_equal(sandbox.hypervisor, HYPERVISOR_FIRECRACKER);
     assert_string_equal(sandbox.control_socket, "/run/kata/firecracker/" ID "/root/run/fc.sock");
     assert_string_equal(sandbox.agent_address,
                         "hvsock:///run/kata/firecracker/" ID "/root/kata.hvsock:1024");
@@ -338,7 +338,7 @@ static void reads_bundles_of_the_go_runtime_too(void **state)
     write_pid("/run/vc/vm/" ID "/pid", process[1]);
     share("0123456789-89abcdef-data");
     observe();
-    assert_string_equal(sandbox.runtime, "kata-go");
+    assert_int_equal(sandbox.runtime, RUNTIME_KATA_GO);
     assert_string_equal(sandbox.pod_name, "web");
     assert_int_equal(sandbox.claims, 2);
     assert_string_equal(sandbox.claim[1].path, VOLUME);
@@ -356,7 +356,7 @@ static void survives_a_bad_state(void **state)
     write_file(STATE "/state.json", "{\"hypervisor\":");
     observe();
     assert_true(sandbox.alive);
-    assert_string_equal(sandbox.hypervisor, "qemu");
+    assert_int_equal(sandbox.hypervisor, HYPERVISOR_QEMU);
     assert_non_null(sandbox.problem);
 }
 

@@ -84,8 +84,8 @@ static void reads_a_living_sandbox(void **state)
                "{\"Source\":\"/dev/other\",\"BlockDeviceID\":\"dev1\"}]}");
     observe();
     assert_true(sandbox.alive);
-    assert_string_equal(sandbox.runtime, "kata-go");
-    assert_string_equal(sandbox.hypervisor, "qemu");
+    assert_int_equal(sandbox.runtime, RUNTIME_KATA_GO);
+    assert_int_equal(sandbox.hypervisor, HYPERVISOR_QEMU);
     assert_int_equal(sandbox.vmm_pid, vmm);
     assert_int_equal(process_read(vmm, &vmm_process), 0);
     assert_int_equal(sandbox.vmm_start_ns, vmm_process.start_ns);
@@ -172,7 +172,7 @@ static void takes_the_pid_from_persist(void **state)
     observe();
     assert_true(sandbox.alive);
     assert_int_equal(sandbox.vmm_pid, vmm);
-    assert_string_equal(sandbox.hypervisor, "qemu"); /* as the runtime wrote */
+    assert_int_equal(sandbox.hypervisor, HYPERVISOR_QEMU); /* as the runtime wrote */
 }
 
 static void finds_cloud_hypervisors_api(void **state)
@@ -187,8 +187,8 @@ static void finds_cloud_hypervisors_api(void **state)
     observe();
     assert_true(sandbox.alive);
     assert_int_equal(sandbox.vmm_pid, vmm);
-    assert_string_equal(sandbox.runtime, "kata-go");
-    assert_string_equal(sandbox.hypervisor, "cloud-hypervisor");
+    assert_int_equal(sandbox.runtime, RUNTIME_KATA_GO);
+    assert_int_equal(sandbox.hypervisor, HYPERVISOR_CLOUD_HYPERVISOR);
     assert_string_equal(sandbox.control_socket, "/run/vc/vm/" ID "/clh-api.sock");
     assert_string_equal(sandbox.agent_address, "hvsock:///run/vc/vm/" ID "/clh.sock:1024");
     assert_int_equal(unlink(in_scratch("/run/vc/vm/" ID "/clh-api.sock")), 0);
@@ -207,8 +207,8 @@ static void expect_firecracker(void)
     observe();
     assert_true(sandbox.alive);
     assert_int_equal(sandbox.vmm_pid, vmm);
-    assert_string_equal(sandbox.runtime, "kata-go");
-    assert_string_equal(sandbox.hypervisor, "firecracker");
+    assert_int_equal(sandbox.runtime, RUNTIME_KATA_GO);
+    assert_int_equal(sandbox.hypervisor, HYPERVISOR_FIRECRACKER);
     assert_string_equal(sandbox.control_socket, JAIL "/run/firecracker.socket");
 }
 

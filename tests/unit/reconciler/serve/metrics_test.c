@@ -110,8 +110,10 @@ static void the_modes_are_shown(void **state)
 static void add_abnormal(struct fixture *fixture)
 {
     struct store *store = fixture->reconciler.store;
-    const struct store_sandbox sandbox = {
-        .sandbox_id = "s1", .runtime = "kata-go", .hypervisor = "qemu", .vmm_pid = 1};
+    const struct store_sandbox sandbox = {.sandbox_id = "s1",
+                                          .runtime = RUNTIME_KATA_GO,
+                                          .hypervisor = HYPERVISOR_QEMU,
+                                          .vmm_pid = 1};
     struct store_mapping mapping = {.volume_id = 1, .source = "persist"};
     struct store_guest_stats stats = {
         .mapping_id = 1, .has_bytes = true, .used = 5, .available = 7, .abnormal = true};

@@ -1,0 +1,28 @@
+/* hypervisor.h - the kinds of VMM that Kata starts, as in audit_sandboxes. */
+#pragma once
+
+enum hypervisor_kind {
+    HYPERVISOR_UNKNOWN,
+    HYPERVISOR_QEMU,
+    HYPERVISOR_CLOUD_HYPERVISOR,
+    HYPERVISOR_FIRECRACKER,
+    /* Recognised, but nothing can resize their drives; why not is said for each. */
+    HYPERVISOR_DRAGONBALL,
+    HYPERVISOR_STRATOVIRT,
+    HYPERVISOR_OPENVMM,
+    HYPERVISOR_REMOTE,
+    HYPERVISOR_KINDS,
+};
+
+const char *hypervisor_name(enum hypervisor_kind kind);
+
+/* As people write it. */
+const char *hypervisor_title(enum hypervisor_kind kind);
+
+/* Why nothing can resize its drives; NULL: something can. */
+const char *hypervisor_obstacle(enum hypervisor_kind kind);
+
+/* By our name or Kata's, in any case; by that of a program, without its directory.
+ * HYPERVISOR_UNKNOWN for NULL and what is not known. */
+enum hypervisor_kind hypervisor_kind_from_name(const char *name);
+enum hypervisor_kind hypervisor_kind_from_program(const char *program);

@@ -1,0 +1,24 @@
+/* runtime.c - the names of runtimes. */
+#include "model/runtime.h"
+
+#include <string.h>
+
+static const char *const names[RUNTIMES] = {
+    [RUNTIME_UNKNOWN] = "unknown",
+    [RUNTIME_KATA_GO] = "kata-go",
+    [RUNTIME_KATA_RS] = "kata-rs",
+};
+
+const char *runtime_name(enum kata_runtime runtime)
+{
+    return names[runtime];
+}
+
+enum kata_runtime runtime_from_name(const char *name)
+{
+    unsigned i = RUNTIMES - 1;
+
+    while (i > RUNTIME_UNKNOWN && strcmp(names[i], name) != 0)
+        i--;
+    return i;
+}
