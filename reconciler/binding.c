@@ -23,7 +23,7 @@ static enum bind_device device_of(const struct store_volume *volume)
 {
     if (!volume->device_id)
         return BIND_DEVICE_MISSING;
-    return volume->device_kind == STORE_OTHER ? BIND_DEVICE_UNSUITABLE : BIND_DEVICE_SUITABLE;
+    return volume->device_kind == DEVICE_KIND_OTHER ? BIND_DEVICE_UNSUITABLE : BIND_DEVICE_SUITABLE;
 }
 
 static enum bind_mapping mapping_of(const struct store_volume *volume)
@@ -38,7 +38,7 @@ static enum bind_disk disk_of(const struct store_volume *volume)
 {
     if (volume->mapping_device_id == volume->device_id)
         return BIND_SAME_DISK;
-    return volume->device_kind == STORE_BLOCK && volume->mapping_major == volume->major &&
+    return volume->device_kind == DEVICE_KIND_BLOCK && volume->mapping_major == volume->major &&
                    volume->mapping_minor == volume->minor
                ? BIND_REPLACED_DISK
                : BIND_ANOTHER_DISK;
@@ -95,7 +95,7 @@ static int ask_for_neighbours(struct reconciler *reconciler, const struct store_
 {
     int r;
 
-    if (volume->policy == STORE_POLICY_GROW)
+    if (volume->policy == POLICY_GROW)
         return 0;
     r = store_want_lists_beside(reconciler->store, volume->sandbox_ref, volume->volume_id);
     return r < 0 ? r

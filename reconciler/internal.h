@@ -101,8 +101,9 @@ int look_at_bundle(struct reconciler *reconciler, enum reconciler_tree tree, con
 int look_at_device(struct reconciler *reconciler, uint32_t major, uint32_t minor);
 const char *look_path(const struct reconciler *reconciler, enum reconciler_tree tree);
 /* Where a layout's directories stand, and where those go that are removed. */
-enum reconciler_tree look_tree_of(enum store_layout layout);
-const char *look_trash_path(const struct reconciler *reconciler, enum store_layout layout);
+enum reconciler_tree look_tree_of(enum volume_layout layout);
+enum volume_layout look_layout_of(enum reconciler_tree tree);
+const char *look_trash_path(const struct reconciler *reconciler, enum volume_layout layout);
 int mark_volume(void *userdata, int64_t volume_id); /* a store_volume_callback */
 /* bundles: room for what the paths borrow. */
 void look_sandbox_paths(const struct reconciler *reconciler, const char *bundles[CONFIG_LIST_ITEMS],

@@ -34,15 +34,15 @@ const char *look_path(const struct reconciler *reconciler, enum reconciler_tree 
     }
 }
 
-enum reconciler_tree look_tree_of(enum store_layout layout)
+enum reconciler_tree look_tree_of(enum volume_layout layout)
 {
-    return layout == STORE_CRUST ? TREE_CRUST_VOLUMES : TREE_KATA_VOLUMES;
+    return layout == LAYOUT_CRUST ? TREE_CRUST_VOLUMES : TREE_KATA_VOLUMES;
 }
 
-const char *look_trash_path(const struct reconciler *reconciler, enum store_layout layout)
+const char *look_trash_path(const struct reconciler *reconciler, enum volume_layout layout)
 {
-    return layout == STORE_CRUST ? reconciler->config.paths.crust_trash
-                                 : reconciler->config.paths.kata_trash;
+    return layout == LAYOUT_CRUST ? reconciler->config.paths.crust_trash
+                                  : reconciler->config.paths.kata_trash;
 }
 
 int mark_volume(void *userdata, int64_t volume_id)
@@ -57,16 +57,10 @@ int mark_volume(void *userdata, int64_t volume_id)
 
 /* ---- metadata directories ---- */
 
-static enum store_layout layout_of(enum reconciler_tree tree)
+enum volume_layout look_layout_of(enum reconciler_tree tree)
 {
-    return tree == TREE_CRUST_VOLUMES ? STORE_CRUST : STORE_KATA;
+    return tree == TREE_CRUST_VOLUMES ? LAYOUT_CRUST : LAYOUT_KATA;
 }
-
-static const enum store_policy policies[] = {
-    [OBSERVE_POLICY_GROW] = STORE_POLICY_GROW,
-    [OBSERVE_POLICY_OBSERVE] = STORE_POLICY_OBSERVE,
-    [OBSERVE_POLICY_NEVER] = STORE_POLICY_NEVER,
-};
 
 static const enum store_flag flags[] = {
     [OBSERVED_UNSAID] = STORE_UNSAID,
@@ -148,7 +142,7 @@ static int put_entry(struct reconciler *reconciler, enum reconciler_tree tree, c
     char learned[STORE_TARGET_BYTES], remark[2 * STORE_TEXT_BYTES];
     struct observed_publish_path publish;
     struct store_entry entry = {
-        .layout = layout_of(tree),
+        .layout = look_layout_of(tree),
         .key = name,
         .problem = observed->problem,
         .directory_device = observed->directory.device,
@@ -161,7 +155,7 @@ static int put_entry(struct reconciler *reconciler, enum reconciler_tree tree, c
         .fs_type = observed->fs_type,
         .options = observed->options,
         .metadata = observed->metadata,
-        .policy = policies[observed->policy],
+        .policy = observed->policy,
         .read_only = observed->read_only,
         .sandboxes = observed->sandboxes,
     };
@@ -213,7 +207,7 @@ static int remove_entry(struct reconciler *reconciler, enum reconciler_tree tree
     retry_forget(reconciler, tree, name);
     r = mark_beside(reconciler, name);
     if (r == 0)
-        r = store_remove_entry(reconciler->store, layout_of(tree), name, &volume_id);
+        r = store_remove_entry(reconciler->store, look_layout_of(tree), name, &volume_id);
     if (r == 0 && volume_id)
         (void)mark_volume(reconciler, volume_id);
     return r;

@@ -334,9 +334,9 @@ static int mark_doubtful(struct reconciler *reconciler)
 
     /* Not before the first scan has looked at them all: it would never end. */
     if (r == 0 && reconciler->synced)
-        r = store_each_young_entry(reconciler->store, STORE_KATA, mark_directory, &kata);
+        r = store_each_young_entry(reconciler->store, LAYOUT_KATA, mark_directory, &kata);
     if (r == 0 && reconciler->synced)
-        r = store_each_young_entry(reconciler->store, STORE_CRUST, mark_directory, &crust);
+        r = store_each_young_entry(reconciler->store, LAYOUT_CRUST, mark_directory, &crust);
     if (r == 0)
         r = store_each_volume_without_device(reconciler->store, mark_volume, reconciler);
     return r;

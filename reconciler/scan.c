@@ -69,8 +69,7 @@ static void mark_known_entries(struct reconciler *reconciler, enum reconciler_tr
 {
     struct known known = {reconciler, tree, dir ? dirfd(dir) : -1};
 
-    (void)store_each_entry(reconciler->store, tree == TREE_CRUST_VOLUMES ? STORE_CRUST : STORE_KATA,
-                           mark_if_absent, &known);
+    (void)store_each_entry(reconciler->store, look_layout_of(tree), mark_if_absent, &known);
 }
 
 static bool is_in_trees_from(const struct reconciler *reconciler, enum reconciler_tree first,

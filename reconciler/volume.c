@@ -44,17 +44,11 @@ int mark_neighbours(struct reconciler *reconciler, const struct store_volume *vo
 
 /* ---- the device ---- */
 
-static const enum store_device_kind device_kinds[] = {
-    [OBSERVED_BLOCK] = STORE_BLOCK,
-    [OBSERVED_FILE] = STORE_FILE,
-    [OBSERVED_OTHER] = STORE_OTHER,
-};
-
 int record_device(struct reconciler *reconciler, const struct observed_device *observed,
                   int64_t *ret_device_id, bool *ret_changed)
 {
     struct store_device device = {
-        .kind = device_kinds[observed->kind],
+        .kind = observed->kind,
         .name = observed->name,
         .major = observed->major,
         .minor = observed->minor,
@@ -98,7 +92,7 @@ static int refresh_device(struct reconciler *reconciler, struct store_volume *vo
         r = store_get_volume_itself(reconciler->store, volume);
     if (r == 0 && changed)
         r = mark_neighbours(reconciler, volume); /* on the one that it comes to */
-    if (r == 0 && device_id && observed.kind == OBSERVED_BLOCK)
+    if (r == 0 && device_id && observed.kind == DEVICE_KIND_BLOCK)
         r = look_beneath(reconciler, volume, &observed);
     return r;
 }
@@ -111,29 +105,29 @@ static uint64_t still_from(const struct reconciler *reconciler, const struct sto
     return volume->size_since_ns + reconciler->config.resize.settle_ms * NSEC_PER_MSEC;
 }
 
-static enum decide_permit permit_of(const struct reconciler *reconciler,
+static enum resize_policy permit_of(const struct reconciler *reconciler,
                                     const struct store_volume *volume)
 {
     enum config_resize_mode mode = reconciler->config.resize.mode;
-    bool is_file = volume->device_id && volume->device_kind == STORE_FILE;
+    bool is_file = volume->device_id && volume->device_kind == DEVICE_KIND_FILE;
 
-    if (mode == RESIZE_NEVER || volume->policy == STORE_POLICY_NEVER)
-        return PERMIT_NEVER;
+    if (mode == RESIZE_NEVER || volume->policy == POLICY_NEVER)
+        return POLICY_NEVER;
     if (is_file && reconciler->config.resize.file_backed == FILE_BACKED_NEVER)
-        return PERMIT_NEVER;
-    if (is_file || mode == RESIZE_OBSERVE || volume->policy == STORE_POLICY_OBSERVE)
-        return PERMIT_OBSERVE;
-    return PERMIT_GROW;
+        return POLICY_NEVER;
+    if (is_file || mode == RESIZE_OBSERVE || volume->policy == POLICY_OBSERVE)
+        return POLICY_OBSERVE;
+    return POLICY_GROW;
 }
 
 bool volume_is_observed(const struct reconciler *reconciler, const struct store_volume *volume)
 {
-    return permit_of(reconciler, volume) == PERMIT_OBSERVE;
+    return permit_of(reconciler, volume) == POLICY_OBSERVE;
 }
 
 bool volume_may_grow(const struct reconciler *reconciler, const struct store_volume *volume)
 {
-    return permit_of(reconciler, volume) == PERMIT_GROW;
+    return permit_of(reconciler, volume) == POLICY_GROW;
 }
 
 /* Types that never stand for a block device of the host; others are judged by what the path is.
@@ -147,7 +141,7 @@ static bool is_unsuitable_type(const struct store_volume *volume)
         if (strcasecmp(volume->volume_type, types[i]) == 0)
             return true;
     return strcmp(volume->volume_type, "blk") == 0 &&
-           (!volume->device_id || volume->device_kind != STORE_BLOCK ||
+           (!volume->device_id || volume->device_kind != DEVICE_KIND_BLOCK ||
             strstr(volume->target_path, "/volumes/kubernetes.io~empty-dir/"));
 }
 
@@ -157,9 +151,9 @@ static enum decide_device device_of(const struct store_volume *volume)
         return DEVICE_UNSUITABLE;
     if (!volume->device_id)
         return DEVICE_MISSING;
-    if (volume->device_kind == STORE_OTHER)
+    if (volume->device_kind == DEVICE_KIND_OTHER)
         return DEVICE_UNSUITABLE;
-    return volume->device_kind == STORE_FILE ? DEVICE_FILE : DEVICE_BLOCK;
+    return volume->device_kind == DEVICE_KIND_FILE ? DEVICE_FILE : DEVICE_BLOCK;
 }
 
 /* Whether another of its directories names another device; one that cannot be looked at might. */
@@ -171,9 +165,9 @@ static bool entries_disagree(struct reconciler *reconciler, const struct store_v
     if (!volume->other_device_path[0])
         return false;
     r = observe_device_path(reconciler->root, reconciler->sysfs, volume->other_device_path, &other);
-    if (r != OBSERVED || device_kinds[other.kind] != volume->device_kind)
+    if (r != OBSERVED || other.kind != volume->device_kind)
         return true;
-    return volume->device_kind == STORE_BLOCK
+    return volume->device_kind == DEVICE_KIND_BLOCK
                ? other.major != volume->major || other.minor != volume->minor
                : other.file_device != volume->file_device || other.inode != volume->inode;
 }
@@ -193,7 +187,7 @@ const char *volume_host_use(struct reconciler *reconciler, uint32_t major, uint3
 
 static bool is_used_by_host(struct reconciler *reconciler, const struct store_volume *volume)
 {
-    return volume->device_id && volume->device_kind == STORE_BLOCK &&
+    return volume->device_id && volume->device_kind == DEVICE_KIND_BLOCK &&
            volume_host_use(reconciler, volume->major, volume->minor);
 }
 
@@ -322,7 +316,7 @@ static struct decide_facts facts_of(const struct reconciler *reconciler,
 /* A growth is on the record from the moment it is seen, whatever comes of it. */
 static bool is_new_growth(const struct decide_facts *facts, const struct store_volume *volume)
 {
-    return facts->status == DECIDE_PRESENT && facts->permit != PERMIT_NEVER && volume->mapping_id &&
+    return facts->status == DECIDE_PRESENT && facts->permit != POLICY_NEVER && volume->mapping_id &&
            !facts->read_only && facts->live_sandboxes == 1 &&
            (facts->device == DEVICE_BLOCK || facts->device == DEVICE_FILE) &&
            facts->conflict != CONFLICT_IDENTITY_MISMATCH &&

@@ -15,11 +15,6 @@
 
 #include "store/internal.h"
 
-static enum store_layout layout_from_name(const char *name)
-{
-    return strcmp(name, "crust") == 0 ? STORE_CRUST : STORE_KATA;
-}
-
 /* ---- what looks stale ---------------------------------------------------------------------- */
 
 int store_each_entry_id(struct store *store, int (*callback)(void *userdata, int64_t entry_id),

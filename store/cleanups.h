@@ -27,7 +27,7 @@ enum { STORE_FINGERPRINT_BYTES = 65, STORE_TRASH_NAME_BYTES = 64 };
 /* A metadata directory, as its staleness is judged. Unknown text is "", unknown numbers 0. */
 struct store_suspect {
     int64_t entry_id, volume_id;
-    enum store_layout layout;
+    enum volume_layout layout;
     char key[STORE_KEY_BYTES];
     char target_path[STORE_TARGET_BYTES];
     char device_path[STORE_PATH_BYTES];
@@ -108,7 +108,7 @@ enum store_trash_step {
 
 struct store_trash {
     int64_t cleanup_id, volume_id;
-    enum store_layout layout;
+    enum volume_layout layout;
     char key[STORE_KEY_BYTES];
     char file[STORE_KEY_BYTES];        /* one file of the directory; "": all of it */
     char directory[STORE_PATH_BYTES];  /* the trash, below root */

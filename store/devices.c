@@ -28,7 +28,7 @@ static int find_device(struct store *store, const struct store_device *device,
     struct sql_value boot = sql_text(store->boot_id);
     int r;
 
-    if (device->kind == STORE_BLOCK)
+    if (device->kind == DEVICE_KIND_BLOCK)
         r = sql_first(&store->connection, by_number, &rows, sql_number(device->major),
                       sql_number(device->minor), sql_number((int64_t)device->diskseq), boot);
     else
@@ -43,23 +43,15 @@ static int find_device(struct store *store, const struct store_device *device,
     return 0;
 }
 
-static const char *kind_name(enum store_device_kind kind)
-{
-    static const char *const names[] = {
-        [STORE_BLOCK] = "block", [STORE_FILE] = "file", [STORE_OTHER] = "other"};
-
-    return names[kind];
-}
-
 static int add_device(struct store *store, const struct store_device *device, int64_t *ret_id)
 {
     static const char insert[] =
         "INSERT INTO devices (boot_id, kind, name, major, minor, diskseq, file_device, inode,"
         " size_bytes, first_size, size_since_ns, first_seen, last_changed)"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10, ?11, ?11)";
-    bool block = device->kind == STORE_BLOCK;
+    bool block = device->kind == DEVICE_KIND_BLOCK;
     int r = sql_run(&store->connection, insert, NULL, sql_text(store->boot_id),
-                    sql_text(kind_name(device->kind)), sql_text(device->name),
+                    sql_text(device_kind_name(device->kind)), sql_text(device->name),
                     sql_number(block ? device->major : 0), sql_number(block ? device->minor : 0),
                     sql_number(block ? (int64_t)device->diskseq : 0),
                     sql_number(block ? 0 : (int64_t)device->file_device),

@@ -22,12 +22,7 @@ struct known_entry {
     char target_path[STORE_TARGET_BYTES];
 };
 
-static const char *layout_name(enum store_layout layout)
-{
-    return layout == STORE_KATA ? "kata" : "crust";
-}
-
-static int find_entry(struct store *store, enum store_layout layout, const char *key,
+static int find_entry(struct store *store, enum volume_layout layout, const char *key,
                       struct known_entry *ret_entry)
 {
     static const char find[] =
@@ -455,7 +450,7 @@ int store_note_published(struct store *store, int64_t volume_id, const char *san
     return sql_run(&store->connection, note, NULL, sql_number(volume_id), sql_text(sandbox_id));
 }
 
-int store_remove_entry(struct store *store, enum store_layout layout, const char *key,
+int store_remove_entry(struct store *store, enum volume_layout layout, const char *key,
                        int64_t *ret_volume_id)
 {
     struct known_entry known;
@@ -469,7 +464,7 @@ int store_remove_entry(struct store *store, enum store_layout layout, const char
 }
 
 /* Of at most so many; -1: all. */
-static int each_key(struct store *store, const char *text, enum store_layout layout, int64_t most,
+static int each_key(struct store *store, const char *text, enum volume_layout layout, int64_t most,
                     int (*callback)(void *userdata, const char *key), void *userdata)
 {
     cleanup(sql_end) struct sql_rows rows = {0};
@@ -481,7 +476,7 @@ static int each_key(struct store *store, const char *text, enum store_layout lay
     return r;
 }
 
-int store_each_entry(struct store *store, enum store_layout layout,
+int store_each_entry(struct store *store, enum volume_layout layout,
                      int (*callback)(void *userdata, const char *key), void *userdata)
 {
     static const char all[] = "SELECT key FROM entries WHERE layout = ?1 AND gone = 0 LIMIT ?2";
@@ -489,7 +484,7 @@ int store_each_entry(struct store *store, enum store_layout layout,
     return each_key(store, all, layout, -1, callback, userdata);
 }
 
-int store_each_young_entry(struct store *store, enum store_layout layout,
+int store_each_young_entry(struct store *store, enum volume_layout layout,
                            int (*callback)(void *userdata, const char *key), void *userdata)
 {
     static const char youngest[] =

@@ -23,6 +23,7 @@
 #include "model/hypervisor.h"
 #include "model/reason.h"
 #include "model/runtime.h"
+#include "model/volume.h"
 
 struct store;
 
@@ -121,9 +122,7 @@ bool store_is_degraded(const struct store *store);
 
 /* ---- metadata directories and volumes --------------------------------------------------- */
 
-enum store_layout { STORE_KATA, STORE_CRUST };
 enum store_status { STORE_PRESENT, STORE_INVALID, STORE_QUARANTINED, STORE_REMOVED };
-enum store_policy { STORE_POLICY_GROW, STORE_POLICY_OBSERVE, STORE_POLICY_NEVER };
 
 enum store_flag { STORE_UNSAID, STORE_NO, STORE_YES };
 
@@ -132,7 +131,7 @@ enum { STORE_ENTRY_SANDBOXES = 16 };
 /* One metadata directory as it was read. `problem` set: it did not read well; then the volume keeps
  * its last good columns, becomes `invalid`, and only key, target_path and the sandboxes count. */
 struct store_entry {
-    enum store_layout layout;
+    enum volume_layout layout;
     const char *key;         /* the directory's name */
     const char *target_path; /* NULL: name hides it (sha256) or does not decode */
     const char *problem;     /* NULL: fine */
@@ -141,7 +140,7 @@ struct store_entry {
     const char *mount_info_sha256;
     const char *volume_type, *device, *fs_type; /* device as written */
     const char *options, *metadata;             /* JSON, secrets redacted already */
-    enum store_policy policy;
+    enum resize_policy policy;
     bool read_only;                                    /* by its mount options */
     const char *pv, *pod_uid, *driver, *volume_handle; /* NULL unknown */
     enum store_flag defer_fs_mount;
@@ -167,7 +166,7 @@ int store_put_entry(struct store *store, const struct store_entry *entry, int64_
 
 /* The directory is gone: a volume without any entry left becomes `removed`. ret_volume_id 0 if the
  * entry was not known. */
-int store_remove_entry(struct store *store, enum store_layout layout, const char *key,
+int store_remove_entry(struct store *store, enum volume_layout layout, const char *key,
                        int64_t *ret_volume_id);
 
 /* A client said that the volume is this sandbox's: its sandbox-id file stands for that word. */
@@ -177,12 +176,12 @@ int store_note_published(struct store *store, int64_t volume_id, const char *san
 int store_find_volume(struct store *store, const char *target_path, int64_t *ret_volume_id);
 
 /* Every known entry of a layout, for the difference against a scan. The callback must not write. */
-int store_each_entry(struct store *store, enum store_layout layout,
+int store_each_entry(struct store *store, enum volume_layout layout,
                      int (*callback)(void *userdata, const char *key), void *userdata);
 
 /* The youngest ones that stand for a volume of the kubelet's, STORE_YOUNG at most. */
 enum { STORE_YOUNG = 64 };
-int store_each_young_entry(struct store *store, enum store_layout layout,
+int store_each_young_entry(struct store *store, enum volume_layout layout,
                            int (*callback)(void *userdata, const char *key), void *userdata);
 
 /* ---- names that hide their path --------------------------------------------------------- */
@@ -209,11 +208,8 @@ int store_each_claimed_path(struct store *store, const char *after,
 
 /* ---- devices ---------------------------------------------------------------------------- */
 
-/* STORE_OTHER exists but is nothing that grows: a vfio group, a socket, a directory. */
-enum store_device_kind { STORE_BLOCK, STORE_FILE, STORE_OTHER };
-
 struct store_device {
-    enum store_device_kind kind;
+    enum device_kind kind;
     const char *name;            /* /dev/loop0, or the file's path */
     uint32_t major, minor;       /* block */
     uint64_t diskseq;            /* block; 0 unknown */
@@ -401,7 +397,7 @@ int store_each_volume_of_sandbox(struct store *store, const char *sandbox_id,
 /* One of these, other than this volume, whose own metadata forbids to resize it. Outcome 1: there
  * is one, and ret_path and ret_policy say which and how; 0: there is none. */
 int store_find_forbidding(struct store *store, const char *sandbox_id, int64_t volume_id,
-                          char ret_path[static STORE_TARGET_BYTES], enum store_policy *ret_policy);
+                          char ret_path[static STORE_TARGET_BYTES], enum resize_policy *ret_policy);
 /* Volumes that the sandbox's containers mount something within, and those that were last seen
  * bypassed by any. */
 int store_each_bypassed_volume(struct store *store, const char *sandbox_id,
@@ -437,13 +433,13 @@ enum store_list { STORE_LIST_UNREAD, STORE_LIST_HAS, STORE_LIST_LACKS };
 struct store_volume {
     int64_t volume_id;
     enum store_status status;
-    enum store_policy policy;
+    enum resize_policy policy;
     bool read_only; /* all of its directories say so */
     char key[STORE_KEY_BYTES];
     char volume_type[STORE_NAME_BYTES];
 
     int64_t device_id; /* 0: missing */
-    enum store_device_kind device_kind;
+    enum device_kind device_kind;
     uint32_t major, minor;
     uint64_t diskseq, file_device, inode;
     uint64_t device_bytes;

@@ -70,7 +70,7 @@ int store_each_volume_of_sandbox(struct store *store, const char *sandbox_id,
 }
 
 int store_find_forbidding(struct store *store, const char *sandbox_id, int64_t volume_id,
-                          char ret_path[static STORE_TARGET_BYTES], enum store_policy *ret_policy)
+                          char ret_path[static STORE_TARGET_BYTES], enum resize_policy *ret_policy)
 {
     static const char any[] = "SELECT 1 FROM entries WHERE gone = 0 AND policy > 0 LIMIT 1";
     static const char find[] =
@@ -86,7 +86,7 @@ int store_find_forbidding(struct store *store, const char *sandbox_id, int64_t v
     if (r <= 0)
         return r;
     sql_take_text(&rows, ret_path, STORE_TARGET_BYTES);
-    *ret_policy = (enum store_policy)sql_take_number(&rows);
+    *ret_policy = (enum resize_policy)sql_take_number(&rows);
     return 1;
 }
 

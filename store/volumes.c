@@ -113,7 +113,7 @@ static enum store_status status_from_name(const char *name)
 static void take_volume(struct sql_rows *rows, struct store_volume *volume)
 {
     volume->status = status_from_name(sql_borrow_text(rows));
-    volume->policy = (enum store_policy)sql_take_number(rows);
+    volume->policy = (enum resize_policy)sql_take_number(rows);
     volume->read_only = sql_take_number(rows) != 0;
     TAKE_TEXT(rows, volume->target_path);
     TAKE_TEXT(rows, volume->key);
@@ -126,19 +126,12 @@ static void take_volume(struct sql_rows *rows, struct store_volume *volume)
     volume->next_attempt_ns = (uint64_t)sql_take_number(rows);
 }
 
-static enum store_device_kind kind_from_name(const char *name)
-{
-    if (strcmp(name, "file") == 0)
-        return STORE_FILE;
-    return strcmp(name, "other") == 0 ? STORE_OTHER : STORE_BLOCK;
-}
-
 static void take_device(struct sql_rows *rows, struct store_volume *volume)
 {
     unsigned state;
 
     volume->device_id = sql_take_number(rows);
-    volume->device_kind = kind_from_name(sql_borrow_text(rows));
+    volume->device_kind = device_kind_from_name(sql_borrow_text(rows));
     TAKE_TEXT(rows, volume->device_name);
     volume->major = (uint32_t)sql_take_number(rows);
     volume->minor = (uint32_t)sql_take_number(rows);
@@ -260,7 +253,7 @@ static void take_carrier(struct sql_rows *rows, struct store_volume *volume)
     TAKE_TEXT(rows, volume->recorded_drive_id);
     volume->is_recorded = carrier == STORE_CARRIER_DEVICE;
     volume->record_contradicts = major >= 0 && volume->device_id &&
-                                 volume->device_kind == STORE_BLOCK &&
+                                 volume->device_kind == DEVICE_KIND_BLOCK &&
                                  (major != volume->major || minor != volume->minor);
 }
 
@@ -335,7 +328,7 @@ enum { NUMBER_AND_PATH = 3 }; /* the best that a record can be for a volume */
 static int load_drive(struct store *store, struct store_volume *volume)
 {
     cleanup(sql_end) struct sql_rows rows = {0};
-    bool by_number = volume->device_id && volume->device_kind == STORE_BLOCK;
+    bool by_number = volume->device_id && volume->device_kind == DEVICE_KIND_BLOCK;
     int64_t best = -1;
     int r;
 

@@ -68,12 +68,12 @@ int act_hypervisor_intend(struct act *act)
     const struct store_volume *volume = &act->volume;
     struct store *store = act->reconciler->store;
     char path[STORE_TARGET_BYTES];
-    enum store_policy policy;
+    enum resize_policy policy;
     int r = store_find_forbidding(store, volume->sandbox_id, volume->volume_id, path, &policy);
 
     if (r > 0)
         (void)error_set(&act->others_forbid, 0, "%s in the same sandbox has crust.resize = %s",
-                        path, policy == STORE_POLICY_NEVER ? "never" : "observe");
+                        path, policy_name(policy));
     return r < 0 ? r
                  : store_intend(store, volume->volume_id, decide_action_name(act->action),
                                 volume->device_bytes);
@@ -89,7 +89,7 @@ int act_hypervisor_start(struct act *act)
         .control_socket = known(volume->control_socket),
         .vmm_pid = volume->vmm_pid,
         .firecracker_allowed = act->reconciler->config.resize.firecracker,
-        .regular_file = volume->device_kind == STORE_FILE,
+        .regular_file = volume->device_kind == DEVICE_KIND_FILE,
         .device = makedev(volume->major, volume->minor),
         .file_device = volume->file_device,
         .inode = volume->inode,

@@ -36,7 +36,7 @@ struct verdict {
     enum stale_reason reason_before;
     char fingerprint[SHA256_HEX_BYTES], state[SHA256_HEX_BYTES];
     uint64_t since_ns;
-    enum store_layout layout;
+    enum volume_layout layout;
     int64_t cleanup_id; /* of the intent */
     char *json;
 };
@@ -362,7 +362,7 @@ static bool database_is_fit(struct reconciler *reconciler)
     return r == 0;
 }
 
-static enum stale_daemon judge_daemon(const struct cleanup_pass *pass, enum store_layout layout,
+static enum stale_daemon judge_daemon(const struct cleanup_pass *pass, enum volume_layout layout,
                                       bool database)
 {
     struct reconciler *reconciler = pass->reconciler;
@@ -392,7 +392,7 @@ static void look_around(struct cleanup_pass *pass)
         .sees_host = census_sees_host(),
         .census = pass->census,
     };
-    for (enum store_layout layout = STORE_KATA; layout <= STORE_CRUST; layout++)
+    for (enum volume_layout layout = LAYOUT_KATA; layout <= LAYOUT_CRUST; layout++)
         pass->surroundings.daemon[layout] =
             reconciler->cleanup.sources.root[look_tree_of(layout)].seen
                 ? judge_daemon(pass, layout, database)

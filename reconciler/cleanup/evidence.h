@@ -19,7 +19,7 @@ struct surroundings {
     uint64_t well_since_ns; /* sources.h; 0: they are not */
     bool sees_host;
     const struct census *census;
-    enum stale_daemon daemon[2]; /* by enum store_layout */
+    enum stale_daemon daemon[2]; /* by enum volume_layout */
 };
 
 struct evidence {

@@ -36,7 +36,7 @@ struct step {
     uint64_t wake_ns; /* UINT64_MAX: it waits for nothing */
 };
 
-static int open_place(struct reconciler *reconciler, enum store_layout layout,
+static int open_place(struct reconciler *reconciler, enum volume_layout layout,
                       const char *directory, struct quarantine *ret_quarantine, struct error *error)
 {
     const char *const watched[] = {reconciler->config.paths.kata_volumes,
@@ -46,7 +46,7 @@ static int open_place(struct reconciler *reconciler, enum store_layout layout,
                            watched, ret_quarantine, error);
 }
 
-bool trash_is_usable(struct reconciler *reconciler, enum store_layout layout, struct error *error)
+bool trash_is_usable(struct reconciler *reconciler, enum volume_layout layout, struct error *error)
 {
     cleanup(quarantine_done) struct quarantine quarantine = QUARANTINE_INIT;
 

@@ -16,7 +16,7 @@ struct reconciler;
 struct marks;
 
 /* Whether there is a trash for this layout; fills the error where there is none. */
-bool trash_is_usable(struct reconciler *reconciler, enum store_layout layout, struct error *error);
+bool trash_is_usable(struct reconciler *reconciler, enum volume_layout layout, struct error *error);
 
 /* Moves what was intended, whose intents are committed durably: the ids of cleanups, as numbers.
  * trash_advance() then says what came of it. */

@@ -102,7 +102,7 @@ static bool is_permitted(const struct expansion *expansion)
 
     return reconciler_grows(reconciler) &&
            store_get_volume(reconciler->store, expansion->volume_id, &volume) == 0 &&
-           volume.policy == STORE_POLICY_GROW && (!limit || volume.device_bytes <= limit) &&
+           volume.policy == POLICY_GROW && (!limit || volume.device_bytes <= limit) &&
            !expand_is_barred(&volume);
 }
 
@@ -189,7 +189,7 @@ uint64_t volume_usable_bytes(const struct reconciler *reconciler, const struct s
     uint64_t bytes = volume->device_bytes;
     unsigned count, at = 0;
 
-    if (volume->device_kind != STORE_BLOCK ||
+    if (volume->device_kind != DEVICE_KIND_BLOCK ||
         observe_device_number(reconciler->sysfs, volume->major, volume->minor, &device) != OBSERVED)
         return bytes;
     count = observe_stack(reconciler->sysfs, &device, layer);

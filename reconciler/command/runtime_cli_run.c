@@ -104,7 +104,7 @@ static uint64_t newest_size(const struct reconciler *reconciler, const struct st
     uint64_t bytes = volume->device_id ? volume_usable_bytes(reconciler, volume) : 0;
     struct observed_device device;
 
-    if (!bytes || volume->device_kind != STORE_BLOCK ||
+    if (!bytes || volume->device_kind != DEVICE_KIND_BLOCK ||
         observe_device_number(reconciler->sysfs, volume->major, volume->minor, &device) != OBSERVED)
         return bytes;
     return device.size_bytes > bytes ? device.size_bytes : bytes;

@@ -68,11 +68,6 @@ struct staging {
 
 /* ---- where ---- */
 
-static const char *layout_name(const struct spot *spot)
-{
-    return spot->tree == TREE_KATA_VOLUMES ? "kata" : "crust";
-}
-
 struct where {
     char workshop[PATH_MAX];
     struct stage_place place;
@@ -83,8 +78,7 @@ struct where {
 static void find_place(const struct reconciler *reconciler, enum reconciler_tree tree,
                        struct where *ret_where)
 {
-    const char *trash =
-        look_trash_path(reconciler, tree == TREE_KATA_VOLUMES ? STORE_KATA : STORE_CRUST);
+    const char *trash = look_trash_path(reconciler, look_layout_of(tree));
 
     (void)snprintf(ret_where->workshop, sizeof(ret_where->workshop), "%.*s/.crust-stage",
                    (int)(strrchr(trash, '/') - trash), trash);
@@ -266,7 +260,8 @@ static int record_spot(struct staging *staging, unsigned number)
 
     make_key(spot, staging->target_path, key);
     marks_remove_name(&reconciler->directories[spot->tree], key);
-    (void)snprintf(detail, sizeof(detail), "{\"layout\":\"%s\"}", layout_name(spot));
+    (void)snprintf(detail, sizeof(detail), "{\"layout\":\"%s\"}",
+                   layout_name(look_layout_of(spot->tree)));
     if (r == 0)
         r = look_at_entry(reconciler, spot->tree, key);
     if (r == 0 && spot->is_hashed)
@@ -346,7 +341,8 @@ static void log_done(const struct staging *staging)
     for (unsigned i = 0; i < SPOTS; i++)
         if (staging->deed[i] != NOTHING_ASKED && !staging->takes_away)
             log_info(&(struct log_ids){.volume = staging->volume_id}, "staged in layout %s%s",
-                     layout_name(&spots[i]), staging->deed[i] == UNCHANGED ? ", as it was" : "");
+                     layout_name(look_layout_of(spots[i].tree)),
+                     staging->deed[i] == UNCHANGED ? ", as it was" : "");
 }
 
 /* The oldest one. */

@@ -60,10 +60,10 @@ static bool is_on(const struct store_volume *volume, const struct observed_devic
 {
     if (!volume->device_id)
         return false;
-    if (device->kind == OBSERVED_BLOCK)
-        return volume->device_kind == STORE_BLOCK && volume->major == device->major &&
+    if (device->kind == DEVICE_KIND_BLOCK)
+        return volume->device_kind == DEVICE_KIND_BLOCK && volume->major == device->major &&
                volume->minor == device->minor;
-    return volume->device_kind == STORE_FILE && volume->file_device == device->file_device &&
+    return volume->device_kind == DEVICE_KIND_FILE && volume->file_device == device->file_device &&
            volume->inode == device->inode;
 }
 
@@ -96,7 +96,7 @@ static enum status_code check_volumes(struct reconciler *reconciler,
 
     for (unsigned i = 0; i < stage->options; i++)
         search.read_only = observe_read_only(search.read_only, stage->option[i]);
-    r = device->kind == OBSERVED_BLOCK
+    r = device->kind == DEVICE_KIND_BLOCK
             ? store_each_volume_of_device(reconciler->store, device->major, device->minor, compare,
                                           &search)
             : store_each_bound_volume(reconciler->store, compare, &search);
@@ -171,7 +171,7 @@ enum status_code stage_check(struct reconciler *reconciler, const struct reconci
         r = observe_device_path(reconciler->root, reconciler->sysfs, stage->device, &device);
     if (r != OBSERVED)
         return code; /* what is not there yet may come, and is looked at then */
-    if (device.kind == OBSERVED_BLOCK)
+    if (device.kind == DEVICE_KIND_BLOCK)
         code = check_host(reconciler, stage->device, &device, error);
     return code == STATUS_OK ? check_volumes(reconciler, stage, &device, error) : code;
 }

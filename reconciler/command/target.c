@@ -85,7 +85,7 @@ static bool is_device(const struct search *search, const struct store_volume *vo
         return true;
     if (!search->is_there || !volume->device_id)
         return false;
-    if (volume->device_kind == STORE_BLOCK)
+    if (volume->device_kind == DEVICE_KIND_BLOCK)
         return S_ISBLK(search->device.st_mode) && major(search->device.st_rdev) == volume->major &&
                minor(search->device.st_rdev) == volume->minor;
     return S_ISREG(search->device.st_mode) && search->device.st_dev == volume->file_device &&

@@ -47,7 +47,7 @@ static enum decide_action guest_action(const struct decide_facts *facts, bool is
 {
     bool is_untried = facts->hypervisor_reason != REASON_NONE && facts->guest_reason == REASON_NONE;
 
-    if (!(is_synced && facts->guest_proven) && facts->permit == PERMIT_GROW &&
+    if (!(is_synced && facts->guest_proven) && facts->permit == POLICY_GROW &&
         (facts->may_try || is_untried))
         return ACTION_GROW_GUEST;
     return (!facts->list_read || facts->list_again) && facts->may_try ? ACTION_QUERY_HYPERVISOR
@@ -71,7 +71,7 @@ static struct decision decide_guest(const struct decide_facts *facts)
     if (!facts->list_read && facts->hypervisor_reason == REASON_NONE && facts->may_try)
         decision.action = ACTION_QUERY_HYPERVISOR;
     else if (!has_debt && facts->beneath == BENEATH_STALE && facts->may_rescan &&
-             facts->permit == PERMIT_GROW)
+             facts->permit == POLICY_GROW)
         decision.action = ACTION_RESCAN_DISK;
     else
         decision.action = guest_action(facts, is_synced);
@@ -80,7 +80,7 @@ static struct decision decide_guest(const struct decide_facts *facts)
 
 static struct decision decide_growth(const struct decide_facts *facts)
 {
-    if (facts->permit == PERMIT_OBSERVE)
+    if (facts->permit == POLICY_OBSERVE)
         return say(STATE_HOST_GROWN, REASON_POLICY);
     if (!facts->is_still)
         return (struct decision){STATE_HOST_GROWN, REASON_NONE, ACTION_WAIT};
@@ -96,7 +96,7 @@ static struct decision decide_unknown(const struct decide_facts *facts)
     enum decide_action action = ACTION_QUERY_HYPERVISOR;
 
     if (facts->list_read)
-        action = facts->permit == PERMIT_GROW ? ACTION_RESIZE_HYPERVISOR : ACTION_NONE;
+        action = facts->permit == POLICY_GROW ? ACTION_RESIZE_HYPERVISOR : ACTION_NONE;
     return try_to(facts, action, STATE_UNKNOWN, facts->hypervisor_reason);
 }
 
@@ -143,7 +143,7 @@ struct decision decide(const struct decide_facts *facts)
     if (facts->status != DECIDE_PRESENT)
         return say(STATE_UNMANAGED,
                    facts->status == DECIDE_INVALID ? REASON_INVALID_MOUNT_INFO : REASON_NONE);
-    if (facts->permit == PERMIT_NEVER)
+    if (facts->permit == POLICY_NEVER)
         return say(STATE_UNMANAGED, REASON_POLICY);
     if (facts->device == DEVICE_UNSUITABLE)
         return say(STATE_UNMANAGED, REASON_NOT_A_BLOCK_DEVICE);

@@ -9,11 +9,9 @@
 #include <stdint.h>
 
 #include "model/reason.h"
+#include "model/volume.h"
 
 enum decide_status { DECIDE_PRESENT, DECIDE_INVALID, DECIDE_GONE };
-
-/* The least that configuration and the volume's own metadata allow. */
-enum decide_permit { PERMIT_GROW, PERMIT_OBSERVE, PERMIT_NEVER };
 
 enum decide_device { DEVICE_BLOCK, DEVICE_FILE, DEVICE_MISSING, DEVICE_UNSUITABLE };
 
@@ -38,7 +36,7 @@ enum decide_beneath {
 
 struct decide_facts {
     enum decide_status status;
-    enum decide_permit permit;
+    enum resize_policy permit; /* the strictest of configuration and metadata */
     enum decide_device device;
     enum decide_conflict conflict;
     enum decide_beneath beneath;

@@ -21,7 +21,7 @@ static enum volume_reason unmanaged_reason(const struct decide_facts *growth)
 {
     if (growth->status == DECIDE_INVALID)
         return REASON_INVALID_MOUNT_INFO;
-    if (growth->permit == PERMIT_NEVER)
+    if (growth->permit == POLICY_NEVER)
         return REASON_POLICY;
     if (growth->device == DEVICE_UNSUITABLE)
         return REASON_NOT_A_BLOCK_DEVICE;
@@ -74,7 +74,7 @@ static enum volume_reason obstacle(const struct resizable_facts *facts)
         return facts->monitor_reason;
     if (growth->guest_reason != REASON_NONE && growth->guest_reason != REASON_UNVERIFIED)
         return growth->guest_reason;
-    return growth->permit == PERMIT_OBSERVE ? REASON_POLICY : REASON_NONE;
+    return growth->permit == POLICY_OBSERVE ? REASON_POLICY : REASON_NONE;
 }
 
 static struct resizable decide_managed(const struct resizable_facts *facts)

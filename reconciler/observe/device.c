@@ -73,7 +73,7 @@ static int read_uevent(int sysfs, const char *path, char ret_text[static SYSFS_T
 int observe_device_number(int sysfs, uint32_t major, uint32_t minor,
                           struct observed_device *ret_device)
 {
-    struct observed_device device = {.kind = OBSERVED_BLOCK, .major = major, .minor = minor};
+    struct observed_device device = {.kind = DEVICE_KIND_BLOCK, .major = major, .minor = minor};
     char directory[SYSFS_PATH_BYTES / 2], path[SYSFS_PATH_BYTES], uevent[SYSFS_TEXT_BYTES];
     int r;
 
@@ -93,14 +93,14 @@ int observe_device_number(int sysfs, uint32_t major, uint32_t minor,
     return OBSERVED;
 }
 
-static int observe_file(const char *path, const struct stat *st, enum observed_device_kind kind,
+static int observe_file(const char *path, const struct stat *st, enum device_kind kind,
                         struct observed_device *ret_device)
 {
     *ret_device = (struct observed_device){
         .kind = kind,
         .file_device = st->st_dev,
         .inode = st->st_ino,
-        .size_bytes = kind == OBSERVED_FILE ? (uint64_t)st->st_size : 0,
+        .size_bytes = kind == DEVICE_KIND_FILE ? (uint64_t)st->st_size : 0,
     };
     (void)snprintf(ret_device->name, sizeof(ret_device->name), "%s", path);
     return OBSERVED;
@@ -122,7 +122,7 @@ int observe_device_path(int root, int sysfs, const char *path, struct observed_d
         return r;
     if (S_ISBLK(st.st_mode))
         return observe_device_number(sysfs, major(st.st_rdev), minor(st.st_rdev), ret_device);
-    return observe_file(path, &st, S_ISREG(st.st_mode) ? OBSERVED_FILE : OBSERVED_OTHER,
+    return observe_file(path, &st, S_ISREG(st.st_mode) ? DEVICE_KIND_FILE : DEVICE_KIND_OTHER,
                         ret_device);
 }
 

@@ -288,14 +288,14 @@ static int read_mount_info(int fd, struct observed_entry *entry)
 /* A problem anywhere leaves nothing to act on. */
 static void drop_mount_info(struct observed_entry *entry)
 {
-    struct mount_info info = {entry->volume_type, entry->device, entry->fs_type,     entry->options,
-                              entry->metadata,    false,         OBSERVE_POLICY_GROW};
+    struct mount_info info = {entry->volume_type, entry->device, entry->fs_type, entry->options,
+                              entry->metadata,    false,         POLICY_GROW};
 
     mount_info_done(&info);
     entry->volume_type = entry->device = entry->fs_type = NULL;
     entry->options = entry->metadata = NULL;
     entry->mount_info_sha256[0] = '\0';
-    entry->policy = OBSERVE_POLICY_GROW;
+    entry->policy = POLICY_GROW;
 }
 
 static int read_directory(int fd, const char *name, struct observed_entry *entry)

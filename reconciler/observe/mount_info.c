@@ -21,13 +21,6 @@
 
 #define POLICY_KEY "crust.resize"
 
-static enum observe_policy policy_of(const char *value)
-{
-    if (strcmp(value, "grow") == 0)
-        return OBSERVE_POLICY_GROW;
-    return strcmp(value, "never") == 0 ? OBSERVE_POLICY_NEVER : OBSERVE_POLICY_OBSERVE;
-}
-
 /* NULL for absent and null. */
 static const cJSON *present(const cJSON *object, const char *name)
 {
@@ -95,7 +88,7 @@ static int append_metadata(const cJSON *item, struct buffer *text, struct mount_
         return error_set(error, MOUNT_INFO_WRONG, "metadata.%s: not a string", shown);
     }
     if (strcasecmp(item->string, POLICY_KEY) == 0)
-        info->policy = policy_of(item->valuestring);
+        info->policy = policy_from_name(item->valuestring);
     buffer_append_text(text, text->length > 1 ? "," : "");
     json_append_string(text, item->string);
     buffer_append_text(text, ":");
@@ -171,7 +164,7 @@ int mount_info_parse(const char *text, size_t length, struct mount_info *ret_inf
                      struct error *error)
 {
     cleanup(json_deletep) cJSON *object = NULL;
-    struct mount_info info = {.policy = OBSERVE_POLICY_GROW};
+    struct mount_info info = {.policy = POLICY_GROW};
     int r = json_parse(text, length, JSON_LIMITS_MOUNT_INFO, &object, error);
 
     if (r == -ENOMEM)

@@ -15,7 +15,7 @@ struct mount_info {
     char *volume_type, *device, *fs_type; /* as written; NULL absent */
     char *options, *metadata; /* JSON text, secrets redacted (lib/secret.h); NULL absent */
     bool read_only;           /* by the options */
-    enum observe_policy policy;
+    enum resize_policy policy;
 };
 
 /* Outcomes. */

@@ -14,12 +14,11 @@
 #include "lib/result.h"
 #include "model/hypervisor.h"
 #include "model/runtime.h"
+#include "model/volume.h"
 
 /* ---- a metadata directory ---------------------------------------------------------------- */
 
 enum { OBSERVE_ENTRY_NAMES = 64, OBSERVE_SANDBOXES = 16 };
-
-enum observe_policy { OBSERVE_POLICY_GROW, OBSERVE_POLICY_OBSERVE, OBSERVE_POLICY_NEVER };
 
 /* What one directory below kata_volumes or crust_volumes says. */
 struct observed_entry {
@@ -33,7 +32,7 @@ struct observed_entry {
     char mount_info_sha256[65];
     char *volume_type, *device, *fs_type; /* as written; NULL absent */
     char *options, *metadata;             /* JSON text, secrets redacted (lib/secret.h) */
-    enum observe_policy policy;           /* metadata key crust.resize */
+    enum resize_policy policy;            /* metadata key crust.resize */
     bool read_only;                       /* by its mount options */
     unsigned sandboxes;                   /* names of sandbox-id files, sorted */
     char *sandbox[OBSERVE_SANDBOXES];
@@ -52,14 +51,8 @@ void observed_entry_done(struct observed_entry *entry);
 
 /* ---- a device ----------------------------------------------------------------------------- */
 
-enum observed_device_kind {
-    OBSERVED_BLOCK,
-    OBSERVED_FILE,  /* a regular file used as a disk */
-    OBSERVED_OTHER, /* exists, but neither (vfio group, socket, directory, character device) */
-};
-
 struct observed_device {
-    enum observed_device_kind kind;
+    enum device_kind kind;
     char name[256]; /* /dev/NAME as the kernel calls it; a file's path as given */
     uint32_t major, minor;
     uint64_t diskseq; /* 0: the kernel has none */

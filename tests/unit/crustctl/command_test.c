@@ -127,7 +127,7 @@ static void removed_volumes_are_asked_for(void **state)
     int64_t id;
 
     assert_int_equal(store_begin(node->store), 0);
-    assert_int_equal(store_remove_entry(node->store, STORE_KATA, "key3", &id), 0);
+    assert_int_equal(store_remove_entry(node->store, LAYOUT_KATA, "key3", &id), 0);
     assert_int_equal(store_commit(node->store), 0);
     assert_int_equal(node_run(node, "volumes -o json", &live), EXIT_DONE);
     assert_int_equal(node_run(node, "-o json volumes --all", &all), EXIT_DONE);
@@ -169,7 +169,7 @@ static void a_volume_may_be_named_by_its_handle(void **state)
 
     expect(node, "volume vol-0a1b", EXIT_USAGE, "");
     assert_int_equal(store_begin(node->store), 0);
-    assert_int_equal(store_remove_entry(node->store, STORE_KATA, "key2", &id), 0);
+    assert_int_equal(store_remove_entry(node->store, LAYOUT_KATA, "key2", &id), 0);
     assert_int_equal(store_commit(node->store), 0);
     expect(node, "volume vol-0a1b", EXIT_DONE, "pvc-orders");
     expect(node, "explain vol-0a1b", EXIT_DONE, "crust-guest-agent");

@@ -46,7 +46,7 @@ static void remove_entry(struct store *store)
 {
     int64_t volume_id;
 
-    assert_int_equal(store_remove_entry(store, STORE_KATA, "key-1", &volume_id), 0);
+    assert_int_equal(store_remove_entry(store, LAYOUT_KATA, "key-1", &volume_id), 0);
 }
 
 /* ---- what looks stale ---------------------------------------------------------------------- */
@@ -336,12 +336,12 @@ static void both_directories_come_back_to_one_volume(void **state)
     int64_t volume_id = put_entry(store, &kata, true), removed;
     uint64_t volumes;
 
-    crust.layout = STORE_CRUST;
+    crust.layout = LAYOUT_CRUST;
     assert_int_equal(put_entry(store, &crust, true), volume_id);
     for (int64_t entry_id = 1; entry_id <= 2; entry_id++)
         (void)intend(store, entry_id, NULL);
     remove_entry(store);
-    assert_int_equal(store_remove_entry(store, STORE_CRUST, "key-2", &removed), 0);
+    assert_int_equal(store_remove_entry(store, LAYOUT_CRUST, "key-2", &removed), 0);
     assert_int_equal(get_volume(store, volume_id).status, STORE_QUARANTINED);
     assert_int_equal(put_entry(store, &kata, true), volume_id); /* which was not the last to go */
     assert_int_equal(put_entry(store, &crust, true), volume_id);

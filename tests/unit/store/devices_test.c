@@ -19,7 +19,7 @@ static void a_device_is_its_identity(void **state)
 static void a_file_is_its_inode(void **state)
 {
     struct store *store = store_of(state);
-    struct store_device file = {.kind = STORE_FILE,
+    struct store_device file = {.kind = DEVICE_KIND_FILE,
                                 .name = "/data/disk.img",
                                 .file_device = UINT64_MAX,
                                 .inode = UINT64_MAX - 1,

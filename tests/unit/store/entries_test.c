@@ -22,12 +22,12 @@ static void a_changed_entry_is_the_same_volume(void **state)
     int64_t volume_id = put_entry(store, &entry, true);
 
     entry.device = "/dev/other";
-    entry.policy = STORE_POLICY_NEVER;
+    entry.policy = POLICY_NEVER;
     entry.sandboxes = 2;
     entry.sandbox[1] = "sandbox-2";
     assert_int_equal(put_entry(store, &entry, true), volume_id);
     assert_string_equal(get_volume(store, volume_id).device_path, "/dev/other");
-    assert_int_equal(get_volume(store, volume_id).policy, STORE_POLICY_NEVER);
+    assert_int_equal(get_volume(store, volume_id).policy, POLICY_NEVER);
     assert_int_equal(get_volume(store, volume_id).named_sandboxes, 2);
     entry.sandbox[0] = "sandbox-2";
     entry.sandboxes = 1;
@@ -85,9 +85,9 @@ static void two_layouts_of_one_path_are_one_volume(void **state)
     int64_t volume_id, removed;
     int before;
 
-    crust.layout = STORE_CRUST;
+    crust.layout = LAYOUT_CRUST;
     crust.device = "/dev/crust";
-    crust.policy = STORE_POLICY_OBSERVE;
+    crust.policy = POLICY_OBSERVE;
     volume_id = put_entry(store, &crust, true);
     assert_text_of(store, "SELECT layout FROM audit_volumes", "crust");
     assert_int_equal(put_entry(store, &kata, true), volume_id);
@@ -97,14 +97,14 @@ static void two_layouts_of_one_path_are_one_volume(void **state)
     assert_int_equal(written(store), before);
     assert_text_of(store, "SELECT layout FROM audit_volumes", "both");
     assert_text_of(store, "SELECT key FROM audit_volumes", "key-1");
-    assert_int_equal(get_volume(store, volume_id).policy, STORE_POLICY_OBSERVE);
+    assert_int_equal(get_volume(store, volume_id).policy, POLICY_OBSERVE);
     assert_int_equal(get_volume(store, volume_id).named_sandboxes, 2);
 
-    assert_int_equal(store_remove_entry(store, STORE_KATA, "key-1", &removed), 0);
+    assert_int_equal(store_remove_entry(store, LAYOUT_KATA, "key-1", &removed), 0);
     assert_int_equal(removed, volume_id);
     assert_text_of(store, "SELECT layout || key || device || status FROM audit_volumes",
                    "crustsha-1/dev/crustpresent");
-    assert_int_equal(store_remove_entry(store, STORE_CRUST, "sha-1", &removed), 0);
+    assert_int_equal(store_remove_entry(store, LAYOUT_CRUST, "sha-1", &removed), 0);
     assert_text_of(store, "SELECT layout || key || device || status FROM audit_volumes",
                    "crustsha-1/dev/crustremoved");
 }
@@ -115,9 +115,9 @@ static void staged_again_is_a_new_volume(void **state)
     struct store_entry entry = entry_of("key-1", VOLUME_PATH, 11);
     int64_t first = put_entry(store, &entry, true), second, third, removed;
 
-    assert_int_equal(store_remove_entry(store, STORE_KATA, "key-1", &removed), 0);
+    assert_int_equal(store_remove_entry(store, LAYOUT_KATA, "key-1", &removed), 0);
     assert_int_equal(removed, first);
-    assert_int_equal(store_remove_entry(store, STORE_KATA, "key-1", &removed), 0);
+    assert_int_equal(store_remove_entry(store, LAYOUT_KATA, "key-1", &removed), 0);
     assert_int_equal(removed, 0);
     second = put_entry(store, &entry, true);
     assert_int_not_equal(second, first);
@@ -143,7 +143,7 @@ static void a_removed_volume_has_nothing_open(void **state)
 
     assert_int_equal(store_open_resize(store, bound.volume_id, GIB, 2 * GIB), 0);
     assert_int_equal(store_set_attempts(store, bound.volume_id, 2, 77, 1000), 0);
-    assert_int_equal(store_remove_entry(store, STORE_KATA, "key-1", &removed), 0);
+    assert_int_equal(store_remove_entry(store, LAYOUT_KATA, "key-1", &removed), 0);
     volume = get_volume(store, bound.volume_id);
     assert_int_equal(volume.status, STORE_REMOVED);
     assert_int_equal(volume.mapping_id, 0);
@@ -163,7 +163,7 @@ static void a_learned_path_joins_its_volume(void **state)
     struct store_entry kata = entry_of("key-1", VOLUME_PATH, 11);
     int64_t hidden_id, kata_id;
 
-    hidden.layout = STORE_CRUST;
+    hidden.layout = LAYOUT_CRUST;
     hidden_id = put_entry(store, &hidden, true);
     kata_id = put_entry(store, &kata, true);
     assert_int_not_equal(hidden_id, kata_id);
@@ -180,7 +180,7 @@ static void a_remark_is_shown_as_the_problem(void **state)
     struct store_entry kata = entry_of("key-1", VOLUME_PATH, 11);
     struct store_entry crust = entry_of("key-2", VOLUME_PATH, 12);
 
-    crust.layout = STORE_CRUST;
+    crust.layout = LAYOUT_CRUST;
     crust.remark = "a file too many";
     (void)put_entry(store, &kata, true);
     (void)put_entry(store, &crust, true);
@@ -207,10 +207,10 @@ static void each_entry_of_a_layout(void **state)
     int seen = 0;
 
     (void)put_entry(store, &entry, true);
-    assert_int_equal(store_each_entry(store, STORE_CRUST, count_keys, &seen), 0);
-    assert_int_equal(store_each_entry(store, STORE_KATA, count_keys, &seen), 0);
+    assert_int_equal(store_each_entry(store, LAYOUT_CRUST, count_keys, &seen), 0);
+    assert_int_equal(store_each_entry(store, LAYOUT_KATA, count_keys, &seen), 0);
     assert_int_equal(seen, 1);
-    assert_int_equal(store_each_entry(store, STORE_KATA, count_keys, &seen), 42);
+    assert_int_equal(store_each_entry(store, LAYOUT_KATA, count_keys, &seen), 42);
 }
 
 int main(void)

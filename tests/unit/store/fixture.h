@@ -80,7 +80,7 @@ static inline struct store *store_of(void **state)
 
 static inline struct store_entry entry_of(const char *key, const char *target_path, uint64_t inode)
 {
-    return (struct store_entry){.layout = STORE_KATA,
+    return (struct store_entry){.layout = LAYOUT_KATA,
                                 .key = key,
                                 .target_path = target_path,
                                 .directory_device = 1,
@@ -112,7 +112,7 @@ static inline int64_t put_entry(struct store *store, const struct store_entry *e
 
 static inline struct store_device device_of(uint32_t minor, uint64_t size)
 {
-    return (struct store_device){.kind = STORE_BLOCK,
+    return (struct store_device){.kind = DEVICE_KIND_BLOCK,
                                  .name = "/dev/loop1",
                                  .major = 7,
                                  .minor = minor,

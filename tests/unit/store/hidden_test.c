@@ -7,7 +7,7 @@
 static char hash[SHA256_HEX_BYTES];
 
 /* A directory that is named by the hash of VOLUME_PATH. */
-static struct store_entry hashed(enum store_layout layout, uint64_t inode)
+static struct store_entry hashed(enum volume_layout layout, uint64_t inode)
 {
     struct store_entry entry = entry_of(hash, NULL, inode);
 
@@ -38,7 +38,7 @@ static int64_t learn(struct store *store, const char *path)
 static void a_hidden_volume_keeps_its_id_when_its_path_is_found(void **state)
 {
     struct store *store = store_of(state);
-    struct store_entry entry = hashed(STORE_CRUST, 12);
+    struct store_entry entry = hashed(LAYOUT_CRUST, 12);
     int64_t volume_id;
 
     assert_false(has_hidden(store));
@@ -58,7 +58,7 @@ static void a_hidden_volume_keeps_its_id_when_its_path_is_found(void **state)
 static void both_names_of_one_path_are_one_volume_in_any_order(void **state)
 {
     struct store *store = store_of(state);
-    struct store_entry crust = hashed(STORE_CRUST, 12), kata = hashed(STORE_KATA, 13);
+    struct store_entry crust = hashed(LAYOUT_CRUST, 12), kata = hashed(LAYOUT_KATA, 13);
     struct store_entry plain = entry_of("key-1", VOLUME_PATH, 11);
     int64_t volume_id = put_entry(store, &crust, true);
 
@@ -76,11 +76,11 @@ static void what_was_known_once_stays_known(void **state)
     char path[STORE_TARGET_BYTES];
     int64_t removed;
 
-    (void)hashed(STORE_CRUST, 12);
+    (void)hashed(LAYOUT_CRUST, 12);
     assert_int_equal(store_path_of_hash(store, hash, path), 0);
     assert_string_equal(path, "");
     (void)put_entry(store, &plain, true);
-    assert_int_equal(store_remove_entry(store, STORE_KATA, "key-1", &removed), 0);
+    assert_int_equal(store_remove_entry(store, LAYOUT_KATA, "key-1", &removed), 0);
     assert_int_equal(store_path_of_hash(store, hash, path), 0);
     assert_string_equal(path, VOLUME_PATH);
 }

@@ -344,7 +344,7 @@ static void a_volume_that_forbids_is_found(void **state)
     struct store_claim claim = {.path = paths[1], .source = "bundle", .drive = -1};
     struct store_sandbox sandbox = sandbox_of("sandbox-1", &fixture_drive);
     char path[STORE_TARGET_BYTES];
-    enum store_policy policy;
+    enum resize_policy policy;
     int64_t volume[3];
 
     sandbox.claims = 1;
@@ -364,14 +364,14 @@ static void a_volume_that_forbids_is_found(void **state)
 
         entry.sandboxes = i != 1;
         entry.sandbox[0] = i == 0 ? "sandbox-1" : "sandbox-2";
-        entry.policy = i == 0 ? STORE_POLICY_NEVER : STORE_POLICY_OBSERVE;
+        entry.policy = i == 0 ? POLICY_NEVER : POLICY_OBSERVE;
         (void)put_entry(store, &entry, true);
         assert_int_equal(store_find_forbidding(store, "sandbox-1", bound.volume_id, path, &policy),
                          expected);
         assert_true(!expected || strcmp(path, paths[i]) == 0);
         assert_true(!expected || policy == entry.policy);
         assert_int_equal(store_find_forbidding(store, "sandbox-1", volume[i], path, &policy), 0);
-        entry.policy = STORE_POLICY_GROW;
+        entry.policy = POLICY_GROW;
         (void)put_entry(store, &entry, true);
     }
 }

@@ -212,7 +212,7 @@ static void a_removed_volume_is_not_resizable_or_not(void **state)
     int64_t volume_id = put_bound(store).volume_id;
 
     expect_answer(store, volume_id, &(struct answer){"no", "monitor_missing", false, 1, 1});
-    assert_int_equal(store_remove_entry(store, STORE_KATA, "key-1", &volume_id), 0);
+    assert_int_equal(store_remove_entry(store, LAYOUT_KATA, "key-1", &volume_id), 0);
     assert_int_equal(number_of(store, "SELECT count(*) FROM audit_volumes"
                                       " WHERE resizable IS NULL AND resizable_reason IS NULL"),
                      1);
@@ -346,7 +346,7 @@ static void live_rows_only(void **state)
     for (query.view = 0; query.view <= STORE_VIEW_MAPPINGS; query.view++)
         assert_int_equal(count_rows(store_get_reader(store), &query), 1);
     assert_int_equal(store_end_sandbox(store, "sandbox-1", &changed), 0);
-    assert_int_equal(store_remove_entry(store, STORE_KATA, "key-1", &removed), 0);
+    assert_int_equal(store_remove_entry(store, LAYOUT_KATA, "key-1", &removed), 0);
     query.view = STORE_VIEW_VOLUMES;
     assert_int_equal(count_rows(store_get_reader(store), &query), 0);
     query.view = STORE_VIEW_SANDBOXES;
@@ -383,7 +383,7 @@ static void a_volume_has_many_names(void **state)
     query.volume = "nothing";
     assert_int_equal(count_rows(reader, &query), 0);
 
-    assert_int_equal(store_remove_entry(store, STORE_KATA, "key-1", &removed), 0);
+    assert_int_equal(store_remove_entry(store, LAYOUT_KATA, "key-1", &removed), 0);
     query.volume = "pv-1"; /* one lives */
     assert_int_equal(count_rows(reader, &query), 1);
     query.volume = VOLUME_PATH; /* removed, and nothing live */

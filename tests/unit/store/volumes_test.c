@@ -181,7 +181,7 @@ static void two_directories_may_name_two_devices(void **state)
     struct store_entry crust = entry_of("sha-1", VOLUME_PATH, 12);
     int64_t volume_id = put_entry(store, &kata, true);
 
-    crust.layout = STORE_CRUST;
+    crust.layout = LAYOUT_CRUST;
     (void)put_entry(store, &crust, true);
     assert_string_equal(get_volume(store, volume_id).other_device_path, "");
     crust.device = "/dev/other";
@@ -315,7 +315,7 @@ static void one_device_in_two_sandboxes_is_shared(void **state)
     (void)put_sandbox(store, &second, true);
     assert_true(get_volume(store, bound.volume_id).shared_with);
     assert_true(get_volume(store, other_id).shared_with);
-    assert_int_equal(store_remove_entry(store, STORE_KATA, "key-2", &removed), 0);
+    assert_int_equal(store_remove_entry(store, LAYOUT_KATA, "key-2", &removed), 0);
     assert_false(get_volume(store, bound.volume_id).shared_with);
 }
 

@@ -191,7 +191,7 @@ static void never_touches_what_it_must_not(void **state)
             assert_int_equal(decision.action, ACTION_QUERY_HYPERVISOR);
         else
             assert_int_equal(given.conflict, CONFLICT_NONE);
-        assert_int_not_equal(given.permit, PERMIT_NEVER);
+        assert_int_not_equal(given.permit, POLICY_NEVER);
         if (decision.action == ACTION_RESCAN_DISK)
             assert_true(given.may_rescan && given.beneath == BENEATH_STALE);
         if (decision.action == ACTION_RESCAN_DISK || decision.action == ACTION_WAIT)
@@ -202,7 +202,7 @@ static void never_touches_what_it_must_not(void **state)
         if (!given.may_try)
             assert_true(given.hypervisor_reason != REASON_NONE &&
                         given.guest_reason == REASON_NONE);
-        assert_int_equal(given.permit, PERMIT_GROW);
+        assert_int_equal(given.permit, POLICY_GROW);
         assert_true(given.device_bytes >= given.hypervisor_bytes);
     } while (table_advance(&table, combination));
 }

@@ -16,7 +16,7 @@ static void reads_a_disk(void **state)
 
     (void)state;
     assert_int_equal(observe_device_number(sysfs, 7, 3, &device), OBSERVED);
-    assert_int_equal(device.kind, OBSERVED_BLOCK);
+    assert_int_equal(device.kind, DEVICE_KIND_BLOCK);
     assert_string_equal(device.name, "/dev/loop3");
     assert_int_equal(device.size_bytes, 2048 * 512);
     assert_int_equal(device.diskseq, 15);
@@ -99,13 +99,13 @@ static void knows_files_and_others(void **state)
     write_file("disk.img", "12345");
     assert_int_equal(fstatat(root, "disk.img", &st, 0), 0);
     assert_int_equal(observe_device_path(root, sysfs, "/disk.img", &device), OBSERVED);
-    assert_int_equal(device.kind, OBSERVED_FILE);
+    assert_int_equal(device.kind, DEVICE_KIND_FILE);
     assert_string_equal(device.name, "/disk.img");
     assert_int_equal(device.size_bytes, 5);
     assert_int_equal(device.inode, st.st_ino);
     assert_int_equal(device.file_device, st.st_dev);
     assert_int_equal(observe_device_path(root, sysfs, "/sys", &device), OBSERVED);
-    assert_int_equal(device.kind, OBSERVED_OTHER);
+    assert_int_equal(device.kind, DEVICE_KIND_OTHER);
 }
 
 static void falls_back_to_the_real_sysfs(void **state)

@@ -30,7 +30,7 @@ static void reads_what_kata_writes(void **state)
     assert_string_equal(info.fs_type, "ext4");
     assert_string_equal(info.metadata, "{\"fsGroup\":\"1000\"}");
     assert_string_equal(info.options, "[\"bind\",\"rw\"]");
-    assert_int_equal(info.policy, OBSERVE_POLICY_GROW);
+    assert_int_equal(info.policy, POLICY_GROW);
     mount_info_done(&info);
 }
 
@@ -131,12 +131,12 @@ static void redacts_secret_options(void **state)
     mount_info_done(&info);
 }
 
-static enum observe_policy policy_of(const char *value)
+static enum resize_policy policy_of(const char *value)
 {
     struct mount_info info;
     struct error error;
     char text[128];
-    enum observe_policy policy;
+    enum resize_policy policy;
 
     (void)snprintf(text, sizeof(text), "{\"device\":\"/d\",\"metadata\":{\"crust.resize\":\"%s\"}}",
                    value);
@@ -149,11 +149,11 @@ static enum observe_policy policy_of(const char *value)
 static void a_wish_can_only_do_less(void **state)
 {
     (void)state;
-    assert_int_equal(policy_of("never"), OBSERVE_POLICY_NEVER);
-    assert_int_equal(policy_of("observe"), OBSERVE_POLICY_OBSERVE);
-    assert_int_equal(policy_of("grow"), OBSERVE_POLICY_GROW);
-    assert_int_equal(policy_of("Grow more"), OBSERVE_POLICY_OBSERVE);
-    assert_int_equal(policy_of(""), OBSERVE_POLICY_OBSERVE);
+    assert_int_equal(policy_of("never"), POLICY_NEVER);
+    assert_int_equal(policy_of("observe"), POLICY_OBSERVE);
+    assert_int_equal(policy_of("grow"), POLICY_GROW);
+    assert_int_equal(policy_of("Grow more"), POLICY_OBSERVE);
+    assert_int_equal(policy_of(""), POLICY_OBSERVE);
 }
 
 static void says_what_is_wrong_and_where(void **state)
