@@ -75,7 +75,8 @@ static int record_intent(const struct runtime_cli_run *run, const char *program)
     return record(run, "runtime_cli_intended", &detail);
 }
 
-/* why: NULL if the answer is good. What can't be recorded is no reason to keep it to oneself. */
+/* answer: NULL if it is no good; why says that. What can't be recorded is no reason to keep it to
+ * oneself. */
 static void record_result(const struct runtime_cli_run *run,
                           const struct runtime_cli_answer *answer, const char *why)
 {
@@ -83,7 +84,7 @@ static void record_result(const struct runtime_cli_run *run,
     int r;
 
     begin_detail(&detail, run->resizes);
-    if (why) {
+    if (!answer) {
         json_append_member(&detail, "error", why);
     } else {
         append_number(&detail, "capacity_bytes", answer->capacity_bytes);
@@ -143,7 +144,7 @@ static void on_end(struct child *child, enum child_end end, int status, const st
     int r = judge(run, end, status, output, &answer, &error);
 
     run->child = child_free(child);
-    record_result(run, &answer, r < 0 ? error.text : NULL);
+    record_result(run, r < 0 ? NULL : &answer, error.text);
     if (r < 0)
         runtime_cli_pass_over(run->volume_id, &error);
     run->done(r < 0 ? NULL : &answer, run->userdata);
