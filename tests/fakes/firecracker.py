@@ -2,7 +2,8 @@
 
 A PATCH opens the path again and takes what it finds there for the drive, as the real one does. With
 a jail this is a process of its own whose root is the jail: the socket lies in JAIL/run, the device
-is a node of its own in JAIL, and the paths that are reported begin there.
+is a node of its own in JAIL, and the paths that are reported begin there. It refuses in the words
+of the real one, 1.17.0-dev.
 
 In a test, whose process is then the VMM, not jailed:
 
@@ -30,6 +31,10 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from micro_http import Disk, MicroHttp, add_arguments, run  # noqa: E402
 
 
+PATCH_FAILED = ("Drive config error: Unable to patch the block device: {} Please verify the "
+                "request arguments.")
+
+
 class Drive(Disk):
     def __init__(self, drive_id, path, read_only=False, io_engine="Sync"):
         super().__init__(drive_id, path, read_only)
@@ -43,7 +48,7 @@ class FakeFirecracker(MicroHttp):
         super().__init__(socket_path, log)
         self.drives = list(drives)
         self.state = "Running"
-        self.version = "1.12.1"
+        self.version = "1.17.0-dev"
 
     def stop(self):
         super().stop()
@@ -77,20 +82,24 @@ class FakeFirecracker(MicroHttp):
         if unknown := set(request) - {"drive_id", "path_on_host", "rate_limiter"}:
             return ("An error occurred when deserializing the json body of a request: unknown "
                     f"field `{unknown.pop()}`.")
-        if request.get("drive_id") != drive_id:
+        if "drive_id" not in request:
+            return ("An error occurred when deserializing the json body of a request: missing "
+                    "field `drive_id`.")
+        if request["drive_id"] != drive_id:
             return "The id from the path does not match the id from the body!"
         if self.state == "Not started":
             return "The requested operation is not supported before starting the microVM."
         drive = next((d for d in self.drives if d.id == drive_id), None)
         if drive is None:
-            return "Drive config error: Unable to patch the block device: Device not found"
+            return PATCH_FAILED.format("Failed perform action on device: Device not found")
         path = drive.path
         try:
             drive.path = request["path_on_host"]
             drive.reopen()
         except (KeyError, OSError) as error:
             drive.path = path
-            return f"Unable to patch the block device: Error manipulating the backing file: {error}"
+            return PATCH_FAILED.format("Block: Virtio backend error: Error manipulating the "
+                                       f"backing file: {error}")
         return None
 
 
