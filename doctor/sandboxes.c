@@ -173,7 +173,10 @@ static const struct {
 
 static const char agent_remedy[] =
     "Put crust-guest-agent into the guest's image, or beside the container as a sidecar; where a "
-    "policy denies, allow ResizeVolume and GetVolumeStats. crustctl explain VOL says more";
+    "policy denies, allow the helper's container. crustctl explain VOL says more";
+
+static const char asked_remedy[] =
+    "crustctl explain VOL says what helps; crust-guest-agent in the guest's image needs no helper";
 
 static bool brings_helpers(const struct config *config)
 {
@@ -189,7 +192,7 @@ static struct door find_guest(const cJSON *row, const struct config *config)
     if (*reasons) {
         (void)snprintf(door.what, sizeof(door.what), "its guest was asked in vain: %.128s",
                        reasons);
-        (void)snprintf(door.remedy, sizeof(door.remedy), "%s", agent_remedy);
+        (void)snprintf(door.remedy, sizeof(door.remedy), "%s", asked_remedy);
         return door;
     }
 

@@ -304,7 +304,9 @@ static const struct {
          {"The helper that would grow the file system could not be placed where the guest sees it: "
           "the sandbox's shared directory is missing, full, or not what it should be (the error is "
           "below).",
-          "Room in the directory of the node that the sandbox shares with its guest.",
+          "Room, and permission to write, in the directory of the node that the sandbox shares "
+          "with "
+          "its guest.",
           {"It is /run/kata-containers/shared/sandboxes/SANDBOX/mounts (Go runtime) or "
            "…/rw/passthrough (Rust runtime). The helper takes about 1 MiB there: df /run on the "
            "node.",
@@ -324,7 +326,8 @@ static const struct {
           "below).",
           "A crust-guest-agent for this node's processors at guest.helper_file.",
           {"Install crustd's package for this architecture, or set guest.helper_file to the right "
-           "program. file(1) says what a program is for.",
+           "program and reload crustd (systemctl reload crustd). file(1) says what a program is "
+           "for.",
            "crustd tries again with growing pauses; crustctl resync has it try now."}}}),
     ROW(HELPER_NO_CGROUPS, "helper_no_cgroups", STAYS, STATUS_FAILED_PRECONDITION,
         {GUEST,

@@ -38,6 +38,13 @@ static void expect(struct node *node, const char *rows, const char *level, const
     written_expect(&node->written, "sandbox", what, level);
 }
 
+static void expect_remedy(struct node *node, const char *what, const char *remedy)
+{
+    const cJSON *finding = written_find(&node->written, "sandbox", what);
+
+    assert_non_null(strstr(json_string(finding, "remedy"), remedy));
+}
+
 static void qemu(void **state)
 {
     struct node *node = *state;
@@ -228,6 +235,9 @@ static void how_the_last_calls_ended(void **state)
            "QEMU was asked in vain: read_only; its guest grows by the companion");
     expect(*state, ROW(QEMU "," MONITOR "," ABLE ",\"guest_reasons\":\"agent_failed\""), "error",
            "its guest was asked in vain: agent_failed");
+    expect(*state, ROW(QEMU "," MONITOR "," ABLE ",\"guest_reasons\":\"helper_missing\""), "error",
+           "its guest was asked in vain: helper_missing");
+    expect_remedy(*state, "its guest was asked in vain", "crustctl explain VOL says what helps");
 }
 
 static void a_sandbox_without_volumes_loses_nothing(void **state)
