@@ -296,7 +296,8 @@ static const struct {
           {"Allow CreateContainerRequest, StartContainerRequest, ReadStreamRequest, "
            "WaitProcessRequest, SignalProcessRequest and RemoveContainerRequest in the policy for "
            "containers whose id begins with crust- (without a shared directory also "
-           "CopyFileRequest), and create the pod anew with it.",
+           "CopyFileRequest), and create the pod anew with it. docs/guest-helper.md has the rules, "
+           "and what more genpolicy's need: without it the container is not removed.",
            "Or put crust-guest-agent into the guest image; crust-guest-agent --auto needs no rule.",
            "guest.helper = off keeps crustd from trying."}}}),
     ROW(HELPER_NO_SHARE, "helper_no_share", HEALS, STATUS_UNAVAILABLE,
