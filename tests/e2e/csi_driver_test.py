@@ -226,6 +226,18 @@ class InAGuest(DriverTest):
         self.assertEqual(self.host.mounts(), [])
         self.assertEqual(list((self.host.directory / "state").iterdir()), [])
 
+    def test_unpublished_by_a_downgraded_driver(self):
+        """It knew nothing of the record; the driver after it is not held up by what is left."""
+        client = self.begin()
+        volume, target = self.published(client)
+        client.publish(volume, target, self.staging)
+        with self.fails("FAILED_PRECONDITION", target):
+            client.unstage(volume, self.staging)
+        subprocess.run(["umount", target], check=True)
+        os.rmdir(target)
+        client.unstage(volume, self.staging)
+        client.delete(volume)
+
     def test_life(self):
         client = self.begin()
         volume, target = self.published(client)

@@ -162,7 +162,8 @@ func (c *crust) has(target string) (bool, error) {
 	return err == nil, err
 }
 
-// targetsOf lists where a volume is handed over.
+// targetsOf lists where a volume is handed over. A record whose target is gone was left by an unpublish that
+// was cut short, or by one that a downgraded driver made.
 func (c *crust) targetsOf(volume string) ([]string, error) {
 	paths, err := filepath.Glob(filepath.Join(c.records, "*.json"))
 	if err != nil {
@@ -180,7 +181,7 @@ func (c *crust) targetsOf(volume string) ([]string, error) {
 		if err := json.Unmarshal(content, &one); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		if one.Volume == volume {
+		if _, err := os.Lstat(one.Target); one.Volume == volume && !errors.Is(err, fs.ErrNotExist) {
 			targets = append(targets, one.Target)
 		}
 	}
