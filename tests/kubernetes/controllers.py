@@ -52,11 +52,11 @@ class ControllerTest(ClusterTest):
         cls.csi = csi_client.Client(__import__("csi_pb2"), __import__("csi_pb2_grpc"), channel, seconds=300)
 
     @classmethod
-    def start_driver(cls):
+    def start_driver(cls, *arguments):
         """Its way to the API server is a proxy; in a pod it would have a service account."""
         cls.start_unit(
             "crust-csi", f"{TOOLS}/crust-csi", f"--endpoint=unix://{SOCKET}", f"--node-id={NODE}",
-            f"--kubernetes-api=http://10.0.2.2:{cls.control_plane.proxy_port}")
+            f"--kubernetes-api=http://10.0.2.2:{cls.control_plane.proxy_port}", *arguments)
 
     def provision(self, name, size, filesystem="ext4", mode="ReadWriteOncePod"):
         """A claim, its volume, and both bound to each other."""

@@ -70,9 +70,25 @@ class Restarts(ClaimTest):
         self.wait_capacity("gone", GROWN)
         self.wait_grown(guest, GROWN)
 
-    def start_driver_again(self):
-        if self.node.run("systemctl is-active --quiet crust-csi", check=False).status:
-            self.start_driver()
+    def start_driver_again(self, *arguments):
+        self.node.run("systemctl stop crust-csi", check=False)
+        self.start_driver(*arguments)
+
+    def test_driver_is_downgraded(self):
+        """One from before crustd unpublishes, and leaves the metadata. What the kubelet keeps of its pods is
+        the evidence that nobody needs them."""
+        self.configure(cleanup__grace_seconds=1)
+        _, guest = self.start_vm("left")
+        target, metadata = self.target("left"), self.metadata_of("left")
+        self.addCleanup(self.start_driver_again)
+        self.start_driver_again("--crust-socket=/run/no-crustd/crust.sock",
+                                "--state-directory=/run/older-csi")
+        self.node.run(f"umount {target}")  # the guard, of which such a driver knows nothing
+        self.node.run(f"[ -e {metadata}/mountInfo.json ]")
+        self.delete_pod("left", guest)
+        self.node.wait(f"[ ! -e {metadata} ]", 300, "crustd to clean up")
+        row = self.node.query(f"SELECT * FROM audit_cleanups WHERE target_path = '{target}'")[0]
+        self.assertEqual(row["decision"], "removed")
 
     def test_forced_deletion(self):
         """The pod's object is gone at once; the kubelet and the driver clean up afterwards."""
