@@ -1,9 +1,22 @@
 """A claim is edited, and it cannot be done at once: what the kubelet makes of each status."""
 
+import json
+
 from claims import GROWN, SIZE, ClaimTest
 from controllers import MIB, TOOLS
 
 XFS, TOO_LARGE = 320 * MIB, 1 << 40
+# struct loop_info64 has the limit of the device's size at byte 32.
+UNLIMIT = """
+import fcntl, sys
+GET, SET, SET_CAPACITY = 0x4c05, 0x4c04, 0x4c07
+with open(sys.argv[1], "rb") as device:
+    status = bytearray(232)
+    fcntl.ioctl(device, GET, status)
+    status[32:40] = bytes(8)
+    fcntl.ioctl(device, SET, bytes(status))
+    fcntl.ioctl(device, SET_CAPACITY, 0)
+"""
 
 
 class RefusedClaims(ClaimTest):
@@ -45,17 +58,42 @@ class RefusedClaims(ClaimTest):
         self.node.run(f"mv /run/taken-away {metadata}")
         self.finish("unknown", guest)
 
+    def hold_back(self):
+        """Loop devices stay as small as they are, or come with SIZE bytes, whatever the file has."""
+        self.node.write(f"{TOOLS}/bin/losetup", f"""#!/bin/sh
+case "$1" in
+--set-capacity) exit 0 ;;
+--find) exec /sbin/losetup --sizelimit {SIZE} "$@" ;;
+esac
+exec /sbin/losetup "$@"
+""")
+        self.node.run(f"chmod +x {TOOLS}/bin/losetup")
+        self.addCleanup(self.node.run, f"rm -f {TOOLS}/bin/losetup")
+
+    def let_go(self, name):
+        device = json.loads(self.node.read(f"{self.metadata_of(name)}/mountInfo.json"))["device"]
+        self.node.run(["python3", "-c", UNLIMIT, device])
+
     def test_smaller_device(self):
         """The storage has said that it has grown, and the node's device follows later."""
         volume, guest = self.start_vm("smaller")
-        self.node.write(f"{TOOLS}/bin/losetup",
-                        '#!/bin/sh\n[ "$1" = --set-capacity ] || exec /sbin/losetup "$@"\n')
-        self.node.run(f"chmod +x {TOOLS}/bin/losetup")
-        self.addCleanup(self.node.run, f"rm -f {TOOLS}/bin/losetup")
+        self.hold_back()
         self.begin("smaller", volume, "less than required_bytes")
-        device = guest.volumes["pvc-smaller"].device
-        self.node.run(f"losetup --set-capacity {device}")
+        self.let_go("smaller")
         self.finish("smaller", guest)
+
+    def test_smaller_device_of_a_starting_pod(self):
+        """The pod starts once the device is what was promised, and then at once."""
+        volume = self.provision("wait", SIZE)
+        self.hold_back()
+        self.edit("wait", GROWN)
+        self.expand_device("wait", volume, GROWN)
+        self.create_pod("wait")
+        self.wait_resize_error("wait", "code = Unavailable", "less than required_bytes")
+        self.assertEqual(self.phase("wait"), "Pending")
+        self.let_go("wait")
+        self.wait_running("wait")
+        self.wait_capacity("wait", GROWN)
 
     def test_policy(self):
         """Nothing grows on this node: the pod starts all the same, and its owner is told."""
