@@ -73,6 +73,8 @@ static bool is_held(const struct vmm_identity *identity, struct vmm_resolver *re
     cleanup(freep) struct vmm_identity *held = calloc(HELD_ENTRIES, sizeof(*held));
     size_t count = held ? resolver->held(resolver, held, HELD_ENTRIES) : 0;
 
+    if (!held)
+        (void)vmm_resolver_note(resolver, -ENOMEM);
     for (size_t i = 0; i < count; i++)
         if (vmm_identity_equal(&held[i], identity))
             return true;

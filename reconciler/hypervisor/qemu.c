@@ -370,6 +370,7 @@ static bool find_in(struct qemu_call *qemu, struct vmm_resolver *resolver)
     const struct qemu_node *drive = NULL;
     enum hypervisor_outcome outcome;
     struct error error;
+    bool lacks;
     int r = 0;
 
     outcome = qemu_drive_find(&qemu->report, &wanted, resolver, &drive, &error);
@@ -381,7 +382,12 @@ static bool find_in(struct qemu_call *qemu, struct vmm_resolver *resolver)
     }
     if (qemu->sets.count)
         return compare_drives(qemu, resolver);
-    if (outcome == HYPERVISOR_DRIVE_NOT_FOUND && !vmm_may_hold(resolver, &wanted.identity))
+    lacks = outcome == HYPERVISOR_DRIVE_NOT_FOUND && !vmm_may_hold(resolver, &wanted.identity);
+    if (!drive && resolver->shortage) {
+        (void)error_set_errno(&error, resolver->shortage, "cannot look at all of the VMM's files");
+        return finish_unreachable(qemu, &error);
+    }
+    if (lacks)
         qemu->list = HYPERVISOR_LIST_LACKS;
     if (drive && qemu->call.request.act == HYPERVISOR_QUERY)
         qemu->resize = foresee_resize(qemu, resolver);

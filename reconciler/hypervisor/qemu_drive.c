@@ -80,8 +80,10 @@ static enum holding look_for_descriptors(const struct search *search)
     bool found = false, others;
     size_t count;
 
-    if (!held)
+    if (!held) {
+        (void)vmm_resolver_note(search->resolver, -ENOMEM);
         return HELD_NOT;
+    }
     count = search->resolver->held(search->resolver, held, QEMU_HELD_ENTRIES);
     others = count == QEMU_HELD_ENTRIES; /* there may be more */
     count = qemu_held_unnamed(search->report, search->resolver, held, count);

@@ -138,6 +138,7 @@ const struct drive *vmm_http_find(struct vmm_http *vmm)
     const struct drive *drive = NULL;
     enum hypervisor_outcome outcome;
     struct vmm_process process;
+    bool lacks;
     struct error error;
 
     if (vmm_process_init(&process, request, &error) < 0) {
@@ -145,11 +146,17 @@ const struct drive *vmm_http_find(struct vmm_http *vmm)
         return NULL;
     }
     outcome = drive_report_find(&vmm->report, &wanted, &process.resolver, &drive, &error);
-    if (drive)
+    lacks =
+        outcome == HYPERVISOR_DRIVE_NOT_FOUND && !vmm_may_hold(&process.resolver, &wanted.identity);
+    if (drive) {
         vmm->list = HYPERVISOR_LIST_HAS;
-    else if (outcome == HYPERVISOR_DRIVE_NOT_FOUND &&
-             !vmm_may_hold(&process.resolver, &wanted.identity))
+    } else if (process.resolver.shortage) {
+        outcome = HYPERVISOR_UNREACHABLE;
+        (void)error_set_errno(&error, process.resolver.shortage,
+                              "cannot look at all of the VMM's files");
+    } else if (lacks) {
         vmm->list = HYPERVISOR_LIST_LACKS;
+    }
     if (drive && request->act == HYPERVISOR_QUERY)
         vmm->resize = foresee_resize(vmm, &process.resolver);
     vmm_process_done(&process);

@@ -37,7 +37,7 @@ static int resolve_path(struct vmm_resolver *resolver, const char *path,
 
     if (path[0] != '/')
         return -EINVAL;
-    r = path_stat_in_root(process->root, path, &st);
+    r = vmm_resolver_note(resolver, path_stat_in_root(process->root, path, &st));
     if (r < 0)
         return r;
     *ret_identity = identity_of(&st);
@@ -50,7 +50,7 @@ static int resolve_name(struct vmm_process *process, const char *name,
     struct stat st;
 
     if (fstatat(process->descriptors, name, &st, 0) < 0)
-        return -errno;
+        return vmm_resolver_note(&process->resolver, -errno);
     if (!S_ISBLK(st.st_mode) && !S_ISREG(st.st_mode))
         return -ENODEV;
     *ret_identity = identity_of(&st);
@@ -76,8 +76,10 @@ static size_t list_held(struct vmm_resolver *resolver, struct vmm_identity *ret_
     struct dirent *entry;
     size_t count = 0;
 
-    if (!directory)
+    if (!directory) {
+        (void)vmm_resolver_note(resolver, -errno);
         return 0;
+    }
     (void)take_fd(&fd);
     while (count < size && (entry = readdir(directory))) {
         if (isdigit((unsigned char)entry->d_name[0]) &&

@@ -1,11 +1,19 @@
 /* vmm_resolver.c - what can be said of any process' files. */
 #include "reconciler/hypervisor/vmm_resolver.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "lib/cleanup.h"
 
 enum { HELD_ENTRIES = 1024 };
+
+int vmm_resolver_note(struct vmm_resolver *resolver, int r)
+{
+    if (r == -EMFILE || r == -ENFILE || r == -ENOMEM)
+        resolver->shortage = r;
+    return r;
+}
 
 bool vmm_may_hold(struct vmm_resolver *resolver, const struct vmm_identity *identity)
 {

@@ -30,6 +30,8 @@ struct vmm_file {
 
 /* The process' view of its files. Each returns 0, or -errno when it can't tell. */
 struct vmm_resolver {
+    int shortage; /* -EMFILE and the like once something could not be looked at for want of it: what
+                     was not found may be there all the same; 0 */
     int (*path)(struct vmm_resolver *resolver, const char *path, struct vmm_identity *ret_identity);
     int (*descriptor)(struct vmm_resolver *resolver, int fd, struct vmm_identity *ret_identity);
     /* Every block device or file that the process has open, at most `size`; their number. */
@@ -42,6 +44,9 @@ struct vmm_resolver {
     int (*bytes)(struct vmm_resolver *resolver, const struct vmm_identity *identity,
                  uint64_t *ret_bytes);
 };
+
+/* Takes note of r if it is a lack of descriptors or memory, and returns it. */
+int vmm_resolver_note(struct vmm_resolver *resolver, int r);
 
 /* Whether the process has the file open, or has so many open that nobody can tell. A drive that a
  * list of drives does not show is missing only if the process does not hold its device. */

@@ -1,6 +1,8 @@
 /* cloud_hypervisor_test.c - whole conversations with a scripted Cloud Hypervisor. */
 #include "tests/unit/reconciler/hypervisor/http_call.h"
 
+#include <sys/resource.h>
+
 #define PING(version)                                                                              \
     {                                                                                              \
         "GET /api/v1/vmm.ping HTTP/1.1\r\n",                                                       \
@@ -44,6 +46,50 @@ static void resizes(void **state)
         assert_string_equal(reply.drive_id, "_disk1");
         assert_int_equal(reply.bytes, 2048);
     }
+}
+
+/* Leaves just so many descriptors free; the limit before is to be set again. */
+static struct rlimit leave_free(int *fillers, int number)
+{
+    struct rlimit limit, few;
+
+    for (int i = 0; i < number; i++)
+        fillers[i] = dup(STDERR_FILENO);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    few = limit;
+    few.rlim_cur = (rlim_t)fillers[number - 1] + 1;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    for (int i = 0; i < number; i++)
+        assert_int_equal(close(fillers[i]), 0);
+    return limit;
+}
+
+/* What cannot be looked at is not missing. */
+static void a_lack_of_descriptors_hides_no_drive(void **state)
+{
+    const struct http_script script[] = {PING("53.0"),
+                                         INFO("Running", DISK("_disk1", "$DEVICE", ""))};
+    struct hypervisor_request request = http_call_request(*state, HYPERVISOR_QUERY);
+    unsigned counts[HYPERVISOR_OUTCOMES] = {0};
+    enum { LEAST = 4, MOST = 12 };
+
+    http_call_need_device(*state);
+    for (int number = LEAST; number < MOST; number++) {
+        struct hypervisor_reply reply;
+        struct rlimit limit;
+        int fillers[MOST];
+
+        http_server_listen(*state, script, 2);
+        limit = leave_free(fillers, number);
+        reply = http_call_run(*state, HYPERVISOR_CLOUD_HYPERVISOR, &request);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+        http_server_hang_up(*state);
+        counts[reply.outcome]++;
+        assert_int_equal(reply.list, reply.outcome == HYPERVISOR_DONE ? HYPERVISOR_LIST_HAS
+                                                                      : HYPERVISOR_LIST_UNREAD);
+    }
+    assert_true(counts[HYPERVISOR_DONE] > 0);
+    assert_int_equal(counts[HYPERVISOR_DONE] + counts[HYPERVISOR_UNREACHABLE], MOST - LEAST);
 }
 
 /* Asked of any version, and only this. */
@@ -273,6 +319,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         HTTP_CALL_TEST(resizes),
+        HTTP_CALL_TEST(a_lack_of_descriptors_hides_no_drive),
         HTTP_CALL_TEST(describes_its_guest),
         HTTP_CALL_TEST(cannot_describe_without_an_answer),
         HTTP_CALL_TEST(cannot_learn_the_size),

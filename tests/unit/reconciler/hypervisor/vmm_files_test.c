@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -62,6 +63,27 @@ static bool is_listed(struct fixture *fixture, int fd)
             return true;
         }
     return false;
+}
+
+/* Nothing found, and nothing known either. */
+static void a_lack_of_descriptors_is_noted(void **state)
+{
+    struct vmm_resolver *resolver = &((struct fixture *)*state)->process.resolver;
+    struct vmm_identity identity;
+    struct rlimit limit, none;
+
+    assert_int_equal(resolver->path(resolver, "/nonexistent", &identity), -ENOENT);
+    assert_int_equal(resolver->shortage, 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none = limit;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    assert_int_equal(resolver->path(resolver, "/dev/null", &identity), -EMFILE);
+    assert_int_equal(resolver->shortage, -EMFILE);
+    resolver->shortage = 0;
+    assert_int_equal(resolver->held(resolver, &identity, 1), 0);
+    assert_int_equal(resolver->shortage, -EMFILE);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
 static void a_file_counts_by_how_it_is_open(void **state)
@@ -128,6 +150,7 @@ static void sizes_are_the_kernels(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        files_test(a_lack_of_descriptors_is_noted),
         files_test(a_file_counts_by_how_it_is_open),
         files_test(memory_is_no_drive),
         files_test(more_than_there_is_room_for_is_an_error),
