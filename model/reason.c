@@ -291,7 +291,8 @@ static const struct {
     ROW(AGENT_POLICY_DENIED, "agent_policy_denied", STAYS, STATUS_FAILED_PRECONDITION,
         {GUEST,
          {"The guest's policy forbids the calls by which kata-agent would run crustd's helper for "
-          "a moment (the error below names the call). crustd does not ask this sandbox again.",
+          "a moment (the error below names the call). crustd asks this sandbox again only after "
+          "crustctl resync.",
           "Permission in the guest's policy, or an agent in the guest that can grow file systems.",
           {"Allow CreateContainerRequest, StartContainerRequest, ReadStreamRequest, "
            "WaitProcessRequest, SignalProcessRequest and RemoveContainerRequest in the policy for "
@@ -333,10 +334,14 @@ static const struct {
     ROW(HELPER_NO_CGROUPS, "helper_no_cgroups", STAYS, STATUS_FAILED_PRECONDITION,
         {GUEST,
          {"kata-agent could not make a control group for the helper's container, so it runs no "
-          "further container in this guest (its error is below).",
-          "A guest kernel with control groups, mounted as kata-agent expects them.",
+          "further container in this guest (its error is below). crustd asks this sandbox "
+          "again only after crustctl resync.",
+          "A guest kernel with control groups, mounted as kata-agent expects them, and room for "
+          "one more.",
           {"Use a guest kernel with CONFIG_CGROUPS and the controllers of Kata's own "
            "configuration, and create the pod anew.",
+           "\"Resource temporarily unavailable\" is a limit in the guest: cgroup.max.descendants "
+           "or cgroup.max.depth.",
            "Or put crust-guest-agent into the guest image: it needs no container of its own."}}}),
     ROW(HELPER_FAILED, "helper_failed", HEALS, STATUS_UNAVAILABLE,
         {GUEST,
