@@ -45,8 +45,11 @@ enum agent_outcome agent_outcome_from_status(int status, const char *message)
         return contains(message, "does not exist") ? AGENT_UNSUPPORTED : AGENT_FAILED;
     case STATUS_PERMISSION_DENIED:
         return AGENT_DENIED;
-    case STATUS_INTERNAL: /* a policy that does not know the call */
-        return contains(message, "policy check") ? AGENT_DENIED : AGENT_FAILED;
+    case STATUS_INTERNAL: /* a policy that does not know the call, or the object of it; only the
+                             agent's src/agent/src/policy.rs words it so */
+        return contains(message, "policy check") || contains(message, "Request: internal error ")
+                   ? AGENT_DENIED
+                   : AGENT_FAILED;
     case STATUS_FAILED_PRECONDITION:
         return AGENT_LAYER;
     default:

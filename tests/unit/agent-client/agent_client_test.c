@@ -532,6 +532,11 @@ static void statuses_have_outcomes(void **state)
         {7, "ResizeVolumeRequest is blocked by policy", AGENT_DENIED},
         {13, "ResizeVolumeRequest: internal error policy check: unexpected eval_query result",
          AGENT_DENIED},
+        {13,
+         "RemoveContainerRequest: internal error operation '/0' failed at path '/pstate/x': path "
+         "is "
+         "invalid",
+         AGENT_DENIED},
         {13, "Input/output error", AGENT_FAILED},
         {9, "dm-0", AGENT_LAYER},
         {1, "", AGENT_FAILED},
