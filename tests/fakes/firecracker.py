@@ -3,7 +3,7 @@
 A PATCH opens the path again and takes what it finds there for the drive, as the real one does. With
 a jail this is a process of its own whose root is the jail: the socket lies in JAIL/run, the device
 is a node of its own in JAIL, and the paths that are reported begin there. It refuses in the words
-of the real one, 1.17.0-dev.
+of the real one, 1.12.1.
 
 In a test, whose process is then the VMM, not jailed:
 
@@ -31,8 +31,8 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from micro_http import Disk, MicroHttp, add_arguments, run  # noqa: E402
 
 
-PATCH_FAILED = ("Drive config error: Unable to patch the block device: {} Please verify the "
-                "request arguments.")
+PATCH_FAILED = ("Drive config error: Unable to patch the block device: Device manager error: {} "
+                "Please verify the request arguments.")
 
 
 class Drive(Disk):
@@ -48,7 +48,7 @@ class FakeFirecracker(MicroHttp):
         super().__init__(socket_path, log)
         self.drives = list(drives)
         self.state = "Running"
-        self.version = "1.17.0-dev"
+        self.version = "1.12.1"
 
     def stop(self):
         super().stop()
@@ -91,15 +91,15 @@ class FakeFirecracker(MicroHttp):
             return "The requested operation is not supported before starting the microVM."
         drive = next((d for d in self.drives if d.id == drive_id), None)
         if drive is None:
-            return PATCH_FAILED.format("Failed perform action on device: Device not found")
+            return PATCH_FAILED.format("Failed to find the device on the bus.")
         path = drive.path
         try:
             drive.path = request["path_on_host"]
             drive.reopen()
         except (KeyError, OSError) as error:
             drive.path = path
-            return PATCH_FAILED.format("Block: Virtio backend error: Error manipulating the "
-                                       f"backing file: {error}")
+            return PATCH_FAILED.format("Virtio backend error: Error manipulating the backing "
+                                       f"file: {error}")
         return None
 
 
