@@ -64,12 +64,14 @@ class ClaimTest(ControllerTest):
 
     # -- pods
 
-    def create_pod(self, name, claim=None, runtime="kata", command=None):
+    def create_pod(self, name, claim=None, runtime="kata", command=None, has_volume=True):
         spec = {"automountServiceAccountToken": False, "terminationGracePeriodSeconds": 1,
                 "dnsPolicy": "Default",
                 "containers": [{"name": "work", "image": IMAGE, "imagePullPolicy": "Never",
                                 "volumeMounts": [{"name": "data", "mountPath": "/data"}]}],
                 "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim or name}}]}
+        if not has_volume:
+            del spec["volumes"], spec["containers"][0]["volumeMounts"]
         if runtime:
             spec["runtimeClassName"] = runtime
         if command:

@@ -85,8 +85,8 @@ class ControllerTest(ClusterTest):
             try:
                 self.csi.delete(volume)
             except grpc_client.grpc.RpcError as error:
-                if error.code().name not in ("FAILED_PRECONDITION", "ABORTED"):
-                    raise  # other than that the kubelet has not unstaged it yet, or is about to
+                if error.code().name not in ("FAILED_PRECONDITION", "ABORTED", "UNAVAILABLE"):
+                    raise  # other than not unstaged yet, about to be, or a driver that is about to start
                 return False
             return True
 

@@ -76,8 +76,10 @@ class Restarts(ClaimTest):
 
     def test_driver_is_downgraded(self):
         """One from before crustd unpublishes, and leaves the metadata. What the kubelet keeps of its pods is
-        the evidence that nobody needs them."""
+        the evidence that nobody needs them; without any other pod it would be none."""
         self.configure(cleanup__grace_seconds=1)
+        self.create_pod("other", runtime=None, has_volume=False)
+        self.wait_running("other")
         _, guest = self.start_vm("left")
         target, metadata = self.target("left"), self.metadata_of("left")
         self.addCleanup(self.start_driver_again)
@@ -87,8 +89,8 @@ class Restarts(ClaimTest):
         self.node.run(f"[ -e {metadata}/mountInfo.json ]")
         self.delete_pod("left", guest)
         self.node.wait(f"[ ! -e {metadata} ]", 300, "crustd to clean up")
-        row = self.node.query(f"SELECT * FROM audit_cleanups WHERE target_path = '{target}'")[0]
-        self.assertEqual(row["decision"], "removed")
+        self.wait_for(lambda: self.node.query("SELECT * FROM audit_cleanups WHERE decision = 'removed'"
+                                              f" AND target_path = '{target}'"), "it to be on record")
 
     def test_forced_deletion(self):
         """The pod's object is gone at once; the kubelet and the driver clean up afterwards."""
