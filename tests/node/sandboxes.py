@@ -122,8 +122,8 @@ class SandboxTest(NodeTest):
         """{name: (device, file system)}; the devices are there. program: what is started as QEMU. staged:
         a CSI driver has made the file systems and leaves the metadata, before the sandbox is started.
         stock: nothing of ours is in the guest. extra_monitor: None for a QEMU with the shim's alone."""
-        cls.sandboxes_begun += 1
         sandbox = Sandbox(cls.node, FIRST_CID + cls.sandboxes_begun, volumes, **options)
+        cls.sandboxes_begun += 1
         cls.sandboxes.append(sandbox)
         return sandbox
 
