@@ -23,6 +23,6 @@ const char *hypervisor_title(enum hypervisor_kind kind);
 const char *hypervisor_obstacle(enum hypervisor_kind kind);
 
 /* By our name or Kata's, in any case; by that of a program, without its directory.
- * HYPERVISOR_UNKNOWN for NULL and what is not known. */
+ * HYPERVISOR_UNKNOWN for NULL and for a name that is not in the table. */
 enum hypervisor_kind hypervisor_kind_from_name(const char *name);
 enum hypervisor_kind hypervisor_kind_from_program(const char *program);

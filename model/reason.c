@@ -375,8 +375,8 @@ static const struct {
           {"It is read from the sandbox's persist.json, or from the container's bundle and the "
            "runtime's passthrough directory: paths.bundles, paths.kata_go_sandboxes and "
            "paths.kata_rs_sandboxes must lead to them. crustd looks again with growing pauses.",
-           "crust-guest-agent --auto in the guest needs no path: it grows whatever grew beneath "
-           "it."}}}),
+           "crust-guest-agent --auto in the guest needs no path: it grows each file system whose "
+           "device has grown."}}}),
     ROW(GUEST_LAYER_UNSUPPORTED, "guest_layer_unsupported", STAYS, STATUS_FAILED_PRECONDITION,
         {GUEST,
          {"In the guest, the file system is not on the device itself but on a layer over it "
@@ -418,7 +418,7 @@ static const struct {
            "announcement."}}}),
     ROW(HOST_LAYER_PENDING, "host_layer_pending", STAYS, STATUS_UNAVAILABLE,
         {IN(IN_SYNC),
-         {"The disk beneath this device has grown, but the device itself, a device-mapper layer "
+         {"The disk under this device has grown, but the device itself, a device-mapper layer "
           "over it (LUKS, LVM, multipath), has not followed. If the growth is meant for something "
           "else, as it may be in LVM, nothing is wrong.",
           "A larger layer on this host.",

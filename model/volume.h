@@ -31,7 +31,7 @@ static inline const char *policy_name(enum resize_policy policy)
     return policy == POLICY_GROW ? "grow" : policy == POLICY_NEVER ? "never" : "observe";
 }
 
-/* POLICY_OBSERVE for what is not known. */
+/* POLICY_OBSERVE for a name that is not in the table. */
 static inline enum resize_policy policy_from_name(const char *name)
 {
     return strcmp(name, "grow") == 0    ? POLICY_GROW

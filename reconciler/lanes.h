@@ -4,7 +4,8 @@
  * a slot is free, the next volume to be looked at again is handed out, lanes taking turns. Handed
  * out means only "decide again": things may have changed while it waited.
  *
- * An act that only waits for something else rests: it keeps its lane, and its slot goes to another.
+ * An act that waits for something other than its VMM or guest rests: it keeps its lane and frees
+ * its slot.
  */
 #pragma once
 

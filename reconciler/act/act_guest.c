@@ -167,7 +167,8 @@ static int call_agent(struct act *act, enum agent_act what, agent_done *done)
     return agent_call_new(act->reconciler->loop, &request, done, act, &act->agent);
 }
 
-/* Helpers have a bound of their own: who waits for one must not keep VMMs from being told. */
+/* guest.helpers bounds helpers already, so an act that waits for one frees its slot: other VMMs can
+ * be told meanwhile. */
 static int call_helper(struct act *act)
 {
     int r = helper_call_new(act->reconciler, &act->volume, HELPER_GROW, 0, on_grown_by_helper, act,

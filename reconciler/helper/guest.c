@@ -80,7 +80,7 @@ static void look(struct helper_guest *guest, struct reconciler *reconciler,
     r = guest_traits_observe(&paths, sandbox->sandbox_id, sandbox->vmm_pid, &guest->traits);
     guest->is_known = r == 0;
     if (r < 0)
-        (void)error_set_errno(&guest->error, r, "its process cannot be read");
+        (void)error_set_errno(&guest->error, r, "cannot read the arguments of its process");
     loop_timer_start(reconciler->loop, &guest->deferred, 0, on_deferred);
 }
 

@@ -13,6 +13,7 @@ from vmm import DRIVE, cloud_hypervisor, firecracker, record
 
 CALLS = ("CreateContainer", "StartContainer", "ReadStdout", "ReadStderr", "WaitProcess",
          "RemoveContainer")
+SLOT_PATH = KATA_STORAGE + base64.urlsafe_b64encode(b"03").decode()  # of the first disk
 
 
 class GrowthTest(HelperCase):
@@ -45,63 +46,61 @@ class GrowthTest(HelperCase):
         self.in_sync(node, scene, AFTER)
         self.assertEqual([one[-3:] for one in scene.agent.runs], [["/vol/0", "/vol/1", "/vol/2"]])
 
-    def cloud_hypervisor(self, *options):
-        """Its volume, the guest's path of it, its agent, and the directory it shares."""
-        node = self.helper_node()
-        volume = self.volume(node, "pv-clh", BEFORE)
+    def one_volume(self, path, inside=None, **settings):
+        """A volume, its agent, and the directory that Kata makes for the guest; inside: what the guest has in its place."""
+        node = self.helper_node(**settings)
+        volume = self.volume(node, "pv-0", BEFORE)
         share = self.share_of(node, SANDBOX)
-        inside = share
-        if "--no-share" in options:  # the guest has one of its own at the same place
-            inside = self.scratch / "guest-containers"
-            inside.mkdir()
-        agent = KataAgent(node.root / "agent.sock", inside, GUEST_SHARE)
+        agent = KataAgent(node.root / "agent.sock", inside or share, GUEST_SHARE)
         self.addCleanup(agent.close)
-        path = KATA_STORAGE + base64.urlsafe_b64encode(b"03").decode()
-        agent.mount(path, volume.loop)
-        vmm = cloud_hypervisor(self, node, SANDBOX, volume, "v53.0", *options)
-        record(node, vmm, volume)
-        node.start()
-        return node, volume, path, agent, share
+        agent.mount(path or guest_path_of(volume), volume.loop)
+        return node, volume, agent, share
 
-    def test_the_disk_of_a_cloud_hypervisor_is_found_by_its_pci_slot(self):
-        """Kata's Go runtime mounts it by that slot and records nothing of it."""
-        node, volume, path, agent, _ = self.cloud_hypervisor()
+    def cloud_hypervisor(self, *options, inside=None):
+        scene = node, volume, _, _ = self.one_volume(SLOT_PATH, inside)
+        record(node, cloud_hypervisor(self, node, SANDBOX, volume, "v53.0", *options), volume)
+        node.start()
+        return scene
+
+    def own_directory(self):
+        """What a guest without a shared directory has at the same place."""
+        directory = self.scratch / "guest-containers"
+        directory.mkdir()
+        return directory
+
+    def grows(self, node, volume):
         node.wait_for(volume.path, "in_sync", "none", guest_bytes=BEFORE)
         volume.loop.resize(AFTER)
         node.wait_for(volume.path, "in_sync", "none", guest_bytes=AFTER)
-        self.assertEqual(node.query("SELECT guest_path FROM audit_mappings"), [{"guest_path": path}])
+
+    def grows_by_a_copy(self, node, volume, agent, share):
+        self.grows(node, volume)
+        self.assertTrue(agent.matching(lambda one: one.method == "CopyFile"))
+        self.assertFalse([name for name in os.listdir(share) if name.startswith(OURS)])
+
+    def test_the_disk_of_a_cloud_hypervisor_is_found_by_its_pci_slot(self):
+        """Kata's Go runtime mounts it by that slot and records nothing of it."""
+        node, volume, agent, _ = self.cloud_hypervisor()
+        self.grows(node, volume)
+        self.assertEqual(node.query("SELECT guest_path FROM audit_mappings"),
+                         [{"guest_path": SLOT_PATH}])
         self.assertFalse(agent.matching(lambda one: one.method == "CopyFile"))
 
     def test_a_cloud_hypervisor_that_shares_no_directory(self):
         """It says so itself; the directory on the node is there all the same."""
-        node, volume, _, agent, share = self.cloud_hypervisor("--no-share")
-        node.wait_for(volume.path, "in_sync", "none", guest_bytes=BEFORE)
-        volume.loop.resize(AFTER)
-        node.wait_for(volume.path, "in_sync", "none", guest_bytes=AFTER)
-        self.assertTrue(agent.matching(lambda one: one.method == "CopyFile"))
-        self.assertFalse([name for name in os.listdir(share) if name.startswith(OURS)])
+        self.grows_by_a_copy(*self.cloud_hypervisor("--no-share", inside=self.own_directory()))
 
     def test_a_firecracker_shares_no_directory(self):
         """Kata makes one on the node all the same."""
-        node = self.helper_node(resize__firecracker="on")
-        volume = self.volume(node, "pv-fc", BEFORE)
-        share = self.share_of(node, SANDBOX)
-        inside = self.scratch / "guest-containers"
-        inside.mkdir()
-        agent = KataAgent(node.root / "agent.sock", inside, GUEST_SHARE)
-        self.addCleanup(agent.close)
-        agent.mount(guest_path_of(volume), volume.loop)
+        scene = node, volume, _, _ = self.one_volume(None, self.own_directory(),
+                                                     resize__firecracker="on")
         record(node, firecracker(self, node, SANDBOX, volume), volume, drive=DRIVE)
         node.start()
-        node.wait_for(volume.path, "in_sync", "none", guest_bytes=BEFORE)
-        volume.loop.resize(AFTER)
-        node.wait_for(volume.path, "in_sync", "none", guest_bytes=AFTER)
-        self.assertTrue(agent.matching(lambda one: one.method == "CopyFile"))
-        self.assertFalse([name for name in os.listdir(share) if name.startswith(OURS)])
+        self.grows_by_a_copy(*scene)
 
     def test_a_confidential_guest_of_a_cloud_hypervisor(self):
         """Nothing is brought into it, and what its agent says stands."""
-        node, volume, _, agent, share = self.cloud_hypervisor("--confidential")
+        node, volume, agent, share = self.cloud_hypervisor("--confidential")
         node.wait_for(volume.path, "in_sync", "unverified")
         volume.loop.resize(AFTER)
         node.wait_for(volume.path, "block_grown", "agent_denied")

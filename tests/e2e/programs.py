@@ -18,13 +18,13 @@ def run(*command):
     return done.stdout.strip()
 
 
-def wait_until(condition, seconds, what):
-    """Returns the first true value of condition(); raises GuestError after so many seconds."""
+def wait_until(condition, seconds, what, error=GuestError, pause=POLL_SECONDS):
+    """Returns the first true value of condition(); raises the error after so many seconds."""
     deadline = time.monotonic() + seconds
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > deadline:
-            raise GuestError(f"waited {seconds} s for {what}")
-        time.sleep(POLL_SECONDS)
+            raise error(f"waited {seconds} s for {what}")
+        time.sleep(pause)

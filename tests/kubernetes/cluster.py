@@ -9,11 +9,11 @@ The node's network is QEMU's own: 10.0.2.2 is this machine, and ports of this ma
 """
 
 import json
-import time
 
 import cluster_disk
 from channel import NodeError
 from control_plane import ControlPlane, free_ports, kubeconfig
+from programs import wait_until
 from sandboxes import TOOLS, SandboxTest
 
 NODE = "node"
@@ -154,11 +154,4 @@ class ClusterTest(SandboxTest):
     @staticmethod
     def wait_for(condition, what, seconds=WAIT_SECONDS):
         """Returns the first true value."""
-        deadline = time.monotonic() + seconds
-        while True:
-            value = condition()
-            if value:
-                return value
-            if time.monotonic() > deadline:
-                raise NodeError(f"waited {seconds} s for {what}")
-            time.sleep(PAUSE)
+        return wait_until(condition, seconds, what, NodeError, PAUSE)

@@ -206,14 +206,7 @@ class Machine:
         if isinstance(condition, str):
             command = condition
             condition = lambda: self.run(command, check=False).status == 0  # noqa: E731
-        deadline = time.monotonic() + seconds
-        while True:
-            value = condition()
-            if value:
-                return value
-            if time.monotonic() > deadline:
-                raise NodeError(f"waited {seconds} s for {what}")
-            time.sleep(POLL_SECONDS)
+        return wait_until(condition, seconds, what, NodeError, POLL_SECONDS)
 
     # -- files
 
