@@ -10,8 +10,7 @@
  */
 #include "model/reason.h"
 
-#include <stddef.h>
-#include <string.h>
+#include "model/name_table.h"
 
 enum { STAYS, HEALS };
 
@@ -450,10 +449,7 @@ const char *reason_name(enum volume_reason reason)
 
 enum volume_reason reason_from_name(const char *name)
 {
-    for (unsigned i = 0; i < REASONS; i++)
-        if (strcmp(reasons[i].name, name) == 0)
-            return i;
-    return REASON_NONE;
+    return name_table_find(&reasons[0].name, sizeof(reasons[0]), REASONS, name, REASON_NONE);
 }
 
 bool reason_heals(enum volume_reason reason)

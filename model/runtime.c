@@ -1,7 +1,7 @@
 /* runtime.c - the names of runtimes. */
 #include "model/runtime.h"
 
-#include <string.h>
+#include "model/name_table.h"
 
 static const char *const names[RUNTIMES] = {
     [RUNTIME_UNKNOWN] = "unknown",
@@ -16,9 +16,5 @@ const char *runtime_name(enum kata_runtime runtime)
 
 enum kata_runtime runtime_from_name(const char *name)
 {
-    unsigned i = RUNTIMES - 1;
-
-    while (i > RUNTIME_UNKNOWN && strcmp(names[i], name) != 0)
-        i--;
-    return i;
+    return name_table_find(names, sizeof(names[0]), RUNTIMES, name, RUNTIME_UNKNOWN);
 }

@@ -1,8 +1,7 @@
 /* stale_reason.c - the table of reasons for keeping and removing stale metadata. */
 #include "model/stale_reason.h"
 
-#include <stddef.h>
-#include <string.h>
+#include "model/name_table.h"
 
 #define ROW(reason, ...) [STALE_REASON_##reason] = {__VA_ARGS__}
 
@@ -90,10 +89,8 @@ const char *stale_reason_name(enum stale_reason reason)
 
 enum stale_reason stale_reason_from_name(const char *name)
 {
-    for (unsigned i = 0; i < STALE_REASONS; i++)
-        if (strcmp(reasons[i].name, name) == 0)
-            return i;
-    return STALE_REASON_NONE;
+    return name_table_find(&reasons[0].name, sizeof(reasons[0]), STALE_REASONS, name,
+                           STALE_REASON_NONE);
 }
 
 const char *stale_reason_meaning(enum stale_reason reason)

@@ -1,8 +1,7 @@
 /* state.c - the table of states. */
 #include "model/state.h"
 
-#include <stddef.h>
-#include <string.h>
+#include "model/name_table.h"
 
 static const struct {
     const char *name;
@@ -61,11 +60,7 @@ const char *state_name(enum volume_state state)
 
 enum volume_state state_from_name(const char *name)
 {
-    unsigned i = 0;
-
-    while (i < STATES && strcmp(states[i].name, name) != 0)
-        i++;
-    return i;
+    return name_table_find(&states[0].name, sizeof(states[0]), STATES, name, STATES);
 }
 
 const struct explanation *state_explain(enum volume_state state)
