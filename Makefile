@@ -45,9 +45,10 @@ LIBS_LIB    := -lev -lcjson -lnettle
 LIBS_CONFIG := -linih
 LIBS_STORE  := -lsqlite3
 LIBS_AGENT  := -lprotobuf-c
-LIBS_SERVE  := -lmicrohttpd -lnghttp2
+LIBS_API    := -lmicrohttpd -lnghttp2
 
-FOLDERS := lib model config store doctor agent-client reconciler crustctl guest-agent crust-qemu
+FOLDERS := lib model config store doctor watch observe hypervisor agent-client reconciler api crustctl guest-agent \
+  crust-qemu
 
 sources = $(sort $(wildcard $(1)/*.c))
 objects = $(patsubst %.c,$(OUT)/%.o,$(1))
@@ -58,33 +59,26 @@ CONFIG_SOURCES      := $(call sources,config)
 STORE_SOURCES       := $(call sources,store)
 DOCTOR_SOURCES      := $(call sources,doctor)
 AGENT_SOURCES       := $(call sources,agent-client)
-WATCH_SOURCES       := $(call sources,reconciler/watch)
-OBSERVE_SOURCES     := $(call sources,reconciler/observe)
-HYPERVISOR_SOURCES  := $(call sources,reconciler/hypervisor)
-SERVE_SOURCES       := $(call sources,reconciler/serve)
-DECIDE_SOURCES      := $(call sources,reconciler/decide)
-ACT_SOURCES         := $(call sources,reconciler/act)
-CLEANUP_SOURCES     := $(call sources,reconciler/cleanup)
-COMMAND_SOURCES     := $(call sources,reconciler/command)
-HELPER_SOURCES      := $(call sources,reconciler/helper)
-RECONCILER_SOURCES  := $(filter-out reconciler/main.c,$(call sources,reconciler))
+WATCH_SOURCES       := $(call sources,watch)
+OBSERVE_SOURCES     := $(call sources,observe)
+HYPERVISOR_SOURCES  := $(call sources,hypervisor)
+API_SOURCES         := $(call sources,api)
+RECONCILER_SOURCES  := $(filter-out reconciler/main.c,$(call sources,reconciler) $(call sources,reconciler/*))
 CRUSTCTL_SOURCES    := $(call sources,crustctl)
 CRUSTCTL_OBJECTS    := $(patsubst crustctl/%.c,$(OUT)/crustctl-objects/%.o,$(CRUSTCTL_SOURCES))
 GUEST_SOURCES       := $(call sources,guest-agent)
 QEMU_SOURCES        := $(call sources,crust-qemu)
 
-PROTOS     := $(sort $(wildcard agent-client/*.proto reconciler/serve/proto/*.proto))
+PROTOS     := $(sort $(wildcard agent-client/*.proto api/proto/*.proto))
 PROTO_C    := $(patsubst %.proto,$(GEN)/%.pb-c.c,$(PROTOS))
 PROTO_O    := $(patsubst $(GEN)/%.c,$(OUT)/generated/%.o,$(PROTO_C))
 
 # Everything that crustd is made of but main.c: unit tests link against it.
-CORE_SOURCES := $(LIB_SOURCES) $(MODEL_SOURCES) $(CONFIG_SOURCES) $(STORE_SOURCES) $(DOCTOR_SOURCES) $(AGENT_SOURCES) \
-  $(WATCH_SOURCES) $(OBSERVE_SOURCES) $(HYPERVISOR_SOURCES) $(SERVE_SOURCES) $(DECIDE_SOURCES) \
-  $(ACT_SOURCES) $(CLEANUP_SOURCES) $(COMMAND_SOURCES) \
-  $(HELPER_SOURCES) $(RECONCILER_SOURCES)
-CORE_OBJECTS := $(call objects,$(CORE_SOURCES)) $(PROTO_O)
-CORE_LIBRARY := $(OUT)/libcrustd.a
-CORE_LIBS    := $(LIBS_LIB) $(LIBS_CONFIG) $(LIBS_STORE) $(LIBS_AGENT) $(LIBS_SERVE)
+DAEMON_SOURCES := $(LIB_SOURCES) $(MODEL_SOURCES) $(CONFIG_SOURCES) $(STORE_SOURCES) $(DOCTOR_SOURCES) \
+  $(WATCH_SOURCES) $(OBSERVE_SOURCES) $(HYPERVISOR_SOURCES) $(AGENT_SOURCES) $(RECONCILER_SOURCES) $(API_SOURCES)
+DAEMON_OBJECTS := $(call objects,$(DAEMON_SOURCES)) $(PROTO_O)
+DAEMON_LIBRARY := $(OUT)/libcrustd.a
+DAEMON_LIBS    := $(LIBS_LIB) $(LIBS_CONFIG) $(LIBS_STORE) $(LIBS_AGENT) $(LIBS_API)
 
 TEST_SOURCES  := $(sort $(wildcard tests/unit/*/*_test.c tests/unit/*/*/*_test.c))
 TEST_BINARIES := $(patsubst %.c,$(OUT)/%,$(TEST_SOURCES))
@@ -142,21 +136,21 @@ $(GEN)/%.pb-c.c: %.proto
 	$(Q)sed 's/^\( *\)\(repeated \)\{0,1\}string /\1\2bytes /' $< >$(GEN)/$<
 	$(Q)cd $(GEN) && protoc-c --c_out=. $<
 
-$(CORE_LIBRARY): $(CORE_OBJECTS)
+$(DAEMON_LIBRARY): $(DAEMON_OBJECTS)
 	@mkdir -p $(@D)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
-$(OUT)/crustd: $(OUT)/reconciler/main.o $(CORE_LIBRARY)
+$(OUT)/crustd: $(OUT)/reconciler/main.o $(DAEMON_LIBRARY)
 	$(if $(V),,@echo "  LINK  $@")
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(CORE_LIBS)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(DAEMON_LIBS)
 
-$(OUT)/crustctl: $(CRUSTCTL_OBJECTS) $(CORE_LIBRARY)
+$(OUT)/crustctl: $(CRUSTCTL_OBJECTS) $(DAEMON_LIBRARY)
 	$(if $(V),,@echo "  LINK  $@")
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LIBS_LIB) $(LIBS_CONFIG) $(LIBS_STORE)
 
 # Static: it goes into guest images of any distribution, and, without its symbols, from the node into
 # running guests.
-$(OUT)/crust-guest-agent: $(call objects,$(GUEST_SOURCES)) $(CORE_LIBRARY)
+$(OUT)/crust-guest-agent: $(call objects,$(GUEST_SOURCES)) $(DAEMON_LIBRARY)
 	$(if $(V),,@echo "  LINK  $@")
 	$(Q)$(CC) $(if $(SANITIZE)$(COVERAGE),$(ALL_LDFLAGS),-static $(LDFLAGS)) -o $@ $^ -lprotobuf-c -lev -lm
 
@@ -171,29 +165,29 @@ $(OUT)/$(CRUST_QEMU): $(call objects,$(QEMU_SOURCES))
 	$(if $(V),,@echo "  LINK  $@")
 	$(Q)$(CC) $(if $(SANITIZE)$(COVERAGE),$(ALL_LDFLAGS),-static $(LDFLAGS)) -o $@ $^
 
-$(OUT)/tests/unit/%_test: $(OUT)/tests/unit/%_test.o $(CORE_LIBRARY)
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) $(CORE_LIBRARY) -lcmocka $(CORE_LIBS)
+$(OUT)/tests/unit/%_test: $(OUT)/tests/unit/%_test.o $(DAEMON_LIBRARY)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) $(DAEMON_LIBRARY) -lcmocka $(DAEMON_LIBS)
 
 CRUSTCTL_TESTS := $(filter $(OUT)/tests/unit/crustctl/%,$(TEST_BINARIES))
 $(CRUSTCTL_TESTS): $(filter-out %/main.o,$(CRUSTCTL_OBJECTS))
 
 # The guest agent is no part of crustd, so its tests link its objects too.
 $(OUT)/tests/unit/guest-agent/%_test: $(OUT)/tests/unit/guest-agent/%_test.o \
-  $(call objects,$(filter-out guest-agent/main.c,$(GUEST_SOURCES))) $(CORE_LIBRARY)
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(CORE_LIBS)
+  $(call objects,$(filter-out guest-agent/main.c,$(GUEST_SOURCES))) $(DAEMON_LIBRARY)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(DAEMON_LIBS)
 
 $(OUT)/tests/unit/crust-qemu/%_test: $(OUT)/tests/unit/crust-qemu/%_test.o \
   $(call objects,$(filter-out crust-qemu/main.c,$(QEMU_SOURCES)))
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcmocka
 
 # Replays its corpus, or with FUZZER=1 (clang) looks for more of it.
-$(OUT)/tests/fuzz/%_fuzz: $(OUT)/tests/fuzz/%_fuzz.o $(if $(FUZZER),,$(OUT)/tests/fuzz/replay.o) $(CORE_LIBRARY)
-	$(Q)$(CC) $(ALL_LDFLAGS) $(if $(FUZZER),-fsanitize=fuzzer) -o $@ $^ $(CORE_LIBS)
+$(OUT)/tests/fuzz/%_fuzz: $(OUT)/tests/fuzz/%_fuzz.o $(if $(FUZZER),,$(OUT)/tests/fuzz/replay.o) $(DAEMON_LIBRARY)
+	$(Q)$(CC) $(ALL_LDFLAGS) $(if $(FUZZER),-fsanitize=fuzzer) -o $@ $^ $(DAEMON_LIBS)
 
 # The benchmark's programs stand beside crustd; what is preloaded goes into it.
 $(OUT)/tests/bench/host: $(call objects,$(addprefix tests/bench/,agent.c monitor.c sources.c))
-$(BENCH_PROGRAMS): $(OUT)/tests/bench/%: $(OUT)/tests/bench/%.o $(OUT)/tests/bench/bench.o $(CORE_LIBRARY)
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) $(CORE_LIBRARY) $(CORE_LIBS)
+$(BENCH_PROGRAMS): $(OUT)/tests/bench/%: $(OUT)/tests/bench/%.o $(OUT)/tests/bench/bench.o $(DAEMON_LIBRARY)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) $(DAEMON_LIBRARY) $(DAEMON_LIBS)
 
 $(BENCH_PRELOADS): $(OUT)/tests/bench/%.so: tests/bench/%.c
 	@mkdir -p $(@D)
@@ -227,7 +221,7 @@ install: programs ## programs, unit, configuration, proto files and Kata's drop-
 	install -D -m 644 config/deploy/crustd.service $(DESTDIR)$(PREFIX)/lib/systemd/system/crustd.service
 	sed -i 's|=/usr/sbin/|=$(PREFIX)/sbin/|' $(DESTDIR)$(PREFIX)/lib/systemd/system/crustd.service
 	install -d $(DESTDIR)$(PREFIX)/share/crustd/proto
-	install -m 644 reconciler/serve/proto/*.proto $(DESTDIR)$(PREFIX)/share/crustd/proto
+	install -m 644 api/proto/*.proto $(DESTDIR)$(PREFIX)/share/crustd/proto
 	install -D -m 644 config/deploy/alerts/crustd-rules.yaml $(DESTDIR)$(PREFIX)/share/crustd/alerts/crustd-rules.yaml
 	install -d $(DESTDIR)$(PREFIX)/share/crustd/kata
 	install -m 644 config/deploy/kata/* $(DESTDIR)$(PREFIX)/share/crustd/kata
@@ -307,5 +301,5 @@ clean: ## remove what was built
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
 
--include $(patsubst %.o,%.d,$(CORE_OBJECTS) $(CRUSTCTL_OBJECTS) $(call objects,$(GUEST_SOURCES) $(QEMU_SOURCES) \
+-include $(patsubst %.o,%.d,$(DAEMON_OBJECTS) $(CRUSTCTL_OBJECTS) $(call objects,$(GUEST_SOURCES) $(QEMU_SOURCES) \
   reconciler/main.c $(TEST_SOURCES) $(FUZZ_SOURCES) $(BENCH_SOURCES)))

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "config/config.h"
+#include "reconciler/core/start_failure.h"
 
 static const char usage[] =
     "Usage: crustd [OPTION]...\n"

@@ -5,9 +5,6 @@
 
 #include "lib/log.h"
 
-/* Exit codes, as INTERFACES has them. */
-enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_LOCKED = 3, EXIT_REFUSED = 4 };
-
 struct arguments {
     const char *config; /* NULL: the default, below root */
     const char *root;   /* --root, or else CRUST_ROOT in the environment */

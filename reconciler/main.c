@@ -12,6 +12,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "api/grpc_server.h"
+#include "api/http_server.h"
+#include "api/operations.h"
 #include "config/config.h"
 #include "lib/cleanup.h"
 #include "lib/log.h"
@@ -19,16 +22,13 @@
 #include "lib/notify.h"
 #include "lib/path.h"
 #include "reconciler/arguments.h"
-#include "reconciler/instance.h"
-#include "reconciler/reconciler.h"
-#include "reconciler/serve/grpc_server.h"
-#include "reconciler/serve/http_server.h"
-#include "reconciler/serve/operations.h"
-#include "reconciler/start_failure.h"
-#include "reconciler/watch/watch.h"
+#include "reconciler/core/instance.h"
+#include "reconciler/core/reconciler.h"
+#include "reconciler/core/start_failure.h"
 #include "store/downgrade.h"
 #include "store/read.h"
 #include "store/store.h"
+#include "watch/watch.h"
 
 struct daemon {
     struct arguments arguments;

@@ -3,12 +3,14 @@
 #
 # Prints FILE:LINE and the rule for every #include that breaks one; the exit status is then 1.
 # `allowed` below is the whole table: a folder, and the prefixes of what its files may include. A
-# header that begins with "Private to" stays in its own folder and those below it. Tests may include everything.
+# header that says "Private to FOLDER/" at its top is included by files below that folder only. Tests may include
+# everything.
 
 set -eu
 cd "${1:-.}"
 
-find lib model config store doctor agent-client reconciler crustctl guest-agent crust-qemu -name '*.[ch]' 2>/dev/null |
+find lib model config store doctor watch observe hypervisor agent-client reconciler api crustctl guest-agent \
+    crust-qemu -name '*.[ch]' 2>/dev/null |
     LC_ALL=C sort | xargs -r awk '
 BEGIN {
     allowed["lib"] = "lib/"
@@ -17,22 +19,23 @@ BEGIN {
     allowed["store"] = "store/ model/ lib/"
     allowed["doctor"] = "doctor/ config/ model/ lib/"
     allowed["agent-client"] = "agent-client/ lib/"
-    allowed["reconciler/watch"] = "reconciler/watch/ lib/"
-    allowed["reconciler/observe"] = "reconciler/observe/ model/ lib/"
-    allowed["reconciler/hypervisor"] = "reconciler/hypervisor/ model/ lib/"
-    allowed["reconciler/serve"] = "reconciler/serve/ reconciler/command/command.h " \
-                                  "reconciler/command/answers.h store/read.h " \
-                                  "store/counters.h store/overview.h model/ lib/"
-    allowed["reconciler/decide"] = "reconciler/decide/ reconciler/observe/observe.h " \
+    allowed["watch"] = "watch/ lib/"
+    allowed["observe"] = "observe/ model/ lib/"
+    allowed["hypervisor"] = "hypervisor/ model/ lib/"
+    allowed["api"] = "api/ reconciler/command/command.h " \
+                     "reconciler/command/answers.h store/read.h " \
+                     "store/counters.h store/overview.h model/ lib/"
+    allowed["reconciler/decide"] = "reconciler/decide/ observe/observe.h " \
                                    "model/ lib/cleanup.h"
-    heart = "reconciler/*.h reconciler/decide/ reconciler/act/ reconciler/cleanup/ " \
-            "reconciler/command/ reconciler/helper/ reconciler/observe/ reconciler/hypervisor/ " \
+    core = "reconciler/core/ reconciler/decide/ reconciler/act/ reconciler/cleanup/ " \
+            "reconciler/command/ reconciler/helper/ observe/ hypervisor/ " \
             "store/ agent-client/ doctor/doctor.h config/ model/ lib/"
-    allowed["reconciler"] = heart
-    allowed["reconciler/act"] = heart
-    allowed["reconciler/cleanup"] = heart
-    allowed["reconciler/command"] = heart
-    allowed["reconciler/helper"] = heart
+    allowed["reconciler"] = "reconciler/*.h reconciler/core/start_failure.h config/ lib/"
+    allowed["reconciler/core"] = core
+    allowed["reconciler/act"] = core
+    allowed["reconciler/cleanup"] = core
+    allowed["reconciler/command"] = core
+    allowed["reconciler/helper"] = core
     allowed["crustctl"] = "crustctl/ doctor/doctor.h config/ store/read.h model/ lib/"
     allowed["guest-agent"] = "guest-agent/ agent-client/ttrpc_codec.h " \
                              "agent-client/agent_messages.h agent-client/agent_address.h lib/"
@@ -41,8 +44,8 @@ BEGIN {
     only["sqlite3.h"] = "store"
     only["ev.h"] = "lib"
     only["curl/"] = "lib"
-    only["nghttp2/"] = "reconciler/serve"
-    only["microhttpd.h"] = "reconciler/serve"
+    only["nghttp2/"] = "api"
+    only["microhttpd.h"] = "api"
 }
 
 function complain(text) {
@@ -77,20 +80,25 @@ function check_ours(name,    rules, count, i) {
 }
 
 # Whether a header is private stands in its first lines.
-function check_private(name,    line, i, owner) {
-    owner = name
-    sub(/\/[^\/]*$/, "", owner)
-    if (index(folder "/", owner "/") == 1)
-        return
-    if (!(name in private)) {
-        private[name] = 0
-        for (i = 0; i < 20 && (getline line < name) > 0; i++)
-            if (line ~ /Private to /)
-                private[name] = 1
+# The folder that a header says it is private to, "" for a public one.
+function owner_of(name,    top, line, i) {
+    if (!(name in owners)) {
+        owners[name] = top = ""
+        for (i = 0; i < 20 && (getline line < name) > 0; i++) {
+            sub(/^ \* /, "", line)
+            top = top " " line
+        }
         close(name)
+        if (match(top, /Private to [a-z\/-]+\//))
+            owners[name] = substr(top, RSTART + 11, RLENGTH - 11)
     }
-    if (private[name])
-        complain("includes \"" name "\": it is private to " owner "/")
+    return owners[name]
+}
+
+function check_private(name,    owner) {
+    owner = owner_of(name)
+    if (owner != "" && index(folder "/", owner) != 1)
+        complain("includes \"" name "\": it is private to " owner)
 }
 
 function check_third_party(name,    prefix) {

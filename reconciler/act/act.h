@@ -10,11 +10,11 @@
 
 #include "agent-client/agent_client.h"
 #include "agent-client/shim_client.h"
+#include "hypervisor/hypervisor.h"
 #include "lib/http_exchange.h"
 #include "lib/slow_write.h"
+#include "reconciler/core/internal.h"
 #include "reconciler/decide/decide.h"
-#include "reconciler/hypervisor/hypervisor.h"
-#include "reconciler/internal.h"
 
 struct act {
     struct act *next;

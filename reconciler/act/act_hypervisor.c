@@ -4,8 +4,8 @@
 #include <sys/sysmacros.h>
 
 #include "lib/cleanup.h"
+#include "observe/persist.h"
 #include "reconciler/act/act.h"
-#include "reconciler/observe/persist.h"
 
 static const enum volume_reason reasons[HYPERVISOR_OUTCOMES] = {
     [HYPERVISOR_DONE] = REASON_NONE,

@@ -16,8 +16,8 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/path.h"
+#include "observe/observe.h"
 #include "reconciler/act/act.h"
-#include "reconciler/observe/observe.h"
 
 static const uint64_t PAUSE_NS = 60 * NSEC_PER_SEC;
 

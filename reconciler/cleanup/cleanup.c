@@ -12,7 +12,7 @@
 #include "lib/log.h"
 #include "reconciler/cleanup/cleanup_pass.h"
 #include "reconciler/cleanup/trash.h"
-#include "reconciler/internal.h"
+#include "reconciler/core/internal.h"
 
 static const uint64_t SLICE_NS = 500 * 1000;
 static const uint64_t SOON_NS = 5 * NSEC_PER_SEC; /* longer than anything takes to settle */

@@ -12,7 +12,7 @@
 #include "lib/buffer.h"
 #include "lib/loop.h"
 #include "lib/result.h"
-#include "reconciler/sources.h"
+#include "reconciler/core/sources.h"
 
 struct census;
 struct cleanup_pass;

@@ -5,8 +5,8 @@
 #include "lib/log.h"
 #include "reconciler/cleanup/trash.h"
 #include "reconciler/command/command.h"
-#include "reconciler/fallback.h"
-#include "reconciler/internal.h"
+#include "reconciler/core/fallback.h"
+#include "reconciler/core/internal.h"
 
 enum status_code reconciler_gc(struct reconciler *reconciler, bool dry_run, struct buffer *ret_json,
                                struct error *error)

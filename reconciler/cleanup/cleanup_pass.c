@@ -19,11 +19,11 @@
 #include "lib/clock.h"
 #include "lib/json.h"
 #include "lib/log.h"
+#include "observe/census.h"
 #include "reconciler/cleanup/brakes.h"
 #include "reconciler/cleanup/evidence.h"
 #include "reconciler/cleanup/trash.h"
-#include "reconciler/internal.h"
-#include "reconciler/observe/census.h"
+#include "reconciler/core/internal.h"
 
 enum { ROOM_FOR_END = 16 };
 

@@ -19,12 +19,12 @@
 #include "lib/clock.h"
 #include "lib/json.h"
 #include "lib/path.h"
-#include "reconciler/internal.h"
-#include "reconciler/observe/census.h"
-#include "reconciler/observe/fingerprint.h"
-#include "reconciler/observe/kubelet.h"
-#include "reconciler/observe/observe.h"
-#include "reconciler/observe/process.h"
+#include "observe/census.h"
+#include "observe/fingerprint.h"
+#include "observe/kubelet.h"
+#include "observe/observe.h"
+#include "observe/process.h"
+#include "reconciler/core/internal.h"
 
 enum { JSON_BYTES = 16 * 1024, JSON_LIVES = 12 * 1024 };
 

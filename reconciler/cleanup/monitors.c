@@ -15,8 +15,8 @@
 #include "lib/clock.h"
 #include "lib/log.h"
 #include "lib/namespaces.h"
-#include "reconciler/internal.h"
-#include "reconciler/observe/added_monitors.h"
+#include "observe/added_monitors.h"
+#include "reconciler/core/internal.h"
 
 #define ASIDE ".gone"
 

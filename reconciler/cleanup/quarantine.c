@@ -20,7 +20,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/path.h"
-#include "reconciler/observe/fingerprint.h"
+#include "observe/fingerprint.h"
 
 enum { ANCESTORS = 64 };
 

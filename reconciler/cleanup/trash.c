@@ -20,7 +20,7 @@
 #include "lib/clock.h"
 #include "lib/log.h"
 #include "reconciler/cleanup/quarantine.h"
-#include "reconciler/internal.h"
+#include "reconciler/core/internal.h"
 #include "store/cleanups.h"
 
 /* A writer that had the file open when its directory was moved shows within this time. */

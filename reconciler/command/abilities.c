@@ -6,7 +6,7 @@
 
 #include "doctor/doctor.h"
 #include "lib/cleanup.h"
-#include "reconciler/internal.h"
+#include "reconciler/core/internal.h"
 
 /* A name that does not fit is none; none is given twice. */
 static void add(struct reconciler_names *names, const char *name)

@@ -5,7 +5,7 @@
 #include "doctor/doctor.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
-#include "reconciler/internal.h"
+#include "reconciler/core/internal.h"
 #include "store/read.h"
 
 static int read_sandboxes(struct reconciler *reconciler, cJSON **ret_sandboxes, struct error *error)

@@ -16,13 +16,13 @@
 #include <string.h>
 
 #include "lib/cleanup.h"
-#include "reconciler/clients.h"
+#include "observe/observe.h"
 #include "reconciler/command/answers.h"
 #include "reconciler/command/expand_answer.h"
 #include "reconciler/command/runtime_cli.h"
-#include "reconciler/fallback.h"
-#include "reconciler/internal.h"
-#include "reconciler/observe/observe.h"
+#include "reconciler/core/clients.h"
+#include "reconciler/core/fallback.h"
+#include "reconciler/core/internal.h"
 
 struct expansion {
     struct expansion *next;

@@ -22,7 +22,7 @@
 #include "lib/namespaces.h"
 #include "lib/path.h"
 #include "lib/sha256.h"
-#include "reconciler/internal.h"
+#include "reconciler/core/internal.h"
 
 #define FILE_NAME "runtime-cli"
 

@@ -13,9 +13,9 @@
 #include "lib/clock.h"
 #include "lib/json.h"
 #include "lib/log.h"
+#include "observe/observe.h"
 #include "reconciler/command/runtime_cli.h"
-#include "reconciler/internal.h"
-#include "reconciler/observe/observe.h"
+#include "reconciler/core/internal.h"
 
 enum { NUMBER_BYTES = 24, DETAIL_BYTES = 16 * 1024 };
 

@@ -23,12 +23,12 @@
 #include "lib/cleanup.h"
 #include "lib/log.h"
 #include "lib/sha256.h"
-#include "reconciler/clients.h"
 #include "reconciler/command/answers.h"
 #include "reconciler/command/stage_files.h"
 #include "reconciler/command/stage_request.h"
-#include "reconciler/fallback.h"
-#include "reconciler/internal.h"
+#include "reconciler/core/clients.h"
+#include "reconciler/core/fallback.h"
+#include "reconciler/core/internal.h"
 
 /* As many calls wait as clients may have at a time, so that only those whose client gave up get
  * there. */

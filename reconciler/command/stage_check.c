@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "reconciler/clients.h"
+#include "observe/observe.h"
 #include "reconciler/command/answers.h"
-#include "reconciler/internal.h"
-#include "reconciler/observe/observe.h"
+#include "reconciler/core/clients.h"
+#include "reconciler/core/internal.h"
 
 /* ---- the host ---- */
 

@@ -14,9 +14,9 @@
 #include "lib/json.h"
 #include "lib/path.h"
 #include "lib/secret.h"
-#include "reconciler/clients.h"
+#include "observe/observe.h"
 #include "reconciler/command/answers.h"
-#include "reconciler/observe/observe.h"
+#include "reconciler/core/clients.h"
 #include "store/store.h"
 
 #define VOLUME_TYPE "directvol"

@@ -12,11 +12,11 @@
 #include "lib/base64url.h"
 #include "lib/path.h"
 #include "lib/sha256.h"
-#include "reconciler/clients.h"
+#include "observe/observe.h"
 #include "reconciler/command/answers.h"
-#include "reconciler/hidden.h"
-#include "reconciler/internal.h"
-#include "reconciler/observe/observe.h"
+#include "reconciler/core/clients.h"
+#include "reconciler/core/hidden.h"
+#include "reconciler/core/internal.h"
 
 /* ---- by its path ---- */
 

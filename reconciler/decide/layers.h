@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "reconciler/observe/observe.h"
+#include "observe/observe.h"
 
 /* In their order: the worst of a stack is the stack's. */
 enum layer_state {

@@ -4,10 +4,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "hypervisor/hypervisor.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
-#include "reconciler/hypervisor/hypervisor.h"
-#include "reconciler/internal.h"
+#include "reconciler/core/internal.h"
 
 struct helper_guest {
     struct hypervisor_call *call; /* NULL: its arguments are enough */

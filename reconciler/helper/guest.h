@@ -4,7 +4,7 @@
 #pragma once
 
 #include "lib/result.h"
-#include "reconciler/observe/guest_traits.h"
+#include "observe/guest_traits.h"
 #include "store/store.h"
 
 struct helper_guest;

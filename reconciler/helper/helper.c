@@ -13,12 +13,12 @@
 #include "lib/cleanup.h"
 #include "lib/hash.h"
 #include "lib/log.h"
+#include "reconciler/core/internal.h"
 #include "reconciler/helper/judge.h"
 #include "reconciler/helper/known.h"
 #include "reconciler/helper/leftovers.h"
 #include "reconciler/helper/run.h"
 #include "reconciler/helper/targets.h"
-#include "reconciler/internal.h"
 
 static const uint64_t FORGET_NS = 2 * HELPER_FRESH_NS;
 

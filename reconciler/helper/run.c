@@ -21,10 +21,10 @@
 #include "lib/log.h"
 #include "lib/path.h"
 #include "lib/text.h"
+#include "reconciler/core/internal.h"
 #include "reconciler/helper/guest.h"
 #include "reconciler/helper/program.h"
 #include "reconciler/helper/share.h"
-#include "reconciler/internal.h"
 
 #define COPY_DIRECTORY "/run/kata-containers/shared/containers/crust-helper"
 

@@ -12,9 +12,9 @@
 #include <string.h>
 
 #include "lib/cleanup.h"
-#include "reconciler/clients.h"
-#include "reconciler/internal.h"
-#include "reconciler/observe/claims.h"
+#include "observe/claims.h"
+#include "reconciler/core/clients.h"
+#include "reconciler/core/internal.h"
 
 bool helpers_are_on(const struct reconciler *reconciler)
 {

@@ -31,7 +31,7 @@ except ImportError:
     except ImportError:
         grpc = None
 
-PROTO = REPOSITORY / "reconciler/serve/proto"
+PROTO = REPOSITORY / "api/proto"
 PLUGIN = "grpc_python_plugin"
 SECONDS = 60
 

@@ -1,6 +1,6 @@
 """Clients that do what they should not: others are served meanwhile, and memory is bounded.
 
-The bound is not a guess: it is what follows from the limits in reconciler/serve/http2_session.h.
+The bound is not a guess: it is what follows from the limits in api/http2_session.h.
 """
 
 import contextlib

@@ -168,7 +168,7 @@ class InstallTest(unittest.TestCase):
                     f"{below}/lib/tmpfiles.d/crustd.conf",
                     f"{below}/lib/systemd/system/crustd.service"} | {
                         f"{below}/share/crustd/proto/{path.name}"
-                        for path in (REPOSITORY / "reconciler/serve/proto").iterdir()} | {
+                        for path in (REPOSITORY / "api/proto").iterdir()} | {
                         f"{below}/share/crustd/kata/{path.name}"
                         for path in (REPOSITORY / "config/deploy/kata").iterdir()} | {
                         f"{below}/share/crustd/alerts/crustd-rules.yaml"})

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hypervisor/firecracker_report.h"
 #include "lib/text.h"
-#include "reconciler/hypervisor/firecracker_report.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/grpc_call.h"
 #include "reconciler/command/command.h"
-#include "reconciler/serve/grpc_call.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hypervisor/hmp_codec.h"
+#include "hypervisor/qemu_sets.h"
+#include "hypervisor/qemu_tree.h"
 #include "lib/cleanup.h"
-#include "reconciler/hypervisor/hmp_codec.h"
-#include "reconciler/hypervisor/qemu_sets.h"
-#include "reconciler/hypervisor/qemu_tree.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "reconciler/serve/http_asked.h"
+#include "api/http_asked.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "reconciler/observe/mount_info.h"
+#include "observe/mount_info.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "reconciler/observe/entry_name.h"
-#include "reconciler/observe/observe.h"
+#include "observe/entry_name.h"
+#include "observe/observe.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

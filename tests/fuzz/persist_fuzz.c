@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "reconciler/observe/persist.h"
+#include "observe/persist.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hypervisor/qemu_drive.h"
+#include "hypervisor/qmp_codec.h"
 #include "lib/cleanup.h"
-#include "reconciler/hypervisor/qemu_drive.h"
-#include "reconciler/hypervisor/qmp_codec.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "reconciler/watch/uevent_codec.h"
+#include "watch/uevent_codec.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,10 +6,10 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "api/http_server.h"
 #include "lib/json.h"
 #include "lib/loop.h"
 #include "lib/path.h"
-#include "reconciler/serve/http_server.h"
 #include "tests/unit/crustctl/node.h"
 
 struct reconciler {

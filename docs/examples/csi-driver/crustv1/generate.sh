@@ -4,7 +4,7 @@
 set -eu
 
 cd "$(dirname "$0")"
-protos=${1:-../../../../reconciler/serve/proto}
+protos=${1:-../../../../api/proto}
 exec protoc -I "$protos" \
     --plugin=protoc-gen-go="$(go tool -n protoc-gen-go)" --go_out=. --go_opt=paths=source_relative \
     --plugin=protoc-gen-go-grpc="$(go tool -n protoc-gen-go-grpc)" --go-grpc_out=. \

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "lib/cleanup.h"
+#include "observe/added_monitors.h"
 #include "reconciler/cleanup/monitors.h"
-#include "reconciler/observe/added_monitors.h"
 #include "tests/unit/scratch.h"
 
 #define NAME "a.sock"

@@ -21,8 +21,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include "observe/fingerprint.h"
 #include "reconciler/cleanup/quarantine.h"
-#include "reconciler/observe/fingerprint.h"
 
 #define VOLUMES "/run/shared/direct-volumes"
 #define TRASH   "/run/shared/.trash"

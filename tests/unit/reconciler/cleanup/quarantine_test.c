@@ -5,8 +5,8 @@
 #include <sys/mount.h>
 #include <sys/wait.h>
 
+#include "observe/fingerprint.h"
 #include "reconciler/cleanup/quarantine.h"
-#include "reconciler/observe/fingerprint.h"
 
 #define VOLUMES "/run/shared/direct-volumes"
 #define TRASH   "/run/shared/.trash"

@@ -114,7 +114,7 @@ static void it_comes_and_goes(void **state)
     assert_int_equal(count(fixture, "/run/workshop"), 0);
 }
 
-/* By that its grace time begins anew (reconciler/observe/fingerprint.h). */
+/* By that its grace time begins anew (observe/fingerprint.h). */
 static void what_is_put_again_is_touched(void **state)
 {
     static const struct timespec long_ago[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};

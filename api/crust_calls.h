@@ -1,0 +1,41 @@
+/* crust_calls.h - what the two services of the KEP have in common. Private to api/.
+ *
+ * Their replies are the same on the wire, so crust.v1's messages serve both.
+ */
+#pragma once
+
+#include "api/grpc_call.h"
+#include "reconciler/command/command.h"
+
+enum { CRUST_PATH_BYTES = 4096, CRUST_WORD_BYTES = 128, CRUST_OPTIONS = 256 };
+
+/* A text member of a request, shorter than size; `name` is for the client. */
+enum status_code crust_take_text(const ProtobufCBinaryData *member, const char *name,
+                                 char *ret_text, size_t size, struct error *error);
+
+/* A list of texts. */
+struct crust_options {
+    const char *option[CRUST_OPTIONS];
+    struct buffer texts; /* one after the other, each with its NUL */
+};
+
+#define CRUST_OPTIONS_INIT                                                                         \
+    {                                                                                              \
+        .texts = BUFFER_INIT(64 * 1024)                                                            \
+    }
+
+enum status_code crust_take_options(const ProtobufCBinaryData *members, size_t count,
+                                    const char *name, struct crust_options *ret_options,
+                                    struct error *error);
+void crust_options_done(struct crust_options *options);
+
+/* The end of a call: where code is STATUS_OK, the reply of what is asked of the reconciler, which
+ * comes later. */
+void crust_stage(struct grpc_call *call, enum status_code code,
+                 const struct reconciler_stage *asked, struct error *error);
+void crust_unstage(struct grpc_call *call, enum status_code code, const char *target_path,
+                   struct error *error);
+void crust_expand(struct grpc_call *call, enum status_code code,
+                  const struct reconciler_expand *asked, struct error *error);
+void crust_count(struct grpc_call *call, enum status_code code,
+                 const struct reconciler_target *target, struct error *error);

@@ -1,0 +1,64 @@
+/* grpc_call.h - one unary call, from its request to its one reply. Private to api/.
+ *
+ * A method reads the message and replies at once, or says by grpc_call_wait() whom to tell if the
+ * client gives up or its time is over, and replies later.
+ */
+#pragma once
+
+#include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "api/http2_connection.h"
+#include "api/operations.h"
+#include "lib/loop.h"
+#include "lib/result.h"
+#include "lib/status.h"
+
+struct grpc_call;
+struct reconciler;
+
+struct grpc_method {
+    const char *path; /* "/package.Service/Method" */
+    const ProtobufCMessageDescriptor *request;
+    void (*answer)(struct grpc_call *call, const ProtobufCMessage *request);
+};
+
+/* Ends with a row whose path is NULL. */
+extern const struct grpc_method health_methods[];
+extern const struct grpc_method crust_runtime_methods[];
+extern const struct grpc_method crust_management_methods[];
+
+struct grpc_call_options {
+    struct loop *loop;
+    struct reconciler *reconciler;
+    const struct grpc_method *const *services; /* ends with NULL */
+    struct operations *operations;
+};
+
+/* Answers a request, now or later; then it wakes the connection. */
+void grpc_call_begin(const struct grpc_call_options *options, struct http2_request *request,
+                     struct http2_connection *connection);
+
+/* The request is gone: tells the method. */
+void grpc_call_cancel(struct http2_request *request);
+
+/* ---- for methods ---- */
+
+struct reconciler *grpc_call_reconciler(const struct grpc_call *call);
+
+/* Whether there is a service of this name here. */
+bool grpc_call_has_service(const struct grpc_call *call, const char *name);
+
+/* The method replies later. `cancel` is called, once, if that is not wanted any more: the client
+ * gave up, or grpc-timeout (or a time of our own) passed; then the method does not reply. */
+void grpc_call_wait(struct grpc_call *call, void (*cancel)(void *work), void *work);
+
+/* Each of these is the end of the call. */
+void grpc_call_reply(struct grpc_call *call, const ProtobufCMessage *message);
+void grpc_call_fail(struct grpc_call *call, enum status_code code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* A member of a request as text: UTF-8, no NUL, shorter than size. 0, -EINVAL, -EMSGSIZE. */
+int grpc_copy_text(const ProtobufCBinaryData *member, char *ret_text, size_t size);

@@ -1,0 +1,216 @@
+/* grpc_server.c - the listening socket and its connections.
+ *
+ * At most CONNECTIONS at a time. When one more comes, the one that has been without a request for
+ * longest makes room, so that clients which connect and say nothing keep nobody out; only if all
+ * have a request in flight, the new one is closed. Bodies take at most ROOM_BYTES
+ * together, beyond what is each connection's own.
+ */
+#include "api/grpc_server.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "api/grpc_call.h"
+#include "api/unix_socket.h"
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/log.h"
+
+enum { CONNECTIONS = 64, ACCEPTS = 8, ROOM_BYTES = 4 * 1024 * 1024 };
+
+struct client {
+    struct grpc_server *server;
+    struct client *next;
+    struct http2_connection *connection;
+};
+
+struct grpc_server {
+    struct grpc_call_options calls;
+    struct unix_socket socket;
+    struct loop_io accepting;
+    struct loop_timer pause; /* no descriptor was left for a connection */
+    struct http2_room room;
+    struct client *clients;
+    unsigned count;
+};
+
+static const struct grpc_method *const services[] = {
+    crust_runtime_methods, crust_management_methods, health_methods, NULL};
+
+/* ---- clients ---- */
+
+static void on_request(struct http2_request *request, void *userdata)
+{
+    struct client *client = userdata;
+
+    grpc_call_begin(&client->server->calls, request, client->connection);
+}
+
+static void on_cancelled(struct http2_request *request, void *userdata)
+{
+    (void)userdata;
+    grpc_call_cancel(request);
+}
+
+static void remove_client(struct client *client)
+{
+    struct client **link = &client->server->clients;
+
+    while (*link != client)
+        link = &(*link)->next;
+    *link = client->next;
+    client->server->count--;
+    http2_connection_free(client->connection);
+    free(client);
+}
+
+static void on_ended(struct http2_connection *connection, void *userdata)
+{
+    (void)connection;
+    remove_client(userdata);
+}
+
+static const struct http2_handler handler = {on_request, on_cancelled};
+
+static struct client *find_idlest(const struct grpc_server *server)
+{
+    struct client *idlest = NULL;
+    uint64_t since = UINT64_MAX;
+
+    for (struct client *client = server->clients; client; client = client->next)
+        if (http2_connection_idle_since(client->connection) < since) {
+            since = http2_connection_idle_since(client->connection);
+            idlest = client;
+        }
+    return idlest;
+}
+
+static bool make_room(struct grpc_server *server)
+{
+    struct client *idlest;
+
+    if (server->count < CONNECTIONS)
+        return true;
+    idlest = find_idlest(server);
+    if (!idlest) {
+        log_warning(&(struct log_ids){.source = "grpc"},
+                    "%d connections have a call in flight: another one is closed", CONNECTIONS);
+        return false;
+    }
+    http2_connection_shut_down(idlest->connection); /* so that no call of its is lost */
+    remove_client(idlest);
+    return true;
+}
+
+static void add_client(struct grpc_server *server, int fd)
+{
+    struct http2_connection_options options = {
+        .loop = server->calls.loop, .handler = &handler, .room = &server->room, .ended = on_ended};
+    struct client *client = make_room(server) ? calloc(1, sizeof(*client)) : NULL;
+
+    if (!client) {
+        fd_close(fd);
+        return;
+    }
+    client->server = server;
+    options.userdata = client;
+    if (http2_connection_new(&options, fd, &client->connection) < 0) {
+        free(client);
+        return;
+    }
+    client->next = server->clients;
+    server->clients = client;
+    server->count++;
+}
+
+/* ---- the socket ---- */
+
+static void on_accept(struct loop_io *io, int events);
+
+static void on_pause(struct loop_timer *timer)
+{
+    struct grpc_server *server = container_of(timer, struct grpc_server, pause);
+
+    loop_io_start(server->calls.loop, &server->accepting, server->socket.fd, LOOP_READ, on_accept);
+}
+
+/* Otherwise the loop would spin on a connection that cannot be accepted. */
+static void pause_accepting(struct grpc_server *server, int error_number)
+{
+    log_warning(&(struct log_ids){.source = "grpc"}, "cannot accept a connection: %s",
+                strerror(error_number));
+    loop_io_stop(&server->accepting);
+    loop_timer_start(server->calls.loop, &server->pause, NSEC_PER_SEC, on_pause);
+}
+
+static void on_accept(struct loop_io *io, int events)
+{
+    struct grpc_server *server = container_of(io, struct grpc_server, accepting);
+
+    (void)events;
+    for (unsigned i = 0; i < ACCEPTS; i++) {
+        int fd = accept4(server->socket.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+        if (fd < 0) {
+            if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+                pause_accepting(server, errno);
+            return;
+        }
+        if (unix_socket_admits(&server->socket, fd))
+            add_client(server, fd);
+        else
+            fd_close(fd);
+    }
+}
+
+static void stop_accepting(struct grpc_server *server)
+{
+    loop_io_stop(&server->accepting);
+    loop_timer_stop(&server->pause);
+    unix_socket_close(&server->socket);
+}
+
+/* ---- life ---- */
+
+int grpc_server_new(struct loop *loop, struct reconciler *reconciler,
+                    const struct grpc_server_options *options, struct grpc_server **ret_server,
+                    struct error *error)
+{
+    struct grpc_server *server = calloc(1, sizeof(*server));
+    int r;
+
+    if (!server)
+        return error_set(error, -ENOMEM, "cannot start the gRPC server: out of memory");
+    server->calls = (struct grpc_call_options){loop, reconciler, services, options->operations};
+    server->room.limit = ROOM_BYTES;
+    server->socket = (struct unix_socket)UNIX_SOCKET_INIT;
+    r = unix_socket_listen(options->root, options->socket_path, options->socket_group,
+                           &server->socket, error);
+    if (r < 0) {
+        grpc_server_free(server);
+        return r;
+    }
+    loop_io_start(loop, &server->accepting, server->socket.fd, LOOP_READ, on_accept);
+    *ret_server = server;
+    return 0;
+}
+
+void grpc_server_shut_down(struct grpc_server *server)
+{
+    stop_accepting(server);
+    for (struct client *client = server->clients; client; client = client->next)
+        http2_connection_shut_down(client->connection);
+}
+
+struct grpc_server *grpc_server_free(struct grpc_server *server)
+{
+    if (!server)
+        return NULL;
+    stop_accepting(server);
+    while (server->clients)
+        remove_client(server->clients);
+    free(server);
+    return NULL;
+}

@@ -1,0 +1,26 @@
+/* html.h - HTML with everything escaped that is not ours. Private to api/.
+ *
+ * What cannot be appended is latched in the buffer: lib/buffer.h. */
+#pragma once
+
+#include <stdint.h>
+
+#include "lib/buffer.h"
+
+/* Markup: constants only. */
+void html_raw(struct buffer *html, const char *markup);
+
+/* Text of anybody, between tags or in a quoted attribute. What is no character, controls a terminal
+ * or reorders a line is shown as U+FFFD. */
+void html_text(struct buffer *html, const char *text);
+
+void html_number(struct buffer *html, uint64_t number);
+
+/* "64 MiB", with the bytes as its title; 0: a dash, for it is not known. */
+void html_size(struct buffer *html, uint64_t bytes);
+
+/* <time>2026-01-02 03:04:05</time>, UTC. */
+void html_time(struct buffer *html, int64_t realtime_ms);
+
+/* "120 ms", "3.4 s", "5 min", "2 h", "3 d" */
+void html_span(struct buffer *html, int64_t milliseconds);

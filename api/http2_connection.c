@@ -1,0 +1,223 @@
+/* http2_connection.c - reading, writing and patience.
+ *
+ * One read of at most READ_BYTES in each turn of the loop, so that a client that sends without
+ * pause leaves the others their turns. A client that does not take its replies is not read from
+ * either, and waits for its time to pass.
+ *
+ * One timer: while there are requests it looks every LOOK_SECONDS whether one is too slow, else it
+ * ends the connection. An idle connection wakes nobody until then.
+ */
+#include "api/http2_connection.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+
+enum {
+    READ_BYTES = 16 * 1024,
+    BEGIN_SECONDS = 10,
+    REQUEST_SECONDS = 10,
+    STALL_SECONDS = 30,
+    IDLE_SECONDS = 300,
+    LOOK_SECONDS = 5,
+};
+
+struct http2_connection {
+    struct http2_connection_options options;
+    struct http2_session *session;
+    int fd;
+    struct loop_io io;
+    struct loop_timer timer;
+    const char *left; /* of what the session gave to send, not yet written */
+    size_t left_bytes;
+    uint64_t began_ns;
+    uint64_t looked_ns; /* the timer fired */
+    uint64_t moved_ns;  /* the last byte was written, or nothing was there to write */
+};
+
+static void on_io(struct loop_io *io, int events);
+static void on_timer(struct loop_timer *timer);
+
+/* ---- time ---- */
+
+/* When it is looked at again, whatever the client does until then. A client that only pings is
+ * idle. */
+static uint64_t due(const struct http2_connection *connection)
+{
+    uint64_t idle_since = http2_session_idle_since(connection->session);
+
+    if (connection->left_bytes || idle_since == HTTP2_BUSY)
+        return connection->looked_ns + LOOK_SECONDS * NSEC_PER_SEC;
+    if (!http2_session_has_begun(connection->session))
+        return connection->began_ns + BEGIN_SECONDS * NSEC_PER_SEC;
+    return idle_since + IDLE_SECONDS * NSEC_PER_SEC;
+}
+
+static void start_timer(struct http2_connection *connection)
+{
+    uint64_t now = clock_boottime(), at = due(connection);
+
+    loop_timer_start(connection->options.loop, &connection->timer, at > now ? at - now : 0,
+                     on_timer);
+}
+
+static bool is_out_of_time(const struct http2_connection *connection, uint64_t now)
+{
+    uint64_t idle_since = http2_session_idle_since(connection->session);
+
+    if (connection->left_bytes)
+        return now - connection->moved_ns > STALL_SECONDS * NSEC_PER_SEC;
+    if (idle_since == HTTP2_BUSY)
+        return false;
+    if (!http2_session_has_begun(connection->session))
+        return now - connection->began_ns >= BEGIN_SECONDS * NSEC_PER_SEC;
+    return now - idle_since >= IDLE_SECONDS * NSEC_PER_SEC;
+}
+
+/* ---- bytes ---- */
+
+/* 0 all is written, 1 the socket takes no more for now, -errno. */
+static int write_some(struct http2_connection *connection)
+{
+    for (;;) {
+        const void *bytes;
+        ssize_t written;
+
+        if (!connection->left_bytes) {
+            connection->left_bytes = http2_session_send(connection->session, &bytes);
+            if (!connection->left_bytes)
+                return 0;
+            connection->left = bytes;
+        }
+        written = send(connection->fd, connection->left, connection->left_bytes, MSG_NOSIGNAL);
+        if (written < 0)
+            return errno == EAGAIN || errno == EINTR ? 1 : -errno;
+        connection->left += written;
+        connection->left_bytes -= (size_t)written;
+        connection->moved_ns = clock_boottime();
+    }
+}
+
+static void end(struct http2_connection *connection)
+{
+    loop_io_stop(&connection->io);
+    loop_timer_stop(&connection->timer);
+    connection->options.ended(connection, connection->options.userdata);
+}
+
+/* Writes, then waits for what comes next; the last thing that a callback does. */
+static void go_on(struct http2_connection *connection)
+{
+    int r;
+
+    if (!connection->left_bytes)
+        connection->moved_ns = clock_boottime();
+    r = write_some(connection);
+    if (r < 0 || (r == 0 && http2_session_is_over(connection->session))) {
+        end(connection);
+        return;
+    }
+    loop_io_start(connection->options.loop, &connection->io, connection->fd,
+                  r > 0 ? LOOP_WRITE : LOOP_READ, on_io);
+    start_timer(connection);
+}
+
+/* false: the client is gone. What it sent last is still taken, and a session that it broke says so
+ * to it when the rest is written. */
+static bool read_some(struct http2_connection *connection)
+{
+    char bytes[READ_BYTES];
+    ssize_t length = recv(connection->fd, bytes, sizeof(bytes), 0);
+
+    if (length < 0)
+        return errno == EAGAIN || errno == EINTR;
+    if (length > 0)
+        (void)http2_session_receive(connection->session, bytes, (size_t)length);
+    return length > 0;
+}
+
+static void on_io(struct loop_io *io, int events)
+{
+    struct http2_connection *connection = container_of(io, struct http2_connection, io);
+
+    if ((events & LOOP_READ) && !read_some(connection))
+        end(connection);
+    else
+        go_on(connection);
+}
+
+static void on_timer(struct loop_timer *timer)
+{
+    struct http2_connection *connection = container_of(timer, struct http2_connection, timer);
+    uint64_t now = clock_boottime();
+
+    connection->looked_ns = now;
+    if (is_out_of_time(connection, now)) {
+        http2_session_shut_down(connection->session);
+        (void)write_some(connection);
+        end(connection);
+        return;
+    }
+    if (now > REQUEST_SECONDS * NSEC_PER_SEC)
+        http2_session_expire(connection->session, now - REQUEST_SECONDS * NSEC_PER_SEC);
+    go_on(connection);
+}
+
+void http2_connection_wake(struct http2_connection *connection)
+{
+    loop_io_start(connection->options.loop, &connection->io, connection->fd, LOOP_WRITE, on_io);
+}
+
+void http2_connection_shut_down(struct http2_connection *connection)
+{
+    http2_session_shut_down(connection->session);
+    http2_connection_wake(connection);
+}
+
+uint64_t http2_connection_idle_since(const struct http2_connection *connection)
+{
+    return http2_session_idle_since(connection->session);
+}
+
+/* ---- life ---- */
+
+int http2_connection_new(const struct http2_connection_options *options, int fd,
+                         struct http2_connection **ret_connection)
+{
+    struct http2_connection *connection = calloc(1, sizeof(*connection));
+    int r;
+
+    if (!connection) {
+        fd_close(fd);
+        return -ENOMEM;
+    }
+    connection->options = *options;
+    connection->fd = fd;
+    connection->began_ns = connection->looked_ns = connection->moved_ns = clock_boottime();
+    r = http2_session_new(options->handler, options->userdata, options->room, &connection->session);
+    if (r < 0) {
+        fd_close(fd);
+        free(connection);
+        return r;
+    }
+    http2_connection_wake(connection);
+    *ret_connection = connection;
+    return 0;
+}
+
+struct http2_connection *http2_connection_free(struct http2_connection *connection)
+{
+    if (!connection)
+        return NULL;
+    loop_io_stop(&connection->io);
+    loop_timer_stop(&connection->timer);
+    (void)write_some(connection);
+    http2_session_free(connection->session);
+    fd_close(connection->fd);
+    free(connection);
+    return NULL;
+}

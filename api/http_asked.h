@@ -1,0 +1,50 @@
+/* http_asked.h - what a request asks about one volume: its stats, or to be grown. Private to
+ * api/.
+ *
+ *   POST /v1/volumes/ID/resize           {"required_bytes":N,"limit_bytes":N}, both optional; or
+ *                                        nothing at all
+ *   GET  /v1/volumes/ID/stats
+ *   GET  /direct-volume/stats?path=P     as Kata's shim has it: P is a volume path, or a device
+ *   GET  /direct-volume/stats/URLSAFE    the same, P in padded base64url
+ *   POST /direct-volume/resize           {"volumePath":P,"size":N}
+ *   PUT  /fs-stats                       {"block-device":D,"pod-id":SANDBOX}
+ *   PUT  /fs-resize                      {"block-device":D,"pod-id":SANDBOX,"volume-size":N}
+ *
+ * D is a path, or a name below /dev. Keys in any letter case; a size is a number, or a text:
+ * digits or a Kubernetes quantity ("8Gi"). The last two were proposed for a shim, which knows its
+ * sandbox: here pod-id names it, and may be left out while one volume alone is on the device. A
+ * size that is asked for is the least: a volume grows to what its device has.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "lib/result.h"
+#include "lib/status.h"
+#include "reconciler/command/command.h"
+
+enum { HTTP_PATH_BYTES = 4096, HTTP_SANDBOX_BYTES = 256 };
+
+/* The texts that `expand` borrows. */
+struct http_asked {
+    const char *method; /* a constant, for metrics */
+    bool resizes;       /* else: stats, of which only the target counts */
+    struct reconciler_expand expand;
+    char path[HTTP_PATH_BYTES]; /* of the volume, or its device */
+    char sandbox_id[HTTP_SANDBOX_BYTES];
+};
+
+/* Without their NUL; any bytes. */
+struct http_question {
+    const char *path;     /* of the URL, decoded */
+    const char *argument; /* ?path=, decoded; NULL: none */
+    const char *body;
+    size_t body_length;
+};
+
+typedef enum status_code http_asked_read(const struct http_question *question,
+                                         struct http_asked *ret_asked, struct error *error);
+
+http_asked_read http_asked_volume_resize, http_asked_volume_stats, http_asked_shim_stats,
+    http_asked_shim_resize, http_asked_fs_stats, http_asked_fs_resize;

@@ -1,0 +1,97 @@
+/* http_listen.c - http.listen and metrics.listen: TCP sockets. */
+#include "api/http_listen.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "lib/cleanup.h"
+
+enum { BACKLOG = 128 };
+
+/* "[::1]:80" -> "::1", "80"; "localhost:80" -> "127.0.0.1", "80". */
+static int split_address(const char *address, char *ret_host, size_t size, const char **ret_port)
+{
+    const char *colon = strrchr(address, ':');
+    size_t length;
+
+    if (!colon || colon[1] == '\0')
+        return -EINVAL;
+    length = (size_t)(colon - address);
+    if (length >= 2 && address[0] == '[' && colon[-1] == ']') {
+        address++;
+        length -= 2;
+    }
+    if (length >= size)
+        return -EINVAL;
+    memcpy(ret_host, address, length);
+    ret_host[length] = '\0';
+    if (strcmp(ret_host, "localhost") == 0)
+        (void)snprintf(ret_host, size, "127.0.0.1");
+    *ret_port = colon + 1;
+    return 0;
+}
+
+/* [::] stands for every address of either family, whatever net.ipv6.bindv6only says. */
+static int take_both_families(int fd, const struct addrinfo *info)
+{
+    const struct sockaddr_in6 *address = (const struct sockaddr_in6 *)(const void *)info->ai_addr;
+    const int off = 0;
+
+    if (info->ai_family != AF_INET6 || !IN6_IS_ADDR_UNSPECIFIED(&address->sin6_addr))
+        return 0;
+    return setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+}
+
+static int listen_on(const struct addrinfo *info, int *ret_fd)
+{
+    cleanup(fd_closep) int fd =
+        socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const int on = 1;
+
+    if (fd < 0)
+        return -errno;
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
+        take_both_families(fd, info) < 0 || bind(fd, info->ai_addr, info->ai_addrlen) < 0 ||
+        listen(fd, BACKLOG) < 0)
+        return -errno;
+    *ret_fd = take_fd(&fd);
+    return 0;
+}
+
+static int listen_at(const char *host, const char *port, int *ret_fd)
+{
+    const struct addrinfo hints = {
+        .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
+        .ai_socktype = SOCK_STREAM,
+    };
+    struct addrinfo *info = NULL;
+    int result;
+
+    if (getaddrinfo(*host ? host : NULL, port, &hints, &info) != 0)
+        return -EINVAL;
+    result = listen_on(info, ret_fd);
+    freeaddrinfo(info);
+    return result;
+}
+
+int http_listen_tcp(const char *key, const char *address, int *ret_fd, struct error *error)
+{
+    const char *port;
+    char host[64];
+    int result = split_address(address, host, sizeof(host), &port);
+
+    if (result == 0)
+        result = listen_at(host, port, ret_fd);
+    /* The kernel may have been booted without IPv6. */
+    if ((result == -EAFNOSUPPORT || result == -EADDRNOTAVAIL) && strcmp(host, "::") == 0)
+        result = listen_at("0.0.0.0", port, ret_fd);
+    if (result == -EINVAL)
+        return error_set(error, -EINVAL, "%s: \"%s\" is not a numeric ADDRESS:PORT", key, address);
+    if (result < 0)
+        return error_set_errno(error, result, "%s: cannot listen on %s", key, address);
+    return 0;
+}

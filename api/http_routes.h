@@ -1,0 +1,57 @@
+/* http_routes.h - what each path answers, apart from how HTTP is spoken. Private to api/. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "api/http_asked.h"
+#include "lib/buffer.h"
+#include "reconciler/command/command.h"
+
+enum {
+    HTTP_ARGUMENTS = 8,
+    HTTP_HISTORY_ROWS = 10000, /* most rows of resizes, cleanups, journal in one answer */
+};
+
+struct operations;
+
+/* Which listening socket a request came in on; each serves another part of the paths. */
+enum http_door { HTTP_DOOR_SOCKET, HTTP_DOOR_PAGES, HTTP_DOOR_METRICS };
+
+struct http_argument {
+    const char *name;
+    const char *value;
+};
+
+struct http_request {
+    const char *method;
+    const char *path;
+    unsigned arguments;
+    struct http_argument argument[HTTP_ARGUMENTS];
+    const char *body; /* what came after the head */
+    size_t body_length;
+    enum http_door door;
+    const struct operations *operations; /* for metrics */
+};
+
+struct http_reply {
+    unsigned status;
+    const char *content_type;
+    const char *allow;  /* NULL, or the methods that the path has */
+    const char *policy; /* NULL, or the page's Content-Security-Policy */
+    struct buffer body; /* the caller sets the limit and owns the bytes */
+};
+
+/* ret_asked is what is to be answered by http_call_begin(). */
+enum { HTTP_ROUTES_ASKED = 1 };
+
+/* 0: the reply is something that can be sent. HTTP_ROUTES_ASKED. -ENOMEM is left to the caller. */
+int http_routes_answer(struct reconciler *reconciler, const struct http_request *request,
+                       struct http_reply *reply, struct http_asked *ret_asked);
+
+/* An error of HTTP itself (too much, too many arguments) in the same shape. */
+int http_routes_refuse(struct http_reply *reply, unsigned status, const char *code,
+                       const char *reason, const char *message);
+
+/* A command that was not done, in gRPC's words. */
+int http_routes_refuse_code(struct http_reply *reply, enum status_code code, const char *message);

@@ -1,0 +1,542 @@
+/* http_server.c - libmicrohttpd on the daemon's loop.
+ *
+ * Each of the three doors (the unix socket, http.listen, metrics.listen) is a microhttpd daemon in
+ * epoll mode without a thread: the loop watches its epoll descriptor, gives it a turn with
+ * MHD_run() and keeps a timer for the time-outs that it asks for. Three daemons rather than one
+ * with three sockets: who exhausts the connections of one leaves the others alone.
+ *
+ * Bounds: CONNECTIONS at a time and CONNECTION_BYTES of request head each, IDLE_SECONDS without a
+ * byte in either direction, BODY_BYTES of request body, and ANSWER_BYTES of answers in memory over
+ * all doors, for a client that asks for everything and then does not read.
+ *
+ * A call that the reconciler answers later suspends its connection; WAITING of them leave the
+ * others to who only reads. microhttpd wants none suspended when it stops.
+ *
+ * An answer is complete before its first byte is sent, so a client that reads slowly sees one
+ * moment of the store and holds no transaction open.
+ */
+#include "api/http_server.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <microhttpd.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/http_call.h"
+#include "api/http_listen.h"
+#include "api/http_routes.h"
+#include "api/unix_socket.h"
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/log.h"
+
+enum {
+    CONNECTIONS = 32,
+    WAITING = 16, /* of these, for the reconciler */
+    CONNECTION_BYTES = 8 * 1024,
+    IDLE_SECONDS = 10,
+    BODY_BYTES = 64 * 1024,
+    ANSWER_BYTES = 64 * 1024 * 1024,
+    LARGE_ANSWER_BYTES = 1024 * 1024,
+    REFUSAL_BYTES = 4 * 1024, /* always left for an error */
+};
+
+/* One listening socket with its microhttpd. */
+struct door {
+    struct http_server *server;
+    struct MHD_Daemon *daemon;
+    struct loop_io io;
+    struct loop_timer timer;
+    enum http_door kind;
+    struct exchange *waiting;
+    unsigned waiting_count;
+};
+
+struct http_server {
+    struct loop *loop;
+    struct reconciler *reconciler;
+    struct operations *operations;
+    struct unix_socket unix_socket;
+    struct door socket_door;
+    struct door listen_door;
+    struct door metrics_door;
+    size_t answer_bytes; /* in memory, waiting to be sent */
+};
+
+/* One request on its way; freed when microhttpd is done with it. While the reconciler works on it
+ * its connection is suspended. */
+struct exchange {
+    struct exchange *next; /* of those that wait */
+    struct door *door;
+    struct MHD_Connection *connection;
+    struct buffer body;
+    struct http_call *call;  /* NULL: nothing is waited for */
+    struct http_reply reply; /* of the call; status 0: not yet */
+};
+
+/* Stands for the exchange of a request that is refused for its path. */
+static struct exchange path_with_nul;
+
+/* The bytes of one answer, until microhttpd has sent them. */
+struct answer {
+    struct http_server *server;
+    struct buffer body;
+};
+
+/* glibc keeps what a large answer took for the next one; the daemon gives it back. */
+static void free_answer(void *data)
+{
+    struct answer *answer = data;
+    const bool large = answer->body.length >= LARGE_ANSWER_BYTES;
+
+    answer->server->answer_bytes -= answer->body.length;
+    buffer_done(&answer->body);
+    free(answer);
+    if (large)
+        (void)malloc_trim(0);
+}
+
+/* The body belongs to the response, or is freed. */
+static struct MHD_Response *make_response(struct http_server *server, struct buffer *body)
+{
+    struct answer *answer = calloc(1, sizeof(*answer));
+    struct MHD_Response *response;
+
+    if (!answer) {
+        buffer_done(body);
+        return NULL;
+    }
+    *answer = (struct answer){.server = server, .body = *body};
+    server->answer_bytes += body->length;
+    response = MHD_create_response_from_buffer_with_free_callback_cls(
+        answer->body.length, answer->body.data, free_answer, answer);
+    if (!response)
+        free_answer(answer);
+    return response;
+}
+
+static enum MHD_Result send_reply(struct door *door, struct MHD_Connection *connection,
+                                  struct http_reply *reply)
+{
+    struct MHD_Response *response = make_response(door->server, &reply->body);
+    enum MHD_Result result = MHD_NO;
+
+    reply->body = (struct buffer){0};
+
+    if (!response)
+        return MHD_NO;
+    if (MHD_add_response_header(response, "Content-Type", reply->content_type) == MHD_YES &&
+        MHD_add_response_header(response, "Cache-Control", "no-store") == MHD_YES &&
+        MHD_add_response_header(response, "X-Content-Type-Options", "nosniff") == MHD_YES &&
+        (!reply->policy ||
+         MHD_add_response_header(response, "Content-Security-Policy", reply->policy) == MHD_YES) &&
+        (!reply->allow || MHD_add_response_header(response, "Allow", reply->allow) == MHD_YES))
+        result = MHD_queue_response(connection, reply->status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+static enum MHD_Result refuse(struct door *door, struct MHD_Connection *connection, unsigned status,
+                              const char *reason, const char *message)
+{
+    struct http_reply reply = {.body = BUFFER_INIT(REFUSAL_BYTES)};
+
+    if (http_routes_refuse(&reply, status, "INVALID_ARGUMENT", reason, message) < 0) {
+        buffer_done(&reply.body);
+        return MHD_NO;
+    }
+    return send_reply(door, connection, &reply);
+}
+
+struct argument_collector {
+    struct http_request *request;
+    bool refused;
+};
+
+static bool is_given(const struct http_request *request, const char *name)
+{
+    for (unsigned i = 0; i < request->arguments; i++)
+        if (strcmp(request->argument[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* A value with a NUL inside would end early, and of two only one would count; the request is then
+ * not what it seems. */
+static enum MHD_Result collect_argument(void *data, enum MHD_ValueKind kind, const char *name,
+                                        size_t name_length, const char *value, size_t value_length)
+{
+    struct argument_collector *collector = data;
+    struct http_request *request = collector->request;
+
+    (void)kind;
+    collector->refused = request->arguments == HTTP_ARGUMENTS || !value ||
+                         strlen(name) != name_length || strlen(value) != value_length ||
+                         is_given(request, name);
+    if (collector->refused)
+        return MHD_NO;
+    request->argument[request->arguments++] = (struct http_argument){name, value};
+    return MHD_YES;
+}
+
+static size_t answer_limit(const struct http_server *server)
+{
+    if (server->answer_bytes + REFUSAL_BYTES > ANSWER_BYTES)
+        return REFUSAL_BYTES;
+    return ANSWER_BYTES - server->answer_bytes;
+}
+
+/* ---- calls that are answered later ---- */
+
+static void stop_waiting(struct exchange *exchange)
+{
+    struct exchange **link = &exchange->door->waiting;
+
+    while (*link != exchange)
+        link = &(*link)->next;
+    *link = exchange->next;
+    exchange->door->waiting_count--;
+    exchange->call = NULL;
+}
+
+static void turn_of_timer(struct loop_timer *timer);
+
+/* Without a thread of its own microhttpd is not woken by this. */
+static void resume(struct exchange *exchange)
+{
+    struct door *door = exchange->door;
+
+    MHD_resume_connection(exchange->connection);
+    loop_timer_start(door->server->loop, &door->timer, 0, turn_of_timer);
+}
+
+static void on_called(void *userdata, struct http_reply *reply)
+{
+    struct exchange *exchange = userdata;
+
+    stop_waiting(exchange);
+    exchange->reply = *reply;
+    resume(exchange);
+}
+
+/* A suspended connection is not looked at, so who hangs up is found here. */
+static void end_abandoned(struct door *door)
+{
+    struct exchange *next;
+
+    for (struct exchange *one = door->waiting; one; one = next) {
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(one->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        struct pollfd poll_fd = {.fd = info ? info->connect_fd : -1};
+
+        next = one->next;
+        if (poll(&poll_fd, 1, 0) <= 0)
+            continue;
+        (void)http_call_cancel(one->call);
+        stop_waiting(one);
+        (void)http_routes_refuse_code(&one->reply, STATUS_UNAVAILABLE, "the client has gone");
+        resume(one);
+    }
+}
+
+static enum MHD_Result call_reconciler(struct exchange *exchange, const struct http_asked *asked,
+                                       struct http_reply *reply)
+{
+    struct door *door = exchange->door;
+    const struct http_call_options options = {door->server->loop, door->server->reconciler,
+                                              door->server->operations};
+    int result;
+
+    if (door->waiting_count >= WAITING)
+        end_abandoned(door);
+    result = door->waiting_count >= WAITING
+                 ? http_routes_refuse_code(reply, STATUS_RESOURCE_EXHAUSTED,
+                                           "too many calls wait for an answer: try again later")
+                 : http_call_begin(&options, asked, on_called, exchange, reply, &exchange->call);
+    if (result == HTTP_CALL_LATER) {
+        buffer_done(&reply->body);
+        exchange->next = door->waiting;
+        door->waiting = exchange;
+        door->waiting_count++;
+        MHD_suspend_connection(exchange->connection);
+        return MHD_YES;
+    }
+    if (result == 0)
+        return send_reply(door, exchange->connection, reply);
+    buffer_done(&reply->body);
+    return MHD_NO;
+}
+
+static enum MHD_Result answer_request(struct door *door, struct MHD_Connection *connection,
+                                      const char *path, const char *method,
+                                      struct exchange *exchange)
+{
+    struct http_asked asked;
+    int result;
+    struct http_request request = {.method = method,
+                                   .path = path,
+                                   .door = door->kind,
+                                   .body = buffer_text(&exchange->body),
+                                   .body_length = exchange->body.length,
+                                   .operations = door->server->operations};
+    struct argument_collector collector = {.request = &request};
+    struct http_reply reply = {.body = BUFFER_INIT(answer_limit(door->server))};
+
+    (void)MHD_get_connection_values_n(connection, MHD_GET_ARGUMENT_KIND, collect_argument,
+                                      &collector);
+    if (collector.refused)
+        return refuse(door, connection, MHD_HTTP_BAD_REQUEST, "bad_argument",
+                      "too many arguments, one twice, or one that is no text");
+    result = http_routes_answer(door->server->reconciler, &request, &reply, &asked);
+    if (result == HTTP_ROUTES_ASKED)
+        return call_reconciler(exchange, &asked, &reply);
+    if (result < 0) {
+        buffer_done(&reply.body);
+        return MHD_NO;
+    }
+    return send_reply(door, connection, &reply);
+}
+
+static bool announces_large_body(struct MHD_Connection *connection)
+{
+    const char *length = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Length");
+
+    return length && strtoull(length, NULL, 10) > BODY_BYTES;
+}
+
+/* microhttpd decodes a path and hands it on as a string: what follows a NUL would be ignored. */
+static void *look_at_uri(void *data, const char *uri, struct MHD_Connection *connection)
+{
+    const char *nul = strstr(uri, "%00");
+
+    (void)data;
+    (void)connection;
+    return nul && nul < uri + strcspn(uri, "?") ? &path_with_nul : NULL;
+}
+
+static enum MHD_Result begin_exchange(struct door *door, struct MHD_Connection *connection,
+                                      void **exchange_pointer)
+{
+    struct exchange *exchange = *exchange_pointer;
+
+    *exchange_pointer = NULL;
+    if (exchange == &path_with_nul)
+        return refuse(door, connection, MHD_HTTP_BAD_REQUEST, "bad_path", "the path has a NUL");
+    if (announces_large_body(connection))
+        return refuse(door, connection, MHD_HTTP_CONTENT_TOO_LARGE, "body_too_large",
+                      "a request body has at most 64 KiB");
+    exchange = calloc(1, sizeof(*exchange));
+    if (!exchange)
+        return MHD_NO;
+    exchange->door = door;
+    exchange->connection = connection;
+    buffer_init(&exchange->body, BODY_BYTES);
+    *exchange_pointer = exchange;
+    return MHD_YES;
+}
+
+/* microhttpd calls once when the head is there, then per piece of the body, then once at its end,
+ * and once more when a suspended connection is resumed. */
+static enum MHD_Result serve_request(void *data, struct MHD_Connection *connection,
+                                     const char *path, const char *method, const char *version,
+                                     const char *body, size_t *body_length, void **exchange_pointer)
+{
+    struct door *door = data;
+    struct exchange *exchange = *exchange_pointer;
+    int result;
+
+    (void)version;
+    if (!exchange || exchange == &path_with_nul)
+        return begin_exchange(door, connection, exchange_pointer);
+    if (*body_length > 0) {
+        result = buffer_append(&exchange->body, body, *body_length);
+        *body_length = 0;
+        return result < 0 ? MHD_NO : MHD_YES;
+    }
+    if (exchange->reply.status)
+        return send_reply(door, connection, &exchange->reply);
+    return answer_request(door, connection, path, method, exchange);
+}
+
+static void forget_request(void *data, struct MHD_Connection *connection, void **exchange_pointer,
+                           enum MHD_RequestTerminationCode how)
+{
+    struct exchange *exchange = *exchange_pointer;
+
+    (void)data;
+    (void)connection;
+    (void)how;
+    *exchange_pointer = NULL;
+    if (!exchange || exchange == &path_with_nul)
+        return;
+    if (exchange->call) {
+        (void)http_call_cancel(exchange->call);
+        stop_waiting(exchange);
+    }
+    buffer_done(&exchange->reply.body);
+    buffer_done(&exchange->body);
+    free(exchange);
+}
+
+__attribute__((format(printf, 2, 0))) static void write_log(void *data, const char *format,
+                                                            va_list arguments)
+{
+    char text[256];
+
+    (void)data;
+    if (!log_enabled(LOG_DEBUG))
+        return;
+    (void)vsnprintf(text, sizeof(text), format, arguments);
+    text[strcspn(text, "\n")] = '\0';
+    log_debug(&(struct log_ids){.source = "http"}, "%s", text);
+}
+
+static void set_timer(struct door *door);
+
+static bool is_full(const struct door *door)
+{
+    return MHD_get_daemon_info(door->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS)
+               ->num_connections >= CONNECTIONS;
+}
+
+/* A full microhttpd stops listening, and begins again only at the start of a turn after the one in
+ * which a connection ended. Nothing else would give it that turn. */
+static void give_turn(struct door *door)
+{
+    const bool was_full = is_full(door);
+
+    (void)MHD_run(door->daemon);
+    if (was_full && !is_full(door))
+        (void)MHD_run(door->daemon);
+    set_timer(door);
+}
+
+static void turn_of_io(struct loop_io *io, int events)
+{
+    (void)events;
+    give_turn(container_of(io, struct door, io));
+}
+
+static void turn_of_timer(struct loop_timer *timer)
+{
+    give_turn(container_of(timer, struct door, timer));
+}
+
+static void set_timer(struct door *door)
+{
+    MHD_UNSIGNED_LONG_LONG milliseconds = 0;
+
+    if (MHD_get_timeout(door->daemon, &milliseconds) != MHD_YES)
+        loop_timer_stop(&door->timer);
+    else
+        loop_timer_start(door->server->loop, &door->timer, milliseconds * NSEC_PER_MSEC,
+                         turn_of_timer);
+}
+
+static void close_door(struct door *door)
+{
+    if (!door->daemon)
+        return;
+    while (door->waiting) {
+        struct exchange *one = door->waiting;
+
+        (void)http_call_cancel(one->call);
+        stop_waiting(one);
+        (void)http_routes_refuse_code(&one->reply, STATUS_UNAVAILABLE, "crustd stops");
+        resume(one);
+    }
+    (void)MHD_run(door->daemon);
+    loop_io_stop(&door->io);
+    loop_timer_stop(&door->timer);
+    MHD_stop_daemon(door->daemon);
+    door->daemon = NULL;
+}
+
+/* The descriptor is microhttpd's from here on. */
+static int open_door(struct http_server *server, struct door *door, int fd, struct error *error)
+{
+    const union MHD_DaemonInfo *info;
+
+    door->server = server;
+    door->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_USE_ERROR_LOG | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, serve_request,
+        door, MHD_OPTION_EXTERNAL_LOGGER, write_log, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)CONNECTION_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS,
+        MHD_OPTION_NOTIFY_COMPLETED, forget_request, NULL, MHD_OPTION_URI_LOG_CALLBACK, look_at_uri,
+        NULL, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+    if (!door->daemon)
+        return error_set(error, -ENOMEM, "cannot start the HTTP server");
+    info = MHD_get_daemon_info(door->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    loop_io_start(server->loop, &door->io, info->epoll_fd, LOOP_READ, turn_of_io);
+    set_timer(door);
+    return 0;
+}
+
+/* The address is "" or NULL: the door stays closed. */
+static int open_tcp_door(struct http_server *server, struct door *door, const char *key,
+                         const char *address, struct error *error)
+{
+    int fd = -1;
+    int result;
+
+    if (!address || !*address)
+        return 0;
+    result = http_listen_tcp(key, address, &fd, error);
+    return result == 0 ? open_door(server, door, fd, error) : result;
+}
+
+static int open_doors(struct http_server *server, const struct http_server_options *options,
+                      struct error *error)
+{
+    int result = unix_socket_listen(options->root, options->socket_path, options->socket_group,
+                                    &server->unix_socket, error);
+
+    if (result == 0)
+        result = open_door(server, &server->socket_door, take_fd(&server->unix_socket.fd), error);
+    if (result == 0)
+        result = open_tcp_door(server, &server->listen_door, "http.listen", options->listen, error);
+    if (result == 0)
+        result = open_tcp_door(server, &server->metrics_door, "metrics.listen",
+                               options->metrics_listen, error);
+    return result;
+}
+
+int http_server_new(struct loop *loop, struct reconciler *reconciler,
+                    const struct http_server_options *options, struct http_server **ret_server,
+                    struct error *error)
+{
+    struct http_server *server = calloc(1, sizeof(*server));
+    int result;
+
+    if (!server)
+        return error_set(error, -ENOMEM, "cannot start the HTTP server: out of memory");
+    server->loop = loop;
+    server->reconciler = reconciler;
+    server->operations = options->operations;
+    server->unix_socket = (struct unix_socket)UNIX_SOCKET_INIT;
+    server->listen_door.kind = HTTP_DOOR_PAGES;
+    server->metrics_door.kind = HTTP_DOOR_METRICS;
+    result = open_doors(server, options, error);
+    if (result < 0) {
+        http_server_free(server);
+        return result;
+    }
+    *ret_server = server;
+    return 0;
+}
+
+struct http_server *http_server_free(struct http_server *server)
+{
+    if (!server)
+        return NULL;
+    close_door(&server->metrics_door);
+    close_door(&server->listen_door);
+    close_door(&server->socket_door);
+    unix_socket_close(&server->unix_socket);
+    free(server);
+    return NULL;
+}

@@ -1,0 +1,45 @@
+/* http_server.h - HTTP/1.1 for people and tools: libmicrohttpd on the loop, no threads.
+ *
+ * On the unix socket (0600 root, or 0660 with paths.socket_group): everything. On http.listen: the
+ * read-only part. On metrics.listen: /metrics, /healthz and /readyz. Requests are bounded in size,
+ * number of connections and idle time.
+ *
+ *   GET  /                    the status page, for a browser; its style is at /status.css
+ *   GET  /healthz             200 "ok" while the loop turns
+ *   GET  /readyz              200 once the first scan is done and nothing is degraded, else 503
+ *   GET  /metrics             Prometheus' text
+ *   GET  /v1/VIEW             JSON array of a view's rows: volumes, sandboxes, devices, mappings,
+ *                             resizes, cleanups, journal. ?id= ?volume= ?after= ?last= ?live=1
+ *   GET  /v1/status           the summary crustctl status shows
+ *   POST /v1/resync           202; socket only
+ *
+ * and on the socket what http_asked.h lists: stats and resize of one volume.
+ *   POST /v1/gc               what looks stale and what becomes of it; ?dry_run=1; socket only
+ *   POST /v1/cleanups/ID/restore   puts back what was removed; socket only
+ *
+ * Errors are JSON {"code","reason","message"}: code is gRPC's name (NOT_FOUND, …) with the HTTP
+ * status that gRPC's mapping gives.
+ */
+#pragma once
+
+#include "api/operations.h"
+#include "lib/loop.h"
+#include "lib/result.h"
+#include "reconciler/command/command.h"
+
+struct http_server;
+
+struct http_server_options {
+    int root;                      /* O_PATH of --root */
+    const char *socket_path;       /* below root; its directory is made (0755) if absent */
+    const char *socket_group;      /* "" or NULL: root only */
+    const char *listen;            /* "" or ADDRESS:PORT */
+    const char *metrics_listen;    /* the same */
+    struct operations *operations; /* counts the calls; shown by /metrics */
+};
+
+/* A stale socket (nobody answers on it) is replaced. 0 or -errno with a text. */
+int http_server_new(struct loop *loop, struct reconciler *reconciler,
+                    const struct http_server_options *options, struct http_server **ret_server,
+                    struct error *error);
+struct http_server *http_server_free(struct http_server *server);

@@ -1,0 +1,18 @@
+/* http_volume.h - one volume: its row, and all that explains it. Private to api/. */
+#pragma once
+
+#include "lib/buffer.h"
+#include "lib/result.h"
+
+struct store_reader;
+
+/* Each appends a JSON object about the volume of this number. 0, -ENOENT (there is none), -errno
+ * with a text. */
+int http_volume_write(struct store_reader *reader, int64_t volume_id, struct buffer *json,
+                      struct error *error);
+
+/* {"volume_id","target_path","state","reason","state_meaning","reason_meaning","missing",
+ *  "remedies":[…],"volume":{…},"mapping","sandbox","resize","cleanup":{…}|null,"layers":[…],
+ *  "journal":[…]}: rows of the views, of which the newest ones, and their texts. */
+int http_volume_explain(struct store_reader *reader, int64_t volume_id, struct buffer *json,
+                        struct error *error);

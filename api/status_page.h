@@ -1,0 +1,20 @@
+/* status_page.h - the node at a glance, for a browser without scripts. Private to api/. */
+#pragma once
+
+#include "lib/buffer.h"
+#include "lib/result.h"
+#include "reconciler/command/command.h"
+
+/* Most rows of volumes and of growths; the page says if there are more. */
+enum { STATUS_PAGE_VOLUMES = 200, STATUS_PAGE_GROWTHS = 30 };
+
+/* What the browser may load: the style sheet, and nothing else. */
+#define STATUS_PAGE_POLICY                                                                         \
+    "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; "                  \
+    "frame-ancestors 'none'"
+
+/* What `link rel=stylesheet` names: /status.css. */
+extern const char status_style[];
+
+/* 0 or -errno with a text. */
+int status_page_write(struct reconciler *reconciler, struct buffer *ret_page, struct error *error);

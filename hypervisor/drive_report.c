@@ -1,0 +1,154 @@
+/* drive_report.c - by identity, twice.
+ *
+ * The path is what the VMM was told once. It may be a link that has been turned since, or the name
+ * of another device by now; so it must lead to the device, as the VMM sees it, and the VMM must
+ * have that device open. Either alone would not do: Cloud Hypervisor resizes the file that it has
+ * open, Firecracker opens the path anew.
+ *
+ * Two drives on one device can't be told apart by identity. The recorded one is taken; without a
+ * record neither is.
+ */
+#include "hypervisor/drive_report.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "lib/text.h"
+
+enum { HELD_ENTRIES = 1024, SHOWN_BYTES = 100 };
+
+void drive_report_done(struct drive_report *report)
+{
+    for (size_t i = 0; i < report->count; i++)
+        free(report->entries[i].path);
+    free(report->entries);
+    *report = (struct drive_report){.count = 0};
+}
+
+static const struct drive *find_id(const struct drive_report *report, const char *id)
+{
+    for (size_t i = 0; id && i < report->count; i++)
+        if (strcmp(report->entries[i].id, id) == 0)
+            return &report->entries[i];
+    return NULL;
+}
+
+int drive_report_add(struct drive_report *report, const struct drive *drive, const char *path,
+                     struct error *error)
+{
+    struct drive *entries;
+    char *copy;
+
+    if (!drive->id[0] || !path[0] || strlen(path) >= DRIVE_PATH_BYTES)
+        return error_set(error, -EBADMSG, "a drive's id or path is empty or too long");
+    if (find_id(report, drive->id))
+        return error_set(error, -EBADMSG, "two drives have the same id");
+    if (report->count == DRIVE_REPORT_ENTRIES)
+        return error_set(error, -EMSGSIZE, "more than %d drives", DRIVE_REPORT_ENTRIES);
+    entries = reallocarray(report->entries, report->count + 1, sizeof(*entries));
+    if (!entries)
+        return error_set_errno(error, -ENOMEM, "cannot keep the drives");
+    report->entries = entries;
+    copy = strdup(path);
+    if (!copy)
+        return error_set_errno(error, -ENOMEM, "cannot keep the drives");
+    entries[report->count] = *drive;
+    entries[report->count++].path = copy;
+    return 0;
+}
+
+static bool leads_to(const struct drive *drive, const struct vmm_identity *identity,
+                     struct vmm_resolver *resolver)
+{
+    struct vmm_identity found;
+
+    return resolver->path(resolver, drive->path, &found) == 0 &&
+           vmm_identity_equal(&found, identity);
+}
+
+static bool is_held(const struct vmm_identity *identity, struct vmm_resolver *resolver)
+{
+    cleanup(freep) struct vmm_identity *held = calloc(HELD_ENTRIES, sizeof(*held));
+    size_t count = held ? resolver->held(resolver, held, HELD_ENTRIES) : 0;
+
+    if (!held)
+        (void)vmm_resolver_note(resolver, -ENOMEM);
+    for (size_t i = 0; i < count; i++)
+        if (vmm_identity_equal(&held[i], identity))
+            return true;
+    return false;
+}
+
+/* May `act` be done to this drive, which is the device? */
+static enum hypervisor_outcome judge(const struct drive *drive, const struct vmm_wanted *wanted,
+                                     struct error *error)
+{
+    const char *obstacle = drive->obstacle;
+    bool resize = wanted->act == HYPERVISOR_RESIZE;
+    char id[SHOWN_BYTES];
+
+    text_clean(drive->id, strlen(drive->id), id, sizeof(id));
+    if (!obstacle && resize && !wanted->identity.block_device)
+        obstacle = "a regular file is cut or grown by what re-reads a device";
+    if (obstacle) {
+        (void)error_set(error, 0, "%s: %s", id, obstacle);
+        return HYPERVISOR_UNSUPPORTED;
+    }
+    if (resize && drive->read_only) {
+        (void)error_set(error, 0, "%s: attached read-only, cannot be refreshed", id);
+        return HYPERVISOR_READ_ONLY;
+    }
+    return HYPERVISOR_DONE;
+}
+
+static enum hypervisor_outcome explain_absence(const struct drive_report *report,
+                                               const struct vmm_wanted *wanted,
+                                               struct vmm_resolver *resolver, struct error *error)
+{
+    const struct drive *recorded = find_id(report, wanted->recorded_drive);
+    struct vmm_identity identity;
+    char path[SHOWN_BYTES];
+
+    if (recorded && resolver->path(resolver, recorded->path, &identity) == 0) {
+        text_clean(recorded->path, strlen(recorded->path), path, sizeof(path));
+        (void)error_set(error, 0, "the recorded drive is %s, another device", path);
+        return HYPERVISOR_MISMATCH;
+    }
+    (void)error_set(error, 0, "none of the VMM's %zu drives is the device", report->count);
+    return HYPERVISOR_DRIVE_NOT_FOUND;
+}
+
+enum hypervisor_outcome drive_report_find(const struct drive_report *report,
+                                          const struct vmm_wanted *wanted,
+                                          struct vmm_resolver *resolver,
+                                          const struct drive **ret_drive, struct error *error)
+{
+    const struct drive *recorded = find_id(report, wanted->recorded_drive), *found = NULL;
+    size_t count = 0;
+
+    for (size_t i = 0; i < report->count; i++) {
+        const struct drive *drive = &report->entries[i];
+
+        if (!leads_to(drive, &wanted->identity, resolver))
+            continue;
+        count++;
+        if (!found || drive == recorded)
+            found = drive;
+    }
+    if (!found)
+        return explain_absence(report, wanted, resolver, error);
+    if (count > 1 && found != recorded) {
+        (void)error_set(error, 0, "%zu of the VMM's drives lead to the device", count);
+        return HYPERVISOR_DRIVE_NOT_FOUND;
+    }
+    if (!is_held(&wanted->identity, resolver)) {
+        (void)error_set(error, 0,
+                        "a drive's path leads to the device, but the VMM does not have "
+                        "it open");
+        return HYPERVISOR_DRIVE_NOT_FOUND;
+    }
+    *ret_drive = found;
+    return judge(found, wanted, error);
+}

@@ -1,0 +1,18 @@
+/* firecracker_report.h - the bodies of Firecracker's answers. No I/O. Private to hypervisor/.
+ *
+ *     GET /vm/config    {"drives": [{"drive_id": "drive_0", "path_on_host": "/drive_0",
+ *                        "is_read_only": false, "io_engine": "Sync", …}], …}
+ *     a refusal         {"fault_message": "…"}; its wording differs between versions
+ *
+ * (Firecracker: docs/api_requests/patch-block.md, src/firecracker/swagger/firecracker.yaml.)
+ */
+#pragma once
+
+#include "hypervisor/drive_report.h"
+
+/* 0, -EBADMSG, -EMSGSIZE, -ENOMEM; the report is to be done with in any case. */
+int firecracker_read_config(const char *body, size_t length, struct drive_report *report,
+                            struct error *error);
+
+/* HYPERVISOR_REFUSED, with Firecracker's words in `error`. */
+enum hypervisor_outcome firecracker_refusal(const char *body, size_t length, struct error *error);

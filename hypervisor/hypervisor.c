@@ -1,0 +1,134 @@
+/* hypervisor.c - one call, whatever the VMM.
+ *
+ * This file owns the call, the copy of its request and the promise about `done`: once, from the
+ * loop, and never after hypervisor_call_free(). What is known at once (no control socket, a VMM
+ * that nothing here can talk to) is therefore delivered by a timer of no time. The kinds of VMM own
+ * their conversation and are stopped before `done` is called, so that the monitor is free again
+ * while the caller thinks about the answer.
+ */
+#include "hypervisor/hypervisor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "hypervisor/hypervisor_ops.h"
+#include "lib/cleanup.h"
+
+/* NULL: it can't be asked, and hypervisor_obstacle() says why. */
+static const struct hypervisor_ops *const kinds[HYPERVISOR_KINDS] = {
+    [HYPERVISOR_QEMU] = &hypervisor_qemu_ops,
+    [HYPERVISOR_CLOUD_HYPERVISOR] = &hypervisor_cloud_hypervisor_ops,
+    [HYPERVISOR_FIRECRACKER] = &hypervisor_firecracker_ops,
+};
+
+static void call_stop(struct hypervisor_call *call)
+{
+    if (call->stopped)
+        return;
+    call->stopped = true;
+    if (call->ops)
+        call->ops->stop(call);
+}
+
+void hypervisor_call_complete(struct hypervisor_call *call, const struct hypervisor_reply *reply)
+{
+    struct hypervisor_reply copy = *reply; /* `done` may free the call that holds the reply */
+
+    call_stop(call);
+    copy.error.code = (int)copy.outcome;
+    call->done(call, &copy, call->userdata);
+}
+
+static void on_deferred(struct loop_timer *timer)
+{
+    struct hypervisor_call *call = container_of(timer, struct hypervisor_call, deferred);
+
+    hypervisor_call_complete(call, &call->reply);
+}
+
+bool hypervisor_may_resize(enum hypervisor_kind kind, bool firecracker_allowed)
+{
+    return kinds[kind] && (kind != HYPERVISOR_FIRECRACKER || firecracker_allowed);
+}
+
+/* Why this VMM is not to be asked; NULL: it may be. */
+static const char *obstacle_to(const struct hypervisor_call *call)
+{
+    if (call->request.act == HYPERVISOR_DESCRIBE && call->kind != HYPERVISOR_CLOUD_HYPERVISOR)
+        return "this VMM is not asked what guest it runs";
+    if (call->request.act == HYPERVISOR_RESIZE && kinds[call->kind] &&
+        !hypervisor_may_resize(call->kind, call->request.firecracker_allowed))
+        return "Firecracker is told of a new size only with resize.firecracker = on, for its "
+               "makers do not vouch for drives that the guest has mounted";
+    return hypervisor_obstacle(call->kind);
+}
+
+/* Starts the conversation, or prepares the reply that makes one unnecessary. */
+static void call_start(struct hypervisor_call *call)
+{
+    struct hypervisor_reply *reply = &call->reply;
+    const char *obstacle = obstacle_to(call);
+    int r;
+
+    if (obstacle) {
+        reply->outcome = HYPERVISOR_UNSUPPORTED;
+        (void)error_set(&reply->error, 0, "%s", obstacle);
+    } else if (!call->request.control_socket) {
+        reply->outcome = HYPERVISOR_MONITOR_MISSING;
+        (void)error_set(&reply->error, 0, "the VMM has no control socket that may be used");
+    } else {
+        r = call->ops->start(call);
+        if (r == 0)
+            return;
+        reply->outcome = HYPERVISOR_UNREACHABLE;
+        (void)error_set_errno(&reply->error, r, "cannot talk to the VMM");
+    }
+    loop_timer_start(call->loop, &call->deferred, 0, on_deferred);
+}
+
+static int copy_text(const char *text, const char **ret_copy)
+{
+    *ret_copy = text ? strdup(text) : NULL;
+    return text && !*ret_copy ? -ENOMEM : 0;
+}
+
+int hypervisor_call_new(struct loop *loop, enum hypervisor_kind kind,
+                        const struct hypervisor_request *request, hypervisor_done *done,
+                        void *userdata, struct hypervisor_call **ret_call)
+{
+    const struct hypervisor_ops *ops = kinds[kind];
+    struct hypervisor_call *call = calloc(1, ops ? ops->size : sizeof(*call));
+    int r, s, t;
+
+    if (!call)
+        return -ENOMEM;
+    call->loop = loop;
+    call->kind = kind;
+    call->request = *request;
+    call->done = done;
+    call->userdata = userdata;
+    r = copy_text(request->control_socket, &call->request.control_socket);
+    s = copy_text(request->recorded_drive, &call->request.recorded_drive);
+    t = copy_text(request->others_forbid, &call->request.others_forbid);
+    if (r < 0 || s < 0 || t < 0) {
+        (void)hypervisor_call_free(call);
+        return -ENOMEM;
+    }
+    call->ops = ops;
+    call_start(call);
+    *ret_call = call;
+    return 0;
+}
+
+struct hypervisor_call *hypervisor_call_free(struct hypervisor_call *call)
+{
+    if (!call)
+        return NULL;
+    call_stop(call);
+    loop_timer_stop(&call->deferred);
+    free((void *)(uintptr_t)call->request.control_socket);
+    free((void *)(uintptr_t)call->request.recorded_drive);
+    free((void *)(uintptr_t)call->request.others_forbid);
+    free(call);
+    return NULL;
+}

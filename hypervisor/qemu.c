@@ -1,0 +1,646 @@
+/* qemu.c - one conversation on a QEMU monitor, QMP or HMP.
+ *
+ * The same steps over both:
+ *
+ *     greeting ─ [negotiate] ─ frontends ─ nodes ─ [sets] ─ find the drive ─▶ done (query)
+ *                                                                └─ resize ─ check ─▶ done
+ *
+ * What needs no answer before it goes out together with it: all questions at once, and the check
+ * with the resize. QMP carries commands out one after another and answers in their order (QEMU:
+ * docs/interop/qmp-spec.txt), so that each saves the time that the monitor takes to turn round. HMP
+ * is asked one at a time, for nothing but its prompt tells where an answer ends.
+ *
+ * Where the guest sees the drive is asked last, if at all, and what comes of that ends nothing.
+ *
+ * The greeting tells which it is, for a debug monitor speaks what the runtime was configured to.
+ * Not a byte is written before it: a monitor serves one client at a time, and what a waiting client
+ * has written may be carried out after it has given up. No greeting in time therefore means busy.
+ *
+ * QMP is asked for the device's real size, never for less than the drive has. HMP's block_resize
+ * can't name a drive by its node; `qemu-io NODE "truncate N"` can. N is the drive's own size: over
+ * host_device any size up to the real one means "read it again", and should the node not be what it
+ * was taken for, its own size is the one that cuts nothing off. Where HMP does not tell which of
+ * several drives the device is, all of them are read again, one after the other (qemu_sets.h).
+ *
+ * Every path ends in finish(), after which nothing here touches the call: its owner may have freed
+ * it. Functions that may have finished return false, and their callers return at once.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "hypervisor/hmp_codec.h"
+#include "hypervisor/hypervisor_ops.h"
+#include "hypervisor/qemu_drive.h"
+#include "hypervisor/qemu_report.h"
+#include "hypervisor/qemu_sets.h"
+#include "hypervisor/qemu_tree.h"
+#include "hypervisor/qmp_codec.h"
+#include "hypervisor/vmm_process.h"
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/stream.h"
+
+static const uint64_t greeting_ns = 2 * NSEC_PER_SEC;
+
+enum { INPUT_BYTES = QMP_MESSAGE_BYTES + 64 * 1024, OUTPUT_BYTES = 4096 };
+
+enum step {
+    STEP_GREETING,
+    STEP_NEGOTIATE,
+    STEP_FRONTENDS,
+    STEP_NODES,
+    STEP_SETS,
+    STEP_RESIZE,
+    STEP_CHECK,
+    STEP_TREE,
+    STEPS,
+};
+
+enum dialect { DIALECT_UNKNOWN, DIALECT_QMP, DIALECT_HMP };
+
+struct qemu_call {
+    struct hypervisor_call call;
+    struct stream stream;
+    uint64_t started_ns;
+    enum dialect dialect;
+    enum step step;
+    unsigned asked, answered; /* commands so far; they number the ids */
+    struct qmp_decoder decoder;
+    struct qemu_report report;
+    char version[HYPERVISOR_VERSION_BYTES];
+    char drive[QEMU_NAME_BYTES]; /* found, or refused; "" */
+    uint64_t drive_bytes;
+    enum hypervisor_list list;
+    enum hypervisor_outcome resize;    /* what a resize would come to */
+    struct qemu_sets sets;             /* none: the drive is told by what its file is */
+    struct qemu_set_drive *refreshing; /* one of them */
+    struct error doubt;                /* which of them it is; "" none */
+    enum hypervisor_outcome refusal;   /* of the last of them that was refused; DONE: none was */
+    struct error refusal_text;
+    char address[QEMU_ADDRESS_BYTES];
+};
+
+/* What came back for the step, in either dialect. */
+struct answer {
+    const cJSON *value;      /* QMP */
+    const char *text;        /* HMP */
+    const char *error_class; /* "" over HMP */
+    const char *error_text;  /* NULL: not refused */
+};
+
+static struct qemu_call *qemu_call_of(struct hypervisor_call *call)
+{
+    return container_of(call, struct qemu_call, call);
+}
+
+/* Ends the call; the reply's text is `error`'s. Returns false for the caller to return. */
+static bool finish(struct qemu_call *qemu, enum hypervisor_outcome outcome,
+                   const struct error *error)
+{
+    struct hypervisor_reply reply = {
+        .bytes = qemu->drive_bytes,
+        .list = qemu->list,
+        .resize = qemu->resize,
+    };
+
+    if (qemu->step == STEP_TREE)
+        outcome = HYPERVISOR_DONE;
+    reply.outcome = outcome;
+    memcpy(reply.version, qemu->version, sizeof(reply.version));
+    (void)snprintf(reply.drive_id, sizeof(reply.drive_id), "%s", qemu->drive);
+    (void)snprintf(reply.address, sizeof(reply.address), "%s", qemu->address);
+    reply.others_refreshed = qemu->sets.next > 0;
+    if (outcome != HYPERVISOR_DONE)
+        reply.error = *error;
+    else
+        reply.doubt = qemu->doubt;
+    hypervisor_call_complete(&qemu->call, &reply);
+    return false;
+}
+
+static bool finish_unreachable(struct qemu_call *qemu, const struct error *error)
+{
+    return finish(qemu, HYPERVISOR_UNREACHABLE, error);
+}
+
+/* Commands */
+
+static int encode_qmp(struct qemu_call *qemu, enum step step, struct buffer *output)
+{
+    static const char *const commands[STEPS] = {
+        [STEP_NEGOTIATE] = "qmp_capabilities",    [STEP_FRONTENDS] = "query-block",
+        [STEP_NODES] = "query-named-block-nodes", [STEP_SETS] = "query-fdsets",
+        [STEP_RESIZE] = "block_resize",           [STEP_CHECK] = "query-block",
+        [STEP_TREE] = "human-monitor-command",
+    };
+    const struct hypervisor_request *request = &qemu->call.request;
+    char id[24], arguments[QEMU_NAME_BYTES + 64] = "";
+
+    (void)snprintf(id, sizeof(id), "crustd-%u", ++qemu->asked);
+    if (step == STEP_NODES)
+        (void)snprintf(arguments, sizeof(arguments), "{\"flat\": true}");
+    if (step == STEP_TREE)
+        (void)snprintf(arguments, sizeof(arguments), "{\"command-line\": \"info qtree\"}");
+    if (step == STEP_RESIZE)
+        (void)snprintf(arguments, sizeof(arguments),
+                       "{\"node-name\": \"%s\", \"size\": %" PRIu64 "}", qemu->drive,
+                       request->bytes > qemu->drive_bytes ? request->bytes : qemu->drive_bytes);
+    return qmp_encode(output, commands[step], arguments[0] ? arguments : NULL, id);
+}
+
+static int encode_hmp(const struct qemu_call *qemu, enum step step, struct buffer *output)
+{
+    if (step == STEP_RESIZE && qemu->refreshing)
+        return hmp_encode_truncate(output, qemu->refreshing->name, qemu->refreshing->bytes);
+    if (step == STEP_RESIZE)
+        return hmp_encode_truncate(output, qemu->drive, qemu->drive_bytes);
+    if (step == STEP_TREE)
+        return buffer_append_text(output, "info qtree\n");
+    return buffer_append_text(output,
+                              step == STEP_NODES ? "info block -n -v\n" : "info block -v\n");
+}
+
+/* Goes on to `step` by sending its command; over QMP those up to `last` as well. */
+static bool ask(struct qemu_call *qemu, enum step step, enum step last)
+{
+    cleanup(buffer_done) struct buffer output = BUFFER_INIT(OUTPUT_BYTES);
+    struct error error;
+    int r = 0;
+
+    qemu->step = step;
+    if (qemu->dialect == DIALECT_HMP)
+        r = encode_hmp(qemu, step, &output);
+    for (; qemu->dialect == DIALECT_QMP && r == 0 && step <= last; step++)
+        r = encode_qmp(qemu, step, &output);
+    if (r == 0)
+        r = stream_send(&qemu->stream, output.data, output.length);
+    if (r == 0)
+        return true;
+    (void)error_set_errno(&error, r, "cannot ask the monitor");
+    return finish_unreachable(qemu, &error);
+}
+
+/* Goes on to `step`, which QMP has been asked for together with the one before. */
+static bool go_on(struct qemu_call *qemu, enum step step)
+{
+    if (qemu->dialect == DIALECT_HMP)
+        return ask(qemu, step, step);
+    qemu->step = step;
+    return true;
+}
+
+/* Answers */
+
+static int read_roots(struct qemu_call *qemu, const struct answer *answer, struct error *error)
+{
+    qemu_nodes_done(&qemu->report.roots);
+    if (qemu->dialect == DIALECT_QMP)
+        return qemu_report_read_frontends(&qemu->report.roots, answer->value, error);
+    return hmp_read_blocks(answer->text, true, &qemu->report.roots, error);
+}
+
+static int read_nodes(struct qemu_call *qemu, const struct answer *answer, struct error *error)
+{
+    if (qemu->dialect == DIALECT_QMP)
+        return qemu_report_read_nodes(&qemu->report.nodes, answer->value, error);
+    return hmp_read_blocks(answer->text, false, &qemu->report.nodes, error);
+}
+
+/* The drive has the size that it should have. */
+static bool finish_done(struct qemu_call *qemu)
+{
+    return qemu->call.request.wants_address ? ask(qemu, STEP_TREE, STEP_TREE)
+                                            : finish(qemu, HYPERVISOR_DONE, NULL);
+}
+
+static bool read_tree(struct qemu_call *qemu, const struct answer *answer)
+{
+    const char *text =
+        qemu->dialect == DIALECT_QMP ? cJSON_GetStringValue(answer->value) : answer->text;
+
+    if (text)
+        (void)qemu_tree_find(text, qemu->drive, qemu->address);
+    return finish(qemu, HYPERVISOR_DONE, NULL);
+}
+
+/* ---- several drives over fd sets (qemu_sets.h) ---- */
+
+/* Which drive it is, or that it is one of some, is known; and the size that it has. */
+static bool finish_told(struct qemu_call *qemu, const struct qemu_told_drive *told)
+{
+    qemu->list = HYPERVISOR_LIST_HAS;
+    qemu->drive_bytes = told->bytes;
+    qemu->doubt = told->doubt;
+    if (!told->drive)
+        return finish(qemu, HYPERVISOR_DONE, NULL);
+    memcpy(qemu->drive, told->drive->name, sizeof(qemu->drive));
+    return finish_done(qemu);
+}
+
+/* Whether the drives may be read again; if not, why. */
+static enum hypervisor_outcome may_refresh(const struct qemu_call *qemu,
+                                           struct vmm_resolver *resolver, struct error *error)
+{
+    const char *forbidden = qemu->call.request.others_forbid;
+
+    if (!forbidden)
+        return qemu_sets_may_refresh(&qemu->report, resolver, error);
+    (void)error_set(error, 0, "QEMU's drives cannot be read again together: %s", forbidden);
+    return HYPERVISOR_DRIVE_NOT_FOUND;
+}
+
+/* Has the next drive read its size again; after the last one, asks for all sizes. */
+static bool refresh_next(struct qemu_call *qemu)
+{
+    const struct hypervisor_request *request = &qemu->call.request;
+    struct vmm_process process;
+    struct error error;
+    enum hypervisor_outcome outcome;
+
+    qemu->refreshing = qemu_sets_next(&qemu->sets);
+    if (!qemu->refreshing)
+        return ask(qemu, STEP_CHECK, STEP_CHECK);
+    if (vmm_process_init(&process, request, &error) < 0)
+        return finish_unreachable(qemu, &error);
+    outcome = may_refresh(qemu, &process.resolver, &error);
+    vmm_process_done(&process);
+    return outcome == HYPERVISOR_DONE ? ask(qemu, STEP_RESIZE, STEP_RESIZE)
+                                      : finish(qemu, outcome, &error);
+}
+
+/* The listed sizes tell, or all drives are read again. */
+static bool compare_drives(struct qemu_call *qemu, struct vmm_resolver *resolver)
+{
+    const struct hypervisor_request *request = &qemu->call.request;
+    struct vmm_wanted wanted = vmm_wanted_of(request);
+    struct qemu_told_drive told;
+    enum qemu_told result = qemu_sets_tell(&qemu->sets, &qemu->report, &wanted, resolver, &told);
+    struct error error;
+
+    if (request->act == HYPERVISOR_RESIZE)
+        return result != QEMU_UNTOLD && told.bytes >= request->bytes ? finish_told(qemu, &told)
+                                                                     : refresh_next(qemu);
+    qemu->resize = told.drive && !told.drive->writable ? HYPERVISOR_READ_ONLY
+                                                       : may_refresh(qemu, resolver, &error);
+    return finish_told(qemu, &told); /* UNTOLD: of no size */
+}
+
+static bool refreshed(struct qemu_call *qemu)
+{
+    qemu->refreshing->refreshed = true;
+    return refresh_next(qemu);
+}
+
+/* A drive refused to be read again; it may be another one than the device's. */
+static bool note_refusal(struct qemu_call *qemu, enum hypervisor_outcome outcome, const char *words,
+                         size_t length)
+{
+    qemu->refusal = outcome;
+    (void)error_set(&qemu->refusal_text, 0, "%s: %.*s", qemu->refreshing->name, (int)length, words);
+    return refresh_next(qemu);
+}
+
+/* Why nothing tells after all have been read again. */
+static bool finish_untold(struct qemu_call *qemu, const struct qemu_told_drive *told)
+{
+    struct error error = told->doubt;
+
+    if (qemu->refusal != HYPERVISOR_DONE)
+        return finish(qemu, qemu->refusal, &qemu->refusal_text);
+    (void)error_prefix(&error, "all drives have been read again, and still: ");
+    return finish(qemu, HYPERVISOR_DRIVE_NOT_FOUND, &error);
+}
+
+static bool check_drives(struct qemu_call *qemu)
+{
+    const struct hypervisor_request *request = &qemu->call.request;
+    struct vmm_wanted wanted = vmm_wanted_of(request);
+    struct qemu_told_drive told;
+    struct vmm_process process;
+    struct error error;
+    enum qemu_told result;
+
+    if (vmm_process_init(&process, request, &error) < 0)
+        return finish_unreachable(qemu, &error);
+    qemu_sets_update(&qemu->sets, &qemu->report.roots);
+    result = qemu_sets_tell(&qemu->sets, &qemu->report, &wanted, &process.resolver, &told);
+    vmm_process_done(&process);
+    if (result == QEMU_UNTOLD)
+        return finish_untold(qemu, &told);
+    if (told.bytes >= request->bytes)
+        return finish_told(qemu, &told);
+    (void)error_set(&error, 0, "the device has %" PRIu64 " bytes, and is to have %" PRIu64,
+                    told.bytes, request->bytes);
+    return finish(qemu, HYPERVISOR_REFUSED, &error);
+}
+
+/* ---- one drive ---- */
+
+static bool received_drive(struct qemu_call *qemu, enum hypervisor_outcome outcome,
+                           const struct qemu_node *drive, const struct error *error)
+{
+    if (drive) {
+        memcpy(qemu->drive, drive->name, sizeof(qemu->drive));
+        qemu->drive_bytes = drive->bytes;
+        qemu->list = HYPERVISOR_LIST_HAS;
+    }
+    if (outcome != HYPERVISOR_DONE)
+        return finish(qemu, outcome, error);
+    return qemu->call.request.act == HYPERVISOR_QUERY ? finish_done(qemu)
+                                                      : ask(qemu, STEP_RESIZE, STEP_CHECK);
+}
+
+/* A query finds drives that may not be resized, too. */
+static enum hypervisor_outcome foresee_resize(const struct qemu_call *qemu,
+                                              struct vmm_resolver *resolver)
+{
+    struct vmm_wanted wanted = vmm_wanted_of(&qemu->call.request);
+    const struct qemu_node *drive = NULL;
+    struct error error;
+
+    wanted.act = HYPERVISOR_RESIZE;
+    return qemu_drive_find(&qemu->report, &wanted, resolver, &drive, &error);
+}
+
+static bool find_in(struct qemu_call *qemu, struct vmm_resolver *resolver)
+{
+    struct vmm_wanted wanted = vmm_wanted_of(&qemu->call.request);
+    const struct qemu_node *drive = NULL;
+    enum hypervisor_outcome outcome;
+    struct error error;
+    bool lacks;
+    int r = 0;
+
+    outcome = qemu_drive_find(&qemu->report, &wanted, resolver, &drive, &error);
+    if (outcome == HYPERVISOR_DRIVE_NOT_FOUND)
+        r = qemu_sets_read(&qemu->sets, &qemu->report, &wanted, resolver);
+    if (r < 0) {
+        (void)error_set_errno(&error, r, "cannot compare the VMM's drives");
+        return finish_unreachable(qemu, &error);
+    }
+    if (qemu->sets.count)
+        return compare_drives(qemu, resolver);
+    lacks = outcome == HYPERVISOR_DRIVE_NOT_FOUND && !vmm_may_hold(resolver, &wanted.identity);
+    if (!drive && resolver->shortage) {
+        (void)error_set_errno(&error, resolver->shortage, "cannot look at all of the VMM's files");
+        return finish_unreachable(qemu, &error);
+    }
+    if (lacks)
+        qemu->list = HYPERVISOR_LIST_LACKS;
+    if (drive && qemu->call.request.act == HYPERVISOR_QUERY)
+        qemu->resize = foresee_resize(qemu, resolver);
+    return received_drive(qemu, outcome, drive, &error);
+}
+
+/* The report is complete: finds the drive, and asks for the resize if that is the act. */
+static bool find_drive(struct qemu_call *qemu)
+{
+    struct vmm_process process;
+    struct error error;
+    bool going;
+
+    if (vmm_process_init(&process, &qemu->call.request, &error) < 0)
+        return finish_unreachable(qemu, &error);
+    going = find_in(qemu, &process.resolver);
+    vmm_process_done(&process);
+    return going;
+}
+
+/* What the drive has after the resize is the answer, not that the command succeeded. */
+static bool check_drive(struct qemu_call *qemu)
+{
+    const struct qemu_node *drive = qemu_nodes_find(&qemu->report.roots, qemu->drive);
+    uint64_t bytes = qemu->call.request.bytes;
+    struct error error;
+
+    if (!drive) {
+        qemu->list = HYPERVISOR_LIST_UNREAD;
+        (void)error_set(&error, 0, "%s was removed in the meantime", qemu->drive);
+        return finish(qemu, HYPERVISOR_DRIVE_NOT_FOUND, &error);
+    }
+    qemu->drive_bytes = drive->bytes;
+    if (drive->bytes >= bytes)
+        return finish_done(qemu);
+    (void)error_set(&error, 0, "%s has %" PRIu64 " bytes after the resize, the device %" PRIu64,
+                    qemu->drive, drive->bytes, bytes);
+    return finish(qemu, HYPERVISOR_REFUSED, &error);
+}
+
+static bool refused(struct qemu_call *qemu, const struct answer *answer)
+{
+    enum hypervisor_outcome outcome = qemu_refusal(answer->error_class, answer->error_text);
+    size_t length = strcspn(answer->error_text, "\n");
+    struct error error;
+
+    if (length > ERROR_TEXT_BYTES)
+        length = ERROR_TEXT_BYTES;
+    if (qemu->step == STEP_RESIZE && qemu->refreshing)
+        return note_refusal(qemu, outcome, answer->error_text, length);
+    (void)error_set(&error, 0, "%s%s%.*s", qemu->drive, qemu->drive[0] ? ": " : "", (int)length,
+                    answer->error_text);
+    return finish(qemu, outcome, &error);
+}
+
+/* One step is answered: takes it in and goes on to the next. */
+static bool proceed(struct qemu_call *qemu, const struct answer *answer)
+{
+    struct error error;
+    int r = 0;
+
+    if (answer->error_text)
+        return refused(qemu, answer);
+    if (qemu->step == STEP_FRONTENDS || qemu->step == STEP_CHECK)
+        r = read_roots(qemu, answer, &error);
+    else if (qemu->step == STEP_NODES)
+        r = read_nodes(qemu, answer, &error);
+    else if (qemu->step == STEP_SETS)
+        r = qemu_report_read_sets(&qemu->report, answer->value, &error);
+    if (r < 0)
+        return finish_unreachable(qemu, &error);
+    switch (qemu->step) {
+    case STEP_GREETING:
+        return ask(qemu, qemu->dialect == DIALECT_QMP ? STEP_NEGOTIATE : STEP_FRONTENDS, STEP_SETS);
+    case STEP_NEGOTIATE:
+        return go_on(qemu, STEP_FRONTENDS);
+    case STEP_FRONTENDS:
+        return go_on(qemu, STEP_NODES);
+    case STEP_NODES:
+        return qemu->dialect == DIALECT_QMP ? go_on(qemu, STEP_SETS) : find_drive(qemu);
+    case STEP_SETS:
+        return find_drive(qemu);
+    case STEP_RESIZE:
+        return qemu->refreshing ? refreshed(qemu) : go_on(qemu, STEP_CHECK);
+    case STEP_TREE:
+        return read_tree(qemu, answer);
+    case STEP_CHECK:
+    case STEPS:
+        break;
+    }
+    return qemu->sets.count ? check_drives(qemu) : check_drive(qemu);
+}
+
+/* The greeting has arrived: from here on the caller's deadline counts. */
+static void greeted(struct qemu_call *qemu)
+{
+    uint64_t deadline_ns = qemu->call.request.deadline_ns;
+    uint64_t elapsed_ns = clock_boottime() - qemu->started_ns;
+
+    stream_set_deadline(&qemu->stream, deadline_ns > elapsed_ns ? deadline_ns - elapsed_ns : 0);
+}
+
+static bool received_message(struct qemu_call *qemu, const struct qmp_message *message)
+{
+    struct answer answer = {.value = message->value, .error_class = ""};
+    struct error error;
+    char id[24];
+
+    if (qemu->step == STEP_GREETING) {
+        if (message->kind == QMP_GREETING) {
+            qmp_read_version(message, qemu->version, sizeof(qemu->version));
+            greeted(qemu);
+            return proceed(qemu, &answer);
+        }
+        (void)error_set(&error, 0, "the monitor did not greet");
+        return finish_unreachable(qemu, &error);
+    }
+    (void)snprintf(id, sizeof(id), "crustd-%u", qemu->answered + 1);
+    if ((message->kind != QMP_RETURN && message->kind != QMP_ERROR) || !message->id ||
+        strcmp(message->id, id) != 0)
+        return true;
+    qemu->answered++;
+    if (message->kind == QMP_ERROR) {
+        answer.error_class = message->error_class;
+        answer.error_text = message->error_text;
+    }
+    return proceed(qemu, &answer);
+}
+
+static bool receive_qmp(struct qemu_call *qemu)
+{
+    bool going = true;
+
+    while (going) {
+        cleanup(qmp_message_done) struct qmp_message message = {.kind = QMP_OTHER};
+        struct error error;
+        int r = qmp_decode(&qemu->decoder, &qemu->stream.input, &message, &error);
+
+        if (r == QMP_INCOMPLETE)
+            return true;
+        if (r < 0)
+            return finish_unreachable(qemu, &error);
+        going = received_message(qemu, &message);
+    }
+    return false;
+}
+
+/* HMP has no failures, only words: a resize that worked says nothing. */
+static bool is_refusal(enum step step, const char *text)
+{
+    return step == STEP_RESIZE
+               ? text[0] != '\0'
+               : strncmp(text, "unknown command", 15) == 0 || strncmp(text, "Error: ", 7) == 0;
+}
+
+static bool receive_hmp(struct qemu_call *qemu)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(HMP_REPLY_BYTES);
+    struct answer answer = {.error_class = ""};
+    struct error error;
+    int r;
+
+    if (qemu->step == STEP_GREETING)
+        hmp_read_version(&qemu->stream.input, qemu->version, sizeof(qemu->version));
+    r = hmp_decode(&qemu->stream.input, &text, &error);
+    if (r == HMP_INCOMPLETE)
+        return true;
+    if (r < 0)
+        return finish_unreachable(qemu, &error);
+    answer.text = buffer_text(&text);
+    if (qemu->step == STEP_GREETING)
+        greeted(qemu);
+    else if (is_refusal(qemu->step, answer.text))
+        answer.error_text = answer.text;
+    return proceed(qemu, &answer);
+}
+
+static void on_received(struct stream *stream)
+{
+    struct qemu_call *qemu = container_of(stream, struct qemu_call, stream);
+    struct error error;
+
+    if (qemu->dialect == DIALECT_UNKNOWN) {
+        if (stream->input.data[0] == '{')
+            qemu->dialect = DIALECT_QMP;
+        else if (stream->input.data[0] == 'Q')
+            qemu->dialect = DIALECT_HMP;
+    }
+    if (qemu->dialect == DIALECT_QMP) {
+        (void)receive_qmp(qemu);
+    } else if (qemu->dialect == DIALECT_HMP) {
+        (void)receive_hmp(qemu);
+    } else {
+        (void)error_set(&error, 0, "what listens there is no QEMU monitor");
+        (void)finish_unreachable(qemu, &error);
+    }
+}
+
+/* The connection ended before the conversation did. */
+static enum hypervisor_outcome outcome_of_end(const struct qemu_call *qemu, enum stream_end end,
+                                              int code)
+{
+    if (end == STREAM_REFUSED && (code == -ENOENT || code == -ENOTDIR))
+        return HYPERVISOR_MONITOR_MISSING;
+    if (end == STREAM_REFUSED && code == -EAGAIN)
+        return HYPERVISOR_BUSY;
+    if (end == STREAM_TIMEOUT && qemu->step == STEP_GREETING)
+        return HYPERVISOR_BUSY;
+    return HYPERVISOR_UNREACHABLE;
+}
+
+static void on_ended(struct stream *stream, enum stream_end end, const struct error *error)
+{
+    struct qemu_call *qemu = container_of(stream, struct qemu_call, stream);
+    enum hypervisor_outcome outcome = outcome_of_end(qemu, end, error->code);
+    struct error text = *error;
+
+    if (outcome == HYPERVISOR_BUSY)
+        (void)error_set(&text, 0, "the monitor gives no greeting: another client holds it");
+    else
+        (void)error_prefix(&text, "the monitor: ");
+    (void)finish(qemu, outcome, &text);
+}
+
+static const struct stream_handler stream_handler = {.received = on_received, .ended = on_ended};
+
+static int qemu_start(struct hypervisor_call *call)
+{
+    struct qemu_call *qemu = qemu_call_of(call);
+    const struct hypervisor_request *request = &call->request;
+    const struct stream_address address = {
+        .family = STREAM_UNIX,
+        .directory = request->root,
+        .path = request->control_socket,
+    };
+
+    qemu->started_ns = clock_boottime();
+    return stream_connect(&qemu->stream, call->loop, &address,
+                          request->deadline_ns < greeting_ns ? request->deadline_ns : greeting_ns,
+                          INPUT_BYTES, OUTPUT_BYTES, &stream_handler);
+}
+
+static void qemu_stop(struct hypervisor_call *call)
+{
+    struct qemu_call *qemu = qemu_call_of(call);
+
+    stream_done(&qemu->stream);
+    qemu_report_done(&qemu->report);
+    qemu_sets_done(&qemu->sets);
+}
+
+const struct hypervisor_ops hypervisor_qemu_ops = {
+    .size = sizeof(struct qemu_call),
+    .start = qemu_start,
+    .stop = qemu_stop,
+};

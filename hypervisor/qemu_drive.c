@@ -1,0 +1,239 @@
+/* qemu_drive.c - identity first, then permission.
+ *
+ * A drive is found by what its file is, never by what it is called: the reported name is resolved
+ * as QEMU sees it and compared with the device. A name that was recorded only decides between
+ * several drives on one device, and tells "another device" from "no such drive".
+ *
+ * The node that is resized is the root, for QEMU 7.2 tells the guest of no other.
+ *
+ * Two frontends on one device: one call serves one drive, the recorded one, else the first that may
+ * be resized. Runtimes attach a device once per sandbox and count its users, so a second frontend
+ * is not theirs; and unless locking is off, QEMU refuses to resize either one ("Failed to get
+ * "resize" lock").
+ *
+ * HMP does not tell which descriptors a set has. A drive over /dev/fdset/N is then taken for the
+ * device only if the process holds the device open and no reported path accounts for that, and if
+ * either nothing else is held that way or the runtime recorded just this drive for it. A wrong
+ * guess would do no harm beyond a size re-read too early, but it would be reported as success.
+ * Several drives over sets are another matter (qemu_sets.h).
+ */
+#include "hypervisor/qemu_drive.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hypervisor/qemu_held.h"
+#include "hypervisor/qemu_source.h"
+#include "lib/cleanup.h"
+
+/* What a process holds open without any reported path accounting for it. */
+enum holding { HELD_NOT, HELD_ALONE, HELD_AMONG_OTHERS };
+
+struct search {
+    const struct qemu_report *report;
+    const struct vmm_wanted *wanted;
+    struct vmm_resolver *resolver;
+    enum holding holding; /* of the wanted device; used only where sets are not known */
+};
+
+/* All descriptors of a set must be one file: it may hold one for reading and one for writing. */
+static int resolve_set(const struct search *search, uint64_t set, struct vmm_identity *ret_identity)
+{
+    const struct qemu_report *report = search->report;
+    struct vmm_identity first = {0}, next;
+    bool found = false;
+
+    for (size_t i = 0; i < report->descriptor_count; i++) {
+        int r;
+
+        if (report->descriptors[i].set != set)
+            continue;
+        r = search->resolver->descriptor(search->resolver, report->descriptors[i].fd,
+                                         found ? &next : &first);
+        if (r < 0)
+            return r;
+        if (found && !vmm_identity_equal(&first, &next))
+            return -EXDEV;
+        found = true;
+    }
+    if (!found)
+        return -ENOENT;
+    *ret_identity = first;
+    return 0;
+}
+
+static int resolve(const struct search *search, const struct qemu_source *source,
+                   struct vmm_identity *ret_identity)
+{
+    if (!source->is_set)
+        return search->resolver->path(search->resolver, source->file, ret_identity);
+    if (!search->report->sets_known)
+        return -ENODATA;
+    return resolve_set(search, source->set, ret_identity);
+}
+
+static enum holding look_for_descriptors(const struct search *search)
+{
+    cleanup(freep) struct vmm_identity *held = calloc(QEMU_HELD_ENTRIES, sizeof(*held));
+    const struct vmm_identity *wanted = &search->wanted->identity;
+    bool found = false, others;
+    size_t count;
+
+    if (!held) {
+        (void)vmm_resolver_note(search->resolver, -ENOMEM);
+        return HELD_NOT;
+    }
+    count = search->resolver->held(search->resolver, held, QEMU_HELD_ENTRIES);
+    others = count == QEMU_HELD_ENTRIES; /* there may be more */
+    count = qemu_held_unnamed(search->report, search->resolver, held, count);
+    for (size_t i = 0; i < count; i++) {
+        if (vmm_identity_equal(&held[i], wanted))
+            found = true;
+        else if (held[i].block_device == wanted->block_device)
+            others = true;
+    }
+    if (!found)
+        return HELD_NOT;
+    return others ? HELD_AMONG_OTHERS : HELD_ALONE;
+}
+
+static bool is_recorded(const struct search *search, const struct qemu_node *root)
+{
+    const char *recorded = search->wanted->recorded_drive;
+
+    return recorded && strcmp(root->name, recorded) == 0;
+}
+
+static bool is_wanted(const struct search *search, const struct qemu_node *root,
+                      const struct qemu_source *source)
+{
+    struct vmm_identity identity;
+
+    if (source->is_set && !search->report->sets_known)
+        return search->holding == HELD_ALONE ||
+               (search->holding == HELD_AMONG_OTHERS && is_recorded(search, root));
+    return resolve(search, source, &identity) == 0 &&
+           vmm_identity_equal(&identity, &search->wanted->identity);
+}
+
+/* May `act` be done to this drive, whose device is the right one? */
+static enum hypervisor_outcome judge(const struct search *search, const struct qemu_node *root,
+                                     const struct qemu_source *source, struct error *error)
+{
+    bool resize = search->wanted->act == HYPERVISOR_RESIZE;
+    const char *problem = NULL;
+
+    if (!qemu_name_is_plain(root->name))
+        problem = "its name is not one that can be put into a command";
+    else if (source->layered)
+        problem = "a format other than raw lies over the device";
+    else if (source->fixed)
+        problem = "its raw layer has a fixed offset or size and does not follow the device";
+    else if (resize && (!source->host_device || !search->wanted->identity.block_device))
+        problem = "its protocol driver is not host_device";
+    if (problem) {
+        (void)error_set(error, 0, "%s: %s", root->name, problem);
+        return HYPERVISOR_UNSUPPORTED;
+    }
+    if (resize && root->read_only) {
+        (void)error_set(error, 0, "%s: attached read-only, cannot be refreshed", root->name);
+        return HYPERVISOR_READ_ONLY;
+    }
+    return HYPERVISOR_DONE;
+}
+
+/* Nothing matched: says whether the recorded drive is there, as another device. */
+static enum hypervisor_outcome explain_absence(const struct search *search, struct error *error)
+{
+    const struct qemu_nodes *roots = &search->report->roots;
+    const char *recorded = search->wanted->recorded_drive;
+    const struct qemu_node *root = recorded ? qemu_nodes_find(roots, recorded) : NULL;
+    struct vmm_identity identity;
+    struct qemu_source source;
+
+    if (root && qemu_source_read(&source, root, &search->report->nodes) &&
+        resolve(search, &source, &identity) == 0) {
+        (void)error_set(error, 0, "%s is %.150s, another device", root->name, source.file);
+        return HYPERVISOR_MISMATCH;
+    }
+    if (search->holding == HELD_AMONG_OTHERS)
+        (void)error_set(error, 0,
+                        "the VMM has the device open, but this monitor does not tell "
+                        "which drive it is");
+    else
+        (void)error_set(error, 0, "none of the VMM's %zu drives is the device", roots->count);
+    return HYPERVISOR_DRIVE_NOT_FOUND;
+}
+
+/* Of several drives on the device: the recorded one, else the first that `act` may be done to. */
+static bool is_better(const struct search *search, const struct qemu_node *root,
+                      enum hypervisor_outcome outcome, const struct qemu_node *best,
+                      enum hypervisor_outcome best_outcome)
+{
+    if (!best || is_recorded(search, root))
+        return true;
+    return !is_recorded(search, best) && best_outcome != HYPERVISOR_DONE &&
+           outcome == HYPERVISOR_DONE;
+}
+
+enum hypervisor_outcome qemu_drive_find(const struct qemu_report *report,
+                                        const struct vmm_wanted *wanted,
+                                        struct vmm_resolver *resolver,
+                                        const struct qemu_node **ret_drive, struct error *error)
+{
+    struct search search = {.report = report, .wanted = wanted, .resolver = resolver};
+    enum hypervisor_outcome best_outcome = HYPERVISOR_DRIVE_NOT_FOUND;
+    const struct qemu_node *best = NULL;
+    struct error best_error = {.text = ""};
+
+    if (!report->sets_known)
+        search.holding = look_for_descriptors(&search);
+    for (size_t i = 0; i < report->roots.count; i++) {
+        const struct qemu_node *root = &report->roots.entries[i];
+        struct error reason = {.text = ""};
+        enum hypervisor_outcome outcome;
+        struct qemu_source source;
+
+        if (!qemu_source_read(&source, root, &report->nodes) || !is_wanted(&search, root, &source))
+            continue;
+        outcome = judge(&search, root, &source, &reason);
+        if (!is_better(&search, root, outcome, best, best_outcome))
+            continue;
+        best = root;
+        best_outcome = outcome;
+        best_error = reason;
+    }
+    if (!best)
+        return explain_absence(&search, error);
+    *ret_drive = best;
+    if (error && best_outcome != HYPERVISOR_DONE)
+        *error = best_error;
+    return best_outcome;
+}
+
+enum hypervisor_outcome qemu_refusal(const char *error_class, const char *text)
+{
+    /* In this order: a job's hold on a node is worded as a permission conflict over HMP. */
+    static const struct {
+        const char *words;
+        enum hypervisor_outcome outcome;
+    } refusals[] = {
+        {"is read-only", HYPERVISOR_READ_ONLY},
+        {"Cannot grow device files", HYPERVISOR_REFUSED},
+        {"Cannot resize fixed-size raw disks", HYPERVISOR_UNSUPPORTED},
+        {" job '", HYPERVISOR_BUSY},
+        {"Permission conflict on node", HYPERVISOR_UNSUPPORTED},
+        {"is in use", HYPERVISOR_BUSY},
+        {"Cannot find device", HYPERVISOR_DRIVE_NOT_FOUND},
+        {"unknown command", HYPERVISOR_UNSUPPORTED},
+    };
+
+    if (strcmp(error_class, "CommandNotFound") == 0)
+        return HYPERVISOR_UNSUPPORTED;
+    for (size_t i = 0; i < array_length(refusals); i++) {
+        if (strstr(text, refusals[i].words))
+            return refusals[i].outcome;
+    }
+    return HYPERVISOR_REFUSED;
+}

@@ -1,0 +1,19 @@
+/* qemu_source.h - where a drive's bytes come from, read out of its file name. Private to
+ * hypervisor/.
+ */
+#pragma once
+
+#include "hypervisor/qemu_report.h"
+
+struct qemu_source {
+    char file[QEMU_FILE_BYTES]; /* the innermost file name */
+    bool is_set;                /* /dev/fdset/N */
+    uint64_t set;
+    bool layered;     /* a layer is neither raw nor a filter */
+    bool fixed;       /* a layer has an offset or a size of its own */
+    bool host_device; /* the protocol node's driver */
+};
+
+/* Reads the layers of a root node; `nodes` are all of QEMU's. False if its file makes no sense. */
+bool qemu_source_read(struct qemu_source *source, const struct qemu_node *root,
+                      const struct qemu_nodes *nodes);

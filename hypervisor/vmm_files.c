@@ -1,0 +1,135 @@
+/* vmm_files.c - regular files of a process that could be behind a drive.
+ *
+ * Nothing tells from outside which descriptors a QEMU has in its fd sets, so what cannot be in use
+ * by a drive is left out, and all else counts. A drive's descriptor is open for reading, or for
+ * reading and writing: QEMU takes none for writing only out of a set (monitor/fds.c), so logs and
+ * the pid file drop out. Guest memory is a file that the process has mapped shared, which the block
+ * layer never does.
+ */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include "hypervisor/vmm_process.h"
+#include "lib/cleanup.h"
+
+enum { MAPS_LINES = 65536 };
+
+static void close_filep(FILE **file)
+{
+    if (*file)
+        (void)fclose(*file);
+}
+
+static FILE *open_of_process(pid_t pid, const char *name)
+{
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+    return fopen(path, "re");
+}
+
+static int is_readable(pid_t pid, int fd, bool *ret_readable)
+{
+    cleanup(close_filep) FILE *file = NULL;
+    char name[32], line[128];
+    unsigned flags;
+
+    (void)snprintf(name, sizeof(name), "fdinfo/%d", fd);
+    file = open_of_process(pid, name);
+    if (!file)
+        return -errno;
+    while (fgets(line, sizeof(line), file))
+        if (sscanf(line, "flags: %o", &flags) == 1) {
+            *ret_readable = (flags & O_ACCMODE) != O_WRONLY;
+            return 0;
+        }
+    return -EBADMSG;
+}
+
+/* ADDRESSES PERMISSIONS OFFSET MAJOR:MINOR INODE [PATH] */
+static bool read_shared(const char *line, struct vmm_identity *ret_identity)
+{
+    unsigned device_major, device_minor;
+    uint64_t inode;
+    char shared;
+
+    if (sscanf(line, "%*s %*c%*c%*c%c %*s %x:%x %" SCNu64, &shared, &device_major, &device_minor,
+               &inode) != 4)
+        return false;
+    *ret_identity =
+        (struct vmm_identity){.device = makedev(device_major, device_minor), .inode = (ino_t)inode};
+    return shared == 's';
+}
+
+/* Takes the files out that are mapped shared. */
+static int remove_memory(pid_t pid, struct vmm_file *files, size_t *count)
+{
+    cleanup(close_filep) FILE *maps = open_of_process(pid, "maps");
+    cleanup(freep) char *line = NULL;
+    size_t size = 0;
+
+    if (!maps)
+        return -errno;
+    for (unsigned lines = 0; *count && getline(&line, &size, maps) > 0; lines++) {
+        struct vmm_identity identity;
+        size_t kept = 0;
+
+        if (lines == MAPS_LINES)
+            break;
+        if (!read_shared(line, &identity))
+            continue;
+        for (size_t i = 0; i < *count; i++)
+            if (!vmm_identity_equal(&files[i].identity, &identity))
+                files[kept++] = files[i];
+        *count = kept;
+    }
+    return 0;
+}
+
+static int add_file(struct vmm_process *process, const char *name, struct vmm_file *files,
+                    size_t size, size_t *count)
+{
+    int fd = atoi(name), r;
+    bool readable = true;
+    struct stat st;
+
+    if (!isdigit((unsigned char)name[0]) || fstatat(process->descriptors, name, &st, 0) < 0 ||
+        !S_ISREG(st.st_mode))
+        return 0;
+    r = is_readable(process->pid, fd, &readable);
+    if (r == -ENOENT || (r == 0 && !readable))
+        return 0; /* closed meanwhile */
+    if (r < 0)
+        return r;
+    if (*count == size)
+        return -EMSGSIZE;
+    files[(*count)++] =
+        (struct vmm_file){.identity = {.device = st.st_dev, .inode = st.st_ino}, .fd = fd};
+    return 0;
+}
+
+int vmm_files_list(struct vmm_resolver *resolver, struct vmm_file *ret_files, size_t size,
+                   size_t *ret_count)
+{
+    struct vmm_process *process = container_of(resolver, struct vmm_process, resolver);
+    cleanup(fd_closep) int fd =
+        openat(process->descriptors, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    cleanup(dir_closep) DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+    int r = 0;
+
+    *ret_count = 0;
+    if (!directory)
+        return -errno;
+    (void)take_fd(&fd);
+    while (r == 0 && (entry = readdir(directory)))
+        r = add_file(process, entry->d_name, ret_files, size, ret_count);
+    return r < 0 ? r : remove_memory(process->pid, ret_files, ret_count);
+}

@@ -1,0 +1,177 @@
+/* vmm_http.c - one request after another, and every way in which they can end.
+ *
+ * The exchange that has just been answered holds the body, so it is freed when its answer has been
+ * dealt with; by then the call itself may be gone, which is why it is kept in a local variable.
+ *
+ * Neither VMM tells the size of a drive. What a query can find out is that the drive is there; a
+ * resize that is acknowledged leaves the drive with the size the device has.
+ */
+#include "hypervisor/vmm_http.h"
+
+#include <string.h>
+
+#include "hypervisor/vmm_process.h"
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/text.h"
+
+enum { STATUS_FULL = 503 };
+
+static void on_done(struct http_exchange *exchange, const struct http_exchange_answer *answer,
+                    void *userdata);
+
+int vmm_http_start(struct vmm_http *vmm, const char *method, const char *target, const char *body,
+                   vmm_http_answered *answered)
+{
+    uint64_t now_ns = clock_boottime();
+    struct http_exchange_request request = {
+        .directory = vmm->call.request.root,
+        .socket_path = vmm->call.request.control_socket,
+        .listener = vmm->call.request.vmm_pid,
+        .method = method,
+        .target = target,
+        .body = body,
+        .body_limit = VMM_HTTP_BODY_BYTES,
+    };
+
+    if (!vmm->until_ns)
+        vmm->until_ns = now_ns + vmm->call.request.deadline_ns;
+    request.deadline_ns = vmm->until_ns > now_ns ? vmm->until_ns - now_ns : 0;
+    vmm->answered = answered;
+    return http_exchange_new(vmm->call.loop, &request, on_done, vmm, &vmm->exchange);
+}
+
+void vmm_http_ask(struct vmm_http *vmm, const char *method, const char *target, const char *body,
+                  vmm_http_answered *answered)
+{
+    int r = vmm_http_start(vmm, method, target, body, answered);
+
+    if (r < 0)
+        vmm_http_fail(vmm, r);
+}
+
+void vmm_http_fail(struct vmm_http *vmm, int code)
+{
+    struct error error;
+
+    (void)error_set_errno(&error, code, "cannot ask the VMM");
+    vmm_http_finish(vmm, HYPERVISOR_UNREACHABLE, 0, &error);
+}
+
+void vmm_http_finish(struct vmm_http *vmm, enum hypervisor_outcome outcome, uint64_t bytes,
+                     const struct error *error)
+{
+    struct hypervisor_reply reply = {
+        .outcome = outcome,
+        .bytes = bytes,
+        .list = vmm->list,
+        .resize = vmm->resize,
+        .guest = vmm->guest,
+    };
+
+    memcpy(reply.version, vmm->version, sizeof(reply.version));
+    text_clean(vmm->drive, strlen(vmm->drive), reply.drive_id, sizeof(reply.drive_id));
+    memcpy(reply.address, vmm->address, sizeof(vmm->address));
+    if (outcome != HYPERVISOR_DONE)
+        reply.error = *error;
+    hypervisor_call_complete(&vmm->call, &reply);
+}
+
+static enum hypervisor_outcome outcome_of(const struct vmm_http *vmm,
+                                          const struct http_exchange_answer *answer,
+                                          struct error *error)
+{
+    if (answer->end != HTTP_EXCHANGE_ANSWERED) {
+        (void)error_set(error, 0, "the control socket: %s", answer->error.text);
+        return answer->end == HTTP_EXCHANGE_NO_SOCKET ? HYPERVISOR_MONITOR_MISSING
+                                                      : HYPERVISOR_UNREACHABLE;
+    }
+    if (answer->status / 100 == 2)
+        return HYPERVISOR_DONE;
+    if (answer->status == STATUS_FULL) {
+        (void)error_set(error, 0, "other clients hold all of the control socket's connections");
+        return HYPERVISOR_BUSY;
+    }
+    return vmm->refusal(answer->body, answer->length, error);
+}
+
+static void on_done(struct http_exchange *exchange, const struct http_exchange_answer *answer,
+                    void *userdata)
+{
+    struct vmm_http *vmm = userdata;
+    enum hypervisor_outcome outcome;
+    struct error error;
+
+    vmm->exchange = NULL;
+    outcome = outcome_of(vmm, answer, &error);
+    if (outcome == HYPERVISOR_DONE)
+        vmm->answered(vmm, answer->body, answer->length);
+    else
+        vmm_http_finish(vmm, outcome, 0, &error);
+    (void)http_exchange_free(exchange);
+}
+
+/* A query finds drives that may not be resized, and VMMs that are not able to, too. */
+static enum hypervisor_outcome foresee_resize(const struct vmm_http *vmm,
+                                              struct vmm_resolver *resolver)
+{
+    struct vmm_wanted wanted = vmm_wanted_of(&vmm->call.request);
+    const struct drive *drive = NULL;
+    struct error error;
+
+    if (vmm->resize != HYPERVISOR_DONE)
+        return vmm->resize;
+    wanted.act = HYPERVISOR_RESIZE;
+    return drive_report_find(&vmm->report, &wanted, resolver, &drive, &error);
+}
+
+static void note_drive(struct vmm_http *vmm, const struct drive *drive)
+{
+    memcpy(vmm->drive, drive->id, sizeof(vmm->drive));
+    memcpy(vmm->address, drive->address, sizeof(vmm->address));
+}
+
+const struct drive *vmm_http_find(struct vmm_http *vmm)
+{
+    const struct hypervisor_request *request = &vmm->call.request;
+    struct vmm_wanted wanted = vmm_wanted_of(request);
+    const struct drive *drive = NULL;
+    enum hypervisor_outcome outcome;
+    struct vmm_process process;
+    bool lacks;
+    struct error error;
+
+    if (vmm_process_init(&process, request, &error) < 0) {
+        vmm_http_finish(vmm, HYPERVISOR_UNREACHABLE, 0, &error);
+        return NULL;
+    }
+    outcome = drive_report_find(&vmm->report, &wanted, &process.resolver, &drive, &error);
+    lacks =
+        outcome == HYPERVISOR_DRIVE_NOT_FOUND && !vmm_may_hold(&process.resolver, &wanted.identity);
+    if (drive) {
+        vmm->list = HYPERVISOR_LIST_HAS;
+    } else if (process.resolver.shortage) {
+        outcome = HYPERVISOR_UNREACHABLE;
+        (void)error_set_errno(&error, process.resolver.shortage,
+                              "cannot look at all of the VMM's files");
+    } else if (lacks) {
+        vmm->list = HYPERVISOR_LIST_LACKS;
+    }
+    if (drive && request->act == HYPERVISOR_QUERY)
+        vmm->resize = foresee_resize(vmm, &process.resolver);
+    vmm_process_done(&process);
+    if (drive)
+        note_drive(vmm, drive);
+    if (outcome == HYPERVISOR_DONE && request->act == HYPERVISOR_RESIZE)
+        return drive;
+    vmm_http_finish(vmm, outcome, 0, &error);
+    return NULL;
+}
+
+void vmm_http_stop(struct hypervisor_call *call)
+{
+    struct vmm_http *vmm = container_of(call, struct vmm_http, call);
+
+    vmm->exchange = http_exchange_free(vmm->exchange);
+    drive_report_done(&vmm->report);
+}

@@ -1,0 +1,172 @@
+/* vmm_process.c - the resolver on a live process.
+ *
+ * Absolute paths, and absolute links in them, are resolved inside the process' own root. A relative
+ * path would depend on a working directory of long ago, so it is not resolved at all. Descriptors
+ * are followed through /proc/PID/fd, whose links are magic: stat(2) yields the open file itself.
+ */
+#include "hypervisor/vmm_process.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "lib/cleanup.h"
+#include "lib/path.h"
+
+enum { SECTOR_BYTES = 512 };
+
+static struct vmm_identity identity_of(const struct stat *st)
+{
+    if (S_ISBLK(st->st_mode))
+        return (struct vmm_identity){.block_device = true, .device = st->st_rdev};
+    return (struct vmm_identity){.device = st->st_dev, .inode = st->st_ino};
+}
+
+static int resolve_path(struct vmm_resolver *resolver, const char *path,
+                        struct vmm_identity *ret_identity)
+{
+    struct vmm_process *process = container_of(resolver, struct vmm_process, resolver);
+    struct stat st;
+    int r;
+
+    if (path[0] != '/')
+        return -EINVAL;
+    r = vmm_resolver_note(resolver, path_stat_in_root(process->root, path, &st));
+    if (r < 0)
+        return r;
+    *ret_identity = identity_of(&st);
+    return 0;
+}
+
+static int resolve_name(struct vmm_process *process, const char *name,
+                        struct vmm_identity *ret_identity)
+{
+    struct stat st;
+
+    if (fstatat(process->descriptors, name, &st, 0) < 0)
+        return vmm_resolver_note(&process->resolver, -errno);
+    if (!S_ISBLK(st.st_mode) && !S_ISREG(st.st_mode))
+        return -ENODEV;
+    *ret_identity = identity_of(&st);
+    return 0;
+}
+
+static int resolve_descriptor(struct vmm_resolver *resolver, int fd,
+                              struct vmm_identity *ret_identity)
+{
+    char name[16];
+
+    (void)snprintf(name, sizeof(name), "%d", fd);
+    return resolve_name(container_of(resolver, struct vmm_process, resolver), name, ret_identity);
+}
+
+static size_t list_held(struct vmm_resolver *resolver, struct vmm_identity *ret_identities,
+                        size_t size)
+{
+    struct vmm_process *process = container_of(resolver, struct vmm_process, resolver);
+    cleanup(fd_closep) int fd =
+        openat(process->descriptors, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    cleanup(dir_closep) DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+    size_t count = 0;
+
+    if (!directory) {
+        (void)vmm_resolver_note(resolver, -errno);
+        return 0;
+    }
+    (void)take_fd(&fd);
+    while (count < size && (entry = readdir(directory))) {
+        if (isdigit((unsigned char)entry->d_name[0]) &&
+            resolve_name(process, entry->d_name, &ret_identities[count]) == 0)
+            count++;
+    }
+    return count;
+}
+
+static int open_directory(pid_t pid, const char *name, int *ret_fd)
+{
+    char path[48];
+    int fd;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+    fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    *ret_fd = fd;
+    return 0;
+}
+
+/* sysfs counts in sectors of 512 bytes, whatever those of the device (Documentation/ABI/stable/
+ * sysfs-block). */
+static int read_bytes(struct vmm_resolver *resolver, const struct vmm_identity *identity,
+                      uint64_t *ret_bytes)
+{
+    struct vmm_process *process = container_of(resolver, struct vmm_process, resolver);
+    cleanup(fd_closep) int fd = -1;
+    char path[64], text[32], *end;
+    ssize_t length;
+    int r;
+
+    if (!identity->block_device)
+        return -ENOTBLK;
+    (void)snprintf(path, sizeof(path), "dev/block/%u:%u/size", major(identity->device),
+                   minor(identity->device));
+    r = path_open_file_in_root(process->sysfs, path, &fd);
+    if (r < 0)
+        return r;
+    length = read(fd, text, sizeof(text) - 1);
+    if (length <= 0)
+        return length < 0 ? -errno : -EBADMSG;
+    text[length] = '\0';
+    errno = 0;
+    *ret_bytes = strtoull(text, &end, 10) * SECTOR_BYTES;
+    return errno || end == text || (*end && *end != '\n') ? -EBADMSG : 0;
+}
+
+int vmm_process_init(struct vmm_process *process, const struct hypervisor_request *request,
+                     struct error *error)
+{
+    pid_t pid = request->vmm_pid;
+    int r;
+
+    *process = (struct vmm_process){
+        .resolver = {.path = resolve_path,
+                     .descriptor = resolve_descriptor,
+                     .held = list_held,
+                     .files = vmm_files_list,
+                     .bytes = read_bytes},
+        .pid = pid,
+        .root = -1,
+        .descriptors = -1,
+        .sysfs = request->sysfs,
+    };
+    r = open_directory(pid, "root", &process->root);
+    if (r == 0)
+        r = open_directory(pid, "fd", &process->descriptors);
+    if (r == 0)
+        return 0;
+    vmm_process_done(process);
+    return error_set_errno(error, r, "cannot look at the VMM, process %d", (int)pid);
+}
+
+void vmm_process_done(struct vmm_process *process)
+{
+    fd_close(take_fd(&process->root));
+    fd_close(take_fd(&process->descriptors));
+}
+
+struct vmm_wanted vmm_wanted_of(const struct hypervisor_request *request)
+{
+    struct vmm_wanted wanted = {.act = request->act, .recorded_drive = request->recorded_drive};
+
+    wanted.identity.block_device = !request->regular_file;
+    wanted.identity.device = request->regular_file ? request->file_device : request->device;
+    wanted.identity.inode = request->regular_file ? request->inode : 0;
+    return wanted;
+}

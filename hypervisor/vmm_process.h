@@ -1,0 +1,31 @@
+/* vmm_process.h - what the files that a VMM reports really are, seen through /proc/PID.
+ * Private to hypervisor/.
+ *
+ * Nothing is ever opened but as O_PATH: names are only looked up and their identity read.
+ */
+#pragma once
+
+#include <sys/types.h>
+
+#include "hypervisor/vmm_resolver.h"
+
+struct vmm_process {
+    struct vmm_resolver resolver; /* pass its address; valid until done */
+    pid_t pid;
+    int root;        /* /proc/PID/root */
+    int descriptors; /* /proc/PID/fd */
+    int sysfs;       /* borrowed; below it, devices' sizes are found */
+};
+
+/* For the VMM that the request is about. 0 or -errno: the process is gone or may not be looked at.
+ */
+int vmm_process_init(struct vmm_process *process, const struct hypervisor_request *request,
+                     struct error *error);
+void vmm_process_done(struct vmm_process *process);
+
+/* vmm_files.c: resolver.files. */
+int vmm_files_list(struct vmm_resolver *resolver, struct vmm_file *ret_files, size_t size,
+                   size_t *ret_count);
+
+/* The file that a request is about; borrows from it. */
+struct vmm_wanted vmm_wanted_of(const struct hypervisor_request *request);

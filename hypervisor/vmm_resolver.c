@@ -1,0 +1,27 @@
+/* vmm_resolver.c - what can be said of any process' files. */
+#include "hypervisor/vmm_resolver.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "lib/cleanup.h"
+
+enum { HELD_ENTRIES = 1024 };
+
+int vmm_resolver_note(struct vmm_resolver *resolver, int r)
+{
+    if (r == -EMFILE || r == -ENFILE || r == -ENOMEM)
+        resolver->shortage = r;
+    return r;
+}
+
+bool vmm_may_hold(struct vmm_resolver *resolver, const struct vmm_identity *identity)
+{
+    cleanup(freep) struct vmm_identity *held = calloc(HELD_ENTRIES, sizeof(*held));
+    size_t count = held ? resolver->held(resolver, held, HELD_ENTRIES) : HELD_ENTRIES;
+
+    for (size_t i = 0; held && i < count; i++)
+        if (vmm_identity_equal(&held[i], identity))
+            return true;
+    return count == HELD_ENTRIES; /* there may be more */
+}

@@ -1,0 +1,129 @@
+/* bundle.c - which host paths a container mounts where, and whose container it is.
+ *
+ * A mount counts if its source is an absolute path and its type is one that Kata may replace by a
+ * block device: "bind", which is what a kubelet's volumes are, or a type that names the kind of
+ * volume (src/runtime-rs, resource/src/volume/direct_volume.rs).
+ */
+#include "observe/bundle.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "lib/json.h"
+#include "observe/json_cut.h"
+
+static int copy(const char *text, char **ret_copy)
+{
+    if (!text || !*text)
+        return 0;
+    *ret_copy = strdup(text);
+    return *ret_copy ? 0 : -ENOMEM;
+}
+
+static bool may_be_volume(const char *type)
+{
+    static const char *const types[] = {"bind", "directvol", "vfiovol", "spdkvol", "spoolvol"};
+
+    for (size_t i = 0; type && i < array_length(types); i++)
+        if (strcmp(type, types[i]) == 0)
+            return true;
+    return !type || !*type; /* the specification lets a bind mount leave it out */
+}
+
+static int read_mount(const cJSON *object, struct bundle *bundle)
+{
+    const char *source = json_string(object, "source");
+    const char *destination = json_string(object, "destination");
+    struct bundle_mount *mount = &bundle->mount[bundle->mounts];
+    int r;
+
+    if (!source || source[0] != '/' || !destination || destination[0] != '/' ||
+        !may_be_volume(json_string(object, "type")))
+        return 0;
+    bundle->mounts++;
+    r = copy(source, &mount->source);
+    return r < 0 ? r : copy(destination, &mount->destination);
+}
+
+static int read_mounts(const cJSON *object, struct bundle *bundle, struct error *error)
+{
+    const cJSON *mounts = json_member(object, "mounts"), *mount;
+    int count = cJSON_IsArray(mounts) ? cJSON_GetArraySize(mounts) : 0, r = 0;
+
+    if (count > BUNDLE_MOUNTS)
+        return error_set(error, BUNDLE_WRONG, "mounts: more than %d elements", BUNDLE_MOUNTS);
+    if (!count)
+        return 0;
+    bundle->mount = calloc((size_t)count, sizeof(*bundle->mount));
+    if (!bundle->mount)
+        return -ENOMEM;
+    cJSON_ArrayForEach(mount, mounts)
+    {
+        if (r == 0)
+            r = read_mount(mount, bundle);
+    }
+    return r;
+}
+
+static int copy_annotation(const cJSON *annotations, const char *name, const char *other_name,
+                           char **ret_copy)
+{
+    const char *value = json_string(annotations, name);
+
+    return copy(value ? value : json_string(annotations, other_name), ret_copy);
+}
+
+static int read_annotations(const cJSON *object, struct bundle *bundle)
+{
+    const cJSON *annotations = json_member(object, "annotations");
+    int r = copy_annotation(annotations, "io.kubernetes.cri.sandbox-id",
+                            "io.kubernetes.cri-o.SandboxID", &bundle->sandbox_id);
+
+    if (r == 0)
+        r = copy_annotation(annotations, "io.kubernetes.cri.sandbox-namespace",
+                            "io.kubernetes.pod.namespace", &bundle->pod_namespace);
+    if (r == 0)
+        r = copy_annotation(annotations, "io.kubernetes.cri.sandbox-name", "io.kubernetes.pod.name",
+                            &bundle->pod_name);
+    return r;
+}
+
+int bundle_parse(const char *text, size_t length, struct bundle *ret_bundle, struct error *error)
+{
+    cleanup(json_deletep) cJSON *object = NULL;
+    struct bundle bundle = {0};
+    int r = json_parse(text, length, JSON_LIMITS_BUNDLE, &object, error);
+
+    if (r == -ENOMEM)
+        return r;
+    if (r < 0)
+        return (r == -EBADMSG && json_is_cut(text, length)) || !length ? BUNDLE_CUT : BUNDLE_WRONG;
+    if (!cJSON_IsObject(object))
+        return error_set(error, BUNDLE_WRONG, "not an object");
+    r = read_annotations(object, &bundle);
+    if (r == 0)
+        r = read_mounts(object, &bundle, error);
+    if (r == 0)
+        *ret_bundle = bundle;
+    else
+        bundle_done(&bundle);
+    return r;
+}
+
+void bundle_done(struct bundle *bundle)
+{
+    if (!bundle)
+        return;
+    for (unsigned i = 0; i < bundle->mounts; i++) {
+        free(bundle->mount[i].source);
+        free(bundle->mount[i].destination);
+    }
+    free(bundle->mount);
+    free(bundle->sandbox_id);
+    free(bundle->pod_namespace);
+    free(bundle->pod_name);
+    *bundle = (struct bundle){0};
+}

@@ -1,0 +1,199 @@
+/* census.c - one walk through /proc for all sandboxes that are asked for.
+ *
+ * A process that ends during the walk is no loss. One that starts behind the walker's back was
+ * started by somebody who also makes state directories and sandbox records, which are looked at
+ * apart; a sandbox that is coming into being has not been stale for the grace time.
+ *
+ * A process whose arguments are too long to be read could be any sandbox's, so it is everyone's.
+ */
+#include "observe/census.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/buffer.h"
+#include "lib/cleanup.h"
+#include "lib/hash.h"
+#include "lib/namespaces.h"
+#include "observe/process.h"
+
+enum { ARGUMENTS_BYTES = 2 * 1024 * 1024, CGROUP_BYTES = 64 * 1024, TOKEN_CHARS = 32 };
+enum { PROCESSES_PER_STEP = 16 };
+
+struct asked {
+    UT_hash_handle hh;
+    bool has_process, has_cgroup;
+    char token[TOKEN_CHARS + 1];
+};
+
+struct census {
+    struct asked *asked;
+    DIR *proc;
+    struct buffer arguments, cgroup;
+    uint64_t kubelet_start_ns;
+};
+
+static struct asked *find(const struct census *census, const char *sandbox_id)
+{
+    struct asked *asked;
+
+    HASH_FIND(hh, census->asked, sandbox_id, strnlen(sandbox_id, TOKEN_CHARS), asked);
+    return asked;
+}
+
+int census_new(struct census **ret_census)
+{
+    struct census *census = calloc(1, sizeof(*census));
+
+    if (!census)
+        return -ENOMEM;
+    buffer_init(&census->arguments, ARGUMENTS_BYTES);
+    buffer_init(&census->cgroup, CGROUP_BYTES);
+    *ret_census = census;
+    return 0;
+}
+
+struct census *census_free(struct census *census)
+{
+    struct asked *asked, *next;
+
+    if (!census)
+        return NULL;
+    HASH_ITER (hh, census->asked, asked, next) {
+        HASH_DEL(census->asked, asked);
+        free(asked);
+    }
+    dir_closep(&census->proc);
+    buffer_done(&census->arguments);
+    buffer_done(&census->cgroup);
+    free(census);
+    return NULL;
+}
+
+int census_ask(struct census *census, const char *sandbox_id)
+{
+    size_t length = strnlen(sandbox_id, TOKEN_CHARS);
+    struct asked *asked;
+
+    if (find(census, sandbox_id))
+        return 0;
+    asked = calloc(1, sizeof(*asked));
+    if (!asked)
+        return -ENOMEM;
+    memcpy(asked->token, sandbox_id, length);
+    HASH_ADD_KEYPTR(hh, census->asked, asked->token, length, asked);
+    if (!asked->hh.tbl) {
+        free(asked);
+        return -ENOMEM;
+    }
+    return 0;
+}
+
+/* ---- one process ------------------------------------------------------------------------- */
+
+static bool holds(const struct buffer *text, const struct asked *asked)
+{
+    return memmem(buffer_text(text), text->length, asked->token, strlen(asked->token)) != NULL;
+}
+
+static void note_kubelet(struct census *census, pid_t pid)
+{
+    const char *program = buffer_text(&census->arguments), *slash = strrchr(program, '/');
+    struct process process;
+
+    if (strcmp(slash ? slash + 1 : program, "kubelet") == 0 && process_read(pid, &process) == 0 &&
+        process.start_ns > census->kubelet_start_ns)
+        census->kubelet_start_ns = process.start_ns;
+}
+
+static int read_cgroup(struct census *census, pid_t pid)
+{
+    char path[64];
+    cleanup(fd_closep) int fd = -1;
+    int r;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    r = fd < 0 ? -errno : buffer_read_all(&census->cgroup, fd);
+    return r == -ESRCH ? -ENOENT : r;
+}
+
+static int look_at(struct census *census, pid_t pid)
+{
+    bool unread;
+    int r, s;
+
+    buffer_clear(&census->arguments);
+    buffer_clear(&census->cgroup);
+    r = process_read_arguments(pid, &census->arguments);
+    s = r == -ENOENT ? r : read_cgroup(census, pid);
+    if (r == -ENOENT || s == -ENOENT)
+        return 0;
+    unread = r == -EMSGSIZE;
+    if ((r < 0 && !unread) || s < 0)
+        return r < 0 && !unread ? r : s;
+    note_kubelet(census, pid);
+    for (struct asked *asked = census->asked; asked; asked = asked->hh.next) {
+        asked->has_process |= unread || holds(&census->arguments, asked);
+        asked->has_cgroup |= holds(&census->cgroup, asked);
+    }
+    return 0;
+}
+
+/* ---- all of them ------------------------------------------------------------------------- */
+
+int census_step(struct census *census)
+{
+    const struct dirent *name;
+    int r = 0;
+
+    if (!census->proc)
+        census->proc = opendir("/proc");
+    if (!census->proc)
+        return -errno;
+    for (unsigned i = 0; r == 0 && i < PROCESSES_PER_STEP;) {
+        char *end;
+        long pid;
+
+        errno = 0;
+        name = readdir(census->proc);
+        if (!name)
+            return -errno;
+        pid = strtol(name->d_name, &end, 10);
+        if (pid <= 0 || pid > INT_MAX || *end)
+            continue;
+        r = look_at(census, (pid_t)pid);
+        i++;
+    }
+    return r < 0 ? r : 1;
+}
+
+bool census_has_process(const struct census *census, const char *sandbox_id)
+{
+    const struct asked *asked = find(census, sandbox_id);
+
+    return !asked || asked->has_process;
+}
+
+bool census_has_cgroup(const struct census *census, const char *sandbox_id)
+{
+    const struct asked *asked = find(census, sandbox_id);
+
+    return !asked || asked->has_cgroup;
+}
+
+uint64_t census_kubelet_start(const struct census *census)
+{
+    return census->kubelet_start_ns;
+}
+
+bool census_sees_host(void)
+{
+    return namespaces_show_all_processes();
+}

@@ -1,0 +1,389 @@
+/* claims.c - mount sources of the containers in a sandbox are what it claims.
+ *
+ * A mount source is the volume's path, byte for byte, so a volume whose metadata directory says
+ * nothing of sandboxes is bound by it. Every path that could be a volume's is kept, whether or not
+ * there is metadata for it now: which of the two is seen first must not matter.
+ *
+ * A guest path is found by the last part of the destination, so a destination whose last part other
+ * volumes share tells nothing, and neither does a name that several devices have. Better no path
+ * than another volume's.
+ */
+#include "observe/claims.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/cleanup.h"
+#include "observe/bundles.h"
+#include "observe/cache.h"
+#include "observe/kata.h"
+#include "observe/passthrough.h"
+#include "observe/records.h"
+
+enum { MOUNTS = 1024, CONTAINERS = 128, CONTAINER_CHARS = 10 };
+
+/* ---- the sandbox's bundle ---------------------------------------------------------------- */
+
+/* A path as it is seen from "/", from below root. */
+static const char *below_root(int root, const char *path)
+{
+    char link[32], top[PATH_MAX];
+    ssize_t length;
+
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", root);
+    length = readlink(link, top, sizeof(top) - 1);
+    if (length > 1 && strncmp(path, top, (size_t)length) == 0 && path[length] == '/')
+        return path + length;
+    return path;
+}
+
+/* The working directory, if it is the one that its path leads to from here: mount namespaces. */
+static bool find_by_process(int root, pid_t pid, const char *sandbox_id, char *ret_bundle)
+{
+    struct bundles_place place;
+    struct stat there, here;
+    char link[48], path[PATH_MAX];
+    const char *bundle;
+    ssize_t length;
+
+    (void)snprintf(link, sizeof(link), "/proc/%d/cwd", (int)pid);
+    length = readlink(link, path, sizeof(path) - 1);
+    if (length <= 0)
+        return false;
+    path[length] = '\0';
+    bundle = below_root(root, path);
+    if (bundles_place_of(bundle, sandbox_id, &place) < 0 || stat(link, &there) < 0 ||
+        path_stat_in_root(root, bundle, &here) < 0 || there.st_dev != here.st_dev ||
+        there.st_ino != here.st_ino)
+        return false;
+    memcpy(ret_bundle, bundle, strlen(bundle) + 1);
+    return true;
+}
+
+static bool find_by_path(const struct observe_sandbox_paths *paths, const char *sandbox_id,
+                         char *ret_bundle)
+{
+    static const char *const rests[] = {"", "/userdata"};
+    char path[PATH_MAX + 16];
+    struct stat st;
+
+    for (unsigned i = 0; i < paths->bundle_directories; i++)
+        for (size_t j = 0; j < array_length(rests); j++) {
+            if (snprintf(ret_bundle, PATH_MAX, "%s/%s%s", paths->bundles[i], sandbox_id,
+                         rests[j]) >= PATH_MAX)
+                continue;
+            (void)snprintf(path, sizeof(path), "%s/config.json", ret_bundle);
+            if (path_stat_in_root(paths->root, path, &st) == 0)
+                return true;
+        }
+    return false;
+}
+
+int claims_find_bundle(const struct observe_sandbox_paths *paths, const char *sandbox_id,
+                       pid_t vmm_pid, char ret_bundle[static PATH_MAX])
+{
+    struct indexed_process shim;
+    bool stale;
+    int r = process_index_find(paths->cache->processes, PROCESS_SHIM, sandbox_id, &shim, &stale);
+
+    if (r < 0)
+        return r;
+    if ((r == 0 && find_by_process(paths->root, shim.pid, sandbox_id, ret_bundle)) ||
+        (vmm_pid && find_by_process(paths->root, vmm_pid, sandbox_id, ret_bundle)) ||
+        find_by_path(paths, sandbox_id, ret_bundle))
+        return 0;
+    ret_bundle[0] = '\0';
+    return 0;
+}
+
+/* ---- what its containers mount ----------------------------------------------------------- */
+
+struct mount {
+    char *path;
+    char *destination;
+    char container[CONTAINER_CHARS + 1];
+    enum observed_carrier carrier;
+    int64_t drive;
+};
+
+struct mounts {
+    struct observed_sandbox *sandbox;
+    unsigned containers, mounts;
+    char container[CONTAINERS][CONTAINER_CHARS + 1]; /* the beginnings of their ids */
+    struct mount mount[MOUNTS];
+};
+
+static void take_pod(struct observed_sandbox *sandbox, struct bundle *bundle)
+{
+    if (!sandbox->pod_name)
+        sandbox->pod_name = take_pointer(&bundle->pod_name);
+    if (!sandbox->pod_namespace)
+        sandbox->pod_namespace = take_pointer(&bundle->pod_namespace);
+}
+
+static struct mount take_mount(const struct observed_sandbox *sandbox, const char *container_id,
+                               struct bundle_mount *bundle)
+{
+    const struct observed_record *record = records_find(sandbox, container_id, bundle->destination);
+    struct mount mount = {.path = take_pointer(&bundle->source),
+                          .destination = take_pointer(&bundle->destination),
+                          .carrier = record ? record->carrier : CARRIER_UNKNOWN,
+                          .drive = record ? record->drive : -1};
+
+    (void)snprintf(mount.container, sizeof(mount.container), "%s", container_id);
+    return mount;
+}
+
+static int add_container(void *userdata, const char *container_id, struct bundle *bundle)
+{
+    struct mounts *mounts = userdata;
+
+    if (mounts->containers < CONTAINERS)
+        (void)snprintf(mounts->container[mounts->containers++], CONTAINER_CHARS + 1, "%s",
+                       container_id);
+    for (unsigned i = 0; i < bundle->mounts && mounts->mounts < MOUNTS; i++) {
+        struct bundle_mount *mount = &bundle->mount[i];
+
+        if (strlen(mount->source) < PATH_MAX)
+            mounts->mount[mounts->mounts++] = take_mount(mounts->sandbox, container_id, mount);
+    }
+    take_pod(mounts->sandbox, bundle);
+    return 0;
+}
+
+static struct mounts *mounts_free(struct mounts *mounts)
+{
+    for (unsigned i = 0; mounts && i < mounts->mounts; i++) {
+        free(mounts->mount[i].path);
+        free(mounts->mount[i].destination);
+    }
+    free(mounts);
+    return NULL;
+}
+
+static void mounts_freep(struct mounts **mounts)
+{
+    *mounts = mounts_free(*mounts);
+}
+
+/* ---- guest paths ------------------------------------------------------------------------- */
+
+static bool is_container(void *userdata, const char *part)
+{
+    const struct mounts *mounts = userdata;
+
+    for (unsigned i = 0; i < mounts->containers; i++)
+        if (strcmp(mounts->container[i], part) == 0)
+            return true;
+    return false;
+}
+
+static const char *last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+/* Whether another path is mounted at a destination that ends alike. */
+static bool is_shared_name(const struct mounts *mounts, const struct mount *mount)
+{
+    for (unsigned i = 0; i < mounts->mounts; i++)
+        if (strcmp(mounts->mount[i].path, mount->path) != 0 &&
+            strcmp(last_part(mounts->mount[i].destination), last_part(mount->destination)) == 0)
+            return true;
+    return false;
+}
+
+static const char *find_name(struct mounts *mounts, const struct passthrough *passthrough,
+                             const char *path)
+{
+    for (unsigned i = 0; i < mounts->mounts; i++) {
+        const struct mount *mount = &mounts->mount[i];
+        const char *name;
+
+        if (strcmp(mount->path, path) != 0 || is_shared_name(mounts, mount))
+            continue;
+        name = passthrough_find(passthrough, last_part(mount->destination), is_container, mounts);
+        if (name)
+            return name;
+    }
+    return NULL;
+}
+
+/* ---- claims ------------------------------------------------------------------------------ */
+
+static int compare(const void *a, const void *b)
+{
+    const struct mount *left = a, *right = b;
+    int order = strcmp(left->path, right->path);
+
+    return order ? order : strcmp(left->destination, right->destination);
+}
+
+/* The container that has most of it: of several, one may have ended and another one be starting. */
+static void set_carrier(const struct mounts *mounts, const struct passthrough *passthrough,
+                        struct observed_claim *claim)
+{
+    for (unsigned i = 0; i < mounts->mounts; i++) {
+        const struct mount *mount = &mounts->mount[i];
+        enum observed_carrier carrier = mount->carrier;
+
+        if (strcmp(mount->path, claim->path) != 0)
+            continue;
+        if (carrier == CARRIER_UNKNOWN && !is_shared_name(mounts, mount) &&
+            passthrough_is_shared(passthrough, mount->container, last_part(mount->destination)))
+            carrier = CARRIER_DIRECTORY;
+        if (carrier <= claim->carrier)
+            continue;
+        claim->carrier = carrier;
+        claim->drive = mount->drive;
+    }
+}
+
+static int add_claim(struct mounts *mounts, const struct passthrough *passthrough, char *path)
+{
+    struct observed_sandbox *sandbox = mounts->sandbox;
+    struct observed_claim *claim = &sandbox->claim[sandbox->claims++];
+    const char *name = find_name(mounts, passthrough, path);
+    int r = kata_copy(path, &claim->path);
+
+    if (r < 0)
+        return r;
+    claim->source = "bundle";
+    claim->carrier = CARRIER_ENDED;
+    claim->drive = -1;
+    set_carrier(mounts, passthrough, claim);
+    if (!name)
+        return 0;
+    if (claim->carrier < CARRIER_DEVICE)
+        claim->carrier = CARRIER_DEVICE;
+    return passthrough_guest_path(name, &claim->guest_path);
+}
+
+/* One claim per path, in their order. */
+static int add_claims(struct mounts *mounts, const struct passthrough *passthrough)
+{
+    struct observed_sandbox *sandbox = mounts->sandbox;
+    int r = 0;
+
+    if (!mounts->mounts)
+        return 0;
+    qsort(mounts->mount, mounts->mounts, sizeof(*mounts->mount), compare);
+    sandbox->claim = calloc(mounts->mounts, sizeof(*sandbox->claim));
+    if (!sandbox->claim)
+        return -ENOMEM;
+    for (unsigned i = 0; r == 0 && i < mounts->mounts; i++)
+        if (i == 0 || strcmp(mounts->mount[i].path, mounts->mount[i - 1].path) != 0)
+            r = add_claim(mounts, passthrough, mounts->mount[i].path);
+    return r;
+}
+
+int claims_read(const struct observe_sandbox_paths *paths, const char *sandbox_id,
+                const char *bundle, bool passthrough, struct observed_sandbox *sandbox)
+{
+    cleanup(mounts_freep) struct mounts *mounts = calloc(1, sizeof(*mounts));
+    cleanup(passthrough_done) struct passthrough names = {0};
+    struct bundles_place place;
+    int r;
+
+    if (!mounts)
+        return -ENOMEM;
+    r = bundles_place_of(bundle, sandbox_id, &place);
+    if (r < 0)
+        return 0;
+    mounts->sandbox = sandbox;
+    r = kata_copy(place.parent, &sandbox->bundles);
+    if (r == 0)
+        r = bundles_each(paths->cache->bundles, paths->root, &place, sandbox_id, add_container,
+                         mounts);
+    if (r == 0 && passthrough)
+        r = passthrough_read(paths->root, sandbox_id, &names);
+    return r == 0 ? add_claims(mounts, &names) : r;
+}
+
+/* ---- where a path may be in the guest ---------------------------------------------------- */
+
+static int offer_names(struct mounts *mounts, const struct passthrough *names,
+                       const struct mount *mount, claims_place *callback, void *userdata)
+{
+    int r = 0;
+
+    for (unsigned i = 0; r == 0 && i < names->names; i++) {
+        cleanup(freep) char *guest_path = NULL;
+
+        if (!passthrough_is_candidate(names->name[i], last_part(mount->destination), is_container,
+                                      mounts))
+            continue;
+        r = passthrough_guest_path(names->name[i], &guest_path);
+        if (r == 0)
+            r = callback(userdata, guest_path);
+    }
+    return r;
+}
+
+static int offer_places(struct mounts *mounts, const struct passthrough *names, const char *path,
+                        claims_place *callback, void *userdata)
+{
+    int r = 0;
+
+    for (unsigned i = 0; r == 0 && i < mounts->mounts; i++)
+        if (strcmp(mounts->mount[i].path, path) == 0)
+            r = offer_names(mounts, names, &mounts->mount[i], callback, userdata);
+    return r;
+}
+
+int claims_each_place(const struct observe_sandbox_paths *paths, const char *sandbox_id,
+                      pid_t vmm_pid, const char *path, claims_place *callback, void *userdata)
+{
+    cleanup(mounts_freep) struct mounts *mounts = calloc(1, sizeof(*mounts));
+    cleanup(passthrough_done) struct passthrough names = {0};
+    cleanup(observed_sandbox_done) struct observed_sandbox sandbox = {0};
+    char bundle[PATH_MAX];
+    struct bundles_place place;
+    int r;
+
+    if (!mounts)
+        return -ENOMEM;
+    mounts->sandbox = &sandbox;
+    r = claims_find_bundle(paths, sandbox_id, vmm_pid, bundle);
+    if (r < 0 || !bundle[0] || bundles_place_of(bundle, sandbox_id, &place) < 0)
+        return r;
+    r = bundles_each(paths->cache->bundles, paths->root, &place, sandbox_id, add_container, mounts);
+    if (r == 0)
+        r = passthrough_read(paths->root, sandbox_id, &names);
+    return r == 0 ? offer_places(mounts, &names, path, callback, userdata) : r;
+}
+
+static bool is_claimed(const struct observed_sandbox *sandbox, const char *path)
+{
+    for (unsigned i = 0; i < sandbox->claims; i++)
+        if (strcmp(sandbox->claim[i].path, path) == 0)
+            return true;
+    return false;
+}
+
+int claims_from_records(struct observed_sandbox *sandbox)
+{
+    int r = 0;
+
+    sandbox->claim = sandbox->records ? calloc(sandbox->records, sizeof(*sandbox->claim)) : NULL;
+    if (sandbox->records && !sandbox->claim)
+        return -ENOMEM;
+    for (unsigned i = 0; r == 0 && i < sandbox->records; i++) {
+        const struct observed_record *record = &sandbox->record[i];
+        struct observed_claim *claim = &sandbox->claim[sandbox->claims];
+
+        if (record->carrier != CARRIER_DIRECTORY || record->source[0] != '/' ||
+            strlen(record->source) >= PATH_MAX || is_claimed(sandbox, record->source))
+            continue;
+        *claim =
+            (struct observed_claim){.source = "persist", .carrier = CARRIER_DIRECTORY, .drive = -1};
+        r = kata_copy(record->source, &claim->path);
+        sandbox->claims += r == 0;
+    }
+    return r;
+}

@@ -1,0 +1,25 @@
+/* claims.h - which volumes a sandbox's containers mount, from their bundles. */
+#pragma once
+
+#include <limits.h>
+
+#include "observe/observe.h"
+
+/* The sandbox's own bundle: its shim's working directory, or its VMM's (vmm_pid 0: not asked), or
+ * below one of paths.bundles. "" if there is none. 0 or -errno. */
+int claims_find_bundle(const struct observe_sandbox_paths *paths, const char *sandbox_id,
+                       pid_t vmm_pid, char ret_bundle[static PATH_MAX]);
+
+/* Fills claims, pod and bundles of the sandbox. passthrough: guest paths by Kata's Rust scheme.
+ * 0 or -errno. */
+int claims_read(const struct observe_sandbox_paths *paths, const char *sandbox_id,
+                const char *bundle, bool passthrough, struct observed_sandbox *sandbox);
+
+/* Every place in the guest of Kata's Rust runtime that may be the path's, where its records do not
+ * tell which one is. callback: 0 goes on. 0, -errno or what it said. */
+typedef int claims_place(void *userdata, const char *guest_path);
+int claims_each_place(const struct observe_sandbox_paths *paths, const char *sandbox_id,
+                      pid_t vmm_pid, const char *path, claims_place *callback, void *userdata);
+
+/* Where no bundle is found: what the runtime recorded as shared directories. 0 or -ENOMEM. */
+int claims_from_records(struct observed_sandbox *sandbox);

@@ -1,0 +1,349 @@
+/* entry.c - one metadata directory.
+ *
+ * Everything about it is read through one descriptor of the directory, so a directory that is
+ * replaced meanwhile cannot mix with its successor. Nothing is opened but mountInfo.json, and that
+ * only as lib/path allows; sandbox-id files are looked at, not opened.
+ *
+ * A fault of the directory or of mountInfo.json is a problem of the entry, told in words; the first
+ * one found stands (a flood of names above all). A name that does not belong into the directory is
+ * ignored and remarked upon: one file too many says nothing about the volume. Only a fault of this
+ * machine (no descriptors, no memory) is an error, for then nothing was learned.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "lib/cleanup.h"
+#include "lib/json.h"
+#include "lib/sha256.h"
+#include "observe/entry_name.h"
+#include "observe/mount_info.h"
+#include "observe/observe.h"
+
+#define MOUNT_INFO  "mountInfo.json"
+#define RUNTIME_CLI "runtime-cli"
+#define PLUGIN_FILE "csiPlugin.json"
+
+enum { SANDBOX_ID_CHARS = 128, DOT_NAMES = 2 };
+
+bool observe_is_sandbox_id(const char *name)
+{
+    static const char alphabet[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
+    size_t length = strlen(name);
+
+    return length && length <= SANDBOX_ID_CHARS && strspn(name, alphabet) == length &&
+           !strchr("_.-", name[0]) && strcmp(name, MOUNT_INFO) != 0 &&
+           strcmp(name, RUNTIME_CLI) != 0 && strcmp(name, PLUGIN_FILE) != 0;
+}
+
+/* The first problem stands. 0 or -ENOMEM. */
+static int set_problem(struct observed_entry *entry, bool try_again, const char *text)
+{
+    if (entry->problem)
+        return 0;
+    entry->try_again = try_again;
+    entry->problem = strdup(text);
+    return entry->problem ? 0 : -ENOMEM;
+}
+
+/* The same about a name in the directory. */
+static int set_name_problem(struct observed_entry *entry, bool try_again, const char *name,
+                            const char *what)
+{
+    char shown[SHOWN_NAME_BYTES], text[ERROR_TEXT_BYTES];
+
+    entry_name_show(name, shown);
+    (void)snprintf(text, sizeof(text), "%s: %s", shown, what);
+    return set_problem(entry, try_again, text);
+}
+
+/* Of several unknown names the first by strcmp(3) is remembered, so that the remark does not depend
+ * on the order in which the directory is listed. */
+struct unknown_names {
+    unsigned count;
+    char first[NAME_MAX + 1];
+    const char *why;
+};
+
+static void note_unknown(struct unknown_names *unknown, const char *name, const char *why)
+{
+    if (unknown->count++ > 0 && strcmp(name, unknown->first) >= 0)
+        return;
+    (void)snprintf(unknown->first, sizeof(unknown->first), "%s", name);
+    unknown->why = why;
+}
+
+/* 0 or -ENOMEM. */
+static int set_remark(struct observed_entry *entry, const struct unknown_names *unknown)
+{
+    char shown[SHOWN_NAME_BYTES], more[64] = "";
+    int length;
+
+    if (unknown->count == 0)
+        return 0;
+    entry_name_show(unknown->first, shown);
+    if (unknown->count > 1)
+        (void)snprintf(more, sizeof(more), ", and %u more like it", unknown->count - 1);
+    length = asprintf(&entry->remark, "%s: %s (ignored%s)", shown, unknown->why, more);
+    if (length < 0)
+        entry->remark = NULL;
+    return length < 0 ? -ENOMEM : 0;
+}
+
+/* ---- the directory itself ---------------------------------------------------------------- */
+
+static int decode_name(const char *name, struct observed_entry *entry)
+{
+    char path[ENTRY_PATH_BYTES];
+    struct error error;
+
+    switch (entry_name_decode(name, path, &error)) {
+    case ENTRY_NAME_PATH:
+        entry->target_path = strdup(path);
+        return entry->target_path ? 0 : -ENOMEM;
+    case ENTRY_NAME_SHA256:
+        entry->is_hashed = true;
+        return 0;
+    default:
+        return set_problem(entry, false, error.text);
+    }
+}
+
+/* Why a name below the root is not a directory that may be read; NULL: a fault of this machine. */
+static const char *why_not_a_directory(int r)
+{
+    switch (r) {
+    case -ENOTDIR:
+        return "not a directory";
+    case -ELOOP:
+        return "is a symbolic link";
+    case -EXDEV:
+        return "another file system is mounted there";
+    case -ENAMETOOLONG:
+        return "longer than a name can be";
+    default:
+        return NULL;
+    }
+}
+
+static int check_directory(int fd, const char *name, struct observed_entry *entry)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    if (st.st_uid != 0 && st.st_uid != geteuid())
+        return set_name_problem(entry, false, name, "the directory belongs to somebody else");
+    if (st.st_mode & (S_IWGRP | S_IWOTH))
+        return set_name_problem(entry, false, name, "the directory is writable by others");
+    return 0;
+}
+
+/* ---- the names in it --------------------------------------------------------------------- */
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int add_sandbox(const char *name, struct observed_entry *entry)
+{
+    if (entry->sandboxes == OBSERVE_SANDBOXES)
+        return set_problem(entry, false, "more than 16 sandbox-id files");
+    entry->sandbox[entry->sandboxes] = strdup(name);
+    if (!entry->sandbox[entry->sandboxes])
+        return -ENOMEM;
+    entry->sandboxes++;
+    return 0;
+}
+
+/* An empty regular file of root's, not linked from anywhere else; NULL if so. */
+static const char *why_not_a_sandbox_file(const struct stat *st)
+{
+    if (S_ISLNK(st->st_mode))
+        return "is a symbolic link, not a sandbox-id file";
+    if (!S_ISREG(st->st_mode))
+        return "not a regular file, so not a sandbox-id file";
+    if (st->st_size != 0)
+        return "not empty, so not a sandbox-id file";
+    if (st->st_nlink > 1)
+        return "has several hard links, so is not a sandbox-id file";
+    if (st->st_uid != 0 && st->st_uid != geteuid())
+        return "a sandbox-id file that belongs to somebody else";
+    return NULL;
+}
+
+static int examine_sandbox_file(int directory, const char *name, struct observed_entry *entry,
+                                struct unknown_names *unknown)
+{
+    const char *why;
+    struct stat st;
+
+    if (!observe_is_sandbox_id(name)) {
+        note_unknown(unknown, name, "not a name that belongs here");
+        return 0;
+    }
+    if (fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : -errno;
+    why = why_not_a_sandbox_file(&st);
+    if (!why)
+        return add_sandbox(name, entry);
+    note_unknown(unknown, name, why);
+    return 0;
+}
+
+static int examine_name(int directory, const char *name, struct observed_entry *entry,
+                        struct unknown_names *unknown)
+{
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, MOUNT_INFO) == 0 ||
+        strcmp(name, RUNTIME_CLI) == 0)
+        return 0;
+    if (strcmp(name, PLUGIN_FILE) != 0)
+        return examine_sandbox_file(directory, name, entry, unknown);
+    note_unknown(unknown, name, "refused, for a tenant may have written it");
+    return 0;
+}
+
+/* Says more than what was wrong with the first names of the flood. */
+static int set_flood_problem(struct observed_entry *entry)
+{
+    free(entry->problem);
+    entry->problem = NULL;
+    return set_problem(entry, false, "more than 64 names in the directory");
+}
+
+static int read_names(int fd, struct observed_entry *entry)
+{
+    cleanup(dir_closep) DIR *names = NULL;
+    struct unknown_names unknown = {0};
+    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0), r = 0;
+
+    names = copy < 0 ? NULL : fdopendir(copy);
+    if (!names) {
+        r = -errno;
+        fd_close(copy);
+        return r;
+    }
+    for (unsigned count = 0; r == 0;) {
+        const struct dirent *name = (errno = 0, readdir(names));
+
+        if (!name) {
+            r = -errno;
+            break;
+        }
+        if (++count > OBSERVE_ENTRY_NAMES + DOT_NAMES) {
+            r = set_flood_problem(entry);
+            break;
+        }
+        r = examine_name(fd, name->d_name, entry, &unknown);
+    }
+    qsort(entry->sandbox, entry->sandboxes, sizeof(entry->sandbox[0]), compare_names);
+    return r < 0 ? r : set_remark(entry, &unknown);
+}
+
+/* ---- mountInfo.json ---------------------------------------------------------------------- */
+
+static int parse_mount_info(const struct buffer *text, struct observed_entry *entry)
+{
+    struct mount_info info;
+    struct error error = {0};
+    int r = mount_info_parse(buffer_text(text), text->length, &info, &error);
+
+    if (r < 0)
+        return r;
+    if (r != MOUNT_INFO_READ) {
+        (void)error_prefix(&error, MOUNT_INFO ": ");
+        return set_problem(entry, r == MOUNT_INFO_CUT, error.text);
+    }
+    entry->volume_type = info.volume_type;
+    entry->device = info.device;
+    entry->fs_type = info.fs_type;
+    entry->options = info.options;
+    entry->read_only = info.read_only;
+    entry->metadata = info.metadata;
+    entry->policy = info.policy;
+    sha256_hex(buffer_text(text), text->length, entry->mount_info_sha256);
+    return 0;
+}
+
+static int read_mount_info(int fd, struct observed_entry *entry)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(JSON_LIMITS_MOUNT_INFO.bytes);
+    struct error error;
+    int r = path_read_below(fd, MOUNT_INFO, &text, NULL, &error);
+
+    if (r < 0)
+        return r;
+    if (r == PATH_OK)
+        return parse_mount_info(&text, entry);
+    return set_problem(entry, r == PATH_ABSENT || r == PATH_CHANGING, error.text);
+}
+
+/* A problem anywhere leaves nothing to act on. */
+static void drop_mount_info(struct observed_entry *entry)
+{
+    struct mount_info info = {entry->volume_type, entry->device, entry->fs_type, entry->options,
+                              entry->metadata,    false,         POLICY_GROW};
+
+    mount_info_done(&info);
+    entry->volume_type = entry->device = entry->fs_type = NULL;
+    entry->options = entry->metadata = NULL;
+    entry->mount_info_sha256[0] = '\0';
+    entry->policy = POLICY_GROW;
+}
+
+static int read_directory(int fd, const char *name, struct observed_entry *entry)
+{
+    int r = path_identify(fd, &entry->directory);
+
+    if (r == 0)
+        r = check_directory(fd, name, entry);
+    if (r == 0)
+        r = read_mount_info(fd, entry);
+    if (r == 0)
+        r = read_names(fd, entry);
+    if (r == 0 && entry->problem)
+        drop_mount_info(entry);
+    return r;
+}
+
+int observe_entry(int directory, const char *name, struct observed_entry *ret_entry)
+{
+    cleanup(fd_closep) int fd = -1;
+    cleanup(observed_entry_done) struct observed_entry entry = {0};
+    const char *why;
+    int r = path_open_directory_below(directory, name, &fd);
+
+    if (r == -ENOENT)
+        return OBSERVED_ABSENT;
+    why = why_not_a_directory(r);
+    if (r < 0 && !why)
+        return r;
+    r = decode_name(name, &entry);
+    if (r == 0)
+        r = why ? set_name_problem(&entry, false, name, why) : read_directory(fd, name, &entry);
+    if (r < 0)
+        return r;
+    *ret_entry = entry;
+    entry = (struct observed_entry){0};
+    return OBSERVED;
+}
+
+void observed_entry_done(struct observed_entry *entry)
+{
+    if (!entry)
+        return;
+    drop_mount_info(entry);
+    free(entry->target_path);
+    free(entry->problem);
+    free(entry->remark);
+    for (unsigned i = 0; i < entry->sandboxes; i++)
+        free(entry->sandbox[i]);
+    *entry = (struct observed_entry){0};
+}

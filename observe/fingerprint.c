@@ -1,0 +1,147 @@
+/* fingerprint.c - the SHA-256 of a listing.
+ *
+ * Every file in the directory is one line, the lines sorted. A name's change moves the directory's
+ * mtime, a file's change its own mtime and ctime. These times are those of the kernel's clock tick,
+ * so a second write within one tick may leave them: therefore sizes, and the bytes.
+ */
+#include "observe/fingerprint.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "lib/cleanup.h"
+#include "lib/json.h"
+#include "lib/path.h"
+#include "observe/observe.h"
+
+enum { LISTING_BYTES = 64 * 1024 };
+
+struct names {
+    unsigned count;
+    char *name[OBSERVE_ENTRY_NAMES];
+};
+
+static void names_done(struct names *names)
+{
+    for (unsigned i = 0; i < names->count; i++)
+        free(names->name[i]);
+}
+
+static int compare(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int read_names(int directory, struct names *names)
+{
+    cleanup(dir_closep) DIR *stream = NULL;
+    const struct dirent *entry;
+    int copy = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
+
+    stream = copy < 0 ? NULL : fdopendir(copy);
+    if (!stream) {
+        r = -errno;
+        fd_close(copy);
+        return r;
+    }
+    while ((errno = 0, entry = readdir(stream))) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        if (names->count == OBSERVE_ENTRY_NAMES)
+            return FINGERPRINT_UNFIT;
+        names->name[names->count] = strdup(entry->d_name);
+        if (!names->name[names->count])
+            return -ENOMEM;
+        names->count++;
+    }
+    r = -errno;
+    qsort(names->name, names->count, sizeof(names->name[0]), compare);
+    return r;
+}
+
+static void append_time(struct buffer *listing, struct timespec time)
+{
+    buffer_append_format(listing, " %" PRId64 ".%09ld", (int64_t)time.tv_sec, time.tv_nsec);
+}
+
+static void append_stat(struct buffer *listing, const struct stat *st)
+{
+    buffer_append_format(listing, " %" PRIu64 " %" PRIu64 " %o %u %u %" PRIu64 " %" PRId64,
+                         (uint64_t)st->st_dev, (uint64_t)st->st_ino, st->st_mode, st->st_uid,
+                         st->st_gid, (uint64_t)st->st_nlink, (int64_t)st->st_size);
+
+    append_time(listing, st->st_mtim);
+}
+
+static int append_bytes(struct buffer *listing, int directory, const char *name)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(JSON_LIMITS_MOUNT_INFO.bytes);
+    char hash[SHA256_HEX_BYTES];
+    int r = path_read_below(directory, name, &text, NULL, NULL);
+
+    if (r != PATH_OK)
+        return r < 0 ? r : FINGERPRINT_UNFIT;
+    sha256_hex(buffer_text(&text), text.length, hash);
+    return buffer_append_format(listing, " %s", hash);
+}
+
+static int append_file(struct buffer *listing, int directory, const char *name)
+{
+    struct stat st;
+    int r;
+
+    if (fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? FINGERPRINT_UNFIT : -errno;
+    if (!S_ISREG(st.st_mode))
+        return FINGERPRINT_UNFIT;
+    buffer_append_text(listing, name);
+    append_stat(listing, &st);
+    append_time(listing, st.st_ctim);
+    r = append_bytes(listing, directory, name);
+    return r != 0 ? r : buffer_append_text(listing, "\n");
+}
+
+int fingerprint_directory(int directory, char ret_text[static SHA256_HEX_BYTES])
+{
+    cleanup(buffer_done) struct buffer listing = BUFFER_INIT(LISTING_BYTES);
+    cleanup(names_done) struct names names = {0};
+    struct path_identity identity;
+    int r = path_identify(directory, &identity);
+
+    if (r != 0)
+        return r;
+    buffer_append_format(&listing, "%" PRIu64 " %" PRIu64, (uint64_t)identity.device,
+                         (uint64_t)identity.inode);
+    append_time(&listing, identity.born);
+    append_time(&listing, identity.modified);
+    r = buffer_append_text(&listing, "\n");
+    if (r == 0)
+        r = read_names(directory, &names);
+    for (unsigned i = 0; r == 0 && i < names.count; i++)
+        r = append_file(&listing, directory, names.name[i]);
+    if (r != 0)
+        return r;
+    sha256_hex(buffer_text(&listing), listing.length, ret_text);
+    return FINGERPRINT_TAKEN;
+}
+
+int fingerprint_file(int directory, const char *name, char ret_text[static SHA256_HEX_BYTES])
+{
+    cleanup(buffer_done) struct buffer listing = BUFFER_INIT(LISTING_BYTES);
+    struct stat st;
+
+    if (fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? FINGERPRINT_ABSENT : -errno;
+    if (!S_ISREG(st.st_mode) || st.st_size || st.st_nlink != 1)
+        return FINGERPRINT_UNFIT;
+    append_stat(&listing, &st);
+    if (buffer_error(&listing) < 0)
+        return buffer_error(&listing);
+    sha256_hex(buffer_text(&listing), listing.length, ret_text);
+    return FINGERPRINT_TAKEN;
+}

@@ -1,0 +1,25 @@
+/* guest_traits.h - what a sandbox's guest is like, as far as it decides what may be brought into
+ * it: whether it is confidential, and whether it shares a directory with the node.
+ */
+#pragma once
+
+#include "observe/observe.h"
+
+enum guest_share {
+    GUEST_SHARE_UNKNOWN,
+    GUEST_SHARE_NONE, /* shared_fs = "none" */
+    GUEST_SHARE_DIRECTORY,
+};
+
+struct guest_traits {
+    bool is_confidential; /* its memory is kept from the node: SEV, SNP, TDX, Secure Execution, … */
+    enum guest_share share;
+};
+
+/* By QEMU's arguments, and by persist.json of the Go runtime. 0 or -errno, -ENOENT: the VMM is
+ * gone. */
+int guest_traits_observe(const struct observe_sandbox_paths *paths, const char *sandbox_id,
+                         pid_t vmm_pid, struct guest_traits *ret_traits);
+
+/* What a VMM's arguments, each followed by a NUL, tell. */
+void guest_traits_from_arguments(const char *arguments, size_t length, struct guest_traits *traits);

@@ -1,0 +1,79 @@
+/* holder.c - what the host has put upon a device.
+ *
+ * The kernel lists in `holders` who has claimed a device: device-mapper, md, bcache. A volume may
+ * be such a device itself (a logical volume, an open LUKS container); only what stands above the
+ * one that is asked about counts. A disk is held with any of its partitions.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "observe/observe.h"
+#include "observe/sysfs.h"
+
+enum { NAMES = 512 };
+
+/* "dm-3 (vg-data)", "md0" */
+static void describe(int sysfs, const char *directory, const char *name, char *ret_text,
+                     size_t size)
+{
+    char path[SYSFS_PATH_BYTES + NAME_MAX], label[128];
+
+    (void)snprintf(path, sizeof(path), "%s/%s/dm/name", directory, name);
+    if (sysfs_read_text(sysfs, path, label, sizeof(label)) == 0)
+        (void)snprintf(ret_text, size, "%s (%s)", name, label);
+    else
+        (void)snprintf(ret_text, size, "%s", name);
+}
+
+/* The first name that is one. NULL: none. */
+static const char *next_name(DIR *names)
+{
+    const struct dirent *entry;
+
+    do {
+        entry = readdir(names);
+    } while (entry && entry->d_name[0] == '.');
+    return entry ? entry->d_name : NULL;
+}
+
+static int find_in(int sysfs, const char *directory, char *ret_text, size_t size)
+{
+    cleanup(dir_closep) DIR *names = sysfs_open_directory(sysfs, directory);
+    const char *name;
+
+    if (!names)
+        return errno == ENOENT || errno == ENOTDIR ? OBSERVED_ABSENT : -errno;
+    name = next_name(names);
+    if (!name)
+        return OBSERVED_ABSENT;
+    describe(sysfs, directory, name, ret_text, size);
+    return OBSERVED;
+}
+
+int observe_holder(int sysfs, uint32_t major, uint32_t minor, char *ret_text, size_t size)
+{
+    char disk[SYSFS_PATH_BYTES / 4], path[SYSFS_PATH_BYTES + NAME_MAX];
+    cleanup(dir_closep) DIR *names = NULL;
+    const char *name;
+    uint64_t number;
+    int r;
+
+    (void)snprintf(disk, sizeof(disk), "dev/block/%u:%u", major, minor);
+    (void)snprintf(path, sizeof(path), "%s/holders", disk);
+    r = find_in(sysfs, path, ret_text, size);
+    names = r == OBSERVED_ABSENT ? sysfs_open_directory(sysfs, disk) : NULL;
+    for (unsigned i = 0; names && r == OBSERVED_ABSENT && i < NAMES; i++) {
+        name = next_name(names);
+        if (!name)
+            break;
+        (void)snprintf(path, sizeof(path), "%s/%s/partition", disk, name);
+        if (sysfs_read_number(sysfs, path, &number) < 0)
+            continue;
+        (void)snprintf(path, sizeof(path), "%s/%s/holders", disk, name);
+        r = find_in(sysfs, path, ret_text, size);
+    }
+    return r;
+}

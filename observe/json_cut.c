@@ -1,0 +1,28 @@
+/* json_cut.c - counts brackets outside strings; everything else is the parser's business. */
+#include "observe/json_cut.h"
+
+bool json_is_cut(const char *text, size_t length)
+{
+    bool in_string = false, has_value = false;
+    size_t open = 0;
+
+    for (size_t i = 0; i < length; i++) {
+        char c = text[i];
+
+        if (in_string) {
+            if (c == '\\')
+                i++;
+            else if (c == '"')
+                in_string = false;
+            continue;
+        }
+        in_string = c == '"';
+        if (c == '{' || c == '[')
+            open++;
+        else if ((c == '}' || c == ']') && open)
+            open--;
+        if (c != ' ' && c != '\t' && c != '\n' && c != '\r')
+            has_value = true;
+    }
+    return in_string || open || !has_value;
+}

@@ -1,0 +1,88 @@
+/* kata.c - names and traces that both runtimes leave alike. */
+#include "observe/kata.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "lib/cleanup.h"
+#include "lib/path.h"
+#include "observe/added_monitors.h"
+#include "observe/process.h"
+
+enum { ARGUMENTS_BYTES = 256 * 1024 };
+
+bool kata_is_absent(int r)
+{
+    return r == -ENOENT || r == -ENOTDIR || r == -ELOOP;
+}
+
+int kata_copy(const char *text, char **ret_copy)
+{
+    if (!text)
+        return 0;
+    *ret_copy = strdup(text);
+    return *ret_copy ? 0 : -ENOMEM;
+}
+
+int kata_set_problem(struct observed_sandbox *sandbox, bool try_again, const char *directory,
+                     const char *text)
+{
+    sandbox->try_again |= try_again;
+    if (sandbox->problem)
+        return 0;
+    return asprintf(&sandbox->problem, "%s%s%s", directory, *directory ? "/" : "", text) < 0
+               ? -ENOMEM
+               : 0;
+}
+
+int kata_try_socket(int root, const char *directory, const char *name, char **ret_path)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    int r;
+
+    if (snprintf(path, sizeof(path), "%s/%s", directory, name) >= PATH_MAX)
+        return 0;
+    r = path_stat_in_root(root, path, &st);
+    if (r < 0)
+        return kata_is_absent(r) ? 0 : r;
+    return S_ISSOCK(st.st_mode) ? kata_copy(path, ret_path) : 0;
+}
+
+static bool mention_socket(const struct buffer *arguments, const char *path)
+{
+    const char *argument = buffer_text(arguments), *end = argument + arguments->length;
+    static const char scheme[] = "unix:";
+    size_t length = strlen(path);
+
+    for (; argument < end; argument += strlen(argument) + 1) {
+        const char *at = argument + strlen(scheme);
+
+        if (strncmp(argument, scheme, strlen(scheme)) == 0 && strncmp(at, path, length) == 0 &&
+            (at[length] == ',' || !at[length]))
+            return true;
+    }
+    return false;
+}
+
+int kata_find_added_monitor(int root, const char *name, struct observed_sandbox *sandbox)
+{
+    cleanup(buffer_done) struct buffer arguments = BUFFER_INIT(ARGUMENTS_BYTES);
+    char path[PATH_MAX];
+    int r;
+
+    (void)snprintf(path, sizeof(path), ADDED_MONITORS "/%s.sock", name);
+    r = process_read_arguments(sandbox->vmm_pid, &arguments);
+    if (r < 0)
+        return r == -ENOENT || r == -EMSGSIZE ? 0 : r;
+    if (!mention_socket(&arguments, path))
+        return 0;
+    r = kata_try_socket(root, ADDED_MONITORS, strrchr(path, '/') + 1, &sandbox->control_socket);
+    if (r == 0 && !sandbox->control_socket)
+        sandbox->try_again = true;
+    return r;
+}

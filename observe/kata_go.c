@@ -1,0 +1,528 @@
+/* kata_go.c - /run/vc as Kata's Go runtime keeps it.
+ *
+ *   SANDBOXES/ID/persist.json        devices, hypervisor, agent
+ *   SANDBOXES/ID/CONTAINER/persist.json   which mount is which device
+ *   VMS/ID/pid                       QEMU's pid file
+ *   VMS/ID/extra-monitor.sock        with enable_debug and extra_monitor_socket
+ *   /run/crustd/qemu/ID.sock         where crust-qemu stands in QEMU's place
+ *   VMS/ID/qmp.sock                  the shim's own monitor: used only when configured
+ *   VMS/ID/clh-api.sock              Cloud Hypervisor's API, which serves several clients
+ *   VMS/../firecracker/SHORT/root/   Firecracker's files, and its jail if it has one; SHORT are the
+ *                                    id's first 32 characters, which is all that it is told
+ *     run/firecracker.socket         its API
+ *     firecracker.pid                written by the jailer, which becomes the VMM or starts it
+ *
+ * The directories outlive a shim that was killed, so they prove nothing about life. A sandbox is
+ * alive if a process that one of the files names still runs and was started for this sandbox. With
+ * the VM factory VMS/ID is a link to VMS/VM-ID and the process knows the VM's id only.
+ *
+ * persist.json is rewritten in place, and first written after the sandbox-id file; so a missing or
+ * cut one of a living sandbox asks to be read again, and whatever could be learned without it
+ * stands.
+ */
+#include "observe/kata_go.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/cleanup.h"
+#include "lib/json.h"
+#include "observe/kata.h"
+#include "observe/persist.h"
+#include "observe/process.h"
+
+#include "observe/records.h"
+
+#define PERSIST "persist.json"
+
+#define JAILS "firecracker"
+
+enum {
+    ARGUMENTS_BYTES = 256 * 1024,
+    CONTAINERS = 128,
+    SANDBOX_NAMES = 512,
+    ID_BYTES = 129,
+    SHORT_ID_CHARS = 32,
+};
+
+struct container {
+    char id[ID_BYTES];
+    struct persist_container persist;
+};
+
+struct traces {
+    const struct observe_sandbox_paths *paths;
+    const char *sandbox_id;
+    char vm_id[ID_BYTES];        /* how the VMM knows the sandbox */
+    char vm_directory[PATH_MAX]; /* below root; "" none */
+    char jail[PATH_MAX];         /* Firecracker's root directory, below root; "" none */
+    int state_directory;         /* SANDBOXES/ID, -1 none */
+    bool has_persist;
+    struct persist_sandbox persist;
+    unsigned containers;
+    struct container container[CONTAINERS];
+};
+
+/* ---- directories ------------------------------------------------------------------------- */
+
+/* Follows the VM factory's link: the target is a host path like any other. */
+static int follow_vm_link(struct traces *traces)
+{
+    cleanup(fd_closep) int vms = -1;
+    char target[PATH_MAX];
+    const char *name;
+    ssize_t length;
+    int r = path_open_directory_in_root(traces->paths->root, traces->paths->kata_go_vms, &vms);
+
+    if (r < 0)
+        return kata_is_absent(r) ? 0 : r;
+    length = readlinkat(vms, traces->sandbox_id, target, sizeof(target) - 1);
+    if (length <= 0)
+        return 0;
+    target[length] = '\0';
+    name = strrchr(target, '/');
+    name = name ? name + 1 : target;
+    if (!observe_is_sandbox_id(name))
+        return 0;
+    memcpy(traces->vm_id, name, strlen(name) + 1); /* an id, so it fits */
+    r = target[0] == '/'
+            ? snprintf(traces->vm_directory, PATH_MAX, "%s", target)
+            : snprintf(traces->vm_directory, PATH_MAX, "%s/%s", traces->paths->kata_go_vms, target);
+    return r < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+static int find_vm_directory(struct traces *traces)
+{
+    struct stat st;
+    int r;
+
+    (void)snprintf(traces->vm_id, sizeof(traces->vm_id), "%s", traces->sandbox_id);
+    if (snprintf(traces->vm_directory, PATH_MAX, "%s/%s", traces->paths->kata_go_vms,
+                 traces->sandbox_id) >= PATH_MAX)
+        return -ENAMETOOLONG;
+    r = follow_vm_link(traces);
+    if (r == 0)
+        r = path_stat_in_root(traces->paths->root, traces->vm_directory, &st);
+    if (kata_is_absent(r) || (r == 0 && !S_ISDIR(st.st_mode)))
+        traces->vm_directory[0] = '\0';
+    return kata_is_absent(r) ? 0 : r;
+}
+
+/* Beside VMS, not in it. The VMM then knows the sandbox by the short id alone. */
+static int find_jail(struct traces *traces)
+{
+    const char *vms = traces->paths->kata_go_vms, *end = strrchr(vms, '/');
+    struct stat st;
+    int r;
+
+    if (!end)
+        return 0;
+    if (snprintf(traces->jail, PATH_MAX, "%.*s/" JAILS "/%.*s/root", (int)(end - vms), vms,
+                 SHORT_ID_CHARS, traces->sandbox_id) >= PATH_MAX)
+        return -ENAMETOOLONG;
+    r = path_stat_in_root(traces->paths->root, traces->jail, &st);
+    if (r == 0 && S_ISDIR(st.st_mode))
+        (void)snprintf(traces->vm_id, sizeof(traces->vm_id), "%.*s", SHORT_ID_CHARS,
+                       traces->sandbox_id);
+    else
+        traces->jail[0] = '\0';
+    return kata_is_absent(r) ? 0 : r;
+}
+
+static int find_state_directory(struct traces *traces)
+{
+    char path[PATH_MAX];
+    int r;
+
+    if (snprintf(path, sizeof(path), "%s/%s", traces->paths->kata_go_sandboxes,
+                 traces->sandbox_id) >= PATH_MAX)
+        return -ENAMETOOLONG;
+    r = path_open_directory_in_root(traces->paths->root, path, &traces->state_directory);
+    return kata_is_absent(r) ? 0 : r;
+}
+
+/* ---- persist.json ------------------------------------------------------------------------ */
+
+/* PATH_OK with the text; PATH_ABSENT without a word; otherwise a problem was set. */
+static int read_persist(int directory, const char *container, struct observed_sandbox *sandbox,
+                        struct buffer *ret_text)
+{
+    struct error error;
+    int r = path_read_below(directory, PERSIST, ret_text, NULL, &error), problem = 0;
+
+    if (r == PATH_UNSAFE || r == PATH_TOO_BIG || r == PATH_CHANGING)
+        problem = kata_set_problem(sandbox, r == PATH_CHANGING, container, error.text);
+    return problem < 0 ? problem : r;
+}
+
+static int set_parse_problem(struct observed_sandbox *sandbox, int outcome, const char *container,
+                             struct error *error)
+{
+    (void)error_prefix(error, PERSIST ": ");
+    return kata_set_problem(sandbox, outcome == PERSIST_CUT, container, error->text);
+}
+
+static int read_sandbox_file(struct traces *traces, struct observed_sandbox *sandbox)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(JSON_LIMITS_PERSIST.bytes);
+    struct error error = {0};
+    int r = read_persist(traces->state_directory, "", sandbox, &text);
+
+    traces->has_persist = r != PATH_ABSENT;
+    if (r != PATH_OK)
+        return r < 0 ? r : 0;
+    r = persist_parse_sandbox(buffer_text(&text), text.length, &traces->persist, &error);
+    return r > 0 ? set_parse_problem(sandbox, r, "", &error) : r;
+}
+
+static int read_container_file(struct traces *traces, const char *name,
+                               struct observed_sandbox *sandbox)
+{
+    cleanup(fd_closep) int directory = -1;
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(JSON_LIMITS_PERSIST.bytes);
+    struct container *container = &traces->container[traces->containers];
+    struct error error = {0};
+    int r = path_open_directory_below(traces->state_directory, name, &directory);
+
+    if (r < 0)
+        return kata_is_absent(r) || r == -EXDEV ? 0 : r;
+    r = read_persist(directory, name, sandbox, &text);
+    sandbox->try_again |= r == PATH_ABSENT; /* the directory comes first */
+    if (r != PATH_OK)
+        return r < 0 ? r : 0;
+    r = persist_parse_container(buffer_text(&text), text.length, &container->persist, &error);
+    if (r > 0)
+        return set_parse_problem(sandbox, r, name, &error);
+    if (r < 0)
+        return r;
+    (void)snprintf(container->id, sizeof(container->id), "%s", name);
+    traces->containers++;
+    return 0;
+}
+
+static bool may_be_container(const struct dirent *name)
+{
+    return (name->d_type == DT_DIR || name->d_type == DT_UNKNOWN) &&
+           observe_is_sandbox_id(name->d_name);
+}
+
+static int read_containers(struct traces *traces, struct observed_sandbox *sandbox)
+{
+    cleanup(dir_closep) DIR *names = NULL;
+    int fd = -1, r = path_open_directory_below(traces->state_directory, ".", &fd);
+    const struct dirent *name;
+
+    if (r < 0)
+        return kata_is_absent(r) ? 0 : r;
+    names = fdopendir(fd);
+    if (!names) {
+        r = -errno;
+        fd_close(fd);
+        return r;
+    }
+    for (unsigned seen = 0, containers = 0; r == 0 && (name = readdir(names));) {
+        if (++seen > SANDBOX_NAMES || containers == CONTAINERS)
+            return kata_set_problem(sandbox, false, "", "more containers than are read");
+        if (may_be_container(name)) {
+            containers++;
+            r = read_container_file(traces, name->d_name, sandbox);
+        }
+    }
+    return r;
+}
+
+/* ---- drives ------------------------------------------------------------------------------ */
+
+static int add_drive(struct observed_sandbox *sandbox, const struct persist_device *device,
+                     const char *source)
+{
+    struct observed_drive *drive =
+        reallocarray(sandbox->drive, sandbox->drives + 1, sizeof(*drive));
+    int r;
+
+    if (!drive)
+        return -ENOMEM;
+    sandbox->drive = drive;
+    drive += sandbox->drives++;
+    *drive = (struct observed_drive){.major = device->major, .minor = device->minor};
+    r = kata_copy(source, &drive->mount_source);
+    if (r == 0)
+        r = kata_copy(device->file, &drive->file);
+    if (r == 0)
+        r = kata_copy(device->drive_id, &drive->drive_id);
+    if (r == 0)
+        r = kata_copy(device->guest_path, &drive->guest_path);
+    return r;
+}
+
+static bool has_drive(const struct observed_sandbox *sandbox, unsigned first, const char *source)
+{
+    for (unsigned i = first; i < sandbox->drives; i++)
+        if (sandbox->drive[i].mount_source && strcmp(sandbox->drive[i].mount_source, source) == 0)
+            return true;
+    return false;
+}
+
+/* One drive per device and mount source: the containers of a pod share their volumes. */
+static int add_drives_of(const struct traces *traces, const struct persist_device *device,
+                         struct observed_sandbox *sandbox)
+{
+    unsigned first = sandbox->drives;
+    int r = 0;
+
+    for (unsigned i = 0; i < traces->containers; i++) {
+        const struct persist_container *container = &traces->container[i].persist;
+
+        for (unsigned j = 0; r == 0 && j < container->mounts; j++) {
+            const struct persist_mount *mount = &container->mount[j];
+
+            if (mount->device_id && strcmp(mount->device_id, device->id) == 0 &&
+                !has_drive(sandbox, first, mount->source))
+                r = add_drive(sandbox, device, mount->source);
+        }
+    }
+    return r == 0 && sandbox->drives == first ? add_drive(sandbox, device, NULL) : r;
+}
+
+/* Each device's drives stand together: `first` is where those of each begin. */
+static int add_drives(const struct traces *traces, struct observed_sandbox *sandbox,
+                      unsigned *first)
+{
+    int r = 0;
+
+    for (unsigned i = 0; r == 0 && i < traces->persist.devices; i++) {
+        first[i] = sandbox->drives;
+        r = add_drives_of(traces, &traces->persist.device[i], sandbox);
+    }
+    return r;
+}
+
+/* ---- mounts ------------------------------------------------------------------------------ */
+
+/* A device that is not the sandbox's any more went with its container, whose own file is written
+ * after the sandbox's. */
+static int add_record(const struct traces *traces, const struct container *container,
+                      const struct persist_mount *mount, const unsigned *first,
+                      struct observed_sandbox *sandbox)
+{
+    struct observed_record record = {.carrier = CARRIER_DIRECTORY, .drive = -1};
+    int r = kata_copy(container->id, &record.container);
+
+    if (mount->device_id)
+        record.carrier = CARRIER_ENDED;
+    for (unsigned i = 0; mount->device_id && i < traces->persist.devices; i++)
+        if (strcmp(mount->device_id, traces->persist.device[i].id) == 0) {
+            record.carrier = CARRIER_DEVICE;
+            record.drive = first[i];
+        }
+    if (container->persist.ended)
+        record.carrier = CARRIER_ENDED;
+    if (r == 0)
+        r = kata_copy(mount->source, &record.source);
+    if (r == 0)
+        r = kata_copy(mount->destination, &record.destination);
+    return records_add(sandbox, &record) < 0 ? -ENOMEM : r;
+}
+
+static int add_records(const struct traces *traces, const unsigned *first,
+                       struct observed_sandbox *sandbox)
+{
+    int r = 0;
+
+    for (unsigned i = 0; i < traces->containers; i++) {
+        const struct container *container = &traces->container[i];
+
+        for (unsigned j = 0; r == 0 && j < container->persist.mounts; j++)
+            r = add_record(traces, container, &container->persist.mount[j], first, sandbox);
+    }
+    return r;
+}
+
+static int add_drives_and_records(const struct traces *traces, struct observed_sandbox *sandbox)
+{
+    cleanup(freep) unsigned *first = calloc(traces->persist.devices + 1, sizeof(*first));
+    int r = first ? add_drives(traces, sandbox, first) : -ENOMEM;
+
+    return r < 0 ? r : add_records(traces, first, sandbox);
+}
+
+/* ---- the VMM ----------------------------------------------------------------------------- */
+
+/* 0 and ret_pid 0 if there is none that can be read. */
+static int read_pid_file(const struct traces *traces, const char *directory, const char *name,
+                         struct observed_sandbox *sandbox, pid_t *ret_pid)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(32);
+    char path[PATH_MAX];
+    char *end;
+    long pid;
+    int r;
+
+    *ret_pid = 0;
+    if (!directory[0] || snprintf(path, sizeof(path), "%s/%s", directory, name) >= PATH_MAX)
+        return 0;
+    r = path_read_in_root(traces->paths->root, path, &text, NULL);
+    if (r != PATH_OK)
+        return r < 0 ? r : 0;
+    if (!text.length)
+        return kata_set_problem(sandbox, true, "", "pid: empty");
+    pid = strtol(buffer_text(&text), &end, 10);
+    if (pid <= 0 || pid > INT_MAX || (*end && *end != '\n'))
+        return kata_set_problem(sandbox, false, "", "pid: not a process id");
+    *ret_pid = (pid_t)pid;
+    return 0;
+}
+
+/* It has the sandbox's id among its arguments too, but no drive. */
+static bool is_jailer(const struct buffer *arguments)
+{
+    const char *program = buffer_text(arguments), *slash = strrchr(program, '/');
+
+    return strcmp(slash ? slash + 1 : program, "jailer") == 0;
+}
+
+/* Takes the process for the sandbox's if its arguments say so; start times before and after tell
+ * that they are its own. */
+static int try_process(const struct traces *traces, pid_t pid, struct observed_sandbox *sandbox)
+{
+    cleanup(buffer_done) struct buffer arguments = BUFFER_INIT(ARGUMENTS_BYTES);
+    struct process before, after;
+    enum hypervisor_kind guess;
+    int r = process_read(pid, &before);
+
+    if (r == 0)
+        r = process_read_arguments(pid, &arguments);
+    if (r == 0)
+        r = process_read(pid, &after);
+    if (r < 0)
+        return r == -ENOENT || r == -EMSGSIZE ? 0 : r;
+    if (!after.alive || before.start_ns != after.start_ns || is_jailer(&arguments) ||
+        (!process_arguments_name(&arguments, traces->sandbox_id) &&
+         !process_arguments_name(&arguments, traces->vm_id)))
+        return 0;
+    sandbox->alive = true;
+    sandbox->vmm_pid = pid;
+    sandbox->vmm_start_ns = after.start_ns;
+    guess = process_arguments_hypervisor(&arguments);
+    if (guess != HYPERVISOR_UNKNOWN)
+        sandbox->hypervisor = guess;
+    return 0;
+}
+
+static int find_process(const struct traces *traces, struct observed_sandbox *sandbox)
+{
+    const enum hypervisor_kind written = hypervisor_kind_from_name(traces->persist.hypervisor);
+    pid_t pid, jailed_pid;
+    int r = read_pid_file(traces, traces->vm_directory, "pid", sandbox, &pid);
+
+    if (r == 0 && pid)
+        r = try_process(traces, pid, sandbox);
+    if (r == 0 && !sandbox->alive && traces->persist.pid)
+        r = try_process(traces, traces->persist.pid, sandbox);
+    if (r == 0 && !sandbox->alive) {
+        r = read_pid_file(traces, traces->jail, JAILS ".pid", sandbox, &jailed_pid);
+        if (r == 0 && jailed_pid)
+            r = try_process(traces, jailed_pid, sandbox);
+    }
+    if (written != HYPERVISOR_UNKNOWN)
+        sandbox->hypervisor = written;
+    return r;
+}
+
+static int find_monitor(const struct traces *traces, struct observed_sandbox *sandbox)
+{
+    int r = 0;
+
+    if (traces->paths->extra_monitor)
+        r = kata_find_added_monitor(traces->paths->root, traces->vm_id, sandbox);
+    if (r == 0 && !sandbox->control_socket && traces->paths->extra_monitor)
+        r = kata_try_socket(traces->paths->root, traces->vm_directory, "extra-monitor.sock",
+                            &sandbox->control_socket);
+    if (r == 0 && !sandbox->control_socket && traces->paths->main_monitor)
+        r = kata_try_socket(traces->paths->root, traces->vm_directory, "qmp.sock",
+                            &sandbox->control_socket);
+    return r;
+}
+
+static int find_control_socket(const struct traces *traces, struct observed_sandbox *sandbox)
+{
+    const enum hypervisor_kind hypervisor = sandbox->hypervisor;
+    int root = traces->paths->root;
+
+    if (!sandbox->alive)
+        return 0;
+    if (hypervisor == HYPERVISOR_FIRECRACKER && traces->jail[0])
+        return kata_try_socket(root, traces->jail, "run/firecracker.socket",
+                               &sandbox->control_socket);
+    if (!traces->vm_directory[0])
+        return 0;
+    if (hypervisor == HYPERVISOR_CLOUD_HYPERVISOR)
+        return kata_try_socket(root, traces->vm_directory, "clh-api.sock",
+                               &sandbox->control_socket);
+    if (hypervisor == HYPERVISOR_QEMU || hypervisor == HYPERVISOR_UNKNOWN)
+        return find_monitor(traces, sandbox);
+    return 0;
+}
+
+/* ---- all of it --------------------------------------------------------------------------- */
+
+static int observe_traces(struct traces *traces, struct observed_sandbox *sandbox)
+{
+    int r = 0;
+
+    if (traces->state_directory >= 0) {
+        r = read_sandbox_file(traces, sandbox);
+        if (r == 0)
+            r = read_containers(traces, sandbox);
+    }
+    if (r == 0)
+        r = find_process(traces, sandbox);
+    if (r == 0)
+        r = find_control_socket(traces, sandbox);
+    if (r == 0)
+        r = add_drives_and_records(traces, sandbox);
+    if (sandbox->alive && !traces->has_persist)
+        sandbox->try_again = true;
+    sandbox->agent_address = take_pointer(&traces->persist.agent_url);
+    return r;
+}
+
+static int observe_go(struct traces *traces, struct observed_sandbox *sandbox)
+{
+    int r = find_vm_directory(traces);
+
+    if (r == 0)
+        r = find_jail(traces);
+    if (r == 0)
+        r = find_state_directory(traces);
+    if (r == 0 && !traces->vm_directory[0] && !traces->jail[0] && traces->state_directory < 0)
+        return OBSERVED_ABSENT;
+    sandbox->runtime = RUNTIME_KATA_GO;
+    return r < 0 ? r : observe_traces(traces, sandbox);
+}
+
+int kata_go_observe(const struct observe_sandbox_paths *paths, const char *sandbox_id,
+                    struct observed_sandbox *sandbox)
+{
+    struct traces *traces = calloc(1, sizeof(*traces));
+    int r;
+
+    if (!traces)
+        return -ENOMEM;
+    traces->paths = paths;
+    traces->sandbox_id = sandbox_id;
+    traces->state_directory = -1;
+    r = observe_go(traces, sandbox);
+    fd_close(traces->state_directory);
+    persist_sandbox_done(&traces->persist);
+    for (unsigned i = 0; i < traces->containers; i++)
+        persist_container_done(&traces->container[i].persist);
+    free(traces);
+    return r;
+}

@@ -1,0 +1,226 @@
+/* kata_rs.c - /run/kata as Kata's Rust runtime keeps it.
+ *
+ *   SANDBOXES/ID/state.json, shim-monitor.sock, and by VMM:
+ *     ch-api.sock, ch-vm.sock                 Cloud Hypervisor
+ *     run/fc.sock, kata.hvsock                Firecracker
+ *     root/kata.hvsock                        Dragonball, within the shim
+ *   SANDBOXES/firecracker/ID/root/            Firecracker with a jailer: its state and sockets
+ *   BUNDLE/debug-monitor.sock, qmp.sock       QEMU's monitors: the shim's working directory is the
+ *                                             bundle, and the sockets' paths are relative to it
+ *
+ * Nothing here names a process, a device or a guest path: state.json says which VMM, and the VMM is
+ * found by its arguments. QEMU's guest is reached at the cid among them. Drives are left to what
+ * the VMM itself reports.
+ */
+#include "observe/kata_rs.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "lib/json.h"
+#include "observe/cache.h"
+#include "observe/claims.h"
+#include "observe/kata.h"
+
+#define STATE "state.json"
+#define JAILS "firecracker"
+
+struct traces {
+    const struct observe_sandbox_paths *paths;
+    const char *sandbox_id;
+    char directory[PATH_MAX]; /* below root: of the state and of the VMM's sockets */
+    char bundle[PATH_MAX];    /* "" none */
+    struct indexed_process vmm;
+};
+
+/* ---- the state directory ----------------------------------------------------------------- */
+
+static int is_directory(const struct traces *traces, bool *ret_is)
+{
+    struct stat st;
+    int r = path_stat_in_root(traces->paths->root, traces->directory, &st);
+
+    *ret_is = r == 0 && S_ISDIR(st.st_mode);
+    return kata_is_absent(r) ? 0 : r;
+}
+
+/* The jail first: the directory of the sandbox itself stands beside it. */
+static int find_directory(struct traces *traces, bool *ret_found)
+{
+    const char *sandboxes = traces->paths->kata_rs_sandboxes, *id = traces->sandbox_id;
+    int r;
+
+    if (snprintf(traces->directory, PATH_MAX, "%s/" JAILS "/%s/root", sandboxes, id) >= PATH_MAX)
+        return -ENAMETOOLONG;
+    r = is_directory(traces, ret_found);
+    if (r < 0 || *ret_found)
+        return r;
+    (void)snprintf(traces->directory, PATH_MAX, "%s/%s", sandboxes, id);
+    return is_directory(traces, ret_found);
+}
+
+/* ---- state.json -------------------------------------------------------------------------- */
+
+static int parse_state(const struct buffer *text, struct observed_sandbox *sandbox)
+{
+    cleanup(json_deletep) cJSON *object = NULL;
+    struct error error;
+    enum hypervisor_kind type;
+    int r = json_parse(buffer_text(text), text->length, JSON_LIMITS_PERSIST, &object, &error);
+
+    if (r == -ENOMEM)
+        return r;
+    if (r < 0)
+        return kata_set_problem(sandbox, false, STATE, error.text);
+    type = hypervisor_kind_from_name(
+        json_string(json_member(object, "hypervisor"), "hypervisor_type"));
+    if (type != HYPERVISOR_UNKNOWN)
+        sandbox->hypervisor = type;
+    return 0;
+}
+
+/* Written once, after the VMM has started: before that its arguments tell as much. */
+static int read_state(const struct traces *traces, struct observed_sandbox *sandbox)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(JSON_LIMITS_PERSIST.bytes);
+    char path[PATH_MAX + 16];
+    struct error error;
+    int r;
+
+    (void)snprintf(path, sizeof(path), "%s/" STATE, traces->directory);
+    r = path_read_in_root(traces->paths->root, path, &text, &error);
+    if (r == PATH_OK)
+        return parse_state(&text, sandbox);
+    if (r == PATH_UNSAFE || r == PATH_TOO_BIG)
+        return kata_set_problem(sandbox, false, "", error.text);
+    return r < 0 && !kata_is_absent(r) ? r : 0;
+}
+
+/* ---- the VMM ----------------------------------------------------------------------------- */
+
+/* A shim without a VMM is about to start one, or about to end. */
+static int note_missing_vmm(const struct traces *traces, struct observed_sandbox *sandbox)
+{
+    struct indexed_process shim;
+    bool stale;
+    int r = process_index_find(traces->paths->cache->processes, PROCESS_SHIM, traces->sandbox_id,
+                               &shim, &stale);
+
+    sandbox->try_again |= r == 0;
+    return r < 0 ? r : 0;
+}
+
+/* Dragonball is a part of the shim; a remote VM has nothing else on this machine. */
+static bool lives_in_shim(enum hypervisor_kind hypervisor)
+{
+    return hypervisor == HYPERVISOR_DRAGONBALL || hypervisor == HYPERVISOR_REMOTE;
+}
+
+static int find_vmm(struct traces *traces, struct observed_sandbox *sandbox)
+{
+    struct process_index *processes = traces->paths->cache->processes;
+    enum process_role role = lives_in_shim(sandbox->hypervisor) ? PROCESS_SHIM : PROCESS_VMM;
+    bool stale;
+    int r = process_index_find(processes, role, traces->sandbox_id, &traces->vmm, &stale);
+
+    if (r < 0)
+        return r;
+    if (r != 0) {
+        sandbox->try_again |= stale;
+        return note_missing_vmm(traces, sandbox);
+    }
+    sandbox->alive = true;
+    sandbox->vmm_pid = traces->vmm.pid;
+    sandbox->vmm_start_ns = traces->vmm.start_ns;
+    if (sandbox->hypervisor == HYPERVISOR_UNKNOWN)
+        sandbox->hypervisor = traces->vmm.hypervisor;
+    return 0;
+}
+
+static int find_control_socket(const struct traces *traces, struct observed_sandbox *sandbox)
+{
+    int root = traces->paths->root, r = 0;
+
+    if (sandbox->hypervisor == HYPERVISOR_CLOUD_HYPERVISOR)
+        return kata_try_socket(root, traces->directory, "ch-api.sock", &sandbox->control_socket);
+    if (sandbox->hypervisor == HYPERVISOR_FIRECRACKER)
+        return kata_try_socket(root, traces->directory, "run/fc.sock", &sandbox->control_socket);
+    if (sandbox->hypervisor != HYPERVISOR_QEMU)
+        return 0;
+    if (traces->paths->extra_monitor)
+        r = kata_find_added_monitor(root, traces->sandbox_id, sandbox);
+    if (r < 0 || sandbox->control_socket || !traces->bundle[0])
+        return r;
+    if (traces->paths->extra_monitor)
+        r = kata_try_socket(root, traces->bundle, "debug-monitor.sock", &sandbox->control_socket);
+    if (r == 0 && !sandbox->control_socket && traces->paths->main_monitor)
+        r = kata_try_socket(root, traces->bundle, "qmp.sock", &sandbox->control_socket);
+    return r;
+}
+
+/* ---- the agent --------------------------------------------------------------------------- */
+
+static int find_agent(const struct traces *traces, struct observed_sandbox *sandbox)
+{
+    static const char *const sockets[HYPERVISOR_KINDS] = {
+        [HYPERVISOR_CLOUD_HYPERVISOR] = "ch-vm.sock",
+        [HYPERVISOR_FIRECRACKER] = "kata.hvsock",
+        [HYPERVISOR_DRAGONBALL] = "root/kata.hvsock",
+        [HYPERVISOR_OPENVMM] = "vsock.sock",
+    };
+    const char *socket = sockets[sandbox->hypervisor];
+    int length = 0;
+
+    if (sandbox->hypervisor == HYPERVISOR_QEMU && traces->vmm.guest_cid)
+        length = asprintf(&sandbox->agent_address, "vsock://%" PRIu32 ":%u", traces->vmm.guest_cid,
+                          traces->paths->agent_port);
+    else if (socket)
+        length = asprintf(&sandbox->agent_address, "hvsock://%s/%s:%u", traces->directory, socket,
+                          traces->paths->agent_port);
+    if (length >= 0)
+        return 0;
+    sandbox->agent_address = NULL;
+    return -ENOMEM;
+}
+
+/* ---- all of it --------------------------------------------------------------------------- */
+
+static int observe_living(struct traces *traces, struct observed_sandbox *sandbox)
+{
+    int r = claims_find_bundle(traces->paths, traces->sandbox_id, sandbox->vmm_pid, traces->bundle);
+
+    if (r == 0)
+        r = find_control_socket(traces, sandbox);
+    if (r == 0)
+        r = find_agent(traces, sandbox);
+    if (r == 0 && traces->bundle[0])
+        r = claims_read(traces->paths, traces->sandbox_id, traces->bundle, true, sandbox);
+    return r;
+}
+
+int kata_rs_observe(const struct observe_sandbox_paths *paths, const char *sandbox_id,
+                    struct observed_sandbox *sandbox)
+{
+    struct traces traces = {.paths = paths, .sandbox_id = sandbox_id};
+    bool found;
+    int r;
+
+    if (strcmp(sandbox_id, JAILS) == 0)
+        return OBSERVED_ABSENT;
+    r = find_directory(&traces, &found);
+    if (r == 0 && !found)
+        return OBSERVED_ABSENT;
+    sandbox->runtime = RUNTIME_KATA_RS;
+    if (r == 0)
+        r = read_state(&traces, sandbox);
+    if (r == 0)
+        r = find_vmm(&traces, sandbox);
+    if (r == 0 && sandbox->alive)
+        r = observe_living(&traces, sandbox);
+    return r < 0 ? r : OBSERVED;
+}

@@ -1,0 +1,9 @@
+/* kata_rs.h - a sandbox of Kata's Rust runtime, from its state directory and its processes. */
+#pragma once
+
+#include "observe/observe.h"
+
+/* Fills what it finds. OBSERVED, OBSERVED_ABSENT (no directory of this sandbox) or -errno; in each
+ * case observed_sandbox_done() frees it. */
+int kata_rs_observe(const struct observe_sandbox_paths *paths, const char *sandbox_id,
+                    struct observed_sandbox *sandbox);

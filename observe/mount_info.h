@@ -1,0 +1,31 @@
+/* mount_info.h - mountInfo.json, text in, facts out; no I/O.
+ *
+ * Fields as Kata reads them (src/runtime/pkg/direct-volume/utils.go): volume-type, device, fstype,
+ * metadata {string: string}, options [string], keys in any letter case. Here `device` alone must be
+ * there. A null is an absent field, as Go reads it. Unknown fields are passed over.
+ */
+#pragma once
+
+#include <stddef.h>
+
+#include "lib/result.h"
+#include "observe/observe.h"
+
+struct mount_info {
+    char *volume_type, *device, *fs_type; /* as written; NULL absent */
+    char *options, *metadata; /* JSON text, secrets redacted (lib/secret.h); NULL absent */
+    bool read_only;           /* by the options */
+    enum resize_policy policy;
+};
+
+/* Outcomes. */
+enum {
+    MOUNT_INFO_READ,
+    MOUNT_INFO_WRONG, /* error says what and where */
+    MOUNT_INFO_CUT,   /* empty, or the beginning of something: a write in progress? */
+};
+
+/* MOUNT_INFO_* or -ENOMEM. */
+int mount_info_parse(const char *text, size_t length, struct mount_info *ret_info,
+                     struct error *error);
+void mount_info_done(struct mount_info *info);

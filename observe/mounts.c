@@ -1,0 +1,405 @@
+/* mounts.c - which disks the host itself uses.
+ *
+ * The snapshot keeps one entry per block device in use, sorted by number, so its size and the cost
+ * of a question depend on the host's mounts and not on how many volumes there are. Asking about a
+ * disk asks about its partitions and about what stands on it (dm, md, bcache: sysfs calls them
+ * holders), as deep as such stacks get.
+ *
+ * A mount's device field is the file system's number. Where that is an anonymous one (btrfs, FUSE),
+ * its source is a path, and the path's own number is what counts; btrfs over several devices names
+ * one of them there and all of them in sysfs. Paths are those of process 1, whose table it is.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "lib/cleanup.h"
+#include "observe/observe.h"
+#include "observe/sysfs.h"
+
+enum { STACK_DEPTH = 8, STACK_VISITS = 256, STACK_NAMES = 512, DEVICES_OF_FILE_SYSTEM = 256 };
+
+struct used_device {
+    uint32_t major, minor;
+    char *where;
+};
+
+struct observed_mounts {
+    size_t count, capacity;
+    struct used_device *used;
+};
+
+static int compare_used(const void *a, const void *b)
+{
+    const struct used_device *x = a, *y = b;
+
+    if (x->major != y->major)
+        return x->major < y->major ? -1 : 1;
+    if (x->minor != y->minor)
+        return x->minor < y->minor ? -1 : 1;
+    return 0;
+}
+
+/* Unsorted while it is built: the table has few block devices and many other lines. */
+static const struct used_device *find_unsorted(const struct observed_mounts *mounts, uint32_t major,
+                                               uint32_t minor)
+{
+    for (size_t i = 0; i < mounts->count; i++)
+        if (mounts->used[i].major == major && mounts->used[i].minor == minor)
+            return &mounts->used[i];
+    return NULL;
+}
+
+static int add_used(struct observed_mounts *mounts, uint32_t major, uint32_t minor,
+                    const char *where)
+{
+    struct used_device device = {major, minor, NULL};
+
+    if (find_unsorted(mounts, major, minor))
+        return 0;
+    if (mounts->count == mounts->capacity) {
+        size_t capacity = mounts->capacity ? mounts->capacity * 2 : 16;
+        struct used_device *used = reallocarray(mounts->used, capacity, sizeof(*used));
+
+        if (!used)
+            return -ENOMEM;
+        mounts->used = used;
+        mounts->capacity = capacity;
+    }
+    device.where = strdup(where);
+    if (!device.where)
+        return -ENOMEM;
+    mounts->used[mounts->count++] = device;
+    return 0;
+}
+
+/* ---- the mount table --------------------------------------------------------------------- */
+
+/* \040 and the like, in place. */
+static void unescape(char *text)
+{
+    char *out = text;
+
+    for (; *text; text++) {
+        if (text[0] == '\\' && strspn(text + 1, "01234567") >= 3) {
+            *out++ = (char)((text[1] - '0') << 6 | (text[2] - '0') << 3 | (text[3] - '0'));
+            text += 3;
+        } else {
+            *out++ = *text;
+        }
+    }
+    *out = '\0';
+}
+
+static int add_path(struct observed_mounts *mounts, int root, const char *path, const char *where)
+{
+    struct stat st;
+    int r = path[0] == '/' ? path_stat_in_root(root, path, &st) : -ENOENT;
+
+    if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP || r == -EACCES || r == -ENAMETOOLONG)
+        return 0; /* a source that is no path, or none of process 1's any more */
+    if (r < 0)
+        return r;
+    if (!S_ISBLK(st.st_mode))
+        return 0;
+    return add_used(mounts, major(st.st_rdev), minor(st.st_rdev), where);
+}
+
+/* "36 35 98:0 /root /where options [optional…] - type source options" (proc(5)). */
+static int add_mount_line(struct observed_mounts *mounts, int root, char *line)
+{
+    char *field[5], *rest = strstr(line, " - "), *source, *save = NULL;
+    unsigned major, minor;
+
+    for (size_t i = 0; i < array_length(field); i++) {
+        field[i] = strtok_r(i ? NULL : line, " ", &save);
+        if (!field[i])
+            return 0;
+    }
+    if (!rest || sscanf(field[2], "%9u:%9u", &major, &minor) != 2)
+        return 0;
+    unescape(field[4]);
+    if (major != 0)
+        return add_used(mounts, major, minor, field[4]);
+    rest += strlen(" - ");
+    if (!strtok_r(rest, " ", &save) || !(source = strtok_r(NULL, " ", &save)))
+        return 0;
+    unescape(source);
+    return add_path(mounts, root, source, field[4]);
+}
+
+/* "/dev/sda2 partition 1000 0 -2", after a line of headings. */
+static int add_swap_line(struct observed_mounts *mounts, int root, char *line)
+{
+    line[strcspn(line, " \t\n")] = '\0';
+    unescape(line);
+    return add_path(mounts, root, line, "swap");
+}
+
+static int read_lines(const char *path, struct observed_mounts *mounts, int root,
+                      int (*add_line)(struct observed_mounts *mounts, int root, char *line))
+{
+    FILE *file = fopen(path, "re");
+    char *line = NULL;
+    size_t size = 0;
+    int r = 0;
+
+    if (!file)
+        return -errno;
+    while (r == 0 && (errno = 0, getline(&line, &size, file)) >= 0)
+        r = add_line(mounts, root, line);
+    if (r == 0 && errno)
+        r = -errno;
+    free(line);
+    (void)fclose(file);
+    return r;
+}
+
+static int read_mount_table(struct observed_mounts *mounts, int root)
+{
+    int r = read_lines("/proc/1/mountinfo", mounts, root, add_mount_line);
+
+    if (r == -EACCES || r == -EPERM || r == -ENOENT)
+        r = read_lines("/proc/self/mountinfo", mounts, root, add_mount_line);
+    return r;
+}
+
+/* A kernel without swap has no table of it. */
+static int read_swaps(struct observed_mounts *mounts, int root)
+{
+    int r = read_lines("/proc/swaps", mounts, root, add_swap_line);
+
+    return r == -ENOENT ? 0 : r;
+}
+
+static int open_root_of_process_one(int *ret_fd)
+{
+    int fd = open("/proc/1/root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0)
+        fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    *ret_fd = fd;
+    return 0;
+}
+
+/* ---- btrfs ------------------------------------------------------------------------------- */
+
+/* Calls back with each name of a sysfs directory; one that is not there has none. */
+static int for_each_name(int sysfs, const char *path, unsigned most,
+                         int (*visit)(void *userdata, const char *name), void *userdata)
+{
+    cleanup(dir_closep) DIR *names = sysfs_open_directory(sysfs, path);
+    const struct dirent *name;
+    int r = 0;
+
+    if (!names)
+        return errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
+    for (unsigned count = 0; r == 0 && count < most && (name = readdir(names));) {
+        if (name->d_name[0] == '.')
+            continue;
+        count++;
+        r = visit(userdata, name->d_name);
+    }
+    return r;
+}
+
+struct file_system {
+    struct observed_mounts *mounts;
+    int sysfs;
+    char directory[SYSFS_PATH_BYTES / 2];
+};
+
+static int add_btrfs_device(void *userdata, const char *name)
+{
+    struct file_system *file_system = userdata;
+    char path[SYSFS_PATH_BYTES + NAME_MAX];
+    uint32_t major, minor;
+
+    (void)snprintf(path, sizeof(path), "%s/%s/dev", file_system->directory, name);
+    if (sysfs_read_device_number(file_system->sysfs, path, &major, &minor) < 0)
+        return 0;
+    return add_used(file_system->mounts, major, minor, "btrfs");
+}
+
+/* fs/btrfs also has `features`, which has no devices. */
+static int add_btrfs(void *userdata, const char *uuid)
+{
+    struct file_system *file_system = userdata;
+    int length = snprintf(file_system->directory, sizeof(file_system->directory),
+                          "fs/btrfs/%s/devices", uuid);
+
+    if (length >= (int)sizeof(file_system->directory))
+        return 0;
+    return for_each_name(file_system->sysfs, file_system->directory, DEVICES_OF_FILE_SYSTEM,
+                         add_btrfs_device, file_system);
+}
+
+int observe_mounts(int sysfs, struct observed_mounts **ret_mounts)
+{
+    struct observed_mounts *mounts = calloc(1, sizeof(*mounts));
+    struct file_system btrfs = {.mounts = mounts, .sysfs = sysfs};
+    cleanup(fd_closep) int root = -1;
+    int r;
+
+    if (!mounts)
+        return -ENOMEM;
+    r = open_root_of_process_one(&root);
+    if (r == 0)
+        r = read_mount_table(mounts, root);
+    if (r == 0)
+        r = read_swaps(mounts, root);
+    if (r == 0)
+        r = for_each_name(sysfs, "fs/btrfs", DEVICES_OF_FILE_SYSTEM, add_btrfs, &btrfs);
+    if (r < 0) {
+        observed_mounts_free(mounts);
+        return r;
+    }
+    if (mounts->count)
+        qsort(mounts->used, mounts->count, sizeof(mounts->used[0]), compare_used);
+    *ret_mounts = mounts;
+    return 0;
+}
+
+struct observed_mounts *observed_mounts_free(struct observed_mounts *mounts)
+{
+    if (!mounts)
+        return NULL;
+    for (size_t i = 0; i < mounts->count; i++)
+        free(mounts->used[i].where);
+    free(mounts->used);
+    free(mounts);
+    return NULL;
+}
+
+void observed_mounts_each_change(const struct observed_mounts *before,
+                                 const struct observed_mounts *after,
+                                 observe_device_callback *callback, void *userdata)
+{
+    size_t i = 0, j = 0;
+
+    while (i < before->count || j < after->count) {
+        int order = i == before->count  ? 1
+                    : j == after->count ? -1
+                                        : compare_used(&before->used[i], &after->used[j]);
+        const struct used_device *one = order <= 0 ? &before->used[i] : &after->used[j];
+
+        if (order != 0)
+            callback(userdata, one->major, one->minor);
+        i += order <= 0;
+        j += order >= 0;
+    }
+}
+
+/* ---- what stands on a disk --------------------------------------------------------------- */
+
+/* What cannot be known counts as in use: the answer guards writes. */
+#define CANNOT_TELL "(cannot tell)"
+
+struct search {
+    const struct observed_mounts *mounts;
+    int sysfs;
+    unsigned depth, visits;
+    bool partitions;                      /* of the names visited, only partitions count */
+    char disk[NAME_MAX + 1];              /* whose partitions; "" if its name is not known */
+    char directory[SYSFS_PATH_BYTES / 2]; /* whose names are being visited */
+    const char *found;
+};
+
+static void search_device(struct search *search, uint32_t major, uint32_t minor);
+
+/* Other things in a disk's directory have numbers too: an NVMe disk's controller, for one. Most
+ * names there are ruled out without a look: the kernel gives a partition its disk's name and a
+ * number (block/partitions/core.c). */
+static bool is_partition(const struct search *search, const char *name)
+{
+    char path[SYSFS_PATH_BYTES + NAME_MAX];
+    uint64_t number;
+
+    if (strncmp(name, search->disk, strlen(search->disk)) != 0)
+        return false;
+    (void)snprintf(path, sizeof(path), "%s/%s/partition", search->directory, name);
+    return sysfs_read_number(search->sysfs, path, &number) == 0;
+}
+
+static int search_name(void *userdata, const char *name)
+{
+    struct search *search = userdata, below = *search;
+    char path[SYSFS_PATH_BYTES + NAME_MAX];
+    uint32_t major, minor;
+
+    if (search->partitions && !is_partition(search, name))
+        return 0;
+    (void)snprintf(path, sizeof(path), "%s/%s/dev", search->directory, name);
+    if (sysfs_read_device_number(search->sysfs, path, &major, &minor) < 0)
+        return 0;
+    search_device(&below, major, minor);
+    search->visits = below.visits;
+    search->found = below.found;
+    return search->found ? 1 : 0;
+}
+
+/* dev/block/MAJOR:MINOR is a link to the disk's own directory. */
+static void find_disk_name(struct search *search)
+{
+    char target[PATH_MAX];
+    ssize_t length = readlinkat(search->sysfs, search->directory, target, sizeof(target) - 1);
+    const char *name;
+
+    search->disk[0] = '\0';
+    if (length <= 0)
+        return;
+    target[length] = '\0';
+    name = strrchr(target, '/');
+    (void)snprintf(search->disk, sizeof(search->disk), "%.*s", NAME_MAX, name ? name + 1 : target);
+}
+
+static void search_names(struct search *search, uint32_t major, uint32_t minor, const char *below,
+                         bool partitions)
+{
+    if (search->found)
+        return;
+    search->partitions = partitions;
+    (void)snprintf(search->directory, sizeof(search->directory), "dev/block/%u:%u%s", major, minor,
+                   below);
+    if (partitions)
+        find_disk_name(search);
+    if (for_each_name(search->sysfs, search->directory, STACK_NAMES, search_name, search) < 0)
+        search->found = CANNOT_TELL;
+}
+
+static void search_device(struct search *search, uint32_t major, uint32_t minor)
+{
+    struct used_device wanted = {major, minor, NULL};
+    const struct used_device *used = NULL;
+
+    if (search->mounts->count)
+        used = bsearch(&wanted, search->mounts->used, search->mounts->count, sizeof(wanted),
+                       compare_used);
+    if (used)
+        search->found = used->where;
+    else if (search->depth == STACK_DEPTH || search->visits == STACK_VISITS)
+        search->found = CANNOT_TELL;
+    if (search->found)
+        return;
+    search->depth++;
+    search->visits++;
+    search_names(search, major, minor, "/holders", false);
+    search_names(search, major, minor, "", true);
+}
+
+const char *observed_mounts_find(const struct observed_mounts *mounts, int sysfs, uint32_t major,
+                                 uint32_t minor)
+{
+    struct search search = {.mounts = mounts, .sysfs = sysfs};
+
+    search_device(&search, major, minor);
+    return search.found;
+}

@@ -1,0 +1,139 @@
+/* passthrough.c - reads names, never what is behind them: the guest may write there. */
+#include "observe/passthrough.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "lib/path.h"
+#include "observe/kata.h"
+
+#define HOST_SANDBOXES "/run/kata-containers/shared/sandboxes"
+#define GUEST_MOUNTS   "/run/kata-containers/shared/containers/passthrough"
+
+enum { NAMES = 4096, DEVICE_CHARS = 10, RANDOM_CHARS = 8, PREFIX_CHARS = 20 };
+
+static bool is_hex(const char *text, size_t length)
+{
+    for (size_t i = 0; i < length; i++)
+        if (!isdigit((unsigned char)text[i]) && (text[i] < 'a' || text[i] > 'f'))
+            return false;
+    return true;
+}
+
+static bool has_form(const char *name)
+{
+    return strlen(name) > PREFIX_CHARS && name[DEVICE_CHARS] == '-' &&
+           name[PREFIX_CHARS - 1] == '-' && is_hex(name, DEVICE_CHARS) &&
+           is_hex(name + DEVICE_CHARS + 1, RANDOM_CHARS);
+}
+
+static int compare(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int read_names(DIR *directory, struct passthrough *passthrough)
+{
+    const struct dirent *entry;
+
+    passthrough->name = calloc(NAMES, sizeof(*passthrough->name));
+    if (!passthrough->name)
+        return -ENOMEM;
+    while (passthrough->names < NAMES && (entry = readdir(directory))) {
+        char *name = has_form(entry->d_name) ? strdup(entry->d_name) : NULL;
+
+        if (name)
+            passthrough->name[passthrough->names++] = name;
+        else if (has_form(entry->d_name))
+            return -ENOMEM;
+    }
+    qsort(passthrough->name, passthrough->names, sizeof(*passthrough->name), compare);
+    return 0;
+}
+
+int passthrough_read(int root, const char *sandbox_id, struct passthrough *ret_passthrough)
+{
+    cleanup(fd_closep) int fd = -1;
+    cleanup(dir_closep) DIR *directory = NULL;
+    struct passthrough passthrough = {0};
+    char path[PATH_MAX];
+    int r;
+
+    (void)snprintf(path, sizeof(path), HOST_SANDBOXES "/%s/rw/passthrough", sandbox_id);
+    r = path_open_directory_in_root(root, path, &fd);
+    if (r == 0) {
+        directory = fdopendir(fd);
+        if (!directory)
+            return -errno;
+        (void)take_fd(&fd);
+        r = read_names(directory, &passthrough);
+    } else if (kata_is_absent(r)) {
+        r = 0;
+    }
+    if (r == 0)
+        *ret_passthrough = passthrough;
+    else
+        passthrough_done(&passthrough);
+    return r;
+}
+
+void passthrough_done(struct passthrough *passthrough)
+{
+    if (!passthrough)
+        return;
+    for (unsigned i = 0; i < passthrough->names; i++)
+        free(passthrough->name[i]);
+    free(passthrough->name);
+    *passthrough = (struct passthrough){0};
+}
+
+bool passthrough_is_candidate(const char *name, const char *basename,
+                              bool (*is_container)(void *userdata, const char *part),
+                              void *userdata)
+{
+    char part[DEVICE_CHARS + 1] = "";
+
+    memcpy(part, name, DEVICE_CHARS);
+    return strcmp(name + PREFIX_CHARS, basename) == 0 && !is_container(userdata, part);
+}
+
+const char *passthrough_find(const struct passthrough *passthrough, const char *basename,
+                             bool (*is_container)(void *userdata, const char *part), void *userdata)
+{
+    const char *found = NULL;
+
+    for (unsigned i = 0; i < passthrough->names; i++) {
+        const char *name = passthrough->name[i];
+
+        if (!passthrough_is_candidate(name, basename, is_container, userdata))
+            continue;
+        if (found && strncmp(found, name, DEVICE_CHARS) != 0)
+            return NULL;
+        found = found ? found : name;
+    }
+    return found;
+}
+
+bool passthrough_is_shared(const struct passthrough *passthrough, const char *container,
+                           const char *basename)
+{
+    for (unsigned i = 0; i < passthrough->names; i++) {
+        const char *name = passthrough->name[i];
+
+        if (strcmp(name + PREFIX_CHARS, basename) == 0 &&
+            strncmp(name, container, DEVICE_CHARS) == 0)
+            return true;
+    }
+    return false;
+}
+
+int passthrough_guest_path(const char *name, char **ret_path)
+{
+    return asprintf(ret_path, GUEST_MOUNTS "/%s", name) < 0 ? -ENOMEM : 0;
+}

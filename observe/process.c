@@ -1,0 +1,135 @@
+/* process.c - processes by their arguments, and this boot.
+ *
+ * A pid from a file proves nothing: it may be stale and taken by another process. What ties it to a
+ * sandbox is that the process was started with the sandbox's id. Its exe link and comm are no help
+ * (a container's own mount namespace, renamed binaries).
+ *
+ * /proc is the kernel's own, whatever --root is.
+ */
+#include "observe/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "observe/observe.h"
+
+enum { STAT_BYTES = 2048, STAT_FIELD_STATE = 3, STAT_FIELD_START = 22, FIRECRACKER_ID_CHARS = 32 };
+
+/* Appends the whole of a file of /proc, which may end with its process at any time. */
+static int read_proc(const char *path, struct buffer *ret_text)
+{
+    cleanup(fd_closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int r = fd < 0 ? -errno : buffer_read_all(ret_text, fd);
+
+    return r == -ESRCH ? -ENOENT : r;
+}
+
+/* Field `number` (from 1) of /proc/PID/stat, counted from behind the name, which may hold anything.
+ */
+static const char *stat_field(const char *text, int number)
+{
+    const char *field = strrchr(text, ')');
+
+    for (int i = 2; field && i < number; i++) {
+        field = strchr(field, ' ');
+        field = field ? field + 1 : NULL;
+    }
+    return field;
+}
+
+int process_read(pid_t pid, struct process *ret_process)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(STAT_BYTES);
+    const char *state, *start;
+    uint64_t ticks_per_second = (uint64_t)sysconf(_SC_CLK_TCK), ticks;
+    char path[64];
+    int r;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    r = pid > 0 ? read_proc(path, &text) : -ENOENT;
+    if (r < 0)
+        return r;
+    state = stat_field(buffer_text(&text), STAT_FIELD_STATE);
+    start = stat_field(buffer_text(&text), STAT_FIELD_START);
+    if (!state || !start)
+        return -EBADMSG;
+    ticks = strtoull(start, NULL, 10);
+    ret_process->alive = *state != 'Z' && *state != 'X' && *state != 'x';
+    ret_process->start_ns = ticks * (NSEC_PER_SEC / ticks_per_second);
+    return 0;
+}
+
+int process_read_arguments(pid_t pid, struct buffer *ret_arguments)
+{
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
+    return read_proc(path, ret_arguments);
+}
+
+static bool may_precede(const char *argument, const char *token)
+{
+    static const char prefix[] = "sandbox-";
+    size_t before = (size_t)(token - argument), length = strlen(prefix);
+
+    if (before == 0 || strchr("/,=:", token[-1]))
+        return true;
+    return before >= length && strncmp(token - length, prefix, length) == 0 &&
+           may_precede(argument, token - length);
+}
+
+static bool argument_names(const char *argument, const char *token)
+{
+    size_t length = strlen(token);
+
+    for (const char *at = strstr(argument, token); at; at = strstr(at + 1, token))
+        if (may_precede(argument, at) && strchr("/,=:", at[length]))
+            return true; /* strchr also finds the NUL */
+    return false;
+}
+
+static bool is_firecracker_id(const char *previous, const char *argument, const char *token)
+{
+    return previous && strcmp(previous, "--id") == 0 && strlen(token) > FIRECRACKER_ID_CHARS &&
+           strlen(argument) == FIRECRACKER_ID_CHARS &&
+           strncmp(argument, token, FIRECRACKER_ID_CHARS) == 0;
+}
+
+bool process_arguments_name(const struct buffer *arguments, const char *token)
+{
+    const char *argument = buffer_text(arguments), *previous = NULL;
+    const char *end = argument + arguments->length;
+
+    for (; argument < end; previous = argument, argument += strlen(argument) + 1)
+        if (argument_names(argument, token) || is_firecracker_id(previous, argument, token))
+            return true;
+    return false;
+}
+
+enum hypervisor_kind process_arguments_hypervisor(const struct buffer *arguments)
+{
+    const char *program = buffer_text(arguments), *slash = strrchr(program, '/');
+
+    return hypervisor_kind_from_program(slash ? slash + 1 : program);
+}
+
+int observe_boot_id(char ret_boot_id[static OBSERVE_BOOT_ID_BYTES])
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(64);
+    int r = read_proc("/proc/sys/kernel/random/boot_id", &text);
+
+    if (r < 0)
+        return r;
+    if (text.length < OBSERVE_BOOT_ID_BYTES - 1)
+        return -EBADMSG;
+    memcpy(ret_boot_id, text.data, OBSERVE_BOOT_ID_BYTES - 1);
+    ret_boot_id[OBSERVE_BOOT_ID_BYTES - 1] = '\0';
+    return 0;
+}

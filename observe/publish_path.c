@@ -1,0 +1,181 @@
+/* publish_path.c - what the kubelet's directory layout says about a volume path.
+ *
+ * KUBELET/pods/UID/volumes/PLUGIN/PV/mount, where PLUGIN is kubernetes.io~csi for CSI volumes
+ * (pkg/volume/csi of Kubernetes) and kubernetes.io~empty-dir for the pod's own scratch space. The
+ * path itself is only taken apart. vol_data.json, which the kubelet writes beside `mount`, names
+ * the driver and the volume, and as of KEP-2857 whether the mount is deferred; whatever is wrong
+ * with it, they stay unknown.
+ *
+ * A container that mounts a part of a volume (subPath) is not given a path below `mount`: the
+ * kubelet binds that part to KUBELET/pods/UID/volume-subpaths/PV/CONTAINER/INDEX (pkg/volume/util/
+ * subpath), and such a path says nothing of a volume that is not mounted on the host.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "lib/json.h"
+#include "observe/observe.h"
+
+/* The part of path below directory, whose trailing slashes do not count; NULL if it is elsewhere.
+ */
+static const char *below(const char *path, const char *directory)
+{
+    size_t length = strlen(directory);
+
+    while (length && directory[length - 1] == '/')
+        length--;
+    return strncmp(path, directory, length) == 0 && path[length] == '/' ? path + length + 1 : NULL;
+}
+
+/* Moves past one component that must be `expected`. */
+static bool skip_component(const char **path, const char *expected)
+{
+    size_t length = strlen(expected);
+
+    if (strncmp(*path, expected, length) != 0 || ((*path)[length] && (*path)[length] != '/'))
+        return false;
+    *path += length + ((*path)[length] == '/');
+    return true;
+}
+
+/* Moves past one component and copies it. */
+static bool take_component(const char **path, char *ret_component, size_t size)
+{
+    size_t length = strcspn(*path, "/");
+
+    if (!length || length >= size || (*path)[0] == '.')
+        return false;
+    memcpy(ret_component, *path, length);
+    ret_component[length] = '\0';
+    *path += length + ((*path)[length] == '/');
+    return true;
+}
+
+static void copy_text(const cJSON *object, const char *name, char *ret_text, size_t size)
+{
+    const char *text = json_string(object, name);
+
+    if (text && strlen(text) < size)
+        (void)snprintf(ret_text, size, "%s", text);
+}
+
+/* The KEP writes the key in two ways; the kubelet's file holds texts only. */
+static enum observed_flag read_deferred(const cJSON *object)
+{
+    static const char *const names[] = {"deferFSMount", "deferFsMount"};
+
+    for (size_t i = 0; i < array_length(names); i++) {
+        const cJSON *value = json_member(object, names[i]);
+
+        if (cJSON_IsBool(value))
+            return cJSON_IsTrue(value) ? OBSERVED_YES : OBSERVED_NO;
+        if (cJSON_IsString(value))
+            return strcmp(value->valuestring, "true") == 0 ? OBSERVED_YES : OBSERVED_NO;
+    }
+    return OBSERVED_UNSAID;
+}
+
+/* 0 also where the file is missing or no good; -errno. */
+static int read_volume_data(int kubelet, struct observed_publish_path *path)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(JSON_LIMITS_MOUNT_INFO.bytes);
+    cleanup(json_deletep) cJSON *object = NULL;
+    char file[PATH_MAX];
+    int r;
+
+    (void)snprintf(file, sizeof(file), "pods/%s/volumes/kubernetes.io~csi/%s/vol_data.json",
+                   path->pod_uid, path->pv);
+    r = path_read_below(kubelet, file, &text, NULL, NULL);
+    if (r != PATH_OK)
+        return r < 0 ? r : 0;
+    r = json_parse(buffer_text(&text), text.length, JSON_LIMITS_MOUNT_INFO, &object, NULL);
+    if (r < 0)
+        return r == -ENOMEM ? r : 0;
+    copy_text(object, "driverName", path->driver, sizeof(path->driver));
+    copy_text(object, "volumeHandle", path->volume_handle, sizeof(path->volume_handle));
+    path->defer_fs_mount = read_deferred(object);
+    return 0;
+}
+
+/* Only looked for: whoever can write into the volume can write it. */
+static void look_for_plugin_file(int kubelet, struct observed_publish_path *path)
+{
+    cleanup(fd_closep) int fd = -1;
+    char directory[PATH_MAX];
+    struct stat st;
+
+    (void)snprintf(directory, sizeof(directory), "pods/%s/volumes/kubernetes.io~csi/%s/mount",
+                   path->pod_uid, path->pv);
+    path->has_plugin_file = path_open_directory_below(kubelet, directory, &fd) == 0 &&
+                            fstatat(fd, "csiPlugin.json", &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static int open_and_read_volume_data(int root, const char *kubelet,
+                                     struct observed_publish_path *path)
+{
+    cleanup(fd_closep) int fd = -1;
+    int r = path_open_directory_in_root(root, kubelet, &fd);
+
+    if (r == -ENOENT || r == -ENOTDIR)
+        return 0;
+    if (r < 0)
+        return r;
+    look_for_plugin_file(fd, path);
+    return read_volume_data(fd, path);
+}
+
+/* Whether the path lies in one kubelet's pods; fills what its components say. */
+static void note_subpaths(const char *kubelet, struct observed_publish_path *path)
+{
+    size_t length = strlen(kubelet);
+
+    while (length && kubelet[length - 1] == '/')
+        length--;
+    (void)snprintf(path->subpaths, sizeof(path->subpaths), "%.*s/pods/%s/volume-subpaths/%s",
+                   (int)length, kubelet, path->pod_uid, path->pv);
+}
+
+static bool take_apart(const char *target_path, const char *kubelet,
+                       struct observed_publish_path *ret_path)
+{
+    struct observed_publish_path path = {0};
+    const char *rest = below(target_path, kubelet);
+
+    if (!rest || !skip_component(&rest, "pods") ||
+        !take_component(&rest, path.pod_uid, sizeof(path.pod_uid)) ||
+        !skip_component(&rest, "volumes"))
+        return false;
+    if (skip_component(&rest, "kubernetes.io~empty-dir"))
+        path.is_empty_dir = true;
+    else if (skip_component(&rest, "kubernetes.io~csi") &&
+             take_component(&rest, path.pv, sizeof(path.pv)) && strcmp(rest, "mount") == 0) {
+        path.is_publish_path = true;
+        note_subpaths(kubelet, &path);
+    } else
+        path.pv[0] = '\0';
+    *ret_path = path;
+    return true;
+}
+
+int observe_publish_path(int root, const char *const *kubelet, unsigned kubelets,
+                         const char *target_path, struct observed_publish_path *ret_path)
+{
+    struct observed_publish_path path = {0};
+    int r = 0;
+
+    for (unsigned i = 0; i < kubelets; i++) {
+        if (!take_apart(target_path, kubelet[i], &path))
+            continue;
+        path.kubelet = i;
+        if (path.is_publish_path)
+            r = open_and_read_volume_data(root, kubelet[i], &path);
+        break;
+    }
+    if (r == 0)
+        *ret_path = path;
+    return r;
+}

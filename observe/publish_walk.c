@@ -1,0 +1,131 @@
+/* publish_walk.c - which publish paths there can be on this node.
+ *
+ * The kubelet makes KUBELET/pods/UID/volumes/kubernetes.io~csi/PV before it calls the driver, and
+ * the driver makes `mount` in it, so the names are read from the directories and the path is put
+ * together; nothing beneath is opened. One pod is read at a time, for there may be hundreds.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "observe/observe.h"
+
+struct publish_walk {
+    int root;
+    const char *const *kubelet;
+    unsigned kubelets, next; /* kubelet[next - 1] is the one that `pods` belongs to */
+    DIR *pods;
+};
+
+typedef int path_callback(void *userdata, const char *path);
+
+int publish_walk_new(int root, const char *const *kubelet, unsigned kubelets,
+                     struct publish_walk **ret_walk)
+{
+    struct publish_walk *walk = calloc(1, sizeof(*walk));
+
+    if (!walk)
+        return -ENOMEM;
+    *walk = (struct publish_walk){.root = root, .kubelet = kubelet, .kubelets = kubelets};
+    *ret_walk = walk;
+    return 0;
+}
+
+struct publish_walk *publish_walk_free(struct publish_walk *walk)
+{
+    if (walk && walk->pods)
+        (void)closedir(walk->pods);
+    free(walk);
+    return NULL;
+}
+
+/* NULL also where there is none; *ret_r is 0 then. */
+static DIR *open_names(int fd, int *ret_r)
+{
+    DIR *names = *ret_r < 0 ? NULL : fdopendir(fd);
+
+    if (names)
+        return names;
+    if (*ret_r == 0) {
+        *ret_r = -errno;
+        fd_close(fd);
+    }
+    if (*ret_r == -ENOENT || *ret_r == -ENOTDIR || *ret_r == -ELOOP || *ret_r == -EXDEV)
+        *ret_r = 0;
+    return NULL;
+}
+
+static const char *next_name(DIR *names)
+{
+    const struct dirent *name;
+
+    while ((name = readdir(names)) && name->d_name[0] == '.')
+        ;
+    return name ? name->d_name : NULL;
+}
+
+static int tell(const char *kubelet, const char *pod, const char *pv, path_callback *callback,
+                void *userdata)
+{
+    char path[PATH_MAX];
+    size_t length = strlen(kubelet);
+
+    while (length && kubelet[length - 1] == '/')
+        length--;
+    if (snprintf(path, sizeof(path), "%.*s/pods/%s/volumes/kubernetes.io~csi/%s/mount", (int)length,
+                 kubelet, pod, pv) >= (int)sizeof(path))
+        return 0;
+    return callback(userdata, path);
+}
+
+static int walk_pod(const struct publish_walk *walk, const char *pod, path_callback *callback,
+                    void *userdata)
+{
+    cleanup(dir_closep) DIR *volumes = NULL;
+    char path[NAME_MAX + 64];
+    const char *pv;
+    int fd = -1, r;
+
+    (void)snprintf(path, sizeof(path), "%s/volumes/kubernetes.io~csi", pod);
+    r = path_open_directory_below(dirfd(walk->pods), path, &fd);
+    volumes = open_names(fd, &r);
+    while (r == 0 && volumes && (pv = next_name(volumes)))
+        r = tell(walk->kubelet[walk->next - 1], pod, pv, callback, userdata);
+    return r;
+}
+
+static int open_next_kubelet(struct publish_walk *walk)
+{
+    char path[PATH_MAX];
+    int fd = -1, r;
+
+    (void)snprintf(path, sizeof(path), "%s/pods", walk->kubelet[walk->next++]);
+    r = path_open_directory_in_root(walk->root, path, &fd);
+    walk->pods = open_names(fd, &r);
+    return r;
+}
+
+int publish_walk_next(struct publish_walk *walk, path_callback *callback, void *userdata)
+{
+    int r = 0;
+
+    while (r == 0) {
+        const char *pod = walk->pods ? next_name(walk->pods) : NULL;
+
+        if (pod) {
+            r = walk_pod(walk, pod, callback, userdata);
+            return r == 0 ? 1 : r;
+        }
+        if (walk->pods)
+            (void)closedir(walk->pods);
+        walk->pods = NULL;
+        if (walk->next == walk->kubelets)
+            return 0;
+        r = open_next_kubelet(walk);
+    }
+    return r;
+}

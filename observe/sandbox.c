@@ -1,0 +1,132 @@
+/* sandbox.c - asks each runtime that is known for a sandbox.
+ *
+ * Which runtime a sandbox belongs to shows in where it left traces, and a node may have sandboxes
+ * of both: a runtime is upgraded while pods run. Traces of the dead prove nothing, so one runtime's
+ * leftovers do not keep the other from being asked. The id is checked before it becomes part of any
+ * path.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+
+#include "lib/cleanup.h"
+#include "observe/cache.h"
+#include "observe/claims.h"
+#include "observe/kata_go.h"
+#include "observe/kata_rs.h"
+#include "observe/records.h"
+
+static int observe_go(const struct observe_sandbox_paths *paths, const char *sandbox_id,
+                      struct observed_sandbox *sandbox)
+{
+    char bundle[PATH_MAX];
+    int r = kata_go_observe(paths, sandbox_id, sandbox);
+
+    if (r != OBSERVED || !sandbox->alive)
+        return r;
+    r = claims_find_bundle(paths, sandbox_id, 0, bundle);
+    if (r == 0)
+        r = bundle[0] ? claims_read(paths, sandbox_id, bundle, false, sandbox)
+                      : claims_from_records(sandbox);
+    return r < 0 ? r : OBSERVED;
+}
+
+static int observe_either(const struct observe_sandbox_paths *paths, const char *sandbox_id,
+                          struct observed_sandbox *sandbox)
+{
+    cleanup(observed_sandbox_done) struct observed_sandbox other = {0};
+    int r = observe_go(paths, sandbox_id, sandbox), s;
+
+    if (r < 0 || sandbox->alive)
+        return r;
+    s = kata_rs_observe(paths, sandbox_id, &other);
+    if (s < 0)
+        return s;
+    if (s == OBSERVED_ABSENT)
+        return r;
+    other.try_again |= sandbox->try_again;
+    observed_sandbox_done(sandbox);
+    *sandbox = other;
+    other = (struct observed_sandbox){0};
+    return OBSERVED;
+}
+
+int observe_sandbox(const struct observe_sandbox_paths *paths, const char *sandbox_id,
+                    struct observed_sandbox *ret_sandbox)
+{
+    cleanup(observed_sandbox_done) struct observed_sandbox sandbox = {0};
+    int r;
+
+    if (!observe_is_sandbox_id(sandbox_id))
+        return OBSERVED_ABSENT;
+    r = observe_either(paths, sandbox_id, &sandbox);
+    if (r != OBSERVED)
+        return r;
+    *ret_sandbox = sandbox;
+    sandbox = (struct observed_sandbox){0};
+    return OBSERVED;
+}
+
+void observed_sandbox_done(struct observed_sandbox *sandbox)
+{
+    if (!sandbox)
+        return;
+    for (unsigned i = 0; i < sandbox->drives; i++) {
+        free(sandbox->drive[i].mount_source);
+        free(sandbox->drive[i].file);
+        free(sandbox->drive[i].drive_id);
+        free(sandbox->drive[i].guest_path);
+    }
+    for (unsigned i = 0; i < sandbox->claims; i++) {
+        free(sandbox->claim[i].path);
+        free(sandbox->claim[i].guest_path);
+    }
+    records_done(sandbox);
+    free(sandbox->drive);
+    free(sandbox->claim);
+    free(sandbox->control_socket);
+    free(sandbox->agent_address);
+    free(sandbox->pod_namespace);
+    free(sandbox->pod_name);
+    free(sandbox->bundles);
+    free(sandbox->problem);
+    *sandbox = (struct observed_sandbox){0};
+}
+
+/* ---- what is remembered ------------------------------------------------------------------ */
+
+int observe_cache_new(struct observe_cache **ret_cache)
+{
+    struct observe_cache *cache = calloc(1, sizeof(*cache));
+    int r;
+
+    if (!cache)
+        return -ENOMEM;
+    r = process_index_new(&cache->processes);
+    if (r == 0)
+        r = bundles_new(&cache->bundles);
+    if (r == 0)
+        *ret_cache = cache;
+    else
+        observe_cache_free(cache);
+    return r;
+}
+
+struct observe_cache *observe_cache_free(struct observe_cache *cache)
+{
+    if (!cache)
+        return NULL;
+    process_index_free(cache->processes);
+    bundles_free(cache->bundles);
+    free(cache);
+    return NULL;
+}
+
+int observe_bundle_owner(const struct observe_sandbox_paths *paths, const char *parent,
+                         const char *container_id,
+                         char ret_sandbox_id[static OBSERVE_SANDBOX_ID_BYTES])
+{
+    _Static_assert((int)OBSERVE_SANDBOX_ID_BYTES == (int)BUNDLES_ID_BYTES, "one length");
+
+    return bundles_owner(paths->cache->bundles, paths->root, parent, container_id, ret_sandbox_id);
+}

@@ -1,0 +1,176 @@
+/* stack.c - what a device stands on: the disk of a partition, the slaves of a dm, md or bcache
+ * device, and what those stand on.
+ *
+ * mounts.c asks the other way round (what stands on a disk). The walk goes level by level and ends
+ * at OBSERVE_LAYERS layers, which bounds its depth and its width: what lies beyond is not seen.
+ *
+ * Who made a dm device is written in its uuid: "CRYPT-", "LVM-" and "mpath-" are prefixes that
+ * cryptsetup, LVM and multipathd give, "part1-mpath-" one of kpartx. An LVM uuid that ends in
+ * "-tpool" or "-vpool" is a pool: volumes in it are as large as they were made, whatever becomes of
+ * the pool, so that they stand on nothing as far as growth goes.
+ */
+#include <ctype.h>
+#include <dirent.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "observe/observe.h"
+#include "observe/sysfs.h"
+
+enum { STACK_NAMES = 64, UUID_BYTES = 160 };
+
+struct stack {
+    int sysfs;
+    unsigned count;
+    struct observed_layer *layer;
+};
+
+/* False where it is no dm device. One that nobody gave a uuid has an empty one. */
+static bool read_dm(int sysfs, uint32_t major, uint32_t minor, const char *attribute,
+                    char *ret_text, size_t size)
+{
+    char path[SYSFS_PATH_BYTES];
+
+    (void)snprintf(path, sizeof(path), "dev/block/%u:%u/dm/%s", major, minor, attribute);
+    return sysfs_read_text(sysfs, path, ret_text, size) == 0;
+}
+
+static bool is_pool(int sysfs, uint32_t major, uint32_t minor)
+{
+    char uuid[UUID_BYTES];
+    size_t length;
+
+    if (!read_dm(sysfs, major, minor, "uuid", uuid, sizeof(uuid)))
+        return false;
+    length = strlen(uuid);
+    return strncmp(uuid, "LVM-", 4) == 0 && length > 6 &&
+           (strcmp(uuid + length - 6, "-tpool") == 0 || strcmp(uuid + length - 6, "-vpool") == 0);
+}
+
+static void add_layer(struct stack *stack, unsigned above, const char *path)
+{
+    struct observed_layer *layer = &stack->layer[stack->count];
+    uint32_t major, minor;
+
+    if (stack->count == OBSERVE_LAYERS ||
+        sysfs_read_device_number(stack->sysfs, path, &major, &minor) < 0 ||
+        is_pool(stack->sysfs, major, minor) ||
+        observe_device_number(stack->sysfs, major, minor, &layer->device) != OBSERVED)
+        return;
+    layer->kind = LAYER_DISK;
+    layer->above = above;
+    layer->label[0] = '\0';
+    stack->count++;
+}
+
+static enum observed_layer_kind kind_of_uuid(const char *uuid)
+{
+    if (strncmp(uuid, "CRYPT-", 6) == 0)
+        return LAYER_CRYPT;
+    if (strncmp(uuid, "LVM-", 4) == 0)
+        return LAYER_LVM;
+    if (strncmp(uuid, "mpath-", 6) == 0)
+        return LAYER_MULTIPATH;
+    return strncmp(uuid, "part", 4) == 0 && isdigit((unsigned char)uuid[4]) ? LAYER_PARTITION
+                                                                            : LAYER_DM;
+}
+
+/* A layer that has slaves. */
+static void name_layer(int sysfs, struct observed_layer *layer)
+{
+    uint32_t major = layer->device.major, minor = layer->device.minor;
+    char uuid[UUID_BYTES];
+
+    layer->kind = LAYER_OTHER;
+    if (!read_dm(sysfs, major, minor, "uuid", uuid, sizeof(uuid)))
+        return;
+    layer->kind = kind_of_uuid(uuid);
+    if (!read_dm(sysfs, major, minor, "name", layer->label, sizeof(layer->label)))
+        layer->label[0] = '\0';
+}
+
+static void add_slaves(struct stack *stack, unsigned above)
+{
+    struct observed_layer *layer = &stack->layer[above];
+    char directory[SYSFS_PATH_BYTES / 2], path[SYSFS_PATH_BYTES + NAME_MAX];
+    const struct dirent *name;
+
+    (void)snprintf(directory, sizeof(directory), "dev/block/%u:%u/slaves", layer->device.major,
+                   layer->device.minor);
+    cleanup(dir_closep) DIR *names = sysfs_open_directory(stack->sysfs, directory);
+
+    for (unsigned count = 0; names && count < STACK_NAMES && (name = readdir(names)); count++) {
+        if (name->d_name[0] == '.')
+            continue;
+        if (layer->kind == LAYER_DISK)
+            name_layer(stack->sysfs, layer);
+        (void)snprintf(path, sizeof(path), "%s/%s/dev", directory, name->d_name);
+        add_layer(stack, above, path);
+    }
+}
+
+static void add_beneath(struct stack *stack, unsigned above)
+{
+    struct observed_layer *layer = &stack->layer[above];
+    char path[SYSFS_PATH_BYTES];
+    uint64_t number;
+
+    (void)snprintf(path, sizeof(path), "dev/block/%u:%u/partition", layer->device.major,
+                   layer->device.minor);
+    if (sysfs_read_number(stack->sysfs, path, &number) < 0) {
+        add_slaves(stack, above);
+        return;
+    }
+    layer->kind = LAYER_PARTITION;
+    (void)snprintf(path, sizeof(path), "dev/block/%u:%u/../dev", layer->device.major,
+                   layer->device.minor);
+    add_layer(stack, above, path);
+}
+
+unsigned observe_stack(int sysfs, const struct observed_device *device,
+                       struct observed_layer ret_layer[static OBSERVE_LAYERS])
+{
+    struct stack stack = {.sysfs = sysfs, .count = 1, .layer = ret_layer};
+
+    ret_layer[0] = (struct observed_layer){.kind = LAYER_DISK, .device = *device};
+    for (unsigned i = 0; i < stack.count; i++)
+        add_beneath(&stack, i);
+    return stack.count;
+}
+
+void observe_each_beneath(int sysfs, uint32_t major, uint32_t minor,
+                          observe_device_callback *callback, void *userdata)
+{
+    struct observed_layer layer[OBSERVE_LAYERS];
+    struct observed_device device;
+    unsigned count;
+
+    callback(userdata, major, minor);
+    if (observe_device_number(sysfs, major, minor, &device) != OBSERVED)
+        return;
+    count = observe_stack(sysfs, &device, layer);
+    for (unsigned i = 1; i < count; i++)
+        callback(userdata, layer[i].device.major, layer[i].device.minor);
+}
+
+void observe_scsi_disks(int sysfs, const char *devpath, observe_device_callback *callback,
+                        void *userdata)
+{
+    char directory[SYSFS_PATH_BYTES], path[SYSFS_PATH_BYTES + NAME_MAX + 8];
+    const struct dirent *name;
+    uint32_t major, minor;
+
+    if (snprintf(directory, sizeof(directory), "%s/block", devpath) >= (int)sizeof(directory))
+        return;
+    cleanup(dir_closep) DIR *names = sysfs_open_directory(sysfs, directory);
+
+    for (unsigned count = 0; names && count < STACK_NAMES && (name = readdir(names)); count++) {
+        if (name->d_name[0] == '.')
+            continue;
+        (void)snprintf(path, sizeof(path), "%s/%s/dev", directory, name->d_name);
+        if (sysfs_read_device_number(sysfs, path, &major, &minor) == 0)
+            callback(userdata, major, minor);
+    }
+}

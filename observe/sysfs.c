@@ -1,0 +1,139 @@
+/* sysfs.c - attributes are read whole and bounded; what a vanished device says is "no such file".
+ *
+ * The kernel gives an attribute in one read(2) (Documentation/filesystems/sysfs.rst), and a disk is
+ * looked at before each command that its VMM gets. So it is read as it is opened, with none of the
+ * care that files need which others write.
+ */
+#include "observe/sysfs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/cleanup.h"
+#include "lib/path.h"
+
+static int read_attribute(int fd, char *text, size_t size, size_t *ret_length)
+{
+    ssize_t length;
+
+    do
+        length = read(fd, text, size);
+    while (length < 0 && errno == EINTR);
+    if (length < 0)
+        return -errno;
+    *ret_length = (size_t)length;
+    return 0;
+}
+
+static int error_of_attribute(int r)
+{
+    switch (r) {
+    case -ENODEV:
+    case -ENXIO:
+        return -ENOENT;
+    case -ELOOP:
+    case -EXDEV:
+    case -ENOTDIR:
+    case -EISDIR:
+        return -EBADMSG;
+    default:
+        return r;
+    }
+}
+
+int sysfs_read_text(int sysfs, const char *path, char *ret_text, size_t size)
+{
+    cleanup(fd_closep) int fd = -1;
+    size_t length = 0;
+    int r = path_open_file_in_root(sysfs, path, &fd);
+
+    if (r == 0)
+        r = read_attribute(fd, ret_text, size, &length);
+    if (r < 0)
+        return error_of_attribute(r);
+    if (length == size)
+        return -EMSGSIZE;
+    if (length && ret_text[length - 1] == '\n')
+        length--;
+    ret_text[length] = '\0';
+    return 0;
+}
+
+/* Decimal digits up to `end`; the cursor is left after them. */
+static bool take_number(const char **cursor, uint64_t *ret_number)
+{
+    const char *start = *cursor;
+    uint64_t number = 0;
+
+    for (; **cursor >= '0' && **cursor <= '9'; (*cursor)++)
+        if (__builtin_mul_overflow(number, 10, &number) ||
+            __builtin_add_overflow(number, (uint64_t)(**cursor - '0'), &number))
+            return false;
+    *ret_number = number;
+    return *cursor > start;
+}
+
+int sysfs_read_number(int sysfs, const char *path, uint64_t *ret_number)
+{
+    char text[32];
+    const char *cursor = text;
+    uint64_t number;
+    int r = sysfs_read_text(sysfs, path, text, sizeof(text));
+
+    if (r < 0)
+        return r;
+    if (!take_number(&cursor, &number) || *cursor)
+        return -EBADMSG;
+    *ret_number = number;
+    return 0;
+}
+
+int sysfs_read_device_number(int sysfs, const char *path, uint32_t *ret_major, uint32_t *ret_minor)
+{
+    char text[32];
+    unsigned major, minor;
+    int end = -1, r = sysfs_read_text(sysfs, path, text, sizeof(text));
+
+    if (r < 0)
+        return r;
+    if (sscanf(text, "%9u:%9u%n", &major, &minor, &end) != 2 || text[end])
+        return -EBADMSG;
+    *ret_major = major;
+    *ret_minor = minor;
+    return 0;
+}
+
+bool sysfs_uevent_value(const char *text, const char *key, char *ret_value, size_t size)
+{
+    size_t length = strlen(key);
+
+    while (*text) {
+        size_t line = strcspn(text, "\n");
+
+        if (line > length && strncmp(text, key, length) == 0 && text[length] == '=') {
+            int written =
+                snprintf(ret_value, size, "%.*s", (int)(line - length - 1), text + length + 1);
+
+            return written > 0 && (size_t)written < size;
+        }
+        text += line + (text[line] == '\n');
+    }
+    return false;
+}
+
+DIR *sysfs_open_directory(int sysfs, const char *path)
+{
+    int fd = -1, r = path_open_directory_in_root(sysfs, path, &fd);
+    DIR *directory;
+
+    if (r < 0) {
+        errno = -r;
+        return NULL;
+    }
+    directory = fdopendir(fd);
+    if (!directory)
+        fd_close(fd);
+    return directory;
+}

@@ -1,0 +1,212 @@
+/* beneath.c - what a volume's device stands on, from sysfs into the store.
+ *
+ * Most devices stand on nothing: then nothing is kept, and looking costs two small reads. For the
+ * others each layer is a device on the record, which is how an event of a disk finds the volumes
+ * above it, and how a disk that announced growth is remembered. What is judged, layers.c judges.
+ *
+ * A SCSI disk announces growth once, when some command happens to meet it, and keeps its old size;
+ * the announcement is all there is to know it by. So one whose turn the store would not take is
+ * kept for the next turn. It also comes along with the new size, when a rescan is what met the
+ * growth: before it, behind it, or between.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/log.h"
+#include "observe/observe.h"
+#include "reconciler/core/internal.h"
+#include "reconciler/decide/layers.h"
+
+/* An announcement so soon after a new size is about that size. */
+static const uint64_t SAME_GROWTH_NS = 2 * NSEC_PER_SEC;
+
+/* ---- layers ---- */
+
+struct stack {
+    unsigned count;
+    struct observed_layer seen[OBSERVE_LAYERS];
+    struct layer layer[OBSERVE_LAYERS];
+    struct store_layer row[OBSERVE_LAYERS];
+    unsigned known;
+    struct store_layer before[STORE_LAYERS];
+};
+
+_Static_assert((int)OBSERVE_LAYERS == (int)STORE_LAYERS, "every layer can be kept");
+
+static const struct store_layer *find_before(const struct stack *stack, unsigned position)
+{
+    const struct store_layer *row = &stack->row[position];
+
+    for (unsigned i = 1; i < stack->known; i++)
+        if (stack->before[i].layer_id == row->layer_id && stack->before[i].above < stack->known &&
+            stack->before[stack->before[i].above].layer_id == stack->row[row->above].layer_id)
+            return &stack->before[i];
+    return NULL;
+}
+
+/* Each layer's device on the record, and what is known of it. */
+static int record_layer(struct reconciler *reconciler, struct stack *stack, unsigned position)
+{
+    const struct observed_layer *seen = &stack->seen[position];
+    struct store_layer *row = &stack->row[position];
+    struct layer *layer = &stack->layer[position];
+    const struct store_layer *before;
+    bool changed;
+    int r = record_device(reconciler, &seen->device, &row->layer_id, &changed);
+
+    if (r == 0)
+        r = store_is_announced(reconciler->store, row->layer_id, &layer->announced);
+    if (r < 0)
+        return r;
+    row->above = layer->above = seen->above;
+    before = find_before(stack, position);
+    layer->kind = seen->kind;
+    layer->name = seen->device.name;
+    layer->label = seen->label;
+    layer->bytes = seen->device.size_bytes;
+    layer->base_bytes = before ? before->base_bytes : 0;
+    layer->above_bytes = before ? before->above_bytes : 0;
+    return 0;
+}
+
+/* Whole, and as bytes: gcc's sanitizer takes two members of one object for one another. */
+_Static_assert((int)LAYER_REMEDY_BYTES == (int)STORE_TEXT_BYTES, "a remedy is copied as it is");
+
+static void fill_row(struct store_layer *row, const struct layer *layer)
+{
+    row->kind = layer_kind_name(layer->kind);
+    row->base_bytes = layer->base_bytes;
+    row->above_bytes = layer->above_bytes;
+    row->state = layer->state;
+    (void)snprintf(row->label, sizeof(row->label), "%s", layer->label);
+    memcpy(row->remedy, layer->remedy, sizeof(row->remedy));
+}
+
+static bool is_same(const struct store_layer *row, const struct store_layer *before)
+{
+    return row->layer_id == before->layer_id && row->above == before->above &&
+           row->base_bytes == before->base_bytes && row->above_bytes == before->above_bytes &&
+           row->state == before->state && strcmp(row->label, before->label) == 0 &&
+           strcmp(row->remedy, before->remedy) == 0;
+}
+
+static bool is_unchanged(const struct stack *stack, unsigned rows)
+{
+    if (rows != stack->known)
+        return false;
+    for (unsigned i = 0; i < rows; i++)
+        if (!is_same(&stack->row[i], &stack->before[i]))
+            return false;
+    return true;
+}
+
+static void log_remedies(const struct stack *stack, const struct store_volume *volume)
+{
+    for (unsigned i = 0; i < stack->count; i++)
+        if (stack->row[i].remedy[0] &&
+            (i >= stack->known || strcmp(stack->row[i].remedy, stack->before[i].remedy) != 0))
+            log_warning(&(struct log_ids){.volume = volume->volume_id,
+                                          .device = stack->seen[i].device.name},
+                        "beneath it, storage has grown; this helps: %s", stack->row[i].remedy);
+}
+
+static int put_layers(struct reconciler *reconciler, struct store_volume *volume,
+                      struct stack *stack)
+{
+    unsigned rows;
+    int r = store_get_layers(reconciler->store, volume->device_id, stack->before, &stack->known);
+
+    for (unsigned i = 0; r == 0 && i < stack->count; i++)
+        r = record_layer(reconciler, stack, i);
+    if (r < 0)
+        return r;
+    layers_judge(stack->layer, stack->count);
+    for (unsigned i = 0; i < stack->count; i++)
+        fill_row(&stack->row[i], &stack->layer[i]);
+    rows = stack->count > 1 || stack->layer[0].state != LAYER_IN_STEP ? stack->count : 0;
+    if (is_unchanged(stack, rows))
+        return 0;
+    log_remedies(stack, volume);
+    r = store_put_layers(reconciler->store, volume->device_id, stack->row, rows);
+    return r < 0 ? r : store_get_volume(reconciler->store, volume->volume_id, volume);
+}
+
+int look_beneath(struct reconciler *reconciler, struct store_volume *volume,
+                 const struct observed_device *device)
+{
+    static struct stack stack; /* too large for the machine's own; every part is filled anew */
+
+    stack.count = observe_stack(reconciler->sysfs, device, stack.seen);
+    if (stack.count == 1 && !volume->has_layers && !volume->device_announced)
+        return 0;
+    return put_layers(reconciler, volume, &stack);
+}
+
+/* ---- announcements ---- */
+
+static void mark_announced(void *userdata, uint32_t major, uint32_t minor)
+{
+    struct reconciler *reconciler = userdata;
+
+    marks_add_number(&reconciler->announced, (uint64_t)major << 32 | minor);
+}
+
+void reconciler_look_at_announcement(struct reconciler *reconciler, const char *devpath)
+{
+    observe_scsi_disks(reconciler->sysfs, devpath, mark_announced, reconciler);
+}
+
+struct above {
+    struct reconciler *reconciler;
+    unsigned volumes;
+};
+
+static int mark_above(void *userdata, int64_t volume_id)
+{
+    struct above *above = userdata;
+
+    above->volumes++;
+    return mark_volume(above->reconciler, volume_id);
+}
+
+/* What no volume stands on yet will be rescanned by whoever attaches it. */
+int look_at_announced(struct reconciler *reconciler, uint64_t number)
+{
+    struct above above = {.reconciler = reconciler};
+    uint32_t major = (uint32_t)(number >> 32), minor = (uint32_t)number;
+    struct observed_device device;
+    int64_t device_id;
+    bool changed;
+    int r;
+
+    marks_add_number(&reconciler->announced_taken, number);
+    reconciler->devices_are_fresh = false;
+    r = store_each_volume_of_device(reconciler->store, major, minor, mark_above, &above);
+    if (r < 0 || above.volumes == 0 ||
+        observe_device_number(reconciler->sysfs, major, minor, &device) != OBSERVED)
+        return r;
+    r = record_device(reconciler, &device, &device_id, &changed);
+    if (r == 0)
+        r = store_announce_growth(reconciler->store, device_id, clock_boottime() - SAME_GROWTH_NS,
+                                  &changed);
+    if (r == 0 && changed)
+        log_info(
+            &(struct log_ids){.source = "uevent", .device = device.name},
+            "the disk says that its capacity changed; it keeps its size until it is rescanned");
+    return r;
+}
+
+void announcements_commit(struct reconciler *reconciler)
+{
+    marks_done(&reconciler->announced_taken);
+}
+
+void announcements_roll_back(struct reconciler *reconciler)
+{
+    uint64_t number;
+
+    while (marks_take_number(&reconciler->announced_taken, &number))
+        marks_add_number(&reconciler->announced, number);
+}

@@ -1,0 +1,186 @@
+/* binding.c - the mapping of one volume: its row's facts to bind_decide(), and what that says done.
+ *
+ * What the runtime's records say of a volume is hashed: when that changes, the VMM's list of drives
+ * is read again, for drives come and go with the containers of a sandbox.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "lib/log.h"
+#include "reconciler/core/internal.h"
+#include "reconciler/decide/bind.h"
+
+/* ---- the facts ---- */
+
+static enum bind_sandbox sandbox_of(const struct store_volume *volume)
+{
+    if (volume->sandbox_ref)
+        return BIND_ONE_SANDBOX;
+    return volume->live_sandboxes > 1 ? BIND_SEVERAL_SANDBOXES : BIND_NO_SANDBOX;
+}
+
+static enum bind_device device_of(const struct store_volume *volume)
+{
+    if (!volume->device_id)
+        return BIND_DEVICE_MISSING;
+    return volume->device_kind == DEVICE_KIND_OTHER ? BIND_DEVICE_UNSUITABLE : BIND_DEVICE_SUITABLE;
+}
+
+static enum bind_mapping mapping_of(const struct store_volume *volume)
+{
+    if (!volume->mapping_id)
+        return BIND_UNMAPPED;
+    return volume->mapping_sandbox_ref == volume->sandbox_ref ? BIND_MAPPED_HERE
+                                                              : BIND_MAPPED_TO_ANOTHER;
+}
+
+static enum bind_disk disk_of(const struct store_volume *volume)
+{
+    if (volume->mapping_device_id == volume->device_id)
+        return BIND_SAME_DISK;
+    return volume->device_kind == DEVICE_KIND_BLOCK && volume->mapping_major == volume->major &&
+                   volume->mapping_minor == volume->minor
+               ? BIND_REPLACED_DISK
+               : BIND_ANOTHER_DISK;
+}
+
+static struct bind_facts facts_of(const struct store_volume *volume)
+{
+    return (struct bind_facts){
+        .present = volume->status == STORE_PRESENT,
+        .sandbox = sandbox_of(volume),
+        .device = device_of(volume),
+        .mapping = mapping_of(volume),
+        .disk = disk_of(volume),
+        .contradicted = volume->record_contradicts,
+    };
+}
+
+/* ---- what follows ---- */
+
+static uint64_t mix(uint64_t hash, const char *text)
+{
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 0x100000001B3; /* FNV-1a */
+    return hash * 0x100000001B3;
+}
+
+/* For comparison: whatever of the records could mean another drive. */
+static uint64_t record_of(const struct store_volume *volume)
+{
+    uint64_t hash = 0xCBF29CE484222325 ^ volume->carrier;
+
+    hash = mix(hash, volume->recorded_drive_id);
+    return mix(hash, volume->recorded_guest_path) >> 1; /* positive in the database */
+}
+
+/* The guest said so in an earlier binding, and the device has not been cut since. */
+static uint64_t filled_bytes(const struct store_volume *volume)
+{
+    return volume->filled_device_id == volume->device_id ? volume->filled_bytes : 0;
+}
+
+/* Who published the volume said all of it; else who knows the drive knows more than who names the
+ * sandbox. */
+static const char *source_of(const struct store_volume *volume)
+{
+    bool is_published = strcmp(volume->binding_source, "api") == 0;
+
+    return volume->recorded_drive_id[0] && !is_published ? "persist" : volume->binding_source;
+}
+
+/* A volume whose own metadata forbids a resize may keep its neighbours in the sandbox from theirs:
+ * what was said of them before is to be said again. */
+static int ask_for_neighbours(struct reconciler *reconciler, const struct store_volume *volume)
+{
+    int r;
+
+    if (volume->policy == POLICY_GROW)
+        return 0;
+    r = store_want_lists_beside(reconciler->store, volume->sandbox_ref, volume->volume_id);
+    return r < 0 ? r
+                 : store_each_volume_of_sandbox(reconciler->store, volume->sandbox_id, mark_volume,
+                                                reconciler);
+}
+
+static int open_mapping(struct reconciler *reconciler, const struct store_volume *volume)
+{
+    struct store_mapping mapping = {
+        .volume_id = volume->volume_id,
+        .sandbox_ref = volume->sandbox_ref,
+        .device_id = volume->device_id,
+        .drive_id = volume->recorded_drive_id[0] ? volume->recorded_drive_id : NULL,
+        .guest_path = volume->recorded_guest_path[0] ? volume->recorded_guest_path : NULL,
+        .source = source_of(volume),
+        .device_bytes = volume->device_bytes,
+        .guest_synced_bytes = filled_bytes(volume),
+        .record = record_of(volume),
+    };
+    int r;
+
+    log_info(&(struct log_ids){volume->volume_id, volume->sandbox_id, volume->device_name, NULL},
+             "bound to the sandbox at %" PRIu64 " bytes", volume->device_bytes);
+    r = store_open_mapping(reconciler->store, &mapping);
+    return r < 0 ? r : ask_for_neighbours(reconciler, volume);
+}
+
+static bool is_described(const struct store_volume *volume)
+{
+    return (!volume->recorded_drive_id[0] || volume->drive_id[0]) &&
+           (!volume->recorded_guest_path[0] ||
+            strcmp(volume->recorded_guest_path, volume->guest_path) == 0);
+}
+
+static int describe_mapping(struct reconciler *reconciler, const struct store_volume *volume)
+{
+    return store_describe_mapping(reconciler->store, volume->volume_id,
+                                  volume->recorded_drive_id[0] ? volume->recorded_drive_id : NULL,
+                                  volume->recorded_guest_path[0] ? volume->recorded_guest_path
+                                                                 : NULL,
+                                  volume->recorded_drive_id[0] ? source_of(volume) : NULL);
+}
+
+/* It is bound as it was: only what is known about the binding may be better. */
+static int update_binding(struct reconciler *reconciler, struct store_volume *volume, bool mismatch)
+{
+    bool changed = false;
+    int r = 0;
+
+    if (volume->device_bytes > volume->largest_bytes && !mismatch) {
+        r = store_note_size(reconciler->store, volume->volume_id, volume->device_bytes);
+        volume->largest_bytes = volume->device_bytes;
+    }
+    if (r == 0 && !is_described(volume)) {
+        r = describe_mapping(reconciler, volume);
+        changed = true;
+    }
+    if (r == 0 && volume->record != record_of(volume)) {
+        r = store_renew_record(reconciler->store, volume->volume_id, record_of(volume));
+        changed = true;
+    }
+    return r == 0 && changed ? store_get_volume_itself(reconciler->store, volume) : r;
+}
+
+int bind_volume(struct reconciler *reconciler, struct store_volume *volume, bool *ret_mismatch)
+{
+    struct bind_facts facts = facts_of(volume);
+    struct binding binding = bind_decide(&facts);
+    int r = 0;
+
+    *ret_mismatch = binding.mismatch;
+    switch (binding.action) {
+    case BIND_NOTHING:
+        return 0;
+    case BIND_KEEP:
+        return update_binding(reconciler, volume, binding.mismatch);
+    case BIND_OPEN:
+        r = open_mapping(reconciler, volume);
+        break;
+    case BIND_CLOSE:
+        r = store_close_mapping(reconciler->store, volume->volume_id);
+        break;
+    }
+    if (r == 0)
+        r = mark_neighbours(reconciler, volume);
+    return r < 0 ? r : store_get_volume_itself(reconciler->store, volume);
+}

@@ -1,0 +1,87 @@
+/* evidence_text.c - what shows that a volume is blocked, or why a claim was not verified, for
+ * people: who said what of which device.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "reconciler/core/internal.h"
+#include "reconciler/decide/decide.h"
+
+static const char *or_nothing(const char *text)
+{
+    return text[0] ? text : "no such drive";
+}
+
+static void say_mismatch(const struct store_volume *volume, char *text, size_t size)
+{
+    if (volume->record_contradicts)
+        snprintf(text, size, "the metadata names %.200s (%s), the runtime gave the VM %s",
+                 volume->device_path, volume->device_name, volume->recorded_file);
+    else if (volume->list_error[0])
+        snprintf(text, size, "the metadata names %.200s (%s), the VMM says: %s",
+                 volume->device_path, volume->device_name, volume->list_error);
+    else
+        snprintf(text, size,
+                 "the metadata names %.200s (%s), another disk now than the one that the VM was "
+                 "given under this number",
+                 volume->device_path, volume->device_name);
+}
+
+static void say_shared(struct reconciler *reconciler, const struct store_volume *volume, char *text,
+                       size_t size)
+{
+    struct store_volume other = {.volume_id = volume->shared_with};
+
+    if (store_get_volume_itself(reconciler->store, &other) == 0)
+        snprintf(text, size,
+                 "volume %" PRId64 " (%.1000s) and volume %" PRId64
+                 " (%.1000s) both lead to %.200s",
+                 volume->volume_id, volume->target_path, other.volume_id, other.target_path,
+                 volume->device_name);
+}
+
+static void say_bypassed(const struct store_volume *volume, char *text, size_t size)
+{
+    if (volume->bypassed)
+        return; /* the view says which part is mounted */
+    if (volume->carrier == STORE_CARRIER_DIRECTORY)
+        snprintf(
+            text, size,
+            "a container of sandbox %s has the directory %.1000s of the node, by the runtime's "
+            "own record; the VMM's list: %s",
+            volume->sandbox_id, volume->target_path,
+            volume->list == STORE_LIST_LACKS ? or_nothing(volume->list_error)
+                                             : reason_name(volume->hypervisor_reason));
+    else
+        snprintf(text, size,
+                 "a container of sandbox %s has drive %s, by the runtime's own record; the VMM's "
+                 "list: %s",
+                 volume->sandbox_id, volume->recorded_drive_id, or_nothing(volume->list_error));
+}
+
+/* A VMM that was asked in vain, and not because its pod is just starting. */
+static bool is_lasting(const struct store_volume *volume, const struct decision *decision)
+{
+    return volume->hypervisor_error[0] &&
+           (!reason_heals(decision->reason) || volume->list_doubt[0]);
+}
+
+int note_evidence(struct reconciler *reconciler, const struct store_volume *volume,
+                  const struct decision *decision)
+{
+    enum volume_reason reason = decision->state == STATE_BLOCKED ? decision->reason : REASON_NONE;
+    char text[STORE_PATH_BYTES * 2] = "";
+
+    if (decision->state == STATE_UNKNOWN && is_lasting(volume, decision))
+        snprintf(text, sizeof(text), "%s", volume->hypervisor_error);
+    else if (decision->reason == REASON_UNVERIFIED || decision->state == STATE_UNKNOWN)
+        snprintf(text, sizeof(text), "%s", volume->list_doubt);
+    else if (reason == REASON_IDENTITY_MISMATCH)
+        say_mismatch(volume, text, sizeof(text));
+    else if (reason == REASON_DEVICE_SHARED)
+        say_shared(reconciler, volume, text, sizeof(text));
+    else if (reason == REASON_BYPASSED)
+        say_bypassed(volume, text, sizeof(text));
+    return store_set_evidence(reconciler->store, volume->volume_id, text);
+}

@@ -1,0 +1,64 @@
+/* resizable.c - whether a growth of a volume would reach its file system, on the record.
+ *
+ * Nothing is asked for this: the VMM's list is read at each binding, and each binding gets one
+ * ResizeVolume, by whichever route into the guest is able. So it is judged whenever the volume is.
+ */
+#include <string.h>
+
+#include "hypervisor/hypervisor.h"
+#include "lib/log.h"
+#include "reconciler/core/internal.h"
+#include "reconciler/decide/resizable.h"
+
+/* ---- the drive ---- */
+
+static bool may_tell_vmm(const struct reconciler *reconciler, const struct store_volume *volume)
+{
+    return hypervisor_may_resize(volume->hypervisor, reconciler->config.resize.firecracker);
+}
+
+static void judge_monitor(const struct reconciler *reconciler, const struct store_volume *volume,
+                          struct resizable_facts *facts)
+{
+    bool is_seen = volume->list == STORE_LIST_HAS && volume->obstacle_known;
+
+    facts->monitor_reason = volume->obstacle;
+    if (is_seen && facts->monitor_reason != REASON_NONE) {
+        facts->monitor = MONITOR_UNABLE;
+    } else if (!may_tell_vmm(reconciler, volume)) {
+        facts->monitor = MONITOR_UNABLE;
+        facts->monitor_reason = REASON_HYPERVISOR_UNSUPPORTED;
+    } else {
+        facts->monitor = is_seen ? MONITOR_ABLE : MONITOR_UNASKED;
+    }
+}
+
+/* ---- on the record ---- */
+
+static int record(struct reconciler *reconciler, const struct store_volume *volume,
+                  const char *answer, enum volume_reason reason)
+{
+    const struct log_ids ids = {volume->volume_id, volume->sandbox_id, volume->device_name, NULL};
+    bool changed = false;
+    int r = store_set_resizable(reconciler->store, volume, answer, reason, &changed);
+
+    if (r < 0 || !changed || !answer)
+        return r;
+    if (strcmp(answer, "no") == 0)
+        log_info(&ids, "a growth would not reach its file system: %s", reason_name(reason));
+    else if (strcmp(volume->resizable, "no") == 0)
+        log_info(&ids, "what kept a growth from its file system is gone: %s",
+                 reason_name(volume->resizable_reason));
+    return 0;
+}
+
+int note_resizable(struct reconciler *reconciler, const struct store_volume *volume,
+                   const struct decide_facts *growth)
+{
+    struct resizable_facts facts = {.growth = growth};
+    struct resizable resizable;
+
+    judge_monitor(reconciler, volume, &facts);
+    resizable = resizable_decide(&facts);
+    return record(reconciler, volume, resizable_name(resizable.answer), resizable.reason);
+}

@@ -1,0 +1,113 @@
+/* start_failure.c - a table of failures, remedies and exit codes. */
+#include "reconciler/core/start_failure.h"
+
+#include <errno.h>
+#include <stdbool.h>
+
+#include "reconciler/core/instance.h"
+#include "store/store.h"
+
+static const char *remedy_of_config(int result)
+{
+    switch (result) {
+    case -ENOSYS:
+        return "openat2(2) is missing: crustd needs Linux 5.6, and no filter that hides this call, "
+               "as RestrictSUIDSGID=yes does on Debian 12";
+    case -EACCES:
+    case -EPERM:
+        return "run crustd as root, and let root read this file";
+    case -ENOENT:
+        return "create it, or correct --config";
+    default:
+        return "correct it, and try with crustd --check-config";
+    }
+}
+
+static const char *remedy_of_database(int result)
+{
+    switch (result) {
+    case -ENOSPC:
+    case -EDQUOT:
+        return "free space on its file system";
+    case -EROFS:
+        return "make its file system writable";
+    case -EACCES:
+    case -EPERM:
+        return "let root write there";
+    case -EBUSY:
+        return "end the program that keeps it locked";
+    case -ENOENT:
+    case -ENOTDIR:
+        return "let its directory be made";
+    case -EUCLEAN:
+        return "let it be set aside: its directory must be writable";
+    case -EISDIR:
+    case -EINVAL:
+        return "move away what stands there";
+    case -ENOMEM:
+        return "give crustd more memory";
+    case STORE_FOREIGN:
+        return "move that away, or set paths.database";
+    case STORE_NEWER:
+        return "upgrade crustd, or move it away";
+    case INSTANCE_LOCKED:
+        return "end the other crustd";
+    default:
+        return "see the kernel's log about its disk";
+    }
+}
+
+static const char *remedy_of_serving(int result)
+{
+    switch (result) {
+    case -EINVAL:
+        return "correct that key in the configuration, or create what it names";
+    case -EADDRINUSE:
+        return "end or remove what is there, or name another place in the configuration";
+    case -EACCES:
+    case -EPERM:
+        return "run crustd as root, for paths.socket_group with that group among its own "
+               "(SupplementaryGroups= in the unit)";
+    default:
+        return "see to the reason, or name another place in the configuration";
+    }
+}
+
+const char *start_failure_remedy(enum start_step step, int result)
+{
+    switch (step) {
+    case START_CONFIG:
+        return remedy_of_config(result);
+    case START_DATABASE:
+        return remedy_of_database(result);
+    case START_SERVING:
+        return remedy_of_serving(result);
+    case START_OTHER:
+        break;
+    }
+    return result == -EACCES || result == -EPERM
+               ? "run crustd as root, with the capabilities of its unit or manifest"
+               : "crustctl doctor says what this node lacks";
+}
+
+/* What stands at the database's place is not ours to touch, and does not go away by itself. */
+static bool is_refused(int result)
+{
+    return result == STORE_FOREIGN || result == STORE_NEWER || result == -EISDIR ||
+           result == -EINVAL;
+}
+
+int start_failure_exit_code(enum start_step step, int result)
+{
+    if (step == START_CONFIG)
+        return EXIT_USAGE;
+    if (step == START_DATABASE && result == INSTANCE_LOCKED)
+        return EXIT_LOCKED;
+    if (step == START_DATABASE)
+        return is_refused(result) ? EXIT_REFUSED : EXIT_FAILED;
+    /* A value that only this machine shows to be wrong, such as a group that it has not, or that
+     * crustd is no member of: another start has no more rights. */
+    if (result == -EINVAL || (step == START_SERVING && result == -EPERM))
+        return EXIT_USAGE;
+    return EXIT_FAILED;
+}

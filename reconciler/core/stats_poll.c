@@ -1,0 +1,303 @@
+/* stats_poll.c - see stats_poll.h.
+ *
+ * No schedule is kept. Time is cut into periods of guest.stats_seconds, each binding's shifted by a
+ * part of one that a hash of its number gives; a volume is due when such a boundary was passed
+ * since the timer ran last. So a restart, a reload and a volume that comes or goes need no care.
+ */
+#include "reconciler/core/stats_poll.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/log.h"
+#include "model/reason.h"
+#include "reconciler/core/internal.h"
+
+enum { TICKS_PER_PERIOD = 64, BACKOFF_MOST = 5 };
+static const uint64_t TICK_LEAST_NS = 250 * NSEC_PER_MSEC;
+static const uint64_t TICK_MOST_NS = 5 * NSEC_PER_SEC;
+
+struct stats_question {
+    struct stats_question *next;
+    struct reconciler *reconciler;
+    int64_t volume_id, sandbox_ref;
+    struct stats_call *call; /* NULL: it has ended */
+    bool answered;           /* by the guest */
+    struct reconciler_stats stats;
+    char sandbox_id[STORE_SANDBOX_ID_BYTES];
+};
+
+static uint64_t period_of(const struct reconciler *reconciler)
+{
+    return reconciler->config.guest.stats_seconds * NSEC_PER_SEC;
+}
+
+/* ---- whose moment has come ---- */
+
+/* Knuth's multiplicative hash: neighbours come to lie far from each other. */
+static uint64_t shift_of(int64_t mapping_id, uint64_t period_ns)
+{
+    const uint32_t hash = (uint32_t)mapping_id * UINT32_C(2654435761);
+
+    return (period_ns >> 16) * (hash >> 16);
+}
+
+/* How many of its moments had come by then. */
+static uint64_t moments_until(uint64_t ns, int64_t mapping_id, uint64_t period_ns)
+{
+    return (ns + period_ns - shift_of(mapping_id, period_ns)) / period_ns;
+}
+
+bool stats_poll_is_moment(const struct stats_span *span, int64_t mapping_id, uint32_t failures)
+{
+    const uint64_t number = moments_until(span->to_ns, mapping_id, span->period_ns);
+    const unsigned skipped = failures < BACKOFF_MOST ? failures : BACKOFF_MOST;
+
+    return number != moments_until(span->from_ns, mapping_id, span->period_ns) &&
+           number % (UINT64_C(1) << skipped) == 0;
+}
+
+struct moment {
+    struct stats_poll *poll;
+    struct stats_span span;
+};
+
+static int mark_if_due(void *userdata, int64_t volume_id, int64_t mapping_id, uint32_t failures)
+{
+    const struct moment *moment = userdata;
+
+    if (stats_poll_is_moment(&moment->span, mapping_id, failures))
+        marks_add_number(&moment->poll->due, (uint64_t)volume_id);
+    return 0;
+}
+
+/* ---- one question ---- */
+
+static void begin_all(struct reconciler *reconciler);
+
+static void end_question(struct stats_question *question)
+{
+    struct stats_poll *poll = &question->reconciler->stats_poll;
+    struct stats_question **link = &poll->asked;
+
+    while (*link != question)
+        link = &(*link)->next;
+    *link = question->next;
+    question->call = NULL;
+    question->next = poll->answered;
+    poll->answered = question;
+    lanes_leave(&poll->lanes, question->sandbox_ref);
+}
+
+static void on_counted(void *userdata, enum status_code code, const struct reconciler_stats *stats,
+                       const struct error *error)
+{
+    struct stats_question *question = userdata;
+    struct reconciler *reconciler = question->reconciler;
+
+    question->answered = code == STATUS_OK;
+    if (question->answered)
+        question->stats = *stats;
+    else
+        log_debug(&(struct log_ids){.volume = question->volume_id, .sandbox = question->sandbox_id},
+                  "the guest was not read: %s", error->text);
+    end_question(question);
+    begin_all(reconciler);
+}
+
+static void ask(struct reconciler *reconciler, const struct store_volume *volume)
+{
+    const struct reconciler_target target = {.volume_id = volume->volume_id};
+    struct stats_poll *poll = &reconciler->stats_poll;
+    struct stats_question *question = calloc(1, sizeof(*question));
+    struct error error = {0};
+
+    if (!question) {
+        lanes_leave(&poll->lanes, volume->sandbox_ref);
+        return;
+    }
+    question->reconciler = reconciler;
+    question->volume_id = volume->volume_id;
+    question->sandbox_ref = volume->sandbox_ref;
+    memcpy(question->sandbox_id, volume->sandbox_id, sizeof(question->sandbox_id));
+    question->next = poll->asked;
+    poll->asked = question;
+    if (reconciler_count(reconciler, &target, on_counted, question, &question->call, &error) ==
+        STATUS_OK)
+        return;
+    log_debug(&(struct log_ids){.volume = volume->volume_id, .sandbox = volume->sandbox_id},
+              "the guest was not asked: %s", error.text);
+    end_question(question);
+}
+
+/* Its next moment may come before its answer. */
+static bool is_asked(const struct stats_poll *poll, int64_t volume_id)
+{
+    const struct stats_question *question = poll->asked;
+
+    while (question && question->volume_id != volume_id)
+        question = question->next;
+    return question != NULL;
+}
+
+/* Whether its guest can have it: not one that crustd is to leave alone, and none without the
+ * volume's device, whose guest would speak of another file system. */
+static bool may_ask(const struct store_volume *volume)
+{
+    return volume->mapping_id && volume->sandbox_ref && volume->state != STATE_UNMANAGED &&
+           volume->state != STATE_DETACHED && volume->reason != REASON_BYPASSED;
+}
+
+/* It may have changed while it waited for its sandbox: then it waits for its next moment. */
+static void begin_one(struct reconciler *reconciler, int64_t volume_id)
+{
+    struct store_volume volume;
+
+    if (is_asked(&reconciler->stats_poll, volume_id))
+        return;
+    if (store_get_volume(reconciler->store, volume_id, &volume) < 0 || !may_ask(&volume))
+        return;
+    if (lanes_enter(&reconciler->stats_poll.lanes, volume.sandbox_ref, volume_id))
+        ask(reconciler, &volume);
+}
+
+static void begin_all(struct reconciler *reconciler)
+{
+    struct stats_poll *poll = &reconciler->stats_poll;
+    int64_t volume_id;
+    uint64_t number;
+
+    if (reconciler->stopping)
+        return;
+    while (lanes_next(&poll->lanes, &volume_id))
+        begin_one(reconciler, volume_id);
+    while (poll->lanes.busy < poll->lanes.parallel && marks_take_number(&poll->due, &number))
+        begin_one(reconciler, (int64_t)number);
+}
+
+/* ---- what came of it ---- */
+
+static void log_condition(const struct stats_question *question)
+{
+    const struct log_ids ids = {.volume = question->volume_id, .sandbox = question->sandbox_id};
+
+    if (question->stats.guest_abnormal)
+        log_warning(&ids, "the guest says that the volume's file system is abnormal: %s",
+                    question->stats.guest_condition);
+    else
+        log_info(&ids, "the guest says that the volume's file system is normal again");
+}
+
+static int record_one(struct store *store, const struct stats_question *question)
+{
+    const struct reconciler_stats *stats = &question->stats;
+    const struct store_guest_stats guest = {
+        .mapping_id = stats->mapping_id,
+        .has_bytes = stats->has_bytes,
+        .total = stats->total,
+        .used = stats->used,
+        .available = stats->available,
+        .abnormal = stats->guest_abnormal,
+        .message = stats->guest_condition,
+        .age_ms = (int64_t)stats->age_ms,
+    };
+    bool changed = false;
+    int r;
+
+    if (!question->answered)
+        return store_note_guest_silent(store, question->volume_id);
+    r = store_put_guest_stats(store, question->volume_id, &guest, &changed);
+    if (changed)
+        log_condition(question);
+    return r;
+}
+
+bool stats_poll_is_due(const struct reconciler *reconciler)
+{
+    return reconciler->stats_poll.record;
+}
+
+/* What a turn that is rolled back has recorded is asked for again at the next moment. */
+int stats_poll_record(struct reconciler *reconciler)
+{
+    struct stats_poll *poll = &reconciler->stats_poll;
+    int r = 0;
+
+    poll->record = false;
+    while (poll->answered) {
+        struct stats_question *question = poll->answered;
+
+        poll->answered = question->next;
+        if (r == 0)
+            r = record_one(reconciler->store, question);
+        free(question);
+    }
+    return r;
+}
+
+/* ---- time ---- */
+
+static void on_timer(struct loop_timer *timer);
+
+static void wait_for_tick(struct reconciler *reconciler)
+{
+    uint64_t tick = period_of(reconciler) / TICKS_PER_PERIOD;
+
+    if (tick < TICK_LEAST_NS)
+        tick = TICK_LEAST_NS;
+    loop_timer_start(reconciler->loop, &reconciler->stats_poll.timer,
+                     tick < TICK_MOST_NS ? tick : TICK_MOST_NS, on_timer);
+}
+
+/* A store that fails is found by the turns. */
+static void on_timer(struct loop_timer *timer)
+{
+    struct stats_poll *poll = container_of(timer, struct stats_poll, timer);
+    struct reconciler *reconciler = container_of(poll, struct reconciler, stats_poll);
+    struct moment moment = {poll, {poll->polled_ns, clock_boottime(), period_of(reconciler)}};
+
+    poll->record = poll->answered != NULL;
+    if (reconciler->stopping || !moment.span.period_ns)
+        return;
+    if (reconciler->synced) {
+        (void)store_each_guest(reconciler->store, mark_if_due, &moment);
+        begin_all(reconciler);
+    }
+    poll->polled_ns = moment.span.to_ns;
+    wait_for_tick(reconciler);
+}
+
+void stats_poll_start(struct reconciler *reconciler)
+{
+    struct stats_poll *poll = &reconciler->stats_poll;
+
+    poll->lanes.parallel = STATS_POLLS;
+    if (!loop_timer_is_active(&poll->timer)) /* what came due while it was off is not made up for */
+        poll->polled_ns = clock_boottime();
+    wait_for_tick(reconciler);
+}
+
+static void free_questions(struct stats_question **list)
+{
+    while (*list) {
+        struct stats_question *question = *list;
+
+        *list = question->next;
+        (void)reconciler_count_cancel(question->call);
+        free(question);
+    }
+}
+
+void stats_poll_done(struct reconciler *reconciler)
+{
+    struct stats_poll *poll = &reconciler->stats_poll;
+
+    free_questions(&poll->asked);
+    free_questions(&poll->answered);
+    poll->record = false;
+    lanes_done(&poll->lanes);
+    marks_done(&poll->due);
+}

@@ -1,9 +1,0 @@
-/* http_listen.h - a TCP socket of the HTTP server. Private to serve/. */
-#pragma once
-
-#include "lib/result.h"
-
-/* Listens on "ADDRESS:PORT", "[ADDRESS]:PORT" or ":PORT" (numbers only: nothing waits for a name
- * server). "[::]" means every address of either family. `key` is the configuration's, for the text.
- * 0 or -errno with a text. */
-int http_listen_tcp(const char *key, const char *address, int *ret_fd, struct error *error);

@@ -1,0 +1,162 @@
+/* http_asked_test.c - requests in each dialect, and those that are none. */
+#include "tests/unit/test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "api/http_asked.h"
+
+static enum status_code read_with(http_asked_read *read, const char *path, const char *argument,
+                                  const char *body, struct http_asked *ret_asked)
+{
+    const struct http_question question = {path, argument, body, strlen(body)};
+    struct error error = {0};
+    enum status_code code;
+
+    memset(ret_asked, 0, sizeof(*ret_asked));
+    code = read(&question, ret_asked, &error);
+    assert_true(code == STATUS_OK || *error.text);
+    return code;
+}
+
+static void a_volume_by_its_number(void **state)
+{
+    static const char path[] = "/v1/volumes/17/resize";
+    struct http_asked asked;
+
+    (void)state;
+    assert_int_equal(read_with(http_asked_volume_resize, path, NULL, "", &asked), STATUS_OK);
+    assert_int_equal(asked.expand.target.volume_id, 17);
+    assert_true(asked.resizes);
+    assert_int_equal(asked.expand.required_bytes, 0);
+    assert_int_equal(read_with(http_asked_volume_resize, path, NULL,
+                               "{\"required_bytes\":5,\"Limit_Bytes\":\"9\"}", &asked),
+                     STATUS_OK);
+    assert_int_equal(asked.expand.required_bytes, 5);
+    assert_int_equal(asked.expand.limit_bytes, 9);
+    assert_int_equal(read_with(http_asked_volume_stats, "/v1/volumes/3/stats", NULL, "", &asked),
+                     STATUS_OK);
+    assert_int_equal(asked.expand.target.volume_id, 3);
+    assert_false(asked.resizes);
+}
+
+static void numbers_that_are_none(void **state)
+{
+    static const char *const ids[] = {"0", "x", "-1", "1x", "99999999999999999999", "%31"};
+    static const char *const bodies[] = {"[]",
+                                         "{",
+                                         "{\"required_bytes\":-1}",
+                                         "{\"required_bytes\":\"8GB\"}",
+                                         "{\"limit_bytes\":\"\"}",
+                                         "{\"limit_bytes\":1,\"LIMIT_bytes\":2}",
+                                         "{\"limit_bytes\":\"9223372036854775808\"}"};
+    struct http_asked asked;
+    char path[64];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
+        (void)snprintf(path, sizeof(path), "/v1/volumes/%s/resize", ids[i]);
+        assert_int_equal(read_with(http_asked_volume_resize, path, NULL, "", &asked),
+                         STATUS_INVALID_ARGUMENT);
+    }
+    for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++)
+        assert_int_equal(
+            read_with(http_asked_volume_resize, "/v1/volumes/1/resize", NULL, bodies[i], &asked),
+            STATUS_INVALID_ARGUMENT);
+}
+
+static void the_shim_s_stats(void **state)
+{
+    static const char base[] = "/direct-volume/stats";
+    struct http_asked asked;
+
+    (void)state;
+    assert_int_equal(read_with(http_asked_shim_stats, base, "/a b", "", &asked), STATUS_OK);
+    assert_string_equal(asked.expand.target.target_path, "/a b");
+    assert_int_equal(read_with(http_asked_shim_stats, base, "/dev/loop1", "", &asked), STATUS_OK);
+    assert_null(asked.expand.target.target_path);
+    assert_string_equal(asked.expand.target.device, "/dev/loop1");
+    assert_int_equal(
+        read_with(http_asked_shim_stats, "/direct-volume/stats/L2EvYg==", NULL, "", &asked),
+        STATUS_OK);
+    assert_string_equal(asked.expand.target.target_path, "/a/b");
+    assert_int_equal(read_with(http_asked_shim_stats, base, NULL, "", &asked),
+                     STATUS_INVALID_ARGUMENT);
+    assert_int_equal(read_with(http_asked_shim_stats, base, "", "", &asked),
+                     STATUS_INVALID_ARGUMENT);
+    assert_int_equal(
+        read_with(http_asked_shim_stats, "/direct-volume/stats/L2EvYg", NULL, "", &asked),
+        STATUS_INVALID_ARGUMENT);
+}
+
+static void the_shim_s_resize(void **state)
+{
+    static const char *const good[] = {"{\"volumePath\":\"/v\",\"size\":123123}",
+                                       "{\"VolumePath\":\"/v\",\"Size\":\"123123\"}",
+                                       "{\"volumePath\":\"/v\",\"Size\":\"123.123k\"}",
+                                       "{\"VOLUMEPATH\":\"/v\",\"SIZE\":123123,\"x\":null}"};
+    static const char *const bad[] = {"",
+                                      "{}",
+                                      "{\"volumePath\":\"/v\"}",
+                                      "{\"size\":1}",
+                                      "{\"volumePath\":1,\"size\":1}",
+                                      "{\"volumePath\":\"/v\",\"size\":true}",
+                                      "{\"volumePath\":\"/v\",\"size\":\"8GB\"}",
+                                      "{\"volumePath\":\"/v\",\"size\":1.5}"};
+    struct http_asked asked;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        assert_int_equal(
+            read_with(http_asked_shim_resize, "/direct-volume/resize", NULL, good[i], &asked),
+            STATUS_OK);
+        assert_string_equal(asked.expand.target.target_path, "/v");
+        assert_int_equal(asked.expand.required_bytes, 123123);
+        assert_true(asked.resizes);
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_int_equal(
+            read_with(http_asked_shim_resize, "/direct-volume/resize", NULL, bad[i], &asked),
+            STATUS_INVALID_ARGUMENT);
+}
+
+static void the_first_proposal(void **state)
+{
+    struct http_asked asked;
+
+    (void)state;
+    assert_int_equal(read_with(http_asked_fs_stats, "/fs-stats", NULL,
+                               "{\"block-device\":\"/dev/sdb\"}", &asked),
+                     STATUS_OK);
+    assert_string_equal(asked.expand.target.device, "/dev/sdb");
+    assert_null(asked.expand.target.sandbox_id);
+    assert_int_equal(
+        read_with(http_asked_fs_resize, "/fs-resize", NULL,
+                  "{\"block-device\":\"/dev/sdb\",\"pod-id\":\"p\",\"volume-size\":\"7\"}", &asked),
+        STATUS_OK);
+    assert_string_equal(asked.expand.target.sandbox_id, "p");
+    assert_int_equal(asked.expand.required_bytes, 7);
+    assert_int_equal(
+        read_with(http_asked_fs_stats, "/fs-stats", NULL, "{\"block-device\":\"bar\"}", &asked),
+        STATUS_OK);
+    assert_string_equal(asked.expand.target.device, "/dev/bar");
+    assert_int_equal(
+        read_with(http_asked_fs_stats, "/fs-stats", NULL, "{\"block-device\":\"\"}", &asked),
+        STATUS_INVALID_ARGUMENT);
+    assert_int_equal(read_with(http_asked_fs_stats, "/fs-stats", NULL, "{}", &asked),
+                     STATUS_INVALID_ARGUMENT);
+    assert_int_equal(read_with(http_asked_fs_resize, "/fs-resize", NULL,
+                               "{\"block-device\":\"/dev/sdb\"}", &asked),
+                     STATUS_INVALID_ARGUMENT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_volume_by_its_number), cmocka_unit_test(numbers_that_are_none),
+        cmocka_unit_test(the_shim_s_stats),       cmocka_unit_test(the_shim_s_resize),
+        cmocka_unit_test(the_first_proposal),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,222 @@
+/* metrics_test.c - Prometheus' text, and what /metrics says with it. */
+#include "tests/unit/api/fixture.h"
+
+#include "api/metrics_text.h"
+
+static void labels_are_escaped(void **state)
+{
+    cleanup(buffer_done) struct buffer out = BUFFER_INIT(1024);
+    struct metrics_text text = {.out = &out};
+
+    (void)state;
+    metrics_begin(&text, "a_total", "counter", "A help.");
+    metrics_put(&text, METRICS_WITH({"x", "a\"b\\c\nd"}, {"y", "\xff\xc3\xa9"}), 3);
+    metrics_put(&text, NULL, 0.25);
+    assert_int_equal(buffer_error(&out), 0);
+    assert_string_equal(buffer_text(&out),
+                        "# HELP a_total A help.\n# TYPE a_total counter\n"
+                        "a_total{x=\"a\\\"b\\\\c\\nd\",y=\"\xef\xbf\xbd\xc3\xa9\"} 3\n"
+                        "a_total 0.25\n");
+}
+
+static void buckets_add_up(void **state)
+{
+    cleanup(buffer_done) struct buffer out = BUFFER_INIT(16 * 1024);
+    struct metrics_text text = {.out = &out};
+    struct histogram histogram = {0};
+
+    (void)state;
+    histogram_add(&histogram, 0.0001);
+    histogram_add(&histogram, 0.3);
+    histogram_add(&histogram, 1000);
+    metrics_begin(&text, "h", "histogram", "H.");
+    metrics_put_histogram(&text, METRICS_WITH({"s", "t"}), &histogram);
+    assert_non_null(strstr(buffer_text(&out), "h_bucket{s=\"t\",le=\"0.0001\"} 1\n"));
+    assert_non_null(strstr(buffer_text(&out), "h_bucket{s=\"t\",le=\"0.25\"} 1\n"));
+    assert_non_null(strstr(buffer_text(&out), "h_bucket{s=\"t\",le=\"0.5\"} 2\n"));
+    assert_non_null(strstr(buffer_text(&out), "h_bucket{s=\"t\",le=\"600\"} 2\n"));
+    assert_non_null(strstr(buffer_text(&out), "h_bucket{s=\"t\",le=\"+Inf\"} 3\n"));
+    assert_non_null(strstr(buffer_text(&out), "h_sum{s=\"t\"} 1000.3001\n"));
+    assert_non_null(strstr(buffer_text(&out), "h_count{s=\"t\"} 3\n"));
+}
+
+static void what_does_not_fit_is_told(void **state)
+{
+    cleanup(buffer_done) struct buffer out = BUFFER_INIT(16);
+    struct metrics_text text = {.out = &out};
+
+    (void)state;
+    metrics_begin(&text, "a", "gauge", "Longer than sixteen bytes.");
+    metrics_put(&text, NULL, 1);
+    assert_int_equal(buffer_error(&out), -EMSGSIZE);
+}
+
+static void expect_line(struct fixture *fixture, const char *line)
+{
+    cleanup(buffer_done) struct buffer reply = ask(fixture, "GET", "/metrics");
+
+    assert_int_equal(status_of(&reply), 200);
+    if (!strstr(buffer_text(&reply), line))
+        fail_msg("no %sin %s", line, buffer_text(&reply));
+}
+
+static void volumes_are_counted(void **state)
+{
+    struct fixture *fixture = *state;
+    struct store *store = fixture->reconciler.store;
+
+    add_volumes(fixture, 3);
+    assert_int_equal(store_begin(store), 0);
+    assert_int_equal(store_set_state(store, 2, STATE_BLOCKED, REASON_NO_DEVICE, NULL), 0);
+    assert_int_equal(store_commit(store), 0);
+    expect_line(fixture, "\ncrustd_volumes{layout=\"kata\",state=\"blocked\","
+                         "reason=\"no_device\"} 1\n");
+    expect_line(fixture, "\nvolume_stats_health_status_abnormal 1\n");
+    expect_line(fixture, "\ncrustd_events_total{source=\"inotify\"} 7\n");
+    expect_line(fixture, "\ncrustd_degraded 0\n");
+    expect_line(fixture, "\ncrustd_oldest_pending_seconds 0\n");
+    expect_line(fixture, "\ncrustd_store_degraded 0\n");
+    fixture->reconciler.health.degraded = true;
+    expect_line(fixture, "\ncrustd_degraded 1\n");
+    fixture->reconciler.health.in_memory = true;
+    expect_line(fixture, "\ncrustd_store_degraded 1\n");
+}
+
+static void stalled_volumes_are_counted_by_reason(void **state)
+{
+    struct fixture *fixture = *state;
+    struct store *store = fixture->reconciler.store;
+
+    add_volumes(fixture, 4);
+    assert_int_equal(store_begin(store), 0);
+    assert_int_equal(store_set_state(store, 1, STATE_BLOCKED, REASON_NO_DEVICE, NULL), 0);
+    assert_int_equal(store_set_state(store, 2, STATE_BLOCK_GROWN, REASON_AGENT_DENIED, NULL), 0);
+    assert_int_equal(store_set_state(store, 3, STATE_BLOCK_GROWN, REASON_AGENT_DENIED, NULL), 0);
+    assert_int_equal(store_set_state(store, 4, STATE_BLOCKED, REASON_NO_DEVICE, NULL), 0);
+    assert_int_equal(store_set_observed(store, 4, true), 0);
+    assert_int_equal(store_commit(store), 0);
+    expect_line(fixture, "\ncrustd_volumes_stalled{state=\"blocked\",reason=\"no_device\"} 1\n");
+    expect_line(fixture,
+                "\ncrustd_volumes_stalled{state=\"block_grown\",reason=\"agent_denied\"} 2\n");
+}
+
+static void the_modes_are_shown(void **state)
+{
+    expect_line(*state,
+                "\ncrustd_config_info{resize_mode=\"observe\",cleanup_mode=\"report\"} 1\n");
+}
+
+/* Binds volume 1, whose guest then says that something is wrong. */
+static void add_abnormal(struct fixture *fixture)
+{
+    struct store *store = fixture->reconciler.store;
+    const struct store_sandbox sandbox = {.sandbox_id = "s1",
+                                          .runtime = RUNTIME_KATA_GO,
+                                          .hypervisor = HYPERVISOR_QEMU,
+                                          .vmm_pid = 1};
+    struct store_mapping mapping = {.volume_id = 1, .source = "persist"};
+    struct store_guest_stats stats = {
+        .mapping_id = 1, .has_bytes = true, .used = 5, .available = 7, .abnormal = true};
+    bool changed = false;
+
+    assert_int_equal(store_begin(store), 0);
+    assert_int_equal(store_put_sandbox(store, &sandbox, &mapping.sandbox_ref, &changed), 0);
+    assert_int_equal(store_open_mapping(store, &mapping), 0);
+    assert_int_equal(store_set_state(store, 1, STATE_IN_SYNC, REASON_NONE, NULL), 0);
+    assert_int_equal(store_put_guest_stats(store, 1, &stats, &changed), 0);
+    assert_true(changed);
+    assert_int_equal(store_commit(store), 0);
+}
+
+static void what_guests_say_is_counted(void **state)
+{
+    struct fixture *fixture = *state;
+
+    add_volumes(fixture, 2);
+    expect_line(fixture, "\nvolume_stats_health_status_abnormal 0\n");
+    add_abnormal(fixture);
+    expect_line(fixture, "\nvolume_stats_health_status_abnormal 1\n");
+    expect_line(fixture, "\ncrustd_volumes_condition{condition=\"abnormal\"} 1\n");
+}
+
+static void each_volume_where_it_is_wanted(void **state)
+{
+    struct fixture *fixture = *state;
+
+    add_volumes(fixture, 2);
+    add_abnormal(fixture);
+    fixture->reconciler.per_volume = true;
+    expect_line(fixture, "\ncrustd_volume_used_bytes{pv=\"pv-0\"} 5\n");
+    expect_line(fixture, "\ncrustd_volume_available_bytes{pv=\"pv-0\"} 7\n");
+}
+
+static void growths_are_counted_once_committed(void **state)
+{
+    struct fixture *fixture = *state;
+    struct store *store = fixture->reconciler.store;
+
+    add_volumes(fixture, 1);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(store_begin(store), 0);
+        assert_int_equal(store_open_resize(store, 1, 1, 2), 0);
+        assert_int_equal(store_set_state(store, 1, STATE_BLOCKED, REASON_READ_ONLY, NULL), 0);
+        if (i == 0)
+            store_rollback(store);
+        else
+            assert_int_equal(store_commit(store), 0);
+    }
+    expect_line(fixture, "\ncrustd_resizes_total{result=\"blocked\",reason=\"read_only\"} 1\n");
+    assert_int_equal(store_begin(store), 0);
+    assert_int_equal(store_set_state(store, 1, STATE_IN_SYNC, REASON_NONE, NULL), 0);
+    assert_int_equal(store_commit(store), 0);
+    expect_line(fixture, "\ncrustd_resizes_total{result=\"grown\",reason=\"none\"} 1\n");
+    expect_line(fixture, "\ncrustd_resize_duration_seconds_count{stage=\"total\"} 1\n");
+    expect_line(fixture, "\ncrustd_resize_duration_seconds_count{stage=\"hypervisor\"} 0\n");
+}
+
+static void calls_are_counted(void **state)
+{
+    static const char stage[] = "/crust.v1.Runtime/RuntimeStageVolume";
+    struct fixture *fixture = *state;
+
+    operations_note(&fixture->operations, stage, STATUS_OK, clock_boottime());
+    operations_note(&fixture->operations, stage, STATUS_OK, clock_boottime());
+    operations_note(&fixture->operations, stage, STATUS_UNAVAILABLE, clock_boottime());
+    expect_line(fixture, "\ncrustd_operations_seconds_count{method_name=\"/crust.v1.Runtime/"
+                         "RuntimeStageVolume\",grpc_status_code=\"OK\"} 2\n");
+    expect_line(fixture, "grpc_status_code=\"UNAVAILABLE\"} 1\n");
+    expect_line(fixture, "\nvolumes_published_with_deferred_ops_total 0\n");
+}
+
+/* However many volumes there are, the answer does not grow. */
+static void no_volume_is_a_label(void **state)
+{
+    cleanup(buffer_done) struct buffer few = {0}, many = {0};
+
+    add_volumes(*state, 1);
+    few = ask(*state, "GET", "/metrics");
+    add_volumes(*state, 4000);
+    many = ask(*state, "GET", "/metrics");
+    assert_true(many.length < few.length + 256);
+    assert_null(strstr(buffer_text(&many), "pv-"));
+    assert_null(strstr(buffer_text(&many), "/dev/"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(labels_are_escaped),
+        TEST(buckets_add_up),
+        TEST(what_does_not_fit_is_told),
+        TEST(volumes_are_counted),
+        TEST(stalled_volumes_are_counted_by_reason),
+        TEST(the_modes_are_shown),
+        TEST(what_guests_say_is_counted),
+        TEST(each_volume_where_it_is_wanted),
+        TEST(growths_are_counted_once_committed),
+        TEST(calls_are_counted),
+        TEST(no_volume_is_a_label),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

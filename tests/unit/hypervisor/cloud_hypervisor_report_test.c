@@ -1,0 +1,208 @@
+/* cloud_hypervisor_report_test.c - what the bodies mean; how versions are written. */
+#include "tests/unit/test.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "hypervisor/cloud_hypervisor_report.h"
+#include "lib/cleanup.h"
+
+static enum hypervisor_outcome check(const char *version)
+{
+    struct error error = {.text = ""};
+    enum hypervisor_outcome outcome = cloud_hypervisor_check_version(version, &error);
+
+    assert_true(outcome == HYPERVISOR_DONE || strstr(error.text, version + (version[0] == 'v')));
+    assert_true(outcome == HYPERVISOR_DONE ||
+                strstr(error.text, "needs Cloud Hypervisor 52 or later"));
+    return outcome;
+}
+
+static void knows_versions(void **state)
+{
+    static const char *const can[] = {"52.0.0",           "v52.0", "52.0", "v52.0-dirty",
+                                      "v53.1-12-gabcdef", "v100"};
+    static const char *const cannot[] = {"v51.1", "51.2", "51.0.1", "v9.0", "",
+                                         "v",     "vv52", "-1",     "main"};
+
+    (void)state;
+    for (size_t i = 0; i < array_length(can); i++)
+        assert_int_equal(check(can[i]), HYPERVISOR_DONE);
+    for (size_t i = 0; i < array_length(cannot); i++)
+        assert_int_equal(check(cannot[i]), HYPERVISOR_VERSION);
+}
+
+static int read_ping(const char *body, char version[static CLOUD_HYPERVISOR_WORD_BYTES])
+{
+    struct error error;
+
+    return cloud_hypervisor_read_ping(body, strlen(body), version, &error);
+}
+
+static void reads_a_ping(void **state)
+{
+    char version[CLOUD_HYPERVISOR_WORD_BYTES];
+
+    (void)state;
+    assert_int_equal(read_ping("{\"version\":\"v52\\u001b\"}", version), 0);
+    assert_string_equal(version, "v52\\u001b");
+    assert_int_equal(read_ping("{\"version\":52}", version), -EBADMSG);
+    assert_int_equal(read_ping("[]", version), -EBADMSG);
+    assert_int_equal(read_ping("", version), -EBADMSG);
+}
+
+static int read_info(const char *body, struct drive_report *report)
+{
+    char word[CLOUD_HYPERVISOR_WORD_BYTES];
+    struct error error;
+
+    *report = (struct drive_report){.count = 0};
+    return cloud_hypervisor_read_info(body, strlen(body), word, report, &error);
+}
+
+static void reads_disks(void **state)
+{
+    struct drive_report report;
+
+    (void)state;
+    assert_int_equal(read_info("{\"state\":\"Running\",\"config\":{\"disks\":["
+                               "{\"id\":\"_disk0\",\"path\":\"/dev/sdb\",\"readonly\":true},"
+                               "{\"id\":\"_disk1\",\"vhost_user\":true,\"vhost_socket\":\"/x\"},"
+                               "{\"id\":\"_disk2\",\"path\":\"/y\",\"image_type\":\"Unknown\"}]}}",
+                               &report),
+                     0);
+    assert_int_equal(report.count, 2);
+    assert_string_equal(report.entries[0].path, "/dev/sdb");
+    assert_true(report.entries[0].read_only);
+    assert_string_equal(report.entries[1].id, "_disk2");
+    assert_null(report.entries[1].obstacle);
+    drive_report_done(&report);
+    assert_int_equal(read_info("{\"state\":\"Running\",\"config\":{}}", &report), 0);
+    assert_int_equal(read_info("{\"state\":\"Running\",\"config\":{\"disks\":null}}", &report), 0);
+    assert_int_equal(report.count, 0);
+}
+
+/* As Cloud Hypervisor shows it: the disk's parent in the tree has the address. */
+#define PLACED(parent, bdf)                                                                        \
+    "{\"state\":\"Running\",\"config\":{\"disks\":[{\"id\":\"_disk2\",\"path\":\"/dev/dm-0\"}]},"  \
+    "\"device_tree\":{\"_disk2\":{\"id\":\"_disk2\",\"parent\":" parent ",\"children\":[]},"       \
+    "\"_virtio-pci-_disk2\":{\"children\":[\"_disk2\"],\"pci_bdf\":" bdf "}}}"
+
+static void knows_a_disks_place(void **state)
+{
+    static const struct {
+        const char *body, *address;
+    } cases[] = {
+        {PLACED("\"_virtio-pci-_disk2\"", "\"0000:00:03.0\""), "pci:03"},
+        {PLACED("\"_virtio-pci-_disk2\"", "\"0000:00:1f.0\""), "pci:1f"},
+        {PLACED("\"_virtio-pci-_disk2\"", "\"0001:00:03.0\""), ""},
+        {PLACED("\"_virtio-pci-_disk2\"", "\"0000:01:03.0\""), ""},
+        {PLACED("\"_virtio-pci-_disk2\"", "\"0000:00:03.1\""), ""},
+        {PLACED("\"_virtio-pci-_disk2\"", "\"0000:00:zz.0\""), ""},
+        {PLACED("\"_virtio-pci-_disk2\"", "\"0000:00:3.0\""), ""},
+        {PLACED("\"_virtio-pci-_disk2\"", "null"), ""},
+        {PLACED("\"other\"", "\"0000:00:03.0\""), ""},
+        {PLACED("null", "\"0000:00:03.0\""), ""},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < array_length(cases); i++) {
+        struct drive_report report;
+
+        assert_int_equal(read_info(cases[i].body, &report), 0);
+        assert_int_equal(report.count, 1);
+        assert_string_equal(report.entries[0].address, cases[i].address);
+        drive_report_done(&report);
+    }
+}
+
+static void tells_what_guest_it_runs(void **state)
+{
+    static const struct {
+        const char *body;
+        int r;
+        bool is_confidential, has_share;
+    } cases[] = {
+        {"{\"config\":{\"fs\":[{\"tag\":\"kataShared\"}],\"platform\":{\"tdx\":false}}}", 0, false,
+         true},
+        {"{\"config\":{\"fs\":null,\"platform\":null}}", 0, false, false},
+        {"{\"config\":{\"fs\":[]}}", 0, false, false},
+        {"{\"config\":{\"platform\":{\"tdx\":true}}}", 0, true, false},
+        {"{\"config\":{\"fs\":[{}],\"platform\":{\"sev_snp\":true}}}", 0, true, true},
+        {"{\"state\":\"Running\"}", -EBADMSG, false, false},
+        {"{\"config\":[]}", -EBADMSG, false, false},
+        {"{", -EBADMSG, false, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < array_length(cases); i++) {
+        struct hypervisor_guest guest = {0};
+        struct error error;
+
+        assert_int_equal(
+            cloud_hypervisor_read_guest(cases[i].body, strlen(cases[i].body), &guest, &error),
+            cases[i].r);
+        assert_int_equal(guest.is_confidential, cases[i].is_confidential);
+        assert_int_equal(guest.has_share, cases[i].has_share);
+    }
+}
+
+#define TWICE                                                                                      \
+    "{\"state\":\"Running\",\"config\":{\"disks\":[{\"id\":\"a\",\"path\":\"/x\"},"                \
+    "{\"id\":\"a\",\"path\":\"/y\"}]}}"
+
+static void refuses_what_contradicts_itself(void **state)
+{
+    static const char *const bodies[] = {
+        "{\"config\":{\"disks\":[]}}",
+        "{\"state\":\"Running\",\"config\":{\"disks\":{}}}",
+        "{\"state\":\"Running\",\"config\":{\"disks\":[{\"path\":\"/x\"}]}}",
+        "{\"state\":\"Running\",\"config\":{\"disks\":[{\"id\":\"\",\"path\":\"/x\"}]}}",
+        "{\"state\":\"Running\",\"config\":{\"disks\":[{\"id\":\"a\",\"path\":\"\"}]}}",
+        TWICE,
+    };
+    struct drive_report report;
+
+    (void)state;
+    for (size_t i = 0; i < array_length(bodies); i++) {
+        assert_int_equal(read_info(bodies[i], &report), -EBADMSG);
+        drive_report_done(&report);
+    }
+}
+
+static void says_why_it_was_refused(void **state)
+{
+    static const struct {
+        const char *body, *text;
+    } cases[] = {
+        {"[\"outermost\",\"innermost\"]", "innermost"},
+        {"[]", "[]"},
+        {"[1]", "[1]"},
+        {"{ \"error\": \"a\nb\" }", "{ \"error\": \"a\\nb\" }"},
+        {"", "refused without a word"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < array_length(cases); i++) {
+        struct error error;
+
+        assert_int_equal(cloud_hypervisor_refusal(cases[i].body, strlen(cases[i].body), &error),
+                         HYPERVISOR_REFUSED);
+        assert_string_equal(error.text, cases[i].text);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(knows_versions),
+        cmocka_unit_test(reads_a_ping),
+        cmocka_unit_test(reads_disks),
+        cmocka_unit_test(knows_a_disks_place),
+        cmocka_unit_test(tells_what_guest_it_runs),
+        cmocka_unit_test(refuses_what_contradicts_itself),
+        cmocka_unit_test(says_why_it_was_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,136 @@
+/* firecracker_test.c - whole conversations with a scripted Firecracker. */
+#include "tests/unit/hypervisor/http_call.h"
+
+#define DRIVE(id, path, engine)                                                                    \
+    "{\"drive_id\":\"" id "\",\"partuuid\":null,\"is_root_device\":false,\"is_read_only\":false,"  \
+    "\"path_on_host\":\"" path "\",\"io_engine\":" engine ",\"socket\":null}"
+#define CONFIG(drives)                                                                             \
+    {                                                                                              \
+        "GET /vm/config HTTP/1.1\r\n",                                                             \
+            HTTP_JSON("200", "{\"drives\":[" drives "],\"machine-config\":{\"vcpu_count\":1}}")    \
+    }
+#define DRIVES                                                                                     \
+    DRIVE("rootfs", "/nonexistent", "\"Async\"") "," DRIVE("drive_1", "$DEVICE", "\"Sync\"")
+#define PATCH "{\"drive_id\":\"drive_1\",\"path_on_host\":\"$DEVICE\"}"
+
+static struct hypervisor_reply run(struct http_server *server, enum hypervisor_act act,
+                                   const struct http_script *script, size_t length)
+{
+    return http_call_converse(server, HYPERVISOR_FIRECRACKER, act, script, length);
+}
+
+static void patches_with_the_path_it_has(void **state)
+{
+    const struct http_script script[] = {CONFIG(DRIVES), {PATCH, HTTP_NO_CONTENT}};
+
+    http_call_need_device(*state);
+    for (unsigned bytewise = 0; bytewise < 2; bytewise++) {
+        struct http_server *server = *state;
+        struct hypervisor_reply reply;
+
+        server->bytewise = bytewise;
+        reply = run(server, HYPERVISOR_RESIZE, script, 2);
+        assert_int_equal(reply.outcome, HYPERVISOR_DONE);
+        assert_string_equal(reply.drive_id, "drive_1");
+        assert_int_equal(reply.bytes, 2048);
+    }
+}
+
+static void names_the_drive_in_the_url(void **state)
+{
+    const struct http_script script[] = {CONFIG(DRIVES),
+                                         {"PATCH /drives/drive_1 HTTP/1.1\r\n", HTTP_NO_CONTENT}};
+
+    http_call_need_device(*state);
+    assert_int_equal(run(*state, HYPERVISOR_RESIZE, script, 2).outcome, HYPERVISOR_DONE);
+}
+
+static void cannot_learn_the_size(void **state)
+{
+    const struct http_script script[] = {CONFIG(DRIVES)};
+    struct hypervisor_reply reply;
+
+    http_call_need_device(*state);
+    reply = run(*state, HYPERVISOR_QUERY, script, 1);
+    assert_int_equal(reply.outcome, HYPERVISOR_DONE);
+    assert_int_equal(reply.bytes, 0);
+}
+
+static void has_to_be_allowed(void **state)
+{
+    struct http_server *server = *state;
+    struct hypervisor_request request = http_call_request(server, HYPERVISOR_RESIZE);
+    struct hypervisor_reply reply;
+
+    assert_true(hypervisor_may_resize(HYPERVISOR_FIRECRACKER, true));
+    assert_false(hypervisor_may_resize(HYPERVISOR_FIRECRACKER, false));
+    request.firecracker_allowed = false;
+    reply = http_call_run(server, HYPERVISOR_FIRECRACKER, &request);
+    assert_int_equal(reply.outcome, HYPERVISOR_UNSUPPORTED);
+    assert_non_null(strstr(reply.error.text, "resize.firecracker"));
+}
+
+static void passes_on_refusals(void **state)
+{
+    const struct http_script script[] = {
+        CONFIG(DRIVES), {"PATCH", HTTP_JSON("400", "{\"fault_message\":\"Unable to patch\\n\"}")}};
+    const struct http_script full[] = {CONFIG(DRIVES), {"PATCH", HTTP_FULL}};
+    struct hypervisor_reply reply;
+
+    http_call_need_device(*state);
+    reply = run(*state, HYPERVISOR_RESIZE, script, 2);
+    assert_int_equal(reply.outcome, HYPERVISOR_REFUSED);
+    assert_string_equal(reply.error.text, "Unable to patch\\n");
+    assert_int_equal(run(*state, HYPERVISOR_RESIZE, full, 2).outcome, HYPERVISOR_BUSY);
+}
+
+static void leaves_alone_what_must_not_be_opened_again(void **state)
+{
+    static const struct {
+        struct http_script config;
+        enum hypervisor_outcome outcome;
+    } cases[] = {
+        {CONFIG(""), HYPERVISOR_DRIVE_NOT_FOUND},
+        {CONFIG(DRIVE("drive_1", "/dev/null", "\"Sync\"")), HYPERVISOR_DRIVE_NOT_FOUND},
+        {CONFIG(DRIVE("drive_1", "$DEVICE", "\"Async\"")), HYPERVISOR_UNSUPPORTED},
+        {CONFIG("{\"drive_id\":\"d\",\"path_on_host\":\"$DEVICE\",\"is_read_only\":true}"),
+         HYPERVISOR_READ_ONLY},
+        {CONFIG(DRIVE("../../vm", "$DEVICE", "\"Sync\"")), HYPERVISOR_UNREACHABLE},
+        {CONFIG(DRIVE("a", "/x", "null") "," DRIVE("a", "$DEVICE", "null")),
+         HYPERVISOR_UNREACHABLE},
+        {{"GET", HTTP_JSON("200", "{\"drives\":{}}")}, HYPERVISOR_UNREACHABLE},
+    };
+
+    http_call_need_device(*state);
+    for (size_t i = 0; i < array_length(cases); i++)
+        assert_int_equal(run(*state, HYPERVISOR_RESIZE, &cases[i].config, 1).outcome,
+                         cases[i].outcome);
+}
+
+static void tells_the_recorded_drive_from_another_device(void **state)
+{
+    const struct http_script script[] = {CONFIG(DRIVE("drive_1", "/dev/null", "\"Sync\""))};
+    struct http_server *server = *state;
+    struct hypervisor_request request = http_call_request(server, HYPERVISOR_RESIZE);
+
+    http_call_need_device(server);
+    request.recorded_drive = "drive_1";
+    http_server_listen(server, script, 1);
+    assert_int_equal(http_call_run(server, HYPERVISOR_FIRECRACKER, &request).outcome,
+                     HYPERVISOR_MISMATCH);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        HTTP_CALL_TEST(patches_with_the_path_it_has),
+        HTTP_CALL_TEST(names_the_drive_in_the_url),
+        HTTP_CALL_TEST(cannot_learn_the_size),
+        HTTP_CALL_TEST(has_to_be_allowed),
+        HTTP_CALL_TEST(passes_on_refusals),
+        HTTP_CALL_TEST(leaves_alone_what_must_not_be_opened_again),
+        HTTP_CALL_TEST(tells_the_recorded_drive_from_another_device),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,519 @@
+/* qemu_live_test.c - a real QEMU without a guest, its drives on loop devices that really grow.
+ *
+ * One QEMU for all tests, with a QMP and an HMP monitor and a drive of every kind. That the guest
+ * is told takes a guest; this is about finding the drives and about what QEMU answers. Skipped
+ * where QEMU is not installed or no loop device can be made.
+ */
+#include "tests/unit/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/loop.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "hypervisor/hypervisor.h"
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/path.h"
+#include "tests/unit/scratch.h"
+
+#define QEMU "/usr/bin/qemu-system-x86_64"
+
+enum { MEBIBYTE = 1024 * 1024, START_MEBIBYTES = 8, ATTEMPTS = 3000, ARGUMENTS = 96 };
+
+/* Each drive has a disk of its own: QEMU's image locks forbid to resize one that is open twice. */
+enum disk { PLAIN, LINK, SET, READ_ONLY, THROTTLE, OFFSET, NVME, LEGACY, UNUSED, DISKS };
+
+struct live {
+    char directory[SCRATCH_BYTES];
+    int images[DISKS];
+    int loops[DISKS]; /* autoclear: closing the last descriptor frees the device */
+    char devices[DISKS][32];
+    dev_t numbers[DISKS];
+    char link[96], file[96], qmp[96], hmp[96];
+    struct stat file_stat;
+    int root;
+    pid_t qemu;
+    struct loop loop;
+    struct hypervisor_reply reply;
+};
+
+static struct live live;
+
+static int make_loop(enum disk disk)
+{
+    cleanup(fd_closep) int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
+    struct loop_config config = {.info = {.lo_flags = LO_FLAGS_AUTOCLEAR}};
+    char image[96];
+    struct stat st;
+
+    (void)snprintf(image, sizeof(image), "%s/%d.img", live.directory, (int)disk);
+    live.images[disk] = open(image, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (control < 0 || ftruncate(live.images[disk], START_MEBIBYTES * MEBIBYTE) < 0)
+        return -errno;
+    config.fd = (unsigned)live.images[disk];
+    for (unsigned attempt = 0; attempt < 100; attempt++) {
+        int number = ioctl(control, LOOP_CTL_GET_FREE);
+
+        if (number < 0)
+            return -errno;
+        (void)snprintf(live.devices[disk], sizeof(live.devices[disk]), "/dev/loop%d", number);
+        live.loops[disk] = open(live.devices[disk], O_RDWR | O_CLOEXEC);
+        if (live.loops[disk] < 0)
+            return -errno;
+        if (ioctl(live.loops[disk], LOOP_CONFIGURE, &config) == 0)
+            break;
+        fd_close(take_fd(&live.loops[disk])); /* somebody else was faster */
+    }
+    if (live.loops[disk] < 0 || fstat(live.loops[disk], &st) < 0)
+        return -EBUSY;
+    live.numbers[disk] = st.st_rdev;
+    return 0;
+}
+
+static uint64_t grow(enum disk disk)
+{
+    struct stat st;
+
+    assert_int_equal(fstat(live.images[disk], &st), 0);
+    assert_int_equal(ftruncate(live.images[disk], st.st_size + MEBIBYTE), 0);
+    assert_int_equal(ioctl(live.loops[disk], LOOP_SET_CAPACITY, 0), 0);
+    return (uint64_t)st.st_size + MEBIBYTE;
+}
+
+/* The command line */
+
+struct command {
+    char *arguments[ARGUMENTS];
+    size_t count;
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct command *command, const char *format,
+                                                      ...)
+{
+    va_list list;
+
+    assert_true(command->count + 1 < ARGUMENTS);
+    va_start(list, format);
+    assert_true(vasprintf(&command->arguments[command->count++], format, list) >= 0);
+    va_end(list);
+}
+
+static void add_monitor(struct command *command, const char *id, const char *path, const char *mode)
+{
+    add(command, "-chardev");
+    add(command, "socket,id=%s,path=%s,server=on,wait=off", id, path);
+    add(command, "-mon");
+    add(command, "chardev=%s,mode=%s", id, mode);
+}
+
+static void add_drive(struct command *command, const char *name, const char *layer,
+                      const char *driver, const char *file, const char *device)
+{
+    add(command, "-blockdev");
+    add(command, "{\"node-name\":\"%s\",%s,\"file\":{\"driver\":\"%s\",\"filename\":\"%s\"}}", name,
+        layer, driver, file);
+    add(command, "-device");
+    add(command, "%s,drive=%s,id=%s,share-rw=on", device, name, name);
+}
+
+static void add_drives(struct command *command)
+{
+    static const char raw[] = "\"driver\":\"raw\"";
+
+    add_drive(command, "drive-0123456789abcdef", raw, "host_device", live.devices[PLAIN],
+              "virtio-blk-pci");
+    add_drive(command, "drive-link", raw, "host_device", live.link, "scsi-hd");
+    add_drive(command, "drive-1", raw, "host_device", "/dev/fdset/2", "scsi-hd");
+    add_drive(command, "drive-ro", "\"driver\":\"raw\",\"read-only\":true", "host_device",
+              live.devices[READ_ONLY], "virtio-blk-pci");
+    add_drive(command, "drive-throttle", "\"driver\":\"throttle\",\"throttle-group\":\"group\"",
+              "host_device", live.devices[THROTTLE], "virtio-blk-pci");
+    add_drive(command, "drive-offset", "\"driver\":\"raw\",\"offset\":1048576", "host_device",
+              live.devices[OFFSET], "virtio-blk-pci");
+    add_drive(command, "drive-file", raw, "file", live.file, "virtio-blk-pci");
+    add(command, "-blockdev");
+    add(command,
+        "{\"node-name\":\"drive-nvme\",\"driver\":\"raw\",\"file\":{\"driver\":\"host_device\","
+        "\"filename\":\"%s\"}}",
+        live.devices[NVME]);
+    add(command, "-device");
+    add(command, "nvme,serial=x,drive=drive-nvme");
+    add(command, "-drive");
+    add(command, "if=none,id=legacy,format=raw,file=%s", live.devices[LEGACY]);
+    add(command, "-device");
+    /* as runtimes do: without share-rw HMP's qemu-io is refused, QMP's block_resize is not */
+    add(command, "virtio-blk-pci,drive=legacy,share-rw=on");
+}
+
+static void build_command(struct command *command, int set_fd)
+{
+    static const char *const fixed[] = {
+        QEMU,
+        "-accel",
+        "tcg",
+        "-M",
+        "q35",
+        "-m",
+        "64",
+        "-nodefaults",
+        "-display",
+        "none",
+        "-S",
+        "-object",
+        "throttle-group,id=group",
+        "-device",
+        "virtio-scsi-pci",
+    };
+
+    for (size_t i = 0; i < array_length(fixed); i++)
+        add(command, "%s", fixed[i]);
+    add_monitor(command, "q", live.qmp, "control");
+    add_monitor(command, "h", live.hmp, "readline");
+    add(command, "-add-fd");
+    add(command, "fd=%d,set=2,opaque=kata-block:drive-1:block-source", set_fd);
+    add_drives(command);
+}
+
+static pid_t spawn(void)
+{
+    struct command command = {.count = 0};
+    int set_fd = dup(live.loops[SET]); /* without close-on-exec */
+    pid_t pid;
+
+    build_command(&command, set_fd);
+    pid = fork();
+    if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        (void)execv(QEMU, command.arguments);
+        _exit(127);
+    }
+    fd_close(set_fd);
+    for (size_t i = 0; i < command.count; i++)
+        free(command.arguments[i]);
+    return pid;
+}
+
+static int connect_to(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    cleanup(fd_closep) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+    if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
+        return -1;
+    return take_fd(&fd);
+}
+
+/* Until both monitors are there; false if QEMU ended instead. */
+static bool wait_for_monitors(void)
+{
+    const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
+
+    for (unsigned attempt = 0; attempt < ATTEMPTS; attempt++) {
+        cleanup(fd_closep) int qmp = connect_to(live.qmp);
+        cleanup(fd_closep) int hmp = qmp < 0 ? -1 : connect_to(live.hmp);
+
+        if (hmp >= 0)
+            return true;
+        if (waitpid(live.qemu, NULL, WNOHANG) != 0) {
+            live.qemu = 0;
+            return false;
+        }
+        (void)nanosleep(&pause, NULL);
+    }
+    return false;
+}
+
+static bool make_disks(void)
+{
+    int fd;
+
+    if (scratch_directory_make(live.directory) < 0)
+        return false;
+    (void)snprintf(live.link, sizeof(live.link), "%s/link", live.directory);
+    (void)snprintf(live.file, sizeof(live.file), "%s/file", live.directory);
+    (void)snprintf(live.qmp, sizeof(live.qmp), "%s/q.sock", live.directory);
+    (void)snprintf(live.hmp, sizeof(live.hmp), "%s/h.sock", live.directory);
+    for (enum disk disk = 0; disk < DISKS; disk++) {
+        if (make_loop(disk) < 0)
+            return false;
+    }
+    fd = open(live.file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 || ftruncate(fd, START_MEBIBYTES * MEBIBYTE) < 0 || fstat(fd, &live.file_stat) < 0)
+        return false;
+    fd_close(fd);
+    return symlink(live.devices[LINK], live.link) == 0;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    for (enum disk disk = 0; disk < DISKS; disk++)
+        live.images[disk] = live.loops[disk] = -1;
+    assert_int_equal(loop_init(&live.loop), 0);
+    assert_int_equal(path_open_root("/", &live.root), 0);
+    if (access(QEMU, X_OK) < 0) {
+        print_message("skipped: %s is not installed\n", QEMU);
+    } else if (!make_disks()) {
+        print_message("skipped: no loop devices can be made here\n");
+    } else {
+        live.qemu = spawn();
+        assert_true(wait_for_monitors());
+    }
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    if (live.qemu > 0) {
+        (void)kill(live.qemu, SIGKILL);
+        (void)waitpid(live.qemu, NULL, 0);
+    }
+    for (enum disk disk = 0; disk < DISKS; disk++) {
+        fd_close(live.loops[disk]);
+        fd_close(live.images[disk]);
+    }
+    fd_close(live.root);
+    loop_done(&live.loop);
+    return live.directory[0] ? scratch_directory_remove(live.directory) : 0;
+}
+
+static void on_done(struct hypervisor_call *call, const struct hypervisor_reply *reply,
+                    void *userdata)
+{
+    (void)userdata;
+    live.reply = *reply;
+    (void)hypervisor_call_free(call);
+    loop_stop(&live.loop);
+}
+
+static enum hypervisor_outcome ask(const struct hypervisor_request *request)
+{
+    struct hypervisor_call *call;
+
+    assert_int_equal(
+        hypervisor_call_new(&live.loop, HYPERVISOR_QEMU, request, on_done, NULL, &call), 0);
+    loop_run(&live.loop);
+    return live.reply.outcome;
+}
+
+static struct hypervisor_request request_for(const char *monitor, enum hypervisor_act act,
+                                             enum disk disk, uint64_t bytes)
+{
+    return (struct hypervisor_request){
+        .act = act,
+        .root = live.root,
+        .control_socket = monitor,
+        .vmm_pid = live.qemu,
+        .device = live.numbers[disk],
+        .bytes = bytes,
+        .deadline_ns = 60 * NSEC_PER_SEC,
+    };
+}
+
+static void expect(const char *monitor, enum hypervisor_act act, enum disk disk, uint64_t bytes,
+                   enum hypervisor_outcome outcome, uint64_t reported)
+{
+    struct hypervisor_request request = request_for(monitor, act, disk, bytes);
+
+    if (ask(&request) != outcome)
+        print_error("disk %d over %s: %s\n", (int)disk, monitor, live.reply.error.text);
+    assert_int_equal(live.reply.outcome, outcome);
+    assert_int_equal(live.reply.bytes, reported);
+}
+
+/* As long as nobody tells it, QEMU knows the old size, or now and then has read the new one. */
+static void expect_either(const char *monitor, enum disk disk, uint64_t before, uint64_t after)
+{
+    struct hypervisor_request request = request_for(monitor, HYPERVISOR_QUERY, disk, after);
+
+    assert_int_equal(ask(&request), HYPERVISOR_DONE);
+    assert_true(live.reply.bytes == before || live.reply.bytes == after);
+}
+
+static void grows_over(const char *monitor)
+{
+    static const struct {
+        enum disk disk;
+        const char *drive;
+    } drives[] = {
+        {PLAIN, "drive-0123456789abcdef"}, {LINK, "drive-link"}, {SET, "drive-1"},
+        {THROTTLE, "drive-throttle"},      {LEGACY, NULL}, /* a name that QEMU makes up */
+    };
+
+    for (size_t i = 0; i < array_length(drives); i++) {
+        enum disk disk = drives[i].disk;
+        uint64_t bytes = grow(disk);
+
+        expect_either(monitor, disk, bytes - MEBIBYTE, bytes);
+        if (drives[i].drive)
+            assert_string_equal(live.reply.drive_id, drives[i].drive);
+        else
+            assert_int_equal(live.reply.drive_id[0], '#');
+        expect(monitor, HYPERVISOR_RESIZE, disk, bytes, HYPERVISOR_DONE, bytes);
+        expect(monitor, HYPERVISOR_RESIZE, disk, bytes, HYPERVISOR_DONE, bytes);
+        expect(monitor, HYPERVISOR_QUERY, disk, bytes, HYPERVISOR_DONE, bytes);
+    }
+}
+
+static void grows_over_qmp(void **state)
+{
+    (void)state;
+    if (!live.qemu)
+        skip();
+    grows_over(live.qmp);
+}
+
+static void grows_over_hmp(void **state)
+{
+    (void)state;
+    if (!live.qemu)
+        skip();
+    grows_over(live.hmp);
+}
+
+static void assert_address(const char *monitor, enum disk disk, const char *address)
+{
+    struct hypervisor_request request =
+        request_for(monitor, HYPERVISOR_QUERY, disk, START_MEBIBYTES * MEBIBYTE);
+
+    request.wants_address = true;
+    assert_int_equal(ask(&request), HYPERVISOR_DONE);
+    assert_string_equal(live.reply.address, address);
+    request.wants_address = false;
+    assert_int_equal(ask(&request), HYPERVISOR_DONE);
+    assert_string_equal(live.reply.address, "");
+}
+
+static void tells_where_the_guest_sees_a_drive(void **state)
+{
+    const char *const monitors[] = {live.qmp, live.hmp};
+
+    (void)state;
+    if (!live.qemu)
+        skip();
+    for (size_t i = 0; i < array_length(monitors); i++) {
+        assert_address(monitors[i], PLAIN, "pci:02");
+        assert_address(monitors[i], LINK, "scsi:0:0");
+        assert_address(monitors[i], SET, "scsi:1:0");
+    }
+}
+
+static void refuses_over(const char *monitor)
+{
+    const uint64_t size = START_MEBIBYTES * MEBIBYTE;
+
+    expect(monitor, HYPERVISOR_QUERY, READ_ONLY, size, HYPERVISOR_DONE, size);
+    assert_int_equal(live.reply.resize, HYPERVISOR_READ_ONLY);
+    expect(monitor, HYPERVISOR_RESIZE, READ_ONLY, size, HYPERVISOR_READ_ONLY, size);
+    expect(monitor, HYPERVISOR_RESIZE, OFFSET, size, HYPERVISOR_UNSUPPORTED, size - MEBIBYTE);
+    expect(monitor, HYPERVISOR_RESIZE, NVME, size, HYPERVISOR_UNSUPPORTED, size);
+    expect(monitor, HYPERVISOR_RESIZE, UNUSED, size, HYPERVISOR_DRIVE_NOT_FOUND, 0);
+}
+
+static void refuses_over_either(void **state)
+{
+    (void)state;
+    if (!live.qemu)
+        skip();
+    refuses_over(live.qmp);
+    refuses_over(live.hmp);
+}
+
+/* The device has not grown as far as is asked for: only QMP's request can show that by itself. */
+static void a_race_is_refused(void **state)
+{
+    struct stat st;
+
+    (void)state;
+    if (!live.qemu)
+        skip();
+    assert_int_equal(fstat(live.images[PLAIN], &st), 0);
+    expect(live.qmp, HYPERVISOR_RESIZE, PLAIN, (uint64_t)st.st_size * 2, HYPERVISOR_REFUSED,
+           (uint64_t)st.st_size);
+    expect(live.hmp, HYPERVISOR_RESIZE, PLAIN, (uint64_t)st.st_size * 2, HYPERVISOR_REFUSED,
+           (uint64_t)st.st_size);
+}
+
+static void never_truncates_a_file(void **state)
+{
+    const char *monitors[] = {live.qmp, live.hmp};
+    struct stat st;
+
+    (void)state;
+    if (!live.qemu)
+        skip();
+    for (size_t i = 0; i < array_length(monitors); i++) {
+        struct hypervisor_request request =
+            request_for(monitors[i], HYPERVISOR_QUERY, UNUSED, MEBIBYTE);
+
+        request.regular_file = true;
+        request.file_device = live.file_stat.st_dev;
+        request.inode = live.file_stat.st_ino;
+        assert_int_equal(ask(&request), HYPERVISOR_DONE);
+        assert_string_equal(live.reply.drive_id, "drive-file");
+        assert_int_equal(live.reply.bytes, START_MEBIBYTES * MEBIBYTE);
+        request.act = HYPERVISOR_RESIZE;
+        assert_int_equal(ask(&request), HYPERVISOR_UNSUPPORTED);
+    }
+    assert_int_equal(stat(live.file, &st), 0);
+    assert_int_equal(st.st_size, START_MEBIBYTES * MEBIBYTE);
+}
+
+static void a_recorded_drive_may_be_another_device(void **state)
+{
+    struct hypervisor_request request = request_for(live.qmp, HYPERVISOR_QUERY, UNUSED, MEBIBYTE);
+
+    (void)state;
+    if (!live.qemu)
+        skip();
+    request.recorded_drive = "drive-0123456789abcdef";
+    assert_int_equal(ask(&request), HYPERVISOR_MISMATCH);
+}
+
+/* A second client is accepted by the kernel, but gets no greeting while the first is there. */
+static void a_held_monitor_is_busy(void **state)
+{
+    cleanup(fd_closep) int holder = -1;
+    struct hypervisor_request request = request_for(live.qmp, HYPERVISOR_QUERY, PLAIN, MEBIBYTE);
+    char byte;
+
+    (void)state;
+    if (!live.qemu)
+        skip();
+    holder = connect_to(live.qmp);
+    assert_int_equal(read(holder, &byte, 1), 1);
+    request.deadline_ns = NSEC_PER_SEC / 5;
+    assert_int_equal(ask(&request), HYPERVISOR_BUSY);
+    fd_close(take_fd(&holder));
+    request.deadline_ns = 60 * NSEC_PER_SEC;
+    assert_int_equal(ask(&request), HYPERVISOR_DONE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(grows_over_qmp),
+        cmocka_unit_test(grows_over_hmp),
+        cmocka_unit_test(tells_where_the_guest_sees_a_drive),
+        cmocka_unit_test(refuses_over_either),
+        cmocka_unit_test(a_race_is_refused),
+        cmocka_unit_test(never_truncates_a_file),
+        cmocka_unit_test(a_recorded_drive_may_be_another_device),
+        cmocka_unit_test(a_held_monitor_is_busy),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,173 @@
+/* qemu_loss_test.c - monitors that are none, say nothing, hang up or never end. */
+#include "tests/unit/hypervisor/qemu_monitor.h"
+
+static void nonsense_is_unreachable(void **state)
+{
+    static const char *const answers[] = {
+        "garbage",
+        "{\"return\": [}, \"id\": \"$ID\"}",
+        "{\"return\": {}, \"id\": \"$ID\"}",
+        "{\"return\": [{\"inserted\": {}}], \"id\": \"$ID\"}",
+        "{\"return\": \"\\u0000\", \"id\": \"$ID\"}",
+    };
+    struct monitor *monitor = *state;
+    struct hypervisor_request request = request_for(monitor, HYPERVISOR_QUERY);
+
+    for (size_t i = 0; i < array_length(answers); i++) {
+        const struct exchange script[] = {
+            {"", GREETING},
+            {"\"qmp_capabilities\"", OK},
+            {"query-block", answers[i]},
+            {"query-named-block-nodes", LIST("")},
+            {"query-fdsets", LIST("")},
+        };
+
+        serve(monitor, script, array_length(script));
+        assert_int_equal(call(monitor, &request)->outcome, HYPERVISOR_UNREACHABLE);
+        assert_true(monitor->reply.error.text[0]);
+    }
+}
+
+static void other_listeners_are_unreachable(void **state)
+{
+    static const char *const greetings[] = {
+        "SSH-2.0-x\r\n",
+        "{\"return\": {}}\r\n",
+        "{\"event\": \"STOP\"}\r\n",
+    };
+    struct monitor *monitor = *state;
+    struct hypervisor_request request = request_for(monitor, HYPERVISOR_QUERY);
+
+    for (size_t i = 0; i < array_length(greetings); i++) {
+        const struct exchange script[] = {{"", greetings[i]}};
+
+        serve(monitor, script, array_length(script));
+        assert_int_equal(call(monitor, &request)->outcome, HYPERVISOR_UNREACHABLE);
+    }
+}
+
+static void hanging_up_is_unreachable(void **state)
+{
+    struct monitor *monitor = *state;
+    struct hypervisor_request request = request_for(monitor, HYPERVISOR_RESIZE);
+
+    if (without_device(monitor))
+        skip();
+    serve(monitor, qmp_resize, array_length(qmp_resize));
+    for (monitor->close_at = 0; monitor->close_at < array_length(qmp_resize); monitor->close_at++)
+        assert_int_equal(call(monitor, &request)->outcome, HYPERVISOR_UNREACHABLE);
+    serve(monitor, hmp_resize, array_length(hmp_resize));
+    for (monitor->close_at = 0; monitor->close_at < array_length(hmp_resize); monitor->close_at++)
+        assert_int_equal(call(monitor, &request)->outcome, HYPERVISOR_UNREACHABLE);
+}
+
+static void silence_ends_with_the_deadline(void **state)
+{
+    struct monitor *monitor = *state;
+    struct hypervisor_request request = request_for(monitor, HYPERVISOR_RESIZE);
+
+    if (without_device(monitor))
+        skip();
+    request.deadline_ns = 100 * NSEC_PER_MSEC;
+    serve(monitor, hmp_resize, array_length(hmp_resize));
+    monitor->silent_at = 0;
+    assert_int_equal(call(monitor, &request)->outcome, HYPERVISOR_BUSY);
+    request.deadline_ns = NSEC_PER_SEC;
+    monitor->silent_at = 1;
+    assert_int_equal(call(monitor, &request)->outcome, HYPERVISOR_UNREACHABLE);
+}
+
+static void endless_replies_are_unreachable(void **state)
+{
+    cleanup(buffer_done) struct buffer endless = BUFFER_INIT(8 * 1024 * 1024);
+    struct monitor *monitor = *state;
+    struct hypervisor_request request = request_for(monitor, HYPERVISOR_QUERY);
+
+    assert_int_equal(buffer_append_text(&endless, "{\"return\": \""), 0);
+    while (endless.length < 5 * 1024 * 1024)
+        assert_int_equal(buffer_append_format(&endless, "%4096d", 1), 0);
+    {
+        const struct exchange script[] = {
+            {"", GREETING},
+            {"\"qmp_capabilities\"", OK},
+            {"query-block", buffer_text(&endless)},
+            {"query-named-block-nodes", LIST("")},
+            {"query-fdsets", LIST("")},
+        };
+
+        serve(monitor, script, array_length(script));
+        assert_int_equal(call(monitor, &request)->outcome, HYPERVISOR_UNREACHABLE);
+        assert_non_null(strstr(monitor->reply.error.text, "beyond 4194304 bytes"));
+    }
+}
+
+static void tells_why_nothing_connects(void **state)
+{
+    struct monitor *monitor = *state;
+    struct hypervisor_request request = request_for(monitor, HYPERVISOR_QUERY);
+    struct sockaddr_un address = address_of(monitor);
+    int waiting[16];
+    size_t count = 0;
+
+    assert_int_equal(call(monitor, &request)->outcome, HYPERVISOR_UNREACHABLE);
+    assert_int_equal(listen(monitor->listener, 0), 0);
+    do {
+        assert_true(count < array_length(waiting));
+        waiting[count] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    } while (connect(waiting[count++], (struct sockaddr *)&address, sizeof(address)) == 0);
+    assert_int_equal(errno, EAGAIN);
+    assert_int_equal(call(monitor, &request)->outcome, HYPERVISOR_BUSY);
+    while (count)
+        fd_close(waiting[--count]);
+    assert_int_equal(unlink(monitor->path), 0);
+    assert_int_equal(call(monitor, &request)->outcome, HYPERVISOR_MONITOR_MISSING);
+}
+
+static void a_vmm_that_is_gone_is_unreachable(void **state)
+{
+    struct monitor *monitor = *state;
+    struct hypervisor_request request = request_for(monitor, HYPERVISOR_QUERY);
+
+    request.vmm_pid = 0x7ffffff0; /* beyond any pid_max */
+    serve(monitor, qmp_resize, array_length(qmp_resize));
+    assert_int_equal(call(monitor, &request)->outcome, HYPERVISOR_UNREACHABLE);
+}
+
+/* Freeing a call ends the conversation wherever it is: the monitor sees the end, nobody is told. */
+static void can_be_freed_at_any_time(void **state)
+{
+    struct monitor *monitor = *state;
+    struct hypervisor_request request = request_for(monitor, HYPERVISOR_RESIZE);
+
+    if (without_device(monitor))
+        skip();
+    serve(monitor, qmp_resize, array_length(qmp_resize));
+    for (size_t turns = 0; turns < 8; turns++) {
+        struct hypervisor_call *made;
+
+        monitor->position = 0;
+        assert_int_equal(
+            hypervisor_call_new(&monitor->loop, HYPERVISOR_QEMU, &request, on_done, monitor, &made),
+            0);
+        for (size_t turn = 0; turn < turns; turn++)
+            loop_run_once(&monitor->loop);
+        (void)hypervisor_call_free(made);
+        do
+            loop_run_once(&monitor->loop);
+        while (monitor->client >= 0);
+        buffer_clear(&monitor->input);
+    }
+    assert_int_equal(monitor->done, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        scripted(nonsense_is_unreachable),           scripted(other_listeners_are_unreachable),
+        scripted(hanging_up_is_unreachable),         scripted(silence_ends_with_the_deadline),
+        scripted(endless_replies_are_unreachable),   scripted(tells_why_nothing_connects),
+        scripted(a_vmm_that_is_gone_is_unreachable), scripted(can_be_freed_at_any_time),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

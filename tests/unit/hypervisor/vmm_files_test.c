@@ -1,0 +1,161 @@
+/* vmm_files_test.c - which of a process' files could be behind a drive; the process is this one. */
+#include "tests/unit/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "hypervisor/vmm_process.h"
+#include "lib/cleanup.h"
+#include "lib/path.h"
+#include "tests/unit/scratch.h"
+
+enum { MOST = 64 };
+
+struct fixture {
+    char directory[SCRATCH_BYTES];
+    char path[SCRATCH_BYTES + 16];
+    int sysfs;
+    struct vmm_process process;
+};
+
+static int set_up(void **state)
+{
+    static struct fixture fixture;
+    struct hypervisor_request request = {.vmm_pid = getpid()};
+
+    assert_int_equal(scratch_directory_make(fixture.directory), 0);
+    (void)snprintf(fixture.path, sizeof(fixture.path), "%s/file", fixture.directory);
+    assert_int_equal(path_open_root("/sys", &fixture.sysfs), 0);
+    request.sysfs = fixture.sysfs;
+    assert_int_equal(vmm_process_init(&fixture.process, &request, NULL), 0);
+    *state = &fixture;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *fixture = *state;
+
+    vmm_process_done(&fixture->process);
+    fd_close(fixture->sysfs);
+    return scratch_directory_remove(fixture->directory);
+}
+
+static bool is_listed(struct fixture *fixture, int fd)
+{
+    struct vmm_resolver *resolver = &fixture->process.resolver;
+    struct vmm_file files[MOST];
+    size_t count;
+    struct stat st;
+
+    assert_int_equal(resolver->files(resolver, files, MOST, &count), 0);
+    assert_int_equal(fstat(fd, &st), 0);
+    for (size_t i = 0; i < count; i++)
+        if (files[i].fd == fd) {
+            assert_int_equal(files[i].identity.inode, st.st_ino);
+            assert_int_equal(files[i].identity.device, st.st_dev);
+            return true;
+        }
+    return false;
+}
+
+/* Nothing found, and nothing known either. */
+static void a_lack_of_descriptors_is_noted(void **state)
+{
+    struct vmm_resolver *resolver = &((struct fixture *)*state)->process.resolver;
+    struct vmm_identity identity;
+    struct rlimit limit, none;
+
+    assert_int_equal(resolver->path(resolver, "/nonexistent", &identity), -ENOENT);
+    assert_int_equal(resolver->shortage, 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none = limit;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    assert_int_equal(resolver->path(resolver, "/dev/null", &identity), -EMFILE);
+    assert_int_equal(resolver->shortage, -EMFILE);
+    resolver->shortage = 0;
+    assert_int_equal(resolver->held(resolver, &identity, 1), 0);
+    assert_int_equal(resolver->shortage, -EMFILE);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+static void a_file_counts_by_how_it_is_open(void **state)
+{
+    struct fixture *fixture = *state;
+    cleanup(fd_closep) int both = open(fixture->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    cleanup(fd_closep) int reader = open(fixture->path, O_RDONLY | O_CLOEXEC);
+    cleanup(fd_closep) int log = open(fixture->path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    cleanup(fd_closep) int directory = open(fixture->directory, O_RDONLY | O_CLOEXEC);
+    cleanup(fd_closep) int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    assert_true(is_listed(fixture, both));
+    assert_true(is_listed(fixture, reader));
+    assert_false(is_listed(fixture, log));
+    assert_false(is_listed(fixture, directory));
+    assert_false(is_listed(fixture, null));
+    assert_int_equal(unlink(fixture->path), 0);
+    assert_true(is_listed(fixture, both));
+}
+
+static void memory_is_no_drive(void **state)
+{
+    struct fixture *fixture = *state;
+    cleanup(fd_closep) int memory = memfd_create("memory", MFD_CLOEXEC);
+    void *mapped;
+
+    assert_int_equal(ftruncate(memory, 4096), 0);
+    assert_true(is_listed(fixture, memory));
+    mapped = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, memory, 0);
+    assert_true(mapped != MAP_FAILED);
+    assert_true(is_listed(fixture, memory)); /* only what is shared with the guest */
+    assert_int_equal(munmap(mapped, 4096), 0);
+    mapped = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+    assert_true(mapped != MAP_FAILED);
+    assert_false(is_listed(fixture, memory));
+    assert_int_equal(munmap(mapped, 4096), 0);
+}
+
+static void more_than_there_is_room_for_is_an_error(void **state)
+{
+    struct fixture *fixture = *state;
+    struct vmm_resolver *resolver = &fixture->process.resolver;
+    cleanup(fd_closep) int file = open(fixture->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    struct vmm_file files[1];
+    size_t count;
+
+    assert_true(file >= 0);
+    assert_int_equal(resolver->files(resolver, files, 0, &count), -EMSGSIZE);
+}
+
+static void sizes_are_the_kernels(void **state)
+{
+    struct fixture *fixture = *state;
+    struct vmm_resolver *resolver = &fixture->process.resolver;
+    struct vmm_identity none = {.block_device = true, .device = 0}, file = {.device = 1};
+    uint64_t bytes;
+
+    assert_int_equal(resolver->bytes(resolver, &none, &bytes), -ENOENT);
+    assert_int_equal(resolver->bytes(resolver, &file, &bytes), -ENOTBLK);
+}
+
+#define files_test(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        files_test(a_lack_of_descriptors_is_noted),
+        files_test(a_file_counts_by_how_it_is_open),
+        files_test(memory_is_no_drive),
+        files_test(more_than_there_is_room_for_is_an_error),
+        files_test(sizes_are_the_kernels),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

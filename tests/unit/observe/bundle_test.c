@@ -1,0 +1,95 @@
+/* bundle_test.c - config.json as containerd and CRI-O write it. */
+#include "tests/unit/test.h"
+
+#include <string.h>
+
+#include "observe/bundle.h"
+
+static struct bundle bundle;
+static struct error error;
+
+static int parse(const char *text)
+{
+    bundle_done(&bundle);
+    return bundle_parse(text, strlen(text), &bundle, &error);
+}
+
+static void reads_what_containerd_writes(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        parse("{\"ociVersion\":\"1.1.0\",\"mounts\":["
+              "{\"destination\":\"/proc\",\"type\":\"proc\",\"source\":\"proc\"},"
+              "{\"destination\":\"/data\",\"type\":\"bind\",\"source\":\"/v/1\",\"options\":[]},"
+              "{\"destination\":\"/vfio\",\"type\":\"vfiovol\",\"source\":\"/v/2\"},"
+              "{\"destination\":\"/plain\",\"source\":\"/v/3\"},"
+              "{\"destination\":\"/dev/shm\",\"type\":\"tmpfs\",\"source\":\"/v/4\"}],"
+              "\"annotations\":{\"io.kubernetes.cri.container-type\":\"container\","
+              "\"io.kubernetes.cri.sandbox-id\":\"abc\","
+              "\"io.kubernetes.cri.sandbox-namespace\":\"default\","
+              "\"io.kubernetes.cri.sandbox-name\":\"web\"}}"),
+        BUNDLE_READ);
+    assert_string_equal(bundle.sandbox_id, "abc");
+    assert_string_equal(bundle.pod_namespace, "default");
+    assert_string_equal(bundle.pod_name, "web");
+    assert_int_equal(bundle.mounts, 3);
+    assert_string_equal(bundle.mount[0].source, "/v/1");
+    assert_string_equal(bundle.mount[0].destination, "/data");
+    assert_string_equal(bundle.mount[1].source, "/v/2");
+    assert_string_equal(bundle.mount[2].source, "/v/3");
+}
+
+static void reads_what_cri_o_writes(void **state)
+{
+    (void)state;
+    assert_int_equal(parse("{\"annotations\":{\"io.kubernetes.cri-o.SandboxID\":\"abc\","
+                           "\"io.kubernetes.pod.namespace\":\"default\","
+                           "\"io.kubernetes.pod.name\":\"web\"}}"),
+                     BUNDLE_READ);
+    assert_string_equal(bundle.sandbox_id, "abc");
+    assert_string_equal(bundle.pod_namespace, "default");
+    assert_string_equal(bundle.pod_name, "web");
+    assert_int_equal(bundle.mounts, 0);
+}
+
+static void takes_the_unexpected_for_unknown(void **state)
+{
+    (void)state;
+    assert_int_equal(parse("{\"mounts\":{},\"annotations\":[]}"), BUNDLE_READ);
+    assert_null(bundle.sandbox_id);
+    assert_int_equal(parse("{\"mounts\":[1,{\"source\":2},{\"source\":\"relative\","
+                           "\"destination\":\"/x\",\"type\":\"bind\"}],"
+                           "\"annotations\":{\"io.kubernetes.cri.sandbox-id\":7}}"),
+                     BUNDLE_READ);
+    assert_int_equal(bundle.mounts, 0);
+    assert_null(bundle.sandbox_id);
+}
+
+static void tells_the_wrong_from_the_cut(void **state)
+{
+    (void)state;
+    assert_int_equal(parse(""), BUNDLE_CUT);
+    assert_int_equal(parse("{\"mounts\":[{\"sou"), BUNDLE_CUT);
+    assert_int_equal(parse("[]"), BUNDLE_WRONG);
+    assert_int_equal(parse("{\"mounts\":[],\"Mounts\":[]}"), BUNDLE_WRONG);
+    assert_true(error.text[0]);
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    bundle_done(&bundle);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(reads_what_containerd_writes, stop),
+        cmocka_unit_test_teardown(reads_what_cri_o_writes, stop),
+        cmocka_unit_test_teardown(takes_the_unexpected_for_unknown, stop),
+        cmocka_unit_test_teardown(tells_the_wrong_from_the_cut, stop),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

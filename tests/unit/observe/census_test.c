@@ -1,0 +1,152 @@
+/* census_test.c - real processes with a sandbox's id among their arguments, or none. */
+#include "tests/unit/observe/node_fixture.h"
+
+#include <sched.h>
+#include <sys/stat.h>
+
+#include "lib/clock.h"
+#include "observe/census.h"
+
+#define LONG_ID "feedfacefeedfacefeedfacefeedfacecafecafecafecafecafecafecafecafe"
+
+static struct census *count(const char *sandbox_id)
+{
+    struct census *census = NULL;
+    int r;
+
+    assert_int_equal(census_new(&census), 0);
+    assert_int_equal(census_ask(census, sandbox_id), 0);
+    assert_int_equal(census_ask(census, sandbox_id), 0);
+    while ((r = census_step(census)) > 0)
+        ;
+    assert_int_equal(r, 0);
+    return census;
+}
+
+static bool has_process(const char *sandbox_id)
+{
+    struct census *census = count(sandbox_id);
+    bool has = census_has_process(census, sandbox_id);
+
+    assert_false(census_has_cgroup(census, sandbox_id));
+    census_free(census);
+    return has;
+}
+
+static void finds_whoever_names_the_sandbox(void **state)
+{
+    (void)state;
+    assert_false(has_process(LONG_ID));
+    (void)start_process("/", "qemu-system-x86_64", "-name", "sandbox-" LONG_ID ",debug-threads=on",
+                        NULL);
+    assert_true(has_process(LONG_ID));
+    stop_processes();
+    assert_false(has_process(LONG_ID));
+    (void)start_process("/", "virtiofsd", "--socket-path", "/run/vc/vm/" LONG_ID "/vhost-fs.sock",
+                        NULL);
+    assert_true(has_process(LONG_ID));
+    stop_processes();
+    (void)start_process("/", "firecracker", "--id", "feedfacefeedfacefeedfacefeedface", NULL);
+    assert_true(has_process(LONG_ID));
+}
+
+static void knows_nothing_of_whom_it_was_not_asked(void **state)
+{
+    struct census *census = count(LONG_ID);
+
+    (void)state;
+    assert_true(census_has_process(census, "another"));
+    assert_true(census_has_cgroup(census, "another"));
+    census_free(census);
+}
+
+/* A cgroup that is named after the sandbox, in whichever hierarchy can be written to. */
+static bool enter_cgroup(pid_t pid, char *ret_path, size_t size)
+{
+    static const char *const trees[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/pids",
+                                        "/sys/fs/cgroup/freezer"};
+
+    for (size_t i = 0; i < array_length(trees); i++) {
+        cleanup(fd_closep) int fd = -1;
+        char procs[160], number[16];
+
+        (void)snprintf(ret_path, size, "%s/crust-%d-" LONG_ID, trees[i], (int)getpid());
+        (void)snprintf(procs, sizeof(procs), "%s/cgroup.procs", ret_path);
+        (void)snprintf(number, sizeof(number), "%d", (int)pid);
+        if (mkdir(ret_path, 0755) < 0)
+            continue;
+        fd = open(procs, O_WRONLY | O_CLOEXEC);
+        if (fd >= 0 && write(fd, number, strlen(number)) > 0)
+            return true;
+        (void)rmdir(ret_path);
+    }
+    return false;
+}
+
+static void finds_the_cgroup_of_a_process(void **state)
+{
+    pid_t pid = start_process("/", "some-vmm", "-x", "y", NULL);
+    struct census *census;
+    char path[128];
+
+    (void)state;
+    if (!enter_cgroup(pid, path, sizeof(path)))
+        skip();
+    census = count(LONG_ID);
+    stop_processes();
+    assert_int_equal(rmdir(path), 0);
+    assert_true(census_has_cgroup(census, LONG_ID));
+    assert_false(census_has_process(census, LONG_ID));
+    census_free(census);
+}
+
+static void sees_when_the_kubelet_was_started(void **state)
+{
+    struct census *census;
+    uint64_t before = clock_boottime();
+
+    (void)state;
+    (void)start_process("/", "/usr/bin/kubelet", "--config", "/x", NULL);
+    census = count(LONG_ID);
+    /* The kernel counts its start in ticks. */
+    assert_true(census_kubelet_start(census) + NSEC_PER_SEC > before);
+    assert_true(census_kubelet_start(census) <= clock_boottime());
+    census_free(census);
+}
+
+/* In a namespace of its own a process sees another /proc, or a /proc that has no entry for it. */
+static void another_pid_namespace_is_not_the_host(void **state)
+{
+    pid_t pid;
+    int status = -1;
+
+    (void)state;
+    if (!census_sees_host() || geteuid() != 0)
+        skip();
+    pid = fork();
+    if (pid == 0) {
+        if (unshare(CLONE_NEWPID) < 0)
+            _exit(77);
+        pid = fork();
+        if (pid == 0)
+            _exit(census_sees_host());
+        _exit(waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : 78);
+    }
+    assert_true(pid > 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(finds_whoever_names_the_sandbox, start, stop),
+        cmocka_unit_test_setup_teardown(knows_nothing_of_whom_it_was_not_asked, start, stop),
+        cmocka_unit_test_setup_teardown(finds_the_cgroup_of_a_process, start, stop),
+        cmocka_unit_test_setup_teardown(sees_when_the_kubelet_was_started, start, stop),
+        cmocka_unit_test_setup_teardown(another_pid_namespace_is_not_the_host, start, stop),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,104 @@
+/* process_test.c - arguments, start times, this boot. */
+#include "tests/unit/test.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/clock.h"
+#include "observe/observe.h"
+#include "observe/process.h"
+
+#define ID "0123456789abcdef0123456789abcdef01234567"
+
+static bool names(const char *arguments, size_t length, const char *token)
+{
+    struct buffer buffer = BUFFER_INIT(0);
+    bool found;
+
+    assert_int_equal(buffer_append(&buffer, arguments, length), 0);
+    found = process_arguments_name(&buffer, token);
+    buffer_done(&buffer);
+    return found;
+}
+
+#define NAMES(literal) names(literal, sizeof(literal), ID)
+
+static void finds_a_whole_token(void **state)
+{
+    (void)state;
+    assert_true(NAMES("qemu\0-name\0sandbox-" ID ",debug-threads=on"));
+    assert_true(NAMES("qemu\0-name\0sandbox-" ID));
+    assert_true(NAMES("clh\0--api-socket\0/run/vc/vm/" ID "/clh-api.sock"));
+    assert_true(NAMES("clh\0--api-socket=path=/run/vc/vm/" ID));
+    assert_true(NAMES("firecracker\0--id\0" ID));
+    assert_true(NAMES("firecracker\0--id\0"
+                      "0123456789abcdef0123456789abcdef"));
+    assert_true(NAMES("x\0/a" ID "/" ID "/b")); /* the second place counts too */
+}
+
+static void finds_no_part_of_a_token(void **state)
+{
+    (void)state;
+    assert_false(NAMES(""));
+    assert_false(NAMES("qemu\0-name\0sandbox-" ID "0"));
+    assert_false(NAMES("qemu\0-name\0sandbox-0" ID));
+    assert_false(NAMES("qemu\0-name\0other-" ID));
+    assert_false(NAMES("qemu\0-name\0xsandbox-" ID));
+    assert_false(NAMES("firecracker\0--name\0"
+                       "0123456789abcdef0123456789abcdef"));
+    assert_false(NAMES("firecracker\0--id\0"
+                       "0123456789abcdef0123456789abcde"));
+    assert_false(NAMES("0123456789abcdef0123\0"
+                       "456789abcdef01234567"));
+}
+
+static void knows_a_process_and_its_start(void **state)
+{
+    struct process first, again;
+
+    (void)state;
+    assert_int_equal(process_read(getpid(), &first), 0);
+    assert_int_equal(process_read(getpid(), &again), 0);
+    assert_true(first.alive);
+    assert_int_equal(first.start_ns, again.start_ns);
+    assert_true(first.start_ns > 0 && first.start_ns <= clock_boottime());
+}
+
+static void knows_that_there_is_none(void **state)
+{
+    struct process process;
+    pid_t child = fork();
+
+    (void)state;
+    if (child == 0)
+        _exit(0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_int_equal(process_read(child, &process), -ENOENT);
+    assert_int_equal(process_read(0, &process), -ENOENT);
+    assert_int_equal(process_read(-1, &process), -ENOENT);
+}
+
+static void knows_this_boot(void **state)
+{
+    char boot_id[OBSERVE_BOOT_ID_BYTES];
+
+    (void)state;
+    assert_int_equal(observe_boot_id(boot_id), 0);
+    assert_int_equal(strlen(boot_id), OBSERVE_BOOT_ID_BYTES - 1);
+    assert_int_equal(strspn(boot_id, "0123456789abcdef-"), strlen(boot_id));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(finds_a_whole_token),
+        cmocka_unit_test(finds_no_part_of_a_token),
+        cmocka_unit_test(knows_a_process_and_its_start),
+        cmocka_unit_test(knows_that_there_is_none),
+        cmocka_unit_test(knows_this_boot),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,439 @@
+/* sandbox_test.c - what is read of a sandbox of the Go runtime: /run/vc and the VMM's process. */
+#include "tests/unit/observe/node_fixture.h"
+
+#include "observe/process.h"
+
+#define SHORT_ID "0123456789abcdef0123456789abcdef"
+#define ID       SHORT_ID "0123456789abcdef0123456789abcdef"
+#define JAIL     "/run/vc/firecracker/" SHORT_ID "/root"
+
+static pid_t vmm;
+
+static int start_kata(void **state)
+{
+    if (start(state) < 0)
+        return -1;
+    make_directory("/run/vc/sbs");
+    make_directory("/run/vc/vm");
+    return 0;
+}
+
+static void start_vmm(const char *program, const char *option, const char *value)
+{
+    vmm = start_process("/", program, option, value, NULL);
+}
+
+static void observe(void)
+{
+    observed_sandbox_done(&sandbox);
+    assert_int_equal(observe_sandbox(&paths, ID, &sandbox), OBSERVED);
+}
+
+static void knows_absence(void **state)
+{
+    (void)state;
+    assert_int_equal(observe_sandbox(&paths, ID, &sandbox), OBSERVED_ABSENT);
+    assert_int_equal(observe_sandbox(&paths, "../vm", &sandbox), OBSERVED_ABSENT);
+}
+
+#define PERSIST                                                                                    \
+    "{\"Devices\":[{\"ID\":\"dev1\",\"Type\":\"block\",\"Major\":7,\"Minor\":3,\"BlockDrive\":{"   \
+    "\"File\":\"/dev/loop3\",\"ID\":\"drive-1\",\"SCSIAddr\":\"0:1\"}},"                           \
+    "{\"ID\":\"dev2\",\"Type\":\"block\",\"Major\":7,\"Minor\":4,\"BlockDrive\":{\"File\":\"/dev/" \
+    "loop4\"}}],\"HypervisorState\":{\"Type\":\"qemu\",\"Pid\":%d},\"AgentState\":{\"URL\":"       \
+    "\"vsock:"                                                                                     \
+    "//3:1024\"},\"Config\":{\"HypervisorConfig\":{\"BlockDeviceDriver\":\"virtio-scsi\"}}}"
+
+static void write_persist(pid_t pid)
+{
+    char text[1024];
+
+    (void)snprintf(text, sizeof(text), PERSIST, (int)pid);
+    write_file("/run/vc/sbs/" ID "/persist.json", text);
+}
+
+/* As Cloud Hypervisor's and Firecracker's sandboxes have it. */
+static void write_persist_of(const char *type, pid_t pid, const char *agent)
+{
+    char text[512];
+
+    (void)snprintf(
+        text, sizeof(text),
+        "{\"HypervisorState\":{\"Type\":\"%s\",\"Pid\":%d},\"AgentState\":{\"URL\":\"%s\"}}", type,
+        (int)pid, agent);
+    write_file("/run/vc/sbs/" ID "/persist.json", text);
+}
+
+static void reads_a_living_sandbox(void **state)
+{
+    struct process vmm_process;
+
+    (void)state;
+    make_directory("/run/vc/vm/" ID);
+    make_directory("/run/vc/sbs/" ID);
+    make_directory("/run/vc/sbs/" ID "/c1");
+    make_directory("/run/vc/sbs/" ID "/c2");
+    start_vmm("/usr/bin/qemu-system-x86_64", "-name", "sandbox-" ID ",debug-threads=on");
+    write_pid("/run/vc/vm/" ID "/pid", vmm);
+    make_socket("/run/vc/vm/" ID, "extra-monitor.sock");
+    write_persist(0);
+    write_file("/run/vc/sbs/" ID "/c1/persist.json",
+               "{\"Mounts\":[{\"Source\":\"/dev/disk/link\",\"BlockDeviceID\":\"dev1\"}]}");
+    write_file("/run/vc/sbs/" ID "/c2/persist.json",
+               "{\"Mounts\":[{\"Source\":\"/dev/disk/link\",\"BlockDeviceID\":\"dev1\"},"
+               "{\"Source\":\"/dev/other\",\"BlockDeviceID\":\"dev1\"}]}");
+    observe();
+    assert_true(sandbox.alive);
+    assert_int_equal(sandbox.runtime, RUNTIME_KATA_GO);
+    assert_int_equal(sandbox.hypervisor, HYPERVISOR_QEMU);
+    assert_int_equal(sandbox.vmm_pid, vmm);
+    assert_int_equal(process_read(vmm, &vmm_process), 0);
+    assert_int_equal(sandbox.vmm_start_ns, vmm_process.start_ns);
+    assert_string_equal(sandbox.control_socket, "/run/vc/vm/" ID "/extra-monitor.sock");
+    assert_string_equal(sandbox.agent_address, "vsock://3:1024");
+    assert_null(sandbox.problem);
+    assert_false(sandbox.try_again);
+    assert_int_equal(sandbox.drives, 3);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_string_equal(sandbox.drive[i].file, "/dev/loop3");
+        assert_string_equal(sandbox.drive[i].drive_id, "drive-1");
+        assert_string_equal(sandbox.drive[i].guest_path,
+                            "/run/kata-containers/sandbox/storage/MDox");
+    }
+    assert_string_not_equal(sandbox.drive[0].mount_source, sandbox.drive[1].mount_source);
+    assert_null(sandbox.drive[2].mount_source);
+    assert_int_equal(sandbox.drive[2].minor, 4);
+}
+
+#define TASKS  "/run/containerd/io.containerd.runtime.v2.task/k8s.io"
+#define VOLUME "/var/lib/kubelet/pods/u/volumes/kubernetes.io~csi/pv/mount"
+
+static void write_container(const char *state, const char *mount)
+{
+    char text[512];
+
+    (void)snprintf(text, sizeof(text), "{\"State\":\"%s\",\"Mounts\":[%s]}", state, mount);
+    write_file("/run/vc/sbs/" ID "/c1/persist.json", text);
+    observe();
+}
+
+/* The bundle says what is mounted, persist.json what by; they meet at the destination. */
+static void tells_by_what_a_volume_is_mounted(void **state)
+{
+    static const char bundle[] =
+        "{\"mounts\":[{\"type\":\"bind\",\"source\":\"" VOLUME "\",\"destination\":\"/data\"}],"
+        "\"annotations\":{\"io.kubernetes.cri.sandbox-id\":\"" ID "\"}}";
+
+    (void)state;
+    make_directory("/run/vc/vm/" ID);
+    make_directory("/run/vc/sbs/" ID);
+    make_directory("/run/vc/sbs/" ID "/c1");
+    make_directory(TASKS "/" ID);
+    make_directory(TASKS "/c1");
+    start_vmm("qemu", "-name", "sandbox-" ID);
+    write_pid("/run/vc/vm/" ID "/pid", vmm);
+    write_persist(0);
+    write_container("running", "{\"Source\":\"" VOLUME "\",\"Destination\":\"/data\"}");
+    assert_int_equal(sandbox.claims, 1); /* no bundle is needed to say this */
+    assert_string_equal(sandbox.claim[0].path, VOLUME);
+    assert_string_equal(sandbox.claim[0].source, "persist");
+    assert_int_equal(sandbox.claim[0].carrier, CARRIER_DIRECTORY);
+
+    write_file(TASKS "/c1/config.json", bundle);
+    (void)start_process(TASKS "/" ID, "containerd-shim-kata-v2", "-id", ID, NULL);
+    write_file(TASKS "/" ID "/config.json", "{}");
+    paths.cache = observe_cache_free(paths.cache);
+    assert_int_equal(observe_cache_new(&paths.cache), 0);
+    write_container("running", "{\"Source\":\"" VOLUME "\",\"Destination\":\"/data\"}");
+    assert_int_equal(sandbox.claims, 1);
+    assert_string_equal(sandbox.claim[0].source, "bundle");
+    assert_int_equal(sandbox.claim[0].carrier, CARRIER_DIRECTORY);
+    write_container("running", "{\"Source\":\"/dev/loop3\",\"Destination\":\"/data\","
+                               "\"BlockDeviceID\":\"dev1\"}");
+    assert_int_equal(sandbox.claim[0].carrier, CARRIER_DEVICE);
+    assert_string_equal(sandbox.drive[sandbox.claim[0].drive].file, "/dev/loop3");
+    write_container("running", "{\"Source\":\"/dev/loop3\",\"Destination\":\"/other\","
+                               "\"BlockDeviceID\":\"dev1\"}");
+    assert_int_equal(sandbox.claim[0].carrier, CARRIER_UNKNOWN);
+    write_container("running", "{\"Source\":\"/dev/loop9\",\"Destination\":\"/data\","
+                               "\"BlockDeviceID\":\"gone\"}");
+    assert_int_equal(sandbox.claim[0].carrier, CARRIER_ENDED); /* with its device */
+    write_container("stopped", "{\"Source\":\"/dev/loop3\",\"Destination\":\"/data\","
+                               "\"BlockDeviceID\":\"dev1\"}");
+    assert_int_equal(sandbox.claim[0].carrier, CARRIER_ENDED);
+}
+
+static void takes_the_pid_from_persist(void **state)
+{
+    (void)state;
+    make_directory("/run/vc/sbs/" ID);
+    start_vmm("cloud-hypervisor", "--api-socket", "/run/vc/vm/" ID "/clh-api.sock");
+    write_persist(vmm);
+    observe();
+    assert_true(sandbox.alive);
+    assert_int_equal(sandbox.vmm_pid, vmm);
+    assert_int_equal(sandbox.hypervisor, HYPERVISOR_QEMU); /* as the runtime wrote */
+}
+
+static void finds_cloud_hypervisors_api(void **state)
+{
+    (void)state;
+    make_directory("/run/vc/sbs/" ID);
+    make_directory("/run/vc/vm/" ID);
+    make_socket("/run/vc/vm/" ID, "clh-api.sock");
+    make_socket("/run/vc/vm/" ID, "extra-monitor.sock");
+    start_vmm("/opt/kata/bin/cloud-hypervisor", "--api-socket", "/run/vc/vm/" ID "/clh-api.sock");
+    write_persist_of("clh", vmm, "hvsock:///run/vc/vm/" ID "/clh.sock:1024");
+    observe();
+    assert_true(sandbox.alive);
+    assert_int_equal(sandbox.vmm_pid, vmm);
+    assert_int_equal(sandbox.runtime, RUNTIME_KATA_GO);
+    assert_int_equal(sandbox.hypervisor, HYPERVISOR_CLOUD_HYPERVISOR);
+    assert_string_equal(sandbox.control_socket, "/run/vc/vm/" ID "/clh-api.sock");
+    assert_string_equal(sandbox.agent_address, "hvsock:///run/vc/vm/" ID "/clh.sock:1024");
+    assert_int_equal(unlink(in_scratch("/run/vc/vm/" ID "/clh-api.sock")), 0);
+    observe();
+    assert_true(sandbox.alive);
+    assert_null(sandbox.control_socket); /* nothing else is its API */
+}
+
+static void make_jail(void)
+{
+    make_directory(JAIL "/run");
+}
+
+static void expect_firecracker(void)
+{
+    observe();
+    assert_true(sandbox.alive);
+    assert_int_equal(sandbox.vmm_pid, vmm);
+    assert_int_equal(sandbox.runtime, RUNTIME_KATA_GO);
+    assert_int_equal(sandbox.hypervisor, HYPERVISOR_FIRECRACKER);
+    assert_string_equal(sandbox.control_socket, JAIL "/run/firecracker.socket");
+}
+
+static void finds_firecrackers_api(void **state)
+{
+    (void)state;
+    make_directory("/run/vc/sbs/" ID);
+    make_jail();
+    make_socket(JAIL "/run", "firecracker.socket");
+    start_vmm("firecracker", "--api-sock", JAIL "/run/firecracker.socket");
+    write_persist_of("firecracker", vmm, "hvsock://" JAIL "/kata.hvsock:1024");
+    expect_firecracker();
+    assert_string_equal(sandbox.agent_address, "hvsock://" JAIL "/kata.hvsock:1024");
+    assert_false(sandbox.try_again);
+    stop_processes();
+    start_vmm("firecracker", "--api-sock",
+              "/run/vc/firecracker/" SHORT_ID "0/root/run/firecracker.socket");
+    write_persist_of("firecracker", vmm, "");
+    observe();
+    assert_false(sandbox.alive); /* another's */
+    assert_null(sandbox.control_socket);
+}
+
+static void finds_a_jailed_firecracker(void **state)
+{
+    (void)state;
+    make_jail();
+    make_socket(JAIL "/run", "firecracker.socket");
+    start_vmm("/firecracker", "--id", SHORT_ID);
+    write_pid(JAIL "/firecracker.pid", vmm);
+    expect_firecracker();
+    assert_true(sandbox.try_again); /* persist.json is still to come */
+    make_directory("/run/vc/sbs/" ID);
+    write_persist_of("firecracker", getpid(), ""); /* the jailer that started it has ended */
+    expect_firecracker();
+    assert_int_equal(unlink(in_scratch(JAIL "/firecracker.pid")), 0);
+    write_persist_of("firecracker", vmm, "");
+    expect_firecracker();
+    assert_false(sandbox.try_again);
+}
+
+static void takes_no_jailer_for_a_vmm(void **state)
+{
+    (void)state;
+    make_directory("/run/vc/sbs/" ID);
+    make_jail();
+    make_socket(JAIL "/run", "firecracker.socket");
+    start_vmm("/opt/kata/bin/jailer", "--id", SHORT_ID);
+    write_persist_of("firecracker", vmm, "");
+    observe();
+    assert_false(sandbox.alive);
+    assert_null(sandbox.control_socket);
+}
+
+static void expect_dead(void)
+{
+    observe();
+    assert_false(sandbox.alive);
+    assert_int_equal(sandbox.vmm_pid, 0);
+    assert_null(sandbox.control_socket);
+    assert_false(sandbox.try_again);
+}
+
+static void takes_no_other_process_for_it(void **state)
+{
+    (void)state;
+    make_directory("/run/vc/vm/" ID);
+    make_directory("/run/vc/sbs/" ID);
+    make_socket("/run/vc/vm/" ID, "extra-monitor.sock");
+    write_pid("/run/vc/vm/" ID "/pid", getpid());
+    write_persist(getpid());
+    expect_dead();
+    start_vmm("qemu", "-name", "sandbox-" ID "0"); /* a longer id */
+    write_pid("/run/vc/vm/" ID "/pid", vmm);
+    expect_dead();
+    stop_processes();
+    start_vmm("qemu", "-name", "sandbox-x" ID);
+    write_pid("/run/vc/vm/" ID "/pid", vmm);
+    expect_dead();
+}
+
+static void takes_a_zombie_for_dead(void **state)
+{
+    siginfo_t info;
+
+    (void)state;
+    make_directory("/run/vc/vm/" ID);
+    start_vmm("qemu", "-name", "sandbox-" ID);
+    write_pid("/run/vc/vm/" ID "/pid", vmm);
+    observe();
+    assert_true(sandbox.alive);
+    assert_int_equal(kill(vmm, SIGKILL), 0);
+    assert_int_equal(waitid(P_PID, (id_t)vmm, &info, WEXITED | WNOWAIT), 0);
+    expect_dead();
+    stop_processes();
+    expect_dead();
+}
+
+static void uses_the_main_monitor_only_when_told(void **state)
+{
+    (void)state;
+    make_directory("/run/vc/vm/" ID);
+    start_vmm("qemu", "-name", "sandbox-" ID);
+    write_pid("/run/vc/vm/" ID "/pid", vmm);
+    make_socket("/run/vc/vm/" ID, "qmp.sock");
+    write_file("/run/vc/vm/" ID "/extra-monitor.sock", ""); /* not a socket */
+    observe();
+    assert_null(sandbox.control_socket);
+    paths.main_monitor = true;
+    observe();
+    assert_string_equal(sandbox.control_socket, "/run/vc/vm/" ID "/qmp.sock");
+}
+
+#define ADDED "/run/crustd/qemu"
+
+static void finds_the_monitor_that_crust_qemu_added(void **state)
+{
+    (void)state;
+    make_directory("/run/vc/vm/" ID);
+    make_directory(ADDED);
+    vmm = start_process("/", "qemu-system-x86_64", "-name", "sandbox-" ID,
+                        "unix:" ADDED "/" ID ".sock,server=on,wait=off");
+    write_pid("/run/vc/vm/" ID "/pid", vmm);
+    observe();
+    assert_null(sandbox.control_socket); /* QEMU is about to make it */
+    assert_true(sandbox.try_again);
+    make_socket("/run/vc/vm/" ID, "extra-monitor.sock");
+    make_socket(ADDED, ID ".sock");
+    observe();
+    assert_string_equal(sandbox.control_socket, ADDED "/" ID ".sock");
+    paths.extra_monitor = false;
+    observe();
+    assert_null(sandbox.control_socket);
+}
+
+static void a_socket_that_the_vmm_does_not_mention_is_not_its_monitor(void **state)
+{
+    (void)state;
+    make_directory("/run/vc/vm/" ID);
+    make_directory(ADDED);
+    make_socket(ADDED, ID ".sock");
+    vmm = start_process("/", "qemu-system-x86_64", "-name", "sandbox-" ID,
+                        "unix:" ADDED "/" ID ".socket,server=on,wait=off");
+    write_pid("/run/vc/vm/" ID "/pid", vmm);
+    observe();
+    assert_true(sandbox.alive);
+    assert_null(sandbox.control_socket);
+}
+
+static void follows_the_vm_factorys_link(void **state)
+{
+    (void)state;
+    make_directory("/run/vc/vm/factory-vm");
+    assert_int_equal(symlink("/run/vc/vm/factory-vm", in_scratch("/run/vc/vm/" ID)), 0);
+    start_vmm("qemu", "-name", "sandbox-factory-vm");
+    write_pid("/run/vc/vm/factory-vm/pid", vmm);
+    make_socket("/run/vc/vm/factory-vm", "extra-monitor.sock");
+    observe();
+    assert_true(sandbox.alive);
+    assert_string_equal(sandbox.control_socket, "/run/vc/vm/factory-vm/extra-monitor.sock");
+}
+
+static void keeps_what_a_cut_file_leaves(void **state)
+{
+    (void)state;
+    make_directory("/run/vc/vm/" ID);
+    make_directory("/run/vc/sbs/" ID);
+    make_directory("/run/vc/sbs/" ID "/c1");
+    start_vmm("qemu", "-name", "sandbox-" ID);
+    write_pid("/run/vc/vm/" ID "/pid", vmm);
+    write_persist(vmm);
+    write_file("/run/vc/sbs/" ID "/c1/persist.json", "{\"Mounts\":[");
+    observe();
+    assert_true(sandbox.alive && sandbox.try_again);
+    assert_non_null(strstr(sandbox.problem, "c1/persist.json"));
+    assert_int_equal(sandbox.drives, 2);
+    write_file("/run/vc/sbs/" ID "/persist.json", "{\"Devi");
+    observe();
+    assert_true(sandbox.alive && sandbox.try_again);
+    assert_int_equal(sandbox.drives, 0);
+    write_file("/run/vc/sbs/" ID "/persist.json", "{\"a\":1,\"A\":1}");
+    write_file("/run/vc/sbs/" ID "/c1/persist.json", "{}");
+    observe();
+    assert_true(sandbox.alive);
+    assert_false(sandbox.try_again);
+    assert_non_null(strstr(sandbox.problem, "persist.json: "));
+}
+
+static void reports_a_bad_pid_file(void **state)
+{
+    (void)state;
+    make_directory("/run/vc/vm/" ID);
+    write_file("/run/vc/vm/" ID "/pid", "12x");
+    observe();
+    assert_non_null(strstr(sandbox.problem, "not a process id"));
+    write_file("/run/vc/vm/" ID "/pid", "");
+    observe();
+    assert_true(sandbox.try_again);
+    write_file("/run/vc/vm/" ID "/pid", "-1");
+    observe();
+    assert_false(sandbox.alive);
+}
+
+#define TEST(test) cmocka_unit_test_setup_teardown(test, start_kata, stop)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(knows_absence),
+        TEST(reads_a_living_sandbox),
+        TEST(takes_the_pid_from_persist),
+        TEST(tells_by_what_a_volume_is_mounted),
+        TEST(finds_cloud_hypervisors_api),
+        TEST(finds_firecrackers_api),
+        TEST(finds_a_jailed_firecracker),
+        TEST(takes_no_jailer_for_a_vmm),
+        TEST(takes_no_other_process_for_it),
+        TEST(takes_a_zombie_for_dead),
+        TEST(uses_the_main_monitor_only_when_told),
+        TEST(finds_the_monitor_that_crust_qemu_added),
+        TEST(a_socket_that_the_vmm_does_not_mention_is_not_its_monitor),
+        TEST(follows_the_vm_factorys_link),
+        TEST(keeps_what_a_cut_file_leaves),
+        TEST(reports_a_bad_pid_file),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

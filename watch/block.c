@@ -1,0 +1,211 @@
+/* block.c - the kernel's uevents, straight from its netlink multicast group.
+ *
+ * Any process with CAP_NET_ADMIN can send to that group and any process at all to our address, so a
+ * message counts only if the kernel itself sent it: port 0, group 1, credentials of pid 0 and uid
+ * 0. Even then it only says which device to look at again.
+ *
+ * The kernel drops what does not fit the receive buffer and says so once, by ENOBUFS; what was
+ * queued before is still there and newer messages go on being dropped until the queue is empty. So
+ * after a loss the queue is first emptied and only then everything looked at. A message longer than
+ * the buffer here cannot come from the kernel (its path and 2 KiB of variables) and counts as a
+ * loss.
+ *
+ * One callback takes at most BATCH messages; the loop calls again for the rest.
+ */
+#include <errno.h>
+#include <linux/netlink.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "lib/cleanup.h"
+#include "watch/internal.h"
+#include "watch/uevent_codec.h"
+
+enum { RECEIVE_BYTES = 16 * 1024 * 1024, MESSAGE_BYTES = 8192, BATCH = 256, KERNEL_GROUP = 1 };
+
+struct watch_block {
+    struct loop *loop;
+    const struct watch_block_handler *handler;
+    void *userdata;
+    struct watch_counters counters;
+    struct loop_io io;
+    int receive_bytes;
+    int fd;    /* -1: none is to be had */
+    bool lost; /* messages were dropped and the queue is not empty yet */
+};
+
+union credentials_space {
+    struct cmsghdr alignment;
+    char bytes[CMSG_SPACE(sizeof(struct ucred))];
+};
+
+static bool is_from_kernel(struct msghdr *message)
+{
+    const struct sockaddr_nl *sender = message->msg_name;
+    const struct cmsghdr *control = CMSG_FIRSTHDR(message);
+    struct ucred credentials;
+
+    if (message->msg_namelen < sizeof(*sender) || sender->nl_pid != 0 ||
+        sender->nl_groups != KERNEL_GROUP)
+        return false;
+    if (!control || control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_CREDENTIALS ||
+        control->cmsg_len < CMSG_LEN(sizeof(credentials)))
+        return false;
+    memcpy(&credentials, CMSG_DATA(control), sizeof(credentials));
+    return credentials.pid == 0 && credentials.uid == 0;
+}
+
+static void dispatch(struct watch_block *watch, char *data, size_t length)
+{
+    struct uevent event;
+
+    if (uevent_parse(data, length, &event) < 0)
+        return;
+    watch->counters.events++;
+    if (event.has_number && strcmp(event.subsystem, "block") == 0)
+        watch->handler->look_again(watch->userdata, event.major, event.minor);
+    else if (event.capacity_changed && strcmp(event.subsystem, "scsi") == 0)
+        watch->handler->capacity_changed(watch->userdata, event.devpath);
+}
+
+/* One message. 0, -EAGAIN when there is none, -errno. */
+static int receive(struct watch_block *watch)
+{
+    static char data[MESSAGE_BYTES + 1];
+    struct sockaddr_nl sender = {0};
+    union credentials_space space;
+    struct iovec part = {.iov_base = data, .iov_len = MESSAGE_BYTES};
+    struct msghdr message = {
+        .msg_name = &sender,
+        .msg_namelen = sizeof(sender),
+        .msg_iov = &part,
+        .msg_iovlen = 1,
+        .msg_control = space.bytes,
+        .msg_controllen = sizeof(space.bytes),
+    };
+    ssize_t length = recvmsg(watch->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+    if (length < 0)
+        return -errno;
+    if (!is_from_kernel(&message))
+        return 0;
+    if (message.msg_flags & MSG_TRUNC)
+        return -ENOBUFS;
+    data[length] = '\0';
+    dispatch(watch, data, (size_t)length);
+    return 0;
+}
+
+static void on_drained(struct watch_block *watch)
+{
+    if (!watch->lost)
+        return;
+    watch->lost = false;
+    watch->handler->look_everywhere(watch->userdata);
+}
+
+static void on_readable(struct loop_io *io, int events)
+{
+    struct watch_block *watch = container_of(io, struct watch_block, io);
+
+    (void)events;
+    for (int i = 0; i < BATCH; i++) {
+        int r = receive(watch);
+
+        if (r == -ENOBUFS) {
+            watch->counters.overflows++;
+            watch->lost = true;
+        } else if (r == -EAGAIN) {
+            on_drained(watch);
+            return;
+        } else if (r < 0 && r != -EINTR) {
+            watch->counters.up = false;
+            loop_io_stop(io);
+            fd_close(watch->fd);
+            watch->fd = -1;
+            watch->handler->look_everywhere(watch->userdata);
+            return;
+        }
+    }
+}
+
+/* As large as allowed: past rmem_max only with CAP_NET_ADMIN. */
+static void set_receive_buffer(int fd, int bytes)
+{
+    if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes)) < 0)
+        (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+}
+
+static int open_socket(int receive_bytes, int *ret_fd)
+{
+    struct sockaddr_nl address = {.nl_family = AF_NETLINK, .nl_groups = KERNEL_GROUP};
+    cleanup(fd_closep) int fd =
+        socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_KOBJECT_UEVENT);
+    int on = 1;
+
+    if (fd < 0)
+        return -errno;
+    set_receive_buffer(fd, receive_bytes);
+    if (setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0)
+        return -errno;
+    if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
+        return -errno;
+    *ret_fd = take_fd(&fd);
+    return 0;
+}
+
+static int begin(struct watch_block *watch)
+{
+    int r = open_socket(watch->receive_bytes, &watch->fd);
+
+    if (r < 0)
+        return r;
+    watch->counters.up = true;
+    loop_io_start(watch->loop, &watch->io, watch->fd, LOOP_READ, on_readable);
+    return 0;
+}
+
+int watch_block_new_sized(struct loop *loop, const struct watch_block_handler *handler,
+                          void *userdata, int receive_bytes, struct watch_block **ret_watch)
+{
+    struct watch_block *watch = calloc(1, sizeof(*watch));
+
+    if (!watch)
+        return -ENOMEM;
+    watch->loop = loop;
+    watch->handler = handler;
+    watch->userdata = userdata;
+    watch->receive_bytes = receive_bytes;
+    watch->fd = -1;
+    (void)begin(watch);
+    *ret_watch = watch;
+    return 0;
+}
+
+void watch_block_check(struct watch_block *watch)
+{
+    if (!watch->counters.up)
+        (void)begin(watch);
+}
+
+int watch_block_new(struct loop *loop, const struct watch_block_handler *handler, void *userdata,
+                    struct watch_block **ret_watch)
+{
+    return watch_block_new_sized(loop, handler, userdata, RECEIVE_BYTES, ret_watch);
+}
+
+struct watch_block *watch_block_free(struct watch_block *watch)
+{
+    if (!watch)
+        return NULL;
+    loop_io_stop(&watch->io);
+    fd_close(watch->fd);
+    free(watch);
+    return NULL;
+}
+
+const struct watch_counters *watch_block_counters(const struct watch_block *watch)
+{
+    return &watch->counters;
+}

@@ -1,0 +1,575 @@
+/* directories.c - inotify on the volume roots, their children, and the way that leads to them.
+ *
+ * One inotify instance. Each tree holds watch descriptors for every directory of its path: those
+ * above the root only report that they themselves were moved or removed, which never happens by
+ * chance; the last one that exists of an incomplete path also reports new names. Whatever happens
+ * on the way, the tree is taken up anew from the top, so there are no cases to tell apart. Mounting
+ * over a directory gives no inotify event at all; taking up anew (watch_directories_check_roots)
+ * sees it.
+ *
+ * A watch descriptor is an inode's identity for as long as it is watched: a root is the same one if
+ * and only if arming what its path leads to now gives the same descriptor. No descriptor of the
+ * directory itself is kept, since that would keep its file system from being unmounted.
+ *
+ * Always watch first, then look: a name is only taken to be absent after its parent was armed.
+ *
+ * One directory may serve as part of several paths, as a root and as a child. Its mask is the union
+ * of what its users want, its events go to all of them, and its watch goes with the last of them.
+ *
+ * After IN_Q_OVERFLOW even the reports of vanished watches may be missing. So a new instance
+ * replaces the old one with everything in it, and all trees are looked at again, which arms the
+ * children.
+ *
+ * Calls to the listener come from the loop: from reading, or from the timer `due`.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include "lib/cleanup.h"
+#include "lib/path.h"
+#include "watch/child_watches.h"
+#include "watch/watch.h"
+
+enum { TREES = 16, WAY_LENGTH = 32, READ_BYTES = 4096, READS = 16 };
+
+enum { ARMED, NO_DIRECTORY, NO_WATCH }; /* outcomes of watch_directories_arm() */
+
+#define GONE_MASK  (IN_DELETE_SELF | IN_MOVE_SELF)
+#define WAIT_MASK  (GONE_MASK | IN_CREATE | IN_MOVED_TO)
+#define ROOT_MASK  (GONE_MASK | IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE)
+#define CHILD_MASK (ROOT_MASK | IN_CLOSE_WRITE | IN_ATTRIB)
+#define LOST_MASK  (GONE_MASK | IN_UNMOUNT | IN_IGNORED)
+
+/* The watched directories that lead to a root, from the top. */
+struct way {
+    unsigned steps;
+    struct {
+        int descriptor;
+        uint32_t mask;
+    } step[WAY_LENGTH];
+    int root;         /* watch descriptor, -1 none */
+    bool root_exists; /* though it may not be watched */
+};
+
+struct tree {
+    char *path;
+    struct way way;
+    bool retake;     /* something happened on the way */
+    bool lost;       /* the root's watch is of no use any more */
+    bool incomplete; /* the root could not be watched, or not even looked for */
+    bool due;        /* look_everywhere is to be called */
+};
+
+struct watch_directories {
+    struct loop *loop;
+    int root; /* borrowed */
+    const struct watch_directories_handler *handler;
+    void *userdata;
+    struct watch_counters counters;
+    struct loop_io io;
+    struct loop_timer due;
+    bool unarmed_due; /* look_again is to be called for every child that is not armed */
+    int inotify_fd;
+    bool overflowed;
+    struct child_watches children;
+    unsigned trees;
+    struct tree tree[TREES];
+};
+
+/* ---- watch descriptors ------------------------------------------------------------------- */
+
+/* Arms an open directory, in addition to what it is armed for. Watch descriptor or -errno. */
+static int add_watch(const struct watch_directories *watch, int directory, uint32_t mask)
+{
+    char link[32];
+    int descriptor;
+
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", directory);
+    descriptor = inotify_add_watch(watch->inotify_fd, link, mask | IN_ONLYDIR | IN_EXCL_UNLINK);
+    return descriptor < 0 ? -errno : descriptor;
+}
+
+static uint32_t way_mask(const struct way *way, int descriptor)
+{
+    uint32_t mask = way->root == descriptor ? ROOT_MASK : 0;
+
+    for (unsigned i = 0; i < way->steps; i++)
+        if (way->step[i].descriptor == descriptor)
+            mask |= way->step[i].mask;
+    return mask;
+}
+
+/* What a watch is needed for by anybody; 0: it can go. */
+static uint32_t needed_mask(const struct watch_directories *watch, int descriptor)
+{
+    uint32_t mask = child_watches_find(&watch->children, descriptor) ? CHILD_MASK : 0;
+
+    for (unsigned i = 0; i < watch->trees; i++)
+        mask |= way_mask(&watch->tree[i].way, descriptor);
+    return mask;
+}
+
+static void release_watch(const struct watch_directories *watch, int descriptor)
+{
+    if (descriptor >= 0 && !needed_mask(watch, descriptor))
+        (void)inotify_rm_watch(watch->inotify_fd, descriptor);
+}
+
+static void forget_child(struct watch_directories *watch, struct child_watch *child)
+{
+    int descriptor = child->descriptor;
+
+    child_watches_forget(&watch->children, child);
+    release_watch(watch, descriptor);
+}
+
+static void forget_children(struct watch_directories *watch, unsigned tree)
+{
+    struct child_watch *child, *next;
+
+    HASH_ITER (hh, watch->children.armed, child, next) {
+        if (child->tree == tree)
+            forget_child(watch, child);
+    }
+    HASH_ITER (hh, watch->children.unarmed, child, next) {
+        if (child->tree == tree)
+            child_watches_forget_missed(&watch->children, tree, child->name);
+    }
+}
+
+/* ---- the way to a root ------------------------------------------------------------------- */
+
+static bool is_absent(int r)
+{
+    return r == -ENOENT || r == -ENOTDIR || r == -ELOOP || r == -EXDEV || r == -ENAMETOOLONG;
+}
+
+static int open_prefix(const struct watch_directories *watch, const char *path, size_t length,
+                       int *ret_fd)
+{
+    char prefix[PATH_MAX];
+
+    (void)snprintf(prefix, sizeof(prefix), "%.*s", (int)length, path);
+    return path_open_directory_in_root(watch->root, prefix, ret_fd);
+}
+
+/* Arms for `mask` and for what all others need it for, but no more: a directory that once reported
+ * new names would go on waking the daemon. The first call adds and tells which watch it is. */
+static int set_watch(const struct watch_directories *watch, const struct way *way, int directory,
+                     uint32_t mask)
+{
+    int descriptor = add_watch(watch, directory, mask | IN_MASK_ADD);
+
+    if (descriptor < 0)
+        return descriptor;
+    mask |= needed_mask(watch, descriptor) | way_mask(way, descriptor);
+    return add_watch(watch, directory, mask);
+}
+
+/* Arms one directory of the way. That none can be had is no reason to stop: the sweep looks too. */
+static void step_onto(struct watch_directories *watch, struct way *way, int directory,
+                      uint32_t mask)
+{
+    int descriptor = set_watch(watch, way, directory, mask);
+
+    if (descriptor < 0 || way->steps == WAY_LENGTH)
+        return;
+    way->step[way->steps].descriptor = descriptor;
+    way->step[way->steps].mask = mask;
+    way->steps++;
+}
+
+/* One step down, to the prefix that ends at `end`. If it is not there, its parent is asked to
+ * report new names before a second look. */
+static int step_down(struct watch_directories *watch, const char *path, size_t end, struct way *way,
+                     int *directory)
+{
+    int child = -1, r;
+
+    step_onto(watch, way, *directory, GONE_MASK);
+    r = open_prefix(watch, path, end, &child);
+    if (is_absent(r)) {
+        step_onto(watch, way, *directory, WAIT_MASK);
+        r = open_prefix(watch, path, end, &child);
+    }
+    if (r < 0)
+        return r;
+    fd_close(*directory);
+    *directory = child;
+    return 0;
+}
+
+/* Walks from the top to the root or to where the path ends. -errno if the root cannot be watched
+ * (way->root_exists) or not even looked for. */
+static int follow(struct watch_directories *watch, const char *path, struct way *way)
+{
+    cleanup(fd_closep) int directory = -1;
+    size_t end = 0, length = strlen(path);
+    int r = open_prefix(watch, "/", 1, &directory);
+
+    while (r == 0 && end < length) {
+        end += strspn(path + end, "/");
+        end += strcspn(path + end, "/");
+        r = step_down(watch, path, end, way, &directory);
+    }
+    if (is_absent(r))
+        return 0;
+    if (r < 0)
+        return r;
+    way->root_exists = true;
+    r = set_watch(watch, way, directory, ROOT_MASK);
+    if (r >= 0)
+        way->root = r;
+    return r < 0 ? r : 0;
+}
+
+static void release_way(const struct watch_directories *watch, const struct way *way)
+{
+    for (unsigned i = 0; i < way->steps; i++)
+        release_watch(watch, way->step[i].descriptor);
+    release_watch(watch, way->root);
+}
+
+static void set_due(struct watch_directories *watch, struct tree *tree);
+
+/* Finds the root again and, if it is not the one it was, starts the tree over. */
+static void take_up(struct watch_directories *watch, unsigned number)
+{
+    struct tree *tree = &watch->tree[number];
+    struct way now = {.root = -1}, before = tree->way;
+    bool is_same;
+    int r;
+
+    tree->way = now;
+    r = follow(watch, tree->path, &now);
+    tree->retake = false;
+    tree->incomplete = r < 0;
+    if (r < 0 && !now.root_exists) {
+        tree->way = before;
+        release_way(watch, &now);
+        return;
+    }
+    is_same = !tree->lost && before.root_exists == now.root_exists && before.root == now.root;
+    tree->lost = false;
+    tree->way = now;
+    if (!is_same) {
+        forget_children(watch, number);
+        set_due(watch, tree);
+    }
+    release_way(watch, &before);
+}
+
+static void update_up(struct watch_directories *watch)
+{
+    bool up = watch->inotify_fd >= 0;
+
+    for (unsigned i = 0; i < watch->trees; i++)
+        up = up && !watch->tree[i].incomplete;
+    watch->counters.up = up;
+}
+
+/* ---- events ------------------------------------------------------------------------------ */
+
+static void look_at_unarmed(struct watch_directories *watch)
+{
+    struct child_watch *child, *next;
+    char name[NAME_MAX + 1];
+
+    HASH_ITER (hh, watch->children.unarmed, child, next) {
+        (void)snprintf(name, sizeof(name), "%s", child->name); /* the listener may arm it now */
+        watch->handler->look_again(watch->userdata, child->tree, name);
+    }
+}
+
+static void on_due(struct loop_timer *timer)
+{
+    struct watch_directories *watch = container_of(timer, struct watch_directories, due);
+
+    for (unsigned i = 0; i < watch->trees; i++) {
+        if (!watch->tree[i].due)
+            continue;
+        watch->tree[i].due = false;
+        watch->handler->look_everywhere(watch->userdata, i);
+    }
+    if (watch->unarmed_due)
+        look_at_unarmed(watch);
+    watch->unarmed_due = false;
+}
+
+static void start_due(struct watch_directories *watch)
+{
+    if (!loop_timer_is_active(&watch->due))
+        loop_timer_start(watch->loop, &watch->due, 0, on_due);
+}
+
+static void set_due(struct watch_directories *watch, struct tree *tree)
+{
+    tree->due = true;
+    start_due(watch);
+}
+
+/* Two trees may lead to the same directory; its children are known under the last that armed them.
+ */
+static void look_again_at_child(struct watch_directories *watch, unsigned tree, const char *name)
+{
+    int root = watch->tree[tree].way.root;
+
+    for (unsigned i = 0; i < watch->trees; i++)
+        if (i == tree || (root >= 0 && watch->tree[i].way.root == root))
+            watch->handler->look_again(watch->userdata, i, name);
+}
+
+static void on_child_event(struct watch_directories *watch, struct child_watch *child,
+                           uint32_t mask)
+{
+    char name[NAME_MAX + 1];
+    unsigned tree = child->tree;
+
+    (void)snprintf(name, sizeof(name), "%s", child->name);
+    if (mask & LOST_MASK)
+        forget_child(watch, child);
+    look_again_at_child(watch, tree, name);
+}
+
+static void on_root_event(struct watch_directories *watch, unsigned number,
+                          const struct inotify_event *event)
+{
+    struct tree *tree = &watch->tree[number];
+
+    if (event->mask & LOST_MASK)
+        tree->lost = tree->retake = true;
+    if (!event->len)
+        return;
+    if (event->mask & (IN_DELETE | IN_MOVED_FROM))
+        child_watches_forget_missed(&watch->children, number, event->name);
+    watch->handler->look_again(watch->userdata, number, event->name);
+}
+
+static bool leads_over(const struct way *way, int descriptor)
+{
+    for (unsigned i = 0; i < way->steps; i++)
+        if (way->step[i].descriptor == descriptor)
+            return true;
+    return false;
+}
+
+static void on_event(struct watch_directories *watch, const struct inotify_event *event)
+{
+    struct child_watch *child;
+
+    watch->counters.events++;
+    if (event->mask & IN_Q_OVERFLOW) {
+        watch->overflowed = true;
+        return;
+    }
+    child = child_watches_find(&watch->children, event->wd);
+    if (child)
+        on_child_event(watch, child, event->mask);
+    for (unsigned i = 0; i < watch->trees; i++) {
+        if (watch->tree[i].way.root == event->wd)
+            on_root_event(watch, i, event);
+        if ((event->mask & (WAIT_MASK | LOST_MASK)) && leads_over(&watch->tree[i].way, event->wd))
+            watch->tree[i].retake = true;
+    }
+}
+
+static bool read_events(struct watch_directories *watch)
+{
+    static _Alignas(struct inotify_event) char bytes[READ_BYTES];
+    ssize_t length = read(watch->inotify_fd, bytes, sizeof(bytes));
+
+    for (ssize_t at = 0; at < length && !watch->overflowed;) {
+        const struct inotify_event *event = (const void *)(bytes + at);
+
+        at += (ssize_t)(sizeof(*event) + event->len);
+        on_event(watch, event);
+    }
+    return length > 0;
+}
+
+static void on_readable(struct loop_io *io, int events);
+
+/* A new instance in the place of the one there may be. */
+static bool begin(struct watch_directories *watch)
+{
+    int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+
+    if (fd < 0)
+        return false;
+    loop_io_stop(&watch->io);
+    fd_close(watch->inotify_fd);
+    watch->inotify_fd = fd;
+    loop_io_start(watch->loop, &watch->io, fd, LOOP_READ, on_readable);
+    return true;
+}
+
+/* Where no new instance is to be had the old one goes on, with entries that may be stale. */
+static void start_over(struct watch_directories *watch)
+{
+    watch->overflowed = false;
+    watch->counters.overflows++;
+    if (begin(watch)) {
+        child_watches_done(&watch->children);
+        for (unsigned i = 0; i < watch->trees; i++) {
+            watch->tree[i].way.steps = 0;
+            watch->tree[i].way.root = -1;
+        }
+    }
+    for (unsigned i = 0; i < watch->trees; i++) {
+        watch->tree[i].lost = watch->tree[i].retake = true;
+        set_due(watch, &watch->tree[i]);
+    }
+}
+
+static void on_readable(struct loop_io *io, int events)
+{
+    struct watch_directories *watch = container_of(io, struct watch_directories, io);
+
+    (void)events;
+    for (int i = 0; i < READS && !watch->overflowed; i++)
+        if (!read_events(watch))
+            break;
+    if (watch->overflowed)
+        start_over(watch);
+    for (unsigned i = 0; i < watch->trees; i++)
+        if (watch->tree[i].retake)
+            take_up(watch, i);
+    update_up(watch);
+}
+
+/* ---- the listener's side ----------------------------------------------------------------- */
+
+int watch_directories_new(struct loop *loop, int root,
+                          const struct watch_directories_handler *handler, void *userdata,
+                          struct watch_directories **ret_watch)
+{
+    struct watch_directories *watch = calloc(1, sizeof(*watch));
+
+    if (!watch)
+        return -ENOMEM;
+    watch->loop = loop;
+    watch->root = root;
+    watch->handler = handler;
+    watch->userdata = userdata;
+    watch->inotify_fd = -1;
+    watch->counters.up = begin(watch);
+    *ret_watch = watch;
+    return 0;
+}
+
+struct watch_directories *watch_directories_free(struct watch_directories *watch)
+{
+    if (!watch)
+        return NULL;
+    loop_io_stop(&watch->io);
+    loop_timer_stop(&watch->due);
+    fd_close(watch->inotify_fd);
+    child_watches_done(&watch->children);
+    for (unsigned i = 0; i < watch->trees; i++)
+        free(watch->tree[i].path);
+    free(watch);
+    return NULL;
+}
+
+int watch_directories_add_tree(struct watch_directories *watch, const char *path,
+                               unsigned *ret_tree)
+{
+    struct tree *tree = &watch->tree[watch->trees];
+
+    if (watch->trees == TREES)
+        return -E2BIG;
+    if (path[0] != '/' || strlen(path) >= PATH_MAX)
+        return -EINVAL;
+    *tree = (struct tree){.path = strdup(path), .way.root = -1};
+    if (!tree->path)
+        return -ENOMEM;
+    *ret_tree = watch->trees++;
+    take_up(watch, *ret_tree);
+    set_due(watch, tree);
+    update_up(watch);
+    return 0;
+}
+
+static bool is_child_name(const char *name)
+{
+    return *name && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+}
+
+static int open_child(const struct watch_directories *watch, unsigned tree, const char *name,
+                      int *ret_fd)
+{
+    cleanup(fd_closep) int root = -1;
+    int r = path_open_directory_in_root(watch->root, watch->tree[tree].path, &root);
+
+    return r < 0 ? r : path_open_directory_below(root, name, ret_fd);
+}
+
+static int miss(struct watch_directories *watch, unsigned tree, const char *name)
+{
+    (void)child_watches_miss(&watch->children, tree, name);
+    return NO_WATCH;
+}
+
+int watch_directories_arm(struct watch_directories *watch, unsigned tree, const char *name)
+{
+    cleanup(fd_closep) int child = -1;
+    int descriptor, r = is_child_name(name) ? open_child(watch, tree, name, &child) : -ENOENT;
+
+    if (is_absent(r)) {
+        child_watches_forget_missed(&watch->children, tree, name);
+        return NO_DIRECTORY;
+    }
+    if (r < 0)
+        return miss(watch, tree, name);
+    descriptor = add_watch(watch, child, CHILD_MASK | IN_MASK_ADD);
+    if (descriptor < 0)
+        return miss(watch, tree, name);
+    if (child_watches_arm(&watch->children, descriptor, tree, name) < 0) {
+        release_watch(watch, descriptor);
+        return miss(watch, tree, name);
+    }
+    return ARMED;
+}
+
+void watch_directories_check_roots(struct watch_directories *watch)
+{
+    if (watch->inotify_fd < 0)
+        (void)begin(watch);
+    for (unsigned i = 0; i < watch->trees; i++)
+        take_up(watch, i);
+    update_up(watch);
+}
+
+static bool is_unwatched(const struct tree *tree)
+{
+    return tree->way.root_exists && tree->way.root < 0;
+}
+
+void watch_directories_look_at_unarmed(struct watch_directories *watch)
+{
+    watch->unarmed_due = watch->children.unarmed != NULL;
+    if (watch->unarmed_due)
+        start_due(watch);
+    for (unsigned i = 0; i < watch->trees; i++)
+        if (is_unwatched(&watch->tree[i]))
+            set_due(watch, &watch->tree[i]);
+}
+
+const struct watch_counters *watch_directories_counters(const struct watch_directories *watch)
+{
+    return &watch->counters;
+}
+
+unsigned watch_directories_unarmed(const struct watch_directories *watch)
+{
+    unsigned unarmed = HASH_COUNT(watch->children.unarmed);
+
+    for (unsigned i = 0; i < watch->trees; i++)
+        unarmed += is_unwatched(&watch->tree[i]);
+    return unarmed;
+}
