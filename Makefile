@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Makefile - builds, tests and runs everything; `make help` lists the targets.
 #
 # Out of tree: objects go to $(BUILD), one sub-directory per flavour (SANITIZE=, COVERAGE=1), each
@@ -112,7 +113,7 @@ $(if $(V),,@echo "  CC    $<")
 $(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 endef
 
-$(OUT)/%.o: %.c $(PROTO_C)
+$(OUT)/%.o: %.c | $(PROTO_C)
 	$(compile)
 
 # The program has the name of its folder, so its objects go elsewhere.
@@ -281,6 +282,9 @@ coverage: ## line coverage of the unit tests, as text and in build/coverage/
 	  --exclude-directories '.*/generated' --html-details $(BUILD)/coverage/index.html --txt -
 
 C_FILES = $(shell find $(FOLDERS) tests -name '*.[ch]')
+# All code of ours has a licence line; what the tests compare with has none.
+LICENSED = $(C_FILES) $(shell find api agent-client tests docs -name data -prune -o \
+  '(' -name '*.proto' -o -name '*.py' -o -name '*.sh' -o -name '*.go' ')' -print)
 
 format: ## lay out all C files by .clang-format
 	@clang-format -i $(C_FILES)
@@ -288,8 +292,9 @@ format: ## lay out all C files by .clang-format
 # It sees neither uthash's macros nor what cleanup() frees: leaks and such are the sanitizers' to find.
 CPPCHECK_BLIND := $(addprefix --suppress=,unknownMacro internalAstError uninitvar memleak)
 
-lint: ## layout, layering and cppcheck
+lint: ## layout, licence lines, layering and cppcheck
 	@clang-format --dry-run -Werror $(C_FILES)
+	@! grep -L 'SPDX-License-Identifier: Apache-2.0' $(LICENSED) | grep . || { echo "these lack their SPDX line"; exit 1; }
 	@tests/check-layers.sh
 	@tests/check-layers-test.sh
 	@if command -v cppcheck >/dev/null; then cppcheck --quiet --std=c11 -I. -j2 --inline-suppr \

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* agent_address.c - the three forms, and the companion's one.
  *
  * The port of hvsock:// stands after the last colon, since a path may contain others.

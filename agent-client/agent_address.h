@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* agent_address.h - where an agent listens, from text.
  *
  *     vsock://CID:PORT    AF_VSOCK, into a QEMU or StratoVirt guest

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* agent_client.c - one call: connect, one request, one reply, close; for GROW two of them.
  *
  * A call reports once: call_report() ends the session before it calls out, and the owner may free

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* agent_client.h - the two calls into the guest: ResizeVolume and GetVolumeStats.
  *
  * One call is one ttrpc request on one connection to kata-agent or crust-guest-agent. Address forms

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* agent_messages.c - from plain structures to protobuf and back.
  *
  * What a peer may leave out (proto3 has no required fields) reads as zero or empty; an empty path

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* agent_messages.h - the payloads of ResizeVolume and GetVolumeStats, in plain structures.
  *
  * protobuf-c stays behind this header and ttrpc_codec.h. Everything parsed here came from the other

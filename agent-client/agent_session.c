@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* agent_session.c - connect, perhaps ask for a port, then calls and their replies.
  *
  * A call that is made before the connection stands waits in `payload`. Stream ids go up by two, as

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* agent_session.h - one connection to an agent, and calls on it one after another. Private to
  * agent-client/.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* agent_text.c - an agent's message without what its own formatting put around it. */
 #include "agent-client/agent_text.h"
 

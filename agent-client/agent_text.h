@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* agent_text.h - a text from the other side, made fit to be shown.
  *
  * kata-agent formats errors for debugging, so that they arrive in double quotes, at times with

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* container_answer.c - statuses and words of kata-agent. */
 #include "agent-client/container_answer.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* container_answer.h - what an agent's status means for a container's run. Private to
  * agent-client/.
  *

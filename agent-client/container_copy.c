@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* container_copy.c - which piece is next. */
 #include "agent-client/container_copy.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* container_copy.h - the program into the guest, call by call. Private to agent-client/.
  *
  * For guests without a shared file system. CopyFile makes the parents of a file: an empty file in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* container_messages.c - the container's configuration, and the small requests around it.
  *
  * What is asked for is what was seen to work with Kata 4.1.0 under both runtimes:

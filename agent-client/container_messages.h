@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* container_messages.h - the payloads of the calls that run a container. Private to agent-client/.
  *
  * Answers that are empty messages are not looked at. Source: kata-containers

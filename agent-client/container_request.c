@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* container_request.c - copies of all texts, and the bounds that the header promises. */
 #include "agent-client/container_request.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* container_request.h - a request that owns its texts, and whether it is one. Private to
  * agent-client/. */
 #pragma once

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* container_run.c - which call comes next, and what is left behind if one does not succeed.
  *
  *     RUN       [COPY…] CREATE START READ… WAIT REMOVE [COPY]

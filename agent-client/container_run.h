@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* container_run.h - one short-lived container in a guest, by the calls of kata-agent.
  *
  * A run is CreateContainer, StartContainer, ReadStdout and ReadStderr until they are at their end,

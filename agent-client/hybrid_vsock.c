@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hybrid_vsock.c - two lines.
  *
  * A wrong answer is refused at its first wrong byte, so that a peer speaking another protocol is

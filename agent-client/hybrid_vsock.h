@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hybrid_vsock.h - asking a VMM's unix socket for a port of the guest.
  *
  * The client says "CONNECT <port>\n"; the VMM answers one line, "OK <number>\n", and from the next

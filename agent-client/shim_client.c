@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* shim_client.c - one call: an exchange that resizes, an exchange that asks for the size.
  *
  * Each has a connection of its own, and both together the call's deadline. The exchange whose

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* shim_client.h - growing a file system, or asking for its size, by way of the sandbox's shim,
  * which hands it on to the agent.
  *

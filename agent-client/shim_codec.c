@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* shim_codec.c - two dialects of one small HTTP API.
  *
  * Go's shim writes an error as Go prints it. One of the agent's is gRPC's form,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* shim_codec.h - what a sandbox's shim is asked over HTTP, and what its answers mean; no I/O.
  *
  * Kata's shims serve a management socket, shim-monitor.sock, whose /direct-volume/… hands

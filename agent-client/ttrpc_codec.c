@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ttrpc_codec.c - headers by hand, the envelope by protobuf-c.
  *
  * Nothing here waits, allocates by a length that the peer chose, or keeps state: the caller hands

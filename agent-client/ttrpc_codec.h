@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ttrpc_codec.h - ttrpc's frames and envelope: bytes in, messages out, no I/O.
  *
  * A frame is a header of 10 bytes and its data: length (4 bytes, big endian, of the data alone),

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* crust_calls.c - texts out of requests, and replies that come later. */
 #include "api/crust_calls.h"
 

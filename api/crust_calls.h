@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* crust_calls.h - what the two services of the KEP have in common. Private to api/.
  *
  * Their replies are the same on the wire, so crust.v1's messages serve both.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* crust_management.c - crust.management.v1: requests of a kubelet into the reconciler's commands.
  *
  * What is claimed is what works on this node (docs/operations.md has the table and why). A

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* crust_runtime.c - crust.v1.Runtime: requests of a CSI driver into the reconciler's commands.
  *
  * Here a request becomes plain text and numbers: no NUL, valid UTF-8, of bounded length. What the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* grpc_call.c - what gRPC asks of a request, and how it is answered.
  *
  * What HTTP has to refuse (another method than POST, another content type) is refused in HTTP's

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* grpc_call.h - one unary call, from its request to its one reply. Private to api/.
  *
  * A method reads the message and replies at once, or says by grpc_call_wait() whom to tell if the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* grpc_codec.c - the encodings by hand; they are small. */
 #include "api/grpc_codec.h"
 

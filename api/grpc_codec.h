@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* grpc_codec.h - gRPC's own encodings over HTTP/2: text and bytes, no I/O. Private to api/.
  *
  * A message is a byte that says whether it is compressed, its length (4 bytes, big endian) and its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* grpc_server.c - the listening socket and its connections.
  *
  * At most CONNECTIONS at a time. When one more comes, the one that has been without a request for

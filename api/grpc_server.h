@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* grpc_server.h - gRPC on a unix socket of the node, for CSI drivers.
  *
  *   crust.v1.Runtime              crust_ops of KEP-2857, for CSI drivers: a volume by its path

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* health.c - grpc.health.v1.Health/Check: as /readyz, in gRPC's words. */
 #include "api/grpc_call.h"
 #include "api/proto/health.pb-c.h"

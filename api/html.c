@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* html.c - the writer of the status page. */
 #include "api/html.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* html.h - HTML with everything escaped that is not ours. Private to api/.
  *
  * What cannot be appended is latched in the buffer: lib/buffer.h. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http2_connection.c - reading, writing and patience.
  *
  * One read of at most READ_BYTES in each turn of the loop, so that a client that sends without

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http2_connection.h - an HTTP/2 session on a socket of the loop. Private to api/.
  *
  * Bounds in time: the client must begin within 10 s, say a whole request within 10 s, read without

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http2_memory.c - malloc(3) with a count: each block is preceded by its size. */
 #include "api/http2_memory.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http2_memory.h - what nghttp2 may take for one session. Private to api/.
  *
  * How much it keeps for frames, fields and replies that wait follows from what the client does.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http2_session.c - nghttp2, and what it leaves to its user.
  *
  * nghttp2 keeps the protocol; here are the bounds. A request lives as long as its stream. It is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http2_session.h - HTTP/2 as a server of small requests: bytes in, bytes out, no I/O. Private to
  * api/.
  *

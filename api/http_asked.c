@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http_asked.c - requests in three dialects into one question. Pure: bytes in, question out. */
 #include "api/http_asked.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http_asked.h - what a request asks about one volume: its stats, or to be grown. Private to
  * api/.
  *

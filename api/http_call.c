@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http_call.c - stats and resize over HTTP: the same commands that gRPC's methods use, answered in
  * JSON. A call has its own end, for HTTP carries no client's: CALL_SECONDS, as a gRPC call without
  * grpc-timeout has. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http_call.h - a request that is answered once the reconciler knows. Private to api/. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http_listen.c - http.listen and metrics.listen: TCP sockets. */
 #include "api/http_listen.h"
 

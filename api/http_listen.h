@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http_listen.h - a TCP socket of the HTTP server. Private to api/. */
 #pragma once
 

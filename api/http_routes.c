@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http_routes.c - what each path answers.
  *
  * The audit views go out exactly as the store words them. A request that is not understood (an

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http_routes.h - what each path answers, apart from how HTTP is spoken. Private to api/. */
 #pragma once
 

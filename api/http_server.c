@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http_server.c - libmicrohttpd on the daemon's loop.
  *
  * Each of the three doors (the unix socket, http.listen, metrics.listen) is a microhttpd daemon in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http_server.h - HTTP/1.1 for people and tools: libmicrohttpd on the loop, no threads.
  *
  * On the unix socket (0600 root, or 0660 with paths.socket_group): everything. On http.listen: the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http_volume.c - what crustctl explain says in sentences, as the rows that the sentences are made
  * of.
  *

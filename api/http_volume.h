@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http_volume.h - one volume: its row, and all that explains it. Private to api/. */
 #pragma once
 

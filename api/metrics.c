@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* metrics.c - each family in turn: from the store by counting in SQL, from counters that are kept
  * where things happen, from the senses, and from the process itself. */
 #include "api/metrics.h"

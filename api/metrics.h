@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* metrics.h - what /metrics says. Private to api/.
  *
  * No volume, sandbox or device is ever a label: the number of lines is bounded by the names of

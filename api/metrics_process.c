@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* metrics_process.c - /proc/self, as proc(5) has it. */
 #include "api/metrics_process.h"
 

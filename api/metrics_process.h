@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* metrics_process.h - the process_ metrics that every Prometheus client library has. Private to
  * api/. */
 #pragma once

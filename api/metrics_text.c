@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* metrics_text.c - the format, and nothing of what is measured. */
 #include "api/metrics_text.h"
 

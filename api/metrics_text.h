@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* metrics_text.h - Prometheus' text format, version 0.0.4. Private to api/. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* operations.c - a list, for there are few. One that memory is short for is not counted. */
 #include "api/operations.h"
 

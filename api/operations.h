@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* operations.h - calls of clients, how they ended and how long they took, for metrics. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* status_page.c - what an operator looks for, in this order: is crustd well, what is stalled and
  * why, what else to look at, what would not grow, who has which size, what grew lately.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* status_page.h - the node at a glance, for a browser without scripts. Private to api/. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* status_style.c - the status page's style sheet: light and dark, from 320 pixels on. */
 #include "api/status_page.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unix_socket.c - the unix sockets that crustd listens on.
  *
  * A socket is bound through /proc/self/fd/N/NAME, where N is its directory as resolved below

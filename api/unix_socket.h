@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unix_socket.h - a listening unix socket, and who may speak on it. Private to api/. */
 #pragma once
 

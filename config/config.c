@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* config.c - from a file to a struct config, all or nothing.
  *
  * inih splits lines into section, key and value; the reader below stands between it and the file,

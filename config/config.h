@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* config.h - every setting of crustd, read from an INI file.
  *
  * config/keys.c holds the one table of keys: section.key, type, default, range. config_load() reads

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* keys.c - every key of crustd.conf, as data.
  *
  * The order is the order in which the effective configuration is printed. Adding a key is adding a

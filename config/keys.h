@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* keys.h - the table of keys. Private to config/.
  *
  * One row says everything about a key: where its value lives, how its text is read, what it may be.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* value.c - from a value's text to its place in struct config, and back.
  *
  * A parser and a formatter per type, chosen by one switch each. Reading is strict: a number is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* value.h - the text of one value, read and written. Private to config/. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* main.c - crust-qemu: starts QEMU in Kata's place, with one more monitor.
  *
  * Kata's shim holds QEMU's only monitor for as long as the VM lives, so nobody else can tell QEMU

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* monitor_option.c - reads QEMU's arguments; decides about the monitor. */
 #include "crust-qemu/monitor_option.h"
 

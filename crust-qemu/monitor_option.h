@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* monitor_option.h - the option that gives a Kata sandbox's QEMU one more monitor.
  *
  * Kata names each QEMU `-name sandbox-ID[,debug-threads=on]` (Kata Containers 4.1.0, both

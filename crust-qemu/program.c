@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* program.c - finds the QEMU that is meant. */
 #include "crust-qemu/program.h"
 

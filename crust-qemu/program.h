@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* program.h - which QEMU is meant.
  *
  * Kata's `path` names crust-NAME; NAME is the QEMU that runs in its place. It is looked for beside

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* call.c - the daemon answers a resize when the guest has grown. Until then this process has time:
  * the request is on a loop, and so is a timer that has progress shown. */
 #include "crustctl/call.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* call.h - one request to the daemon that may take long, with something to look at meanwhile. */
 #pragma once
 

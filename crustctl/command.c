@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* command.c - the table of commands, and what they share. */
 #include "crustctl/command.h"
 

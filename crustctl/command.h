@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* command.h - what a crustctl command is, and the table of them. */
 #pragma once
 

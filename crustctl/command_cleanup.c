@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* command_cleanup.c - gc, restore: a person and stale metadata. */
 #include <errno.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* command_direct_volume.c - kata-runtime's `direct-volume`, for CSI drivers that shell out to it.
  *
  * Flags, output and exit codes are kata-runtime's (4.1.0): 0, or 1 with a sentence on stderr. add

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* command_doctor.c - what keeps this node from growing volumes, the worst first.
  *
  * The findings come in the order in which things were looked at, and the JSON keeps it; people are

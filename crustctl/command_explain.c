@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* command_explain.c - what is known, what is missing, and what to do about it.
  *
  * The state and its reason are explained from the table; the facts are this volume's own. An

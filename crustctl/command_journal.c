@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* command_journal.c - what happened, and with -f what happens.
  *
  * Following is asking for the rows after the last one seen. That needs no open connection, works on

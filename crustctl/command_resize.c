@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* command_resize.c - has a volume grown, or counted, and waits for the guest.
  *
  * resize and stats are for operators. `crust …` is the runtime CLI of KEP-2857, so that a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* command_status.c - status, health, resync: the daemon itself. */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* command_view.c - the commands that list a view: volumes, sandboxes, devices, layers, mappings,
  * resizes, cleanups.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* command_volume.c - one volume as a sheet: itself, its mapping, sandbox, last growth and journal.
  */
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* command_wait.c - waits until a volume has a state, for scripts.
  *
  * The daemon's rows are polled. What can still change does not end the waiting: a volume that is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* display.c - text for a terminal.
  *
  * Everything is laid out into a buffer first, so that a layout can be tested without a terminal.

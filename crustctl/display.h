@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* display.h - text for a terminal: escaped, measured in columns, shortened, wrapped.
  *
  * Widths are columns of a UTF-8 terminal; display_init() must have run. Names come from outside, so

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dossier.c - all that is known about one volume.
  *
  * The views are read one after another, so a dossier can show two moments if the volume changes

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dossier.h - all that is known about one volume, from several views. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* facts.c - what is known about a volume, in sentences.
  *
  * One function per thing; each says what is known of it or, where that matters, that it is not.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* facts.h - what is known about a volume, in sentences. */
 #pragma once
 

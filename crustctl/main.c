@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* main.c - crustctl: reads the command line, runs one command, returns its exit code. */
 #include <stdio.h>
 #include <string.h>

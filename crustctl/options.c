@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* options.c - the command line, by getopt_long(3), which lets options stand anywhere. */
 #include "crustctl/options.h"
 

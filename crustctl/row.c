@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* row.c - what people call the things that a row of a view is about. */
 #include "crustctl/row.h"
 

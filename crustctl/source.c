@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source.c - the daemon first, the database where no daemon answers.
  *
  * The daemon's socket and the database are named by the same configuration file the daemon reads,

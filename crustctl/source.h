@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source.h - where crustctl has its answers from: the daemon, or the database without it. */
 #pragma once
 

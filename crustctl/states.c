@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* states.c - a selector is one of the model's states, alone or with a reason that it can have. */
 #include "crustctl/states.h"
 

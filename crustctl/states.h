@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* states.h - "STATE" or "STATE/REASON", by which a person names what a volume is waited for. */
 #pragma once
 

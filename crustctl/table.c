@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* table.c - rows of a view as text.
  *
  * Cells are formatted twice, once to measure and once to print, rather than kept: a table of 4,000

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* table.h - rows of a view as text: many as a table, one as a sheet.
  *
  * A column is data: its title, the row's member, how that is shown, and what happens to it when the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* crust_users.c - read as text, so that a file counts too that no parser understands.
  *
  * Whoever is told that nobody needs crust-qemu removes it, and where somebody did no pod starts any

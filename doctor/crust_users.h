@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* crust_users.h - which files of Kata's configurations need crust-qemu. Private to doctor/. */
 #pragma once
 

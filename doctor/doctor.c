@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* doctor.c - the order of an examination: from the kernel up to the sandboxes. */
 #include "doctor/doctor.h"
 

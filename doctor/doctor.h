@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* doctor.h - is this node able to grow volumes, and which of those in use now are not?
  *
  * An examination reads and tries, and changes nothing: what it needs is a root and a configuration,

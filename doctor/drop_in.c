@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* drop_in.c - PREFIX is known when crustd is installed, not when it is built. */
 #include "doctor/drop_in.h"
 

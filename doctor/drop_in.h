@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* drop_in.h - Kata's drop-ins that come with crustd. Private to doctor/. */
 #pragma once
 

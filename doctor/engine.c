@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* engine.c - runtimes of containerd and CRI-O, found by the table `runtimes` wherever it stands:
  * the name of the plugin above it is another one in each version of containerd's configuration.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* engine.h - which configurations of Kata the container engine hands to its runtimes; text in, no
  * I/O. Private to doctor/.
  *

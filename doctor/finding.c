@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* finding.c - findings are written as they are found; whoever shows them puts them in order. */
 #include "doctor/finding.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* finding.h - what an examination of the node found, as JSON. Private to doctor/. */
 #pragma once
 

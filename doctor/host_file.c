@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* host_file.c - the files are root's own and trusted as such: links in them are followed, inside
  * the root, and nothing but a regular file is read.
  */

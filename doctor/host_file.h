@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* host_file.h - configuration files of others, read below --root. Private to doctor/. */
 #pragma once
 

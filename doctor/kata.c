@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kata.c - what becomes of the sandboxes of the configurations in use. */
 #include "doctor/kata.h"
 

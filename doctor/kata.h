@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kata.h - whether the sandboxes that Kata's configuration makes can grow. Private to doctor/. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kata_in_use.c - by the engine's configuration, and by the lists that Kata's runtimes are built
  * with.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kata_in_use.h - which of Kata's configurations this node uses. Private to doctor/. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kata_program.c - a path that leads nowhere keeps every pod of a configuration from starting. */
 #include "doctor/kata_program.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kata_program.h - whether the VMM that a configuration names can be started. Private to doctor/.
  */
 #pragma once

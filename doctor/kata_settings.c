@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kata_settings.c - from TOML items to the settings that matter.
  *
  * A key of another type than it should have is not passed over: Kata would refuse the file, and

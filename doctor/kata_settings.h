@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kata_settings.h - the few keys of Kata's configuration.toml that decide whether volumes of its
  * sandboxes can grow; text in, no I/O. Private to doctor/.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kata_version.h - which release of Kata kata-deploy has put on the node. Private to doctor/. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kernel.c - versions, by what came with them:
  *
  *     5.3   pidfd_open(2), which tells of the end of a VMM

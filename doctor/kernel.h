@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kernel.h - what the kernel lets this process do, and as whom it runs. Private to doctor/.
  *
  * Reading asks the kernel for each thing itself, for a system-call filter or a namespace can take

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* monitor.c - Kata's runtimes name a monitor's socket behind -qmp, -qmp-pretty or -monitor. */
 #include "doctor/monitor.h"
 

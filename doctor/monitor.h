@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* monitor.h - what kind of monitor a running QEMU has for crustd. Private to doctor/. */
 #pragma once
 

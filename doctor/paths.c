@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* paths.c - what is there, whose it is, and whether crustd may write where it has to.
  *
  * A directory that Kata or a CSI driver makes when it first needs it may be absent; one of which

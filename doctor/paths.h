@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* paths.h - the node's directories as crustd's configuration names them. Private to doctor/. */
 #pragma once
 

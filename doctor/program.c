@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* program.c - looks for programs as Kata and crust-qemu do (crust-qemu/program.c). */
 #include "doctor/program.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* program.h - what Kata's `path` leads to: a hypervisor, crust-qemu, or nothing. Private to
  * doctor/.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandboxes.c - a volume grows through two doors: its VMM is told, then its guest. What is known of
  * each is what the sandbox has, how the last calls for its volumes ended, and what its routes
  * turned out to be able to do. A door that nobody has tried yet is a note. A sandbox without

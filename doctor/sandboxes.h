@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandboxes.h - which of the volumes in running sandboxes can grow, before they have to.
  * Private to doctor/. */
 #pragma once

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* toml.c - one pass over the text, by recursive descent.
  *
  * The name of the value in hand is a stack of parts: the table's, then the key's, then, within an

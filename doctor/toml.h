@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* toml.h - a TOML file, one value at a time; no I/O. Private to doctor/.
  *
  * TOML 1.0 as far as configurations of Kata and of container engines go: tables, arrays of tables,

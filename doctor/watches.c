@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* watches.c - crustd has one inotify instance, with a watch for each directory of metadata and of
  * sandboxes, and for those that lead to them. The limits are a user's: kubelet, container engine
  * and crustd are all root and share them. So that a watch can be had now is tried, and that there

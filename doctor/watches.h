@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* watches.h - inotify's limits, against what there is to watch. Private to doctor/. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* auto.c - events only say "look again"; what is done follows from sizes alone.
  *
  * For each file system (by the device number in mountinfo) it remembers at which size of its

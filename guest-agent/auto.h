@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* auto.h - growing on its own whatever is mounted and whose device has grown. */
 #pragma once
 

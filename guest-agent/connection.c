@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* connection.c - requests are answered as they are done, in any order, matched by stream id.
  *
  * A request in progress belongs to its connection and ends with it: what a client that left had

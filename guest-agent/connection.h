@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* connection.h - one peer that speaks ttrpc to us: frames in, calls out, replies back.
  *
  * A connection runs over a socket, or over a serial line, which has no connections of its own:

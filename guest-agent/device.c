@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* device.c - reads /sys/dev/block, /sys/class/block and /sys/bus/pci.
  *
  * Where a disk is attached is read from the place of its sysfs directory: below the directory of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* device.h - a block device as sysfs shows it. Nothing here opens a device node, so it works in a
  * container whose /dev has none.
  *

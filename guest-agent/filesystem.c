@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* filesystem.c - three ioctls and what must be known before them.
  *
  * The kernel's headers for user space lack those of ext4 and xfs, so numbers and layouts stand

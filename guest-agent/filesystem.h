@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* filesystem.h - a mounted ext2/3/4, xfs or btrfs, grown by ioctl.
  *
  * Needed, in the initial user namespace: CAP_SYS_RESOURCE for ext4, CAP_SYS_ADMIN for xfs and

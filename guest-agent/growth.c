@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* growth.c - fork, ioctl, one struct through a pipe, wait.
  *
  * The child is forked from a program without threads, touches neither the loop nor the heap's

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* growth.h - growing one file system in a process of its own.
  *
  * The ioctl returns when the file system is grown: in milliseconds as a rule, in minutes for a very

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* main.c - crust-guest-agent: options, signals, and what runs on the loop.
  *
  * It serves, grows on its own, or both; or it grows once and exits (oneshot.h). Without an option

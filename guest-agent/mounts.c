@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mounts.c - splits mountinfo in place.
  *
  *     36 35 98:0 /sub /mnt/volume rw,noatime shared:1 master:2 - ext4 /dev/vda rw,errors=continue

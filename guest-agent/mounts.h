@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mounts.h - /proc/self/mountinfo, line by line.
  *
  * Source: proc(5), Documentation/filesystems/proc.rst section 3.5. Blanks, newlines and backslashes

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* oneshot.c - finds the volumes, grows them side by side in processes of their own, reports.
  *
  * Only what is meant is touched: a path must be a mount point, and a read-only mount is not

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* oneshot.h - `crust-guest-agent --once`: grow or report what is asked for, print one line of JSON,
  * exit. The contract is docs/guest-helper.md.
  */

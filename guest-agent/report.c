@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* report.c - figures from statfs(2) and sysfs, one object per path.
  *
  * A figure that cannot be had is 0 and no error: the report is for growing first.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* report.h - what the one-shot mode says about each path, as JSON (docs/guest-helper.md). */
 #pragma once
 

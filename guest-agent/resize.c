@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* resize.c - a small machine of timers: look, look again, grow, or give up.
  *
  * It gives up a little before the caller does, so that the caller hears the reason. While it waits

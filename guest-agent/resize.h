@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* resize.h - one ResizeVolume: wait for the device, grow the file system, say how it went.
  *
  * The hypervisor's success does not mean that the guest has seen the new size yet, so a request may

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* serve.c - listening sockets and serial ports.
  *
  * A socket: accept, at most SERVE_CONNECTIONS at once. Out of descriptors: pause, or accept(2)

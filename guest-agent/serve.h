@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* serve.h - where the agent can be reached.
  *
  *     vsock://PORT          any cid; the ordinary way

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stats.c - statfs(2), and what the file system says about its errors.
  *
  * statfs(2) on a mounted local file system does not wait, so this is answered on the spot.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stats.h - how full a volume is, in bytes and inodes.
  *
  * As kata-agent counts: free space includes what is reserved for root. A file system that has

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* volume.c - reads mountinfo anew for each question: mounts come and go, and nothing is remembered.
  *
  * Of several mounts on one mount point the last one is on top and is the one meant. A mount found

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* volume.h - from the text volume_guest_path to a mounted file system.
  *
  *     /run/kata-containers/…   a mount point, letter by letter as in /proc/self/mountinfo

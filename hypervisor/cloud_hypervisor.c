@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cloud_hypervisor.c - three requests to a Cloud Hypervisor.
  *
  *     GET vmm.ping ─ version ─ GET vm.info ─ find the drive ─▶ done (query: its address in the

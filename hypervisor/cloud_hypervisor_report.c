@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cloud_hypervisor_report.c - strict about shape, lax about what is new.
  *
  * Members that are not known are skipped, for each version adds some. A disk without a path has its

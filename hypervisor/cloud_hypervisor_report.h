@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cloud_hypervisor_report.h - the bodies of Cloud Hypervisor's answers. No I/O. Private to
  * hypervisor/.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* drive_report.c - by identity, twice.
  *
  * The path is what the VMM was told once. It may be a link that has been turned since, or the name

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* drive_report.h - the drives that a VMM says it has, and which of them is the device. No I/O of
  * its own: what a reported file is, a resolver says. Private to hypervisor/.
  *

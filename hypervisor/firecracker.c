@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* firecracker.c - two requests to a Firecracker.
  *
  *     GET /vm/config ─ find the drive ─▶ done (query, size not learned)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* firecracker_report.c - the drives of a Firecracker and what stands in their way.
  *
  * A vhost-user drive has a socket and no path, and is left out. Firecracker before 1.0 knew one I/O

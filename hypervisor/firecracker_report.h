@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* firecracker_report.h - the bodies of Firecracker's answers. No I/O. Private to hypervisor/.
  *
  *     GET /vm/config    {"drives": [{"drive_id": "drive_0", "path_on_host": "/drive_0",

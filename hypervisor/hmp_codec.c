@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hmp_codec.c - reading tables that were made for people.
  *
  * A block in `info block` looks like this; the blank lines separate, within a block too:

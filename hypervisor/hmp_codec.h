@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hmp_codec.h - QEMU's monitor for people: its prompt, its echo and its tables. No I/O. Private to
  * hypervisor/.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hypervisor.c - one call, whatever the VMM.
  *
  * This file owns the call, the copy of its request and the promise about `done`: once, from the

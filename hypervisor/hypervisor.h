@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hypervisor.h - asking a VMM for a drive's size, and telling it that the device has grown.
  *
  * One call is one short conversation on the VMM's control socket: find the drive by the identity of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hypervisor_ops.h - what a kind of VMM brings along. Private to hypervisor/.
  *
  * A kind embeds struct hypervisor_call as the first member of its own state. `start` begins the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* qemu.c - one conversation on a QEMU monitor, QMP or HMP.
  *
  * The same steps over both:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* qemu_drive.c - identity first, then permission.
  *
  * A drive is found by what its file is, never by what it is called: the reported name is resolved

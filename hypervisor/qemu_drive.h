@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* qemu_drive.h - which of a QEMU's drives is the device, and may its size be re-read. No I/O of its
  * own: what a reported file is, a resolver says. Private to hypervisor/.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* qemu_held.c - descriptors against reported paths. */
 #include "hypervisor/qemu_held.h"
 

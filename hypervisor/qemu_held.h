@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* qemu_held.h - what a QEMU has open and does not name. Private to hypervisor/. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* qemu_report.c - QMP's replies into a report.
  *
  * Every string is bounded before it is copied and every list before it grows. Roots may repeat a

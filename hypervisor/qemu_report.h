@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* qemu_report.h - what a QEMU says about its block nodes, over either monitor. Private to
  * hypervisor/.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* qemu_sets.c - sizes as the only evidence.
  *
  * Before anything is read again, a drive's listed size may be an old one. The sizes tell then only

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* qemu_sets.h - several drives over fd sets, on a monitor that does not tell which descriptors a
  * set has. Private to hypervisor/.
  *

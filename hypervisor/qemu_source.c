@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* qemu_source.c - the layers of a drive, as far as QEMU names them.
  *
  * Only raw layers and filters without an offset or a size of their own over host_device may be

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* qemu_source.h - where a drive's bytes come from, read out of its file name. Private to
  * hypervisor/.
  */

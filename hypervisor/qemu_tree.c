@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* qemu_tree.c - a stack of the devices that the line at hand lies in.
  *
  * A device ends where another one, or a bus, stands no deeper than itself. Which drive a SCSI disk

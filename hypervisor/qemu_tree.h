@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* qemu_tree.h - where the guest sees a drive, out of QEMU's tree of devices. No I/O. Private to
  * hypervisor/.
  *

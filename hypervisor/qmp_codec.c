@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* qmp_codec.c - finding the end of an object, and telling the kinds of messages apart.
  *
  * The scanner only finds where an object ends; whether what lies before it is JSON is

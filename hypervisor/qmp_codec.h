@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* qmp_codec.h - QEMU's machine protocol: bytes in, messages out; commands as text. No I/O.
  * Private to hypervisor/.
  *

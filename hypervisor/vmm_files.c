@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vmm_files.c - regular files of a process that could be behind a drive.
  *
  * Nothing tells from outside which descriptors a QEMU has in its fd sets, so what cannot be in use

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vmm_http.c - one request after another, and every way in which they can end.
  *
  * The exchange that has just been answered holds the body, so it is freed when its answer has been

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vmm_http.h - a call to a VMM whose control socket speaks HTTP. Private to hypervisor/.
  *
  * Cloud Hypervisor and Firecracker are served by the same small library (micro-http): at most ten

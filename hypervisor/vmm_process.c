@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vmm_process.c - the resolver on a live process.
  *
  * Absolute paths, and absolute links in them, are resolved inside the process' own root. A relative

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vmm_process.h - what the files that a VMM reports really are, seen through /proc/PID.
  * Private to hypervisor/.
  *

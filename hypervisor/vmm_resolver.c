@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vmm_resolver.c - what can be said of any process' files. */
 #include "hypervisor/vmm_resolver.h"
 

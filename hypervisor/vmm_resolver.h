@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vmm_resolver.h - which device or file a path or descriptor that a VMM reports really is, and
  * which one is wanted. Private to hypervisor/.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* base64url.c - nettle's codec, made strict.
  *
  * nettle skips white space and ignores trailing bits. So every piece that it decodes is encoded

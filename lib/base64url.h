@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* base64url.h - RFC 4648 section 5 with padding, one text for one value.
  *
  * Kata names a volume's metadata directory by the padded base64url of its path

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* buffer.c - one growing block of bytes.
  *
  * Always holds: length <= capacity, length <= limit, and data[length] is NUL once anything was

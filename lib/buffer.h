@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* buffer.h - bytes that grow up to a limit.
  *
  * One contiguous block; a NUL always follows the last byte, so text can be read as a C string.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* child.c - fork, a pipe and a pidfd.
  *
  * posix_spawn(3) can neither change the root nor drop capabilities; the daemon has no threads, so

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* child.h - a program run to its end: bounded in time and output, on the loop, without a shell.
  *
  * It gets its arguments, an empty environment, no input, no capabilities and no way to gain any,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cleanup.h - ownership that ends with the scope.
  *
  * `cleanup(fd_closep) int fd = -1;` closes on every way out; the last line of a constructor hands

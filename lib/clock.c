@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* clock.c - the two clocks, read and written out.
  *
  * clock_gettime(2) cannot fail for these two clocks on any kernel that crustd runs on, so neither

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* clock.h - which clock for what.
  *
  * Timeouts and ages count nanoseconds of CLOCK_BOOTTIME (they go on while the machine sleeps and

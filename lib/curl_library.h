@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* curl_library.h - libcurl, loaded by whoever makes the first HTTP request.
  *
  * Linked as usual it brings thirty libraries, which take 1 MB of private memory before main() in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hash.h - uthash as it is used here.
  *
  * It does not exit when memory is short: an entry that did not get in has a NULL table. And it

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* histogram.h - how long things took, counted in fixed buckets, for metrics. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http_client.c - libcurl's easy interface, narrowed to what crustctl needs.
  *
  * Everything that libcurl would take from its surroundings is switched off: proxies, redirects,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http_client.h - one blocking HTTP request over a unix socket, for crustctl.
  *
  * The daemon never uses this: it has no blocking calls.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http_exchange.c - libcurl's multi interface, driven by the loop.
  *
  * All exchanges share one multi handle, which exists while there is one: at rest nothing of libcurl

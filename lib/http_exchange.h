@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http_exchange.h - one HTTP/1.1 request over a unix socket, on the loop.
  *
  * For VMMs and shims, which serve few connections at a time: every exchange has one of its own,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* json.c - the gate: RFC 8259 to the letter, and stricter where readers differ.
  *
  * The gate walks the text by itself, one value after another, and builds nothing but a list of the

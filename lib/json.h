@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* json.h - a strict gate before cJSON, and a writer.
  *
  * cJSON 1.7.15 lets through what other readers of the same file see differently: duplicate keys

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* json_append.c - the writer of json.h.
  *
  * Apart from json.c, which needs cJSON: that is a shared library only, and crust-guest-agent is

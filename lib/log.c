@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* log.c - one line, one write(2).
  *
  * A line is put together in a fixed array on the stack and handed to the kernel in one piece, so

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* log.h - lines on stderr, as logfmt or JSON, each with the ids it is about.
  *
  *     log_info(&(struct log_ids){.volume = 7, .sandbox = "a1b2"}, "device grew to %" PRIu64, n);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* loop.c - libev behind five kinds of sources.
  *
  * Each source carries libev's watcher and finds itself again from it; the trampolines below are all

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* loop.h - the one event loop, a thin layer over libev.
  *
  * Sources are embedded in their owner, which finds itself again with container_of(). A source must

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* namespaces.c - by nsfs, and by what /proc has for this process itself. */
 #include "lib/namespaces.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* namespaces.h - whether this process sees the node, or only a part of it.
  *
  * The kernel's first namespaces have fixed inodes (include/linux/proc_ns.h).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* notify.c - sd_notify(3) without libsystemd.
  *
  * The protocol is one datagram per message, so there is no connection to lose: the manager may be

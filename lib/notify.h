@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* notify.h - tells the service manager how the daemon is (sd_notify(3)'s protocol).
  *
  * One datagram of NAME=VALUE lines to the socket in $NOTIFY_SOCKET: a path, or with a leading @ an

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* path.c - openat2(2), twice: strictly below a directory, or freely inside a root.
  *
  * What always holds: no descriptor from here was reached by leaving `directory` or `root`; nothing

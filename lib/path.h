@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* path.h - opening files that others control.
  *
  * Two kinds of opening, both by openat2(2):

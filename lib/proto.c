@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* proto.c - an allocator that counts.
  *
  * The count only grows while one message is unpacked: what protobuf-c frees again is not given

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* proto.h - protobuf-c with a bound on memory.
  *
  * A message costs more in memory than on the wire: an empty sub-message is two bytes there and some

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* quantity.c - a number is digits * 2^two * 10^ten, and stays exact until its end. */
 #include "lib/quantity.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* quantity.h - sizes as Kubernetes writes them ("8Gi"), in bytes.
  *
  * The grammar is that of k8s.io/apimachinery/pkg/api/resource, Quantity: digits with a decimal

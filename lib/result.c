@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* result.c - texts of errors, written into memory that the caller owns.
  *
  * Nothing here allocates or fails, so that an error path can be walked when memory is what is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* result.h - what a function's int says, and how a reason reaches a person.
  *
  * Every function that can fail returns int:

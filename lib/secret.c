@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* secret.c - secrets recognised by their names. */
 #include "lib/secret.h"
 

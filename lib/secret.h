@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* secret.h - which names stand for secrets, and what may be shown of a text that holds one.
  *
  * Used wherever a mount option or a metadata value of a CSI driver leaves its file: for the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sha256.c - nettle's digest, written as lower-case hexadecimal digits. */
 #include "lib/sha256.h"
 

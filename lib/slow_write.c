@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* slow_write.c - see slow_write.h.
  *
  * The child holds nothing of the daemon's: it closes every descriptor but its own two before it

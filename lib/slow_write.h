@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* slow_write.h - one write(2) that may block for minutes, in a process of its own.
  *
  * For attributes of sysfs that work while they are written to (a SCSI rescan waits for the disk):

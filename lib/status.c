@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* status.c - the codes by name, and over HTTP. */
 #include "lib/status.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* status.h - how a call ended, in the words of google.rpc.Code: gRPC's status, and the code of
  * errors over HTTP. What may still heal is UNAVAILABLE; FAILED_PRECONDITION needs somebody to
  * change something (INTERFACES has the table). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stream.c - one connection, from connect(2) to its one closing call.
  *
  * Always holds: a handler is only ever called from the loop, and after each call nothing of the

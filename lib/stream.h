@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stream.h - one bounded byte stream with an absolute deadline.
  *
  * QMP, HMP and ttrpc all run over this: a non-blocking connection to a unix or vsock address (or an

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* text.c - a strict UTF-8 decoder and one escaper.
  *
  * The decoder accepts exactly the table 3-7 of the Unicode standard: the range of the second byte

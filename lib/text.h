@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* text.h - UTF-8 from outside, and how it is shown.
  *
  * One escaping serves the log and JSON: RFC 8259's, which logfmt readers accept as well. Beyond

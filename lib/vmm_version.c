@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vmm_version.c - Cloud Hypervisor's vm.resize-disk and the versions that matter to users of Kata.
  *
  * vm.resize-disk came with v50 and truncates, which fails on a block device; since v52 it compares

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vmm_version.h - which versions of a VMM can resize a drive. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* advice.c - the reason says more than the state; what helps a layer comes with the layer; what
  * would keep a growth from coming through is said once, also where it is the state's reason.
  */

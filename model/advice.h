@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* advice.h - what there is to say of one volume's state, from the table of explanations and from
  * the rows about it. */
 #pragma once

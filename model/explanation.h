@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* explanation.h - what a word means to the person who reads it, what is missing, and what to do. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hypervisor.c - the table of hypervisors. */
 #include "model/hypervisor.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hypervisor.h - the kinds of VMM that Kata starts, as in audit_sandboxes. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* name_table.c - see name_table.h. */
 #include "model/name_table.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* name_table.h - the lookup of a word in a table of rows that each begin with, or are, a name. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* reason.c - the table of reasons.
  *
  * Texts name configuration keys as section.key and commands as they are typed. Each answers the

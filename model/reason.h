@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* reason.h - why a volume is in its state, or why a resize would not reach its file system: each
  * reason with all that is known of it. */
 #pragma once

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* runtime.c - the names of runtimes. */
 #include "model/runtime.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* runtime.h - which of Kata's runtimes a sandbox has, as in audit_sandboxes. */
 #pragma once
 

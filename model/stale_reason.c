@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stale_reason.c - the table of reasons for keeping and removing stale metadata. */
 #include "model/stale_reason.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stale_reason.h - why metadata that looks stale is kept or removed, and what came of it: the
  * reasons in audit_cleanups. */
 #pragma once

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* state.h - the states of a volume, as auditors read them. The database keeps the names. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* volume.c - the names of layouts, policies and kinds of device, as the database has them. */
 #include "model/volume.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* volume.h - what a volume's metadata may say, and what its device may be. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* added_monitors.c - one reading of the directory, one walk through /proc.
  *
  * The walk begins after the directory was read, and a process that lives during all of it is seen.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* added_monitors.h - the sockets of the monitors that crust-qemu adds, and whose VM is gone.
  *
  * QEMU leaves its socket behind when it is killed. The VM is gone for certain if no process of the

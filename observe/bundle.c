@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bundle.c - which host paths a container mounts where, and whose container it is.
  *
  * A mount counts if its source is an absolute path and its type is one that Kata may replace by a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bundle.h - config.json of an OCI bundle, text in, facts out; no I/O.
  *
  * The runtime specification's file (github.com/opencontainers/runtime-spec, config.md), of which

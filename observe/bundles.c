@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bundles.c - bundle directories by engine, and what was learned of the containers in them.
  *
  *   containerd, k3s, rke2   …/io.containerd.runtime.v2.task/k8s.io/ID/config.json

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bundles.h - the OCI bundles of a sandbox's containers.
  *
  * Engines keep the bundles of all containers beside each other, PARENT/CONTAINER-ID[/REST]; whose

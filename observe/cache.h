@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cache.h - what reading one sandbox taught about the others. Private to observe/. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* census.c - one walk through /proc for all sandboxes that are asked for.
  *
  * A process that ends during the walk is no loss. One that starts behind the walker's back was

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* census.h - which sandboxes still have a process, by looking at every process of the node.
  *
  * A process is a sandbox's if its arguments or its cgroup's name hold the sandbox's id, or the

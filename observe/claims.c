@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* claims.c - mount sources of the containers in a sandbox are what it claims.
  *
  * A mount source is the volume's path, byte for byte, so a volume whose metadata directory says

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* claims.h - which volumes a sandbox's containers mount, from their bundles. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* device.c - what a device path leads to, without ever opening the device.
  *
  * stat(2) gives the identity, sysfs the size: opening a block device has side effects (it can load

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* entry.c - one metadata directory.
  *
  * Everything about it is read through one descriptor of the directory, so a directory that is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* entry_name.c - the two layouts' names told apart.
  *
  * They cannot be confused: base64url of a path begins with 'L' (the six upper bits of '/'), which

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* entry_name.h - what a directory name below a volumes root stands for; text only, no I/O. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fingerprint.c - the SHA-256 of a listing.
  *
  * Every file in the directory is one line, the lines sorted. A name's change moves the directory's

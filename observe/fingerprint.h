@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fingerprint.h - all there is to a metadata directory, as one word that changes with it.
  *
  * What moving the directory changes (its own ctime) is left out; what any writer changes is in:

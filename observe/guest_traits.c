@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* guest_traits.c - see guest_traits.h.
  *
  * QEMU has a confidential guest only with an object of one of the types below, which its machine

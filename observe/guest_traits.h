@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* guest_traits.h - what a sandbox's guest is like, as far as it decides what may be brought into
  * it: whether it is confidential, and whether it shares a directory with the node.
  */

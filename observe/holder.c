@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* holder.c - what the host has put upon a device.
  *
  * The kernel lists in `holders` who has claimed a device: device-mapper, md, bcache. A volume may

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* json_cut.c - counts brackets outside strings; everything else is the parser's business. */
 #include "observe/json_cut.h"
 

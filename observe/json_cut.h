@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* json_cut.h - whether a text looks like the beginning of a JSON value; no I/O.
  *
  * The watched files are written in place: opened, cut to nothing, written. What a reader meets in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kata.c - names and traces that both runtimes leave alike. */
 #include "observe/kata.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kata.h - what the readers of Kata's two runtimes have in common. Private to observe/.
  */
 #pragma once

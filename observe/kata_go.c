@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kata_go.c - /run/vc as Kata's Go runtime keeps it.
  *
  *   SANDBOXES/ID/persist.json        devices, hypervisor, agent

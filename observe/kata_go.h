@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kata_go.h - a sandbox of Kata's Go runtime, from its state directories and its VMM process. */
 #pragma once
 

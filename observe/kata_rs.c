@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kata_rs.c - /run/kata as Kata's Rust runtime keeps it.
  *
  *   SANDBOXES/ID/state.json, shim-monitor.sock, and by VMM:

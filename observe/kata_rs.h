@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kata_rs.h - a sandbox of Kata's Rust runtime, from its state directory and its processes. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kubelet.c - is there still a directory of the pod?
  *
  * Everything is looked for below one descriptor of KUBELET/pods, so all answers are about the same

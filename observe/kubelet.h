@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kubelet.h - what the kubelet's own directories say of one published volume, read now.
  *
  * KUBELET/pods/UID is there as long as the kubelet knows the pod; in it

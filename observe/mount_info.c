@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mount_info.c - strict about types, deaf to what it does not know.
  *
  * Metadata is where CSI drivers copy users' parameters to, and mount options may carry a password,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mounts.c - which disks the host itself uses.
  *
  * The snapshot keeps one entry per block device in use, sorted by number, so its size and the cost

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* observe.h - safe readers: each turns one thing of the world, as it is now, into facts.
  *
  * Nothing here remembers, decides or acts. What is read is hostile: bounded, checked, and a fault

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* passthrough.c - reads names, never what is behind them: the guest may write there. */
 #include "observe/passthrough.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* passthrough.h - where a guest of Kata's Rust runtime has a volume, from the host's side.
  *
  * The guest path of a direct volume is made of the device's id, a random part and the last part of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* persist.c - which drive is which device, and where its guest has it mounted.
  *
  * The guest path is a function of what the agent is told about the device (src/runtime/

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* persist.h - persist.json of Kata's Go runtime, text in, facts out; no I/O.
  *
  * The runtime writes its structures with Go's own names (src/runtime/virtcontainers/persist/api), a

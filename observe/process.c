@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* process.c - processes by their arguments, and this boot.
  *
  * A pid from a file proves nothing: it may be stale and taken by another process. What ties it to a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* process_index.c - VMMs and shims by the sandbox in their arguments.
  *
  *   QEMU               -name sandbox-ID[,debug-threads=on], -device vhost-vsock-…,guest-cid=N

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* process_index.h - which process runs which sandbox.
  *
  * One reading of /proc serves many questions. An answer is never older than the process: it is

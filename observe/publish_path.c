@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* publish_path.c - what the kubelet's directory layout says about a volume path.
  *
  * KUBELET/pods/UID/volumes/PLUGIN/PV/mount, where PLUGIN is kubernetes.io~csi for CSI volumes

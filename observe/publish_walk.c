@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* publish_walk.c - which publish paths there can be on this node.
  *
  * The kubelet makes KUBELET/pods/UID/volumes/kubernetes.io~csi/PV before it calls the driver, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* records.c - the runtime's word about each mount of each container.
  *
  * Kata's Go runtime replaces the source of a mount that it attaches as a block device by that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* records.h - what the runtime recorded of its containers' mounts: by a device, or as a directory.
  * Private to observe/.
  */

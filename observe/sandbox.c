@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandbox.c - asks each runtime that is known for a sandbox.
  *
  * Which runtime a sandbox belongs to shows in where it left traces, and a node may have sandboxes

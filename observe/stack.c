@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stack.c - what a device stands on: the disk of a partition, the slaves of a dm, md or bcache
  * device, and what those stand on.
  *

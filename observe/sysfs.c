@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sysfs.c - attributes are read whole and bounded; what a vanished device says is "no such file".
  *
  * The kernel gives an attribute in one read(2) (Documentation/filesystems/sysfs.rst), and a disk is

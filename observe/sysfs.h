@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sysfs.h - small reads below an open /sys; links are followed inside it only. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* arguments.c - crustd's command line: what it takes is said in `usage`. */
 #include "reconciler/arguments.h"
 

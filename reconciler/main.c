@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* main.c - crustd: the wiring of senses, heart and faces, and what signals do.
  *
  * Nothing is decided here. The order of starting matters: the senses are awake before the first

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cleanups.c - stale metadata, and the trash.
  *
  * A row of `cleanups` is history and is written once, but for the one that is `intended`: no view

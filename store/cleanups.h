@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cleanups.h - stale metadata in the model: how it looks, what was done about it, what lies in the
  * trash.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* counters.c - counting within transactions.
  *
  * What happens in a transaction is counted aside and added up when it is committed: a turn that is

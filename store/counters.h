@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* counters.h - what the store has seen happen since it was opened, for metrics.
  *
  * They only grow, and count what was committed. History cannot be counted instead: it is trimmed.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* devices.c - what a volume's path leads to.
  *
  * A device is an identity within one boot: a block device by number and diskseq, a regular file (or

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* downgrade.c - a database of this release made one of release 0.1.0.
  *
  * What is to be dropped is found by comparison with an empty database of that release, so that no

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* downgrade.h - the way back to release 0.1.0.
  *
  * That release does not know minor versions: it sets a database with anything added aside, and

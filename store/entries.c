@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* entries.c - metadata directories, and the volumes that they make.
  *
  * An entry is one directory: (layout, name). Entries of one target path are one volume; while the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* guest_stats.c - what guests say of their file systems: usage and condition.
  *
  * One row per binding, because what one guest said is nothing that the next one has seen. The rows

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* helper_runs.c - helpers that were about to be brought into a guest, and are not known to be gone.
  *
  * A row is committed before the first file or container of that name is made, and deleted once both

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hidden.c - volumes whose directory's name is a hash of their path.
  *
  * A hash cannot be undone, but a path can be hashed: every volume keeps the hash of its path, so

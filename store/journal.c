@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* journal.c - history: a line for each change, and the bounds that keep history finite.
  *
  * Lines are written by the functions that change something, in the same transaction, so that the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layers.c - what a device stands on, and disks that announced growth.
  *
  * A device's layers are replaced as a whole: each is a device of its own, so its size is where

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mappings.c - which sandbox has a volume, and how far a growth got there.
  *
  * A mapping is one stay of a volume in one sandbox; at most one per volume is open. It carries what

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* open.c - the database opened, left when its file fails, and opened again.
  *
  * Making. A new database is built beside its place (PATH.new), in full, synced and renamed: whoever

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* overview.c - one statement per list. Counting 4,000 volumes is one walk over their table. */
 #include "store/overview.h"
 

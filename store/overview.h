@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* overview.h - the node in numbers and in short lists, for metrics and the status page.
  *
  * However many volumes there are, an answer is short: they are counted in SQL, and of lists the

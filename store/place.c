@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* place.c - the files at the database's path, without SQLite.
  *
  * What stands there is told by its first 100 bytes, read with read(2) and before SQLite has it open

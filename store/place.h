@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* place.h - the files at the database's path: judged, set aside, cleared. */
 #pragma once
 

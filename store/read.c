@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* read.c - rows of the audit views, written out as JSON.
  *
  * A query is put together from the view's name, an interval of its order column and at most one

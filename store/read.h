@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* read.h - the audit views as JSON: the store's read side, for the HTTP server and crustctl.
  *
  * The views are the contract with auditors; a row becomes an object with the view's columns, in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* resizes.c - growths: opened when a device exceeds what the hypervisor has, finished in sync.
  *
  * At most one is open per volume. Growing again meanwhile raises its goal. Its state and reason are

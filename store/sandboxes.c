@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandboxes.c - the VMs on this node, and what each turned out to be able to do.
  *
  * One live row per sandbox id. Its identity is the VMM process (pid and start time): the same id

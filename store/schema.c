@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* schema.c - tables, indices and the audit views, as text.
  *
  *     volumes ──< entries ──< entry_sandboxes     what stands in the metadata directories

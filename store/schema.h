@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* schema.h - the database's shape: how it is made, brought up to date and recognised. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* schema_0_1_0.c - the views of release 0.1.0 (minor version 0), to the letter: that release takes
  * a database with any other statement for damaged. Its tables are schema_tables.
  */

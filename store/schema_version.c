@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* schema_version.c - the minor version of a database: made, checked, brought up to date.
  *
  * Rule: a program opens a database of its own major version, whatever the minor one is. An older

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* secrets.c - redacts rows in place, and then the bytes that rows leave behind.
  *
  * Release 0.1.0 redacted metadata, but no mount options. What it stored is redacted by the same

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* secrets.h - secrets that an earlier release stored, taken out of the file. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sql.c - the only door to SQLite's statements.
  *
  * The cache is a small open-addressing table keyed by the address of the statement's text, so that

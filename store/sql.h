@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sql.h - SQLite as the rest of store/ sees it: statements that are prepared once, values, rows.
  *
  * A statement is its text: a `static const char[]` beside the function that uses it. The first use

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sql_path.c - has SQLite leave the links of /proc to the kernel.
  *
  * SQLite takes a path apart and follows the text of each link in it. The links of /proc are magic:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sql_path.h - paths as SQLite is to take them. Private to store/. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* store.c - the database committed and kept small.
  *
  * Committing. synchronous=NORMAL: a commit appends to the WAL and waits for no disk. A durable

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* store.h - the model: what crustd believes, in SQLite.
  *
  * The daemon is the only writer and holds no second copy of this in memory. The caller brackets

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* volume_lists.c - which volumes a device, a sandbox, a directory or a moment touches. */
 #include "store/internal.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* volumes.c - one volume whole, as a decision needs it.
  *
  * store_get_volume() stands between a uevent and the command that answers it. It is a few small

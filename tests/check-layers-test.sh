@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # check-layers-test.sh - seeds one violation of each rule and sees check-layers.sh find it.
 
 set -eu

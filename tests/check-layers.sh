@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # check-layers.sh [TREE] - who may include whom, checked.
 #
 # Prints FILE:LINE and the rule for every #include that breaks one; the exit status is then 1.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # check.sh - all that `make check` does, stage by stage, to the end even if one fails.
 #
 # A stage that runs tests ends with "N passed, N failed, N skipped", which is added up; without that

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """demo.py - a volume of a real micro-VM grows before your eyes; `sudo make demo` runs it.
 
 A loop device with an ext4 on it is the volume, QEMU (software emulation) with Debian's kernel is the

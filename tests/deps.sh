@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # deps.sh [--demo] BUILD - has everything there that building and testing need, or the demo.
 #
 # Installs the Debian 12 packages below that are missing. What would start a service or change how

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # fetch-promtool.sh DESTDIR: DESTDIR/promtool out of Debian's package prometheus, which is unpacked and
 # not installed, for it would start a server.
 #

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs a directory of test modules, each in a process of its own.
 
 A module that hangs or crashes costs only itself. The last line is "N passed, N failed, N skipped"; the

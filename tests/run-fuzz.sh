@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # run-fuzz.sh replay|search BINARY... - runs fuzz targets and counts how they ended.
 #
 # replay: each BINARY (built with tests/fuzz/replay.c) reads all of tests/fuzz/corpus/NAME/.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # run-unit.sh BINARY... - runs the unit tests, as many at a time as there are processors and one
 # more, for they wait a lot; shows what they print, and adds up their counts.
 #

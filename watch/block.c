@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* block.c - the kernel's uevents, straight from its netlink multicast group.
  *
  * Any process with CAP_NET_ADMIN can send to that group and any process at all to our address, so a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* child_watches.c - two hash tables of one kind of entry.
  *
  * A child is in one of them at a time, as far as this process knows. When memory is short

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* child_watches.h - which inotify watch stands for which child directory.
  *
  * One allocation per child: a hash handle (56 bytes), two numbers and the name, that is at most 320

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* directories.c - inotify on the volume roots, their children, and the way that leads to them.
  *
  * One inotify instance. Each tree holds watch descriptors for every directory of its path: those

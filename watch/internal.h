@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* internal.h - constructors with what only tests choose. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mounts.c - changes of the mount table.
  *
  * The kernel reports them as POLLPRI on a mountinfo file, which libev cannot ask for. So the file

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* processes.c - one pidfd per sandbox, readable when its VMM has ended.
  *
  * A pidfd stays with its process: whoever gets the pid afterwards is not reported. A process that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source.c - what the senses are called in metrics and logs. */
 #include "watch/watch.h"
 

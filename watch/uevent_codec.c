@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uevent_codec.c - walks the strings of one datagram once.
  *
  * Every string lies inside the datagram and ends at a NUL, the last one at the byte that the

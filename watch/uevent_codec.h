@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uevent_codec.h - one kernel uevent datagram into its parts, no I/O.
  *
  * Layout (lib/kobject_uevent.c of Linux): "action@devpath" NUL, then "KEY=VALUE" NUL …, in any

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* watch.h - the senses. They only ever say "look again at X"; nothing is concluded from an event.
  *
  * Each sense is one opaque object with a descriptor on the loop. It tells its listener which key to

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* act.c - acts as such: their lists, their deadlines, the recording of what came of them. */
 #include "reconciler/act/act.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* act.h - one step on a VMM or a guest, from its decision to its recorded result.
  *
  *   decided in a turn → committed with its intent → started → answered → recorded in a later turn

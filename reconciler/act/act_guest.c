@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* act_guest.c - having the guest grow its file system, by the first way that is able to.
  *
  * Ways are tried in the order of agent.routes. One that turned out unable (no such call there, or

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* act_hypervisor.c - asking a VMM for a drive's size, or telling it that the device has grown. */
 #include <stdio.h>
 #include <string.h>

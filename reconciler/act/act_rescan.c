@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* act_rescan.c - having the kernel read a SCSI disk's size again, where resize.scsi_rescan allows.
  *
  * The disk is one that announced growth and that a volume stands on, by its number; that it is

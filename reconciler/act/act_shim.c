@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* act_shim.c - what a sandbox's shim is asked: where the agent listens, and to have it grow a
  * volume.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* brakes.c - counters in memory: a daemon that is started anew begins its grace time anew too. */
 #include "reconciler/cleanup/brakes.h"
 

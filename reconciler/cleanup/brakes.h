@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* brakes.h - how much may be removed: so many in a minute, and never half of everything unasked.
  * Private to reconciler/cleanup/. */
 #pragma once

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cleanup.h - finding stale metadata, a slice at a time, and having it moved away.
  *
  * A pass looks at every directory that is known, has the processes of the node counted for those

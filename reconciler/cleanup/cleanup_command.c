@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cleanup_command.c - what a person may ask for about stale metadata. */
 #include <inttypes.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cleanup_pass.c - list, examine, count processes; decide; act.
  *
  * Only the last part writes. It reads everything again, decides about all suspects in one

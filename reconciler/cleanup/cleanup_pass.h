@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cleanup_pass.h - one look at all metadata, and what follows from it. Private to
  * reconciler/cleanup/. */
 #pragma once

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* evidence.c - from a row, the directory itself, the kubelet's paths, processes and state
  * directories to the facts that stale_decide() is about, and to JSON for people.
  *

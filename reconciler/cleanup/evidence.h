@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* evidence.h - what is known about one metadata directory that may be stale, read now.
  *
  * First the cheap part, for every directory at every sweep: evidence_suspects() says whether it is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* monitors.c - a socket is renamed, looked at again, and only then unlinked.
  *
  * Between the walk through /proc and the removal, another VM of the same name may start and put its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* monitors.h - removes the sockets of added monitors whose VMs are gone.
  *
  * They are crustd's own: whether and how stale metadata is cleaned up does not matter here. It runs

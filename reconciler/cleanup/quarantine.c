@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* quarantine.c - a removal that can be taken back.
  *
  * Writers of metadata (Kata's volume.Add: stat, mkdir, open with O_TRUNC, write, close) know of no

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* quarantine.h - metadata moved out of a watched directory, and back, losing no concurrent write.
  *
  * The trash is a directory on the same mount, outside of everything that is watched:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* trash.c - finishing what was begun.
  *
  *   intended   in the trash: it was moved      not there: it was not, forget it

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* trash.h - what was moved away, from its intent to its end: a row and a directory, step by step.
  *
  * A row of the store says what was to be done, the disk how far it came. trash_advance() compares

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* abilities.c - what CRUST may say of this node: as the configuration has it, "auto" as it is
  * found. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* answers.c - the table of cases; a volume's reasons have theirs in model/reason.c.
  *
  * FAILED_PRECONDITION stops the kubelet for as long as the volume stays on the node, so it stands

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* answers.h - every refusal that a CSI driver or a kubelet can get besides a volume's reasons
  * (model/reason.h), and the status it has.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* command.h - what the faces (serve/) may ask of the reconciler.
  *
  * All of it is called from the loop, outside the reconciler's own turn. Nothing here acts on a VMM

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* examine.c - the daemon examines its node: with its own rights, in its own namespaces, and with
  * what it knows of the sandboxes. */
 #include <errno.h>

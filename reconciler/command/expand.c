@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* expand.c - clients that wait for a growth.
  *
  * Nothing is resized here. Where the volume's runtime has left a tool that knows how, that is asked

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* expand_answer.c - the volume's state in a client's words.
  *
  * First what no trying changes, then the sizes, then how far the growth has come. A failure counts

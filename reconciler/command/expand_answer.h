@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* expand_answer.h - what a client that asked for a growth is told about a volume as it stands.
  *
  * Pure; which status a refusal has is answers.h's.

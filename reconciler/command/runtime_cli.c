@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* runtime_cli.c - found and judged.
  *
  * The file stands where a runtime can write and names what root would run, so it is believed as

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* runtime_cli.h - the program that a runtime has left with a volume's metadata to be asked by.
  *
  * KEP-2857: a file `runtime-cli` beside mountInfo.json names the command-line tool of the volume's

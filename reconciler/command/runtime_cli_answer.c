@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* runtime_cli_answer.c - what a runtime's tool said: understood, and held against the device.
  *
  * Pure. A file system is not larger than its device and has no more in it than it is large, and a

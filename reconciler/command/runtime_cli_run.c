@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* runtime_cli_run.c - a runtime's tool run once, on the record.
  *
  * The intent is committed before the program runs; one that can't be recorded is not run. A run

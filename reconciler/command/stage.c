@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stage.c - a volume's metadata written and taken away for a CSI driver.
  *
  * What the driver asks is checked and put in place as a whole; then the call waits, and whatever

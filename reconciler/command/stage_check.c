@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stage_check.c - whether what a driver says of a volume can be so on this node.
  *
  * A file system that the host, another device or another guest uses is destroyed by a second

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stage_files.c - written aside, synced, renamed into place.
  *
  * There is one writer and it puts one thing at a time, so what comes has a fixed name in the

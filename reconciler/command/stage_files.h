@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stage_files.h - metadata directories put in place, and taken away, as a whole.
  *
  * A runtime that reads at any moment finds all of it or nothing, and no name of ours: what is not

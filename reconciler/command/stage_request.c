@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stage_request.c - what a CSI driver asks for, checked, and in mountInfo.json's words.
  *
  * The volume type is written as directvol. Kata's Go runtime takes any word, its Rust runtime fails

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stage_request.h - what a CSI driver asks for, and how mountInfo.json says it. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stats.c - a guest asked for the size of a file system, for a client.
  *
  * The ways are those of a growth, in the same order, but what a sandbox is remembered to be unable

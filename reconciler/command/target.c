@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* target.c - the volume that a client means.
  *
  * A CSI driver names it by its path, the kubelet (as CRUST has it) by the sandbox and the host's

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* beneath.c - what a volume's device stands on, from sysfs into the store.
  *
  * Most devices stand on nothing: then nothing is kept, and looking costs two small reads. For the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* binding.c - the mapping of one volume: its row's facts to bind_decide(), and what that says done.
  *
  * What the runtime's records say of a volume is hashed: when that changes, the VMM's list of drives

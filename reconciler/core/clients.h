@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* clients.h - clients that wait for an answer, and what they name. Private to reconciler/. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* evidence_text.c - what shows that a volume is blocked, or why a claim was not verified, for
  * people: who said what of which device.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fallback.c - see fallback.h.
  *
  * A failure of the file is answered by closing it and opening it anew, as a start does: what failed

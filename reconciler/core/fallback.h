@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fallback.h - going on in memory while the database's file fails, and back.
  *
  * Private to reconciler/. Growth goes on in memory; nothing is removed there, and history is not

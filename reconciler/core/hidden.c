@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hidden.c - the paths behind names that are hashes, looked for among the paths that could be
  * meant.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hidden.h - the search for the paths behind directory names that are hashes. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hints.c - what the senses say becomes a mark, and nothing else.
  *
  * Whoever calls these is told nothing and has nothing done at once: a mark is looked at in the next

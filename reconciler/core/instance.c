@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* instance.c - two daemons on one database would be two writers, so the lock stands beside it and
  * not in /run: wherever each thinks its /run is, they meet here.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* instance.h - the one crustd of a database: where that is, and the lock on its directory. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* internal.h - the reconciler's own memory: only what a row can't hold. Private to reconciler/. */
 #pragma once
 

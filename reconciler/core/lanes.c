@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* lanes.c - see lanes.h.
  *
  * Cost is independent of how many volumes wait: a volume waits in its sandbox's own queue, and only

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* lanes.h - who may act now: one act per sandbox, a bound on all of them together.
  *
  * A lane is a sandbox. A volume that wants to act either gets its lane at once or waits in it; when

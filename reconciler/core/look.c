@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* look.c - one thing of the world, as it is now, into the store.
  *
  * Watch first, then read: a change after the reading then says so. A reading that failed for a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* marks.c - an insertion-ordered set of keys, on uthash.
  *
  * Out of memory loses the mark, not the truth: `lost` makes the reconciler look at everything.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* marks.h - what must be looked at again: keys in the order they were first marked, none twice.
  *
  * A mark carries nothing but its key, so any number of events about one thing costs one look, and

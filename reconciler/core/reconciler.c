@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* reconciler.c - the turn, and what starts one.
  *
  * A turn runs when the loop has served every ready source. It records what acts came to, looks

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* reconciler.h - the heart: looks again where it is told to, decides, acts one step at a time.
  *
  * One turn, at the end of each turn of the loop: a bounded number of marks is observed, the facts

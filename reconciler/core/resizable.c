@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* resizable.c - whether a growth of a volume would reach its file system, on the record.
  *
  * Nothing is asked for this: the VMM's list is read at each binding, and each binding gets one

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* retry.c - writers here are not atomic, so what did not read well is read again after 20 ms, 200
  * ms and 2 s before it is believed to be bad.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* scan.c - which directories there are: a tree is read name by name, a few per turn.
  *
  * The tree's root is watched before its scan begins, so a directory made meanwhile is found by one

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sources.c - the watched roots, the senses, the kubelet's root. */
 #include "reconciler/core/sources.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sources.h - whether what is seen of the node can be believed, and since when.
  *
  * A directory that was never there is empty; one that was there and is gone is not: then nothing

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* start_failure.c - a table of failures, remedies and exit codes. */
 #include "reconciler/core/start_failure.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* start_failure.h - what a person does about a start that failed, and whether another start may
  * help. */
 #pragma once

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stats_poll.c - see stats_poll.h.
  *
  * No schedule is kept. Time is cut into periods of guest.stats_seconds, each binding's shifted by a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stats_poll.h - asks guests, at a steady pace, how full and how well their file systems are.
  *
  * Each bound volume is asked once in guest.stats_seconds. Its moment within that time follows from

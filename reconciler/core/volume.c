@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* volume.c - one volume: look at its device, have it bound, decide.
  *
  * Everything is read afresh, from the world and from the store, and compared; an equal fact writes

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* attachment.c - the decision table for drives that a VM has not, or not any more.
  *
  * A drive that is missing while the runtime is plugging or unplugging it is nothing to report, so

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* attachment.h - whether a VM has a bound volume's drive, and what it means if it has not.
  *
  * Pure, as decide.h is. docs/states.md ("Attachment") is its table, and every cell is tested.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* backoff.h - when to try again: exponential with full jitter, 1 s doubling up to 5 minutes.
  *
  * Full jitter (a time anywhere between nothing and the bound) keeps many sandboxes that failed

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bind.c - the decision table for mappings.
  *
  * First whether exactly one sandbox has the volume, then whether what the VMM holds can still be

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bind.h - whose a volume is: facts about its records in, what becomes of its mapping out.
  *
  * Pure, as decide.h is. docs/states.md ("Binding") is its table, and every cell is tested. A

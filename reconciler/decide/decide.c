@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* decide.c - the decision table for growth.
  *
  * Read from top to bottom: first whether the volume is ours to manage, then whether exactly one

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* decide.h - facts about one volume in, its state and at most one action out.
  *
  * Pure: no I/O, no clock, no memory. The order of the tests is INTERFACES' table ("first match")

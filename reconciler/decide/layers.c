@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layers.c - see layers.h.
  *
  * What a layer owes when the one beneath it grows depends on who made it. LUKS and multipath take

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* resizable.c - the decision table for what a growth would come to.
  *
  * In the order in which a growth would meet the obstacles, with two exceptions: what was seen to be

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stale.c - the decision table for staleness.
  *
  * Read from top to bottom: whether it looks stale at all, then each piece of evidence that must be

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stale.h - evidence about one metadata directory in, what becomes of it out.
  *
  * Pure: no I/O, no clock, no memory. The order of the tests is the table "Staleness" of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* guest.c - see guest.h. */
 #include "reconciler/helper/guest.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* guest.h - looking at a sandbox's guest before something is brought into it: by what its VMM's
  * arguments tell, or, of Cloud Hypervisor, by what it says itself. Private to reconciler/helper/.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* helper.c - who waits for a helper, who gets the next one, and what it came to.
  *
  * All decisions fall in serve(), which runs from the loop: whatever changes only sets its timer.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* helper.h - the route `helper`: a program brought into a guest for about a second, which grows or
  * counts file systems there.
  *

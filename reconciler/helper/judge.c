@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* judge.c - see judge.h.
  *
  * The container binds a place whatever is there: where the volume is not mounted, or not yet, the

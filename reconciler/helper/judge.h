@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* judge.h - what a helper's report says of one volume. Pure. */
 #pragma once
 

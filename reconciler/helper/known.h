@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* known.h - what a sandbox's last helper said of its volumes. Private to reconciler/helper/. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* leftovers.c - see leftovers.h. */
 #include "reconciler/helper/leftovers.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* leftovers.h - what helpers left in one sandbox, and when its removal is tried. Private to
  * reconciler/helper/.
  */

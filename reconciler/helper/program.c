@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* program.c - see program.h.
  *
  * The file belongs to crustd's own installation, so it is not looked for below --root: in a pod it

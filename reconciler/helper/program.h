@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* program.h - the helper's program on this node: guest.helper_file. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* run.c - see run.h.
  *
  * The order is what makes a kill at any moment harmless: the record is committed before anything

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* run.h - one helper in one guest: placed, run, removed. Private to reconciler/helper/.
  *
  *   recorded → program placed in the share → container run → directory removed → record deleted

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* share.c - see share.h. */
 #include "reconciler/helper/share.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* share.h - the directory of the node that a sandbox's guest sees, and what is placed in it.
  *
  * Both runtimes share one directory per sandbox with the guest, read-only for the guest:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* targets.c - see targets.h.
  *
  * What one container costs does not depend on how many volumes it is given, and growing a file

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* targets.h - which volumes of a sandbox a helper is given, and where the guest has them. Private
  * to reconciler/helper/.
  */

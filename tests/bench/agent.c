@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* agent.c - see agent.h. The frames and messages are taken apart by crustd's own codec. */
 #include "tests/bench/agent.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* agent.h - a scripted guest agent that grows at once: answers ResizeVolume and GetVolumeStats, and
  * notes when. */
 #pragma once

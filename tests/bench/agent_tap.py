@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A hybrid vsock socket in front of a guest's agents that notes when each call was made and answered.
 
     tap = AgentTap(path, {1024: lambda: socket.create_connection(address)})

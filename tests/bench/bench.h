@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bench.h - what the benchmark's programs share. Faults of the benchmark end the program. */
 #pragma once
 

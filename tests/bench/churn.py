@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A crowd of which pods come and go: half of them under Kata's Go runtime, half under the Rust one.
 
     with Churn(scratch, volumes=4000) as churn:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A node with any number of volumes, and the benchmark's programs around it.
 
     with Crowd(scratch, volumes=4000) as crowd:

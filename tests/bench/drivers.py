@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CSI drivers that call: Python's grpcio as their client, crustd or a small server as theirs.
 
     with Calls(scratch) as calls:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is measured. Each function of ALL takes a scratch directory and yields Results."""
 
 import contextlib

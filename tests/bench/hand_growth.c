@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hand_growth.c - the steps of a growth up to block_resize, done by hand without a daemon:
  * hand_growth DEVICE NODE MONITOR [DEVICE NODE MONITOR]...
  *

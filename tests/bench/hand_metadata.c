@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hand_metadata.c - metadata recorded by hand, without a daemon: hand_metadata ROOT DATABASE.
  *
  * Watches ROOT, then each directory that appears in it, reads mountInfo.json when it is closed and

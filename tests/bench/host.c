@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* host.c - the host around crustd: monitors and agents of all its VMs, and devices that grow.
  *
  * Commands come on standard input, a line each:

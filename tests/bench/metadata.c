@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* metadata.c - how long from a closed mountInfo.json to its row committed:
  * metadata COUNT PAUSE_US DEVICE ROOT DATABASE [ROOT DATABASE]...
  *

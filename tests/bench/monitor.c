@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* monitor.c - see monitor.h.
  *
  * The commands are few and come from crustd or from hand_growth.c, so a line is searched for what

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* monitor.h - a scripted QMP monitor: answers what crustd asks at once, and notes when. */
 #pragma once
 

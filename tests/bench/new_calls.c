@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* new_calls.c - preloaded under valgrind 3.19, which does not know openat2(2) and pidfd_open(2).
  *
  * Stands in for them where only instructions are counted: paths of the benchmark's own tree lead

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """run.py - measures, and prints a line of JSON per figure; `sudo make bench` runs it.
 
     run.py [FIGURE]...        only figures whose names contain one of these; see docs/measurements.md

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* scan.c - the bare scan that a cold start is measured against: scan DIRECTORY...
  *
  * Reads every file of every directory below each DIRECTORY once, as safely as crustd has to

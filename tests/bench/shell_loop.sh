@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # shell_loop.sh DEVICE NODE MONITOR [DEVICE NODE MONITOR]...: what is often written in crustd's place, out of
 # udevadm, blockdev and socat.
 #

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* slow_disk.c - preloaded into crustd, makes every flush of a disk take 30 ms longer.
  *
  * SQLite flushes by fdatasync(2), the daemon itself by fsync(2).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sources.c - see sources.h. One event at a time, so a callback may free its own source. */
 #include "tests/bench/sources.h"
 

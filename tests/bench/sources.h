@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sources.h - descriptors that are waited for together. */
 #pragma once
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """stage_server.py STUBS SOCKET DIRECTORY - RuntimeStageVolume's file work, and nothing else.
 
 What a driver's author would write in an afternoon: a directory that is written aside, synced and

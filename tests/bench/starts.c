@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* starts.c - how much longer a program takes to start through another one:
  * starts ROUNDS DIRECTLY THROUGH ARGUMENT...
  *

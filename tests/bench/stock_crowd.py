@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many stock sandboxes that grow at once, each by a helper that crustd brings along.
 
     with StockCrowd(scratch, 50, settings={"guest.helpers": 2}) as crowd:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Growth in a stock guest on a real micro-VM, three ways in turn: crustd through the companion, crustd
 through the helper that it brings along, and the helper's exchange by hand.
 

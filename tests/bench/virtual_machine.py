@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Host growth to guest grown, on a real micro-VM: by crustd, and by hand in the same VM.
 
 Two disks, each with an ext4; crustd knows of one. They grow in turn. The clock starts before the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vmms.c - processes that stand in for VMMs: vmms -name sandbox-ID, one sandbox id per line of
  * standard input.
  *

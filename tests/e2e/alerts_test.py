@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The alert rules, by promtool: those of tests/alerts, one dead node of 500, and whether each rule,
 metric and section of the documentation that belong together are there."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Growth beneath a volume's device, for real: crustd runs in a guest whose SCSI disks grow without
 being rescanned, and whose volumes are on device mapper.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A node is drained: fifty pods end at once, whose VMMs are seen to exit. All of their metadata goes, as
 fast as cleanup.max_per_minute lets it and no faster."""
 

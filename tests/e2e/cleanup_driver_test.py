@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A CSI driver is upgraded and downgraded while pods run (stories 5 and 6 of KEP-2857).
 
 The newer version defers the mount: it stages metadata, and takes it away again at NodeUnpublish. The older

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What lies in the trash: it comes back as it was, stays while nobody touches it, and ends with its time.
 What changed on its way there is put back, and what was staged anew meanwhile is newer."""
 

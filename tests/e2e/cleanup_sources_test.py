@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What crustd sees of the node vanishes, or comes back as another: nothing is removed meanwhile, and
 the grace time begins anew."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Metadata that a CSI driver left behind (story 5 of KEP-2857): removed when every piece of evidence
 is there, kept with a reason when one is missing, and put back byte for byte."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the cleanup_*_test.py modules share: a node with a kubelet, what becomes of pods on it, and what
 crustd says of the metadata that they leave behind.
 

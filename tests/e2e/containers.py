@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The containers of a sandbox, as an engine and a runtime have them on the host: a bundle for each,
 and the shim, whose working directory is the sandbox's own.
 

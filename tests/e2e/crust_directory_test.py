@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """The CRUST directory: volumes whose directory's name is a hash, the paths found behind it, and
 what goes round the metadata."""
 

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """Real guests whose QEMU was started through crust-qemu: growths on its monitor, and its socket's end."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """crust-qemu-on-node, by which a pod puts crust-qemu onto its node, and takes it away again."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """crust-qemu in QEMU's place: a monitor more where all is well, and QEMU as it was meant where not."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A client of a CSI driver: the calls as the kubelet and the controllers make them.
 
     client = Client(csi_pb2, csi_pb2_grpc, grpc.insecure_channel("unix:/csi.sock"))

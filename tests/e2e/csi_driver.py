@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The example CSI driver on a scratch node, a client of it, and what a kubelet would do around it.
 
     class Something(CsiTest):

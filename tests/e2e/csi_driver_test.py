@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """The example CSI driver, call by call: what csi-sanity does not ask."""
 
 import filecmp

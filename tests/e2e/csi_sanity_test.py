@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """The example CSI driver, judged by csi-sanity: without crustd, and beside one.
 
 Beside crustd each volume that the driver hands over gets a pod, as the kubelet starts one after it has

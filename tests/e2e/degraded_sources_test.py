@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sources of events that are not to be had, or fail and come back: what they would tell is found by
 the sweep, crustd says so, and takes them up again.
 """

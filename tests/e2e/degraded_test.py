@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The database's disk fails while volumes grow: full, read-only, broken, its file removed, replaced,
 overwritten or locked. Each growth comes to its end, crustd says what is wrong and what to do, and
 once that is done the file has the end state.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loop devices, file systems on them, and disks as QEMU and the guest are told about them."""
 
 import base64

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """crustctl doctor and GET /v1/doctor: a node that is well, and each thing that can be wrong with it,
 without a daemon (as before an install) and with one."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Go, and programs that are built with it, once per build directory.
 
     program = build(REPOSITORY / "docs/examples/csi-driver", ".", "crust-csi")

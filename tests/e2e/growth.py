@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Growths on real parts: a node, micro-VMs with volumes in them, and what must be true afterwards.
 
     class SomeTest(GrowthCase):

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """Guests that do not stand still: agents with a will of their own, disks and sandboxes that come and
 go, growths that overtake each other."""
 

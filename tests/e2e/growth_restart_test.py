@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """Growths that crustd does not live through, or does not live to see: stopped, killed at random,
 told to end, run once, configured anew."""
 

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """Every kind of volume grows all the way: host device, QEMU, the guest's file system, the record.
 
 Four sandboxes on one node: virtio-blk and virtio-scsi, each behind a QMP and behind an HMP monitor.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is staged or published is checked against the node: who holds the device, which file systems
 guests mount, which sandboxes there are. And what the node says of itself to CRUST."""
 

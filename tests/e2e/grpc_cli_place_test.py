@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """runtime-cli, where crustd and the program have no --root: by a unit, which gives crustd mounts of
 its own. What is run is the file that the node's first process has at the path, and nothing else.
 """

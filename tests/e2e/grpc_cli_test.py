@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """runtime-cli: the tool that a volume's runtime has left to be asked by, and every way in which it is
 of no help. crustd's own ways remain, whatever it does.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Python's grpcio as a client of crustd, with stubs made from the project's proto files.
 
     class Something(GrpcTest):

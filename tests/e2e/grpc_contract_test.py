@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What clients that have their own copy of the messages rely on: names, numbers and types. They are
 compared with this table, not with what crustd was built from.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """crust.v1.Runtime/RuntimeExpandVolume: what a CSI driver that asks for a growth is told, and when."""
 
 import shutil

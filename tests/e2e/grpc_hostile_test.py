@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clients that do what they should not: others are served meanwhile, and memory is bounded.
 
 The bound is not a guess: it is what follows from the limits in api/http2_session.h.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """@grpc/grpc-js, another gRPC with an HTTP/2 of its own, against crustd: from the same proto files.
 
 The packages come from npm's registry, once per build directory. Without node, npm or the registry

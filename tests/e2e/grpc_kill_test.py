@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Killed before any one of its syscalls while it stages or unstages, crustd leaves a volume's metadata
 whole or not there at all, keeps what it has answered, and does it when asked again."""
 

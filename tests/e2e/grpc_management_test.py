@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """crust.management.v1: a volume by the sandbox that has it and the host's device, as for a kubelet."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """crust.v1.Runtime: staging and unstaging as a CSI driver asks for it."""
 
 import base64

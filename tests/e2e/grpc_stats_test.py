@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """crust.v1.Runtime/RuntimeGetVolumeStats: the guest's own numbers, by whichever way answers."""
 
 import unittest

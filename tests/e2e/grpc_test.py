@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The gRPC server as clients meet it: who they may be, and what it says to them."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls that wait together for the disk share one flush, and are each kept as if alone."""
 
 import contextlib

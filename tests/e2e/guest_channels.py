@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Unix sockets by which a VM is spoken to: lines for the guest's init, QMP for QEMU."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a test guest boots from: Debian's kernel, and an initramfs around an agent."""
 
 import dataclasses

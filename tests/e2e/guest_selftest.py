@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """Tests the test guest itself: no crustd, no crust-guest-agent, only QEMU and the guest's init."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Guests polled for usage and condition: what is on record of it, and how gently it is done."""
 
 import signal

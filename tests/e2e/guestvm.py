@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real micro-VM for tests: QEMU as Kata starts it, with crust-guest-agent inside.
 
     image = build_image("build/guest", "build/crust-guest-agent")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A node whose sandboxes have a kata-agent that can neither grow nor count, but runs containers.
 
     class SomeTest(HelperCase):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What changes while a helper waits or runs: settings, policies, the volumes beside it, the sandbox."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """crustd killed at every step of a helper's exchange: the next daemon ends the growth, and cleans up."""
 
 import itertools

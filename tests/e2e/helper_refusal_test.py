@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What keeps a helper from its work: each has its reason, its sentence, and nothing is left behind."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A helper under Kata's Rust runtime, whose records do not tell where a volume is mounted."""
 
 import secrets

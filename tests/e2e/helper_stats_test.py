@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GetVolumeStats by a helper, where the agent's policy denies it: seldom, and saying how old it is."""
 
 import unittest

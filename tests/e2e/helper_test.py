@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Growth by a helper that crustd brings into the guest: what is asked of kata-agent, and what is left."""
 
 import base64

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An HTTP/2 client that sends whatever frames a test wants, well formed or not.
 
     with Http2(path) as client:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """HTTP as operators and tools use it: the metrics through promtool, stats and resize in each dialect."""
 
 import base64

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The guest helper in a container of a stock guest, run by hand: no crustd. What is shown here of the stand-in for
 kata-agent (tests/guest/kata_agent) is what the tests of crustd's own route to the guest rely on.
 """

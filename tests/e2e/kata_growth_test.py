@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A stock guest's file systems grow by the helper that crustd brings along: real QEMU, an agent that really runs
 containers and denies the rest, nothing of crustd's in the guest. Only the devices grow; crustd does all else.
 """

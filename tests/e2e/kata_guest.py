@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A stock Kata guest for tests: nothing of ours in it, a stand-in for kata-agent (tests/guest/kata_agent) that
 really runs containers, and a directory that host and guest share.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the lost_*_test.py modules share: a growth that can be interrupted at each syscall, and what
 must be true after it.
 

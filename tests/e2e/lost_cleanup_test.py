@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Killed before any one of its syscalls, or with that one failed, crustd loses nothing of what it cleans
 up: at every moment the metadata is in its place, or in the trash with a row that tells of it. Started
 again it comes to the same end, and what was removed is put back byte for byte.

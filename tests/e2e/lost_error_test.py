@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each syscall failed once: crustd goes on or ends with an error, and the growth ends as ever.
 
 What fails must teach nothing: a reading that failed is no proof that a volume, a sandbox or a device

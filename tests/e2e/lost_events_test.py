@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Events that are lost, and 2,000 directories without a gap: all is on record in the end."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Killed before any one of its syscalls and started again, crustd brings a growth to the same end."""
 
 import signal

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whatever happens in whatever order, and however often crustd is killed meanwhile: what it has on
 record in the end is what a daemon without any history finds there.
 

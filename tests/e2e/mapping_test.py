@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """Which drive a volume has, as the runtime's records and the VMM have it: drives that come and go
 while the sandbox lives, and records that contradict the path.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sockets that crust-qemu's QEMUs leave behind: removed once their VM is gone for certain."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """mountInfo.json as a CSI driver writes it, and the directory below which Kata looks for it."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A node for tests: a scratch root with Kata's directories, and the real crustd on it.
 
     with Node(scratch) as node:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """crustd in a pod: the manifest is read, and the daemon run with what it grants and nothing else.
 
 A container here is a mount, network and cgroup namespace with a root of its own, read-only, in

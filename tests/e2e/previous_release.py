@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The previous release, built from the history of this repository.
 
     programs = previous_release.build()     # a directory with crustd and crustctl

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Volumes that nobody may write to: any number of sandboxes may have them, and nothing grows them."""
 
 import unittest

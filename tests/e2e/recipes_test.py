@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """The recipes of docs/csi-drivers.md, run as they stand there."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether a growth would reach a volume's file system is told before there is one."""
 
 import json

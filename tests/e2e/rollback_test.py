@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """This release after the previous one, and the previous one after this: the previous release's own
 programs, built from the history."""
 

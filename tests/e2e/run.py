@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """run.py [-j N] [PATTERN...] - runs the integration tests, N modules at a time (default 2).
 
 PATTERN selects the modules tests/e2e/*_test.py whose names contain it. See module_runner.py.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Kata's Rust runtime leaves on a node: no sandbox-id file, no record of drives.
 
     class Pod(RustPod): ...            # brings node and id

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """Several disks under Kata's Rust runtime, on a monitor that speaks HMP only.
 
 HMP shows such disks as /dev/fdset/N, with their sizes and not with their devices. So all of them are

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """A real guest under Kata's Rust runtime, which records neither sandboxes, drives nor mount points.
 
 QEMU's working directory is the bundle, its disks are descriptors in fd sets, its debug monitor

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the said_*_test.py modules share: a test with a node, loop devices, and ways to ask what
 crustd says.
 

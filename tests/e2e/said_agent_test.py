@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What can go wrong on the way into the guest: each has its reason, is tried again or not as fits, is
 explained, and heals when the guest does.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """What is said of a volume whose drive is not in its VM, or which was not seen there: Kata's Go
 runtime shares the directory instead of attaching the device, drives come and go with containers,
 metadata is rewritten. The monitor's answers and Kata's records are as seen on a real node."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What lies beneath a volume's device: a dm device that has not followed its disk, and a disk that
 must be rescanned, are said, with the command that helps, and so is what ends it.
 

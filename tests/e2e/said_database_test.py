@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What stands at the database's place when crustd starts, who reads it meanwhile, and what is wrong
 with a configuration.
 """

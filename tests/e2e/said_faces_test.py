@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ways in for people: HTTP on the socket and on an address, and crustctl with and without a
 daemon, with its exit codes.
 """

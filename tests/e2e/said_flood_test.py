@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A flood of metadata directories fills crustd up to its bound, is said, and drains again."""
 
 import json

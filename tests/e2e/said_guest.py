@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is said of a growth that stops in the guest, and when it is through after all."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a VMM's monitor can do wrong: each has its state and reason, is tried again or not as fits,
 is explained, and heals when the monitor does.
 

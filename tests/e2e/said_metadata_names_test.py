@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names of metadata directories (T6 of the threat model): those that are none, those of both layouts
 in both roots, and whose volume a directory is that is renamed, replaced or written again.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kata's directory of volumes comes, goes and is covered, and is flooded (T9 of the threat model)."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Invalid metadata directories: each way in which one can be wrong becomes `invalid` with the problem
 in words, the last good facts stay, nobody else is touched, and it heals.
 

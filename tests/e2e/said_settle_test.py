@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """resize.settle_ms: a growth is acted on once the size has been still, and the record says when."""
 
 import signal

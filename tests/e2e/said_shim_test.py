@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Guests whose way in is the shim, in both dialects: grown by it, and each way in which it says no.
 
 One daemon serves all cases of a test at once, each in a sandbox of its own.

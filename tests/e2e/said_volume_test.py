@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What keeps a volume from being grown before anybody is asked: its kind, its policy, who else uses
 its device, and what has become of the device. In none of these is a resize ever sent.
 """

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """A thousand sandboxes with four thousand volumes, of which ten pods a second go and as many come for
 a minute: what is on record in the end is what a daemon without any history finds, and nothing that
 the daemon holds has grown."""

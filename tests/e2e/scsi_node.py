@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A guest that is a node: crustd runs in it, on real SCSI disks and device mapper.
 
     with ScsiNode(scratch, image, ["one", "two", "two"]) as node:

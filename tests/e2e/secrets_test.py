@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mount options that carry secrets: what crustd shows and keeps of a volume that a CSI driver wrote with
 them, and what becomes of those that release 0.1.0 stored."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """crustd as a service: what it tells the service manager, and whether the unit lets it work."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The status page: what it says, that it loads nothing and escapes everything, and how a browser
 draws it at the width of a desk and of a phone. CRUST_SCREENSHOTS=DIR keeps the pictures."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sandboxes of Kata's Go runtime whose VMM is a scripted Cloud Hypervisor or Firecracker.
 
     vmm = cloud_hypervisor(test, node, sandbox_id, volume, "v52.0")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cloud Hypervisor and Firecracker under Kata's Go runtime: what they are told, and what is said
 and done when they cannot, will not or do not answer.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """The whole life of a pod's volumes with a real guest, in the order in which the seed documents tell
 it: staged, used by a sandbox, asked for its stats, grown by the host, expanded, unstaged.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """A scripted agent: answers grpc.AgentService over ttrpc as it is told, and remembers what was asked.
 
     with FakeAgent(f"{scratch}/agent.sock") as agent:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """cloud_hypervisor.py - Cloud Hypervisor's API without a VM: vmm.ping, vm.info, vm.resize-disk.
 
 Versions differ as the real ones do (51.1 and 54-dev were run, the others read). Up to v51

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """firecracker.py - Firecracker's API without a VM: GET / and /vm/config, PATCH /drives/ID.
 
 A PATCH opens the path again and takes what it finds there for the drive, as the real one does. With

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A stand-in for kata-agent: containers as its interface has them, beside the calls of agent.py.
 
     with KataAgent(socket, share, guest_share) as agent:

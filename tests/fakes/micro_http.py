@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """micro_http.py - the HTTP server that Cloud Hypervisor and Firecracker share, without either.
 
 It serves one unix socket the way theirs does: ten connections, an eleventh is told 503 and closed;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """monitor.py - a QEMU monitor without a QEMU: QMP or HMP, on a unix socket.
 
 It answers what crustd asks and resizes its drives the way QEMU 7.2 does: over host_device the size

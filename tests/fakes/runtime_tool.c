@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* runtime_tool.c - a runtime's tool as KEP-2857 has it, linked statically: it runs in a root of its
  * own. What it was called with it appends to /run/called. Like a Go program it has threads.
  */

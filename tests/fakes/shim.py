@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """shim.py - the management socket of a Kata shim, without a shim: /agent-url and /direct-volume/….
 
 Two dialects, as the sources have them (src/runtime/pkg/containerd-shim-v2/shim_management.go,

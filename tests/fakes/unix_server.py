@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """unix_server.py - what the fakes share: a scripted server on a unix socket, in threads of its own.
 
 It brings the lifetime, the record of what was asked, and the parts of which hooks are made. What is

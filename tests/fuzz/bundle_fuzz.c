@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bundle_fuzz.c - config.json of an OCI bundle. */
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cloud_hypervisor_fuzz.c - a body through all readers of Cloud Hypervisor's answers. */
 #include <stdint.h>
 #include <stdlib.h>

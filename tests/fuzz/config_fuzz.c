@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* config_fuzz.c - any bytes as crustd.conf: taken whole or refused whole, and what is taken prints
  * as something that is taken again. */
 #include <stdint.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* firecracker_fuzz.c - a body through all readers of Firecracker's answers. */
 #include <stdint.h>
 #include <stdlib.h>

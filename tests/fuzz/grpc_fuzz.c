@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* grpc_fuzz.c - what a client of the gRPC socket may send, whatever it is.
  *
  * The first byte says in what pieces the rest comes, and whether HTTP/2's preface and SETTINGS

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* handshake_fuzz.c - the hypervisor's answer to CONNECT, and an agent's address.
  *
  * The verdict on a longer answer never contradicts the one on its beginning, and nothing beyond the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* helper_report_fuzz.c - the helper's output, as a hostile guest may make it up.
  *
  * What is taken from it is bounded, its texts can be shown, and each volume gets one verdict.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hmp_fuzz.c - a monitor's bytes through the framing, and each reply through the tables. */
 #include <errno.h>
 #include <stdint.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http_asked_fuzz.c - HTTP bodies, paths and arguments of stats and resize. The first byte chooses
  * the dialect; what follows is the path's tail, a newline, the argument, a newline, the body. */
 #include <stdint.h>

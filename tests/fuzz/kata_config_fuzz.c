@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kata_config_fuzz.c - any bytes as a configuration of Kata or of a container engine. */
 #include <errno.h>
 #include <stdint.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mount_info_fuzz.c - mountInfo.json: what is accepted has a device, a path or something with a
  * scheme. */
 #include <stdint.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* name_fuzz.c - directory names: what decodes must be the only name of its path. */
 #include <stdint.h>
 #include <stdlib.h>

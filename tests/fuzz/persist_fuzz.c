@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* persist_fuzz.c - both persist.json files of Kata's Go runtime. */
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* qmp_fuzz.c - a monitor's bytes through the decoder, in two splits that must agree, and what comes
  * out of it through the readers of a report and the search for a drive.
  */

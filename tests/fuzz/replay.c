@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* replay.c - runs a fuzz target over files, for compilers and tests without a fuzzing engine.
  *
  *     qmp_fuzz FILE|DIRECTORY...

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* runtime_cli_fuzz.c - what a program says that a volume's runtime named.
  *
  * Beyond memory safety: what is not understood has a text for people, stats that are have a usage

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* shim_fuzz.c - a body through all readers of a shim's answers, and as a path that it is asked for.
  *
  * What is put before people is text. A path that is asked for is the same when it has been decoded

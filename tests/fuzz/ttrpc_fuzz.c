@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ttrpc_fuzz.c - a stream of frames from a guest or from the host, whatever it contains.
  *
  * Beyond memory safety: a frame that is found lies within what came, walking always moves on, and

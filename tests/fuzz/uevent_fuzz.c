@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uevent_fuzz.c - datagrams of any content; every string must end inside what was received. */
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* devices.c - see devices.h. Everything comes from sysfs, which needs no daemon to be kept right.
  */
 #include "devices.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* devices.h - the guest's modules and devices, and the small texts by which they are known.
  *
  * A device is named by the kernel's name (vda), a PCI path (pci:02/01) or a SCSI address

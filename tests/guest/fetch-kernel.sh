@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # fetch-kernel.sh DESTDIR: Debian's cloud kernel for the test guest, unpacked but not installed.
 #
 # Leaves DESTDIR/vmlinuz, DESTDIR/modules (the package's tree of .ko files) and DESTDIR/version.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * PID 1 of the test guest: a Kata-like sandbox without Kata.
  *

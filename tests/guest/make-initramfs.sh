@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # make-initramfs.sh KERNELDIR INIT AGENT NAME OUT [MODULE]...: all of the test guest's user space, a cpio
 # archive.
 #

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # make-node-initramfs.sh KERNELDIR OUT PROGRAM...: a node for crustd to run in, a cpio archive.
 #
 # KERNELDIR is what fetch-kernel.sh left. The archive holds node-init.sh as /init, the programs in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # modules.sh - kernel modules into an initramfs; sourced with $kernel (what fetch-kernel.sh left) and
 # $root (the initramfs' tree, with modules/) set.
 

@@ -1,4 +1,5 @@
 #!/bin/busybox sh
+# SPDX-License-Identifier: Apache-2.0
 # node-init.sh - PID 1 of a guest that is a node: with real SCSI disks and device mapper, for crustd
 # to run in.
 #

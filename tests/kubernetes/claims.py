@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Claims and pods with the example CSI driver, and crustd beside it.
 
     class SomethingTest(ClaimTest):

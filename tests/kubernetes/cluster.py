@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cluster: a control plane on this machine, and one node, the whole Debian of tests/node with a kubelet.
 
     class SomethingTest(ClusterTest):

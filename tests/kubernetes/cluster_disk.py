@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a cluster of one node is made of: Kubernetes' programs, Debian's, and an image for pods.
 
     disk()        the path of an ext4 that is mounted at /programs in the node

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All scenarios on one cluster, for its start takes longer than any of them.
 
 CRUST_SCENARIOS: words, of which a scenario's name must contain one.

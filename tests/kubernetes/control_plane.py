@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The control plane of a cluster: etcd, API server, controller manager and scheduler, on this machine.
 
     with ControlPlane(scratch, programs) as control_plane:

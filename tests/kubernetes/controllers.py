@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What external-provisioner and external-resizer do with a claim, one step at a time.
 
 A test calls the steps itself, so that it can stand between any two of them.

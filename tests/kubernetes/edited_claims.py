@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A claim is edited: while its pod runs, before there is one, while it starts, and twice at once."""
 
 from claims import GROWN, LARGER, SIZE, ClaimTest

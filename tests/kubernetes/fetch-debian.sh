@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # fetch-debian.sh DESTDIR: Debian's programs for a cluster, unpacked but not installed: some start services.
 #
 # The packages come through apt, from wherever this machine gets its packages. A DESTDIR that is there

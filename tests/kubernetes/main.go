@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // kubernetes is the API server, the controller manager, the scheduler or the kubelet: the name that it
 // is called by says which. One program, because four would be linked from the same packages four times.
 package main

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A claim is edited, and it cannot be done at once: what the kubelet makes of each status."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """register.py NAME ENDPOINT: tells the kubelet of a CSI driver, as node-driver-registrar does.
 
 Serves pluginregistration.Registration on plugins_registry/NAME-reg.sock; its messages are few enough to be

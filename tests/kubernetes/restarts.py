@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A claim is edited, and something ends or begins again meanwhile."""
 
 from claims import GROWN, SIZE, ClaimTest

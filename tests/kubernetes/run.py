@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """run.py - runs the scenarios on a cluster of one node; see cluster_test.py and ../module_runner.py."""
 
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands for a node, over the virtio-serial port on which image/root/…/node-agent listens."""
 
 import base64

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What the container's image is built from in a node without network: its base image, and objects.
 
 The base image is Debian 12 with the packages that the Containerfile installs, so its apt-get has

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The container: its image is built by the shipped Containerfile, and runs with exactly the pod
 specification of the shipped manifest, beside a guest on KVM.
 """

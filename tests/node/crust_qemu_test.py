@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/crust-qemu.md on a node, command by command; beside a guest that crust-qemu started.
 
 Kata itself is not here: what it would do with its configuration, which is to start the program that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """csi_calls.py SOCKET METHOD ARGUMENTS: one call of csi_client.py, for a test that cannot reach the socket.
 
 ARGUMENTS is a JSON object. Prints the answer as JSON, or {"code": …, "details": …}.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The example CSI driver on a node: volumes on LVM, crustd as a service, a guest on KVM."""
 
 import json

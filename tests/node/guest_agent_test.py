@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the unit tests skip where root lacks a capability: CAP_SYS_RESOURCE, to resize an ext4."""
 
 import unittest

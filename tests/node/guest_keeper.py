@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """guest_keeper.py SPECIFICATION - runs in a node: a sandbox as Kata's Go runtime leaves it, its VM on KVM.
 
 The specification is JSON: id, cid, control (a socket's path), kernel, initramfs, program (crust-qemu in QEMU's place, or

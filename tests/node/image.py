@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The node's image: Debian 12 with a kernel, systemd, storage tools and QEMU, made by mmdebstrap.
 
 An image is built once per machine, in build/node/KEY (CRUST_NODE_CACHE names another place), where

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A whole Debian 12 node as a virtual machine.
 
     with Machine(scratch, get_image(), disks={"data": 1 << 30}) as node:

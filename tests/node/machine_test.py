@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The node itself: what the scenarios stand on."""
 
 import os

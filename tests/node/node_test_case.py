@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A test case that has a node: see docs/testing.md, "A test on a node"."""
 
 import json

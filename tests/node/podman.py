@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pod specification as arguments of podman: as a kubelet and a container runtime would have it.
 
 What is not known here is refused, so that nothing of a manifest is passed over in silence.

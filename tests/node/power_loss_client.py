@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """power_loss_client.py ROUND - a CSI driver that stages and unstages until its node loses power.
 
 Runs in the node. After each answer it writes a line to /exchange/promised, which lies outside of the

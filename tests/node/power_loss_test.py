@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Power loss: QEMU is killed while a CSI driver stages and unstages. What was promised is on record.
 
 CRUST_ROUNDS says how often (5): make node ROUNDS=50. Each round begins where the last one was cut off.

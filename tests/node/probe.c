@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* probe.c - tries what the unit's restrictions forbid, and says what came of it.
  *
  *   probe [NAME...]      all without a name; prints "NAME: done", "NAME: EPERM", "NAME: signal 31"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An orderly reboot: what lies in /run is gone, what is on record is not."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The previous release, this one, the previous one again and this one again, as services: each starts
 at once, none is restarted over and over, and the history is where docs/operations.md says."""
 

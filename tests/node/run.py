@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """run.py [-j N] [PATTERN...] - runs the tests on a whole node, N modules at a time (default 1).
 
 PATTERN selects the modules tests/node/*_test.py whose names contain it. See module_runner.py. The

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A runtime's tool is run by the shipped unit: in the mounts, with the system calls, tasks and
 capabilities that it leaves."""
 

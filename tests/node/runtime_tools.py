@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A runtime's tool on a node (runtime-cli), and what is asked of crustd so that it is run."""
 
 import json

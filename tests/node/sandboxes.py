@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Micro-VMs on a node: a test's side of guest_keeper.py.
 
     class SomeTest(SandboxTest):

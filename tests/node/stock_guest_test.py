@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A stock guest on KVM, with vsock and a directory shared over virtio-fs: lvextend alone makes the file systems in it
 grow, by the helper that the installed crustd brings along. The agent there denies ResizeVolume and GetVolumeStats.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """crustd as the service that `make install` puts in place, under a real systemd."""
 
 import json

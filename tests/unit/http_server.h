@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http_server.h - a scripted HTTP server on a unix socket, in the test's own loop.
  *
  * It expects requests in an order, each on a connection of its own, and answers from the script:

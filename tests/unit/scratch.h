@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* scratch.h - a directory of the test's own, below TMPDIR, and gone with everything in it. */
 #pragma once
 

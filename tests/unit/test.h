@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test.h - cmocka with the headers it asks for. */
 #pragma once
 

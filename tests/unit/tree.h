@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tree.h - a tree of files below a root of the test's own. */
 #pragma once
 

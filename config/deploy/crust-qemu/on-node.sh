@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # crust-qemu-on-node install|remove - puts crust-qemu onto the node that this pod runs on, or takes it
 # away again; for clusters, where nobody runs `make install` on the nodes.
 #

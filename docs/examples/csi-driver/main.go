@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // crust-csi is an example CSI driver: volumes on LVM or in files, mounted by the guest of a micro-VM
 // where crustd runs, and by the node elsewhere. README.md says which file shows what.
 package main

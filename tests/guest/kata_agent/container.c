@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* container.c - namespaces, mounts, capabilities, and a process that waits to be started.
  *
  * The child tells through a pipe that everything is in place, or the text of what is not, in the

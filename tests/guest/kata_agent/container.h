@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* container.h - what CreateContainer describes, made real: a process in namespaces of its own.
  *
  * As kata-agent does it when it is the first process of an initrd: the root is bound below

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* files.c - a file in pieces: each goes to PATH.tmp, which gets its name once it is whole. */
 #include "files.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* files.h - CopyFile: how a file comes into a guest that shares no directory with its host. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A stand-in for kata-agent in the test guest: it answers the calls that run a container as the
  * real one of Kata 4.1.0 was recorded to, and really runs it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* spec.c - CreateContainerRequest: field numbers of Kata's agent.proto and oci.proto, the same from
  * 2.5.0 to 4.1.0. */
 #include "container.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire.c - varints and length-delimited fields; nothing that Kata's requests have not. */
 #include "wire.h"
 

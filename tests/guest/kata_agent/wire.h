@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire.h - protobuf, as little of it as is needed. Written apart from the product's own codec, so
  * that a mistake in that one is no mistake here. */
 #pragma once

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* probe.c - says what a container is made of, one line each: NAME VALUE. */
 #include <dirent.h>
 #include <errno.h>

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # configure.sh ROOT - makes an unpacked Debian the node's: runs outside, by mmdebstrap, at the end.
 set -eu
 root=$1

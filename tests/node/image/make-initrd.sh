@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # make-initrd.sh ROOT OUT - an initrd for the unpacked node in ROOT: init, busybox, a few modules.
 set -eu
 root=$1 out=$2

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* agent_address_test.c - the three forms, what is none of them, and the companion's address. */
 #include "tests/unit/test.h"
 

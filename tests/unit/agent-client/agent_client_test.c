@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* agent_client_test.c - whole calls against a server that misbehaves as each test tells it to.
  *
  * The server lives on the same loop: it accepts, takes the handshake and the request apart with the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* agent_messages_test.c - payloads there and back, hostile ones, and the shape of the schema. */
 #include "tests/unit/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* agent_text_test.c - what errors from a guest look like when a person reads them. */
 #include "tests/unit/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* container_answer_test.c - what kata-agent's statuses and words are taken for. */
 #include "tests/unit/test.h"
 

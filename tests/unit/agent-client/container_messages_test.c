@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* container_messages_test.c - the requests on the wire, by Kata's own field numbers.
  *
  * They are read by a walker that knows nothing of agent.proto: a number that is wrong there would

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* container_run_test.c - whole runs against an agent that misbehaves at one call.
  *
  * The agent lives on the same loop and has a container that is there or not, so that a test can say

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hybrid_vsock_test.c - the two lines of the handshake, at every length. */
 #include "tests/unit/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* shim_client_test.c - whole calls to a scripted shim. */
 #include "tests/unit/http_server.h"
 

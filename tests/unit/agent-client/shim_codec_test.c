@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* shim_codec_test.c - what both of Kata's shims are asked and answer, as their sources have it. */
 #include "tests/unit/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ttrpc_codec_test.c - frames at every split and bound, the envelope against bytes seen on the
  * wire, and finding one's own reply behind what somebody else left. */
 #include "tests/unit/test.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fixture.h - the HTTP server on a real loop, a real store and real sockets.
  *
  * The reconciler is a few functions here. Clients are raw sockets on the same loop, because what is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* grpc_codec_test.c - content types, times, messages and texts as gRPC writes them. */
 #include "tests/unit/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http2_bounds_test.c - clients that ask for too much, too slowly or too often. */
 #include "tests/unit/api/http2_conversation.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http2_conversation.h - a session against nghttp2 as a client, in memory.
  *
  * pump() carries bytes both ways until neither side has any left, so a test reads like the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http2_memory_test.c - blocks, and the bound on them. */
 #include "tests/unit/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http2_session_test.c - requests, their replies, and how either may end. */
 #include "tests/unit/api/http2_conversation.h"
 

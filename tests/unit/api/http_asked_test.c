@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http_asked_test.c - requests in each dialect, and those that are none. */
 #include "tests/unit/test.h"
 

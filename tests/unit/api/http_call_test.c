@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http_call_test.c - requests that wait for the reconciler, and the server meanwhile. */
 #include "tests/unit/api/fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http_listen_test.c - the sockets: whose they are, whom they replace, where they may be. */
 #include "tests/unit/api/fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http_routes_test.c - what each path answers, and which questions it refuses. */
 #include "tests/unit/api/fixture.h"
 

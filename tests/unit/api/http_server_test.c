@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http_server_test.c - what a client can do wrong, and how many it can be. */
 #include "tests/unit/api/fixture.h"
 

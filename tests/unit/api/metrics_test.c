@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* metrics_test.c - Prometheus' text, and what /metrics says with it. */
 #include "tests/unit/api/fixture.h"
 

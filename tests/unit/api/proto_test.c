@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* proto_test.c - what must hold of every message that comes in by gRPC. */
 #include "tests/unit/test.h"
 

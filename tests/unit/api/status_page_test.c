@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* status_page_test.c - what the page escapes, and that it is short however much there is. */
 #include "tests/unit/api/fixture.h"
 

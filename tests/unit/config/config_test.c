@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* config_test.c - the table of keys against itself, and files against golden answers.
  *
  * data/NAME.conf is read; data/NAME.ok holds what must come of it: the lines of the effective

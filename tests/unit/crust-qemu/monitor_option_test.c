@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* monitor_option_test.c - arguments as Kata gives them to QEMU, and others. */
 #include "tests/unit/test.h"
 

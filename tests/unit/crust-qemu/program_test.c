@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* program_test.c - where the real QEMU is looked for. */
 #include "tests/unit/test.h"
 

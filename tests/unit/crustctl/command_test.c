@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* command_test.c - commands on a scratch node, as a person or a script would run them. */
 #include "lib/json.h"
 #include "tests/unit/crustctl/node.h"

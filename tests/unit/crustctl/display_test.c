@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* display_test.c - escaping, widths, shortening, wrapping, sizes, times. */
 #include "crustctl/display.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* node.h - a scratch node for crustctl's tests: a database below a root, and no daemon. */
 #pragma once
 

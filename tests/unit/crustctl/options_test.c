@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* options_test.c - the command line: what is understood, and what is refused with which words. */
 #include "crustctl/options.h"
 

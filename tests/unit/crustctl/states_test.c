@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* states_test.c - what a person may wait for. */
 #include "crustctl/states.h"
 

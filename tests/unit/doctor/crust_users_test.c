@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* crust_users_test.c - whoever names crust-qemu, wherever Kata's configurations stand. */
 #include "tests/unit/doctor/node.h"
 

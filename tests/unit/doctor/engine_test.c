@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* engine_test.c - configurations of containerd and CRI-O, as kata-deploy writes them. */
 #include "tests/unit/test.h"
 

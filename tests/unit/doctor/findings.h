@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* findings.h - findings as a test reads them: written, parsed, looked up. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kata_settings_test.c - configurations as Kata's two runtimes have them, and drop-ins over them.
  */
 #include "tests/unit/test.h"

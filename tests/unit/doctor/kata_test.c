@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kata_test.c - which configurations are in use, and what becomes of their sandboxes. */
 #include "tests/unit/doctor/node.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kata_version_test.c - releases of Kata as their file tells them. */
 #include "tests/unit/test.h"
 

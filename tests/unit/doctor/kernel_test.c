@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kernel_test.c - each thing that a kernel, a filter or a namespace can take away. */
 #include "tests/unit/doctor/findings.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* node.h - a node's root for one test, gone with it. */
 #pragma once
 

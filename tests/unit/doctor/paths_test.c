@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* paths_test.c - a node's directories, there, absent and wrong. */
 #include "tests/unit/doctor/node.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* program_test.c - what a path of Kata's leads to, and what is said of it. */
 #include "tests/unit/doctor/node.h"
 

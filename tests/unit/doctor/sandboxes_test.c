@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandboxes_test.c - each door of a sandbox open, shut and untried. */
 #include "tests/unit/doctor/node.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* toml_test.c - what is read, what is passed over, and what ends the reading. */
 #include "tests/unit/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* watches_test.c - limits that are reached, near, and far. */
 #include "tests/unit/doctor/node.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* connection_test.c - a serial line whose clients come on each other's heels.
  *
  * Socket pairs stand for the line: one that is full takes nothing, as a virtio-serial port without

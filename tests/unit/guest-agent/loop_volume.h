@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* loop_volume.h - a file system on a loop device, mounted, whose device can grow. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mounts_test.c - mountinfo as the kernel writes it, and lines that it would never write. */
 #include "tests/unit/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* oneshot_test.c - the one-shot mode on real file systems on loop devices that grow.
  *
  * The mounts live in a mount namespace of this process alone. What needs root, a loop device or a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* report_test.c - the line's form, and docs/guest-helper.md against the code's words. */
 #include "tests/unit/test.h"
 

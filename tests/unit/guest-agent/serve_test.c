@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* serve_test.c - the whole agent, asked over a unix socket and a serial line, with real file
  * systems on loop devices that grow.
  *

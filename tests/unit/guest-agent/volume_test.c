@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* volume_test.c - what volume_guest_path may be, and the answers for what is not there. */
 #include "tests/unit/test.h"
 

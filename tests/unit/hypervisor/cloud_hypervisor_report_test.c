@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cloud_hypervisor_report_test.c - what the bodies mean; how versions are written. */
 #include "tests/unit/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cloud_hypervisor_test.c - whole conversations with a scripted Cloud Hypervisor. */
 #include "tests/unit/hypervisor/http_call.h"
 

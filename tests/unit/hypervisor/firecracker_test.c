@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* firecracker_test.c - whole conversations with a scripted Firecracker. */
 #include "tests/unit/hypervisor/http_call.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hmp_codec_test.c - replies of QEMU 7.2's monitor as recorded, and tables that lie. */
 #include "tests/unit/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http_call.h - calls to a VMM that the scripted HTTP server plays. The test is the VMM's process.
  */
 #pragma once

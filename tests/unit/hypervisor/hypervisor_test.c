@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hypervisor_test.c - what is known without asking a VMM comes from the loop, too. */
 #include "tests/unit/test.h"
 

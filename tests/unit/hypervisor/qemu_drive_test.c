@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* qemu_drive_test.c - every way in which a drive is, or is not, the device that has grown. */
 #include "tests/unit/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* qemu_live_test.c - a real QEMU without a guest, its drives on loop devices that really grow.
  *
  * One QEMU for all tests, with a QMP and an HMP monitor and a drive of every kind. That the guest

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* qemu_loss_test.c - monitors that are none, say nothing, hang up or never end. */
 #include "tests/unit/hypervisor/qemu_monitor.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* qemu_monitor.h - a scripted QEMU monitor in the same loop, and the conversations it is asked for.
  *
  * The monitor expects commands in an order and answers from the script: whole or byte by byte, late

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* qemu_report_test.c - QMP's lists, as recorded from QEMU 7.2 and cut to what matters, and broken.
  */
 #include "tests/unit/test.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* qemu_sets_test.c - which of several drives over fd sets a device is, and when they may be read
  * again. */
 #include "tests/unit/test.h"

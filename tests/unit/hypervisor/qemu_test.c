@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* qemu_test.c - whole conversations: what is asked of a monitor, and what its answers mean. */
 #include "tests/unit/hypervisor/qemu_monitor.h"
 

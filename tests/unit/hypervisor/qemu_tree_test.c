@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* qemu_tree_test.c - addresses of drives, out of trees as QEMU 7.2 prints them. */
 #include "tests/unit/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* qmp_codec_test.c - messages out of any split of the bytes, and nothing out of nonsense. */
 #include "tests/unit/test.h"
 

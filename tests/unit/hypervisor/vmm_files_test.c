@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vmm_files_test.c - which of a process' files could be behind a drive; the process is this one. */
 #include "tests/unit/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* base64url_test.c - one text for one value: nothing else decodes. */
 #include "tests/unit/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* buffer_test.c - growth, limits, and that failure changes nothing. */
 #include "tests/unit/test.h"
 

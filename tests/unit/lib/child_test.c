@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* child_test.c - programs that end well, badly, or not at all. */
 #include "tests/unit/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* clock_test.c - times as text, at the edges of the calendar. */
 #include "tests/unit/test.h"
 

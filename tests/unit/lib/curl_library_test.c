@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* curl_library_test.c - a machine without libcurl, until it has one. */
 #include "tests/unit/http_server.h"
 

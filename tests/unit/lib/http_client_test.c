@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http_client_test.c - one request against a server that a child process plays.
  *
  * The client blocks, so the peer is a child: it accepts once, reads the request up to its blank

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http_exchange_test.c - exchanges with a scripted server in the same loop. */
 #include "tests/unit/http_server.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* json_test.c - what passes the gate, what does not, and how members are found behind it. */
 #include "tests/unit/test.h"
 

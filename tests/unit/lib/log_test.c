@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* log_test.c - what a line looks like, and that nothing from outside can forge one. */
 #include "tests/unit/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* loop_test.c - sources start, stop and vanish in every order; time is compared, never asserted. */
 #include "tests/unit/test.h"
 

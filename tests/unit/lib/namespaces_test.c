@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* namespaces_test.c - in a namespace of its own a process is told so. */
 #include "tests/unit/test.h"
 

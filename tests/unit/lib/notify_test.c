@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* notify_test.c - what a service manager's socket receives. The socket is real, in both kinds. */
 #include "tests/unit/test.h"
 

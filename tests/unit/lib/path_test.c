@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* path_test.c - everything that can lie in the way of a file, in a scratch directory. */
 #include "tests/unit/test.h"
 

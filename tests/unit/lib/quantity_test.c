@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* quantity_test.c - every suffix, exact fractions, and what is refused. */
 #include "tests/unit/test.h"
 

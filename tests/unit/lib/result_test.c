@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* result_test.c - errors carry a code and a text, whatever is put into them. */
 #include "tests/unit/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* secret_test.c - which names are secrets, and what of a text may be shown. */
 #include "tests/unit/test.h"
 

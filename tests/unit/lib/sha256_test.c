@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sha256_test.c - the examples of FIPS 180-2, and a volume's key. */
 #include "tests/unit/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* slow_write_test.c - a write that is done elsewhere, fails there, or hangs there. */
 #include "tests/unit/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stream.h - a stream on a loop of the test's own, and what its handlers saw.
  *
  * The peer's end is in the test's own hands. Each test runs the loop until the stream has ended or

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stream_connect_test.c - where a stream connects to, and how it is refused. */
 #include "tests/unit/lib/stream.h"
 

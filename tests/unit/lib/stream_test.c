@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stream_test.c - a stream whose peer answers in pieces, floods, hangs and vanishes. */
 #include "tests/unit/lib/stream.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* text_test.c - what is UTF-8, and how anything is shown. */
 #include "tests/unit/test.h"
 

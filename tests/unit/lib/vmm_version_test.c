@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vmm_version_test.c - versions as Cloud Hypervisor writes them, and as people know them. */
 #include "tests/unit/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hypervisor_test.c - the names that hypervisors and runtimes have, ours, Kata's and the kernel's.
  */
 #include "model/hypervisor.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* reason_test.c - every state and reason has a text. Which pairs of them there are is held against
  * the decisions (tests/unit/reconciler/decide/decide_test.c). */
 #include "model/reason.h"

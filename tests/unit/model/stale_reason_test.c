@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stale_reason_test.c - every reason about stale metadata has a name and a text. */
 #include "model/stale_reason.h"
 

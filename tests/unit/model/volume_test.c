@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* volume_test.c - the names of layouts, policies and kinds of device, which the database keeps. */
 #include "model/volume.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* added_monitors_test.c - real processes that name a socket, or none. */
 #include "tests/unit/observe/node_fixture.h"
 

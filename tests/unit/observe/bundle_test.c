@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bundle_test.c - config.json as containerd and CRI-O write it. */
 #include "tests/unit/test.h"
 

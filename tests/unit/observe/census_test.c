@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* census_test.c - real processes with a sandbox's id among their arguments, or none. */
 #include "tests/unit/observe/node_fixture.h"
 

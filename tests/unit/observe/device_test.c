@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* device_test.c - devices in a fixture of sysfs, and what stands on them. */
 #include "tests/unit/test.h"
 

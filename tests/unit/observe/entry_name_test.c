@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* entry_name_test.c - names of both layouts and of none. */
 #include "tests/unit/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* entry_test.c - metadata directories as they should be, and each way in which they should not. */
 #include "tests/unit/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fingerprint_test.c - every change shows, and being moved is none. */
 #include "tests/unit/tree.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* guest_traits_test.c - what a QEMU's arguments tell of its guest. */
 #include "tests/unit/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* holder_test.c - who holds a device, in a fixture of sysfs. */
 #include "tests/unit/observe/sysfs_fixture.h"
 

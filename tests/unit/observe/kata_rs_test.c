@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kata_rs_test.c - what is read of a sandbox of runtime-rs: /run/kata, bundles, processes. */
 #include "tests/unit/observe/node_fixture.h"
 

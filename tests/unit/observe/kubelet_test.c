@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kubelet_test.c - pod directories that are there, and those that are not. */
 #include "tests/unit/tree.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mount_info_test.c - what drivers write, what they should not, and what never leaves. */
 #include "tests/unit/test.h"
 

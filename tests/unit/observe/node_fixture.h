@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* node_fixture.h - Kata's directories below a root, with real processes for VMM and shim.
  *
  * Paths are those that crustd sees; in_scratch() leads to them. A process is a stopped child with

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* persist_test.c - persist.json as Kata's Go runtime writes it, per block device driver. */
 #include "tests/unit/test.h"
 

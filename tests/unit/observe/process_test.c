@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* process_test.c - arguments, start times, this boot. */
 #include "tests/unit/test.h"
 

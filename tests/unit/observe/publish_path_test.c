@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* publish_path_test.c - the kubelet's layout, in its own words and in others'. */
 #include "tests/unit/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* publish_walk_test.c - which publish paths the kubelets' directories can have. */
 #include "tests/unit/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandbox_test.c - what is read of a sandbox of the Go runtime: /run/vc and the VMM's process. */
 #include "tests/unit/observe/node_fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stack_test.c - what devices stand on, in a fixture of sysfs. */
 #include "tests/unit/observe/sysfs_fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sysfs_fixture.h - a scratch root whose sys/ is laid out as the kernel lays it out. */
 #pragma once
 

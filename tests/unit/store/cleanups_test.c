@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cleanups_test.c - what looks stale, and the trash. */
 #include "store/cleanups.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* devices_test.c - what a device's identity is, and what may change about it. */
 #include "tests/unit/store/fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* entries_test.c - metadata directories in, volumes out. */
 #include "tests/unit/store/fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* file_test.c - the database file: made whole, judged, set aside, committed, kept small. */
 #include "tests/unit/store/fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fixture.h - a scratch directory, a store, and facts to put into it. */
 #pragma once
 

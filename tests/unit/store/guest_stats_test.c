@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* guest_stats_test.c - what guests say of their file systems, and what is said of that. */
 #include "tests/unit/store/fixture.h"
 

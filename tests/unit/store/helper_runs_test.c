@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* helper_runs_test.c - what a crash may have left in a guest is on record until it is gone. */
 #include "tests/unit/store/fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hidden_test.c - names that are hashes, and the paths that are found behind them. */
 #include "lib/sha256.h"
 #include "tests/unit/store/fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* history_test.c - the journal's lines, another boot, and the bounds of history. */
 #include "tests/unit/store/fixture.h"
 

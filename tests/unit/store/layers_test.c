@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layers_test.c - what devices stand on, and which volumes an event of a disk touches. */
 #include "tests/unit/store/fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mappings_test.c - a volume's stay in a sandbox, and what was learned during it. */
 #include "tests/unit/store/fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* memory_test.c - SQLite's allocations fail one after another, once each and then for ever.
  *
  * Whatever failed: no crash, no leak (the sanitizer says), -ENOMEM, nothing half done, and when

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* open_test.c - a store that leaves its file for memory, and comes back to it. */
 #include "tests/unit/store/fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* read_test.c - what auditors see: the views' columns, and their rows as JSON. */
 #include "tests/unit/store/fixture.h"
 

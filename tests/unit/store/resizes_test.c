@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* resizes_test.c - a growth from its opening to its end. */
 #include "tests/unit/store/fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandboxes_test.c - VMs come, change and go, with what they were able to do. */
 #include "tests/unit/store/fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* schema_version_test.c - databases of older and newer minor versions.
  *
  * data/0.1.0.sql is what release 0.1.0 wrote, so it has minor version 0.

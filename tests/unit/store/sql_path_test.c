@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sql_path_test.c - which name SQLite gives to a database that is reached through links. */
 #include "tests/unit/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* volumes_test.c - a volume whole: its sandbox and drive, what touches it, and what that costs. */
 #include "tests/unit/store/fixture.h"
 

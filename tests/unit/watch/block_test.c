@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* block_test.c - the kernel's own uevents, and others' forgeries.
  *
  * Writing "change" into a block device's uevent file has the kernel itself send one, so no device

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* child_watches_test.c - what is heard of a root's children, and when no more can be watched. */
 #include "tests/unit/watch/directories.h"
 

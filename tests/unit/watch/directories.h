@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* directories.h - the watch of directories on a real loop and a scratch directory.
  *
  * The listener here does what the reconciler does: it only takes notes while the loop calls it, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* directories_loss_test.c - no volume is lost, neither in a crowd nor when the queue overflows. */
 #include "tests/unit/watch/directories.h"
 

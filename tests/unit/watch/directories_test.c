@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* directories_test.c - roots that are absent, replaced or covered, and trees that meet. */
 #include "tests/unit/watch/directories.h"
 

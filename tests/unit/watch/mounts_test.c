@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mounts_test.c - a mount in a mount namespace of its own. */
 #include "tests/unit/test.h"
 

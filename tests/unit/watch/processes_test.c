@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* processes_test.c - children that end when they are told to. */
 #include "tests/unit/test.h"
 

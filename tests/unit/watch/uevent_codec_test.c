@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* uevent_codec_test.c - datagrams as the kernel sends them, and as nobody should. */
 #include "tests/unit/test.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // crust_runtime.proto - crust_ops, by which a CSI driver leaves a volume's file system to the
 // runtime of the pod's micro-VM.
 //

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # generate.sh [DIRECTORY]: makes the Go code of this directory from DIRECTORY/crust_runtime.proto, which
 # crustd installs in /usr/share/crustd/proto. Needs protoc; its plugins are tools of go.mod.
 set -eu

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* brakes_test.c - so many in any minute, and no half of everything in small portions. */
 #include "reconciler/cleanup/brakes.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cleanup_report_test.c - a report has as many directories as fit, and is whole. */
 #include "tests/unit/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* monitors_test.c - the socket that was seen is removed, and no other. */
 #include "tests/unit/test.h"
 

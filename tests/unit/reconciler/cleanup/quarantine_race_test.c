@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* quarantine_race_test.c - cleanups against a writer who follows Kata's own sequence.
  *
  * Two processes, one metadata directory, thousands of rounds. In each the writer adds once (stat,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* quarantine_test.c - directories that are moved away and come back. */
 #include "tests/unit/tree.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* answers_test.c - docs/csi-drivers.md's table of statuses against the code's, row by row. */
 #include "tests/unit/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* expand_answer_test.c - each state and reason in the words of a status. */
 #include "tests/unit/test.h"
 

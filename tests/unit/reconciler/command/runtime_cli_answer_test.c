@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* runtime_cli_answer_test.c - what a runtime's tool may say of a volume on a device of 1000 bytes.
  */
 #include "tests/unit/test.h"

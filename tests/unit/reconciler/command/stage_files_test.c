@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stage_files_test.c - directories that come and go as a whole. */
 #include "tests/unit/test.h"
 

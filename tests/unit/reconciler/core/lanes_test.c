@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* lanes_test.c - lanes and backoff: order, bounds and fairness. */
 #include "tests/unit/test.h"
 

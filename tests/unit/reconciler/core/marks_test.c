@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* marks_test.c - keys in their order, none twice. */
 #include "tests/unit/test.h"
 

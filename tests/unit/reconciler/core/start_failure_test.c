@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* start_failure_test.c - which failed starts are worth another, and that each says what to do. */
 #include "tests/unit/test.h"
 

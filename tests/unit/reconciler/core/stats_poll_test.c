@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stats_poll_test.c - when a guest is asked. */
 #include "tests/unit/test.h"
 

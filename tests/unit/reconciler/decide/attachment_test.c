@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* attachment_test.c - the attachment table of docs/states.md against the code, cell by cell. */
 #include "tests/unit/reconciler/decide/table.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bind_test.c - the mapping table of docs/states.md against the code, cell by cell. */
 #include "tests/unit/reconciler/decide/table.h"
 

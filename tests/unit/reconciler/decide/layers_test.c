@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layers_test.c - who has to follow whom, told by how much each grew. */
 #include "tests/unit/test.h"
 

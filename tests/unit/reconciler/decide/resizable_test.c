@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* resizable_test.c - the table "Resizable" of docs/states.md against the code, cell by cell. */
 #include "tests/unit/reconciler/decide/table.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* table.h - a decision table of docs/states.md, read and gone through cell by cell.
  *
  * A row is `| fact=value fact=value | outcome | … |`; the first row whose conditions all hold

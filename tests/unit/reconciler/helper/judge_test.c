@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* judge_test.c - what a report says of one volume, which may be mounted at one of several places.
  */
 #include "tests/unit/test.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* report_test.c - the helper's line of JSON: what is taken from it, and what is refused. */
 #include "tests/unit/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* share_test.c - a helper's directory in a sandbox's share: made, found, removed, and nothing else.
  */
 #include "tests/unit/test.h"
