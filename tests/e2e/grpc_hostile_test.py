@@ -26,7 +26,7 @@ NO_WINDOW = struct.pack(">HI", 4, 0)  # SETTINGS_INITIAL_WINDOW_SIZE
 
 def limit(file, name):
     """A constant of the C source."""
-    text = (REPOSITORY / "reconciler/serve" / file).read_text()
+    text = (REPOSITORY / "api" / file).read_text()
     return eval(re.search(rf"\b{name} = ([\d *+]+)[,\s}}]", text)[1])
 
 
