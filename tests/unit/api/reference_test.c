@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reference_test.c - docs/reference/http.md and metrics.md against the server. */
+#include "tests/unit/api/fixture.h"
+
+#include "tests/unit/reference.h"
+
+/* ---- metrics ---- */
+
+/* One of everything that has labels, so that every family has a sample. */
+static void add_samples(struct fixture *fixture)
+{
+    struct store *store = fixture->reconciler.store;
+    const struct store_sandbox sandbox = {.sandbox_id = "s1",
+                                          .runtime = RUNTIME_KATA_GO,
+                                          .hypervisor = HYPERVISOR_QEMU,
+                                          .vmm_pid = 1};
+    struct store_mapping mapping = {.volume_id = 1, .source = "persist"};
+    const struct store_guest_stats stats = {
+        .mapping_id = 1, .has_bytes = true, .used = 5, .available = 7};
+    const struct store_device device = {
+        .kind = DEVICE_KIND_BLOCK, .name = "/dev/loop1", .major = 7, .minor = 1, .size_bytes = 2};
+    struct store_volume volume = {.volume_id = 1};
+    bool changed = false;
+    int64_t device_id;
+
+    add_volumes(fixture, 1);
+    assert_int_equal(store_begin(store), 0);
+    assert_int_equal(store_put_sandbox(store, &sandbox, &mapping.sandbox_ref, &changed), 0);
+    assert_int_equal(store_put_device(store, &device, &device_id, &changed), 0);
+    assert_int_equal(store_set_volume_device(store, 1, device_id, &changed), 0);
+    assert_int_equal(store_open_mapping(store, &mapping), 0);
+    assert_int_equal(store_put_guest_stats(store, 1, &stats, &changed), 0);
+    assert_int_equal(store_open_resize(store, 1, 1, 2), 0);
+    assert_int_equal(store_set_state(store, 1, STATE_BLOCKED, REASON_READ_ONLY, NULL), 0);
+    assert_int_equal(store_set_resizable(store, &volume, "no", REASON_NO_DEVICE, NULL), 0);
+    assert_int_equal(store_commit(store), 0);
+    operations_note(&fixture->operations, "call", STATUS_OK, clock_boottime());
+    fixture->reconciler.per_volume = true;
+}
+
+/* The labels of a family's first sample, from its name on; a histogram's own "le" does not count.
+ */
+static void read_labels(const char *sample, const char *name, char *ret_labels, size_t size)
+{
+    const char *at = strstr(sample, name);
+
+    *ret_labels = '\0';
+    if (!at || strcspn(at, "{") > strcspn(at, "\n"))
+        return;
+    for (at += strcspn(at, "{"); *at == '{' || *at == ','; at += strcspn(at, "\"") + 1) {
+        char label[64] = "";
+        size_t length = strcspn(++at, "=");
+
+        assert_true(length < sizeof(label));
+        memcpy(label, at, length);
+        if (strcmp(label, "le") != 0)
+            reference_append(ret_labels, size, label);
+        at += length + 2;
+    }
+}
+
+static void metrics_are_as_the_page_has_them(void **state)
+{
+    cleanup(buffer_done) struct buffer reply = {0};
+    struct reference page;
+    const char *at;
+
+    add_samples(*state);
+    reply = ask(*state, "GET", "/metrics");
+    at = buffer_text(&reply);
+    reference_open(&page, "docs/reference/metrics.md", "metrics");
+    while ((at = strstr(at, "# TYPE "))) {
+        char name[128], type[16], labels[256];
+
+        assert_int_equal(sscanf(at, "# TYPE %127s %15s", name, type), 2);
+        at += strcspn(at, "\n") + 1;
+        if (strncmp(at, name, strlen(name)) != 0)
+            fail_msg("%s has no sample here", name);
+        read_labels(at, name, labels, sizeof(labels));
+        reference_expect(&page, name);
+        reference_expect_cell(&page, 1, type);
+        reference_expect_cell(&page, 2, labels);
+        reference_expect_words(&page, 3);
+    }
+    reference_expect_end(&page);
+}
+
+/* ---- HTTP ---- */
+
+/* By a method that no path has: 405 where the path is served, 404 elsewhere. */
+static bool is_served(struct fixture *fixture, enum http_door door, const char *path,
+                      const char *method)
+{
+    cleanup(buffer_done) struct buffer reply = ask_door(fixture, door, "PATCH", path);
+    char allow[64];
+
+    (void)snprintf(allow, sizeof(allow), "\r\nAllow: %s\r\n",
+                   strcmp(method, "GET") == 0 ? "GET, HEAD" : method);
+    if (status_of(&reply) == 404)
+        return false;
+    assert_int_equal(status_of(&reply), 405);
+    if (!strstr(buffer_text(&reply), allow))
+        fail_msg("%s does not allow %s alone", path, method);
+    return true;
+}
+
+/* Without the rows of a table that only the source file has, no missing page row would be seen. */
+static unsigned count_routes(void)
+{
+    FILE *file = fopen("api/http_routes.c", "re");
+    char line[512];
+    unsigned routes = 0;
+
+    assert_non_null(file);
+    while (fgets(line, sizeof(line), file))
+        routes += strncmp(line, "    {\"/", 7) == 0;
+    (void)fclose(file);
+    return routes;
+}
+
+static void paths_are_as_the_page_has_them(void **state)
+{
+    struct reference page;
+    unsigned rows = 0;
+
+    reference_open(&page, "docs/reference/http.md", "routes");
+    for (; reference_next(&page); rows++) {
+        char on[64] = "";
+
+        if (is_served(*state, HTTP_DOOR_SOCKET, page.cell[0], page.cell[1]))
+            reference_append(on, sizeof(on), "socket");
+        if (is_served(*state, HTTP_DOOR_PAGES, page.cell[0], page.cell[1]))
+            reference_append(on, sizeof(on), "pages");
+        if (is_served(*state, HTTP_DOOR_METRICS, page.cell[0], page.cell[1]))
+            reference_append(on, sizeof(on), "metrics");
+        reference_expect_cell(&page, 2, on);
+        reference_expect_words(&page, 4);
+    }
+    reference_close(&page);
+    assert_int_equal(rows, count_routes());
+}
+
+static void errors_have_their_http_status(void **state)
+{
+    struct reference page;
+
+    (void)state;
+    reference_open(&page, "docs/reference/http.md", "codes");
+    for (int code = STATUS_CANCELLED; code <= STATUS_UNAVAILABLE; code++) {
+        char status[16];
+
+        if (code == 2 || code == 10) /* UNKNOWN and ABORTED, which nothing here says */
+            continue;
+        (void)snprintf(status, sizeof(status), "%u", status_of_http((enum status_code)code));
+        reference_expect(&page, status_name(code));
+        reference_expect_cell(&page, 1, status);
+    }
+    reference_expect_end(&page);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(metrics_are_as_the_page_has_them),
+        TEST(paths_are_as_the_page_has_them),
+        cmocka_unit_test(errors_have_their_http_status),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

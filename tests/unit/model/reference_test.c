@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reference_test.c - docs/reference/states-and-reasons.md against the tables of words. */
+#include "tests/unit/reference.h"
+
+#include "model/reason.h"
+#include "model/stale_reason.h"
+
+#define PAGE "docs/reference/states-and-reasons.md"
+
+static void every_state_has_its_row(void **state)
+{
+    struct reference page;
+
+    (void)state;
+    reference_open(&page, PAGE, "states");
+    for (unsigned i = 0; i < STATES; i++) {
+        reference_expect(&page, state_name(i));
+        reference_expect_words(&page, 1);
+    }
+    reference_expect_end(&page);
+}
+
+static void states_text(enum volume_reason reason, char *ret_text, size_t size)
+{
+    *ret_text = '\0';
+    for (unsigned i = 0; i < STATES; i++)
+        if (reason_is_of(reason, i))
+            reference_append(ret_text, size, state_name(i));
+    if (reason_explain_resizable(reason))
+        reference_append(ret_text, size, "resizable");
+}
+
+static void every_reason_has_its_row(void **state)
+{
+    struct reference page;
+
+    (void)state;
+    reference_open(&page, PAGE, "reasons");
+    for (unsigned i = 0; i < REASONS; i++) {
+        const bool none = i == REASON_NONE;
+        char states[256];
+
+        states_text(i, states, sizeof(states));
+        reference_expect(&page, reason_name(i));
+        reference_expect_cell(&page, 1, states);
+        reference_expect_cell(&page, 2, none ? "" : status_name(reason_code(i)));
+        reference_expect_cell(&page, 3, none ? "" : reason_heals(i) ? "yes" : "no");
+        reference_expect_words(&page, 4);
+    }
+    reference_expect_end(&page);
+}
+
+/* In the order of the enum: kept, removed, and what may come of a removal. */
+static void every_stale_reason_has_its_row(void **state)
+{
+    struct reference page;
+
+    (void)state;
+    reference_open(&page, PAGE, "stale");
+    for (unsigned i = STALE_REASON_NONE + 1; i < STALE_REASONS; i++) {
+        reference_expect(&page, stale_reason_name(i));
+        if (i <= STALE_REASON_RATE_LIMIT)
+            reference_expect_cell(&page, 1, "kept");
+        else if (i <= STALE_REASON_STAGED_AGAIN)
+            reference_expect_cell(&page, 1, "removed");
+        reference_expect_words(&page, 1);
+        reference_expect_words(&page, 2);
+    }
+    reference_expect_end(&page);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_state_has_its_row),
+        cmocka_unit_test(every_reason_has_its_row),
+        cmocka_unit_test(every_stale_reason_has_its_row),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
