@@ -279,7 +279,8 @@ coverage: ## line coverage of the unit tests, as text and in build/coverage/
 	@$(MAKE) unit COVERAGE=1
 	@mkdir -p $(BUILD)/coverage
 	@gcovr --root . --object-directory $(BUILD)/flavour-coverage --exclude tests \
-	  --exclude-directories '.*/generated' --html-details $(BUILD)/coverage/index.html --txt -
+	  --exclude-directories '.*/generated' --html-details $(BUILD)/coverage/index.html --csv $(BUILD)/coverage/lines.csv --txt -
+	@tests/coverage-by-folder.sh $(BUILD)/coverage/lines.csv
 
 C_FILES = $(shell find $(FOLDERS) tests -name '*.[ch]')
 # All code of ours has a licence line; what the tests compare with has none.
@@ -292,11 +293,13 @@ format: ## lay out all C files by .clang-format
 # It sees neither uthash's macros nor what cleanup() frees: leaks and such are the sanitizers' to find.
 CPPCHECK_BLIND := $(addprefix --suppress=,unknownMacro internalAstError uninitvar memleak)
 
-lint: ## layout, licence lines, layering and cppcheck
+lint: $(DAEMON_LIBRARY) $(OUT)/reconciler/main.o ## layout, licence lines, layering, modules and cppcheck
 	@clang-format --dry-run -Werror $(C_FILES)
 	@! grep -L 'SPDX-License-Identifier: Apache-2.0' $(LICENSED) | grep . || { echo "these lack their SPDX line"; exit 1; }
 	@tests/check-layers.sh
 	@tests/check-layers-test.sh
+	@tests/check-modules.py . $(OUT)
+	@CC='$(CC)' tests/check-modules-test.sh
 	@if command -v cppcheck >/dev/null; then cppcheck --quiet --std=c11 -I. -j2 --inline-suppr \
 	  --enable=warning,performance,portability --error-exitcode=1 $(CPPCHECK_BLIND) $(FOLDERS); fi
 
