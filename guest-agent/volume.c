@@ -14,12 +14,12 @@
 #include <unistd.h>
 
 #include "guest-agent/device.h"
-#include "guest-agent/mounts.h"
 #include "lib/cleanup.h"
+#include "lib/mount_table.h"
 
 enum { VOLUMES = 256 }; /* that one walk tells apart */
 
-static bool to_volume(const struct mount *mount, struct volume *ret_volume)
+static bool to_volume(const struct mount_entry *mount, struct volume *ret_volume)
 {
     if (strlen(mount->mount_point) >= sizeof(ret_volume->mount_point) ||
         strlen(mount->file_system) >= sizeof(ret_volume->file_system))
@@ -101,13 +101,13 @@ static bool stands_on(const struct volume *volume, dev_t disk)
 
 int volume_find_mount(const char *path, struct volume *ret_volume, struct error *error)
 {
-    struct buffer text = BUFFER_INIT(MOUNTS_BYTES);
-    int r = mounts_read(&text);
+    struct buffer text = BUFFER_INIT(MOUNT_TABLE_BYTES);
+    int r = mount_table_read(&text);
     char *cursor = text.data;
-    struct mount mount;
+    struct mount_entry mount;
     bool found = false;
 
-    while (r == 0 && mounts_next(&cursor, &mount)) {
+    while (r == 0 && mount_table_next(&cursor, &mount)) {
         if (strcmp(mount.mount_point, path) == 0)
             found = to_volume(&mount, ret_volume);
     }
@@ -121,13 +121,13 @@ int volume_find_mount(const char *path, struct volume *ret_volume, struct error 
 /* A writable mount of the device; else one that is not. */
 static int find_by_device(dev_t disk, struct volume *ret_volume, struct error *error)
 {
-    struct buffer text = BUFFER_INIT(MOUNTS_BYTES);
-    int r = mounts_read(&text);
+    struct buffer text = BUFFER_INIT(MOUNT_TABLE_BYTES);
+    int r = mount_table_read(&text);
     char *cursor = text.data, name[DEVICE_NAME_BYTES];
-    struct mount mount;
+    struct mount_entry mount;
     bool found = false;
 
-    while (r == 0 && (!found || ret_volume->read_only) && mounts_next(&cursor, &mount)) {
+    while (r == 0 && (!found || ret_volume->read_only) && mount_table_next(&cursor, &mount)) {
         struct volume volume;
 
         if (!to_volume(&mount, &volume) || (found && volume.read_only) ||
@@ -189,14 +189,14 @@ int volume_find(const char *path, struct volume *ret_volume, struct error *error
 static int walk_writable(dev_t only, bool (*visit)(const struct volume *volume, void *userdata),
                          void *userdata)
 {
-    struct buffer text = BUFFER_INIT(MOUNTS_BYTES);
+    struct buffer text = BUFFER_INIT(MOUNT_TABLE_BYTES);
     dev_t seen[VOLUMES];
     size_t count = 0;
-    int r = mounts_read(&text);
+    int r = mount_table_read(&text);
     char *cursor = text.data;
-    struct mount mount;
+    struct mount_entry mount;
 
-    while (r == 0 && count < VOLUMES && mounts_next(&cursor, &mount)) {
+    while (r == 0 && count < VOLUMES && mount_table_next(&cursor, &mount)) {
         struct volume volume;
         size_t i = 0;
 

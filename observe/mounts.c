@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "lib/cleanup.h"
+#include "lib/mount_table.h"
 #include "observe/observe.h"
 #include "observe/sysfs.h"
 
@@ -82,22 +83,6 @@ static int add_used(struct observed_mounts *mounts, uint32_t major, uint32_t min
 
 /* ---- the mount table --------------------------------------------------------------------- */
 
-/* \040 and the like, in place. */
-static void unescape(char *text)
-{
-    char *out = text;
-
-    for (; *text; text++) {
-        if (text[0] == '\\' && strspn(text + 1, "01234567") >= 3) {
-            *out++ = (char)((text[1] - '0') << 6 | (text[2] - '0') << 3 | (text[3] - '0'));
-            text += 3;
-        } else {
-            *out++ = *text;
-        }
-    }
-    *out = '\0';
-}
-
 static int add_path(struct observed_mounts *mounts, int root, const char *path, const char *where)
 {
     struct stat st;
@@ -112,34 +97,22 @@ static int add_path(struct observed_mounts *mounts, int root, const char *path, 
     return add_used(mounts, major(st.st_rdev), minor(st.st_rdev), where);
 }
 
-/* "36 35 98:0 /root /where options [optional…] - type source options" (proc(5)). */
 static int add_mount_line(struct observed_mounts *mounts, int root, char *line)
 {
-    char *field[5], *rest = strstr(line, " - "), *source, *save = NULL;
-    unsigned major, minor;
+    struct mount_entry mount;
 
-    for (size_t i = 0; i < array_length(field); i++) {
-        field[i] = strtok_r(i ? NULL : line, " ", &save);
-        if (!field[i])
-            return 0;
-    }
-    if (!rest || sscanf(field[2], "%9u:%9u", &major, &minor) != 2)
+    if (!mount_table_parse(line, &mount))
         return 0;
-    unescape(field[4]);
-    if (major != 0)
-        return add_used(mounts, major, minor, field[4]);
-    rest += strlen(" - ");
-    if (!strtok_r(rest, " ", &save) || !(source = strtok_r(NULL, " ", &save)))
-        return 0;
-    unescape(source);
-    return add_path(mounts, root, source, field[4]);
+    if (major(mount.device) != 0)
+        return add_used(mounts, major(mount.device), minor(mount.device), mount.mount_point);
+    return add_path(mounts, root, mount.source, mount.mount_point);
 }
 
 /* "/dev/sda2 partition 1000 0 -2", after a line of headings. */
 static int add_swap_line(struct observed_mounts *mounts, int root, char *line)
 {
     line[strcspn(line, " \t\n")] = '\0';
-    unescape(line);
+    mount_table_unescape(line);
     return add_path(mounts, root, line, "swap");
 }
 

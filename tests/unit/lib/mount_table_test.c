@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mounts_test.c - mountinfo as the kernel writes it, and lines that it would never write. */
+/* mount_table_test.c - mountinfo as the kernel writes it, and lines that it would never write. */
 #include "tests/unit/test.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/sysmacros.h>
 
-#include "guest-agent/mounts.h"
+#include "lib/mount_table.h"
 
 static void lines_are_taken_apart(void **state)
 {
@@ -14,30 +14,34 @@ static void lines_are_taken_apart(void **state)
                   "40 22 8:16 /sub\\040dir /mnt/a\\040b\\134c\\012d ro,noatime - xfs /dev/sdb rw\n"
                   "41 22 0:31 / /mnt/butter rw master:2 propagate_from:1 unbindable - btrfs "
                   "/dev/disk/with\\040blank ro,space_cache\n"
-                  "42 22 8:32 / /mnt/hurt rw - ext4 /dev/sdc rw,emergency_ro\n";
+                  "42 22 8:32 / /mnt/hurt rw - ext4 /dev/sdc rw,emergency_ro\n"
+                  "43 22 0:44 / /mnt/unnamed rw - tmpfs  ro\n";
     char *cursor = text;
-    struct mount mount;
+    struct mount_entry mount;
 
     (void)state;
-    assert_true(mounts_next(&cursor, &mount));
+    assert_true(mount_table_next(&cursor, &mount));
     assert_int_equal(mount.device, makedev(254, 0));
     assert_string_equal(mount.mount_point, "/");
     assert_string_equal(mount.file_system, "ext4");
     assert_string_equal(mount.source, "/dev/vda");
     assert_false(mount.read_only);
-    assert_true(mounts_next(&cursor, &mount));
+    assert_true(mount_table_next(&cursor, &mount));
     assert_int_equal(mount.device, makedev(8, 16));
     assert_string_equal(mount.root, "/sub dir");
     assert_string_equal(mount.mount_point, "/mnt/a b\\c\nd");
     assert_true(mount.read_only);
-    assert_true(mounts_next(&cursor, &mount));
+    assert_true(mount_table_next(&cursor, &mount));
     assert_int_equal(mount.device, makedev(0, 31));
     assert_string_equal(mount.source, "/dev/disk/with blank");
     assert_true(mount.read_only);
-    assert_true(mounts_next(&cursor, &mount));
+    assert_true(mount_table_next(&cursor, &mount));
     assert_true(mount.read_only);
-    assert_false(mounts_next(&cursor, &mount));
-    assert_false(mounts_next(&cursor, &mount));
+    assert_true(mount_table_next(&cursor, &mount));
+    assert_string_equal(mount.source, "");
+    assert_true(mount.read_only);
+    assert_false(mount_table_next(&cursor, &mount));
+    assert_false(mount_table_next(&cursor, &mount));
 }
 
 static void nonsense_is_skipped(void **state)
@@ -50,28 +54,28 @@ static void nonsense_is_skipped(void **state)
                   "1 2 x / /d rw - ext4 /dev/vda rw\n"
                   "1 2 3:4 / /\\04 rw - ext4 none error,error=ro,row,wro";
     char *cursor = text;
-    struct mount mount;
+    struct mount_entry mount;
 
     (void)state;
-    assert_true(mounts_next(&cursor, &mount));
+    assert_true(mount_table_next(&cursor, &mount));
     assert_string_equal(mount.mount_point, "/\\04");
     assert_false(mount.read_only);
-    assert_false(mounts_next(&cursor, &mount));
+    assert_false(mount_table_next(&cursor, &mount));
     cursor = NULL;
-    assert_false(mounts_next(&cursor, &mount));
+    assert_false(mount_table_next(&cursor, &mount));
 }
 
 static void the_real_file_is_read(void **state)
 {
-    struct buffer text = BUFFER_INIT(MOUNTS_BYTES);
-    struct mount mount;
+    struct buffer text = BUFFER_INIT(MOUNT_TABLE_BYTES);
+    struct mount_entry mount;
     bool found = false;
     char *cursor;
 
     (void)state;
-    assert_int_equal(mounts_read(&text), 0);
+    assert_int_equal(mount_table_read(&text), 0);
     cursor = text.data;
-    while (mounts_next(&cursor, &mount))
+    while (mount_table_next(&cursor, &mount))
         found |= strcmp(mount.mount_point, "/proc") == 0;
     assert_true(found);
     buffer_done(&text);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mounts.h - /proc/self/mountinfo, line by line.
+/* mount_table.h - mountinfo of a process, line by line.
  *
  * Source: proc(5), Documentation/filesystems/proc.rst section 3.5. Blanks, newlines and backslashes
  * in paths are written as three octal digits and come out of here as they are.
@@ -12,7 +12,7 @@
 
 #include "lib/buffer.h"
 
-struct mount {
+struct mount_entry {
     dev_t device;     /* of the super block; anonymous (major 0) for btrfs */
     bool read_only;   /* the mount or its file system */
     const char *root; /* which directory of the file system is mounted */
@@ -21,11 +21,17 @@ struct mount {
     const char *source;      /* "/dev/vda", or whatever mount(2) was told */
 };
 
-enum { MOUNTS_BYTES = 4 * 1024 * 1024 };
+enum { MOUNT_TABLE_BYTES = 4 * 1024 * 1024 };
 
-/* Appends the whole file. 0 or -errno. */
-int mounts_read(struct buffer *ret_text);
+/* Appends the whole of /proc/self/mountinfo. 0 or -errno. */
+int mount_table_read(struct buffer *ret_text);
 
 /* Takes the next mount from text, unescaping in place; *cursor starts at the text's first byte. A
  * line that makes no sense is skipped. False at the end. Strings are borrowed from the text. */
-bool mounts_next(char **cursor, struct mount *ret_mount);
+bool mount_table_next(char **cursor, struct mount_entry *ret_mount);
+
+/* The same of one line, for a reader that takes them one by one. False: it makes no sense. */
+bool mount_table_parse(char *line, struct mount_entry *ret_mount);
+
+/* "\040" and the like, in place: as in mountinfo, so in /proc/swaps. */
+void mount_table_unescape(char *text);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mounts.c - splits mountinfo in place.
+/* mount_table.c - splits a line of mountinfo in place.
  *
  *     36 35 98:0 /sub /mnt/volume rw,noatime shared:1 master:2 - ext4 /dev/vda rw,errors=continue
  *
@@ -7,7 +7,7 @@
  * Any number of optional fields stands before the lone dash. Unescaping only shortens, so it can be
  * done where the text lies.
  */
-#include "guest-agent/mounts.h"
+#include "lib/mount_table.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,32 +17,23 @@
 
 #include "lib/cleanup.h"
 
-int mounts_read(struct buffer *ret_text)
+int mount_table_read(struct buffer *ret_text)
 {
     cleanup(fd_closep) int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
 
     return fd < 0 ? -errno : buffer_read_all(ret_text, fd);
 }
 
-static bool is_octal(const char *text)
-{
-    for (int i = 0; i < 3; i++) {
-        if (text[i] < '0' || text[i] > '7')
-            return false;
-    }
-    return text[0] <= '3';
-}
-
-static void unescape(char *text)
+void mount_table_unescape(char *text)
 {
     char *to = text;
 
-    while (*text) {
-        if (text[0] == '\\' && is_octal(text + 1)) {
-            *to++ = (char)((text[1] - '0') * 64 + (text[2] - '0') * 8 + (text[3] - '0'));
-            text += 4;
+    for (; *text; text++) {
+        if (text[0] == '\\' && text[1] <= '3' && strspn(text + 1, "01234567") >= 3) {
+            *to++ = (char)((text[1] - '0') << 6 | (text[2] - '0') << 3 | (text[3] - '0'));
+            text += 3;
         } else {
-            *to++ = *text++;
+            *to++ = *text;
         }
     }
     *to = '\0';
@@ -60,30 +51,28 @@ static bool has_option(const char *options, const char *name)
     return false;
 }
 
-static bool parse_line(char *line, struct mount *ret_mount)
+bool mount_table_parse(char *line, struct mount_entry *ret_mount)
 {
     enum { ID, PARENT, DEVICE, ROOT, MOUNT_POINT, OPTIONS, FIXED };
-    char *save = NULL, *fields[FIXED], *field;
+    char *fields[FIXED], *field;
     char *file_system, *source, *super_options;
     unsigned major, minor;
 
-    for (int i = 0; i < FIXED; i++) {
-        fields[i] = strtok_r(i ? NULL : line, " ", &save);
-        if (!fields[i])
-            return false;
-    }
+    line[strcspn(line, "\n")] = '\0';
+    for (int i = 0; i < FIXED; i++)
+        fields[i] = strsep(&line, " ");
     do
-        field = strtok_r(NULL, " ", &save);
+        field = strsep(&line, " ");
     while (field && strcmp(field, "-") != 0);
-    file_system = strtok_r(NULL, " ", &save);
-    source = strtok_r(NULL, " ", &save);
-    super_options = strtok_r(NULL, " ", &save);
-    if (!field || !super_options || sscanf(fields[DEVICE], "%u:%u", &major, &minor) != 2)
+    file_system = strsep(&line, " ");
+    source = strsep(&line, " "); /* may be empty: mount(2) was told so */
+    super_options = strsep(&line, " ");
+    if (!super_options || sscanf(fields[DEVICE], "%9u:%9u", &major, &minor) != 2)
         return false;
-    unescape(fields[ROOT]);
-    unescape(fields[MOUNT_POINT]);
-    unescape(source);
-    *ret_mount = (struct mount){
+    mount_table_unescape(fields[ROOT]);
+    mount_table_unescape(fields[MOUNT_POINT]);
+    mount_table_unescape(source);
+    *ret_mount = (struct mount_entry){
         .device = makedev(major, minor),
         .read_only = has_option(fields[OPTIONS], "ro") || has_option(super_options, "ro") ||
                      has_option(super_options, "emergency_ro"),
@@ -95,12 +84,12 @@ static bool parse_line(char *line, struct mount *ret_mount)
     return true;
 }
 
-bool mounts_next(char **cursor, struct mount *ret_mount)
+bool mount_table_next(char **cursor, struct mount_entry *ret_mount)
 {
     while (*cursor && **cursor) {
         char *line = strsep(cursor, "\n");
 
-        if (parse_line(line, ret_mount))
+        if (mount_table_parse(line, ret_mount))
             return true;
     }
     return false;
