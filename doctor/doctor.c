@@ -14,8 +14,7 @@
 #include "doctor/sandboxes.h"
 #include "doctor/watches.h"
 #include "lib/cleanup.h"
-
-enum { BOOT_ID_BYTES = 64 };
+#include "lib/clock.h"
 
 static void examine_policy(const struct config *config, struct findings *findings)
 {
@@ -41,31 +40,18 @@ static void examine_kernel(int root, const struct config *config, struct finding
     kernel_judge_process(&kernel, findings);
 }
 
-static void read_boot_id(char ret_boot_id[static BOOT_ID_BYTES])
-{
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-
-    ret_boot_id[0] = '\0';
-    if (!file)
-        return;
-    if (!fgets(ret_boot_id, BOOT_ID_BYTES, file))
-        ret_boot_id[0] = '\0';
-    ret_boot_id[strcspn(ret_boot_id, "\n")] = '\0';
-    (void)fclose(file);
-}
-
 int doctor_find_abilities(const struct doctor_request *request,
                           struct doctor_abilities *ret_abilities)
 {
     cleanup(buffer_done) struct buffer json = BUFFER_INIT(DOCTOR_BYTES);
     struct findings findings;
-    char boot_id[BOOT_ID_BYTES];
+    char boot_id[CLOCK_BOOT_ID_BYTES];
     int r;
 
     findings_begin(&findings, &json);
     kata_version_examine(request->root, &findings);
     kata_examine(request->root, request->config, &findings);
-    read_boot_id(boot_id);
+    (void)clock_boot_id(boot_id);
     sandboxes_judge(request->sandboxes, boot_id, request->config, &findings);
     r = findings_end(&findings);
     if (findings.lacks_direct_volumes)
@@ -81,7 +67,7 @@ int doctor_find_abilities(const struct doctor_request *request,
 int doctor_examine(const struct doctor_request *request, struct buffer *ret_json)
 {
     struct findings findings;
-    char boot_id[BOOT_ID_BYTES];
+    char boot_id[CLOCK_BOOT_ID_BYTES];
 
     findings_begin(&findings, ret_json);
     examine_kernel(request->root, request->config, &findings);
@@ -89,7 +75,7 @@ int doctor_examine(const struct doctor_request *request, struct buffer *ret_json
     examine_policy(request->config, &findings);
     kata_version_examine(request->root, &findings);
     kata_examine(request->root, request->config, &findings);
-    read_boot_id(boot_id);
+    (void)clock_boot_id(boot_id);
     sandboxes_judge(request->sandboxes, boot_id, request->config, &findings);
     return findings_end(&findings);
 }

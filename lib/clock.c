@@ -7,9 +7,14 @@
  */
 #include "lib/clock.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
+
+#include "lib/cleanup.h"
 
 enum { MSEC_PER_SEC = 1000 };
 
@@ -31,6 +36,17 @@ int64_t clock_realtime_ms(void)
 
     (void)clock_gettime(CLOCK_REALTIME, &now);
     return (int64_t)now.tv_sec * MSEC_PER_SEC + now.tv_nsec / (int64_t)NSEC_PER_MSEC;
+}
+
+int clock_boot_id(char ret_boot_id[static CLOCK_BOOT_ID_BYTES])
+{
+    const size_t length = CLOCK_BOOT_ID_BYTES - 1;
+    cleanup(fd_closep) int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : read(fd, ret_boot_id, length);
+    int r = got < 0 ? -errno : got < (ssize_t)length ? -EBADMSG : 0;
+
+    ret_boot_id[r == 0 ? length : 0] = '\0';
+    return r;
 }
 
 void clock_text(int64_t realtime_ms, char ret_text[static CLOCK_TEXT_BYTES])

@@ -16,4 +16,8 @@ enum { CLOCK_TEXT_BYTES = 25 }; /* "2026-01-02T03:04:05.678Z" and a NUL */
 uint64_t clock_boottime(void);   /* nanoseconds since boot */
 int64_t clock_realtime_ms(void); /* milliseconds since 1970 UTC */
 
+/* Which boot boottime counts from. Empty if it can't be read, and -errno. */
+enum { CLOCK_BOOT_ID_BYTES = 37 }; /* a UUID and a NUL */
+int clock_boot_id(char ret_boot_id[static CLOCK_BOOT_ID_BYTES]);
+
 void clock_text(int64_t realtime_ms, char ret_text[static CLOCK_TEXT_BYTES]);

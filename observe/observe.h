@@ -250,8 +250,3 @@ struct publish_walk *publish_walk_free(struct publish_walk *walk);
  * if that is not 0. */
 int publish_walk_next(struct publish_walk *walk, int (*callback)(void *userdata, const char *path),
                       void *userdata);
-
-/* ---- this boot ---------------------------------------------------------------------------- */
-
-enum { OBSERVE_BOOT_ID_BYTES = 37 };
-int observe_boot_id(char ret_boot_id[static OBSERVE_BOOT_ID_BYTES]);

@@ -120,17 +120,3 @@ enum hypervisor_kind process_arguments_hypervisor(const struct buffer *arguments
 
     return hypervisor_kind_from_program(slash ? slash + 1 : program);
 }
-
-int observe_boot_id(char ret_boot_id[static OBSERVE_BOOT_ID_BYTES])
-{
-    cleanup(buffer_done) struct buffer text = BUFFER_INIT(64);
-    int r = read_proc("/proc/sys/kernel/random/boot_id", &text);
-
-    if (r < 0)
-        return r;
-    if (text.length < OBSERVE_BOOT_ID_BYTES - 1)
-        return -EBADMSG;
-    memcpy(ret_boot_id, text.data, OBSERVE_BOOT_ID_BYTES - 1);
-    ret_boot_id[OBSERVE_BOOT_ID_BYTES - 1] = '\0';
-    return 0;
-}

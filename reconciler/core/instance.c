@@ -17,8 +17,8 @@
 #include <sys/stat.h>
 
 #include "lib/cleanup.h"
+#include "lib/clock.h"
 #include "lib/path.h"
-#include "observe/observe.h"
 #include "store/store.h"
 
 void instance_init(struct instance *instance, int root, const char *root_name,
@@ -96,7 +96,7 @@ int instance_open_store(const struct instance *instance, const struct config *co
                         enum instance_store where, struct store **ret_store,
                         struct store_opening *ret_opening, struct error *error)
 {
-    char boot_id[OBSERVE_BOOT_ID_BYTES];
+    char boot_id[CLOCK_BOOT_ID_BYTES];
     struct store_options options = {
         .path = where == INSTANCE_STORE_FILE ? instance->database : NULL,
         .boot_id = boot_id,
@@ -104,7 +104,7 @@ int instance_open_store(const struct instance *instance, const struct config *co
         .max_rows = config->history.max_rows,
         .ret_opening = ret_opening,
     };
-    int r = observe_boot_id(boot_id);
+    int r = clock_boot_id(boot_id);
 
     *ret_opening = (struct store_opening){0};
     if (r < 0)

@@ -2,6 +2,8 @@
 /* clock_test.c - times as text, at the edges of the calendar. */
 #include "tests/unit/test.h"
 
+#include <string.h>
+
 #include "lib/clock.h"
 
 static void writes_utc(void **state)
@@ -47,12 +49,23 @@ static void boottime_does_not_go_back(void **state)
     assert_true(clock_realtime_ms() > INT64_C(1577836800000)); /* 2020 */
 }
 
+static void knows_this_boot(void **state)
+{
+    char boot_id[CLOCK_BOOT_ID_BYTES];
+
+    (void)state;
+    assert_int_equal(clock_boot_id(boot_id), 0);
+    assert_int_equal(strlen(boot_id), CLOCK_BOOT_ID_BYTES - 1);
+    assert_int_equal(strspn(boot_id, "0123456789abcdef-"), strlen(boot_id));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(writes_utc),
         cmocka_unit_test(never_writes_more_than_its_room),
         cmocka_unit_test(boottime_does_not_go_back),
+        cmocka_unit_test(knows_this_boot),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -81,16 +81,6 @@ static void knows_that_there_is_none(void **state)
     assert_int_equal(process_read(-1, &process), -ENOENT);
 }
 
-static void knows_this_boot(void **state)
-{
-    char boot_id[OBSERVE_BOOT_ID_BYTES];
-
-    (void)state;
-    assert_int_equal(observe_boot_id(boot_id), 0);
-    assert_int_equal(strlen(boot_id), OBSERVE_BOOT_ID_BYTES - 1);
-    assert_int_equal(strspn(boot_id, "0123456789abcdef-"), strlen(boot_id));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -98,7 +88,6 @@ int main(void)
         cmocka_unit_test(finds_no_part_of_a_token),
         cmocka_unit_test(knows_a_process_and_its_start),
         cmocka_unit_test(knows_that_there_is_none),
-        cmocka_unit_test(knows_this_boot),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
