@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* call.c - the daemon answers a resize when the guest has grown. Until then this process has time:
- * the request is on a loop, and so is a timer that has progress shown. */
+/* call.c - one HTTP exchange on the source's loop, and a timer that has progress shown.
+ *
+ * The daemon answers a resize when the guest has grown; everything else it answers at once. Showing
+ * progress asks the daemon as well, so a call may run inside of another one: each runs the loop
+ * until its own answer is there. */
 #include "crustctl/call.h"
 
 #include <errno.h>
@@ -11,15 +14,14 @@
 #include "lib/json.h"
 #include "lib/loop.h"
 
-enum { ANSWER_BYTES = 64 * 1024 };
+enum { ANSWER_BYTES = 64 * 1024 * 1024 };
 
-/* The daemon gives up after 120 s, and says so. */
-static const uint64_t DEADLINE_NS = 130 * NSEC_PER_SEC;
 static const uint64_t PROGRESS_NS = 500 * NSEC_PER_MSEC;
 
 struct call {
-    struct loop loop;
+    struct loop *loop;
     struct loop_timer timer;
+    bool answered;
     const struct call_request *request;
     const char *socket;
     unsigned *ret_status;
@@ -33,7 +35,7 @@ static void on_progress(struct loop_timer *timer)
     struct call *call = container_of(timer, struct call, timer);
 
     call->request->progress(call->request->userdata);
-    loop_timer_start(&call->loop, timer, PROGRESS_NS, on_progress);
+    loop_timer_start(call->loop, timer, PROGRESS_NS, on_progress);
 }
 
 static int take_refusal(const struct call *call, const struct http_exchange_answer *answer)
@@ -53,7 +55,7 @@ static void on_answer(struct http_exchange *exchange, const struct http_exchange
     struct call *call = userdata;
 
     (void)exchange;
-    loop_stop(&call->loop);
+    call->answered = true;
     if (answer->end == HTTP_EXCHANGE_NO_SOCKET || answer->end == HTTP_EXCHANGE_REFUSED) {
         call->result =
             error_set(call->error, SOURCE_UNREACHABLE, "no daemon answers on %s", call->socket);
@@ -64,47 +66,38 @@ static void on_answer(struct http_exchange *exchange, const struct http_exchange
         return;
     }
     *call->ret_status = answer->status;
-    call->result = answer->status == 200
-                       ? buffer_append(call->ret_body, answer->body, answer->length)
-                       : take_refusal(call, answer);
-}
-
-static int run(struct call *call, int root)
-{
-    const struct http_exchange_request request = {
-        .directory = root,
-        .socket_path = call->socket,
-        .method = call->request->method,
-        .target = call->request->target,
-        .body = call->request->body,
-        .body_limit = ANSWER_BYTES,
-        .deadline_ns = DEADLINE_NS,
-    };
-    struct http_exchange *exchange = NULL;
-
-    if (http_exchange_new(&call->loop, &request, on_answer, call, &exchange) < 0)
-        return error_set(call->error, -ENOMEM, "out of memory");
-    if (call->request->progress)
-        loop_timer_start(&call->loop, &call->timer, PROGRESS_NS, on_progress);
-    loop_run(&call->loop);
-    loop_timer_stop(&call->timer);
-    (void)http_exchange_free(exchange);
-    return call->result;
+    call->result = buffer_append(call->ret_body, answer->body, answer->length);
+    if (call->result == 0 && (answer->status < 200 || answer->status > 299))
+        call->result = take_refusal(call, answer);
 }
 
 int call_daemon(struct source *source, const struct call_request *request, unsigned *ret_status,
                 struct buffer *ret_body, struct error *error)
 {
-    struct call call = {.request = request,
+    struct call call = {.loop = source_loop(source),
+                        .request = request,
                         .socket = source_config(source)->paths.http_socket,
                         .ret_status = ret_status,
                         .ret_body = ret_body,
                         .error = error};
-    int result = loop_init(&call.loop);
+    const struct http_exchange_request exchange_request = {
+        .directory = source_root(source),
+        .socket_path = call.socket,
+        .method = request->method,
+        .target = request->target,
+        .body = request->body,
+        .body_limit = ret_body->limit ? ret_body->limit : ANSWER_BYTES,
+        .deadline_ns = request->deadline_seconds * NSEC_PER_SEC,
+    };
+    struct http_exchange *exchange = NULL;
 
-    if (result < 0)
-        return error_set_errno(error, result, "cannot make an event loop");
-    result = run(&call, source_root(source));
-    loop_done(&call.loop);
-    return result;
+    if (http_exchange_new(call.loop, &exchange_request, on_answer, &call, &exchange) < 0)
+        return error_set(error, -ENOMEM, "out of memory");
+    if (request->progress)
+        loop_timer_start(call.loop, &call.timer, PROGRESS_NS, on_progress);
+    while (!call.answered)
+        loop_run_once(call.loop);
+    loop_timer_stop(&call.timer);
+    (void)http_exchange_free(exchange);
+    return call.result;
 }

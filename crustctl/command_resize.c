@@ -20,7 +20,8 @@
 #include "lib/json.h"
 #include "lib/quantity.h"
 
-enum { ANSWER_BYTES = 64 * 1024, TEXT_BYTES = 8 * 1024 };
+/* The daemon gives up after 120 s, and says so. */
+enum { ANSWER_BYTES = 64 * 1024, TEXT_BYTES = 8 * 1024, DEADLINE_SECONDS = 130 };
 
 /* What a growth looks like while a person waits for it, said on stderr whenever it changes. A CSI
  * driver may take stderr for a part of the answer. */
@@ -95,7 +96,8 @@ static int ask_volume(struct session *session, const char *name, const char *wha
 {
     cleanup(buffer_done) struct buffer target = BUFFER_INIT(TEXT_BYTES);
     struct progress progress = {.session = session, .volume = name};
-    struct call_request request = {.method = "GET", .body = body, .userdata = &progress};
+    struct call_request request = {
+        .method = "GET", .body = body, .deadline_seconds = DEADLINE_SECONDS, .userdata = &progress};
     int code = find_target(session, name, what, &target);
 
     if (code != EXIT_DONE)
@@ -239,7 +241,8 @@ static int ask_filesystem(struct session *session, const char *target, const uin
     const char *const *operand = session->options->operand;
     cleanup(buffer_done) struct buffer body = BUFFER_INIT(TEXT_BYTES);
     cleanup(json_deletep) cJSON *answer = NULL;
-    struct call_request request = {.method = "PUT", .target = target};
+    struct call_request request = {
+        .method = "PUT", .target = target, .deadline_seconds = DEADLINE_SECONDS};
     int code;
 
     buffer_append_text(&body, "{");

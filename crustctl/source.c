@@ -2,8 +2,7 @@
 /* source.c - the daemon first, the database where no daemon answers.
  *
  * The daemon's socket and the database are named by the same configuration file the daemon reads,
- * below the same --root. The socket is opened O_PATH inside the root and connected to through
- * /proc/self/fd: so neither an absolute link nor the length of its path is in the way.
+ * below the same --root.
  *
  * Both give the views' rows in the same words. "No daemon" means that nothing listens; a daemon
  * that answers with an error, or a socket that may not be used, is an error and not a reason to
@@ -19,9 +18,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "crustctl/call.h"
 #include "doctor/doctor.h"
 #include "lib/cleanup.h"
-#include "lib/http_client.h"
 #include "lib/json.h"
 #include "lib/path.h"
 
@@ -34,6 +33,7 @@ enum {
 };
 
 struct source {
+    struct loop loop;
     int root;
     const char *root_name; /* borrowed: an argument */
     struct config config;
@@ -52,6 +52,11 @@ int source_open(const char *root, const char *config_file, struct source **ret_s
         return error_set(error, -ENOMEM, "out of memory");
     source->root = -1;
     source->root_name = root;
+    result = loop_init(&source->loop);
+    if (result < 0) {
+        free(source);
+        return error_set_errno(error, result, "cannot make an event loop");
+    }
     result = path_open_root(root, &source->root);
     if (result < 0)
         (void)error_set_errno(error, result, "cannot open --root %s", root);
@@ -71,6 +76,7 @@ void source_close(struct source *source)
         return;
     store_reader_free(source->reader);
     fd_close(source->root);
+    loop_done(&source->loop);
     free(source);
 }
 
@@ -84,43 +90,28 @@ const struct config *source_config(const struct source *source)
     return &source->config;
 }
 
-/* The "message" of an error reply. */
-static int refused(const struct buffer *body, long status, struct error *error)
-{
-    cleanup(json_deletep) cJSON *reply = NULL;
-    const char *message = NULL;
-
-    if (json_parse(buffer_text(body), body->length, JSON_LIMITS_HTTP, &reply, NULL) == 0)
-        message = json_string(reply, "message");
-    return error_set(error, SOURCE_REFUSED, "%s (HTTP status %ld)",
-                     message ? message : "the daemon refused", status);
-}
-
 int source_ask_daemon(struct source *source, const char *method, const char *path,
                       struct buffer *ret_body, struct error *error)
 {
-    const char *name = source->config.paths.http_socket;
-    cleanup(fd_closep) int fd = -1;
-    char address[32];
-    long status = 0;
-    int result = path_open_in_root(source->root, name, &fd);
+    const struct call_request request = {
+        .method = method,
+        .target = path,
+        .body = strcmp(method, "POST") == 0 ? "" : NULL,
+        .deadline_seconds = REQUEST_SECONDS,
+    };
+    unsigned status;
 
-    if (result == -ENOENT || result == -ENOTDIR)
-        return error_set(error, SOURCE_UNREACHABLE, "no daemon answers on %s", name);
-    if (result < 0)
-        return error_set_errno(error, result, "%s", name);
-    (void)snprintf(address, sizeof(address), "/proc/self/fd/%d", fd);
-    result = http_request(address, method, path, NULL, REQUEST_SECONDS, &status, ret_body, error);
-    if (result == HTTP_UNREACHABLE)
-        return error_set(error, SOURCE_UNREACHABLE, "no daemon answers on %s", name);
-    if (result < 0)
-        return error_prefix(error, "%s", name);
-    return status >= 200 && status < 300 ? 0 : refused(ret_body, status, error);
+    return call_daemon(source, &request, &status, ret_body, error);
 }
 
 int source_root(const struct source *source)
 {
     return source->root;
+}
+
+struct loop *source_loop(struct source *source)
+{
+    return &source->loop;
 }
 
 static int open_database(struct source *source, struct error *error)

@@ -7,6 +7,7 @@
 
 #include "config/config.h"
 #include "lib/buffer.h"
+#include "lib/loop.h"
 #include "lib/result.h"
 #include "store/read.h"
 
@@ -28,7 +29,8 @@ void source_close(struct source *source);
 void source_want_daemon(struct source *source);
 
 const struct config *source_config(const struct source *source);
-int source_root(const struct source *source); /* O_PATH of --root, borrowed */
+int source_root(const struct source *source);    /* O_PATH of --root, borrowed */
+struct loop *source_loop(struct source *source); /* where requests are made, borrowed */
 
 /* Rows of a view, as JSON text. Once no daemon answered, this source stays with the database and
  * has said so on stderr. 0, SOURCE_*, -errno. */

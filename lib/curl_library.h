@@ -17,7 +17,7 @@
 /* clang-format off */
 #define CURL_LIBRARY_FUNCTIONS(each)                                                               \
     each(global_init) each(slist_append) each(slist_free_all)                                      \
-    each(easy_init) each(easy_setopt) each(easy_perform) each(easy_getinfo) each(easy_strerror)    \
+    each(easy_init) each(easy_setopt) each(easy_getinfo) each(easy_strerror)                        \
     each(easy_cleanup)                                                                             \
     each(multi_init) each(multi_setopt) each(multi_add_handle) each(multi_remove_handle)           \
     each(multi_socket_action) each(multi_info_read) each(multi_cleanup)

@@ -341,7 +341,7 @@ static int set_request(struct http_exchange *exchange, const struct http_exchang
 
     if (r == 0)
         r = add_header(exchange, "Accept: application/json");
-    if (r == 0 && request->body)
+    if (r == 0 && request->body && *request->body)
         r = add_header(exchange, "Content-Type: application/json");
     if (r < 0)
         return r;

@@ -23,7 +23,7 @@ struct http_exchange_request {
     pid_t listener;          /* the process that must be listening there; 0: any */
     const char *method;
     const char *target; /* path and query, or a whole http URL, as it goes into the request line */
-    const char *body;   /* JSON; NULL none */
+    const char *body;   /* JSON, or "" for an empty one; NULL none */
     size_t body_limit;  /* of the answer, above zero */
     uint64_t deadline_ns; /* for all of it, from now */
 };

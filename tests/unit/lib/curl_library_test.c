@@ -6,7 +6,6 @@
 
 #include "lib/clock.h"
 #include "lib/curl_library.h"
-#include "lib/http_client.h"
 #include "lib/http_exchange.h"
 
 static bool installed;
@@ -46,17 +45,6 @@ static void an_exchange_tells_that_it_is_missing(void **state)
     loop_run(&server->loop);
 }
 
-static void a_client_tells_that_it_is_missing(void **state)
-{
-    cleanup(buffer_done) struct buffer body = BUFFER_INIT(1);
-    struct error error;
-    long status;
-
-    (void)state;
-    assert_int_equal(http_request("/", "GET", "/", NULL, 1, &status, &body, &error), -ENOPKG);
-    assert_non_null(strstr(error.text, "install libcurl3-gnutls: "));
-}
-
 static void it_may_come_later(void **state)
 {
     struct error error;
@@ -74,7 +62,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(an_exchange_tells_that_it_is_missing, http_server_set_up,
                                         http_server_tear_down),
-        cmocka_unit_test(a_client_tells_that_it_is_missing),
         cmocka_unit_test(it_may_come_later),
     };
 

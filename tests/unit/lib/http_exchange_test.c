@@ -110,6 +110,30 @@ static void sends_a_body(void **state)
     }
 }
 
+static void sends_an_empty_body(void **state)
+{
+    const struct http_script script = {
+        "POST /x?a=b HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n"
+        "Content-Length: 0\r\n",
+        HTTP_NO_CONTENT,
+    };
+    struct http_server *server = *state;
+    struct http_exchange_request request = get(server);
+
+    request.method = "POST";
+    request.body = "";
+    http_server_listen(server, &script, 1);
+    assert_int_equal(run(server, &request).status, 204);
+}
+
+static void follows_no_redirect(void **state)
+{
+    const struct http_script script = {
+        "GET ", "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"};
+
+    assert_int_equal(run_get(*state, &script).status, 302);
+}
+
 static void reads_until_the_end_and_chunks(void **state)
 {
     const struct http_script unsized = {"GET",
@@ -296,6 +320,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(gets),
         TEST(sends_a_body),
+        TEST(sends_an_empty_body),
+        TEST(follows_no_redirect),
         TEST(reads_until_the_end_and_chunks),
         TEST(any_status_is_an_answer),
         TEST(says_what_is_not_there),
