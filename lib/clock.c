@@ -9,8 +9,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -49,11 +47,20 @@ int clock_boot_id(char ret_boot_id[static CLOCK_BOOT_ID_BYTES])
     return r;
 }
 
+/* The number in so many digits, and a character after them. */
+static char *put_number(char *at, int number, unsigned digits, char after)
+{
+    for (unsigned i = digits; i-- > 0; number /= 10)
+        at[i] = (char)('0' + number % 10);
+    at[digits] = after;
+    return at + digits + 1;
+}
+
 void clock_text(int64_t realtime_ms, char ret_text[static CLOCK_TEXT_BYTES])
 {
     int64_t seconds = realtime_ms / MSEC_PER_SEC;
     int64_t milliseconds = realtime_ms % MSEC_PER_SEC;
-    char text[64];
+    char *at = ret_text;
     struct tm utc;
     time_t when;
 
@@ -67,9 +74,12 @@ void clock_text(int64_t realtime_ms, char ret_text[static CLOCK_TEXT_BYTES])
         seconds = LAST_SECOND;
     when = (time_t)seconds;
     (void)gmtime_r(&when, &utc);
-    (void)snprintf(text, sizeof(text), "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", utc.tm_year + 1900,
-                   utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
-                   (int)milliseconds);
-    memcpy(ret_text, text, CLOCK_TEXT_BYTES);
-    ret_text[CLOCK_TEXT_BYTES - 1] = '\0';
+    at = put_number(at, utc.tm_year + 1900, 4, '-');
+    at = put_number(at, utc.tm_mon + 1, 2, '-');
+    at = put_number(at, utc.tm_mday, 2, 'T');
+    at = put_number(at, utc.tm_hour, 2, ':');
+    at = put_number(at, utc.tm_min, 2, ':');
+    at = put_number(at, utc.tm_sec, 2, '.');
+    at = put_number(at, (int)milliseconds, 3, 'Z');
+    *at = '\0';
 }

@@ -19,11 +19,14 @@ int json_append_string(struct buffer *buffer, const char *text)
     if (!text)
         return buffer_append_text(buffer, "null");
     end = text + strlen(text);
-    r = buffer_append(buffer, "\"", 1);
-    while (r == 0 && text < end) {
-        size_t length = text_escape_next(&text, end, escaped);
+    buffer_append(buffer, "\"", 1);
+    while (text < end) {
+        size_t length = text_plain_length(text, end);
 
-        r = buffer_append(buffer, escaped, length);
+        buffer_append(buffer, text, length);
+        text += length;
+        if (text < end)
+            buffer_append(buffer, escaped, text_escape_next(&text, end, escaped));
     }
     r = buffer_append(buffer, "\"", 1);
     if (r < 0)
@@ -33,9 +36,11 @@ int json_append_string(struct buffer *buffer, const char *text)
 
 int json_append_name(struct buffer *buffer, const char *name)
 {
-    bool is_first = buffer->length == 0 || buffer->data[buffer->length - 1] == '{';
-
-    return buffer_append_format(buffer, "%s\"%s\":", is_first ? "" : ",", name);
+    if (buffer->length && buffer->data[buffer->length - 1] != '{')
+        buffer_append(buffer, ",", 1);
+    buffer_append(buffer, "\"", 1);
+    buffer_append_text(buffer, name);
+    return buffer_append(buffer, "\":", 2);
 }
 
 int json_append_member(struct buffer *buffer, const char *name, const char *text)

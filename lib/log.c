@@ -104,10 +104,18 @@ int log_format_from_name(const char *name, enum log_format *ret_format)
     return 0;
 }
 
+/* Room for text, beside what closes the line. */
+static size_t line_room(const struct line *line)
+{
+    size_t end = sizeof(line->text) - LINE_TAIL;
+
+    return line->length < end ? end - line->length : 0;
+}
+
 /* Appends all of it or nothing. */
 static bool line_append(struct line *line, const char *text, size_t length)
 {
-    if (length > sizeof(line->text) - LINE_TAIL - line->length)
+    if (length > line_room(line))
         return false;
     memcpy(line->text + line->length, text, length);
     line->length += length;
@@ -120,44 +128,63 @@ static void line_close(struct line *line, char character)
     line->text[line->length++] = character;
 }
 
+static bool is_plain_character(char character)
+{
+    return (character >= 'a' && character <= 'z') || (character >= '-' && character <= ':') ||
+           (character >= '@' && character <= 'Z') || character == '_' || character == '+' ||
+           character == ',';
+}
+
 /* A value that logfmt can show without quotes. */
 static bool is_plain(const char *text)
 {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "-_./:@+,";
+    const char *at = text;
 
-    return *text && text[strspn(text, plain)] == '\0';
+    while (is_plain_character(*at))
+        at++;
+    return at > text && *at == '\0';
 }
 
 static void line_append_quoted(struct line *line, const char *text)
 {
     const char *end = text + strlen(text);
     char escaped[TEXT_ESCAPED_BYTES];
+    bool fits = line_append(line, "\"", 1);
 
-    if (!line_append(line, "\"", 1))
+    if (!fits)
         return;
-    while (text < end) {
-        size_t length = text_escape_next(&text, end, escaped);
+    while (fits && text < end) {
+        size_t plain = text_plain_length(text, end);
+        size_t length = plain < line_room(line) ? plain : line_room(line);
 
-        if (!line_append(line, escaped, length))
-            break;
+        (void)line_append(line, text, length);
+        text += length;
+        fits = length == plain;
+        if (fits && text < end)
+            fits = line_append(line, escaped, text_escape_next(&text, end, escaped));
     }
     line_close(line, '"');
 }
 
-static void line_append_field(struct line *line, const char *key, const char *value, bool quoted)
+/* "key=" or "\"key\":", and what parts it from the field before. */
+static void line_append_key(struct line *line, const char *key)
 {
     bool json = settings.format == LOG_JSON;
-    char head[32];
-    int length;
 
-    length =
-        snprintf(head, sizeof(head),
-                 json ? "%s\"%s\":" : "%s%s=", line->length <= 1 ? "" : (json ? "," : " "), key);
+    if (line->length > 1)
+        (void)line_append(line, json ? "," : " ", 1);
+    if (json)
+        (void)line_append(line, "\"", 1);
+    (void)line_append(line, key, strlen(key));
+    (void)line_append(line, json ? "\":" : "=", json ? 2 : 1);
+}
+
+static void line_append_field(struct line *line, const char *key, const char *value, bool quoted)
+{
     /* A field whose value would not find room is left out as a whole. */
-    if (line->length + (size_t)length + 2 * LINE_TAIL > sizeof(line->text))
+    if (strlen(key) + 4 + LINE_TAIL > line_room(line))
         return;
-    (void)line_append(line, head, (size_t)length);
+    line_append_key(line, key);
     if (quoted)
         line_append_quoted(line, value);
     else

@@ -92,6 +92,16 @@ static bool needs_number(uint32_t character)
     return is_control || reorders;
 }
 
+size_t text_plain_length(const char *text, const char *end)
+{
+    const char *at = text;
+
+    while (at < end && (unsigned char)*at >= 0x20 && (unsigned char)*at < 0x7f && *at != '"' &&
+           *at != '\\')
+        at++;
+    return (size_t)(at - text);
+}
+
 size_t text_escape_next(const char **cursor, const char *end,
                         char ret_escaped[static TEXT_ESCAPED_BYTES])
 {

@@ -20,6 +20,10 @@ size_t text_encode_utf8(uint32_t character, char ret_bytes[static 4]);
 
 bool text_is_utf8(const char *text, size_t length);
 
+/* How many bytes from text on are printable ASCII without quotes and backslashes, which stand for
+ * themselves wherever text is shown or quoted. */
+size_t text_plain_length(const char *text, const char *end);
+
 enum { TEXT_ESCAPED_BYTES = 8 }; /* "\u001b" and a NUL, rounded up */
 
 /* Escapes one character and moves the cursor past it; a byte that is not UTF-8 becomes U+FFFD.

@@ -4,6 +4,7 @@
 
 #include <sys/stat.h>
 
+#include "lib/buffer.h"
 #include "lib/sha256.h"
 #include "store/counters.h"
 #include "store/read.h"
@@ -28,6 +29,7 @@ struct store {
     int64_t left_ms;        /* since when it is in memory */
     bool written_in_memory; /* which no file has */
     bool unsynced;          /* something was committed since the log was synced */
+    struct buffer detail;   /* of the journal's line that is written */
     int64_t now_ms;         /* one time for everything in a transaction */
     int wal_pages;          /* after the last commit */
     int wal_moved_pages;    /* of these, after the last checkpoint */

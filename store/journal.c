@@ -2,15 +2,17 @@
 /* journal.c - history: a line for each change, and the bounds that keep history finite.
  *
  * Lines are written by the functions that change something, in the same transaction, so that the
- * journal and the tables never disagree. SQLite builds the detail's JSON: json_patch() onto an
- * empty object leaves out members that are null, which is how an unknown number or an empty reason
- * is left out.
+ * journal and the tables never disagree. The detail's JSON leaves out members that are NULL, which
+ * is how an unknown number or an empty reason is left out.
  *
  * Trimming removes what is older than keep_days or further back than max_rows, never what is live:
  * open growths and mappings, live sandboxes, volumes that are not removed, devices that anything
  * points to. Children go before their parents; a parent that still has children waits for the next
  * time. The journal's newest line stays, so that its numbers are never used twice.
  */
+#include <inttypes.h>
+
+#include "lib/json.h"
 #include "store/internal.h"
 
 enum { TRIM_ROWS = 500 }; /* per table and call: well below a millisecond each */
@@ -22,34 +24,43 @@ enum { TRIM_ROWS = 500 }; /* per table and call: well below a millisecond each *
     "(SELECT d.name FROM volumes v JOIN devices d ON d.device_id = v.device_id"                    \
     " WHERE v.volume_id = ?3)"
 
+static const char insert[] =
+    "INSERT INTO journal (at, kind, volume_id, sandbox_id, device, detail) VALUES"
+    " (?1, ?2, ?3, coalesce(?4, " SANDBOX_OF_VOLUME "), coalesce(?5, " DEVICE_OF_VOLUME "), ?6)";
+
+/* The members that are known, as a JSON object; NULL if none is. */
+static const char *write_detail(struct buffer *buffer, const struct journal_member *members)
+{
+    buffer_clear(buffer);
+    buffer_append(buffer, "{", 1);
+    for (size_t i = 0; i < JOURNAL_MEMBERS; i++) {
+        const struct sql_value *value = &members[i].value;
+
+        if (!members[i].name || value->type == SQL_NULL)
+            continue;
+        json_append_name(buffer, members[i].name);
+        if (value->type == SQL_TEXT)
+            json_append_string(buffer, value->text);
+        else
+            buffer_append_format(buffer, "%" PRId64, value->number);
+    }
+    buffer_append(buffer, "}", 1);
+    return buffer->length > 2 ? buffer_text(buffer) : NULL;
+}
+
 int journal_write(struct store *store, const struct journal_line *line)
 {
-    static const char insert[] =
-        "INSERT INTO journal (at, kind, volume_id, sandbox_id, device, detail) VALUES"
-        " (?1, ?2, ?3, coalesce(?4, " SANDBOX_OF_VOLUME "), coalesce(?5, " DEVICE_OF_VOLUME "),"
-        " nullif(json_patch('{}', json_object(?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)), '{}'))";
-    struct sql_value values[5 + 2 * JOURNAL_MEMBERS] = {
-        sql_number(store->now_ms),  sql_text(line->kind),   sql_known((uint64_t)line->volume_id),
-        sql_text(line->sandbox_id), sql_text(line->device),
-    };
+    const char *detail = write_detail(&store->detail, line->detail);
 
-    for (size_t i = 0; i < JOURNAL_MEMBERS; i++) {
-        const struct journal_member *member = &line->detail[i];
-
-        values[5 + 2 * i] = sql_text(member->name ? member->name : "-");
-        values[6 + 2 * i] = member->value;
-    }
-    return sql_run_values(&store->connection, insert, NULL, values, array_length(values));
+    if (buffer_error(&store->detail) < 0)
+        return sql_failed(&store->connection, SQLITE_NOMEM);
+    return store_journal(store, line->kind, line->volume_id, line->sandbox_id, line->device,
+                         detail);
 }
 
 int store_journal(struct store *store, const char *kind, int64_t volume_id, const char *sandbox_id,
                   const char *device, const char *detail)
 {
-    static const char insert[] =
-        "INSERT INTO journal (at, kind, volume_id, sandbox_id, device, detail) VALUES"
-        " (?1, ?2, ?3, coalesce(?4, " SANDBOX_OF_VOLUME "), coalesce(?5, " DEVICE_OF_VOLUME
-        "), ?6)";
-
     return sql_run(&store->connection, insert, NULL, sql_number(store->now_ms), sql_text(kind),
                    sql_known((uint64_t)volume_id), sql_text(sandbox_id), sql_text(device),
                    sql_text(detail));

@@ -376,6 +376,7 @@ void store_close(struct store *store)
     if (!store)
         return;
     sql_close(&store->connection);
+    buffer_done(&store->detail);
     free(store->path);
     free(store->boot_id);
     free(store);
