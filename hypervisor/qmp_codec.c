@@ -38,12 +38,24 @@ static bool scan_byte(struct qmp_decoder *decoder, char byte)
     return false;
 }
 
+/* Goes past what is in a string and means nothing to the scanner. */
+static void scan_plain(struct qmp_decoder *decoder, const struct buffer *input)
+{
+    size_t at = decoder->scanned;
+
+    while (at < input->length && input->data[at] != '"' && input->data[at] != '\\')
+        at++;
+    decoder->scanned = at;
+}
+
 /* The length of the object at the front of the input; 0 while its end has not arrived. */
 static size_t scan_object(struct qmp_decoder *decoder, const struct buffer *input)
 {
     while (decoder->scanned < input->length) {
         if (scan_byte(decoder, input->data[decoder->scanned++]))
             return decoder->scanned;
+        if (decoder->in_string && !decoder->escaped)
+            scan_plain(decoder, input);
     }
     return 0;
 }

@@ -441,7 +441,7 @@ static uint32_t next_folded(const char **cursor)
     return fold_character(character);
 }
 
-static bool names_equal(const char *a, const char *b)
+static bool names_equal_folded(const char *a, const char *b)
 {
     uint32_t character;
 
@@ -451,6 +451,23 @@ static bool names_equal(const char *a, const char *b)
             return false;
     } while (character);
     return true;
+}
+
+/* Nearly all names are told apart by a letter of ASCII, or are the same bytes. */
+static bool names_equal(const char *a, const char *b)
+{
+    size_t same = 0;
+    unsigned char left, right;
+
+    while (a[same] && a[same] == b[same])
+        same++;
+    left = (unsigned char)a[same];
+    right = (unsigned char)b[same];
+    if (left == right)
+        return true;
+    if (left < 0x80 && right < 0x80 && fold_character(left) != fold_character(right))
+        return false;
+    return names_equal_folded(a, b);
 }
 
 const cJSON *json_member(const cJSON *object, const char *name)
