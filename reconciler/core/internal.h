@@ -8,6 +8,7 @@
 #include "reconciler/cleanup/cleanup.h"
 #include "reconciler/cleanup/monitors.h"
 #include "reconciler/core/clients.h"
+#include "reconciler/core/context.h"
 #include "reconciler/core/fallback.h"
 #include "reconciler/core/hidden.h"
 #include "reconciler/core/lanes.h"
@@ -26,6 +27,7 @@ struct observed_device;
 struct observed_mounts;
 
 struct reconciler {
+    struct context context; /* for modules that have a state of their own */
     struct loop *loop;
     struct store *store;
     struct instance *instance;

@@ -580,6 +580,13 @@ int reconciler_new(const struct reconciler_options *options, struct reconciler *
         reconciler_free(reconciler);
         return error_set(error, r, "out of memory");
     }
+    reconciler->context = (struct context){
+        .loop = options->loop,
+        .store = options->store,
+        .config = &reconciler->config,
+        .root = options->root,
+        .sysfs = reconciler->sysfs,
+    };
     log_set_namer(name_volume, reconciler);
     if (options->why_in_memory)
         fallback_begin(reconciler, options->why_in_memory);

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* context.h - what all modules of the reconciler are given, and none of them owns. */
+#pragma once
+
+struct config;
+struct loop;
+struct store;
+
+/* The pointers stay the same for as long as the reconciler lives. A reload changes what `config`
+ * points to, and a database that fails or comes back changes what `store` is open on. */
+struct context {
+    struct loop *loop;
+    struct store *store;
+    const struct config *config;
+    int root;  /* O_PATH of --root */
+    int sysfs; /* O_PATH of paths.sysfs */
+};
