@@ -100,22 +100,20 @@ int agent_address_parse(const char *text, struct agent_address *ret_address, str
         text);
 }
 
-int agent_companion_address(const char *agent_address, uint32_t companion_port, char *ret_address,
-                            size_t size)
+bool agent_companion_address(const char *agent_address, uint32_t companion_port, char *ret_address,
+                             size_t size)
 {
     struct agent_address address;
     size_t length;
     char port[16];
 
-    if (agent_address_parse(agent_address, &address, NULL) < 0)
-        return -EINVAL;
-    if (address.transport == AGENT_UNIX)
-        return 1;
+    if (agent_address_parse(agent_address, &address, NULL) < 0 || address.transport == AGENT_UNIX)
+        return false;
     length = (size_t)(strrchr(agent_address, ':') - agent_address) + 1;
     (void)snprintf(port, sizeof(port), "%u", companion_port);
     if (length + strlen(port) >= size)
-        return -EMSGSIZE;
+        return false;
     memcpy(ret_address, agent_address, length);
     memcpy(ret_address + length, port, strlen(port) + 1);
-    return 0;
+    return true;
 }

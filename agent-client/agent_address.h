@@ -12,6 +12,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "lib/result.h"
@@ -33,3 +35,8 @@ int agent_address_parse(const char *text, struct agent_address *ret_address, str
 /* A decimal number in minimum…UINT32_MAX - 1 (the last one means "any" in AF_VSOCK). 0, -EINVAL. */
 int agent_address_parse_number(const char *text, size_t length, uint32_t minimum,
                                uint32_t *ret_number);
+
+/* The companion's address on the same transport: the port replaced. false: there is none, for the
+ * text is no address, has no port (unix://), or the result does not fit. */
+bool agent_companion_address(const char *agent_address, uint32_t companion_port, char *ret_address,
+                             size_t size);

@@ -66,10 +66,5 @@ int agent_call_new(struct loop *loop, const struct agent_request *request, agent
                    void *userdata, struct agent_call **ret_call);
 struct agent_call *agent_call_free(struct agent_call *call); /* returns NULL; ends a running call */
 
-/* The companion's address on the same transport: the port replaced. A unix:// address has no port:
- * outcome 1, both are one route. 0, 1, -EINVAL, -EMSGSIZE. */
-int agent_companion_address(const char *agent_address, uint32_t companion_port, char *ret_address,
-                            size_t size);
-
 /* Which outcome a status stands for. */
 enum agent_outcome agent_outcome_from_status(int status, const char *message);

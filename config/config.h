@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 #include "lib/result.h"
+#include "model/route.h"
 
 #define CONFIG_DEFAULT_FILE "/etc/crustd/crustd.conf"
 
@@ -29,11 +30,8 @@ enum { CONFIG_PATH_BYTES = 256, CONFIG_LIST_ITEMS = 16, CONFIG_LINE_BYTES = 1024
 enum config_resize_mode { RESIZE_NEVER, RESIZE_OBSERVE, RESIZE_GROW };
 enum config_file_backed { FILE_BACKED_NEVER, FILE_BACKED_OBSERVE };
 enum config_qemu_monitor { QEMU_MONITOR_OFF, QEMU_MONITOR_EXTRA, QEMU_MONITOR_MAIN };
-enum config_route { ROUTE_NONE, ROUTE_COMPANION, ROUTE_AGENT, ROUTE_SHIM, ROUTE_HELPER };
 enum config_cleanup_mode { CLEANUP_OFF, CLEANUP_REPORT, CLEANUP_DELETE };
 enum config_stage_layout { STAGE_KATA, STAGE_CRUST, STAGE_BOTH };
-
-enum { CONFIG_ROUTES = 4 };
 
 /* Absolute paths, none twice. */
 struct config_paths_list {
@@ -86,7 +84,7 @@ struct config {
     struct {
         uint32_t port;
         uint32_t companion_port;
-        enum config_route routes[CONFIG_ROUTES]; /* ROUTE_NONE after the last */
+        enum guest_route routes[GUEST_ROUTES]; /* ROUTE_NONE after the last */
     } agent;
     struct {
         uint32_t stats_seconds; /* 0: guests are not asked */

@@ -19,7 +19,7 @@ enum key_type {
     KEY_NUMBER, /* uint32_t: minimum…maximum */
     KEY_SWITCH, /* bool: off, on */
     KEY_CHOICE, /* an enum: one of choices, each at the index of its value */
-    KEY_ROUTES, /* enum config_route[CONFIG_ROUTES]: choices, none twice */
+    KEY_ROUTES, /* enum guest_route[GUEST_ROUTES]: choices, none twice */
     KEY_WORDS,  /* struct config_words: choices where there are any, none twice */
 };
 

@@ -155,7 +155,7 @@ static int parse_paths(const struct config_key *key, char *text, struct config_p
     return r;
 }
 
-static int append_route(const struct config_key *key, enum config_route *list, unsigned count,
+static int append_route(const struct config_key *key, enum guest_route *list, unsigned count,
                         const char *item, struct error *error)
 {
     int route = choice_index(key->choices, item);
@@ -163,21 +163,21 @@ static int append_route(const struct config_key *key, enum config_route *list, u
     if (route <= ROUTE_NONE)
         return refuse_choice(key->choices + 1, error);
     for (unsigned i = 0; i < count; i++)
-        if (list[i] == (enum config_route)route)
+        if (list[i] == (enum guest_route)route)
             return error_set(error, -EINVAL, "%s is listed twice", item);
-    list[count] = (enum config_route)route;
+    list[count] = (enum guest_route)route;
     return 0;
 }
 
-/* Three names, none twice: a fourth item is a repeat or unknown, so the array cannot overflow. */
+/* No name stands twice, so the array cannot overflow. */
 static int parse_routes(const struct config_key *key, char *text,
-                        enum config_route list[static CONFIG_ROUTES], struct error *error)
+                        enum guest_route list[static GUEST_ROUTES], struct error *error)
 {
     char *cursor = text;
     unsigned count = 0;
     int r = 0;
 
-    memset(list, 0, CONFIG_ROUTES * sizeof(*list));
+    memset(list, 0, GUEST_ROUTES * sizeof(*list));
     for (char *item = next_item(&cursor); item && r == 0; item = next_item(&cursor))
         r = append_route(key, list, count++, item, error);
     return r;
@@ -302,10 +302,10 @@ static int format_words(const struct config_words *list, struct buffer *text)
     return buffer_error(text);
 }
 
-static int format_routes(const struct config_key *key, const enum config_route *list,
+static int format_routes(const struct config_key *key, const enum guest_route *list,
                          struct buffer *text)
 {
-    for (unsigned i = 0; i < CONFIG_ROUTES && list[i] != ROUTE_NONE; i++)
+    for (unsigned i = 0; i < GUEST_ROUTES && list[i] != ROUTE_NONE; i++)
         buffer_append_format(text, "%s%s", i ? ", " : "", key->choices[list[i]]);
     return buffer_error(text);
 }

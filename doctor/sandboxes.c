@@ -197,8 +197,8 @@ static struct door find_guest(const cJSON *row, const struct config *config)
         return door;
     }
 
-    for (unsigned i = 0; i < CONFIG_ROUTES && config->agent.routes[i] != ROUTE_NONE; i++) {
-        const enum config_route route = config->agent.routes[i];
+    for (unsigned i = 0; i < GUEST_ROUTES && config->agent.routes[i] != ROUTE_NONE; i++) {
+        const enum guest_route route = config->agent.routes[i];
         const char *ability = text_of(row, routes[route].column);
 
         if (route == ROUTE_HELPER && !brings_helpers(config))

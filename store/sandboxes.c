@@ -304,7 +304,7 @@ int store_set_vmm_version(struct store *store, int64_t sandbox_ref, const char *
     return sql_run(&store->connection, set, NULL, sql_number(sandbox_ref), sql_text(version));
 }
 
-int store_set_ability(struct store *store, int64_t sandbox_ref, enum store_route route,
+int store_set_ability(struct store *store, int64_t sandbox_ref, enum guest_route route,
                       const char *ability)
 {
     static const char companion[] = "UPDATE sandboxes SET companion_ability = ?2"
@@ -315,7 +315,7 @@ int store_set_ability(struct store *store, int64_t sandbox_ref, enum store_route
                                " WHERE sandbox_ref = ?1 AND shim_ability IS NOT ?2";
     static const char helper[] = "UPDATE sandboxes SET helper_ability = ?2"
                                  " WHERE sandbox_ref = ?1 AND helper_ability IS NOT ?2";
-    static const char *const set[STORE_ROUTES] = {companion, agent, shim, helper};
+    static const char *const set[GUEST_ROUTES] = {NULL, companion, agent, shim, helper};
 
     return sql_run(&store->connection, set[route], NULL, sql_number(sandbox_ref),
                    sql_text(ability));

@@ -23,6 +23,7 @@
 #include "lib/result.h"
 #include "model/hypervisor.h"
 #include "model/reason.h"
+#include "model/route.h"
 #include "model/runtime.h"
 #include "model/volume.h"
 
@@ -332,15 +333,8 @@ int store_set_agent_address(struct store *store, int64_t sandbox_ref, const char
 /* The VMM's version, as it said itself. */
 int store_set_vmm_version(struct store *store, int64_t sandbox_ref, const char *version);
 
-/* What a route into a guest turned out to be able to do: "", "able", or a reason. */
-enum store_route {
-    STORE_ROUTE_COMPANION,
-    STORE_ROUTE_AGENT,
-    STORE_ROUTE_SHIM,
-    STORE_ROUTE_HELPER,
-    STORE_ROUTES,
-};
-int store_set_ability(struct store *store, int64_t sandbox_ref, enum store_route route,
+/* What a route into a guest turned out to be able to do: "", ROUTE_ABLE, or a reason. */
+int store_set_ability(struct store *store, int64_t sandbox_ref, enum guest_route route,
                       const char *ability);
 
 /* ---- helpers in guests ------------------------------------------------------------------ */
@@ -465,7 +459,7 @@ struct store_volume {
     uint64_t vmm_start_ns;
     char control_socket[STORE_ADDRESS_BYTES];
     char agent_address[STORE_ADDRESS_BYTES];
-    char ability[STORE_ROUTES][STORE_NAME_BYTES];
+    char ability[GUEST_ROUTES][STORE_NAME_BYTES];
 
     /* What the sandbox's own records say about this device: its drive and where the guest has it.
      */

@@ -219,7 +219,7 @@ static void take_sandbox(struct sql_rows *rows, struct store_volume *volume)
     volume->vmm_start_ns = (uint64_t)sql_take_number(rows);
     TAKE_TEXT(rows, volume->control_socket);
     TAKE_TEXT(rows, volume->agent_address);
-    for (size_t i = 0; i < STORE_ROUTES; i++)
+    for (enum guest_route i = ROUTE_COMPANION; i < GUEST_ROUTES; i++)
         TAKE_TEXT(rows, volume->ability[i]);
 }
 
@@ -236,7 +236,7 @@ static void forget_sandbox(struct store_volume *volume)
     volume->recorded_drive_id[0] = volume->recorded_file[0] = '\0';
     volume->record_contradicts = false;
     volume->carrier = STORE_CARRIER_ENDED;
-    for (size_t i = 0; i < STORE_ROUTES; i++)
+    for (enum guest_route i = ROUTE_COMPANION; i < GUEST_ROUTES; i++)
         volume->ability[i][0] = '\0';
 }
 

@@ -16,10 +16,10 @@ find lib model config store doctor watch observe hypervisor agent-client reconci
 BEGIN {
     allowed["lib"] = "lib/"
     allowed["model"] = "model/ lib/"
-    allowed["config"] = "config/ lib/"
+    allowed["config"] = "config/ model/ lib/"
     allowed["store"] = "store/ model/ lib/"
     allowed["doctor"] = "doctor/ config/ model/ lib/"
-    allowed["agent-client"] = "agent-client/ lib/"
+    allowed["agent-client"] = "agent-client/ model/ lib/"
     allowed["watch"] = "watch/ lib/"
     allowed["observe"] = "observe/ model/ lib/"
     allowed["hypervisor"] = "hypervisor/ model/ lib/"

@@ -4,9 +4,11 @@
 #include <string.h>
 #include <sys/sysmacros.h>
 
+#include "config/config.h"
 #include "lib/cleanup.h"
 #include "observe/persist.h"
 #include "reconciler/act/act.h"
+#include "reconciler/core/context.h"
 
 static const enum volume_reason reasons[HYPERVISOR_OUTCOMES] = {
     [HYPERVISOR_DONE] = REASON_NONE,
@@ -35,26 +37,27 @@ static void note_address(struct act *act, const char *address)
 
     if (address_is_mount_point(act, address) && persist_guest_path(address + 4, &path) == 0 && path)
         address = path;
-    (void)snprintf(act->guest_address, sizeof(act->guest_address), "%s", address);
+    (void)snprintf(act->vmm.guest_address, sizeof(act->vmm.guest_address), "%s", address);
 }
 
 static void on_done(struct hypervisor_call *call, const struct hypervisor_reply *reply,
                     void *userdata)
 {
     struct act *act = userdata;
+    struct act_vmm *vmm = &act->vmm;
+    enum volume_reason reason = reasons[reply->outcome];
+    struct error error = reply->error;
 
-    act->reason = reasons[reply->outcome];
-    act->error = reply->error;
-    act->hypervisor_bytes = reply->bytes;
-    act->list = reply->list;
-    act->resize_reason = reasons[reply->resize];
-    act->doubt = reply->doubt;
-    act->others_refreshed = reply->others_refreshed;
-    memcpy(act->vmm_version, reply->version, sizeof(act->vmm_version));
-    snprintf(act->drive_id, sizeof(act->drive_id), "%s", reply->drive_id);
+    vmm->bytes = reply->bytes;
+    vmm->list = reply->list;
+    vmm->resize_reason = reasons[reply->resize];
+    vmm->doubt = reply->doubt;
+    vmm->others_refreshed = reply->others_refreshed;
+    memcpy(vmm->version, reply->version, sizeof(vmm->version));
+    (void)snprintf(vmm->drive_id, sizeof(vmm->drive_id), "%s", reply->drive_id);
     note_address(act, reply->address);
-    act->hypervisor = hypervisor_call_free(call);
-    act_finish(act);
+    vmm->call = hypervisor_call_free(call);
+    act_finish(act, reason, &error);
 }
 
 static const char *known(const char *text)
@@ -64,45 +67,45 @@ static const char *known(const char *text)
 
 /* Drives that are not told apart are read again together, so that any volume of the sandbox may
  * forbid it. */
-int act_hypervisor_intend(struct act *act)
+static int act_hypervisor_intend(struct act *act)
 {
     const struct store_volume *volume = &act->volume;
-    struct store *store = act->reconciler->store;
+    struct store *store = act->context->store;
     char path[STORE_TARGET_BYTES];
     enum resize_policy policy;
     int r = store_find_forbidding(store, volume->sandbox_id, volume->volume_id, path, &policy);
 
     if (r > 0)
-        (void)error_set(&act->others_forbid, 0, "%s in the same sandbox has crust.resize = %s",
+        (void)error_set(&act->vmm.others_forbid, 0, "%s in the same sandbox has crust.resize = %s",
                         path, policy_name(policy));
     return r < 0 ? r
                  : store_intend(store, volume->volume_id, decide_action_name(act->action),
                                 volume->device_bytes);
 }
 
-int act_hypervisor_start(struct act *act)
+static int act_hypervisor_start(struct act *act)
 {
     const struct store_volume *volume = &act->volume;
     struct hypervisor_request request = {
         .act = act->action == ACTION_RESIZE_HYPERVISOR ? HYPERVISOR_RESIZE : HYPERVISOR_QUERY,
-        .root = act->reconciler->root,
-        .sysfs = act->reconciler->sysfs,
+        .root = act->context->root,
+        .sysfs = act->context->sysfs,
         .control_socket = known(volume->control_socket),
         .vmm_pid = volume->vmm_pid,
-        .firecracker_allowed = act->reconciler->config.resize.firecracker,
+        .firecracker_allowed = act->context->config->resize.firecracker,
         .regular_file = volume->device_kind == DEVICE_KIND_FILE,
         .device = makedev(volume->major, volume->minor),
         .file_device = volume->file_device,
         .inode = volume->inode,
         .recorded_drive = known(volume->recorded_drive_id),
-        .wants_address = !act_knows_mount_point(act),
-        .others_forbid = known(act->others_forbid.text),
+        .wants_address = volume->guest_path[0] != '/',
+        .others_forbid = known(act->vmm.others_forbid.text),
         .bytes = volume->device_bytes,
         .deadline_ns = act_time_left(act),
     };
 
-    return hypervisor_call_new(act->reconciler->loop, volume->hypervisor, &request, on_done, act,
-                               &act->hypervisor);
+    return hypervisor_call_new(act->context->loop, volume->hypervisor, &request, on_done, act,
+                               &act->vmm.call);
 }
 
 static const enum store_list lists[] = {
@@ -116,48 +119,62 @@ static const enum store_list lists[] = {
 static enum volume_reason obstacle_of(const struct act *act)
 {
     bool is_clear =
-        act->action == ACTION_RESIZE_HYPERVISOR || act->resize_reason == REASON_HYPERVISOR_BUSY;
+        act->action == ACTION_RESIZE_HYPERVISOR || act->vmm.resize_reason == REASON_HYPERVISOR_BUSY;
 
-    return is_clear ? REASON_NONE : act->resize_reason;
+    return is_clear ? REASON_NONE : act->vmm.resize_reason;
 }
 
 /* What was a tie of sizes may be none any more. */
 static int ask_again(struct act *act)
 {
-    struct reconciler *reconciler = act->reconciler;
+    struct store *store = act->context->store;
     const struct store_volume *volume = &act->volume;
-    int r = store_want_doubtful_lists(reconciler->store, volume->sandbox_ref, volume->volume_id);
+    int r = store_want_doubtful_lists(store, volume->sandbox_ref, volume->volume_id);
 
     return r < 0 ? r
-                 : store_each_volume_of_sandbox(reconciler->store, volume->sandbox_id, mark_volume,
-                                                reconciler);
+                 : store_each_volume_of_sandbox(store, volume->sandbox_id, act_queue_volume,
+                                                act->actor);
 }
 
-int act_hypervisor_record(struct act *act)
+static int act_hypervisor_record(struct act *act)
 {
     struct store_hypervisor_result result = {
         .volume_id = act->volume.volume_id,
         .reason = act->reason,
         .error = act->error.text,
-        .doubt = known(act->doubt.text),
-        .drive_id = known(act->drive_id),
-        .guest_path = known(act->guest_address),
-        .bytes = act->list == HYPERVISOR_LIST_HAS ? act->hypervisor_bytes : 0,
+        .doubt = known(act->vmm.doubt.text),
+        .drive_id = known(act->vmm.drive_id),
+        .guest_path = known(act->vmm.guest_address),
+        .bytes = act->vmm.list == HYPERVISOR_LIST_HAS ? act->vmm.bytes : 0,
         .record = act->volume.record,
-        .list = lists[act->list],
+        .list = lists[act->vmm.list],
         .recorded_drive = known(act->volume.recorded_drive_id),
         .recorded_guest_path = known(act->volume.recorded_guest_path),
-        .obstacle_known = act->list == HYPERVISOR_LIST_HAS && act->reason == REASON_NONE,
+        .obstacle_known = act->vmm.list == HYPERVISOR_LIST_HAS && act->reason == REASON_NONE,
         .obstacle = obstacle_of(act),
         .told = act->action == ACTION_RESIZE_HYPERVISOR && act->reason == REASON_NONE,
     };
 
-    struct store *store = act->reconciler->store;
+    struct store *store = act->context->store;
     int r = 0;
 
-    if (act->vmm_version[0])
-        r = store_set_vmm_version(store, act->volume.sandbox_ref, act->vmm_version);
+    if (act->vmm.version[0])
+        r = store_set_vmm_version(store, act->volume.sandbox_ref, act->vmm.version);
     if (r == 0)
         r = store_put_hypervisor_result(store, &result);
-    return r == 0 && act->others_refreshed ? ask_again(act) : r;
+    return r == 0 && act->vmm.others_refreshed ? ask_again(act) : r;
 }
+
+static void act_hypervisor_done(struct act *act)
+{
+    act->vmm.call = hypervisor_call_free(act->vmm.call);
+}
+
+const struct act_ops act_hypervisor_ops = {
+    .intend = act_hypervisor_intend,
+    .start = act_hypervisor_start,
+    .record = act_hypervisor_record,
+    .done = act_hypervisor_done,
+    .unstarted = REASON_HYPERVISOR_UNREACHABLE,
+    .problem = "the call to the hypervisor could not be started",
+};

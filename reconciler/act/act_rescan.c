@@ -19,34 +19,27 @@
 #include "lib/path.h"
 #include "observe/observe.h"
 #include "reconciler/act/act.h"
+#include "reconciler/core/context.h"
+#include "reconciler/core/device_record.h"
 
 static const uint64_t PAUSE_NS = 60 * NSEC_PER_SEC;
 
-static int find_disk(const struct reconciler *reconciler, const struct store_volume *volume,
-                     struct store_disk *ret_disk)
+int act_rescan_find(struct store *store, const struct store_volume *volume,
+                    struct store_disk *ret_disk)
 {
     uint64_t now = clock_boottime();
 
-    return store_find_announced(reconciler->store, volume->device_id,
-                                now > PAUSE_NS ? now - PAUSE_NS : 0, ret_disk);
+    return store_find_announced(store, volume->device_id, now > PAUSE_NS ? now - PAUSE_NS : 0,
+                                ret_disk);
 }
 
-int may_rescan(const struct reconciler *reconciler, const struct store_volume *volume,
-               bool *ret_may)
+static int act_rescan_intend(struct act *act)
 {
-    struct store_disk disk;
-    int r = find_disk(reconciler, volume, &disk);
-
-    *ret_may = r > 0;
-    return r < 0 ? r : 0;
-}
-
-int act_rescan_intend(struct act *act)
-{
-    int r = find_disk(act->reconciler, &act->volume, &act->disk);
+    struct store *store = act->context->store;
+    int r = act_rescan_find(store, &act->volume, &act->disk.disk);
 
     return r < 0 ? r
-                 : store_intend_rescan(act->reconciler->store, act->volume.volume_id, &act->disk,
+                 : store_intend_rescan(store, act->volume.volume_id, &act->disk.disk,
                                        clock_boottime());
 }
 
@@ -74,45 +67,59 @@ static int open_rescan(int sysfs, const struct store_disk *disk, int *ret_fd)
 static void on_written(struct slow_write *write, int result, void *userdata)
 {
     struct act *act = userdata;
+    struct error error = {0};
 
-    act->rescan = slow_write_free(write);
-    if (result < 0) {
-        act->reason = REASON_HOST_STALE;
-        error_set_errno(&act->error, result, "rescanning %s", act->disk.name);
-    }
-    act_finish(act);
+    act->disk.write = slow_write_free(write);
+    if (result < 0)
+        (void)error_set_errno(&error, result, "rescanning %s", act->disk.disk.name);
+    act_finish(act, result < 0 ? REASON_HOST_STALE : REASON_NONE, &error);
 }
 
-int act_rescan_start(struct act *act)
+static int act_rescan_start(struct act *act)
 {
-    const struct reconciler *reconciler = act->reconciler;
-    const struct store_disk *disk = &act->disk;
+    const struct context *context = act->context;
+    const struct store_disk *disk = &act->disk.disk;
     struct observed_device device;
     cleanup(fd_closep) int fd = -1;
-    int r = observe_device_number(reconciler->sysfs, disk->major, disk->minor, &device);
+    int r = observe_device_number(context->sysfs, disk->major, disk->minor, &device);
 
     if (r < 0)
         return r;
     if (r != OBSERVED || device.diskseq != disk->diskseq)
         return -ENODEV;
-    r = open_rescan(reconciler->sysfs, disk, &fd);
+    r = open_rescan(context->sysfs, disk, &fd);
     return r < 0 ? r
-                 : slow_write_new(reconciler->loop, fd, "1", act_time_left(act), on_written, act,
-                                  &act->rescan);
+                 : slow_write_new(context->loop, fd, "1", act_time_left(act), on_written, act,
+                                  &act->disk.write);
 }
 
-int act_rescan_record(struct act *act)
+static int act_rescan_record(struct act *act)
 {
-    struct reconciler *reconciler = act->reconciler;
+    const struct context *context = act->context;
+    const struct store_disk *disk = &act->disk.disk;
     struct observed_device device;
     int64_t device_id;
     bool changed;
-    int r = observe_device_number(reconciler->sysfs, act->disk.major, act->disk.minor, &device);
+    int r = observe_device_number(context->sysfs, disk->major, disk->minor, &device);
 
-    if (r != OBSERVED || device.diskseq != act->disk.diskseq)
+    if (r != OBSERVED || device.diskseq != disk->diskseq)
         return 0; /* another disk, about which nothing was found out */
-    r = record_device(reconciler, &device, &device_id, &changed);
+    r = record_device(context->store, &device, &device_id, &changed);
     return r < 0 ? r
-                 : store_put_rescan_result(reconciler->store, act->volume.volume_id, &act->disk,
+                 : store_put_rescan_result(context->store, act->volume.volume_id, disk,
                                            device.size_bytes, act->error.text);
 }
+
+static void act_rescan_done(struct act *act)
+{
+    act->disk.write = slow_write_free(act->disk.write);
+}
+
+const struct act_ops act_rescan_ops = {
+    .intend = act_rescan_intend,
+    .start = act_rescan_start,
+    .record = act_rescan_record,
+    .done = act_rescan_done,
+    .unstarted = REASON_HOST_STALE,
+    .problem = "the disk could not be rescanned",
+};

@@ -18,12 +18,14 @@
 
 #include "lib/cleanup.h"
 #include "observe/observe.h"
+#include "reconciler/act/actor.h"
 #include "reconciler/command/answers.h"
 #include "reconciler/command/expand_answer.h"
 #include "reconciler/command/runtime_cli.h"
 #include "reconciler/core/clients.h"
 #include "reconciler/core/fallback.h"
 #include "reconciler/core/internal.h"
+#include "reconciler/core/permit.h"
 
 struct expansion {
     struct expansion *next;
@@ -217,7 +219,7 @@ static int judge(const struct expansion *expansion, uint64_t *ret_bytes, struct 
         return (int)answer_refuse(error, ANSWER_UNKNOWN_VOLUME, "the volume was removed");
     if (r < 0)
         return EXPAND_WAIT; /* the next turn says more */
-    facts.observes = volume_is_observed(reconciler, &volume);
+    facts.observes = permit_of(&reconciler->config, &volume) == POLICY_OBSERVE;
     facts.usable_bytes = volume_usable_bytes(reconciler, &volume);
     *ret_bytes = volume.device_bytes;
     return expand_answer(&facts, error);
@@ -293,7 +295,7 @@ static int answer(struct expansion *expansion, bool *synced, uint64_t *ret_bytes
     struct reconciler *reconciler = expansion->reconciler;
     int code = EXPAND_WAIT;
 
-    if (act_is_in_flight(reconciler, expansion->volume_id))
+    if (actor_is_acting(reconciler->actor, expansion->volume_id))
         return EXPAND_WAIT;
     if (expansion->decided && !expansion->cli)
         code = judge(expansion, ret_bytes, error);

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stats.c - a guest asked for the size of a file system, for a client.
  *
- * The ways are those of a growth, in the same order, but what a sandbox is remembered to be unable
- * to is no matter here: an agent that cannot grow can often count. Nothing is changed and nothing
- * is recorded, so it needs neither a turn nor its sandbox's lane. Each costs a connection and some
- * memory until the guest answers or its time is over, so there is a bound on how many there are,
- * and one on those of a sandbox, so that one which hangs does not keep the others from theirs.
+ * The routes are those of a resize, in the same order (agent-client/guest_call.h), but all of them
+ * are tried: an agent that cannot grow can often count. Nothing is changed and nothing is recorded,
+ * so it needs neither a pass nor its sandbox's slot. Each costs a connection and some memory until
+ * the guest answers or its time is over, so there is a bound on how many there are, and one on
+ * those of a sandbox, so that one which hangs does not keep the others from theirs.
  *
- * Before all of them comes the tool of the volume's runtime, where it is named and may be run.
- *
- * An act is borrowed for its volume, its ways and its time; it is never started or recorded.
+ * Before the guest comes the tool of the volume's runtime, where it is named and may be run.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -19,19 +17,24 @@
 
 #include "lib/cleanup.h"
 #include "lib/clock.h"
-#include "reconciler/act/act.h"
 #include "reconciler/command/answers.h"
 #include "reconciler/command/expand_answer.h"
 #include "reconciler/command/runtime_cli.h"
+#include "reconciler/core/context.h"
+#include "reconciler/core/internal.h"
+#include "reconciler/helper/guest_routes.h"
+#include "reconciler/helper/helper.h"
 
 enum { AT_ONCE = 64, PER_SANDBOX = 8 };
 
 struct stats_call {
     struct stats_call *next;
-    struct act act;
+    struct reconciler *reconciler;
+    struct store_volume volume;
+    char shim_socket[GUEST_ADDRESS_BYTES];
+    struct guest_call *guest;
     struct runtime_cli_run *cli;
     struct loop_timer deferred; /* an answer that needs nobody else */
-    uint64_t age_ns;            /* of the answer */
     reconciler_counted *done;
     void *userdata;
 };
@@ -44,13 +47,11 @@ struct stats_call *reconciler_count_cancel(struct stats_call *call)
 
     if (!call)
         return NULL;
-    link = &call->act.reconciler->clients.stats;
+    link = &call->reconciler->clients.stats;
     while (*link != call)
         link = &(*link)->next;
     *link = call->next;
-    (void)agent_call_free(call->act.agent);
-    (void)shim_call_free(call->act.shim);
-    (void)helper_call_free(call->act.helper);
+    (void)guest_call_free(call->guest);
     (void)runtime_cli_free(call->cli);
     loop_timer_stop(&call->deferred);
     free(call);
@@ -103,129 +104,72 @@ static void describe(const struct store_volume *volume, const struct agent_stats
                        state_name(volume->state), reason_name(volume->reason));
 }
 
-static void finish(struct stats_call *call, const struct agent_stats *from)
+static void finish(struct stats_call *call, const struct guest_reply *reply)
 {
     struct reconciler_stats stats;
     struct error error;
-    const char *reason = reason_name(call->act.reason);
 
-    if (from) {
-        describe(&call->act.volume, from, &stats);
-        append_age(call->age_ns, &stats);
+    if (reply->reason == REASON_NONE) {
+        describe(&call->volume, &reply->stats, &stats);
+        append_age(reply->age_ns, &stats);
         call->done(call->userdata, STATUS_OK, &stats, NULL);
     } else {
-        (void)error_set(&error, 0, "%s: %s", reason, call->act.error.text);
-        call->done(call->userdata, reason_code(call->act.reason), NULL, &error);
+        (void)error_set(&error, 0, "%s: %s", reason_name(reply->reason), reply->error.text);
+        call->done(call->userdata, reason_code(reply->reason), NULL, &error);
     }
     (void)reconciler_count_cancel(call);
 }
 
-/* ---- the ways ---- */
+/* ---- the guest ---- */
 
-static void on_agent(struct agent_call *agent, const struct agent_reply *reply, void *userdata);
-static void on_shim(struct shim_call *shim, const struct agent_reply *reply, void *userdata);
-static void on_helper(const struct helper_reply *reply, void *userdata);
-
-static uint64_t time_for_way(const struct act *act)
+static bool is_helper_possible(void *userdata)
 {
-    char address[STORE_ADDRESS_BYTES];
-    unsigned left = 1;
+    const struct stats_call *call = userdata;
 
-    for (unsigned i = act->route_index; i < CONFIG_ROUTES; i++)
-        left += act->reconciler->config.agent.routes[i] != ROUTE_HELPER &&
-                act_guest_find_way(act, act->reconciler->config.agent.routes[i], address);
-    return act_time_left(act) / left + 1;
+    return helper_is_possible(&call->reconciler->config, &call->volume);
 }
 
-static int ask(struct act *act, enum config_route route)
+static int begin_helper(void *userdata, uint64_t deadline_ns, guest_helper_done *done,
+                        void *done_userdata, struct helper_call **ret_call)
 {
-    struct agent_request request = {
-        .act = AGENT_STATS,
-        .root = act->reconciler->root,
-        .address = act->address,
-        .volume_path = act->volume.guest_path,
-        .deadline_ns = time_for_way(act),
-    };
+    struct stats_call *call = userdata;
 
-    if (route == ROUTE_HELPER)
-        return helper_call_new(act->reconciler, &act->volume, HELPER_COUNT, act_time_left(act),
-                               on_helper, act, &act->helper);
-    return route == ROUTE_SHIM
-               ? act_shim_call(act, AGENT_STATS, request.deadline_ns, on_shim)
-               : agent_call_new(act->reconciler->loop, &request, on_agent, act, &act->agent);
+    return helper_call_new(call->reconciler->helpers, &call->volume, HELPER_COUNT, deadline_ns,
+                           done, done_userdata, ret_call);
 }
 
-/* false: there is no way left. */
-static bool ask_next(struct act *act)
-{
-    while (act->route_index < CONFIG_ROUTES) {
-        enum config_route route = act->reconciler->config.agent.routes[act->route_index++];
-        struct error error;
-        int r;
+static const struct guest_helper_ops helper_ops = {
+    .is_possible = is_helper_possible,
+    .begin = begin_helper,
+    .free = helper_call_free,
+};
 
-        if (!act_guest_find_way(act, route, act->address))
-            continue;
-        act->route = route;
-        r = ask(act, route);
-        if (r == 0)
-            return true;
-        (void)error_set_errno(&error, r, "cannot call the agent");
-        act_guest_note(act, AGENT_UNREACHABLE, &error);
-    }
-    return false;
+static void on_guest(struct guest_call *guest, const struct guest_reply *reply, void *userdata)
+{
+    struct stats_call *call = userdata;
+
+    (void)guest;
+    finish(call, reply);
 }
 
-static void take_reply(struct stats_call *call, const struct agent_reply *reply)
+static int ask_guest(struct stats_call *call)
 {
-    call->act.agent_is_silent |=
-        call->act.route == ROUTE_AGENT && reply->outcome == AGENT_UNREACHABLE;
-    if (reply->outcome == AGENT_DONE) {
-        finish(call, &reply->stats);
-        return;
-    }
-    act_guest_note(&call->act, reply->outcome, &reply->error);
-    if (!ask_next(&call->act))
-        finish(call, NULL);
-}
+    const struct context *context = &call->reconciler->context;
+    struct guest_request request;
 
-static void on_agent(struct agent_call *agent, const struct agent_reply *reply, void *userdata)
-{
-    struct stats_call *call = container_of((struct act *)userdata, struct stats_call, act);
-    struct agent_reply copy = *reply;
-
-    call->act.agent = agent_call_free(agent);
-    take_reply(call, &copy);
-}
-
-static void on_shim(struct shim_call *shim, const struct agent_reply *reply, void *userdata)
-{
-    struct stats_call *call = container_of((struct act *)userdata, struct stats_call, act);
-    struct agent_reply copy = *reply;
-
-    call->act.shim = shim_call_free(shim);
-    take_reply(call, &copy);
-}
-
-static void on_helper(const struct helper_reply *reply, void *userdata)
-{
-    struct stats_call *call = container_of((struct act *)userdata, struct stats_call, act);
-
-    call->act.helper = NULL;
-    call->age_ns = reply->age_ns;
-    if (reply->reason == REASON_NONE) {
-        finish(call, &reply->stats);
-        return;
-    }
-    act_guest_note_reason(&call->act, reply->reason, &reply->error);
-    if (!ask_next(&call->act))
-        finish(call, NULL);
+    guest_routes_describe(context, &call->volume, call->shim_socket, &request);
+    request.helper = &helper_ops;
+    request.owner = call;
+    request.ends_at =
+        clock_boottime() + context->config->resize.call_timeout_seconds * NSEC_PER_SEC;
+    return guest_call_new(context->loop, &request, on_guest, call, &call->guest);
 }
 
 /* ---- the runtime's own tool ---- */
 
 static enum status_code begin(struct stats_call *call, struct error *error);
 
-/* The guest's ways remain, and what they come to is the answer. */
+/* The guest remains, and what comes of it is the answer. */
 static void on_cli(const struct runtime_cli_answer *answer, void *userdata)
 {
     struct stats_call *call = userdata;
@@ -234,7 +178,7 @@ static void on_cli(const struct runtime_cli_answer *answer, void *userdata)
 
     call->cli = runtime_cli_free(call->cli);
     if (answer) {
-        finish(call, &answer->stats);
+        finish(call, &(struct guest_reply){.stats = answer->stats});
         return;
     }
     code = begin(call, &error);
@@ -247,17 +191,17 @@ static void on_cli(const struct runtime_cli_answer *answer, void *userdata)
 /* Whether it is asked. */
 static bool ask_cli(struct stats_call *call, const char *target_path)
 {
-    struct reconciler *reconciler = call->act.reconciler;
+    struct reconciler *reconciler = call->reconciler;
     struct runtime_cli cli;
     const struct runtime_cli_question question = {
         .cli = &cli,
-        .volume_id = call->act.volume.volume_id,
+        .volume_id = call->volume.volume_id,
         .target_path = target_path,
     };
     struct error error = {0};
     int r;
 
-    if (expand_is_barred(&call->act.volume))
+    if (expand_is_barred(&call->volume))
         return false; /* the tool would count what is not this volume */
     r = runtime_cli_find(reconciler, target_path, &cli, &error);
     if (r == RUNTIME_CLI_UNSAFE)
@@ -278,7 +222,7 @@ static bool is_uncountable(const struct store_volume *volume)
 
 static void on_deferred(struct loop_timer *timer)
 {
-    finish(container_of(timer, struct stats_call, deferred), &(struct agent_stats){0});
+    finish(container_of(timer, struct stats_call, deferred), &(struct guest_reply){0});
 }
 
 static enum status_code check_volume(const struct store_volume *volume, struct error *error)
@@ -293,27 +237,16 @@ static enum status_code check_volume(const struct store_volume *volume, struct e
 
 static enum status_code begin(struct stats_call *call, struct error *error)
 {
-    struct act *act = &call->act;
-    uint32_t seconds = act->reconciler->config.resize.call_timeout_seconds;
     enum status_code code;
 
-    if (is_uncountable(&act->volume)) {
-        loop_timer_start(act->reconciler->loop, &call->deferred, 0, on_deferred);
+    if (is_uncountable(&call->volume)) {
+        loop_timer_start(call->reconciler->loop, &call->deferred, 0, on_deferred);
         return STATUS_OK;
     }
-    code = check_volume(&act->volume, error);
-    if (code != STATUS_OK)
-        return code;
-    act->deadline_ns = clock_boottime() + seconds * NSEC_PER_SEC;
-    if (ask_next(act))
-        return STATUS_OK;
-    if (act->error.text[0])
-        return error_set(error, (int)reason_code(REASON_AGENT_UNREACHABLE), "%s", act->error.text);
-    if (!act->volume.guest_path[0])
-        return error_set(error, (int)reason_code(REASON_GUEST_PATH_UNKNOWN),
-                         "guest_path_unknown: nothing says where the guest has mounted the volume");
-    return error_set(error, (int)reason_code(REASON_AGENT_UNREACHABLE),
-                     "agent_unreachable: agent.routes has no way to this agent");
+    code = check_volume(&call->volume, error);
+    if (code == STATUS_OK && ask_guest(call) < 0)
+        code = answer_refuse(error, ANSWER_OUT_OF_MEMORY, "out of memory");
+    return code;
 }
 
 /* The call is in the list already. */
@@ -321,10 +254,10 @@ static enum status_code check_room(const struct stats_call *call, struct error *
 {
     unsigned all = 0, of_sandbox = 0;
 
-    for (const struct stats_call *one = call->act.reconciler->clients.stats; one; one = one->next) {
+    for (const struct stats_call *one = call->reconciler->clients.stats; one; one = one->next) {
         all++;
-        of_sandbox += one->act.volume.sandbox_ref &&
-                      one->act.volume.sandbox_ref == call->act.volume.sandbox_ref;
+        of_sandbox +=
+            one->volume.sandbox_ref && one->volume.sandbox_ref == call->volume.sandbox_ref;
     }
     if (of_sandbox > PER_SANDBOX)
         return answer_refuse(error, ANSWER_BUSY,
@@ -351,10 +284,10 @@ enum status_code reconciler_count(struct reconciler *reconciler,
         return answer_refuse(error, ANSWER_OUT_OF_MEMORY, "out of memory");
     call->done = done;
     call->userdata = userdata;
-    call->act.reconciler = reconciler;
+    call->reconciler = reconciler;
     call->next = reconciler->clients.stats;
     reconciler->clients.stats = call;
-    if (store_get_volume(reconciler->store, volume_id, &call->act.volume) < 0)
+    if (store_get_volume(reconciler->store, volume_id, &call->volume) < 0)
         code = answer_refuse(error, ANSWER_DATABASE, "the database fails: %s",
                              store_error_text(reconciler->store));
     if (code == STATUS_OK)

@@ -17,6 +17,7 @@
 #include "lib/clock.h"
 #include "lib/log.h"
 #include "observe/observe.h"
+#include "reconciler/core/device_record.h"
 #include "reconciler/core/internal.h"
 #include "reconciler/decide/layers.h"
 
@@ -55,7 +56,7 @@ static int record_layer(struct reconciler *reconciler, struct stack *stack, unsi
     struct layer *layer = &stack->layer[position];
     const struct store_layer *before;
     bool changed;
-    int r = record_device(reconciler, &seen->device, &row->layer_id, &changed);
+    int r = record_device(reconciler->store, &seen->device, &row->layer_id, &changed);
 
     if (r == 0)
         r = store_is_announced(reconciler->store, row->layer_id, &layer->announced);
@@ -188,7 +189,7 @@ int look_at_announced(struct reconciler *reconciler, uint64_t number)
     if (r < 0 || above.volumes == 0 ||
         observe_device_number(reconciler->sysfs, major, minor, &device) != OBSERVED)
         return r;
-    r = record_device(reconciler, &device, &device_id, &changed);
+    r = record_device(reconciler->store, &device, &device_id, &changed);
     if (r == 0)
         r = store_announce_growth(reconciler->store, device_id, clock_boottime() - SAME_GROWTH_NS,
                                   &changed);

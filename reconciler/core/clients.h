@@ -37,10 +37,6 @@ enum status_code command_find_volume(struct reconciler *reconciler,
                                      const struct reconciler_target *target, enum answer unknown,
                                      int64_t *ret_volume_id, struct error *error);
 
-/* volume.c: whether crustd may look at it and not act. */
-bool volume_is_observed(const struct reconciler *reconciler, const struct store_volume *volume);
-bool volume_may_grow(const struct reconciler *reconciler, const struct store_volume *volume);
-
 /* volume.c: where the host has mounted the device, or what stands on it; NULL nowhere. */
 const char *volume_host_use(struct reconciler *reconciler, uint32_t major, uint32_t minor);
 

@@ -4,6 +4,7 @@
 
 struct config;
 struct loop;
+struct observe_cache;
 struct store;
 
 /* The pointers stay the same for as long as the reconciler lives. A reload changes what `config`
@@ -14,4 +15,5 @@ struct context {
     const struct config *config;
     int root;  /* O_PATH of --root */
     int sysfs; /* O_PATH of paths.sysfs */
+    struct observe_cache *cache;
 };

@@ -20,6 +20,7 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/log.h"
+#include "reconciler/act/actor.h"
 #include "reconciler/command/answers.h"
 #include "reconciler/core/clients.h"
 #include "reconciler/core/instance.h"
@@ -53,16 +54,12 @@ static void set_problem(struct reconciler *reconciler, int r, const char *text)
 
 static void begin_anew(struct reconciler *reconciler)
 {
-    unsigned parallel = reconciler->lanes.parallel;
-
-    acts_done(reconciler);
+    actor_reset(reconciler->actor);
     stats_poll_done(reconciler);
-    helpers_done(reconciler);
+    helpers_reset(reconciler->helpers);
     expansions_end(reconciler);
     stagings_fail(reconciler, "crustd begins anew with another one");
     cleanup_abandon(reconciler);
-    lanes_done(&reconciler->lanes);
-    lanes_init(&reconciler->lanes, parallel);
     marks_done(&reconciler->volumes);
     scan_done(reconciler);
     reconciler->attempts_marked_ns = 0;

@@ -7,18 +7,17 @@
 #include "model/reason.h"
 #include "reconciler/cleanup/cleanup.h"
 #include "reconciler/cleanup/monitors.h"
+#include "reconciler/command/stats_poll.h"
 #include "reconciler/core/clients.h"
 #include "reconciler/core/context.h"
 #include "reconciler/core/fallback.h"
 #include "reconciler/core/hidden.h"
-#include "reconciler/core/lanes.h"
 #include "reconciler/core/marks.h"
 #include "reconciler/core/reconciler.h"
-#include "reconciler/core/stats_poll.h"
 #include "reconciler/helper/helper.h"
 #include "store/store.h"
 
-struct act;
+struct actor;
 struct decision;
 struct instance;
 struct retry;
@@ -61,14 +60,11 @@ struct reconciler {
     unsigned bundles;
     char *bundle[RECONCILER_BUNDLES]; /* directories of bundles, below root */
 
-    struct lanes lanes;
-    struct act *starting; /* decided in this turn, to run once it is committed */
-    struct act *running;
-    struct act *finished; /* whose results the next turn records */
+    struct actor *actor;
+    struct helpers *helpers;
 
     struct clients clients;
     struct stats_poll stats_poll;
-    struct helpers helpers;
 
     struct loop_prepare turn;
     struct loop_timer again;   /* marks are left for another turn */
@@ -123,8 +119,6 @@ void retries_done(struct reconciler *reconciler);
  * are known before the first volume is decided. */
 int look_at_volume_device(struct reconciler *reconciler, int64_t volume_id);
 int reconcile_volume(struct reconciler *reconciler, int64_t volume_id);
-int record_device(struct reconciler *reconciler, const struct observed_device *observed,
-                  int64_t *ret_device_id, bool *ret_changed);
 
 /* beneath.c: what the volume's device stands on; the volume is read again if that changed. */
 int look_beneath(struct reconciler *reconciler, struct store_volume *volume,
@@ -147,23 +141,3 @@ int note_resizable(struct reconciler *reconciler, const struct store_volume *vol
 
 /* binding.c: opens, describes or closes the volume's mapping, and reads the volume again. */
 int bind_volume(struct reconciler *reconciler, struct store_volume *volume, bool *ret_mismatch);
-
-/* act.c: one step on a VMM or a guest; see act.h. */
-struct act *act_new(struct reconciler *reconciler, const struct store_volume *volume,
-                    unsigned action);
-/* act_hypervisor.c: a question to a VMM, or a resize, is on record before it is started. */
-int act_hypervisor_intend(struct act *act);
-/* act_rescan.c: whether a disk beneath the volume may be rescanned now; which one, and its intent.
- */
-int may_rescan(const struct reconciler *reconciler, const struct store_volume *volume,
-               bool *ret_may);
-int act_rescan_intend(struct act *act);
-void acts_start(struct reconciler *reconciler);
-int acts_record(struct reconciler *reconciler);
-void acts_drop_starting(struct reconciler *reconciler);
-void acts_done(struct reconciler *reconciler);
-/* An act that is decided but not yet started, and is overruled by a later look in the same turn. */
-void acts_withdraw(struct reconciler *reconciler, int64_t volume_id, unsigned action);
-/* What runs for a binding that the volume no longer has could only hold it up. */
-void acts_cancel_stale(struct reconciler *reconciler, const struct store_volume *volume);
-bool act_is_in_flight(const struct reconciler *reconciler, int64_t volume_id);

@@ -15,6 +15,7 @@
 #include "lib/path.h"
 #include "observe/observe.h"
 #include "reconciler/core/internal.h"
+#include "reconciler/core/node_paths.h"
 #include "store/cleanups.h"
 
 const char *look_path(const struct reconciler *reconciler, enum reconciler_tree tree)
@@ -42,8 +43,7 @@ enum reconciler_tree look_tree_of(enum volume_layout layout)
 
 const char *look_trash_path(const struct reconciler *reconciler, enum volume_layout layout)
 {
-    return layout == LAYOUT_CRUST ? reconciler->config.paths.crust_trash
-                                  : reconciler->config.paths.kata_trash;
+    return node_trash_path(&reconciler->config, layout);
 }
 
 int mark_volume(void *userdata, int64_t volume_id)
@@ -406,22 +406,7 @@ int look_at_bundle(struct reconciler *reconciler, enum reconciler_tree tree, con
 void look_sandbox_paths(const struct reconciler *reconciler, const char *bundles[CONFIG_LIST_ITEMS],
                         struct observe_sandbox_paths *ret_paths)
 {
-    const struct config *config = &reconciler->config;
-
-    for (unsigned i = 0; i < config->paths.bundles.count; i++)
-        bundles[i] = config->paths.bundles.item[i];
-    *ret_paths = (struct observe_sandbox_paths){
-        .root = reconciler->root,
-        .kata_go_sandboxes = config->paths.kata_go_sandboxes,
-        .kata_go_vms = config->paths.kata_go_vms,
-        .kata_rs_sandboxes = config->paths.kata_rs_sandboxes,
-        .bundles = bundles,
-        .bundle_directories = config->paths.bundles.count,
-        .extra_monitor = config->resize.qemu_monitor == QEMU_MONITOR_EXTRA,
-        .main_monitor = config->resize.qemu_monitor == QEMU_MONITOR_MAIN,
-        .agent_port = config->agent.port,
-        .cache = reconciler->cache,
-    };
+    node_sandbox_paths(&reconciler->context, bundles, ret_paths);
 }
 
 int look_at_sandbox(struct reconciler *reconciler, const char *sandbox_id)

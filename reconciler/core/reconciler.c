@@ -19,7 +19,7 @@
 #include "lib/clock.h"
 #include "lib/log.h"
 #include "observe/observe.h"
-#include "reconciler/act/act.h"
+#include "reconciler/act/actor.h"
 #include "reconciler/core/clients.h"
 #include "reconciler/core/internal.h"
 #include "store/cleanups.h"
@@ -51,10 +51,9 @@ static bool has_marks(const struct reconciler *reconciler)
 
 static bool has_work(const struct reconciler *reconciler)
 {
-    return has_marks(reconciler) || reconciler->finished || stagings_are_due(reconciler) ||
-           stats_poll_is_due(reconciler) ||
-           (!reconciler->stopping && reconciler->lanes.busy < reconciler->lanes.parallel &&
-            !marks_is_empty(&reconciler->lanes.runnable));
+    return has_marks(reconciler) || actor_has_results(reconciler->actor) ||
+           stagings_are_due(reconciler) || stats_poll_is_due(reconciler) ||
+           (!reconciler->stopping && actor_has_next_volume(reconciler->actor));
 }
 
 /* Unlike an attempt after a failure, a growth that has yet to settle is not done. */
@@ -66,11 +65,12 @@ static bool awaits_stillness(const struct reconciler *reconciler)
 /* A stop does not wait for a store that fails: what was found out is found out again. */
 static bool is_settled(const struct reconciler *reconciler)
 {
-    if (reconciler->running || reconciler->starting || !helpers_are_idle(reconciler))
+    if (actor_count_running(reconciler->actor) || actor_has_decided(reconciler->actor) ||
+        !helpers_are_idle(reconciler->helpers))
         return false;
     if (reconciler->stopping)
         return reconciler->problem[0] ||
-               (!reconciler->finished && !reconciler->clients.stagings.first);
+               (!actor_has_results(reconciler->actor) && !reconciler->clients.stagings.first);
     /* What the database does not take for so long is not to be done now. */
     if (reconciler->failed_turns >= FAILED_TURNS)
         return true;
@@ -84,14 +84,13 @@ static bool is_settled(const struct reconciler *reconciler)
 static void recover_lost_marks(struct reconciler *reconciler)
 {
     bool lost = reconciler->sandboxes.lost || reconciler->devices.lost ||
-                reconciler->volumes.lost || reconciler->lanes.runnable.lost;
+                reconciler->volumes.lost || actor_take_loss(reconciler->actor);
 
     for (enum reconciler_tree tree = 0; tree < TREES; tree++) {
         lost = lost || reconciler->directories[tree].lost;
         reconciler->directories[tree].lost = false;
     }
     reconciler->sandboxes.lost = reconciler->devices.lost = reconciler->volumes.lost = false;
-    reconciler->lanes.runnable.lost = false;
     if (lost)
         reconciler_look_at_everything(reconciler);
 }
@@ -158,7 +157,7 @@ static int decide_once(struct reconciler *reconciler)
     }
     if (marks_take_number(&reconciler->volumes, &number))
         volume_id = (int64_t)number;
-    else if (reconciler->stopping || !lanes_next(&reconciler->lanes, &volume_id))
+    else if (reconciler->stopping || !actor_next_volume(reconciler->actor, &volume_id))
         return 0;
     r = reconcile_volume(reconciler, volume_id);
     if (r == 0)
@@ -172,7 +171,7 @@ static int work(struct reconciler *reconciler)
     uint64_t until = clock_boottime() + (reconciler->synced ? TURN_NS : FIRST_TURNS_NS);
     int r;
 
-    r = acts_record(reconciler);
+    r = actor_record(reconciler->actor);
     if (r == 0)
         r = stagings_record(reconciler);
     if (r == 0)
@@ -202,7 +201,7 @@ static void note_first_scan(struct reconciler *reconciler)
     cleanup_want(reconciler);
     monitors_want(reconciler);
     log_info(NULL, "the first scan is complete");
-    helpers_start(reconciler);
+    helpers_start(reconciler->helpers);
     if (reconciler->on_synced)
         reconciler->on_synced(reconciler->userdata);
 }
@@ -214,7 +213,7 @@ static void give_up_turn(struct reconciler *reconciler, int r)
 
     (void)snprintf(text, sizeof(text), "%s", store_error_text(reconciler->store));
     store_rollback(reconciler->store);
-    acts_drop_starting(reconciler);
+    actor_drop(reconciler->actor);
     expansions_forget(reconciler);
     stagings_fail(reconciler, text);
     announcements_roll_back(reconciler);
@@ -247,7 +246,7 @@ static bool take_turn(struct reconciler *reconciler)
     reconciler->failed_turns = 0;
     announcements_commit(reconciler);
     note_first_scan(reconciler);
-    acts_start(reconciler);
+    actor_start(reconciler->actor);
     expansions_answer(reconciler);
     r = stagings_answer(reconciler);
     if (r < 0)
@@ -293,7 +292,7 @@ static void on_idle(struct loop_timer *timer)
 {
     struct reconciler *reconciler = container_of(timer, struct reconciler, idle);
 
-    if (!reconciler->running)
+    if (!actor_count_running(reconciler->actor))
         note_failure(reconciler, store_idle(reconciler->store));
 }
 
@@ -378,7 +377,7 @@ static void on_sweep(struct loop_timer *timer)
     want_trees(reconciler);
     cleanup_want(reconciler);
     monitors_want(reconciler);
-    helpers_sweep(reconciler);
+    helpers_sweep(reconciler->helpers);
     on_trim(&reconciler->trim);
     fallback_check_file(reconciler);
     loop_timer_start(reconciler->loop, &reconciler->sweep,
@@ -387,7 +386,8 @@ static void on_sweep(struct loop_timer *timer)
 
 static void after_turn(struct reconciler *reconciler, bool worked)
 {
-    note_failure(reconciler, store_contain(reconciler->store, !reconciler->running));
+    note_failure(reconciler,
+                 store_contain(reconciler->store, !actor_count_running(reconciler->actor)));
     if (!worked)
         loop_timer_start(reconciler->loop, &reconciler->again,
                          reconciler->problem[0] ? STORE_RETRY_NS : 0, on_again);
@@ -487,9 +487,8 @@ void reconciler_get_health(const struct reconciler *reconciler,
         .synced = reconciler->synced,
         .database_fails = reconciler->failed_turns > 0 || reconciler->fallback.problem[0],
         .in_memory = store_is_in_memory(reconciler->store),
+        .acts_in_flight = actor_count_running(reconciler->actor),
     };
-    for (const struct act *act = reconciler->running; act; act = act->next)
-        ret_health->acts_in_flight++;
     if (reconciler->senses->report)
         reconciler->senses->report(reconciler->userdata, ret_health);
     if (problem) {
@@ -515,7 +514,7 @@ void reconciler_configure(struct reconciler *reconciler, const struct config *co
 
     memcpy(&next.paths, &reconciler->config.paths, sizeof(next.paths));
     reconciler->config = next;
-    reconciler->lanes.parallel = next.resize.parallel;
+    actor_set_parallel(reconciler->actor, next.resize.parallel);
     on_sweep(&reconciler->sweep);
     stats_poll_start(reconciler);
     reconciler_look_afresh(reconciler);
@@ -536,7 +535,7 @@ void reconciler_stop(struct reconciler *reconciler)
 {
     reconciler->stopping = true;
     expansions_answer(reconciler);
-    helpers_stop(reconciler);
+    helpers_stop(reconciler->helpers);
     loop_timer_start(reconciler->loop, &reconciler->again, 0, on_again);
 }
 
@@ -548,6 +547,19 @@ static void name_volume(void *userdata, int64_t volume_id, char ret_pv[static LO
 
     if (store_get_pv(reconciler->store, volume_id, pv) == 0)
         (void)snprintf(ret_pv, LOG_PV_BYTES, "%s", pv);
+}
+
+static int make_modules(struct reconciler *reconciler)
+{
+    struct actor_options actor = {
+        .context = &reconciler->context,
+        .queue_volume = mark_volume,
+        .userdata = reconciler,
+    };
+
+    reconciler->helpers = actor.helpers = helpers_new(&reconciler->context);
+    reconciler->actor = reconciler->helpers ? actor_new(&actor) : NULL;
+    return reconciler->actor ? 0 : -ENOMEM;
 }
 
 int reconciler_new(const struct reconciler_options *options, struct reconciler **ret_reconciler,
@@ -569,7 +581,6 @@ int reconciler_new(const struct reconciler_options *options, struct reconciler *
     reconciler->userdata = options->userdata;
     reconciler->sysfs = -1;
     reconciler->devices_are_fresh = true;
-    lanes_init(&reconciler->lanes, options->config->resize.parallel);
     r = observe_open_sysfs(options->root, options->config->paths.sysfs, &reconciler->sysfs);
     if (r < 0) {
         reconciler_free(reconciler);
@@ -586,7 +597,12 @@ int reconciler_new(const struct reconciler_options *options, struct reconciler *
         .config = &reconciler->config,
         .root = options->root,
         .sysfs = reconciler->sysfs,
+        .cache = reconciler->cache,
     };
+    if (make_modules(reconciler) < 0) {
+        reconciler_free(reconciler);
+        return error_set(error, -ENOMEM, "out of memory");
+    }
     log_set_namer(name_volume, reconciler);
     if (options->why_in_memory)
         fallback_begin(reconciler, options->why_in_memory);
@@ -611,8 +627,8 @@ struct reconciler *reconciler_free(struct reconciler *reconciler)
     loop_timer_stop(&reconciler->stats_poll.timer);
     stats_poll_done(reconciler);
     stats_done(reconciler);
-    acts_done(reconciler);
-    lanes_done(&reconciler->lanes);
+    actor_free(reconciler->actor);
+    helpers_free(reconciler->helpers);
     cleanup_done(reconciler);
     monitors_done(reconciler);
     retries_done(reconciler);

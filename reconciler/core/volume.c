@@ -13,8 +13,11 @@
 #include "lib/clock.h"
 #include "lib/log.h"
 #include "observe/observe.h"
+#include "reconciler/act/actor.h"
 #include "reconciler/core/clients.h"
+#include "reconciler/core/device_record.h"
 #include "reconciler/core/internal.h"
+#include "reconciler/core/permit.h"
 #include "reconciler/decide/attachment.h"
 #include "reconciler/decide/decide.h"
 #include "reconciler/decide/layers.h"
@@ -45,24 +48,6 @@ int mark_neighbours(struct reconciler *reconciler, const struct store_volume *vo
 
 /* ---- the device ---- */
 
-int record_device(struct reconciler *reconciler, const struct observed_device *observed,
-                  int64_t *ret_device_id, bool *ret_changed)
-{
-    struct store_device device = {
-        .kind = observed->kind,
-        .name = observed->name,
-        .major = observed->major,
-        .minor = observed->minor,
-        .diskseq = observed->diskseq,
-        .file_device = observed->file_device,
-        .inode = observed->inode,
-        .size_bytes = observed->size_bytes,
-        .now_ns = clock_boottime(),
-    };
-
-    return store_put_device(reconciler->store, &device, ret_device_id, ret_changed);
-}
-
 /* Where the volume's path leads now, and how large that is. */
 static int refresh_device(struct reconciler *reconciler, struct store_volume *volume)
 {
@@ -80,7 +65,7 @@ static int refresh_device(struct reconciler *reconciler, struct store_volume *vo
         return 0;
     }
     if (r == OBSERVED)
-        r = record_device(reconciler, &observed, &device_id, &size_changed);
+        r = record_device(reconciler->store, &observed, &device_id, &size_changed);
     else
         r = 0;
     if (r == 0)
@@ -104,31 +89,6 @@ static int refresh_device(struct reconciler *reconciler, struct store_volume *vo
 static uint64_t still_from(const struct reconciler *reconciler, const struct store_volume *volume)
 {
     return volume->size_since_ns + reconciler->config.resize.settle_ms * NSEC_PER_MSEC;
-}
-
-static enum resize_policy permit_of(const struct reconciler *reconciler,
-                                    const struct store_volume *volume)
-{
-    enum config_resize_mode mode = reconciler->config.resize.mode;
-    bool is_file = volume->device_id && volume->device_kind == DEVICE_KIND_FILE;
-
-    if (mode == RESIZE_NEVER || volume->policy == POLICY_NEVER)
-        return POLICY_NEVER;
-    if (is_file && reconciler->config.resize.file_backed == FILE_BACKED_NEVER)
-        return POLICY_NEVER;
-    if (is_file || mode == RESIZE_OBSERVE || volume->policy == POLICY_OBSERVE)
-        return POLICY_OBSERVE;
-    return POLICY_GROW;
-}
-
-bool volume_is_observed(const struct reconciler *reconciler, const struct store_volume *volume)
-{
-    return permit_of(reconciler, volume) == POLICY_OBSERVE;
-}
-
-bool volume_may_grow(const struct reconciler *reconciler, const struct store_volume *volume)
-{
-    return permit_of(reconciler, volume) == POLICY_GROW;
 }
 
 /* Types that never stand for a block device of the host; others are judged by what the path is.
@@ -286,7 +246,7 @@ static struct decide_facts facts_of(const struct reconciler *reconciler,
 {
     struct decide_facts facts = {
         .status = status_of(volume),
-        .permit = permit_of(reconciler, volume),
+        .permit = permit_of(&reconciler->config, volume),
         .device = device_of(volume),
         .beneath = beneath_of(volume),
         .read_only = volume->read_only,
@@ -352,7 +312,7 @@ static int set_state(struct reconciler *reconciler, const struct store_volume *v
     int r = store_set_state(reconciler->store, volume->volume_id, decision->state, decision->reason,
                             &changed);
 
-    if (r == 0 && volume->observed != volume_is_observed(reconciler, volume))
+    if (r == 0 && volume->observed != (permit_of(&reconciler->config, volume) == POLICY_OBSERVE))
         r = store_set_observed(reconciler->store, volume->volume_id, !volume->observed);
     if (r == 0 && changed)
         log_info(
@@ -388,26 +348,9 @@ static int wait_until_still(struct reconciler *reconciler, const struct store_vo
 static int begin_act(struct reconciler *reconciler, const struct store_volume *volume,
                      enum decide_action action)
 {
-    struct act *act;
-
-    if (!reconciler->synced || reconciler->stopping ||
-        act_is_in_flight(reconciler, volume->volume_id))
-        return 0;
-    /* One helper grows all volumes of a sandbox, once its VMM has them all. */
-    if (!(action == ACTION_GROW_GUEST ? lanes_enter : lanes_enter_first)(
-            &reconciler->lanes, volume->sandbox_ref, volume->volume_id))
-        return 0;
-    act = act_new(reconciler, volume, action);
-    if (!act) {
-        lanes_leave(&reconciler->lanes, volume->sandbox_ref);
-        return -ENOMEM;
-    }
-    if (action == ACTION_RESCAN_DISK)
-        return act_rescan_intend(act);
-    if (action == ACTION_QUERY_HYPERVISOR || action == ACTION_RESIZE_HYPERVISOR)
-        return act_hypervisor_intend(act);
-    return store_intend(reconciler->store, volume->volume_id, decide_action_name(action),
-                        volume->device_bytes);
+    return !reconciler->synced || reconciler->stopping
+               ? 0
+               : actor_decide(reconciler->actor, volume, action);
 }
 
 int look_at_volume_device(struct reconciler *reconciler, int64_t volume_id)
@@ -428,7 +371,7 @@ static int judge(struct reconciler *reconciler, struct store_volume *volume, boo
     if (facts.status == DECIDE_PRESENT && facts.live_sandboxes > 0)
         facts.conflict = conflict_of(reconciler, volume, mismatch);
     if (facts.beneath == BENEATH_STALE && reconciler->config.resize.scsi_rescan)
-        r = may_rescan(reconciler, volume, &facts.may_rescan);
+        r = actor_may_rescan(reconciler->actor, volume, &facts.may_rescan);
     if (r == 0 && is_new_growth(&facts, volume))
         r = open_growth(reconciler, volume, &facts);
     *ret_facts = facts;
@@ -451,7 +394,7 @@ static int bind_and_judge(struct reconciler *reconciler, struct store_volume *vo
 
     if (r < 0)
         return r;
-    acts_cancel_stale(reconciler, volume);
+    actor_cancel_stale(reconciler->actor, volume);
     return judge(reconciler, volume, mismatch, ret_facts, ret_decision);
 }
 
@@ -462,7 +405,7 @@ static int look_for_guest_path(struct reconciler *reconciler, struct store_volum
     int r;
 
     if (!wants_guest_path(volume, decision->action) ||
-        act_is_in_flight(reconciler, volume->volume_id))
+        actor_is_acting(reconciler->actor, volume->volume_id))
         return 0;
     memcpy(sandbox_id, volume->sandbox_id, sizeof(sandbox_id));
     r = look_at_sandbox(reconciler, sandbox_id);
@@ -489,7 +432,7 @@ int reconcile_volume(struct reconciler *reconciler, int64_t volume_id)
         r = look_for_guest_path(reconciler, &volume, &facts, &decision);
     if (r < 0)
         return r;
-    acts_withdraw(reconciler, volume_id, decision.action);
+    actor_withdraw(reconciler->actor, volume_id, decision.action);
     r = set_state(reconciler, &volume, &decision);
     if (r == 0)
         r = note_evidence(reconciler, &volume, &decision);

@@ -5,10 +5,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "config/config.h"
 #include "hypervisor/hypervisor.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
-#include "reconciler/core/internal.h"
+#include "reconciler/core/context.h"
+#include "reconciler/core/node_paths.h"
 
 struct helper_guest {
     struct hypervisor_call *call; /* NULL: its arguments are enough */
@@ -55,37 +57,37 @@ static void on_described(struct hypervisor_call *call, const struct hypervisor_r
     tell(guest);
 }
 
-static int ask(struct helper_guest *guest, const struct reconciler *reconciler,
-               enum hypervisor_kind kind, const struct store_helper_run *sandbox)
+static int ask(struct helper_guest *guest, const struct context *context, enum hypervisor_kind kind,
+               const struct store_helper_run *sandbox)
 {
     struct hypervisor_request request = {
         .act = HYPERVISOR_DESCRIBE,
-        .root = reconciler->root,
-        .sysfs = reconciler->sysfs,
+        .root = context->root,
+        .sysfs = context->sysfs,
         .control_socket = sandbox->control_socket[0] ? sandbox->control_socket : NULL,
         .vmm_pid = sandbox->vmm_pid,
-        .deadline_ns = reconciler->config.resize.call_timeout_seconds * NSEC_PER_SEC,
+        .deadline_ns = context->config->resize.call_timeout_seconds * NSEC_PER_SEC,
     };
 
-    return hypervisor_call_new(reconciler->loop, kind, &request, on_described, guest, &guest->call);
+    return hypervisor_call_new(context->loop, kind, &request, on_described, guest, &guest->call);
 }
 
-static void look(struct helper_guest *guest, struct reconciler *reconciler,
-                 const struct store_helper_run *sandbox)
+static void observe(struct helper_guest *guest, const struct context *context,
+                    const struct store_helper_run *sandbox)
 {
     struct observe_sandbox_paths paths;
     const char *bundles[CONFIG_LIST_ITEMS];
     int r;
 
-    look_sandbox_paths(reconciler, bundles, &paths);
+    node_sandbox_paths(context, bundles, &paths);
     r = guest_traits_observe(&paths, sandbox->sandbox_id, sandbox->vmm_pid, &guest->traits);
     guest->is_known = r == 0;
     if (r < 0)
         (void)error_set_errno(&guest->error, r, "cannot read the arguments of its process");
-    loop_timer_start(reconciler->loop, &guest->deferred, 0, on_deferred);
+    loop_timer_start(context->loop, &guest->deferred, 0, on_deferred);
 }
 
-int helper_guest_new(struct reconciler *reconciler, const struct store_helper_run *sandbox,
+int helper_guest_new(const struct context *context, const struct store_helper_run *sandbox,
                      helper_guest_done *done, void *userdata, struct helper_guest **ret_guest)
 {
     enum hypervisor_kind kind = sandbox->hypervisor;
@@ -97,9 +99,9 @@ int helper_guest_new(struct reconciler *reconciler, const struct store_helper_ru
     guest->done = done;
     guest->userdata = userdata;
     if (kind == HYPERVISOR_CLOUD_HYPERVISOR)
-        r = ask(guest, reconciler, kind, sandbox);
+        r = ask(guest, context, kind, sandbox);
     else
-        look(guest, reconciler, sandbox);
+        observe(guest, context, sandbox);
     if (r < 0) {
         (void)helper_guest_free(guest);
         return r;

@@ -8,8 +8,8 @@
 #include "observe/guest_traits.h"
 #include "store/store.h"
 
+struct context;
 struct helper_guest;
-struct reconciler;
 
 /* error: why nothing is known of it; NULL: the traits are its. */
 typedef void helper_guest_done(const struct guest_traits *traits, const struct error *error,
@@ -17,6 +17,6 @@ typedef void helper_guest_done(const struct guest_traits *traits, const struct e
 
 /* Exactly one `done` from the loop, never from within; freeing it then or earlier is the caller's.
  * 0 or -ENOMEM. */
-int helper_guest_new(struct reconciler *reconciler, const struct store_helper_run *sandbox,
+int helper_guest_new(const struct context *context, const struct store_helper_run *sandbox,
                      helper_guest_done *done, void *userdata, struct helper_guest **ret_guest);
 struct helper_guest *helper_guest_free(struct helper_guest *guest); /* returns NULL */

@@ -17,12 +17,13 @@
 #include <string.h>
 
 #include "agent-client/container_run.h"
+#include "config/config.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/log.h"
 #include "lib/path.h"
 #include "lib/text.h"
-#include "reconciler/core/internal.h"
+#include "reconciler/core/context.h"
 #include "reconciler/helper/guest.h"
 #include "reconciler/helper/program.h"
 #include "reconciler/helper/share.h"
@@ -32,7 +33,7 @@
 enum { TOTAL_CALLS = 2, ARGUMENTS = 4, NUMBER_BYTES = 16, PATH_BYTES = 16, SHOWN_BYTES = 128 };
 
 struct helper_run {
-    struct reconciler *reconciler;
+    const struct context *context;
     struct store_helper_run sandbox;
     bool cleans_up, grow;
     bool recorded;
@@ -86,7 +87,7 @@ static int end_transaction(struct store *store, int r)
 
 static int record(struct helper_run *run)
 {
-    struct store *store = run->reconciler->store;
+    struct store *store = run->context->store;
     int r = store_begin(store);
 
     if (r == 0)
@@ -101,7 +102,7 @@ static const char *ability_of(enum volume_reason reason)
 {
     switch ((int)reason) {
     case REASON_NONE:
-        return "able";
+        return ROUTE_ABLE;
     case REASON_AGENT_POLICY_DENIED:
     case REASON_AGENT_UNSUPPORTED:
     case REASON_HELPER_NO_CGROUPS:
@@ -114,7 +115,7 @@ static const char *ability_of(enum volume_reason reason)
 /* A store that fails keeps the record, and the next start finds nothing where it leads. */
 static void record_end(struct helper_run *run)
 {
-    struct store *store = run->reconciler->store;
+    struct store *store = run->context->store;
     const char *ability = run->cleans_up ? NULL : ability_of(run->outcome.reason);
     bool is_gone = run->recorded && !run->outcome.left;
     struct log_ids ids = ids_of(run);
@@ -124,7 +125,7 @@ static void record_end(struct helper_run *run)
         return;
     r = store_begin(store);
     if (r == 0 && ability)
-        r = store_set_ability(store, run->sandbox.sandbox_ref, STORE_ROUTE_HELPER, ability);
+        r = store_set_ability(store, run->sandbox.sandbox_ref, ROUTE_HELPER, ability);
     if (r == 0 && is_gone)
         r = store_forget_helper_run(store, run->sandbox.name);
     if (r == 0 && is_gone && run->cleans_up)
@@ -196,7 +197,7 @@ static int open_program(struct helper_run *run)
 {
     struct error *error = &run->outcome.error;
 
-    switch (helper_program_open(&run->reconciler->config, &run->program, error)) {
+    switch (helper_program_open(run->context->config, &run->program, error)) {
     case HELPER_PROGRAM_OK:
         return 0;
     case HELPER_PROGRAM_MISSING:
@@ -212,7 +213,7 @@ static int open_share(struct helper_run *run)
 {
     int r = run->copied
                 ? HELPER_SHARE_OK
-                : helper_share_open(run->reconciler->root, run->sandbox.runtime,
+                : helper_share_open(run->context->root, run->sandbox.runtime,
                                     run->sandbox.sandbox_id, &run->share, &run->outcome.error);
 
     if (r == HELPER_SHARE_OK)
@@ -312,19 +313,19 @@ static void on_container(struct container_run *container, const struct container
 /* The helper is to have answered before its time is over, of which the container takes a part. */
 static void format_timeout(const struct helper_run *run, char ret_text[static NUMBER_BYTES])
 {
-    uint32_t seconds = run->reconciler->config.resize.call_timeout_seconds;
+    uint32_t seconds = run->context->config->resize.call_timeout_seconds;
 
     (void)snprintf(ret_text, NUMBER_BYTES, "%u", seconds > 2 ? seconds * 2 / 3 : 1);
 }
 
 static int run_container(struct helper_run *run, const char *directory)
 {
-    uint64_t time = run->reconciler->config.resize.call_timeout_seconds * NSEC_PER_SEC;
+    uint64_t time = run->context->config->resize.call_timeout_seconds * NSEC_PER_SEC;
     char timeout[NUMBER_BYTES], place_of[HELPER_VOLUMES][PATH_BYTES];
     const char *arguments[HELPER_VOLUMES + ARGUMENTS + 1], **argument = arguments;
     struct container_request request = {
         .act = run->cleans_up ? CONTAINER_CLEAN_UP : CONTAINER_RUN,
-        .root = run->reconciler->root,
+        .root = run->context->root,
         .address = run->sandbox.agent_address,
         .container_id = run->sandbox.name,
         .directory = directory,
@@ -349,7 +350,7 @@ static int run_container(struct helper_run *run, const char *directory)
         *argument++ = place_of[i];
     }
     *argument = NULL;
-    return container_run_new(run->reconciler->loop, &request, on_container, run, &run->container);
+    return container_run_new(run->context->loop, &request, on_container, run, &run->container);
 }
 
 static int start_container(struct helper_run *run)
@@ -368,14 +369,14 @@ static int start_container(struct helper_run *run)
 
 /* ---- both kinds -------------------------------------------------------------------------- */
 
-static int new_run(struct reconciler *reconciler, const struct store_helper_run *sandbox,
+static int new_run(const struct context *context, const struct store_helper_run *sandbox,
                    helper_run_done *done, void *userdata, struct helper_run **ret_run)
 {
     struct helper_run *run = calloc(1, sizeof(*run));
 
     if (!run)
         return -ENOMEM;
-    run->reconciler = reconciler;
+    run->context = context;
     run->sandbox = *sandbox;
     run->share = run->program = -1;
     run->done = done;
@@ -420,18 +421,18 @@ static int begin_run(struct helper_run *run, bool withheld)
                                   : "nothing says where the guest has mounted this volume";
 
     if (run->paths > 0 && is_alive)
-        return helper_guest_new(run->reconciler, &run->sandbox, on_guest, run, &run->guest);
+        return helper_guest_new(run->context, &run->sandbox, on_guest, run, &run->guest);
     run->outcome.reason = is_alive ? REASON_GUEST_PATH_UNKNOWN : REASON_AGENT_UNREACHABLE;
     (void)error_set(&run->outcome.error, 0, "%s", text);
-    loop_timer_start(run->reconciler->loop, &run->deferred, 0, on_deferred);
+    loop_timer_start(run->context->loop, &run->deferred, 0, on_deferred);
     return 0;
 }
 
-int helper_run_new(struct reconciler *reconciler, const struct helper_task *task,
+int helper_run_new(const struct context *context, const struct helper_task *task,
                    helper_run_done *done, void *userdata, struct helper_run **ret_run)
 {
     struct helper_run *run;
-    int r = new_run(reconciler, &task->sandbox, done, userdata, &run);
+    int r = new_run(context, &task->sandbox, done, userdata, &run);
 
     if (r < 0)
         return r;
@@ -500,22 +501,21 @@ static int begin_clean_up(struct helper_run *run)
     int r;
 
     run->cleans_up = run->recorded = true;
-    r = helper_share_open(run->reconciler->root, run->sandbox.runtime, run->sandbox.sandbox_id,
+    r = helper_share_open(run->context->root, run->sandbox.runtime, run->sandbox.sandbox_id,
                           &run->share, &error);
     if (r < 0)
         leave(run, &error);
     else if (run->sandbox.is_alive)
-        return helper_guest_new(run->reconciler, &run->sandbox, on_guest_to_clean, run,
-                                &run->guest);
-    loop_timer_start(run->reconciler->loop, &run->deferred, 0, on_deferred);
+        return helper_guest_new(run->context, &run->sandbox, on_guest_to_clean, run, &run->guest);
+    loop_timer_start(run->context->loop, &run->deferred, 0, on_deferred);
     return 0;
 }
 
-int helper_run_clean_up(struct reconciler *reconciler, const struct store_helper_run *sandbox,
+int helper_run_clean_up(const struct context *context, const struct store_helper_run *sandbox,
                         helper_run_done *done, void *userdata, struct helper_run **ret_run)
 {
     struct helper_run *run;
-    int r = new_run(reconciler, sandbox, done, userdata, &run);
+    int r = new_run(context, sandbox, done, userdata, &run);
 
     if (r < 0)
         return r;

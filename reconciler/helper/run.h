@@ -11,7 +11,7 @@
 #include "reconciler/helper/report.h"
 #include "store/store.h"
 
-struct reconciler;
+struct context;
 struct helper_run;
 
 /* What one run is for. */
@@ -35,10 +35,10 @@ typedef void helper_run_done(struct helper_run *run, const struct helper_outcome
                              void *userdata);
 
 /* Exactly one `done` from the loop, never from within. 0 or -ENOMEM. */
-int helper_run_new(struct reconciler *reconciler, const struct helper_task *task,
+int helper_run_new(const struct context *context, const struct helper_task *task,
                    helper_run_done *done, void *userdata, struct helper_run **ret_run);
 /* Removes what an earlier run left under the sandbox's name. */
-int helper_run_clean_up(struct reconciler *reconciler, const struct store_helper_run *sandbox,
+int helper_run_clean_up(const struct context *context, const struct store_helper_run *sandbox,
                         helper_run_done *done, void *userdata, struct helper_run **ret_run);
 /* Returns NULL. In its middle, what is there by then stays, on record. */
 struct helper_run *helper_run_free(struct helper_run *run);

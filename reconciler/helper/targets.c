@@ -12,14 +12,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/config.h"
 #include "lib/cleanup.h"
 #include "observe/claims.h"
-#include "reconciler/core/clients.h"
-#include "reconciler/core/internal.h"
+#include "reconciler/core/context.h"
+#include "reconciler/core/node_paths.h"
+#include "reconciler/core/permit.h"
+#include "reconciler/helper/helper.h"
 
-bool helpers_are_on(const struct reconciler *reconciler)
+bool helpers_are_on(const struct config *config)
 {
-    return reconciler->config.guest.helper && reconciler->config.resize.mode == RESIZE_GROW;
+    return config->guest.helper && config->resize.mode == RESIZE_GROW;
 }
 
 static bool has_path(const struct store_volume *volume)
@@ -34,9 +37,9 @@ static bool is_rust(const struct store_volume *volume)
     return volume->runtime == RUNTIME_KATA_RS;
 }
 
-bool helper_is_possible(const struct reconciler *reconciler, const struct store_volume *volume)
+bool helper_is_possible(const struct config *config, const struct store_volume *volume)
 {
-    return helpers_are_on(reconciler) && volume_may_grow(reconciler, volume) &&
+    return helpers_are_on(config) && permit_of(config, volume) == POLICY_GROW &&
            volume->sandbox_ref && volume->mapping_id && volume->agent_address[0] &&
            (has_path(volume) || is_rust(volume));
 }
@@ -78,7 +81,7 @@ static int add_place(void *userdata, const char *guest_path)
     return 0;
 }
 
-static int each_place(struct reconciler *reconciler, const struct store_volume *volume,
+static int each_place(const struct context *context, const struct store_volume *volume,
                       claims_place *callback, void *userdata)
 {
     struct observe_sandbox_paths paths;
@@ -86,12 +89,12 @@ static int each_place(struct reconciler *reconciler, const struct store_volume *
 
     if (has_path(volume))
         return callback(userdata, volume->guest_path);
-    look_sandbox_paths(reconciler, bundles, &paths);
+    node_sandbox_paths(context, bundles, &paths);
     return claims_each_place(&paths, volume->sandbox_id, volume->vmm_pid, volume->target_path,
                              callback, userdata);
 }
 
-void helper_targets_add(struct reconciler *reconciler, const struct store_volume *volume,
+void helper_targets_add(const struct context *context, const struct store_volume *volume,
                         struct helper_targets *targets)
 {
     struct places places = {
@@ -107,7 +110,7 @@ void helper_targets_add(struct reconciler *reconciler, const struct store_volume
     if (targets->targets == HELPER_VOLUMES)
         return;
     if (has_path(volume) || !targets->all_forbidden)
-        (void)each_place(reconciler, volume, add_place, &places);
+        (void)each_place(context, volume, add_place, &places);
     else
         targets->withheld = true;
     if (places.target.candidates > 0)
@@ -161,7 +164,7 @@ static int forbid_place(void *userdata, const char *guest_path)
     return 0;
 }
 
-int helper_targets_begin(struct reconciler *reconciler, const char *sandbox_id, int64_t sandbox_ref,
+int helper_targets_begin(const struct context *context, const char *sandbox_id, int64_t sandbox_ref,
                          struct helper_targets *targets)
 {
     cleanup(freep) struct store_volume *volume = malloc(sizeof(*volume));
@@ -170,28 +173,29 @@ int helper_targets_begin(struct reconciler *reconciler, const char *sandbox_id, 
 
     if (r < 0 || !targets->grow)
         return r;
-    r = store_each_volume_of_sandbox(reconciler->store, sandbox_id, note_volume, &walk);
+    r = store_each_volume_of_sandbox(context->store, sandbox_id, note_volume, &walk);
     targets->all_forbidden = walk.volumes == array_length(walk.volume_id);
     for (unsigned i = 0; r == 0 && i < walk.volumes; i++) {
-        r = store_get_volume(reconciler->store, walk.volume_id[i], volume);
-        if (r == 0 && volume->sandbox_ref == sandbox_ref && !volume_may_grow(reconciler, volume) &&
+        r = store_get_volume(context->store, walk.volume_id[i], volume);
+        if (r == 0 && volume->sandbox_ref == sandbox_ref &&
+            permit_of(context->config, volume) != POLICY_GROW &&
             (has_path(volume) || is_rust(volume)))
-            r = each_place(reconciler, volume, forbid_place, targets);
+            r = each_place(context, volume, forbid_place, targets);
     }
     return r;
 }
 
-void helper_targets_complete(struct reconciler *reconciler, const char *sandbox_id,
+void helper_targets_complete(const struct context *context, const char *sandbox_id,
                              int64_t sandbox_ref, struct helper_targets *targets)
 {
     cleanup(freep) struct store_volume *volume = malloc(sizeof(*volume));
     struct walk walk = {0};
 
-    if (!volume || store_each_volume_of_sandbox(reconciler->store, sandbox_id, note_volume, &walk))
+    if (!volume || store_each_volume_of_sandbox(context->store, sandbox_id, note_volume, &walk))
         return;
     for (unsigned i = 0; i < walk.volumes; i++)
-        if (store_get_volume(reconciler->store, walk.volume_id[i], volume) == 0 &&
-            volume->sandbox_ref == sandbox_ref && helper_is_possible(reconciler, volume) &&
+        if (store_get_volume(context->store, walk.volume_id[i], volume) == 0 &&
+            volume->sandbox_ref == sandbox_ref && helper_is_possible(context->config, volume) &&
             (targets->grow ? is_growable(volume) : is_countable(volume)))
-            helper_targets_add(reconciler, volume, targets);
+            helper_targets_add(context, volume, targets);
 }

@@ -7,7 +7,7 @@
 #include "reconciler/helper/report.h"
 #include "store/store.h"
 
-struct reconciler;
+struct context;
 
 enum { HELPER_CANDIDATES = 8 };
 
@@ -32,14 +32,14 @@ struct helper_targets {
 };
 
 /* To be called first, with `grow` set. 0 or -errno. */
-int helper_targets_begin(struct reconciler *reconciler, const char *sandbox_id, int64_t sandbox_ref,
+int helper_targets_begin(const struct context *context, const char *sandbox_id, int64_t sandbox_ref,
                          struct helper_targets *targets);
 
 /* The volume's places are added, unless there is no room for them any more. */
-void helper_targets_add(struct reconciler *reconciler, const struct store_volume *volume,
+void helper_targets_add(const struct context *context, const struct store_volume *volume,
                         struct helper_targets *targets);
 
 /* All other volumes of the sandbox that one helper can take along: to grow, those whose device the
  * VMM has at its full size; to report, all that the guest has. */
-void helper_targets_complete(struct reconciler *reconciler, const char *sandbox_id,
+void helper_targets_complete(const struct context *context, const char *sandbox_id,
                              int64_t sandbox_ref, struct helper_targets *targets);

@@ -47,7 +47,7 @@ static void address(const char *bytes, size_t size)
     if (!text)
         return;
     if (agent_address_parse(text, &parsed, NULL) == 0 &&
-        agent_companion_address(text, 1030, companion, sizeof(companion)) == 0) {
+        agent_companion_address(text, 1030, companion, sizeof(companion))) {
         must(agent_address_parse(companion, &parsed, NULL) == 0);
         must(parsed.port == 1030);
     }

@@ -461,7 +461,7 @@ static void abilities_are_those_of_live_sandboxes(void **state)
     assert_int_equal(store_set_resizable(store, &volume, "no", REASON_AGENT_FAILED, NULL), 0);
     (void)put_sandbox(store, &other, true);
     assert_int_equal(store_end_sandbox(store, "sandbox-2", &changed), 0);
-    assert_int_equal(store_set_ability(store, bound.sandbox_ref, STORE_ROUTE_AGENT, "able"), 0);
+    assert_int_equal(store_set_ability(store, bound.sandbox_ref, ROUTE_AGENT, "able"), 0);
     assert_int_equal(store_set_vmm_version(store, bound.sandbox_ref, "7.2.22"), 0);
     assert_int_equal(store_put_guest_result(store, &failed), 0);
     assert_int_equal(store_read_abilities(store_get_reader(store), &json, NULL), 0);

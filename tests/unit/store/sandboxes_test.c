@@ -39,16 +39,16 @@ static void an_ability_lasts_as_long_as_its_address(void **state)
     struct bound bound = put_bound(store);
     struct store_sandbox sandbox = sandbox_of("sandbox-1", &fixture_drive);
 
-    for (unsigned i = 0; i < STORE_ROUTES; i++)
+    for (unsigned i = ROUTE_COMPANION; i < GUEST_ROUTES; i++)
         assert_int_equal(store_set_ability(store, bound.sandbox_ref, i, "agent_unsupported"), 0);
-    assert_string_equal(get_volume(store, bound.volume_id).ability[STORE_ROUTE_SHIM],
+    assert_string_equal(get_volume(store, bound.volume_id).ability[ROUTE_SHIM],
                         "agent_unsupported");
     (void)put_sandbox(store, &sandbox, false);
-    assert_string_equal(get_volume(store, bound.volume_id).ability[STORE_ROUTE_AGENT],
+    assert_string_equal(get_volume(store, bound.volume_id).ability[ROUTE_AGENT],
                         "agent_unsupported");
     sandbox.agent_address = "vsock://4:1024";
     (void)put_sandbox(store, &sandbox, true);
-    assert_string_equal(get_volume(store, bound.volume_id).ability[STORE_ROUTE_AGENT], "");
+    assert_string_equal(get_volume(store, bound.volume_id).ability[ROUTE_AGENT], "");
 }
 
 static void an_address_that_was_learned_stays(void **state)
@@ -60,7 +60,7 @@ static void an_address_that_was_learned_stays(void **state)
     sandbox.agent_address = NULL;
     ref = put_sandbox(store, &sandbox, true);
     assert_int_equal(store_set_agent_address(store, ref, "unix:///a"), 0);
-    assert_int_equal(store_set_ability(store, ref, STORE_ROUTE_AGENT, "able"), 0);
+    assert_int_equal(store_set_ability(store, ref, ROUTE_AGENT, "able"), 0);
     (void)put_sandbox(store, &sandbox, false);
     assert_text_of(store, "SELECT agent_address FROM audit_sandboxes", "unix:///a");
     assert_text_of(store, "SELECT agent_ability FROM sandboxes", "able");

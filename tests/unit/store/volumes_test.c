@@ -406,11 +406,11 @@ static void waiting_volumes_come_due(void **state)
     assert_int_equal(store_each_volume_due(store, 500, sum_volumes, &sum), 0);
     assert_int_equal(sum, bound.volume_id);
 
-    assert_int_equal(store_set_ability(store, bound.sandbox_ref, STORE_ROUTE_AGENT, "no"), 0);
+    assert_int_equal(store_set_ability(store, bound.sandbox_ref, ROUTE_AGENT, "no"), 0);
     assert_int_equal(store_forget_waiting(store), 0);
     assert_int_equal(get_volume(store, bound.volume_id).attempts, 0);
     assert_int_equal(get_volume(store, bound.volume_id).next_attempt_ns, 0);
-    assert_string_equal(get_volume(store, bound.volume_id).ability[STORE_ROUTE_AGENT], "");
+    assert_string_equal(get_volume(store, bound.volume_id).ability[ROUTE_AGENT], "");
     before = written(store);
     assert_int_equal(store_forget_waiting(store), 0);
     assert_int_equal(written(store), before);

@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #include "lib/loop.h"
-#include "reconciler/core/lanes.h"
+#include "reconciler/act/slots.h"
 
 enum { STATS_POLLS = 16 };
 
@@ -27,7 +27,7 @@ struct stats_poll {
     struct loop_timer timer;
     uint64_t polled_ns; /* whose moment came until then has been asked */
     struct marks due;   /* volume ids */
-    struct lanes lanes;
+    struct slots lanes;
     struct stats_question *asked;
     struct stats_question *answered; /* to be recorded */
     bool record;                     /* now */

@@ -5,7 +5,7 @@
  * part of one that a hash of its number gives; a volume is due when such a boundary was passed
  * since the timer ran last. So a restart, a reload and a volume that comes or goes need no care.
  */
-#include "reconciler/core/stats_poll.h"
+#include "reconciler/command/stats_poll.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -90,7 +90,7 @@ static void end_question(struct stats_question *question)
     question->call = NULL;
     question->next = poll->answered;
     poll->answered = question;
-    lanes_leave(&poll->lanes, question->sandbox_ref);
+    slots_leave(&poll->lanes, question->sandbox_ref);
 }
 
 static void on_counted(void *userdata, enum status_code code, const struct reconciler_stats *stats,
@@ -117,7 +117,7 @@ static void ask(struct reconciler *reconciler, const struct store_volume *volume
     struct error error = {0};
 
     if (!question) {
-        lanes_leave(&poll->lanes, volume->sandbox_ref);
+        slots_leave(&poll->lanes, volume->sandbox_ref);
         return;
     }
     question->reconciler = reconciler;
@@ -161,7 +161,7 @@ static void begin_one(struct reconciler *reconciler, int64_t volume_id)
         return;
     if (store_get_volume(reconciler->store, volume_id, &volume) < 0 || !may_ask(&volume))
         return;
-    if (lanes_enter(&reconciler->stats_poll.lanes, volume.sandbox_ref, volume_id))
+    if (slots_enter(&reconciler->stats_poll.lanes, volume.sandbox_ref, volume_id))
         ask(reconciler, &volume);
 }
 
@@ -173,7 +173,7 @@ static void begin_all(struct reconciler *reconciler)
 
     if (reconciler->stopping)
         return;
-    while (lanes_next(&poll->lanes, &volume_id))
+    while (slots_next(&poll->lanes, &volume_id))
         begin_one(reconciler, volume_id);
     while (poll->lanes.busy < poll->lanes.parallel && marks_take_number(&poll->due, &number))
         begin_one(reconciler, (int64_t)number);
@@ -299,6 +299,6 @@ void stats_poll_done(struct reconciler *reconciler)
     free_questions(&poll->asked);
     free_questions(&poll->answered);
     poll->record = false;
-    lanes_done(&poll->lanes);
+    slots_done(&poll->lanes);
     marks_done(&poll->due);
 }

@@ -4,7 +4,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/clock.h"
-#include "reconciler/core/stats_poll.h"
+#include "reconciler/command/stats_poll.h"
 
 enum { BINDINGS = 4000, TICKS = 64 };
 static const uint64_t PERIOD_NS = 300 * NSEC_PER_SEC;

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* guest_call.h - has a guest grow a file system, or count it, by the first route that can.
+ *
+ * Walks the routes of guest_route.h. After a resize the file system's size is asked for on the same
+ * route: a guest that answers has verified it, one that does not leaves it unverified.
+ *
+ * The records of a sandbox tell as a rule where its agent listens. Where they do not, its shim
+ * does: GET /agent-url on its management socket, which both of Kata's runtimes have.
+ */
+#pragma once
+
+#include "agent-client/guest_route.h"
+#include "agent-client/shim_client.h"
+#include "lib/loop.h"
+
+struct helper_call;
+
+struct guest_helper_reply {
+    enum volume_reason reason; /* NONE: grown, or counted */
+    struct error error;        /* when it is not NONE */
+    struct agent_stats stats;  /* has_bytes false: not known */
+    uint64_t age_ns;           /* of the stats */
+};
+
+typedef void guest_helper_done(const struct guest_helper_reply *reply, void *userdata);
+
+/* How a helper is brought into the guest, by whoever has the means to; `owner` is the request's. */
+struct guest_helper_ops {
+    bool (*is_possible)(void *owner);
+    /* Exactly one `done`, from the loop and never from within; the call is then no more.
+     * deadline_ns: from now. 0 or -errno. */
+    int (*begin)(void *owner, uint64_t deadline_ns, guest_helper_done *done, void *userdata,
+                 struct helper_call **ret_call);
+    struct helper_call *(*free)(struct helper_call *call); /* returns NULL */
+};
+
+/* Everything is borrowed until done. */
+struct guest_request {
+    bool resizes; /* else it counts */
+    int root;     /* O_PATH of --root */
+    enum guest_route order[GUEST_ROUTES];
+    enum volume_reason inability[GUEST_ROUTES]; /* routes to be passed over; NONE: to be tried */
+
+    char *agent_address; /* "": not known; the shim's answer is put there */
+    size_t agent_address_size;
+    const char *guest_path;
+    bool asks_address; /* the shim, where it is not known */
+    uint32_t agent_port, companion_port;
+
+    const char *shim_socket; /* below root */
+    enum shim_dialect shim_dialect;
+    const char *shim_volume; /* as the dialect has it */
+
+    const struct guest_helper_ops *helper;
+    void *owner;
+
+    uint64_t bytes;   /* of a resize: the device's size */
+    uint64_t ends_at; /* clock_boottime(), for all routes together */
+};
+
+struct guest_reply {
+    enum volume_reason reason; /* NONE; UNVERIFIED: grown, and its size is not known */
+    struct error error;        /* when it is not NONE */
+    struct agent_stats stats;  /* has_bytes false: not said */
+    uint64_t age_ns;           /* of the stats; 0: just read */
+    bool address_learned;
+    const char *ability[GUEST_ROUTES]; /* of a resize; NULL: nothing learned */
+};
+
+struct guest_call;
+
+/* The call is to be freed by its owner, then or later. */
+typedef void guest_done(struct guest_call *call, const struct guest_reply *reply, void *userdata);
+
+/* Exactly one `done` from the loop, never from within. 0 or -ENOMEM. */
+int guest_call_new(struct loop *loop, const struct guest_request *request, guest_done *done,
+                   void *userdata, struct guest_call **ret_call);
+/* Returns NULL; ends a running call. */
+struct guest_call *guest_call_free(struct guest_call *call);

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* slots.h - who may act now: one act per sandbox, a bound on all of them together.
+ *
+ * A volume that wants to act either gets its sandbox's slot at once or waits for it. When a slot is
+ * free, the next volume is handed out, sandboxes taking turns. Handed out means only "decide
+ * again": things may have changed while it waited.
+ *
+ * An act that waits for something other than its VMM or guest rests: its sandbox stays taken, and
+ * another sandbox may act in its place.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "reconciler/core/marks.h"
+
+struct sandbox_slot;
+
+struct slots {
+    struct sandbox_slot *sandboxes; /* by sandbox_ref: taken, or waited for */
+    struct marks runnable;          /* sandbox_refs that are free and have volumes waiting */
+    unsigned busy;                  /* sandboxes that are taken and do not rest */
+    unsigned resting;               /* at most SLOTS_RESTING */
+    unsigned parallel;              /* at most so many acts at once */
+};
+
+enum { SLOTS_RESTING = 64 };
+
+void slots_init(struct slots *slots, unsigned parallel);
+/* What waits or acts is forgotten; `parallel` stays. */
+void slots_done(struct slots *slots);
+
+/* true: the volume has its sandbox's slot and must give it back; false: it waits. */
+bool slots_enter(struct slots *slots, int64_t sandbox_ref, int64_t volume_id);
+/* The same for what goes before all that waits by slots_enter(), in the same sandbox. */
+bool slots_enter_first(struct slots *slots, int64_t sandbox_ref, int64_t volume_id);
+/* Another sandbox may act until slots_leave(). Where too many rest already, none may. */
+void slots_rest(struct slots *slots, int64_t sandbox_ref);
+void slots_leave(struct slots *slots, int64_t sandbox_ref);
+
+/* The next volume to decide again, while there is a slot for it. */
+bool slots_next(struct slots *slots, int64_t *ret_volume_id);
+/* Whether slots_next() could have one. */
+bool slots_have_next(const struct slots *slots);
+/* Volumes that wait were lost for want of memory since this was last asked. */
+bool slots_take_loss(struct slots *slots);

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* guest_routes.c - see guest_routes.h.
+ *
+ * The shim's socket stands in the sandbox's state directory, also where the VMM has a jail
+ * elsewhere. Go's shim knows a volume by its device, Rust's by the guest's path of it.
+ */
+#include "reconciler/helper/guest_routes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "config/config.h"
+#include "reconciler/core/context.h"
+#include "store/store.h"
+
+void guest_routes_describe(const struct context *context, struct store_volume *volume,
+                           char shim_socket[static GUEST_ADDRESS_BYTES],
+                           struct guest_request *ret_request)
+{
+    const struct config *config = context->config;
+    bool is_rust = volume->runtime == RUNTIME_KATA_RS;
+
+    (void)snprintf(shim_socket, GUEST_ADDRESS_BYTES, "%s/%s/" SHIM_SOCKET,
+                   is_rust ? config->paths.kata_rs_sandboxes : config->paths.kata_go_sandboxes,
+                   volume->sandbox_id);
+    *ret_request = (struct guest_request){
+        .root = context->root,
+        .agent_address = volume->agent_address,
+        .agent_address_size = sizeof(volume->agent_address),
+        .guest_path = volume->guest_path,
+        .agent_port = config->agent.port,
+        .companion_port = config->agent.companion_port,
+        .shim_socket = shim_socket,
+        .shim_dialect = is_rust ? SHIM_RUST : SHIM_GO,
+        .shim_volume = is_rust ? volume->guest_path : volume->device_path,
+    };
+    memcpy(ret_request->order, config->agent.routes, sizeof(ret_request->order));
+}

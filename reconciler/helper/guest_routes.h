@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* guest_routes.h - what the record and the configuration say of the routes to a volume's guest. */
+#pragma once
+
+#include "agent-client/guest_call.h"
+
+struct context;
+struct store_volume;
+
+/* Everything in it but what is asked, of whom and until when. It borrows the volume, whose address
+ * it may fill in, and the socket's path. */
+void guest_routes_describe(const struct context *context, struct store_volume *volume,
+                           char shim_socket[static GUEST_ADDRESS_BYTES],
+                           struct guest_request *ret_request);

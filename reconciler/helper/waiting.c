@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* waiting.c - see waiting.h. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/config.h"
+#include "lib/cleanup.h"
+#include "lib/log.h"
+#include "reconciler/core/context.h"
+#include "reconciler/helper/waiting.h"
+
+/* ---- sandboxes --------------------------------------------------------------------------- */
+
+static struct helper_sandbox *find_sandbox(struct helpers *helpers, int64_t sandbox_ref)
+{
+    struct helper_sandbox *sandbox;
+
+    HASH_FIND(hh, helpers->sandboxes, &sandbox_ref, sizeof(sandbox_ref), sandbox);
+    return sandbox;
+}
+
+struct helper_sandbox *helper_sandbox_get(struct helpers *helpers, int64_t sandbox_ref)
+{
+    struct helper_sandbox *sandbox = find_sandbox(helpers, sandbox_ref);
+
+    if (sandbox)
+        return sandbox;
+    sandbox = calloc(1, sizeof(*sandbox));
+    if (!sandbox)
+        return NULL;
+    sandbox->helpers = helpers;
+    sandbox->sandbox_ref = sandbox_ref;
+    HASH_ADD(hh, helpers->sandboxes, sandbox_ref, sizeof(sandbox->sandbox_ref), sandbox);
+    if (!sandbox->hh.tbl) {
+        free(sandbox);
+        return NULL;
+    }
+    return sandbox;
+}
+
+void helper_sandbox_drop(struct helper_sandbox *sandbox)
+{
+    HASH_DEL(sandbox->helpers->sandboxes, sandbox);
+    (void)helper_run_free(sandbox->run);
+    free(sandbox->targets);
+    helper_known_done(&sandbox->known);
+    helper_leftovers_done(&sandbox->leftovers);
+    free(sandbox);
+}
+
+/* ---- answers ----------------------------------------------------------------------------- */
+
+static void unlink_call(struct helper_call *call)
+{
+    struct helper_sandbox *sandbox = find_sandbox(call->helpers, call->sandbox_ref);
+    struct helper_call **link = sandbox ? &sandbox->calls : NULL;
+
+    while (link && *link && *link != call)
+        link = &(*link)->next;
+    if (link && *link)
+        *link = call->next;
+}
+
+struct helper_call *helper_call_free(struct helper_call *call)
+{
+    if (!call)
+        return NULL;
+    unlink_call(call);
+    loop_timer_stop(&call->deadline);
+    free(call);
+    return NULL;
+}
+
+/* Whoever is told may ask again. */
+static void answer(struct helper_call *call, const struct guest_helper_reply *reply)
+{
+    guest_helper_done *done = call->done;
+    void *userdata = call->userdata;
+
+    (void)helper_call_free(call);
+    done(reply, userdata);
+}
+
+void helper_call_refuse(struct helper_call *call, enum volume_reason reason, const char *text)
+{
+    struct guest_helper_reply reply = {.reason = reason};
+
+    (void)error_set(&reply.error, 0, "%s", text);
+    answer(call, &reply);
+}
+
+static void answer_by_fact(struct helper_call *call, const struct helper_fact *fact)
+{
+    struct guest_helper_reply reply = {
+        .reason = fact->reason,
+        .stats = fact->stats,
+        .age_ns = clock_boottime() - fact->at_ns,
+    };
+
+    if (fact->reason != REASON_NONE)
+        (void)error_set(&reply.error, 0, "%s", fact->text ? fact->text : reason_name(fact->reason));
+    answer(call, &reply);
+}
+
+/* The helper that ran for it was given no place of it, or there was no room for its places. */
+static void answer_by_run(const struct helper_sandbox *sandbox, struct helper_call *call)
+{
+    const struct helper_fact *fact = helper_known_find(&sandbox->known, call->mapping_id);
+
+    if (sandbox->known.reason != REASON_NONE)
+        helper_call_refuse(call, sandbox->known.reason, sandbox->known.error.text);
+    else if (fact && fact->at_ns == sandbox->known.at_ns)
+        answer_by_fact(call, fact);
+    else
+        helper_call_refuse(
+            call, REASON_GUEST_PATH_UNKNOWN,
+            "the helper was not told of this volume: no place in the guest is known to be its");
+}
+
+static uint32_t seconds_since(uint64_t ns)
+{
+    return (uint32_t)((clock_boottime() - ns) / NSEC_PER_SEC);
+}
+
+/* Counting waits for its time; meanwhile what is known serves. */
+static bool answer_count(const struct helper_sandbox *sandbox, struct helper_call *call)
+{
+    const struct helper_known *known = &sandbox->known;
+    const struct helper_fact *fact = helper_known_find(known, call->mapping_id);
+    uint64_t now = clock_boottime();
+    char text[ERROR_TEXT_BYTES];
+
+    if (call->inability != REASON_NONE) {
+        helper_call_refuse(call, call->inability,
+                           "the helper was found of no use in this sandbox before");
+        return true;
+    }
+    if (fact && now - fact->at_ns < HELPER_FRESH_NS && fact->stats.has_bytes) {
+        struct guest_helper_reply reply = {.stats = fact->stats, .age_ns = now - fact->at_ns};
+
+        answer(call, &reply);
+        return true;
+    }
+    if (!known->at_ns || now - known->at_ns >= HELPER_FRESH_NS)
+        return false;
+    (void)snprintf(text, sizeof(text),
+                   "%.150s (tried %" PRIu32 " s ago; a helper counts at most once in %d s)",
+                   known->reason != REASON_NONE ? known->error.text
+                   : fact && fact->text         ? fact->text
+                                                : "the volume was not there yet",
+                   seconds_since(known->at_ns), (int)(HELPER_FRESH_NS / NSEC_PER_SEC));
+    helper_call_refuse(call,
+                       known->reason != REASON_NONE          ? known->reason
+                       : fact && fact->reason != REASON_NONE ? fact->reason
+                                                             : REASON_HELPER_FAILED,
+                       text);
+    return true;
+}
+
+/* A helper that ran for another volume of the sandbox has grown this one, too, or has found why
+ * not. What it found while the device was smaller is no answer. */
+static bool answer_growth(struct helper_sandbox *sandbox, struct helper_call *call)
+{
+    struct helper_fact *fact = helper_known_find(&sandbox->known, call->mapping_id);
+
+    if (!fact || !fact->is_news || !fact->grew ||
+        clock_boottime() - fact->at_ns >= HELPER_FRESH_NS ||
+        fact->device_bytes < call->device_bytes)
+        return false;
+    fact->is_news = false;
+    answer_by_fact(call, fact);
+    return true;
+}
+
+/* Without a helper, if that is possible. */
+static bool answer_now(struct helper_sandbox *sandbox, struct helper_call *call)
+{
+    if (call->served)
+        return false;
+    if (sandbox->helpers->stopping) {
+        helper_call_refuse(call, REASON_AGENT_UNREACHABLE, "crustd is stopping");
+        return true;
+    }
+    if (call->barred) {
+        helper_call_refuse(
+            call, REASON_AGENT_UNREACHABLE,
+            "crustd may not use a helper for this volume any more: its policy, its binding or "
+            "the configuration has changed");
+        return true;
+    }
+    if (call->expired) {
+        helper_call_refuse(call, REASON_AGENT_UNREACHABLE,
+                           "other helpers on this node took all of the time");
+        return true;
+    }
+    if (helper_leftovers_are_stuck(&sandbox->leftovers)) {
+        helper_call_refuse(call, REASON_HELPER_FAILED, sandbox->leftovers.error.text);
+        return true;
+    }
+    return call->purpose == HELPER_COUNT ? answer_count(sandbox, call)
+                                         : answer_growth(sandbox, call);
+}
+
+/* Each answer may change everything: it begins anew after one. */
+void helpers_answer(struct helpers *helpers)
+{
+    struct helper_sandbox *sandbox, *next;
+    bool answered;
+
+    do {
+        answered = false;
+        HASH_ITER (hh, helpers->sandboxes, sandbox, next) {
+            for (struct helper_call *call = sandbox->calls; call && !answered; call = call->next) {
+                answered = answer_now(sandbox, call);
+                if (answered)
+                    break;
+            }
+            if (answered)
+                break;
+        }
+    } while (answered);
+}
+
+/* The volume that asked has heard it. */
+void helper_sandbox_answer_served(struct helper_sandbox *sandbox)
+{
+    struct helper_call *call;
+
+    for (;;) {
+        struct helper_fact *fact;
+
+        for (call = sandbox->calls; call && !call->served; call = call->next)
+            ;
+        if (!call)
+            return;
+        fact = helper_known_find(&sandbox->known, call->mapping_id);
+        if (fact)
+            fact->is_news = false;
+        answer_by_run(sandbox, call);
+    }
+}
+
+/* ---- calls ------------------------------------------------------------------------------- */
+
+static void on_deadline(struct loop_timer *timer)
+{
+    struct helper_call *call = container_of(timer, struct helper_call, deadline);
+
+    call->expired = true;
+    helpers_serve_soon(call->helpers);
+}
+
+int helper_call_new(struct helpers *helpers, const struct store_volume *volume,
+                    enum helper_purpose purpose, uint64_t deadline_ns, guest_helper_done *done,
+                    void *userdata, struct helper_call **ret_call)
+{
+    struct helper_sandbox *sandbox = helper_sandbox_get(helpers, volume->sandbox_ref);
+    struct helper_call *call = sandbox ? calloc(1, sizeof(*call)) : NULL;
+    struct helper_call **link;
+
+    if (!call)
+        return -ENOMEM;
+    call->helpers = helpers;
+    call->sandbox_ref = volume->sandbox_ref;
+    call->volume_id = volume->volume_id;
+    call->mapping_id = volume->mapping_id;
+    call->device_bytes = volume->device_bytes;
+    call->purpose = purpose;
+    call->number = ++helpers->calls;
+    call->inability = reason_from_name(volume->ability[ROUTE_HELPER]);
+    call->done = done;
+    call->userdata = userdata;
+    for (link = &sandbox->calls; *link; link = &(*link)->next)
+        ;
+    *link = call;
+    sandbox->used_ns = clock_boottime();
+    if (deadline_ns)
+        loop_timer_start(helpers->context->loop, &call->deadline, deadline_ns, on_deadline);
+    helpers_serve_soon(helpers);
+    *ret_call = call;
+    return 0;
+}
