@@ -148,7 +148,7 @@ static void on_counted(void *userdata, enum status_code code, const struct recon
 
 static void cancel_stats(void *stats_call)
 {
-    (void)reconciler_count_cancel(stats_call);
+    (void)reconciler_stats_cancel(stats_call);
 }
 
 void crust_count(struct grpc_call *call, enum status_code code,
@@ -157,8 +157,8 @@ void crust_count(struct grpc_call *call, enum status_code code,
     struct stats_call *stats_call = NULL;
 
     if (code == STATUS_OK)
-        code = reconciler_count(grpc_call_reconciler(call), target, on_counted, call, &stats_call,
-                                error);
+        code = reconciler_ask_stats(grpc_call_reconciler(call), target, on_counted, call,
+                                    &stats_call, error);
     wait_or_fail(call, code, cancel_stats, stats_call, error);
 }
 

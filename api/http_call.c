@@ -100,7 +100,7 @@ static void drop_work(struct http_call *call)
     if (call->expansion)
         call->expansion = reconciler_expand_cancel(call->expansion);
     if (call->stats)
-        call->stats = reconciler_count_cancel(call->stats);
+        call->stats = reconciler_stats_cancel(call->stats);
 }
 
 static void on_deadline(struct loop_timer *timer)
@@ -121,8 +121,8 @@ static enum status_code start(struct http_call *call, struct reconciler *reconci
     if (asked->resizes)
         return reconciler_expand(reconciler, &asked->expand, on_expanded, call, &call->expansion,
                                  error);
-    return reconciler_count(reconciler, &asked->expand.target, on_counted, call, &call->stats,
-                            error);
+    return reconciler_ask_stats(reconciler, &asked->expand.target, on_counted, call, &call->stats,
+                                error);
 }
 
 int http_call_begin(const struct http_call_options *options, const struct http_asked *asked,

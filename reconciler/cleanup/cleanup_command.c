@@ -6,7 +6,7 @@
 #include "lib/log.h"
 #include "reconciler/cleanup/trash.h"
 #include "reconciler/command/command.h"
-#include "reconciler/core/fallback.h"
+#include "reconciler/command/promise.h"
 #include "reconciler/core/internal.h"
 
 enum status_code reconciler_gc(struct reconciler *reconciler, bool dry_run, struct buffer *ret_json,
@@ -39,7 +39,7 @@ enum status_code reconciler_restore(struct reconciler *reconciler, int64_t clean
     int r;
 
     /* Ids in memory are not those of the file, which alone knows what lies in the trash. */
-    if (fallback_check_promise(reconciler, error) != STATUS_OK)
+    if (promise_check(reconciler->store, error) != STATUS_OK)
         return STATUS_UNAVAILABLE;
     r = trash_restore(reconciler, cleanup_id, error);
     if (r < 0)

@@ -5,9 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/config.h"
 #include "doctor/doctor.h"
 #include "lib/cleanup.h"
-#include "reconciler/core/internal.h"
+#include "reconciler/command/clients_state.h"
+#include "store/store.h"
 
 /* A name that does not fit is none; none is given twice. */
 static void add(struct reconciler_names *names, const char *name)
@@ -23,13 +25,13 @@ static void add(struct reconciler_names *names, const char *name)
 
 /* A guest can be counted by Kata's own agent, wherever there are guests. To grow it takes a VMM
  * that can be told, and a guest that nobody has found to be unable. */
-static int find_capabilities(struct reconciler *reconciler, struct reconciler_names *names,
-                             struct error *error)
+static int find_works(const struct context *context, struct reconciler_names *names,
+                      struct error *error)
 {
-    const struct config *config = &reconciler->config;
+    const struct config *config = context->config;
     const bool has_routes = config->agent.routes[0] != ROUTE_NONE;
     struct doctor_abilities abilities;
-    int r = examine_abilities(reconciler, &abilities, error);
+    int r = examine_abilities(context, &abilities, error);
 
     if (r < 0)
         return r;
@@ -41,16 +43,16 @@ static int find_capabilities(struct reconciler *reconciler, struct reconciler_na
     return 0;
 }
 
-int reconciler_find_capabilities(struct reconciler *reconciler, struct reconciler_names *ret_names,
-                                 struct error *error)
+int find_capabilities(const struct context *context, struct reconciler_names *ret_names,
+                      struct error *error)
 {
-    const struct config_words *words = &reconciler->config.crust.capabilities;
+    const struct config_words *words = &context->config->crust.capabilities;
     int r = 0;
 
     ret_names->count = 0;
     for (unsigned i = 0; r == 0 && i < words->count; i++)
         if (strcmp(words->item[i], "auto") == 0)
-            r = find_capabilities(reconciler, ret_names, error);
+            r = find_works(context, ret_names, error);
         else
             add(ret_names, words->item[i]);
     return r;
@@ -65,22 +67,22 @@ static int add_seen(void *userdata, const char *fs_type)
 }
 
 /* Every guest kernel of Kata's has the first two; which others an image has shows in a guest. */
-static int find_file_systems(struct reconciler *reconciler, struct reconciler_names *names)
+static int find_mounted(const struct context *context, struct reconciler_names *names)
 {
     add(names, "ext4");
     add(names, "xfs");
-    return store_each_mounted_file_system(reconciler->store, add_seen, names);
+    return store_each_mounted_file_system(context->store, add_seen, names);
 }
 
-int reconciler_find_file_systems(struct reconciler *reconciler, struct reconciler_names *ret_names)
+int find_file_systems(const struct context *context, struct reconciler_names *ret_names)
 {
-    const struct config_words *words = &reconciler->config.crust.file_systems;
+    const struct config_words *words = &context->config->crust.file_systems;
     int r = 0;
 
     ret_names->count = 0;
     for (unsigned i = 0; r == 0 && i < words->count; i++)
         if (strcmp(words->item[i], "auto") == 0)
-            r = find_file_systems(reconciler, ret_names);
+            r = find_mounted(context, ret_names);
         else
             add(ret_names, words->item[i]);
     return r;

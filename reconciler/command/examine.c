@@ -6,24 +6,24 @@
 #include "doctor/doctor.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
-#include "reconciler/core/internal.h"
+#include "reconciler/command/clients_state.h"
 #include "store/read.h"
 
-static int read_sandboxes(struct reconciler *reconciler, cJSON **ret_sandboxes, struct error *error)
+static int read_sandboxes(const struct context *context, cJSON **ret_sandboxes, struct error *error)
 {
     cleanup(buffer_done) struct buffer rows = BUFFER_INIT(DOCTOR_BYTES);
-    int r = store_read_abilities(store_get_reader(reconciler->store), &rows, error);
+    int r = store_read_abilities(store_get_reader(context->store), &rows, error);
 
     return r < 0 ? r
                  : json_parse(buffer_text(&rows), rows.length,
                               (struct json_limits){DOCTOR_BYTES, 4}, ret_sandboxes, error);
 }
 
-int reconciler_examine(struct reconciler *reconciler, struct buffer *ret_json, struct error *error)
+int examine_node(const struct context *context, struct buffer *ret_json, struct error *error)
 {
     cleanup(json_deletep) cJSON *sandboxes = NULL;
-    struct doctor_request request = {.root = reconciler->root, .config = &reconciler->config};
-    int r = read_sandboxes(reconciler, &sandboxes, error);
+    struct doctor_request request = {.root = context->root, .config = context->config};
+    int r = read_sandboxes(context, &sandboxes, error);
 
     if (r < 0)
         return r;
@@ -32,12 +32,12 @@ int reconciler_examine(struct reconciler *reconciler, struct buffer *ret_json, s
     return r < 0 ? error_set_errno(error, r, "the findings can't be written") : 0;
 }
 
-int examine_abilities(struct reconciler *reconciler, struct doctor_abilities *ret_abilities,
+int examine_abilities(const struct context *context, struct doctor_abilities *ret_abilities,
                       struct error *error)
 {
     cleanup(json_deletep) cJSON *sandboxes = NULL;
-    struct doctor_request request = {.root = reconciler->root, .config = &reconciler->config};
-    int r = read_sandboxes(reconciler, &sandboxes, error);
+    struct doctor_request request = {.root = context->root, .config = context->config};
+    int r = read_sandboxes(context, &sandboxes, error);
 
     if (r < 0)
         return r;

@@ -16,20 +16,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/config.h"
 #include "lib/cleanup.h"
 #include "observe/observe.h"
 #include "reconciler/act/actor.h"
-#include "reconciler/command/answers.h"
+#include "reconciler/command/clients_state.h"
 #include "reconciler/command/expand_answer.h"
+#include "reconciler/command/promise.h"
 #include "reconciler/command/runtime_cli.h"
-#include "reconciler/core/clients.h"
-#include "reconciler/core/fallback.h"
-#include "reconciler/core/internal.h"
 #include "reconciler/core/permit.h"
+#include "store/store.h"
 
 struct expansion {
     struct expansion *next;
-    struct reconciler *reconciler;
+    struct clients *clients;
     struct reconciler_expand asked;
     int64_t volume_id;
     bool decided; /* since the client asked */
@@ -63,33 +63,33 @@ static enum status_code check_range(const struct reconciler_expand *asked, struc
 }
 
 /* If the store does not take it, the next attempt is what it was going to be. */
-static void try_at_once(struct reconciler *reconciler, int64_t volume_id)
+static void try_at_once(struct clients *clients, int64_t volume_id)
 {
-    int r = store_begin(reconciler->store);
+    int r = store_begin(clients->context->store);
 
     if (r == 0)
-        r = store_set_attempts(reconciler->store, volume_id, 0, 0, 0);
+        r = store_set_attempts(clients->context->store, volume_id, 0, 0, 0);
     if (r == 0)
-        r = store_want_list(reconciler->store, volume_id);
+        r = store_want_list(clients->context->store, volume_id);
     if (r == 0)
-        r = store_commit(reconciler->store);
+        r = store_commit(clients->context->store);
     if (r < 0)
-        store_rollback(reconciler->store);
-    reconciler_look_at_volume(reconciler, volume_id);
+        store_rollback(clients->context->store);
+    clients->options.core->queue_volume(clients->options.userdata, volume_id);
 }
 
 static void on_cli(const struct runtime_cli_answer *answer, void *userdata)
 {
     struct expansion *expansion = userdata;
-    struct reconciler *reconciler = expansion->reconciler;
-    struct expansion **link = &reconciler->clients.expansions;
+    struct clients *clients = expansion->clients;
+    struct expansion **link = &clients->expansions;
 
     expansion->cli = runtime_cli_free(expansion->cli);
     if (!answer) {
-        try_at_once(reconciler, expansion->volume_id);
+        try_at_once(clients, expansion->volume_id);
         return;
     }
-    reconciler_look_at_volume(reconciler, expansion->volume_id);
+    clients->options.core->queue_volume(clients->options.userdata, expansion->volume_id);
     while (*link != expansion)
         link = &(*link)->next;
     *link = expansion->next;
@@ -99,12 +99,12 @@ static void on_cli(const struct runtime_cli_answer *answer, void *userdata)
 /* What crustd would not do for this client it has nobody do. */
 static bool is_permitted(const struct expansion *expansion)
 {
-    struct reconciler *reconciler = expansion->reconciler;
+    struct clients *clients = expansion->clients;
     uint64_t limit = expansion->asked.limit_bytes;
     struct store_volume volume;
 
-    return reconciler_grows(reconciler) &&
-           store_get_volume(reconciler->store, expansion->volume_id, &volume) == 0 &&
+    return clients->context->config->resize.mode == RESIZE_GROW &&
+           store_get_volume(clients->context->store, expansion->volume_id, &volume) == 0 &&
            volume.policy == POLICY_GROW && (!limit || volume.device_bytes <= limit) &&
            !expand_is_barred(&volume);
 }
@@ -112,7 +112,7 @@ static bool is_permitted(const struct expansion *expansion)
 /* Whether it is asked. */
 static bool ask_cli(struct expansion *expansion)
 {
-    struct reconciler *reconciler = expansion->reconciler;
+    struct clients *clients = expansion->clients;
     const struct reconciler_expand *asked = &expansion->asked;
     struct runtime_cli cli;
     const struct runtime_cli_question question = {
@@ -128,39 +128,37 @@ static bool ask_cli(struct expansion *expansion)
 
     if (!is_permitted(expansion))
         return false;
-    r = runtime_cli_find(reconciler, asked->target.target_path, &cli, &error);
+    r = runtime_cli_find(clients->context, asked->target.target_path, &cli, &error);
     if (r == RUNTIME_CLI_UNSAFE)
         runtime_cli_pass_over(expansion->volume_id, &error);
     return r == RUNTIME_CLI_FOUND &&
-           runtime_cli_ask(reconciler, &question, on_cli, expansion, &expansion->cli) == 0;
+           runtime_cli_ask(clients->context, &question, on_cli, expansion, &expansion->cli) == 0;
 }
 
-enum status_code reconciler_expand(struct reconciler *reconciler,
-                                   const struct reconciler_expand *asked, reconciler_expanded *done,
-                                   void *userdata, struct expansion **ret_expansion,
-                                   struct error *error)
+enum status_code expand_begin(struct clients *clients, const struct reconciler_expand *asked,
+                              reconciler_expanded *done, void *userdata,
+                              struct expansion **ret_expansion, struct error *error)
 {
     struct expansion *expansion;
     int64_t volume_id = 0;
     enum status_code code = check_range(asked, error);
 
     if (code == STATUS_OK)
-        code = command_find_volume(reconciler, &asked->target, ANSWER_UNKNOWN_VOLUME, &volume_id,
-                                   error);
+        code = find_volume(clients, &asked->target, ANSWER_UNKNOWN_VOLUME, &volume_id, error);
     if (code != STATUS_OK)
         return code;
     expansion = calloc(1, sizeof(*expansion));
     if (!expansion)
         return answer_refuse(error, ANSWER_OUT_OF_MEMORY, "out of memory");
-    *expansion = (struct expansion){.next = reconciler->clients.expansions,
-                                    .reconciler = reconciler,
+    *expansion = (struct expansion){.next = clients->expansions,
+                                    .clients = clients,
                                     .asked = *asked,
                                     .volume_id = volume_id,
                                     .done = done,
                                     .userdata = userdata};
-    reconciler->clients.expansions = expansion;
+    clients->expansions = expansion;
     if (!asked->target.target_path || !ask_cli(expansion))
-        try_at_once(reconciler, volume_id);
+        try_at_once(clients, volume_id);
     expansion->asked.target = (struct reconciler_target){0}; /* the caller's */
     *ret_expansion = expansion;
     return STATUS_OK;
@@ -172,7 +170,7 @@ struct expansion *reconciler_expand_cancel(struct expansion *expansion)
 
     if (!expansion)
         return NULL;
-    link = &expansion->reconciler->clients.expansions;
+    link = &expansion->clients->expansions;
     while (*link != expansion)
         link = &(*link)->next;
     *link = expansion->next;
@@ -185,7 +183,7 @@ struct expansion *reconciler_expand_cancel(struct expansion *expansion)
 
 /* The device, with what a LUKS header takes from what it stands on: to a driver that made the
  * header itself, those bytes are the volume's. */
-uint64_t volume_usable_bytes(const struct reconciler *reconciler, const struct store_volume *volume)
+uint64_t volume_usable_bytes(const struct context *context, const struct store_volume *volume)
 {
     struct observed_layer layer[OBSERVE_LAYERS];
     struct observed_device device;
@@ -193,9 +191,9 @@ uint64_t volume_usable_bytes(const struct reconciler *reconciler, const struct s
     unsigned count, at = 0;
 
     if (volume->device_kind != DEVICE_KIND_BLOCK ||
-        observe_device_number(reconciler->sysfs, volume->major, volume->minor, &device) != OBSERVED)
+        observe_device_number(context->sysfs, volume->major, volume->minor, &device) != OBSERVED)
         return bytes;
-    count = observe_stack(reconciler->sysfs, &device, layer);
+    count = observe_stack(context->sysfs, &device, layer);
     for (unsigned i = 1; i < count && layer[at].kind == LAYER_CRYPT; i++)
         if (layer[i].above == at) {
             at = i;
@@ -206,21 +204,21 @@ uint64_t volume_usable_bytes(const struct reconciler *reconciler, const struct s
 
 static int judge(const struct expansion *expansion, uint64_t *ret_bytes, struct error *error)
 {
-    struct reconciler *reconciler = expansion->reconciler;
+    struct clients *clients = expansion->clients;
     struct store_volume volume;
     struct expand_facts facts = {
         .volume = &volume,
         .required_bytes = expansion->asked.required_bytes,
         .limit_bytes = expansion->asked.limit_bytes,
     };
-    int r = store_get_volume(reconciler->store, expansion->volume_id, &volume);
+    int r = store_get_volume(clients->context->store, expansion->volume_id, &volume);
 
     if (r == -ENOENT)
         return (int)answer_refuse(error, ANSWER_UNKNOWN_VOLUME, "the volume was removed");
     if (r < 0)
         return EXPAND_WAIT; /* the next turn says more */
-    facts.observes = permit_of(&reconciler->config, &volume) == POLICY_OBSERVE;
-    facts.usable_bytes = volume_usable_bytes(reconciler, &volume);
+    facts.observes = permit_of(clients->context->config, &volume) == POLICY_OBSERVE;
+    facts.usable_bytes = volume_usable_bytes(clients->context, &volume);
     *ret_bytes = volume.device_bytes;
     return expand_answer(&facts, error);
 }
@@ -230,7 +228,7 @@ static int judge(const struct expansion *expansion, uint64_t *ret_bytes, struct 
 /* It counts from where the file system is known to end. */
 static int open_debt(struct expansion *expansion)
 {
-    struct store *store = expansion->reconciler->store;
+    struct store *store = expansion->clients->context->store;
     struct store_volume volume;
     uint64_t reached = 0;
     int r = store_get_volume(store, expansion->volume_id, &volume);
@@ -244,11 +242,11 @@ static int open_debt(struct expansion *expansion)
                              reached < volume.device_bytes ? reached : 0, volume.device_bytes);
 }
 
-int expansions_note(struct reconciler *reconciler, int64_t volume_id)
+int expansions_note(struct clients *clients, int64_t volume_id)
 {
     int r = 0;
 
-    for (struct expansion *one = reconciler->clients.expansions; r == 0 && one; one = one->next) {
+    for (struct expansion *one = clients->expansions; r == 0 && one; one = one->next) {
         struct error error;
         uint64_t bytes;
 
@@ -262,9 +260,9 @@ int expansions_note(struct reconciler *reconciler, int64_t volume_id)
     return r;
 }
 
-void expansions_forget(struct reconciler *reconciler)
+void expansions_forget(struct clients *clients)
 {
-    for (struct expansion *one = reconciler->clients.expansions; one; one = one->next)
+    for (struct expansion *one = clients->expansions; one; one = one->next)
         one->decided = one->owed = false;
 }
 
@@ -273,42 +271,42 @@ void expansions_forget(struct reconciler *reconciler)
 /* A debt that the disk has not is none. */
 static int answer_debt(struct expansion *expansion, bool *synced, struct error *error)
 {
-    struct reconciler *reconciler = expansion->reconciler;
-    enum status_code code = fallback_check_promise(reconciler, error);
+    struct clients *clients = expansion->clients;
+    enum status_code code = promise_check(clients->context->store, error);
     int r;
 
     if (code != STATUS_OK || !expansion->owed)
         return code == STATUS_OK ? EXPAND_WAIT : (int)code;
     if (*synced)
         return STATUS_OK;
-    r = store_sync(reconciler->store);
+    r = store_sync(clients->context->store);
     *synced = r == 0;
     return r == 0 ? STATUS_OK
                   : (int)answer_refuse(error, ANSWER_DATABASE, "the database fails: %s",
-                                       store_error_text(reconciler->store));
+                                       store_error_text(clients->context->store));
 }
 
 /* EXPAND_WAIT or a status. */
 static int answer(struct expansion *expansion, bool *synced, uint64_t *ret_bytes,
                   struct error *error)
 {
-    struct reconciler *reconciler = expansion->reconciler;
+    struct clients *clients = expansion->clients;
     int code = EXPAND_WAIT;
 
-    if (actor_is_acting(reconciler->actor, expansion->volume_id))
+    if (actor_is_acting(clients->options.actor, expansion->volume_id))
         return EXPAND_WAIT;
     if (expansion->decided && !expansion->cli)
         code = judge(expansion, ret_bytes, error);
     if (code == EXPAND_LATER)
         code = answer_debt(expansion, synced, error);
-    if (code == EXPAND_WAIT && reconciler->stopping)
+    if (code == EXPAND_WAIT && clients->options.core->is_stopping(clients->options.userdata))
         code = (int)answer_refuse(error, ANSWER_STOPPING, "crustd stops");
     return code;
 }
 
-void expansions_answer(struct reconciler *reconciler)
+void expansions_answer(struct clients *clients)
 {
-    struct expansion **link = &reconciler->clients.expansions;
+    struct expansion **link = &clients->expansions;
     bool synced = false;
 
     while (*link) {
@@ -327,21 +325,21 @@ void expansions_answer(struct reconciler *reconciler)
 }
 
 /* In another store its volume has another id. */
-void expansions_end(struct reconciler *reconciler)
+void expansions_end(struct clients *clients)
 {
     struct error error;
 
     (void)error_set(&error, 0, "crustd begins anew with another database: call again");
-    while (reconciler->clients.expansions) {
-        struct expansion *one = reconciler->clients.expansions;
+    while (clients->expansions) {
+        struct expansion *one = clients->expansions;
 
-        reconciler->clients.expansions = one->next;
+        clients->expansions = one->next;
         tell(one, answer_code(ANSWER_DATABASE), 0, &error);
     }
 }
 
-void expansions_done(struct reconciler *reconciler)
+void expansions_done(struct clients *clients)
 {
-    while (reconciler->clients.expansions)
-        (void)reconciler_expand_cancel(reconciler->clients.expansions);
+    while (clients->expansions)
+        (void)reconciler_expand_cancel(clients->expansions);
 }

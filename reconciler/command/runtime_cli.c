@@ -17,25 +17,27 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config/config.h"
 #include "lib/base64url.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
 #include "lib/namespaces.h"
 #include "lib/path.h"
 #include "lib/sha256.h"
-#include "reconciler/core/internal.h"
+#include "reconciler/command/clients_state.h"
+#include "store/store.h"
 
 #define FILE_NAME "runtime-cli"
 
 /* ---- the file ---- */
 
 /* RUNTIME_CLI_FOUND: there is one. */
-static int read_in(const struct reconciler *reconciler, const char *volumes, const char *name,
+static int read_in(const struct context *context, const char *volumes, const char *name,
                    struct buffer *text, struct stat *ret_volumes, struct error *error)
 {
     cleanup(fd_closep) int root = -1;
     cleanup(fd_closep) int directory = -1;
-    int r = path_open_directory_in_root(reconciler->root, volumes, &root);
+    int r = path_open_directory_in_root(context->root, volumes, &root);
 
     if (r == 0)
         r = path_open_directory_below(root, name, &directory);
@@ -57,11 +59,11 @@ struct found {
 };
 
 /* Either kind of name may stand in either root; the KEP's own comes first. */
-static int read_file(const struct reconciler *reconciler, const char *target_path,
-                     struct found *found, struct error *error)
+static int read_file(const struct context *context, const char *target_path, struct found *found,
+                     struct error *error)
 {
-    const char *const volumes[] = {reconciler->config.paths.crust_volumes,
-                                   reconciler->config.paths.kata_volumes};
+    const char *const volumes[] = {context->config->paths.crust_volumes,
+                                   context->config->paths.kata_volumes};
     char hash[SHA256_HEX_BYTES], encoded[STORE_KEY_BYTES];
     int r = RUNTIME_CLI_NONE;
 
@@ -69,10 +71,9 @@ static int read_file(const struct reconciler *reconciler, const char *target_pat
     base64url_encode(target_path, strlen(target_path), encoded);
     for (size_t i = 0; r == RUNTIME_CLI_NONE && i < array_length(volumes); i++) {
         found->volumes = volumes[i];
-        r = read_in(reconciler, volumes[i], hash, &found->text, &found->volumes_status, error);
+        r = read_in(context, volumes[i], hash, &found->text, &found->volumes_status, error);
         if (r == RUNTIME_CLI_NONE)
-            r = read_in(reconciler, volumes[i], encoded, &found->text, &found->volumes_status,
-                        error);
+            r = read_in(context, volumes[i], encoded, &found->text, &found->volumes_status, error);
     }
     return r;
 }
@@ -93,9 +94,9 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-static bool is_allowed(const struct reconciler *reconciler, const char *path)
+static bool is_allowed(const struct context *context, const char *path)
 {
-    const struct config_paths_list *list = &reconciler->config.crust.runtime_cli_allow;
+    const struct config_paths_list *list = &context->config->crust.runtime_cli_allow;
 
     for (unsigned i = 0; i < list->count; i++)
         if (strcmp(list->item[i], path) == 0)
@@ -179,8 +180,8 @@ static int check_place(int root, const struct found *found, const struct stat *p
 
 /* ---- all of it ---- */
 
-static int judge(const struct reconciler *reconciler, struct found *found,
-                 struct runtime_cli *ret_cli, struct error *error)
+static int judge(const struct context *context, struct found *found, struct runtime_cli *ret_cli,
+                 struct error *error)
 {
     struct stat program;
     const char *path;
@@ -190,25 +191,24 @@ static int judge(const struct reconciler *reconciler, struct found *found,
     path = buffer_text(&found->text);
     if (path[0] != '/' || !json_is_text(path, found->text.length))
         return error_set(error, RUNTIME_CLI_UNSAFE, FILE_NAME " names no absolute path");
-    if (!is_allowed(reconciler, path))
+    if (!is_allowed(context, path))
         return error_set(error, RUNTIME_CLI_UNSAFE,
                          "crust.runtime_cli_allow does not have what " FILE_NAME " names");
     if (strcmp(base_name(path), "crustctl") == 0)
         return RUNTIME_CLI_NONE;
     ret_cli->is_kata = strcmp(base_name(path), "kata-runtime") == 0;
-    r = check_program(reconciler->root, path, ret_cli, &program, error);
-    return r == RUNTIME_CLI_FOUND ? check_place(reconciler->root, found, &program, ret_cli, error)
-                                  : r;
+    r = check_program(context->root, path, ret_cli, &program, error);
+    return r == RUNTIME_CLI_FOUND ? check_place(context->root, found, &program, ret_cli, error) : r;
 }
 
-int runtime_cli_find(const struct reconciler *reconciler, const char *target_path,
+int runtime_cli_find(const struct context *context, const char *target_path,
                      struct runtime_cli *ret_cli, struct error *error)
 {
     struct found found = {.text = BUFFER_INIT(CONFIG_PATH_BYTES)};
-    int r = read_file(reconciler, target_path, &found, error);
+    int r = read_file(context, target_path, &found, error);
 
     if (r == RUNTIME_CLI_FOUND)
-        r = judge(reconciler, &found, ret_cli, error);
+        r = judge(context, &found, ret_cli, error);
     buffer_done(&found.text);
     return r;
 }

@@ -15,7 +15,7 @@
 #include "lib/child.h"
 #include "lib/result.h"
 
-struct reconciler;
+struct context;
 
 struct runtime_cli {
     char program[PATH_MAX]; /* without links, below root */
@@ -30,7 +30,7 @@ enum {
     RUNTIME_CLI_UNSAFE, /* it is not to be run here: error says why */
 };
 
-int runtime_cli_find(const struct reconciler *reconciler, const char *target_path,
+int runtime_cli_find(const struct context *context, const char *target_path,
                      struct runtime_cli *ret_cli, struct error *error);
 
 /* ---- asking it (runtime_cli_run.c) ---- */
@@ -57,7 +57,7 @@ typedef void runtime_cli_done(const struct runtime_cli_answer *answer, void *use
 /* That it will be run is on the record before it is, and then what came of it; the log too says why
  * one was of no help. Exactly one `done` from the loop, never from within. 0 or -errno; -ENOSYS: it
  * has no such command. */
-int runtime_cli_ask(struct reconciler *reconciler, const struct runtime_cli_question *question,
+int runtime_cli_ask(const struct context *context, const struct runtime_cli_question *question,
                     runtime_cli_done *done, void *userdata, struct runtime_cli_run **ret_run);
 /* Kills what still runs, which goes on the record, too. Returns NULL. */
 struct runtime_cli_run *runtime_cli_free(struct runtime_cli_run *run);

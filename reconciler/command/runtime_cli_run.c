@@ -10,18 +10,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/config.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/json.h"
 #include "lib/log.h"
 #include "observe/observe.h"
+#include "reconciler/command/clients_state.h"
 #include "reconciler/command/runtime_cli.h"
-#include "reconciler/core/internal.h"
+#include "store/store.h"
 
 enum { NUMBER_BYTES = 24, DETAIL_BYTES = 16 * 1024 };
 
 struct runtime_cli_run {
-    struct reconciler *reconciler;
+    const struct context *context;
     struct child *child; /* NULL: it has ended */
     int64_t volume_id;
     bool resizes;
@@ -51,7 +53,7 @@ static void begin_detail(struct buffer *detail, bool resizes)
 
 static int record(const struct runtime_cli_run *run, const char *kind, struct buffer *detail)
 {
-    struct store *store = run->reconciler->store;
+    struct store *store = run->context->store;
     int r = buffer_append_text(detail, "}");
 
     if (r == 0)
@@ -101,13 +103,13 @@ static void record_result(const struct runtime_cli_run *run,
 /* ---- its end ---- */
 
 /* A driver grows the device and asks at once: its size is read anew. 0: there is none. */
-static uint64_t newest_size(const struct reconciler *reconciler, const struct store_volume *volume)
+static uint64_t newest_size(const struct context *context, const struct store_volume *volume)
 {
-    uint64_t bytes = volume->device_id ? volume_usable_bytes(reconciler, volume) : 0;
+    uint64_t bytes = volume->device_id ? volume_usable_bytes(context, volume) : 0;
     struct observed_device device;
 
     if (!bytes || volume->device_kind != DEVICE_KIND_BLOCK ||
-        observe_device_number(reconciler->sysfs, volume->major, volume->minor, &device) != OBSERVED)
+        observe_device_number(context->sysfs, volume->major, volume->minor, &device) != OBSERVED)
         return bytes;
     return device.size_bytes > bytes ? device.size_bytes : bytes;
 }
@@ -116,14 +118,14 @@ static int judge(const struct runtime_cli_run *run, enum child_end end, int stat
                  const struct buffer *output, struct runtime_cli_answer *ret_answer,
                  struct error *error)
 {
-    struct reconciler *reconciler = run->reconciler;
+    const struct context *context = run->context;
     struct store_volume volume;
     uint64_t device_bytes;
-    int r = store_get_volume(reconciler->store, run->volume_id, &volume);
+    int r = store_get_volume(context->store, run->volume_id, &volume);
 
     if (r < 0)
         return error_set(error, r, "the volume is gone");
-    device_bytes = newest_size(reconciler, &volume);
+    device_bytes = newest_size(context, &volume);
     if (run->resizes)
         r = runtime_cli_read_capacity(end, status, output, &ret_answer->capacity_bytes, error);
     else
@@ -177,12 +179,12 @@ static int start(struct runtime_cli_run *run, const struct runtime_cli_question 
         .output_limit = RUNTIME_CLI_OUTPUT_BYTES,
         .root = question->cli->root,
         /* So that crustd's own ways have their time too. */
-        .deadline_ns = run->reconciler->config.resize.call_timeout_seconds * NSEC_PER_SEC / 2,
+        .deadline_ns = run->context->config->resize.call_timeout_seconds * NSEC_PER_SEC / 2,
     };
 
     (void)snprintf(minimum, sizeof(minimum), "%" PRIu64, question->required_bytes);
     (void)snprintf(maximum, sizeof(maximum), "%" PRIu64, question->limit_bytes);
-    return child_new(run->reconciler->loop, &request, on_end, run, &run->child);
+    return child_new(run->context->loop, &request, on_end, run, &run->child);
 }
 
 static int refuse(struct runtime_cli_run *run, int r, const struct runtime_cli *cli)
@@ -198,7 +200,7 @@ static int refuse(struct runtime_cli_run *run, int r, const struct runtime_cli *
     return r;
 }
 
-int runtime_cli_ask(struct reconciler *reconciler, const struct runtime_cli_question *question,
+int runtime_cli_ask(const struct context *context, const struct runtime_cli_question *question,
                     runtime_cli_done *done, void *userdata, struct runtime_cli_run **ret_run)
 {
     struct runtime_cli_run *run;
@@ -210,7 +212,7 @@ int runtime_cli_ask(struct reconciler *reconciler, const struct runtime_cli_ques
     if (!run)
         return -ENOMEM;
     *run = (struct runtime_cli_run){
-        .reconciler = reconciler,
+        .context = context,
         .volume_id = question->volume_id,
         .resizes = question->resizes,
         .required_bytes = question->required_bytes,

@@ -20,16 +20,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/config.h"
 #include "lib/base64url.h"
 #include "lib/cleanup.h"
 #include "lib/log.h"
 #include "lib/sha256.h"
-#include "reconciler/command/answers.h"
+#include "reconciler/command/clients_state.h"
+#include "reconciler/command/promise.h"
 #include "reconciler/command/stage_files.h"
 #include "reconciler/command/stage_request.h"
-#include "reconciler/core/clients.h"
-#include "reconciler/core/fallback.h"
-#include "reconciler/core/internal.h"
+#include "reconciler/core/node_paths.h"
+#include "store/store.h"
 
 /* As many calls wait as clients may have at a time, so that only those whose client gave up get
  * there. */
@@ -39,20 +40,20 @@ enum { TEXT_BYTES = 32 * 1024, WAITING = 2048, PER_TURN = 64 };
  * own hands may have written. */
 enum { RUNTIMES_SPOTS = 2, SPOTS = 4 };
 static const struct spot {
-    enum reconciler_tree tree;
+    enum volume_layout layout;
     bool is_hashed; /* its name is a SHA-256 */
 } spots[SPOTS] = {
-    {TREE_KATA_VOLUMES, false},
-    {TREE_CRUST_VOLUMES, true},
-    {TREE_KATA_VOLUMES, true},
-    {TREE_CRUST_VOLUMES, false},
+    {LAYOUT_KATA, false},
+    {LAYOUT_CRUST, true},
+    {LAYOUT_KATA, true},
+    {LAYOUT_CRUST, false},
 };
 
 enum deed { NOTHING_ASKED, UNCHANGED, DONE };
 
 struct staging {
     struct staging *next;
-    struct reconciler *reconciler;
+    struct clients *clients;
     char sandbox_id[STORE_SANDBOX_ID_BYTES]; /* whom it is published for, or "" */
     bool takes_away;
     enum deed deed[SPOTS];
@@ -76,16 +77,16 @@ struct where {
 
 /* The working directory stands beside the trash, which is on the volumes' file system for the same
  * reason. */
-static void find_place(const struct reconciler *reconciler, enum reconciler_tree tree,
+static void find_place(const struct clients *clients, enum volume_layout layout,
                        struct where *ret_where)
 {
-    const char *trash = look_trash_path(reconciler, look_layout_of(tree));
+    const char *trash = node_trash_path(clients->context->config, layout);
 
     (void)snprintf(ret_where->workshop, sizeof(ret_where->workshop), "%.*s/.crust-stage",
                    (int)(strrchr(trash, '/') - trash), trash);
     ret_where->place = (struct stage_place){
-        .root = reconciler->root,
-        .volumes = look_path(reconciler, tree),
+        .root = clients->context->root,
+        .volumes = node_volumes_path(clients->context->config, layout),
         .workshop = ret_where->workshop,
     };
 }
@@ -116,11 +117,11 @@ static bool has_opposite(const struct stagings *waiting, const char *target_path
     return false;
 }
 
-static enum status_code begin(struct reconciler *reconciler, const char *target_path,
-                              bool takes_away, struct staging **ret_staging, struct error *error)
+static enum status_code begin(struct clients *clients, const char *target_path, bool takes_away,
+                              struct staging **ret_staging, struct error *error)
 {
-    const struct stagings *waiting = &reconciler->clients.stagings;
-    enum status_code code = fallback_check_promise(reconciler, error);
+    const struct stagings *waiting = &clients->stagings;
+    enum status_code code = promise_check(clients->context->store, error);
     struct staging *staging;
 
     if (code != STATUS_OK)
@@ -132,7 +133,7 @@ static enum status_code begin(struct reconciler *reconciler, const char *target_
     staging = calloc(1, sizeof(*staging) + strlen(target_path) + 1);
     if (!staging)
         return answer_refuse(error, ANSWER_OUT_OF_MEMORY, "out of memory");
-    staging->reconciler = reconciler;
+    staging->clients = clients;
     staging->takes_away = takes_away;
     memcpy(staging->target_path, target_path, strlen(target_path) + 1);
     *ret_staging = staging;
@@ -150,8 +151,8 @@ static enum status_code wait_or_end(struct staging *staging, enum status_code co
                                     reconciler_staged *done, void *userdata,
                                     struct staging **ret_staging)
 {
-    struct reconciler *reconciler = staging->reconciler;
-    struct stagings *waiting = &reconciler->clients.stagings;
+    struct clients *clients = staging->clients;
+    struct stagings *waiting = &clients->stagings;
 
     if (code != STATUS_OK) {
         free(staging);
@@ -163,7 +164,7 @@ static enum status_code wait_or_end(struct staging *staging, enum status_code co
     waiting->last = staging;
     waiting->count++;
     if (!loop_timer_is_active(&waiting->timer))
-        loop_timer_start(reconciler->loop, &waiting->timer, 0, on_due);
+        loop_timer_start(clients->context->loop, &waiting->timer, 0, on_due);
     *ret_staging = staging;
     return STATUS_OK;
 }
@@ -176,7 +177,7 @@ static enum status_code act(struct staging *staging, unsigned spot,
     struct error why = {0};
     int r;
 
-    find_place(staging->reconciler, spots[spot].tree, &where);
+    find_place(staging->clients, spots[spot].layout, &where);
     make_key(&spots[spot], staging->target_path, key);
     r = content ? stage_files_put(&where.place, key, content, &why)
                 : stage_files_take(&where.place, key, &why);
@@ -190,23 +191,23 @@ static enum status_code act(struct staging *staging, unsigned spot,
     return answer_code(r < 0 ? ANSWER_NOT_STAGED : ANSWER_NAME_TAKEN);
 }
 
-enum status_code reconciler_stage(struct reconciler *reconciler,
-                                  const struct reconciler_stage *stage, reconciler_staged *done,
-                                  void *userdata, struct staging **ret_staging, struct error *error)
+enum status_code stage_begin(struct clients *clients, const struct reconciler_stage *stage,
+                             reconciler_staged *done, void *userdata, struct staging **ret_staging,
+                             struct error *error)
 {
-    enum config_stage_layout layout = reconciler->config.crust.stage_layout;
+    enum config_stage_layout layout = clients->context->config->crust.stage_layout;
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(TEXT_BYTES);
     struct stage_content content = {.beside = stage->sandbox_id};
     struct staging *staging = NULL;
-    enum status_code code = stage_request_check(reconciler->root, layout, stage, error);
+    enum status_code code = stage_request_check(clients->context->root, layout, stage, error);
 
     if (code == STATUS_OK && stage_request_write(stage, &text) < 0)
         code =
             answer_refuse(error, ANSWER_BAD_REQUEST, "all of it is more than %d bytes", TEXT_BYTES);
     if (code == STATUS_OK)
-        code = stage_check(reconciler, stage, error);
+        code = stage_check(clients, stage, error);
     if (code == STATUS_OK)
-        code = begin(reconciler, stage->target_path, false, &staging, error);
+        code = begin(clients, stage->target_path, false, &staging, error);
     if (code != STATUS_OK)
         return code;
     if (stage->sandbox_id)
@@ -221,18 +222,18 @@ enum status_code reconciler_stage(struct reconciler *reconciler,
 }
 
 /* Wherever it may be, whatever the configuration says by now. */
-enum status_code reconciler_unstage(struct reconciler *reconciler, const char *target_path,
-                                    reconciler_staged *done, void *userdata,
-                                    struct staging **ret_staging, struct error *error)
+enum status_code unstage_begin(struct clients *clients, const char *target_path,
+                               reconciler_staged *done, void *userdata,
+                               struct staging **ret_staging, struct error *error)
 {
     struct staging *staging = NULL;
-    enum status_code code = command_check_target_path(target_path, error);
+    enum status_code code = check_target_path(target_path, error);
 
     if (code == STATUS_OK)
-        code = begin(reconciler, target_path, true, &staging, error);
+        code = begin(clients, target_path, true, &staging, error);
     if (code != STATUS_OK)
         return code;
-    (void)store_find_volume(reconciler->store, target_path, &staging->known_volume_id);
+    (void)store_find_volume(clients->context->store, target_path, &staging->known_volume_id);
     for (unsigned i = 0; code == STATUS_OK && i < SPOTS; i++)
         if (can_be_named(&spots[i], target_path))
             code = act(staging, i, NULL, error);
@@ -251,8 +252,8 @@ struct staging *reconciler_stage_cancel(struct staging *staging)
 /* What was done is read as it now stands, with a line in the journal if anything was. */
 static int record_spot(struct staging *staging, unsigned number)
 {
-    struct reconciler *reconciler = staging->reconciler;
-    struct store *store = reconciler->store;
+    struct clients *clients = staging->clients;
+    struct store *store = clients->context->store;
     const struct spot *spot = &spots[number];
     const char *kind = staging->takes_away ? "volume_unstaged" : "volume_staged";
     int64_t before = 0, after = 0;
@@ -260,13 +261,12 @@ static int record_spot(struct staging *staging, unsigned number)
     int r = store_find_volume(store, staging->target_path, &before);
 
     make_key(spot, staging->target_path, key);
-    marks_remove_name(&reconciler->directories[spot->tree], key);
-    (void)snprintf(detail, sizeof(detail), "{\"layout\":\"%s\"}",
-                   layout_name(look_layout_of(spot->tree)));
+    clients->options.core->unqueue_entry(clients->options.userdata, spot->layout, key);
+    (void)snprintf(detail, sizeof(detail), "{\"layout\":\"%s\"}", layout_name(spot->layout));
     if (r == 0)
-        r = look_at_entry(reconciler, spot->tree, key);
+        r = clients->options.core->observe_entry(clients->options.userdata, spot->layout, key);
     if (r == 0 && spot->is_hashed)
-        r = hidden_offer_asked(reconciler, staging->target_path);
+        r = clients->options.core->resolve_path(clients->options.userdata, staging->target_path);
     if (r == 0)
         r = store_find_volume(store, staging->target_path, &after);
     if (!before)
@@ -284,7 +284,8 @@ static int judge_staged(struct staging *staging)
     struct store_volume volume;
     int r;
 
-    if (!staging->volume_id && staging->reconciler->too_many)
+    if (!staging->volume_id &&
+        staging->clients->options.core->is_full(staging->clients->options.userdata))
         staging->code =
             answer_refuse(&staging->error, ANSWER_TOO_MANY_VOLUMES,
                           "crustd takes no more than %d volumes on a node", STORE_VOLUMES);
@@ -293,7 +294,7 @@ static int judge_staged(struct staging *staging)
             answer_refuse(&staging->error, ANSWER_NOT_STAGED, "what was staged is gone again");
     if (!staging->volume_id)
         return 0;
-    r = store_get_volume(staging->reconciler->store, staging->volume_id, &volume);
+    r = store_get_volume(staging->clients->context->store, staging->volume_id, &volume);
     if (r == 0 && volume.status != STORE_PRESENT)
         staging->code = error_set(
             &staging->error, (int)reason_code(REASON_INVALID_MOUNT_INFO),
@@ -316,14 +317,19 @@ static int record(struct staging *staging)
     return r;
 }
 
-bool stagings_are_due(const struct reconciler *reconciler)
+bool stagings_are_due(const struct clients *clients)
 {
-    return reconciler->clients.stagings.due;
+    return clients->stagings.due;
 }
 
-int stagings_record(struct reconciler *reconciler)
+bool stagings_wait(const struct clients *clients)
 {
-    struct stagings *waiting = &reconciler->clients.stagings;
+    return clients->stagings.first != NULL;
+}
+
+int stagings_record(struct clients *clients)
+{
+    struct stagings *waiting = &clients->stagings;
     struct staging *staging = waiting->due ? waiting->first : NULL;
     int r = 0;
 
@@ -342,14 +348,14 @@ static void log_done(const struct staging *staging)
     for (unsigned i = 0; i < SPOTS; i++)
         if (staging->deed[i] != NOTHING_ASKED && !staging->takes_away)
             log_info(&(struct log_ids){.volume = staging->volume_id}, "staged in layout %s%s",
-                     layout_name(look_layout_of(spots[i].tree)),
+                     layout_name(spots[i].layout),
                      staging->deed[i] == UNCHANGED ? ", as it was" : "");
 }
 
 /* The oldest one. */
-static void tell(struct reconciler *reconciler)
+static void tell(struct clients *clients)
 {
-    struct stagings *waiting = &reconciler->clients.stagings;
+    struct stagings *waiting = &clients->stagings;
     struct staging *staging = waiting->first;
 
     waiting->first = staging->next;
@@ -361,86 +367,85 @@ static void tell(struct reconciler *reconciler)
     free(staging);
 }
 
-static bool has_used(const struct staging *staging, enum reconciler_tree tree)
+static bool has_used(const struct staging *staging, enum volume_layout layout)
 {
     for (unsigned i = 0; i < SPOTS; i++)
-        if (spots[i].tree == tree && staging->deed[i] != NOTHING_ASKED)
+        if (spots[i].layout == layout && staging->deed[i] != NOTHING_ASKED)
             return true;
     return false;
 }
 
 /* The names of what was put into a root, or taken out of it. */
-static void sync_root(struct reconciler *reconciler, enum reconciler_tree tree)
+static void sync_root(struct clients *clients, enum volume_layout layout)
 {
     struct where where;
     bool used = false;
     int r;
 
-    for (struct staging *one = reconciler->clients.stagings.first; one && one->recorded;
-         one = one->next)
-        used = used || has_used(one, tree);
+    for (struct staging *one = clients->stagings.first; one && one->recorded; one = one->next)
+        used = used || has_used(one, layout);
     if (!used)
         return;
-    find_place(reconciler, tree, &where);
+    find_place(clients, layout, &where);
     r = stage_files_sync(&where.place);
-    for (struct staging *one = reconciler->clients.stagings.first; r < 0 && one && one->recorded;
+    for (struct staging *one = clients->stagings.first; r < 0 && one && one->recorded;
          one = one->next)
-        if (has_used(one, tree) && one->code == STATUS_OK)
+        if (has_used(one, layout) && one->code == STATUS_OK)
             one->code = answer_refuse(&one->error, ANSWER_NOT_STAGED, "cannot sync %s: %s",
                                       where.place.volumes, strerror(-r));
 }
 
 /* Also what a daemon that was killed has left. */
-void stagings_sweep(struct reconciler *reconciler)
+void stagings_sweep(const struct clients *clients)
 {
-    for (enum reconciler_tree tree = TREE_KATA_VOLUMES; tree <= TREE_CRUST_VOLUMES; tree++) {
+    for (enum volume_layout layout = LAYOUT_KATA; layout <= LAYOUT_CRUST; layout++) {
         struct where where;
         int r;
 
-        find_place(reconciler, tree, &where);
+        find_place(clients, layout, &where);
         r = stage_files_sweep(&where.place);
         if (r < 0 && r != -ENOENT)
             log_warning(NULL, "cannot empty %s: %s", where.workshop, strerror(-r));
     }
 }
 
-int stagings_answer(struct reconciler *reconciler)
+int stagings_answer(struct clients *clients)
 {
-    const struct stagings *waiting = &reconciler->clients.stagings;
+    const struct stagings *waiting = &clients->stagings;
     bool taken = false;
     int r;
 
     if (!waiting->first || !waiting->first->recorded)
         return 0;
-    sync_root(reconciler, TREE_KATA_VOLUMES);
-    sync_root(reconciler, TREE_CRUST_VOLUMES);
-    r = store_sync(reconciler->store);
+    sync_root(clients, LAYOUT_KATA);
+    sync_root(clients, LAYOUT_CRUST);
+    r = store_sync(clients->context->store);
     if (r < 0)
         return r;
     while (waiting->first && waiting->first->recorded) {
         taken = taken || waiting->first->takes_away;
-        tell(reconciler);
+        tell(clients);
     }
     if (taken)
-        stagings_sweep(reconciler);
+        stagings_sweep(clients);
     return 0;
 }
 
-void stagings_fail(struct reconciler *reconciler, const char *why)
+void stagings_fail(struct clients *clients, const char *why)
 {
-    struct stagings *waiting = &reconciler->clients.stagings;
+    struct stagings *waiting = &clients->stagings;
 
     while (waiting->first) {
         waiting->first->code = answer_refuse(&waiting->first->error, ANSWER_DATABASE,
                                              "the database does not take it: %s", why);
-        tell(reconciler);
+        tell(clients);
     }
     waiting->due = false;
 }
 
-void stagings_done(struct reconciler *reconciler)
+void stagings_done(struct clients *clients)
 {
-    struct stagings *waiting = &reconciler->clients.stagings;
+    struct stagings *waiting = &clients->stagings;
 
     loop_timer_stop(&waiting->timer);
     while (waiting->first) {

@@ -10,34 +10,35 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/config.h"
 #include "observe/observe.h"
-#include "reconciler/command/answers.h"
-#include "reconciler/core/clients.h"
-#include "reconciler/core/internal.h"
+#include "reconciler/command/clients_state.h"
+#include "store/store.h"
 
 /* ---- the host ---- */
 
 /* The snapshot of the mounts may be a moment old. */
-static const char *find_host_use(struct reconciler *reconciler,
-                                 const struct observed_device *device)
+static const char *find_host_use(struct clients *clients, const struct observed_device *device)
 {
-    if (!volume_host_use(reconciler, device->major, device->minor))
+    const struct clients_options *options = &clients->options;
+
+    if (!options->core->find_host_use(options->userdata, device->major, device->minor, false))
         return NULL;
-    reconciler_look_at_mounts(reconciler);
-    return volume_host_use(reconciler, device->major, device->minor);
+    return options->core->find_host_use(options->userdata, device->major, device->minor, true);
 }
 
-static enum status_code check_host(struct reconciler *reconciler, const char *path,
+static enum status_code check_host(struct clients *clients, const char *path,
                                    const struct observed_device *device, struct error *error)
 {
-    const char *where = find_host_use(reconciler, device);
+    const char *where = find_host_use(clients, device);
     char holder[192];
     int r;
 
     if (where)
         return answer_refuse(error, ANSWER_DEVICE_HELD, "%s is in use on the host: %s", path,
                              where);
-    r = observe_holder(reconciler->sysfs, device->major, device->minor, holder, sizeof(holder));
+    r = observe_holder(clients->context->sysfs, device->major, device->minor, holder,
+                       sizeof(holder));
     if (r == OBSERVED)
         return answer_refuse(error, ANSWER_DEVICE_HELD, "%s is held on the host by %s", path,
                              holder);
@@ -49,7 +50,7 @@ static enum status_code check_host(struct reconciler *reconciler, const char *pa
 /* ---- other volumes ---- */
 
 struct search {
-    struct reconciler *reconciler;
+    struct clients *clients;
     const struct reconciler_stage *stage;
     const struct observed_device *device;
     bool read_only;
@@ -73,7 +74,7 @@ static int compare(void *userdata, int64_t volume_id)
 {
     struct search *search = userdata;
     struct store_volume volume;
-    int r = store_get_volume(search->reconciler->store, volume_id, &volume);
+    int r = store_get_volume(search->clients->context->store, volume_id, &volume);
 
     if (r < 0)
         return r;
@@ -88,37 +89,36 @@ static int compare(void *userdata, int64_t volume_id)
     return 1;
 }
 
-static enum status_code check_volumes(struct reconciler *reconciler,
-                                      const struct reconciler_stage *stage,
+static enum status_code check_volumes(struct clients *clients, const struct reconciler_stage *stage,
                                       const struct observed_device *device, struct error *error)
 {
-    struct search search = {reconciler, stage, device, false, error, STATUS_OK};
+    struct search search = {clients, stage, device, false, error, STATUS_OK};
     int r;
 
     for (unsigned i = 0; i < stage->options; i++)
         search.read_only = observe_read_only(search.read_only, stage->option[i]);
     r = device->kind == DEVICE_KIND_BLOCK
-            ? store_each_volume_of_device(reconciler->store, device->major, device->minor, compare,
-                                          &search)
-            : store_each_bound_volume(reconciler->store, compare, &search);
+            ? store_each_volume_of_device(clients->context->store, device->major, device->minor,
+                                          compare, &search)
+            : store_each_bound_volume(clients->context->store, compare, &search);
 
     return r < 0 ? answer_refuse(error, ANSWER_DATABASE, "the database fails: %s",
-                                 store_error_text(reconciler->store))
+                                 store_error_text(clients->context->store))
                  : search.code;
 }
 
 /* ---- the file system ---- */
 
-static enum status_code check_file_system(struct reconciler *reconciler, const char *fs_type,
+static enum status_code check_file_system(struct clients *clients, const char *fs_type,
                                           struct error *error)
 {
     struct reconciler_names known;
     char list[128] = "";
-    int r = reconciler_find_file_systems(reconciler, &known);
+    int r = find_file_systems(clients->context, &known);
 
     if (r < 0)
         return answer_refuse(error, ANSWER_DATABASE, "the database fails: %s",
-                             store_error_text(reconciler->store));
+                             store_error_text(clients->context->store));
     for (unsigned i = 0; i < known.count; i++) {
         const size_t length = strlen(list);
 
@@ -139,40 +139,42 @@ static int is_sandbox(void *userdata, const char *sandbox_id, pid_t vmm_pid)
     return strcmp(userdata, sandbox_id) == 0;
 }
 
-static enum status_code check_sandbox(struct reconciler *reconciler, const char *sandbox_id,
+static enum status_code check_sandbox(struct clients *clients, const char *sandbox_id,
                                       struct error *error)
 {
     char copy[STORE_SANDBOX_ID_BYTES];
     int r;
 
     (void)snprintf(copy, sizeof(copy), "%s", sandbox_id);
-    r = store_each_live_sandbox(reconciler->store, is_sandbox, copy);
+    r = store_each_live_sandbox(clients->context->store, is_sandbox, copy);
     if (r > 0)
         return STATUS_OK;
     if (r < 0)
         return answer_refuse(error, ANSWER_DATABASE, "the database fails: %s",
-                             store_error_text(reconciler->store));
-    marks_add_name(&reconciler->sandboxes, sandbox_id); /* looked at before the next call */
+                             store_error_text(clients->context->store));
+    /* Observed before the next call. */
+    clients->options.core->queue_sandbox(clients->options.userdata, sandbox_id);
     return answer_refuse(error, ANSWER_UNKNOWN_SANDBOX, "no live sandbox %s is known here",
                          sandbox_id);
 }
 
-enum status_code stage_check(struct reconciler *reconciler, const struct reconciler_stage *stage,
+enum status_code stage_check(struct clients *clients, const struct reconciler_stage *stage,
                              struct error *error)
 {
     struct observed_device device;
-    enum status_code code = check_file_system(reconciler, stage->fs_type, error);
+    enum status_code code = check_file_system(clients, stage->fs_type, error);
     int r = OBSERVED_ABSENT;
 
-    if (code == STATUS_OK && !reconciler->synced)
+    if (code == STATUS_OK && !clients->options.core->is_synced(clients->options.userdata))
         code = answer_refuse(error, ANSWER_NOT_SYNCED, "the first scan is not done yet");
     if (code == STATUS_OK && stage->sandbox_id)
-        code = check_sandbox(reconciler, stage->sandbox_id, error);
+        code = check_sandbox(clients, stage->sandbox_id, error);
     if (code == STATUS_OK)
-        r = observe_device_path(reconciler->root, reconciler->sysfs, stage->device, &device);
+        r = observe_device_path(clients->context->root, clients->context->sysfs, stage->device,
+                                &device);
     if (r != OBSERVED)
         return code; /* what is not there yet may come, and is looked at then */
     if (device.kind == DEVICE_KIND_BLOCK)
-        code = check_host(reconciler, stage->device, &device, error);
-    return code == STATUS_OK ? check_volumes(reconciler, stage, &device, error) : code;
+        code = check_host(clients, stage->device, &device, error);
+    return code == STATUS_OK ? check_volumes(clients, stage, &device, error) : code;
 }

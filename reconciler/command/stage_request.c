@@ -17,7 +17,7 @@
 #include "lib/secret.h"
 #include "observe/observe.h"
 #include "reconciler/command/answers.h"
-#include "reconciler/core/clients.h"
+#include "reconciler/command/clients_state.h"
 #include "store/store.h"
 
 #define VOLUME_TYPE "directvol"
@@ -39,7 +39,7 @@ static bool is_clean_path(const char *path)
     return true;
 }
 
-enum status_code command_check_target_path(const char *path, struct error *error)
+enum status_code check_target_path(const char *path, struct error *error)
 {
     if (!*path)
         error_set(error, 0, "the target path is missing");
@@ -129,7 +129,7 @@ static enum status_code check_option(const char *option, struct error *error)
 enum status_code stage_request_check(int root, enum config_stage_layout layout,
                                      const struct reconciler_stage *stage, struct error *error)
 {
-    enum status_code code = command_check_target_path(stage->target_path, error);
+    enum status_code code = check_target_path(stage->target_path, error);
 
     if (code == STATUS_OK)
         code = check_layout(stage->target_path, layout, error);

@@ -15,39 +15,39 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/config.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
-#include "reconciler/command/answers.h"
+#include "reconciler/command/clients_state.h"
 #include "reconciler/command/expand_answer.h"
 #include "reconciler/command/runtime_cli.h"
-#include "reconciler/core/context.h"
-#include "reconciler/core/internal.h"
 #include "reconciler/helper/guest_routes.h"
 #include "reconciler/helper/helper.h"
+#include "store/store.h"
 
 enum { AT_ONCE = 64, PER_SANDBOX = 8 };
 
 struct stats_call {
     struct stats_call *next;
-    struct reconciler *reconciler;
+    struct clients *clients;
     struct store_volume volume;
     char shim_socket[GUEST_ADDRESS_BYTES];
     struct guest_call *guest;
     struct runtime_cli_run *cli;
     struct loop_timer deferred; /* an answer that needs nobody else */
-    reconciler_counted *done;
+    reconciler_stats_told *done;
     void *userdata;
 };
 
 /* ---- the end ---- */
 
-struct stats_call *reconciler_count_cancel(struct stats_call *call)
+struct stats_call *reconciler_stats_cancel(struct stats_call *call)
 {
     struct stats_call **link;
 
     if (!call)
         return NULL;
-    link = &call->reconciler->clients.stats;
+    link = &call->clients->stats;
     while (*link != call)
         link = &(*link)->next;
     *link = call->next;
@@ -58,10 +58,10 @@ struct stats_call *reconciler_count_cancel(struct stats_call *call)
     return NULL;
 }
 
-void stats_done(struct reconciler *reconciler)
+void stats_done(struct clients *clients)
 {
-    while (reconciler->clients.stats)
-        (void)reconciler_count_cancel(reconciler->clients.stats);
+    while (clients->stats)
+        (void)reconciler_stats_cancel(clients->stats);
 }
 
 /* What is not of this moment says so. */
@@ -117,7 +117,7 @@ static void finish(struct stats_call *call, const struct guest_reply *reply)
         (void)error_set(&error, 0, "%s: %s", reason_name(reply->reason), reply->error.text);
         call->done(call->userdata, reason_code(reply->reason), NULL, &error);
     }
-    (void)reconciler_count_cancel(call);
+    (void)reconciler_stats_cancel(call);
 }
 
 /* ---- the guest ---- */
@@ -126,7 +126,7 @@ static bool is_helper_possible(void *userdata)
 {
     const struct stats_call *call = userdata;
 
-    return helper_is_possible(&call->reconciler->config, &call->volume);
+    return helper_is_possible(call->clients->context->config, &call->volume);
 }
 
 static int begin_helper(void *userdata, uint64_t deadline_ns, guest_helper_done *done,
@@ -134,7 +134,7 @@ static int begin_helper(void *userdata, uint64_t deadline_ns, guest_helper_done 
 {
     struct stats_call *call = userdata;
 
-    return helper_call_new(call->reconciler->helpers, &call->volume, HELPER_COUNT, deadline_ns,
+    return helper_call_new(call->clients->options.helpers, &call->volume, HELPER_COUNT, deadline_ns,
                            done, done_userdata, ret_call);
 }
 
@@ -154,7 +154,7 @@ static void on_guest(struct guest_call *guest, const struct guest_reply *reply, 
 
 static int ask_guest(struct stats_call *call)
 {
-    const struct context *context = &call->reconciler->context;
+    const struct context *context = call->clients->context;
     struct guest_request request;
 
     guest_routes_describe(context, &call->volume, call->shim_socket, &request);
@@ -185,13 +185,13 @@ static void on_cli(const struct runtime_cli_answer *answer, void *userdata)
     if (code == STATUS_OK)
         return;
     call->done(call->userdata, code, NULL, &error);
-    (void)reconciler_count_cancel(call);
+    (void)reconciler_stats_cancel(call);
 }
 
 /* Whether it is asked. */
 static bool ask_cli(struct stats_call *call, const char *target_path)
 {
-    struct reconciler *reconciler = call->reconciler;
+    struct clients *clients = call->clients;
     struct runtime_cli cli;
     const struct runtime_cli_question question = {
         .cli = &cli,
@@ -203,11 +203,11 @@ static bool ask_cli(struct stats_call *call, const char *target_path)
 
     if (expand_is_barred(&call->volume))
         return false; /* the tool would count what is not this volume */
-    r = runtime_cli_find(reconciler, target_path, &cli, &error);
+    r = runtime_cli_find(clients->context, target_path, &cli, &error);
     if (r == RUNTIME_CLI_UNSAFE)
         runtime_cli_pass_over(question.volume_id, &error);
     return r == RUNTIME_CLI_FOUND &&
-           runtime_cli_ask(reconciler, &question, on_cli, call, &call->cli) == 0;
+           runtime_cli_ask(clients->context, &question, on_cli, call, &call->cli) == 0;
 }
 
 /* ---- the beginning ---- */
@@ -240,7 +240,7 @@ static enum status_code begin(struct stats_call *call, struct error *error)
     enum status_code code;
 
     if (is_uncountable(&call->volume)) {
-        loop_timer_start(call->reconciler->loop, &call->deferred, 0, on_deferred);
+        loop_timer_start(call->clients->context->loop, &call->deferred, 0, on_deferred);
         return STATUS_OK;
     }
     code = check_volume(&call->volume, error);
@@ -254,7 +254,7 @@ static enum status_code check_room(const struct stats_call *call, struct error *
 {
     unsigned all = 0, of_sandbox = 0;
 
-    for (const struct stats_call *one = call->reconciler->clients.stats; one; one = one->next) {
+    for (const struct stats_call *one = call->clients->stats; one; one = one->next) {
         all++;
         of_sandbox +=
             one->volume.sandbox_ref && one->volume.sandbox_ref == call->volume.sandbox_ref;
@@ -268,14 +268,14 @@ static enum status_code check_room(const struct stats_call *call, struct error *
     return STATUS_OK;
 }
 
-enum status_code reconciler_count(struct reconciler *reconciler,
-                                  const struct reconciler_target *target, reconciler_counted *done,
-                                  void *userdata, struct stats_call **ret_call, struct error *error)
+enum status_code stats_begin(struct clients *clients, const struct reconciler_target *target,
+                             reconciler_stats_told *done, void *userdata,
+                             struct stats_call **ret_call, struct error *error)
 {
     struct stats_call *call;
     int64_t volume_id = 0;
     enum status_code code =
-        command_find_volume(reconciler, target, ANSWER_UNKNOWN_TO_STATS, &volume_id, error);
+        find_volume(clients, target, ANSWER_UNKNOWN_TO_STATS, &volume_id, error);
 
     if (code != STATUS_OK)
         return code;
@@ -284,18 +284,18 @@ enum status_code reconciler_count(struct reconciler *reconciler,
         return answer_refuse(error, ANSWER_OUT_OF_MEMORY, "out of memory");
     call->done = done;
     call->userdata = userdata;
-    call->reconciler = reconciler;
-    call->next = reconciler->clients.stats;
-    reconciler->clients.stats = call;
-    if (store_get_volume(reconciler->store, volume_id, &call->volume) < 0)
+    call->clients = clients;
+    call->next = clients->stats;
+    clients->stats = call;
+    if (store_get_volume(clients->context->store, volume_id, &call->volume) < 0)
         code = answer_refuse(error, ANSWER_DATABASE, "the database fails: %s",
-                             store_error_text(reconciler->store));
+                             store_error_text(clients->context->store));
     if (code == STATUS_OK)
         code = check_room(call, error);
     if (code == STATUS_OK && !(target->target_path && ask_cli(call, target->target_path)))
         code = begin(call, error);
     if (code != STATUS_OK)
-        (void)reconciler_count_cancel(call);
+        (void)reconciler_stats_cancel(call);
     else
         *ret_call = call;
     return code;

@@ -11,19 +11,37 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/config.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/log.h"
+#include "lib/loop.h"
 #include "model/reason.h"
-#include "reconciler/core/internal.h"
+#include "reconciler/act/slots.h"
+#include "reconciler/command/clients.h"
+#include "reconciler/core/context.h"
+#include "store/store.h"
 
 enum { TICKS_PER_PERIOD = 64, BACKOFF_MOST = 5 };
 static const uint64_t TICK_LEAST_NS = 250 * NSEC_PER_MSEC;
 static const uint64_t TICK_MOST_NS = 5 * NSEC_PER_SEC;
 
+struct stats_poll {
+    const struct context *context;
+    struct clients *clients;
+    bool begun, stopping;
+    struct loop_timer timer;
+    uint64_t polled_ns; /* whose moment came until then has been asked */
+    struct marks due;   /* volume ids */
+    struct slots slots;
+    struct stats_question *asked;
+    struct stats_question *answered; /* to be recorded */
+    bool record;                     /* now */
+};
+
 struct stats_question {
     struct stats_question *next;
-    struct reconciler *reconciler;
+    struct stats_poll *poll;
     int64_t volume_id, sandbox_ref;
     struct stats_call *call; /* NULL: it has ended */
     bool answered;           /* by the guest */
@@ -31,9 +49,9 @@ struct stats_question {
     char sandbox_id[STORE_SANDBOX_ID_BYTES];
 };
 
-static uint64_t period_of(const struct reconciler *reconciler)
+static uint64_t period_of(const struct stats_poll *poll)
 {
-    return reconciler->config.guest.stats_seconds * NSEC_PER_SEC;
+    return poll->context->config->guest.stats_seconds * NSEC_PER_SEC;
 }
 
 /* ---- whose moment has come ---- */
@@ -77,11 +95,11 @@ static int mark_if_due(void *userdata, int64_t volume_id, int64_t mapping_id, ui
 
 /* ---- one question ---- */
 
-static void begin_all(struct reconciler *reconciler);
+static void begin_all(struct stats_poll *poll);
 
 static void end_question(struct stats_question *question)
 {
-    struct stats_poll *poll = &question->reconciler->stats_poll;
+    struct stats_poll *poll = question->poll;
     struct stats_question **link = &poll->asked;
 
     while (*link != question)
@@ -90,14 +108,14 @@ static void end_question(struct stats_question *question)
     question->call = NULL;
     question->next = poll->answered;
     poll->answered = question;
-    slots_leave(&poll->lanes, question->sandbox_ref);
+    slots_leave(&poll->slots, question->sandbox_ref);
 }
 
 static void on_counted(void *userdata, enum status_code code, const struct reconciler_stats *stats,
                        const struct error *error)
 {
     struct stats_question *question = userdata;
-    struct reconciler *reconciler = question->reconciler;
+    struct stats_poll *poll = question->poll;
 
     question->answered = code == STATUS_OK;
     if (question->answered)
@@ -106,27 +124,26 @@ static void on_counted(void *userdata, enum status_code code, const struct recon
         log_debug(&(struct log_ids){.volume = question->volume_id, .sandbox = question->sandbox_id},
                   "the guest was not read: %s", error->text);
     end_question(question);
-    begin_all(reconciler);
+    begin_all(poll);
 }
 
-static void ask(struct reconciler *reconciler, const struct store_volume *volume)
+static void ask(struct stats_poll *poll, const struct store_volume *volume)
 {
     const struct reconciler_target target = {.volume_id = volume->volume_id};
-    struct stats_poll *poll = &reconciler->stats_poll;
     struct stats_question *question = calloc(1, sizeof(*question));
     struct error error = {0};
 
     if (!question) {
-        slots_leave(&poll->lanes, volume->sandbox_ref);
+        slots_leave(&poll->slots, volume->sandbox_ref);
         return;
     }
-    question->reconciler = reconciler;
+    question->poll = poll;
     question->volume_id = volume->volume_id;
     question->sandbox_ref = volume->sandbox_ref;
     memcpy(question->sandbox_id, volume->sandbox_id, sizeof(question->sandbox_id));
     question->next = poll->asked;
     poll->asked = question;
-    if (reconciler_count(reconciler, &target, on_counted, question, &question->call, &error) ==
+    if (stats_begin(poll->clients, &target, on_counted, question, &question->call, &error) ==
         STATUS_OK)
         return;
     log_debug(&(struct log_ids){.volume = volume->volume_id, .sandbox = volume->sandbox_id},
@@ -153,30 +170,29 @@ static bool may_ask(const struct store_volume *volume)
 }
 
 /* It may have changed while it waited for its sandbox: then it waits for its next moment. */
-static void begin_one(struct reconciler *reconciler, int64_t volume_id)
+static void begin_one(struct stats_poll *poll, int64_t volume_id)
 {
     struct store_volume volume;
 
-    if (is_asked(&reconciler->stats_poll, volume_id))
+    if (is_asked(poll, volume_id))
         return;
-    if (store_get_volume(reconciler->store, volume_id, &volume) < 0 || !may_ask(&volume))
+    if (store_get_volume(poll->context->store, volume_id, &volume) < 0 || !may_ask(&volume))
         return;
-    if (slots_enter(&reconciler->stats_poll.lanes, volume.sandbox_ref, volume_id))
-        ask(reconciler, &volume);
+    if (slots_enter(&poll->slots, volume.sandbox_ref, volume_id))
+        ask(poll, &volume);
 }
 
-static void begin_all(struct reconciler *reconciler)
+static void begin_all(struct stats_poll *poll)
 {
-    struct stats_poll *poll = &reconciler->stats_poll;
     int64_t volume_id;
     uint64_t number;
 
-    if (reconciler->stopping)
+    if (poll->stopping)
         return;
-    while (slots_next(&poll->lanes, &volume_id))
-        begin_one(reconciler, volume_id);
-    while (poll->lanes.busy < poll->lanes.parallel && marks_take_number(&poll->due, &number))
-        begin_one(reconciler, (int64_t)number);
+    while (slots_next(&poll->slots, &volume_id))
+        begin_one(poll, volume_id);
+    while (poll->slots.busy < poll->slots.parallel && marks_take_number(&poll->due, &number))
+        begin_one(poll, (int64_t)number);
 }
 
 /* ---- what came of it ---- */
@@ -216,15 +232,14 @@ static int record_one(struct store *store, const struct stats_question *question
     return r;
 }
 
-bool stats_poll_is_due(const struct reconciler *reconciler)
+bool stats_poll_is_due(const struct stats_poll *poll)
 {
-    return reconciler->stats_poll.record;
+    return poll->record;
 }
 
 /* What a turn that is rolled back has recorded is asked for again at the next moment. */
-int stats_poll_record(struct reconciler *reconciler)
+int stats_poll_record(struct stats_poll *poll)
 {
-    struct stats_poll *poll = &reconciler->stats_poll;
     int r = 0;
 
     poll->record = false;
@@ -233,7 +248,7 @@ int stats_poll_record(struct reconciler *reconciler)
 
         poll->answered = question->next;
         if (r == 0)
-            r = record_one(reconciler->store, question);
+            r = record_one(poll->context->store, question);
         free(question);
     }
     return r;
@@ -243,42 +258,60 @@ int stats_poll_record(struct reconciler *reconciler)
 
 static void on_timer(struct loop_timer *timer);
 
-static void wait_for_tick(struct reconciler *reconciler)
+static void wait_for_tick(struct stats_poll *poll)
 {
-    uint64_t tick = period_of(reconciler) / TICKS_PER_PERIOD;
+    uint64_t tick = period_of(poll) / TICKS_PER_PERIOD;
 
     if (tick < TICK_LEAST_NS)
         tick = TICK_LEAST_NS;
-    loop_timer_start(reconciler->loop, &reconciler->stats_poll.timer,
-                     tick < TICK_MOST_NS ? tick : TICK_MOST_NS, on_timer);
+    loop_timer_start(poll->context->loop, &poll->timer, tick < TICK_MOST_NS ? tick : TICK_MOST_NS,
+                     on_timer);
 }
 
 /* A store that fails is found by the turns. */
 static void on_timer(struct loop_timer *timer)
 {
     struct stats_poll *poll = container_of(timer, struct stats_poll, timer);
-    struct reconciler *reconciler = container_of(poll, struct reconciler, stats_poll);
-    struct moment moment = {poll, {poll->polled_ns, clock_boottime(), period_of(reconciler)}};
+    struct moment moment = {poll, {poll->polled_ns, clock_boottime(), period_of(poll)}};
 
     poll->record = poll->answered != NULL;
-    if (reconciler->stopping || !moment.span.period_ns)
+    if (poll->stopping || !moment.span.period_ns)
         return;
-    if (reconciler->synced) {
-        (void)store_each_guest(reconciler->store, mark_if_due, &moment);
-        begin_all(reconciler);
+    if (poll->begun) {
+        (void)store_each_guest(poll->context->store, mark_if_due, &moment);
+        begin_all(poll);
     }
     poll->polled_ns = moment.span.to_ns;
-    wait_for_tick(reconciler);
+    wait_for_tick(poll);
 }
 
-void stats_poll_start(struct reconciler *reconciler)
+struct stats_poll *stats_poll_new(const struct context *context, struct clients *clients)
 {
-    struct stats_poll *poll = &reconciler->stats_poll;
+    struct stats_poll *poll = calloc(1, sizeof(*poll));
 
-    poll->lanes.parallel = STATS_POLLS;
+    if (!poll)
+        return NULL;
+    poll->context = context;
+    poll->clients = clients;
+    slots_init(&poll->slots, STATS_POLLS);
+    return poll;
+}
+
+void stats_poll_begin(struct stats_poll *poll)
+{
+    poll->begun = true;
+}
+
+void stats_poll_start(struct stats_poll *poll)
+{
     if (!loop_timer_is_active(&poll->timer)) /* what came due while it was off is not made up for */
         poll->polled_ns = clock_boottime();
-    wait_for_tick(reconciler);
+    wait_for_tick(poll);
+}
+
+void stats_poll_stop(struct stats_poll *poll)
+{
+    poll->stopping = true;
 }
 
 static void free_questions(struct stats_question **list)
@@ -287,18 +320,26 @@ static void free_questions(struct stats_question **list)
         struct stats_question *question = *list;
 
         *list = question->next;
-        (void)reconciler_count_cancel(question->call);
+        (void)reconciler_stats_cancel(question->call);
         free(question);
     }
 }
 
-void stats_poll_done(struct reconciler *reconciler)
+void stats_poll_reset(struct stats_poll *poll)
 {
-    struct stats_poll *poll = &reconciler->stats_poll;
-
     free_questions(&poll->asked);
     free_questions(&poll->answered);
-    poll->record = false;
-    slots_done(&poll->lanes);
+    poll->begun = poll->record = false;
+    slots_done(&poll->slots);
     marks_done(&poll->due);
+}
+
+struct stats_poll *stats_poll_free(struct stats_poll *poll)
+{
+    if (!poll)
+        return NULL;
+    loop_timer_stop(&poll->timer);
+    stats_poll_reset(poll);
+    free(poll);
+    return NULL;
 }

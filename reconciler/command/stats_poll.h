@@ -7,31 +7,18 @@
  * resize.call_timeout_seconds are over. A guest that did not answer is asked at every second,
  * fourth … 32nd of its moments.
  *
- * What comes of it is recorded in the reconciler's turns, several results in one. Private to
- * reconciler/.
+ * What comes of it is recorded in reconcile passes, several results in one.
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "lib/loop.h"
-#include "reconciler/act/slots.h"
-
 enum { STATS_POLLS = 16 };
 
-struct reconciler;
-struct stats_question;
-
-struct stats_poll {
-    struct loop_timer timer;
-    uint64_t polled_ns; /* whose moment came until then has been asked */
-    struct marks due;   /* volume ids */
-    struct slots lanes;
-    struct stats_question *asked;
-    struct stats_question *answered; /* to be recorded */
-    bool record;                     /* now */
-};
+struct clients;
+struct context;
+struct stats_poll;
 
 /* Time that has passed, in CLOCK_BOOTTIME, and guest.stats_seconds. */
 struct stats_span {
@@ -41,12 +28,18 @@ struct stats_span {
 /* Whether a binding's moment came within it, of a guest that did not answer so often in a row. */
 bool stats_poll_is_moment(const struct stats_span *span, int64_t mapping_id, uint32_t failures);
 
+struct stats_poll *stats_poll_new(const struct context *context, struct clients *clients);
+struct stats_poll *stats_poll_free(struct stats_poll *poll); /* returns NULL */
+
+/* The first scan is complete: guests may be asked from now on. */
+void stats_poll_begin(struct stats_poll *poll);
 /* Begins, or goes on by another configuration. */
-void stats_poll_start(struct reconciler *reconciler);
+void stats_poll_start(struct stats_poll *poll);
+/* crustd is stopping: nobody else is asked. */
+void stats_poll_stop(struct stats_poll *poll);
+/* Forgets all that is under way: ids mean nothing any more, until stats_poll_begin(). */
+void stats_poll_reset(struct stats_poll *poll);
 
-/* Forgets all that is under way: ids mean nothing any more, or it is the end. */
-void stats_poll_done(struct reconciler *reconciler);
-
-/* In a turn: whether there is something to record, and to do so. 0 or -errno of the store. */
-bool stats_poll_is_due(const struct reconciler *reconciler);
-int stats_poll_record(struct reconciler *reconciler);
+/* In a pass: whether there is something to record, and to do so. 0 or -errno of the store. */
+bool stats_poll_is_due(const struct stats_poll *poll);
+int stats_poll_record(struct stats_poll *poll);

@@ -21,12 +21,13 @@
 #include "lib/clock.h"
 #include "lib/log.h"
 #include "reconciler/act/actor.h"
-#include "reconciler/command/answers.h"
-#include "reconciler/core/clients.h"
+#include "reconciler/command/clients.h"
+#include "reconciler/command/stats_poll.h"
 #include "reconciler/core/instance.h"
 #include "reconciler/core/internal.h"
 #include "reconciler/core/start_failure.h"
 #include "reconciler/decide/backoff.h"
+#include "reconciler/helper/helper.h"
 
 enum {
     BUSY_TURNS = 5,       /* a second apart */
@@ -55,10 +56,10 @@ static void set_problem(struct reconciler *reconciler, int r, const char *text)
 static void begin_anew(struct reconciler *reconciler)
 {
     actor_reset(reconciler->actor);
-    stats_poll_done(reconciler);
+    stats_poll_reset(reconciler->stats_poll);
     helpers_reset(reconciler->helpers);
-    expansions_end(reconciler);
-    stagings_fail(reconciler, "crustd begins anew with another one");
+    expansions_end(reconciler->clients);
+    stagings_fail(reconciler->clients, "crustd begins anew with another one");
     cleanup_abandon(reconciler);
     marks_done(&reconciler->volumes);
     scan_done(reconciler);
@@ -194,15 +195,6 @@ void fallback_check_file(struct reconciler *reconciler)
                         r == -ENOENT || r == -ESTALE ? "its file was removed or replaced"
                         : r == -EUCLEAN              ? "its file was overwritten"
                                                      : strerror(-r));
-}
-
-enum status_code fallback_check_promise(const struct reconciler *reconciler, struct error *error)
-{
-    if (!store_is_degraded(reconciler->store))
-        return STATUS_OK;
-    return answer_refuse(error, ANSWER_DATABASE,
-                         "the database is not on disk, so that nothing can be promised: crustctl "
-                         "health says why");
 }
 
 /* ---- life ---- */

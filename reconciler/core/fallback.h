@@ -11,7 +11,6 @@
 
 #include "lib/loop.h"
 #include "lib/result.h"
-#include "lib/status.h"
 
 struct reconciler;
 
@@ -32,9 +31,6 @@ void fallback_on_failure(struct reconciler *reconciler, int r, const char *text)
 
 /* The sweep: a file that was removed, replaced or overwritten does not fail by itself. */
 void fallback_check_file(struct reconciler *reconciler);
-
-/* Where nothing would be remembered, nothing is promised: STATUS_UNAVAILABLE. */
-enum status_code fallback_check_promise(const struct reconciler *reconciler, struct error *error);
 
 /* Tries the file soon, for somebody says that it is good again. */
 void fallback_hurry(struct reconciler *reconciler);

@@ -7,17 +7,17 @@
 #include "model/reason.h"
 #include "reconciler/cleanup/cleanup.h"
 #include "reconciler/cleanup/monitors.h"
-#include "reconciler/command/stats_poll.h"
-#include "reconciler/core/clients.h"
 #include "reconciler/core/context.h"
 #include "reconciler/core/fallback.h"
 #include "reconciler/core/hidden.h"
 #include "reconciler/core/marks.h"
 #include "reconciler/core/reconciler.h"
-#include "reconciler/helper/helper.h"
 #include "store/store.h"
 
 struct actor;
+struct clients;
+struct helpers;
+struct stats_poll;
 struct decision;
 struct instance;
 struct retry;
@@ -63,8 +63,8 @@ struct reconciler {
     struct actor *actor;
     struct helpers *helpers;
 
-    struct clients clients;
-    struct stats_poll stats_poll;
+    struct clients *clients;
+    struct stats_poll *stats_poll;
 
     struct loop_prepare turn;
     struct loop_timer again;   /* marks are left for another turn */
@@ -119,6 +119,16 @@ void retries_done(struct reconciler *reconciler);
  * are known before the first volume is decided. */
 int look_at_volume_device(struct reconciler *reconciler, int64_t volume_id);
 int reconcile_volume(struct reconciler *reconciler, int64_t volume_id);
+
+/* volume.c: where the host has mounted the device, or what stands on it; NULL nowhere. */
+const char *volume_host_use(struct reconciler *reconciler, uint32_t major, uint32_t minor);
+
+/* reconciler.c: in the next pass, its device too. */
+void reconciler_look_at_volume(struct reconciler *reconciler, int64_t volume_id);
+
+/* commands.c: what the client calls need of the core. */
+struct clients_core;
+extern const struct clients_core core_for_clients;
 
 /* beneath.c: what the volume's device stands on; the volume is read again if that changed. */
 int look_beneath(struct reconciler *reconciler, struct store_volume *volume,

@@ -20,8 +20,10 @@
 #include "lib/log.h"
 #include "observe/observe.h"
 #include "reconciler/act/actor.h"
-#include "reconciler/core/clients.h"
+#include "reconciler/command/clients.h"
+#include "reconciler/command/stats_poll.h"
 #include "reconciler/core/internal.h"
+#include "reconciler/helper/helper.h"
 #include "store/cleanups.h"
 #include "store/read.h"
 
@@ -52,7 +54,7 @@ static bool has_marks(const struct reconciler *reconciler)
 static bool has_work(const struct reconciler *reconciler)
 {
     return has_marks(reconciler) || actor_has_results(reconciler->actor) ||
-           stagings_are_due(reconciler) || stats_poll_is_due(reconciler) ||
+           stagings_are_due(reconciler->clients) || stats_poll_is_due(reconciler->stats_poll) ||
            (!reconciler->stopping && actor_has_next_volume(reconciler->actor));
 }
 
@@ -70,7 +72,7 @@ static bool is_settled(const struct reconciler *reconciler)
         return false;
     if (reconciler->stopping)
         return reconciler->problem[0] ||
-               (!actor_has_results(reconciler->actor) && !reconciler->clients.stagings.first);
+               (!actor_has_results(reconciler->actor) && !stagings_wait(reconciler->clients));
     /* What the database does not take for so long is not to be done now. */
     if (reconciler->failed_turns >= FAILED_TURNS)
         return true;
@@ -161,7 +163,7 @@ static int decide_once(struct reconciler *reconciler)
         return 0;
     r = reconcile_volume(reconciler, volume_id);
     if (r == 0)
-        r = expansions_note(reconciler, volume_id);
+        r = expansions_note(reconciler->clients, volume_id);
     reconciler->devices_are_fresh &= !marks_is_empty(&reconciler->volumes);
     return r < 0 ? r : 1;
 }
@@ -173,9 +175,9 @@ static int work(struct reconciler *reconciler)
 
     r = actor_record(reconciler->actor);
     if (r == 0)
-        r = stagings_record(reconciler);
+        r = stagings_record(reconciler->clients);
     if (r == 0)
-        r = stats_poll_record(reconciler);
+        r = stats_poll_record(reconciler->stats_poll);
     if (r < 0)
         return r;
     do {
@@ -202,6 +204,7 @@ static void note_first_scan(struct reconciler *reconciler)
     monitors_want(reconciler);
     log_info(NULL, "the first scan is complete");
     helpers_start(reconciler->helpers);
+    stats_poll_begin(reconciler->stats_poll);
     if (reconciler->on_synced)
         reconciler->on_synced(reconciler->userdata);
 }
@@ -214,8 +217,8 @@ static void give_up_turn(struct reconciler *reconciler, int r)
     (void)snprintf(text, sizeof(text), "%s", store_error_text(reconciler->store));
     store_rollback(reconciler->store);
     actor_drop(reconciler->actor);
-    expansions_forget(reconciler);
-    stagings_fail(reconciler, text);
+    expansions_forget(reconciler->clients);
+    stagings_fail(reconciler->clients, text);
     announcements_roll_back(reconciler);
     reconciler->devices_are_fresh = false;
     fallback_on_failure(reconciler, r, text);
@@ -247,8 +250,8 @@ static bool take_turn(struct reconciler *reconciler)
     announcements_commit(reconciler);
     note_first_scan(reconciler);
     actor_start(reconciler->actor);
-    expansions_answer(reconciler);
-    r = stagings_answer(reconciler);
+    expansions_answer(reconciler->clients);
+    r = stagings_answer(reconciler->clients);
     if (r < 0)
         give_up_turn(reconciler, r);
     return r == 0;
@@ -441,11 +444,6 @@ void reconciler_look_at_volume(struct reconciler *reconciler, int64_t volume_id)
     loop_timer_start(reconciler->loop, &reconciler->again, 0, on_again);
 }
 
-bool reconciler_grows(const struct reconciler *reconciler)
-{
-    return reconciler->config.resize.mode == RESIZE_GROW;
-}
-
 static void forget(struct reconciler *reconciler, int (*step)(struct store *store))
 {
     if (store_begin(reconciler->store) < 0)
@@ -497,15 +495,6 @@ void reconciler_get_health(const struct reconciler *reconciler,
     }
 }
 
-void reconciler_get_modes(const struct reconciler *reconciler, struct reconciler_modes *ret_modes)
-{
-    *ret_modes = (struct reconciler_modes){
-        .resize = config_resize_mode_name(reconciler->config.resize.mode),
-        .cleanup = config_cleanup_mode_name(reconciler->config.cleanup.mode),
-        .per_volume = reconciler->config.metrics.per_volume,
-    };
-}
-
 /* ---- life ---- */
 
 void reconciler_configure(struct reconciler *reconciler, const struct config *config)
@@ -516,26 +505,27 @@ void reconciler_configure(struct reconciler *reconciler, const struct config *co
     reconciler->config = next;
     actor_set_parallel(reconciler->actor, next.resize.parallel);
     on_sweep(&reconciler->sweep);
-    stats_poll_start(reconciler);
+    stats_poll_start(reconciler->stats_poll);
     reconciler_look_afresh(reconciler);
 }
 
 void reconciler_start(struct reconciler *reconciler)
 {
-    stagings_sweep(reconciler);
+    stagings_sweep(reconciler->clients);
     reconciler_look_at_everything(reconciler);
     loop_prepare_start(reconciler->loop, &reconciler->turn, on_turn);
     loop_timer_start(reconciler->loop, &reconciler->again, 0, on_again);
     loop_timer_start(reconciler->loop, &reconciler->sweep,
                      reconciler->config.resize.sweep_seconds * NSEC_PER_SEC, on_sweep);
-    stats_poll_start(reconciler);
+    stats_poll_start(reconciler->stats_poll);
 }
 
 void reconciler_stop(struct reconciler *reconciler)
 {
     reconciler->stopping = true;
-    expansions_answer(reconciler);
+    expansions_answer(reconciler->clients);
     helpers_stop(reconciler->helpers);
+    stats_poll_stop(reconciler->stats_poll);
     loop_timer_start(reconciler->loop, &reconciler->again, 0, on_again);
 }
 
@@ -556,10 +546,21 @@ static int make_modules(struct reconciler *reconciler)
         .queue_volume = mark_volume,
         .userdata = reconciler,
     };
+    struct clients_options clients = {
+        .context = &reconciler->context,
+        .core = &core_for_clients,
+        .userdata = reconciler,
+    };
 
     reconciler->helpers = actor.helpers = helpers_new(&reconciler->context);
-    reconciler->actor = reconciler->helpers ? actor_new(&actor) : NULL;
-    return reconciler->actor ? 0 : -ENOMEM;
+    reconciler->actor = actor_new(&actor);
+    clients.actor = reconciler->actor;
+    clients.helpers = reconciler->helpers;
+    reconciler->clients = clients_new(&clients);
+    reconciler->stats_poll = stats_poll_new(&reconciler->context, reconciler->clients);
+    return reconciler->helpers && reconciler->actor && reconciler->clients && reconciler->stats_poll
+               ? 0
+               : -ENOMEM;
 }
 
 int reconciler_new(const struct reconciler_options *options, struct reconciler **ret_reconciler,
@@ -622,11 +623,8 @@ struct reconciler *reconciler_free(struct reconciler *reconciler)
     loop_timer_stop(&reconciler->idle);
     loop_timer_stop(&reconciler->trim);
     fallback_done(reconciler);
-    expansions_done(reconciler);
-    stagings_done(reconciler);
-    loop_timer_stop(&reconciler->stats_poll.timer);
-    stats_poll_done(reconciler);
-    stats_done(reconciler);
+    stats_poll_free(reconciler->stats_poll);
+    clients_free(reconciler->clients);
     actor_free(reconciler->actor);
     helpers_free(reconciler->helpers);
     cleanup_done(reconciler);

@@ -14,7 +14,6 @@
 #include "lib/log.h"
 #include "observe/observe.h"
 #include "reconciler/act/actor.h"
-#include "reconciler/core/clients.h"
 #include "reconciler/core/device_record.h"
 #include "reconciler/core/internal.h"
 #include "reconciler/core/permit.h"

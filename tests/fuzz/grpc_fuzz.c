@@ -98,9 +98,10 @@ struct expansion *reconciler_expand_cancel(struct expansion *expansion)
     return expansion;
 }
 
-enum status_code reconciler_count(struct reconciler *reconciler,
-                                  const struct reconciler_target *target, reconciler_counted *done,
-                                  void *userdata, struct stats_call **ret_call, struct error *error)
+enum status_code reconciler_ask_stats(struct reconciler *reconciler,
+                                      const struct reconciler_target *target,
+                                      reconciler_stats_told *done, void *userdata,
+                                      struct stats_call **ret_call, struct error *error)
 {
     (void)reconciler;
     (void)done;
@@ -110,7 +111,7 @@ enum status_code reconciler_count(struct reconciler *reconciler,
     return STATUS_UNAVAILABLE;
 }
 
-struct stats_call *reconciler_count_cancel(struct stats_call *call)
+struct stats_call *reconciler_stats_cancel(struct stats_call *call)
 {
     return call;
 }

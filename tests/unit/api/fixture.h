@@ -28,6 +28,7 @@
 #include "store/read.h"
 #include "store/store.h"
 #include "tests/unit/scratch.h"
+#include "tests/unit/unasked_commands.h"
 
 /* ---- the reconciler, as far as the server sees it ---- */
 
@@ -129,9 +130,10 @@ static inline void end_expansion(enum status_code code, uint64_t bytes, const ch
     one.done(one.userdata, code, &(struct reconciler_capacity){.bytes = bytes}, &error);
 }
 
-enum status_code reconciler_count(struct reconciler *reconciler,
-                                  const struct reconciler_target *target, reconciler_counted *done,
-                                  void *userdata, struct stats_call **ret_call, struct error *error)
+enum status_code reconciler_ask_stats(struct reconciler *reconciler,
+                                      const struct reconciler_target *target,
+                                      reconciler_stats_told *done, void *userdata,
+                                      struct stats_call **ret_call, struct error *error)
 {
     (void)reconciler;
     (void)target;
@@ -141,7 +143,7 @@ enum status_code reconciler_count(struct reconciler *reconciler,
     return error_set(error, STATUS_UNAVAILABLE, "no sandbox uses the volume yet");
 }
 
-struct stats_call *reconciler_count_cancel(struct stats_call *call)
+struct stats_call *reconciler_stats_cancel(struct stats_call *call)
 {
     (void)call;
     return NULL;

@@ -12,6 +12,7 @@
 #include "lib/loop.h"
 #include "lib/path.h"
 #include "tests/unit/crustctl/node.h"
+#include "tests/unit/unasked_commands.h"
 
 struct reconciler {
     struct store *store;
@@ -89,9 +90,10 @@ struct expansion *reconciler_expand_cancel(struct expansion *expansion)
     return NULL;
 }
 
-enum status_code reconciler_count(struct reconciler *reconciler,
-                                  const struct reconciler_target *target, reconciler_counted *done,
-                                  void *userdata, struct stats_call **ret_call, struct error *error)
+enum status_code reconciler_ask_stats(struct reconciler *reconciler,
+                                      const struct reconciler_target *target,
+                                      reconciler_stats_told *done, void *userdata,
+                                      struct stats_call **ret_call, struct error *error)
 {
     (void)reconciler;
     (void)target;
@@ -101,7 +103,14 @@ enum status_code reconciler_count(struct reconciler *reconciler,
     return error_set(error, STATUS_NOT_FOUND, "there is no such volume here");
 }
 
-struct stats_call *reconciler_count_cancel(struct stats_call *call)
+int reconciler_examine(struct reconciler *reconciler, struct buffer *ret_json, struct error *error)
+{
+    (void)reconciler;
+    (void)ret_json;
+    return error_set(error, -1, "not examined");
+}
+
+struct stats_call *reconciler_stats_cancel(struct stats_call *call)
 {
     (void)call;
     return NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* target.c - the volume that a client means.
+/* find_volume.c - the volume that a client means.
  *
  * A CSI driver names it by its path, the kubelet (as CRUST has it) by the sandbox and the host's
  * device, an operator by its number. A device is the same one if the names are, or if both names
@@ -10,19 +10,18 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
+#include "config/config.h"
 #include "lib/base64url.h"
 #include "lib/path.h"
 #include "lib/sha256.h"
 #include "observe/observe.h"
-#include "reconciler/command/answers.h"
-#include "reconciler/core/clients.h"
-#include "reconciler/core/hidden.h"
-#include "reconciler/core/internal.h"
+#include "reconciler/command/clients_state.h"
+#include "store/store.h"
 
 /* ---- by its path ---- */
 
 /* Its metadata may be so young that the watch has not told of it yet. */
-static int look_for_entries(struct reconciler *reconciler, const char *target_path)
+static int look_for_entries(struct clients *clients, const char *target_path)
 {
     const size_t length = strlen(target_path);
     char hash[SHA256_HEX_BYTES], encoded[STORE_KEY_BYTES];
@@ -31,46 +30,44 @@ static int look_for_entries(struct reconciler *reconciler, const char *target_pa
     sha256_hex(target_path, length, hash);
     if (length <= BASE64URL_PATH_BYTES)
         base64url_encode(target_path, length, encoded);
-    for (enum reconciler_tree tree = TREE_KATA_VOLUMES; tree <= TREE_CRUST_VOLUMES; tree++) {
+    for (enum volume_layout layout = LAYOUT_KATA; layout <= LAYOUT_CRUST; layout++) {
         if (r == 0 && length <= BASE64URL_PATH_BYTES)
-            r = look_at_entry(reconciler, tree, encoded);
+            r = clients->options.core->observe_entry(clients->options.userdata, layout, encoded);
         if (r == 0)
-            r = look_at_entry(reconciler, tree, hash);
+            r = clients->options.core->observe_entry(clients->options.userdata, layout, hash);
     }
     return r;
 }
 
 /* A path that only the client knows may be what a name hides. */
-static int learn_and_find(struct reconciler *reconciler, const char *target_path,
-                          int64_t *ret_volume_id)
+static int learn_and_find(struct clients *clients, const char *target_path, int64_t *ret_volume_id)
 {
-    int r = store_begin(reconciler->store);
+    int r = store_begin(clients->context->store);
 
     if (r == 0)
-        r = look_for_entries(reconciler, target_path);
+        r = look_for_entries(clients, target_path);
     if (r == 0)
-        r = hidden_offer_asked(reconciler, target_path);
+        r = clients->options.core->resolve_path(clients->options.userdata, target_path);
     if (r == 0)
-        r = store_find_volume(reconciler->store, target_path, ret_volume_id);
+        r = store_find_volume(clients->context->store, target_path, ret_volume_id);
     if (r == 0)
-        r = store_commit(reconciler->store);
+        r = store_commit(clients->context->store);
     if (r < 0)
-        store_rollback(reconciler->store);
+        store_rollback(clients->context->store);
     return r;
 }
 
-static int find_by_path(struct reconciler *reconciler, const char *target_path,
-                        int64_t *ret_volume_id)
+static int find_by_path(struct clients *clients, const char *target_path, int64_t *ret_volume_id)
 {
-    int r = store_find_volume(reconciler->store, target_path, ret_volume_id);
+    int r = store_find_volume(clients->context->store, target_path, ret_volume_id);
 
-    return r == 0 && !*ret_volume_id ? learn_and_find(reconciler, target_path, ret_volume_id) : r;
+    return r == 0 && !*ret_volume_id ? learn_and_find(clients, target_path, ret_volume_id) : r;
 }
 
 /* ---- by its sandbox and device ---- */
 
 struct search {
-    struct reconciler *reconciler;
+    struct clients *clients;
     const struct reconciler_target *target;
     bool is_there; /* the device that was named leads somewhere */
     struct stat device;
@@ -97,7 +94,7 @@ static int compare(void *userdata, int64_t volume_id)
 {
     struct search *search = userdata;
     struct store_volume volume;
-    int r = store_get_volume(search->reconciler->store, volume_id, &volume);
+    int r = store_get_volume(search->clients->context->store, volume_id, &volume);
 
     if (r < 0 || !is_device(search, &volume))
         return r;
@@ -109,22 +106,24 @@ static int compare(void *userdata, int64_t volume_id)
 /* Those that a sandbox has come first: without one, a volume counts that none has yet. */
 static int search_all(struct search *search)
 {
-    struct store *store = search->reconciler->store;
+    struct store *store = search->clients->context->store;
     int r = store_each_bound_volume(store, compare, search);
 
     return r == 0 && search->matches == 0 ? store_each_volume(store, compare, search) : r;
 }
 
 /* TARGET_AMBIGUOUS, without a sandbox. */
-static int find_by_device(struct reconciler *reconciler, const struct reconciler_target *target,
+static int find_by_device(struct clients *clients, const struct reconciler_target *target,
                           int64_t *ret_volume_id)
 {
-    struct search search = {.reconciler = reconciler, .target = target};
+    struct search search = {.clients = clients, .target = target};
     int r;
 
-    search.is_there = path_stat_in_root(reconciler->root, target->device, &search.device) == 0;
+    search.is_there =
+        path_stat_in_root(clients->context->root, target->device, &search.device) == 0;
     if (target->sandbox_id)
-        r = store_each_volume_of_sandbox(reconciler->store, target->sandbox_id, compare, &search);
+        r = store_each_volume_of_sandbox(clients->context->store, target->sandbox_id, compare,
+                                         &search);
     else
         r = search_all(&search);
     if (r == 0 && !target->sandbox_id && search.matches > 1)
@@ -150,45 +149,44 @@ static enum status_code check(const struct reconciler_target *target, struct err
 {
     if (target->volume_id)
         return STATUS_OK;
-    return target->target_path ? command_check_target_path(target->target_path, error)
+    return target->target_path ? check_target_path(target->target_path, error)
                                : check_device(target, error);
 }
 
 /* 0 with an id or 0, TARGET_AMBIGUOUS, -errno. */
-static int find(struct reconciler *reconciler, const struct reconciler_target *target,
+static int find(struct clients *clients, const struct reconciler_target *target,
                 int64_t *ret_volume_id)
 {
     struct store_volume volume;
     int r;
 
     if (target->target_path)
-        return find_by_path(reconciler, target->target_path, ret_volume_id);
+        return find_by_path(clients, target->target_path, ret_volume_id);
     if (!target->volume_id)
-        return find_by_device(reconciler, target, ret_volume_id);
-    r = store_get_volume(reconciler->store, target->volume_id, &volume);
+        return find_by_device(clients, target, ret_volume_id);
+    r = store_get_volume(clients->context->store, target->volume_id, &volume);
     if (r == 0)
         *ret_volume_id = target->volume_id;
     return r == -ENOENT ? 0 : r;
 }
 
-enum status_code command_find_volume(struct reconciler *reconciler,
-                                     const struct reconciler_target *target, enum answer unknown,
-                                     int64_t *ret_volume_id, struct error *error)
+enum status_code find_volume(struct clients *clients, const struct reconciler_target *target,
+                             enum answer unknown, int64_t *ret_volume_id, struct error *error)
 {
     enum status_code code = check(target, error);
     int r;
 
     if (code != STATUS_OK)
         return code;
-    if (!reconciler->synced)
+    if (!clients->options.core->is_synced(clients->options.userdata))
         return answer_refuse(error, ANSWER_NOT_SYNCED, "the first scan is not done yet");
-    r = find(reconciler, target, ret_volume_id);
+    r = find(clients, target, ret_volume_id);
     if (r == TARGET_AMBIGUOUS)
         return answer_refuse(error, ANSWER_AMBIGUOUS_DEVICE,
                              "more than one volume is on this device: name its sandbox too");
     if (r < 0)
         return answer_refuse(error, ANSWER_DATABASE, "the database fails: %s (%s)",
-                             store_error_text(reconciler->store), strerror(-r));
+                             store_error_text(clients->context->store), strerror(-r));
     if (*ret_volume_id)
         return STATUS_OK;
     return answer_refuse(error, target->volume_id ? ANSWER_UNKNOWN_NUMBER : unknown,

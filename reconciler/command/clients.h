@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* clients.h - clients that wait for an answer: to a staging, to a resize, to a question for stats.
+ *
+ * The calls themselves are command.h's, and are described there. They know the controller core only
+ * by `struct clients_core`. A pass tells them what it did by the functions below.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "model/volume.h"
+#include "reconciler/command/command.h"
+
+struct actor;
+struct clients;
+struct context;
+struct helpers;
+
+/* What the calls need of the controller core. */
+struct clients_core {
+    bool (*is_synced)(void *userdata);   /* the first scan is complete */
+    bool (*is_stopping)(void *userdata); /* crustd is */
+    bool (*is_full)(void *userdata);     /* directories beyond STORE_VOLUMES were passed over */
+    /* Within a transaction: a metadata directory is read now; a path that was only known by its
+     * hash is recognised. 0 or -errno of the store. */
+    int (*observe_entry)(void *userdata, enum volume_layout layout, const char *name);
+    int (*resolve_path)(void *userdata, const char *target_path);
+    /* It is read within this pass, so it need not be read for the event about it, too. */
+    void (*unqueue_entry)(void *userdata, enum volume_layout layout, const char *name);
+    /* To be observed and decided in the next pass; to be observed. */
+    void (*queue_volume)(void *userdata, int64_t volume_id);
+    void (*queue_sandbox)(void *userdata, const char *sandbox_id);
+    /* Where the host has mounted the device, or what stands on it; NULL nowhere. `anew`: the mounts
+     * are read again before. */
+    const char *(*find_host_use)(void *userdata, uint32_t major, uint32_t minor, bool anew);
+};
+
+struct clients_options {
+    const struct context *context; /* all borrowed */
+    struct actor *actor;
+    struct helpers *helpers;
+    const struct clients_core *core;
+    void *userdata;
+};
+
+struct clients *clients_new(const struct clients_options *options); /* NULL: no memory */
+struct clients *clients_free(struct clients *clients); /* nobody is told anything more */
+
+/* ---- resizes (expand.c) ---- */
+
+enum status_code expand_begin(struct clients *clients, const struct reconciler_expand *asked,
+                              reconciler_expanded *done, void *userdata,
+                              struct expansion **ret_expansion, struct error *error);
+/* The volume was decided, within the pass, so that a debt can go on record: 0 or -errno. */
+int expansions_note(struct clients *clients, int64_t volume_id);
+/* The pass was rolled back; it was committed; the store is another one. */
+void expansions_forget(struct clients *clients);
+void expansions_answer(struct clients *clients);
+void expansions_end(struct clients *clients);
+
+/* ---- metadata put in place and taken away (stage.c) ---- */
+
+enum status_code stage_begin(struct clients *clients, const struct reconciler_stage *stage,
+                             reconciler_staged *done, void *userdata, struct staging **ret_staging,
+                             struct error *error);
+enum status_code unstage_begin(struct clients *clients, const char *target_path,
+                               reconciler_staged *done, void *userdata,
+                               struct staging **ret_staging, struct error *error);
+/* Whether a pass is to record any; a bounded number of them, within the pass; it was committed:
+ * what they did is made to last, and they are answered. 0 or -errno of the store. */
+bool stagings_are_due(const struct clients *clients);
+int stagings_record(struct clients *clients);
+int stagings_answer(struct clients *clients);
+bool stagings_wait(const struct clients *clients);
+/* The store did not take it, or is another one: all that wait are told so. */
+void stagings_fail(struct clients *clients, const char *why);
+/* Removes what was taken away, or was left half done by a daemon that was killed. */
+void stagings_sweep(const struct clients *clients);
+
+/* ---- stats (stats.c) ---- */
+
+enum status_code stats_begin(struct clients *clients, const struct reconciler_target *target,
+                             reconciler_stats_told *done, void *userdata,
+                             struct stats_call **ret_call, struct error *error);
+
+/* ---- the node (examine.c, abilities.c) ---- */
+
+int examine_node(const struct context *context, struct buffer *ret_json, struct error *error);
+int find_capabilities(const struct context *context, struct reconciler_names *ret_names,
+                      struct error *error);
+int find_file_systems(const struct context *context, struct reconciler_names *ret_names);

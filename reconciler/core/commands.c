@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* commands.c - command.h's calls handed to the modules that answer them, and what those need of the
+ * core. */
+#include "reconciler/command/clients.h"
+#include "reconciler/core/hidden.h"
+#include "reconciler/core/internal.h"
+
+/* ---- what the calls need ---- */
+
+static bool is_synced(void *userdata)
+{
+    return ((const struct reconciler *)userdata)->synced;
+}
+
+static bool is_stopping(void *userdata)
+{
+    return ((const struct reconciler *)userdata)->stopping;
+}
+
+static bool is_full(void *userdata)
+{
+    return ((const struct reconciler *)userdata)->too_many;
+}
+
+static int observe_entry_now(void *userdata, enum volume_layout layout, const char *name)
+{
+    return look_at_entry(userdata, look_tree_of(layout), name);
+}
+
+static void unqueue_entry(void *userdata, enum volume_layout layout, const char *name)
+{
+    struct reconciler *reconciler = userdata;
+
+    marks_remove_name(&reconciler->directories[look_tree_of(layout)], name);
+}
+
+static int resolve_path(void *userdata, const char *target_path)
+{
+    return hidden_offer_asked(userdata, target_path);
+}
+
+static void queue_volume(void *userdata, int64_t volume_id)
+{
+    reconciler_look_at_volume(userdata, volume_id);
+}
+
+static void queue_sandbox(void *userdata, const char *sandbox_id)
+{
+    struct reconciler *reconciler = userdata;
+
+    marks_add_name(&reconciler->sandboxes, sandbox_id);
+}
+
+static const char *find_host_use(void *userdata, uint32_t major, uint32_t minor, bool anew)
+{
+    if (anew)
+        reconciler_look_at_mounts(userdata);
+    return volume_host_use(userdata, major, minor);
+}
+
+const struct clients_core core_for_clients = {
+    .is_synced = is_synced,
+    .is_stopping = is_stopping,
+    .is_full = is_full,
+    .observe_entry = observe_entry_now,
+    .unqueue_entry = unqueue_entry,
+    .resolve_path = resolve_path,
+    .queue_volume = queue_volume,
+    .queue_sandbox = queue_sandbox,
+    .find_host_use = find_host_use,
+};
+
+/* ---- the calls ---- */
+
+enum status_code reconciler_expand(struct reconciler *reconciler,
+                                   const struct reconciler_expand *asked, reconciler_expanded *done,
+                                   void *userdata, struct expansion **ret_expansion,
+                                   struct error *error)
+{
+    return expand_begin(reconciler->clients, asked, done, userdata, ret_expansion, error);
+}
+
+enum status_code reconciler_stage(struct reconciler *reconciler,
+                                  const struct reconciler_stage *stage, reconciler_staged *done,
+                                  void *userdata, struct staging **ret_staging, struct error *error)
+{
+    return stage_begin(reconciler->clients, stage, done, userdata, ret_staging, error);
+}
+
+enum status_code reconciler_unstage(struct reconciler *reconciler, const char *target_path,
+                                    reconciler_staged *done, void *userdata,
+                                    struct staging **ret_staging, struct error *error)
+{
+    return unstage_begin(reconciler->clients, target_path, done, userdata, ret_staging, error);
+}
+
+enum status_code reconciler_ask_stats(struct reconciler *reconciler,
+                                      const struct reconciler_target *target,
+                                      reconciler_stats_told *done, void *userdata,
+                                      struct stats_call **ret_call, struct error *error)
+{
+    return stats_begin(reconciler->clients, target, done, userdata, ret_call, error);
+}
+
+int reconciler_examine(struct reconciler *reconciler, struct buffer *ret_json, struct error *error)
+{
+    return examine_node(&reconciler->context, ret_json, error);
+}
+
+int reconciler_find_capabilities(struct reconciler *reconciler, struct reconciler_names *ret_names,
+                                 struct error *error)
+{
+    return find_capabilities(&reconciler->context, ret_names, error);
+}
+
+int reconciler_find_file_systems(struct reconciler *reconciler, struct reconciler_names *ret_names)
+{
+    return find_file_systems(&reconciler->context, ret_names);
+}
+
+bool reconciler_grows(const struct reconciler *reconciler)
+{
+    return reconciler->config.resize.mode == RESIZE_GROW;
+}
+
+void reconciler_get_modes(const struct reconciler *reconciler, struct reconciler_modes *ret_modes)
+{
+    *ret_modes = (struct reconciler_modes){
+        .resize = config_resize_mode_name(reconciler->config.resize.mode),
+        .cleanup = config_cleanup_mode_name(reconciler->config.cleanup.mode),
+        .per_volume = reconciler->config.metrics.per_volume,
+    };
+}

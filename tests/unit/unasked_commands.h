@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* unasked_commands.h - the calls of command.h that a test of an API never makes. */
+#pragma once
+
+#include "tests/unit/test.h"
+
+#include "reconciler/command/command.h"
+
+enum status_code reconciler_stage(struct reconciler *reconciler,
+                                  const struct reconciler_stage *stage, reconciler_staged *done,
+                                  void *userdata, struct staging **ret_staging, struct error *error)
+{
+    (void)reconciler;
+    (void)stage;
+    (void)done;
+    (void)userdata;
+    (void)ret_staging;
+    (void)error;
+    fail();
+    return STATUS_UNAVAILABLE;
+}
+
+enum status_code reconciler_unstage(struct reconciler *reconciler, const char *target_path,
+                                    reconciler_staged *done, void *userdata,
+                                    struct staging **ret_staging, struct error *error)
+{
+    (void)target_path;
+    return reconciler_stage(reconciler, NULL, done, userdata, ret_staging, error);
+}
+
+struct staging *reconciler_stage_cancel(struct staging *staging)
+{
+    (void)staging;
+    fail();
+    return NULL;
+}
+
+int reconciler_find_file_systems(struct reconciler *reconciler, struct reconciler_names *ret_names)
+{
+    (void)reconciler;
+    (void)ret_names;
+    fail();
+    return -1;
+}
+
+int reconciler_find_capabilities(struct reconciler *reconciler, struct reconciler_names *ret_names,
+                                 struct error *error)
+{
+    (void)error;
+    return reconciler_find_file_systems(reconciler, ret_names);
+}
+
+bool reconciler_grows(const struct reconciler *reconciler)
+{
+    (void)reconciler;
+    fail();
+    return false;
+}
