@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* actor_test.c - acts from their decision to their record, on a VMM and a guest that answer as the
+ * test says. */
+#include "tests/unit/reconciler/surroundings.h"
+
+#include "agent-client/guest_call.h"
+#include "hypervisor/hypervisor.h"
+#include "reconciler/act/actor.h"
+#include "reconciler/helper/helper.h"
+
+/* ---- a VMM and a guest ---- */
+
+struct hypervisor_call {
+    hypervisor_done *done;
+    void *userdata;
+    struct hypervisor_request request;
+};
+struct guest_call {
+    guest_done *done;
+    void *userdata;
+    struct guest_request request;
+};
+
+static struct {
+    struct surroundings node;
+    struct actor *actor;
+    struct helpers *helpers;
+    struct hypervisor_call *vmm; /* the last that was called and has not been freed */
+    struct guest_call *guest;
+    int refused; /* a call cannot be made */
+    unsigned queued, dropped;
+    int64_t queued_volume;
+} test;
+
+int hypervisor_call_new(struct loop *loop, enum hypervisor_kind kind,
+                        const struct hypervisor_request *request, hypervisor_done *done,
+                        void *userdata, struct hypervisor_call **ret_call)
+{
+    (void)loop;
+    assert_int_equal(kind, HYPERVISOR_QEMU);
+    if (test.refused)
+        return test.refused;
+    *ret_call = test.vmm = calloc(1, sizeof(**ret_call));
+    *test.vmm = (struct hypervisor_call){done, userdata, *request};
+    return 0;
+}
+
+struct hypervisor_call *hypervisor_call_free(struct hypervisor_call *call)
+{
+    if (call)
+        test.vmm = NULL;
+    free(call);
+    return NULL;
+}
+
+bool hypervisor_may_resize(enum hypervisor_kind kind, bool firecracker_allowed)
+{
+    return kind != HYPERVISOR_FIRECRACKER || firecracker_allowed;
+}
+
+int guest_call_new(struct loop *loop, const struct guest_request *request, guest_done *done,
+                   void *userdata, struct guest_call **ret_call)
+{
+    (void)loop;
+    *ret_call = test.guest = calloc(1, sizeof(**ret_call));
+    *test.guest = (struct guest_call){done, userdata, *request};
+    return 0;
+}
+
+struct guest_call *guest_call_free(struct guest_call *call)
+{
+    if (call)
+        test.guest = NULL;
+    free(call);
+    return NULL;
+}
+
+static void vmm_answers(const struct hypervisor_reply *reply)
+{
+    assert_non_null(test.vmm);
+    test.vmm->done(test.vmm, reply, test.vmm->userdata);
+    assert_null(test.vmm);
+}
+
+static void guest_answers(const struct guest_reply *reply)
+{
+    assert_non_null(test.guest);
+    test.guest->done(test.guest, reply, test.guest->userdata);
+    assert_null(test.guest);
+}
+
+/* ---- a core ---- */
+
+static int on_queue(void *userdata, int64_t volume_id)
+{
+    assert_ptr_equal(userdata, &test);
+    test.queued++;
+    test.queued_volume = volume_id;
+    return 0;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    memset(&test, 0, sizeof(test));
+    surroundings_begin(&test.node, true);
+    surroundings_bind(&test.node);
+    test.helpers = helpers_new(&test.node.context);
+    test.actor = actor_new(&(struct actor_options){.context = &test.node.context,
+                                                   .helpers = test.helpers,
+                                                   .queue_volume = on_queue,
+                                                   .userdata = &test});
+    assert_non_null(test.actor);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    assert_null(actor_free(test.actor));
+    assert_null(helpers_free(test.helpers));
+    assert_null(test.vmm);
+    assert_null(test.guest);
+    surroundings_end(&test.node);
+    return 0;
+}
+
+static struct store *the_store(void)
+{
+    return test.node.context.store;
+}
+
+static struct store_volume the_volume(void)
+{
+    return get_volume(the_store(), test.node.bound.volume_id);
+}
+
+static void decide_on(enum decide_action action)
+{
+    const struct store_volume volume = the_volume();
+
+    assert_int_equal(store_begin(the_store()), 0);
+    assert_int_equal(actor_decide(test.actor, &volume, action), 0);
+    assert_int_equal(store_commit(the_store()), 0);
+}
+
+static void begin(enum decide_action action)
+{
+    decide_on(action);
+    assert_true(actor_has_decided(test.actor));
+    actor_start(test.actor);
+    assert_false(actor_has_decided(test.actor));
+}
+
+static void record(void)
+{
+    assert_true(actor_has_results(test.actor));
+    assert_int_equal(store_begin(the_store()), 0);
+    assert_int_equal(actor_record(test.actor), 0);
+    assert_int_equal(store_commit(the_store()), 0);
+    assert_false(actor_has_results(test.actor));
+}
+
+/* ---- tests ---- */
+
+static void an_act_goes_from_its_intent_to_its_record(void **state)
+{
+    (void)state;
+    decide_on(ACTION_RESIZE_HYPERVISOR);
+    assert_null(test.vmm); /* not before the commit */
+    assert_true(lines_of(the_store(), "resize_hypervisor_intended") == 1);
+    assert_true(actor_is_acting(test.actor, test.node.bound.volume_id));
+    actor_start(test.actor);
+    assert_int_equal(actor_count_running(test.actor), 1);
+    assert_int_equal(test.vmm->request.act, HYPERVISOR_RESIZE);
+    assert_int_equal(test.vmm->request.bytes, GIB);
+    assert_in_range(test.vmm->request.deadline_ns, 1,
+                    test.node.config.resize.call_timeout_seconds * NSEC_PER_SEC);
+    vmm_answers(&(struct hypervisor_reply){
+        .bytes = 2 * GIB, .list = HYPERVISOR_LIST_HAS, .drive_id = "drive-9", .version = "8.2"});
+    assert_int_equal(actor_count_running(test.actor), 0);
+    assert_false(actor_is_acting(test.actor, test.node.bound.volume_id));
+    assert_int_equal(test.queued, 0);
+    record();
+    assert_int_equal(test.queued_volume, test.node.bound.volume_id);
+    assert_int_equal(the_volume().hypervisor_bytes, 2 * GIB);
+    assert_int_equal(the_volume().attempts, 0);
+}
+
+static void a_failure_that_heals_is_tried_again_later(void **state)
+{
+    struct hypervisor_reply reply = {.outcome = HYPERVISOR_UNREACHABLE};
+
+    (void)state;
+    (void)error_set(&reply.error, 0, "no answer");
+    begin(ACTION_QUERY_HYPERVISOR);
+    assert_int_equal(test.vmm->request.act, HYPERVISOR_QUERY);
+    vmm_answers(&reply);
+    record();
+    assert_int_equal(the_volume().hypervisor_reason, REASON_HYPERVISOR_UNREACHABLE);
+    assert_int_equal(the_volume().attempts, 1);
+    assert_true(the_volume().next_attempt_ns > clock_boottime());
+}
+
+static void a_failure_that_does_not_heal_waits_for_a_change(void **state)
+{
+    (void)state;
+    begin(ACTION_RESIZE_HYPERVISOR);
+    vmm_answers(&(struct hypervisor_reply){.outcome = HYPERVISOR_UNSUPPORTED});
+    record();
+    assert_int_equal(the_volume().attempts, 1);
+    assert_int_equal(the_volume().next_attempt_ns, 0);
+}
+
+static void a_device_that_grew_meanwhile_starts_anew(void **state)
+{
+    const struct store_device larger = device_of(1, 4 * GIB);
+
+    (void)state;
+    begin(ACTION_RESIZE_HYPERVISOR);
+    assert_int_equal(store_begin(the_store()), 0);
+    (void)put_device(the_store(), &larger, true);
+    assert_int_equal(store_commit(the_store()), 0);
+    vmm_answers(&(struct hypervisor_reply){.outcome = HYPERVISOR_UNREACHABLE});
+    record();
+    assert_int_equal(the_volume().attempts, 0);
+}
+
+static void a_call_that_cannot_be_made_is_a_failure(void **state)
+{
+    (void)state;
+    test.refused = -ENOMEM;
+    begin(ACTION_QUERY_HYPERVISOR);
+    assert_int_equal(actor_count_running(test.actor), 0);
+    record();
+    assert_int_equal(the_volume().hypervisor_reason, REASON_HYPERVISOR_UNREACHABLE);
+}
+
+static void a_volume_acts_once_at_a_time(void **state)
+{
+    (void)state;
+    begin(ACTION_QUERY_HYPERVISOR);
+    decide_on(ACTION_QUERY_HYPERVISOR);
+    assert_false(actor_has_decided(test.actor));
+    assert_false(actor_has_next_volume(test.actor));
+}
+
+static void another_volume_of_the_sandbox_waits_for_its_slot(void **state)
+{
+    struct store_volume other = the_volume();
+    int64_t next = 0;
+
+    (void)state;
+    begin(ACTION_QUERY_HYPERVISOR);
+    other.volume_id = 99;
+    assert_int_equal(actor_decide(test.actor, &other, ACTION_GROW_GUEST), 0);
+    assert_false(actor_has_decided(test.actor));
+    assert_false(actor_next_volume(test.actor, &next));
+    vmm_answers(&(struct hypervisor_reply){.bytes = GIB});
+    record();
+    assert_true(actor_has_next_volume(test.actor));
+    assert_true(actor_next_volume(test.actor, &next));
+    assert_int_equal(next, 99);
+    assert_false(actor_take_loss(test.actor));
+}
+
+static void what_is_overruled_or_rolled_back_never_starts(void **state)
+{
+    (void)state;
+    decide_on(ACTION_QUERY_HYPERVISOR);
+    actor_withdraw(test.actor, test.node.bound.volume_id, ACTION_QUERY_HYPERVISOR);
+    assert_true(actor_has_decided(test.actor)); /* it is what was decided again */
+    actor_withdraw(test.actor, test.node.bound.volume_id, ACTION_NONE);
+    assert_false(actor_has_decided(test.actor));
+    decide_on(ACTION_QUERY_HYPERVISOR);
+    actor_drop(test.actor);
+    actor_start(test.actor);
+    assert_null(test.vmm);
+    decide_on(ACTION_QUERY_HYPERVISOR); /* the slot is free again */
+    assert_true(actor_has_decided(test.actor));
+}
+
+static void an_act_for_a_binding_that_is_gone_is_cancelled(void **state)
+{
+    struct store_volume volume = the_volume();
+
+    (void)state;
+    begin(ACTION_QUERY_HYPERVISOR);
+    actor_cancel_stale(test.actor, &volume);
+    assert_non_null(test.vmm);
+    volume.mapping_id++;
+    actor_cancel_stale(test.actor, &volume);
+    assert_null(test.vmm);
+    assert_int_equal(actor_count_running(test.actor), 0);
+}
+
+static void a_result_for_a_closed_binding_says_nothing(void **state)
+{
+    (void)state;
+    begin(ACTION_QUERY_HYPERVISOR);
+    assert_int_equal(store_begin(the_store()), 0);
+    assert_int_equal(store_close_mapping(the_store(), test.node.bound.volume_id), 0);
+    assert_int_equal(store_commit(the_store()), 0);
+    vmm_answers(&(struct hypervisor_reply){.outcome = HYPERVISOR_REFUSED});
+    record();
+    assert_int_equal(the_volume().attempts, 0);
+    assert_int_equal(test.queued, 1);
+}
+
+static void another_volumes_policy_goes_with_the_question(void **state)
+{
+    struct store_entry entry = entry_of("key-2", "/never", 12);
+    struct store_mapping mapping = {.sandbox_ref = test.node.bound.sandbox_ref,
+                                    .device_id = test.node.bound.device_id,
+                                    .source = "sandbox-file",
+                                    .record = 1};
+
+    (void)state;
+    entry.policy = POLICY_NEVER;
+    assert_int_equal(store_begin(the_store()), 0);
+    mapping.volume_id = put_entry(the_store(), &entry, true);
+    assert_int_equal(store_open_mapping(the_store(), &mapping), 0);
+    assert_int_equal(store_commit(the_store()), 0);
+    begin(ACTION_QUERY_HYPERVISOR);
+    assert_non_null(test.vmm->request.others_forbid);
+    assert_non_null(strstr(test.vmm->request.others_forbid, "/never"));
+}
+
+static void other_drives_that_were_refreshed_are_decided_again(void **state)
+{
+    (void)state;
+    begin(ACTION_QUERY_HYPERVISOR);
+    vmm_answers(&(struct hypervisor_reply){
+        .bytes = GIB, .list = HYPERVISOR_LIST_HAS, .others_refreshed = true});
+    record();
+    assert_int_equal(test.queued, 2); /* all of the sandbox, and this one */
+}
+
+static void a_guest_that_has_grown_is_on_record(void **state)
+{
+    (void)state;
+    begin(ACTION_GROW_GUEST);
+    assert_true(test.guest->request.resizes);
+    assert_true(test.guest->request.asks_address);
+    assert_int_equal(test.guest->request.bytes, GIB);
+    assert_int_equal(test.guest->request.order[0], ROUTE_COMPANION);
+    assert_string_equal(test.guest->request.agent_address, "vsock://3:1024");
+    assert_non_null(strstr(test.guest->request.shim_socket, "/sandbox-1/shim-monitor.sock"));
+    guest_answers(&(struct guest_reply){
+        .stats = {.has_bytes = true, .total = GIB / 2, .used = 5},
+        .ability = {[ROUTE_COMPANION] = "agent_unsupported", [ROUTE_AGENT] = "able"},
+    });
+    record();
+    assert_int_equal(the_volume().guest_synced_bytes, GIB);
+    assert_int_equal(the_volume().guest_reason, REASON_NONE);
+    assert_string_equal(the_volume().ability[ROUTE_COMPANION], "agent_unsupported");
+    assert_string_equal(the_volume().ability[ROUTE_AGENT], "able");
+    assert_string_equal(the_volume().ability[ROUTE_SHIM], "");
+    begin(ACTION_GROW_GUEST); /* what is known unable is passed over */
+    assert_int_equal(test.guest->request.inability[ROUTE_COMPANION], REASON_AGENT_UNSUPPORTED);
+    assert_int_equal(test.guest->request.inability[ROUTE_AGENT], REASON_NONE);
+}
+
+static void a_guest_that_failed_has_not_grown(void **state)
+{
+    struct guest_reply reply = {.reason = REASON_AGENT_FAILED};
+
+    (void)state;
+    (void)error_set(&reply.error, 0, "ENOSPC");
+    begin(ACTION_GROW_GUEST);
+    guest_answers(&reply);
+    record();
+    assert_int_equal(the_volume().guest_reason, REASON_AGENT_FAILED);
+    assert_int_equal(the_volume().attempts, 1);
+}
+
+static void an_address_that_the_shim_told_is_kept(void **state)
+{
+    (void)state;
+    begin(ACTION_GROW_GUEST);
+    (void)snprintf(test.guest->request.agent_address, test.guest->request.agent_address_size,
+                   "vsock://9:1024");
+    guest_answers(&(struct guest_reply){.reason = REASON_AGENT_DENIED, .address_learned = true});
+    record();
+    assert_string_equal(the_volume().agent_address, "vsock://9:1024");
+}
+
+static void an_act_that_waits_for_a_helper_rests(void **state)
+{
+    struct store_volume other = the_volume();
+    struct helper_call *call;
+
+    (void)state;
+    actor_set_parallel(test.actor, 1);
+    begin(ACTION_GROW_GUEST);
+    other.volume_id = 99;
+    other.sandbox_ref = 77;
+    assert_int_equal(actor_decide(test.actor, &other, ACTION_QUERY_HYPERVISOR), 0);
+    assert_false(actor_has_decided(test.actor));
+    assert_int_equal(
+        test.guest->request.helper->begin(test.guest->request.owner, 1, NULL, NULL, &call), 0);
+    assert_int_equal(test.guest->request.helper->is_possible(test.guest->request.owner),
+                     helper_is_possible(&test.node.config, &other));
+    assert_true(actor_has_next_volume(test.actor));
+    assert_null(test.guest->request.helper->free(call));
+}
+
+static void all_is_forgotten_at_once(void **state)
+{
+    (void)state;
+    begin(ACTION_QUERY_HYPERVISOR);
+    actor_reset(test.actor);
+    assert_null(test.vmm);
+    assert_int_equal(actor_count_running(test.actor), 0);
+    begin(ACTION_GROW_GUEST);
+    assert_non_null(test.guest);
+}
+
+static void a_disk_that_announced_nothing_is_not_rescanned(void **state)
+{
+    const struct store_volume volume = the_volume();
+    bool may = true;
+
+    (void)state;
+    assert_int_equal(actor_may_rescan(test.actor, &volume, &may), 0);
+    assert_false(may);
+    begin(ACTION_RESCAN_DISK); /* it has gone meanwhile: the kernel is told nothing */
+    record();
+    assert_int_equal(test.queued, 1);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(an_act_goes_from_its_intent_to_its_record),
+        TEST(a_failure_that_heals_is_tried_again_later),
+        TEST(a_failure_that_does_not_heal_waits_for_a_change),
+        TEST(a_device_that_grew_meanwhile_starts_anew),
+        TEST(a_call_that_cannot_be_made_is_a_failure),
+        TEST(a_volume_acts_once_at_a_time),
+        TEST(another_volume_of_the_sandbox_waits_for_its_slot),
+        TEST(what_is_overruled_or_rolled_back_never_starts),
+        TEST(an_act_for_a_binding_that_is_gone_is_cancelled),
+        TEST(a_result_for_a_closed_binding_says_nothing),
+        TEST(another_volumes_policy_goes_with_the_question),
+        TEST(other_drives_that_were_refreshed_are_decided_again),
+        TEST(a_guest_that_has_grown_is_on_record),
+        TEST(a_guest_that_failed_has_not_grown),
+        TEST(an_address_that_the_shim_told_is_kept),
+        TEST(an_act_that_waits_for_a_helper_rests),
+        TEST(all_is_forgotten_at_once),
+        TEST(a_disk_that_announced_nothing_is_not_rescanned),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
