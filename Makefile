@@ -293,13 +293,15 @@ format: ## lay out all C files by .clang-format
 # It sees neither uthash's macros nor what cleanup() frees: leaks and such are the sanitizers' to find.
 CPPCHECK_BLIND := $(addprefix --suppress=,unknownMacro internalAstError uninitvar memleak)
 
-lint: $(DAEMON_LIBRARY) $(OUT)/reconciler/main.o ## layout, licence lines, layering, modules and cppcheck
+lint: $(DAEMON_LIBRARY) $(OUT)/reconciler/main.o ## layout, licence lines, layering, modules, references of the docs, and cppcheck
 	@clang-format --dry-run -Werror $(C_FILES)
 	@! grep -L 'SPDX-License-Identifier: Apache-2.0' $(LICENSED) | grep . || { echo "these lack their SPDX line"; exit 1; }
 	@tests/check-layers.sh
 	@tests/check-layers-test.sh
 	@tests/check-modules.py . $(OUT)
 	@CC='$(CC)' tests/check-modules-test.sh
+	@tests/check-docs.py
+	@tests/check-docs-test.sh
 	@if command -v cppcheck >/dev/null; then cppcheck --quiet --std=c11 -I. -j2 --inline-suppr \
 	  --enable=warning,performance,portability --error-exitcode=1 $(CPPCHECK_BLIND) $(FOLDERS); fi
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* agent_client.h - the two calls into the guest: ResizeVolume and GetVolumeStats.
  *
- * One call is one ttrpc request on one connection to kata-agent or crust-guest-agent. Address forms
- * (INTERFACES): vsock://CID:PORT, hvsock://PATH:PORT, unix://PATH. Paths resolve below the root.
+ * One call is one ttrpc request on one connection to kata-agent or crust-guest-agent. Address
+ * forms: vsock://CID:PORT, hvsock://PATH:PORT, unix://PATH. Paths resolve below the root.
  *
  * Stale replies: a virtio-serial stream has no connections, so a reply meant for a client that died
  * may reach this one. Streams therefore start at a random odd id below 2^31, and any other id is

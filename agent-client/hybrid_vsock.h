@@ -3,7 +3,7 @@
  *
  * The client says "CONNECT <port>\n"; the VMM answers one line, "OK <number>\n", and from the next
  * byte on the stream is the guest's. Nothing listens: the VMM closes. Pure: bytes in, verdict out.
- * Source: Firecracker docs/vsock.md, Cloud Hypervisor docs/vsock.md; Dragonball does the same.
+ * Sources: firecracker/docs/vsock.md, cloud-hypervisor/docs/vsock.md; Dragonball does the same.
  */
 #pragma once
 

@@ -4,7 +4,7 @@
  * A frame is a header of 10 bytes and its data: length (4 bytes, big endian, of the data alone),
  * stream id (4, big endian, odd for what a client starts), type, flags. At most 4 MiB of data, so
  * the first byte is always 0. A successful empty reply may be a frame of length 0.
- * Source: containerd/ttrpc PROTOCOL.md, channel.go, request.proto.
+ * Source: containerd/ttrpc/PROTOCOL.md, channel.go, request.proto.
  *
  * Resynchronising. A virtio-serial stream has no connections: what an earlier client left unread
  * reaches the next one, and it may begin in the middle of a frame. Nothing in the bytes says where

@@ -13,96 +13,97 @@
 #include "lib/json.h"
 
 const struct command commands[] = {
-    {"status", "", 0, 0, "the daemon and what it looks after, in numbers", NULL, command_status},
+    {"status", "", 0, 0, "the daemon and its volumes in numbers", NULL, command_status},
     {"volumes", "", 0, OPTION_BLOCKED | OPTION_STALLED | OPTION_NOT_RESIZABLE | OPTION_ALL,
      "all volumes with their sizes and states",
      "  --not-resizable\n"
-     "              only those in use whose file system a growth would not reach, and\n"
-     "              the first thing in the way\n"
-     "  --stalled   only those whose resize stands still and needs somebody\n"
-     "  --blocked   only those in the state blocked, whether stalled or only observed\n"
-     "  -a, --all   removed ones too\n",
+     "              only volumes in use whose file system a resize would not reach,\n"
+     "              with the first obstacle\n"
+     "  --stalled   only volumes whose resize does not proceed and needs attention\n"
+     "  --blocked   only volumes in the state blocked, stalled or only observed\n"
+     "  -a, --all   removed volumes too\n",
      command_view},
     {"volume", "VOL", 1, 0, "one volume with its mapping, sandbox and last events", NULL,
      command_volume},
     {"sandboxes", "", 0, OPTION_ALL, "sandboxes and how crustd reaches them",
-     "  -a, --all   those that are gone too\n", command_view},
-    {"devices", "", 0, 0, "the devices that volumes stand on", NULL, command_view},
-    {"layers", "", 0, 0, "what these devices stand on: dm, partitions, disks", NULL, command_view},
+     "  -a, --all   sandboxes that are gone too\n", command_view},
+    {"devices", "", 0, 0, "the devices of volumes", NULL, command_view},
+    {"layers", "", 0, 0, "the lower devices under them: dm, partitions, disks", NULL, command_view},
     {"mappings", "", 0, OPTION_ALL, "which volume is on which device in which sandbox",
-     "  -a, --all   past ones too\n", command_view},
-    {"resizes", "", 0, OPTION_LINES, "growths, open and done", "  -n N        only the newest N\n",
-     command_view},
-    {"cleanups", "", 0, OPTION_LINES, "stale metadata: what was kept or removed, and why",
+     "  -a, --all   past mappings too\n", command_view},
+    {"resizes", "", 0, OPTION_LINES, "resizes, open and finished",
      "  -n N        only the newest N\n", command_view},
-    {"journal", "", 0, OPTION_LINES | OPTION_FOLLOW, "what happened",
-     "  -n N        the newest N lines (50); 0: all that one answer can have\n"
-     "  -f          goes on with what happens, until interrupted\n",
+    {"cleanups", "", 0, OPTION_LINES, "stale metadata that was kept or removed, and why",
+     "  -n N        only the newest N\n", command_view},
+    {"journal", "", 0, OPTION_LINES | OPTION_FOLLOW, "what crustd saw and did",
+     "  -n N        the newest N lines (50); 0: as many as one answer can hold\n"
+     "  -f          follows the journal until interrupted\n",
      command_journal},
     {"explain", "VOL", 1, 0, "what is known, what is missing, and what to do about it", NULL,
      command_explain},
-    {"doctor", "", 0, 0, "whether this node is able to grow volumes, and what to mend",
-     "Asks the daemon, which examines itself and its node; without one crustctl does\n"
-     "so, by its own rights: before an install too. Levels: ok, note, warning, error,\n"
-     "of which an error keeps some volume from growing or crustd from starting.\n"
-     "Exit code: 0 no error, 5 at least one, 1 nothing could be examined.\n",
+    {"doctor", "", 0, 0, "what keeps this node from growing volumes, and the remedy",
+     "The daemon examines itself and its node. Without a daemon, also before an\n"
+     "install, crustctl does so with its own rights. Levels: ok, note, warning, error.\n"
+     "An error keeps some volume from growing or crustd from starting.\n"
+     "Exit code: 0 no error, 5 at least one error, 1 nothing could be examined.\n",
      command_doctor},
-    {"crust-qemu", "", 0, 0, "whether crust-qemu may be removed: who needs it",
-     "Looks through Kata's configurations on this node for those that start QEMU\n"
-     "through crust-qemu, whether they are in use or not; asks no daemon.\n"
-     "Exit code: 0 none, 5 at least one, or some file could not be looked at.\n",
+    {"crust-qemu", "", 0, 0, "lists the Kata configurations that need crust-qemu",
+     "Reads Kata's configurations on this node, in use or not, and lists those that\n"
+     "start QEMU through crust-qemu. Run it before you remove crust-qemu: pods of a\n"
+     "configuration on the list would not start. Needs no daemon.\n"
+     "Exit code: 0 none, 5 at least one, or some file could not be read.\n",
      command_crust_qemu},
-    {"wait", "VOL", 1, OPTION_FOR | OPTION_TIMEOUT, "waits until a volume has a state",
+    {"wait", "VOL", 1, OPTION_FOR | OPTION_TIMEOUT, "waits until a volume reaches a state",
      "  --for STATE     a state, or STATE/REASON (in_sync, blocked/read_only)\n"
      "  --timeout S     seconds to wait (60)\n"
-     "A volume that is not known yet is waited for. Exit code: 0 reached; on time-out\n"
-     "5 if the volume is blocked and nothing is tried again by itself, 3 if there is\n"
-     "none, 4 if the daemon is gone, else 6.\n",
+     "The volume need not exist yet. Exit code: 0 reached. On time-out: 5 the volume is\n"
+     "blocked and crustd does not try again by itself, 3 there is no such volume, 4 the\n"
+     "daemon is gone, else 6.\n",
      command_wait},
-    {"gc", "", 0, OPTION_DRY_RUN, "has stale metadata removed now, as far as the evidence goes",
-     "  --dry-run   only says what would go, and why not what stays\n"
-     "Confirms what waits for a person because it is much at once (reason breaker),\n"
-     "and does not wait for cleanup.max_per_minute. It overrides no evidence: what is\n"
-     "kept for another reason stays. What goes lies in the trash for\n"
+    {"gc", "", 0, OPTION_DRY_RUN, "removes stale metadata now, as far as the evidence allows",
+     "  --dry-run   only says what would be removed, and why the rest is kept\n"
+     "Confirms cleanups that wait because too many came at once (reason breaker), and\n"
+     "ignores cleanup.max_per_minute. It overrides no evidence: metadata that is kept\n"
+     "for another reason stays. Removed metadata is in the trash for\n"
      "cleanup.keep_hours.\n",
      command_gc},
     {"restore", "CLEANUP_ID", 1, 0, "puts back what a cleanup removed, byte for byte",
-     "It stays until its content or its sandbox changes. crustctl cleanups has the\n"
-     "ids. Exit code: 3 there is no such cleanup; 5 the place is taken, or the bytes\n"
-     "are gone.\n",
+     "It stays until its content or its sandbox changes. crustctl cleanups lists the\n"
+     "ids. Exit code: 3 there is no such cleanup, 5 its place is taken or its bytes are\n"
+     "gone.\n",
      command_restore},
-    {"resize", "VOL", 1, 0, "has a volume grown in its VM, and waits for it",
-     "Waits at most two minutes; a growth that was begun goes on after that. Exit\n"
-     "code: 0 the guest has all of the device, 3 no such volume, 5 not on this node as\n"
-     "it is, 6 not now, and may be asked again.\n",
+    {"resize", "VOL", 1, 0, "resizes a volume in its VM and waits for the result",
+     "Waits at most two minutes; a resize that was begun goes on after that. Exit code:\n"
+     "0 the file system fills the device, 3 there is no such volume, 5 this node cannot\n"
+     "do it as it is, 6 not now, ask again.\n",
      command_resize},
-    {"stats", "VOL", 1, 0, "what the guest's file system says of itself", NULL, command_stats},
+    {"stats", "VOL", 1, 0, "usage and condition, as the guest reports them", NULL, command_stats},
     {"crust stats", "TARGET", 1, 0, "the same as JSON: KEP-2857's runtime CLI", NULL,
      command_crust_stats},
-    {"crust resize", "TARGET MIN MAX", 3, 0, "grows, for a CSI driver; 0: any size",
-     "TARGET is a volume path, MIN and MAX what the device must have at least and at\n"
-     "most, in bytes or as Kubernetes quantities (8Gi). Prints {\"capacity_bytes\":N}.\n",
+    {"crust resize", "TARGET MIN MAX", 3, 0, "resizes a volume for a CSI driver; 0: any size",
+     "TARGET is a volume path. The device must have at least MIN and at most MAX, in\n"
+     "bytes or as Kubernetes quantities (8Gi). Prints {\"capacity_bytes\":N}.\n",
      command_crust_resize},
     {"direct-volume add", "", 0, OPTION_VOLUME_PATH | OPTION_MOUNT_INFO,
-     "stages a volume, as kata-runtime does",
+     "writes a volume's metadata, as kata-runtime does",
      "  --volume-path P   where the volume would be published\n"
      "  --mount-info J    its mountInfo.json\n",
      command_direct_volume_add},
-    {"direct-volume remove", "", 0, OPTION_VOLUME_PATH, "takes its metadata away",
+    {"direct-volume remove", "", 0, OPTION_VOLUME_PATH, "removes a volume's metadata",
      "  --volume-path P   where the volume would be published\n", command_direct_volume_remove},
     {"direct-volume stats", "", 0, OPTION_VOLUME_PATH, "stats as JSON",
      "  --volume-path P   where the volume would be published\n", command_direct_volume_stats},
     {"direct-volume resize", "", 0, OPTION_VOLUME_PATH | OPTION_SIZE,
-     "grows it in its VM; exit code 0 or 1",
+     "resizes a volume; exit code 0 or 1",
      "  --volume-path P   where the volume would be published\n"
-     "  --size N          what the device must have at least: bytes, or 8Gi, 500M\n",
+     "  --size N          the device must have at least so much: bytes, or 8Gi, 500M\n",
      command_direct_volume_resize},
-    {"fs get-stats", "POD DEVICE", 2, 0, "stats of the volume on a sandbox's host device", NULL,
+    {"fs get-stats", "POD DEVICE", 2, 0, "stats of the volume on a host device of a sandbox", NULL,
      command_fs_stats},
-    {"fs resize", "POD DEVICE SIZE", 3, 0, "grows the volume on a sandbox's host device",
-     "SIZE is what the device must have at least: bytes, or 8Gi, 500M.\n", command_fs_resize},
-    {"resync", "", 0, 0, "has the daemon look at everything again", NULL, command_resync},
-    {"health", "", 0, 0, "exit code 0 if the daemon is ready, 1 if not, 4 if there is none", NULL,
+    {"fs resize", "POD DEVICE SIZE", 3, 0, "resizes the volume on a host device of a sandbox",
+     "The device must have at least SIZE: bytes, or 8Gi, 500M.\n", command_fs_resize},
+    {"resync", "", 0, 0, "observes everything again, and tries what waits", NULL, command_resync},
+    {"health", "", 0, 0, "exit code 0: daemon ready, 1: not ready, 4: no daemon", NULL,
      command_health},
     {0},
 };

@@ -35,10 +35,9 @@ static void print_usage(FILE *stream)
                 "  --config FILE  the daemon's configuration ($" CONFIG_FILE_VARIABLE ", or\n"
                 "                 " CONFIG_DEFAULT_FILE ")\n"
                 "  -o FORMAT      text, or json: the audit views' columns\n"
-                "  --version, --help; COMMAND --help tells more about one\n\n"
-                "Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 daemon not reachable, 5 not\n"
-                "here: refused or blocked, until somebody changes something, 6 not now: time may\n"
-                "heal it, ask again.\n",
+                "  --version, --help; COMMAND --help describes one command\n\n"
+                "Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 daemon not reachable, 5\n"
+                "refused or blocked until somebody changes something, 6 not now: ask again.\n",
                 stream);
 }
 

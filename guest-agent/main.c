@@ -39,11 +39,11 @@ static const char help[] =
     "\n"
     "  --listen ADDRESS   serve ResizeVolume and GetVolumeStats there (up to 4 times):\n"
     "                     vsock://PORT, unix:///PATH or serial:///dev/NAME\n"
-    "  --auto             grow what is mounted when its device grows, without being asked\n"
-    "  --once             grow the file systems mounted at these paths (up to 64), and no other,\n"
-    "                     to the size of their devices, print one line of JSON, exit\n"
+    "  --auto             grow every mounted file system when its device grows\n"
+    "  --once             grow the file systems mounted at these paths (up to 64) to the size of\n"
+    "                     their devices, print one line of JSON, exit\n"
     "  --report           with --once: change nothing, only print\n"
-    "  --timeout SECONDS  with --once: report what still grows then (1 to 3600) as timed_out\n"
+    "  --timeout SECONDS  with --once: report what is not done by then (1 to 3600) as timed_out\n"
     "  --all              with --once: every writable ext4, xfs and btrfs, in place of paths\n"
     "  --version          print the version\n"
     "  --help             print this\n"
@@ -52,8 +52,8 @@ static const char help[] =
     "need\n"
     "CAP_SYS_ADMIN, in the guest's initial user namespace.\n"
     "\n"
-    "--once exits with 0 if all is done, 1 if a path has an error in the JSON, 2 if it cannot "
-    "work.\n";
+    "Exit codes of --once: 0 all is done, 1 a path has an error in the JSON, 2 nothing could be "
+    "done.\n";
 
 /* Outcomes of reading the options. */
 enum { OPTIONS_RUN, OPTIONS_SHOWN, OPTIONS_BAD };

@@ -25,7 +25,7 @@ enum hypervisor_act {
                             alone: the others' arguments tell (observe/guest_traits.h) */
 };
 
-/* What a call can come to. The names of the reasons in INTERFACES follow from these. */
+/* What a call can come to. act_hypervisor.c has the reason for each. */
 enum hypervisor_outcome {
     HYPERVISOR_DONE,
     HYPERVISOR_MONITOR_MISSING, /* no control socket that may be used */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* status.h - how a call ended, in the words of google.rpc.Code: gRPC's status, and the code of
  * errors over HTTP. What may still heal is UNAVAILABLE; FAILED_PRECONDITION needs somebody to
- * change something (INTERFACES has the table). */
+ * change something. docs/csi-drivers.md has every case. */
 #pragma once
 
 /* Those that are said or looked for. */

@@ -2,7 +2,7 @@
 /* vmm_version.c - Cloud Hypervisor's vm.resize-disk and the versions that matter to users of Kata.
  *
  * vm.resize-disk came with v50 and truncates, which fails on a block device; since v52 it compares
- * the device's size and tells the guest (Cloud Hypervisor: release-notes.md). Kata 4.1.0 comes with
+ * the device's size and tells the guest (cloud-hypervisor/release-notes.md). Kata 4.1.0 comes with
  * v51.1 (Kata: versions.yaml).
  */
 #include "lib/vmm_version.h"

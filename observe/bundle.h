@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bundle.h - config.json of an OCI bundle, text in, facts out; no I/O.
  *
- * The runtime specification's file (github.com/opencontainers/runtime-spec, config.md), of which
- * only this is read:
+ * As in opencontainers/runtime-spec/config.md, of which only this is read:
  *
  *   mounts[]{source, destination, type}
  *   annotations, of containerd: io.kubernetes.cri.{sandbox-id, sandbox-namespace, sandbox-name}

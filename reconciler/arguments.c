@@ -13,23 +13,23 @@
 
 static const char usage[] =
     "Usage: crustd [OPTION]...\n"
-    "Watches the metadata of direct-assigned volumes and grows them in their micro-VMs.\n"
+    "Watches the metadata of direct-assigned volumes and resizes them in their micro-VMs.\n"
     "\n"
     "  --config FILE         configuration (default $" CONFIG_FILE_VARIABLE ", or\n"
     "                        " CONFIG_DEFAULT_FILE " below --root)\n"
     "  --root DIR            put every host path below DIR (default $" CONFIG_ROOT_VARIABLE ")\n"
     "  --check-config        print the effective configuration and exit\n"
-    "  --once                scan, do what there is to do, print a summary and exit\n"
-    "  --downgrade-database  before a rollback to release 0.1.0: make the database one of that\n"
-    "                        release, and exit\n"
+    "  --once                scan, do what is due, print a summary as JSON and exit\n"
+    "  --downgrade-database  convert the database to the format of release 0.1.0, before a\n"
+    "                        rollback to it, and exit\n"
     "  --log-level LEVEL     error, warning, info (default) or debug\n"
     "  --log-format FORMAT   logfmt (default) or json\n"
     "  --version, --help\n"
     "\n"
-    "NODE_NAME in the environment, or else the host's name, stands on every line of the log.\n"
-    "Signals: TERM and INT stop after the step in flight, HUP reads the configuration again.\n"
-    "Exit status: 0 ok, 1 failed, 2 usage or configuration, 3 another instance is running, 4 the\n"
-    "database is of a newer major version, another application's, or no file.\n";
+    "Every line of the log names the node: NODE_NAME from the environment, else the host name.\n"
+    "Signals: TERM and INT stop after the action in flight, HUP reloads the configuration.\n"
+    "Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 another instance is running, 4 the\n"
+    "database has a newer major version, belongs to another application, or is not a file.\n";
 
 /* Empty counts as not there: a pod's manifest may leave it so. */
 static const char *node_name(void)

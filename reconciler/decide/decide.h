@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* decide.h - facts about one volume in, its state and at most one action out.
  *
- * Pure: no I/O, no clock, no memory. The order of the tests is INTERFACES' table ("first match")
- * and docs/states.md; every cell is tested.
+ * Pure: no I/O, no clock, no memory. docs/states.md ("Growth") is its table: the first row that
+ * matches decides, and every combination is tested.
  */
 #pragma once
 

@@ -90,7 +90,7 @@ ERRORS = {
     "unlinkat": ["EIO", "EBUSY"],
     "write": ["EIO", "ENOSPC", "EAGAIN", "EPIPE", "EINTR"],
 }
-STATUSES = (0, 1, 2, 3)  # what INTERFACES.md has; a crash is a signal and so none of these
+STATUSES = (0, 1, 2, 3)  # what docs/reference/programs.md has; a crash is a signal and so none of these
 
 STRACE = ["strace", "-f", "-qq", "-o"]
 

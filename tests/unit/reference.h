@@ -2,8 +2,8 @@
 /* reference.h - reads a table of a page in docs/reference/, row by row.
  *
  * A test walks such a table beside the code's own, in the same order, so that neither can gain,
- * lose or rename a row without the other. A table begins after the comment <!-- NAME --> and ends
- * at the next comment or heading. Backquotes are dropped: `a` reads as a. Tests run in the root of
+ * lose or rename a row without the other. The table is the first one after the comment
+ * <!-- NAME -->. Backquotes are dropped: `a` reads as a. Tests run in the root of
  * the tree.
  */
 #pragma once
@@ -75,11 +75,11 @@ static inline bool reference_next(struct reference *reference)
 {
     while (fgets(reference->line, sizeof(reference->line), reference->file)) {
         assert_non_null(strchr(reference->line, '\n'));
-        if (strncmp(reference->line, "<!--", 4) == 0 || reference->line[0] == '#')
-            return false;
-        if (strncmp(reference->line, "|--", 3) == 0)
+        if (strncmp(reference->line, "|--", 3) == 0) {
             reference->in_table = true;
-        else if (reference->in_table && reference->line[0] == '|') {
+        } else if (reference->in_table) {
+            if (reference->line[0] != '|')
+                return false;
             reference_split(reference);
             return true;
         }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reference_test.c - docs/reference/configuration.md against the table of keys. */
+/* reference_test.c - docs/reference/configuration.md and files.md against the table of keys. */
 #include "tests/unit/reference.h"
 
 #include "config/keys.h"
@@ -51,10 +51,32 @@ static void every_key_has_its_row(void **state)
     reference_expect_end(&page);
 }
 
+static void every_path_has_its_place(void **state)
+{
+    struct reference page;
+
+    (void)state;
+    reference_open(&page, "docs/reference/files.md", "places");
+    for (size_t i = 0; i < config_key_count; i++) {
+        const struct config_key *key = &config_keys[i];
+        char name[128];
+
+        if (strcmp(key->section, "paths") != 0 || key->type == KEY_GROUP)
+            continue;
+        (void)snprintf(name, sizeof(name), "%s.%s", key->section, key->name);
+        reference_expect(&page, name);
+        reference_expect_cell(&page, 1, *key->default_value ? key->default_value : "empty");
+        reference_expect_words(&page, 2);
+        reference_expect_words(&page, 3);
+    }
+    reference_expect_end(&page);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_key_has_its_row),
+        cmocka_unit_test(every_path_has_its_place),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -174,7 +174,7 @@ static void every_combination_is_decided_as_the_table_says(void **state)
     table_assert_used(&table);
 }
 
-/* What INTERFACES promises about every decision, whatever the facts. */
+/* What holds of every decision, whatever the facts. */
 static void never_touches_what_it_must_not(void **state)
 {
     int combination[FACTS] = {0};
