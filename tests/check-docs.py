@@ -4,7 +4,8 @@
 
 Looks at every text file that git knows (in a tree without git: at every file):
   * relative links of Markdown pages, with the heading that they name;
-  * paths of pages and sources in text and comments: `docs/x.md`, `tests/y.py`;
+  * paths of pages and scripts in text and comments: `docs/x.md`, `tests/y.py`;
+  * paths of sources in pages: `store/schema.c`;
   * names of pages alone (`states.md`), which must be below docs/ or in the root.
 It also holds the glossary to its form: at most 40 words, in alphabetical order.
 """
@@ -17,12 +18,15 @@ import sys
 
 GLOSSARY_WORDS = 40
 TEXT = {".md", ".c", ".h", ".py", ".sh", ".proto", ".yaml", ".yml", ".conf", ".toml", ".service", ".js", ".go", ""}
-# Inputs of tests, and what others' tools write: not our references.
-SKIPPED = re.compile(r"(^|/)(corpus|data|build|\.git)/|\.pb\.go$")
+# Inputs of tests, what others' tools write, and this check's own examples: not our references.
+SKIPPED = re.compile(r"(^|/)(corpus|data|build|\.git)/|\.pb\.go$|^tests/check-docs")
 
 LINK = re.compile(r"(?<!!)\[[^\]\n]*(?:\n[^\]\n]*)?\]\(([^)\s]+)\)")
 PAGE_PATH = re.compile(r"(?<![\w./<-])((?:docs|tests|config)/[\w./-]+\.(?:md|py|sh|yaml))(?![\w/])")
+SOURCE_PATH = re.compile(r"(?<![\w./<-])((?:agent-client|api|config|crust-qemu|crustctl|doctor|guest-agent|hypervisor|lib|"
+                         r"model|observe|reconciler|store|tests|watch)/[\w./-]*\.(?:[ch]|proto))(?![\w/])")
 PAGE_NAME = re.compile(r"(?<![\w./<*-])([A-Za-z][\w-]*\.md)(?![\w/])")
+PLACEHOLDER = re.compile(r"NAME|examplevmm")
 LOST = re.compile(r"\bINTER" r"FACES\b")
 
 
@@ -78,7 +82,12 @@ def link_faults(name, path, text):
 
 def name_faults(name, path, text, tree):
     pages = {p.name for p in [*tree.glob("*.md"), *tree.glob("docs/**/*.md"), *path.parent.glob("*.md")]}
-    for pattern, is_there in ((PAGE_PATH, lambda t: "NAME" in t or (tree / t).exists() or (path.parent / t).exists()),
+
+    def is_file(target):
+        return PLACEHOLDER.search(target) or (tree / target).exists() or (path.parent / target).exists()
+
+    for pattern, is_there in ((PAGE_PATH, is_file),
+                              (SOURCE_PATH, is_file if path.suffix == ".md" else lambda t: True),
                               (PAGE_NAME, lambda t: t in pages),
                               (LOST, lambda t: False)):  # a page that never was in the repository
         for match in pattern.finditer(text):
