@@ -5,7 +5,7 @@
  *                        "is_read_only": false, "io_engine": "Sync", …}], …}
  *     a refusal         {"fault_message": "…"}; its wording differs between versions
  *
- * (firecracker/docs/api_requests/patch-block.md, firecracker/src/firecracker/swagger/firecracker.yaml)
+ * (firecracker/docs/api_requests/patch-block.md, src/firecracker/swagger/firecracker.yaml there)
  */
 #pragma once
 
