@@ -68,7 +68,8 @@ class Client:
     def expand(self, volume, target, size):
         return self.node.NodeExpandVolume(self.csi.NodeExpandVolumeRequest(
             volume_id=volume.volume_id, volume_path=str(target),
-            capacity_range=self.csi.CapacityRange(required_bytes=size)), timeout=2 * self.seconds).capacity_bytes
+            capacity_range=self.csi.CapacityRange(required_bytes=size)),
+            timeout=2 * self.seconds).capacity_bytes
 
     def stats(self, volume, target):
         return self.node.NodeGetVolumeStats(self.csi.NodeGetVolumeStatsRequest(

@@ -68,15 +68,17 @@ class CsiDriverTest(SandboxTest):
         return self.node.output(f"lvs --noheadings -o lv_name {GROUP}").split()
 
     def test_csi_sanity(self):
-        """Without its two cases that repeat all calls ten times: each call runs LVM's tools, which takes
-        minutes on emulated processors. tests/e2e/csi_sanity_test.py has them."""
+        """The cases in which storage does something, each once: LVM's tools take minutes on emulated
+        processors. tests/e2e/csi_sanity_test.py has them all."""
         self.node.write("/run/parameters.yaml", "runtime: host\n")
         done = self.node.run(
-            [f"{TOOLS}/csi-sanity", f"--csi.endpoint=unix://{SOCKET}", "--ginkgo.no-color", "--ginkgo.skip=idempotent",
+            [f"{TOOLS}/csi-sanity", f"--csi.endpoint=unix://{SOCKET}", "--ginkgo.no-color",
+             "--ginkgo.skip=idempotent", "--ginkgo.focus=CreateVolume|DeleteVolume|ExpandVolume|should work",
              f"--csi.testvolumesize={SIZE}", f"--csi.testvolumeexpandsize={GROWN}",
              "--csi.testvolumeparameters=/run/parameters.yaml"], check=False, seconds=900)
         print(*re.findall(r"^Ran .*|^\w+! -- .*", done.stdout, re.M), sep="\n", flush=True)
         self.assertEqual(done.status, 0, done.stdout[-8000:])
+        self.assertGreaterEqual(int(re.search(r"(\d+) Passed", done.stdout)[1]), 15)
         self.assertEqual(self.logical_volumes(), [])
 
     def test_the_node_mounts_it(self):
