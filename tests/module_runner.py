@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a directory of test modules, each in a process of its own.
 
-A module that hangs or crashes costs only itself. The last line is "N passed, N failed, N skipped"; the
+A module that hangs or crashes costs only itself. One that says why it could not be run rightly has a second
+try, whose outcome counts. The last line is "N passed, N failed, N skipped"; the
 exit status is 1 if any test failed. A skipped test says why.
 """
 
@@ -15,6 +16,8 @@ import time
 import unittest
 
 CLOSING = "{} passed, {} failed, {} skipped"
+TRY_AGAIN = 75  # sysexits.h: EX_TEMPFAIL
+reasons = []  # to try again, of the module that this process runs
 
 
 def main(program, *, jobs, module_seconds):
@@ -40,17 +43,29 @@ def main(program, *, jobs, module_seconds):
     return 1 if total[1] else 0
 
 
+def ask_for_another_try(reason):
+    """A failing module is run once more: what it ran on has failed, and not what it tests."""
+    reasons.append(reason)
+
+
 def run_module(program, module, module_seconds):
     started = time.monotonic()
+    output, status = try_module(program, module, module_seconds)
+    if status == TRY_AGAIN:
+        again, status = try_module(program, module, module_seconds)
+        output += f"\n-- {module.stem} is run once more --\n{again}"
+    return module, output, status, time.monotonic() - started
+
+
+def try_module(program, module, module_seconds):
     command = [sys.executable, str(program), "--module", module.stem]
     try:
         done = subprocess.run(command, cwd=program.parent, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, errors="replace",
                               timeout=module_seconds)
-        output, status = done.stdout, done.returncode
+        return done.stdout, done.returncode
     except subprocess.TimeoutExpired as error:
-        output, status = (error.stdout or b"").decode(errors="replace") + "\nran out of time", 1
-    return module, output, status, time.monotonic() - started
+        return (error.stdout or b"").decode(errors="replace") + "\nran out of time", 1
 
 
 def counts(output, status):
@@ -74,5 +89,7 @@ def run_here(name):
     tests = unittest.defaultTestLoader.loadTestsFromName(name)
     result = unittest.TextTestRunner(verbosity=2, resultclass=Result).run(tests)
     failed = len(result.failures) + len(result.errors) + len(result.unexpectedSuccesses)
+    for reason in reasons if failed else ():
+        print(f"to be tried again: {reason}")
     print(CLOSING.format(result.passed, failed, len(result.skipped)))
-    return 1 if failed else 0
+    return (TRY_AGAIN if reasons else 1) if failed else 0

@@ -20,6 +20,10 @@ class NodeGone(NodeError):
     """The node went down or was rebooted before it answered."""
 
 
+class NodeFailed(NodeError):
+    """The node's kernel has failed, and what a test made of that means nothing."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Result:
     """What a command came to. status is None if it had to be killed."""

@@ -20,12 +20,14 @@ import socket
 import subprocess
 import time
 
-from channel import Channel, NodeError
+from channel import Channel, NodeError, NodeFailed, NodeGone
+from console import Console
 from guest_channels import Qmp
 from programs import wait_until
 
 BOOT_SECONDS = 300
 COMMAND_SECONDS = 120
+ALIVE_SECONDS = 60  # for a command that does nothing, on a machine that does other things too
 POLL_SECONDS = 0.2
 MEMORY_MIB = 3072
 PROCESSORS = 2
@@ -71,7 +73,8 @@ class Machine:
         self.exchange = self.scratch / "exchange"
         self.exchange.mkdir()
         self.console_log = self.scratch / "console.log"
-        self.process = self.channel = self.qmp_client = None
+        self.process = self.channel = self.qmp_client = self.console = None
+        self.failure = None  # what its kernel said, if that has failed
         self.disks = {}
         self._overlay = self.scratch / "root.qcow2"
         self._qemu_img("create", "-q", "-f", "qcow2", "-F", "raw", "-b", image.disk, self._overlay)
@@ -93,6 +96,7 @@ class Machine:
     def start(self, *, wait=True):
         """Boots the node; waits until all that starts at boot has started."""
         assert not self.process, "the node runs"
+        self.failure = None
         for name in ("agent.sock", "qmp.sock"):
             (self.scratch / name).unlink(missing_ok=True)
         with open(self.scratch / "qemu.log", "ab") as log:
@@ -101,6 +105,7 @@ class Machine:
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self.channel = Channel(self._connect("agent.sock"))
         self.qmp_client = Qmp(self._connect("qmp.sock"))
+        self.console = Console(self.console_log, self._is_alive, self._fail)
         if wait:
             self._wait_boot(0)
 
@@ -130,13 +135,33 @@ class Machine:
         return self.process is not None and self.process.poll() is None
 
     def _forget(self):
-        for connection in (self.channel, self.qmp_client):
+        for connection in (self.console, self.channel, self.qmp_client):
             if connection:
                 connection.close()
-        self.process = self.channel = self.qmp_client = None
+        self.process = self.channel = self.qmp_client = self.console = None
+
+    def _is_alive(self):
+        """Whether it boots, or answers."""
+        try:
+            return not self.channel.boots or self.channel.run(["true"], seconds=ALIVE_SECONDS).status == 0
+        except NodeGone:
+            return True  # it boots again, or its end is known
+        except NodeError:
+            return False
+
+    def _fail(self, line):
+        """Whoever waits for the node is told at once."""
+        self.failure = line
+        self.channel.close()
+
+    def check(self):
+        """Raises NodeFailed if the node's kernel has failed."""
+        if self.failure:
+            raise NodeFailed(f"the node's kernel has failed: {self.failure}")
 
     def _wait_boot(self, known):
         if not self.channel.wait_boot(known, BOOT_SECONDS):
+            self.check()
             state = "did not boot" if self.is_running() else "ended"
             raise NodeError(f"the node {state}:\n{self.report()}")
         self.run("systemctl is-system-running --wait", check=False, seconds=BOOT_SECONDS)
@@ -193,7 +218,11 @@ class Machine:
         if not self.channel:
             raise NodeError(f"the node is off: {arguments}")
         given = given.encode() if isinstance(given, str) else given
-        result = self.channel.run(arguments, given=given, seconds=seconds)
+        try:
+            result = self.channel.run(arguments, given=given, seconds=seconds)
+        except NodeError:
+            self.check()
+            raise
         if check and result.status != 0:
             raise NodeError(str(result))
         return result

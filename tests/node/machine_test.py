@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """The node itself: what the scenarios stand on."""
 
+import contextlib
 import os
 import pathlib
 import tempfile
 import threading
 
-from channel import NodeError, NodeGone
+from channel import NodeError, NodeFailed, NodeGone
 from node_test_case import NodeTest
 
 MIB = 1 << 20
 
 
 class MachineTest(NodeTest):
-    """In the order of their names: the last ones reboot the node."""
+    """In the order of their names: the last ones reboot the node, and leave it unusable."""
 
     DISKS = {"spare": 64 * MIB}
     INSTALL = False
@@ -99,3 +100,23 @@ class MachineTest(NodeTest):
         self.node.start()
         self.assertEqual(self.node.read("/var/synced"), "synced\n")
         self.node.run("[ ! -s /var/lost ]")
+
+    def test_the_kernel_fails(self):
+        """Who waits for the node is told why it will not answer; and so is who comes later."""
+        errors = []
+
+        def hang():
+            try:
+                self.node.run("sleep 1000", seconds=1000)
+            except NodeFailed as error:
+                errors.append(str(error))
+
+        hanging = threading.Thread(target=hang)
+        hanging.start()
+        with contextlib.suppress(NodeFailed):
+            self.node.run("echo '<3>BUG: scheduling while atomic: a test' >/dev/kmsg")
+        hanging.join(60)
+        self.assertFalse(hanging.is_alive())
+        self.assertRegex(errors[0], "the node's kernel has failed: .*BUG: scheduling while atomic: a test")
+        with self.assertRaises(NodeFailed):
+            self.node.run("true")

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import unittest
 
+import module_runner
 from channel import NodeError
 from image import ImageError, get_image
 from machine import Machine
@@ -130,6 +131,7 @@ class NodeTest(unittest.TestCase):
             cls.prepare()
         except BaseException:
             print(cls.node.report(), file=sys.stderr)
+            cls._note_failure()
             raise
 
     @classmethod
@@ -141,7 +143,16 @@ class NodeTest(unittest.TestCase):
         super().run(result)
         if self._failures(result) > before and getattr(self, "node", None):
             print(f"\n{self.id()} failed; the node:\n{self.node.report()}", file=sys.stderr)
+            self._note_failure()
+            if self.node.failure:
+                result.stop()
         return result
+
+    @classmethod
+    def _note_failure(cls):
+        """Where the node's kernel has failed, the module has another try, once."""
+        if cls.node.failure:
+            module_runner.ask_for_another_try(f"the node's kernel has failed: {cls.node.failure}")
 
     @staticmethod
     def _failures(result):
