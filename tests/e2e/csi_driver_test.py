@@ -439,7 +439,7 @@ class TheSource(unittest.TestCase):
     def test_generated_code_is_that_of_the_proto_file(self):
         if not shutil.which("protoc"):
             self.skipTest("needs the program protoc")
-        with locked():
+        with locked("crust-csi"):
             go = find_go()
             before = {path: path.read_text() for path in SOURCE.glob("crustv1/*.go")}
             os.environ["PATH"], path = f"{os.path.dirname(go)}:{os.environ['PATH']}", os.environ["PATH"]
@@ -451,7 +451,7 @@ class TheSource(unittest.TestCase):
         self.assertEqual({path: path.read_text() for path in before}, before)
 
     def test_vet(self):
-        with locked():
+        with locked("crust-csi"):
             go = find_go()
             done = run(go, "vet", "./...", cwd=SOURCE)
             unformatted = run(os.path.join(os.path.dirname(os.path.realpath(go)), "gofmt"), "-l", ".",

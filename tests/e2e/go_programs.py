@@ -66,6 +66,11 @@ def fetch_toolchain(old):
 
 @functools.cache
 def find_go():
+    with locked("go"):
+        return choose_go()
+
+
+def choose_go():
     programs = [one for one in (shutil.which("go"), *INSTALLED) if one and os.path.exists(one)]
     if not programs:
         raise unittest.SkipTest("needs the program go")
@@ -74,10 +79,10 @@ def find_go():
 
 
 @contextlib.contextmanager
-def locked():
+def locked(what):
     """One at a time: test modules run beside each other."""
     PLACE.mkdir(parents=True, exist_ok=True)
-    with open(PLACE / "lock", "w") as lock:
+    with open(PLACE / f"{what}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -86,8 +91,8 @@ def locked():
 def build(directory, package, name, *options):
     """Builds a package of a module; returns the program's path. A program that does not build fails the
     test, modules that are out of reach skip it."""
-    with locked():
-        go = find_go()
+    go = find_go()
+    with locked(name):
         download(go, directory)
         program = PLACE / "bin" / name
         done = run(go, "build", "-trimpath", *options, "-o", str(program), package, cwd=directory)
@@ -99,7 +104,7 @@ def build(directory, package, name, *options):
 @functools.cache
 def module_directory(directory, module):
     """Where the source of a module is that another one requires."""
-    with locked():
-        go = find_go()
+    go = find_go()
+    with locked("module"):
         download(go, directory)
         return pathlib.Path(run(go, "list", "-m", "-f", "{{.Dir}}", module, cwd=directory).stdout.strip())
