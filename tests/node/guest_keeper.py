@@ -109,10 +109,16 @@ class Sandbox:
         self.vm.guest_verify(f"{self.disks[number].mount_point}/pattern", PATTERN_BYTES)
 
 
+def tell_systemd(state):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifications:
+        notifications.sendto(state.encode(), os.environ["NOTIFY_SOCKET"])
+
+
 def serve(sandbox, path):
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen()
+        tell_systemd("READY=1")
         while True:
             connection, _ = listener.accept()
             with connection, connection.makefile("rw") as stream:
