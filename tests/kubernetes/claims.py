@@ -14,6 +14,7 @@ the kubelet, containerd, the driver, crustd and the guest are all real. What a t
 """
 
 import json
+import re
 
 import yaml
 from cluster import NODE
@@ -38,15 +39,23 @@ class ClaimTest(ControllerTest):
     @classmethod
     def prepare(cls):
         super().prepare()
-        cls.node.put(REPOSITORY / "tests/kubernetes/register.py", f"{TOOLS}/register.py")
-        cls.node.put(REPOSITORY / "tests/fakes", f"{TOOLS}/fakes")
-        cls.node.configure(**SETTINGS)
-        cls.node.start_crustd()
-        cls.start_unit("registrar", "python3", f"{TOOLS}/register.py", DRIVER, SOCKET)
         cls.create(*yaml.safe_load_all(STORAGE.read_text()), {
             "apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "kata"},
             "handler": "kata"})
         cls.wait_for(cls.is_registered, "the driver on CSINode")
+
+    @classmethod
+    def furnish(cls):
+        super().furnish()
+        cls.node.put(REPOSITORY / "tests/kubernetes/register.py", f"{TOOLS}/register.py")
+        cls.node.put(REPOSITORY / "tests/fakes", f"{TOOLS}/fakes")
+        cls.node.configure(**SETTINGS)
+
+    @classmethod
+    def start_node(cls):
+        super().start_node()
+        cls.node.start_crustd()
+        cls.start_unit("registrar", "python3", f"{TOOLS}/register.py", DRIVER, SOCKET)
 
     @classmethod
     def is_registered(cls):
@@ -83,6 +92,10 @@ class ClaimTest(ControllerTest):
     def phase(self, name):
         return self.get("pod", name)["status"]["phase"]
 
+    def has_sandbox(self, name):
+        return any(one["type"] == "PodReadyToStartContainers" and one["status"] == "True"
+                   for one in self.get("pod", name)["status"].get("conditions", []))
+
     def wait_running(self, name):
         self.wait_for(lambda: self.phase(name) == "Running", f"pod {name}")
 
@@ -91,15 +104,16 @@ class ClaimTest(ControllerTest):
         uid = self.get("pod", name)["metadata"]["uid"]
         return f"/var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~csi/pvc-{claim or name}/mount"
 
-    def metadata_of(self, name):
-        return f"/run/kata-containers/shared/direct-volumes/{encode(self.target(name))}"
+    def metadata_of(self, name, claim=None):
+        return f"/run/kata-containers/shared/direct-volumes/{encode(self.target(name, claim))}"
 
     def start_guest(self, name, claim=None, **options):
         """Kata's part of a pod's start: as soon as its sandbox is there, a guest has the volume."""
         uid = self.get("pod", name)["metadata"]["uid"]
+        self.wait_for(lambda: self.has_sandbox(name), f"the kubelet to have started the sandbox of pod {name}")
         found = self.wait_for(lambda: self.node.output(SANDBOX.format(uid)).split(),
                               f"the sandbox of pod {name}")
-        mount_info = json.loads(self.node.read(f"{self.metadata_of(name)}/mountInfo.json"))
+        mount_info = json.loads(self.node.read(f"{self.metadata_of(name, claim)}/mountInfo.json"))
         guest = self.add_sandbox({f"pvc-{claim or name}": (mount_info["device"], mount_info["fstype"])},
                                  staged=True, **options)
         guest.id, guest.pod = found[0], uid
@@ -136,6 +150,11 @@ class ClaimTest(ControllerTest):
         """Bytes of the only volume's file system, by the guest's statfs."""
         return guest.ask("sizes", 0)[1]
 
+    def mounted_size(self, pod):
+        """Bytes of the file system that a pod of the node has, by its own df."""
+        line = self.kubectl("exec", pod, "--", "df", "-k", "/data").split("\n")[1]
+        return int(line.split()[1]) << 10
+
     def resize_status(self, name):
         return self.claim(name)["status"].get("allocatedResourceStatuses", {}).get("storage")
 
@@ -164,9 +183,10 @@ class ClaimTest(ControllerTest):
         guest.ask("verify", 0)
 
     def events(self, name):
-        """(reason, message) of an object's events."""
-        return [(one["reason"], one["message"])
-                for one in self.list("event", f"?fieldSelector=involvedObject.name={name}")]
+        """(reason, message) of an object's events, in the order in which the API server had them."""
+        found = self.list("event", f"?fieldSelector=involvedObject.name={name}")
+        found.sort(key=lambda one: int(one["metadata"]["resourceVersion"]))
+        return [(one["reason"], one["message"]) for one in found]
 
     def wait_event(self, name, reason, *texts):
         """Until there is one with all these texts; returns its message."""
@@ -174,6 +194,12 @@ class ClaimTest(ControllerTest):
             lambda: next((message for kind, message in self.events(name)
                           if kind == reason and all(text in message for text in texts)), None),
             f"an event {reason} of {name} with {texts}")
+
+    def kubelet_metrics(self, name):
+        """[(labels, value)] of a metric of the kubelet's own."""
+        text = self.kubectl("get", "--raw", f"/api/v1/nodes/{NODE}/proxy/metrics")
+        return [(dict(re.findall(r'(\w+)="([^"]*)"', labels or "")), float(value))
+                for labels, value in re.findall(rf"^{name}(?:{{(.*)}})? (\S+)$", text, re.M)]
 
     def stats_of(self, pod):
         """What the kubelet's summary says of the pod's claim, or None."""

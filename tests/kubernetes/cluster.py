@@ -39,7 +39,7 @@ PATHS = {
 
 NETWORK = """
 set -e
-modprobe -a virtio_net overlay bridge veth
+modprobe -a virtio_net overlay bridge veth vhost_vsock
 ip address add 10.0.2.15/24 dev eth0
 ip link set eth0 up
 ip route add default via 10.0.2.2 dev eth0
@@ -76,24 +76,38 @@ class ClusterTest(SandboxTest):
             ",".join(["user,id=net0", *(f"hostfwd=tcp:127.0.0.1:{here}-:{there}"
                                         for here, there in ports.items())]),
             "-device", "virtio-net-pci,netdev=net0,romfile=")
+        cls.control_plane = cls.enterClassContext(ControlPlane(cluster_disk.programs(), cls.kubelet_port))
+        cls.control_plane.begin()
         super().setUpClass()
 
     @classmethod
     def prepare(cls):
-        cls.control_plane = cls.enterClassContext(
-            ControlPlane(cls.node.scratch, cluster_disk.programs(), cls.kubelet_port))
-        cls.control_plane.start()
         super().prepare()
-        cls.node.run(NETWORK, seconds=300)
+        cls.control_plane.start()
+        cls.furnish()
+        cls.start_node()
+        cls.import_image("/programs/image.tar")
+        cls.wait_for(cls.is_ready, "the node to be ready", START_SECONDS)
+
+    @classmethod
+    def furnish(cls):
+        """What the node's disk has, and keeps."""
         for path, text in cls.files().items():
             cls.node.write(path, text)
+
+    @classmethod
+    def start_node(cls):
+        """What every boot of the node starts."""
+        cls.node.run(NETWORK, seconds=300)
         cls.start_unit("containerd", f"{BIN}/containerd", "--config=/etc/containerd/config.toml")
-        cls.node.wait(f"{BIN}/ctr -n k8s.io images import /programs/image.tar", START_SECONDS,
-                      "containerd to take the image")
         cls.start_unit("kubelet", f"{BIN}/kubelet", "--config=/etc/kubernetes/kubelet",
                        "--kubeconfig=/etc/kubernetes/config", "--node-ip=10.0.2.15",
-                       f"--hostname-override={NODE}")
-        cls.wait_for(cls.is_ready, "the node to be ready", START_SECONDS)
+                       f"--hostname-override={NODE}", "--housekeeping-interval=1m")
+
+    @classmethod
+    def import_image(cls, path):
+        cls.node.wait(f"{BIN}/ctr -n k8s.io images import {path}", START_SECONDS,
+                      f"containerd to take {path}")
 
     @classmethod
     def files(cls):
@@ -106,7 +120,7 @@ class ClusterTest(SandboxTest):
                 "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
                 "authorization": {"mode": "AlwaysAllow"}, "cgroupDriver": "systemd", "failSwapOn": False,
                 "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
-                "port": KUBELET_PORT, "volumeStatsAggPeriod": "10s", "syncFrequency": "10s",
+                "port": KUBELET_PORT, "volumeStatsAggPeriod": "10s", "syncFrequency": "2s",
                 "featureGates": {"CSIVolumeHealth": True},
                 "evictionHard": {"imagefs.available": "1%", "nodefs.available": "1%"}}),
         }
@@ -152,7 +166,11 @@ class ClusterTest(SandboxTest):
         return node and any(one["type"] == "Ready" and one["status"] == "True"
                             for one in node["status"].get("conditions", []))
 
-    @staticmethod
-    def wait_for(condition, what, seconds=WAIT_SECONDS):
+    @classmethod
+    def wait_for(cls, condition, what, seconds=WAIT_SECONDS):
         """Returns the first true value."""
-        return wait_until(condition, seconds, what, NodeError, PAUSE)
+        def look():
+            cls.node.check()
+            return condition()
+
+        return wait_until(look, seconds, what, NodeError, PAUSE)

@@ -1,17 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """All scenarios on one cluster, for its start takes longer than any of them.
 
-CRUST_SCENARIOS: words, of which a scenario's name must contain one.
+CRUST_SCENARIOS: words, of which a scenario's name must contain one; or "core", for those that are part of
+"make check".
 """
 
 import os
 import unittest
 
+from deployment import Deployment
 from edited_claims import EditedClaims
 from refused_claims import RefusedClaims
 from restarts import Restarts
+from shared_claims import SharedClaims
 
-SCENARIOS = (EditedClaims, RefusedClaims, Restarts)
+SCENARIOS = (EditedClaims, RefusedClaims, SharedClaims, Restarts, Deployment)
+# One of each kind; the others are variations, or take long.
+CORE = ("test_running_pod", "test_before_the_pod", "test_no_monitor", "test_policy", "test_infeasible",
+        "test_crustd_is_killed", "test_kubelet_is_restarted", "test_daemonset")
 
 
 class ClusterTest(*SCENARIOS):
@@ -19,6 +25,10 @@ class ClusterTest(*SCENARIOS):
 
 
 def load_tests(loader, _tests, _pattern):
-    words = os.environ.get("CRUST_SCENARIOS", "").split() or [""]
     names = [name for scenarios in SCENARIOS for name in loader.getTestCaseNames(scenarios)]
-    return unittest.TestSuite(ClusterTest(name) for name in names if any(word in name for word in words))
+    words = os.environ.get("CRUST_SCENARIOS", "").split()
+    if words == ["core"]:
+        names = [names[names.index(name)] for name in CORE]
+    elif words:
+        names = [name for name in names if any(word in name for word in words)]
+    return unittest.TestSuite(ClusterTest(name) for name in names)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The control plane of a cluster: etcd, API server, controller manager and scheduler, on this machine.
 
-    with ControlPlane(scratch, programs) as control_plane:
+    with ControlPlane(programs, kubelet_port) as control_plane:
+        control_plane.begin()
         control_plane.start()
         control_plane.request("GET", "/api/v1/nodes")
 
@@ -16,6 +17,7 @@ import pathlib
 import re
 import socket
 import subprocess
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -51,12 +53,13 @@ def kubeconfig(server):
 class ControlPlane:
     """programs: a directory that has them by their names. kubelet: the port here that leads to the kubelet."""
 
-    def __init__(self, scratch, programs, kubelet):
-        self.directory = pathlib.Path(scratch) / "control-plane"
-        self.directory.mkdir()
+    def __init__(self, programs, kubelet):
+        self.scratch = tempfile.TemporaryDirectory(prefix="crust-control-plane-", ignore_cleanup_errors=True)
+        self.directory = pathlib.Path(self.scratch.name)
         self.programs = pathlib.Path(programs)
         self.etcd_port, self.peer_port, self.port = free_ports(3)
         self.proxy_port = None
+        self.key = self.directory / "key.pem"
         self.config = self.directory / "kubeconfig"
         self.config.write_text(kubeconfig(f"https://127.0.0.1:{self.port}"))
         self.processes = {}
@@ -64,9 +67,9 @@ class ControlPlane:
 
     # -- programs
 
-    def start(self):
-        key = self.directory / "key.pem"
-        key.write_text(self.run("service-account-key"))
+    def begin(self):
+        """Has begun when start() is called: it takes as long as a node boots."""
+        self.key.write_text(self.run("service-account-key"))
         tokens = self.directory / "tokens"
         tokens.write_text(f'{TOKEN},admin,admin,"system:masters"\n')
         peer = f"http://127.0.0.1:{self.peer_port}"
@@ -82,17 +85,22 @@ class ControlPlane:
                    "--service-cluster-ip-range=192.0.2.0/24",
                    "--authorization-mode=AlwaysAllow", f"--token-auth-file={tokens}",
                    "--disable-admission-plugins=ServiceAccount", "--service-account-issuer=https://node",
-                   f"--service-account-key-file={key}", f"--service-account-signing-key-file={key}",
+                   f"--service-account-key-file={self.key}",
+                   f"--service-account-signing-key-file={self.key}",
                    f"--egress-selector-config-file={self.write_egress()}",
                    "--kubelet-preferred-address-types=InternalIP",
                    # It asks more of etcd than Debian's can do.
                    "--feature-gates=SizeBasedListCostEstimate=false")
         self.spawn("kubectl", f"--kubeconfig={self.config}", "proxy", "--port=0",
                    "--accept-hosts=^(127\\.0\\.0\\.1|10\\.0\\.2\\.2)$")
+
+    def start(self):
+        """Returns when the API server serves."""
         self.proxy_port = self.wait(self.find_proxy_port, "kubectl proxy")
         self.wait(lambda: self.request("GET", "/readyz", check=False)[0] == 200, "the API server")
         self.spawn("kube-controller-manager", f"--kubeconfig={self.config}", "--leader-elect=false",
-                   "--secure-port=0", f"--service-account-private-key-file={key}")
+                   "--secure-port=0", "--pvclaimbinder-sync-period=1s",
+                   f"--service-account-private-key-file={self.key}")
         self.spawn("kube-scheduler", f"--kubeconfig={self.config}", "--leader-elect=false",
                    "--secure-port=0")
 
@@ -106,11 +114,17 @@ class ControlPlane:
                 "transport": {"uds": {"udsName": str(self.tunnel.server_address)}}}}]}))
         return path
 
-    def spawn(self, name, *arguments):
+    def spawn(self, name, *arguments, program=None, **variables):
         with open(self.log(name), "wb") as log:
             self.processes[name] = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", "--", str(self.programs / name), *arguments],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory)
+                ["setpriv", "--pdeathsig", "KILL", "--", str(program or self.programs / name), *arguments],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory,
+                env=os.environ | variables)
+
+    def stop(self, name):
+        process = self.processes.pop(name)
+        process.kill()
+        process.wait()
 
     def log(self, name):
         return self.directory / f"{name}.log"
@@ -136,10 +150,10 @@ class ControlPlane:
             self.log(name).read_text(errors="replace").splitlines(True)[-15:]) for name in self.processes)
 
     def close(self):
-        for process in self.processes.values():
-            process.kill()
-            process.wait()
+        for name in list(self.processes):
+            self.stop(name)
         self.tunnel.server_close()
+        self.scratch.cleanup()
 
     def __enter__(self):
         return self

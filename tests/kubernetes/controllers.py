@@ -39,11 +39,6 @@ class ControllerTest(ClusterTest):
     @classmethod
     def prepare(cls):
         super().prepare()
-        cls.node.put(csi_driver.program(), f"{TOOLS}/crust-csi")
-        cls.start_driver()
-        cls.node.run(["systemd-run", "--quiet", "--unit=csi-proxy",
-                      f"--socket-property=ListenStream=0.0.0.0:{CSI_PORT}",
-                      "/lib/systemd/systemd-socket-proxyd", SOCKET])
         stubs = cls.enterClassContext(tempfile.TemporaryDirectory(prefix="csi-stubs-"))
         csi_driver.make_stubs(stubs)
         sys.path.insert(0, stubs)
@@ -51,6 +46,19 @@ class ControllerTest(ClusterTest):
         channel = grpc_client.grpc.insecure_channel(f"127.0.0.1:{cls.csi_port}")
         cls.addClassCleanup(channel.close)
         cls.csi = csi_client.Client(__import__("csi_pb2"), __import__("csi_pb2_grpc"), channel, seconds=300)
+
+    @classmethod
+    def furnish(cls):
+        super().furnish()
+        cls.node.put(csi_driver.program(), f"{TOOLS}/crust-csi")
+
+    @classmethod
+    def start_node(cls):
+        super().start_node()
+        cls.start_driver()
+        cls.node.run(["systemd-run", "--quiet", "--unit=csi-proxy",
+                      f"--socket-property=ListenStream=0.0.0.0:{CSI_PORT}",
+                      "/lib/systemd/systemd-socket-proxyd", SOCKET])
 
     @classmethod
     def start_driver(cls, *arguments):

@@ -13,8 +13,7 @@ class EditedClaims(ClaimTest):
         self.edit("web", GROWN)
         self.expand_device("web", volume, GROWN)
         self.wait_capacity("web", GROWN)
-        line = self.kubectl("exec", "web", "--", "df", "-k", "/data").split("\n")[1]
-        self.assertGreater(int(line.split()[1]) << 10, GROWN * 3 // 4)
+        self.assertGreater(self.mounted_size("web"), GROWN * 3 // 4)
 
     def test_running_pod(self):
         volume, guest = self.start_vm("run")
@@ -32,14 +31,37 @@ class EditedClaims(ClaimTest):
         self.assertEqual(stats["volumeHealthStats"], {"abnormal": False})
 
     def test_before_the_pod(self):
-        """The pod starts without waiting for a guest; the guest grows what it finds."""
+        """The kubelet asks once, before there is a sandbox, and is answered at once. The guest grows what it
+        finds."""
         volume = self.provision("early", SIZE)
         self.edit("early", GROWN)
         self.expand_device("early", volume, GROWN)
+        asked, started = self.expansions(), self.start_seconds()
         self.create_pod("early")
-        self.wait_running("early")
+        self.wait_running("early")  # and no guest is there that anybody could have waited for
         self.wait_capacity("early", GROWN)
+        calls = {status: found for status, found in self.expansions().items() if found != asked.get(status)}
+        self.assertEqual({status: count - asked.get(status, (0, 0))[0] for status, (count, _) in calls.items()},
+                         {"OK": 1})
+        waited = calls["OK"][1] - asked.get("OK", (0, 0))[1]
+        self.assertLess(waited, self.start_seconds() - started - waited)
+        reasons = [reason for reason, _ in self.events("early")]
+        self.assertLess(reasons.index("FileSystemResizeSuccessful"), reasons.index("Created"))
+        resizes = self.node.query("SELECT state, sandbox_id FROM audit_resizes"
+                                  f" WHERE target_path = '{self.target('early')}'")
+        self.assertEqual([(one["state"], one["sandbox_id"]) for one in resizes], [("unbound", None)])
         self.wait_grown(self.start_guest("early"), GROWN)
+
+    def expansions(self):
+        """{status: (calls of NodeExpandVolume, seconds)} until now, by the kubelet's own count."""
+        figures = [{labels["grpc_status_code"]: value
+                    for labels, value in self.kubelet_metrics(f"csi_operations_seconds_{what}")
+                    if labels["method_name"].endswith("NodeExpandVolume")} for what in ("count", "sum")]
+        return {status: (count, figures[1][status]) for status, count in figures[0].items()}
+
+    def start_seconds(self):
+        """Of all pods until now, by the kubelet's own count."""
+        return sum(value for _, value in self.kubelet_metrics("kubelet_pod_start_duration_seconds_sum"))
 
     def test_while_the_pod_starts(self):
         """The device has grown while the guest boots with it."""

@@ -45,6 +45,21 @@ class Restarts(ClaimTest):
         self.grow("again", volume, guest)
         self.assertEqual(self.phase("again"), "Running")
 
+    def test_node_is_rebooted(self):
+        """The claim was edited before. The pod starts again, with a new guest, and has what it asked for."""
+        volume, guest = self.start_vm("boot")
+        self.node.run("systemctl stop crustd")
+        self.edit("boot", GROWN)
+        self.expand_device("boot", volume, GROWN)
+        self.wait_event("boot", "VolumeResizeFailed", "code = Unavailable")
+        self.sandboxes.remove(guest)
+        self.node.reboot()
+        self.start_node()
+        guest = self.start_guest("boot")
+        self.wait_capacity("boot", GROWN)
+        self.wait_grown(guest, GROWN)
+        self.wait_for(lambda: self.restarts("boot") == 1, "pod boot to run again")
+
     def test_container_crashes_again_and_again(self):
         """The sandbox stays, and so does the volume in its guest."""
         volume = self.provision("crash", SIZE)

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""crustd as the shipped manifests deploy it."""
+
+from claims import GROWN, ClaimTest
+from cluster import NODE, START_SECONDS
+from container_image import make_crustd
+from node_test_case import REPOSITORY
+
+MANIFESTS = REPOSITORY / "config/deploy"
+IMAGE = "docker.io/library/crustd:0.2.0"  # what kustomization.yaml has, as containerd writes it
+LABEL = "katacontainers.io/kata-runtime"
+
+
+class Deployment(ClaimTest):
+    def test_daemonset(self):
+        """Instead of the service: its pod becomes ready, and has a running pod's volume grow."""
+        make_crustd(self.node.exchange / "crustd.tar", IMAGE)
+        self.import_image("/exchange/crustd.tar")
+        (self.node.exchange / "crustd.tar").unlink()
+        self.node.run("systemctl stop crustd")
+        self.addCleanup(self.node.start_crustd)
+        self.kubectl("label", "node", NODE, f"{LABEL}=true")
+        self.addCleanup(self.kubectl, "label", "node", NODE, f"{LABEL}-")
+        self.addCleanup(self.remove)
+        self.kubectl("apply", "-k", str(MANIFESTS))
+        self.wait_for(self.is_ready_everywhere, "crustd's pod to be ready", START_SECONDS)
+        volume, guest = self.start_vm("deployed")
+        self.edit("deployed", GROWN)
+        self.expand_device("deployed", volume, GROWN)
+        self.wait_capacity("deployed", GROWN)
+        self.wait_grown(guest, GROWN)
+        pod, = self.pods()
+        status, = pod["status"]["containerStatuses"]
+        self.assertEqual((status["ready"], status["restartCount"]), (True, 0))
+
+    def is_ready_everywhere(self):
+        status = self.daemon_set()["status"]
+        return status.get("desiredNumberScheduled") == status.get("numberReady") == 1
+
+    def daemon_set(self):
+        return self.control_plane.request("GET", "/apis/apps/v1/namespaces/kube-system/daemonsets/crustd")[1]
+
+    def pods(self):
+        return self.control_plane.request(
+            "GET", "/api/v1/namespaces/kube-system/pods?labelSelector=app.kubernetes.io/name=crustd")[1]["items"]
+
+    def remove(self):
+        self.kubectl("delete", "-k", str(MANIFESTS), "--ignore-not-found", "--wait=false")
+        self.wait_for(lambda: not self.pods(), "the end of crustd's pod")
