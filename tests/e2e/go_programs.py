@@ -26,7 +26,7 @@ TOOLCHAIN = "v0.0.1-go1.26.8.linux-" + {"x86_64": "amd64", "aarch64": "arm64"}.g
     platform.machine(), platform.machine())
 PLACE = BUILD / "go"
 INSTALLED = ("/usr/local/go/bin/go",)  # where Go's own archive goes, besides PATH
-SECONDS = 900
+SECONDS = 2400  # for Kubernetes, beside other stages
 
 
 def environment():
