@@ -13,9 +13,9 @@
 
 #include "lib/path.h"
 #include "lib/result.h"
-#include "model/hypervisor.h"
-#include "model/runtime.h"
 #include "model/volume.h"
+#include "observe/publish_path.h"
+#include "observe/sandbox.h"
 
 /* ---- a metadata directory ---------------------------------------------------------------- */
 
@@ -127,126 +127,3 @@ void observe_each_beneath(int sysfs, uint32_t major, uint32_t minor,
 /* The disks of a SCSI device (one, for all that is known), by its path below /sys. */
 void observe_scsi_disks(int sysfs, const char *devpath, observe_device_callback *callback,
                         void *userdata);
-
-/* ---- a sandbox ---------------------------------------------------------------------------- */
-
-struct observed_drive {
-    char *mount_source; /* NULL unknown */
-    char *file;
-    int64_t major, minor; /* -1: a regular file */
-    char *drive_id;
-    char *guest_path; /* NULL: not derivable */
-};
-
-/* What a container has in the place of a path that it mounts, by the runtime's own record. */
-enum observed_carrier {
-    CARRIER_ENDED, /* the container has ended */
-    CARRIER_UNKNOWN,
-    CARRIER_DIRECTORY, /* the path itself, shared with the guest */
-    CARRIER_DEVICE,    /* a block device attached to the VM */
-};
-
-/* One mount of one container, as the runtime recorded it. */
-struct observed_record {
-    char *container;
-    char *source;
-    char *destination;
-    enum observed_carrier carrier;
-    int64_t drive; /* index of the device among the sandbox's drives; -1 none */
-};
-
-/* A volume path that the sandbox's records name. */
-struct observed_claim {
-    char *path;
-    const char *source; /* static: bundle, persist */
-    char *guest_path;   /* NULL: not known */
-    enum observed_carrier carrier;
-    int64_t drive; /* as above */
-};
-
-struct observed_sandbox {
-    bool alive; /* a VMM process with this sandbox in its arguments exists */
-    enum kata_runtime runtime;
-    enum hypervisor_kind hypervisor;
-    pid_t vmm_pid;
-    uint64_t vmm_start_ns; /* CLOCK_BOOTTIME */
-    char *control_socket;  /* as a host path below root; NULL none that may be used */
-    char *agent_address;   /* as it stands in persist.json; NULL unknown */
-    char *problem;         /* a file of it that did not read well, NULL */
-    bool try_again;
-    unsigned drives;
-    struct observed_drive *drive;
-    unsigned claims;
-    struct observed_claim *claim; /* by path, each once */
-    unsigned records;
-    struct observed_record *record;
-    char *pod_namespace, *pod_name; /* NULL unknown */
-    char *bundles;                  /* the directory that holds its containers' bundles, NULL */
-};
-
-/* What reading one sandbox taught about the others: processes, bundles. */
-struct observe_cache;
-int observe_cache_new(struct observe_cache **ret_cache);
-struct observe_cache *observe_cache_free(struct observe_cache *cache);
-
-struct observe_sandbox_paths {
-    int root;
-    const char *kata_go_sandboxes, *kata_go_vms, *kata_rs_sandboxes;
-    const char *const *bundles; /* paths.bundles */
-    unsigned bundle_directories;
-    bool extra_monitor, main_monitor; /* resize.qemu_monitor: which socket may be used */
-    uint32_t agent_port;
-    struct observe_cache *cache;
-};
-
-/* Everything about sandbox `sandbox_id`, whose name is checked first
- * (^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$). OBSERVED, OBSERVED_ABSENT (no trace of it at all) or
- * -errno. */
-int observe_sandbox(const struct observe_sandbox_paths *paths, const char *sandbox_id,
-                    struct observed_sandbox *ret_sandbox);
-void observed_sandbox_done(struct observed_sandbox *sandbox);
-
-bool observe_is_sandbox_id(const char *name);
-
-enum { OBSERVE_SANDBOX_ID_BYTES = 129 };
-
-/* Whose container has its bundle at PARENT/container_id, PARENT being some sandbox's `bundles`. ""
- * if it is nobody's, or not known. Outcomes: 0, 1 it is gone (then it is whose it last was), 2
- * look again soon: its bundle is not whole yet, or has only just been made. */
-int observe_bundle_owner(const struct observe_sandbox_paths *paths, const char *parent,
-                         const char *container_id,
-                         char ret_sandbox_id[static OBSERVE_SANDBOX_ID_BYTES]);
-
-/* ---- the kubelet's paths ------------------------------------------------------------------ */
-
-enum observed_flag { OBSERVED_UNSAID, OBSERVED_NO, OBSERVED_YES };
-
-struct observed_publish_path {
-    bool is_publish_path; /* KUBELET/pods/UID/volumes/kubernetes.io~csi/PV/mount */
-    unsigned kubelet;     /* which of the roots it lies below */
-    char pod_uid[64];
-    char pv[256];
-    char driver[256];                  /* vol_data.json; "" */
-    char volume_handle[512];           /* vol_data.json; "" */
-    enum observed_flag defer_fs_mount; /* vol_data.json */
-    bool has_plugin_file;              /* csiPlugin.json at the volume's root */
-    char subpaths[PATH_MAX]; /* where the kubelet binds parts of the volume (subPath); "" */
-    bool is_empty_dir;       /* …/kubernetes.io~empty-dir/…: the shim's own, left alone */
-};
-
-/* kubelet: each root in turn. The path is data; only vol_data.json beside the publish path is
- * opened, below the kubelet root. 0 or -errno. */
-int observe_publish_path(int root, const char *const *kubelet, unsigned kubelets,
-                         const char *target_path, struct observed_publish_path *ret_path);
-
-/* Every publish path that the kubelets' directories can have, whether or not `mount` is there yet,
- * pod by pod. */
-struct publish_walk;
-int publish_walk_new(int root, const char *const *kubelet, unsigned kubelets,
-                     struct publish_walk **ret_walk); /* kubelet: borrowed */
-struct publish_walk *publish_walk_free(struct publish_walk *walk);
-
-/* Those of the next pod. Outcomes: 1 there was one, 0 the end. -errno; else what the callback said,
- * if that is not 0. */
-int publish_walk_next(struct publish_walk *walk, int (*callback)(void *userdata, const char *path),
-                      void *userdata);

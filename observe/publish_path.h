@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* publish_path.h - the kubelet's paths. */
+#pragma once
+
+#include <limits.h>
+#include <stdbool.h>
+
+enum observed_flag { OBSERVED_UNSAID, OBSERVED_NO, OBSERVED_YES };
+
+struct observed_publish_path {
+    bool is_publish_path; /* KUBELET/pods/UID/volumes/kubernetes.io~csi/PV/mount */
+    unsigned kubelet;     /* which of the roots it lies below */
+    char pod_uid[64];
+    char pv[256];
+    char driver[256];                  /* vol_data.json; "" */
+    char volume_handle[512];           /* vol_data.json; "" */
+    enum observed_flag defer_fs_mount; /* vol_data.json */
+    bool has_plugin_file;              /* csiPlugin.json at the volume's root */
+    char subpaths[PATH_MAX]; /* where the kubelet binds parts of the volume (subPath); "" */
+    bool is_empty_dir;       /* …/kubernetes.io~empty-dir/…: the shim's own, left alone */
+};
+
+/* kubelet: each root in turn. The path is data; only vol_data.json beside the publish path is
+ * opened, below the kubelet root. 0 or -errno. */
+int observe_publish_path(int root, const char *const *kubelet, unsigned kubelets,
+                         const char *target_path, struct observed_publish_path *ret_path);
+
+/* Every publish path that the kubelets' directories can have, whether or not `mount` is there yet,
+ * pod by pod. */
+struct publish_walk;
+int publish_walk_new(int root, const char *const *kubelet, unsigned kubelets,
+                     struct publish_walk **ret_walk); /* kubelet: borrowed */
+struct publish_walk *publish_walk_free(struct publish_walk *walk);
+
+/* Those of the next pod. Outcomes: 1 there was one, 0 the end. -errno; else what the callback said,
+ * if that is not 0. */
+int publish_walk_next(struct publish_walk *walk, int (*callback)(void *userdata, const char *path),
+                      void *userdata);

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* devices.h - devices, what they stand on, and disks that said that they grew. */
+#pragma once
+
+#include "model/volume.h"
+#include "store/bounds.h"
+
+struct store_device {
+    enum device_kind kind;
+    const char *name;            /* /dev/loop0, or the file's path */
+    uint32_t major, minor;       /* block */
+    uint64_t diskseq;            /* block; 0 unknown */
+    uint64_t file_device, inode; /* file: st_dev and st_ino */
+    uint64_t size_bytes;
+    uint64_t now_ns;
+};
+
+/* Identity is (kind, major, minor, diskseq) or (kind, file_device, inode) within this boot; a new
+ * identity is a new row. */
+int store_put_device(struct store *store, const struct store_device *device, int64_t *ret_device_id,
+                     bool *ret_changed);
+
+/* A disk says that it has grown, and its size is the old one until it is rescanned. That may be
+ * told along with the new size, so a size that changed after since_ns is taken for what it means,
+ * but not the size that it was first seen with. A
+ * new size, or store_forget_announcements(), ends it. ret_changed: it is news. */
+int store_announce_growth(struct store *store, int64_t device_id, uint64_t since_ns,
+                          bool *ret_changed);
+int store_is_announced(struct store *store, int64_t device_id, bool *ret_announced);
+int store_forget_announcements(struct store *store);
+
+struct store_disk {
+    int64_t device_id;
+    char name[STORE_NAME_BYTES];
+    uint32_t major, minor;
+    uint64_t diskseq, size_bytes;
+};
+/* Outcomes 1: a disk that announced growth, which the device is or stands on and whose last rescan
+ * is not younger than that; 0: there is none. */
+int store_find_announced(struct store *store, int64_t device_id, uint64_t before_ns,
+                         struct store_disk *ret_disk);
+/* It is about to be rescanned: journaled as rescan_disk_intended. */
+int store_intend_rescan(struct store *store, int64_t volume_id, const struct store_disk *disk,
+                        uint64_t now_ns);
+/* It was, and has so many bytes now. error "": that answers the announcement. */
+int store_put_rescan_result(struct store *store, int64_t volume_id, const struct store_disk *disk,
+                            uint64_t bytes, const char *error);
+
+/* What a device stands on, itself first. */
+enum { STORE_LAYERS = 32 };
+struct store_layer {
+    int64_t layer_id; /* a device */
+    unsigned above;   /* position of what stands on it */
+    const char *kind; /* static */
+    char label[STORE_NAME_BYTES];
+    uint64_t base_bytes, above_bytes; /* its size and that of the one above, when last in step */
+    unsigned state;                   /* 0 in step, 1 pending, 2 stale: the worst is the device's */
+    char remedy[STORE_TEXT_BYTES];    /* a command; "" */
+};
+/* What was put last; `kind` stays NULL. */
+int store_get_layers(struct store *store, int64_t device_id,
+                     struct store_layer ret_layer[static STORE_LAYERS], unsigned *ret_layers);
+int store_put_layers(struct store *store, int64_t device_id, const struct store_layer *layer,
+                     unsigned layers);
+
+/* Which device a volume's path leads to now; 0: none. */
+int store_set_volume_device(struct store *store, int64_t volume_id, int64_t device_id,
+                            bool *ret_changed);

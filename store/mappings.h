@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mappings.h - which sandbox has a volume, and what its VMM and its guest answered. */
+#pragma once
+
+#include "store/bounds.h"
+#include "store/volume.h"
+
+struct store_mapping {
+    int64_t volume_id, sandbox_ref, device_id;
+    const char *drive_id, *guest_path; /* NULL unknown */
+    const char *source;                /* sandbox-file, persist, bundle */
+    uint64_t device_bytes;
+    uint64_t guest_synced_bytes; /* that the file system is known to fill; 0 not known */
+    uint64_t record;             /* of the runtime's records, for comparison */
+};
+
+/* Closes the volume's open mapping, if any, and opens this one. Clears attempts. An open growth
+ * that was nobody's yet is this sandbox's. */
+int store_open_mapping(struct store *store, const struct store_mapping *mapping);
+/* Whether it is still its volume's open one. */
+int store_is_mapping_open(struct store *store, int64_t mapping_id, bool *ret_open);
+/* Better facts about the open mapping: drive and guest path (NULL keeps). */
+int store_describe_mapping(struct store *store, int64_t volume_id, const char *drive_id,
+                           const char *guest_path, const char *source);
+int store_close_mapping(struct store *store, int64_t volume_id);
+/* The runtime's records about the volume have changed: what the VMM's list said before is not
+ * known any more, nor does the next attempt wait. */
+int store_renew_record(struct store *store, int64_t volume_id, uint64_t record);
+/* Somebody asks: the VMM's list is read again, for this volume or (0) for all. */
+int store_want_list(struct store *store, int64_t volume_id);
+/* The same for the other volumes of a sandbox. */
+int store_want_lists_beside(struct store *store, int64_t sandbox_ref, int64_t volume_id);
+/* Of these, those whose drive is not told from others. */
+int store_want_doubtful_lists(struct store *store, int64_t sandbox_ref, int64_t volume_id);
+/* The device of an open mapping was seen with this size: raises largest_bytes. */
+int store_note_size(struct store *store, int64_t volume_id, uint64_t device_bytes);
+
+/* What the hypervisor answered. bytes 0: not learned. reason NONE: it worked; told: it was resized
+ * (not only asked), so that hypervisor_at is set. */
+struct store_hypervisor_result {
+    int64_t volume_id;
+    enum volume_reason reason;
+    const char *error;
+    const char *doubt;      /* LIST_HAS: why it is not known which drive it is; NULL it is */
+    const char *drive_id;   /* NULL keeps; where none was known its source is `hypervisor` */
+    const char *guest_path; /* a disk's address, where no path is known; NULL keeps */
+    uint64_t bytes;
+    bool told;
+    uint64_t record;      /* the records that the list was read under */
+    enum store_list list; /* UNREAD: it was not read. LACKS: only what is on record remains known */
+    const char *recorded_drive, *recorded_guest_path;
+    bool obstacle_known;         /* else what is on record stays */
+    enum volume_reason obstacle; /* what would keep a resize from working */
+};
+int store_put_hypervisor_result(struct store *store, const struct store_hypervisor_result *result);
+
+struct store_guest_result {
+    int64_t volume_id;
+    enum volume_reason reason;
+    const char *error;
+    uint64_t synced_bytes; /* device size the guest was grown to; 0: it was not */
+    uint64_t guest_bytes;  /* 0: not said */
+};
+int store_put_guest_result(struct store *store, const struct store_guest_result *result);

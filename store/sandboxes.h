@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sandboxes.h - sandboxes, and what their own records say. */
+#pragma once
+
+#include "model/hypervisor.h"
+#include "model/route.h"
+#include "model/runtime.h"
+#include "store/bounds.h"
+
+struct store_drive {
+    const char *mount_source; /* persist.json's Mounts[].Source; NULL unknown */
+    const char *file;         /* BlockDrive.File */
+    int64_t major, minor;     /* -1: a regular file */
+    const char *drive_id;     /* BlockDrive.ID */
+    const char *guest_path;   /* NULL: not derivable */
+};
+
+/* What a container has in the place of a path that it mounts, as its runtime recorded it. */
+enum store_carrier {
+    STORE_CARRIER_ENDED,
+    STORE_CARRIER_UNKNOWN,
+    STORE_CARRIER_DIRECTORY,
+    STORE_CARRIER_DEVICE,
+};
+
+/* A volume path that the sandbox's own records name. */
+struct store_claim {
+    const char *path;
+    const char *source;     /* bundle, persist */
+    const char *guest_path; /* NULL unknown */
+    enum store_carrier carrier;
+    int64_t drive; /* which of the sandbox's drives carries it; -1 unknown */
+};
+
+struct store_sandbox {
+    const char *sandbox_id;
+    enum kata_runtime runtime;
+    enum hypervisor_kind hypervisor;
+    pid_t vmm_pid;
+    uint64_t vmm_start_ns;      /* when the VMM started, CLOCK_BOOTTIME */
+    const char *control_socket; /* NULL: no monitor that crustd may use */
+    const char *agent_address;  /* NULL unknown */
+    const char *pod_namespace, *pod_name;
+    unsigned drives;
+    const struct store_drive *drive;
+    unsigned claims;
+    const struct store_claim *claim; /* no path twice */
+};
+
+/* A live sandbox. Identity is (id, VMM pid, start time): another VMM under the same id ends the old
+ * row. A changed monitor or agent address forgets what the sandbox was remembered to be unable to.
+ */
+int store_put_sandbox(struct store *store, const struct store_sandbox *sandbox,
+                      int64_t *ret_sandbox_ref, bool *ret_changed);
+
+/* No process of it is left. Closes its mappings. ret_changed false if it was not alive. */
+int store_end_sandbox(struct store *store, const char *sandbox_id, bool *ret_changed);
+
+int store_each_live_sandbox(struct store *store,
+                            int (*callback)(void *userdata, const char *sandbox_id, pid_t vmm_pid),
+                            void *userdata);
+
+/* Where the agent listens, as the sandbox itself said. It stays while the records do not say. */
+int store_set_agent_address(struct store *store, int64_t sandbox_ref, const char *address);
+
+/* The VMM's version, as it said itself. */
+int store_set_vmm_version(struct store *store, int64_t sandbox_ref, const char *version);
+
+/* What a route into a guest turned out to be able to do: "", ROUTE_ABLE, or a reason. */
+int store_set_ability(struct store *store, int64_t sandbox_ref, enum guest_route route,
+                      const char *ability);
