@@ -302,6 +302,8 @@ lint: $(DAEMON_LIBRARY) $(OUT)/reconciler/main.o ## layout, licence lines, layer
 	@CC='$(CC)' tests/check-modules-test.sh
 	@tests/check-docs.py
 	@tests/check-docs-test.sh
+	@tests/check-outcomes.sh
+	@tests/check-outcomes-test.sh
 	@if command -v cppcheck >/dev/null; then cppcheck --quiet --std=c11 -I. -j2 --inline-suppr \
 	  --enable=warning,performance,portability --error-exitcode=1 $(CPPCHECK_BLIND) $(FOLDERS); fi
 

@@ -94,8 +94,8 @@ static int call_send(struct agent_call *call, struct error *error)
     buffer_done(&payload);
     if (r < 0)
         (void)error_set(error, AGENT_UNREACHABLE, "%s",
-                        r == -EMSGSIZE ? "the volume's path is too long to be sent"
-                                       : "cannot send the request");
+                        r == BUFFER_FULL ? "the volume's path is too long to be sent"
+                                         : "cannot send the request");
     return r;
 }
 

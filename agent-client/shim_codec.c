@@ -204,11 +204,11 @@ enum agent_outcome shim_outcome(unsigned status, const char *body, size_t length
 /* Go leaves out what is zero. */
 static bool read_member(const cJSON *object, const char *name, uint64_t *ret_number)
 {
-    int r = json_number(object, name, ret_number);
+    enum json_number found = json_number(object, name, ret_number);
 
-    if (r == -ENOENT)
+    if (found == JSON_NUMBER_ABSENT)
         *ret_number = 0;
-    return r == 0 || r == -ENOENT;
+    return found != JSON_NUMBER_WRONG;
 }
 
 static int parse_go(const char *body, size_t length, struct agent_stats *stats)
@@ -219,7 +219,7 @@ static int parse_go(const char *body, size_t length, struct agent_stats *stats)
     int r = json_parse(body, length, limits, &object, NULL);
 
     if (r < 0)
-        return r == -ENOMEM ? r : -EBADMSG;
+        return r == JSON_NO_MEMORY ? r : JSON_WRONG;
     list = json_member(object, "usage");
     cJSON_ArrayForEach(entry, list)
     {

@@ -33,25 +33,25 @@ static int read_digits(const char *text, uint64_t *ret_number)
     return 0;
 }
 
-/* A number, or a Kubernetes quantity as text. 0, -ENOENT, -EINVAL. */
-static int read_size(const cJSON *object, const char *name, uint64_t *ret_size)
+/* A number, or a Kubernetes quantity as text. */
+static enum json_number read_size(const cJSON *object, const char *name, uint64_t *ret_size)
 {
     const char *text = json_string(object, name);
 
     if (!text)
         return json_number(object, name, ret_size);
-    return quantity_parse(text, ret_size) < 0 ? -EINVAL : 0;
+    return quantity_parse(text, ret_size) < 0 ? JSON_NUMBER_WRONG : JSON_NUMBER;
 }
 
 static enum status_code take_size(const cJSON *object, const char *name, bool required,
                                   uint64_t *ret_size, struct error *error)
 {
-    int r = read_size(object, name, ret_size);
+    enum json_number size = read_size(object, name, ret_size);
 
-    if (r == 0 || (r == -ENOENT && !required))
+    if (size == JSON_NUMBER || (size == JSON_NUMBER_ABSENT && !required))
         return STATUS_OK;
     return answer_refuse(error, ANSWER_BAD_REQUEST, "%s is %s", name,
-                         r == -ENOENT ? "missing" : "no size in bytes");
+                         size == JSON_NUMBER_ABSENT ? "missing" : "no size in bytes");
 }
 
 static enum status_code read_object(const struct http_question *question, cJSON **ret_object,

@@ -227,7 +227,7 @@ int config_load_host(int root, const char *root_name, const char *given, struct 
     (void)snprintf(name, sizeof(name), "%s%s", strcmp(root_name, "/") == 0 ? "" : root_name,
                    CONFIG_DEFAULT_FILE);
     r = path_open_in_root(root, CONFIG_DEFAULT_FILE, &handle);
-    if (r == -ENOENT) {
+    if (r == PATH_MISSING) {
         config_defaults(ret_config);
         return 0;
     }

@@ -171,7 +171,7 @@ static int remove_volume(const struct session *session, const char *name)
     if (r == 0)
         r = path_open_directory_below(parent, name, &directory);
     if (r < 0)
-        return r == -ENOENT ? 0 : r;
+        return r == PATH_MISSING ? 0 : r;
     listing = fdopendir(directory);
     if (!listing)
         return -errno;

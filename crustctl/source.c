@@ -119,7 +119,7 @@ static int open_database(struct source *source, struct error *error)
     struct error why = {0};
     char path[PATH_MAX];
     const char *name = source->config.paths.database;
-    int result = path_resolve(source->root, source->root_name, name, path);
+    int result = store_failure_of(path_resolve(source->root, source->root_name, name, path));
 
     if (result < 0)
         (void)error_set_errno(&why, result, "%s", name);
@@ -130,7 +130,7 @@ static int open_database(struct source *source, struct error *error)
                       source->config.paths.http_socket);
         return 0;
     }
-    if (result == -ENOENT)
+    if (result == STORE_MISSING)
         return error_set(error, SOURCE_UNREACHABLE, "no daemon answers on %s, and there is no %s",
                          source->config.paths.http_socket, source->config.paths.database);
     return error_set(error, result, "no daemon answers on %s, and its database cannot be read: %s",

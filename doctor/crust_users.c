@@ -138,7 +138,7 @@ static void look_at_tree(struct search *search, const char *directory, unsigned 
     const struct dirent *entry;
     int fd = -1, r = path_open_directory_in_root(search->root, directory, &fd);
 
-    if (r == -ENOENT || r == -ENOTDIR)
+    if (path_is_missing(r))
         return;
     if (depth > DEPTH || r < 0) {
         fd_close(fd);

@@ -13,11 +13,6 @@
 #include "lib/cleanup.h"
 #include "lib/path.h"
 
-static bool is_absent(int r)
-{
-    return r == -ENOENT || r == -ENOTDIR;
-}
-
 int host_file_read(int root, const char *path, struct buffer *ret_text, struct error *error)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(HOST_FILE_BYTES);
@@ -60,7 +55,7 @@ int host_names_read(int root, const char *directory, struct host_names *ret_name
 
     *ret_names = names;
     if (r < 0)
-        return is_absent(r) ? HOST_ABSENT : r;
+        return path_is_missing(r) ? HOST_ABSENT : r;
     stream = fdopendir(fd);
     if (!stream) {
         fd_close(fd);
@@ -93,7 +88,7 @@ int host_file_resolve(int root, const char *path, char ret_path[static PATH_MAX]
 
     if (r == 0)
         return HOST_READ;
-    if (r != -EXDEV)
-        return is_absent(r) ? HOST_ABSENT : r;
+    if (r != PATH_LEADS_OUT)
+        return path_is_missing(r) ? HOST_ABSENT : r;
     return snprintf(ret_path, PATH_MAX, "%s", path) < PATH_MAX ? HOST_READ : -ENAMETOOLONG;
 }

@@ -60,7 +60,7 @@ static int try_vsock(void)
 {
     cleanup(fd_closep) int fd = socket(AF_VSOCK, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-    return fd < 0 ? -errno : 0;
+    return fd < 0 ? errno : 0;
 }
 
 static bool has_capability(unsigned number)
@@ -148,7 +148,7 @@ static void judge_vsock(const struct kernel_facts *facts, struct findings *findi
 {
     if (facts->vsock == 0)
         findings_add(findings, FINDING_OK, "vsock", NULL, NULL, "guests can be reached by vsock");
-    else if (facts->vsock == -EAFNOSUPPORT)
+    else if (facts->vsock == EAFNOSUPPORT)
         findings_add(findings, FINDING_WARNING, "vsock", NULL, "modprobe vhost_vsock",
                      "this kernel has no vsock now, by which QEMU's guests are reached; Kata "
                      "usually loads its module");
@@ -158,7 +158,7 @@ static void judge_vsock(const struct kernel_facts *facts, struct findings *findi
                      " Unconfined)",
                      "no socket of AF_VSOCK may be made, so no agent of a QEMU guest is reached: "
                      "%s",
-                     strerror(-facts->vsock));
+                     strerror(facts->vsock));
 }
 
 static void judge_clock(const struct kernel_facts *facts, struct findings *findings)

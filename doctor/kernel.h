@@ -19,7 +19,7 @@ struct kernel_facts {
     int pidfd_open;
     int uevents;         /* listening to the kernel's own group */
     bool large_buffer;   /* a receive buffer beyond net.core.rmem_max may be had */
-    int vsock;           /* a socket of AF_VSOCK */
+    int vsock;           /* a socket of AF_VSOCK: 0, or why not as an errno */
     int64_t now_seconds; /* CLOCK_REALTIME */
 
     uid_t uid;

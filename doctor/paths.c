@@ -21,11 +21,6 @@
 
 enum { LEAST_FREE_MIB = 64 };
 
-static bool is_absent(int r)
-{
-    return r == -ENOENT || r == -ENOTDIR;
-}
-
 /* ---- what is watched ----------------------------------------------------------------------- */
 
 static void examine_watched(int root, const char *path, struct findings *findings)
@@ -33,7 +28,7 @@ static void examine_watched(int root, const char *path, struct findings *finding
     struct stat status;
     int r = path_stat_in_root(root, path, &status);
 
-    if (is_absent(r))
+    if (path_is_missing(r))
         findings_add(findings, FINDING_NOTE, "path", path, NULL,
                      "it is not there yet; crustd waits for it");
     else if (r < 0)
@@ -58,7 +53,7 @@ static int open_nearest(int root, const char *path, int *ret_fd)
     int r = -ENOENT;
 
     (void)snprintf(prefix, sizeof(prefix), "%s", path);
-    while (is_absent(r)) {
+    while (path_is_missing(r)) {
         char *slash = strrchr(prefix, '/');
 
         if (!slash)
@@ -112,7 +107,7 @@ static void examine_trash(int root, const char *volumes, const char *trash,
 
     if (r == 0)
         r = nearest_is_writable(root, trash, &to);
-    if (is_absent(r))
+    if (path_is_missing(r))
         return; /* nothing to be moved yet */
     if (r == 0)
         r = mount_of(from, &from_mount);

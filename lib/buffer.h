@@ -3,17 +3,24 @@
  *
  * One contiguous block; a NUL always follows the last byte, so text can be read as a C string.
  *
- * The first failure is latched: -EMSGSIZE (past the limit) or -ENOMEM. An append that fails changes
- * nothing but that, and every append after it does nothing, so a text is written in one go and
- * checked once: every append returns 0 or the latched failure, and so does buffer_error().
- * buffer_clear(), buffer_done() and buffer_rewind() end it. Code that decides by whether one piece
- * fits uses buffer_try_append().
+ * The first failure is latched: an enum buffer_failure. An append that fails changes nothing but
+ * that, and every append after it does nothing, so a text is written in one go and checked once:
+ * every append returns 0 or the latched failure, and so does buffer_error(). buffer_clear(),
+ * buffer_done() and buffer_rewind() end it. Code that decides by whether one piece fits uses
+ * buffer_try_append().
  */
 #pragma once
 
+#include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+/* Negative, each with the value of the errno that says it in words. */
+enum buffer_failure {
+    BUFFER_FULL = -EMSGSIZE, /* past the limit */
+    BUFFER_NO_MEMORY = -ENOMEM,
+};
 
 struct buffer {
     char *data;      /* NULL while nothing was ever appended */
@@ -63,6 +70,6 @@ void buffer_consume(struct buffer *buffer, size_t length);
 /* Never NULL. */
 const char *buffer_text(const struct buffer *buffer);
 
-/* Reads at most limit bytes until end of file. -EMSGSIZE if there is more, -errno of read(2); a
+/* Reads at most limit bytes until end of file. BUFFER_FULL if there is more, -errno of read(2); a
  * failure changes nothing and is not latched. */
 int buffer_read_all(struct buffer *buffer, int fd);

@@ -281,7 +281,7 @@ static size_t on_body(char *data, size_t size, size_t count, void *context)
     struct http_exchange *exchange = context;
     int r = buffer_append(&exchange->body, data, size * count);
 
-    exchange->overflow = r == -EMSGSIZE;
+    exchange->overflow = r == BUFFER_FULL;
     return r < 0 ? 0 : size * count;
 }
 
@@ -415,7 +415,7 @@ static bool find_means(struct http_exchange *exchange, const struct http_exchang
     struct error error;
     int r = path_open_in_root(request->directory, request->socket_path, &exchange->handle);
 
-    if (r == -ENOENT || r == -ENOTDIR)
+    if (path_is_missing(r))
         return not_begun(exchange, HTTP_EXCHANGE_NO_SOCKET, strerror(-r));
     if (r < 0)
         return not_begun(exchange, HTTP_EXCHANGE_REFUSED, strerror(-r));

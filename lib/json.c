@@ -491,19 +491,19 @@ const char *json_string(const cJSON *object, const char *name)
     return cJSON_IsString(member) ? member->valuestring : NULL;
 }
 
-int json_number(const cJSON *object, const char *name, uint64_t *ret_number)
+enum json_number json_number(const cJSON *object, const char *name, uint64_t *ret_number)
 {
     const cJSON *member = json_member(object, name);
     const double beyond = (double)(UINT64_C(1) << 53);
 
     if (!member)
-        return -ENOENT;
+        return JSON_NUMBER_ABSENT;
     if (!cJSON_IsNumber(member) || !(member->valuedouble >= 0) || !(member->valuedouble < beyond))
-        return -EINVAL;
+        return JSON_NUMBER_WRONG;
     if ((double)(uint64_t)member->valuedouble < member->valuedouble)
-        return -EINVAL;
+        return JSON_NUMBER_WRONG;
     *ret_number = (uint64_t)member->valuedouble;
-    return 0;
+    return JSON_NUMBER;
 }
 
 bool json_is_text(const char *text, size_t length)

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cjson/cJSON.h>
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -29,8 +30,14 @@ struct json_limits {
 #define JSON_LIMITS_QMP        ((struct json_limits){4 * 1024 * 1024, 16})
 #define JSON_LIMITS_HTTP       ((struct json_limits){64 * 1024, 8})
 
-/* Owned by the caller: cJSON_Delete(). -EBADMSG (the text says what and at which byte), -EMSGSIZE,
- * -ENOMEM. */
+/* Negative, each with the value of the errno that says it in words. */
+enum json_failure {
+    JSON_WRONG = -EBADMSG, /* the error says what, and at which byte */
+    JSON_TOO_LONG = -EMSGSIZE,
+    JSON_NO_MEMORY = -ENOMEM,
+};
+
+/* Owned by the caller: cJSON_Delete(). 0, or an enum json_failure. */
 int json_parse(const char *text, size_t length, struct json_limits limits, cJSON **ret_value,
                struct error *error);
 
@@ -43,9 +50,9 @@ static inline void json_deletep(cJSON **value)
  * or of another type. Strings borrowed from the object. */
 const cJSON *json_member(const cJSON *object, const char *name);
 const char *json_string(const cJSON *object, const char *name);
-/* Whole numbers in 0…2^53-1, the ones that a double holds without a neighbour rounded onto them.
- * 0, -ENOENT, -EINVAL. */
-int json_number(const cJSON *object, const char *name, uint64_t *ret_number);
+/* Whole numbers in 0…2^53-1, the ones that a double holds without a neighbour rounded onto them. */
+enum json_number { JSON_NUMBER, JSON_NUMBER_ABSENT, JSON_NUMBER_WRONG };
+enum json_number json_number(const cJSON *object, const char *name, uint64_t *ret_number);
 
 /* Well-formed UTF-8 without NUL. */
 bool json_is_text(const char *text, size_t length);

@@ -17,6 +17,13 @@
 
 #include "lib/cleanup.h"
 
+const char *mount_table_path(void)
+{
+    cleanup(fd_closep) int fd = open("/proc/1/mountinfo", O_RDONLY | O_CLOEXEC);
+
+    return fd < 0 ? "/proc/self/mountinfo" : "/proc/1/mountinfo";
+}
+
 int mount_table_read(struct buffer *ret_text)
 {
     cleanup(fd_closep) int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);

@@ -23,6 +23,9 @@ struct mount_entry {
 
 enum { MOUNT_TABLE_BYTES = 4 * 1024 * 1024 };
 
+/* The node's own mounts: /proc/1/mountinfo, where it may not be read /proc/self/mountinfo. */
+const char *mount_table_path(void);
+
 /* Appends the whole of /proc/self/mountinfo. 0 or -errno. */
 int mount_table_read(struct buffer *ret_text);
 

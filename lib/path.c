@@ -121,17 +121,22 @@ bool path_identity_equal(const struct path_identity *a, const struct path_identi
            timespec_equal(a->born, b->born);
 }
 
+bool path_is_missing(int r)
+{
+    return r == PATH_MISSING || r == PATH_BELOW_A_FILE;
+}
+
 /* What a failed openat2(2) means for a file that is to be read. */
 static int classify_open(int r, const char *name, struct error *error)
 {
     switch (r) {
-    case -ENOENT:
+    case PATH_MISSING:
         return error_set(error, PATH_ABSENT, "%s: no such file", name);
-    case -ELOOP:
+    case PATH_BEHIND_A_LINK:
         return error_set(error, PATH_UNSAFE, "%s: is or lies behind a symbolic link", name);
-    case -EXDEV:
+    case PATH_LEADS_OUT:
         return error_set(error, PATH_UNSAFE, "%s: leads out of its directory or mount", name);
-    case -ENOTDIR:
+    case PATH_BELOW_A_FILE:
         return error_set(error, PATH_UNSAFE, "%s: lies below a file", name);
     default:
         return error_set_errno(error, r, "%s: cannot open", name);
@@ -186,7 +191,7 @@ static int read_unchanged(int fd, const char *name, struct buffer *ret_text,
         r = buffer_read_all(&text, fd);
     if (r == 0)
         r = path_identify(fd, &after);
-    if (r == -EMSGSIZE)
+    if (r == BUFFER_FULL)
         return error_set(error, PATH_TOO_BIG, "%s: more than %zu bytes", name, ret_text->limit);
     if (r < 0)
         return error_set_errno(error, r, "%s: cannot read", name);
@@ -248,7 +253,7 @@ static int enter_or_make(int root, int directory, const char *prefix, const char
 {
     int r = open_resolved(root, prefix, O_PATH | O_DIRECTORY, IN_ROOT, ret_fd);
 
-    if (r != -ENOENT)
+    if (r != PATH_MISSING)
         return r;
     if (mkdirat(directory, name, mode) < 0 && errno != EEXIST)
         return -errno;
@@ -301,7 +306,7 @@ static int resolve(int root, const char *path, char ret_path[static PATH_MAX])
 
     if (r == 0)
         return path_of_descriptor(fd, ret_path);
-    if (r != -ENOENT || !name)
+    if (r != PATH_MISSING || !name)
         return r;
     if (snprintf(directory, sizeof(directory), "%.*s/", (int)(name - path), path) >= PATH_MAX)
         return -ENAMETOOLONG;
@@ -315,7 +320,7 @@ int path_resolve(int root, const char *root_name, const char *path, char ret_pat
 {
     int r = resolve(root, path, ret_path);
 
-    return r == -EXDEV ? join(root_name, path, ret_path) : r;
+    return r == PATH_LEADS_OUT ? join(root_name, path, ret_path) : r;
 }
 
 int path_real_in_root(int root, const char *path, char ret_path[static PATH_MAX])

@@ -13,6 +13,7 @@
  */
 #pragma once
 
+#include <errno.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,6 +31,19 @@ enum {
     PATH_CHANGING, /* was written while it was read: look again */
 };
 
+/* Why there is nothing at a path: what the functions here fail with that is told apart. Each has
+ * the value of the errno that says it in words; any other failure is another -errno. */
+enum path_failure {
+    PATH_MISSING = -ENOENT,
+    PATH_BELOW_A_FILE = -ENOTDIR,
+    PATH_BEHIND_A_LINK = -ELOOP,
+    PATH_LEADS_OUT = -EXDEV, /* of its directory, its mount or the root */
+    PATH_NAME_TOO_LONG = -ENAMETOOLONG,
+};
+
+/* Nothing has that name: MISSING or BELOW_A_FILE. */
+bool path_is_missing(int r);
+
 /* Identity and times of what was read, to tell "unchanged" from "same name". */
 struct path_identity {
     dev_t device;
@@ -43,7 +57,7 @@ struct path_identity {
 /* An O_PATH descriptor of "/" or of --root's directory. -errno. */
 int path_open_root(const char *root, int *ret_fd);
 
-/* Directory for reading, opened below/in root. 0, -ENOENT, -ELOOP, -EXDEV, … (negatives only). */
+/* Directory for reading, opened below/in root. 0, an enum path_failure or another -errno. */
 int path_open_directory_below(int directory, const char *name, int *ret_fd);
 int path_open_directory_in_root(int root, const char *path, int *ret_fd);
 

@@ -4,7 +4,9 @@
  * Every function that can fail returns int:
  *
  *     0   done
- *    <0   -errno: unexpected. The caller never matches on it, it forwards it.
+ *    <0   -errno: a failure. The caller forwards it. One who decides by what failed compares it
+ *         with the names that the module's header gives its failures (enum store_failure), never
+ *         with an errno; tests/check-outcomes.sh sees to that.
  *    >0   an outcome that the function's header enumerates. The caller must handle it and never
  *         forwards the number: the same number means something else one level up.
  *

@@ -18,7 +18,7 @@ enum { ARGUMENTS_BYTES = 256 * 1024 };
 
 bool kata_is_absent(int r)
 {
-    return r == -ENOENT || r == -ENOTDIR || r == -ELOOP;
+    return path_is_missing(r) || r == PATH_BEHIND_A_LINK;
 }
 
 int kata_copy(const char *text, char **ret_copy)

@@ -135,15 +135,6 @@ static int read_lines(const char *path, struct observed_mounts *mounts, int root
     return r;
 }
 
-static int read_mount_table(struct observed_mounts *mounts, int root)
-{
-    int r = read_lines("/proc/1/mountinfo", mounts, root, add_mount_line);
-
-    if (r == -EACCES || r == -EPERM || r == -ENOENT)
-        r = read_lines("/proc/self/mountinfo", mounts, root, add_mount_line);
-    return r;
-}
-
 /* A kernel without swap has no table of it. */
 static int read_swaps(struct observed_mounts *mounts, int root)
 {
@@ -227,7 +218,7 @@ int observe_mounts(int sysfs, struct observed_mounts **ret_mounts)
         return -ENOMEM;
     r = open_root_of_process_one(&root);
     if (r == 0)
-        r = read_mount_table(mounts, root);
+        r = read_lines(mount_table_path(), mounts, root, add_mount_line);
     if (r == 0)
         r = read_swaps(mounts, root);
     if (r == 0)

@@ -93,9 +93,9 @@ static bool pci_path(const cJSON *hypervisor, const char *drive_id, char *ret_pa
         uint64_t address, parent = 0;
         bool nested = filled(bridge, "ParentID");
 
-        if (slot < 0 || json_number(bridge, "Addr", &address) < 0 || address > 0xFF)
+        if (slot < 0 || json_number(bridge, "Addr", &address) != JSON_NUMBER || address > 0xFF)
             continue;
-        if (nested && (json_number(bridge, "ParentAddr", &parent) < 0 || parent > 0xFF))
+        if (nested && (json_number(bridge, "ParentAddr", &parent) != JSON_NUMBER || parent > 0xFF))
             continue;
         if (nested)
             (void)snprintf(ret_path, size, "%02" PRIx64 "/%02" PRIx64 "/%02lx", parent, address,

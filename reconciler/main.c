@@ -338,7 +338,7 @@ static int fail(struct daemon *daemon, enum start_step step, int result, const s
 /* What only a person can put right. Anything else may heal, and until then there is memory. */
 static bool is_refused(int r)
 {
-    return r > 0 || r == -EISDIR || r == -EINVAL || r == -ENOMEM;
+    return r > 0 || r == STORE_IN_THE_WAY || r == STORE_FAULT || r == STORE_NO_MEMORY;
 }
 
 static void say_opening(const struct daemon *daemon, const struct store_opening *opening)
@@ -366,7 +366,7 @@ static void say_opening(const struct daemon *daemon, const struct store_opening 
                     daemon->instance.database);
 }
 
-/* INSTANCE_LOCKED, outcomes of store_open(), -errno. */
+/* INSTANCE_LOCKED, or as store_open(). */
 static int open_file(struct daemon *daemon, struct error *error)
 {
     struct store_opening opening = {0};

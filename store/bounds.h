@@ -8,6 +8,9 @@
 
 struct store;
 
+/* What looking for one thing comes to. */
+enum store_found { STORE_FOUND, STORE_NOT_FOUND };
+
 enum {
     STORE_SCHEMA_VERSION = 1,  /* the major version; minor ones: schema.h */
     STORE_PATH_BYTES = 4096,   /* a device as written in mountInfo.json */

@@ -49,11 +49,7 @@ struct store_suspect {
 int store_each_entry_id(struct store *store, int (*callback)(void *userdata, int64_t entry_id),
                         void *userdata);
 
-/* Outcomes of store_get_suspect() and store_get_trash(). */
-enum {
-    STORE_FOUND,
-    STORE_NOT_FOUND,
-};
+/* An enum store_found, or a failure. */
 int store_get_suspect(struct store *store, int64_t entry_id, struct store_suspect *ret_suspect);
 
 /* A sandbox that a volume is or was used by: named by a file in one of its directories, or bound to

@@ -35,8 +35,8 @@ struct store_disk {
     uint32_t major, minor;
     uint64_t diskseq, size_bytes;
 };
-/* Outcomes 1: a disk that announced growth, which the device is or stands on and whose last rescan
- * is not younger than that; 0: there is none. */
+/* A disk that announced growth, which the device is or stands on and whose last rescan is not
+ * younger than that. An enum store_found, or a failure. */
 int store_find_announced(struct store *store, int64_t device_id, uint64_t before_ns,
                          struct store_disk *ret_disk);
 /* It is about to be rescanned: journaled as rescan_disk_intended. */

@@ -133,7 +133,7 @@ static int check_and_downgrade(struct sql_connection *connection)
     if (r < 0)
         return r;
     if (version != STORE_SCHEMA_VERSION)
-        return version > STORE_SCHEMA_VERSION ? STORE_NEWER : -EUCLEAN;
+        return version > STORE_SCHEMA_VERSION ? STORE_NEWER : STORE_DAMAGED;
     r = schema_check(connection, &minor);
     if (r < 0 || minor == 0)
         return r;

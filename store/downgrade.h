@@ -10,5 +10,5 @@
 
 /* Takes out of the database at `path` what minor versions added, tables, columns and what stands in
  * them, all in one transaction. Nobody else may write it. 0, also if there is nothing to take out;
- * STORE_FOREIGN, STORE_NEWER (of a release newer than this one), -EUCLEAN, -errno. */
+ * STORE_FOREIGN, STORE_NEWER (of a release newer than this one), or another failure. */
 int store_downgrade(const char *path, struct error *error);

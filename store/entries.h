@@ -38,8 +38,7 @@ struct store_entry {
 /* A flood of directories fills the store up to a bound and no further. */
 enum { STORE_VOLUMES = 16384 };
 
-/* Outcomes of store_put_entry(). */
-enum {
+enum store_put {
     STORE_PUT,
     STORE_TOO_MANY, /* a new volume, and there are STORE_VOLUMES already: nothing was written */
 };

@@ -114,5 +114,5 @@ int store_trim(struct store *store)
         /* The newest line is spared, which may be one of those that were picked. */
         more = more || removed >= TRIM_ROWS - 1;
     }
-    return more;
+    return more ? STORE_TRIM_MORE : STORE_TRIMMED;
 }

@@ -68,14 +68,14 @@ int store_find_announced(struct store *store, int64_t device_id, uint64_t before
                       sql_number((int64_t)before_ns));
 
     if (r <= 0)
-        return r;
+        return r < 0 ? r : STORE_NOT_FOUND;
     ret_disk->device_id = sql_take_number(&rows);
     TAKE_TEXT(&rows, ret_disk->name);
     ret_disk->major = (uint32_t)sql_take_number(&rows);
     ret_disk->minor = (uint32_t)sql_take_number(&rows);
     ret_disk->diskseq = (uint64_t)sql_take_number(&rows);
     ret_disk->size_bytes = (uint64_t)sql_take_number(&rows);
-    return 1;
+    return STORE_FOUND;
 }
 
 int store_intend_rescan(struct store *store, int64_t volume_id, const struct store_disk *disk,

@@ -113,12 +113,12 @@ static int quick_check(struct sql_connection *connection)
     int r = sql_first_values(connection, check, &rows, NULL, 0);
 
     if (r <= 0)
-        return r < 0 ? r : -EUCLEAN;
+        return r < 0 ? r : STORE_DAMAGED;
     text = sql_borrow_text(&rows);
     if (strcmp(text, "ok") == 0)
         return 0;
     (void)snprintf(connection->error_text, sizeof(connection->error_text), "%s", text);
-    return -EUCLEAN;
+    return STORE_DAMAGED;
 }
 
 /* The WAL may know a newer version than the file's header: until that is known, nothing is written,
@@ -136,7 +136,7 @@ static int check_version(struct sql_connection *connection, struct schema_upgrad
         return STORE_NEWER;
     (void)sqlite3_db_config(connection->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
     if (version < 1)
-        return -EUCLEAN;
+        return STORE_DAMAGED;
     r = quick_check(connection);
     return r < 0 ? r : schema_upgrade(connection, ret_upgrade);
 }
@@ -210,9 +210,9 @@ static int open_or_create(struct store *store, int busy_msec, struct store_openi
     if (kind == PLACE_OURS) {
         r = open_file(store, busy_msec, upgrade, error);
         /* Believed when it is found twice: missing memory can look like damage. */
-        if (r == -EUCLEAN)
+        if (r == STORE_DAMAGED)
             r = open_file(store, busy_msec, upgrade, error);
-        if (r == -EUCLEAN)
+        if (r == STORE_DAMAGED)
             kind = PLACE_DAMAGED;
         else if (r != STORE_NEWER)
             return r;
@@ -363,7 +363,7 @@ int store_open(const struct store_options *options, struct store **ret_store, st
     if (r == STORE_OPENED)
         r = begin_store(store, &beginning, error);
     if (r != STORE_OPENED)
-        return r;
+        return store_failure_of(r);
     beginning.opening.set_aside = store->path && place_has_set_aside(store->path);
     if (options->ret_opening)
         *options->ret_opening = beginning.opening;
@@ -410,7 +410,7 @@ int store_fall_back(struct store *store, struct error *error)
     store_rollback(store);
     /* What took its file's place must not find our frames beside it; else all is left as it is. */
     r = store_check_file(store);
-    if (r != -ENOENT && r != -ESTALE)
+    if (r != STORE_MISSING && r != STORE_REPLACED)
         (void)sqlite3_db_config(store->connection.db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     if (r < 0)
         memory.file_inode = 0; /* its number may be another's soon */
@@ -444,7 +444,7 @@ int store_return(struct store *store, const char *path, const char *why, bool *r
     if (r != STORE_OPENED) {
         sql_close(&file.connection);
         free(file.path);
-        return r;
+        return store_failure_of(r);
     }
     (void)sqlite3_wal_hook(file.connection.db, note_wal, store);
     sql_close(&store->connection);
@@ -463,11 +463,11 @@ static int check_header(const struct store *store)
     int code = sqlite3_file_control(store->connection.db, "main", SQLITE_FCNTL_FILE_POINTER, &file);
 
     if (code != SQLITE_OK || !file || !file->pMethods)
-        return -EIO;
+        return STORE_UNREADABLE;
     code = file->pMethods->xRead(file, header, sizeof(header), 0);
     if (code != SQLITE_OK && code != SQLITE_IOERR_SHORT_READ)
-        return -EIO;
-    return place_judge_header(header, sizeof(header)) == PLACE_OURS ? 0 : -EUCLEAN;
+        return STORE_UNREADABLE;
+    return place_judge_header(header, sizeof(header)) == PLACE_OURS ? 0 : STORE_DAMAGED;
 }
 
 int store_check_file(const struct store *store)
@@ -477,9 +477,9 @@ int store_check_file(const struct store *store)
     if (!store->path)
         return 0;
     if (stat(store->path, &status) < 0)
-        return -errno;
+        return store_failure_of(-errno);
     if (status.st_dev != store->file_device || status.st_ino != store->file_inode)
-        return -ESTALE;
+        return STORE_REPLACED;
     return check_header(store);
 }
 

@@ -70,8 +70,7 @@ int place_judge(const char *path, enum place_kind *ret_kind, struct error *error
     if (fd < 0 || fstat(fd, &status) < 0)
         return error_set_errno(error, -errno, "%s", path);
     if (!S_ISREG(status.st_mode))
-        return error_set(error, S_ISDIR(status.st_mode) ? -EISDIR : -EINVAL,
-                         "%s is not a regular file", path);
+        return error_set(error, STORE_IN_THE_WAY, "%s is not a regular file", path);
     length = pread(fd, header, sizeof(header), 0);
     if (length < 0)
         return error_set_errno(error, -errno, "%s", path);

@@ -69,9 +69,10 @@ static int open_readonly(struct store_reader *reader, const char *path, struct e
         r = sql_pragma_number(connection, "PRAGMA application_id", &application);
     if (r == 0)
         r = sql_pragma_number(connection, "PRAGMA user_version", &version);
-    if (r < 0 && r != -EUCLEAN)
+    if (r < 0 && r != STORE_DAMAGED)
         return error_set(error, r, "%s: %s", path, connection->error_text);
-    if (r == -EUCLEAN || application != SCHEMA_APPLICATION_ID || version != STORE_SCHEMA_VERSION)
+    if (r == STORE_DAMAGED || application != SCHEMA_APPLICATION_ID ||
+        version != STORE_SCHEMA_VERSION)
         return error_set(error, -EINVAL, "%s is not a database of this version of crustd", path);
     r = schema_read_minor(connection, &minor);
     if (r < 0)
@@ -318,7 +319,7 @@ static int finish(struct store_reader *reader, struct buffer *json, struct buffe
     if (r == 0)
         return 0;
     buffer_rewind(json, before);
-    if (r == -EMSGSIZE)
+    if (r == BUFFER_FULL)
         return error_set(error, r, "the answer is too large; ask for fewer rows");
     return error_set_errno(error, r, "%s", reader->connection->error_text);
 }

@@ -12,6 +12,7 @@
 
 #include "lib/buffer.h"
 #include "lib/result.h"
+#include "store/failure.h"
 
 struct store;
 struct store_reader;
@@ -43,7 +44,8 @@ struct store_query {
     bool live;          /* volumes: not removed; sandboxes: alive; mappings: open */
 };
 
-/* Opens an existing database read-only. -ENOENT if there is none, -EINVAL if it is not crustd's. */
+/* Opens an existing database read-only. STORE_MISSING if there is none, STORE_FAULT if it is not
+ * crustd's. */
 int store_reader_open(const char *path, struct store_reader **ret_reader, struct error *error);
 void store_reader_free(struct store_reader *reader);
 

@@ -21,8 +21,8 @@ extern const char schema_views_0_1_0[]; /* schema_0_1_0.c */
 int schema_create(struct sql_connection *connection);
 
 /* Checks the statements that the file keeps, and brings an older minor version up to this one,
- * without secrets that it may hold. A newer one is left as it is. -EUCLEAN: a table, index or view
- * is not what a migration made. */
+ * without secrets that it may hold. A newer one is left as it is. STORE_DAMAGED: a table, index or
+ * view is not what a migration made. */
 int schema_upgrade(struct sql_connection *connection, struct schema_upgrade *ret_upgrade);
 
 /* The check alone. ret_minor: the minor version; 0: written by release 0.1.0. */

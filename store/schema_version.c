@@ -57,7 +57,7 @@ int schema_digest(struct sql_connection *connection, char ret_hex[static SHA256_
     if (r >= 0)
         sha256_hex(buffer_text(&statements), statements.length, ret_hex);
     buffer_done(&statements);
-    return r == -EMSGSIZE ? -EUCLEAN : r;
+    return r == BUFFER_FULL ? STORE_DAMAGED : r;
 }
 
 /* ---- what the file says -------------------------------------------------------------------- */
@@ -85,14 +85,14 @@ static int read_recorded(struct sql_connection *connection, struct recorded *ret
     }
     r = sql_first_values(connection, recorded, &rows, NULL, 0);
     /* The table is there: that its columns are not is damage, and SQLite calls it an error. */
-    if (r == -EIO && (sqlite3_errcode(connection->db) & 0xff) == SQLITE_ERROR)
-        return -EUCLEAN;
+    if (r == STORE_UNREADABLE && (sqlite3_errcode(connection->db) & 0xff) == SQLITE_ERROR)
+        return STORE_DAMAGED;
     if (r <= 0)
-        return r < 0 ? r : -EUCLEAN;
+        return r < 0 ? r : STORE_DAMAGED;
     ret_recorded->minor = sql_take_number(&rows);
     ret_recorded->leftovers = sql_take_number(&rows) != 0;
     TAKE_TEXT(&rows, ret_recorded->digest);
-    return ret_recorded->minor < 1 ? -EUCLEAN : 0;
+    return ret_recorded->minor < 1 ? STORE_DAMAGED : 0;
 }
 
 int schema_read_minor(struct sql_connection *connection, int64_t *ret_minor)
@@ -112,7 +112,7 @@ static int read_and_check(struct sql_connection *connection, struct recorded *re
     if (r == 0)
         r = schema_digest(connection, digest);
     if (r == 0 && strcmp(digest, ret_recorded->digest) != 0)
-        r = -EUCLEAN;
+        r = STORE_DAMAGED;
     return r;
 }
 

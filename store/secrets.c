@@ -100,7 +100,7 @@ static void redact_in_sql(sqlite3_context *context, int count, sqlite3_value **v
         return;
     }
     text = r > 0 ? cJSON_PrintUnformatted(value) : NULL;
-    if (r == -ENOMEM || (r > 0 && !text))
+    if (r == JSON_NO_MEMORY || (r > 0 && !text))
         sqlite3_result_error_nomem(context);
     else
         sqlite3_result_text(context, text, -1, free);

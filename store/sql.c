@@ -22,34 +22,64 @@ static int error_from_code(int code, int system_errno)
 {
     switch (code & 0xff) {
     case SQLITE_FULL:
-        return -ENOSPC;
+        return STORE_NO_SPACE;
     case SQLITE_IOERR:
         if (code == SQLITE_IOERR_NOMEM)
-            return -ENOMEM;
-        return system_errno == ENOSPC || system_errno == EROFS ? -system_errno : -EIO;
+            return STORE_NO_MEMORY;
+        return system_errno == ENOSPC || system_errno == EROFS ? store_failure_of(-system_errno)
+                                                               : STORE_UNREADABLE;
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
-        return -EUCLEAN;
+        return STORE_DAMAGED;
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-        return -EBUSY;
+        return STORE_LOCKED;
     case SQLITE_NOMEM:
-        return -ENOMEM;
+        return STORE_NO_MEMORY;
     case SQLITE_READONLY:
-        return -EROFS;
+        return STORE_READ_ONLY;
     case SQLITE_PERM:
     case SQLITE_AUTH:
-        return -EACCES;
+        return STORE_FORBIDDEN;
     case SQLITE_TOOBIG:
-        return -E2BIG;
+        return STORE_TOO_BIG;
     case SQLITE_CANTOPEN:
-        return system_errno ? -system_errno : -EIO;
+        return system_errno ? store_failure_of(-system_errno) : STORE_UNREADABLE;
     case SQLITE_CONSTRAINT:
     case SQLITE_RANGE:
     case SQLITE_MISUSE:
-        return -EINVAL;
+        return STORE_FAULT;
     default:
-        return -EIO;
+        return STORE_UNREADABLE;
+    }
+}
+
+int store_failure_of(int r)
+{
+    switch (r < 0 ? -r : 0) {
+    case 0:
+        return r;
+    case ENOSPC:
+    case EDQUOT:
+        return STORE_NO_SPACE;
+    case EACCES:
+    case EPERM:
+        return STORE_FORBIDDEN;
+    case ENOENT:
+    case ENOTDIR:
+        return STORE_MISSING;
+    case EROFS:
+    case EBUSY:
+    case EUCLEAN:
+    case ESTALE:
+    case EISDIR:
+    case ENOMEM:
+    case EINVAL:
+    case E2BIG:
+    case EDEADLK:
+        return r; /* has its own name */
+    default:
+        return STORE_UNREADABLE;
     }
 }
 
@@ -132,14 +162,14 @@ static int find_statement(struct sql_connection *connection, const char *text,
     int code;
 
     if (!slot)
-        return -ENOSPC;
+        return STORE_FAULT;
     if (!*slot) {
         code = sqlite3_prepare_v3(connection->db, text, -1, SQLITE_PREPARE_PERSISTENT, slot, NULL);
         if (code != SQLITE_OK)
             return sql_failed(connection, code);
     }
     if (sqlite3_stmt_busy(*slot))
-        return -EDEADLK;
+        return STORE_RUNNING;
     *ret_statement = *slot;
     return 0;
 }

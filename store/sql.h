@@ -4,7 +4,7 @@
  * A statement is its text: a `static const char[]` beside the function that uses it. The first use
  * prepares it, later ones find it by the text's address; nothing is prepared on the hot path twice.
  * A statement runs once at a time: whoever walks its rows must not start it again meanwhile (then
- * -EDEADLK).
+ * STORE_RUNNING). What fails returns an enum store_failure.
  */
 #pragma once
 
@@ -15,6 +15,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/result.h"
+#include "store/failure.h"
 
 enum { SQL_STATEMENTS = 256, SQL_TEXT_BYTES = 256 };
 
@@ -27,10 +28,10 @@ struct sql_connection {
     } cached[SQL_STATEMENTS];
 };
 
-/* `flags` are sqlite3_open_v2()'s; extended result codes and no mutexes come with them. -errno; the
+/* `flags` are sqlite3_open_v2()'s; extended result codes and no mutexes come with them. The
  * connection is to be closed in either case. */
 int sql_open(struct sql_connection *connection, const char *path, int flags);
-/* -errno as store.h lists them; keeps the error's text. */
+/* An enum store_failure; keeps the error's text. */
 int sql_failed(struct sql_connection *connection, int code);
 void sql_close(struct sql_connection *connection);
 

@@ -7,9 +7,8 @@
  * puts a fact learns whether anything changed. Each change appends its row to the journal by
  * itself.
  *
- * Errors: negative errno only (SQLITE_FULL -ENOSPC, IOERR -EIO, CORRUPT/NOTADB -EUCLEAN, BUSY
- * -EBUSY, NOMEM -ENOMEM); store_error_text() has SQLite's own words. After an error inside a
- * transaction the caller rolls back and tries the turn again.
+ * Errors: an enum store_failure (failure.h); store_error_text() has SQLite's own words. After an
+ * error inside a transaction the caller rolls back and tries the turn again.
  *
  * Times passed in and out are milliseconds since 1970 UTC, for people; *_ns are CLOCK_BOOTTIME and
  * mean something only within the boot whose id the store was opened with.
@@ -20,6 +19,7 @@
 #include "store/bounds.h"
 #include "store/devices.h"
 #include "store/entries.h"
+#include "store/failure.h"
 #include "store/guest_stats.h"
 #include "store/helper_runs.h"
 #include "store/hidden.h"
@@ -33,8 +33,7 @@
 
 /* ---- opening ---------------------------------------------------------------------------- */
 
-/* Outcomes of store_open(). */
-enum {
+enum store_opened {
     STORE_OPENED,
     STORE_FOREIGN, /* another application's database: never touched */
     STORE_NEWER,   /* a newer major version than this program's: never touched */
@@ -62,7 +61,8 @@ struct store_opening {
     struct schema_upgrade upgrade;
 };
 
-/* Creates (0640, its directory must exist), migrates and checks the database. STORE_* or -errno.
+/* Creates (0640, its directory must exist), migrates and checks the database. An enum
+ * store_opened, or a failure.
  * Rows of another boot become history: their sandboxes are gone, their mappings closed. */
 int store_open(const struct store_options *options, struct store **ret_store, struct error *error);
 void store_close(struct store *store); /* checkpoints */
@@ -86,7 +86,9 @@ int store_idle(struct store *store);
  */
 int store_contain(struct store *store, bool at_leisure);
 
-/* Trims history to its bounds, a bounded number of rows at a time. Outcome 1: there is more. */
+enum store_trimmed { STORE_TRIMMED, STORE_TRIM_MORE };
+
+/* Trims history to its bounds, a bounded number of rows at a time. */
 int store_trim(struct store *store);
 
 /* ---- when the file fails ---------------------------------------------------------------- */
@@ -105,8 +107,8 @@ int store_return(struct store *store, const char *path, const char *why, bool *r
 
 bool store_is_in_memory(const struct store *store);
 
-/* 0, or -ENOENT/-ESTALE when the file was removed or replaced under the daemon, -EUCLEAN when its
- * header is not ours any more, -EIO. In memory there is no file to be missed. */
+/* 0, STORE_MISSING or STORE_REPLACED under the daemon, STORE_DAMAGED, another failure. In memory
+ * there is no file to be missed. */
 int store_check_file(const struct store *store);
 
 /* What is committed now, no later daemon will find: the store is in memory, or its file was removed

@@ -85,10 +85,10 @@ int store_find_forbidding(struct store *store, const char *sandbox_id, int64_t v
     if (r > 0) /* on most nodes no volume forbids anything, and each growth asks */
         r = sql_first(&store->connection, find, &rows, sql_text(sandbox_id), sql_number(volume_id));
     if (r <= 0)
-        return r;
+        return r < 0 ? r : STORE_NOT_FOUND;
     sql_take_text(&rows, ret_path, STORE_TARGET_BYTES);
     *ret_policy = (enum resize_policy)sql_take_number(&rows);
-    return 1;
+    return STORE_FOUND;
 }
 
 int store_each_bypassed_volume(struct store *store, const char *sandbox_id,

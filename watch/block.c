@@ -70,8 +70,10 @@ static void dispatch(struct watch_block *watch, char *data, size_t length)
         watch->handler->capacity_changed(watch->userdata, event.devpath);
 }
 
-/* One message. 0, -EAGAIN when there is none, -errno. */
-static int receive(struct watch_block *watch)
+enum received { RECEIVED, RECEIVED_NOTHING, RECEIVED_TOO_MUCH, RECEIVED_FAILURE };
+
+/* One message; a signal in between is no failure. */
+static enum received receive(struct watch_block *watch)
 {
     static char data[MESSAGE_BYTES + 1];
     struct sockaddr_nl sender = {0};
@@ -88,14 +90,17 @@ static int receive(struct watch_block *watch)
     ssize_t length = recvmsg(watch->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
     if (length < 0)
-        return -errno;
+        return errno == EAGAIN    ? RECEIVED_NOTHING
+               : errno == ENOBUFS ? RECEIVED_TOO_MUCH
+               : errno == EINTR   ? RECEIVED
+                                  : RECEIVED_FAILURE;
     if (!is_from_kernel(&message))
-        return 0;
+        return RECEIVED;
     if (message.msg_flags & MSG_TRUNC)
-        return -ENOBUFS;
+        return RECEIVED_TOO_MUCH;
     data[length] = '\0';
     dispatch(watch, data, (size_t)length);
-    return 0;
+    return RECEIVED;
 }
 
 static void on_drained(struct watch_block *watch)
@@ -112,15 +117,15 @@ static void on_readable(struct loop_io *io, int events)
 
     (void)events;
     for (int i = 0; i < BATCH; i++) {
-        int r = receive(watch);
+        enum received received = receive(watch);
 
-        if (r == -ENOBUFS) {
+        if (received == RECEIVED_TOO_MUCH) {
             watch->counters.overflows++;
             watch->lost = true;
-        } else if (r == -EAGAIN) {
+        } else if (received == RECEIVED_NOTHING) {
             on_drained(watch);
             return;
-        } else if (r < 0 && r != -EINTR) {
+        } else if (received == RECEIVED_FAILURE) {
             watch->counters.up = false;
             loop_io_stop(io);
             fd_close(watch->fd);

@@ -147,7 +147,8 @@ static void forget_children(struct watch_directories *watch, unsigned tree)
 
 static bool is_absent(int r)
 {
-    return r == -ENOENT || r == -ENOTDIR || r == -ELOOP || r == -EXDEV || r == -ENAMETOOLONG;
+    return path_is_missing(r) || r == PATH_BEHIND_A_LINK || r == PATH_LEADS_OUT ||
+           r == PATH_NAME_TOO_LONG;
 }
 
 static int open_prefix(const struct watch_directories *watch, const char *path, size_t length,

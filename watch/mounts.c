@@ -17,6 +17,7 @@
 #include <sys/epoll.h>
 
 #include "lib/cleanup.h"
+#include "lib/mount_table.h"
 #include "watch/internal.h"
 
 struct watch_mounts {
@@ -86,11 +87,7 @@ int watch_mounts_new_at(struct loop *loop, const char *mount_table, void (*chang
 int watch_mounts_new(struct loop *loop, void (*changed)(void *userdata), void *userdata,
                      struct watch_mounts **ret_watch)
 {
-    int r = watch_mounts_new_at(loop, "/proc/1/mountinfo", changed, userdata, ret_watch);
-
-    if (r == -EACCES || r == -EPERM || r == -ENOENT)
-        r = watch_mounts_new_at(loop, "/proc/self/mountinfo", changed, userdata, ret_watch);
-    return r;
+    return watch_mounts_new_at(loop, mount_table_path(), changed, userdata, ret_watch);
 }
 
 struct watch_mounts *watch_mounts_free(struct watch_mounts *watch)

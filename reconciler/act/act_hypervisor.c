@@ -75,7 +75,7 @@ static int act_hypervisor_intend(struct act *act)
     enum resize_policy policy;
     int r = store_find_forbidding(store, volume->sandbox_id, volume->volume_id, path, &policy);
 
-    if (r > 0)
+    if (r == STORE_FOUND)
         (void)error_set(&act->vmm.others_forbid, 0, "%s in the same sandbox has crust.resize = %s",
                         path, policy_name(policy));
     return r < 0 ? r

@@ -176,7 +176,7 @@ int actor_may_rescan(const struct actor *actor, const struct store_volume *volum
     struct store_disk disk;
     int r = act_rescan_find(actor->options.context->store, volume, &disk);
 
-    *ret_may = r > 0;
+    *ret_may = r == STORE_FOUND;
     return r < 0 ? r : 0;
 }
 

@@ -51,8 +51,8 @@ int runtime_cli_read_capacity(enum child_end end, int status, const struct buffe
     if (r < 0)
         return r;
     r = json_parse(buffer_text(output), output->length, JSON_LIMITS_HTTP, &object, error);
-    if (r == 0)
-        r = json_number(object, "capacity_bytes", ret_bytes);
+    if (r == 0 && json_number(object, "capacity_bytes", ret_bytes) != JSON_NUMBER)
+        r = -EBADMSG;
     return r < 0 ? error_set(error, r, "what it said is not understood") : 0;
 }
 

@@ -125,12 +125,12 @@ static void on_timer(struct loop_timer *timer)
 static bool is_of_the_file(const struct reconciler *reconciler, int r)
 {
     switch (r) {
-    case -ENOMEM:
-    case -EINVAL:
-    case -E2BIG:
-    case -EDEADLK:
+    case STORE_NO_MEMORY:
+    case STORE_FAULT:
+    case STORE_TOO_BIG:
+    case STORE_RUNNING:
         return false;
-    case -EBUSY:
+    case STORE_LOCKED:
         return reconciler->failed_turns >= BUSY_TURNS;
     default:
         return true;
@@ -155,7 +155,7 @@ static int leave_file(struct reconciler *reconciler, int r, const char *text)
     bool same = false;
 
     if (store_fall_back(reconciler->store, &error) < 0)
-        return -ENOMEM;
+        return STORE_NO_MEMORY;
     (void)snprintf(fallback->why, sizeof(fallback->why), "%s", text);
     if (clock_boottime() - fallback->back_ns > GOOD_NS)
         fallback->failures = 0;
@@ -192,9 +192,10 @@ void fallback_check_file(struct reconciler *reconciler)
     if (r == 0 || reconciler->stopping)
         return;
     fallback_on_failure(reconciler, r,
-                        r == -ENOENT || r == -ESTALE ? "its file was removed or replaced"
-                        : r == -EUCLEAN              ? "its file was overwritten"
-                                                     : strerror(-r));
+                        r == STORE_MISSING || r == STORE_REPLACED
+                            ? "its file was removed or replaced"
+                        : r == STORE_DAMAGED ? "its file was overwritten"
+                                             : strerror(-r));
 }
 
 /* ---- life ---- */
@@ -204,7 +205,7 @@ void fallback_begin(struct reconciler *reconciler, const struct error *error)
     struct fallback *fallback = &reconciler->fallback;
 
     (void)snprintf(fallback->why, sizeof(fallback->why), "%s", error->text);
-    set_problem(reconciler, error->code, error->text);
+    set_problem(reconciler, store_failure_of(error->code), error->text);
     wait_for_file(reconciler);
 }
 

@@ -79,11 +79,12 @@ int instance_take_place(struct instance *instance, struct error *error)
     int r = make_directory(instance, error);
 
     if (r < 0)
-        return r;
+        return store_failure_of(r);
     r = path_resolve(instance->root, instance->root_name, instance->name, instance->database);
     if (r < 0)
-        return error_set_errno(error, r, "cannot find the directory of %s", instance->name);
-    return take_lock(instance, error);
+        return store_failure_of(
+            error_set_errno(error, r, "cannot find the directory of %s", instance->name));
+    return store_failure_of(take_lock(instance, error));
 }
 
 void instance_done(struct instance *instance)

@@ -35,7 +35,7 @@ void instance_init(struct instance *instance, int root, const char *root_name,
 void instance_done(struct instance *instance);
 
 /* Makes the database's directory if need be, finds it below root and takes the lock on it, unless
- * that is held already. INSTANCE_* or -errno, with a text unless INSTANCE_ALONE. */
+ * that is held already. INSTANCE_* or an enum store_failure, with a text unless INSTANCE_ALONE. */
 int instance_take_place(struct instance *instance, struct error *error);
 
 enum instance_store { INSTANCE_STORE_FILE, INSTANCE_STORE_MEMORY };

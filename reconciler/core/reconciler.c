@@ -308,7 +308,7 @@ static void on_trim(struct loop_timer *timer)
 
     if (r == 0)
         r = store_trim(reconciler->store);
-    more = r > 0;
+    more = r == STORE_TRIM_MORE;
     note_failure(reconciler, r < 0 ? r : store_commit(reconciler->store));
     if (more)
         loop_timer_start(reconciler->loop, timer, TRIM_PAUSE_NS, on_trim);

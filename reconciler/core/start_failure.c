@@ -27,25 +27,22 @@ static const char *remedy_of_config(int result)
 static const char *remedy_of_database(int result)
 {
     switch (result) {
-    case -ENOSPC:
-    case -EDQUOT:
+    case STORE_NO_SPACE:
         return "free space on its file system";
-    case -EROFS:
+    case STORE_READ_ONLY:
         return "make its file system writable";
-    case -EACCES:
-    case -EPERM:
+    case STORE_FORBIDDEN:
         return "let root write there";
-    case -EBUSY:
+    case STORE_LOCKED:
         return "end the program that keeps it locked";
-    case -ENOENT:
-    case -ENOTDIR:
+    case STORE_MISSING:
         return "let its directory be made";
-    case -EUCLEAN:
+    case STORE_DAMAGED:
         return "let it be set aside: its directory must be writable";
-    case -EISDIR:
-    case -EINVAL:
+    case STORE_IN_THE_WAY:
+    case STORE_FAULT:
         return "move away what stands there";
-    case -ENOMEM:
+    case STORE_NO_MEMORY:
         return "give crustd more memory";
     case STORE_FOREIGN:
         return "move that away, or set paths.database";
@@ -94,8 +91,8 @@ const char *start_failure_remedy(enum start_step step, int result)
 /* What stands at the database's place is not ours to touch, and does not go away by itself. */
 static bool is_refused(int result)
 {
-    return result == STORE_FOREIGN || result == STORE_NEWER || result == -EISDIR ||
-           result == -EINVAL;
+    return result == STORE_FOREIGN || result == STORE_NEWER || result == STORE_IN_THE_WAY ||
+           result == STORE_FAULT;
 }
 
 int start_failure_exit_code(enum start_step step, int result)

@@ -132,7 +132,7 @@ int helper_report_parse(const char *text, size_t length, unsigned paths,
         (void)error_prefix(error, "the helper's report: ");
         return -EBADMSG;
     }
-    if (json_number(object, "version", &version) < 0 || version != VERSION)
+    if (json_number(object, "version", &version) != JSON_NUMBER || version != VERSION)
         return error_set(error, -EBADMSG, "the helper's report is not of version %d", VERSION);
     volumes = json_member(object, "volumes");
     if (!cJSON_IsArray(volumes))

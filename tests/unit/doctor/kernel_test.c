@@ -77,9 +77,9 @@ static void calls_that_are_refused(void **state)
     facts.uevents = 0;
     facts.large_buffer = false;
     expect(&facts, "uevents", "a storm of them overflows", "warning");
-    facts.vsock = -EPERM;
+    facts.vsock = EPERM;
     expect(&facts, "vsock", "Operation not permitted", "error");
-    facts.vsock = -EAFNOSUPPORT;
+    facts.vsock = EAFNOSUPPORT;
     expect(&facts, "vsock", "no vsock now", "warning");
     facts.now_seconds = 86400;
     expect(&facts, "clock", "years behind", "warning");

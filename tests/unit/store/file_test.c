@@ -171,13 +171,13 @@ static void a_place_that_cannot_hold_a_database_is_an_error(void **state)
     char missing[160];
     struct error error = {0};
 
-    assert_int_equal(store_open(&options, &fixture->store, &error), -EISDIR);
+    assert_int_equal(store_open(&options, &fixture->store, &error), STORE_IN_THE_WAY);
     assert_non_null(strstr(error.text, fixture->directory));
     (void)snprintf(missing, sizeof(missing), "%s/none/crustd.db", fixture->directory);
     options.path = missing;
-    assert_int_equal(store_open(&options, &fixture->store, &error), -ENOENT);
+    assert_int_equal(store_open(&options, &fixture->store, &error), STORE_MISSING);
     options.path = "/dev/null";
-    assert_int_equal(store_open(&options, &fixture->store, &error), -EINVAL);
+    assert_int_equal(store_open(&options, &fixture->store, &error), STORE_IN_THE_WAY);
     assert_null(fixture->store);
 }
 
@@ -371,7 +371,7 @@ static void another_writer_is_busy(void **state)
     fixture->store = fixture_open(fixture->path, "boot-1");
     assert_int_equal(sqlite3_open(fixture->path, &other), SQLITE_OK);
     assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
-    assert_int_equal(store_begin(fixture->store), -EBUSY);
+    assert_int_equal(store_begin(fixture->store), STORE_LOCKED);
     assert_string_equal(store_error_text(fixture->store), "database is locked");
     assert_int_equal(sqlite3_exec(other, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
     assert_int_equal(store_begin(fixture->store), 0);
@@ -387,9 +387,9 @@ static void a_removed_or_replaced_file_is_noticed(void **state)
     assert_false(store_is_degraded(fixture->store));
     assert_int_equal(unlink(fixture->path), 0);
     assert_true(store_is_degraded(fixture->store));
-    assert_int_equal(store_check_file(fixture->store), -ENOENT);
+    assert_int_equal(store_check_file(fixture->store), STORE_MISSING);
     write_file(fixture, "x", 1);
-    assert_int_equal(store_check_file(fixture->store), -ESTALE);
+    assert_int_equal(store_check_file(fixture->store), STORE_REPLACED);
 }
 
 /* ---- the WAL ------------------------------------------------------------------------------- */

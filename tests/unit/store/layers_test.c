@@ -112,16 +112,16 @@ static void an_announced_disk_is_rescanned_once_in_a_while(void **state)
     struct bound bound = put_stack(store, &disk);
     bool changed, announced;
 
-    assert_int_equal(store_find_announced(store, bound.device_id, 1000, &found), 0);
+    assert_int_equal(store_find_announced(store, bound.device_id, 1000, &found), STORE_NOT_FOUND);
     assert_int_equal(store_announce_growth(store, disk, 50, &changed), 0);
-    assert_int_equal(store_find_announced(store, bound.device_id, 0, &found), 1);
+    assert_int_equal(store_find_announced(store, bound.device_id, 0, &found), STORE_FOUND);
     assert_int_equal(found.device_id, disk);
     assert_int_equal(found.minor, 2);
     assert_int_equal(found.diskseq, 3);
     assert_int_equal(found.size_bytes, GIB);
     assert_int_equal(store_intend_rescan(store, bound.volume_id, &found, 500), 0);
-    assert_int_equal(store_find_announced(store, bound.device_id, 499, &found), 0);
-    assert_int_equal(store_find_announced(store, bound.device_id, 500, &found), 1);
+    assert_int_equal(store_find_announced(store, bound.device_id, 499, &found), STORE_NOT_FOUND);
+    assert_int_equal(store_find_announced(store, bound.device_id, 500, &found), STORE_FOUND);
     assert_int_equal(store_put_rescan_result(store, bound.volume_id, &found, GIB, "refused"), 0);
     assert_int_equal(store_is_announced(store, disk, &announced), 0);
     assert_true(announced);

@@ -358,7 +358,8 @@ static void a_volume_that_forbids_is_found(void **state)
         entry.sandbox[0] = i == 0 ? "sandbox-1" : "sandbox-2";
         volume[i] = put_entry(store, &entry, true);
     }
-    assert_int_equal(store_find_forbidding(store, "sandbox-1", bound.volume_id, path, &policy), 0);
+    assert_int_equal(store_find_forbidding(store, "sandbox-1", bound.volume_id, path, &policy),
+                     STORE_NOT_FOUND);
     for (unsigned i = 0; i < 3; i++) {
         struct store_entry entry = entry_of(paths[i], paths[i], 20 + i);
         int expected = i < 2;
@@ -368,10 +369,11 @@ static void a_volume_that_forbids_is_found(void **state)
         entry.policy = i == 0 ? POLICY_NEVER : POLICY_OBSERVE;
         (void)put_entry(store, &entry, true);
         assert_int_equal(store_find_forbidding(store, "sandbox-1", bound.volume_id, path, &policy),
-                         expected);
+                         expected ? STORE_FOUND : STORE_NOT_FOUND);
         assert_true(!expected || strcmp(path, paths[i]) == 0);
         assert_true(!expected || policy == entry.policy);
-        assert_int_equal(store_find_forbidding(store, "sandbox-1", volume[i], path, &policy), 0);
+        assert_int_equal(store_find_forbidding(store, "sandbox-1", volume[i], path, &policy),
+                         STORE_NOT_FOUND);
         entry.policy = POLICY_GROW;
         (void)put_entry(store, &entry, true);
     }

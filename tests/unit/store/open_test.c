@@ -104,7 +104,7 @@ static void an_overwritten_file_is_noticed_and_set_aside(void **state)
     bool same = true;
 
     overwrite(fixture, "this is no database");
-    assert_int_equal(store_check_file(fixture->store), -EUCLEAN);
+    assert_int_equal(store_check_file(fixture->store), STORE_DAMAGED);
     assert_true(store_is_degraded(fixture->store));
     fall_back(fixture);
     assert_int_equal(come_back(fixture, &same), STORE_OPENED);
