@@ -11,9 +11,11 @@ emulates. All listen on 127.0.0.1, at ports that were free, so that several may 
 let in, for nobody else is there. The programs end with the process that started them.
 """
 
+import contextlib
 import json
 import os
 import pathlib
+import random
 import re
 import socket
 import subprocess
@@ -27,6 +29,7 @@ from tunnel import Tunnel
 TOKEN = "test-token"
 START_SECONDS = 300
 PAUSE = 0.5
+PORTS = range(20000, 30000)
 
 
 class ControlPlaneError(Exception):
@@ -34,8 +37,14 @@ class ControlPlaneError(Exception):
 
 
 def free_ports(number):
-    """Taken at the same time, so that they differ."""
-    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
+    """Taken at the same time, so that they differ. Below those that connections are given, which other tests
+    make meanwhile."""
+    listeners = []
+    for port in random.sample(PORTS, len(PORTS)):
+        with contextlib.suppress(OSError):
+            listeners.append(socket.create_server(("127.0.0.1", port)))
+        if len(listeners) == number:
+            break
     ports = [one.getsockname()[1] for one in listeners]
     for one in listeners:
         one.close()
