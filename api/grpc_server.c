@@ -97,7 +97,7 @@ static bool make_room(struct grpc_server *server)
     idlest = find_idlest(server);
     if (!idlest) {
         log_warning(&(struct log_ids){.source = "grpc"},
-                    "%d connections have a call in flight: another one is closed", CONNECTIONS);
+                    "all %d connections have a call in flight: closing a new one", CONNECTIONS);
         return false;
     }
     http2_connection_shut_down(idlest->connection); /* so that no call of its is lost */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* metrics.c - each family in turn: from the store by counting in SQL, from counters that are kept
- * where things happen, from the senses, and from the process itself. */
+ * where things happen, from the watchers, and from the process itself. */
 #include "api/metrics.h"
 
 #include <string.h>
@@ -104,18 +104,18 @@ static int write_volumes(struct metrics_text *text, struct store_reader *reader,
                   "Volumes that are blocked or shrunk, or abnormal as their guest says.");
     metrics_put(text, NULL, (double)volumes.abnormal);
     metrics_begin(text, "crustd_volumes_stalled", "gauge",
-                  "Volumes whose resize stands still and needs somebody.");
+                  "Volumes whose resize does not proceed and needs attention.");
     r = store_group_stalled(reader, put_stalled, text, error);
     if (r < 0)
         return r;
     metrics_begin(text, "crustd_volumes_not_resizable", "gauge",
-                  "Volumes in use whose file system a growth would not reach, though crustd may "
-                  "resize them, by the first thing in the way.");
+                  "Volumes in use whose file system a resize would not reach, though crustd may "
+                  "resize them, by the first obstacle.");
     r = store_group_not_resizable(reader, put_not_resizable, text, error);
     if (r < 0)
         return r;
     metrics_begin(text, "crustd_volumes_condition", "gauge",
-                  "Volumes that a sandbox uses, by what its guest last said of the file system.");
+                  "Volumes that a sandbox uses, by the condition that its guest last reported.");
     return store_group_conditions(reader, put_condition, text, error);
 }
 
@@ -181,9 +181,9 @@ static int write_usage(struct metrics_text *text, struct store_reader *reader, s
         bool of_guest;
     } families[] = {
         {"crustd_volume_size_bytes", "Size of the volume's device on the host.", size_of, false},
-        {"crustd_volume_used_bytes", "What the guest last said to be used.", used_of, true},
-        {"crustd_volume_available_bytes", "What the guest last said to be available.", available_of,
-         true},
+        {"crustd_volume_used_bytes", "Used bytes, as the guest last reported.", used_of, true},
+        {"crustd_volume_available_bytes", "Available bytes, as the guest last reported.",
+         available_of, true},
     };
     int r = 0;
 
@@ -204,17 +204,19 @@ static void write_growths(struct metrics_text *text, const struct store_counters
                                          [STORE_STAGE_GUEST] = "guest",
                                          [STORE_STAGE_TOTAL] = "total"};
 
-    metrics_begin(text, "crustd_resizes_total", "counter",
-                  "Growths that came through (grown), came to be held up (blocked, each time), or "
-                  "ended with their volume or sandbox (ended).");
+    metrics_begin(
+        text, "crustd_resizes_total", "counter",
+        "Resizes that finished (grown), came to be held up (blocked, each time), or ended "
+        "with their volume or sandbox (ended).");
     for (unsigned i = 0; i < counters->growth_results; i++) {
         const struct store_counted_growth *row = &counters->growth_result[i];
 
         metrics_put(text, METRICS_WITH({"result", row->result}, {"reason", row->reason}),
                     (double)row->count);
     }
-    metrics_begin(text, "crustd_resize_duration_seconds", "histogram",
-                  "From a growth's detection to the hypervisor, on to the guest, and in all.");
+    metrics_begin(
+        text, "crustd_resize_duration_seconds", "histogram",
+        "Of finished resizes: from detection to the hypervisor, on to the guest, and in total.");
     for (unsigned i = 0; i < STORE_STAGES; i++)
         metrics_put_histogram(text, METRICS_WITH({"stage", stages[i]}), &counters->growths[i]);
 }
@@ -255,12 +257,12 @@ static void write_sources(struct metrics_text *text, const struct reconciler_hea
     metrics_begin(text, "crustd_source_up", "gauge", "Whether a source of events works.");
     for (unsigned i = 0; i < health->sources; i++)
         metrics_put(text, METRICS_WITH({"source", health->source[i].name}), health->source[i].up);
-    metrics_begin(text, "crustd_events_total", "counter", "Events that a source has told.");
+    metrics_begin(text, "crustd_events_total", "counter", "Events that a watcher reported.");
     for (unsigned i = 0; i < health->sources; i++)
         metrics_put(text, METRICS_WITH({"source", health->source[i].name}),
                     (double)health->source[i].events);
     metrics_begin(text, "crustd_event_overflows_total", "counter",
-                  "Times that events were lost, so that everything was looked at.");
+                  "How often events were lost, so that everything was observed again.");
     for (unsigned i = 0; i < health->sources; i++)
         metrics_put(text, METRICS_WITH({"source", health->source[i].name}),
                     (double)health->source[i].overflows);
@@ -278,7 +280,7 @@ static void write_daemon(struct metrics_text *text, struct reconciler *reconcile
     metrics_put(text,
                 METRICS_WITH({"resize_mode", modes->resize}, {"cleanup_mode", modes->cleanup}), 1);
     metrics_begin(text, "crustd_degraded", "gauge",
-                  "1 if something that crustd needs is not as it should be (/readyz says what).");
+                  "1 while something that crustd needs is missing (/readyz says what).");
     metrics_put(text, NULL, health.degraded);
     metrics_begin(text, "crustd_store_degraded", "gauge",
                   "1 while the database's file fails, so that nothing is kept.");

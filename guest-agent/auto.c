@@ -202,7 +202,7 @@ int automatic_new(struct loop *loop, struct automatic **ret_automatic)
     automatic->socket = -1;
     r = open_events(&automatic->socket);
     if (r < 0)
-        log_warning(NULL, "no kernel events, looking at sizes only: %s", strerror(-r));
+        log_warning(NULL, "no kernel events, comparing sizes only: %s", strerror(-r));
     else
         loop_io_start(loop, &automatic->events, automatic->socket, LOOP_READ, on_events);
     loop_timer_start(loop, &automatic->look, 0, on_look);

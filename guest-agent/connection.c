@@ -58,7 +58,7 @@ struct connection {
 
 static void note_loss(int code)
 {
-    log_warning(NULL, "a reply was lost: %s", strerror(-code));
+    log_warning(NULL, "a reply could not be sent: %s", strerror(-code));
 }
 
 static void hold(struct connection *connection, const void *replies, size_t length)

@@ -177,7 +177,7 @@ static int try_to_attach(struct server *server)
     int r = attach(server);
 
     if (r < 0 && r != -EAGAIN && !server->complained)
-        log_warning(NULL, "cannot use %s, trying on: %s", server->path, strerror(-r));
+        log_warning(NULL, "cannot use %s, will try again: %s", server->path, strerror(-r));
     server->complained = r < 0 && r != -EAGAIN;
     server->has_peer = r == 0;
     if (server->has_peer)

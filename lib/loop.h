@@ -43,7 +43,8 @@ struct loop_timer {
     void (*callback)(struct loop_timer *timer);
 };
 
-/* Fires once, nanoseconds from now (0: in the next turn). Starting again replaces the old time. */
+/* Fires once, nanoseconds from now (0: in the next iteration). Starting again replaces the old
+ * time. */
 void loop_timer_start(struct loop *loop, struct loop_timer *timer, uint64_t nanoseconds,
                       void (*callback)(struct loop_timer *timer));
 void loop_timer_stop(struct loop_timer *timer);
@@ -59,8 +60,8 @@ void loop_signal_start(struct loop *loop, struct loop_signal *source, int number
                        void (*callback)(struct loop_signal *signal));
 void loop_signal_stop(struct loop_signal *source);
 
-/* Runs at the end of each turn, when all ready sources have been served and just before the loop
- * would sleep: this is where the reconciler takes its turn. */
+/* Runs when all ready sources have been served and just before the loop would sleep: this is where
+ * the core makes its reconcile pass. */
 struct loop_prepare {
     ev_prepare ev;
     struct loop *loop;

@@ -12,7 +12,7 @@
  *   store_set_trash_step()   restoring  a person wants it back
  *                            deleting   its time is up
  *
- * Whoever finds a row looks at the disk to learn how far it came: any step may be found undone.
+ * After a crash the disk says how far a row came: any step may turn out not to be done.
  * While a volume's directory is in the trash the volume is `quarantined`, afterwards `removed`. A
  * directory that comes back with the identity that it had is the same volume again.
  */
@@ -73,7 +73,7 @@ int store_each_named(struct store *store, int64_t entry_id,
                      int (*callback)(void *userdata, const struct store_user *user),
                      void *userdata);
 
-/* The VMM of a live sandbox ended before our eyes (pidfd). */
+/* The end of a live sandbox's VMM was observed (pidfd). */
 int store_note_exit(struct store *store, const char *sandbox_id, pid_t vmm_pid);
 
 /* Volumes that are not removed. */
@@ -143,7 +143,7 @@ int store_finish_cleanup(struct store *store, int64_t cleanup_id,
                          enum store_cleanup_decision decision, enum stale_reason reason,
                          uint64_t now_ns);
 
-/* Nothing had been moved when it was looked at: as if it had never been intended. */
+/* Nothing has been moved: as if the cleanup had never been intended. */
 int store_drop_cleanup(struct store *store, int64_t cleanup_id);
 
 /* The directory is back in its place: a row says so, and it is kept until it changes. */

@@ -29,7 +29,7 @@ enum store_counted_cleanup {
 
 enum { STORE_COUNTED_GROWTHS = 64, STORE_COUNTED_BYTES = 32 };
 
-/* result: "grown"; "blocked", each time that a growth comes to be held up for a reason; "ended",
+/* result: "grown"; "blocked", each time that a resize comes to be held up for a reason; "ended",
  * with its volume or its sandbox. */
 struct store_counted_growth {
     char result[STORE_COUNTED_BYTES];

@@ -38,9 +38,9 @@ int store_group_conditions(struct store_reader *reader, store_group_callback *ca
 int store_group_sandboxes(struct store_reader *reader, store_group_callback *callback,
                           void *userdata, struct error *error);
 
-/* Since when the oldest resize that is pending is, in ms since 1970; 0: none. One of a volume that
- * no sandbox uses waits for nobody but the pod, so its time begins with the binding; one that may
- * only be observed never counts. */
+/* Since when the oldest open resize is pending, in ms since 1970; 0: none. The resize of a volume
+ * that no sandbox uses waits for the pod, so its time begins with the binding. That of a volume
+ * that may only be observed never counts. */
 int store_oldest_pending(struct store_reader *reader, int64_t *ret_ms, struct error *error);
 
 struct store_volume_line {
@@ -62,9 +62,8 @@ struct store_volume_line {
 
 typedef int store_volume_line_callback(void *userdata, const struct store_volume_line *line);
 
-/* Live volumes: stalled ones first, then others to look at and those that a growth would not reach,
- * then what is under way, then the rest;
- * `most` of them. */
+/* At most `most` live volumes: stalled ones first, then others that need attention and those that a
+ * resize would not reach, then those with a resize under way, then the rest. */
 int store_list_volumes(struct store_reader *reader, unsigned most,
                        store_volume_line_callback *callback, void *userdata, struct error *error);
 

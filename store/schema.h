@@ -48,15 +48,15 @@ int schema_digest(struct sql_connection *connection, char ret_hex[static SHA256_
     " AND NOT EXISTS (SELECT 1 FROM volumes w WHERE w.target_path = c.path"                        \
     " AND w.removed_at IS NULL)"
 
-/* Whether the resize of volume `v` stands still and needs somebody: the one definition, for the
- * view and everything else. A volume that no sandbox uses is never blocked, and one that crustd may
- * only observe has no resize to stand still. 0 or 1. */
+/* Whether the resize of volume `v` does not proceed and needs attention: the one definition, for
+ * the view and everything else. A volume that no sandbox uses is never blocked, and one that crustd
+ * may only observe has no resize to stand still. 0 or 1. */
 #define V_IS_STALLED                                                                               \
     "(v.removed_at IS NULL AND v.observed = 0 AND (v.state = 'blocked'"                            \
     " OR v.state = 'block_grown' AND v.reason <> 'none'))"
 
-/* Whether a growth of volume `v` would not reach its file system, and somebody is to know: not
- * where that is so on purpose, because crustd may only observe or nobody may write. */
+/* Whether a resize of volume `v` would not reach its file system and that needs attention: not if
+ * it is so on purpose, because crustd may only observe or nobody may write. */
 #define V_IS_NOT_RESIZABLE                                                                         \
     "(v.removed_at IS NULL AND v.observed = 0 AND v.resizable = 'no'"                              \
     " AND v.resizable_reason NOT IN ('policy', 'read_only'))"

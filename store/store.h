@@ -2,13 +2,12 @@
 /* store.h - the model: what crustd believes, in SQLite.
  *
  * The daemon is the only writer and holds no second copy of this in memory. The caller brackets
- * each turn of the loop with store_begin() and store_commit(); every other function runs inside
- * such a transaction, except where it says otherwise. An equal fact writes nothing, and whoever
- * puts a fact learns whether anything changed. Each change appends its row to the journal by
- * itself.
+ * each reconcile pass with store_begin() and store_commit(); every other function runs inside such
+ * a transaction, except where it says otherwise. An equal fact writes nothing, and the caller that
+ * puts a fact learns whether anything changed. Each change appends its own row to the journal.
  *
  * Errors: an enum store_failure (failure.h); store_error_text() has SQLite's own words. After an
- * error inside a transaction the caller rolls back and tries the turn again.
+ * error inside a transaction the caller rolls back and tries the pass again.
  *
  * Times passed in and out are milliseconds since 1970 UTC, for people; *_ns are CLOCK_BOOTTIME and
  * mean something only within the boot whose id the store was opened with.
@@ -78,10 +77,10 @@ int store_sync(struct store *store);
 void store_rollback(struct store *store);
 
 /* Outside a transaction, when the daemon has nothing else to do: moves the WAL into the database if
- * it has grown past a bound, so that a slow disk never stands in a growth's way. */
+ * it has grown past a bound, so that a slow disk never delays a resize. */
 int store_idle(struct store *store);
 
-/* Outside a transaction, after each turn: the same for a daemon that is never idle, once the WAL is
+/* Outside a transaction, after each pass: the same for a daemon that is never idle, once the WAL is
  * very large; at_leisure: while no answer is waited for. Without leisure only at twice that size.
  */
 int store_contain(struct store *store, bool at_leisure);

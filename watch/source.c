@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source.c - what the senses are called in metrics and logs. */
+/* source.c - the watchers' names in metrics and logs. */
 #include "watch/watch.h"
 
 const char *watch_source_name(enum watch_source source)

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* watch.h - the senses. They only ever say "look again at X"; nothing is concluded from an event.
+/* watch.h - the watchers, sources of events. They only ever say "observe X again"; nothing is
+ * concluded from an event.
  *
- * Each sense is one opaque object with a descriptor on the loop. It tells its listener which key to
- * look at again, or, when it cannot know (queue overflow, lost netlink messages, a directory
- * replaced or mounted over), that everything must be looked at again. Look-again calls come only
- * from the loop, never from within a function of this header. A listener may call its sense's
- * functions then, except _free.
+ * Each watcher is one opaque object with a descriptor on the loop. It tells its listener which key
+ * to observe again. When it cannot know (queue overflow, lost netlink messages, a directory
+ * replaced or mounted over), it says that everything must be observed again. It calls its listener
+ * from the loop only, never from within a function of this header. The listener may then call any
+ * function of its watcher except _free.
  *
- * A sense that the kernel does not grant (no sockets, no inotify instances) exists all the same, is
- * not up, and is tried again by the sweep.
+ * If the kernel does not grant what a watcher needs (no sockets, no inotify instances), the watcher
+ * exists but is not up, and the sweep tries to start it again.
  */
 #pragma once
 
@@ -73,8 +74,8 @@ int watch_directories_arm(struct watch_directories *watch, unsigned tree, const 
  * inotify instance, if there was none. */
 void watch_directories_check_roots(struct watch_directories *watch);
 
-/* Says "look again" (from the loop) for every directory that could not be watched: nothing else
- * tells of what happens there. Called by the sweep. */
+/* Asks (from the loop) for every directory without a watch to be observed again, because no event
+ * reports what happens there. Called by the sweep. */
 void watch_directories_look_at_unarmed(struct watch_directories *watch);
 unsigned watch_directories_unarmed(const struct watch_directories *watch); /* how many */
 
@@ -99,8 +100,8 @@ int watch_block_new(struct loop *loop, const struct watch_block_handler *handler
                     struct watch_block **ret_watch);
 struct watch_block *watch_block_free(struct watch_block *watch);
 
-/* Tries again to listen, if that failed. Called by the sweep before it looks, for what happened
- * meanwhile nobody tells. */
+/* Tries again to listen, if that failed. Called by the sweep before it observes anything, because
+ * no event reports what happened meanwhile. */
 void watch_block_check(struct watch_block *watch);
 
 const struct watch_counters *watch_block_counters(const struct watch_block *watch);
