@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* main.c - crustd: the wiring of senses, heart and faces, and what signals do.
+/* main.c - crustd: the wiring of watchers, core and servers, and what signals do.
  *
- * Nothing is decided here. The order of starting matters: the senses are awake before the first
+ * Nothing is decided here. The order of starting matters: the watchers run before the first
  * scan, so that what happens during it is not missed.
  */
 #include <errno.h>
@@ -41,8 +41,9 @@ struct daemon {
     struct store *store;
     bool in_memory; /* the store, from the beginning */
     struct error why_in_memory;
+    struct reconciler_watchers callbacks; /* what the core asks of the watchers below */
     struct reconciler *reconciler;
-    struct operations operations; /* of both faces */
+    struct operations operations; /* of both servers */
     struct http_server *http;
     struct grpc_server *grpc;
     struct watch_directories *directories;
@@ -123,20 +124,20 @@ static void on_hangup(struct loop_signal *signal)
         (void)notify_ready(&daemon->notify);
 }
 
-/* ---- senses to heart ---- */
+/* ---- watchers to core ---- */
 
 static void on_directory(void *userdata, unsigned tree, const char *name)
 {
     struct daemon *daemon = userdata;
 
-    reconciler_look_at_directory(daemon->reconciler, tree, name);
+    reconciler_queue_directory(daemon->reconciler, tree, name);
 }
 
 static void on_tree(void *userdata, unsigned tree)
 {
     struct daemon *daemon = userdata;
 
-    reconciler_look_at_tree(daemon->reconciler, tree);
+    reconciler_queue_tree(daemon->reconciler, tree);
 }
 
 static const struct watch_directories_handler directories_handler = {on_directory, on_tree};
@@ -145,14 +146,14 @@ static void on_device(void *userdata, uint32_t major, uint32_t minor)
 {
     struct daemon *daemon = userdata;
 
-    reconciler_look_at_device(daemon->reconciler, major, minor);
+    reconciler_queue_device(daemon->reconciler, major, minor);
 }
 
 static void on_capacity(void *userdata, const char *devpath)
 {
     struct daemon *daemon = userdata;
 
-    reconciler_look_at_announcement(daemon->reconciler, devpath);
+    reconciler_queue_announcement(daemon->reconciler, devpath);
 }
 
 static void on_devices(void *userdata)
@@ -160,7 +161,7 @@ static void on_devices(void *userdata)
     struct daemon *daemon = userdata;
 
     log_warning(&(struct log_ids){.source = "uevent"}, "events were lost, looking at every volume");
-    reconciler_look_at_all_volumes(daemon->reconciler);
+    reconciler_queue_all_volumes(daemon->reconciler);
 }
 
 static const struct watch_block_handler block_handler = {on_device, on_capacity, on_devices};
@@ -170,17 +171,17 @@ static void on_mounts(void *userdata)
     struct daemon *daemon = userdata;
 
     watch_directories_check_roots(daemon->directories);
-    reconciler_look_at_mounts(daemon->reconciler);
+    reconciler_queue_mounts(daemon->reconciler);
 }
 
 static void on_exited(void *userdata, const char *sandbox_id, pid_t pid)
 {
     struct daemon *daemon = userdata;
 
-    reconciler_saw_exit(daemon->reconciler, sandbox_id, pid);
+    reconciler_queue_exit(daemon->reconciler, sandbox_id, pid);
 }
 
-/* ---- heart to senses ---- */
+/* ---- core to watchers ---- */
 
 static int watch(void *userdata, enum reconciler_tree tree, const char *path)
 {
@@ -269,8 +270,6 @@ static void report(void *userdata, struct reconciler_health *ret_health)
     report_source(ret_health, WATCH_MOUNTS, watch_mounts_counters(daemon->mounts));
     report_source(ret_health, WATCH_PROCESS, watch_processes_counters(daemon->processes));
 }
-
-static const struct reconciler_senses senses = {watch, arm, pin, unpin, check, report};
 
 /* ---- the end ---- */
 
@@ -418,7 +417,7 @@ static void downgrade(struct daemon *daemon)
                  daemon->instance.database);
 }
 
-static int wake_senses(struct daemon *daemon, struct error *error)
+static int start_watchers(struct daemon *daemon, struct error *error)
 {
     static const enum reconciler_tree order[] = {TREE_KATA_VOLUMES, TREE_CRUST_VOLUMES,
                                                  TREE_GO_SANDBOXES, TREE_GO_VMS, TREE_RS_SANDBOXES};
@@ -444,16 +443,19 @@ static int wake_senses(struct daemon *daemon, struct error *error)
     return r < 0 ? error_set_errno(error, r, "cannot watch processes") : 0;
 }
 
-static int start_heart(struct daemon *daemon, struct error *error)
+static int start_core(struct daemon *daemon, struct error *error)
 {
-    struct reconciler_options options = {
+    struct reconciler_options options;
+
+    daemon->callbacks = (struct reconciler_watchers){daemon, watch, arm, pin, unpin, check, report};
+    options = (struct reconciler_options){
         .loop = &daemon->loop,
         .store = daemon->store,
         .instance = &daemon->instance,
         .why_in_memory = daemon->in_memory ? &daemon->why_in_memory : NULL,
         .config = &daemon->config,
         .root = daemon->root,
-        .senses = &senses,
+        .watchers = &daemon->callbacks,
         .synced = on_synced,
         .settled = on_settled,
         .userdata = daemon,
@@ -462,7 +464,7 @@ static int start_heart(struct daemon *daemon, struct error *error)
     return reconciler_new(&options, &daemon->reconciler, error);
 }
 
-static int start_faces(struct daemon *daemon, struct error *error)
+static int start_servers(struct daemon *daemon, struct error *error)
 {
     const struct http_server_options http = {
         .root = daemon->root,
@@ -533,16 +535,17 @@ static int start(struct daemon *daemon)
     greet_manager(daemon);
     if (open_store(daemon) < 0)
         return -1;
-    r = start_heart(daemon, &error);
+    r = start_core(daemon, &error);
     if (r == 0)
-        r = wake_senses(daemon, &error);
+        r = start_watchers(daemon, &error);
     if (r < 0)
         return fail(daemon, START_OTHER, r, &error);
-    r = start_faces(daemon, &error);
+    r = start_servers(daemon, &error);
     if (r < 0)
         return fail(daemon, START_SERVING, r, &error);
     if (daemon->arguments.once)
-        reconciler_look_afresh(daemon->reconciler); /* whoever asks for it wants it tried now */
+        reconciler_retry_everything(
+            daemon->reconciler); /* whoever asks for it wants it tried now */
     reconciler_start(daemon->reconciler);
     log_info(NULL, "crustd " CRUST_VERSION " is up, root %s, database %s", daemon->arguments.root,
              daemon->config.paths.database);

@@ -15,8 +15,8 @@ struct sandbox_slot {
     UT_hash_handle hh;
     int64_t sandbox_ref;
     bool busy, rests;
-    struct marks first;   /* volume ids: those before */
-    struct marks waiting; /* … all of these */
+    struct key_queue first;   /* volume ids: those before */
+    struct key_queue waiting; /* … all of these */
 };
 
 void slots_init(struct slots *slots, unsigned parallel)
@@ -27,8 +27,8 @@ void slots_init(struct slots *slots, unsigned parallel)
 static void slot_remove(struct slots *slots, struct sandbox_slot *slot)
 {
     HASH_DEL(slots->sandboxes, slot);
-    marks_done(&slot->first);
-    marks_done(&slot->waiting);
+    key_queue_done(&slot->first);
+    key_queue_done(&slot->waiting);
     free(slot);
 }
 
@@ -38,7 +38,7 @@ void slots_done(struct slots *slots)
 
     HASH_ITER (hh, slots->sandboxes, slot, next)
         slot_remove(slots, slot);
-    marks_done(&slots->runnable);
+    key_queue_done(&slots->runnable);
     slots->runnable.lost = false;
     slots->busy = slots->resting = 0;
 }
@@ -71,23 +71,23 @@ static struct sandbox_slot *slot_get(struct slots *slots, int64_t sandbox_ref)
 
 static bool nobody_waits(const struct sandbox_slot *slot)
 {
-    return marks_is_empty(&slot->first) && marks_is_empty(&slot->waiting);
+    return key_queue_is_empty(&slot->first) && key_queue_is_empty(&slot->waiting);
 }
 
 static bool slot_take(struct sandbox_slot *slot, uint64_t *ret_volume_id)
 {
-    return marks_take_number(&slot->first, ret_volume_id) ||
-           marks_take_number(&slot->waiting, ret_volume_id);
+    return key_queue_take_number(&slot->first, ret_volume_id) ||
+           key_queue_take_number(&slot->waiting, ret_volume_id);
 }
 
-static void slot_wait(struct slots *slots, struct sandbox_slot *slot, struct marks *queue,
+static void slot_wait(struct slots *slots, struct sandbox_slot *slot, struct key_queue *queue,
                       int64_t volume_id)
 {
-    marks_add_number(queue, (uint64_t)volume_id);
+    key_queue_add_number(queue, (uint64_t)volume_id);
     slots->runnable.lost = slots->runnable.lost || queue->lost;
     queue->lost = false;
     if (!slot->busy)
-        marks_add_number(&slots->runnable, (uint64_t)slot->sandbox_ref);
+        key_queue_add_number(&slots->runnable, (uint64_t)slot->sandbox_ref);
 }
 
 static bool enter(struct slots *slots, int64_t sandbox_ref, int64_t volume_id, bool first)
@@ -98,7 +98,8 @@ static bool enter(struct slots *slots, int64_t sandbox_ref, int64_t volume_id, b
         slots->runnable.lost = true;
         return false;
     }
-    if (!slot->busy && slots->busy < slots->parallel && (first || marks_is_empty(&slot->first))) {
+    if (!slot->busy && slots->busy < slots->parallel &&
+        (first || key_queue_is_empty(&slot->first))) {
         slot->busy = true;
         slots->busy++;
         return true;
@@ -142,14 +143,14 @@ void slots_leave(struct slots *slots, int64_t sandbox_ref)
     if (nobody_waits(slot))
         slot_remove(slots, slot);
     else
-        marks_add_number(&slots->runnable, (uint64_t)sandbox_ref);
+        key_queue_add_number(&slots->runnable, (uint64_t)sandbox_ref);
 }
 
 bool slots_next(struct slots *slots, int64_t *ret_volume_id)
 {
     uint64_t sandbox_ref, volume_id;
 
-    while (slots->busy < slots->parallel && marks_take_number(&slots->runnable, &sandbox_ref)) {
+    while (slots->busy < slots->parallel && key_queue_take_number(&slots->runnable, &sandbox_ref)) {
         struct sandbox_slot *slot = slot_find(slots, (int64_t)sandbox_ref);
 
         if (!slot || slot->busy || !slot_take(slot, &volume_id))
@@ -157,7 +158,7 @@ bool slots_next(struct slots *slots, int64_t *ret_volume_id)
         if (nobody_waits(slot))
             slot_remove(slots, slot);
         else
-            marks_add_number(&slots->runnable, sandbox_ref);
+            key_queue_add_number(&slots->runnable, sandbox_ref);
         *ret_volume_id = (int64_t)volume_id;
         return true;
     }
@@ -166,7 +167,7 @@ bool slots_next(struct slots *slots, int64_t *ret_volume_id)
 
 bool slots_have_next(const struct slots *slots)
 {
-    return slots->busy < slots->parallel && !marks_is_empty(&slots->runnable);
+    return slots->busy < slots->parallel && !key_queue_is_empty(&slots->runnable);
 }
 
 bool slots_take_loss(struct slots *slots)

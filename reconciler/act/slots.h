@@ -13,13 +13,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "reconciler/core/marks.h"
+#include "reconciler/core/key_queue.h"
 
 struct sandbox_slot;
 
 struct slots {
     struct sandbox_slot *sandboxes; /* by sandbox_ref: taken, or waited for */
-    struct marks runnable;          /* sandbox_refs that are free and have volumes waiting */
+    struct key_queue runnable;      /* sandbox_refs that are free and have volumes waiting */
     unsigned busy;                  /* sandboxes that are taken and do not rest */
     unsigned resting;               /* at most SLOTS_RESTING */
     unsigned parallel;              /* at most so many acts at once */

@@ -8,12 +8,13 @@
 
 #include <string.h>
 
+#include "config/config.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/log.h"
 #include "reconciler/cleanup/cleanup_pass.h"
 #include "reconciler/cleanup/trash.h"
-#include "reconciler/core/internal.h"
+#include "reconciler/core/context.h"
 
 static const uint64_t SLICE_NS = 500 * 1000;
 static const uint64_t SOON_NS = 5 * NSEC_PER_SEC; /* longer than anything takes to settle */
@@ -34,7 +35,7 @@ static void on_step(struct loop_timer *timer)
     cleanup->trash_wanted = true;
 }
 
-static void arm(struct reconciler *reconciler, struct loop_timer *timer, uint64_t at_ns,
+static void arm(struct cleanup *cleanup, struct loop_timer *timer, uint64_t at_ns,
                 void (*callback)(struct loop_timer *timer))
 {
     uint64_t now = clock_boottime();
@@ -42,47 +43,44 @@ static void arm(struct reconciler *reconciler, struct loop_timer *timer, uint64_
     if (at_ns == UINT64_MAX)
         loop_timer_stop(timer);
     else
-        loop_timer_start(reconciler->loop, timer,
+        loop_timer_start(cleanup->context->loop, timer,
                          at_ns > now ? at_ns - now + NSEC_PER_MSEC : NSEC_PER_MSEC, callback);
 }
 
 /* What fails now is tried again at the next sweep. */
-static void advance_trash(struct reconciler *reconciler)
+static void advance_trash(struct cleanup *cleanup)
 {
-    struct cleanup *cleanup = &reconciler->cleanup;
     int r;
 
     cleanup->trash_wanted = false;
     cleanup->settles_ns = UINT64_MAX;
-    r = trash_advance(reconciler, &cleanup->settles_ns);
+    r = trash_advance(cleanup, &cleanup->settles_ns);
     if (r < 0)
         log_error(NULL, "what lies in the trash is not on the record: %s", strerror(-r));
-    arm(reconciler, &cleanup->step, cleanup->settles_ns, on_step);
+    arm(cleanup, &cleanup->step, cleanup->settles_ns, on_step);
 }
 
-static void end_pass(struct reconciler *reconciler, int r)
+static void end_pass(struct cleanup *cleanup, int r)
 {
-    struct cleanup *cleanup = &reconciler->cleanup;
 
     if (r < 0)
         log_error(NULL, "looking for stale metadata: %s", strerror(-r));
     else
-        arm(reconciler, &cleanup->look, cleanup_pass_wake(cleanup->pass), on_look);
+        arm(cleanup, &cleanup->look, cleanup_pass_wake(cleanup->pass), on_look);
     cleanup->pass = cleanup_pass_free(cleanup->pass);
 }
 
-static bool begin_pass(struct reconciler *reconciler)
+static bool begin_pass(struct cleanup *cleanup)
 {
-    struct cleanup *cleanup = &reconciler->cleanup;
 
     cleanup->pass_wanted = false;
-    return reconciler->config.cleanup.mode != CLEANUP_OFF &&
-           cleanup_pass_new(reconciler, false, false, &cleanup->pass) == 0;
+    return cleanup->context->config->cleanup.mode != CLEANUP_OFF &&
+           cleanup_pass_new(cleanup, false, false, &cleanup->pass) == 0;
 }
 
-static void go_on(struct reconciler *reconciler)
+static void go_on(struct cleanup *cleanup)
 {
-    struct cleanup_pass *pass = reconciler->cleanup.pass;
+    struct cleanup_pass *pass = cleanup->pass;
     uint64_t until = clock_boottime() + SLICE_NS;
     int r;
 
@@ -92,55 +90,52 @@ static void go_on(struct reconciler *reconciler)
     if (r == 0)
         r = cleanup_pass_finish(pass);
     if (r <= 0)
-        end_pass(reconciler, r);
+        end_pass(cleanup, r);
 }
 
-bool cleanup_work(struct reconciler *reconciler)
+bool cleanup_work(struct cleanup *cleanup)
 {
-    struct cleanup *cleanup = &reconciler->cleanup;
 
     if (cleanup->trash_wanted)
-        advance_trash(reconciler);
-    else if (cleanup->pass || (cleanup->pass_wanted && begin_pass(reconciler)))
-        go_on(reconciler);
+        advance_trash(cleanup);
+    else if (cleanup->pass || (cleanup->pass_wanted && begin_pass(cleanup)))
+        go_on(cleanup);
     return cleanup->trash_wanted || cleanup->pass_wanted || cleanup->pass;
 }
 
-void cleanup_want(struct reconciler *reconciler)
+void cleanup_want(struct cleanup *cleanup)
 {
-    reconciler->cleanup.pass_wanted = true;
-    reconciler->cleanup.trash_wanted = true;
+    cleanup->pass_wanted = true;
+    cleanup->trash_wanted = true;
 }
 
 /* Bytes that are only kept for a while are nothing to wait for. */
-bool cleanup_is_busy(const struct reconciler *reconciler)
+bool cleanup_is_busy(const struct cleanup *cleanup)
 {
-    const struct cleanup *cleanup = &reconciler->cleanup;
 
     return cleanup->trash_wanted || cleanup->pass_wanted || cleanup->pass ||
            (loop_timer_is_active(&cleanup->step) &&
             cleanup->settles_ns < clock_boottime() + SOON_NS);
 }
 
-void cleanup_abandon(struct reconciler *reconciler)
+void cleanup_abandon(struct cleanup *cleanup)
 {
-    reconciler->cleanup.pass = cleanup_pass_free(reconciler->cleanup.pass);
+    cleanup->pass = cleanup_pass_free(cleanup->pass);
 }
 
-void cleanup_done(struct reconciler *reconciler)
+void cleanup_done(struct cleanup *cleanup)
 {
-    loop_timer_stop(&reconciler->cleanup.look);
-    loop_timer_stop(&reconciler->cleanup.step);
-    cleanup_abandon(reconciler);
+    loop_timer_stop(&cleanup->look);
+    loop_timer_stop(&cleanup->step);
+    cleanup_abandon(cleanup);
 }
 
 /* ---- on behalf of a person --------------------------------------------------------------- */
 
-int cleanup_run(struct reconciler *reconciler, bool dry, struct buffer *ret_json)
+int cleanup_run(struct cleanup *cleanup, bool dry, struct buffer *ret_json)
 {
-    struct cleanup *cleanup = &reconciler->cleanup;
     struct cleanup_pass *pass;
-    int r = cleanup_pass_new(reconciler, true, dry, &pass);
+    int r = cleanup_pass_new(cleanup, true, dry, &pass);
 
     if (r < 0)
         return r;
@@ -152,7 +147,7 @@ int cleanup_run(struct reconciler *reconciler, bool dry, struct buffer *ret_json
     if (r == 0)
         r = cleanup_pass_report(pass, ret_json);
     if (cleanup->trash_wanted)
-        advance_trash(reconciler);
+        advance_trash(cleanup);
     cleanup_pass_free(pass);
     return r;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cleanup.h - finding stale metadata, a slice at a time, and having it moved away.
  *
- * A pass looks at every directory that is known, has the processes of the node counted for those
+ * A pass examines every directory that is known, has the processes of the node counted for those
  * that look stale, and then decides about all of them at once. It runs when nothing else is to be
  * done, in slices, and may be abandoned anywhere before it decides.
  */
@@ -13,16 +13,22 @@
 #include "lib/buffer.h"
 #include "lib/loop.h"
 #include "lib/result.h"
-#include "reconciler/core/sources.h"
+#include "lib/status.h"
+#include "reconciler/cleanup/visibility.h"
 
 struct census;
 struct cleanup_pass;
-struct reconciler;
+struct fallback;
+struct observer;
 
 enum { CLEANUP_RATE_SECONDS = 60 };
 
 struct cleanup {
-    struct sources sources;
+    const struct context *context;
+    const struct trees *trees;
+    const struct observer *observer;
+    const struct fallback *fallback;
+    struct visibility visibility;
     struct cleanup_pass *pass; /* under way; NULL: none */
     bool pass_wanted;
     bool trash_wanted;      /* rows of the trash may have a next step */
@@ -40,19 +46,24 @@ struct cleanup {
     unsigned long doubtful;
 };
 
-void cleanup_done(struct reconciler *reconciler);
+void cleanup_done(struct cleanup *cleanup);
 
 /* Have a pass begun as soon as there is time, and what is under way looked at. */
-void cleanup_want(struct reconciler *reconciler);
+void cleanup_want(struct cleanup *cleanup);
 
 /* A slice of what there is to do. Whether there is more right now. */
-bool cleanup_work(struct reconciler *reconciler);
-bool cleanup_is_busy(const struct reconciler *reconciler);
+bool cleanup_work(struct cleanup *cleanup);
+bool cleanup_is_busy(const struct cleanup *cleanup);
 
 /* What the pass under way knows is of another database. */
-void cleanup_abandon(struct reconciler *reconciler);
+void cleanup_abandon(struct cleanup *cleanup);
 
 /* A whole pass at once, on behalf of a person, who thereby confirms what the breaker holds back.
  * Appends [{volume_id, key, target_path, decision, reason, evidence}, …]; dry: nothing is done. 0
  * or -errno of the store. */
-int cleanup_run(struct reconciler *reconciler, bool dry, struct buffer *ret_json);
+int cleanup_run(struct cleanup *cleanup, bool dry, struct buffer *ret_json);
+
+/* cleanup_command.c: what a person may ask for; see reconciler_gc() and reconciler_restore(). */
+enum status_code cleanup_gc(struct cleanup *cleanup, bool dry_run, struct buffer *ret_json,
+                            struct error *error);
+enum status_code cleanup_restore(struct cleanup *cleanup, int64_t cleanup_id, struct error *error);

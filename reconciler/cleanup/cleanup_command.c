@@ -3,33 +3,34 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "config/config.h"
 #include "lib/log.h"
+#include "reconciler/cleanup/cleanup.h"
 #include "reconciler/cleanup/trash.h"
-#include "reconciler/command/command.h"
 #include "reconciler/command/promise.h"
-#include "reconciler/core/internal.h"
+#include "reconciler/core/context.h"
+#include "store/store.h"
 
-enum status_code reconciler_gc(struct reconciler *reconciler, bool dry_run, struct buffer *ret_json,
-                               struct error *error)
+enum status_code cleanup_gc(struct cleanup *cleanup, bool dry_run, struct buffer *ret_json,
+                            struct error *error)
 {
     int r;
 
-    if (reconciler->config.cleanup.mode == CLEANUP_OFF)
+    if (cleanup->context->config->cleanup.mode == CLEANUP_OFF)
         return error_set(error, STATUS_FAILED_PRECONDITION,
                          "cleanup.mode = off: nothing is looked for or removed");
-    if (!reconciler->synced)
+    if (!cleanup->context->synced)
         return error_set(error, STATUS_UNAVAILABLE, "the first scan is not done yet");
-    r = cleanup_run(reconciler, dry_run, ret_json);
+    r = cleanup_run(cleanup, dry_run, ret_json);
     if (r < 0)
         return error_set(error, STATUS_UNAVAILABLE, "nothing was removed: %s (%s)",
-                         store_error_text(reconciler->store), strerror(-r));
+                         store_error_text(cleanup->context->store), strerror(-r));
     if (!dry_run)
         log_info(NULL, "a person asked for what is stale to be removed");
     return STATUS_OK;
 }
 
-enum status_code reconciler_restore(struct reconciler *reconciler, int64_t cleanup_id,
-                                    struct error *error)
+enum status_code cleanup_restore(struct cleanup *cleanup, int64_t cleanup_id, struct error *error)
 {
     static const enum status_code codes[] = {[TRASH_RESTORED] = STATUS_OK,
                                              [TRASH_UNKNOWN] = STATUS_NOT_FOUND,
@@ -39,11 +40,11 @@ enum status_code reconciler_restore(struct reconciler *reconciler, int64_t clean
     int r;
 
     /* Ids in memory are not those of the file, which alone knows what lies in the trash. */
-    if (promise_check(reconciler->store, error) != STATUS_OK)
+    if (promise_check(cleanup->context->store, error) != STATUS_OK)
         return STATUS_UNAVAILABLE;
-    r = trash_restore(reconciler, cleanup_id, error);
+    r = trash_restore(cleanup, cleanup_id, error);
     if (r < 0)
         return error_set(error, STATUS_UNAVAILABLE, "nothing was restored: %s (%s)",
-                         store_error_text(reconciler->store), strerror(-r));
+                         store_error_text(cleanup->context->store), strerror(-r));
     return codes[r];
 }

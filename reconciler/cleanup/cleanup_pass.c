@@ -16,15 +16,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/config.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/json.h"
 #include "lib/log.h"
 #include "observe/census.h"
 #include "reconciler/cleanup/brakes.h"
+#include "reconciler/cleanup/cleanup.h"
 #include "reconciler/cleanup/evidence.h"
 #include "reconciler/cleanup/trash.h"
-#include "reconciler/core/internal.h"
+#include "reconciler/core/context.h"
+#include "reconciler/core/fallback.h"
+#include "reconciler/core/key_queue.h"
+#include "reconciler/core/node_paths.h"
+#include "store/store.h"
 
 enum { ROOM_FOR_END = 16 };
 
@@ -43,7 +49,7 @@ struct verdict {
 };
 
 struct cleanup_pass {
-    struct reconciler *reconciler;
+    struct cleanup *cleanup;
     bool person, dry;
     bool listed, counted;
     int64_t *entry; /* those that are left; up to `suspects` they have been examined and kept */
@@ -70,15 +76,14 @@ struct cleanup_pass *cleanup_pass_free(struct cleanup_pass *pass)
     return NULL;
 }
 
-int cleanup_pass_new(struct reconciler *reconciler, bool person, bool dry,
-                     struct cleanup_pass **ret_pass)
+int cleanup_pass_new(struct cleanup *cleanup, bool person, bool dry, struct cleanup_pass **ret_pass)
 {
     struct cleanup_pass *pass = calloc(1, sizeof(*pass));
     int r;
 
     if (!pass)
         return -ENOMEM;
-    pass->reconciler = reconciler;
+    pass->cleanup = cleanup;
     pass->person = person;
     pass->dry = dry;
     pass->wake_ns = UINT64_MAX;
@@ -113,7 +118,7 @@ static int examine_next(struct cleanup_pass *pass)
 {
     int64_t entry_id = pass->entry[pass->next++];
     bool suspect;
-    int r = evidence_suspects(pass->reconciler, entry_id, pass->census, &suspect);
+    int r = evidence_suspects(pass->cleanup, entry_id, pass->census, &suspect);
 
     if (r == 0 && suspect)
         pass->entry[pass->suspects++] = entry_id;
@@ -126,7 +131,7 @@ int cleanup_pass_prepare(struct cleanup_pass *pass)
 
     if (!pass->listed) {
         pass->listed = true;
-        r = store_each_entry_id(pass->reconciler->store, add_entry, pass);
+        r = store_each_entry_id(pass->cleanup->context->store, add_entry, pass);
         return r < 0 ? r : 1;
     }
     if (pass->next < pass->entries) {
@@ -185,13 +190,13 @@ static int add_verdict(void *userdata, struct evidence *evidence)
 static int judge(struct cleanup_pass *pass, int64_t entry_id)
 {
     cleanup(evidence_done) struct evidence evidence = {0};
-    int r = evidence_take(pass->reconciler, &pass->surroundings, entry_id, &evidence);
+    int r = evidence_take(pass->cleanup, &pass->surroundings, entry_id, &evidence);
 
     if (r != EVIDENCE_TAKEN)
         return r < 0 ? r : 0;
     r = add_verdict(pass, &evidence);
     return r < 0 ? r
-                 : evidence_each_file(pass->reconciler, &pass->surroundings, entry_id, add_verdict,
+                 : evidence_each_file(pass->cleanup, &pass->surroundings, entry_id, add_verdict,
                                       pass);
 }
 
@@ -209,12 +214,12 @@ static bool is_doubtful(const struct verdict *verdict)
 }
 
 /* A volume in both layouts has two directories, and counts once. */
-static bool is_new(struct marks *volumes, const struct verdict *verdict)
+static bool is_new(struct key_queue *volumes, const struct verdict *verdict)
 {
-    size_t before = marks_count(volumes);
+    size_t before = key_queue_count(volumes);
 
-    marks_add_number(volumes, (uint64_t)verdict->volume_id);
-    return volumes->lost || marks_count(volumes) > before;
+    key_queue_add_number(volumes, (uint64_t)verdict->volume_id);
+    return volumes->lost || key_queue_count(volumes) > before;
 }
 
 static void brake_one(struct verdict *verdict, enum stale_brake brake)
@@ -225,11 +230,11 @@ static void brake_one(struct verdict *verdict, enum stale_brake brake)
 
 static int apply_breaker(struct cleanup_pass *pass)
 {
-    unsigned long recent = brakes_recent(&pass->reconciler->cleanup, pass->surroundings.now_ns);
+    unsigned long recent = brakes_recent(pass->cleanup, pass->surroundings.now_ns);
     unsigned long doubtful = recent, news = 0;
-    cleanup(marks_done) struct marks counted = {0};
+    cleanup(key_queue_done) struct key_queue counted = {0};
     uint64_t volumes;
-    int r = store_count_volumes(pass->reconciler->store, &volumes);
+    int r = store_count_volumes(pass->cleanup->context->store, &volumes);
 
     if (r < 0)
         return r;
@@ -253,11 +258,10 @@ static int apply_breaker(struct cleanup_pass *pass)
 
 static void apply_rate(struct cleanup_pass *pass)
 {
-    const struct config *config = &pass->reconciler->config;
+    const struct config *config = pass->cleanup->context->config;
     uint64_t wake_ns;
-    unsigned long left =
-        brakes_allowance(&pass->reconciler->cleanup, config->cleanup.max_per_minute,
-                         pass->surroundings.now_ns, &wake_ns);
+    unsigned long left = brakes_allowance(pass->cleanup, config->cleanup.max_per_minute,
+                                          pass->surroundings.now_ns, &wake_ns);
     bool held = false;
 
     for (size_t i = 0; i < pass->verdicts; i++) {
@@ -289,9 +293,9 @@ static int note(struct cleanup_pass *pass, const struct verdict *verdict)
         log_info(&(struct log_ids){.volume = verdict->volume_id},
                  "its metadata looks stale, and is kept: %s", stale_reason_name(reason));
     if (verdict->file[0])
-        return store_note_stale_file(pass->reconciler->store, verdict->entry_id, verdict->file,
-                                     &stale_row);
-    return store_note_stale(pass->reconciler->store, verdict->entry_id, &stale_row);
+        return store_note_stale_file(pass->cleanup->context->store, verdict->entry_id,
+                                     verdict->file, &stale_row);
+    return store_note_stale(pass->cleanup->context->store, verdict->entry_id, &stale_row);
 }
 
 static int intend(struct cleanup_pass *pass, struct verdict *verdict)
@@ -300,12 +304,12 @@ static int intend(struct cleanup_pass *pass, struct verdict *verdict)
         .reason = verdict->file[0] ? STALE_REASON_DEAD_SANDBOX_FILE : verdict->decision.reason,
         .evidence = verdict->json,
         .fingerprint = verdict->fingerprint,
-        .directory = look_trash_path(pass->reconciler, verdict->layout),
+        .directory = node_trash_path(pass->cleanup->context->config, verdict->layout),
         .file = verdict->file[0] ? verdict->file : NULL,
         .now_ns = pass->surroundings.now_ns,
     };
 
-    return store_intend_cleanup(pass->reconciler->store, verdict->entry_id, &intent,
+    return store_intend_cleanup(pass->cleanup->context->store, verdict->entry_id, &intent,
                                 &verdict->cleanup_id);
 }
 
@@ -322,59 +326,59 @@ static int write_verdicts(struct cleanup_pass *pass)
     }
     if (r < 0)
         return r;
-    return intends ? store_commit_durable(pass->reconciler->store)
-                   : store_commit(pass->reconciler->store);
+    return intends ? store_commit_durable(pass->cleanup->context->store)
+                   : store_commit(pass->cleanup->context->store);
 }
 
 /* The rate is counted from now: the pass may have begun long ago. */
 static void take_away(struct cleanup_pass *pass)
 {
-    struct cleanup *cleanup = &pass->reconciler->cleanup;
+    struct cleanup *cleanup = pass->cleanup;
     uint64_t now_ns = clock_boottime();
-    cleanup(marks_done) struct marks ids = {0};
-    cleanup(marks_done) struct marks counted = {0};
+    cleanup(key_queue_done) struct key_queue ids = {0};
+    cleanup(key_queue_done) struct key_queue counted = {0};
 
     for (size_t i = 0; i < pass->verdicts; i++) {
         if (!pass->verdict[i].cleanup_id)
             continue;
-        marks_add_number(&ids, (uint64_t)pass->verdict[i].cleanup_id);
+        key_queue_add_number(&ids, (uint64_t)pass->verdict[i].cleanup_id);
         brakes_note(cleanup, now_ns,
                     is_doubtful(&pass->verdict[i]) && is_new(&counted, &pass->verdict[i]));
     }
-    if (marks_is_empty(&ids))
+    if (key_queue_is_empty(&ids))
         return;
     cleanup->trash_wanted = true;
     /* The intents are of no use where nobody will find them. */
-    if (store_is_degraded(pass->reconciler->store))
+    if (store_is_degraded(pass->cleanup->context->store))
         return;
-    trash_take(pass->reconciler, &ids);
+    trash_take(pass->cleanup, &ids);
 }
 
 /* ---- deciding ---------------------------------------------------------------------------- */
 
-static bool database_is_fit(struct reconciler *reconciler)
+static bool database_is_fit(struct cleanup *cleanup)
 {
     int r;
 
-    if (reconciler->problem[0] || store_is_degraded(reconciler->store))
+    if (fallback_is_waiting(cleanup->fallback) || store_is_degraded(cleanup->context->store))
         return false;
-    r = store_begin(reconciler->store);
-    store_rollback(reconciler->store);
+    r = store_begin(cleanup->context->store);
+    store_rollback(cleanup->context->store);
     return r == 0;
 }
 
 static enum stale_daemon judge_daemon(const struct cleanup_pass *pass, enum volume_layout layout,
                                       bool database)
 {
-    struct reconciler *reconciler = pass->reconciler;
+    struct cleanup *cleanup = pass->cleanup;
     struct error error = {0};
 
-    if (!reconciler->cleanup.sources.well_since_ns)
+    if (!cleanup->visibility.well_since_ns)
         return STALE_DAEMON_SOURCES;
     if (!database)
         return STALE_DAEMON_DATABASE;
-    if ((reconciler->config.cleanup.mode == CLEANUP_REPORT && !pass->person) ||
-        trash_is_usable(reconciler, layout, &error))
+    if ((cleanup->context->config->cleanup.mode == CLEANUP_REPORT && !pass->person) ||
+        trash_is_usable(cleanup, layout, &error))
         return STALE_DAEMON_FIT;
     log_warning(NULL, "nothing stale can be removed: %s", error.text);
     return STALE_DAEMON_TRASH;
@@ -383,21 +387,20 @@ static enum stale_daemon judge_daemon(const struct cleanup_pass *pass, enum volu
 /* Which layouts the suspects are of is not known yet, and does not matter. */
 static void look_around(struct cleanup_pass *pass)
 {
-    struct reconciler *reconciler = pass->reconciler;
-    bool database = database_is_fit(reconciler);
+    struct cleanup *cleanup = pass->cleanup;
+    bool database = database_is_fit(cleanup);
 
-    sources_check(reconciler);
+    visibility_check(&cleanup->visibility);
     pass->surroundings = (struct surroundings){
         .now_ns = clock_boottime(),
-        .well_since_ns = reconciler->cleanup.sources.well_since_ns,
+        .well_since_ns = cleanup->visibility.well_since_ns,
         .sees_host = census_sees_host(),
         .census = pass->census,
     };
     for (enum volume_layout layout = LAYOUT_KATA; layout <= LAYOUT_CRUST; layout++)
-        pass->surroundings.daemon[layout] =
-            reconciler->cleanup.sources.root[look_tree_of(layout)].seen
-                ? judge_daemon(pass, layout, database)
-                : STALE_DAEMON_SOURCES;
+        pass->surroundings.daemon[layout] = cleanup->visibility.root[tree_of_layout(layout)].seen
+                                                ? judge_daemon(pass, layout, database)
+                                                : STALE_DAEMON_SOURCES;
 }
 
 static int judge_all(struct cleanup_pass *pass)
@@ -415,7 +418,7 @@ static int judge_all(struct cleanup_pass *pass)
 
 static int decide_and_act(struct cleanup_pass *pass)
 {
-    struct store *store = pass->reconciler->store;
+    struct store *store = pass->cleanup->context->store;
     int r = store_begin(store);
 
     if (r == 0)
@@ -433,7 +436,7 @@ static int decide_and_act(struct cleanup_pass *pass)
 int cleanup_pass_finish(struct cleanup_pass *pass)
 {
     if (!pass->suspects) {
-        sources_check(pass->reconciler);
+        visibility_check(&pass->cleanup->visibility);
         return 0;
     }
     look_around(pass);
@@ -448,10 +451,10 @@ static int append_verdict(struct cleanup_pass *pass, const struct verdict *verdi
     const char *decision = "kept";
     struct store_suspect suspect = {0};
     char pv[STORE_KEY_BYTES] = "";
-    int r = store_get_suspect(pass->reconciler->store, verdict->entry_id, &suspect);
+    int r = store_get_suspect(pass->cleanup->context->store, verdict->entry_id, &suspect);
 
     if (r >= 0)
-        r = store_get_pv(pass->reconciler->store, suspect.volume_id, pv);
+        r = store_get_pv(pass->cleanup->context->store, suspect.volume_id, pv);
     if (is_removable(verdict))
         decision = pass->dry ? "would_remove" : "removing";
     if (r < 0)

@@ -9,11 +9,11 @@
 #include "lib/buffer.h"
 
 struct cleanup_pass;
-struct reconciler;
+struct cleanup;
 
 /* person: somebody asks for it, who thereby confirms what the brakes hold back. dry: nothing is
  * done. */
-int cleanup_pass_new(struct reconciler *reconciler, bool person, bool dry,
+int cleanup_pass_new(struct cleanup *cleanup, bool person, bool dry,
                      struct cleanup_pass **ret_pass);
 struct cleanup_pass *cleanup_pass_free(struct cleanup_pass *pass);
 

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/config.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/json.h"
@@ -25,7 +26,11 @@
 #include "observe/kubelet.h"
 #include "observe/observe.h"
 #include "observe/process.h"
-#include "reconciler/core/internal.h"
+#include "reconciler/cleanup/cleanup.h"
+#include "reconciler/core/context.h"
+#include "reconciler/core/node_paths.h"
+#include "reconciler/core/work_queue.h"
+#include "store/store.h"
 
 enum { JSON_BYTES = 16 * 1024, JSON_LIVES = 12 * 1024 };
 
@@ -36,10 +41,10 @@ void evidence_done(struct evidence *evidence)
 
 /* ---- where its path lies ----------------------------------------------------------------- */
 
-static void take_path(const struct reconciler *reconciler, const struct store_suspect *suspect,
+static void take_path(const struct cleanup *cleanup, const struct store_suspect *suspect,
                       struct observed_publish_path *ret_path, enum stale_path *ret_kind)
 {
-    const struct config_paths_list *list = &reconciler->config.paths.kubelet;
+    const struct config_paths_list *list = &cleanup->context->config->paths.kubelet;
     const char *kubelet[CONFIG_LIST_ITEMS];
 
     for (unsigned i = 0; i < list->count; i++)
@@ -50,8 +55,8 @@ static void take_path(const struct reconciler *reconciler, const struct store_su
         *ret_kind = STALE_PATH_EMPTY_DIR;
     else if (!suspect->target_path[0])
         *ret_kind = STALE_PATH_HIDDEN;
-    else if (observe_publish_path(reconciler->root, kubelet, list->count, suspect->target_path,
-                                  ret_path) < 0)
+    else if (observe_publish_path(cleanup->context->root, kubelet, list->count,
+                                  suspect->target_path, ret_path) < 0)
         return;
     if (ret_path->is_empty_dir)
         *ret_kind = STALE_PATH_EMPTY_DIR;
@@ -59,7 +64,7 @@ static void take_path(const struct reconciler *reconciler, const struct store_su
         *ret_kind = STALE_PATH_PUBLISH;
 }
 
-static enum stale_kubelet judge_kubelet(const struct sources *sources, unsigned number,
+static enum stale_kubelet judge_kubelet(const struct visibility *visibility, unsigned number,
                                         const struct observed_kubelet *kubelet)
 {
     if (!kubelet->device)
@@ -68,23 +73,24 @@ static enum stale_kubelet judge_kubelet(const struct sources *sources, unsigned 
         return STALE_KUBELET_MOVED;
     if (kubelet->pod && (kubelet->leaf || kubelet->volume_data))
         return STALE_KUBELET_HOLDS;
-    if (!kubelet->canary[0] || !sources->kubelet[number])
+    if (!kubelet->canary[0] || !visibility->kubelet[number])
         return STALE_KUBELET_UNSEEN;
-    if (sources->kubelet[number] != kubelet->device)
+    if (visibility->kubelet[number] != kubelet->device)
         return STALE_KUBELET_MOVED;
     return kubelet->pod ? STALE_KUBELET_LEFT : STALE_KUBELET_GONE;
 }
 
-static enum stale_kubelet look_at_kubelet(const struct reconciler *reconciler,
-                                          const struct observed_publish_path *path,
-                                          struct observed_kubelet *ret_kubelet)
+static enum stale_kubelet check_kubelet(const struct cleanup *cleanup,
+                                        const struct observed_publish_path *path,
+                                        struct observed_kubelet *ret_kubelet)
 {
     *ret_kubelet = (struct observed_kubelet){.pod = true, .leaf = true, .volume_data = true};
     if (!path->is_publish_path ||
-        observe_kubelet(reconciler->root, reconciler->config.paths.kubelet.item[path->kubelet],
-                        path->pod_uid, path->pv, ret_kubelet) < 0)
+        observe_kubelet(cleanup->context->root,
+                        cleanup->context->config->paths.kubelet.item[path->kubelet], path->pod_uid,
+                        path->pv, ret_kubelet) < 0)
         return STALE_KUBELET_UNSEEN;
-    return judge_kubelet(&reconciler->cleanup.sources, path->kubelet, ret_kubelet);
+    return judge_kubelet(&cleanup->visibility, path->kubelet, ret_kubelet);
 }
 
 /* ---- the cheap part ---------------------------------------------------------------------- */
@@ -111,7 +117,7 @@ static int ask_for_user(void *userdata, const struct store_user *user)
 }
 
 /* A volume in use is looked at for what the kubelet has, and for names of the dead. */
-static bool is_suspect(const struct reconciler *reconciler, const struct store_suspect *suspect,
+static bool is_suspect(const struct cleanup *cleanup, const struct store_suspect *suspect,
                        const struct users *users, const struct users *named)
 {
     struct observed_publish_path path;
@@ -119,35 +125,35 @@ static bool is_suspect(const struct reconciler *reconciler, const struct store_s
     enum stale_kubelet kind;
     enum stale_path lies;
 
-    take_path(reconciler, suspect, &path, &lies);
+    take_path(cleanup, suspect, &path, &lies);
     if (suspect->stale_reason != STALE_REASON_NONE)
         return true;
     if (lies == STALE_PATH_EMPTY_DIR)
         return false;
     if (suspect->live ? named->dead > 0 : users->count > 0)
         return true;
-    kind = look_at_kubelet(reconciler, &path, &kubelet);
+    kind = check_kubelet(cleanup, &path, &kubelet);
     return kind == STALE_KUBELET_LEFT || kind == STALE_KUBELET_GONE;
 }
 
-int evidence_suspects(struct reconciler *reconciler, int64_t entry_id, struct census *census,
+int evidence_suspects(struct cleanup *cleanup, int64_t entry_id, struct census *census,
                       bool *ret_suspect)
 {
     struct users users = {.census = census}, named = {0};
     struct store_suspect suspect;
-    int r = store_get_suspect(reconciler->store, entry_id, &suspect);
+    int r = store_get_suspect(cleanup->context->store, entry_id, &suspect);
 
     *ret_suspect = false;
     if (r != STORE_FOUND)
         return r < 0 ? r : 0;
-    r = store_each_user(reconciler->store, suspect.volume_id, count_user, &users);
+    r = store_each_user(cleanup->context->store, suspect.volume_id, count_user, &users);
     if (r == 0)
-        r = store_each_named(reconciler->store, entry_id, count_user, &named);
+        r = store_each_named(cleanup->context->store, entry_id, count_user, &named);
     if (r < 0)
         return r;
-    *ret_suspect = is_suspect(reconciler, &suspect, &users, &named);
+    *ret_suspect = is_suspect(cleanup, &suspect, &users, &named);
     return *ret_suspect
-               ? store_each_user(reconciler->store, suspect.volume_id, ask_for_user, &users)
+               ? store_each_user(cleanup->context->store, suspect.volume_id, ask_for_user, &users)
                : 0;
 }
 
@@ -165,7 +171,7 @@ static bool is_there(pid_t pid, uint64_t start_ns)
     return process_read(pid, &process) == 0 && process.start_ns == start_ns;
 }
 
-static void look_at_life(struct reconciler *reconciler, const struct surroundings *surroundings,
+static void observe_life(struct cleanup *cleanup, const struct surroundings *surroundings,
                          const struct store_user *user, struct life *ret_life)
 {
     cleanup(observed_sandbox_done) struct observed_sandbox observed = {0};
@@ -173,7 +179,7 @@ static void look_at_life(struct reconciler *reconciler, const struct surrounding
     struct observe_sandbox_paths paths;
     int r;
 
-    look_sandbox_paths(reconciler, bundles, &paths);
+    node_sandbox_paths(cleanup->context, bundles, &paths);
     r = observe_sandbox(&paths, user->sandbox_id, &observed);
     *ret_life = (struct life){
         .process = user->alive || observed.alive ||
@@ -213,7 +219,7 @@ static int append_life(struct buffer *json, const char *sandbox_id, const struct
 }
 
 struct walk {
-    struct reconciler *reconciler;
+    struct cleanup *cleanup;
     const struct surroundings *surroundings;
     struct evidence *evidence;
 };
@@ -226,7 +232,7 @@ static int add_user(void *userdata, const struct store_user *user)
     enum stale_sandbox sandbox;
     struct life life;
 
-    look_at_life(walk->reconciler, walk->surroundings, user, &life);
+    observe_life(walk->cleanup, walk->surroundings, user, &life);
     sandbox = judge_life(&life);
     if (sandbox > facts->sandbox)
         facts->sandbox = sandbox;
@@ -288,26 +294,27 @@ static void note_entry(const struct observed_entry *entry, struct evidence *evid
 }
 
 /* Reads it again, and compares. */
-static int take_directory(struct reconciler *reconciler, struct evidence *evidence)
+static int take_directory(struct cleanup *cleanup, struct evidence *evidence)
 {
     const struct store_suspect *suspect = &evidence->suspect;
-    enum reconciler_tree tree = look_tree_of(suspect->layout);
+    enum reconciler_tree tree = tree_of_layout(suspect->layout);
     cleanup(fd_closep) int volumes = -1;
     cleanup(observed_entry_done) struct observed_entry entry = {0};
     struct names names = {.entry = &entry};
-    int r = path_open_directory_in_root(reconciler->root, look_path(reconciler, tree), &volumes);
+    int r = path_open_directory_in_root(cleanup->context->root, trees_path(cleanup->trees, tree),
+                                        &volumes);
 
     if (r == 0)
         r = take_fingerprint(volumes, evidence);
     if (r == EVIDENCE_TAKEN)
         r = observe_entry(volumes, suspect->key, &entry);
     if (r == OBSERVED && is_on_record(suspect, &entry) &&
-        store_each_named(reconciler->store, suspect->entry_id, find_name, &names) == 0 &&
+        store_each_named(cleanup->context->store, suspect->entry_id, find_name, &names) == 0 &&
         names.found == entry.sandboxes) {
         note_entry(&entry, evidence);
         return EVIDENCE_TAKEN;
     }
-    marks_add_name(&reconciler->directories[tree], suspect->key);
+    work_queue_add_directory(cleanup->context->queue, tree, suspect->key);
     return EVIDENCE_NONE;
 }
 
@@ -322,11 +329,11 @@ static void take_state(struct evidence *evidence)
     sha256_hex(text, (size_t)length, evidence->state);
 }
 
-static void take_time(const struct reconciler *reconciler, const struct surroundings *surroundings,
+static void take_time(const struct cleanup *cleanup, const struct surroundings *surroundings,
                       bool used, struct evidence *evidence)
 {
-    uint64_t seconds = used ? reconciler->config.cleanup.grace_seconds
-                            : reconciler->config.cleanup.unbound_grace_seconds;
+    uint64_t seconds = used ? cleanup->context->config->cleanup.grace_seconds
+                            : cleanup->context->config->cleanup.unbound_grace_seconds;
 
     if (!evidence->since_ns || evidence->since_ns > surroundings->now_ns)
         evidence->since_ns = surroundings->now_ns;
@@ -360,13 +367,13 @@ static int append_time(const struct surroundings *surroundings, const struct evi
 
 /* ---- all of it --------------------------------------------------------------------------- */
 
-static enum stale_mode mode_of(const struct reconciler *reconciler)
+static enum stale_mode mode_of(const struct cleanup *cleanup)
 {
     static const enum stale_mode modes[] = {[CLEANUP_OFF] = STALE_MODE_OFF,
                                             [CLEANUP_REPORT] = STALE_MODE_REPORT,
                                             [CLEANUP_DELETE] = STALE_MODE_DELETE};
 
-    return modes[reconciler->config.cleanup.mode];
+    return modes[cleanup->context->config->cleanup.mode];
 }
 
 static void append_kubelet(struct buffer *json, const struct observed_publish_path *path,
@@ -380,22 +387,22 @@ static void append_kubelet(struct buffer *json, const struct observed_publish_pa
     json_append_member(json, "canary", kubelet->canary[0] ? kubelet->canary : NULL);
 }
 
-static void append_problem(const struct reconciler *reconciler, struct buffer *json)
+static void append_problem(const struct cleanup *cleanup, struct buffer *json)
 {
-    const char *problem = reconciler->cleanup.sources.problem;
+    const char *problem = cleanup->visibility.problem;
 
     if (problem[0])
         json_append_member(json, "problem", problem);
 }
 
-static int begin(struct reconciler *reconciler, int64_t entry_id, struct evidence *evidence)
+static int begin(struct cleanup *cleanup, int64_t entry_id, struct evidence *evidence)
 {
-    int r = store_get_suspect(reconciler->store, entry_id, &evidence->suspect);
+    int r = store_get_suspect(cleanup->context->store, entry_id, &evidence->suspect);
 
     buffer_init(&evidence->json, JSON_BYTES);
     if (r != STORE_FOUND)
         return r < 0 ? r : EVIDENCE_NONE;
-    evidence->facts.mode = mode_of(reconciler);
+    evidence->facts.mode = mode_of(cleanup);
     return EVIDENCE_TAKEN;
 }
 
@@ -405,7 +412,8 @@ static int take_users(struct walk *walk)
     int r = buffer_append_text(&evidence->json, "{\"sandboxes\":[");
 
     if (r == 0)
-        r = store_each_user(walk->reconciler->store, evidence->suspect.volume_id, add_user, walk);
+        r = store_each_user(walk->cleanup->context->store, evidence->suspect.volume_id, add_user,
+                            walk);
     buffer_append_text(&evidence->json, "]");
     if (evidence->suspect.live)
         evidence->facts.sandbox = STALE_SANDBOX_ALIVE;
@@ -416,7 +424,7 @@ static int take_users(struct walk *walk)
 
 static int take_all(struct walk *walk)
 {
-    struct reconciler *reconciler = walk->reconciler;
+    struct cleanup *cleanup = walk->cleanup;
     struct evidence *evidence = walk->evidence;
     struct observed_publish_path path;
     struct observed_kubelet kubelet;
@@ -424,8 +432,8 @@ static int take_all(struct walk *walk)
     int r = take_users(walk);
 
     used = evidence->facts.sandbox != STALE_SANDBOX_NEVER;
-    take_path(reconciler, &evidence->suspect, &path, &evidence->facts.path);
-    evidence->facts.kubelet = look_at_kubelet(reconciler, &path, &kubelet);
+    take_path(cleanup, &evidence->suspect, &path, &evidence->facts.path);
+    evidence->facts.kubelet = check_kubelet(cleanup, &path, &kubelet);
     evidence->facts.daemon = walk->surroundings->daemon[evidence->suspect.layout];
     evidence->facts.restored = evidence->suspect.restored[0] &&
                                strcmp(evidence->suspect.restored, evidence->fingerprint) == 0;
@@ -433,21 +441,21 @@ static int take_all(struct walk *walk)
     if (evidence->suspect.stale_reason != STALE_REASON_NONE &&
         strcmp(evidence->suspect.fingerprint, evidence->state) == 0)
         evidence->since_ns = evidence->suspect.since_ns;
-    take_time(reconciler, walk->surroundings, used, evidence);
+    take_time(cleanup, walk->surroundings, used, evidence);
     append_kubelet(&evidence->json, &path, &kubelet);
-    append_problem(reconciler, &evidence->json);
+    append_problem(cleanup, &evidence->json);
     return r < 0 ? r : append_time(walk->surroundings, evidence, &evidence->json);
 }
 
-int evidence_take(struct reconciler *reconciler, const struct surroundings *surroundings,
+int evidence_take(struct cleanup *cleanup, const struct surroundings *surroundings,
                   int64_t entry_id, struct evidence *ret_evidence)
 {
     cleanup(evidence_done) struct evidence evidence = {0};
-    struct walk walk = {reconciler, surroundings, &evidence};
-    int r = begin(reconciler, entry_id, &evidence);
+    struct walk walk = {cleanup, surroundings, &evidence};
+    int r = begin(cleanup, entry_id, &evidence);
 
     if (r == EVIDENCE_TAKEN)
-        r = take_directory(reconciler, &evidence);
+        r = take_directory(cleanup, &evidence);
     if (r == EVIDENCE_TAKEN)
         r = take_all(&walk);
     if (r != EVIDENCE_TAKEN)
@@ -495,12 +503,12 @@ static int take_file(struct walk *walk, const struct store_user *user)
     buffer_append_text(&evidence->json, "]");
     if (!walk->surroundings->sees_host)
         evidence->facts.sandbox = STALE_SANDBOX_HIDDEN;
-    take_path(walk->reconciler, &evidence->suspect, &path, &evidence->facts.path);
+    take_path(walk->cleanup, &evidence->suspect, &path, &evidence->facts.path);
     evidence->facts.daemon = walk->surroundings->daemon[evidence->suspect.layout];
     evidence->facts.restored = user->restored;
     evidence->since_ns = user->stale_since_ns;
-    take_time(walk->reconciler, walk->surroundings, true, evidence);
-    append_problem(walk->reconciler, &evidence->json);
+    take_time(walk->cleanup, walk->surroundings, true, evidence);
+    append_problem(walk->cleanup, &evidence->json);
     return r < 0 ? r : append_time(walk->surroundings, evidence, &evidence->json);
 }
 
@@ -508,25 +516,25 @@ static int take_file(struct walk *walk, const struct store_user *user)
 static int judge_file(struct walk *walk, int64_t entry_id, const struct store_user *user)
 {
     struct evidence *evidence = walk->evidence;
-    int r = begin(walk->reconciler, entry_id, evidence);
+    int r = begin(walk->cleanup, entry_id, evidence);
 
     if (r != EVIDENCE_TAKEN || !evidence->suspect.live)
         return r < 0 ? r : EVIDENCE_NONE;
     memcpy(evidence->file, user->sandbox_id, strlen(user->sandbox_id) + 1);
-    r = take_directory(walk->reconciler, evidence);
+    r = take_directory(walk->cleanup, evidence);
     return r == EVIDENCE_TAKEN ? take_file(walk, user) : r;
 }
 
-int evidence_each_file(struct reconciler *reconciler, const struct surroundings *surroundings,
+int evidence_each_file(struct cleanup *cleanup, const struct surroundings *surroundings,
                        int64_t entry_id, int (*callback)(void *userdata, struct evidence *evidence),
                        void *userdata)
 {
     struct dead dead = {0};
-    int r = store_each_named(reconciler->store, entry_id, note_dead, &dead);
+    int r = store_each_named(cleanup->context->store, entry_id, note_dead, &dead);
 
     for (unsigned i = 0; r == 0 && i < dead.count; i++) {
         cleanup(evidence_done) struct evidence evidence = {0};
-        struct walk walk = {reconciler, surroundings, &evidence};
+        struct walk walk = {cleanup, surroundings, &evidence};
 
         r = judge_file(&walk, entry_id, &dead.name[i].user);
         if (r == EVIDENCE_TAKEN)

@@ -12,12 +12,12 @@
 #include "store/cleanups.h"
 
 struct census;
-struct reconciler;
+struct cleanup;
 
 /* What is the same for all directories of one pass. */
 struct surroundings {
     uint64_t now_ns;
-    uint64_t well_since_ns; /* sources.h; 0: they are not */
+    uint64_t well_since_ns; /* visibility.h; 0: not now */
     bool sees_host;
     const struct census *census;
     enum stale_daemon daemon[2]; /* by enum volume_layout */
@@ -39,7 +39,7 @@ void evidence_done(struct evidence *evidence);
 /* Whether it looks stale, as far as can be told without looking at processes, or did last time;
  * then its sandboxes are asked for in the census. 0 or -errno of the store or for want of memory.
  */
-int evidence_suspects(struct reconciler *reconciler, int64_t entry_id, struct census *census,
+int evidence_suspects(struct cleanup *cleanup, int64_t entry_id, struct census *census,
                       bool *ret_suspect);
 
 /* Outcomes. */
@@ -47,10 +47,10 @@ enum {
     EVIDENCE_TAKEN,
     EVIDENCE_NONE, /* it is gone, or not as it is on the record: look at it first */
 };
-int evidence_take(struct reconciler *reconciler, const struct surroundings *surroundings,
+int evidence_take(struct cleanup *cleanup, const struct surroundings *surroundings,
                   int64_t entry_id, struct evidence *ret_evidence);
 
 /* About each file in it that names a dead sandbox, where the volume is a live one's. 0, -errno. */
-int evidence_each_file(struct reconciler *reconciler, const struct surroundings *surroundings,
+int evidence_each_file(struct cleanup *cleanup, const struct surroundings *surroundings,
                        int64_t entry_id, int (*callback)(void *userdata, struct evidence *evidence),
                        void *userdata);

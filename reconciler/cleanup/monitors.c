@@ -17,7 +17,8 @@
 #include "lib/log.h"
 #include "lib/namespaces.h"
 #include "observe/added_monitors.h"
-#include "reconciler/core/internal.h"
+#include "reconciler/core/context.h"
+#include "store/store.h"
 
 #define ASIDE ".gone"
 
@@ -70,21 +71,20 @@ static int keep(void *userdata, const char *sandbox_id, pid_t vmm_pid)
     return 0;
 }
 
-static void end_pass(struct reconciler *reconciler)
+static void end_pass(struct monitors *monitors)
 {
-    reconciler->monitors.pass = added_monitors_free(reconciler->monitors.pass);
+    monitors->pass = added_monitors_free(monitors->pass);
 }
 
 /* Processes are only gone through where some socket is not a known VM's. */
-static void begin_pass(struct reconciler *reconciler)
+static void begin_pass(struct monitors *monitors)
 {
-    struct monitors *monitors = &reconciler->monitors;
     int r;
 
     monitors->wanted = false;
     if (!namespaces_show_all_processes())
         return;
-    r = added_monitors_read(reconciler->root, &monitors->pass);
+    r = added_monitors_read(monitors->context->root, &monitors->pass);
     if (r == -EPERM)
         log_warning(NULL,
                     "%s is not root's alone, so nothing in it is used or removed: chown root, "
@@ -93,14 +93,14 @@ static void begin_pass(struct reconciler *reconciler)
     else if (r < 0 && r != -ENOENT)
         log_warning(NULL, "cannot look into " ADDED_MONITORS ": %s", strerror(-r));
     if (r == 0)
-        r = store_each_live_sandbox(reconciler->store, keep, monitors->pass);
+        r = store_each_live_sandbox(monitors->context->store, keep, monitors->pass);
     if (r < 0 || !added_monitors_are_doubtful(monitors->pass))
-        end_pass(reconciler);
+        end_pass(monitors);
 }
 
-static void go_on(struct reconciler *reconciler)
+static void go_on(struct monitors *monitors)
 {
-    struct added_monitors *pass = reconciler->monitors.pass;
+    struct added_monitors *pass = monitors->pass;
     uint64_t until = clock_boottime() + SLICE_NS;
     int r;
 
@@ -113,29 +113,29 @@ static void go_on(struct reconciler *reconciler)
         log_warning(NULL, "cannot tell whose the sockets in " ADDED_MONITORS " are: %s",
                     strerror(-r));
     if (r <= 0)
-        end_pass(reconciler);
+        end_pass(monitors);
 }
 
-bool monitors_work(struct reconciler *reconciler)
+bool monitors_work(struct monitors *monitors)
 {
-    if (reconciler->monitors.pass)
-        go_on(reconciler);
-    else if (reconciler->monitors.wanted)
-        begin_pass(reconciler);
-    return monitors_are_busy(reconciler);
+    if (monitors->pass)
+        go_on(monitors);
+    else if (monitors->wanted)
+        begin_pass(monitors);
+    return monitors_are_busy(monitors);
 }
 
-void monitors_want(struct reconciler *reconciler)
+void monitors_want(struct monitors *monitors)
 {
-    reconciler->monitors.wanted = true;
+    monitors->wanted = true;
 }
 
-bool monitors_are_busy(const struct reconciler *reconciler)
+bool monitors_are_busy(const struct monitors *monitors)
 {
-    return reconciler->monitors.pass || reconciler->monitors.wanted;
+    return monitors->pass || monitors->wanted;
 }
 
-void monitors_done(struct reconciler *reconciler)
+void monitors_done(struct monitors *monitors)
 {
-    end_pass(reconciler);
+    end_pass(monitors);
 }

@@ -10,21 +10,23 @@
 
 struct added_monitor;
 struct added_monitors;
-struct reconciler;
+struct context;
 
+/* The fields are the module's own. */
 struct monitors {
+    const struct context *context;
     struct added_monitors *pass; /* under way; NULL: none */
     bool wanted;
 };
 
-/* A VM has ended, or may have: look soon. */
-void monitors_want(struct reconciler *reconciler);
+/* A VM has ended, or may have: check soon. */
+void monitors_want(struct monitors *monitors);
 
 /* A slice of what there is to do. Whether there is more right now. */
-bool monitors_work(struct reconciler *reconciler);
-bool monitors_are_busy(const struct reconciler *reconciler);
+bool monitors_work(struct monitors *monitors);
+bool monitors_are_busy(const struct monitors *monitors);
 
-void monitors_done(struct reconciler *reconciler);
+void monitors_done(struct monitors *monitors);
 
 /* The one that was seen, and no other. 0; 1: it is another one now, and stays, or none is there;
  * -errno. For tests. */

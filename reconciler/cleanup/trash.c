@@ -17,19 +17,25 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "config/config.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/log.h"
+#include "reconciler/cleanup/cleanup.h"
 #include "reconciler/cleanup/quarantine.h"
-#include "reconciler/core/internal.h"
+#include "reconciler/core/context.h"
+#include "reconciler/core/key_queue.h"
+#include "reconciler/core/node_paths.h"
+#include "reconciler/core/observer.h"
 #include "store/cleanups.h"
+#include "store/store.h"
 
 /* A writer that had the file open when its directory was moved shows within this time. */
 static const uint64_t SETTLE_NS = 2 * NSEC_PER_SEC;
 static const uint64_t NSEC_PER_HOUR = 3600 * NSEC_PER_SEC;
 
 struct step {
-    struct reconciler *reconciler;
+    struct cleanup *cleanup;
     struct store_trash row;
     struct quarantine_item item;
     struct quarantine quarantine;
@@ -37,27 +43,28 @@ struct step {
     uint64_t wake_ns; /* UINT64_MAX: it waits for nothing */
 };
 
-static int open_place(struct reconciler *reconciler, enum volume_layout layout,
-                      const char *directory, struct quarantine *ret_quarantine, struct error *error)
+static int open_place(struct cleanup *cleanup, enum volume_layout layout, const char *directory,
+                      struct quarantine *ret_quarantine, struct error *error)
 {
-    const char *const watched[] = {reconciler->config.paths.kata_volumes,
-                                   reconciler->config.paths.crust_volumes, NULL};
+    const char *const watched[] = {cleanup->context->config->paths.kata_volumes,
+                                   cleanup->context->config->paths.crust_volumes, NULL};
 
-    return quarantine_open(reconciler->root, look_path(reconciler, look_tree_of(layout)), directory,
-                           watched, ret_quarantine, error);
+    return quarantine_open(cleanup->context->root,
+                           trees_path(cleanup->trees, tree_of_layout(layout)), directory, watched,
+                           ret_quarantine, error);
 }
 
-bool trash_is_usable(struct reconciler *reconciler, enum volume_layout layout, struct error *error)
+bool trash_is_usable(struct cleanup *cleanup, enum volume_layout layout, struct error *error)
 {
     cleanup(quarantine_done) struct quarantine quarantine = QUARANTINE_INIT;
 
-    return open_place(reconciler, layout, look_trash_path(reconciler, layout), &quarantine,
-                      error) == QUARANTINE_READY;
+    return open_place(cleanup, layout, node_trash_path(cleanup->context->config, layout),
+                      &quarantine, error) == QUARANTINE_READY;
 }
 
-static uint64_t keep_ns(const struct reconciler *reconciler)
+static uint64_t keep_ns(const struct cleanup *cleanup)
 {
-    return reconciler->config.cleanup.keep_hours * NSEC_PER_HOUR;
+    return cleanup->context->config->cleanup.keep_hours * NSEC_PER_HOUR;
 }
 
 /* ---- one row ----------------------------------------------------------------------------- */
@@ -68,23 +75,23 @@ static void step_done(struct step *step)
 }
 
 /* 0, 1 there is nothing to be done about it now, -errno. */
-static int step_init(struct reconciler *reconciler, int64_t cleanup_id, struct step *step)
+static int step_init(struct cleanup *cleanup, int64_t cleanup_id, struct step *step)
 {
     struct error error = {0};
     int r;
 
-    *step = (struct step){.reconciler = reconciler,
+    *step = (struct step){.cleanup = cleanup,
                           .quarantine = QUARANTINE_INIT,
                           .now_ns = clock_boottime(),
                           .wake_ns = UINT64_MAX};
-    r = store_get_trash(reconciler->store, cleanup_id, &step->row);
+    r = store_get_trash(cleanup->context->store, cleanup_id, &step->row);
     if (r != STORE_FOUND)
         return r < 0 ? r : 1;
     step->item = (struct quarantine_item){.key = step->row.key,
                                           .file = step->row.file[0] ? step->row.file : NULL,
                                           .name = step->row.name,
                                           .fingerprint = step->row.fingerprint};
-    r = open_place(reconciler, step->row.layout, step->row.directory, &step->quarantine, &error);
+    r = open_place(cleanup, step->row.layout, step->row.directory, &step->quarantine, &error);
     if (r == QUARANTINE_READY)
         return 0;
     log_warning(&(struct log_ids){.volume = step->row.volume_id},
@@ -95,13 +102,14 @@ static int step_init(struct reconciler *reconciler, int64_t cleanup_id, struct s
 /* The directory is where it was, or no longer: the volume follows. */
 static int look_again(struct step *step)
 {
-    return look_at_entry(step->reconciler, look_tree_of(step->row.layout), step->row.key);
+    return observer_observe_entry(step->cleanup->observer, tree_of_layout(step->row.layout),
+                                  step->row.key);
 }
 
 static int finish(struct step *step, enum store_cleanup_decision decision, enum stale_reason reason)
 {
     if (decision == STORE_CLEANUP_REMOVED)
-        step->wake_ns = step->now_ns + keep_ns(step->reconciler);
+        step->wake_ns = step->now_ns + keep_ns(step->cleanup);
     else
         quarantine_tidy(&step->quarantine, &step->item);
     log_info(&(struct log_ids){.volume = step->row.volume_id}, "metadata %s: %s%s%s",
@@ -109,8 +117,8 @@ static int finish(struct step *step, enum store_cleanup_decision decision, enum 
              : decision == STORE_CLEANUP_PUT_BACK ? "put back, it had changed"
                                                   : "not removed",
              step->row.key, step->row.file[0] ? "/" : "", step->row.file);
-    return store_finish_cleanup(step->reconciler->store, step->row.cleanup_id, decision, reason,
-                                step->now_ns);
+    return store_finish_cleanup(step->cleanup->context->store, step->row.cleanup_id, decision,
+                                reason, step->now_ns);
 }
 
 /* A fault of the disk: it stays where it is, and is tried again at the next sweep. */
@@ -142,13 +150,13 @@ static int advance_intended(struct step *step, const struct quarantine_state *st
         return r;
     if (!state->in_trash) {
         quarantine_tidy(&step->quarantine, &step->item);
-        return store_drop_cleanup(step->reconciler->store, step->row.cleanup_id);
+        return store_drop_cleanup(step->cleanup->context->store, step->row.cleanup_id);
     }
     if (!state->unchanged)
         return put_back(step);
     step->wake_ns = step->now_ns + SETTLE_NS;
-    return store_set_trash_step(step->reconciler->store, step->row.cleanup_id, STORE_TRASH_MOVED,
-                                step->now_ns);
+    return store_set_trash_step(step->cleanup->context->store, step->row.cleanup_id,
+                                STORE_TRASH_MOVED, step->now_ns);
 }
 
 static int advance_moved(struct step *step, const struct quarantine_state *state)
@@ -177,7 +185,7 @@ static int record_restore(struct step *step, enum stale_reason reason)
 
     quarantine_tidy(&step->quarantine, &step->item);
     if (r == 0)
-        r = store_record_restore(step->reconciler->store, step->row.cleanup_id, reason);
+        r = store_record_restore(step->cleanup->context->store, step->row.cleanup_id, reason);
     if (r == 0)
         log_info(&(struct log_ids){.volume = step->row.volume_id}, "metadata restored: %s",
                  step->row.key);
@@ -187,13 +195,14 @@ static int record_restore(struct step *step, enum stale_reason reason)
 static int set_step(struct step *step, enum store_trash_step next, uint64_t since_ns)
 {
     step->wake_ns = step->now_ns;
-    return store_set_trash_step(step->reconciler->store, step->row.cleanup_id, next, since_ns);
+    return store_set_trash_step(step->cleanup->context->store, step->row.cleanup_id, next,
+                                since_ns);
 }
 
 static int advance_kept(struct step *step, const struct quarantine_state *state)
 {
     if (!state->in_trash)
-        return store_forget_trash(step->reconciler->store, step->row.cleanup_id);
+        return store_forget_trash(step->cleanup->context->store, step->row.cleanup_id);
     if (!state->unchanged && !state->in_place)
         return set_step(step, STORE_TRASH_RESTORING, step->now_ns);
     return set_step(step, STORE_TRASH_DELETING, step->now_ns);
@@ -212,7 +221,7 @@ static int advance_restoring(struct step *step, const struct quarantine_state *s
     if (r < 0)
         return complain(step, "put back", r);
     return r != QUARANTINE_DONE
-               ? store_set_trash_step(step->reconciler->store, step->row.cleanup_id,
+               ? store_set_trash_step(step->cleanup->context->store, step->row.cleanup_id,
                                       STORE_TRASH_KEPT, step->row.since_ns)
                : record_restore(step, reason);
 }
@@ -223,7 +232,7 @@ static int advance_deleting(struct step *step)
 
     if (r < 0)
         return complain(step, "delete", r);
-    return store_forget_trash(step->reconciler->store, step->row.cleanup_id);
+    return store_forget_trash(step->cleanup->context->store, step->row.cleanup_id);
 }
 
 static int advance(struct step *step)
@@ -252,14 +261,14 @@ static int advance(struct step *step)
 
 static int note_id(void *userdata, int64_t cleanup_id)
 {
-    marks_add_number(userdata, (uint64_t)cleanup_id);
+    key_queue_add_number(userdata, (uint64_t)cleanup_id);
     return 0;
 }
 
-static int advance_one(struct reconciler *reconciler, int64_t cleanup_id, uint64_t *wake_ns)
+static int advance_one(struct cleanup *cleanup, int64_t cleanup_id, uint64_t *wake_ns)
 {
     cleanup(step_done) struct step step;
-    int r = step_init(reconciler, cleanup_id, &step);
+    int r = step_init(cleanup, cleanup_id, &step);
 
     if (r == 0)
         r = advance(&step);
@@ -268,18 +277,19 @@ static int advance_one(struct reconciler *reconciler, int64_t cleanup_id, uint64
     return r < 0 ? r : 0;
 }
 
-static int advance_all(struct reconciler *reconciler, uint64_t *ret_wake_ns)
+static int advance_all(struct cleanup *cleanup, uint64_t *ret_wake_ns)
 {
-    cleanup(marks_done) struct marks ids = {0};
-    uint64_t now_ns = clock_boottime(), keep = keep_ns(reconciler), cleanup_id, oldest_ns;
+    cleanup(key_queue_done) struct key_queue ids = {0};
+    uint64_t now_ns = clock_boottime(), keep = keep_ns(cleanup), cleanup_id, oldest_ns;
     /* Below zero where this boot is younger than bytes are kept for. */
-    int r = store_each_trash(reconciler->store, (int64_t)now_ns - (int64_t)keep, note_id, &ids);
+    int r =
+        store_each_trash(cleanup->context->store, (int64_t)now_ns - (int64_t)keep, note_id, &ids);
 
     *ret_wake_ns = ids.lost ? now_ns + SETTLE_NS : UINT64_MAX;
-    while (r == 0 && marks_take_number(&ids, &cleanup_id))
-        r = advance_one(reconciler, (int64_t)cleanup_id, ret_wake_ns);
+    while (r == 0 && key_queue_take_number(&ids, &cleanup_id))
+        r = advance_one(cleanup, (int64_t)cleanup_id, ret_wake_ns);
     if (r == 0)
-        r = store_oldest_trash(reconciler->store, &oldest_ns);
+        r = store_oldest_trash(cleanup->context->store, &oldest_ns);
     if (r == 0 && oldest_ns != UINT64_MAX && oldest_ns + keep > now_ns &&
         oldest_ns + keep < *ret_wake_ns)
         *ret_wake_ns = oldest_ns + keep;
@@ -287,19 +297,19 @@ static int advance_all(struct reconciler *reconciler, uint64_t *ret_wake_ns)
 }
 
 /* A step that leads at once to the next is committed in between. */
-int trash_advance(struct reconciler *reconciler, uint64_t *ret_wake_ns)
+int trash_advance(struct cleanup *cleanup, uint64_t *ret_wake_ns)
 {
     uint64_t wake_ns;
     int r;
 
     do {
-        r = store_begin(reconciler->store);
+        r = store_begin(cleanup->context->store);
         if (r == 0)
-            r = advance_all(reconciler, &wake_ns);
+            r = advance_all(cleanup, &wake_ns);
         if (r == 0)
-            r = store_commit(reconciler->store);
+            r = store_commit(cleanup->context->store);
         if (r < 0) {
-            store_rollback(reconciler->store);
+            store_rollback(cleanup->context->store);
             return r;
         }
     } while (wake_ns <= clock_boottime());
@@ -307,46 +317,46 @@ int trash_advance(struct reconciler *reconciler, uint64_t *ret_wake_ns)
     return 0;
 }
 
-static void fail(struct reconciler *reconciler, struct marks *failed)
+static void fail(struct cleanup *cleanup, struct key_queue *failed)
 {
     uint64_t cleanup_id;
-    int r = store_begin(reconciler->store);
+    int r = store_begin(cleanup->context->store);
 
-    while (r == 0 && marks_take_number(failed, &cleanup_id))
-        r = store_finish_cleanup(reconciler->store, (int64_t)cleanup_id, STORE_CLEANUP_FAILED,
+    while (r == 0 && key_queue_take_number(failed, &cleanup_id))
+        r = store_finish_cleanup(cleanup->context->store, (int64_t)cleanup_id, STORE_CLEANUP_FAILED,
                                  STALE_REASON_CANNOT_MOVE, 0);
     if (r == 0)
-        r = store_commit(reconciler->store);
+        r = store_commit(cleanup->context->store);
     if (r < 0)
-        store_rollback(reconciler->store); /* they are dropped as never having been moved */
+        store_rollback(cleanup->context->store); /* they are dropped as never having been moved */
 }
 
-void trash_take(struct reconciler *reconciler, struct marks *cleanup_ids)
+void trash_take(struct cleanup *cleanup, struct key_queue *cleanup_ids)
 {
-    cleanup(marks_done) struct marks failed = {0};
+    cleanup(key_queue_done) struct key_queue failed = {0};
     uint64_t cleanup_id;
 
-    while (marks_take_number(cleanup_ids, &cleanup_id)) {
+    while (key_queue_take_number(cleanup_ids, &cleanup_id)) {
         cleanup(step_done) struct step step;
-        int r = step_init(reconciler, (int64_t)cleanup_id, &step);
+        int r = step_init(cleanup, (int64_t)cleanup_id, &step);
 
         if (r == 0)
             r = quarantine_take(&step.quarantine, &step.item);
         if (r >= 0)
             continue;
         (void)complain(&step, "move metadata to", r);
-        marks_add_number(&failed, cleanup_id);
+        key_queue_add_number(&failed, cleanup_id);
     }
-    if (!marks_is_empty(&failed))
-        fail(reconciler, &failed);
+    if (!key_queue_is_empty(&failed))
+        fail(cleanup, &failed);
 }
 
 /* ---- a person wants it back -------------------------------------------------------------- */
 
-static int refuse(struct reconciler *reconciler, int64_t cleanup_id, struct error *error)
+static int refuse(struct cleanup *cleanup, int64_t cleanup_id, struct error *error)
 {
     char decision[STORE_NAME_BYTES];
-    int r = store_get_cleanup(reconciler->store, cleanup_id, decision);
+    int r = store_get_cleanup(cleanup->context->store, cleanup_id, decision);
 
     if (r < 0)
         return r;
@@ -364,11 +374,11 @@ static int refuse(struct reconciler *reconciler, int64_t cleanup_id, struct erro
 }
 
 /* What came of a restore, from what the row has become. */
-static int judge_restore(struct reconciler *reconciler, const struct store_trash *before,
+static int judge_restore(struct cleanup *cleanup, const struct store_trash *before,
                          struct error *error)
 {
     struct store_trash after;
-    int r = store_get_trash(reconciler->store, before->cleanup_id, &after);
+    int r = store_get_trash(cleanup->context->store, before->cleanup_id, &after);
 
     if (r < 0)
         return r;
@@ -382,38 +392,38 @@ static int judge_restore(struct reconciler *reconciler, const struct store_trash
 }
 
 /* Somebody may have taken it out by hand. What cannot be looked at now is not gone. */
-static bool is_gone(struct reconciler *reconciler, int64_t cleanup_id)
+static bool is_gone(struct cleanup *cleanup, int64_t cleanup_id)
 {
     cleanup(step_done) struct step step;
     struct quarantine_state state;
 
-    return step_init(reconciler, cleanup_id, &step) == 0 &&
+    return step_init(cleanup, cleanup_id, &step) == 0 &&
            quarantine_look(&step.quarantine, &step.item, &state) == 0 && !state.in_trash;
 }
 
-int trash_restore(struct reconciler *reconciler, int64_t cleanup_id, struct error *error)
+int trash_restore(struct cleanup *cleanup, int64_t cleanup_id, struct error *error)
 {
     struct store_trash row;
     uint64_t wake_ns;
-    int r = store_get_trash(reconciler->store, cleanup_id, &row);
+    int r = store_get_trash(cleanup->context->store, cleanup_id, &row);
 
     if (r != STORE_FOUND)
-        return r < 0 ? r : refuse(reconciler, cleanup_id, error);
+        return r < 0 ? r : refuse(cleanup, cleanup_id, error);
     if (row.step != STORE_TRASH_KEPT)
         return error_set(error, TRASH_BUSY, "cleanup %" PRId64 " is under way: try again",
                          cleanup_id);
-    if (is_gone(reconciler, cleanup_id))
-        return refuse(reconciler, cleanup_id, error);
-    r = store_begin(reconciler->store);
+    if (is_gone(cleanup, cleanup_id))
+        return refuse(cleanup, cleanup_id, error);
+    r = store_begin(cleanup->context->store);
     if (r == 0)
-        r = store_set_trash_step(reconciler->store, cleanup_id, STORE_TRASH_RESTORING,
+        r = store_set_trash_step(cleanup->context->store, cleanup_id, STORE_TRASH_RESTORING,
                                  row.since_ns);
     if (r == 0)
-        r = store_commit_durable(reconciler->store);
+        r = store_commit_durable(cleanup->context->store);
     if (r < 0) {
-        store_rollback(reconciler->store);
+        store_rollback(cleanup->context->store);
         return r;
     }
-    r = trash_advance(reconciler, &wake_ns);
-    return r < 0 ? r : judge_restore(reconciler, &row, error);
+    r = trash_advance(cleanup, &wake_ns);
+    return r < 0 ? r : judge_restore(cleanup, &row, error);
 }

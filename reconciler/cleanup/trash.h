@@ -13,19 +13,19 @@
 #include "lib/result.h"
 #include "store/store.h"
 
-struct reconciler;
-struct marks;
+struct cleanup;
+struct key_queue;
 
 /* Whether there is a trash for this layout; fills the error where there is none. */
-bool trash_is_usable(struct reconciler *reconciler, enum volume_layout layout, struct error *error);
+bool trash_is_usable(struct cleanup *cleanup, enum volume_layout layout, struct error *error);
 
 /* Moves what was intended, whose intents are committed durably: the ids of cleanups, as numbers.
  * trash_advance() then says what came of it. */
-void trash_take(struct reconciler *reconciler, struct marks *cleanup_ids);
+void trash_take(struct cleanup *cleanup, struct key_queue *cleanup_ids);
 
 /* Until nothing is left to be done now; ret_wake_ns: when there will be (CLOCK_BOOTTIME), or
  * UINT64_MAX. -errno of the store: nothing of it is on the record, do it again. */
-int trash_advance(struct reconciler *reconciler, uint64_t *ret_wake_ns);
+int trash_advance(struct cleanup *cleanup, uint64_t *ret_wake_ns);
 
 /* Outcomes of trash_restore(); the error's text says more. */
 enum {
@@ -35,4 +35,4 @@ enum {
     TRASH_TAKEN,   /* the place has another directory by now */
     TRASH_BUSY,    /* not now */
 };
-int trash_restore(struct reconciler *reconciler, int64_t cleanup_id, struct error *error);
+int trash_restore(struct cleanup *cleanup, int64_t cleanup_id, struct error *error);

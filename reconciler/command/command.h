@@ -183,6 +183,3 @@ enum status_code reconciler_ask_stats(struct reconciler *reconciler,
                                       reconciler_stats_told *done, void *userdata,
                                       struct stats_call **ret_call, struct error *error);
 struct stats_call *reconciler_stats_cancel(struct stats_call *call); /* returns NULL */
-
-/* Whether growths are acted on here at all (resize.mode). */
-bool reconciler_grows(const struct reconciler *reconciler);

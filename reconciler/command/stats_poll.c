@@ -31,8 +31,8 @@ struct stats_poll {
     struct clients *clients;
     bool begun, stopping;
     struct loop_timer timer;
-    uint64_t polled_ns; /* whose moment came until then has been asked */
-    struct marks due;   /* volume ids */
+    uint64_t polled_ns;   /* whose moment came until then has been asked */
+    struct key_queue due; /* volume ids */
     struct slots slots;
     struct stats_question *asked;
     struct stats_question *answered; /* to be recorded */
@@ -89,7 +89,7 @@ static int mark_if_due(void *userdata, int64_t volume_id, int64_t mapping_id, ui
     const struct moment *moment = userdata;
 
     if (stats_poll_is_moment(&moment->span, mapping_id, failures))
-        marks_add_number(&moment->poll->due, (uint64_t)volume_id);
+        key_queue_add_number(&moment->poll->due, (uint64_t)volume_id);
     return 0;
 }
 
@@ -191,7 +191,7 @@ static void begin_all(struct stats_poll *poll)
         return;
     while (slots_next(&poll->slots, &volume_id))
         begin_one(poll, volume_id);
-    while (poll->slots.busy < poll->slots.parallel && marks_take_number(&poll->due, &number))
+    while (poll->slots.busy < poll->slots.parallel && key_queue_take_number(&poll->due, &number))
         begin_one(poll, (int64_t)number);
 }
 
@@ -331,7 +331,7 @@ void stats_poll_reset(struct stats_poll *poll)
     free_questions(&poll->answered);
     poll->begun = poll->record = false;
     slots_done(&poll->slots);
-    marks_done(&poll->due);
+    key_queue_done(&poll->due);
 }
 
 struct stats_poll *stats_poll_free(struct stats_poll *poll)

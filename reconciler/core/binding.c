@@ -8,7 +8,10 @@
 #include <string.h>
 
 #include "lib/log.h"
-#include "reconciler/core/internal.h"
+#include "reconciler/core/context.h"
+#include "reconciler/core/devices.h"
+#include "reconciler/core/volume_steps.h"
+#include "reconciler/core/work_queue.h"
 #include "reconciler/decide/bind.h"
 
 /* ---- the facts ---- */
@@ -92,19 +95,19 @@ static const char *source_of(const struct store_volume *volume)
 
 /* A volume whose own metadata forbids a resize may keep its neighbours in the sandbox from theirs:
  * what was said of them before is to be said again. */
-static int ask_for_neighbours(struct reconciler *reconciler, const struct store_volume *volume)
+static int ask_for_neighbours(const struct context *context, const struct store_volume *volume)
 {
     int r;
 
     if (volume->policy == POLICY_GROW)
         return 0;
-    r = store_want_lists_beside(reconciler->store, volume->sandbox_ref, volume->volume_id);
+    r = store_want_lists_beside(context->store, volume->sandbox_ref, volume->volume_id);
     return r < 0 ? r
-                 : store_each_volume_of_sandbox(reconciler->store, volume->sandbox_id, mark_volume,
-                                                reconciler);
+                 : store_each_volume_of_sandbox(context->store, volume->sandbox_id,
+                                                work_queue_add_volume, context->queue);
 }
 
-static int open_mapping(struct reconciler *reconciler, const struct store_volume *volume)
+static int open_mapping(const struct context *context, const struct store_volume *volume)
 {
     struct store_mapping mapping = {
         .volume_id = volume->volume_id,
@@ -121,8 +124,8 @@ static int open_mapping(struct reconciler *reconciler, const struct store_volume
 
     log_info(&(struct log_ids){volume->volume_id, volume->sandbox_id, volume->device_name, NULL},
              "bound to the sandbox at %" PRIu64 " bytes", volume->device_bytes);
-    r = store_open_mapping(reconciler->store, &mapping);
-    return r < 0 ? r : ask_for_neighbours(reconciler, volume);
+    r = store_open_mapping(context->store, &mapping);
+    return r < 0 ? r : ask_for_neighbours(context, volume);
 }
 
 static bool is_described(const struct store_volume *volume)
@@ -132,9 +135,9 @@ static bool is_described(const struct store_volume *volume)
             strcmp(volume->recorded_guest_path, volume->guest_path) == 0);
 }
 
-static int describe_mapping(struct reconciler *reconciler, const struct store_volume *volume)
+static int describe_mapping(const struct context *context, const struct store_volume *volume)
 {
-    return store_describe_mapping(reconciler->store, volume->volume_id,
+    return store_describe_mapping(context->store, volume->volume_id,
                                   volume->recorded_drive_id[0] ? volume->recorded_drive_id : NULL,
                                   volume->recorded_guest_path[0] ? volume->recorded_guest_path
                                                                  : NULL,
@@ -142,27 +145,27 @@ static int describe_mapping(struct reconciler *reconciler, const struct store_vo
 }
 
 /* It is bound as it was: only what is known about the binding may be better. */
-static int update_binding(struct reconciler *reconciler, struct store_volume *volume, bool mismatch)
+static int update_binding(const struct context *context, struct store_volume *volume, bool mismatch)
 {
     bool changed = false;
     int r = 0;
 
     if (volume->device_bytes > volume->largest_bytes && !mismatch) {
-        r = store_note_size(reconciler->store, volume->volume_id, volume->device_bytes);
+        r = store_note_size(context->store, volume->volume_id, volume->device_bytes);
         volume->largest_bytes = volume->device_bytes;
     }
     if (r == 0 && !is_described(volume)) {
-        r = describe_mapping(reconciler, volume);
+        r = describe_mapping(context, volume);
         changed = true;
     }
     if (r == 0 && volume->record != record_of(volume)) {
-        r = store_renew_record(reconciler->store, volume->volume_id, record_of(volume));
+        r = store_renew_record(context->store, volume->volume_id, record_of(volume));
         changed = true;
     }
-    return r == 0 && changed ? store_get_volume_itself(reconciler->store, volume) : r;
+    return r == 0 && changed ? store_get_volume_itself(context->store, volume) : r;
 }
 
-int bind_volume(struct reconciler *reconciler, struct store_volume *volume, bool *ret_mismatch)
+int binding_refresh(const struct context *context, struct store_volume *volume, bool *ret_mismatch)
 {
     struct bind_facts facts = facts_of(volume);
     struct binding binding = bind_decide(&facts);
@@ -173,15 +176,15 @@ int bind_volume(struct reconciler *reconciler, struct store_volume *volume, bool
     case BIND_NOTHING:
         return 0;
     case BIND_KEEP:
-        return update_binding(reconciler, volume, binding.mismatch);
+        return update_binding(context, volume, binding.mismatch);
     case BIND_OPEN:
-        r = open_mapping(reconciler, volume);
+        r = open_mapping(context, volume);
         break;
     case BIND_CLOSE:
-        r = store_close_mapping(reconciler->store, volume->volume_id);
+        r = store_close_mapping(context->store, volume->volume_id);
         break;
     }
     if (r == 0)
-        r = mark_neighbours(reconciler, volume);
-    return r < 0 ? r : store_get_volume_itself(reconciler->store, volume);
+        r = devices_queue_neighbours(context, volume);
+    return r < 0 ? r : store_get_volume_itself(context->store, volume);
 }

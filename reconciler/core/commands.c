@@ -2,60 +2,61 @@
 /* commands.c - command.h's calls handed to the modules that answer them, and what those need of the
  * core. */
 #include "reconciler/command/clients.h"
-#include "reconciler/core/hidden.h"
 #include "reconciler/core/internal.h"
 
 /* ---- what the calls need ---- */
 
 static bool is_synced(void *userdata)
 {
-    return ((const struct reconciler *)userdata)->synced;
+    return ((const struct reconciler *)userdata)->context.synced;
 }
 
 static bool is_stopping(void *userdata)
 {
-    return ((const struct reconciler *)userdata)->stopping;
+    return ((const struct reconciler *)userdata)->context.stopping;
 }
 
 static bool is_full(void *userdata)
 {
-    return ((const struct reconciler *)userdata)->too_many;
+    return scan_is_over_limit(&((const struct reconciler *)userdata)->scan);
 }
 
 static int observe_entry_now(void *userdata, enum volume_layout layout, const char *name)
 {
-    return look_at_entry(userdata, look_tree_of(layout), name);
+    const struct reconciler *reconciler = userdata;
+
+    return observer_observe_entry(&reconciler->observer, tree_of_layout(layout), name);
 }
 
 static void unqueue_entry(void *userdata, enum volume_layout layout, const char *name)
 {
     struct reconciler *reconciler = userdata;
 
-    marks_remove_name(&reconciler->directories[look_tree_of(layout)], name);
+    work_queue_remove_directory(&reconciler->queue, tree_of_layout(layout), name);
 }
 
 static int resolve_path(void *userdata, const char *target_path)
 {
-    return hidden_offer_asked(userdata, target_path);
+    return unresolved_offer_asked(&((const struct reconciler *)userdata)->context, target_path);
 }
 
 static void queue_volume(void *userdata, int64_t volume_id)
 {
-    reconciler_look_at_volume(userdata, volume_id);
+    work_queue_add_urgent_volume(&((struct reconciler *)userdata)->queue, volume_id);
 }
 
 static void queue_sandbox(void *userdata, const char *sandbox_id)
 {
-    struct reconciler *reconciler = userdata;
-
-    marks_add_name(&reconciler->sandboxes, sandbox_id);
+    work_queue_add_sandbox(&((struct reconciler *)userdata)->queue, sandbox_id);
 }
 
 static const char *find_host_use(void *userdata, uint32_t major, uint32_t minor, bool anew)
 {
+    struct reconciler *reconciler = userdata;
+
     if (anew)
-        reconciler_look_at_mounts(userdata);
-    return volume_host_use(userdata, major, minor);
+        devices_compare_mounts(&reconciler->devices);
+    return devices_host_use(&reconciler->devices, major, minor);
 }
 
 const struct clients_core core_for_clients = {
@@ -118,9 +119,16 @@ int reconciler_find_file_systems(struct reconciler *reconciler, struct reconcile
     return find_file_systems(&reconciler->context, ret_names);
 }
 
-bool reconciler_grows(const struct reconciler *reconciler)
+enum status_code reconciler_gc(struct reconciler *reconciler, bool dry_run, struct buffer *ret_json,
+                               struct error *error)
 {
-    return reconciler->config.resize.mode == RESIZE_GROW;
+    return cleanup_gc(&reconciler->cleanup, dry_run, ret_json, error);
+}
+
+enum status_code reconciler_restore(struct reconciler *reconciler, int64_t cleanup_id,
+                                    struct error *error)
+{
+    return cleanup_restore(&reconciler->cleanup, cleanup_id, error);
 }
 
 void reconciler_get_modes(const struct reconciler *reconciler, struct reconciler_modes *ret_modes)

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "reconciler/core/internal.h"
-#include "reconciler/decide/decide.h"
+#include "reconciler/core/context.h"
+#include "reconciler/core/volume_steps.h"
 
 static const char *or_nothing(const char *text)
 {
@@ -29,12 +29,12 @@ static void say_mismatch(const struct store_volume *volume, char *text, size_t s
                  volume->device_path, volume->device_name);
 }
 
-static void say_shared(struct reconciler *reconciler, const struct store_volume *volume, char *text,
+static void say_shared(const struct context *context, const struct store_volume *volume, char *text,
                        size_t size)
 {
     struct store_volume other = {.volume_id = volume->shared_with};
 
-    if (store_get_volume_itself(reconciler->store, &other) == 0)
+    if (store_get_volume_itself(context->store, &other) == 0)
         snprintf(text, size,
                  "volume %" PRId64 " (%.1000s) and volume %" PRId64
                  " (%.1000s) both lead to %.200s",
@@ -68,8 +68,8 @@ static bool is_lasting(const struct store_volume *volume, const struct decision 
            (!reason_heals(decision->reason) || volume->list_doubt[0]);
 }
 
-int note_evidence(struct reconciler *reconciler, const struct store_volume *volume,
-                  const struct decision *decision)
+int evidence_text_record(const struct context *context, const struct store_volume *volume,
+                         const struct decision *decision)
 {
     enum volume_reason reason = decision->state == STATE_BLOCKED ? decision->reason : REASON_NONE;
     char text[STORE_PATH_BYTES * 2] = "";
@@ -81,8 +81,8 @@ int note_evidence(struct reconciler *reconciler, const struct store_volume *volu
     else if (reason == REASON_IDENTITY_MISMATCH)
         say_mismatch(volume, text, sizeof(text));
     else if (reason == REASON_DEVICE_SHARED)
-        say_shared(reconciler, volume, text, sizeof(text));
+        say_shared(context, volume, text, sizeof(text));
     else if (reason == REASON_BYPASSED)
         say_bypassed(volume, text, sizeof(text));
-    return store_set_evidence(reconciler->store, volume->volume_id, text);
+    return store_set_evidence(context->store, volume->volume_id, text);
 }

@@ -4,12 +4,11 @@
  * A failure of the file is answered by closing it and opening it anew, as a start does: what failed
  * is not repeated on the same handle, and what is damaged is set aside. If it fails once more, or
  * cannot be opened, the store goes on in memory. A file that another program keeps locked is given
- * some turns first. What is no failure of the file (no memory, a fault of crustd's own) would fail
+ * some passes first. What is no failure of the file (no memory, a fault of crustd's own) would fail
  * in memory as well, and only waits.
  *
- * In another store the same things have other ids. So whatever holds ids is dropped with the old
- * one, calls in flight too, and everything is found by a scan, as at a start. Every call may be
- * repeated safely; what one of them had done is found out by the next.
+ * Calls in flight are dropped with the old store. Every call may be repeated safely; what one of
+ * them had done is found out by the next.
  */
 #include "reconciler/core/fallback.h"
 
@@ -20,109 +19,99 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/log.h"
-#include "reconciler/act/actor.h"
-#include "reconciler/command/clients.h"
-#include "reconciler/command/stats_poll.h"
+#include "reconciler/core/context.h"
 #include "reconciler/core/instance.h"
-#include "reconciler/core/internal.h"
 #include "reconciler/core/start_failure.h"
 #include "reconciler/decide/backoff.h"
-#include "reconciler/helper/helper.h"
+#include "store/store.h"
 
 enum {
-    BUSY_TURNS = 5,       /* a second apart */
+    BUSY_PASSES = 5, /* a second apart */
+    LASTING_PASSES = 5,
     FAILURES_COUNTED = 7, /* 64 s between attempts, then */
 };
 static const uint64_t GOOD_NS = 60 * NSEC_PER_SEC; /* a file that holds so long is good again */
 
 /* ---- words ---- */
 
-static void set_problem(struct reconciler *reconciler, int r, const char *text)
+static void set_problem(char problem[static ERROR_TEXT_BYTES], const char *text)
 {
-    struct fallback *fallback = &reconciler->fallback;
-    char problem[sizeof(fallback->problem)];
+    if (strcmp(problem, text) != 0)
+        log_error(NULL, "%s", text);
+    (void)snprintf(problem, ERROR_TEXT_BYTES, "%s", text);
+}
+
+static void set_degraded(struct fallback *fallback, int r, const char *text)
+{
+    char problem[ERROR_TEXT_BYTES];
 
     (void)snprintf(problem, sizeof(problem),
                    "the database fails: %.110s: %s; meanwhile crustd grows volumes from memory and "
                    "removes nothing",
                    text, start_failure_remedy(START_DATABASE, r));
-    if (strcmp(problem, fallback->problem) != 0)
-        log_error(NULL, "%s", problem);
-    memcpy(fallback->problem, problem, sizeof(problem));
+    set_problem(fallback->degraded, problem);
+}
+
+static void wait_for_store(struct fallback *fallback, int r, const char *text)
+{
+    char problem[ERROR_TEXT_BYTES];
+
+    (void)snprintf(problem, sizeof(problem), "the database fails: %.180s (%s)", text, strerror(-r));
+    set_problem(fallback->failing, problem);
 }
 
 /* ---- another store ---- */
 
-static void begin_anew(struct reconciler *reconciler)
-{
-    actor_reset(reconciler->actor);
-    stats_poll_reset(reconciler->stats_poll);
-    helpers_reset(reconciler->helpers);
-    expansions_end(reconciler->clients);
-    stagings_fail(reconciler->clients, "crustd begins anew with another one");
-    cleanup_abandon(reconciler);
-    marks_done(&reconciler->volumes);
-    scan_done(reconciler);
-    reconciler->attempts_marked_ns = 0;
-    reconciler->synced = false;
-    reconciler->devices_are_fresh = true;
-    reconciler_look_at_everything(reconciler);
-}
-
 /* Opens the file, whose place may be another by now. */
-static int open_file(struct reconciler *reconciler, bool *ret_same, struct error *error)
+static int open_file(struct fallback *fallback, bool *ret_same, struct error *error)
 {
-    int r = instance_take_place(reconciler->instance, error);
+    int r = instance_take_place(fallback->instance, error);
 
-    return r == INSTANCE_ALONE ? store_return(reconciler->store, reconciler->instance->database,
-                                              reconciler->fallback.why, ret_same, error)
-                               : r;
+    return r == INSTANCE_ALONE
+               ? store_return(fallback->context->store, fallback->instance->database, fallback->why,
+                              ret_same, error)
+               : r;
 }
 
 static void on_timer(struct loop_timer *timer);
 
-static void wait_for_file(struct reconciler *reconciler)
+static void wait_for_file(struct fallback *fallback)
 {
-    struct fallback *fallback = &reconciler->fallback;
-
     if (fallback->failures < FAILURES_COUNTED)
         fallback->failures++;
-    loop_timer_start(reconciler->loop, &fallback->timer, backoff_bound(fallback->failures),
+    loop_timer_start(fallback->context->loop, &fallback->timer, backoff_bound(fallback->failures),
                      on_timer);
 }
 
-static void come_back(struct reconciler *reconciler)
+static void come_back(struct fallback *fallback)
 {
-    struct fallback *fallback = &reconciler->fallback;
-
     fallback->back_ns = clock_boottime();
-    fallback->problem[0] = reconciler->problem[0] = '\0';
-    log_info(NULL, "the database is in use again: %s", reconciler->instance->database);
+    fallback->degraded[0] = fallback->failing[0] = '\0';
+    log_info(NULL, "the database is in use again: %s", fallback->instance->database);
 }
 
 static void on_timer(struct loop_timer *timer)
 {
     struct fallback *fallback = container_of(timer, struct fallback, timer);
-    struct reconciler *reconciler = container_of(fallback, struct reconciler, fallback);
     struct error error = {0};
     bool same;
     int r;
 
-    if (reconciler->stopping)
+    if (fallback->context->stopping)
         return;
-    r = open_file(reconciler, &same, &error);
+    r = open_file(fallback, &same, &error);
     if (r != STORE_OPENED) {
-        set_problem(reconciler, r, error.text);
-        wait_for_file(reconciler);
+        set_degraded(fallback, r, error.text);
+        wait_for_file(fallback);
         return;
     }
-    come_back(reconciler);
-    begin_anew(reconciler);
+    come_back(fallback);
+    fallback->begin_anew(fallback->userdata);
 }
 
 /* ---- failures ---- */
 
-static bool is_of_the_file(const struct reconciler *reconciler, int r)
+static bool is_of_the_file(const struct fallback *fallback, int r)
 {
     switch (r) {
     case STORE_NO_MEMORY:
@@ -131,91 +120,106 @@ static bool is_of_the_file(const struct reconciler *reconciler, int r)
     case STORE_RUNNING:
         return false;
     case STORE_LOCKED:
-        return reconciler->failed_turns >= BUSY_TURNS;
+        return fallback->failed_passes >= BUSY_PASSES;
     default:
         return true;
     }
 }
 
-static void wait_for_store(struct reconciler *reconciler, int r, const char *text)
-{
-    char problem[sizeof(reconciler->problem)];
-
-    (void)snprintf(problem, sizeof(problem), "the database fails: %.180s (%s)", text, strerror(-r));
-    if (strcmp(problem, reconciler->problem) != 0)
-        log_error(NULL, "%s", problem);
-    memcpy(reconciler->problem, problem, sizeof(problem));
-}
-
 /* In memory from here on, unless the file opens anew at the first attempt. */
-static int leave_file(struct reconciler *reconciler, int r, const char *text)
+static int leave_file(struct fallback *fallback, int r, const char *text)
 {
-    struct fallback *fallback = &reconciler->fallback;
     struct error error = {0};
     bool same = false;
 
-    if (store_fall_back(reconciler->store, &error) < 0)
+    if (store_fall_back(fallback->context->store, &error) < 0)
         return STORE_NO_MEMORY;
     (void)snprintf(fallback->why, sizeof(fallback->why), "%s", text);
     if (clock_boottime() - fallback->back_ns > GOOD_NS)
         fallback->failures = 0;
-    if (reconciler->failed_turns == 1) {
+    if (fallback->failed_passes == 1) {
         log_warning(NULL, "the database fails, and is opened anew: %s", text);
-        r = open_file(reconciler, &same, &error);
+        r = open_file(fallback, &same, &error);
         text = error.text;
     }
-    if (reconciler->failed_turns == 1 && r == STORE_OPENED) {
-        come_back(reconciler);
+    if (fallback->failed_passes == 1 && r == STORE_OPENED) {
+        come_back(fallback);
     } else {
-        set_problem(reconciler, r, text);
-        wait_for_file(reconciler);
-        reconciler->failed_turns = 0;
-        reconciler->problem[0] = '\0';
+        set_degraded(fallback, r, text);
+        wait_for_file(fallback);
+        fallback->failed_passes = 0;
+        fallback->failing[0] = '\0';
     }
     if (!same)
-        begin_anew(reconciler);
+        fallback->begin_anew(fallback->userdata);
     return 0;
 }
 
-void fallback_on_failure(struct reconciler *reconciler, int r, const char *text)
+void fallback_on_failure(struct fallback *fallback, int r, const char *text)
 {
-    reconciler->failed_turns++;
-    if (reconciler->stopping || store_is_in_memory(reconciler->store) ||
-        !is_of_the_file(reconciler, r) || leave_file(reconciler, r, text) < 0)
-        wait_for_store(reconciler, r, text);
+    fallback->failed_passes++;
+    if (fallback->context->stopping || store_is_in_memory(fallback->context->store) ||
+        !is_of_the_file(fallback, r) || leave_file(fallback, r, text) < 0)
+        wait_for_store(fallback, r, text);
 }
 
-void fallback_check_file(struct reconciler *reconciler)
+void fallback_check_file(struct fallback *fallback)
 {
-    int r = store_check_file(reconciler->store);
+    int r = store_check_file(fallback->context->store);
 
-    if (r == 0 || reconciler->stopping)
+    if (r == 0 || fallback->context->stopping)
         return;
-    fallback_on_failure(reconciler, r,
+    fallback_on_failure(fallback, r,
                         r == STORE_MISSING || r == STORE_REPLACED
                             ? "its file was removed or replaced"
                         : r == STORE_DAMAGED ? "its file was overwritten"
                                              : strerror(-r));
 }
 
+void fallback_on_success(struct fallback *fallback)
+{
+    fallback->failing[0] = '\0';
+    fallback->failed_passes = 0;
+}
+
+bool fallback_is_waiting(const struct fallback *fallback)
+{
+    return fallback->failing[0] != '\0';
+}
+
+bool fallback_is_lasting(const struct fallback *fallback)
+{
+    return fallback->failed_passes >= LASTING_PASSES;
+}
+
+bool fallback_database_fails(const struct fallback *fallback)
+{
+    return fallback->failed_passes > 0 || fallback->degraded[0];
+}
+
+const char *fallback_problem(const struct fallback *fallback)
+{
+    if (fallback->degraded[0])
+        return fallback->degraded;
+    return fallback->failing[0] ? fallback->failing : NULL;
+}
+
 /* ---- life ---- */
 
-void fallback_begin(struct reconciler *reconciler, const struct error *error)
+void fallback_begin(struct fallback *fallback, const struct error *error)
 {
-    struct fallback *fallback = &reconciler->fallback;
-
     (void)snprintf(fallback->why, sizeof(fallback->why), "%s", error->text);
-    set_problem(reconciler, store_failure_of(error->code), error->text);
-    wait_for_file(reconciler);
+    set_degraded(fallback, store_failure_of(error->code), error->text);
+    wait_for_file(fallback);
 }
 
-void fallback_hurry(struct reconciler *reconciler)
+void fallback_hurry(struct fallback *fallback)
 {
-    if (store_is_in_memory(reconciler->store))
-        loop_timer_start(reconciler->loop, &reconciler->fallback.timer, 0, on_timer);
+    if (store_is_in_memory(fallback->context->store))
+        loop_timer_start(fallback->context->loop, &fallback->timer, 0, on_timer);
 }
 
-void fallback_done(struct reconciler *reconciler)
+void fallback_done(struct fallback *fallback)
 {
-    loop_timer_stop(&reconciler->fallback.timer);
+    loop_timer_stop(&fallback->timer);
 }

@@ -1,64 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reconciler.c - the turn, and what starts one.
+/* reconciler.c - one reconcile pass, and what starts one.
  *
- * A turn runs when the loop has served every ready source. It records what acts came to, looks
- * again at a bounded number of marked things, decides the volumes they touch, commits all of it in
- * one transaction, and only then starts the acts it decided. What it did not get to waits for the
- * next turn, and the loop serves its sources in between. A turn that the store fails is rolled back
- * and leads to a fresh look at everything, for a mark taken is a mark forgotten.
+ * A pass runs when the loop has served every ready source. It records what acts came to, observes a
+ * bounded number of queued things, decides the volumes they touch, commits all of it in one
+ * transaction, and only then has the decided acts started. What it did not get to waits for the
+ * next pass, and the loop serves its sources in between. A pass that the store fails is rolled back
+ * and leads to everything being observed anew, for a key that was taken is forgotten.
  */
 #include "reconciler/core/reconciler.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/log.h"
-#include "observe/observe.h"
 #include "reconciler/act/actor.h"
 #include "reconciler/command/clients.h"
 #include "reconciler/command/stats_poll.h"
 #include "reconciler/core/internal.h"
+#include "reconciler/core/watchers.h"
 #include "reconciler/helper/helper.h"
 #include "store/cleanups.h"
-#include "store/read.h"
 
-/* How long a turn looks at things before the loop is served again. Longer before the first scan is
- * done, when nothing else waits. */
-static const uint64_t TURN_NS = 500 * 1000;
-static const uint64_t FIRST_TURNS_NS = 20 * NSEC_PER_MSEC;
+/* How long a pass observes and decides before the loop is served again. Longer before the first
+ * scan is done, when nothing else waits. */
+static const uint64_t PASS_NS = 500 * 1000;
+static const uint64_t FIRST_PASSES_NS = 20 * NSEC_PER_MSEC;
 static const uint64_t STORE_RETRY_NS = 1 * NSEC_PER_SEC;
-enum { FAILED_TURNS = 5 };
 static const uint64_t IDLE_NS = 2 * NSEC_PER_SEC;
 static const uint64_t TRIM_PAUSE_NS = 20 * NSEC_PER_MSEC;
 
-#define TOO_MANY "there are more volumes than crustd takes: further directories are passed over"
-
 /* ---- what is left to do ---- */
-
-static bool has_marks(const struct reconciler *reconciler)
-{
-    for (enum reconciler_tree tree = 0; tree < TREES; tree++)
-        if (!marks_is_empty(&reconciler->directories[tree]))
-            return true;
-    return !marks_is_empty(&reconciler->exits) || !marks_is_empty(&reconciler->sandboxes) ||
-           !marks_is_empty(&reconciler->devices) || !marks_is_empty(&reconciler->announced) ||
-           !marks_is_empty(&reconciler->volumes) || reconciler->all_volumes ||
-           !scan_is_done(reconciler) || !hidden_is_idle(&reconciler->hidden);
-}
 
 static bool has_work(const struct reconciler *reconciler)
 {
-    return has_marks(reconciler) || actor_has_results(reconciler->actor) ||
+    return !work_queue_is_empty(&reconciler->queue) || !scan_is_done(&reconciler->scan) ||
+           !unresolved_is_idle(&reconciler->unresolved) || actor_has_results(reconciler->actor) ||
            stagings_are_due(reconciler->clients) || stats_poll_is_due(reconciler->stats_poll) ||
-           (!reconciler->stopping && actor_has_next_volume(reconciler->actor));
+           (!reconciler->context.stopping && actor_has_next_volume(reconciler->actor));
 }
 
-/* Unlike an attempt after a failure, a growth that has yet to settle is not done. */
+/* Unlike an attempt after a failure, a resize that has yet to settle is not done. */
 static bool awaits_stillness(const struct reconciler *reconciler)
 {
     return reconciler->config.resize.settle_ms && store_awaits_stillness(reconciler->store);
@@ -70,138 +53,103 @@ static bool is_settled(const struct reconciler *reconciler)
     if (actor_count_running(reconciler->actor) || actor_has_decided(reconciler->actor) ||
         !helpers_are_idle(reconciler->helpers))
         return false;
-    if (reconciler->stopping)
-        return reconciler->problem[0] ||
+    if (reconciler->context.stopping)
+        return fallback_is_waiting(&reconciler->fallback) ||
                (!actor_has_results(reconciler->actor) && !stagings_wait(reconciler->clients));
     /* What the database does not take for so long is not to be done now. */
-    if (reconciler->failed_turns >= FAILED_TURNS)
+    if (fallback_is_lasting(&reconciler->fallback))
         return true;
-    return !has_work(reconciler) && retries_are_done(reconciler) && !awaits_stillness(reconciler) &&
-           !cleanup_is_busy(reconciler) && !monitors_are_busy(reconciler);
+    return !has_work(reconciler) && !work_queue_has_retries(&reconciler->queue) &&
+           !awaits_stillness(reconciler) && !cleanup_is_busy(&reconciler->cleanup) &&
+           !monitors_are_busy(&reconciler->monitors);
 }
 
-/* ---- one turn ---- */
+/* ---- one pass ---- */
 
-/* Marks that found no memory: everything is looked at instead. */
-static void recover_lost_marks(struct reconciler *reconciler)
+static int observe(struct reconciler *reconciler, const struct work *work)
 {
-    bool lost = reconciler->sandboxes.lost || reconciler->devices.lost ||
-                reconciler->volumes.lost || actor_take_loss(reconciler->actor);
-
-    for (enum reconciler_tree tree = 0; tree < TREES; tree++) {
-        lost = lost || reconciler->directories[tree].lost;
-        reconciler->directories[tree].lost = false;
+    switch (work->kind) {
+    case WORK_ENTRY:
+        return observer_observe_entry(&reconciler->observer, work->tree, work->name);
+    case WORK_BUNDLE:
+        return observer_observe_bundle(&reconciler->observer, work->tree, work->name);
+    case WORK_EXIT:
+        return store_note_exit(reconciler->store, work->name, work->pid);
+    case WORK_SANDBOX:
+        return observer_observe_sandbox(&reconciler->observer, work->name);
+    case WORK_ANNOUNCEMENT:
+        return lower_devices_note_announcement(&reconciler->context, work->major, work->minor);
+    case WORK_DEVICE:
+        return devices_note_event(&reconciler->context, work->major, work->minor);
     }
-    reconciler->sandboxes.lost = reconciler->devices.lost = reconciler->volumes.lost = false;
-    if (lost)
-        reconciler_look_at_everything(reconciler);
+    return 0;
 }
 
-/* Before its sandbox is looked at, and found to be gone. */
-static int note_exit(struct reconciler *reconciler, const char *exit)
+/* 1: there was something to observe, 0: nothing. */
+static int observe_next(struct reconciler *reconciler)
 {
-    const char *sandbox_id = strchr(exit, ' ');
-
-    return sandbox_id ? store_note_exit(reconciler->store, sandbox_id + 1, (pid_t)atoi(exit)) : 0;
-}
-
-/* The next mark, in the order in which facts build upon each other. 1: there was one, 0: none. */
-static int look_once(struct reconciler *reconciler)
-{
-    char name[256];
-    uint64_t number;
+    struct work work;
     int r;
 
-    for (enum reconciler_tree tree = TREE_KATA_VOLUMES; tree <= TREE_CRUST_VOLUMES; tree++)
-        if (marks_take_name(&reconciler->directories[tree], name, sizeof(name))) {
-            r = look_at_entry(reconciler, tree, name);
-            return r < 0 ? r : 1;
-        }
-    for (enum reconciler_tree tree = TREE_BUNDLES; tree < TREES; tree++)
-        if (marks_take_name(&reconciler->directories[tree], name, sizeof(name))) {
-            r = look_at_bundle(reconciler, tree, name);
-            return r < 0 ? r : 1;
-        }
-    if (marks_take_name(&reconciler->exits, name, sizeof(name))) {
-        r = note_exit(reconciler, name);
-        return r < 0 ? r : 1;
-    }
-    if (marks_take_name(&reconciler->sandboxes, name, sizeof(name))) {
-        r = look_at_sandbox(reconciler, name);
-        return r < 0 ? r : 1;
-    }
-    /* Which volumes stand on a disk is known after the first scan. */
-    if (reconciler->synced && marks_take_number(&reconciler->announced, &number)) {
-        r = look_at_announced(reconciler, number);
-        return r < 0 ? r : 1;
-    }
-    if (marks_take_number(&reconciler->devices, &number)) {
-        r = look_at_device(reconciler, (uint32_t)(number >> 32), (uint32_t)number);
-        return r < 0 ? r : 1;
-    }
-    return scan_is_done(reconciler) ? hidden_search(reconciler) : 0;
-}
-
-/* Volumes are decided once what they stand on is known: after the first scan. */
-static int decide_once(struct reconciler *reconciler)
-{
-    uint64_t number;
-    int64_t volume_id;
-    int r;
-
-    if (!reconciler->synced)
-        return 0;
-    if (reconciler->all_volumes) {
-        reconciler->all_volumes = false;
-        r = store_each_volume(reconciler->store, mark_volume, reconciler);
-        reconciler->devices_are_fresh &= !marks_is_empty(&reconciler->volumes);
-        return r < 0 ? r : 1;
-    }
-    if (marks_take_number(&reconciler->volumes, &number))
-        volume_id = (int64_t)number;
-    else if (reconciler->stopping || !actor_next_volume(reconciler->actor, &volume_id))
-        return 0;
-    r = reconcile_volume(reconciler, volume_id);
-    if (r == 0)
-        r = expansions_note(reconciler->clients, volume_id);
-    reconciler->devices_are_fresh &= !marks_is_empty(&reconciler->volumes);
+    scan_some(&reconciler->scan);
+    if (!work_queue_take(&reconciler->queue, &work))
+        return scan_is_done(&reconciler->scan) ? unresolved_search(&reconciler->unresolved) : 0;
+    r = observe(reconciler, &work);
     return r < 0 ? r : 1;
 }
 
-static int work(struct reconciler *reconciler)
+/* Volumes are decided once what they stand on is known: after the first scan. 1: there was one. */
+static int decide_next(struct reconciler *reconciler)
 {
-    uint64_t until = clock_boottime() + (reconciler->synced ? TURN_NS : FIRST_TURNS_NS);
+    int64_t volume_id;
     int r;
 
-    r = actor_record(reconciler->actor);
+    if (!reconciler->context.synced)
+        return 0;
+    if (work_queue_take_all_volumes(&reconciler->queue)) {
+        r = store_each_volume(reconciler->store, work_queue_add_volume, &reconciler->queue);
+        return r < 0 ? r : 1;
+    }
+    if (!work_queue_take_volume(&reconciler->queue, &volume_id) &&
+        (reconciler->context.stopping || !actor_next_volume(reconciler->actor, &volume_id)))
+        return 0;
+    r = volume_pass_run(&reconciler->volume_pass, volume_id);
+    if (r == 0)
+        r = expansions_note(reconciler->clients, volume_id);
+    return r < 0 ? r : 1;
+}
+
+static int observe_and_decide(struct reconciler *reconciler)
+{
+    uint64_t until = clock_boottime() + (reconciler->context.synced ? PASS_NS : FIRST_PASSES_NS);
+    int r;
+
+    do {
+        r = observe_next(reconciler);
+        if (r == 0)
+            r = decide_next(reconciler);
+    } while (r > 0 && clock_boottime() < until);
+    return r < 0 ? r : 0;
+}
+
+static int record_results(struct reconciler *reconciler)
+{
+    int r = actor_record(reconciler->actor);
+
     if (r == 0)
         r = stagings_record(reconciler->clients);
-    if (r == 0)
-        r = stats_poll_record(reconciler->stats_poll);
-    if (r < 0)
-        return r;
-    do {
-        scan_some(reconciler);
-        r = look_once(reconciler);
-        if (r == 0)
-            r = decide_once(reconciler);
-        if (r < 0)
-            return r;
-    } while (r > 0 && clock_boottime() < until);
-    return 0;
+    return r == 0 ? stats_poll_record(reconciler->stats_poll) : r;
 }
 
 static void note_first_scan(struct reconciler *reconciler)
 {
-    if (reconciler->synced || !scan_is_done(reconciler) || !hidden_is_idle(&reconciler->hidden) ||
-        !marks_is_empty(&reconciler->sandboxes) ||
-        !marks_is_empty(&reconciler->directories[TREE_KATA_VOLUMES]) ||
-        !marks_is_empty(&reconciler->directories[TREE_CRUST_VOLUMES]))
+    if (reconciler->context.synced || !scan_is_done(&reconciler->scan) ||
+        !unresolved_is_idle(&reconciler->unresolved) || !work_queue_is_observed(&reconciler->queue))
         return;
-    reconciler->synced = true;
-    reconciler->all_volumes = true;
-    cleanup_want(reconciler);
-    monitors_want(reconciler);
+    reconciler->context.synced = true;
+    work_queue_begin_volumes(&reconciler->queue);
+    cleanup_want(&reconciler->cleanup);
+    monitors_want(&reconciler->monitors);
     log_info(NULL, "the first scan is complete");
     helpers_start(reconciler->helpers);
     stats_poll_begin(reconciler->stats_poll);
@@ -209,8 +157,8 @@ static void note_first_scan(struct reconciler *reconciler)
         reconciler->on_synced(reconciler->userdata);
 }
 
-/* The store would not take this turn: nothing of it happened, and all of it is looked at again. */
-static void give_up_turn(struct reconciler *reconciler, int r)
+/* The store would not take this pass: nothing of it happened, and everything is observed anew. */
+static void roll_back(struct reconciler *reconciler, int r)
 {
     char text[ERROR_TEXT_BYTES];
 
@@ -219,69 +167,65 @@ static void give_up_turn(struct reconciler *reconciler, int r)
     actor_drop(reconciler->actor);
     expansions_forget(reconciler->clients);
     stagings_fail(reconciler->clients, text);
-    announcements_roll_back(reconciler);
-    reconciler->devices_are_fresh = false;
-    fallback_on_failure(reconciler, r, text);
-    reconciler_look_at_everything(reconciler);
+    work_queue_roll_back(&reconciler->queue);
+    fallback_on_failure(&reconciler->fallback, r, text);
+    reconciler_queue_everything(reconciler);
 }
 
-/* Outside a turn. One that another program hinders is not counted: the turns are. */
+/* Outside a pass. One that another program hinders is not counted: the passes are. */
 static void note_failure(struct reconciler *reconciler, int r)
 {
     if (r < 0 && r != -EBUSY)
-        give_up_turn(reconciler, r);
+        roll_back(reconciler, r);
 }
 
-static bool take_turn(struct reconciler *reconciler)
+static bool run_pass(struct reconciler *reconciler)
 {
     int r;
 
     r = store_begin(reconciler->store);
     if (r == 0)
-        r = work(reconciler);
+        r = record_results(reconciler);
+    if (r == 0)
+        r = observe_and_decide(reconciler);
     if (r == 0)
         r = store_commit(reconciler->store);
     if (r < 0) {
-        give_up_turn(reconciler, r);
+        roll_back(reconciler, r);
         return false;
     }
-    reconciler->problem[0] = '\0';
-    reconciler->failed_turns = 0;
-    announcements_commit(reconciler);
+    fallback_on_success(&reconciler->fallback);
+    work_queue_commit(&reconciler->queue);
     note_first_scan(reconciler);
     actor_start(reconciler->actor);
     expansions_answer(reconciler->clients);
     r = stagings_answer(reconciler->clients);
     if (r < 0)
-        give_up_turn(reconciler, r);
+        roll_back(reconciler, r);
     return r == 0;
 }
 
 /* ---- timers ---- */
 
-static void on_again(struct loop_timer *timer)
-{
-    (void)timer; /* it only wakes the loop; the turn follows */
-}
-
 static void on_attempt(struct loop_timer *timer)
 {
     struct reconciler *reconciler = container_of(timer, struct reconciler, attempt);
     uint64_t now = clock_boottime();
-    int r = store_each_volume_due(reconciler->store, now, mark_volume, reconciler);
+    int r =
+        store_each_volume_due(reconciler->store, now, work_queue_add_volume, &reconciler->queue);
 
     if (r == 0)
-        reconciler->attempts_marked_ns = now;
+        reconciler->attempts_queued_ns = now;
     note_failure(reconciler, r);
 }
 
-/* What was due before has been looked at; if its sandbox was busy, it waits in the lane. */
+/* What was due before has been decided again; if its sandbox was busy, it waits for its slot. */
 static void arm_attempt(struct reconciler *reconciler)
 {
     uint64_t next, now = clock_boottime();
 
-    if (reconciler->stopping ||
-        store_next_attempt(reconciler->store, reconciler->attempts_marked_ns, &next) < 0 ||
+    if (reconciler->context.stopping ||
+        store_next_attempt(reconciler->store, reconciler->attempts_queued_ns, &next) < 0 ||
         next == UINT64_MAX) {
         loop_timer_stop(&reconciler->attempt);
         return;
@@ -299,7 +243,7 @@ static void on_idle(struct loop_timer *timer)
         note_failure(reconciler, store_idle(reconciler->store));
 }
 
-/* History is trimmed in steps, between which everything else has its turn. */
+/* History is trimmed in steps, between which everything else has its time. */
 static void on_trim(struct loop_timer *timer)
 {
     struct reconciler *reconciler = container_of(timer, struct reconciler, trim);
@@ -314,88 +258,67 @@ static void on_trim(struct loop_timer *timer)
         loop_timer_start(reconciler->loop, timer, TRIM_PAUSE_NS, on_trim);
 }
 
-struct tree_marks {
-    struct reconciler *reconciler;
-    enum reconciler_tree tree;
-};
-
-static int mark_directory(void *userdata, const char *key)
+static int queue_kata_entry(void *queue, const char *key)
 {
-    const struct tree_marks *marks = userdata;
-
-    marks_add_name(&marks->reconciler->directories[marks->tree], key);
+    work_queue_add_directory(queue, TREE_KATA_VOLUMES, key);
     return 0;
 }
 
-/* What may have changed without a word: also what stands beside a volume, which the kubelet and
+static int queue_crust_entry(void *queue, const char *key)
+{
+    work_queue_add_directory(queue, TREE_CRUST_VOLUMES, key);
+    return 0;
+}
+
+/* What may have changed without an event: also what stands beside a volume, which the kubelet and
  * others may write after the driver has staged it. */
-static int mark_doubtful(struct reconciler *reconciler)
+static int queue_doubtful(struct reconciler *reconciler)
 {
-    struct tree_marks kata = {reconciler, TREE_KATA_VOLUMES},
-                      crust = {reconciler, TREE_CRUST_VOLUMES};
-    int r = store_each_bound_volume(reconciler->store, mark_volume, reconciler);
+    struct work_queue *queue = &reconciler->queue;
+    struct store *store = reconciler->store;
+    int r = store_each_bound_volume(store, work_queue_add_volume, queue);
 
-    /* Not before the first scan has looked at them all: it would never end. */
-    if (r == 0 && reconciler->synced)
-        r = store_each_young_entry(reconciler->store, LAYOUT_KATA, mark_directory, &kata);
-    if (r == 0 && reconciler->synced)
-        r = store_each_young_entry(reconciler->store, LAYOUT_CRUST, mark_directory, &crust);
-    if (r == 0)
-        r = store_each_volume_without_device(reconciler->store, mark_volume, reconciler);
-    return r;
-}
-
-/* Too many is what it stays until a whole scan has passed over nothing. */
-static void want_what_was_passed_over(struct reconciler *reconciler)
-{
-    if (!reconciler->too_many || !scan_is_done(reconciler))
-        return;
-    reconciler->too_many = reconciler->passed_over;
-    reconciler->passed_over = false;
-    reconciler->scan_wanted[TREE_KATA_VOLUMES] |= reconciler->too_many;
-    reconciler->scan_wanted[TREE_CRUST_VOLUMES] |= reconciler->too_many;
-}
-
-/* Not while it scans, which may take longer than from sweep to sweep: the first scan would never
- * end. */
-static void want_trees(struct reconciler *reconciler)
-{
-    if (!reconciler->synced)
-        return;
-    want_what_was_passed_over(reconciler);
-    reconciler->scan_wanted[TREE_GO_SANDBOXES] = true;
-    reconciler->scan_wanted[TREE_RS_SANDBOXES] = true;
-    reconciler->hidden.wanted = true;
+    /* Not before the first scan has observed them all: it would never end. */
+    if (r == 0 && reconciler->context.synced)
+        r = store_each_young_entry(store, LAYOUT_KATA, queue_kata_entry, queue);
+    if (r == 0 && reconciler->context.synced)
+        r = store_each_young_entry(store, LAYOUT_CRUST, queue_crust_entry, queue);
+    return r == 0 ? store_each_volume_without_device(store, work_queue_add_volume, queue) : r;
 }
 
 /* Events can be lost, and some things never cause one: a link that leads elsewhere, a file that
  * grew, a tree that was mounted over, a VMM that starts long after its sandbox's directory. */
-static void on_sweep(struct loop_timer *timer)
+void reconciler_on_sweep(struct loop_timer *timer)
 {
     struct reconciler *reconciler = container_of(timer, struct reconciler, sweep);
+    const struct reconciler_watchers *watchers = reconciler->trees.watchers;
 
-    reconciler_look_at_mounts(reconciler);
-    reconciler->senses->check(reconciler->userdata);
-    note_failure(reconciler, mark_doubtful(reconciler));
-    want_trees(reconciler);
-    cleanup_want(reconciler);
-    monitors_want(reconciler);
+    devices_compare_mounts(&reconciler->devices);
+    watchers->check(watchers->userdata);
+    note_failure(reconciler, queue_doubtful(reconciler));
+    /* Not while the first scan runs, which may take longer than from sweep to sweep. */
+    if (reconciler->context.synced) {
+        scan_want_sweep(&reconciler->scan);
+        unresolved_want(&reconciler->unresolved);
+    }
+    cleanup_want(&reconciler->cleanup);
+    monitors_want(&reconciler->monitors);
     helpers_sweep(reconciler->helpers);
     on_trim(&reconciler->trim);
-    fallback_check_file(reconciler);
+    fallback_check_file(&reconciler->fallback);
     loop_timer_start(reconciler->loop, &reconciler->sweep,
-                     reconciler->config.resize.sweep_seconds * NSEC_PER_SEC, on_sweep);
+                     reconciler->config.resize.sweep_seconds * NSEC_PER_SEC, reconciler_on_sweep);
 }
 
-static void after_turn(struct reconciler *reconciler, bool worked)
+static void after_pass(struct reconciler *reconciler, bool worked)
 {
     note_failure(reconciler,
                  store_contain(reconciler->store, !actor_count_running(reconciler->actor)));
     if (!worked)
-        loop_timer_start(reconciler->loop, &reconciler->again,
-                         reconciler->problem[0] ? STORE_RETRY_NS : 0, on_again);
+        work_queue_wake(&reconciler->queue,
+                        fallback_is_waiting(&reconciler->fallback) ? STORE_RETRY_NS : 0);
     else if (has_work(reconciler))
-        loop_timer_start(reconciler->loop, &reconciler->again, 0, on_again);
+        work_queue_wake(&reconciler->queue, 0);
     else
         loop_timer_start(reconciler->loop, &reconciler->idle, IDLE_NS, on_idle);
     arm_attempt(reconciler);
@@ -406,245 +329,36 @@ static void clean_up(struct reconciler *reconciler)
 {
     bool more;
 
-    if (!reconciler->synced || reconciler->stopping || reconciler->problem[0] ||
-        has_work(reconciler) || !(cleanup_is_busy(reconciler) || monitors_are_busy(reconciler)))
+    if (!reconciler->context.synced || reconciler->context.stopping ||
+        fallback_is_waiting(&reconciler->fallback) || has_work(reconciler) ||
+        !(cleanup_is_busy(&reconciler->cleanup) || monitors_are_busy(&reconciler->monitors)))
         return;
-    more = cleanup_work(reconciler);
-    more |= monitors_work(reconciler);
+    more = cleanup_work(&reconciler->cleanup);
+    more |= monitors_work(&reconciler->monitors);
     if (more || has_work(reconciler))
-        loop_timer_start(reconciler->loop, &reconciler->again, 0, on_again);
+        work_queue_wake(&reconciler->queue, 0);
 }
 
-static void on_turn(struct loop_prepare *prepare)
+/* Keys that found no memory: everything is observed instead. */
+static void recover_lost_keys(struct reconciler *reconciler)
 {
-    struct reconciler *reconciler = container_of(prepare, struct reconciler, turn);
+    bool lost = work_queue_recover(&reconciler->queue);
 
-    recover_lost_marks(reconciler);
-    /* After a failing store the next turn waits for its time. */
-    if (reconciler->problem[0] && loop_timer_is_active(&reconciler->again))
+    if (actor_take_loss(reconciler->actor) || lost)
+        reconciler_queue_everything(reconciler);
+}
+
+void reconciler_on_prepare(struct loop_prepare *prepare)
+{
+    struct reconciler *reconciler = container_of(prepare, struct reconciler, pass);
+
+    recover_lost_keys(reconciler);
+    /* After a failing store the next pass waits for its time. */
+    if (fallback_is_waiting(&reconciler->fallback) && work_queue_is_waking(&reconciler->queue))
         return;
     if (has_work(reconciler))
-        after_turn(reconciler, take_turn(reconciler));
+        after_pass(reconciler, run_pass(reconciler));
     clean_up(reconciler);
     if (reconciler->settled && is_settled(reconciler))
         reconciler->settled(reconciler->userdata);
-}
-
-/* ---- commands ---- */
-
-struct store_reader *reconciler_reader(struct reconciler *reconciler)
-{
-    return store_get_reader(reconciler->store);
-}
-
-void reconciler_look_at_volume(struct reconciler *reconciler, int64_t volume_id)
-{
-    reconciler->devices_are_fresh = false;
-    marks_add_number(&reconciler->volumes, (uint64_t)volume_id);
-    loop_timer_start(reconciler->loop, &reconciler->again, 0, on_again);
-}
-
-static void forget(struct reconciler *reconciler, int (*step)(struct store *store))
-{
-    if (store_begin(reconciler->store) < 0)
-        return;
-    if (step(reconciler->store) < 0 || store_commit(reconciler->store) < 0)
-        store_rollback(reconciler->store);
-}
-
-void reconciler_look_afresh(struct reconciler *reconciler)
-{
-    forget(reconciler, store_forget_waiting);
-    reconciler_look_at_everything(reconciler);
-    fallback_hurry(reconciler);
-    loop_timer_start(reconciler->loop, &reconciler->again, 0, on_again);
-}
-
-/* Whoever asks has rescanned what was to be rescanned: what brought no growth then brings none. */
-void reconciler_resync(struct reconciler *reconciler)
-{
-    forget(reconciler, store_forget_announcements);
-    reconciler_look_afresh(reconciler);
-}
-
-static const char *problem_of(const struct reconciler *reconciler)
-{
-    if (reconciler->fallback.problem[0])
-        return reconciler->fallback.problem;
-    if (reconciler->problem[0])
-        return reconciler->problem;
-    return reconciler->too_many ? TOO_MANY : NULL;
-}
-
-void reconciler_get_health(const struct reconciler *reconciler,
-                           struct reconciler_health *ret_health)
-{
-    const char *problem = problem_of(reconciler);
-
-    *ret_health = (struct reconciler_health){
-        .synced = reconciler->synced,
-        .database_fails = reconciler->failed_turns > 0 || reconciler->fallback.problem[0],
-        .in_memory = store_is_in_memory(reconciler->store),
-        .acts_in_flight = actor_count_running(reconciler->actor),
-    };
-    if (reconciler->senses->report)
-        reconciler->senses->report(reconciler->userdata, ret_health);
-    if (problem) {
-        ret_health->degraded = true;
-        snprintf(ret_health->problem, sizeof(ret_health->problem), "%s", problem);
-    }
-}
-
-/* ---- life ---- */
-
-void reconciler_configure(struct reconciler *reconciler, const struct config *config)
-{
-    struct config next = *config;
-
-    memcpy(&next.paths, &reconciler->config.paths, sizeof(next.paths));
-    reconciler->config = next;
-    actor_set_parallel(reconciler->actor, next.resize.parallel);
-    on_sweep(&reconciler->sweep);
-    stats_poll_start(reconciler->stats_poll);
-    reconciler_look_afresh(reconciler);
-}
-
-void reconciler_start(struct reconciler *reconciler)
-{
-    stagings_sweep(reconciler->clients);
-    reconciler_look_at_everything(reconciler);
-    loop_prepare_start(reconciler->loop, &reconciler->turn, on_turn);
-    loop_timer_start(reconciler->loop, &reconciler->again, 0, on_again);
-    loop_timer_start(reconciler->loop, &reconciler->sweep,
-                     reconciler->config.resize.sweep_seconds * NSEC_PER_SEC, on_sweep);
-    stats_poll_start(reconciler->stats_poll);
-}
-
-void reconciler_stop(struct reconciler *reconciler)
-{
-    reconciler->stopping = true;
-    expansions_answer(reconciler->clients);
-    helpers_stop(reconciler->helpers);
-    stats_poll_stop(reconciler->stats_poll);
-    loop_timer_start(reconciler->loop, &reconciler->again, 0, on_again);
-}
-
-/* For the log. A store that fails has no names, and its error is told elsewhere. */
-static void name_volume(void *userdata, int64_t volume_id, char ret_pv[static LOG_PV_BYTES])
-{
-    const struct reconciler *reconciler = userdata;
-    char pv[STORE_KEY_BYTES];
-
-    if (store_get_pv(reconciler->store, volume_id, pv) == 0)
-        (void)snprintf(ret_pv, LOG_PV_BYTES, "%s", pv);
-}
-
-static int make_modules(struct reconciler *reconciler)
-{
-    struct actor_options actor = {
-        .context = &reconciler->context,
-        .queue_volume = mark_volume,
-        .userdata = reconciler,
-    };
-    struct clients_options clients = {
-        .context = &reconciler->context,
-        .core = &core_for_clients,
-        .userdata = reconciler,
-    };
-
-    reconciler->helpers = actor.helpers = helpers_new(&reconciler->context);
-    reconciler->actor = actor_new(&actor);
-    clients.actor = reconciler->actor;
-    clients.helpers = reconciler->helpers;
-    reconciler->clients = clients_new(&clients);
-    reconciler->stats_poll = stats_poll_new(&reconciler->context, reconciler->clients);
-    return reconciler->helpers && reconciler->actor && reconciler->clients && reconciler->stats_poll
-               ? 0
-               : -ENOMEM;
-}
-
-int reconciler_new(const struct reconciler_options *options, struct reconciler **ret_reconciler,
-                   struct error *error)
-{
-    struct reconciler *reconciler = calloc(1, sizeof(*reconciler));
-    int r;
-
-    if (!reconciler)
-        return error_set(error, -ENOMEM, "out of memory");
-    reconciler->loop = options->loop;
-    reconciler->store = options->store;
-    reconciler->instance = options->instance;
-    reconciler->config = *options->config;
-    reconciler->root = options->root;
-    reconciler->senses = options->senses;
-    reconciler->on_synced = options->synced;
-    reconciler->settled = options->settled;
-    reconciler->userdata = options->userdata;
-    reconciler->sysfs = -1;
-    reconciler->devices_are_fresh = true;
-    r = observe_open_sysfs(options->root, options->config->paths.sysfs, &reconciler->sysfs);
-    if (r < 0) {
-        reconciler_free(reconciler);
-        return error_set_errno(error, r, "cannot open %s", options->config->paths.sysfs);
-    }
-    r = observe_cache_new(&reconciler->cache);
-    if (r < 0) {
-        reconciler_free(reconciler);
-        return error_set(error, r, "out of memory");
-    }
-    reconciler->context = (struct context){
-        .loop = options->loop,
-        .store = options->store,
-        .config = &reconciler->config,
-        .root = options->root,
-        .sysfs = reconciler->sysfs,
-        .cache = reconciler->cache,
-    };
-    if (make_modules(reconciler) < 0) {
-        reconciler_free(reconciler);
-        return error_set(error, -ENOMEM, "out of memory");
-    }
-    log_set_namer(name_volume, reconciler);
-    if (options->why_in_memory)
-        fallback_begin(reconciler, options->why_in_memory);
-    *ret_reconciler = reconciler;
-    return 0;
-}
-
-struct reconciler *reconciler_free(struct reconciler *reconciler)
-{
-    if (!reconciler)
-        return NULL;
-    log_set_namer(NULL, NULL);
-    loop_prepare_stop(&reconciler->turn);
-    loop_timer_stop(&reconciler->again);
-    loop_timer_stop(&reconciler->attempt);
-    loop_timer_stop(&reconciler->sweep);
-    loop_timer_stop(&reconciler->idle);
-    loop_timer_stop(&reconciler->trim);
-    fallback_done(reconciler);
-    stats_poll_free(reconciler->stats_poll);
-    clients_free(reconciler->clients);
-    actor_free(reconciler->actor);
-    helpers_free(reconciler->helpers);
-    cleanup_done(reconciler);
-    monitors_done(reconciler);
-    retries_done(reconciler);
-    scan_done(reconciler);
-    hidden_done(&reconciler->hidden);
-    for (enum reconciler_tree tree = 0; tree < TREES; tree++)
-        marks_done(&reconciler->directories[tree]);
-    marks_done(&reconciler->exits);
-    marks_done(&reconciler->sandboxes);
-    marks_done(&reconciler->devices);
-    marks_done(&reconciler->announced);
-    marks_done(&reconciler->announced_taken);
-    marks_done(&reconciler->volumes);
-    observed_mounts_free(reconciler->mounts);
-    observe_cache_free(reconciler->cache);
-    for (unsigned i = 0; i < reconciler->bundles; i++)
-        free(reconciler->bundle[i]);
-    fd_close(reconciler->sysfs);
-    free(reconciler);
-    return NULL;
 }

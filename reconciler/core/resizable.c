@@ -6,19 +6,21 @@
  */
 #include <string.h>
 
+#include "config/config.h"
 #include "hypervisor/hypervisor.h"
 #include "lib/log.h"
-#include "reconciler/core/internal.h"
+#include "reconciler/core/context.h"
+#include "reconciler/core/volume_steps.h"
 #include "reconciler/decide/resizable.h"
 
 /* ---- the drive ---- */
 
-static bool may_tell_vmm(const struct reconciler *reconciler, const struct store_volume *volume)
+static bool may_tell_vmm(const struct context *context, const struct store_volume *volume)
 {
-    return hypervisor_may_resize(volume->hypervisor, reconciler->config.resize.firecracker);
+    return hypervisor_may_resize(volume->hypervisor, context->config->resize.firecracker);
 }
 
-static void judge_monitor(const struct reconciler *reconciler, const struct store_volume *volume,
+static void judge_monitor(const struct context *context, const struct store_volume *volume,
                           struct resizable_facts *facts)
 {
     bool is_seen = volume->list == STORE_LIST_HAS && volume->obstacle_known;
@@ -26,7 +28,7 @@ static void judge_monitor(const struct reconciler *reconciler, const struct stor
     facts->monitor_reason = volume->obstacle;
     if (is_seen && facts->monitor_reason != REASON_NONE) {
         facts->monitor = MONITOR_UNABLE;
-    } else if (!may_tell_vmm(reconciler, volume)) {
+    } else if (!may_tell_vmm(context, volume)) {
         facts->monitor = MONITOR_UNABLE;
         facts->monitor_reason = REASON_HYPERVISOR_UNSUPPORTED;
     } else {
@@ -36,12 +38,12 @@ static void judge_monitor(const struct reconciler *reconciler, const struct stor
 
 /* ---- on the record ---- */
 
-static int record(struct reconciler *reconciler, const struct store_volume *volume,
+static int record(const struct context *context, const struct store_volume *volume,
                   const char *answer, enum volume_reason reason)
 {
     const struct log_ids ids = {volume->volume_id, volume->sandbox_id, volume->device_name, NULL};
     bool changed = false;
-    int r = store_set_resizable(reconciler->store, volume, answer, reason, &changed);
+    int r = store_set_resizable(context->store, volume, answer, reason, &changed);
 
     if (r < 0 || !changed || !answer)
         return r;
@@ -53,13 +55,13 @@ static int record(struct reconciler *reconciler, const struct store_volume *volu
     return 0;
 }
 
-int note_resizable(struct reconciler *reconciler, const struct store_volume *volume,
-                   const struct decide_facts *growth)
+int resizable_record(const struct context *context, const struct store_volume *volume,
+                     const struct decide_facts *growth)
 {
     struct resizable_facts facts = {.growth = growth};
     struct resizable resizable;
 
-    judge_monitor(reconciler, volume, &facts);
+    judge_monitor(context, volume, &facts);
     resizable = resizable_decide(&facts);
-    return record(reconciler, volume, resizable_name(resizable.answer), resizable.reason);
+    return record(context, volume, resizable_name(resizable.answer), resizable.reason);
 }

@@ -1,48 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* scan.c - which directories there are: a tree is read name by name, a few per turn.
+/* scan.c - see scan.h.
  *
  * The tree's root is watched before its scan begins, so a directory made meanwhile is found by one
- * or the other. What the store knows and the tree no longer has is looked at too, and found absent.
- * Directories of the sandbox trees only name sandboxes to look at, those of the bundle trees
- * containers, whose sandboxes are looked at.
+ * or the other. What the store knows and the tree no longer has is observed too, and found absent.
+ * Directories of the sandbox trees only name sandboxes to observe, those of the bundle trees
+ * containers, whose sandboxes are observed.
  *
- * A sandbox has a directory in more than one tree, and a look is about all of them. So that it is
- * looked at once, the last of the trees that has it marks it, and what the store knows or an entry
- * names is left to them too.
+ * A sandbox has a directory in more than one tree, and one observation is about all of them. So
+ * that it is observed once, the last of the trees that has it queues it, and what the store knows
+ * or an entry names is left to them too.
  */
-#include <dirent.h>
+#include "reconciler/core/scan.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "lib/cleanup.h"
-#include "lib/clock.h"
 #include "lib/log.h"
 #include "lib/path.h"
 #include "observe/observe.h"
-#include "reconciler/core/internal.h"
+#include "reconciler/cleanup/visibility.h"
+#include "reconciler/core/context.h"
+#include "reconciler/core/work_queue.h"
+#include "store/store.h"
 
-static bool names_sandboxes(enum reconciler_tree tree)
-{
-    return tree > TREE_CRUST_VOLUMES && tree < TREE_BUNDLES;
-}
+enum { NAMES_PER_STEP = 64 };
 
-static DIR *open_tree(struct reconciler *reconciler, enum reconciler_tree tree)
+static DIR *open_tree(struct scan *scan, enum reconciler_tree tree)
 {
     cleanup(fd_closep) int fd = -1;
-    const char *path = look_path(reconciler, tree);
+    const char *path = trees_path(scan->trees, tree);
     DIR *dir;
     int r;
 
-    r = path_open_directory_in_root(reconciler->root, path, &fd);
+    r = path_open_directory_in_root(scan->context->root, path, &fd);
     if (r < 0) {
         if (r != -ENOENT)
             log_warning(NULL, "cannot open %s: %s", path, strerror(-r));
         return NULL;
     }
     if (tree < TREE_BUNDLES)
-        sources_note_root(&reconciler->cleanup.sources, tree, fd);
+        visibility_note_root(scan->visibility, tree, fd);
     dir = fdopendir(fd);
     if (dir)
         (void)take_fd(&fd);
@@ -50,136 +50,161 @@ static DIR *open_tree(struct reconciler *reconciler, enum reconciler_tree tree)
 }
 
 struct known {
-    struct reconciler *reconciler;
+    struct work_queue *queue;
     enum reconciler_tree tree;
     int directory; /* -1: the root is not there */
 };
 
-static int mark_if_absent(void *userdata, const char *key)
+static int add_if_absent(void *userdata, const char *key)
 {
     struct known *known = userdata;
     struct stat st;
 
     if (known->directory < 0 || fstatat(known->directory, key, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        marks_add_name(&known->reconciler->directories[known->tree], key);
+        work_queue_add_directory(known->queue, known->tree, key);
     return 0;
 }
 
 /* What is known already and may be gone. */
-static void mark_known_entries(struct reconciler *reconciler, enum reconciler_tree tree, DIR *dir)
+static void add_known_entries(struct scan *scan, enum reconciler_tree tree)
 {
-    struct known known = {reconciler, tree, dir ? dirfd(dir) : -1};
+    DIR *dir = scan->open[tree];
+    struct known known = {scan->context->queue, tree, dir ? dirfd(dir) : -1};
 
-    (void)store_each_entry(reconciler->store, look_layout_of(tree), mark_if_absent, &known);
+    (void)store_each_entry(scan->context->store, tree_layout(tree), add_if_absent, &known);
 }
 
-static bool is_in_trees_from(const struct reconciler *reconciler, enum reconciler_tree first,
-                             const char *name)
+static bool is_in_trees_from(const struct scan *scan, enum reconciler_tree first, const char *name)
 {
     struct stat st;
 
     for (enum reconciler_tree tree = first; tree < TREE_BUNDLES; tree++)
-        if (reconciler->scan[tree] &&
-            fstatat(dirfd(reconciler->scan[tree]), name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        if (scan->open[tree] &&
+            fstatat(dirfd(scan->open[tree]), name, &st, AT_SYMLINK_NOFOLLOW) == 0)
             return true;
     return false;
 }
 
-bool scan_comes_to(const struct reconciler *reconciler, const char *sandbox_id)
+bool scan_comes_to(const struct scan *scan, const char *sandbox_id)
 {
-    return is_in_trees_from(reconciler, TREE_GO_SANDBOXES, sandbox_id);
+    return is_in_trees_from(scan, TREE_GO_SANDBOXES, sandbox_id);
 }
 
-static int mark_sandbox(void *userdata, const char *sandbox_id, pid_t vmm_pid)
+static int add_sandbox(void *userdata, const char *sandbox_id, pid_t vmm_pid)
 {
-    struct reconciler *reconciler = userdata;
+    struct scan *scan = userdata;
 
     (void)vmm_pid;
-    if (!scan_comes_to(reconciler, sandbox_id))
-        marks_add_name(&reconciler->sandboxes, sandbox_id);
+    if (!scan_comes_to(scan, sandbox_id))
+        work_queue_add_sandbox(scan->context->queue, sandbox_id);
     return 0;
 }
 
-static void scan_end(struct reconciler *reconciler, enum reconciler_tree tree)
+static void end_tree(struct scan *scan, enum reconciler_tree tree)
 {
-    if (reconciler->scan[tree])
-        (void)closedir(reconciler->scan[tree]);
-    reconciler->scan[tree] = NULL;
+    if (scan->open[tree])
+        (void)closedir(scan->open[tree]);
+    scan->open[tree] = NULL;
 }
 
-static void scan_begin(struct reconciler *reconciler, enum reconciler_tree tree)
+static void begin_tree(struct scan *scan, enum reconciler_tree tree)
 {
-    scan_end(reconciler, tree);
-    reconciler->scan_wanted[tree] = false;
-    if (tree >= TREE_BUNDLES + reconciler->bundles)
+    end_tree(scan, tree);
+    scan->wanted[tree] = false;
+    if (!trees_path(scan->trees, tree))
         return;
-    reconciler->scan[tree] = open_tree(reconciler, tree);
-    if (tree <= TREE_CRUST_VOLUMES)
-        mark_known_entries(reconciler, tree, reconciler->scan[tree]);
+    scan->open[tree] = open_tree(scan, tree);
+    if (tree_has_volumes(tree))
+        add_known_entries(scan, tree);
 }
 
 /* The sandboxes' trees are read from the same time on: each relies on the later ones. */
-static void begin_wanted(struct reconciler *reconciler)
+static void begin_wanted(struct scan *scan)
 {
     bool sandboxes = false;
 
     for (enum reconciler_tree tree = TREE_GO_SANDBOXES; tree < TREES; tree++)
-        sandboxes = sandboxes || reconciler->scan_wanted[tree];
+        sandboxes = sandboxes || scan->wanted[tree];
     for (enum reconciler_tree tree = 0; tree < TREES; tree++)
-        if (reconciler->scan_wanted[tree] ||
-            (sandboxes && names_sandboxes(tree) && reconciler->scan[tree]))
-            scan_begin(reconciler, tree);
+        if (scan->wanted[tree] || (sandboxes && tree_has_sandboxes(tree) && scan->open[tree]))
+            begin_tree(scan, tree);
     if (sandboxes)
-        (void)store_each_live_sandbox(reconciler->store, mark_sandbox, reconciler);
+        (void)store_each_live_sandbox(scan->context->store, add_sandbox, scan);
 }
 
-/* One name; false at the end. */
-static bool scan_step(struct reconciler *reconciler, enum reconciler_tree tree)
+static void read_name(struct scan *scan, enum reconciler_tree tree)
 {
-    struct dirent *entry = readdir(reconciler->scan[tree]);
+    struct dirent *entry = readdir(scan->open[tree]);
 
-    if (!entry) {
-        scan_end(reconciler, tree);
-        return false;
-    }
-    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-        return true;
-    if (!names_sandboxes(tree))
-        marks_add_name(&reconciler->directories[tree], entry->d_name);
-    else if (observe_is_sandbox_id(entry->d_name) &&
-             !is_in_trees_from(reconciler, tree + 1, entry->d_name))
-        marks_add_name(&reconciler->sandboxes, entry->d_name);
-    return true;
+    if (!entry)
+        end_tree(scan, tree);
+    else if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
+             !(tree_has_sandboxes(tree) && is_in_trees_from(scan, tree + 1, entry->d_name)))
+        work_queue_add_directory(scan->context->queue, tree, entry->d_name);
 }
 
-/* Marks stay few at a time: a large tree does not become one large list in memory. */
-enum { SCAN_MARKS = 64 };
-
-static bool has_room(const struct reconciler *reconciler, enum reconciler_tree tree)
+void scan_some(struct scan *scan)
 {
-    return marks_count(&reconciler->directories[tree]) < SCAN_MARKS &&
-           marks_count(&reconciler->sandboxes) < SCAN_MARKS;
-}
-
-void scan_some(struct reconciler *reconciler)
-{
-    begin_wanted(reconciler);
+    begin_wanted(scan);
     for (enum reconciler_tree tree = 0; tree < TREES; tree++)
-        for (unsigned names = 0;
-             names < SCAN_MARKS && reconciler->scan[tree] && has_room(reconciler, tree); names++)
-            (void)scan_step(reconciler, tree);
+        for (unsigned names = 0; names < NAMES_PER_STEP && scan->open[tree] &&
+                                 work_queue_has_room(scan->context->queue, tree);
+             names++)
+            read_name(scan, tree);
 }
 
-bool scan_is_done(const struct reconciler *reconciler)
+bool scan_is_done(const struct scan *scan)
 {
     for (enum reconciler_tree tree = 0; tree < TREES; tree++)
-        if (reconciler->scan_wanted[tree] || reconciler->scan[tree])
+        if (scan->wanted[tree] || scan->open[tree])
             return false;
     return true;
 }
 
-void scan_done(struct reconciler *reconciler)
+void scan_want(struct scan *scan, enum reconciler_tree tree)
+{
+    scan->wanted[tree] = true;
+}
+
+void scan_want_all(struct scan *scan)
 {
     for (enum reconciler_tree tree = 0; tree < TREES; tree++)
-        scan_end(reconciler, tree);
+        scan_want(scan, tree);
+}
+
+/* Clears the over-limit flag only after a full scan has passed over nothing. */
+static void want_passed_over(struct scan *scan)
+{
+    if (!scan->over_limit || !scan_is_done(scan))
+        return;
+    scan->over_limit = scan->passed_over;
+    scan->passed_over = false;
+    scan->wanted[TREE_KATA_VOLUMES] |= scan->over_limit;
+    scan->wanted[TREE_CRUST_VOLUMES] |= scan->over_limit;
+}
+
+void scan_want_sweep(struct scan *scan)
+{
+    want_passed_over(scan);
+    scan_want(scan, TREE_GO_SANDBOXES);
+    scan_want(scan, TREE_RS_SANDBOXES);
+}
+
+void scan_pass_over(struct scan *scan)
+{
+    if (!scan->over_limit)
+        log_warning(NULL, "there are %d volumes already: further directories are passed over",
+                    STORE_VOLUMES);
+    scan->over_limit = scan->passed_over = true;
+}
+
+bool scan_is_over_limit(const struct scan *scan)
+{
+    return scan->over_limit;
+}
+
+void scan_done(struct scan *scan)
+{
+    for (enum reconciler_tree tree = 0; tree < TREES; tree++)
+        end_tree(scan, tree);
 }

@@ -21,9 +21,9 @@ static struct decision try_to(const struct decide_facts *facts, enum decide_acti
     return (struct decision){state, reason, facts->may_try ? action : ACTION_NONE};
 }
 
-uint64_t decide_baseline(const struct decide_facts *facts)
+uint64_t decide_baseline(uint64_t hypervisor_bytes, uint64_t first_bytes)
 {
-    return facts->hypervisor_bytes ? facts->hypervisor_bytes : facts->first_bytes;
+    return hypervisor_bytes ? hypervisor_bytes : first_bytes;
 }
 
 /* What keeps growth from coming up to the device outweighs what was not verified. */
@@ -164,7 +164,7 @@ struct decision decide(const struct decide_facts *facts)
         return decide_reader(facts);
     if (facts->device_bytes < facts->largest_bytes || facts->device_bytes < facts->hypervisor_bytes)
         return say(STATE_SHRUNK, REASON_NONE);
-    if (facts->device_bytes > decide_baseline(facts))
+    if (facts->device_bytes > decide_baseline(facts->hypervisor_bytes, facts->first_bytes))
         return decide_growth(facts);
     return facts->hypervisor_bytes || facts->size_assumed ? decide_guest(facts)
                                                           : decide_unknown(facts);

@@ -82,6 +82,6 @@ struct decision decide(const struct decide_facts *facts);
 
 /* The size that a growth counts from: what the VMM has, or where that is unknown what the device
  * had when it was first seen attached. */
-uint64_t decide_baseline(const struct decide_facts *facts);
+uint64_t decide_baseline(uint64_t hypervisor_bytes, uint64_t first_bytes);
 
 const char *decide_action_name(enum decide_action action);

@@ -49,10 +49,3 @@ int reconciler_find_capabilities(struct reconciler *reconciler, struct reconcile
     (void)error;
     return reconciler_find_file_systems(reconciler, ret_names);
 }
-
-bool reconciler_grows(const struct reconciler *reconciler)
-{
-    (void)reconciler;
-    fail();
-    return false;
-}

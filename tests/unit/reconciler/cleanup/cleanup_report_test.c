@@ -40,9 +40,10 @@ enum { VERDICTS = 50 };
 static int report(struct buffer *json)
 {
     static struct verdict verdicts[VERDICTS];
-    struct reconciler reconciler = {0};
+    struct context context = {0};
+    struct cleanup cleanup = {.context = &context};
     struct cleanup_pass pass = {
-        .reconciler = &reconciler, .dry = true, .verdict = verdicts, .verdicts = VERDICTS};
+        .cleanup = &cleanup, .dry = true, .verdict = verdicts, .verdicts = VERDICTS};
     char evidence[] = "{\"sandboxes\":[]}";
 
     for (int i = 0; i < VERDICTS; i++)

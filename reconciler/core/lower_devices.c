@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* beneath.c - what a volume's device stands on, from sysfs into the store.
+/* lower_devices.c - what a volume's device stands on, from sysfs into the store.
  *
- * Most devices stand on nothing: then nothing is kept, and looking costs two small reads. For the
- * others each layer is a device on the record, which is how an event of a disk finds the volumes
- * above it, and how a disk that announced growth is remembered. What is judged, layers.c judges.
+ * Most devices stand on nothing: then nothing is kept, and observing it costs two small reads. For
+ * the others each layer is a device on the record, which is how an event of a disk finds the
+ * volumes above it, and how a disk that announced growth is remembered. What is judged, layers.c
+ * judges.
  *
  * A SCSI disk announces growth once, when some command happens to meet it, and keeps its old size;
- * the announcement is all there is to know it by. So one whose turn the store would not take is
- * kept for the next turn. It also comes along with the new size, when a rescan is what met the
- * growth: before it, behind it, or between.
+ * the announcement is all there is to know it by. So one that a pass could not
+ * commit is kept for the next pass. It also comes along with the new size, when a rescan is what
+ * met the growth: before it, behind it, or between.
  */
 #include <stdio.h>
 #include <string.h>
@@ -17,9 +18,12 @@
 #include "lib/clock.h"
 #include "lib/log.h"
 #include "observe/observe.h"
+#include "reconciler/core/context.h"
 #include "reconciler/core/device_record.h"
-#include "reconciler/core/internal.h"
+#include "reconciler/core/devices.h"
+#include "reconciler/core/work_queue.h"
 #include "reconciler/decide/layers.h"
+#include "store/store.h"
 
 /* An announcement so soon after a new size is about that size. */
 static const uint64_t SAME_GROWTH_NS = 2 * NSEC_PER_SEC;
@@ -49,17 +53,17 @@ static const struct store_layer *find_before(const struct stack *stack, unsigned
 }
 
 /* Each layer's device on the record, and what is known of it. */
-static int record_layer(struct reconciler *reconciler, struct stack *stack, unsigned position)
+static int record_layer(const struct context *context, struct stack *stack, unsigned position)
 {
     const struct observed_layer *seen = &stack->seen[position];
     struct store_layer *row = &stack->row[position];
     struct layer *layer = &stack->layer[position];
     const struct store_layer *before;
     bool changed;
-    int r = record_device(reconciler->store, &seen->device, &row->layer_id, &changed);
+    int r = record_device(context->store, &seen->device, &row->layer_id, &changed);
 
     if (r == 0)
-        r = store_is_announced(reconciler->store, row->layer_id, &layer->announced);
+        r = store_is_announced(context->store, row->layer_id, &layer->announced);
     if (r < 0)
         return r;
     row->above = layer->above = seen->above;
@@ -114,14 +118,14 @@ static void log_remedies(const struct stack *stack, const struct store_volume *v
                         "beneath it, storage has grown; this helps: %s", stack->row[i].remedy);
 }
 
-static int put_layers(struct reconciler *reconciler, struct store_volume *volume,
+static int put_layers(const struct context *context, struct store_volume *volume,
                       struct stack *stack)
 {
     unsigned rows;
-    int r = store_get_layers(reconciler->store, volume->device_id, stack->before, &stack->known);
+    int r = store_get_layers(context->store, volume->device_id, stack->before, &stack->known);
 
     for (unsigned i = 0; r == 0 && i < stack->count; i++)
-        r = record_layer(reconciler, stack, i);
+        r = record_layer(context, stack, i);
     if (r < 0)
         return r;
     layers_judge(stack->layer, stack->count);
@@ -131,84 +135,65 @@ static int put_layers(struct reconciler *reconciler, struct store_volume *volume
     if (is_unchanged(stack, rows))
         return 0;
     log_remedies(stack, volume);
-    r = store_put_layers(reconciler->store, volume->device_id, stack->row, rows);
-    return r < 0 ? r : store_get_volume(reconciler->store, volume->volume_id, volume);
+    r = store_put_layers(context->store, volume->device_id, stack->row, rows);
+    return r < 0 ? r : store_get_volume(context->store, volume->volume_id, volume);
 }
 
-int look_beneath(struct reconciler *reconciler, struct store_volume *volume,
-                 const struct observed_device *device)
+int lower_devices_refresh(const struct context *context, struct store_volume *volume,
+                          const struct observed_device *device)
 {
     static struct stack stack; /* too large for the machine's own; every part is filled anew */
 
-    stack.count = observe_stack(reconciler->sysfs, device, stack.seen);
+    stack.count = observe_stack(context->sysfs, device, stack.seen);
     if (stack.count == 1 && !volume->has_layers && !volume->device_announced)
         return 0;
-    return put_layers(reconciler, volume, &stack);
+    return put_layers(context, volume, &stack);
 }
 
 /* ---- announcements ---- */
 
-static void mark_announced(void *userdata, uint32_t major, uint32_t minor)
+static void queue_announcement(void *userdata, uint32_t major, uint32_t minor)
 {
-    struct reconciler *reconciler = userdata;
-
-    marks_add_number(&reconciler->announced, (uint64_t)major << 32 | minor);
+    work_queue_add_announcement(userdata, major, minor);
 }
 
-void reconciler_look_at_announcement(struct reconciler *reconciler, const char *devpath)
+void lower_devices_announce(const struct context *context, const char *devpath)
 {
-    observe_scsi_disks(reconciler->sysfs, devpath, mark_announced, reconciler);
+    observe_scsi_disks(context->sysfs, devpath, queue_announcement, context->queue);
 }
 
 struct above {
-    struct reconciler *reconciler;
+    struct work_queue *queue;
     unsigned volumes;
 };
 
-static int mark_above(void *userdata, int64_t volume_id)
+static int queue_above(void *userdata, int64_t volume_id)
 {
     struct above *above = userdata;
 
     above->volumes++;
-    return mark_volume(above->reconciler, volume_id);
+    return work_queue_add_volume(above->queue, volume_id);
 }
 
 /* What no volume stands on yet will be rescanned by whoever attaches it. */
-int look_at_announced(struct reconciler *reconciler, uint64_t number)
+int lower_devices_note_announcement(const struct context *context, uint32_t major, uint32_t minor)
 {
-    struct above above = {.reconciler = reconciler};
-    uint32_t major = (uint32_t)(number >> 32), minor = (uint32_t)number;
+    struct above above = {.queue = context->queue};
     struct observed_device device;
     int64_t device_id;
     bool changed;
-    int r;
+    int r = store_each_volume_of_device(context->store, major, minor, queue_above, &above);
 
-    marks_add_number(&reconciler->announced_taken, number);
-    reconciler->devices_are_fresh = false;
-    r = store_each_volume_of_device(reconciler->store, major, minor, mark_above, &above);
     if (r < 0 || above.volumes == 0 ||
-        observe_device_number(reconciler->sysfs, major, minor, &device) != OBSERVED)
+        observe_device_number(context->sysfs, major, minor, &device) != OBSERVED)
         return r;
-    r = record_device(reconciler->store, &device, &device_id, &changed);
+    r = record_device(context->store, &device, &device_id, &changed);
     if (r == 0)
-        r = store_announce_growth(reconciler->store, device_id, clock_boottime() - SAME_GROWTH_NS,
+        r = store_announce_growth(context->store, device_id, clock_boottime() - SAME_GROWTH_NS,
                                   &changed);
     if (r == 0 && changed)
         log_info(
             &(struct log_ids){.source = "uevent", .device = device.name},
             "the disk says that its capacity changed; it keeps its size until it is rescanned");
     return r;
-}
-
-void announcements_commit(struct reconciler *reconciler)
-{
-    marks_done(&reconciler->announced_taken);
-}
-
-void announcements_roll_back(struct reconciler *reconciler)
-{
-    uint64_t number;
-
-    while (marks_take_number(&reconciler->announced_taken, &number))
-        marks_add_number(&reconciler->announced, number);
 }

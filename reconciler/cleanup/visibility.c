@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* visibility.c - the watched roots, the watchers, the kubelet's root. */
+#include "reconciler/cleanup/visibility.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "lib/clock.h"
+#include "lib/log.h"
+#include "lib/path.h"
+#include "observe/kubelet.h"
+#include "reconciler/command/command.h"
+#include "reconciler/core/context.h"
+#include "reconciler/core/watchers.h"
+
+static void note_root(struct visibility *visibility, enum reconciler_tree tree,
+                      const struct stat *st)
+{
+    if (visibility->root[tree].seen &&
+        (visibility->root[tree].device != st->st_dev || visibility->root[tree].inode != st->st_ino))
+        visibility_disturb(visibility);
+    visibility->root[tree].seen = true;
+    visibility->root[tree].device = st->st_dev;
+    visibility->root[tree].inode = st->st_ino;
+}
+
+void visibility_note_root(struct visibility *visibility, enum reconciler_tree tree, int fd)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) == 0)
+        note_root(visibility, tree, &st);
+}
+
+/* 0 there, 1 not there (and never was), or a problem is noted. */
+static bool check_root(struct visibility *visibility, enum reconciler_tree tree)
+{
+    const char *path = trees_path(visibility->trees, tree);
+    struct stat st;
+    int r = path_stat_in_root(visibility->context->root, path, &st);
+
+    if (r == -ENOENT && !visibility->root[tree].seen)
+        return true;
+    if (r < 0) {
+        (void)snprintf(visibility->problem, sizeof(visibility->problem), "%s: %s", path,
+                       r == -ENOENT ? "was there, and is gone" : strerror(-r));
+        return false;
+    }
+    note_root(visibility, tree, &st);
+    return true;
+}
+
+static bool check_watchers(struct visibility *visibility)
+{
+    struct reconciler_health health = {0};
+
+    visibility->watchers->report(visibility->watchers->userdata, &health);
+    for (unsigned i = 0; i < health.sources; i++)
+        if (!health.source[i].up) {
+            (void)snprintf(visibility->problem, sizeof(visibility->problem), "no events from %s",
+                           health.source[i].name);
+            return false;
+        }
+    return true;
+}
+
+/* That it is not there now is what each volume below it is told by; that it was is noted here. */
+static void check_kubelet(struct visibility *visibility, unsigned number)
+{
+    const char *path = visibility->context->config->paths.kubelet.item[number];
+    struct observed_kubelet kubelet;
+    bool seen = observe_kubelet(visibility->context->root, path, "", "", &kubelet) == 0 &&
+                kubelet.canary[0];
+
+    if (seen != visibility->kubelet_seen[number])
+        visibility_disturb(visibility);
+    visibility->kubelet_seen[number] = seen;
+    if (seen && !visibility->kubelet[number])
+        visibility->kubelet[number] = kubelet.device;
+}
+
+void visibility_check(struct visibility *visibility)
+{
+    char before[sizeof(visibility->problem)];
+    bool well;
+
+    memcpy(before, visibility->problem, sizeof(before));
+    visibility->problem[0] = '\0';
+    well = check_watchers(visibility);
+    for (enum reconciler_tree tree = 0; tree < TREE_BUNDLES; tree++)
+        well = check_root(visibility, tree) && well;
+    for (unsigned i = 0; i < visibility->context->config->paths.kubelet.count; i++)
+        check_kubelet(visibility, i);
+    if (!well)
+        visibility_disturb(visibility);
+    else if (!visibility->well_since_ns)
+        visibility->well_since_ns = clock_boottime();
+    if (strcmp(before, visibility->problem) != 0 && visibility->problem[0])
+        log_warning(NULL, "nothing stale is removed for now: %s", visibility->problem);
+}
+
+void visibility_disturb(struct visibility *visibility)
+{
+    visibility->well_since_ns = 0;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* devices.c - see devices.h. */
+#include "reconciler/core/devices.h"
+
+#include <string.h>
+
+#include "lib/clock.h"
+#include "lib/log.h"
+#include "observe/observe.h"
+#include "reconciler/core/context.h"
+#include "reconciler/core/device_record.h"
+#include "reconciler/core/work_queue.h"
+#include "store/store.h"
+
+/* ---- neighbours ---- */
+
+struct neighbours {
+    const struct context *context;
+    int64_t volume_id; /* whose they are */
+};
+
+static int queue_neighbour(void *userdata, int64_t volume_id)
+{
+    const struct neighbours *neighbours = userdata;
+
+    return volume_id == neighbours->volume_id
+               ? 0
+               : work_queue_add_volume(neighbours->context->queue, volume_id);
+}
+
+int devices_queue_neighbours(const struct context *context, const struct store_volume *volume)
+{
+    struct neighbours neighbours = {context, volume->volume_id};
+
+    return volume->device_id ? store_each_volume_of_device_id(context->store, volume->device_id,
+                                                              queue_neighbour, &neighbours)
+                             : 0;
+}
+
+/* ---- the device ---- */
+
+/* Both the volumes on the device that it leaves and those on the one that it comes to are queued.
+ */
+static int set_device(const struct context *context, struct store_volume *volume, int64_t device_id,
+                      bool size_changed)
+{
+    struct store *store = context->store;
+    bool changed = false;
+    int r = store_set_volume_device(store, volume->volume_id, device_id, &changed);
+
+    if (r == 0 && changed)
+        r = devices_queue_neighbours(context, volume);
+    if (r == 0 && changed && context->synced) /* before, nothing is decided about it */
+        r = store_get_volume(store, volume->volume_id, volume);
+    else if (r == 0 && (size_changed || changed))
+        r = store_get_volume_itself(store, volume);
+    return r == 0 && changed ? devices_queue_neighbours(context, volume) : r;
+}
+
+int devices_refresh(const struct context *context, struct store_volume *volume)
+{
+    struct observed_device observed;
+    bool size_changed = false;
+    int64_t device_id = 0;
+    int r;
+
+    if (!volume->device_path[0])
+        return 0;
+    r = observe_device_path(context->root, context->sysfs, volume->device_path, &observed);
+    if (r < 0) {
+        log_warning(&(struct log_ids){.volume = volume->volume_id}, "cannot look at device %s: %s",
+                    volume->device_path, strerror(-r));
+        return 0;
+    }
+    r = r == OBSERVED ? record_device(context->store, &observed, &device_id, &size_changed) : 0;
+    if (r == 0)
+        r = set_device(context, volume, device_id, size_changed);
+    if (r == 0 && device_id && observed.kind == DEVICE_KIND_BLOCK)
+        r = lower_devices_refresh(context, volume, &observed);
+    return r;
+}
+
+int devices_refresh_volume(const struct context *context, int64_t volume_id)
+{
+    struct store_volume volume = {.volume_id = volume_id};
+    int r = store_get_volume_itself(context->store, &volume);
+
+    return r == 0 && volume.status == STORE_PRESENT ? devices_refresh(context, &volume) : r;
+}
+
+int devices_note_event(const struct context *context, uint32_t major, uint32_t minor)
+{
+    int r = store_each_volume_of_device(context->store, major, minor, work_queue_add_volume,
+                                        context->queue);
+
+    /* It may be the one that a volume's path has been waiting for. */
+    return r < 0 ? r
+                 : store_each_volume_without_device(context->store, work_queue_add_volume,
+                                                    context->queue);
+}
+
+/* ---- what the host uses ---- */
+
+static int read_mounts(const struct context *context, struct observed_mounts **ret_mounts)
+{
+    int r = observe_mounts(context->sysfs, ret_mounts);
+
+    if (r < 0)
+        log_warning(&(struct log_ids){.source = "mounts"}, "cannot read the host's mounts: %s",
+                    strerror(-r));
+    if (r < 0)
+        *ret_mounts = NULL;
+    return r;
+}
+
+const char *devices_host_use(struct devices *devices, uint32_t major, uint32_t minor)
+{
+    if (!devices->mounts && read_mounts(devices->context, &devices->mounts) < 0)
+        return "(cannot tell)";
+    return observed_mounts_find(devices->mounts, devices->context->sysfs, major, minor);
+}
+
+static void queue_device(void *userdata, uint32_t major, uint32_t minor)
+{
+    work_queue_add_device(userdata, major, minor);
+}
+
+static void queue_lower_devices(void *userdata, uint32_t major, uint32_t minor)
+{
+    const struct devices *devices = userdata;
+    const struct context *context = devices->context;
+
+    observe_each_beneath(context->sysfs, major, minor, queue_device, context->queue);
+}
+
+void devices_compare_mounts(struct devices *devices)
+{
+    const struct context *context = devices->context;
+    struct observed_mounts *now;
+
+    (void)read_mounts(context, &now);
+    if (now && devices->mounts)
+        observed_mounts_each_change(devices->mounts, now, queue_lower_devices, devices);
+    else
+        (void)store_each_bound_volume(context->store, work_queue_add_volume, context->queue);
+    devices_forget_mounts(devices);
+    devices->mounts = now;
+}
+
+void devices_forget_mounts(struct devices *devices)
+{
+    devices->mounts = observed_mounts_free(devices->mounts);
+}
+
+void devices_done(struct devices *devices)
+{
+    devices_forget_mounts(devices);
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* entries.c - metadata directories: see observer.h. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/log.h"
+#include "lib/path.h"
+#include "observe/observe.h"
+#include "reconciler/core/context.h"
+#include "reconciler/core/devices.h"
+#include "reconciler/core/observer.h"
+#include "reconciler/core/scan.h"
+#include "reconciler/core/unresolved.h"
+#include "reconciler/core/watchers.h"
+#include "reconciler/core/work_queue.h"
+#include "store/store.h"
+
+static const enum store_flag flags[] = {
+    [OBSERVED_UNSAID] = STORE_UNSAID,
+    [OBSERVED_NO] = STORE_NO,
+    [OBSERVED_YES] = STORE_YES,
+};
+
+#define PLUGIN_FILE                                                                                \
+    "csiPlugin.json at the volume's root: refused and not followed, a tenant may have written it"
+
+static const char *known(const char *text)
+{
+    return text[0] ? text : NULL;
+}
+
+static void read_publish_path(const struct context *context, const char *target_path,
+                              struct observed_publish_path *ret_path)
+{
+    const struct config_paths_list *list = &context->config->paths.kubelet;
+    const char *kubelet[CONFIG_LIST_ITEMS];
+
+    *ret_path = (struct observed_publish_path){0};
+    for (unsigned i = 0; i < list->count; i++)
+        kubelet[i] = list->item[i];
+    if (target_path)
+        (void)observe_publish_path(context->root, kubelet, list->count, target_path, ret_path);
+}
+
+/* Before an entry is written: if its volume ends, nothing leads from it to those it shared a device
+ * with any more. */
+static int queue_beside(const struct context *context, const char *name)
+{
+    if (!context->synced)
+        return 0; /* then all will be queued */
+    return store_each_volume_beside(context->store, name, work_queue_add_volume, context->queue);
+}
+
+/* What is worth saying of a volume that is well. NULL: nothing. */
+static const char *compose_remark(const struct observed_entry *observed, bool has_plugin_file,
+                                  char ret_text[static 2 * STORE_TEXT_BYTES])
+{
+    if (!observed->remark || !has_plugin_file)
+        return has_plugin_file ? PLUGIN_FILE : observed->remark;
+    (void)snprintf(ret_text, 2 * STORE_TEXT_BYTES, "%s; %s", PLUGIN_FILE, observed->remark);
+    return ret_text;
+}
+
+/* From the name, or from what was learned about it. NULL if it is not known. */
+static int find_target_path(const struct observer *observer, const char *name,
+                            const struct observed_entry *observed,
+                            char learned[static STORE_TARGET_BYTES], const char **ret_path)
+{
+    int r = 0;
+
+    learned[0] = '\0';
+    if (observed->target_path)
+        r = unresolved_offer_volume(observer->context, observed->target_path);
+    else if (observed->is_hashed)
+        r = store_path_of_hash(observer->context->store, name, learned);
+    *ret_path = observed->target_path ? observed->target_path : known(learned);
+    if (observed->is_hashed && !*ret_path)
+        unresolved_want(observer->unresolved);
+    return r;
+}
+
+/* A volume that is new or has changed: it is decided again, and so is what it names. */
+static void follow_change(const struct observer *observer, const char *name, int64_t volume_id,
+                          const struct observed_entry *observed)
+{
+    const struct context *context = observer->context;
+    const struct log_ids ids = {.volume = volume_id};
+
+    (void)work_queue_add_volume(context->queue, volume_id);
+    for (unsigned i = 0; i < observed->sandboxes; i++)
+        if (context->synced || !scan_comes_to(observer->scan, observed->sandbox[i]))
+            work_queue_add_sandbox(context->queue, observed->sandbox[i]);
+    if (observed->problem)
+        log_warning(&ids, "invalid metadata in %s: %s", name, observed->problem);
+    else if (observed->remark)
+        log_warning(&ids, "metadata in %s: %s", name, observed->remark);
+}
+
+static int put_entry(const struct observer *observer, enum reconciler_tree tree, const char *name,
+                     const struct observed_entry *observed)
+{
+    const struct context *context = observer->context;
+    char learned[STORE_TARGET_BYTES], remark[2 * STORE_TEXT_BYTES];
+    struct observed_publish_path publish;
+    struct store_entry entry = {
+        .layout = tree_layout(tree),
+        .key = name,
+        .problem = observed->problem,
+        .directory_device = observed->directory.device,
+        .directory_inode = observed->directory.inode,
+        .directory_born_ns = observed->directory.born.tv_sec * (int64_t)NSEC_PER_SEC +
+                             observed->directory.born.tv_nsec,
+        .mount_info_sha256 = known(observed->mount_info_sha256),
+        .volume_type = observed->volume_type,
+        .device = observed->device,
+        .fs_type = observed->fs_type,
+        .options = observed->options,
+        .metadata = observed->metadata,
+        .policy = observed->policy,
+        .read_only = observed->read_only,
+        .sandboxes = observed->sandboxes,
+    };
+    int64_t volume_id;
+    bool changed;
+    int r;
+
+    r = find_target_path(observer, name, observed, learned, &entry.target_path);
+    if (r < 0)
+        return r;
+    read_publish_path(context, entry.target_path, &publish);
+    entry.pv = known(publish.pv);
+    entry.pod_uid = known(publish.pod_uid);
+    entry.driver = known(publish.driver);
+    entry.volume_handle = known(publish.volume_handle);
+    entry.defer_fs_mount = flags[publish.defer_fs_mount];
+    entry.subpaths = known(publish.subpaths);
+    entry.remark = compose_remark(observed, publish.has_plugin_file, remark);
+    for (unsigned i = 0; i < observed->sandboxes; i++)
+        entry.sandbox[i] = observed->sandbox[i];
+
+    r = queue_beside(context, name);
+    if (r == 0)
+        r = store_put_entry(context->store, &entry, &volume_id, &changed);
+    if (r == STORE_TOO_MANY) {
+        scan_pass_over(observer->scan);
+        return 0;
+    }
+    if (r < 0)
+        return r;
+    if (changed)
+        follow_change(observer, name, volume_id, observed);
+    return context->synced ? 0 : devices_refresh_volume(context, volume_id);
+}
+
+static int remove_entry(const struct context *context, enum reconciler_tree tree, const char *name)
+{
+    int64_t volume_id = 0;
+    int r;
+
+    work_queue_forget_retry(context->queue, tree, name);
+    r = queue_beside(context, name);
+    if (r == 0)
+        r = store_remove_entry(context->store, tree_layout(tree), name, &volume_id);
+    return r == 0 && volume_id ? work_queue_add_volume(context->queue, volume_id) : r;
+}
+
+int observer_observe_entry(const struct observer *observer, enum reconciler_tree tree,
+                           const char *name)
+{
+    const struct context *context = observer->context;
+    const char *path = trees_path(observer->trees, tree);
+    cleanup(fd_closep) int directory = -1;
+    cleanup(observed_entry_done) struct observed_entry observed = {0};
+    int r;
+
+    (void)observer->watchers->arm(observer->watchers->userdata, tree, name);
+    r = path_open_directory_in_root(context->root, path, &directory);
+    if (r == -ENOENT)
+        return remove_entry(context, tree, name);
+    if (r == 0)
+        r = observe_entry(directory, name, &observed);
+    if (r < 0) {
+        log_warning(NULL, "cannot read %s/%s: %s", path, name, strerror(-r));
+        (void)work_queue_retry(context->queue, tree, name);
+        return 0;
+    }
+    if (r == OBSERVED_ABSENT)
+        return remove_entry(context, tree, name);
+    if (observed.try_again && work_queue_retry(context->queue, tree, name))
+        return 0;
+    if (!observed.try_again)
+        work_queue_forget_retry(context->queue, tree, name);
+    return put_entry(observer, tree, name, &observed);
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sandboxes.c - sandboxes and their containers' bundles: see observer.h. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "lib/log.h"
+#include "observe/observe.h"
+#include "reconciler/cleanup/monitors.h"
+#include "reconciler/core/context.h"
+#include "reconciler/core/node_paths.h"
+#include "reconciler/core/observer.h"
+#include "reconciler/core/unresolved.h"
+#include "reconciler/core/watchers.h"
+#include "reconciler/core/work_queue.h"
+#include "store/cleanups.h"
+#include "store/store.h"
+
+/* Those that it has whole, and those of which it has a part. */
+static int queue_volumes(const struct context *context, const char *sandbox_id)
+{
+    int r = store_each_volume_of_sandbox(context->store, sandbox_id, work_queue_add_volume,
+                                         context->queue);
+
+    return r < 0 ? r
+                 : store_each_bypassed_volume(context->store, sandbox_id, work_queue_add_volume,
+                                              context->queue);
+}
+
+static int end_sandbox(const struct observer *observer, const char *sandbox_id)
+{
+    struct store *store = observer->context->store;
+    /* This observation may come before the event of the exit, which is witnessed all the same. */
+    pid_t ended = observer->watchers->unpin(observer->watchers->userdata, sandbox_id);
+    bool changed;
+    int r = ended ? store_note_exit(store, sandbox_id, ended) : 0;
+
+    /* Its volumes first: once it has ended, nothing leads from it to those it shared a device with.
+     */
+    if (r == 0)
+        r = queue_volumes(observer->context, sandbox_id);
+    if (r == 0)
+        r = store_end_sandbox(store, sandbox_id, &changed);
+    if (r == 0 && changed) {
+        log_info(&(struct log_ids){.sandbox = sandbox_id}, "sandbox is gone");
+        monitors_want(observer->monitors);
+    }
+    return r;
+}
+
+static struct store_drive *copy_drives(const struct observed_sandbox *observed)
+{
+    struct store_drive *drives = calloc(observed->drives + 1, sizeof(*drives));
+
+    for (unsigned i = 0; drives && i < observed->drives; i++)
+        drives[i] = (struct store_drive){
+            .mount_source = observed->drive[i].mount_source,
+            .file = observed->drive[i].file,
+            .major = observed->drive[i].major,
+            .minor = observed->drive[i].minor,
+            .drive_id = observed->drive[i].drive_id,
+            .guest_path = observed->drive[i].guest_path,
+        };
+    return drives;
+}
+
+static const enum store_carrier carriers[] = {
+    [CARRIER_ENDED] = STORE_CARRIER_ENDED,
+    [CARRIER_UNKNOWN] = STORE_CARRIER_UNKNOWN,
+    [CARRIER_DIRECTORY] = STORE_CARRIER_DIRECTORY,
+    [CARRIER_DEVICE] = STORE_CARRIER_DEVICE,
+};
+
+static struct store_claim *copy_claims(const struct observed_sandbox *observed)
+{
+    struct store_claim *claims = calloc(observed->claims + 1, sizeof(*claims));
+
+    for (unsigned i = 0; claims && i < observed->claims; i++)
+        claims[i] = (struct store_claim){
+            .path = observed->claim[i].path,
+            .source = observed->claim[i].source,
+            .guest_path = observed->claim[i].guest_path,
+            .carrier = carriers[observed->claim[i].carrier],
+            .drive = observed->claim[i].drive,
+        };
+    return claims;
+}
+
+static int note_volume(void *userdata, int64_t volume_id)
+{
+    key_queue_add_number(userdata, (uint64_t)volume_id);
+    return 0;
+}
+
+/* Those that were the sandbox's before the change, and those that are after it. */
+static int queue_volumes_around(const struct context *context, const char *sandbox_id,
+                                struct key_queue *before)
+{
+    uint64_t volume_id;
+
+    if (before->lost)
+        work_queue_add_all_volumes(context->queue);
+    while (key_queue_take_number(before, &volume_id))
+        (void)work_queue_add_volume(context->queue, (int64_t)volume_id);
+    return queue_volumes(context, sandbox_id);
+}
+
+static int put_sandbox(const struct context *context, const char *sandbox_id,
+                       const struct observed_sandbox *observed)
+{
+    cleanup(freep) struct store_drive *drives = copy_drives(observed);
+    cleanup(freep) struct store_claim *claims = copy_claims(observed);
+    cleanup(key_queue_done) struct key_queue before = {0};
+    struct store_sandbox sandbox = {
+        .sandbox_id = sandbox_id,
+        .runtime = observed->runtime,
+        .hypervisor = observed->hypervisor,
+        .vmm_pid = observed->vmm_pid,
+        .vmm_start_ns = observed->vmm_start_ns,
+        .control_socket = observed->control_socket,
+        .agent_address = observed->agent_address,
+        .pod_namespace = observed->pod_namespace,
+        .pod_name = observed->pod_name,
+        .drives = observed->drives,
+        .drive = drives,
+        .claims = observed->claims,
+        .claim = claims,
+    };
+    int64_t sandbox_ref;
+    bool changed = false;
+    int r;
+
+    if (!drives || !claims)
+        return -ENOMEM;
+    r = store_each_volume_of_sandbox(context->store, sandbox_id, note_volume, &before);
+    if (r == 0)
+        r = unresolved_offer_claims(context, observed);
+    if (r == 0)
+        r = store_put_sandbox(context->store, &sandbox, &sandbox_ref, &changed);
+    if (r < 0 || !changed)
+        return r;
+    log_info(&(struct log_ids){.sandbox = sandbox_id}, "sandbox is alive: %s, %s, pid %d",
+             runtime_name(observed->runtime), hypervisor_name(observed->hypervisor),
+             (int)observed->vmm_pid);
+    r = store_forget_waiting_of(context->store, sandbox_ref);
+    return r < 0 ? r : queue_volumes_around(context, sandbox_id, &before);
+}
+
+int observer_observe_bundle(const struct observer *observer, enum reconciler_tree tree,
+                            const char *name)
+{
+    const struct context *context = observer->context;
+    const char *path = trees_path(observer->trees, tree);
+    struct observe_sandbox_paths paths = {.root = context->root, .cache = context->cache};
+    char sandbox_id[OBSERVE_SANDBOX_ID_BYTES];
+    int r = observe_bundle_owner(&paths, path, name, sandbox_id);
+
+    if (r < 0)
+        log_warning(NULL, "cannot read the bundle %s/%s: %s", path, name, strerror(-r));
+    if (r < 0 || r == 2)
+        (void)work_queue_retry(context->queue, tree, name);
+    else
+        work_queue_forget_retry(context->queue, tree, name);
+    if (r >= 0 && sandbox_id[0])
+        work_queue_add_sandbox(context->queue, sandbox_id);
+    return 0;
+}
+
+static void arm(const struct observer *observer, const char *sandbox_id)
+{
+    static const enum reconciler_tree trees[] = {TREE_GO_SANDBOXES, TREE_GO_VMS, TREE_RS_SANDBOXES};
+
+    for (unsigned i = 0; i < array_length(trees); i++)
+        (void)observer->watchers->arm(observer->watchers->userdata, trees[i], sandbox_id);
+}
+
+int observer_observe_sandbox(const struct observer *observer, const char *sandbox_id)
+{
+    const struct reconciler_watchers *watchers = observer->watchers;
+    const struct context *context = observer->context;
+    cleanup(observed_sandbox_done) struct observed_sandbox observed = {0};
+    struct observe_sandbox_paths paths;
+    const char *bundles[CONFIG_LIST_ITEMS];
+    int r;
+
+    node_sandbox_paths(context, bundles, &paths);
+    arm(observer, sandbox_id);
+    r = observe_sandbox(&paths, sandbox_id, &observed);
+    if (r < 0) {
+        log_warning(&(struct log_ids){.sandbox = sandbox_id}, "cannot look at the sandbox: %s",
+                    strerror(-r));
+        (void)work_queue_retry(context->queue, TREE_GO_SANDBOXES, sandbox_id);
+        return 0;
+    }
+    if (observed.try_again && work_queue_retry(context->queue, TREE_GO_SANDBOXES, sandbox_id))
+        return 0;
+    if (!observed.try_again)
+        work_queue_forget_retry(context->queue, TREE_GO_SANDBOXES, sandbox_id);
+    if (r == OBSERVED_ABSENT || !observed.alive)
+        return end_sandbox(observer, sandbox_id);
+    /* 1: it died between the reading and now. */
+    if (watchers->pin(watchers->userdata, sandbox_id, observed.vmm_pid) == 1)
+        return end_sandbox(observer, sandbox_id);
+    if (observed.bundles)
+        trees_watch_bundles(observer->trees, observed.bundles);
+    return put_sandbox(context, sandbox_id, &observed);
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* unresolved.c - the paths behind names that are hashes, searched for among the paths that could be
+ * meant.
+ *
+ * Three kinds of paths are candidates: those of volumes in the other layout, the kubelet's publish
+ * paths, and every prefix of what containers mount (a container may mount a directory within a
+ * volume). A candidate is hashed and found by index. So a path that appears after its name costs
+ * one lookup (unresolved_offer_…), and a name that appears after its path has all candidates gone
+ * through once, for all such names together, a few in each pass: the kubelet's directories first,
+ * and the claims only if a name is left. Without such names neither costs anything.
+ *
+ * Nothing tells when the kubelet makes a directory, so the sweep has them gone through again while
+ * a name is left.
+ */
+#include "reconciler/core/unresolved.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "lib/log.h"
+#include "observe/observe.h"
+#include "reconciler/core/context.h"
+#include "reconciler/core/work_queue.h"
+#include "store/store.h"
+
+/* What the path was found in; the journal's words. */
+#define FROM_LAYOUT  "layout"
+#define FROM_KUBELET "kubelet"
+#define FROM_BUNDLE  "bundle"
+#define FROM_API     "api"
+
+struct offer {
+    const struct context *context;
+    const char *source;
+    char last[PATH_MAX]; /* the claim before: what the next one has in common with it is known */
+    int r;               /* of the store */
+};
+
+/* The directories are read again: what the path says belongs to them. */
+static int add_resolved(struct work_queue *queue, const char *key, int64_t volume_id,
+                        const char *path)
+{
+    log_info(&(struct log_ids){.volume = volume_id}, "the path behind %.12s… is %s", key, path);
+    work_queue_add_directory(queue, TREE_KATA_VOLUMES, key);
+    work_queue_add_directory(queue, TREE_CRUST_VOLUMES, key);
+    return work_queue_add_volume(queue, volume_id);
+}
+
+static int offer(const struct context *context, const char *path, const char *source)
+{
+    char key[STORE_KEY_BYTES];
+    int64_t volume_id;
+    int r = store_learn_path(context->store, path, source, key, &volume_id);
+
+    return r == 0 && volume_id ? add_resolved(context->queue, key, volume_id, path) : r;
+}
+
+static size_t common_length(const char *a, const char *b)
+{
+    size_t length = 0;
+
+    while (a[length] && a[length] == b[length])
+        length++;
+    return length;
+}
+
+/* Each prefix that ends before a slash, and the whole, but those that the last path had. */
+static int offer_prefixes(void *userdata, const char *path)
+{
+    struct offer *offered = userdata;
+    size_t length = strlen(path), common = common_length(path, offered->last);
+    char prefix[STORE_TARGET_BYTES];
+    int r = 0;
+
+    for (size_t end = 1; r == 0 && end <= length && end < sizeof(prefix); end++) {
+        bool is_known =
+            end < common || (end == common && (!offered->last[end] || offered->last[end] == '/'));
+
+        if ((path[end] && path[end] != '/') || is_known || path[end - 1] == '/')
+            continue;
+        memcpy(prefix, path, end);
+        prefix[end] = '\0';
+        r = offer(offered->context, prefix, offered->source);
+    }
+    (void)snprintf(offered->last, sizeof(offered->last), "%s", path);
+    return r;
+}
+
+static int offer_path(void *userdata, const char *path)
+{
+    struct offer *offered = userdata;
+
+    return offered->r = offer(offered->context, path, offered->source);
+}
+
+/* ---- paths that appear ---- */
+
+int unresolved_offer_volume(const struct context *context, const char *target_path)
+{
+    return offer(context, target_path, FROM_LAYOUT);
+}
+
+int unresolved_offer_asked(const struct context *context, const char *target_path)
+{
+    return offer(context, target_path, FROM_API);
+}
+
+int unresolved_offer_claims(const struct context *context, const struct observed_sandbox *observed)
+{
+    struct offer offered = {.context = context, .source = FROM_BUNDLE};
+    bool has;
+    int r = store_has_hidden(context->store, &has);
+
+    for (unsigned i = 0; r == 0 && has && i < observed->claims; i++)
+        r = offer_prefixes(&offered, observed->claim[i].path);
+    return r;
+}
+
+/* ---- names that appear ---- */
+
+static int begin(struct unresolved *unresolved)
+{
+    const struct config_paths_list *list = &unresolved->context->config->paths.kubelet;
+
+    for (unsigned i = 0; i < list->count; i++)
+        unresolved->kubelet[i] = list->item[i];
+    unresolved->after[0] = '\0';
+    return publish_walk_new(unresolved->context->root, unresolved->kubelet, list->count,
+                            &unresolved->walk);
+}
+
+static int walk_kubelet(struct unresolved *unresolved)
+{
+    struct offer offered = {.context = unresolved->context, .source = FROM_KUBELET};
+    int r = publish_walk_next(unresolved->walk, offer_path, &offered);
+
+    if (offered.r < 0)
+        return offered.r;
+    if (r < 0)
+        log_warning(NULL, "cannot read the kubelet's directories: %s", strerror(-r));
+    if (r == 1)
+        return 1;
+    unresolved->walk = publish_walk_free(unresolved->walk);
+    unresolved->in_claims = true;
+    return 1;
+}
+
+static int walk_claims(struct unresolved *unresolved)
+{
+    struct offer offered = {.context = unresolved->context, .source = FROM_BUNDLE};
+    int r;
+
+    memcpy(offered.last, unresolved->after, strlen(unresolved->after) + 1);
+    r = store_each_claimed_path(unresolved->context->store, unresolved->after, offer_prefixes,
+                                &offered);
+    if (r < 0)
+        return r;
+    unresolved->in_claims = strcmp(offered.last, unresolved->after) != 0;
+    memcpy(unresolved->after, offered.last, strlen(offered.last) + 1);
+    return unresolved->in_claims;
+}
+
+int unresolved_search(struct unresolved *unresolved)
+{
+    bool is_new = !unresolved->walk && !unresolved->in_claims, has;
+    int r;
+
+    if (is_new && !unresolved->wanted)
+        return 0;
+    r = store_has_hidden(unresolved->context->store, &has);
+    if (r < 0)
+        return r;
+    if (!has) {
+        unresolved_done(unresolved);
+        return 0;
+    }
+    if (is_new) {
+        unresolved->wanted = false;
+        r = begin(unresolved);
+        return r < 0 ? r : 1;
+    }
+    return unresolved->walk ? walk_kubelet(unresolved) : walk_claims(unresolved);
+}
+
+bool unresolved_is_idle(const struct unresolved *unresolved)
+{
+    return !unresolved->wanted && !unresolved->walk && !unresolved->in_claims;
+}
+
+void unresolved_done(struct unresolved *unresolved)
+{
+    unresolved->walk = publish_walk_free(unresolved->walk);
+    unresolved->wanted = unresolved->in_claims = false;
+}
+
+void unresolved_want(struct unresolved *unresolved)
+{
+    unresolved->wanted = true;
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* volume_facts.c - from a volume's row to the facts that decide() is about. */
+#include <string.h>
+
+#include "config/config.h"
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "observe/observe.h"
+#include "reconciler/core/context.h"
+#include "reconciler/core/devices.h"
+#include "reconciler/core/permit.h"
+#include "reconciler/core/volume_steps.h"
+#include "reconciler/decide/attachment.h"
+#include "reconciler/decide/layers.h"
+
+uint64_t volume_facts_still_from(const struct context *context, const struct store_volume *volume)
+{
+    return volume->size_since_ns + context->config->resize.settle_ms * NSEC_PER_MSEC;
+}
+
+/* Types that never stand for a block device of the host; others are judged by what the path is.
+ * "blk" is the shim's own disk image of an emptyDir, unless it stands elsewhere and is a disk. */
+static bool is_unsuitable_type(const struct store_volume *volume)
+{
+    static const char *const types[] = {"vfiovol", "vfio",     "spdkvol",
+                                        "spdk",    "spoolvol", "network"};
+
+    for (unsigned i = 0; i < array_length(types); i++)
+        if (strcasecmp(volume->volume_type, types[i]) == 0)
+            return true;
+    return strcmp(volume->volume_type, "blk") == 0 &&
+           (!volume->device_id || volume->device_kind != DEVICE_KIND_BLOCK ||
+            strstr(volume->target_path, "/volumes/kubernetes.io~empty-dir/"));
+}
+
+static enum decide_device device_of(const struct store_volume *volume)
+{
+    if (is_unsuitable_type(volume) || volume->device_path[0] != '/')
+        return DEVICE_UNSUITABLE;
+    if (!volume->device_id)
+        return DEVICE_MISSING;
+    if (volume->device_kind == DEVICE_KIND_OTHER)
+        return DEVICE_UNSUITABLE;
+    return volume->device_kind == DEVICE_KIND_FILE ? DEVICE_FILE : DEVICE_BLOCK;
+}
+
+/* Whether another of its directories names another device; one that cannot be observed might. */
+static bool entries_disagree(const struct context *context, const struct store_volume *volume)
+{
+    struct observed_device other;
+    int r;
+
+    if (!volume->other_device_path[0])
+        return false;
+    r = observe_device_path(context->root, context->sysfs, volume->other_device_path, &other);
+    if (r != OBSERVED || other.kind != volume->device_kind)
+        return true;
+    return volume->device_kind == DEVICE_KIND_BLOCK
+               ? other.major != volume->major || other.minor != volume->minor
+               : other.file_device != volume->file_device || other.inode != volume->inode;
+}
+
+static bool is_used_by_host(struct devices *devices, const struct store_volume *volume)
+{
+    return volume->device_id && volume->device_kind == DEVICE_KIND_BLOCK &&
+           devices_host_use(devices, volume->major, volume->minor);
+}
+
+static enum attachment_list list_of(const struct store_volume *volume)
+{
+    switch (volume->list) {
+    case STORE_LIST_HAS:
+        return LIST_HAS;
+    case STORE_LIST_LACKS:
+        return LIST_LACKS;
+    case STORE_LIST_UNREAD:
+        break;
+    }
+    return volume->hypervisor_reason != REASON_NONE ? LIST_REFUSED : LIST_UNREAD;
+}
+
+static enum attachment_record record_of(const struct store_volume *volume)
+{
+    if (volume->carrier == STORE_CARRIER_DIRECTORY)
+        return RECORD_DIRECTORY;
+    return volume->is_recorded || volume->carrier == STORE_CARRIER_DEVICE ? RECORD_DEVICE
+                                                                          : RECORD_SILENT;
+}
+
+static enum decide_conflict attachment_of(const struct store_volume *volume)
+{
+    static const enum decide_conflict conflicts[ATTACHMENTS] = {
+        [ATTACHMENT_OPEN] = CONFLICT_NONE,
+        [ATTACHMENT_DETACHED] = CONFLICT_DETACHED,
+        [ATTACHMENT_BYPASSED] = CONFLICT_BYPASSED,
+        [ATTACHMENT_UNPLUGGED] = CONFLICT_UNPLUGGED,
+    };
+    const struct attachment_facts facts = {
+        .list = list_of(volume),
+        .record = record_of(volume),
+        .has_container = volume->carrier != STORE_CARRIER_ENDED,
+        .is_lasting = volume->list_misses >= ATTACHMENT_LASTING,
+    };
+
+    return volume->mapping_id ? conflicts[attachment_decide(&facts)] : CONFLICT_NONE;
+}
+
+static enum decide_status status_of(const struct store_volume *volume)
+{
+    switch (volume->status) {
+    case STORE_PRESENT:
+        return DECIDE_PRESENT;
+    case STORE_INVALID:
+        return DECIDE_INVALID;
+    case STORE_QUARANTINED:
+    case STORE_REMOVED:
+        break;
+    }
+    return DECIDE_GONE;
+}
+
+enum decide_conflict volume_facts_conflict(struct devices *devices,
+                                           const struct store_volume *volume, bool mismatch)
+{
+    if (status_of(volume) != DECIDE_PRESENT || volume->live_sandboxes == 0)
+        return CONFLICT_NONE;
+    if (entries_disagree(devices->context, volume))
+        return CONFLICT_ENTRIES_DISAGREE;
+    if (mismatch)
+        return CONFLICT_IDENTITY_MISMATCH;
+    if (volume->shared_with)
+        return CONFLICT_DEVICE_SHARED;
+    if (volume->live_sandboxes == 1 && is_used_by_host(devices, volume))
+        return CONFLICT_HOST_IN_USE;
+    return volume->bypassed ? CONFLICT_BYPASSED : attachment_of(volume);
+}
+
+static enum decide_beneath beneath_of(const struct store_volume *volume)
+{
+    switch ((enum layer_state)volume->layers_state) {
+    case LAYER_STALE:
+        return BENEATH_STALE;
+    case LAYER_PENDING:
+        return BENEATH_PENDING;
+    case LAYER_IN_STEP:
+        break;
+    }
+    return BENEATH_IN_STEP;
+}
+
+/* The VMM opened the device when that had its present size already; but the VMM's word counts more.
+ */
+static bool size_is_assumed(const struct store_volume *volume)
+{
+    return volume->size_since_ns && volume->vmm_start_ns &&
+           volume->size_since_ns < volume->vmm_start_ns && !volume->list_error[0];
+}
+
+static bool may_try(const struct store_volume *volume, uint64_t now)
+{
+    return volume->attempts == 0 || (volume->next_attempt_ns && now >= volume->next_attempt_ns);
+}
+
+struct decide_facts volume_facts_of(const struct context *context,
+                                    const struct store_volume *volume,
+                                    enum decide_conflict conflict)
+{
+    uint64_t now = clock_boottime();
+
+    return (struct decide_facts){
+        .status = status_of(volume),
+        .permit = permit_of(context->config, volume),
+        .device = device_of(volume),
+        .conflict = conflict,
+        .beneath = beneath_of(volume),
+        .read_only = volume->read_only,
+        .live_sandboxes = volume->live_sandboxes,
+        .device_bytes = volume->device_bytes,
+        .first_bytes = volume->first_bytes,
+        .largest_bytes = volume->largest_bytes,
+        .hypervisor_bytes = volume->hypervisor_bytes,
+        .guest_synced_bytes = volume->guest_synced_bytes,
+        .list_read = volume->list == STORE_LIST_HAS,
+        .list_again = volume->list_again,
+        .list_doubtful = volume->list_doubt[0] != '\0',
+        .size_assumed = size_is_assumed(volume),
+        .guest_proven = volume->guest_proven,
+        .growth_open = volume->resize_id != 0,
+        .is_still = now >= volume_facts_still_from(context, volume),
+        .hypervisor_reason = volume->hypervisor_reason,
+        .guest_reason = volume->guest_reason,
+        .may_try = may_try(volume, now),
+    };
+}
+
+bool volume_facts_show_growth(const struct context *context, const struct store_volume *volume,
+                              enum decide_conflict conflict)
+{
+    enum decide_device device = device_of(volume);
+
+    return status_of(volume) == DECIDE_PRESENT &&
+           permit_of(context->config, volume) != POLICY_NEVER && volume->mapping_id &&
+           !volume->read_only && volume->live_sandboxes == 1 &&
+           (device == DEVICE_BLOCK || device == DEVICE_FILE) &&
+           conflict != CONFLICT_IDENTITY_MISMATCH && conflict != CONFLICT_ENTRIES_DISAGREE &&
+           volume->device_bytes > decide_baseline(volume->hypervisor_bytes, volume->first_bytes) &&
+           (!volume->resize_id || volume->resize_to_bytes < volume->device_bytes);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* volume_steps.h - the steps of a volume's pass. Private to the module of volume_pass.h.
+ *
+ * All that return int: 0 or -errno of the store. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "reconciler/decide/decide.h"
+#include "store/store.h"
+
+struct context;
+struct devices;
+
+/* binding.c: opens, describes or closes the volume's mapping; the row follows. */
+int binding_refresh(const struct context *context, struct store_volume *volume, bool *ret_mismatch);
+
+/* volume_facts.c: what stands against acting on the volume's device, found by observing. */
+enum decide_conflict volume_facts_conflict(struct devices *devices,
+                                           const struct store_volume *volume, bool mismatch);
+/* A resize goes on record from the moment it is seen, whatever comes of it. */
+bool volume_facts_show_growth(const struct context *context, const struct store_volume *volume,
+                              enum decide_conflict conflict);
+/* All but whether a disk may be rescanned. */
+struct decide_facts volume_facts_of(const struct context *context,
+                                    const struct store_volume *volume,
+                                    enum decide_conflict conflict);
+/* When the device will have had its present size for resize.settle_ms. */
+uint64_t volume_facts_still_from(const struct context *context, const struct store_volume *volume);
+
+/* evidence_text.c: what shows that the volume is blocked, or what of it was not seen. */
+int evidence_text_record(const struct context *context, const struct store_volume *volume,
+                         const struct decision *decision);
+
+/* resizable.c: whether a growth would reach the volume's file system, by the same facts. */
+int resizable_record(const struct context *context, const struct store_volume *volume,
+                     const struct decide_facts *facts);
