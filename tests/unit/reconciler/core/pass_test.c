@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pass_test.c - reconcile passes over volumes whose devices and sandboxes come, change and go. */
+#include "tests/unit/reconciler/fake_node.h"
+
+#include "lib/sha256.h"
+
+static void an_empty_node_settles(void **state)
+{
+    struct reconciler_health health;
+    struct reconciler_modes modes;
+
+    (void)state;
+    run_node();
+    assert_int_equal(fake_synced, 1);
+    assert_int_equal(last_volume(), 0);
+    reconciler_get_health(reconciler, &health);
+    assert_true(health.synced);
+    assert_false(health.degraded);
+    assert_int_equal(health.sources, 1);
+    reconciler_get_modes(reconciler, &modes);
+    assert_string_equal(modes.resize, "grow");
+    assert_non_null(reconciler_reader(reconciler));
+}
+
+static void a_volume_without_a_sandbox_waits_for_one(void **state)
+{
+    (void)state;
+    stage(TARGET, DISK, NULL);
+    put_disk(0, DISK, 1, GIB);
+    run_node();
+    assert_is(last_volume(), STATE_UNBOUND, REASON_NONE);
+    assert_int_equal(volume_of(last_volume()).device_bytes, GIB);
+}
+
+static int64_t bind_one(void)
+{
+    stage(TARGET, DISK, "sandbox-1");
+    put_disk(0, DISK, 1, GIB);
+    start_sandbox(0, "sandbox-1");
+    run_node();
+    assert_true(volume_of(last_volume()).mapping_id != 0);
+    return last_volume();
+}
+
+static void a_resize_is_on_record_although_the_vmm_is_silent(void **state)
+{
+    struct store_volume volume;
+    int64_t volume_id = bind_one();
+
+    (void)state;
+    assert_is(volume_id, STATE_UNKNOWN, REASON_MONITOR_MISSING);
+    put_disk(0, DISK, 1, 2 * GIB);
+    reconciler_queue_device(reconciler, 7, 1);
+    settle();
+    assert_is(volume_id, STATE_BLOCKED, REASON_MONITOR_MISSING);
+    volume = volume_of(volume_id);
+    assert_int_equal(volume.resize_from_bytes, GIB);
+    assert_int_equal(volume.resize_to_bytes, 2 * GIB);
+    assert_int_equal(volume.largest_bytes, 2 * GIB);
+}
+
+static void a_device_that_comes_later_is_found(void **state)
+{
+    int64_t volume_id;
+
+    (void)state;
+    stage(TARGET, DISK, "sandbox-1");
+    start_sandbox(0, "sandbox-1");
+    run_node();
+    volume_id = last_volume();
+    assert_is(volume_id, STATE_BLOCKED, REASON_NO_DEVICE);
+    put_disk(0, DISK, 1, GIB);
+    reconciler_queue_device(reconciler, 7, 1);
+    settle();
+    assert_true(volume_of(volume_id).mapping_id != 0);
+    fake_device_failure = -EMFILE; /* teaches nothing */
+    reconciler_queue_all_volumes(reconciler);
+    settle();
+    assert_true(volume_of(volume_id).device_id != 0);
+}
+
+static void a_disk_behind_the_same_number_is_another_one(void **state)
+{
+    int64_t volume_id = bind_one();
+
+    (void)state;
+    fake_device[0] = (struct fake_device){DISK, DEVICE_KIND_OTHER, 1, GIB, 0};
+    reconciler_queue_device(reconciler, 7, 1);
+    settle();
+    assert_is(volume_id, STATE_UNMANAGED, REASON_NOT_A_BLOCK_DEVICE);
+}
+
+static void two_volumes_of_one_device_block_each_other(void **state)
+{
+    int64_t volume_id;
+    struct store_volume volume;
+
+    (void)state;
+    stage(OTHER_TARGET, DISK, "sandbox-2");
+    start_sandbox(1, "sandbox-2");
+    volume_id = bind_one();
+    volume = volume_of(volume_id);
+    assert_true(volume.shared_with != 0);
+    assert_is(volume_id, STATE_BLOCKED, REASON_DEVICE_SHARED);
+    assert_is(volume.shared_with, STATE_BLOCKED, REASON_DEVICE_SHARED);
+}
+
+static void two_sandboxes_of_one_volume_block_it(void **state)
+{
+    int64_t volume_id = bind_one();
+
+    (void)state;
+    start_sandbox(1, "sandbox-2");
+    stage(TARGET, DISK, "sandbox-2");
+    reconciler_queue_directory(reconciler, TREE_KATA_VOLUMES, key_of(TARGET));
+    settle();
+    assert_is(volume_id, STATE_BLOCKED, REASON_MULTIPLE_SANDBOXES);
+    assert_int_equal(volume_of(volume_id).mapping_id, 0);
+}
+
+static void layouts_that_name_two_devices_disagree(void **state)
+{
+    (void)state;
+    put_disk(1, "/dev/disk-2", 2, GIB);
+    stage_at(CRUST_VOLUMES, TARGET, "/dev/disk-2", NULL);
+    bind_one();
+    assert_is(last_volume(), STATE_BLOCKED, REASON_ENTRIES_DISAGREE);
+}
+
+static void what_may_only_be_observed_is_not_acted_on(void **state)
+{
+    int64_t volume_id;
+
+    (void)state;
+    config.resize.mode = RESIZE_OBSERVE;
+    volume_id = bind_one();
+    put_disk(0, DISK, 1, 2 * GIB);
+    reconciler_queue_device(reconciler, 7, 1);
+    settle();
+    assert_true(volume_of(volume_id).observed);
+    assert_true(volume_of(volume_id).resize_id != 0);
+    config.resize.mode = RESIZE_NEVER;
+    reconciler_configure(reconciler, &config);
+    settle();
+    assert_is(volume_id, STATE_UNMANAGED, REASON_POLICY);
+    assert_true(fake_checks > 0);
+}
+
+static void a_file_is_observed_only(void **state)
+{
+    int64_t volume_id;
+
+    (void)state;
+    stage(TARGET, "/srv/disk.img", "sandbox-1");
+    fake_device[0] = (struct fake_device){"/srv/disk.img", DEVICE_KIND_FILE, 9, GIB, 0};
+    start_sandbox(0, "sandbox-1");
+    run_node();
+    volume_id = last_volume();
+    assert_int_equal(volume_of(volume_id).device_kind, DEVICE_KIND_FILE);
+    assert_true(volume_of(volume_id).observed);
+}
+
+static void a_sandbox_that_ends_gives_its_volume_back(void **state)
+{
+    int64_t volume_id = bind_one();
+
+    (void)state;
+    fake_sandbox[0].is_there = false;
+    fake_unpinned = 4000000;
+    reconciler_queue_exit(reconciler, "sandbox-1", 4000000);
+    settle();
+    assert_int_equal(volume_of(volume_id).mapping_id, 0);
+    assert_is(volume_id, STATE_UNBOUND, REASON_NONE);
+}
+
+static void a_vmm_that_dies_while_it_is_read_is_gone(void **state)
+{
+    (void)state;
+    stage(TARGET, DISK, "sandbox-1");
+    put_disk(0, DISK, 1, GIB);
+    start_sandbox(0, "sandbox-1");
+    fake_pin_fails = true;
+    run_node();
+    assert_is(last_volume(), STATE_UNBOUND, REASON_NONE);
+}
+
+static void a_sandbox_that_cannot_be_read_is_read_again(void **state)
+{
+    (void)state;
+    stage(TARGET, DISK, "sandbox-1");
+    put_disk(0, DISK, 1, GIB);
+    start_sandbox(0, "sandbox-1");
+    fake_sandbox[0].failure = -EMFILE;
+    make_reconciler(NULL);
+    reconciler_start(reconciler);
+    while (!fake_synced)
+        loop_run_once(&loop);
+    assert_int_equal(fake_settled, 0); /* it waits for another reading */
+    fake_sandbox[0].failure = 0;
+    settle();
+    assert_true(volume_of(last_volume()).mapping_id != 0);
+}
+
+static void a_sandbox_in_mid_write_is_believed_at_last(void **state)
+{
+    (void)state;
+    stage(TARGET, DISK, "sandbox-1");
+    put_disk(0, DISK, 1, GIB);
+    start_sandbox(0, "sandbox-1");
+    fake_sandbox[0].try_again = true;
+    run_node();
+    assert_true(volume_of(last_volume()).mapping_id != 0);
+}
+
+static void a_container_that_mounts_the_volume_binds_it(void **state)
+{
+    (void)state;
+    stage(TARGET, DISK, NULL);
+    put_disk(0, DISK, 1, GIB);
+    start_sandbox(0, "sandbox-1");
+    fake_sandbox[0].claims = TARGET;
+    run_node();
+    assert_string_equal(volume_of(last_volume()).sandbox_id, "sandbox-1");
+}
+
+static void bundles_that_appear_are_watched(void **state)
+{
+    int64_t volume_id;
+
+    (void)state;
+    stage(TARGET, DISK, NULL);
+    put_disk(0, DISK, 1, GIB);
+    start_sandbox(0, "sandbox-1");
+    fake_sandbox[0].bundles = "/run/bundles";
+    tree_make("/run/bundles/container-1");
+    run_node();
+    volume_id = last_volume();
+    assert_int_equal(volume_of(volume_id).mapping_id, 0);
+    fake_sandbox[0].claims = TARGET;
+    fake_owner = "sandbox-1";
+    reconciler_queue_tree(reconciler, TREE_BUNDLES);
+    settle();
+    assert_true(volume_of(volume_id).mapping_id != 0);
+    fake_owner_result = -EMFILE;
+    reconciler_queue_directory(reconciler, TREE_BUNDLES, "container-1");
+    loop_run_once(&loop);
+    fake_owner_result = 0;
+    settle();
+}
+
+static void metadata_that_goes_ends_the_volume(void **state)
+{
+    int64_t volume_id = bind_one();
+
+    (void)state;
+    unstage(KATA_VOLUMES, TARGET);
+    reconciler_queue_directory(reconciler, TREE_KATA_VOLUMES, key_of(TARGET));
+    settle();
+    assert_int_equal(volume_of(volume_id).status, STORE_REMOVED);
+    assert_int_equal(volume_of(volume_id).mapping_id, 0);
+    stage(TARGET, DISK, "sandbox-1");
+    reconciler_queue_tree(reconciler, TREE_KATA_VOLUMES);
+    settle();
+    volume_id = last_volume();
+    assert_true(volume_of(volume_id).mapping_id != 0);
+    unstage(KATA_VOLUMES, TARGET);
+    reconciler_queue_tree(reconciler, TREE_KATA_VOLUMES); /* known, and no longer there */
+    settle();
+    assert_int_equal(volume_of(volume_id).status, STORE_REMOVED);
+}
+
+static void metadata_in_mid_write_is_read_four_times(void **state)
+{
+    char path[600];
+    uint64_t before = clock_boottime();
+
+    (void)state;
+    (void)snprintf(path, sizeof(path), KATA_VOLUMES "/%s", key_of(TARGET));
+    tree_make(path);
+    (void)snprintf(path, sizeof(path), KATA_VOLUMES "/%s/mountInfo.json", key_of(TARGET));
+    tree_write(path, "{\"device\":");
+    run_node();
+    assert_true(clock_boottime() - before > 2200 * NSEC_PER_MSEC);
+    assert_int_equal(volume_of(last_volume()).status, STORE_INVALID);
+}
+
+static void a_name_that_is_a_hash_is_resolved(void **state)
+{
+    char hash[SHA256_HEX_BYTES], path[600];
+
+    (void)state;
+    sha256_hex(TARGET, strlen(TARGET), hash);
+    (void)snprintf(path, sizeof(path), KATA_VOLUMES "/%s", hash);
+    tree_make(path);
+    (void)snprintf(path, sizeof(path), KATA_VOLUMES "/%s/mountInfo.json", hash);
+    tree_write(path, "{\"volume-type\":\"block\",\"device\":\"" DISK "\",\"fstype\":\"ext4\"}");
+    put_disk(0, DISK, 1, GIB);
+    start_sandbox(0, "sandbox-1");
+    fake_sandbox[0].claims = TARGET "/subpath";
+    run_node();
+    assert_string_equal(volume_of(last_volume()).target_path, TARGET);
+}
+
+static void a_publish_path_resolves_a_hash_too(void **state)
+{
+    char hash[SHA256_HEX_BYTES], path[600];
+
+    (void)state;
+    tree_make(TARGET);
+    sha256_hex(TARGET, strlen(TARGET), hash);
+    (void)snprintf(path, sizeof(path), KATA_VOLUMES "/%s", hash);
+    tree_make(path);
+    (void)snprintf(path, sizeof(path), KATA_VOLUMES "/%s/mountInfo.json", hash);
+    tree_write(path, "{\"volume-type\":\"block\",\"device\":\"" DISK "\",\"fstype\":\"ext4\"}");
+    run_node();
+    assert_string_equal(volume_of(last_volume()).target_path, TARGET);
+}
+
+static void a_disk_that_announces_growth_is_remembered(void **state)
+{
+    int64_t volume_id;
+
+    (void)state;
+    put_disk(1, "/dev/sda", 2, GIB);
+    stage(TARGET, DISK, "sandbox-1");
+    fake_device[0] = (struct fake_device){DISK, DEVICE_KIND_BLOCK, 1, GIB, 2};
+    start_sandbox(0, "sandbox-1");
+    run_node();
+    volume_id = last_volume();
+    assert_true(volume_of(volume_id).has_layers);
+    (void)usleep(1000);
+    reconciler_queue_announcement(reconciler, "99"); /* nothing stands on it */
+    settle();
+    put_disk(1, "/dev/sda", 2, 2 * GIB);
+    reconciler_queue_device(reconciler, 7, 2);
+    settle();
+    assert_int_equal(volume_of(volume_id).layers_state, 1); /* the upper one has not followed */
+    assert_is(volume_id, STATE_UNKNOWN, REASON_MONITOR_MISSING);
+    reconciler_queue_announcement(reconciler, "2");
+    settle();
+    reconciler_resync(reconciler);
+    settle();
+}
+
+static void mounts_that_change_queue_their_devices(void **state)
+{
+    int64_t volume_id = bind_one();
+
+    (void)state;
+    reconciler_queue_mounts(reconciler);
+    reconciler_queue_mounts(reconciler);
+    settle();
+    assert_true(volume_of(volume_id).mapping_id != 0);
+}
+
+static void a_stop_waits_for_nothing_that_is_not_running(void **state)
+{
+    (void)state;
+    bind_one();
+    reconciler_stop(reconciler);
+    put_disk(0, DISK, 1, 2 * GIB);
+    reconciler_queue_device(reconciler, 7, 1);
+    settle();
+}
+
+static void a_device_that_still_grows_is_waited_for(void **state)
+{
+    int64_t volume_id;
+
+    (void)state;
+    config.resize.settle_ms = 300;
+    volume_id = bind_one();
+    put_disk(0, DISK, 1, 2 * GIB);
+    reconciler_queue_device(reconciler, 7, 1);
+    settle(); /* not before it has been still */
+    assert_is(volume_id, STATE_BLOCKED, REASON_MONITOR_MISSING);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        NODE(an_empty_node_settles),
+        NODE(a_volume_without_a_sandbox_waits_for_one),
+        NODE(a_resize_is_on_record_although_the_vmm_is_silent),
+        NODE(a_device_that_comes_later_is_found),
+        NODE(a_disk_behind_the_same_number_is_another_one),
+        NODE(two_volumes_of_one_device_block_each_other),
+        NODE(two_sandboxes_of_one_volume_block_it),
+        NODE(layouts_that_name_two_devices_disagree),
+        NODE(what_may_only_be_observed_is_not_acted_on),
+        NODE(a_file_is_observed_only),
+        NODE(a_sandbox_that_ends_gives_its_volume_back),
+        NODE(a_vmm_that_dies_while_it_is_read_is_gone),
+        NODE(a_sandbox_that_cannot_be_read_is_read_again),
+        NODE(a_sandbox_in_mid_write_is_believed_at_last),
+        NODE(a_container_that_mounts_the_volume_binds_it),
+        NODE(bundles_that_appear_are_watched),
+        NODE(metadata_that_goes_ends_the_volume),
+        NODE(metadata_in_mid_write_is_read_four_times),
+        NODE(a_name_that_is_a_hash_is_resolved),
+        NODE(a_publish_path_resolves_a_hash_too),
+        NODE(a_disk_that_announces_growth_is_remembered),
+        NODE(mounts_that_change_queue_their_devices),
+        NODE(a_stop_waits_for_nothing_that_is_not_running),
+        NODE(a_device_that_still_grows_is_waited_for),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

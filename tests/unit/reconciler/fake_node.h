@@ -1,0 +1,517 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fake_node.h - a whole reconciler on a node that needs no root: directories and a store below a
+ * scratch root, and readers of devices, sandboxes and processes that answer from tables.
+ *
+ * What is defined here takes the place of observe/device.c, stack.c, sandbox.c and census.c.
+ */
+#pragma once
+
+#include "tests/unit/tree.h"
+
+#include "lib/base64url.h"
+#include "lib/clock.h"
+#include "lib/loop.h"
+#include "observe/census.h"
+#include "observe/observe.h"
+#include "reconciler/core/instance.h"
+#include "reconciler/core/reconciler.h"
+#include "store/cleanups.h"
+#include "store/store.h"
+
+#define KATA_VOLUMES  "/run/kata-containers/shared/direct-volumes"
+#define CRUST_VOLUMES "/run/crust"
+#define PODS          "/var/lib/kubelet/pods"
+#define TARGET        PODS "/uid-1/volumes/kubernetes.io~csi/pv-1/mount"
+#define OTHER_TARGET  PODS "/uid-2/volumes/kubernetes.io~csi/pv-2/mount"
+#define GIB           (UINT64_C(1) << 30)
+#define DISK          "/dev/disk-1"
+
+enum { FAKES = 8 };
+
+struct fake_device {
+    const char *path;
+    enum device_kind kind;
+    uint32_t minor; /* of major 7 */
+    uint64_t size;
+    uint32_t lower; /* the minor of what it stands on; 0 nothing */
+};
+
+struct fake_sandbox {
+    const char *id;
+    bool is_there, ended; /* its directory; no VMM */
+    pid_t pid;
+    int failure; /* -errno: it cannot be read */
+    bool try_again;
+    const char *claims; /* the path that a container mounts; NULL */
+    const char *bundles;
+};
+
+static struct fake_device fake_device[FAKES];
+static struct fake_sandbox fake_sandbox[FAKES];
+static const char *fake_owner; /* of any bundle */
+static int fake_owner_result;
+static int fake_device_failure; /* -errno of any device that is read */
+static bool fake_process, fake_cgroup, fake_sees_host;
+static bool fake_watcher_down;
+static pid_t fake_unpinned;
+static unsigned fake_settled, fake_synced, fake_checks;
+static bool fake_pin_fails;
+
+static struct loop loop;
+static struct store *store;
+static struct config config;
+static struct instance instance;
+static struct reconciler *reconciler;
+
+/* ---- devices ------------------------------------------------------------------------------ */
+
+static const struct fake_device *find_device(const char *path, uint32_t minor)
+{
+    for (unsigned i = 0; i < FAKES; i++)
+        if (fake_device[i].path &&
+            (path ? strcmp(fake_device[i].path, path) == 0 : fake_device[i].minor == minor))
+            return &fake_device[i];
+    return NULL;
+}
+
+static void fill_device(const struct fake_device *fake, struct observed_device *device)
+{
+    *device = (struct observed_device){.kind = fake->kind,
+                                       .major = fake->kind == DEVICE_KIND_BLOCK ? 7 : 0,
+                                       .minor = fake->minor,
+                                       .diskseq = fake->minor,
+                                       .file_device = 1,
+                                       .inode = fake->minor,
+                                       .size_bytes = fake->size};
+    (void)snprintf(device->name, sizeof(device->name), "%s", fake->path);
+}
+
+int observe_device_path(int root_fd, int sysfs, const char *path,
+                        struct observed_device *ret_device)
+{
+    const struct fake_device *fake = find_device(path, 0);
+
+    (void)root_fd;
+    (void)sysfs;
+    if (fake_device_failure)
+        return fake_device_failure;
+    if (fake)
+        fill_device(fake, ret_device);
+    return fake ? OBSERVED : OBSERVED_ABSENT;
+}
+
+int observe_device_number(int sysfs, uint32_t major, uint32_t minor,
+                          struct observed_device *ret_device)
+{
+    const struct fake_device *fake = find_device(NULL, minor);
+
+    (void)sysfs;
+    (void)major;
+    if (fake)
+        fill_device(fake, ret_device);
+    return fake ? OBSERVED : OBSERVED_ABSENT;
+}
+
+int observe_open_sysfs(int root_fd, const char *path, int *ret_fd)
+{
+    (void)path;
+    *ret_fd = openat(root_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return *ret_fd < 0 ? -errno : 0;
+}
+
+unsigned observe_stack(int sysfs, const struct observed_device *device,
+                       struct observed_layer ret_layer[static OBSERVE_LAYERS])
+{
+    const struct fake_device *fake = find_device(NULL, device->minor);
+    unsigned count = 0;
+
+    (void)sysfs;
+    ret_layer[count++] = (struct observed_layer){
+        .kind = fake && fake->lower ? LAYER_DM : LAYER_DISK, .device = *device};
+    if (fake && fake->lower && find_device(NULL, fake->lower)) {
+        ret_layer[count] = (struct observed_layer){.kind = LAYER_DISK};
+        fill_device(find_device(NULL, fake->lower), &ret_layer[count++].device);
+    }
+    return count;
+}
+
+void observe_each_beneath(int sysfs, uint32_t major, uint32_t minor,
+                          observe_device_callback *callback, void *userdata)
+{
+    (void)sysfs;
+    callback(userdata, major, minor);
+}
+
+void observe_scsi_disks(int sysfs, const char *devpath, observe_device_callback *callback,
+                        void *userdata)
+{
+    (void)sysfs;
+    callback(userdata, 7, (uint32_t)atoi(devpath));
+}
+
+/* ---- sandboxes ---------------------------------------------------------------------------- */
+
+static char *copy_text(const char *text)
+{
+    return text ? strdup(text) : NULL;
+}
+
+static struct fake_sandbox *find_sandbox(const char *sandbox_id)
+{
+    for (unsigned i = 0; i < FAKES; i++)
+        if (fake_sandbox[i].id && strcmp(fake_sandbox[i].id, sandbox_id) == 0)
+            return &fake_sandbox[i];
+    return NULL;
+}
+
+int observe_sandbox(const struct observe_sandbox_paths *paths, const char *sandbox_id,
+                    struct observed_sandbox *ret_sandbox)
+{
+    const struct fake_sandbox *fake = find_sandbox(sandbox_id);
+
+    (void)paths;
+    if (!fake || !fake->is_there)
+        return OBSERVED_ABSENT;
+    if (fake->failure)
+        return fake->failure;
+    *ret_sandbox = (struct observed_sandbox){.alive = !fake->ended,
+                                             .runtime = RUNTIME_KATA_GO,
+                                             .hypervisor = HYPERVISOR_QEMU,
+                                             .vmm_pid = fake->pid,
+                                             .vmm_start_ns = 5,
+                                             .try_again = fake->try_again,
+                                             .control_socket = copy_text("/run/vc/vm/no-monitor"),
+                                             .agent_address = copy_text("vsock://3:1024"),
+                                             .bundles = copy_text(fake->bundles)};
+    if (fake->claims) {
+        ret_sandbox->claim = calloc(1, sizeof(*ret_sandbox->claim));
+        assert_non_null(ret_sandbox->claim);
+        ret_sandbox->claims = 1;
+        ret_sandbox->claim[0] = (struct observed_claim){.path = copy_text(fake->claims),
+                                                        .source = "bundle",
+                                                        .carrier = CARRIER_UNKNOWN,
+                                                        .drive = -1};
+    }
+    return OBSERVED;
+}
+
+void observed_sandbox_done(struct observed_sandbox *sandbox)
+{
+    for (unsigned i = 0; i < sandbox->claims; i++)
+        free(sandbox->claim[i].path);
+    free(sandbox->claim);
+    free(sandbox->control_socket);
+    free(sandbox->agent_address);
+    free(sandbox->bundles);
+    *sandbox = (struct observed_sandbox){0};
+}
+
+int observe_cache_new(struct observe_cache **ret_cache)
+{
+    *ret_cache = NULL;
+    return 0;
+}
+
+struct observe_cache *observe_cache_free(struct observe_cache *cache)
+{
+    (void)cache;
+    return NULL;
+}
+
+int observe_bundle_owner(const struct observe_sandbox_paths *paths, const char *parent,
+                         const char *container_id,
+                         char ret_sandbox_id[static OBSERVE_SANDBOX_ID_BYTES])
+{
+    (void)paths;
+    (void)parent;
+    (void)container_id;
+    (void)snprintf(ret_sandbox_id, OBSERVE_SANDBOX_ID_BYTES, "%s", fake_owner ? fake_owner : "");
+    return fake_owner_result;
+}
+
+/* ---- processes ---------------------------------------------------------------------------- */
+
+struct census {
+    unsigned asked;
+};
+
+int census_new(struct census **ret_census)
+{
+    *ret_census = calloc(1, sizeof(**ret_census));
+    return *ret_census ? 0 : -ENOMEM;
+}
+
+struct census *census_free(struct census *census)
+{
+    free(census);
+    return NULL;
+}
+
+int census_ask(struct census *census, const char *sandbox_id)
+{
+    (void)sandbox_id;
+    census->asked++;
+    return 0;
+}
+
+int census_step(struct census *census)
+{
+    (void)census;
+    return 0;
+}
+
+bool census_has_process(const struct census *census, const char *sandbox_id)
+{
+    (void)census;
+    (void)sandbox_id;
+    return fake_process;
+}
+
+bool census_has_cgroup(const struct census *census, const char *sandbox_id)
+{
+    (void)census;
+    (void)sandbox_id;
+    return fake_cgroup;
+}
+
+uint64_t census_kubelet_start(const struct census *census)
+{
+    (void)census;
+    return 0;
+}
+
+bool census_sees_host(void)
+{
+    return fake_sees_host;
+}
+
+/* ---- watchers ----------------------------------------------------------------------------- */
+
+static int fake_watch(void *userdata, enum reconciler_tree tree, const char *path)
+{
+    (void)userdata;
+    (void)path;
+    return tree == TREE_BUNDLES ? 0 : -ENOSPC;
+}
+
+static int fake_arm(void *userdata, enum reconciler_tree tree, const char *name)
+{
+    (void)userdata;
+    (void)tree;
+    (void)name;
+    return 0;
+}
+
+static int fake_pin(void *userdata, const char *sandbox_id, pid_t pid)
+{
+    (void)userdata;
+    (void)sandbox_id;
+    (void)pid;
+    return fake_pin_fails;
+}
+
+static pid_t fake_unpin(void *userdata, const char *sandbox_id)
+{
+    (void)userdata;
+    (void)sandbox_id;
+    return fake_unpinned;
+}
+
+static void fake_check(void *userdata)
+{
+    (void)userdata;
+    fake_checks++;
+}
+
+static void fake_report(void *userdata, struct reconciler_health *ret_health)
+{
+    (void)userdata;
+    ret_health->source[ret_health->sources++] =
+        (struct reconciler_source){.name = "inotify", .up = !fake_watcher_down};
+}
+
+static const struct reconciler_watchers fake_watchers = {
+    NULL, fake_watch, fake_arm, fake_pin, fake_unpin, fake_check, fake_report};
+
+/* ---- the reconciler ----------------------------------------------------------------------- */
+
+static void on_fake_synced(void *userdata)
+{
+    (void)userdata;
+    fake_synced++;
+}
+
+static void on_fake_settled(void *userdata)
+{
+    (void)userdata;
+    fake_settled++;
+    loop_stop(&loop);
+}
+
+static inline void open_store(void)
+{
+    struct store_opening opening;
+    struct error error = {0};
+
+    instance_init(&instance, root, scratch, &config);
+    if (instance_take_place(&instance, &error) != INSTANCE_ALONE ||
+        instance_open_store(&instance, &config, INSTANCE_STORE_FILE, &store, &opening, &error) !=
+            STORE_OPENED)
+        fail_msg("no store: %s", error.text);
+}
+
+static inline void make_reconciler(const struct error *why_in_memory)
+{
+    struct reconciler_options options = {.loop = &loop,
+                                         .store = store,
+                                         .instance = &instance,
+                                         .why_in_memory = why_in_memory,
+                                         .config = &config,
+                                         .root = root,
+                                         .watchers = &fake_watchers,
+                                         .synced = on_fake_synced,
+                                         .settled = on_fake_settled};
+    struct error error = {0};
+
+    if (reconciler_new(&options, &reconciler, &error) < 0)
+        fail_msg("reconciler_new: %s", error.text);
+}
+
+static int node_start(void **state)
+{
+    memset(fake_device, 0, sizeof(fake_device));
+    memset(fake_sandbox, 0, sizeof(fake_sandbox));
+    fake_owner = NULL;
+    fake_owner_result = fake_device_failure = 0;
+    fake_process = fake_cgroup = fake_watcher_down = fake_pin_fails = false;
+    fake_sees_host = true;
+    fake_unpinned = 0;
+    fake_settled = fake_synced = fake_checks = 0;
+    instance = (struct instance)INSTANCE_INIT;
+    if (tree_start(state) < 0 || loop_init(&loop) < 0)
+        return -1;
+    config_defaults(&config);
+    config.resize.settle_ms = 0;
+    config.guest.stats_seconds = 0;
+    config.guest.helper = false;
+    tree_make(KATA_VOLUMES);
+    tree_make(CRUST_VOLUMES);
+    tree_make(PODS);
+    open_store();
+    return 0;
+}
+
+static int node_stop(void **state)
+{
+    reconciler = reconciler_free(reconciler);
+    store_close(store);
+    instance_done(&instance);
+    loop_done(&loop);
+    return tree_stop(state);
+}
+
+#define NODE(test) cmocka_unit_test_setup_teardown(test, node_start, node_stop)
+
+/* Until nothing is left to do now. */
+static inline void settle(void)
+{
+    unsigned before = fake_settled;
+
+    while (fake_settled == before)
+        loop_run_once(&loop);
+}
+
+static inline void run_node(void)
+{
+    make_reconciler(NULL);
+    reconciler_start(reconciler);
+    settle();
+}
+
+/* ---- what is on it ------------------------------------------------------------------------ */
+
+static inline const char *key_of(const char *target)
+{
+    static char key[256];
+
+    assert_true(BASE64URL_ENCODED_LENGTH(strlen(target)) < sizeof(key));
+    base64url_encode(target, strlen(target), key);
+    return key;
+}
+
+/* A volume's metadata directory, with a sandbox's file in it where one is given. */
+static inline void stage_at(const char *volumes, const char *target, const char *device,
+                            const char *sandbox_id)
+{
+    char path[600], json[512];
+
+    (void)snprintf(path, sizeof(path), "%s/%s", volumes, key_of(target));
+    tree_make(path);
+    (void)snprintf(json, sizeof(json),
+                   "{\"volume-type\":\"block\",\"device\":\"%s\",\"fstype\":\"ext4\"}", device);
+    (void)snprintf(path, sizeof(path), "%s/%s/mountInfo.json", volumes, key_of(target));
+    tree_write(path, json);
+    if (!sandbox_id)
+        return;
+    (void)snprintf(path, sizeof(path), "%s/%s/%s", volumes, key_of(target), sandbox_id);
+    tree_write(path, "");
+}
+
+static inline void stage(const char *target, const char *device, const char *sandbox_id)
+{
+    stage_at(KATA_VOLUMES, target, device, sandbox_id);
+}
+
+static inline void unstage(const char *volumes, const char *target)
+{
+    char path[600];
+
+    (void)snprintf(path, sizeof(path), "%s/%s", volumes, key_of(target));
+    assert_int_equal(scratch_directory_remove(tree_path(path)), 0);
+}
+
+static inline void put_disk(unsigned place, const char *path, uint32_t minor, uint64_t size)
+{
+    fake_device[place] = (struct fake_device){path, DEVICE_KIND_BLOCK, minor, size, 0};
+}
+
+static inline void start_sandbox(unsigned place, const char *id)
+{
+    char path[256];
+
+    fake_sandbox[place] = (struct fake_sandbox){.id = id, .is_there = true, .pid = 4000000};
+    (void)snprintf(path, sizeof(path), "/run/vc/sbs/%s", id);
+    tree_make(path);
+}
+
+static int note_only(void *userdata, int64_t volume_id)
+{
+    *(int64_t *)userdata = volume_id;
+    return 0;
+}
+
+/* The last volume on record, 0 if there is none. */
+static inline int64_t last_volume(void)
+{
+    int64_t volume_id = 0;
+
+    assert_int_equal(store_each_volume(store, note_only, &volume_id), 0);
+    return volume_id;
+}
+
+static inline struct store_volume volume_of(int64_t volume_id)
+{
+    struct store_volume volume;
+
+    assert_int_equal(store_get_volume(store, volume_id, &volume), 0);
+    return volume;
+}
+
+static inline void assert_is(int64_t volume_id, enum volume_state state, enum volume_reason reason)
+{
+    struct store_volume volume = volume_of(volume_id);
+
+    if (volume.state != state || volume.reason != reason)
+        fail_msg("%s/%s, not %s/%s", state_name(volume.state), reason_name(volume.reason),
+                 state_name(state), reason_name(reason));
+}
