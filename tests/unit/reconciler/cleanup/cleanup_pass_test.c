@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cleanup_pass_test.c - stale metadata is found, moved to the trash, and comes back when asked for.
+ */
+#include "tests/unit/reconciler/fake_node.h"
+
+static struct error error;
+
+/* A volume that was used by a sandbox that ended, long enough ago for the configuration. */
+static int64_t leave_volume(void)
+{
+    int64_t volume_id;
+
+    config.cleanup.grace_seconds = config.cleanup.unbound_grace_seconds = 0;
+    tree_make(PODS "/uid-9");
+    stage(TARGET, DISK, "sandbox-1");
+    put_disk(0, DISK, 1, GIB);
+    start_sandbox(0, "sandbox-1");
+    run_node();
+    volume_id = last_volume();
+    fake_sandbox[0].is_there = false;
+    fake_unpinned = 4000000;
+    reconciler_queue_exit(reconciler, "sandbox-1", 4000000);
+    settle();
+    return volume_id;
+}
+
+static const char *gc(bool dry_run)
+{
+    static char text[8192];
+    struct buffer json = BUFFER_INIT(sizeof(text));
+
+    assert_int_equal(reconciler_gc(reconciler, dry_run, &json, &error), STATUS_OK);
+    (void)snprintf(text, sizeof(text), "%s", buffer_text(&json));
+    buffer_done(&json);
+    return text;
+}
+
+static bool is_staged(void)
+{
+    char path[600];
+
+    (void)snprintf(path, sizeof(path), KATA_VOLUMES "/%s/mountInfo.json", key_of(TARGET));
+    return tree_has(path);
+}
+
+static void what_is_live_is_kept(void **state)
+{
+    (void)state;
+    config.cleanup.grace_seconds = 0;
+    stage(TARGET, DISK, "sandbox-1");
+    put_disk(0, DISK, 1, GIB);
+    start_sandbox(0, "sandbox-1");
+    run_node();
+    assert_string_equal(gc(false), "[]");
+    assert_true(is_staged());
+}
+
+static void a_dry_run_moves_nothing(void **state)
+{
+    (void)state;
+    config.cleanup.mode = CLEANUP_REPORT;
+    leave_volume();
+    assert_non_null(strstr(gc(true), "\"key\""));
+    assert_true(is_staged());
+}
+
+static void cleanup_that_is_off_refuses(void **state)
+{
+    struct buffer json = BUFFER_INIT(1024);
+
+    (void)state;
+    config.cleanup.mode = CLEANUP_OFF;
+    run_node();
+    assert_int_equal(reconciler_gc(reconciler, false, &json, &error), STATUS_FAILED_PRECONDITION);
+    buffer_done(&json);
+}
+
+static void a_cleanup_that_is_not_known_is_not_restored(void **state)
+{
+    (void)state;
+    run_node();
+    assert_int_equal(reconciler_restore(reconciler, 99, &error), STATUS_NOT_FOUND);
+}
+
+static void nothing_is_removed_while_a_watcher_is_down(void **state)
+{
+    (void)state;
+    fake_watcher_down = true;
+    leave_volume();
+    assert_non_null(strstr(gc(false), "source_unhealthy"));
+    assert_true(is_staged());
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        NODE(what_is_live_is_kept),
+        NODE(a_dry_run_moves_nothing),
+        NODE(cleanup_that_is_off_refuses),
+        NODE(a_cleanup_that_is_not_known_is_not_restored),
+        NODE(nothing_is_removed_while_a_watcher_is_down),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
