@@ -120,7 +120,7 @@ class ClusterTest(SandboxTest):
                 "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
                 "authorization": {"mode": "AlwaysAllow"}, "cgroupDriver": "systemd", "failSwapOn": False,
                 "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
-                "port": KUBELET_PORT, "volumeStatsAggPeriod": "10s", "syncFrequency": "2s",
+                "port": KUBELET_PORT, "volumeStatsAggPeriod": "10s", "syncFrequency": "10s",
                 "featureGates": {"CSIVolumeHealth": True},
                 "evictionHard": {"imagefs.available": "1%", "nodefs.available": "1%"}}),
         }
