@@ -3,19 +3,13 @@
 # check.sh - all that `make check` does, stage by stage, to the end even if one fails.
 #
 # A stage that runs tests ends with "N passed, N failed, N skipped", which is added up; without that
-# line it counts as one failed test. Any other stage is one test. The last line is the sum. One stage runs
-# beside others, which leave processors idle, and is shown after them.
+# line it counts as one failed test. Any other stage is one test. The last line is the sum.
 
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-output=$(mktemp) && beside=$(mktemp) || exit 1
-beside_pid=
-end() {
-    [ -z "$beside_pid" ] || kill -- "-$beside_pid" 2>/dev/null
-    rm -f "$output" "$output.status" "$beside"
-}
-trap end EXIT
+output=$(mktemp) || exit 1
+trap 'rm -f "$output"' EXIT
 trap 'exit 130' INT TERM
 passed=0 failed=0 skipped=0
 summary=
@@ -62,24 +56,6 @@ tests() {
     add "$name" "$1" "$2" "$3"
 }
 
-# begin COMMAND...: runs it beside the stages that follow
-begin() {
-    setsid "$@" >"$beside" 2>&1 </dev/null &
-    beside_pid=$!
-}
-
-# finish: waits for what begin has begun; shown() is what it printed and came to
-finish() {
-    wait "$beside_pid"
-    beside_status=$?
-    beside_pid=
-}
-
-shown() {
-    cat "$beside"
-    return "$beside_status"
-}
-
 jobs=-j$(nproc 2>/dev/null || echo 2)
 
 stage "dependencies" make deps
@@ -90,11 +66,8 @@ tests "unit tests" make CC=gcc WERROR=1 unit
 stage "build with sanitizers" make "$jobs" CC=gcc WERROR=1 SANITIZE=address,undefined tests
 tests "unit tests, sanitized" make CC=gcc WERROR=1 SANITIZE=address,undefined unit
 tests "fuzz corpora, sanitized" make CC=gcc WERROR=1 SANITIZE=address,undefined replay
-begin nice -n 5 make CC=gcc WERROR=1 kubernetes SCENARIOS=core
 tests "integration tests" make CC=gcc WERROR=1 e2e
 tests "tests on a node" make CC=gcc WERROR=1 node
-finish
-tests "claims on a cluster" shown
 
 # What root built belongs to the person who called sudo.
 if [ -n "${SUDO_UID:-}" ] && [ -d build ]; then
