@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* internal.h - the reconciler: its modules, wired. Private to reconciler/. */
+/* internal.h - the reconciler: its modules, wired. Private to reconciler/core/. */
 #pragma once
 
 #include "config/config.h"

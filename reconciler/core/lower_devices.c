@@ -115,7 +115,7 @@ static void log_remedies(const struct stack *stack, const struct store_volume *v
             (i >= stack->known || strcmp(stack->row[i].remedy, stack->before[i].remedy) != 0))
             log_warning(&(struct log_ids){.volume = volume->volume_id,
                                           .device = stack->seen[i].device.name},
-                        "beneath it, storage has grown; this helps: %s", stack->row[i].remedy);
+                        "underlying storage grew; run: %s", stack->row[i].remedy);
 }
 
 static int put_layers(const struct context *context, struct store_volume *volume,
