@@ -109,20 +109,16 @@ static void the_remedy_serves_both_runtimes(void **state)
 static void expect_monitor(struct node *node, const char *option, const char *value,
                            const char *what)
 {
+    siginfo_t info;
     char row[512];
-    int pipe_fd[2];
-    char byte;
-    pid_t pid;
+    pid_t pid = fork();
 
-    assert_int_equal(pipe2(pipe_fd, O_CLOEXEC), 0);
-    pid = fork();
     if (pid == 0) {
         execl("/bin/sh", "qemu", "-c", "kill -STOP $$", option, value, (char *)NULL);
         _exit(127);
     }
-    (void)close(pipe_fd[1]);
-    assert_int_equal(read(pipe_fd[0], &byte, 1), 0); /* exec closes it */
-    (void)close(pipe_fd[0]);
+    /* Only then are its arguments in place for certain. */
+    assert_int_equal(waitid(P_PID, (id_t)pid, &info, WSTOPPED | WEXITED | WNOWAIT), 0);
     (void)snprintf(row, sizeof(row), ROW(QEMU "," MONITOR "," ABLE ",\"vmm_pid\":%d"), (int)pid);
     expect(node, row, "ok", what);
     (void)kill(pid, SIGKILL);
