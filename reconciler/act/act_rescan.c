@@ -21,6 +21,7 @@
 #include "reconciler/act/act.h"
 #include "reconciler/core/context.h"
 #include "reconciler/core/device_record.h"
+#include "reconciler/core/work_queue.h"
 
 static const uint64_t PAUSE_NS = 60 * NSEC_PER_SEC;
 
@@ -104,6 +105,7 @@ static int act_rescan_record(struct act *act)
 
     if (r != OBSERVED || device.diskseq != disk->diskseq)
         return 0; /* another disk, about which nothing was found out */
+    work_queue_doubt_devices(context->queue);
     r = record_device(context->store, &device, &device_id, &changed);
     return r < 0 ? r
                  : store_put_rescan_result(context->store, act->volume.volume_id, disk,

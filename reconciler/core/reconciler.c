@@ -108,6 +108,7 @@ static int decide_next(struct reconciler *reconciler)
         return 0;
     if (work_queue_take_all_volumes(&reconciler->queue)) {
         r = store_each_volume(reconciler->store, work_queue_add_volume, &reconciler->queue);
+        work_queue_note_decision(&reconciler->queue); /* there may be no volume */
         return r < 0 ? r : 1;
     }
     if (!work_queue_take_volume(&reconciler->queue, &volume_id) &&
@@ -116,6 +117,7 @@ static int decide_next(struct reconciler *reconciler)
     r = volume_pass_run(&reconciler->volume_pass, volume_id);
     if (r == 0)
         r = expansions_note(reconciler->clients, volume_id);
+    work_queue_note_decision(&reconciler->queue);
     return r < 0 ? r : 1;
 }
 

@@ -211,10 +211,8 @@ bool work_queue_take_volume(struct work_queue *queue, int64_t *ret_volume_id)
 {
     uint64_t number;
 
-    if (!key_queue_take_number(&queue->volumes, &number)) {
-        queue->devices_are_fresh = false;
+    if (!key_queue_take_number(&queue->volumes, &number))
         return false;
-    }
     *ret_volume_id = (int64_t)number;
     return true;
 }
@@ -267,6 +265,11 @@ bool work_queue_has_room(const struct work_queue *queue, enum reconciler_tree tr
 bool work_queue_devices_are_fresh(const struct work_queue *queue)
 {
     return queue->devices_are_fresh;
+}
+
+void work_queue_note_decision(struct work_queue *queue)
+{
+    queue->devices_are_fresh &= !key_queue_is_empty(&queue->volumes);
 }
 
 void work_queue_doubt_devices(struct work_queue *queue)

@@ -97,8 +97,9 @@ bool work_queue_is_observed(const struct work_queue *queue);
 bool work_queue_has_room(const struct work_queue *queue, enum reconciler_tree tree);
 
 /* Whether every device has been observed by the first scan and none was heard of since: then the
- * first decisions need not observe them again. */
+ * first decisions need not observe them again. It ends with the last of these decisions. */
 bool work_queue_devices_are_fresh(const struct work_queue *queue);
+void work_queue_note_decision(struct work_queue *queue);
 void work_queue_doubt_devices(struct work_queue *queue);
 
 /* ---- the next pass ---- */

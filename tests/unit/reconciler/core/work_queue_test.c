@@ -65,6 +65,25 @@ static void facts_come_before_what_builds_upon_them(void **state)
     assert_true(work_queue_is_empty(&queue));
 }
 
+static void devices_are_fresh_until_the_last_first_decision(void **state)
+{
+    int64_t id;
+
+    (void)state;
+    work_queue_begin_volumes(&queue);
+    assert_true(work_queue_take_all_volumes(&queue));
+    (void)work_queue_add_volume(&queue, 1);
+    (void)work_queue_add_volume(&queue, 2);
+    work_queue_note_decision(&queue);
+    assert_true(work_queue_take_volume(&queue, &id));
+    work_queue_note_decision(&queue);
+    assert_true(work_queue_devices_are_fresh(&queue));
+    assert_true(work_queue_take_volume(&queue, &id));
+    assert_true(work_queue_devices_are_fresh(&queue)); /* while it is decided */
+    work_queue_note_decision(&queue);
+    assert_false(work_queue_devices_are_fresh(&queue));
+}
+
 static void an_announcement_outlives_a_rollback(void **state)
 {
     struct work work;
@@ -146,6 +165,7 @@ static void a_scan_finds_no_room_behind_many_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        QUEUE(devices_are_fresh_until_the_last_first_decision),
         QUEUE(facts_come_before_what_builds_upon_them),
         QUEUE(an_announcement_outlives_a_rollback),
         QUEUE(volumes_wait_for_the_first_scan),
