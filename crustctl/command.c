@@ -56,9 +56,9 @@ const struct command commands[] = {
     {"wait", "VOL", 1, OPTION_FOR | OPTION_TIMEOUT, "waits until a volume reaches a state",
      "  --for STATE     a state, or STATE/REASON (in_sync, blocked/read_only)\n"
      "  --timeout S     seconds to wait (60)\n"
-     "The volume need not exist yet. Exit code: 0 reached. On time-out: 5 the volume is\n"
-     "blocked and crustd does not try again by itself, 3 there is no such volume, 4 the\n"
-     "daemon is gone, else 6.\n",
+     "The volume need not exist yet. Exit code: 0 reached. On time-out: 5 the volume\n"
+     "is blocked and crustd does not try again by itself, 3 there is no such volume,\n"
+     "4 the daemon is gone, else 6.\n",
      command_wait},
     {"gc", "", 0, OPTION_DRY_RUN, "removes stale metadata now, as far as the evidence allows",
      "  --dry-run   only says what would be removed, and why the rest is kept\n"
@@ -69,13 +69,13 @@ const struct command commands[] = {
      command_gc},
     {"restore", "CLEANUP_ID", 1, 0, "puts back what a cleanup removed, byte for byte",
      "It stays until its content or its sandbox changes. crustctl cleanups lists the\n"
-     "ids. Exit code: 3 there is no such cleanup, 5 its place is taken or its bytes are\n"
-     "gone.\n",
+     "ids. Exit code: 3 there is no such cleanup, 5 its place is taken or its bytes\n"
+     "are gone.\n",
      command_restore},
     {"resize", "VOL", 1, 0, "resizes a volume in its VM and waits for the result",
-     "Waits at most two minutes; a resize that was begun goes on after that. Exit code:\n"
-     "0 the file system fills the device, 3 there is no such volume, 5 this node cannot\n"
-     "do it as it is, 6 not now, ask again.\n",
+     "Waits at most two minutes; a resize that was begun goes on after that.\n"
+     "Exit code: 0 the file system fills the device, 3 there is no such volume,\n"
+     "5 this node cannot do it as it is, 6 not now, ask again.\n",
      command_resize},
     {"stats", "VOL", 1, 0, "usage and condition, as the guest reports them", NULL, command_stats},
     {"crust stats", "TARGET", 1, 0, "the same as JSON: KEP-2857's runtime CLI", NULL,
