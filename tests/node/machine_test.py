@@ -66,7 +66,7 @@ class MachineTest(NodeTest):
         # KVM works: a virtual machine can be made, not only asked for.
         self.node.run("python3 -c 'import fcntl; fcntl.ioctl(open(\"/dev/kvm\"), 0xAE01, 0)'")
         self.node.run("modprobe -a dm_crypt dm_multipath scsi_debug raid1 btrfs xfs"
-                      " && rmmod scsi_debug")
+                      " && udevadm settle && rmmod scsi_debug")  # udev looks into its disk
 
     def test_a_disk_grows(self):
         size = "blockdev --getsize64 /dev/disk/by-id/virtio-spare"
