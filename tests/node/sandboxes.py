@@ -18,6 +18,7 @@ import json
 import pathlib
 import secrets
 
+import module_runner
 from channel import NodeError
 from guest_image import build_image, build_kata_image
 from node_test_case import BUILD, NodeTest
@@ -88,7 +89,11 @@ class Sandbox:
         """By one command, for each costs an emulated node a second. It does not start what has failed."""
         done = self.node.run(["systemctl", "start", self.unit], check=False, seconds=2 * BOOT_SECONDS)
         if done.status != 0:
-            raise NodeError(f"{done}\n{self.node.journal(unit=self.unit)}")
+            journal = self.node.journal(unit=self.unit)
+            # It was reset while it booted: the emulated KVM has failed it, before anything was tested.
+            if "QEMU ended with 0" in journal:
+                module_runner.ask_for_another_try(f"{self.unit} was reset while it booted")
+            raise NodeError(f"{done}\n{journal}")
 
     def ask(self, *request):
         """What guest_keeper.py says."""
