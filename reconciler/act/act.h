@@ -77,8 +77,6 @@ void act_finish(struct act *act, enum volume_reason reason, const struct error *
 
 /* What is left of its time, in nanoseconds; at least one. */
 uint64_t act_time_left(const struct act *act);
-/* Another volume is to be decided again. */
-int act_queue_volume(void *actor, int64_t volume_id); /* a store_volume_callback */
 
 struct helpers *act_helpers(const struct act *act);
 /* It waits for something other than its VMM or guest: another sandbox may act meanwhile. */

@@ -9,6 +9,7 @@
 #include "observe/persist.h"
 #include "reconciler/act/act.h"
 #include "reconciler/core/context.h"
+#include "reconciler/core/work_queue.h"
 
 static const enum volume_reason reasons[HYPERVISOR_OUTCOMES] = {
     [HYPERVISOR_DONE] = REASON_NONE,
@@ -132,8 +133,8 @@ static int ask_again(struct act *act)
     int r = store_want_doubtful_lists(store, volume->sandbox_ref, volume->volume_id);
 
     return r < 0 ? r
-                 : store_each_volume_of_sandbox(store, volume->sandbox_id, act_queue_volume,
-                                                act->actor);
+                 : store_each_volume_of_sandbox(store, volume->sandbox_id, work_queue_add_volume,
+                                                act->context->queue);
 }
 
 static int act_hypervisor_record(struct act *act)

@@ -14,10 +14,12 @@
 #include "reconciler/act/act.h"
 #include "reconciler/act/slots.h"
 #include "reconciler/core/context.h"
+#include "reconciler/core/work_queue.h"
 #include "reconciler/decide/backoff.h"
 
 struct actor {
-    struct actor_options options;
+    const struct context *context;
+    struct helpers *helpers;
     struct slots slots;
     struct act *decided; /* in this pass, latest first: to run once it is committed */
     struct act *running;
@@ -72,14 +74,15 @@ static bool is_in(const struct act *list, int64_t volume_id)
 
 /* ---- life ---- */
 
-struct actor *actor_new(const struct actor_options *options)
+struct actor *actor_new(const struct context *context, struct helpers *helpers)
 {
     struct actor *actor = calloc(1, sizeof(*actor));
 
     if (!actor)
         return NULL;
-    actor->options = *options;
-    slots_init(&actor->slots, options->context->config->resize.parallel);
+    actor->context = context;
+    actor->helpers = helpers;
+    slots_init(&actor->slots, context->config->resize.parallel);
     return actor;
 }
 
@@ -116,7 +119,7 @@ static struct act *act_new(struct actor *actor, const struct store_volume *volum
         return NULL;
     memset(act, 0, offsetof(struct act, volume));
     act->actor = actor;
-    act->context = actor->options.context;
+    act->context = actor->context;
     act->action = action;
     act->volume = *volume;
     push(&actor->decided, act);
@@ -174,7 +177,7 @@ void actor_cancel_stale(struct actor *actor, const struct store_volume *volume)
 int actor_may_rescan(const struct actor *actor, const struct store_volume *volume, bool *ret_may)
 {
     struct store_disk disk;
-    int r = act_rescan_find(actor->options.context->store, volume, &disk);
+    int r = act_rescan_find(actor->context->store, volume, &disk);
 
     *ret_may = r == STORE_FOUND;
     return r < 0 ? r : 0;
@@ -241,14 +244,7 @@ void act_rest(struct act *act)
 
 struct helpers *act_helpers(const struct act *act)
 {
-    return act->actor->options.helpers;
-}
-
-int act_queue_volume(void *userdata, int64_t volume_id)
-{
-    const struct actor *actor = userdata;
-
-    return actor->options.queue_volume(actor->options.userdata, volume_id);
+    return act->actor->helpers;
 }
 
 /* ---- answered ---- */
@@ -333,7 +329,7 @@ int actor_record(struct actor *actor)
 
     while (r == 0 && (act = pop(&actor->finished))) {
         r = act_record(act);
-        (void)act_queue_volume(actor, act->volume.volume_id);
+        (void)work_queue_add_volume(actor->context->queue, act->volume.volume_id);
         act_free(act);
     }
     return r;

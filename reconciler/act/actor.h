@@ -19,16 +19,8 @@ struct context;
 struct helpers;
 struct store_volume;
 
-struct actor_options {
-    const struct context *context; /* borrowed, as the helpers are */
-    struct helpers *helpers;
-    /* The volume is to be decided again; always 0. */
-    int (*queue_volume)(void *userdata, int64_t volume_id);
-    void *userdata;
-};
-
-/* NULL: no memory. */
-struct actor *actor_new(const struct actor_options *options);
+/* Both are borrowed. NULL: no memory. */
+struct actor *actor_new(const struct context *context, struct helpers *helpers);
 struct actor *actor_free(struct actor *actor); /* returns NULL */
 
 /* How many may act at once, from now on. */

@@ -17,20 +17,13 @@ struct clients;
 struct context;
 struct helpers;
 
-/* What the calls need of the controller core. */
+/* What the calls need of the controller core, beside the context. */
 struct clients_core {
-    bool (*is_synced)(void *userdata);   /* the first scan is complete */
-    bool (*is_stopping)(void *userdata); /* crustd is */
-    bool (*is_full)(void *userdata);     /* directories beyond STORE_VOLUMES were passed over */
+    bool (*is_full)(void *userdata); /* directories beyond STORE_VOLUMES were passed over */
     /* Within a transaction: a metadata directory is read now; a path that was only known by its
      * hash is recognised. 0 or -errno of the store. */
     int (*observe_entry)(void *userdata, enum volume_layout layout, const char *name);
     int (*resolve_path)(void *userdata, const char *target_path);
-    /* It is read within this pass, so it need not be read for the event about it, too. */
-    void (*unqueue_entry)(void *userdata, enum volume_layout layout, const char *name);
-    /* To be observed and decided in the next pass; to be observed. */
-    void (*queue_volume)(void *userdata, int64_t volume_id);
-    void (*queue_sandbox)(void *userdata, const char *sandbox_id);
     /* Where the host has mounted the device, or what stands on it; NULL nowhere. `anew`: the mounts
      * are read again before. */
     const char *(*find_host_use)(void *userdata, uint32_t major, uint32_t minor, bool anew);

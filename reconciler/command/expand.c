@@ -24,7 +24,9 @@
 #include "reconciler/command/expand_answer.h"
 #include "reconciler/command/promise.h"
 #include "reconciler/command/runtime_cli.h"
+#include "reconciler/core/context.h"
 #include "reconciler/core/permit.h"
+#include "reconciler/core/work_queue.h"
 #include "store/store.h"
 
 struct expansion {
@@ -75,7 +77,7 @@ static void try_at_once(struct clients *clients, int64_t volume_id)
         r = store_commit(clients->context->store);
     if (r < 0)
         store_rollback(clients->context->store);
-    clients->options.core->queue_volume(clients->options.userdata, volume_id);
+    work_queue_add_urgent_volume(clients->options.context->queue, volume_id);
 }
 
 static void on_cli(const struct runtime_cli_answer *answer, void *userdata)
@@ -89,7 +91,7 @@ static void on_cli(const struct runtime_cli_answer *answer, void *userdata)
         try_at_once(clients, expansion->volume_id);
         return;
     }
-    clients->options.core->queue_volume(clients->options.userdata, expansion->volume_id);
+    work_queue_add_urgent_volume(clients->options.context->queue, expansion->volume_id);
     while (*link != expansion)
         link = &(*link)->next;
     *link = expansion->next;
@@ -299,7 +301,7 @@ static int answer(struct expansion *expansion, bool *synced, uint64_t *ret_bytes
         code = judge(expansion, ret_bytes, error);
     if (code == EXPAND_LATER)
         code = answer_debt(expansion, synced, error);
-    if (code == EXPAND_WAIT && clients->options.core->is_stopping(clients->options.userdata))
+    if (code == EXPAND_WAIT && clients->options.context->stopping)
         code = (int)answer_refuse(error, ANSWER_STOPPING, "crustd stops");
     return code;
 }

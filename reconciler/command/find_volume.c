@@ -16,6 +16,7 @@
 #include "lib/sha256.h"
 #include "observe/observe.h"
 #include "reconciler/command/clients_state.h"
+#include "reconciler/core/context.h"
 #include "store/store.h"
 
 /* ---- by its path ---- */
@@ -178,7 +179,7 @@ enum status_code find_volume(struct clients *clients, const struct reconciler_ta
 
     if (code != STATUS_OK)
         return code;
-    if (!clients->options.core->is_synced(clients->options.userdata))
+    if (!clients->options.context->synced)
         return answer_refuse(error, ANSWER_NOT_SYNCED, "the first scan is not done yet");
     r = find(clients, target, ret_volume_id);
     if (r == TARGET_AMBIGUOUS)

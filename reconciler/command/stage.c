@@ -29,7 +29,10 @@
 #include "reconciler/command/promise.h"
 #include "reconciler/command/stage_files.h"
 #include "reconciler/command/stage_request.h"
+#include "reconciler/core/context.h"
 #include "reconciler/core/node_paths.h"
+#include "reconciler/core/trees.h"
+#include "reconciler/core/work_queue.h"
 #include "store/store.h"
 
 /* As many calls wait as clients may have at a time, so that only those whose client gave up get
@@ -261,7 +264,8 @@ static int record_spot(struct staging *staging, unsigned number)
     int r = store_find_volume(store, staging->target_path, &before);
 
     make_key(spot, staging->target_path, key);
-    clients->options.core->unqueue_entry(clients->options.userdata, spot->layout, key);
+    /* It is read within this pass: the event about it brings nothing. */
+    work_queue_remove_directory(clients->options.context->queue, tree_of_layout(spot->layout), key);
     (void)snprintf(detail, sizeof(detail), "{\"layout\":\"%s\"}", layout_name(spot->layout));
     if (r == 0)
         r = clients->options.core->observe_entry(clients->options.userdata, spot->layout, key);

@@ -13,6 +13,8 @@
 #include "config/config.h"
 #include "observe/observe.h"
 #include "reconciler/command/clients_state.h"
+#include "reconciler/core/context.h"
+#include "reconciler/core/work_queue.h"
 #include "store/store.h"
 
 /* ---- the host ---- */
@@ -153,7 +155,7 @@ static enum status_code check_sandbox(struct clients *clients, const char *sandb
         return answer_refuse(error, ANSWER_DATABASE, "the database fails: %s",
                              store_error_text(clients->context->store));
     /* Observed before the next call. */
-    clients->options.core->queue_sandbox(clients->options.userdata, sandbox_id);
+    work_queue_add_sandbox(clients->options.context->queue, sandbox_id);
     return answer_refuse(error, ANSWER_UNKNOWN_SANDBOX, "no live sandbox %s is known here",
                          sandbox_id);
 }
@@ -165,7 +167,7 @@ enum status_code stage_check(struct clients *clients, const struct reconciler_st
     enum status_code code = check_file_system(clients, stage->fs_type, error);
     int r = OBSERVED_ABSENT;
 
-    if (code == STATUS_OK && !clients->options.core->is_synced(clients->options.userdata))
+    if (code == STATUS_OK && !clients->options.context->synced)
         code = answer_refuse(error, ANSWER_NOT_SYNCED, "the first scan is not done yet");
     if (code == STATUS_OK && stage->sandbox_id)
         code = check_sandbox(clients, stage->sandbox_id, error);

@@ -6,16 +6,6 @@
 
 /* ---- what the calls need ---- */
 
-static bool is_synced(void *userdata)
-{
-    return ((const struct reconciler *)userdata)->context.synced;
-}
-
-static bool is_stopping(void *userdata)
-{
-    return ((const struct reconciler *)userdata)->context.stopping;
-}
-
 static bool is_full(void *userdata)
 {
     return scan_is_over_limit(&((const struct reconciler *)userdata)->scan);
@@ -28,26 +18,9 @@ static int observe_entry_now(void *userdata, enum volume_layout layout, const ch
     return observer_observe_entry(&reconciler->observer, tree_of_layout(layout), name);
 }
 
-static void unqueue_entry(void *userdata, enum volume_layout layout, const char *name)
-{
-    struct reconciler *reconciler = userdata;
-
-    work_queue_remove_directory(&reconciler->queue, tree_of_layout(layout), name);
-}
-
 static int resolve_path(void *userdata, const char *target_path)
 {
     return unresolved_offer_asked(&((const struct reconciler *)userdata)->context, target_path);
-}
-
-static void queue_volume(void *userdata, int64_t volume_id)
-{
-    work_queue_add_urgent_volume(&((struct reconciler *)userdata)->queue, volume_id);
-}
-
-static void queue_sandbox(void *userdata, const char *sandbox_id)
-{
-    work_queue_add_sandbox(&((struct reconciler *)userdata)->queue, sandbox_id);
 }
 
 static const char *find_host_use(void *userdata, uint32_t major, uint32_t minor, bool anew)
@@ -60,14 +33,9 @@ static const char *find_host_use(void *userdata, uint32_t major, uint32_t minor,
 }
 
 const struct clients_core core_for_clients = {
-    .is_synced = is_synced,
-    .is_stopping = is_stopping,
     .is_full = is_full,
     .observe_entry = observe_entry_now,
-    .unqueue_entry = unqueue_entry,
     .resolve_path = resolve_path,
-    .queue_volume = queue_volume,
-    .queue_sandbox = queue_sandbox,
     .find_host_use = find_host_use,
 };
 

@@ -23,12 +23,8 @@ struct helpers;
 struct stats_poll;
 
 struct reconciler {
-    struct context context; /* for modules that have a state of their own */
-    struct loop *loop;
-    struct store *store;
+    struct context context; /* what all modules are given */
     struct config config;
-    int root;
-    int sysfs;
     void (*on_synced)(void *userdata);
     void (*settled)(void *userdata);
     void *userdata;

@@ -44,7 +44,7 @@ static bool has_work(const struct reconciler *reconciler)
 /* Unlike an attempt after a failure, a resize that has yet to settle is not done. */
 static bool awaits_stillness(const struct reconciler *reconciler)
 {
-    return reconciler->config.resize.settle_ms && store_awaits_stillness(reconciler->store);
+    return reconciler->config.resize.settle_ms && store_awaits_stillness(reconciler->context.store);
 }
 
 /* A stop does not wait for a store that fails: what was found out is found out again. */
@@ -74,7 +74,7 @@ static int observe(struct reconciler *reconciler, const struct work *work)
     case WORK_BUNDLE:
         return observer_observe_bundle(&reconciler->observer, work->tree, work->name);
     case WORK_EXIT:
-        return store_note_exit(reconciler->store, work->name, work->pid);
+        return store_note_exit(reconciler->context.store, work->name, work->pid);
     case WORK_SANDBOX:
         return observer_observe_sandbox(&reconciler->observer, work->name);
     case WORK_ANNOUNCEMENT:
@@ -107,7 +107,7 @@ static int decide_next(struct reconciler *reconciler)
     if (!reconciler->context.synced)
         return 0;
     if (work_queue_take_all_volumes(&reconciler->queue)) {
-        r = store_each_volume(reconciler->store, work_queue_add_volume, &reconciler->queue);
+        r = store_each_volume(reconciler->context.store, work_queue_add_volume, &reconciler->queue);
         work_queue_note_decision(&reconciler->queue); /* there may be no volume */
         return r < 0 ? r : 1;
     }
@@ -164,8 +164,8 @@ static void roll_back(struct reconciler *reconciler, int r)
 {
     char text[ERROR_TEXT_BYTES];
 
-    (void)snprintf(text, sizeof(text), "%s", store_error_text(reconciler->store));
-    store_rollback(reconciler->store);
+    (void)snprintf(text, sizeof(text), "%s", store_error_text(reconciler->context.store));
+    store_rollback(reconciler->context.store);
     actor_drop(reconciler->actor);
     expansions_forget(reconciler->clients);
     stagings_fail(reconciler->clients, text);
@@ -185,13 +185,13 @@ static bool run_pass(struct reconciler *reconciler)
 {
     int r;
 
-    r = store_begin(reconciler->store);
+    r = store_begin(reconciler->context.store);
     if (r == 0)
         r = record_results(reconciler);
     if (r == 0)
         r = observe_and_decide(reconciler);
     if (r == 0)
-        r = store_commit(reconciler->store);
+        r = store_commit(reconciler->context.store);
     if (r < 0) {
         roll_back(reconciler, r);
         return false;
@@ -213,8 +213,8 @@ static void on_attempt(struct loop_timer *timer)
 {
     struct reconciler *reconciler = container_of(timer, struct reconciler, attempt);
     uint64_t now = clock_boottime();
-    int r =
-        store_each_volume_due(reconciler->store, now, work_queue_add_volume, &reconciler->queue);
+    int r = store_each_volume_due(reconciler->context.store, now, work_queue_add_volume,
+                                  &reconciler->queue);
 
     if (r == 0)
         reconciler->attempts_queued_ns = now;
@@ -227,12 +227,12 @@ static void arm_attempt(struct reconciler *reconciler)
     uint64_t next, now = clock_boottime();
 
     if (reconciler->context.stopping ||
-        store_next_attempt(reconciler->store, reconciler->attempts_queued_ns, &next) < 0 ||
+        store_next_attempt(reconciler->context.store, reconciler->attempts_queued_ns, &next) < 0 ||
         next == UINT64_MAX) {
         loop_timer_stop(&reconciler->attempt);
         return;
     }
-    loop_timer_start(reconciler->loop, &reconciler->attempt,
+    loop_timer_start(reconciler->context.loop, &reconciler->attempt,
                      next > now ? next - now + NSEC_PER_MSEC : NSEC_PER_MSEC, on_attempt);
 }
 
@@ -242,7 +242,7 @@ static void on_idle(struct loop_timer *timer)
     struct reconciler *reconciler = container_of(timer, struct reconciler, idle);
 
     if (!actor_count_running(reconciler->actor))
-        note_failure(reconciler, store_idle(reconciler->store));
+        note_failure(reconciler, store_idle(reconciler->context.store));
 }
 
 /* History is trimmed in steps, between which everything else has its time. */
@@ -250,14 +250,14 @@ static void on_trim(struct loop_timer *timer)
 {
     struct reconciler *reconciler = container_of(timer, struct reconciler, trim);
     bool more;
-    int r = store_begin(reconciler->store);
+    int r = store_begin(reconciler->context.store);
 
     if (r == 0)
-        r = store_trim(reconciler->store);
+        r = store_trim(reconciler->context.store);
     more = r == STORE_TRIM_MORE;
-    note_failure(reconciler, r < 0 ? r : store_commit(reconciler->store));
+    note_failure(reconciler, r < 0 ? r : store_commit(reconciler->context.store));
     if (more)
-        loop_timer_start(reconciler->loop, timer, TRIM_PAUSE_NS, on_trim);
+        loop_timer_start(reconciler->context.loop, timer, TRIM_PAUSE_NS, on_trim);
 }
 
 static int queue_kata_entry(void *queue, const char *key)
@@ -277,7 +277,7 @@ static int queue_crust_entry(void *queue, const char *key)
 static int queue_doubtful(struct reconciler *reconciler)
 {
     struct work_queue *queue = &reconciler->queue;
-    struct store *store = reconciler->store;
+    struct store *store = reconciler->context.store;
     int r = store_each_bound_volume(store, work_queue_add_volume, queue);
 
     /* Not before the first scan has observed them all: it would never end. */
@@ -308,21 +308,21 @@ void reconciler_on_sweep(struct loop_timer *timer)
     helpers_sweep(reconciler->helpers);
     on_trim(&reconciler->trim);
     fallback_check_file(&reconciler->fallback);
-    loop_timer_start(reconciler->loop, &reconciler->sweep,
+    loop_timer_start(reconciler->context.loop, &reconciler->sweep,
                      reconciler->config.resize.sweep_seconds * NSEC_PER_SEC, reconciler_on_sweep);
 }
 
 static void after_pass(struct reconciler *reconciler, bool worked)
 {
     note_failure(reconciler,
-                 store_contain(reconciler->store, !actor_count_running(reconciler->actor)));
+                 store_contain(reconciler->context.store, !actor_count_running(reconciler->actor)));
     if (!worked)
         work_queue_wake(&reconciler->queue,
                         fallback_is_waiting(&reconciler->fallback) ? STORE_RETRY_NS : 0);
     else if (has_work(reconciler))
         work_queue_wake(&reconciler->queue, 0);
     else
-        loop_timer_start(reconciler->loop, &reconciler->idle, IDLE_NS, on_idle);
+        loop_timer_start(reconciler->context.loop, &reconciler->idle, IDLE_NS, on_idle);
     arm_attempt(reconciler);
 }
 

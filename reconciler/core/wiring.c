@@ -69,15 +69,15 @@ void reconciler_queue_exit(struct reconciler *reconciler, const char *sandbox_id
 
 struct store_reader *reconciler_reader(struct reconciler *reconciler)
 {
-    return store_get_reader(reconciler->store);
+    return store_get_reader(reconciler->context.store);
 }
 
 static void forget(struct reconciler *reconciler, int (*step)(struct store *store))
 {
-    if (store_begin(reconciler->store) < 0)
+    if (store_begin(reconciler->context.store) < 0)
         return;
-    if (step(reconciler->store) < 0 || store_commit(reconciler->store) < 0)
-        store_rollback(reconciler->store);
+    if (step(reconciler->context.store) < 0 || store_commit(reconciler->context.store) < 0)
+        store_rollback(reconciler->context.store);
 }
 
 void reconciler_retry_everything(struct reconciler *reconciler)
@@ -106,7 +106,7 @@ void reconciler_get_health(const struct reconciler *reconciler,
     *ret_health = (struct reconciler_health){
         .synced = reconciler->context.synced,
         .database_fails = fallback_database_fails(&reconciler->fallback),
-        .in_memory = store_is_in_memory(reconciler->store),
+        .in_memory = store_is_in_memory(reconciler->context.store),
         .acts_in_flight = actor_count_running(reconciler->actor),
     };
     watchers->report(watchers->userdata, ret_health);
@@ -134,9 +134,9 @@ void reconciler_start(struct reconciler *reconciler)
 {
     stagings_sweep(reconciler->clients);
     reconciler_queue_everything(reconciler);
-    loop_prepare_start(reconciler->loop, &reconciler->pass, reconciler_on_prepare);
+    loop_prepare_start(reconciler->context.loop, &reconciler->pass, reconciler_on_prepare);
     work_queue_wake(&reconciler->queue, 0);
-    loop_timer_start(reconciler->loop, &reconciler->sweep,
+    loop_timer_start(reconciler->context.loop, &reconciler->sweep,
                      reconciler->config.resize.sweep_seconds * NSEC_PER_SEC, reconciler_on_sweep);
     stats_poll_start(reconciler->stats_poll);
 }
@@ -156,7 +156,7 @@ static void name_volume(void *userdata, int64_t volume_id, char ret_pv[static LO
     const struct reconciler *reconciler = userdata;
     char pv[STORE_KEY_BYTES];
 
-    if (store_get_pv(reconciler->store, volume_id, pv) == 0)
+    if (store_get_pv(reconciler->context.store, volume_id, pv) == 0)
         (void)snprintf(ret_pv, LOG_PV_BYTES, "%s", pv);
 }
 
@@ -183,7 +183,7 @@ static void wire_observing(struct reconciler *reconciler,
 {
     const struct context *context = &reconciler->context;
 
-    work_queue_init(&reconciler->queue, reconciler->loop);
+    work_queue_init(&reconciler->queue, reconciler->context.loop);
     reconciler->trees = (struct trees){.context = context, .watchers = watchers};
     reconciler->scan = (struct scan){.context = context,
                                      .trees = &reconciler->trees,
@@ -219,11 +219,7 @@ static void wire_deciding(struct reconciler *reconciler, const struct reconciler
 
 static void wire(struct reconciler *reconciler, const struct reconciler_options *options)
 {
-    reconciler->loop = options->loop;
-    reconciler->store = options->store;
     reconciler->config = *options->config;
-    reconciler->root = options->root;
-    reconciler->sysfs = -1;
     reconciler->on_synced = options->synced;
     reconciler->settled = options->settled;
     reconciler->userdata = options->userdata;
@@ -239,19 +235,15 @@ static void wire(struct reconciler *reconciler, const struct reconciler_options 
 
 static int make_modules(struct reconciler *reconciler)
 {
-    struct actor_options actor = {
-        .context = &reconciler->context,
-        .queue_volume = work_queue_add_volume,
-        .userdata = &reconciler->queue,
-    };
     struct clients_options clients = {
         .context = &reconciler->context,
         .core = &core_for_clients,
         .userdata = reconciler,
     };
 
-    reconciler->helpers = actor.helpers = helpers_new(&reconciler->context);
-    reconciler->actor = reconciler->volume_pass.actor = actor_new(&actor);
+    reconciler->helpers = helpers_new(&reconciler->context);
+    reconciler->actor = reconciler->volume_pass.actor =
+        actor_new(&reconciler->context, reconciler->helpers);
     clients.actor = reconciler->actor;
     clients.helpers = reconciler->helpers;
     reconciler->clients = clients_new(&clients);
@@ -270,12 +262,11 @@ int reconciler_new(const struct reconciler_options *options, struct reconciler *
     if (!reconciler)
         return error_set(error, -ENOMEM, "out of memory");
     wire(reconciler, options);
-    r = observe_open_sysfs(options->root, options->config->paths.sysfs, &reconciler->sysfs);
+    r = observe_open_sysfs(options->root, options->config->paths.sysfs, &reconciler->context.sysfs);
     if (r < 0) {
         reconciler_free(reconciler);
         return error_set_errno(error, r, "cannot open %s", options->config->paths.sysfs);
     }
-    reconciler->context.sysfs = reconciler->sysfs;
     r = observe_cache_new(&reconciler->context.cache);
     if (r == 0)
         r = make_modules(reconciler);
@@ -318,7 +309,7 @@ struct reconciler *reconciler_free(struct reconciler *reconciler)
     devices_done(&reconciler->devices);
     trees_done(&reconciler->trees);
     observe_cache_free(reconciler->context.cache);
-    fd_close(reconciler->sysfs);
+    fd_close(reconciler->context.sysfs);
     free(reconciler);
     return NULL;
 }

@@ -14,12 +14,14 @@
 #include "lib/path.h"
 #include "observe/observe.h"
 #include "reconciler/core/context.h"
+#include "reconciler/core/work_queue.h"
 
 struct surroundings {
     char directory[SCRATCH_BYTES];
     struct loop loop;
     struct loop_timer watchdog;
     struct config config;
+    struct work_queue queue;
     struct context context;
     struct bound bound;
 };
@@ -57,7 +59,11 @@ static inline void surroundings_begin(struct surroundings *node, bool in_memory)
         .loop = &node->loop,
         .store = fixture_open(in_memory ? NULL : path, "boot-1"),
         .config = &node->config,
+        .queue = &node->queue,
+        .synced = true,
     };
+    work_queue_init(&node->queue, &node->loop);
+    work_queue_begin_volumes(&node->queue);
     assert_int_equal(path_open_root(node->directory, &node->context.root), 0);
     surroundings_make_directory(node, node->config.paths.kata_volumes);
     surroundings_make_directory(node, node->config.paths.crust_volumes);
@@ -80,6 +86,7 @@ static inline void surroundings_bind(struct surroundings *node)
 static inline void surroundings_end(struct surroundings *node)
 {
     loop_timer_stop(&node->watchdog);
+    work_queue_done(&node->queue);
     observe_cache_free(node->context.cache);
     store_close(node->context.store);
     fd_close(node->context.root);

@@ -28,8 +28,7 @@ static struct {
     struct hypervisor_call *vmm; /* the last that was called and has not been freed */
     struct guest_call *guest;
     int refused; /* a call cannot be made */
-    unsigned queued, dropped;
-    int64_t queued_volume;
+    unsigned dropped;
 } test;
 
 int hypervisor_call_new(struct loop *loop, enum hypervisor_kind kind,
@@ -91,12 +90,10 @@ static void guest_answers(const struct guest_reply *reply)
 
 /* ---- a core ---- */
 
-static int on_queue(void *userdata, int64_t volume_id)
+/* How many volumes were queued to be decided again. */
+static size_t queued(void)
 {
-    assert_ptr_equal(userdata, &test);
-    test.queued++;
-    test.queued_volume = volume_id;
-    return 0;
+    return key_queue_count(&test.node.queue.volumes);
 }
 
 static int set_up(void **state)
@@ -106,10 +103,7 @@ static int set_up(void **state)
     surroundings_begin(&test.node, true);
     surroundings_bind(&test.node);
     test.helpers = helpers_new(&test.node.context);
-    test.actor = actor_new(&(struct actor_options){.context = &test.node.context,
-                                                   .helpers = test.helpers,
-                                                   .queue_volume = on_queue,
-                                                   .userdata = &test});
+    test.actor = actor_new(&test.node.context, test.helpers);
     assert_non_null(test.actor);
     return 0;
 }
@@ -165,6 +159,8 @@ static void record(void)
 
 static void an_act_goes_from_its_intent_to_its_record(void **state)
 {
+    int64_t taken = 0;
+
     (void)state;
     decide_on(ACTION_RESIZE_HYPERVISOR);
     assert_null(test.vmm); /* not before the commit */
@@ -180,9 +176,10 @@ static void an_act_goes_from_its_intent_to_its_record(void **state)
         .bytes = 2 * GIB, .list = HYPERVISOR_LIST_HAS, .drive_id = "drive-9", .version = "8.2"});
     assert_int_equal(actor_count_running(test.actor), 0);
     assert_false(actor_is_acting(test.actor, test.node.bound.volume_id));
-    assert_int_equal(test.queued, 0);
+    assert_int_equal(queued(), 0);
     record();
-    assert_int_equal(test.queued_volume, test.node.bound.volume_id);
+    assert_true(work_queue_take_volume(&test.node.queue, &taken));
+    assert_int_equal(taken, test.node.bound.volume_id);
     assert_int_equal(the_volume().hypervisor_bytes, 2 * GIB);
     assert_int_equal(the_volume().attempts, 0);
 }
@@ -304,7 +301,7 @@ static void a_result_for_a_closed_binding_says_nothing(void **state)
     vmm_answers(&(struct hypervisor_reply){.outcome = HYPERVISOR_REFUSED});
     record();
     assert_int_equal(the_volume().attempts, 0);
-    assert_int_equal(test.queued, 1);
+    assert_int_equal(queued(), 1);
 }
 
 static void another_volumes_policy_goes_with_the_question(void **state)
@@ -328,12 +325,17 @@ static void another_volumes_policy_goes_with_the_question(void **state)
 
 static void other_drives_that_were_refreshed_are_decided_again(void **state)
 {
+    const struct store_entry other = entry_of("key-2", "/other", 12);
+
     (void)state;
+    assert_int_equal(store_begin(the_store()), 0);
+    (void)put_entry(the_store(), &other, true);
+    assert_int_equal(store_commit(the_store()), 0);
     begin(ACTION_QUERY_HYPERVISOR);
     vmm_answers(&(struct hypervisor_reply){
         .bytes = GIB, .list = HYPERVISOR_LIST_HAS, .others_refreshed = true});
     record();
-    assert_int_equal(test.queued, 2); /* all of the sandbox, and this one */
+    assert_int_equal(queued(), 2); /* all of the sandbox, this one among them */
 }
 
 static void a_guest_that_has_grown_is_on_record(void **state)
@@ -426,7 +428,7 @@ static void a_disk_that_announced_nothing_is_not_rescanned(void **state)
     assert_false(may);
     begin(ACTION_RESCAN_DISK); /* it has gone meanwhile: the kernel is told nothing */
     record();
-    assert_int_equal(test.queued, 1);
+    assert_int_equal(queued(), 1);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)

@@ -20,9 +20,8 @@ static struct {
     struct actor *actor;
     struct helpers *helpers;
     struct clients *clients;
-    bool unsynced, stopping, full, vanishes;
+    bool full, vanishes;
     const char *host_use, *host_use_anew;
-    unsigned queued_volumes, queued_sandboxes, unqueued;
     struct guest_call *guest; /* the last that was called and has not ended */
     unsigned guests;
     unsigned told;
@@ -60,18 +59,6 @@ static void guest_answers(const struct guest_reply *reply)
 
 /* ---- the core ---- */
 
-static bool is_synced(void *userdata)
-{
-    (void)userdata;
-    return !test.unsynced;
-}
-
-static bool is_stopping(void *userdata)
-{
-    (void)userdata;
-    return test.stopping;
-}
-
 static bool is_full(void *userdata)
 {
     (void)userdata;
@@ -105,33 +92,11 @@ static int observe_entry_now(void *userdata, enum volume_layout layout, const ch
     return store_put_entry(test.node.context.store, &entry, &volume_id, &changed);
 }
 
-static void unqueue_entry(void *userdata, enum volume_layout layout, const char *name)
-{
-    (void)userdata;
-    (void)layout;
-    (void)name;
-    test.unqueued++;
-}
-
 static int resolve_path(void *userdata, const char *target_path)
 {
     (void)userdata;
     (void)target_path;
     return 0;
-}
-
-static void queue_volume(void *userdata, int64_t volume_id)
-{
-    (void)userdata;
-    (void)volume_id;
-    test.queued_volumes++;
-}
-
-static void queue_sandbox(void *userdata, const char *sandbox_id)
-{
-    (void)userdata;
-    (void)sandbox_id;
-    test.queued_sandboxes++;
 }
 
 static const char *find_host_use(void *userdata, uint32_t major, uint32_t minor, bool anew)
@@ -143,23 +108,11 @@ static const char *find_host_use(void *userdata, uint32_t major, uint32_t minor,
 }
 
 static const struct clients_core core = {
-    .is_synced = is_synced,
-    .is_stopping = is_stopping,
     .is_full = is_full,
     .observe_entry = observe_entry_now,
-    .unqueue_entry = unqueue_entry,
     .resolve_path = resolve_path,
-    .queue_volume = queue_volume,
-    .queue_sandbox = queue_sandbox,
     .find_host_use = find_host_use,
 };
-
-static int no_volume_is_queued(void *userdata, int64_t volume_id)
-{
-    (void)userdata;
-    (void)volume_id;
-    return 0;
-}
 
 static void begin(bool in_memory)
 {
@@ -167,9 +120,7 @@ static void begin(bool in_memory)
     surroundings_begin(&test.node, in_memory);
     surroundings_bind(&test.node);
     test.helpers = helpers_new(&test.node.context);
-    test.actor = actor_new(&(struct actor_options){.context = &test.node.context,
-                                                   .helpers = test.helpers,
-                                                   .queue_volume = no_volume_is_queued});
+    test.actor = actor_new(&test.node.context, test.helpers);
     test.clients = clients_new(&(struct clients_options){.context = &test.node.context,
                                                          .actor = test.actor,
                                                          .helpers = test.helpers,
@@ -297,7 +248,7 @@ static void an_unknown_volume_has_no_stats(void **state)
 
     (void)state;
     assert_int_equal(ask(4711, &call, &error), STATUS_NOT_FOUND);
-    test.unsynced = true;
+    test.node.context.synced = false;
     assert_int_equal(ask(test.node.bound.volume_id, &call, &error), STATUS_UNAVAILABLE);
 }
 
@@ -384,7 +335,7 @@ static void a_client_is_told_once_the_volume_is_in_sync(void **state)
 {
     (void)state;
     (void)expand(GIB, 0, STATUS_OK);
-    assert_int_equal(test.queued_volumes, 1);
+    assert_int_equal(key_queue_count(&test.node.queue.volumes), 1);
     expansions_answer(test.clients);
     assert_int_equal(test.told, 0); /* nothing was decided since it asked */
     set_state(STATE_HOST_GROWN);
@@ -419,7 +370,7 @@ static void a_client_waits_no_longer_than_crustd(void **state)
 {
     (void)state;
     (void)expand(GIB, 0, STATUS_OK);
-    test.stopping = true;
+    test.node.context.stopping = true;
     expansions_answer(test.clients);
     assert_int_equal(test.code, STATUS_UNAVAILABLE);
     assert_string_equal(test.error, "crustd stops");
@@ -465,6 +416,15 @@ static bool is_staged(void)
     return access(path, F_OK) == 0;
 }
 
+/* The watcher's event about what a staging made. */
+static void announce_staged(void)
+{
+    char name[STORE_KEY_BYTES];
+
+    base64url_encode("/staged", strlen("/staged"), name);
+    work_queue_add_directory(&test.node.queue, TREE_KATA_VOLUMES, name);
+}
+
 static void a_staging_is_answered_once_it_is_on_record(void **state)
 {
     struct staging *staging;
@@ -479,10 +439,11 @@ static void a_staging_is_answered_once_it_is_on_record(void **state)
     turn();
     assert_true(stagings_are_due(test.clients));
     assert_int_equal(test.told, 0);
+    announce_staged();
     pass();
     assert_int_equal(test.told, 1);
     assert_int_equal(test.code, STATUS_OK);
-    assert_true(test.unqueued > 0);
+    assert_true(key_queue_is_empty(&test.node.queue.directories[TREE_KATA_VOLUMES]));
     assert_int_equal(lines_of(the_store(), "volume_staged"), 1);
     assert_false(stagings_wait(test.clients));
 
@@ -524,9 +485,9 @@ static void what_the_node_does_not_bear_out_is_refused(void **state)
     assert_int_equal(stage("btrfs", NULL, &staging, &error), STATUS_INVALID_ARGUMENT);
     assert_non_null(strstr(error.text, "ext4"));
     assert_int_equal(stage("ext4", "sandbox-2", &staging, &error), STATUS_UNAVAILABLE);
-    assert_int_equal(test.queued_sandboxes, 1);
+    assert_int_equal(key_queue_count(&test.node.queue.sandboxes), 1);
     assert_int_equal(stage("ext4", "sandbox-1", &staging, &error), STATUS_OK);
-    test.unsynced = true;
+    test.node.context.synced = false;
     assert_int_equal(stage("ext4", NULL, &staging, &error), STATUS_UNAVAILABLE);
 }
 
