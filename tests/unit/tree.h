@@ -19,13 +19,13 @@
 static char scratch[SCRATCH_BYTES];
 static int root = -1;
 
-static int tree_start(void **state)
+static inline int tree_start(void **state)
 {
     (void)state;
     return scratch_directory_make(scratch) < 0 || path_open_root(scratch, &root) < 0 ? -1 : 0;
 }
 
-static int tree_stop(void **state)
+static inline int tree_stop(void **state)
 {
     (void)state;
     fd_close(root);

@@ -196,54 +196,6 @@ static void only_names_of_ours_are_found(void **state)
     assert_string_equal(found, first);
 }
 
-/* ---- the program ------------------------------------------------------------------------- */
-
-static int open_program(const struct fixture *fixture, const void *bytes, size_t length,
-                        mode_t mode, struct error *error)
-{
-    struct config config = {0};
-    int fd, r;
-
-    (void)snprintf(config.guest.helper_file, sizeof(config.guest.helper_file), "%s/program",
-                   fixture->directory);
-    (void)unlink(config.guest.helper_file);
-    fd = open(config.guest.helper_file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, bytes, length), length);
-    assert_int_equal(fchmod(fd, mode), 0);
-    (void)close(fd);
-    fd = -1;
-    *error = (struct error){0};
-    r = helper_program_open(&config, &fd, error);
-    assert_int_equal(fd >= 0, r == HELPER_PROGRAM_OK);
-    if (fd >= 0)
-        (void)close(fd);
-    return r;
-}
-
-static void a_program_is_roots_and_for_this_machine(void **state)
-{
-    struct fixture *fixture = *state;
-    unsigned char own[4096];
-    ssize_t length = pread(fixture->program, own, sizeof(own), 0);
-    struct config config = {.guest.helper_file = "/nonexistent/helper"};
-    struct error error;
-    int fd;
-
-    if (geteuid() != 0)
-        skip();
-    assert_int_equal(length, sizeof(own));
-    assert_int_equal(open_program(fixture, own, sizeof(own), 0755, &error), HELPER_PROGRAM_OK);
-    assert_int_equal(open_program(fixture, own, sizeof(own), 0775, &error), HELPER_PROGRAM_MISSING);
-    own[18] ^= 0x40; /* e_machine */
-    assert_int_equal(open_program(fixture, own, sizeof(own), 0755, &error), HELPER_PROGRAM_FOREIGN);
-    assert_non_null(strstr(error.text, "ELF machine"));
-    assert_int_equal(open_program(fixture, "#!/bin/sh\n", 10, 0755, &error),
-                     HELPER_PROGRAM_FOREIGN);
-    assert_int_equal(helper_program_open(&config, &fd, &error), HELPER_PROGRAM_MISSING);
-    assert_non_null(strstr(error.text, "/nonexistent/helper"));
-}
-
 /* ---- without descriptors ------------------------------------------------------------------ */
 
 static int note_any(void *userdata, const char *name)
@@ -294,7 +246,6 @@ int main(void)
         TEST(a_share_behind_a_link_is_none),
         TEST(each_runtime_has_its_place),
         TEST(only_names_of_ours_are_found),
-        TEST(a_program_is_roots_and_for_this_machine),
         TEST(a_lack_of_descriptors_is_no_absence),
     };
 

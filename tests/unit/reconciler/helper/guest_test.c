@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* guest_test.c - which guests are read from their VMM's arguments, which VMM is asked itself, and
+ * what either comes to. */
+#include "tests/unit/reconciler/surroundings.h"
+
+#include "hypervisor/hypervisor.h"
+#include "reconciler/helper/guest.h"
+
+struct hypervisor_call {
+    struct hypervisor_request request;
+    hypervisor_done *done;
+    void *userdata;
+};
+
+static struct {
+    struct surroundings node;
+    struct guest_traits traits; /* by the arguments */
+    int unobservable;
+    unsigned observed;
+    bool refused;
+    struct hypervisor_call *call; /* that has not ended */
+    struct helper_guest *guest;
+    unsigned told;
+    struct guest_traits told_traits;
+    bool is_known;
+    char error[ERROR_TEXT_BYTES];
+} test;
+
+int guest_traits_observe(const struct observe_sandbox_paths *paths, const char *sandbox_id,
+                         pid_t vmm_pid, struct guest_traits *ret_traits)
+{
+    assert_string_equal(paths->kata_go_sandboxes, test.node.config.paths.kata_go_sandboxes);
+    assert_string_equal(sandbox_id, "sandbox-1");
+    assert_int_equal(vmm_pid, 100);
+    test.observed++;
+    *ret_traits = test.traits;
+    return test.unobservable;
+}
+
+int hypervisor_call_new(struct loop *loop, enum hypervisor_kind kind,
+                        const struct hypervisor_request *request, hypervisor_done *done,
+                        void *userdata, struct hypervisor_call **ret_call)
+{
+    assert_ptr_equal(loop, &test.node.loop);
+    assert_int_equal(kind, HYPERVISOR_CLOUD_HYPERVISOR);
+    if (test.refused)
+        return -ENOMEM;
+    *ret_call = test.call = calloc(1, sizeof(**ret_call));
+    *test.call = (struct hypervisor_call){*request, done, userdata};
+    return 0;
+}
+
+struct hypervisor_call *hypervisor_call_free(struct hypervisor_call *call)
+{
+    if (call)
+        test.call = NULL;
+    free(call);
+    return NULL;
+}
+
+static void vmm_answers(const struct hypervisor_reply *reply)
+{
+    assert_non_null(test.call);
+    test.call->done(test.call, reply, test.call->userdata);
+    assert_null(test.call);
+}
+
+static void on_guest(const struct guest_traits *traits, const struct error *error, void *userdata)
+{
+    assert_ptr_equal(userdata, &test);
+    test.told++;
+    test.told_traits = *traits;
+    test.is_known = !error;
+    (void)snprintf(test.error, sizeof(test.error), "%s", error ? error->text : "");
+    test.guest = helper_guest_free(test.guest);
+    loop_stop(&test.node.loop);
+}
+
+static int look_at(enum hypervisor_kind kind, const char *control_socket)
+{
+    struct store_helper_run sandbox;
+    int r;
+
+    assert_int_equal(
+        store_get_helper_sandbox(test.node.context.store, test.node.bound.sandbox_ref, &sandbox),
+        0);
+    sandbox.hypervisor = kind;
+    (void)snprintf(sandbox.control_socket, sizeof(sandbox.control_socket), "%s", control_socket);
+    r = helper_guest_new(&test.node.context, &sandbox, on_guest, &test, &test.guest);
+    assert_int_equal(test.told, 0); /* never from within */
+    return r;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    memset(&test, 0, sizeof(test));
+    surroundings_begin(&test.node, true);
+    surroundings_bind(&test.node);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    assert_null(helper_guest_free(test.guest));
+    assert_null(test.call);
+    surroundings_end(&test.node);
+    return 0;
+}
+
+static void arguments_tell_of_every_vmm_but_cloud_hypervisor(void **state)
+{
+    static const enum hypervisor_kind kinds[] = {HYPERVISOR_QEMU, HYPERVISOR_FIRECRACKER,
+                                                 HYPERVISOR_UNKNOWN};
+
+    (void)state;
+    test.traits = (struct guest_traits){.is_confidential = true, .share = GUEST_SHARE_NONE};
+    for (size_t i = 0; i < array_length(kinds); i++) {
+        test.told = 0;
+        assert_int_equal(look_at(kinds[i], "/run/monitor.sock"), 0);
+        loop_run(&test.node.loop);
+        assert_int_equal(test.told, 1);
+        assert_int_equal(test.observed, i + 1);
+        assert_true(test.is_known);
+        assert_true(test.told_traits.is_confidential);
+        assert_int_equal(test.told_traits.share, GUEST_SHARE_NONE);
+    }
+}
+
+static void a_vmm_that_is_gone_tells_nothing(void **state)
+{
+    (void)state;
+    test.unobservable = -ENOENT;
+    assert_int_equal(look_at(HYPERVISOR_QEMU, ""), 0);
+    loop_run(&test.node.loop);
+    assert_false(test.is_known);
+    assert_non_null(strstr(test.error, "arguments of its process"));
+}
+
+static void cloud_hypervisor_is_asked_itself(void **state)
+{
+    static const struct {
+        struct hypervisor_guest said;
+        enum guest_share share;
+    } table[] = {
+        {{.has_share = true}, GUEST_SHARE_DIRECTORY},
+        {{.is_confidential = true}, GUEST_SHARE_NONE},
+    };
+
+    (void)state;
+    test.node.config.resize.call_timeout_seconds = 7;
+    for (size_t i = 0; i < array_length(table); i++) {
+        test.told = 0;
+        assert_int_equal(look_at(HYPERVISOR_CLOUD_HYPERVISOR, "/run/clh-api.sock"), 0);
+        assert_int_equal(test.call->request.act, HYPERVISOR_DESCRIBE);
+        assert_int_equal(test.call->request.root, test.node.context.root);
+        assert_int_equal(test.call->request.vmm_pid, 100);
+        assert_int_equal(test.call->request.deadline_ns, 7 * NSEC_PER_SEC);
+        vmm_answers(&(struct hypervisor_reply){.guest = table[i].said});
+        assert_int_equal(test.told, 1);
+        assert_true(test.is_known);
+        assert_int_equal(test.told_traits.is_confidential, table[i].said.is_confidential);
+        assert_int_equal(test.told_traits.share, table[i].share);
+    }
+    assert_int_equal(test.observed, 0);
+}
+
+static void cloud_hypervisor_without_a_socket_is_known_to_have_none(void **state)
+{
+    (void)state;
+    assert_int_equal(look_at(HYPERVISOR_CLOUD_HYPERVISOR, ""), 0);
+    assert_null(test.call->request.control_socket);
+}
+
+static void a_vmm_that_does_not_answer_leaves_its_guest_unknown(void **state)
+{
+    struct hypervisor_reply reply = {.outcome = HYPERVISOR_UNREACHABLE};
+
+    (void)state;
+    (void)error_set(&reply.error, 0, "silent");
+    assert_int_equal(look_at(HYPERVISOR_CLOUD_HYPERVISOR, "/run/clh-api.sock"), 0);
+    vmm_answers(&reply);
+    assert_false(test.is_known);
+    assert_string_equal(test.error, "silent");
+}
+
+static void a_call_that_cannot_be_made_is_refused(void **state)
+{
+    (void)state;
+    test.refused = true;
+    assert_int_equal(look_at(HYPERVISOR_CLOUD_HYPERVISOR, "/run/clh-api.sock"), -ENOMEM);
+    assert_null(test.guest);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(arguments_tell_of_every_vmm_but_cloud_hypervisor),
+        TEST(a_vmm_that_is_gone_tells_nothing),
+        TEST(cloud_hypervisor_is_asked_itself),
+        TEST(cloud_hypervisor_without_a_socket_is_known_to_have_none),
+        TEST(a_vmm_that_does_not_answer_leaves_its_guest_unknown),
+        TEST(a_call_that_cannot_be_made_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
