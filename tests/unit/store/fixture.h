@@ -244,6 +244,13 @@ static inline int64_t lines_of(struct store *store, const char *kind)
     return number_of(store, sql);
 }
 
+/* From here on the database fails whatever is written. */
+static inline void fail_writes(struct store *store)
+{
+    assert_int_equal(sqlite3_exec(store->connection.db, "PRAGMA query_only = 1", NULL, NULL, NULL),
+                     SQLITE_OK);
+}
+
 /* SQLite's own count of rows written by this connection. */
 static inline int written(const struct store *store)
 {

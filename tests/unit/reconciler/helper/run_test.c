@@ -89,14 +89,6 @@ static bool share_has(const char *name)
     return tree_has(path);
 }
 
-/* A database that fails. */
-static void fail_writes(void)
-{
-    assert_int_equal(sqlite3_exec(test.node.context.store->connection.db, "PRAGMA query_only = 1",
-                                  NULL, NULL, NULL),
-                     SQLITE_OK);
-}
-
 static void join(const char *const *words, size_t size, char *ret_text)
 {
     for (ret_text[0] = '\0'; *words; words++) {
@@ -425,7 +417,7 @@ static void a_lack_of_descriptors_says_nothing_of_the_share(void **state)
 static void a_helper_that_cannot_be_recorded_is_not_placed(void **state)
 {
     (void)state;
-    fail_writes();
+    fail_writes(test.node.context.store);
     grow();
     assert_ended(REASON_HELPER_FAILED, "cannot be put on record");
     assert_int_equal(test.containers, 0);
@@ -574,7 +566,7 @@ static void an_end_that_cannot_be_recorded_stays_on_record(void **state)
 {
     (void)state;
     grow();
-    fail_writes();
+    fail_writes(test.node.context.store);
     container_says(0, REPORT, "");
     assert_ended(REASON_NONE, NULL);
     assert_int_equal(records(), 1); /* the next start finds nothing there */
