@@ -2,8 +2,8 @@
 """Runs a directory of test modules, each in a process of its own.
 
 A module that hangs or crashes costs only itself. One that says why it could not be run rightly has a second
-try, whose outcome counts. The last line is "N passed, N failed, N skipped"; the
-exit status is 1 if any test failed. A skipped test says why.
+try of what has not passed, whose outcome counts. The last line is "N passed, N failed, N skipped"; the exit
+status is 1 if any test failed. A skipped test says why.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -25,10 +26,11 @@ def main(program, *, jobs, module_seconds):
     parser = argparse.ArgumentParser()
     parser.add_argument("-j", type=int, default=jobs)
     parser.add_argument("--module", help=argparse.SUPPRESS)
+    parser.add_argument("--passed", help=argparse.SUPPRESS)
     parser.add_argument("patterns", nargs="*")
     arguments = parser.parse_args()
     if arguments.module:
-        return run_here(arguments.module)
+        return run_here(arguments.module, pathlib.Path(arguments.passed))
     program = pathlib.Path(program).resolve()
     modules = sorted(program.parent.glob("*_test.py"))
     if arguments.patterns:
@@ -50,15 +52,16 @@ def ask_for_another_try(reason):
 
 def run_module(program, module, module_seconds):
     started = time.monotonic()
-    output, status = try_module(program, module, module_seconds)
-    if status == TRY_AGAIN:
-        again, status = try_module(program, module, module_seconds)
-        output += f"\n-- {module.stem} is run once more --\n{again}"
+    with tempfile.NamedTemporaryFile(prefix="crust-passed-") as passed:
+        output, status = try_module(program, module, module_seconds, passed.name)
+        if status == TRY_AGAIN:
+            again, status = try_module(program, module, module_seconds, passed.name)
+            output += f"\n-- {module.stem} is run once more --\n{again}"
     return module, output, status, time.monotonic() - started
 
 
-def try_module(program, module, module_seconds):
-    command = [sys.executable, str(program), "--module", module.stem]
+def try_module(program, module, module_seconds, passed):
+    command = [sys.executable, str(program), "--module", module.stem, "--passed", passed]
     try:
         done = subprocess.run(command, cwd=program.parent, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, errors="replace",
@@ -78,18 +81,32 @@ def counts(output, status):
 class Result(unittest.TextTestResult):
     """Counts what passed: a class that is skipped or fails as a whole has run no test."""
 
-    passed = 0
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.passed = []
 
     def addSuccess(self, test):
         super().addSuccess(test)
-        self.passed += 1
+        self.passed.append(test.id())
 
 
-def run_here(name):
+def tests_of(suite):
+    for test in suite:
+        if isinstance(test, unittest.TestSuite):
+            yield from tests_of(test)
+        else:
+            yield test
+
+
+def run_here(name, passed):
+    """passed: a file with the names of the tests that have passed in an earlier try."""
+    before = passed.read_text().split()
     tests = unittest.defaultTestLoader.loadTestsFromName(name)
-    result = unittest.TextTestRunner(verbosity=2, resultclass=Result).run(tests)
+    rest = unittest.TestSuite(test for test in tests_of(tests) if test.id() not in before)
+    result = unittest.TextTestRunner(verbosity=2, resultclass=Result).run(rest)
+    passed.write_text("\n".join(before + result.passed))
     failed = len(result.failures) + len(result.errors) + len(result.unexpectedSuccesses)
     for reason in reasons if failed else ():
         print(f"to be tried again: {reason}")
-    print(CLOSING.format(result.passed, failed, len(result.skipped)))
+    print(CLOSING.format(len(before + result.passed), failed, len(result.skipped)))
     return (TRY_AGAIN if reasons else 1) if failed else 0
