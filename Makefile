@@ -249,9 +249,10 @@ unit: $(TEST_BINARIES) ## build and run the unit tests
 e2e: programs $(BENCH_PROGRAMS) ## run the integration tests (root)
 	@CRUST_BUILD=$(OUT) tests/e2e/run.py
 
-# ROUNDS: how often the node of power_loss_test.py loses its power (5).
+# ROUNDS: how often the node of power_loss_test.py loses its power (5). SCENARIOS: which of those of make
+# kubernetes are run among them (none).
 node: programs $(addprefix $(OUT)/tests/unit/guest-agent/,serve_test oneshot_test) ## run the tests on a whole Debian node in a virtual machine (root)
-	@CRUST_BUILD=$(OUT) CRUST_ROUNDS=$(ROUNDS) tests/node/run.py
+	@CRUST_BUILD=$(OUT) CRUST_ROUNDS=$(ROUNDS) CRUST_SCENARIOS="$(SCENARIOS)" tests/node/run.py
 
 # SCENARIOS: what the names of the scenarios have in them that are to be run (all).
 kubernetes: programs ## run the tests with a real API server and a real kubelet, on a node in a virtual machine (root)

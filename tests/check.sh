@@ -27,7 +27,7 @@ run() {
 # add NAME PASSED FAILED SKIPPED
 add() {
     passed=$((passed + $2)) failed=$((failed + $3)) skipped=$((skipped + $4))
-    summary="$summary$(printf '%-28s %6d passed %4d failed %4d skipped' "$@")
+    summary="$summary$(printf '%-32s %6d passed %4d failed %4d skipped' "$@")
 "
 }
 
@@ -67,7 +67,7 @@ stage "build with sanitizers" make "$jobs" CC=gcc WERROR=1 SANITIZE=address,unde
 tests "unit tests, sanitized" make CC=gcc WERROR=1 SANITIZE=address,undefined unit
 tests "fuzz corpora, sanitized" make CC=gcc WERROR=1 SANITIZE=address,undefined replay
 tests "integration tests" make CC=gcc WERROR=1 e2e
-tests "tests on a node" make CC=gcc WERROR=1 node
+tests "tests on nodes, and a cluster" make CC=gcc WERROR=1 node SCENARIOS=core
 
 # What root built belongs to the person who called sudo.
 if [ -n "${SUDO_UID:-}" ] && [ -d build ]; then

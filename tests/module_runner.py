@@ -21,8 +21,9 @@ TRY_AGAIN = 75  # sysexits.h: EX_TEMPFAIL
 reasons = []  # to try again, of the module that this process runs
 
 
-def main(program, *, jobs, module_seconds):
-    """What a run.py does: program is its path, module_seconds (or None) bounds one module."""
+def main(program, *, jobs, module_seconds, beside=()):
+    """What a run.py does: program is its path, module_seconds (or None) bounds one module. beside: other
+    programs like it, whose modules are run among this one's, first."""
     parser = argparse.ArgumentParser()
     parser.add_argument("-j", type=int, default=jobs)
     parser.add_argument("--module", help=argparse.SUPPRESS)
@@ -31,18 +32,22 @@ def main(program, *, jobs, module_seconds):
     arguments = parser.parse_args()
     if arguments.module:
         return run_here(arguments.module, pathlib.Path(arguments.passed))
-    program = pathlib.Path(program).resolve()
-    modules = sorted(program.parent.glob("*_test.py"))
-    if arguments.patterns:
-        modules = [m for m in modules if any(p in m.stem for p in arguments.patterns)]
+    modules = [(one, module) for one in map(pathlib.Path, [*beside, program])
+               for module in find_modules(one, arguments.patterns)]
     total = [0, 0, 0]
     with concurrent.futures.ThreadPoolExecutor(arguments.j) as pool:
-        results = pool.map(lambda module: run_module(program, module, module_seconds), modules)
+        results = pool.map(lambda module: run_module(*module, module_seconds), modules)
         for module, output, status, seconds in results:
             print(f"== {module.name} ({seconds:.0f} s)\n{output}", flush=True)
             total = [a + b for a, b in zip(total, counts(output, status))]
     print(CLOSING.format(*total))
     return 1 if total[1] else 0
+
+
+def find_modules(program, patterns):
+    modules = sorted(program.resolve().parent.glob("*_test.py"))
+    return [module for module in modules
+            if not patterns or any(pattern in module.stem for pattern in patterns)]
 
 
 def ask_for_another_try(reason):
@@ -61,9 +66,9 @@ def run_module(program, module, module_seconds):
 
 
 def try_module(program, module, module_seconds, passed):
-    command = [sys.executable, str(program), "--module", module.stem, "--passed", passed]
+    command = [sys.executable, str(program.resolve()), "--module", module.stem, "--passed", passed]
     try:
-        done = subprocess.run(command, cwd=program.parent, stdout=subprocess.PIPE,
+        done = subprocess.run(command, cwd=module.parent, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, errors="replace",
                               timeout=module_seconds)
         return done.stdout, done.returncode

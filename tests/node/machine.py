@@ -36,9 +36,9 @@ KERNEL_PARAMETERS = (
     " mitigations=off tsc=reliable no_timer_check cryptomgr.notests rcupdate.rcu_expedited=1"
     " random.trust_cpu=on"
 )
-# QEMU 7.2 loses interrupts between two emulated processors while guests run on the node's KVM
-# (helper_vmrun() changes interrupt_request without the lock that the other processor holds): the node's
-# kernel stalls or breaks. Two nodes with one processor each get as much done as one with two.
+# With two emulated processors, KVM on the node breaks the node's own kernel (docs/testing.md): QEMU 7.2's
+# helper_vmrun() changes interrupt_request without the lock under which the other processor does. Two nodes
+# with one processor each get as much done as one with two.
 EMULATED = ["-accel", "tcg", "-cpu", "EPYC,+svm,+npt"]
 KVM = ["-accel", "kvm", "-cpu", "host"]
 KVM_GET_API_VERSION = 0xAE00
