@@ -182,6 +182,14 @@ class ClaimTest(ControllerTest):
         self.wait_for(lambda: size * 3 // 4 < self.guest_size(guest) <= size, "the guest's file system")
         guest.ask("verify", 0)
 
+    def grow(self, name, volume, guest):
+        """Edits the claim, and waits until all has followed; guest: None for a volume that none has."""
+        self.edit(name, GROWN)
+        self.expand_device(name, volume, GROWN)
+        self.wait_capacity(name, GROWN)
+        if guest:
+            self.wait_grown(guest, GROWN)
+
     def events(self, name):
         """(reason, message) of an object's events, in the order in which the API server had them."""
         found = self.list("event", f"?fieldSelector=involvedObject.name={name}")

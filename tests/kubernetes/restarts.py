@@ -5,12 +5,6 @@ from claims import GROWN, SIZE, ClaimTest
 
 
 class Restarts(ClaimTest):
-    def grow(self, name, volume, guest):
-        self.edit(name, GROWN)
-        self.expand_device(name, volume, GROWN)
-        self.wait_capacity(name, GROWN)
-        self.wait_grown(guest, GROWN)
-
     def test_crustd_is_down(self):
         """The claim waits, and no pod is harmed."""
         volume, guest = self.start_vm("down")

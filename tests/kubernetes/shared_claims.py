@@ -5,11 +5,6 @@ from claims import GROWN, SIZE, ClaimTest
 
 
 class SharedClaims(ClaimTest):
-    def grow(self, name, volume):
-        self.edit(name, GROWN)
-        self.expand_device(name, volume, GROWN)
-        self.wait_capacity(name, GROWN)
-
     def test_read_write_once_of_the_node(self):
         """Pods under runc share it, and both see it grow."""
         volume = self.provision("shared", SIZE, mode="ReadWriteOnce")
@@ -17,7 +12,7 @@ class SharedClaims(ClaimTest):
             self.create_pod(name, claim="shared", runtime=None)
         for name in ("one", "two"):
             self.wait_running(name)
-        self.grow("shared", volume)
+        self.grow("shared", volume, None)
         for name in ("one", "two"):
             self.assertGreater(self.mounted_size(name), GROWN * 3 // 4)
 
@@ -29,8 +24,7 @@ class SharedClaims(ClaimTest):
         self.wait_running("first")
         self.create_pod("second", claim="turns")
         self.wait_event("second", "FailedMount", "code = FailedPrecondition", "one pod at a time")
-        self.grow("turns", volume)
-        self.wait_grown(guest, GROWN)
+        self.grow("turns", volume, guest)
         self.assertEqual(self.phase("second"), "Pending")
         self.delete_pod("first", guest)
         self.wait_grown(self.start_guest("second", claim="turns"), GROWN)
@@ -42,8 +36,7 @@ class SharedClaims(ClaimTest):
         self.create_pod("waiting", claim="alone")
         self.wait_for(lambda: "ReadWriteOncePod" in self.why_not_scheduled("waiting"),
                       "the scheduler to say why pod waiting waits")
-        self.grow("alone", volume)
-        self.wait_grown(guest, GROWN)
+        self.grow("alone", volume, guest)
         self.delete_pod("alone", guest)
         self.wait_grown(self.start_guest("waiting", claim="alone"), GROWN)
         self.wait_running("waiting")
