@@ -25,6 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "api/http_call.h"
 #include "api/http_listen.h"
@@ -318,12 +319,37 @@ static void *look_at_uri(void *data, const char *uri, struct MHD_Connection *con
     return nul && nul < uri + strcspn(uri, "?") ? &path_with_nul : NULL;
 }
 
+/* The socket's mode keeps others from connecting; a descriptor can be handed on, and whoever mounts
+ * the directory elsewhere brings users of his own. What such a client has sent is not read. */
+static bool is_admitted(const struct door *door, struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info;
+
+    if (door->kind != HTTP_DOOR_SOCKET)
+        return true;
+    info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    return info && unix_socket_admits(&door->server->unix_socket, info->connect_fd);
+}
+
+static void look_at_client(void *data, struct MHD_Connection *connection, void **context,
+                           enum MHD_ConnectionNotificationCode code)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+
+    (void)context;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED && info && !is_admitted(data, connection))
+        (void)shutdown(info->connect_fd, SHUT_RDWR);
+}
+
 static enum MHD_Result begin_exchange(struct door *door, struct MHD_Connection *connection,
                                       void **exchange_pointer)
 {
     struct exchange *exchange = *exchange_pointer;
 
     *exchange_pointer = NULL;
+    if (!is_admitted(door, connection)) /* it was read before the connection was shut down */
+        return MHD_NO;
     if (exchange == &path_with_nul)
         return refuse(door, connection, MHD_HTTP_BAD_REQUEST, "bad_path", "the path has a NUL");
     if (announces_large_body(connection))
@@ -468,7 +494,8 @@ static int open_door(struct http_server *server, struct door *door, int fd, stru
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         (size_t)CONNECTION_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS,
         MHD_OPTION_NOTIFY_COMPLETED, forget_request, NULL, MHD_OPTION_URI_LOG_CALLBACK, look_at_uri,
-        NULL, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+        NULL, MHD_OPTION_NOTIFY_CONNECTION, look_at_client, door, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_END);
     if (!door->daemon)
         return error_set(error, -ENOMEM, "cannot start the HTTP server");
     info = MHD_get_daemon_info(door->daemon, MHD_DAEMON_INFO_EPOLL_FD);

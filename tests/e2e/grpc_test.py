@@ -3,17 +3,15 @@
 
 import os
 import signal
-import socket
 import stat
 import unittest
 
 from grpc_client import SECONDS, GrpcTest, socket_of
 from http2_client import (DATA, END_HEADERS, END_STREAM, HEADERS, NO_ERROR, RST_STREAM, SETTINGS,
                           Http2, fields, frame, message, request_fields)
+from other_users import GROUP, USER, ask_as, open_ways
 
 CHECK = "/grpc.health.v1.Health/Check"
-GROUP = 47110  # nobody's
-USER = 47111
 CONNECTIONS = 64  # at a time
 
 
@@ -166,33 +164,16 @@ class Others(GrpcTest):
 
     def connect_as(self, user, group, node):
         """The first bytes that such a process gets; None: it may not even connect."""
-        ours, theirs = socket.socketpair()
-        child = os.fork()
-        if child == 0:
-            try:
-                os.setgroups([group])
-                os.setresgid(user, user, user)
-                os.setresuid(user, user, user)
-                with Http2(socket_of(node)) as client:
-                    theirs.sendall(b"+" + client.socket.recv(1))
-            except PermissionError:
-                theirs.sendall(b"-")
-            finally:
-                os._exit(0)
-        theirs.close()
-        with ours:
-            answer = b"".join(iter(lambda: ours.recv(16), b""))
-        os.waitpid(child, 0)
-        return None if answer == b"-" else answer[1:]
+        def connect():
+            with Http2(socket_of(node)) as client:
+                return client.socket.recv(1)
 
-    def open_ways(self, node):
-        for directory in (node.root.parent, node.root, node.root / "run", node.root / "run/crustd"):
-            os.chmod(directory, 0o711)
+        return ask_as(user, group, connect)
 
     def test_root_alone(self):
         node = self.node()
         node.start()
-        self.open_ways(node)
+        open_ways(node)
         self.assertEqual(stat.S_IMODE(socket_of(node).stat().st_mode), 0o600)
         self.assertIsNone(self.connect_as(USER, GROUP, node))
         os.chmod(socket_of(node), 0o666)  # what somebody may have opened is asked for its owner
@@ -202,7 +183,7 @@ class Others(GrpcTest):
     def test_a_group(self):
         node = self.node({"paths.socket_group": GROUP})
         node.start()
-        self.open_ways(node)
+        open_ways(node)
         status = socket_of(node).stat()
         self.assertEqual((stat.S_IMODE(status.st_mode), status.st_gid), (0o660, GROUP))
         self.assertEqual(self.connect_as(USER, GROUP, node), b"\0")

@@ -7,10 +7,12 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import threading
 
 from node import BUILD, REPOSITORY, VOLUMES, encode
+from other_users import GROUP, USER, ask_as, open_ways
 from said import AFTER, BEFORE, SANDBOX, SaidTest, curl, fake_agent, free_port, publish_path
 
 
@@ -151,6 +153,40 @@ class MetricsTest(HttpTest):
         node.start()
         _, body = curl(node, "/metrics")
         self.assertIsNone(re.search(rb"secret|kubernetes", body))
+
+
+class OthersTest(HttpTest):
+    """Who may ask, whatever the socket's mode has become."""
+
+    REQUEST = b"POST /v1/resync HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+
+    def ask(self, user, group, node):
+        def ask():
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(str(node.path("/run/crustd/http.sock")))
+                client.sendall(self.REQUEST)  # before anybody has looked at who it is
+                try:
+                    return b"".join(iter(lambda: client.recv(4096), b""))
+                except ConnectionResetError:
+                    return b""
+
+        os.chmod(node.path("/run/crustd/http.sock"), 0o666)
+        return ask_as(user, group, ask)
+
+    def test_root_alone(self):
+        node = self.node()
+        node.start()
+        open_ways(node)
+        self.assertEqual(self.ask(USER, GROUP, node), b"")
+        self.assertIn(b" 202 ", self.ask(0, 0, node))
+        self.assertEqual(node.log_text().count("is observed again"), 1)
+
+    def test_a_group(self):
+        node = self.node({"paths.socket_group": GROUP})
+        node.start()
+        open_ways(node)
+        self.assertIn(b" 202 ", self.ask(USER, GROUP, node))
+        self.assertEqual(self.ask(USER, USER, node), b"")
 
 
 class VolumeTest(HttpTest):
