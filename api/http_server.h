@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* http_server.h - HTTP/1.1 for people and tools: libmicrohttpd on the loop, no threads.
  *
- * On the unix socket (0600 root, or 0660 with paths.socket_group; the peer's credentials are checked
- * too): everything. On http.listen: the read-only part. On metrics.listen: /metrics, /healthz and
- * /readyz. Requests are bounded in size, number of connections and idle time.
+ * On the unix socket (0600 root, or 0660 with paths.socket_group, and the peer's credentials are
+ * checked): everything. On http.listen: the read-only part. On metrics.listen: /metrics, /healthz
+ * and /readyz. Requests are bounded in size, number of connections and idle time.
  *
  *   GET  /                    the status page, for a browser; its style is at /status.css
  *   GET  /healthz             200 "ok" while the loop turns
