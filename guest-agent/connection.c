@@ -3,8 +3,8 @@
  *
  * A request in progress belongs to its connection and ends with it: what a client that left had
  * asked for is not answered to the next one. Bounds: REQUEST_BYTES for one request, REQUESTS in
- * progress, OUTPUT_BYTES of replies that nobody fetches. A frame beyond the bound is answered and
- * its bytes are thrown away as they come.
+ * progress, OUTPUT_BYTES of replies that nobody fetches, idle_ns without a whole request on a
+ * socket. A frame beyond the bound is answered and its bytes are thrown away as they come.
  *
  * On a serial line the end of a stream is not the end of the connection until its owner says so:
  * the next client's request may have come before the word that the last one left (see serve.c).
@@ -52,9 +52,29 @@ struct connection {
     size_t discard;     /* bytes of an oversized frame that are yet to come */
     struct loop_timer silence;
     struct request requests[REQUESTS];
+    uint64_t active_ns; /* when something was last asked or answered */
+    uint64_t idle_ns;
     connection_ended *ended;
     void *userdata;
 };
+
+static bool is_busy(const struct connection *connection)
+{
+    for (size_t i = 0; i < REQUESTS; i++) {
+        if (connection->requests[i].resize)
+            return true;
+    }
+    return false;
+}
+
+/* A serial line has one connection, which nobody else waits for. */
+static void note_activity(struct connection *connection)
+{
+    connection->active_ns = clock_boottime();
+    if (!connection->serial)
+        stream_set_deadline(&connection->stream,
+                            is_busy(connection) ? STREAM_NO_DEADLINE : connection->idle_ns);
+}
 
 static void note_loss(int code)
 {
@@ -106,6 +126,7 @@ static void on_resized(struct resize *resize, const struct ttrpc_status *status,
         log_warning(NULL, "cannot resize %s: %s: %s", request->path,
                     ttrpc_code_name(status->code, number), status->message);
     request->resize = resize_free(resize);
+    note_activity(request->connection);
     answer(request->connection, request->stream_id, status, NULL);
 }
 
@@ -222,6 +243,7 @@ static bool take_step(struct connection *connection)
     switch (ttrpc_next_frame(buffer_text(input), input->length, REQUEST_BYTES, &frame)) {
     case TTRPC_FRAME:
         take_frame(connection, &frame);
+        note_activity(connection);
         buffer_consume(input, frame.size);
         return true;
     case TTRPC_OVERSIZE:
@@ -267,8 +289,8 @@ static void on_ended(struct stream *stream, enum stream_end end, const struct er
 
 static const struct stream_handler handler = {.received = on_received, .ended = on_ended};
 
-int connection_new(struct loop *loop, int fd, bool serial, connection_ended *ended, void *userdata,
-                   struct connection **ret_connection)
+int connection_new(struct loop *loop, int fd, bool serial, uint64_t idle_ns,
+                   connection_ended *ended, void *userdata, struct connection **ret_connection)
 {
     struct connection *connection = calloc(1, sizeof(*connection));
     int r;
@@ -280,6 +302,7 @@ int connection_new(struct loop *loop, int fd, bool serial, connection_ended *end
     buffer_init(&connection->held, OUTPUT_BYTES);
     connection->loop = loop;
     connection->serial = serial;
+    connection->idle_ns = idle_ns;
     connection->ended = ended;
     connection->userdata = userdata;
     r = stream_adopt(&connection->stream, loop, fd, STREAM_NO_DEADLINE, INPUT_BYTES, OUTPUT_BYTES,
@@ -288,6 +311,7 @@ int connection_new(struct loop *loop, int fd, bool serial, connection_ended *end
         free(connection);
         return r;
     }
+    note_activity(connection);
     *ret_connection = connection;
     return 0;
 }
@@ -301,6 +325,11 @@ int connection_resume(struct connection *connection, int fd)
         r = stream_send(&connection->stream, connection->held.data, connection->held.length);
     buffer_clear(&connection->held);
     return r;
+}
+
+uint64_t connection_idle_since(const struct connection *connection)
+{
+    return is_busy(connection) ? UINT64_MAX : connection->active_ns;
 }
 
 struct connection *connection_free(struct connection *connection)

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "lib/loop.h"
 
@@ -18,14 +19,18 @@ typedef void connection_ended(struct connection *connection, void *userdata);
 
 /* Takes fd over. `ended` comes once, from the loop, when the peer has gone; the owner then frees
  * the connection. On a serial line what makes no sense is dropped, and so is half a frame after a
- * second of silence; on a socket either is the peer's affair and nonsense ends the connection. 0 or
- * -errno. */
-int connection_new(struct loop *loop, int fd, bool serial, connection_ended *ended, void *userdata,
-                   struct connection **ret_connection);
+ * second of silence. On a socket nonsense ends the connection, and so do idle_ns in which nothing
+ * whole was asked and nothing is in progress. 0 or -errno. */
+int connection_new(struct loop *loop, int fd, bool serial, uint64_t idle_ns,
+                   connection_ended *ended, void *userdata, struct connection **ret_connection);
 
 /* A serial line that `ended` has a peer again, over fd (taken over): what is in progress goes on
  * and is answered to it. 0 or -errno. */
 int connection_resume(struct connection *connection, int fd);
+
+/* When something was last asked or answered, on the boottime clock; UINT64_MAX while a request is
+ * in progress. */
+uint64_t connection_idle_since(const struct connection *connection);
 
 /* Drops what was not answered. NULL is fine; returns NULL. */
 struct connection *connection_free(struct connection *connection);

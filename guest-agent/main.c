@@ -19,6 +19,8 @@
 #include "lib/clock.h"
 #include "lib/log.h"
 
+#define IDLE_NS (60 * NSEC_PER_SEC) /* of a connection, until it ends */
+
 enum { LISTENERS = 4, EXIT_INCOMPLETE = 1, EXIT_USAGE = 2, TIMEOUT_SECONDS_MAX = 3600 };
 
 static const char default_address[] = "vsock://1030"; /* agent.companion_port of crustd.conf */
@@ -159,7 +161,7 @@ static int start_servers(struct loop *loop, const struct options *options, struc
 {
     for (size_t i = 0; i < options->listen_count; i++) {
         struct error error;
-        int r = server_new(loop, options->listen[i], &servers[i], &error);
+        int r = server_new(loop, options->listen[i], IDLE_NS, &servers[i], &error);
 
         if (r < 0) {
             log_error(NULL, "%s", error.text);

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* serve.c - listening sockets and serial ports.
  *
- * A socket: accept, at most SERVE_CONNECTIONS at once. Out of descriptors: pause, or accept(2)
- * would fail in a tight loop.
+ * A socket: accept, at most SERVE_CONNECTIONS at once; for one more, the one that has been idle for
+ * longest ends. Out of descriptors: pause, or accept(2) would fail in a tight loop.
+ *
+ * vsock: the host alone is served. Its cid is 2 for every transport (vsock(7)). Processes of the
+ * guest's own have 1 or the guest's cid, sibling VMs of a vhost-user-vsock theirs.
  *
  * A serial port: it is opened once and stays open, and one connection after another runs over a
  * duplicate of its descriptor. While no host peer is attached, virtio-serial reads end-of-file and
@@ -44,6 +47,7 @@
 
 struct server {
     struct loop *loop;
+    uint64_t idle_ns;
     int fd;     /* listening, or the serial port; -1 while that is not there */
     char *path; /* unix, serial */
     bool serial;
@@ -89,11 +93,42 @@ static void on_accept_again(struct loop_timer *timer)
     loop_io_start(server->loop, &server->io, server->fd, LOOP_READ, on_accept);
 }
 
+static bool is_admitted(const struct sockaddr_vm *peer)
+{
+    if (peer->svm_family != AF_VSOCK || peer->svm_cid == VMADDR_CID_HOST)
+        return true;
+    log_debug(NULL, "a connection from cid %u is closed: only the host is served", peer->svm_cid);
+    return false;
+}
+
+/* A free slot, if need be of the connection that has been idle for longest; NULL: all are busy. */
+static struct connection **make_room(struct server *server)
+{
+    struct connection **slot = find_slot(server, NULL), **idlest = NULL;
+    uint64_t since = UINT64_MAX;
+
+    if (slot)
+        return slot;
+    for (size_t i = 0; i < SERVE_CONNECTIONS; i++) {
+        if (connection_idle_since(server->connections[i]) < since) {
+            idlest = &server->connections[i];
+            since = connection_idle_since(*idlest);
+        }
+    }
+    if (idlest) {
+        log_warning(NULL, "too many connections: the one that was idle for longest is closed");
+        *idlest = connection_free(*idlest);
+    }
+    return idlest;
+}
+
 static void on_accept(struct loop_io *io, int events)
 {
     struct server *server = container_of(io, struct server, io);
-    struct connection **slot = find_slot(server, NULL);
-    int fd = accept4(server->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    struct connection **slot;
+    struct sockaddr_vm peer = {0};
+    socklen_t size = sizeof(peer);
+    int fd = accept4(server->fd, (struct sockaddr *)&peer, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
     (void)events;
     if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
@@ -103,12 +138,13 @@ static void on_accept(struct loop_io *io, int events)
     }
     if (fd < 0)
         return;
+    slot = is_admitted(&peer) ? make_room(server) : NULL;
     if (!slot) {
-        log_warning(NULL, "too many connections: one more is closed");
         fd_close(fd);
         return;
     }
-    if (connection_new(server->loop, fd, false, on_connection_ended, server, slot) < 0)
+    if (connection_new(server->loop, fd, false, server->idle_ns, on_connection_ended, server,
+                       slot) < 0)
         log_warning(NULL, "cannot serve a connection");
 }
 
@@ -168,7 +204,7 @@ static int attach(struct server *server)
         return -errno;
     if (server->connections[0])
         return connection_resume(server->connections[0], fd);
-    return connection_new(server->loop, fd, true, on_connection_ended, server,
+    return connection_new(server->loop, fd, true, server->idle_ns, on_connection_ended, server,
                           &server->connections[0]);
 }
 
@@ -272,7 +308,7 @@ static int server_start(struct server *server, const char *address)
     return r;
 }
 
-int server_new(struct loop *loop, const char *address, struct server **ret_server,
+int server_new(struct loop *loop, const char *address, uint64_t idle_ns, struct server **ret_server,
                struct error *error)
 {
     struct server *server = calloc(1, sizeof(*server));
@@ -281,6 +317,7 @@ int server_new(struct loop *loop, const char *address, struct server **ret_serve
     if (!server)
         return error_set_errno(error, -ENOMEM, "cannot listen on %s", address);
     server->loop = loop;
+    server->idle_ns = idle_ns;
     server->fd = -1;
     r = server_start(server, address);
     if (r < 0) {

@@ -140,7 +140,8 @@ static void a_reply_that_the_line_did_not_take_reaches_the_next_peer(void **stat
 
     (void)state;
     fill(port);
-    assert_int_equal(connection_new(&loop, port, true, on_ended, NULL, &connection), 0);
+    assert_int_equal(connection_new(&loop, port, true, NSEC_PER_SEC, on_ended, NULL, &connection),
+                     0);
     ask(7);
     ask(9);
     leave();

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/vm_sockets.h>
 #include <pty.h>
 #include <sched.h>
 #include <stdio.h>
@@ -30,6 +31,8 @@
 #include "lib/log.h"
 #include "tests/unit/guest-agent/loop_volume.h"
 #include "tests/unit/scratch.h"
+
+#define IDLE_NS (3600 * NSEC_PER_SEC)
 
 static struct loop loop;
 static struct server *server;
@@ -187,12 +190,11 @@ static void grow_volume(void)
 
 /* ---- around each test */
 
-static int set_up(void **state)
+static int start(uint64_t idle_ns)
 {
     char address[128];
     struct error error;
 
-    (void)state;
     volume.loop = -1;
     if (scratch_directory_make(scratch) < 0)
         return -1;
@@ -201,7 +203,19 @@ static int set_up(void **state)
     buffer_init(&received, 0);
     if (loop_init(&loop) < 0)
         return -1;
-    return server_new(&loop, address, &server, &error);
+    return server_new(&loop, address, idle_ns, &server, &error);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    return start(IDLE_NS);
+}
+
+static int set_up_impatient(void **state)
+{
+    (void)state;
+    return start(NSEC_PER_SEC / 20);
 }
 
 static int tear_down(void **state)
@@ -415,29 +429,81 @@ static void nonsense_ends_a_connection(void **state)
     assert_false(await(fd, 1, &status, &received));
 }
 
-static void connections_are_bounded_and_given_back(void **state)
+/* Until the agent has ended the connection. */
+static void await_end(int fd)
 {
-    struct buffer payload = BUFFER_INIT(0);
-    int fds[SERVE_CONNECTIONS + 1];
     struct ttrpc_status status;
-    bool served;
+
+    assert_false(await(fd, 1, &status, &received));
+}
+
+static void the_idlest_connection_gives_way(void **state)
+{
+    int fds[SERVE_CONNECTIONS + 1];
 
     (void)state;
     for (size_t i = 0; i < array_length(fds); i++) {
         fds[i] = dial();
-        if (i < SERVE_CONNECTIONS)
-            assert_int_equal(ask_resize(fds[i], "/nope", 1).code, STATUS_INVALID_ARGUMENT);
+        assert_int_equal(ask_resize(fds[i], "/nope", 1).code, STATUS_INVALID_ARGUMENT);
+        /* The first one is heard of again, so the second is idle for longest. */
+        assert_int_equal(ask_resize(fds[0], "/nope", 1).code, STATUS_INVALID_ARGUMENT);
     }
-    assert_false(await(fds[SERVE_CONNECTIONS], 1, &status, &received));
+    await_end(fds[1]);
+    assert_int_equal(ask_resize(fds[2], "/nope", 1).code, STATUS_INVALID_ARGUMENT);
     for (size_t i = 0; i < array_length(fds); i++)
         fd_close(fds[i]);
-    do { /* until the agent has noticed */
-        fds[0] = dial();
-        post_call(fds[0], 1, AGENT_METHOD_RESIZE, "/nope", 1, 0);
-        served = await(fds[0], 1, &status, &payload);
-        fd_close(fds[0]);
-    } while (!served);
-    buffer_done(&payload);
+}
+
+static void a_connection_with_a_request_in_progress_stays(void **state)
+{
+    int fds[SERVE_CONNECTIONS + 1];
+
+    (void)state;
+    make_volume("xfs");
+    for (size_t i = 0; i < array_length(fds); i++) {
+        fds[i] = dial();
+        post_call(fds[i], 1001, AGENT_METHOD_RESIZE, volume.mount_point, LARGE * MIB,
+                  60 * NSEC_PER_SEC);
+        if (i < SERVE_CONNECTIONS)
+            (void)ask_stats(fds[i], volume.mount_point); /* so the other has been taken, too */
+    }
+    await_end(fds[SERVE_CONNECTIONS]);
+    for (size_t i = 0; i < array_length(fds); i++)
+        fd_close(fds[i]);
+}
+
+/* Half a frame is no request. */
+static void an_idle_connection_ends(void **state)
+{
+    cleanup(fd_closep) int silent = dial(), slow = dial();
+
+    (void)state;
+    post(slow, "\0\0\0", 3);
+    await_end(silent);
+    await_end(slow);
+}
+
+/* Run where there is a vsock: tests/node has it run in a node. */
+static void only_the_host_is_served_on_vsock(void **state)
+{
+    cleanup(fd_closep) int fd = socket(AF_VSOCK, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_vm name = {.svm_family = AF_VSOCK,
+                               .svm_cid = VMADDR_CID_LOCAL,
+                               .svm_port = 1 << 20 | (unsigned)getpid()};
+    struct server *on_vsock;
+    char address[64];
+
+    (void)state;
+    (void)snprintf(address, sizeof(address), "vsock://%u", name.svm_port);
+    if (fd < 0 || server_new(&loop, address, IDLE_NS, &on_vsock, NULL) < 0)
+        skip();
+    if (connect(fd, (struct sockaddr *)&name, sizeof(name)) < 0) {
+        (void)server_free(on_vsock);
+        skip();
+    }
+    (void)fcntl(fd, F_SETFL, O_NONBLOCK);
+    await_end(fd);
+    (void)server_free(on_vsock);
 }
 
 static void requests_in_progress_are_bounded_and_end_with_their_connection(void **state)
@@ -463,10 +529,11 @@ static void addresses_are_checked(void **state)
 
     (void)state;
     for (size_t i = 0; i < array_length(bad); i++) {
-        assert_int_equal(server_new(&loop, bad[i], &other, &error), -EINVAL);
+        assert_int_equal(server_new(&loop, bad[i], IDLE_NS, &other, &error), -EINVAL);
         assert_null(other);
     }
-    assert_int_equal(server_new(&loop, "unix:///no/such/dir/sock", &other, &error), -ENOENT);
+    assert_int_equal(server_new(&loop, "unix:///no/such/dir/sock", IDLE_NS, &other, &error),
+                     -ENOENT);
     assert_non_null(strstr(error.text, "/no/such/dir/sock"));
 }
 
@@ -500,7 +567,7 @@ static void a_serial_line_carries_one_client_after_another(void **state)
         skip();
     assert_int_equal(fcntl(line, F_SETFL, O_NONBLOCK), 0);
     (void)snprintf(address, sizeof(address), "serial://%s", name);
-    assert_int_equal(server_new(&loop, address, &serial, NULL), 0);
+    assert_int_equal(server_new(&loop, address, IDLE_NS, &serial, NULL), 0);
     loop_run_once(&loop); /* opens the port, which makes it raw */
     ask_until_answered(line);
     post(line, "garbage", 7);
@@ -531,7 +598,10 @@ int main(void)
         TEST(a_request_may_come_byte_by_byte),
         TEST(strange_frames_are_survived),
         TEST(nonsense_ends_a_connection),
-        TEST(connections_are_bounded_and_given_back),
+        TEST(the_idlest_connection_gives_way),
+        TEST(a_connection_with_a_request_in_progress_stays),
+        cmocka_unit_test_setup_teardown(an_idle_connection_ends, set_up_impatient, tear_down),
+        TEST(only_the_host_is_served_on_vsock),
         TEST(requests_in_progress_are_bounded_and_end_with_their_connection),
         TEST(addresses_are_checked),
         TEST(a_serial_line_carries_one_client_after_another),
