@@ -2,10 +2,12 @@
 /* fake_node.h - a whole reconciler on a node that needs no root: directories and a store below a
  * scratch root, and readers of devices, sandboxes and processes that answer from tables.
  *
- * What is defined here takes the place of observe/device.c, stack.c, sandbox.c and census.c.
+ * What is defined here takes the place of observe/sandbox.c and census.c, and in fake_devices.h of
+ * device.c and stack.c.
  */
 #pragma once
 
+#include "tests/unit/reconciler/fake_devices.h"
 #include "tests/unit/tree.h"
 
 #include "lib/base64url.h"
@@ -26,16 +28,6 @@
 #define GIB           (UINT64_C(1) << 30)
 #define DISK          "/dev/disk-1"
 
-enum { FAKES = 8 };
-
-struct fake_device {
-    const char *path;
-    enum device_kind kind;
-    uint32_t minor; /* of major 7 */
-    uint64_t size;
-    uint32_t lower; /* the minor of what it stands on; 0 nothing */
-};
-
 struct fake_sandbox {
     const char *id;
     bool is_there, ended; /* its directory; no VMM */
@@ -46,11 +38,9 @@ struct fake_sandbox {
     const char *bundles;
 };
 
-static struct fake_device fake_device[FAKES];
 static struct fake_sandbox fake_sandbox[FAKES];
 static const char *fake_owner; /* of any bundle */
 static int fake_owner_result;
-static int fake_device_failure; /* -errno of any device that is read */
 static bool fake_process, fake_cgroup, fake_sees_host;
 static bool fake_watcher_down;
 static pid_t fake_unpinned;
@@ -62,92 +52,6 @@ static struct store *store;
 static struct config config;
 static struct instance instance;
 static struct reconciler *reconciler;
-
-/* ---- devices ------------------------------------------------------------------------------ */
-
-static const struct fake_device *find_device(const char *path, uint32_t minor)
-{
-    for (unsigned i = 0; i < FAKES; i++)
-        if (fake_device[i].path &&
-            (path ? strcmp(fake_device[i].path, path) == 0 : fake_device[i].minor == minor))
-            return &fake_device[i];
-    return NULL;
-}
-
-static void fill_device(const struct fake_device *fake, struct observed_device *device)
-{
-    *device = (struct observed_device){.kind = fake->kind,
-                                       .major = fake->kind == DEVICE_KIND_BLOCK ? 7 : 0,
-                                       .minor = fake->minor,
-                                       .diskseq = fake->minor,
-                                       .file_device = 1,
-                                       .inode = fake->minor,
-                                       .size_bytes = fake->size};
-    (void)snprintf(device->name, sizeof(device->name), "%s", fake->path);
-}
-
-int observe_device_path(int root_fd, int sysfs, const char *path,
-                        struct observed_device *ret_device)
-{
-    const struct fake_device *fake = find_device(path, 0);
-
-    (void)root_fd;
-    (void)sysfs;
-    if (fake_device_failure)
-        return fake_device_failure;
-    if (fake)
-        fill_device(fake, ret_device);
-    return fake ? OBSERVED : OBSERVED_ABSENT;
-}
-
-int observe_device_number(int sysfs, uint32_t major, uint32_t minor,
-                          struct observed_device *ret_device)
-{
-    const struct fake_device *fake = find_device(NULL, minor);
-
-    (void)sysfs;
-    (void)major;
-    if (fake)
-        fill_device(fake, ret_device);
-    return fake ? OBSERVED : OBSERVED_ABSENT;
-}
-
-int observe_open_sysfs(int root_fd, const char *path, int *ret_fd)
-{
-    (void)path;
-    *ret_fd = openat(root_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return *ret_fd < 0 ? -errno : 0;
-}
-
-unsigned observe_stack(int sysfs, const struct observed_device *device,
-                       struct observed_layer ret_layer[static OBSERVE_LAYERS])
-{
-    const struct fake_device *fake = find_device(NULL, device->minor);
-    unsigned count = 0;
-
-    (void)sysfs;
-    ret_layer[count++] = (struct observed_layer){
-        .kind = fake && fake->lower ? LAYER_DM : LAYER_DISK, .device = *device};
-    if (fake && fake->lower && find_device(NULL, fake->lower)) {
-        ret_layer[count] = (struct observed_layer){.kind = LAYER_DISK};
-        fill_device(find_device(NULL, fake->lower), &ret_layer[count++].device);
-    }
-    return count;
-}
-
-void observe_each_beneath(int sysfs, uint32_t major, uint32_t minor,
-                          observe_device_callback *callback, void *userdata)
-{
-    (void)sysfs;
-    callback(userdata, major, minor);
-}
-
-void observe_scsi_disks(int sysfs, const char *devpath, observe_device_callback *callback,
-                        void *userdata)
-{
-    (void)sysfs;
-    callback(userdata, 7, (uint32_t)atoi(devpath));
-}
 
 /* ---- sandboxes ---------------------------------------------------------------------------- */
 
@@ -379,10 +283,10 @@ static inline void make_reconciler(const struct error *why_in_memory)
 
 static int node_start(void **state)
 {
-    memset(fake_device, 0, sizeof(fake_device));
+    clear_devices();
     memset(fake_sandbox, 0, sizeof(fake_sandbox));
     fake_owner = NULL;
-    fake_owner_result = fake_device_failure = 0;
+    fake_owner_result = 0;
     fake_process = fake_cgroup = fake_watcher_down = fake_pin_fails = false;
     fake_sees_host = true;
     fake_unpinned = 0;
@@ -394,6 +298,7 @@ static int node_start(void **state)
     config.resize.settle_ms = 0;
     config.guest.stats_seconds = 0;
     config.guest.helper = false;
+    tree_make(config.paths.sysfs);
     tree_make(KATA_VOLUMES);
     tree_make(CRUST_VOLUMES);
     tree_make(PODS);
@@ -468,11 +373,6 @@ static inline void unstage(const char *volumes, const char *target)
 
     (void)snprintf(path, sizeof(path), "%s/%s", volumes, key_of(target));
     assert_int_equal(scratch_directory_remove(tree_path(path)), 0);
-}
-
-static inline void put_disk(unsigned place, const char *path, uint32_t minor, uint64_t size)
-{
-    fake_device[place] = (struct fake_device){path, DEVICE_KIND_BLOCK, minor, size, 0};
 }
 
 static inline void start_sandbox(unsigned place, const char *id)

@@ -244,11 +244,15 @@ static inline int64_t lines_of(struct store *store, const char *kind)
     return number_of(store, sql);
 }
 
+static inline void execute_sql(struct store *store, const char *sql)
+{
+    assert_int_equal(sqlite3_exec(store->connection.db, sql, NULL, NULL, NULL), SQLITE_OK);
+}
+
 /* From here on the database fails whatever is written. */
 static inline void fail_writes(struct store *store)
 {
-    assert_int_equal(sqlite3_exec(store->connection.db, "PRAGMA query_only = 1", NULL, NULL, NULL),
-                     SQLITE_OK);
+    execute_sql(store, "PRAGMA query_only = 1");
 }
 
 /* SQLite's own count of rows written by this connection. */

@@ -3,92 +3,16 @@
  * test says. */
 #include "tests/unit/reconciler/surroundings.h"
 
-#include "agent-client/guest_call.h"
-#include "hypervisor/hypervisor.h"
 #include "reconciler/act/actor.h"
 #include "reconciler/helper/helper.h"
-
-/* ---- a VMM and a guest ---- */
-
-struct hypervisor_call {
-    hypervisor_done *done;
-    void *userdata;
-    struct hypervisor_request request;
-};
-struct guest_call {
-    guest_done *done;
-    void *userdata;
-    struct guest_request request;
-};
+#include "tests/unit/reconciler/fake_guest.h"
+#include "tests/unit/reconciler/fake_vmm.h"
 
 static struct {
     struct surroundings node;
     struct actor *actor;
     struct helpers *helpers;
-    struct hypervisor_call *vmm; /* the last that was called and has not been freed */
-    struct guest_call *guest;
-    int refused; /* a call cannot be made */
-    unsigned dropped;
 } test;
-
-int hypervisor_call_new(struct loop *loop, enum hypervisor_kind kind,
-                        const struct hypervisor_request *request, hypervisor_done *done,
-                        void *userdata, struct hypervisor_call **ret_call)
-{
-    (void)loop;
-    assert_int_equal(kind, HYPERVISOR_QEMU);
-    if (test.refused)
-        return test.refused;
-    *ret_call = test.vmm = calloc(1, sizeof(**ret_call));
-    *test.vmm = (struct hypervisor_call){done, userdata, *request};
-    return 0;
-}
-
-struct hypervisor_call *hypervisor_call_free(struct hypervisor_call *call)
-{
-    if (call)
-        test.vmm = NULL;
-    free(call);
-    return NULL;
-}
-
-bool hypervisor_may_resize(enum hypervisor_kind kind, bool firecracker_allowed)
-{
-    return kind != HYPERVISOR_FIRECRACKER || firecracker_allowed;
-}
-
-int guest_call_new(struct loop *loop, const struct guest_request *request, guest_done *done,
-                   void *userdata, struct guest_call **ret_call)
-{
-    (void)loop;
-    *ret_call = test.guest = calloc(1, sizeof(**ret_call));
-    *test.guest = (struct guest_call){done, userdata, *request};
-    return 0;
-}
-
-struct guest_call *guest_call_free(struct guest_call *call)
-{
-    if (call)
-        test.guest = NULL;
-    free(call);
-    return NULL;
-}
-
-static void vmm_answers(const struct hypervisor_reply *reply)
-{
-    assert_non_null(test.vmm);
-    test.vmm->done(test.vmm, reply, test.vmm->userdata);
-    assert_null(test.vmm);
-}
-
-static void guest_answers(const struct guest_reply *reply)
-{
-    assert_non_null(test.guest);
-    test.guest->done(test.guest, reply, test.guest->userdata);
-    assert_null(test.guest);
-}
-
-/* ---- a core ---- */
 
 /* How many volumes were queued to be decided again. */
 static size_t queued(void)
@@ -100,6 +24,7 @@ static int set_up(void **state)
 {
     (void)state;
     memset(&test, 0, sizeof(test));
+    fake_vmm_refused = 0;
     surroundings_begin(&test.node, true);
     surroundings_bind(&test.node);
     test.helpers = helpers_new(&test.node.context);
@@ -113,8 +38,8 @@ static int tear_down(void **state)
     (void)state;
     assert_null(actor_free(test.actor));
     assert_null(helpers_free(test.helpers));
-    assert_null(test.vmm);
-    assert_null(test.guest);
+    assert_null(fake_vmm);
+    assert_null(fake_guest);
     surroundings_end(&test.node);
     return 0;
 }
@@ -163,14 +88,15 @@ static void an_act_goes_from_its_intent_to_its_record(void **state)
 
     (void)state;
     decide_on(ACTION_RESIZE_HYPERVISOR);
-    assert_null(test.vmm); /* not before the commit */
+    assert_null(fake_vmm); /* not before the commit */
     assert_true(lines_of(the_store(), "resize_hypervisor_intended") == 1);
     assert_true(actor_is_acting(test.actor, test.node.bound.volume_id));
     actor_start(test.actor);
     assert_int_equal(actor_count_running(test.actor), 1);
-    assert_int_equal(test.vmm->request.act, HYPERVISOR_RESIZE);
-    assert_int_equal(test.vmm->request.bytes, GIB);
-    assert_in_range(test.vmm->request.deadline_ns, 1,
+    assert_int_equal(fake_vmm->kind, HYPERVISOR_QEMU);
+    assert_int_equal(fake_vmm->request.act, HYPERVISOR_RESIZE);
+    assert_int_equal(fake_vmm->request.bytes, GIB);
+    assert_in_range(fake_vmm->request.deadline_ns, 1,
                     test.node.config.resize.call_timeout_seconds * NSEC_PER_SEC);
     vmm_answers(&(struct hypervisor_reply){
         .bytes = 2 * GIB, .list = HYPERVISOR_LIST_HAS, .drive_id = "drive-9", .version = "8.2"});
@@ -191,7 +117,7 @@ static void a_failure_that_heals_is_tried_again_later(void **state)
     (void)state;
     (void)error_set(&reply.error, 0, "no answer");
     begin(ACTION_QUERY_HYPERVISOR);
-    assert_int_equal(test.vmm->request.act, HYPERVISOR_QUERY);
+    assert_int_equal(fake_vmm->request.act, HYPERVISOR_QUERY);
     vmm_answers(&reply);
     record();
     assert_int_equal(the_volume().hypervisor_reason, REASON_HYPERVISOR_UNREACHABLE);
@@ -226,7 +152,7 @@ static void a_device_that_grew_meanwhile_starts_anew(void **state)
 static void a_call_that_cannot_be_made_is_a_failure(void **state)
 {
     (void)state;
-    test.refused = -ENOMEM;
+    fake_vmm_refused = -ENOMEM;
     begin(ACTION_QUERY_HYPERVISOR);
     assert_int_equal(actor_count_running(test.actor), 0);
     record();
@@ -272,7 +198,7 @@ static void what_is_overruled_or_rolled_back_never_starts(void **state)
     decide_on(ACTION_QUERY_HYPERVISOR);
     actor_drop(test.actor);
     actor_start(test.actor);
-    assert_null(test.vmm);
+    assert_null(fake_vmm);
     decide_on(ACTION_QUERY_HYPERVISOR); /* the slot is free again */
     assert_true(actor_has_decided(test.actor));
 }
@@ -284,10 +210,10 @@ static void an_act_for_a_binding_that_is_gone_is_cancelled(void **state)
     (void)state;
     begin(ACTION_QUERY_HYPERVISOR);
     actor_cancel_stale(test.actor, &volume);
-    assert_non_null(test.vmm);
+    assert_non_null(fake_vmm);
     volume.mapping_id++;
     actor_cancel_stale(test.actor, &volume);
-    assert_null(test.vmm);
+    assert_null(fake_vmm);
     assert_int_equal(actor_count_running(test.actor), 0);
 }
 
@@ -319,8 +245,8 @@ static void another_volumes_policy_goes_with_the_question(void **state)
     assert_int_equal(store_open_mapping(the_store(), &mapping), 0);
     assert_int_equal(store_commit(the_store()), 0);
     begin(ACTION_QUERY_HYPERVISOR);
-    assert_non_null(test.vmm->request.others_forbid);
-    assert_non_null(strstr(test.vmm->request.others_forbid, "/never"));
+    assert_non_null(fake_vmm->request.others_forbid);
+    assert_non_null(strstr(fake_vmm->request.others_forbid, "/never"));
 }
 
 static void other_drives_that_were_refreshed_are_decided_again(void **state)
@@ -342,12 +268,12 @@ static void a_guest_that_has_grown_is_on_record(void **state)
 {
     (void)state;
     begin(ACTION_GROW_GUEST);
-    assert_true(test.guest->request.resizes);
-    assert_true(test.guest->request.asks_address);
-    assert_int_equal(test.guest->request.bytes, GIB);
-    assert_int_equal(test.guest->request.order[0], ROUTE_COMPANION);
-    assert_string_equal(test.guest->request.agent_address, "vsock://3:1024");
-    assert_non_null(strstr(test.guest->request.shim_socket, "/sandbox-1/shim-monitor.sock"));
+    assert_true(fake_guest->request.resizes);
+    assert_true(fake_guest->request.asks_address);
+    assert_int_equal(fake_guest->request.bytes, GIB);
+    assert_int_equal(fake_guest->request.order[0], ROUTE_COMPANION);
+    assert_string_equal(fake_guest->request.agent_address, "vsock://3:1024");
+    assert_non_null(strstr(fake_guest->request.shim_socket, "/sandbox-1/shim-monitor.sock"));
     guest_answers(&(struct guest_reply){
         .stats = {.has_bytes = true, .total = GIB / 2, .used = 5},
         .ability = {[ROUTE_COMPANION] = "agent_unsupported", [ROUTE_AGENT] = "able"},
@@ -359,8 +285,8 @@ static void a_guest_that_has_grown_is_on_record(void **state)
     assert_string_equal(the_volume().ability[ROUTE_AGENT], "able");
     assert_string_equal(the_volume().ability[ROUTE_SHIM], "");
     begin(ACTION_GROW_GUEST); /* what is known unable is passed over */
-    assert_int_equal(test.guest->request.inability[ROUTE_COMPANION], REASON_AGENT_UNSUPPORTED);
-    assert_int_equal(test.guest->request.inability[ROUTE_AGENT], REASON_NONE);
+    assert_int_equal(fake_guest->request.inability[ROUTE_COMPANION], REASON_AGENT_UNSUPPORTED);
+    assert_int_equal(fake_guest->request.inability[ROUTE_AGENT], REASON_NONE);
 }
 
 static void a_guest_that_failed_has_not_grown(void **state)
@@ -380,7 +306,7 @@ static void an_address_that_the_shim_told_is_kept(void **state)
 {
     (void)state;
     begin(ACTION_GROW_GUEST);
-    (void)snprintf(test.guest->request.agent_address, test.guest->request.agent_address_size,
+    (void)snprintf(fake_guest->request.agent_address, fake_guest->request.agent_address_size,
                    "vsock://9:1024");
     guest_answers(&(struct guest_reply){.reason = REASON_AGENT_DENIED, .address_learned = true});
     record();
@@ -400,11 +326,11 @@ static void an_act_that_waits_for_a_helper_rests(void **state)
     assert_int_equal(actor_decide(test.actor, &other, ACTION_QUERY_HYPERVISOR), 0);
     assert_false(actor_has_decided(test.actor));
     assert_int_equal(
-        test.guest->request.helper->begin(test.guest->request.owner, 1, NULL, NULL, &call), 0);
-    assert_int_equal(test.guest->request.helper->is_possible(test.guest->request.owner),
+        fake_guest->request.helper->begin(fake_guest->request.owner, 1, NULL, NULL, &call), 0);
+    assert_int_equal(fake_guest->request.helper->is_possible(fake_guest->request.owner),
                      helper_is_possible(&test.node.config, &other));
     assert_true(actor_has_next_volume(test.actor));
-    assert_null(test.guest->request.helper->free(call));
+    assert_null(fake_guest->request.helper->free(call));
 }
 
 static void all_is_forgotten_at_once(void **state)
@@ -412,10 +338,10 @@ static void all_is_forgotten_at_once(void **state)
     (void)state;
     begin(ACTION_QUERY_HYPERVISOR);
     actor_reset(test.actor);
-    assert_null(test.vmm);
+    assert_null(fake_vmm);
     assert_int_equal(actor_count_running(test.actor), 0);
     begin(ACTION_GROW_GUEST);
-    assert_non_null(test.guest);
+    assert_non_null(fake_guest);
 }
 
 static void a_disk_that_announced_nothing_is_not_rescanned(void **state)

@@ -4,6 +4,8 @@
 #include "tests/unit/reconciler/surroundings.h"
 
 #include "reconciler/command/runtime_cli.h"
+#include "tests/unit/reconciler/fake_child.h"
+#include "tests/unit/reconciler/fake_devices.h"
 
 #define TOOL   "/opt/kata/bin/runtime-tool"
 #define DETAIL "SELECT detail FROM journal ORDER BY seq DESC LIMIT 1"
@@ -12,19 +14,9 @@
     "{\"available\":2,\"total\":22,\"used\":20,\"unit\":2}],"                                      \
     "\"volume_condition\":{\"abnormal\":true,\"message\":\"half full\"}}"
 
-struct child {
-    child_done *done;
-    void *userdata;
-};
-
 static struct {
     struct surroundings node;
     struct runtime_cli cli;
-    int refused;           /* -errno: it cannot be run */
-    uint64_t newest_bytes; /* of the device; 0: it is as on record */
-    struct child *child;   /* that runs */
-    char arguments[512];
-    struct child_request request;
     int64_t intended; /* lines, when it was started */
     struct runtime_cli_run *run;
     unsigned told;
@@ -32,77 +24,10 @@ static struct {
     struct runtime_cli_answer answer;
 } test;
 
-/* ---- the tool ---- */
-
-int child_new(struct loop *loop, const struct child_request *request, child_done *done,
-              void *userdata, struct child **ret_child)
+static void count_intents(void)
 {
-    assert_ptr_equal(loop, &test.node.loop);
-    test.request = *request;
-    test.arguments[0] = '\0';
-    for (const char *const *argument = request->arguments; *argument; argument++) {
-        size_t length = strlen(test.arguments);
-
-        (void)snprintf(test.arguments + length, sizeof(test.arguments) - length, "%s ", *argument);
-    }
     test.intended = lines_of(test.node.context.store, "runtime_cli_intended");
-    if (test.refused)
-        return test.refused;
-    *ret_child = test.child = calloc(1, sizeof(**ret_child));
-    *test.child = (struct child){done, userdata};
-    return 0;
 }
-
-struct child *child_free(struct child *child)
-{
-    if (child)
-        test.child = NULL;
-    free(child);
-    return NULL;
-}
-
-static void tool_ends(enum child_end end, int status, const char *text)
-{
-    cleanup(buffer_done) struct buffer output = BUFFER_INIT(0);
-
-    assert_non_null(test.child);
-    assert_int_equal(buffer_append_text(&output, text), 0);
-    test.child->done(test.child, end, status, &output, test.child->userdata);
-    assert_null(test.child);
-}
-
-static void tool_says(const char *text)
-{
-    tool_ends(CHILD_EXITED, 0, text);
-}
-
-/* ---- the device ---- */
-
-int observe_device_number(int sysfs, uint32_t major, uint32_t minor,
-                          struct observed_device *ret_device)
-{
-    assert_int_equal(sysfs, test.node.context.sysfs);
-    assert_int_equal(major, 7);
-    assert_int_equal(minor, 1);
-    *ret_device = (struct observed_device){.size_bytes = test.newest_bytes};
-    return test.newest_bytes ? OBSERVED : OBSERVED_ABSENT;
-}
-
-int observe_device_path(int root, int sysfs, const char *path, struct observed_device *ret_device)
-{
-    (void)root;
-    (void)sysfs;
-    (void)path;
-    (void)ret_device;
-    return OBSERVED_ABSENT;
-}
-
-int observe_open_sysfs(int root, const char *path, int *ret_fd)
-{
-    return path_open_directory_in_root(root, path, ret_fd);
-}
-
-/* ---- asking ---- */
 
 static void on_done(const struct runtime_cli_answer *answer, void *userdata)
 {
@@ -143,6 +68,10 @@ static int set_up(void **state)
 {
     (void)state;
     memset(&test, 0, sizeof(test));
+    clear_devices();
+    fake_child_refused = 0;
+    fake_child_arguments[0] = '\0';
+    fake_child_is_to_run = count_intents;
     surroundings_begin(&test.node, true);
     surroundings_bind(&test.node);
     test.cli = (struct runtime_cli){.program = TOOL, .root = -1};
@@ -154,7 +83,7 @@ static int tear_down(void **state)
 {
     (void)state;
     assert_null(runtime_cli_free(test.run));
-    assert_null(test.child);
+    assert_null(fake_child);
     surroundings_end(&test.node);
     return 0;
 }
@@ -165,14 +94,15 @@ static void a_tool_that_knows_crust_counts(void **state)
 {
     (void)state;
     assert_int_equal(ask(false, 0, 0), 0);
-    assert_string_equal(test.arguments, TOOL " crust stats " VOLUME_PATH " ");
-    assert_int_equal(test.request.output_limit, RUNTIME_CLI_OUTPUT_BYTES);
-    assert_int_equal(test.request.root, -1);
-    assert_int_equal(test.request.deadline_ns, 15 * NSEC_PER_SEC); /* the half is crustd's own */
-    assert_int_equal(test.intended, 1);                            /* before it ran */
+    assert_string_equal(fake_child_arguments, TOOL " crust stats " VOLUME_PATH " ");
+    assert_int_equal(fake_child_request.output_limit, RUNTIME_CLI_OUTPUT_BYTES);
+    assert_int_equal(fake_child_request.root, -1);
+    assert_int_equal(fake_child_request.deadline_ns,
+                     15 * NSEC_PER_SEC); /* the half is crustd's own */
+    assert_int_equal(test.intended, 1);  /* before it ran */
     assert_detail("{\"command\":\"stats\",\"program\":\"" TOOL "\"}");
     assert_int_equal(test.told, 0);
-    tool_says(STATS);
+    child_says(STATS);
     assert_int_equal(test.told, 1);
     assert_true(test.is_answered);
     assert_int_equal(test.answer.stats.total, 11);
@@ -186,8 +116,9 @@ static void katas_own_tool_is_asked_in_its_words(void **state)
     (void)state;
     test.cli.is_kata = true;
     assert_int_equal(ask(false, 0, 0), 0);
-    assert_string_equal(test.arguments, TOOL " direct-volume stats --volume-path " VOLUME_PATH " ");
-    tool_says(STATS);
+    assert_string_equal(fake_child_arguments,
+                        TOOL " direct-volume stats --volume-path " VOLUME_PATH " ");
+    child_says(STATS);
     assert_true(test.is_answered);
 }
 
@@ -206,10 +137,10 @@ static void a_resize_is_asked_for_with_its_range(void **state)
 {
     (void)state;
     assert_int_equal(ask(true, 42, 2 * GIB), 0);
-    assert_string_equal(test.arguments, TOOL " crust resize " VOLUME_PATH " 42 2147483648 ");
+    assert_string_equal(fake_child_arguments, TOOL " crust resize " VOLUME_PATH " 42 2147483648 ");
     assert_detail("{\"command\":\"resize\",\"program\":\"" TOOL "\",\"required_bytes\":42,"
                   "\"limit_bytes\":2147483648}");
-    tool_says("{\"capacity_bytes\": 1073741824}");
+    child_says("{\"capacity_bytes\": 1073741824}");
     assert_true(test.is_answered);
     assert_int_equal(test.answer.capacity_bytes, GIB);
     assert_detail("{\"command\":\"resize\",\"capacity_bytes\":1073741824}");
@@ -220,15 +151,16 @@ static void an_answer_is_held_against_the_device_as_it_is_now(void **state)
 {
     (void)state;
     assert_int_equal(ask(true, 0, 0), 0);
-    tool_says("{\"capacity_bytes\": 2147483648}");
+    child_says("{\"capacity_bytes\": 2147483648}");
     assert_false(test.is_answered);
-    test.newest_bytes = 2 * GIB;
+    put_disk(0, "/dev/loop1", 1, 2 * GIB);
     assert_int_equal(ask(true, 0, 0), 0);
-    tool_says("{\"capacity_bytes\": 2147483648}");
+    child_says("{\"capacity_bytes\": 2147483648}");
     assert_true(test.is_answered);
-    test.newest_bytes = GIB / 2; /* a device that shrank was as large as it is on record */
+    put_disk(0, "/dev/loop1", 1,
+             GIB / 2); /* a device that shrank was as large as it is on record */
     assert_int_equal(ask(true, 0, 0), 0);
-    tool_says("{\"capacity_bytes\": 1073741824}");
+    child_says("{\"capacity_bytes\": 1073741824}");
     assert_true(test.is_answered);
 }
 
@@ -255,7 +187,7 @@ static void an_end_that_is_no_answer_is_on_record(void **state)
             char detail[256];
 
             assert_int_equal(ask(resizes, 0, 0), 0);
-            tool_ends(table[i].end, table[i].status, table[i].output);
+            child_ends(table[i].end, table[i].status, table[i].output);
             assert_int_equal(test.told, 1);
             assert_false(test.is_answered);
             (void)snprintf(detail, sizeof(detail), "{\"command\":\"%s\",\"error\":\"%s\"}",
@@ -268,12 +200,12 @@ static void an_answer_that_cannot_be_true_is_none(void **state)
 {
     (void)state;
     assert_int_equal(ask(true, GIB, 0), 0);
-    tool_says("{\"capacity_bytes\": 1000}");
+    child_says("{\"capacity_bytes\": 1000}");
     assert_false(test.is_answered);
     assert_detail("{\"command\":\"resize\",\"error\":\"it says 1000 bytes where 1073741824 are "
                   "required\"}");
     assert_int_equal(ask(false, 0, 0), 0);
-    tool_says("{\"usage\":[{\"available\":0,\"total\":99999999999,\"used\":1,\"unit\":1}]}");
+    child_says("{\"usage\":[{\"available\":0,\"total\":99999999999,\"used\":1,\"unit\":1}]}");
     assert_false(test.is_answered);
 }
 
@@ -286,7 +218,7 @@ static void a_volume_that_is_gone_by_then_has_no_answer(void **state)
     assert_int_equal(sqlite3_exec(store->connection.db,
                                   "PRAGMA foreign_keys = 0; DELETE FROM volumes", NULL, NULL, NULL),
                      SQLITE_OK);
-    tool_says(STATS);
+    child_says(STATS);
     assert_int_equal(test.told, 1);
     assert_false(test.is_answered);
 }
@@ -294,13 +226,13 @@ static void a_volume_that_is_gone_by_then_has_no_answer(void **state)
 static void a_tool_that_cannot_be_run_is_on_record(void **state)
 {
     (void)state;
-    test.refused = -ENOEXEC;
+    fake_child_refused = -ENOEXEC;
     assert_int_equal(ask(false, 0, 0), -ENOEXEC);
     assert_int_equal(test.told, 0);
     assert_detail("{\"command\":\"stats\",\"error\":\"" TOOL
                   ": it can't be run: Exec format error\"}");
-    test.refused = -EPERM;
-    test.cli.root = test.node.context.root;
+    fake_child_refused = -EPERM;
+    test.cli.root = root;
     assert_int_equal(ask(false, 0, 0), -EPERM);
     assert_detail("{\"command\":\"stats\",\"error\":\"" TOOL
                   ": it can't be run: Operation not permitted (below --root that takes "
@@ -312,8 +244,8 @@ static void a_tool_that_cannot_be_recorded_is_not_run(void **state)
     (void)state;
     fail_writes(test.node.context.store);
     assert_true(ask(false, 0, 0) < 0);
-    assert_null(test.child);
-    assert_string_equal(test.arguments, "");
+    assert_null(fake_child);
+    assert_string_equal(fake_child_arguments, "");
 }
 
 static void an_answer_that_cannot_be_recorded_is_told_all_the_same(void **state)
@@ -321,7 +253,7 @@ static void an_answer_that_cannot_be_recorded_is_told_all_the_same(void **state)
     (void)state;
     assert_int_equal(ask(false, 0, 0), 0);
     fail_writes(test.node.context.store);
-    tool_says(STATS);
+    child_says(STATS);
     assert_true(test.is_answered);
     assert_int_equal(answered(), 0);
 }
@@ -331,7 +263,7 @@ static void a_tool_that_nobody_waits_for_is_killed_on_record(void **state)
     (void)state;
     assert_int_equal(ask(true, 0, 0), 0);
     test.run = runtime_cli_free(test.run);
-    assert_null(test.child);
+    assert_null(fake_child);
     assert_int_equal(test.told, 0);
     assert_detail("{\"command\":\"resize\",\"error\":\"nobody waited for it any more\"}");
     assert_int_equal(answered(), 1);

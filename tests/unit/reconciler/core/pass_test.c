@@ -84,7 +84,7 @@ static void a_disk_behind_the_same_number_is_another_one(void **state)
     int64_t volume_id = bind_one();
 
     (void)state;
-    fake_device[0] = (struct fake_device){DISK, DEVICE_KIND_OTHER, 1, GIB, 0};
+    fake_device[0] = (struct fake_device){DISK, DEVICE_KIND_OTHER, 1, GIB, 0, false};
     reconciler_queue_device(reconciler, 7, 1);
     settle();
     assert_is(volume_id, STATE_UNMANAGED, REASON_NOT_A_BLOCK_DEVICE);
@@ -152,7 +152,7 @@ static void a_file_is_observed_only(void **state)
 
     (void)state;
     stage(TARGET, "/srv/disk.img", "sandbox-1");
-    fake_device[0] = (struct fake_device){"/srv/disk.img", DEVICE_KIND_FILE, 9, GIB, 0};
+    fake_device[0] = (struct fake_device){"/srv/disk.img", DEVICE_KIND_FILE, 9, GIB, 0, false};
     start_sandbox(0, "sandbox-1");
     run_node();
     volume_id = last_volume();
@@ -323,7 +323,7 @@ static void a_disk_that_announces_growth_is_remembered(void **state)
     (void)state;
     put_disk(1, "/dev/sda", 2, GIB);
     stage(TARGET, DISK, "sandbox-1");
-    fake_device[0] = (struct fake_device){DISK, DEVICE_KIND_BLOCK, 1, GIB, 2};
+    fake_device[0] = (struct fake_device){DISK, DEVICE_KIND_BLOCK, 1, GIB, 2, false};
     start_sandbox(0, "sandbox-1");
     run_node();
     volume_id = last_volume();

@@ -3,22 +3,14 @@
  * what either comes to. */
 #include "tests/unit/reconciler/surroundings.h"
 
-#include "hypervisor/hypervisor.h"
 #include "reconciler/helper/guest.h"
-
-struct hypervisor_call {
-    struct hypervisor_request request;
-    hypervisor_done *done;
-    void *userdata;
-};
+#include "tests/unit/reconciler/fake_vmm.h"
 
 static struct {
     struct surroundings node;
     struct guest_traits traits; /* by the arguments */
     int unobservable;
     unsigned observed;
-    bool refused;
-    struct hypervisor_call *call; /* that has not ended */
     struct helper_guest *guest;
     unsigned told;
     struct guest_traits told_traits;
@@ -35,34 +27,6 @@ int guest_traits_observe(const struct observe_sandbox_paths *paths, const char *
     test.observed++;
     *ret_traits = test.traits;
     return test.unobservable;
-}
-
-int hypervisor_call_new(struct loop *loop, enum hypervisor_kind kind,
-                        const struct hypervisor_request *request, hypervisor_done *done,
-                        void *userdata, struct hypervisor_call **ret_call)
-{
-    assert_ptr_equal(loop, &test.node.loop);
-    assert_int_equal(kind, HYPERVISOR_CLOUD_HYPERVISOR);
-    if (test.refused)
-        return -ENOMEM;
-    *ret_call = test.call = calloc(1, sizeof(**ret_call));
-    *test.call = (struct hypervisor_call){*request, done, userdata};
-    return 0;
-}
-
-struct hypervisor_call *hypervisor_call_free(struct hypervisor_call *call)
-{
-    if (call)
-        test.call = NULL;
-    free(call);
-    return NULL;
-}
-
-static void vmm_answers(const struct hypervisor_reply *reply)
-{
-    assert_non_null(test.call);
-    test.call->done(test.call, reply, test.call->userdata);
-    assert_null(test.call);
 }
 
 static void on_guest(const struct guest_traits *traits, const struct error *error, void *userdata)
@@ -95,6 +59,7 @@ static int set_up(void **state)
 {
     (void)state;
     memset(&test, 0, sizeof(test));
+    fake_vmm_refused = 0;
     surroundings_begin(&test.node, true);
     surroundings_bind(&test.node);
     return 0;
@@ -104,7 +69,7 @@ static int tear_down(void **state)
 {
     (void)state;
     assert_null(helper_guest_free(test.guest));
-    assert_null(test.call);
+    assert_null(fake_vmm);
     surroundings_end(&test.node);
     return 0;
 }
@@ -153,10 +118,11 @@ static void cloud_hypervisor_is_asked_itself(void **state)
     for (size_t i = 0; i < array_length(table); i++) {
         test.told = 0;
         assert_int_equal(look_at(HYPERVISOR_CLOUD_HYPERVISOR, "/run/clh-api.sock"), 0);
-        assert_int_equal(test.call->request.act, HYPERVISOR_DESCRIBE);
-        assert_int_equal(test.call->request.root, test.node.context.root);
-        assert_int_equal(test.call->request.vmm_pid, 100);
-        assert_int_equal(test.call->request.deadline_ns, 7 * NSEC_PER_SEC);
+        assert_int_equal(fake_vmm->kind, HYPERVISOR_CLOUD_HYPERVISOR);
+        assert_int_equal(fake_vmm->request.act, HYPERVISOR_DESCRIBE);
+        assert_int_equal(fake_vmm->request.root, test.node.context.root);
+        assert_int_equal(fake_vmm->request.vmm_pid, 100);
+        assert_int_equal(fake_vmm->request.deadline_ns, 7 * NSEC_PER_SEC);
         vmm_answers(&(struct hypervisor_reply){.guest = table[i].said});
         assert_int_equal(test.told, 1);
         assert_true(test.is_known);
@@ -170,7 +136,7 @@ static void cloud_hypervisor_without_a_socket_is_known_to_have_none(void **state
 {
     (void)state;
     assert_int_equal(look_at(HYPERVISOR_CLOUD_HYPERVISOR, ""), 0);
-    assert_null(test.call->request.control_socket);
+    assert_null(fake_vmm->request.control_socket);
 }
 
 static void a_vmm_that_does_not_answer_leaves_its_guest_unknown(void **state)
@@ -188,7 +154,7 @@ static void a_vmm_that_does_not_answer_leaves_its_guest_unknown(void **state)
 static void a_call_that_cannot_be_made_is_refused(void **state)
 {
     (void)state;
-    test.refused = true;
+    fake_vmm_refused = -ENOMEM;
     assert_int_equal(look_at(HYPERVISOR_CLOUD_HYPERVISOR, "/run/clh-api.sock"), -ENOMEM);
     assert_null(test.guest);
 }

@@ -105,19 +105,9 @@ static void on_reply(const struct guest_helper_reply *reply, void *userdata)
     test.reply = *reply;
 }
 
-static void on_turn(struct loop_timer *timer)
-{
-    (void)timer;
-    loop_stop(&test.node.loop);
-}
-
-/* All that is due now. */
 static void turn(void)
 {
-    struct loop_timer timer = {0};
-
-    loop_timer_start(&test.node.loop, &timer, 5 * NSEC_PER_MSEC, on_turn);
-    loop_run(&test.node.loop);
+    surroundings_turn(&test.node, 5);
 }
 
 static struct store_volume the_volume(void)

@@ -10,7 +10,6 @@
 #include "reconciler/helper/program.h"
 #include "reconciler/helper/run.h"
 #include "reconciler/helper/share.h"
-#include "tests/unit/tree.h"
 
 #define MOUNTS   "/run/kata-containers/shared/sandboxes/sandbox-1/mounts"
 #define EARLIER  "crust-00000000000000aa"
@@ -53,7 +52,7 @@ static struct {
 int guest_traits_observe(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                          pid_t vmm_pid, struct guest_traits *ret_traits)
 {
-    assert_int_equal(paths->root, test.node.context.root);
+    assert_int_equal(paths->root, root);
     assert_string_equal(sandbox_id, "sandbox-1");
     assert_int_equal(vmm_pid, 100);
     *ret_traits = test.traits;
@@ -159,21 +158,6 @@ static void on_done(struct helper_run *run, const struct helper_outcome *outcome
     test.run = NULL;
 }
 
-static void on_turn(struct loop_timer *timer)
-{
-    (void)timer;
-    loop_stop(&test.node.loop);
-}
-
-/* All that is due now. */
-static void turn(void)
-{
-    struct loop_timer timer = {0};
-
-    loop_timer_start(&test.node.loop, &timer, NSEC_PER_MSEC, on_turn);
-    loop_run(&test.node.loop);
-}
-
 static struct store_helper_run the_sandbox(void)
 {
     struct store_helper_run sandbox;
@@ -189,7 +173,7 @@ static void run_task(const struct helper_task *task)
 {
     assert_int_equal(helper_run_new(&test.node.context, task, on_done, &test, &test.run), 0);
     assert_int_equal(test.ends + test.containers, 0); /* never from within */
-    turn();
+    surroundings_turn(&test.node, 1);
 }
 
 static void grow(void)
@@ -212,7 +196,7 @@ static void clean_up(bool is_alive)
     assert_int_equal(helper_run_clean_up(&test.node.context, &sandbox, on_done, &test, &test.run),
                      0);
     assert_int_equal(test.ends + test.containers, 0);
-    turn();
+    surroundings_turn(&test.node, 1);
 }
 
 static void assert_ended(enum volume_reason reason, const char *text)
@@ -249,8 +233,6 @@ static int set_up(void **state)
     surroundings_bind(&test.node);
     test.node.config.resize.call_timeout_seconds = 30;
     test.traits.share = GUEST_SHARE_DIRECTORY;
-    (void)snprintf(scratch, sizeof(scratch), "%s", test.node.directory);
-    root = test.node.context.root;
     tree_make(MOUNTS);
     tree_write(PROGRAM, "program");
     return 0;

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* examine_test.c - what an examination of the node is given, and what CRUST may say of it then. */
+#include "tests/unit/reconciler/surroundings.h"
+
+#include <cjson/cJSON.h>
+
+#include "doctor/doctor.h"
+#include "reconciler/command/clients_state.h"
+
+static struct {
+    struct surroundings node;
+    struct doctor_abilities abilities;
+    int failure;
+    unsigned examinations;
+    struct reconciler_names names;
+    struct error error;
+} test;
+
+/* ---- the doctor ---- */
+
+/* It knows the sandbox, which has one volume. */
+static int examine(const struct doctor_request *request)
+{
+    const cJSON *sandbox = cJSON_GetArrayItem(request->sandboxes, 0);
+
+    test.examinations++;
+    assert_int_equal(request->root, root);
+    assert_ptr_equal(request->config, &test.node.config);
+    assert_int_equal(cJSON_GetArraySize(request->sandboxes), 1);
+    assert_string_equal(cJSON_GetObjectItem(sandbox, "sandbox_id")->valuestring, "sandbox-1");
+    assert_int_equal(cJSON_GetObjectItem(sandbox, "volumes")->valueint, 1);
+    return test.failure;
+}
+
+int doctor_find_abilities(const struct doctor_request *request,
+                          struct doctor_abilities *ret_abilities)
+{
+    *ret_abilities = test.abilities;
+    return examine(request);
+}
+
+int doctor_examine(const struct doctor_request *request, struct buffer *ret_json)
+{
+    assert_int_equal(buffer_append_text(ret_json, "[findings]"), 0);
+    return examine(request);
+}
+
+/* ---- the node ---- */
+
+static int set_up(void **state)
+{
+    (void)state;
+    memset(&test, 0, sizeof(test));
+    surroundings_begin(&test.node, true);
+    surroundings_bind(&test.node);
+    test.abilities = (struct doctor_abilities){true, true, true};
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    surroundings_end(&test.node);
+    return 0;
+}
+
+static void configure(struct config_words *words, const char *first, const char *second)
+{
+    *words = (struct config_words){.count = second ? 2 : 1};
+    (void)snprintf(words->item[0], sizeof(words->item[0]), "%s", first);
+    (void)snprintf(words->item[1], sizeof(words->item[1]), "%s", second ? second : "");
+}
+
+static const char *said(void)
+{
+    static char text[RECONCILER_NAMES * sizeof(test.names.name[0])];
+    size_t length = 0;
+
+    text[0] = '\0';
+    for (unsigned i = 0; i < test.names.count; i++)
+        length += (size_t)snprintf(text + length, sizeof(text) - length, "%s%s", i ? " " : "",
+                                   test.names.name[i]);
+    return text;
+}
+
+static const char *capabilities(void)
+{
+    assert_int_equal(find_capabilities(&test.node.context, &test.names, &test.error), 0);
+    return said();
+}
+
+static const char *file_systems(void)
+{
+    assert_int_equal(find_file_systems(&test.node.context, &test.names), 0);
+    return said();
+}
+
+/* ---- examining ---- */
+
+static void an_examination_knows_the_sandboxes(void **state)
+{
+    struct buffer json = BUFFER_INIT(0);
+
+    (void)state;
+    assert_int_equal(examine_node(&test.node.context, &json, &test.error), 0);
+    assert_string_equal(buffer_text(&json), "[findings]");
+    assert_int_equal(test.examinations, 1);
+    test.failure = -EMSGSIZE;
+    assert_int_equal(examine_node(&test.node.context, &json, &test.error), -EMSGSIZE);
+    assert_non_null(strstr(test.error.text, "the findings can't be written"));
+    buffer_done(&json);
+}
+
+static void without_the_record_nothing_is_examined(void **state)
+{
+    struct doctor_abilities abilities;
+    struct buffer json = BUFFER_INIT(0);
+
+    (void)state;
+    execute_sql(test.node.context.store,
+                "PRAGMA foreign_keys = 0; ALTER TABLE sandboxes RENAME COLUMN sandbox_id TO lost");
+    assert_true(examine_node(&test.node.context, &json, &test.error) < 0);
+    assert_true(examine_abilities(&test.node.context, &abilities, &test.error) < 0);
+    assert_int_equal(test.examinations, 0);
+    buffer_done(&json);
+}
+
+/* ---- capabilities ---- */
+
+static void capabilities_are_what_was_found(void **state)
+{
+    static const struct {
+        struct doctor_abilities found;
+        enum config_resize_mode mode;
+        const char *said;
+    } table[] = {
+        {{true, true, true}, RESIZE_GROW, "VOLUME_STATS VOLUME_RESIZE"},
+        {{true, true, true}, RESIZE_OBSERVE, "VOLUME_STATS"},
+        {{true, false, true}, RESIZE_GROW, "VOLUME_STATS"},
+        {{true, true, false}, RESIZE_GROW, "VOLUME_STATS"},
+        {{false, true, true}, RESIZE_GROW, "VOLUME_RESIZE"},
+        {{false, false, false}, RESIZE_GROW, ""},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < array_length(table); i++) {
+        test.abilities = table[i].found;
+        test.node.config.resize.mode = table[i].mode;
+        assert_string_equal(capabilities(), table[i].said);
+    }
+}
+
+static void without_a_route_to_guests_there_is_no_capability(void **state)
+{
+    (void)state;
+    test.node.config.agent.routes[0] = ROUTE_NONE;
+    assert_string_equal(capabilities(), "");
+}
+
+static void configured_capabilities_are_said_once(void **state)
+{
+    struct config_words *words = &test.node.config.crust.capabilities;
+
+    (void)state;
+    configure(words, "VOLUME_STATS", NULL);
+    assert_string_equal(capabilities(), "VOLUME_STATS");
+    assert_int_equal(test.examinations, 0);
+    configure(words, "VOLUME_STATS", "auto");
+    assert_string_equal(capabilities(), "VOLUME_STATS VOLUME_RESIZE");
+}
+
+static void an_examination_that_fails_has_no_capabilities(void **state)
+{
+    (void)state;
+    test.failure = -ENOMEM;
+    assert_int_equal(find_capabilities(&test.node.context, &test.names, &test.error), -ENOMEM);
+    assert_non_null(strstr(test.error.text, "the node can't be examined"));
+}
+
+/* ---- file systems ---- */
+
+static void file_systems_are_those_that_guests_were_seen_to_mount(void **state)
+{
+    (void)state;
+    assert_string_equal(file_systems(), "ext4 xfs"); /* of every Kata guest */
+    execute_sql(test.node.context.store, "UPDATE entries SET fs_type = 'btrfs'");
+    assert_string_equal(file_systems(), "ext4 xfs"); /* no guest has mounted it yet */
+    execute_sql(test.node.context.store, "UPDATE mappings SET guest_bytes = 1");
+    assert_string_equal(file_systems(), "ext4 xfs btrfs");
+}
+
+static void configured_file_systems_are_said_once(void **state)
+{
+    struct config_words *words = &test.node.config.crust.file_systems;
+
+    (void)state;
+    configure(words, "f2fs", NULL);
+    assert_string_equal(file_systems(), "f2fs");
+    configure(words, "xfs", "auto");
+    assert_string_equal(file_systems(), "xfs ext4");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(an_examination_knows_the_sandboxes),
+        TEST(without_the_record_nothing_is_examined),
+        TEST(capabilities_are_what_was_found),
+        TEST(without_a_route_to_guests_there_is_no_capability),
+        TEST(configured_capabilities_are_said_once),
+        TEST(an_examination_that_fails_has_no_capabilities),
+        TEST(file_systems_are_those_that_guests_were_seen_to_mount),
+        TEST(configured_file_systems_are_said_once),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

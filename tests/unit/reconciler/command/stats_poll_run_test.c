@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stats_poll_run_test.c - guests that are polled, and what is on record of them then. */
+#include "tests/unit/reconciler/command/clients_fixture.h"
+
+#include "reconciler/command/stats_poll.h"
+
+static struct stats_poll *poll;
+
+/* Until somebody was asked, or nobody was for longer than it takes. */
+static bool guest_is_asked(void)
+{
+    for (unsigned i = 0; i < 3000 && !fake_guest; i++)
+        turn();
+    return fake_guest != NULL;
+}
+
+static void begin_poll(void)
+{
+    poll = stats_poll_new(&test.node.context, test.clients);
+    test.node.config.guest.stats_seconds = 1;
+    stats_poll_begin(poll);
+    stats_poll_start(poll);
+}
+
+static void end_poll(void)
+{
+    stats_poll_stop(poll);
+    assert_null(stats_poll_free(poll));
+}
+
+static void record_answers(void)
+{
+    while (!stats_poll_is_due(poll))
+        turn();
+    assert_int_equal(store_begin(the_store()), 0);
+    assert_int_equal(stats_poll_record(poll), 0);
+    assert_int_equal(store_commit(the_store()), 0);
+    assert_false(stats_poll_is_due(poll));
+}
+
+static void a_guest_is_polled_and_put_on_record(void **state)
+{
+    (void)state;
+    begin_poll();
+    assert_true(guest_is_asked());
+    guest_answers(&(struct guest_reply){.stats = {.has_bytes = true, .total = 77, .used = 5}});
+    record_answers();
+    assert_int_equal(number_of(the_store(), "SELECT used_bytes FROM guest_stats"), 5);
+    end_poll();
+}
+
+static void what_a_guest_says_of_its_file_system_is_on_record(void **state)
+{
+    (void)state;
+    begin_poll();
+    assert_true(guest_is_asked());
+    guest_answers(&(struct guest_reply){
+        .stats = {.has_bytes = true, .total = 77, .abnormal = true, .condition = "errors"}});
+    record_answers();
+    assert_text_of(the_store(), "SELECT condition || ' ' || message FROM guest_stats",
+                   "abnormal errors");
+    assert_true(guest_is_asked());
+    guest_answers(&(struct guest_reply){.stats = {.has_bytes = true, .total = 77}});
+    record_answers();
+    assert_text_of(the_store(), "SELECT condition FROM guest_stats", "normal");
+    end_poll();
+}
+
+static void a_guest_that_does_not_answer_is_counted(void **state)
+{
+    struct guest_reply silent = {.reason = REASON_AGENT_UNREACHABLE};
+
+    (void)state;
+    (void)error_set(&silent.error, 0, "silent");
+    begin_poll();
+    assert_true(guest_is_asked());
+    guest_answers(&silent);
+    record_answers();
+    assert_int_equal(number_of(the_store(), "SELECT failures FROM guest_stats"), 1);
+    end_poll();
+}
+
+/* A guest without the device would speak of another file system. */
+static void a_volume_that_the_guest_does_not_have_is_not_asked_for(void **state)
+{
+    (void)state;
+    change("UPDATE volumes SET state = 'detached', reason = 'drive_missing'");
+    begin_poll();
+    assert_false(guest_is_asked());
+    end_poll();
+}
+
+static void another_database_forgets_what_was_asked(void **state)
+{
+    (void)state;
+    begin_poll();
+    assert_true(guest_is_asked());
+    stats_poll_reset(poll);
+    assert_null(fake_guest);
+    assert_false(stats_poll_is_due(poll));
+    end_poll();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CLIENTS(a_guest_is_polled_and_put_on_record),
+        CLIENTS(what_a_guest_says_of_its_file_system_is_on_record),
+        CLIENTS(a_guest_that_does_not_answer_is_counted),
+        CLIENTS(a_volume_that_the_guest_does_not_have_is_not_asked_for),
+        CLIENTS(another_database_forgets_what_was_asked),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
