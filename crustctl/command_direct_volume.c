@@ -19,6 +19,7 @@
 #include "crustctl/command.h"
 #include "lib/base64url.h"
 #include "lib/cleanup.h"
+#include "lib/directory.h"
 #include "lib/json.h"
 #include "lib/path.h"
 
@@ -103,29 +104,10 @@ static int check_mount_info(const char *text)
                                         0);
 }
 
-static int write_all(int directory, const char *text)
-{
-    cleanup(fd_closep) int fd =
-        openat(directory, mount_info_name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC,
-               FILE_MODE);
-    size_t length = strlen(text);
-
-    if (fd < 0)
-        return -errno;
-    while (length > 0) {
-        ssize_t written = write(fd, text, length);
-
-        if (written < 0)
-            return -errno;
-        text += written;
-        length -= (size_t)written;
-    }
-    return 0;
-}
-
 static int add(const struct session *session, const char *name)
 {
     const char *volumes = source_config(session->source)->paths.kata_volumes;
+    const char *text = session->options->mount_info;
     cleanup(fd_closep) int parent = -1, directory = -1;
     int r = path_make_directories(source_root(session->source), volumes, DIRECTORY_MODE);
 
@@ -135,7 +117,9 @@ static int add(const struct session *session, const char *name)
         r = -errno;
     if (r == 0)
         r = path_open_directory_below(parent, name, &directory);
-    return r < 0 ? r : write_all(directory, session->options->mount_info);
+    return r < 0 ? r
+                 : path_write_below(directory, mount_info_name, O_TRUNC, FILE_MODE, text,
+                                    strlen(text));
 }
 
 int command_direct_volume_add(struct session *session)
@@ -153,31 +137,27 @@ int command_direct_volume_add(struct session *session)
 
 /* ---- remove ---- */
 
-static int empty_directory(DIR *listing)
+static int empty_directory(DIR *names)
 {
-    for (const struct dirent *entry = readdir(listing); entry; entry = readdir(listing))
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
-            unlinkat(dirfd(listing), entry->d_name, 0) < 0 && errno != ENOENT)
+    const char *name;
+
+    while ((name = directory_next(names)))
+        if (unlinkat(dirfd(names), name, 0) < 0 && errno != ENOENT)
             return -errno;
     return 0;
 }
 
 static int remove_volume(const struct session *session, const char *name)
 {
-    cleanup(fd_closep) int parent = -1, directory = -1;
-    DIR *listing;
+    cleanup(fd_closep) int parent = -1;
+    cleanup(dir_closep) DIR *names = NULL;
     int r = open_volumes(session, &parent);
 
     if (r == 0)
-        r = path_open_directory_below(parent, name, &directory);
+        r = directory_list_below(parent, name, &names);
     if (r < 0)
         return r == PATH_MISSING ? 0 : r;
-    listing = fdopendir(directory);
-    if (!listing)
-        return -errno;
-    directory = -1; /* the listing's */
-    r = empty_directory(listing);
-    (void)closedir(listing);
+    r = empty_directory(names);
     if (r == 0 && unlinkat(parent, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
         r = -errno;
     return r;

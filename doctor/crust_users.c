@@ -7,8 +7,6 @@
  */
 #include "doctor/crust_users.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +16,7 @@
 #include "doctor/kata_settings.h"
 #include "doctor/program.h"
 #include "lib/cleanup.h"
+#include "lib/directory.h"
 #include "lib/path.h"
 
 #define REMEDY                                                                                     \
@@ -135,26 +134,22 @@ static void look_at(struct search *search, const char *directory, const char *na
 static void look_at_tree(struct search *search, const char *directory, unsigned depth)
 {
     cleanup(dir_closep) DIR *names = NULL;
-    const struct dirent *entry;
-    int fd = -1, r = path_open_directory_in_root(search->root, directory, &fd);
+    const char *name;
+    int r = directory_list_in_root(search->root, directory, &names);
 
     if (path_is_missing(r))
         return;
     if (depth > DEPTH || r < 0) {
-        fd_close(fd);
         say_unknown(search, directory, r < 0 ? strerror(-r) : "directories are nested too deep");
         return;
     }
-    names = fdopendir(fd);
-    if (!names)
-        fd_close(fd);
-    while (names && (entry = readdir(names)) && search->files < FILES)
-        if (entry->d_name[0] != '.') {
+    while ((name = directory_next(names)) && search->files < FILES)
+        if (name[0] != '.') {
             search->files++;
-            look_at(search, directory, entry->d_name, depth);
+            look_at(search, directory, name, depth);
         }
-    if (!names || search->files == FILES)
-        say_unknown(search, directory, names ? "there are too many files" : "it cannot be read");
+    if (search->files == FILES)
+        say_unknown(search, directory, "there are too many files");
 }
 
 static bool is_in(const char *path, const char *directory)

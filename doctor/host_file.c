@@ -4,13 +4,13 @@
  */
 #include "doctor/host_file.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/cleanup.h"
+#include "lib/directory.h"
 #include "lib/path.h"
 
 int host_file_read(int root, const char *path, struct buffer *ret_text, struct error *error)
@@ -50,20 +50,15 @@ int host_names_read(int root, const char *directory, struct host_names *ret_name
 {
     cleanup(dir_closep) DIR *stream = NULL;
     struct host_names names = {0};
-    const struct dirent *entry;
-    int fd, r = path_open_directory_in_root(root, directory, &fd);
+    const char *name;
+    int r = directory_list_in_root(root, directory, &stream);
 
     *ret_names = names;
     if (r < 0)
         return path_is_missing(r) ? HOST_ABSENT : r;
-    stream = fdopendir(fd);
-    if (!stream) {
-        fd_close(fd);
-        return -errno;
-    }
-    while (r == 0 && (entry = readdir(stream)))
-        if (entry->d_name[0] != '.')
-            r = add_name(&names, entry->d_name);
+    while (r == 0 && (name = directory_next(stream)))
+        if (name[0] != '.')
+            r = add_name(&names, name);
     if (r < 0) {
         host_names_done(&names);
         return r;

@@ -15,6 +15,7 @@
 #include <sys/inotify.h>
 
 #include "lib/cleanup.h"
+#include "lib/directory.h"
 #include "lib/path.h"
 
 enum { WAYS = 64, MOST = 65536 };
@@ -37,15 +38,9 @@ static unsigned count_directories(int root, const char *path)
     cleanup(dir_closep) DIR *stream = NULL;
     const struct dirent *entry;
     unsigned count = 0;
-    int fd = -1;
 
-    if (path_open_directory_in_root(root, path, &fd) < 0)
+    if (directory_list_in_root(root, path, &stream) < 0)
         return 0;
-    stream = fdopendir(fd);
-    if (!stream) {
-        fd_close(fd);
-        return 0;
-    }
     while (count < MOST && (entry = readdir(stream)))
         count += entry->d_type == DT_DIR && entry->d_name[0] != '.';
     return count;

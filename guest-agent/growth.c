@@ -1,22 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* growth.c - fork, ioctl, one struct through a pipe, wait.
- *
- * The child is forked from a program without threads, touches neither the loop nor the heap's
- * owners, and leaves by _exit(). It closes what it inherited, or a client's connection, or the pipe
- * that a report is read from, would stay open for as long as it runs. The pipe's end says that it
- * is over, however it came to that; waiting for a process that has closed its files takes no time
- * worth mentioning.
- */
+/* growth.c - an ioctl in a child, which says by one struct what came of it. */
 #include "guest-agent/growth.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <sys/wait.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/child.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 
@@ -25,9 +17,7 @@
 #define BUSY_PAUSE_NS    (50 * NSEC_PER_MSEC)
 
 struct growth {
-    pid_t child;
-    int pipe;
-    struct loop_io io;
+    struct child *child;
     growth_done *done; /* NULL: nobody wants to know */
     void *userdata;
     bool reported;
@@ -68,42 +58,34 @@ int growth_run(const struct volume *volume, struct error *error)
     return outcome;
 }
 
-static _Noreturn void child_main(const struct volume *volume, int pipe)
+/* In the child. */
+static int grow(const void *argument)
 {
     struct report report = {0};
 
-    (void)signal(SIGTERM, SIG_DFL); /* not the loop's handlers */
-    (void)signal(SIGINT, SIG_DFL);
-    if (dup2(pipe, STDIN_FILENO) < 0)
-        _exit(EXIT_FAILURE);
-    (void)close_range(STDIN_FILENO + 1, ~0U, 0);
-    report.outcome = growth_run(volume, &report.error);
-    if (write(STDIN_FILENO, &report, sizeof(report)) != sizeof(report))
-        _exit(EXIT_FAILURE);
-    _exit(EXIT_SUCCESS);
+    report.outcome = growth_run(argument, &report.error);
+    return write(STDOUT_FILENO, &report, sizeof(report)) == sizeof(report) ? EXIT_SUCCESS
+                                                                           : EXIT_FAILURE;
 }
 
 static void growth_release(struct growth *growth)
 {
-    loop_io_stop(&growth->io);
-    fd_close(growth->pipe);
+    (void)child_free(growth->child);
     free(growth);
 }
 
-static void on_report(struct loop_io *io, int events)
+static void on_end(struct child *child, enum child_end end, int status, const struct buffer *output,
+                   void *userdata)
 {
-    struct growth *growth = container_of(io, struct growth, io);
+    struct growth *growth = userdata;
     struct report report;
-    ssize_t count = read(growth->pipe, &report, sizeof(report));
 
-    (void)events;
-    if (count < 0 && (errno == EINTR || errno == EAGAIN))
-        return;
-    loop_io_stop(&growth->io);
-    (void)waitpid(growth->child, NULL, 0);
+    (void)child;
     running--;
     growth->reported = true;
-    if (count != sizeof(report)) {
+    if (end == CHILD_EXITED && status == EXIT_SUCCESS && output->length == sizeof(report)) {
+        memcpy(&report, output->data, sizeof(report));
+    } else {
         report.outcome = -ECHILD;
         (void)error_set(&report.error, -ECHILD, "the process that grows it has died");
     }
@@ -116,34 +98,23 @@ static void on_report(struct loop_io *io, int events)
 int growth_new(struct loop *loop, const struct volume *volume, growth_done *done, void *userdata,
                struct growth **ret_growth)
 {
+    const struct child_request request = {
+        .output_limit = sizeof(struct report), .function = grow, .argument = volume, .input = -1};
     struct growth *growth;
-    int ends[2];
+    int r;
 
     if (running >= GROWTH_LIMIT)
         return -EAGAIN;
     growth = calloc(1, sizeof(*growth));
     if (!growth)
         return -ENOMEM;
-    *growth = (struct growth){.pipe = -1, .done = done, .userdata = userdata};
-    if (pipe2(ends, O_CLOEXEC) < 0) {
-        int r = -errno;
-
+    *growth = (struct growth){.done = done, .userdata = userdata};
+    r = child_new(loop, &request, on_end, growth, &growth->child);
+    if (r < 0) {
         free(growth);
         return r;
     }
-    growth->pipe = ends[0];
-    growth->child = fork();
-    if (growth->child == 0)
-        child_main(volume, ends[1]);
-    fd_close(ends[1]);
-    if (growth->child < 0) {
-        int r = -errno;
-
-        growth_release(growth);
-        return r;
-    }
     running++;
-    loop_io_start(loop, &growth->io, growth->pipe, LOOP_READ, on_report);
     *ret_growth = growth;
     return 0;
 }
@@ -161,10 +132,8 @@ struct growth *growth_abandon(struct growth *growth)
 {
     if (!growth)
         return NULL;
-    if (!growth->reported) {
-        (void)kill(growth->child, SIGKILL);
+    if (!growth->reported)
         running--;
-    }
     growth_release(growth);
     return NULL;
 }

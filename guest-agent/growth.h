@@ -30,6 +30,6 @@ int growth_new(struct loop *loop, const struct volume *volume, growth_done *done
 struct growth *growth_free(struct growth *growth); /* NULL is fine; returns NULL */
 
 /* The same before the process exits: the child is killed, which takes effect as soon as the kernel
- * lets it go (a growth that it has begun may still be finished), and is left to be reaped by
- * whoever inherits it. */
+ * lets it go (a growth that it has begun may still be finished); then whoever inherits it reaps
+ * it. */
 struct growth *growth_abandon(struct growth *growth); /* NULL is fine; returns NULL */

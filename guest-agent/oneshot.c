@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "guest-agent/growth.h"
@@ -18,6 +17,7 @@
 #include "guest-agent/volume.h"
 #include "lib/cleanup.h"
 #include "lib/loop.h"
+#include "lib/path.h"
 
 enum { REPORT_BYTES = 1024 * 1024 };
 
@@ -211,21 +211,6 @@ static void grow(struct oneshot *oneshot)
     loop_timer_stop(&oneshot->deadline);
 }
 
-static int write_all(int fd, const char *bytes, size_t length)
-{
-    while (length > 0) {
-        ssize_t count = write(fd, bytes, length);
-
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count < 0)
-            return -errno;
-        bytes += count;
-        length -= (size_t)count;
-    }
-    return 0;
-}
-
 static int print(const struct oneshot *oneshot, int output, struct error *error)
 {
     struct buffer line = BUFFER_INIT(REPORT_BYTES);
@@ -239,7 +224,7 @@ static int print(const struct oneshot *oneshot, int output, struct error *error)
     }
     r = report_end(&line);
     if (r == 0)
-        r = write_all(output, line.data, line.length);
+        r = path_write(output, line.data, line.length);
     buffer_done(&line);
     return r < 0 ? error_set_errno(error, r, "cannot write the report") : outcome;
 }

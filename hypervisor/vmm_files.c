@@ -8,7 +8,6 @@
  * layer never does.
  */
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -19,6 +18,7 @@
 
 #include "hypervisor/vmm_process.h"
 #include "lib/cleanup.h"
+#include "lib/directory.h"
 
 enum { MAPS_LINES = 65536 };
 
@@ -120,17 +120,12 @@ int vmm_files_list(struct vmm_resolver *resolver, struct vmm_file *ret_files, si
                    size_t *ret_count)
 {
     struct vmm_process *process = container_of(resolver, struct vmm_process, resolver);
-    cleanup(fd_closep) int fd =
-        openat(process->descriptors, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    cleanup(dir_closep) DIR *directory = fd < 0 ? NULL : fdopendir(fd);
-    struct dirent *entry;
-    int r = 0;
+    cleanup(dir_closep) DIR *names = NULL;
+    const char *name;
+    int r = directory_list(process->descriptors, &names);
 
     *ret_count = 0;
-    if (!directory)
-        return -errno;
-    (void)take_fd(&fd);
-    while (r == 0 && (entry = readdir(directory)))
-        r = add_file(process, entry->d_name, ret_files, size, ret_count);
+    while (r == 0 && (name = directory_next(names)))
+        r = add_file(process, name, ret_files, size, ret_count);
     return r < 0 ? r : remove_memory(process->pid, ret_files, ret_count);
 }

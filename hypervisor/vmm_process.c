@@ -8,7 +8,6 @@
 #include "hypervisor/vmm_process.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,6 +17,7 @@
 #include <unistd.h>
 
 #include "lib/cleanup.h"
+#include "lib/directory.h"
 #include "lib/path.h"
 
 enum { SECTOR_BYTES = 512 };
@@ -71,22 +71,18 @@ static size_t list_held(struct vmm_resolver *resolver, struct vmm_identity *ret_
                         size_t size)
 {
     struct vmm_process *process = container_of(resolver, struct vmm_process, resolver);
-    cleanup(fd_closep) int fd =
-        openat(process->descriptors, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    cleanup(dir_closep) DIR *directory = fd < 0 ? NULL : fdopendir(fd);
-    struct dirent *entry;
+    cleanup(dir_closep) DIR *names = NULL;
+    const char *name;
     size_t count = 0;
+    int r = directory_list(process->descriptors, &names);
 
-    if (!directory) {
-        (void)vmm_resolver_note(resolver, -errno);
+    if (r < 0) {
+        (void)vmm_resolver_note(resolver, r);
         return 0;
     }
-    (void)take_fd(&fd);
-    while (count < size && (entry = readdir(directory))) {
-        if (isdigit((unsigned char)entry->d_name[0]) &&
-            resolve_name(process, entry->d_name, &ret_identities[count]) == 0)
+    while (count < size && (name = directory_next(names)))
+        if (resolve_name(process, name, &ret_identities[count]) == 0)
             count++;
-    }
     return count;
 }
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* child.c - fork, a pipe and a pidfd.
  *
- * posix_spawn(3) can neither change the root nor drop capabilities; the daemon has no threads, so
- * what it does between fork(2) and execve(2) is free of their locks.
+ * posix_spawn(3) can neither change the root nor drop capabilities; the daemon and the guest agent
+ * have no threads, so what a child does is free of their locks.
  *
  * The end of the process decides, not that of the pipe: what it started may hold the pipe open for
  * ever. When the process has ended, what it has said by then is read, the rest of its group is
  * killed, and that is the answer.
  *
- * A killed process is reaped as soon as its pidfd says that it is dead. Only one that is freed
- * before that is waited for, and not for long: a process in a system call that does not end would
- * hold the daemon up. It then stays a zombie, which is all that is left of it.
+ * A killed process is reaped as soon as its pidfd says that it is dead. One in a system call that
+ * does not end is not waited for longer than REAP_MILLISECONDS: it is left behind, and reaped when
+ * a later child is started. While too many are left behind, none is started.
  */
 #include "lib/child.h"
 
@@ -20,7 +20,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -28,12 +27,13 @@
 #include <unistd.h>
 
 #include "lib/cleanup.h"
+#include "lib/clock.h"
 
-enum { READ_BYTES = 16 * 1024, REAP_MILLISECONDS = 100 };
+enum { READ_BYTES = 16 * 1024, REAP_MILLISECONDS = 100, LEFT_BEHIND = 4 };
 
 struct child {
     struct loop *loop;
-    pid_t pid; /* 0: reaped */
+    pid_t pid; /* 0: reaped, or left behind */
     int pidfd;
     int pipe;
     struct loop_io ended, said;
@@ -72,11 +72,14 @@ static void kill_group(const struct child *child)
         (void)kill(-child->pid, SIGKILL);
 }
 
+static void on_unkillable(struct loop_timer *timer);
+
 static void end_by(struct child *child, enum child_end end)
 {
     child->end = end;
     loop_io_stop(&child->said);
-    loop_timer_stop(&child->deadline);
+    loop_timer_start(child->loop, &child->deadline, REAP_MILLISECONDS * NSEC_PER_MSEC,
+                     on_unkillable);
     kill_group(child);
 }
 
@@ -96,24 +99,40 @@ static void on_deadline(struct loop_timer *timer)
 
 /* ---- its end ---- */
 
+static pid_t left_behind[LEFT_BEHIND]; /* killed, and not dead yet; 0: free */
+
+/* A place for one more; NULL: there are too many. */
+static pid_t *find_place(void)
+{
+    pid_t *place = NULL;
+
+    for (unsigned i = 0; i < LEFT_BEHIND; i++) {
+        if (left_behind[i] && waitpid(left_behind[i], NULL, WNOHANG) != 0)
+            left_behind[i] = 0;
+        if (!left_behind[i])
+            place = &left_behind[i];
+    }
+    return place;
+}
+
 /* The group's number stays taken while its leader is not reaped, so it is killed before that. */
 static int reap(struct child *child)
 {
     int status = 0;
+    pid_t *place;
 
     kill_group(child);
-    (void)waitpid(child->pid, &status, WNOHANG);
+    if (waitpid(child->pid, &status, WNOHANG) == 0 && (place = find_place()))
+        *place = child->pid;
     child->pid = 0;
     return status;
 }
 
-static void on_ended(struct loop_io *io, int events)
+static void finish(struct child *child)
 {
-    struct child *child = container_of(io, struct child, ended);
     enum child_end end;
     int status;
 
-    (void)events;
     loop_io_stop(&child->ended);
     loop_io_stop(&child->said);
     loop_timer_stop(&child->deadline);
@@ -125,9 +144,31 @@ static void on_ended(struct loop_io *io, int events)
                 &child->output, child->userdata);
 }
 
+static void on_ended(struct loop_io *io, int events)
+{
+    (void)events;
+    finish(container_of(io, struct child, ended));
+}
+
+static void on_unkillable(struct loop_timer *timer)
+{
+    finish(container_of(timer, struct child, deadline));
+}
+
 /* ---- its beginning ---- */
 
 /* From here to become() in the new process: only what is safe after fork(2). */
+
+/* A lock, a socket or the database is never kept open by a process that hangs. The standard
+ * descriptors of the parent are in use, if only by its loop, so neither of these two is one. */
+static int keep_files(int input, int output)
+{
+    if ((input >= 0 && dup2(input, STDIN_FILENO) < 0) || dup2(output, STDOUT_FILENO) < 0)
+        return -errno;
+    if (input < 0)
+        (void)close(STDIN_FILENO);
+    return 0;
+}
 
 static int prepare_files(int output)
 {
@@ -170,6 +211,23 @@ static int reset_signals(void)
     return sigprocmask(SIG_SETMASK, &none, NULL) < 0 ? -errno : 0;
 }
 
+static int prepare_program(const struct child_request *request, int output)
+{
+    int r = prepare_files(output);
+
+    if (r == 0)
+        r = enter_root(request->root);
+    return r < 0 ? r : drop_capabilities();
+}
+
+/* Closing `report` says that the function runs. */
+static _Noreturn void call(const struct child_request *request, int report)
+{
+    fd_close(report);
+    (void)close_range(STDERR_FILENO, ~0U, 0);
+    _exit(request->function(request->argument));
+}
+
 /* Nothing writes to the arguments. report: where the reason goes if it comes to nothing. */
 static _Noreturn void become(const struct child_request *request, int output, int report)
 {
@@ -181,13 +239,12 @@ static _Noreturn void become(const struct child_request *request, int output, in
     int r = setpgid(0, 0) < 0 ? -errno : 0;
 
     if (r == 0)
-        r = prepare_files(output);
-    if (r == 0)
-        r = enter_root(request->root);
-    if (r == 0)
-        r = drop_capabilities();
-    if (r == 0)
         r = reset_signals();
+    if (r == 0)
+        r = request->function ? keep_files(request->input, output)
+                              : prepare_program(request, output);
+    if (r == 0 && request->function)
+        call(request, report);
     if (r == 0) {
         (void)execve(request->arguments[0], arguments.plain, environment);
         r = -errno;
@@ -270,9 +327,12 @@ static int start(struct child *child, const struct child_request *request)
 int child_new(struct loop *loop, const struct child_request *request, child_done *done,
               void *userdata, struct child **ret_child)
 {
-    struct child *child = calloc(1, sizeof(*child));
+    struct child *child;
     int r;
 
+    if (!find_place())
+        return -EBUSY;
+    child = calloc(1, sizeof(*child));
     if (!child)
         return -ENOMEM;
     child->loop = loop;
@@ -287,7 +347,8 @@ int child_new(struct loop *loop, const struct child_request *request, child_done
     }
     loop_io_start(loop, &child->ended, child->pidfd, LOOP_READ, on_ended);
     loop_io_start(loop, &child->said, child->pipe, LOOP_READ, on_said);
-    loop_timer_start(loop, &child->deadline, request->deadline_ns, on_deadline);
+    if (request->deadline_ns)
+        loop_timer_start(loop, &child->deadline, request->deadline_ns, on_deadline);
     *ret_child = child;
     return 0;
 }

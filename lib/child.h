@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* child.h - a program run to its end: bounded in time and output, on the loop, without a shell.
+/* child.h - a process run to its end: bounded in time and output, on the loop.
  *
- * It gets its arguments, an empty environment, no input, no capabilities and no way to gain any,
- * and a process group of its own, which is killed as a whole when its time is over, it says too
- * much or nobody waits any more.
+ * It has a process group of its own, which is killed as a whole when its time is over, it says too
+ * much or nobody waits any more. It runs either
+ *
+ *   a program   without a shell: its arguments, an empty environment, no input, no capabilities and
+ *               no way to gain any; or
+ *   a function  of ours, for a system call that may block for minutes: there are no threads here,
+ *               and O_NONBLOCK means nothing to an attribute of sysfs that works while it is
+ *               written to, nor to an ioctl that grows a file system. It has no descriptors but its
+ *               input and its output.
  */
 #pragma once
 
@@ -24,8 +30,12 @@ enum child_end {
 struct child_request {
     const char *const *arguments; /* ends with NULL; the first is the program, an absolute path */
     size_t output_limit;          /* bytes of its standard output */
-    uint64_t deadline_ns;         /* from now */
-    int root;                     /* the directory that is its "/" (CAP_SYS_CHROOT); -1: ours */
+    uint64_t deadline_ns;         /* from now; 0: none */
+    int root; /* the directory that is the program's "/" (CAP_SYS_CHROOT); -1: ours */
+
+    int (*function)(const void *argument); /* returns its exit code, 0 to 255; NULL: a program */
+    const void *argument;                  /* the new process has a copy */
+    int input; /* a function's standard input, which may be written to; -1: none */
 };
 
 struct child;
@@ -35,7 +45,8 @@ typedef void child_done(struct child *child, enum child_end end, int status,
                         const struct buffer *output, void *userdata);
 
 /* Exactly one `done` from the loop, never from within. 0; -ENOENT, -EACCES, -ENOEXEC … where there
- * is nothing to run; -EPERM where its root or its lack of capabilities was not to be had. */
+ * is nothing to run; -EPERM where its root or its lack of capabilities was not to be had; -EBUSY
+ * while several that were killed are still held by the kernel. */
 int child_new(struct loop *loop, const struct child_request *request, child_done *done,
               void *userdata, struct child **ret_child);
 struct child *child_free(struct child *child); /* kills what still runs; returns NULL */

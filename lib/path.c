@@ -247,6 +247,31 @@ int path_read_in_root(int root, const char *path, struct buffer *ret_text, struc
     return read_handle(handle, path, true, ret_text, NULL, error);
 }
 
+int path_write(int fd, const char *text, size_t length)
+{
+    while (length > 0) {
+        ssize_t written = write(fd, text, length);
+
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0)
+            return -errno;
+        text += written;
+        length -= (size_t)written;
+    }
+    return 0;
+}
+
+int path_write_below(int directory, const char *name, int flags, mode_t mode, const char *text,
+                     size_t length)
+{
+    cleanup(fd_closep) int fd =
+        openat(directory, name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | flags, mode);
+    int r = fd < 0 ? -errno : path_write(fd, text, length);
+
+    return r == 0 && fsync(fd) < 0 ? -errno : r;
+}
+
 /* Opens directory/name, making it first if it is not there. */
 static int enter_or_make(int root, int directory, const char *prefix, const char *name, mode_t mode,
                          int *ret_fd)

@@ -79,6 +79,14 @@ int path_read_below(int directory, const char *name, struct buffer *ret_text,
  */
 int path_read_in_root(int root, const char *path, struct buffer *ret_text, struct error *error);
 
+/* All of it to an open file. 0 or -errno. */
+int path_write(int fd, const char *text, size_t length);
+
+/* A file below a directory as a whole, synced. flags: O_EXCL for one that must be new, O_TRUNC for
+ * one that may be there. 0 or -errno. */
+int path_write_below(int directory, const char *name, int flags, mode_t mode, const char *text,
+                     size_t length);
+
 /* statx identity of an open descriptor. */
 int path_identify(int fd, struct path_identity *ret_identity);
 bool path_identity_equal(const struct path_identity *a, const struct path_identity *b);

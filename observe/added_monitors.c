@@ -18,6 +18,7 @@
 
 #include "lib/buffer.h"
 #include "lib/cleanup.h"
+#include "lib/directory.h"
 #include "lib/hash.h"
 #include "lib/path.h"
 #include "observe/observe.h"
@@ -87,17 +88,11 @@ static int add_name(struct added_monitors *monitors, const char *name)
 static int read_names(struct added_monitors *monitors)
 {
     cleanup(dir_closep) DIR *names = NULL;
-    const struct dirent *entry;
-    int fd = fcntl(monitors->directory, F_DUPFD_CLOEXEC, 0), r = 0;
+    const char *name;
+    int r = directory_list(monitors->directory, &names);
 
-    names = fd < 0 ? NULL : fdopendir(fd);
-    if (!names) {
-        r = -errno;
-        fd_close(fd);
-        return r;
-    }
-    while (r == 0 && (entry = readdir(names)))
-        r = add_name(monitors, entry->d_name);
+    while (r == 0 && (name = directory_next(names)))
+        r = add_name(monitors, name);
     return r;
 }
 

@@ -10,7 +10,6 @@
  */
 #include "observe/bundles.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -18,6 +17,7 @@
 #include <string.h>
 
 #include "lib/cleanup.h"
+#include "lib/directory.h"
 #include "lib/hash.h"
 #include "lib/json.h"
 #include "lib/path.h"
@@ -195,21 +195,17 @@ static int visit(int root, struct parent *parent, struct container *container,
  * went is still to be told whose it was. */
 static int list(int root, struct parent *parent, const char *sandbox_id)
 {
-    cleanup(fd_closep) int fd = -1;
     cleanup(dir_closep) DIR *directory = NULL;
     struct container *container, *next;
-    const struct dirent *name;
-    int r = path_open_directory_in_root(root, parent->place.parent, &fd);
+    const char *name;
+    int r = directory_list_in_root(root, parent->place.parent, &directory);
 
-    if (r < 0 && r != -ENOENT)
+    if (r < 0 && r != PATH_MISSING)
         return r;
-    directory = r == 0 ? fdopendir(fd) : NULL;
-    if (directory)
-        (void)take_fd(&fd);
     for (container = parent->containers; container; container = container->hh.next)
         container->is_listed = false;
-    while (directory && (name = readdir(directory)))
-        if (observe_is_sandbox_id(name->d_name) && (container = container_at(parent, name->d_name)))
+    while (directory && (name = directory_next(directory)))
+        if (observe_is_sandbox_id(name) && (container = container_at(parent, name)))
             container->is_listed = true;
     HASH_ITER (hh, parent->containers, container, next) {
         if (!container->is_listed &&

@@ -10,7 +10,6 @@
  * ignored and remarked upon: one file too many says nothing about the volume. Only a fault of this
  * machine (no descriptors, no memory) is an error, for then nothing was learned.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -20,6 +19,7 @@
 #include <sys/stat.h>
 
 #include "lib/cleanup.h"
+#include "lib/directory.h"
 #include "lib/json.h"
 #include "lib/sha256.h"
 #include "observe/entry_name.h"
@@ -30,7 +30,7 @@
 #define RUNTIME_CLI "runtime-cli"
 #define PLUGIN_FILE "csiPlugin.json"
 
-enum { SANDBOX_ID_CHARS = 128, DOT_NAMES = 2 };
+enum { SANDBOX_ID_CHARS = 128 };
 
 bool observe_is_sandbox_id(const char *name)
 {
@@ -202,8 +202,7 @@ static int examine_sandbox_file(int directory, const char *name, struct observed
 static int examine_name(int directory, const char *name, struct observed_entry *entry,
                         struct unknown_names *unknown)
 {
-    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, MOUNT_INFO) == 0 ||
-        strcmp(name, RUNTIME_CLI) == 0)
+    if (strcmp(name, MOUNT_INFO) == 0 || strcmp(name, RUNTIME_CLI) == 0)
         return 0;
     if (strcmp(name, PLUGIN_FILE) != 0)
         return examine_sandbox_file(directory, name, entry, unknown);
@@ -223,26 +222,22 @@ static int read_names(int fd, struct observed_entry *entry)
 {
     cleanup(dir_closep) DIR *names = NULL;
     struct unknown_names unknown = {0};
-    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0), r = 0;
+    int r = directory_list(fd, &names);
 
-    names = copy < 0 ? NULL : fdopendir(copy);
-    if (!names) {
-        r = -errno;
-        fd_close(copy);
+    if (r < 0)
         return r;
-    }
     for (unsigned count = 0; r == 0;) {
-        const struct dirent *name = (errno = 0, readdir(names));
+        const char *name = directory_next(names);
 
         if (!name) {
             r = -errno;
             break;
         }
-        if (++count > OBSERVE_ENTRY_NAMES + DOT_NAMES) {
+        if (++count > OBSERVE_ENTRY_NAMES) {
             r = set_flood_problem(entry);
             break;
         }
-        r = examine_name(fd, name->d_name, entry, &unknown);
+        r = examine_name(fd, name, entry, &unknown);
     }
     qsort(entry->sandbox, entry->sandboxes, sizeof(entry->sandbox[0]), compare_names);
     return r < 0 ? r : set_remark(entry, &unknown);

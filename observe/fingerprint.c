@@ -7,7 +7,6 @@
  */
 #include "observe/fingerprint.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -16,6 +15,7 @@
 #include <sys/stat.h>
 
 #include "lib/cleanup.h"
+#include "lib/directory.h"
 #include "lib/json.h"
 #include "lib/path.h"
 #include "observe/observe.h"
@@ -41,21 +41,15 @@ static int compare(const void *a, const void *b)
 static int read_names(int directory, struct names *names)
 {
     cleanup(dir_closep) DIR *stream = NULL;
-    const struct dirent *entry;
-    int copy = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
+    const char *name;
+    int r = directory_list(directory, &stream);
 
-    stream = copy < 0 ? NULL : fdopendir(copy);
-    if (!stream) {
-        r = -errno;
-        fd_close(copy);
+    if (r < 0)
         return r;
-    }
-    while ((errno = 0, entry = readdir(stream))) {
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-            continue;
+    while ((name = directory_next(stream))) {
         if (names->count == OBSERVE_ENTRY_NAMES)
             return FINGERPRINT_UNFIT;
-        names->name[names->count] = strdup(entry->d_name);
+        names->name[names->count] = strdup(name);
         if (!names->name[names->count])
             return -ENOMEM;
         names->count++;

@@ -5,12 +5,11 @@
  * be such a device itself (a logical volume, an open LUKS container); only what stands above the
  * one that is asked about counts. A disk is held with any of its partitions.
  */
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "lib/cleanup.h"
+#include "lib/directory.h"
 #include "observe/observe.h"
 #include "observe/sysfs.h"
 
@@ -29,25 +28,15 @@ static void describe(int sysfs, const char *directory, const char *name, char *r
         (void)snprintf(ret_text, size, "%s", name);
 }
 
-/* The first name that is one. NULL: none. */
-static const char *next_name(DIR *names)
-{
-    const struct dirent *entry;
-
-    do {
-        entry = readdir(names);
-    } while (entry && entry->d_name[0] == '.');
-    return entry ? entry->d_name : NULL;
-}
-
 static int find_in(int sysfs, const char *directory, char *ret_text, size_t size)
 {
-    cleanup(dir_closep) DIR *names = sysfs_open_directory(sysfs, directory);
+    cleanup(dir_closep) DIR *names = NULL;
     const char *name;
+    int r = directory_list_in_root(sysfs, directory, &names);
 
-    if (!names)
-        return errno == ENOENT || errno == ENOTDIR ? OBSERVED_ABSENT : -errno;
-    name = next_name(names);
+    if (r < 0)
+        return path_is_missing(r) ? OBSERVED_ABSENT : r;
+    name = directory_next(names);
     if (!name)
         return OBSERVED_ABSENT;
     describe(sysfs, directory, name, ret_text, size);
@@ -65,9 +54,10 @@ int observe_holder(int sysfs, uint32_t major, uint32_t minor, char *ret_text, si
     (void)snprintf(disk, sizeof(disk), "dev/block/%u:%u", major, minor);
     (void)snprintf(path, sizeof(path), "%s/holders", disk);
     r = find_in(sysfs, path, ret_text, size);
-    names = r == OBSERVED_ABSENT ? sysfs_open_directory(sysfs, disk) : NULL;
+    if (r == OBSERVED_ABSENT)
+        (void)directory_list_in_root(sysfs, disk, &names);
     for (unsigned i = 0; names && r == OBSERVED_ABSENT && i < NAMES; i++) {
-        name = next_name(names);
+        name = directory_next(names);
         if (!name)
             break;
         (void)snprintf(path, sizeof(path), "%s/%s/partition", disk, name);

@@ -33,6 +33,7 @@
 #include <unistd.h>
 
 #include "lib/cleanup.h"
+#include "lib/directory.h"
 #include "lib/json.h"
 #include "observe/kata.h"
 #include "observe/persist.h"
@@ -216,17 +217,11 @@ static bool may_be_container(const struct dirent *name)
 static int read_containers(struct traces *traces, struct observed_sandbox *sandbox)
 {
     cleanup(dir_closep) DIR *names = NULL;
-    int fd = -1, r = path_open_directory_below(traces->state_directory, ".", &fd);
+    int r = directory_list(traces->state_directory, &names);
     const struct dirent *name;
 
     if (r < 0)
         return kata_is_absent(r) ? 0 : r;
-    names = fdopendir(fd);
-    if (!names) {
-        r = -errno;
-        fd_close(fd);
-        return r;
-    }
     for (unsigned seen = 0, containers = 0; r == 0 && (name = readdir(names));) {
         if (++seen > SANDBOX_NAMES || containers == CONTAINERS)
             return kata_set_problem(sandbox, false, "", "more containers than are read");

@@ -10,7 +10,6 @@
  */
 #include "observe/kubelet.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -18,6 +17,7 @@
 #include <string.h>
 
 #include "lib/cleanup.h"
+#include "lib/directory.h"
 #include "lib/path.h"
 
 enum { CANARY_NAMES = 256 };
@@ -56,19 +56,14 @@ static bool may_be_canary(int pods, const char *name, const char *pod_uid, size_
 static int find_canary(int pods, const char *pod_uid, struct observed_kubelet *kubelet)
 {
     cleanup(dir_closep) DIR *names = NULL;
-    const struct dirent *entry;
-    int copy = openat(pods, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const char *name;
+    int r = directory_list(pods, &names);
 
-    names = copy < 0 ? NULL : fdopendir(copy);
-    if (!names) {
-        int r = -errno;
-
-        fd_close(copy);
+    if (r < 0)
         return r;
-    }
-    for (unsigned i = 0; i < CANARY_NAMES && (entry = readdir(names)); i++)
-        if (may_be_canary(pods, entry->d_name, pod_uid, sizeof(kubelet->canary))) {
-            memcpy(kubelet->canary, entry->d_name, strlen(entry->d_name) + 1);
+    for (unsigned i = 0; i < CANARY_NAMES && (name = directory_next(names)); i++)
+        if (may_be_canary(pods, name, pod_uid, sizeof(kubelet->canary))) {
+            memcpy(kubelet->canary, name, strlen(name) + 1);
             break;
         }
     return 0;

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "lib/cleanup.h"
+#include "lib/directory.h"
 #include "lib/mount_table.h"
 #include "observe/observe.h"
 #include "observe/sysfs.h"
@@ -161,19 +162,13 @@ static int open_root_of_process_one(int *ret_fd)
 static int for_each_name(int sysfs, const char *path, unsigned most,
                          int (*visit)(void *userdata, const char *name), void *userdata)
 {
-    cleanup(dir_closep) DIR *names = sysfs_open_directory(sysfs, path);
-    const struct dirent *name;
-    int r = 0;
+    cleanup(dir_closep) DIR *names = NULL;
+    const char *name;
+    int r = directory_list_in_root(sysfs, path, &names);
 
-    if (!names)
-        return errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
-    for (unsigned count = 0; r == 0 && count < most && (name = readdir(names));) {
-        if (name->d_name[0] == '.')
-            continue;
-        count++;
-        r = visit(userdata, name->d_name);
-    }
-    return r;
+    for (unsigned count = 0; r == 0 && count < most && (name = directory_next(names)); count++)
+        r = visit(userdata, name);
+    return path_is_missing(r) ? 0 : r;
 }
 
 struct file_system {

@@ -3,7 +3,6 @@
 #include "observe/passthrough.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -11,6 +10,7 @@
 #include <string.h>
 
 #include "lib/cleanup.h"
+#include "lib/directory.h"
 #include "lib/path.h"
 #include "observe/kata.h"
 
@@ -41,17 +41,17 @@ static int compare(const void *a, const void *b)
 
 static int read_names(DIR *directory, struct passthrough *passthrough)
 {
-    const struct dirent *entry;
+    const char *found;
 
     passthrough->name = calloc(NAMES, sizeof(*passthrough->name));
     if (!passthrough->name)
         return -ENOMEM;
-    while (passthrough->names < NAMES && (entry = readdir(directory))) {
-        char *name = has_form(entry->d_name) ? strdup(entry->d_name) : NULL;
+    while (passthrough->names < NAMES && (found = directory_next(directory))) {
+        char *name = has_form(found) ? strdup(found) : NULL;
 
         if (name)
             passthrough->name[passthrough->names++] = name;
-        else if (has_form(entry->d_name))
+        else if (has_form(found))
             return -ENOMEM;
     }
     qsort(passthrough->name, passthrough->names, sizeof(*passthrough->name), compare);
@@ -60,23 +60,17 @@ static int read_names(DIR *directory, struct passthrough *passthrough)
 
 int passthrough_read(int root, const char *sandbox_id, struct passthrough *ret_passthrough)
 {
-    cleanup(fd_closep) int fd = -1;
     cleanup(dir_closep) DIR *directory = NULL;
     struct passthrough passthrough = {0};
     char path[PATH_MAX];
     int r;
 
     (void)snprintf(path, sizeof(path), HOST_SANDBOXES "/%s/rw/passthrough", sandbox_id);
-    r = path_open_directory_in_root(root, path, &fd);
-    if (r == 0) {
-        directory = fdopendir(fd);
-        if (!directory)
-            return -errno;
-        (void)take_fd(&fd);
+    r = directory_list_in_root(root, path, &directory);
+    if (r == 0)
         r = read_names(directory, &passthrough);
-    } else if (kata_is_absent(r)) {
+    else if (kata_is_absent(r))
         r = 0;
-    }
     if (r == 0)
         *ret_passthrough = passthrough;
     else

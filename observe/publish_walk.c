@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "lib/cleanup.h"
+#include "lib/directory.h"
 #include "observe/observe.h"
 
 struct publish_walk {
@@ -44,29 +45,19 @@ struct publish_walk *publish_walk_free(struct publish_walk *walk)
     return NULL;
 }
 
-/* NULL also where there is none; *ret_r is 0 then. */
-static DIR *open_names(int fd, int *ret_r)
+/* 0 also where there is nothing to list. */
+static int without_absence(int r)
 {
-    DIR *names = *ret_r < 0 ? NULL : fdopendir(fd);
-
-    if (names)
-        return names;
-    if (*ret_r == 0) {
-        *ret_r = -errno;
-        fd_close(fd);
-    }
-    if (*ret_r == -ENOENT || *ret_r == -ENOTDIR || *ret_r == -ELOOP || *ret_r == -EXDEV)
-        *ret_r = 0;
-    return NULL;
+    return path_is_missing(r) || r == PATH_BEHIND_A_LINK || r == PATH_LEADS_OUT ? 0 : r;
 }
 
 static const char *next_name(DIR *names)
 {
-    const struct dirent *name;
+    const char *name;
 
-    while ((name = readdir(names)) && name->d_name[0] == '.')
+    while ((name = directory_next(names)) && name[0] == '.')
         ;
-    return name ? name->d_name : NULL;
+    return name;
 }
 
 static int tell(const char *kubelet, const char *pod, const char *pv, path_callback *callback,
@@ -89,11 +80,10 @@ static int walk_pod(const struct publish_walk *walk, const char *pod, path_callb
     cleanup(dir_closep) DIR *volumes = NULL;
     char path[NAME_MAX + 64];
     const char *pv;
-    int fd = -1, r;
+    int r;
 
     (void)snprintf(path, sizeof(path), "%s/volumes/kubernetes.io~csi", pod);
-    r = path_open_directory_below(dirfd(walk->pods), path, &fd);
-    volumes = open_names(fd, &r);
+    r = without_absence(directory_list_below(dirfd(walk->pods), path, &volumes));
     while (r == 0 && volumes && (pv = next_name(volumes)))
         r = tell(walk->kubelet[walk->next - 1], pod, pv, callback, userdata);
     return r;
@@ -102,12 +92,9 @@ static int walk_pod(const struct publish_walk *walk, const char *pod, path_callb
 static int open_next_kubelet(struct publish_walk *walk)
 {
     char path[PATH_MAX];
-    int fd = -1, r;
 
     (void)snprintf(path, sizeof(path), "%s/pods", walk->kubelet[walk->next++]);
-    r = path_open_directory_in_root(walk->root, path, &fd);
-    walk->pods = open_names(fd, &r);
-    return r;
+    return without_absence(directory_list_in_root(walk->root, path, &walk->pods));
 }
 
 int publish_walk_next(struct publish_walk *walk, path_callback *callback, void *userdata)

@@ -11,12 +11,12 @@
  * the pool, so that they stand on nothing as far as growth goes.
  */
 #include <ctype.h>
-#include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "lib/cleanup.h"
+#include "lib/directory.h"
 #include "observe/observe.h"
 #include "observe/sysfs.h"
 
@@ -96,18 +96,17 @@ static void add_slaves(struct stack *stack, unsigned above)
 {
     struct observed_layer *layer = &stack->layer[above];
     char directory[SYSFS_PATH_BYTES / 2], path[SYSFS_PATH_BYTES + NAME_MAX];
-    const struct dirent *name;
+    cleanup(dir_closep) DIR *names = NULL;
+    const char *name;
 
     (void)snprintf(directory, sizeof(directory), "dev/block/%u:%u/slaves", layer->device.major,
                    layer->device.minor);
-    cleanup(dir_closep) DIR *names = sysfs_open_directory(stack->sysfs, directory);
-
-    for (unsigned count = 0; names && count < STACK_NAMES && (name = readdir(names)); count++) {
-        if (name->d_name[0] == '.')
-            continue;
+    (void)directory_list_in_root(stack->sysfs, directory, &names);
+    for (unsigned count = 0; names && count < STACK_NAMES && (name = directory_next(names));
+         count++) {
         if (layer->kind == LAYER_DISK)
             name_layer(stack->sysfs, layer);
-        (void)snprintf(path, sizeof(path), "%s/%s/dev", directory, name->d_name);
+        (void)snprintf(path, sizeof(path), "%s/%s/dev", directory, name);
         add_layer(stack, above, path);
     }
 }
@@ -160,17 +159,16 @@ void observe_scsi_disks(int sysfs, const char *devpath, observe_device_callback 
                         void *userdata)
 {
     char directory[SYSFS_PATH_BYTES], path[SYSFS_PATH_BYTES + NAME_MAX + 8];
-    const struct dirent *name;
+    cleanup(dir_closep) DIR *names = NULL;
+    const char *name;
     uint32_t major, minor;
 
     if (snprintf(directory, sizeof(directory), "%s/block", devpath) >= (int)sizeof(directory))
         return;
-    cleanup(dir_closep) DIR *names = sysfs_open_directory(sysfs, directory);
-
-    for (unsigned count = 0; names && count < STACK_NAMES && (name = readdir(names)); count++) {
-        if (name->d_name[0] == '.')
-            continue;
-        (void)snprintf(path, sizeof(path), "%s/%s/dev", directory, name->d_name);
+    (void)directory_list_in_root(sysfs, directory, &names);
+    for (unsigned count = 0; names && count < STACK_NAMES && (name = directory_next(names));
+         count++) {
+        (void)snprintf(path, sizeof(path), "%s/%s/dev", directory, name);
         if (sysfs_read_device_number(sysfs, path, &major, &minor) == 0)
             callback(userdata, major, minor);
     }

@@ -123,18 +123,3 @@ bool sysfs_uevent_value(const char *text, const char *key, char *ret_value, size
     }
     return false;
 }
-
-DIR *sysfs_open_directory(int sysfs, const char *path)
-{
-    int fd = -1, r = path_open_directory_in_root(sysfs, path, &fd);
-    DIR *directory;
-
-    if (r < 0) {
-        errno = -r;
-        return NULL;
-    }
-    directory = fdopendir(fd);
-    if (!directory)
-        fd_close(fd);
-    return directory;
-}

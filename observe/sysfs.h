@@ -2,7 +2,6 @@
 /* sysfs.h - small reads below an open /sys; links are followed inside it only. */
 #pragma once
 
-#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,6 +16,3 @@ int sysfs_read_device_number(int sysfs, const char *path, uint32_t *ret_major, u
 
 /* "KEY=VALUE" of a uevent file's text; false if there is none or it does not fit. */
 bool sysfs_uevent_value(const char *text, const char *key, char *ret_value, size_t size);
-
-/* NULL with errno set. */
-DIR *sysfs_open_directory(int sysfs, const char *path);

@@ -4,7 +4,7 @@
 
 #include "agent-client/guest_call.h"
 #include "hypervisor/hypervisor.h"
-#include "lib/slow_write.h"
+#include "lib/child.h"
 #include "reconciler/act/actor.h"
 #include "store/store.h"
 
@@ -29,7 +29,7 @@ struct act_guest {
 };
 
 struct act_disk {
-    struct slow_write *write;
+    struct child *write;
     struct store_disk disk;
 };
 

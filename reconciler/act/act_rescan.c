@@ -65,12 +65,21 @@ static int open_rescan(int sysfs, const struct store_disk *disk, int *ret_fd)
     return 0;
 }
 
-static void on_written(struct slow_write *write, int result, void *userdata)
+/* In a child: the write returns when the disk has answered. */
+static int write_rescan(const void *text)
+{
+    return write(STDIN_FILENO, text, strlen(text)) < 0 ? errno : 0;
+}
+
+static void on_written(struct child *child, enum child_end end, int status,
+                       const struct buffer *output, void *userdata)
 {
     struct act *act = userdata;
     struct error error = {0};
+    int result = end == CHILD_EXITED ? -status : end == CHILD_TIMEOUT ? -ETIMEDOUT : -EIO;
 
-    act->disk.write = slow_write_free(write);
+    (void)output;
+    act->disk.write = child_free(child);
     if (result < 0)
         (void)error_set_errno(&error, result, "rescanning %s", act->disk.disk.name);
     act_finish(act, result < 0 ? REASON_HOST_STALE : REASON_NONE, &error);
@@ -82,6 +91,7 @@ static int act_rescan_start(struct act *act)
     const struct store_disk *disk = &act->disk.disk;
     struct observed_device device;
     cleanup(fd_closep) int fd = -1;
+    struct child_request request = {.function = write_rescan, .argument = "1"};
     int r = observe_device_number(context->sysfs, disk->major, disk->minor, &device);
 
     if (r < 0)
@@ -89,9 +99,9 @@ static int act_rescan_start(struct act *act)
     if (r != OBSERVED || device.diskseq != disk->diskseq)
         return -ENODEV;
     r = open_rescan(context->sysfs, disk, &fd);
-    return r < 0 ? r
-                 : slow_write_new(context->loop, fd, "1", act_time_left(act), on_written, act,
-                                  &act->disk.write);
+    request.input = fd;
+    request.deadline_ns = act_time_left(act);
+    return r < 0 ? r : child_new(context->loop, &request, on_written, act, &act->disk.write);
 }
 
 static int act_rescan_record(struct act *act)
@@ -114,7 +124,7 @@ static int act_rescan_record(struct act *act)
 
 static void act_rescan_done(struct act *act)
 {
-    act->disk.write = slow_write_free(act->disk.write);
+    act->disk.write = child_free(act->disk.write);
 }
 
 const struct act_ops act_rescan_ops = {

@@ -11,7 +11,6 @@
  */
 #include "reconciler/cleanup/quarantine.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -20,6 +19,7 @@
 #include <unistd.h>
 
 #include "lib/cleanup.h"
+#include "lib/directory.h"
 #include "lib/path.h"
 #include "observe/fingerprint.h"
 
@@ -288,21 +288,14 @@ static int delete_files(int directory)
 
     for (bool more = true; r == 0 && more;) {
         cleanup(dir_closep) DIR *names = NULL;
-        const struct dirent *entry;
-        int copy = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        const char *name;
 
-        names = copy < 0 ? NULL : fdopendir(copy);
-        if (!names) {
-            r = -errno;
-            fd_close(copy);
-            return r;
-        }
+        r = directory_list(directory, &names);
         more = false;
-        while (r == 0 && (entry = readdir(names)))
-            if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
-                r = delete_file(directory, entry->d_name);
-                more = true;
-            }
+        while (r == 0 && (name = directory_next(names))) {
+            r = delete_file(directory, name);
+            more = true;
+        }
     }
     return r;
 }

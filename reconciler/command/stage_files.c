@@ -14,7 +14,6 @@
  */
 #include "reconciler/command/stage_files.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -23,6 +22,7 @@
 #include <unistd.h>
 
 #include "lib/cleanup.h"
+#include "lib/directory.h"
 #include "lib/path.h"
 
 #define MOUNT_INFO "mountInfo.json"
@@ -65,20 +65,12 @@ static int remove_tree(int parent, const char *name, unsigned depth)
 
 static int remove_content(int directory, unsigned depth)
 {
-    cleanup(fd_closep) int fd = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     cleanup(dir_closep) DIR *names = NULL;
-    const struct dirent *entry;
-    int r = 0;
+    const char *name;
+    int r = directory_list(directory, &names);
 
-    if (fd < 0)
-        return -errno;
-    names = fdopendir(fd);
-    if (!names)
-        return -errno;
-    (void)take_fd(&fd);
-    while (r == 0 && (entry = readdir(names)))
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            r = remove_tree(directory, entry->d_name, depth);
+    while (r == 0 && (name = directory_next(names)))
+        r = remove_tree(directory, name, depth);
     return r;
 }
 
@@ -115,27 +107,9 @@ int stage_files_sweep(const struct stage_place *place)
 
 /* ---- putting ---- */
 
-static int write_all(int fd, const char *text, size_t length)
-{
-    while (length > 0) {
-        ssize_t written = write(fd, text, length);
-
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written < 0)
-            return -errno;
-        text += written;
-        length -= (size_t)written;
-    }
-    return fsync(fd) < 0 ? -errno : 0;
-}
-
 static int write_file(int directory, const char *name, const char *text, size_t length)
 {
-    cleanup(fd_closep) int fd =
-        openat(directory, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-
-    return fd < 0 ? -errno : write_all(fd, text, length);
+    return path_write_below(directory, name, O_EXCL, 0600, text, length);
 }
 
 /* An empty file comes into being as a whole, wherever it is. */

@@ -12,12 +12,12 @@
  */
 #include "reconciler/core/scan.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "lib/cleanup.h"
+#include "lib/directory.h"
 #include "lib/log.h"
 #include "lib/path.h"
 #include "observe/observe.h"
@@ -30,23 +30,18 @@ enum { NAMES_PER_STEP = 64 };
 
 static DIR *open_tree(struct scan *scan, enum reconciler_tree tree)
 {
-    cleanup(fd_closep) int fd = -1;
     const char *path = trees_path(scan->trees, tree);
-    DIR *dir;
-    int r;
+    DIR *names = NULL;
+    int r = directory_list_in_root(scan->context->root, path, &names);
 
-    r = path_open_directory_in_root(scan->context->root, path, &fd);
     if (r < 0) {
-        if (r != -ENOENT)
+        if (r != PATH_MISSING)
             log_warning(NULL, "cannot open %s: %s", path, strerror(-r));
         return NULL;
     }
     if (tree < TREE_BUNDLES)
-        visibility_note_root(scan->visibility, tree, fd);
-    dir = fdopendir(fd);
-    if (dir)
-        (void)take_fd(&fd);
-    return dir;
+        visibility_note_root(scan->visibility, tree, dirfd(names));
+    return names;
 }
 
 struct known {
@@ -134,13 +129,12 @@ static void begin_wanted(struct scan *scan)
 
 static void read_name(struct scan *scan, enum reconciler_tree tree)
 {
-    struct dirent *entry = readdir(scan->open[tree]);
+    const char *name = directory_next(scan->open[tree]);
 
-    if (!entry)
+    if (!name)
         end_tree(scan, tree);
-    else if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
-             !(tree_has_sandboxes(tree) && is_in_trees_from(scan, tree + 1, entry->d_name)))
-        work_queue_add_directory(scan->context->queue, tree, entry->d_name);
+    else if (!(tree_has_sandboxes(tree) && is_in_trees_from(scan, tree + 1, name)))
+        work_queue_add_directory(scan->context->queue, tree, name);
 }
 
 void scan_some(struct scan *scan)

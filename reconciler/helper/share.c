@@ -3,7 +3,6 @@
 #include "reconciler/helper/share.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "lib/cleanup.h"
+#include "lib/directory.h"
 #include "lib/path.h"
 
 #define HOST_SANDBOXES "/run/kata-containers/shared/sandboxes"
@@ -95,20 +95,12 @@ int helper_share_has(int share, const char *name)
 int helper_share_each(int share, int (*callback)(void *userdata, const char *name), void *userdata)
 {
     cleanup(dir_closep) DIR *names = NULL;
-    const struct dirent *entry;
-    int fd = -1, r = path_open_directory_below(share, ".", &fd);
+    const char *name;
+    int r = directory_list(share, &names);
 
-    if (r < 0)
-        return r;
-    names = fdopendir(fd);
-    if (!names) {
-        r = -errno;
-        fd_close(fd);
-        return r;
-    }
-    for (unsigned i = 0; r == 0 && i < NAMES && (entry = readdir(names)); i++)
-        if (helper_name_is_ours(entry->d_name))
-            r = callback(userdata, entry->d_name);
+    for (unsigned i = 0; r == 0 && i < NAMES && (name = directory_next(names)); i++)
+        if (helper_name_is_ours(name))
+            r = callback(userdata, name);
     return r;
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* child_test.c - programs that end well, badly, or not at all. */
+/* child_test.c - programs and functions that end well, badly, or not at all. */
 #include "tests/unit/test.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -63,7 +64,7 @@ static int begin(struct made *made, const char *script, uint64_t deadline_ns,
                  struct child **ret_child)
 {
     const char *const arguments[] = {"/bin/sh", "-c", script, "sh", "an $argument", NULL};
-    struct child_request request = {arguments, 1000, deadline_ns, -1};
+    struct child_request request = {arguments, 1000, deadline_ns, -1, NULL, NULL, -1};
 
     return child_new(&made->loop, &request, on_done, made, ret_child);
 }
@@ -128,7 +129,7 @@ static void its_root(void **state)
     cleanup(fd_closep) int ours = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     cleanup(fd_closep) int empty = -1;
     struct made *made = *state;
-    struct child_request request = {arguments, 1000, 60 * NSEC_PER_SEC, ours};
+    struct child_request request = {arguments, 1000, 60 * NSEC_PER_SEC, ours, NULL, NULL, -1};
     struct child *child = NULL;
 
     if (geteuid() != 0)
@@ -186,13 +187,139 @@ static void one_that_is_not_there(void **state)
     static const char *const missing[] = {"/nonexistent", NULL}, *const plain[] = {"/etc/passwd",
                                                                                    NULL};
     struct made *made = *state;
-    struct child_request request = {missing, 1000, NSEC_PER_SEC, -1};
+    struct child_request request = {missing, 1000, NSEC_PER_SEC, -1, NULL, NULL, -1};
     struct child *child = NULL;
 
     assert_int_equal(child_new(&made->loop, &request, on_done, made, &child), -ENOENT);
     request.arguments = plain;
     assert_int_equal(child_new(&made->loop, &request, on_done, made, &child), -EACCES);
     assert_null(child);
+}
+
+/* ---- functions ---- */
+
+static int write_one(const void *text)
+{
+    return write(STDIN_FILENO, text, strlen(text)) < 0 ? errno : 0;
+}
+
+static int begin_function(struct made *made, int input, uint64_t deadline_ns,
+                          struct child **ret_child)
+{
+    const struct child_request request = {
+        .deadline_ns = deadline_ns, .function = write_one, .argument = "1", .input = input};
+
+    return child_new(&made->loop, &request, on_done, made, ret_child);
+}
+
+static void call_for(struct made *made, int input, uint64_t deadline_ns)
+{
+    struct child *child;
+
+    made->count = 0;
+    assert_int_equal(begin_function(made, input, deadline_ns, &child), 0);
+    loop_run(&made->loop);
+    assert_int_equal(made->count, 1);
+}
+
+static void a_function_writes_to_its_input(void **state)
+{
+    struct made *made = *state;
+    char text[8] = "";
+    int ends[2];
+
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    call_for(made, ends[1], 60 * NSEC_PER_SEC);
+    assert_int_equal(made->end, CHILD_EXITED);
+    assert_int_equal(made->status, 0);
+    fd_close(ends[1]);
+    assert_int_equal(read(ends[0], text, sizeof(text)), 1);
+    assert_string_equal(text, "1");
+    assert_int_equal(read(ends[0], text, sizeof(text)), 0); /* the child holds nothing */
+    fd_close(ends[0]);
+}
+
+static void a_function_says_why_it_could_not(void **state)
+{
+    cleanup(fd_closep) int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    cleanup(fd_closep) int closed = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    struct made *made = *state;
+
+    call_for(made, full, 60 * NSEC_PER_SEC);
+    assert_int_equal(made->status, ENOSPC);
+    call_for(made, closed, 0); /* no deadline */
+    assert_int_equal(made->status, EBADF);
+}
+
+/* What it says on its output, and which descriptors it has. */
+static int list_descriptors(const void *argument)
+{
+    char name[8];
+
+    (void)argument;
+    for (int fd = 0; fd < 256; fd++)
+        if (fcntl(fd, F_GETFD) >= 0 &&
+            write(STDOUT_FILENO, name, (size_t)snprintf(name, sizeof(name), "%d ", fd)) < 0)
+            return 1;
+    return 0;
+}
+
+static void a_function_has_its_output_and_nothing_else(void **state)
+{
+    const struct child_request request = {
+        .output_limit = 1000, .function = list_descriptors, .input = -1};
+    struct made *made = *state;
+    struct child *child;
+
+    assert_int_equal(child_new(&made->loop, &request, on_done, made, &child), 0);
+    loop_run(&made->loop);
+    assert_int_equal(made->status, 0);
+    assert_string_equal(buffer_text(&made->output), "1 ");
+}
+
+/* A pipe that nobody reads and that takes no more. */
+static void fill(int ends[2])
+{
+    static char block[4096];
+
+    assert_int_equal(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+    while (write(ends[1], block, sizeof(block)) > 0)
+        ;
+    while (write(ends[1], block, 1) > 0)
+        ;
+    assert_int_equal(fcntl(ends[1], F_SETFL, 0), 0);
+}
+
+static void a_function_that_hangs_is_ended(void **state)
+{
+    struct made *made = *state;
+    int ends[2];
+
+    fill(ends);
+    for (unsigned i = 0; i < 3; i++) {
+        call_for(made, ends[1], NSEC_PER_MSEC);
+        assert_int_equal(made->end, CHILD_TIMEOUT);
+    }
+    fd_close(ends[0]);
+    fd_close(ends[1]);
+}
+
+static void a_function_that_is_given_up_is_ended(void **state)
+{
+    struct made *made = *state;
+    struct child *child;
+    char block[1];
+    int ends[2];
+
+    fill(ends);
+    assert_int_equal(begin_function(made, ends[1], 60 * NSEC_PER_SEC, &child), 0);
+    child_free(child);
+    fd_close(ends[1]);
+    assert_int_equal(fcntl(ends[0], F_SETFL, 0), 0);
+    while (read(ends[0], block, sizeof(block)) > 0) /* ends once the child has */
+        ;
+    assert_int_equal(made->count, 0);
+    fd_close(ends[0]);
 }
 
 int main(void)
@@ -207,6 +334,11 @@ int main(void)
         TEST(one_that_leaves_another_behind),
         TEST(one_that_is_given_up),
         TEST(one_that_is_not_there),
+        TEST(a_function_writes_to_its_input),
+        TEST(a_function_says_why_it_could_not),
+        TEST(a_function_has_its_output_and_nothing_else),
+        TEST(a_function_that_hangs_is_ended),
+        TEST(a_function_that_is_given_up_is_ended),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

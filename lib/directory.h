@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* directory.h - the names in a directory.
+ *
+ * A listing is its owner's: cleanup(dir_closep), or closedir(3). What is opened here fails as in
+ * path.h.
+ */
+#pragma once
+
+#include <dirent.h>
+
+#include "lib/path.h"
+
+/* Of an open directory, also one opened with O_PATH. It stays the caller's, and its offset where it
+ * is. */
+int directory_list(int directory, DIR **ret_names);
+
+int directory_list_below(int directory, const char *name, DIR **ret_names);
+int directory_list_in_root(int root, const char *path, DIR **ret_names);
+
+/* The next name that is neither "." nor "..", valid until the next call. NULL: there is no more,
+ * and errno is 0, or they can't be read. */
+const char *directory_next(DIR *names);
