@@ -34,6 +34,11 @@ static bool contains(const char *text, const char *part)
     return text && strstr(text, part);
 }
 
+static bool begins(const char *text, const char *prefix)
+{
+    return text && strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
 enum agent_outcome agent_outcome_from_status(int status, const char *message)
 {
     switch (status) {
@@ -52,7 +57,7 @@ enum agent_outcome agent_outcome_from_status(int status, const char *message)
                    ? AGENT_DENIED
                    : AGENT_FAILED;
     case STATUS_FAILED_PRECONDITION:
-        return AGENT_LAYER;
+        return begins(message, AGENT_NOT_GROWABLE_TEXT) ? AGENT_NOT_GROWABLE : AGENT_LAYER;
     default:
         return AGENT_FAILED;
     }

@@ -26,14 +26,15 @@ enum agent_act {
 
 enum agent_outcome {
     AGENT_DONE,
-    AGENT_UNREACHABLE, /* no connection, no handshake, closed, no answer in time, nonsense */
-    AGENT_UNSUPPORTED, /* the call does not exist there: UNIMPLEMENTED, NOT_FOUND, or
-                          INVALID_ARGUMENT saying "does not exist" */
-    AGENT_DENIED,      /* its policy forbids: PERMISSION_DENIED, or INTERNAL naming the policy
-                          check */
-    AGENT_LAYER,       /* FAILED_PRECONDITION: a layer in the guest does not follow */
-    AGENT_FAILED,      /* any other status */
-    AGENT_UNTOLD,      /* it failed, and who stands between does not say how (shim_client.h) */
+    AGENT_UNREACHABLE,  /* no connection, no handshake, closed, no answer in time, nonsense */
+    AGENT_UNSUPPORTED,  /* the call does not exist there: UNIMPLEMENTED, NOT_FOUND, or
+                           INVALID_ARGUMENT saying "does not exist" */
+    AGENT_DENIED,       /* its policy forbids: PERMISSION_DENIED, or INTERNAL naming the policy
+                           check */
+    AGENT_LAYER,        /* FAILED_PRECONDITION: a layer in the guest does not follow */
+    AGENT_NOT_GROWABLE, /* FAILED_PRECONDITION beginning with AGENT_NOT_GROWABLE_TEXT */
+    AGENT_FAILED,       /* any other status */
+    AGENT_UNTOLD,       /* it failed, and who stands between does not say how (shim_client.h) */
     AGENT_OUTCOMES,
 };
 

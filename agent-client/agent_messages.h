@@ -18,6 +18,10 @@
 #define AGENT_METHOD_RESIZE "ResizeVolume"
 #define AGENT_METHOD_STATS  "GetVolumeStats"
 
+/* How crust-guest-agent begins a FAILED_PRECONDITION that is about the file system itself. Its
+ * others are about a layer below the file system. */
+#define AGENT_NOT_GROWABLE_TEXT "the file system cannot be grown: "
+
 enum {
     AGENT_PATH_BYTES = 4096,       /* of volume_guest_path, its NUL included */
     AGENT_REPLY_BYTES = 64 * 1024, /* the longest reply that is taken */

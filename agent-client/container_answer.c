@@ -34,6 +34,7 @@ enum container_kind container_kind_of(enum container_step step, const struct ttr
                                                              : CONTAINER_FAILED;
     case AGENT_UNREACHABLE:
     case AGENT_LAYER:
+    case AGENT_NOT_GROWABLE:
     case AGENT_FAILED:
     case AGENT_UNTOLD:
     case AGENT_OUTCOMES:

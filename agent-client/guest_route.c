@@ -120,7 +120,7 @@ void guest_walk_note(struct guest_walk *walk, enum volume_reason reason, const s
     walk->error = *error;
 }
 
-/* What the others are unable to for ever must not keep the helper from its next attempt. */
+/* A reason that never heals, of another route, must not keep the helper from its next attempt. */
 void guest_walk_conclude(struct guest_walk *walk)
 {
     if (walk->helper_reason != REASON_NONE && reason_heals(walk->helper_reason)) {
@@ -143,6 +143,7 @@ enum volume_reason guest_route_reason(enum agent_outcome outcome)
         [AGENT_UNSUPPORTED] = REASON_AGENT_UNSUPPORTED,
         [AGENT_DENIED] = REASON_AGENT_DENIED,
         [AGENT_LAYER] = REASON_GUEST_LAYER_UNSUPPORTED,
+        [AGENT_NOT_GROWABLE] = REASON_FILE_SYSTEM_NOT_GROWABLE,
         [AGENT_FAILED] = REASON_AGENT_FAILED,
         [AGENT_UNTOLD] = REASON_AGENT_FAILED,
     };
@@ -159,6 +160,7 @@ const char *guest_route_ability(enum agent_outcome outcome)
         return reason_name(guest_route_reason(outcome));
     case AGENT_DONE:
     case AGENT_LAYER:
+    case AGENT_NOT_GROWABLE:
     case AGENT_FAILED:
         return ROUTE_ABLE;
     case AGENT_UNREACHABLE:

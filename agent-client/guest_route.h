@@ -63,8 +63,8 @@ void guest_walk_note(struct guest_walk *walk, enum volume_reason reason, const s
 /* Nothing is left to try: the reason that is reported. */
 void guest_walk_conclude(struct guest_walk *walk);
 
-/* What an answer to "grow" means: whether it ends the walk, because no other route could do better;
- * and what it shows that the route is able to, NULL nothing. */
+/* What an answer to a resize means: whether it ends the walk, because no other route could do
+ * better; what the route has proved that it can do, or NULL; and the reason that is reported. */
 bool guest_route_ends_resize(enum volume_reason reason);
 const char *guest_route_ability(enum agent_outcome outcome);
 enum volume_reason guest_route_reason(enum agent_outcome outcome);

@@ -5,7 +5,8 @@
  * it holds no descriptor of the volume, or the volume could not be unmounted.
  *
  * What each outcome becomes, and why: crustd takes FAILED_PRECONDITION for "will not heal by
- * itself" and NOT_FOUND and UNIMPLEMENTED for "no such call", so a volume that is not there is
+ * itself" (of the file system where it begins with AGENT_NOT_GROWABLE_TEXT, else of a layer below
+ * it), and NOT_FOUND and UNIMPLEMENTED for "no such call". So a volume that is not there is
  * INVALID_ARGUMENT, a read-only one (which may be remounted) UNAVAILABLE.
  */
 #include "guest-agent/resize.h"
@@ -76,13 +77,24 @@ static enum status_code code_from_outcome(int outcome)
     }
 }
 
+static void resize_refuse(struct resize *resize, const char *why)
+{
+    char text[ERROR_TEXT_BYTES + sizeof(AGENT_NOT_GROWABLE_TEXT)];
+
+    (void)snprintf(text, sizeof(text), AGENT_NOT_GROWABLE_TEXT "%s", why);
+    resize_report(resize, STATUS_FAILED_PRECONDITION, text);
+}
+
 static void on_grown(struct growth *growth, int outcome, const struct error *error, void *userdata)
 {
     struct resize *resize = userdata;
+    enum status_code code = code_from_outcome(outcome);
 
     resize->growth = growth_free(growth);
-    resize_report(resize, code_from_outcome(outcome),
-                  outcome == FILESYSTEM_GROWN ? "" : error->text);
+    if (code == STATUS_FAILED_PRECONDITION)
+        resize_refuse(resize, error->text);
+    else
+        resize_report(resize, code, code == STATUS_OK ? "" : error->text);
 }
 
 static void resize_grow(struct resize *resize)
@@ -164,9 +176,9 @@ static void on_start(struct loop_timer *timer)
         return;
     }
     if (resize->volume.kind == FILESYSTEM_OTHER) {
-        (void)snprintf(text, sizeof(text), "%s is a file system that cannot be grown here",
+        (void)snprintf(text, sizeof(text), "%s is not ext4, xfs or btrfs",
                        resize->volume.file_system);
-        resize_report(resize, STATUS_FAILED_PRECONDITION, text);
+        resize_refuse(resize, text);
         return;
     }
     volume_prefer_writable(&resize->volume);

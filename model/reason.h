@@ -20,6 +20,7 @@ enum volume_reason {
     REASON_IDENTITY_MISMATCH,
     REASON_ENTRIES_DISAGREE,
     REASON_BYPASSED,
+    /* The hypervisor's. */
     REASON_MONITOR_MISSING,
     REASON_HYPERVISOR_BUSY,
     REASON_HYPERVISOR_UNREACHABLE,
@@ -28,6 +29,7 @@ enum volume_reason {
     REASON_HYPERVISOR_REFUSED,
     REASON_DRIVE_NOT_FOUND,
     REASON_READ_ONLY,
+    /* The guest's, of the routes into it; the first and the last are named below. */
     REASON_AGENT_UNREACHABLE,
     REASON_AGENT_UNSUPPORTED,
     REASON_AGENT_DENIED,
@@ -41,6 +43,7 @@ enum volume_reason {
     REASON_FILE_SYSTEM_NOT_GROWABLE,
     REASON_GUEST_PATH_UNKNOWN,
     REASON_GUEST_LAYER_UNSUPPORTED,
+    /* Remarks on a volume that is in sync. */
     REASON_UNVERIFIED,
     REASON_HOST_STALE,
     REASON_HOST_LAYER_PENDING,
@@ -50,6 +53,9 @@ enum volume_reason {
     REASON_DRIVES_NOT_READ,
     REASON_GUEST_NOT_ASKED,
     REASONS,
+
+    REASON_OF_GUEST_FIRST = REASON_AGENT_UNREACHABLE,
+    REASON_OF_GUEST_LAST = REASON_GUEST_LAYER_UNSUPPORTED,
 };
 
 const char *reason_name(enum volume_reason reason);

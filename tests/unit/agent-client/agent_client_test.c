@@ -540,6 +540,8 @@ static void statuses_have_outcomes(void **state)
          AGENT_DENIED},
         {13, "Input/output error", AGENT_FAILED},
         {9, "dm-0", AGENT_LAYER},
+        {9, AGENT_NOT_GROWABLE_TEXT "it has errors", AGENT_NOT_GROWABLE},
+        {9, NULL, AGENT_LAYER},
         {1, "", AGENT_FAILED},
         {2, "", AGENT_FAILED},
         {4, "", AGENT_FAILED},

@@ -2,6 +2,7 @@
 /* guest_route_test.c - which routes there are, their order, and what is said when none works. */
 #include "tests/unit/test.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "agent-client/guest_route.h"
@@ -208,31 +209,68 @@ static void no_route_at_all_is_told(void **state)
 static void an_outcome_has_a_reason_and_shows_what_the_route_can_do(void **state)
 {
     static const struct {
-        enum agent_outcome outcome;
         enum volume_reason reason;
         const char *ability;
+        bool listed;
     } table[AGENT_OUTCOMES] = {
-        {AGENT_DONE, REASON_NONE, "able"},
-        {AGENT_UNREACHABLE, REASON_AGENT_UNREACHABLE, NULL},
-        {AGENT_UNSUPPORTED, REASON_AGENT_UNSUPPORTED, "agent_unsupported"},
-        {AGENT_DENIED, REASON_AGENT_DENIED, "agent_denied"},
-        {AGENT_LAYER, REASON_GUEST_LAYER_UNSUPPORTED, "able"},
-        {AGENT_FAILED, REASON_AGENT_FAILED, "able"},
-        {AGENT_UNTOLD, REASON_AGENT_FAILED, NULL},
+        [AGENT_DONE] = {REASON_NONE, "able", true},
+        [AGENT_UNREACHABLE] = {REASON_AGENT_UNREACHABLE, NULL, true},
+        [AGENT_UNSUPPORTED] = {REASON_AGENT_UNSUPPORTED, "agent_unsupported", true},
+        [AGENT_DENIED] = {REASON_AGENT_DENIED, "agent_denied", true},
+        [AGENT_LAYER] = {REASON_GUEST_LAYER_UNSUPPORTED, "able", true},
+        [AGENT_NOT_GROWABLE] = {REASON_FILE_SYSTEM_NOT_GROWABLE, "able", true},
+        [AGENT_FAILED] = {REASON_AGENT_FAILED, "able", true},
+        [AGENT_UNTOLD] = {REASON_AGENT_FAILED, NULL, true},
     };
 
     (void)state;
-    for (size_t i = 0; i < array_length(table); i++) {
-        assert_int_equal(guest_route_reason(table[i].outcome), table[i].reason);
+    for (unsigned i = 0; i < AGENT_OUTCOMES; i++) {
+        if (!table[i].listed)
+            fail_msg("outcome %u is not in this table", i);
+        assert_int_equal(guest_route_reason(i), table[i].reason);
         if (table[i].ability)
-            assert_string_equal(guest_route_ability(table[i].outcome), table[i].ability);
+            assert_string_equal(guest_route_ability(i), table[i].ability);
         else
-            assert_null(guest_route_ability(table[i].outcome));
+            assert_null(guest_route_ability(i));
     }
     assert_true(guest_route_ends_resize(REASON_GUEST_LAYER_UNSUPPORTED));
     assert_true(guest_route_ends_resize(REASON_FILE_SYSTEM_NOT_GROWABLE));
     assert_false(guest_route_ends_resize(REASON_AGENT_DENIED));
     assert_false(guest_route_ends_resize(REASON_AGENT_UNREACHABLE));
+}
+
+/* The table of docs/states.md: each reason why a guest does not follow has a row, which says
+ * whether the next route is tried. That of a route hung up on without a status repeats
+ * agent_failed. */
+static void the_page_has_every_reason_of_a_route(void **state)
+{
+    FILE *page = fopen("docs/states.md", "re");
+    bool inside = false, seen[REASONS] = {0};
+    char line[1024], reasons[256], remembered[128], next[16], *name, *rest;
+
+    (void)state;
+    assert_non_null(page);
+    while (fgets(line, sizeof(line), page)) {
+        inside |= strstr(line, "<!-- routes -->") != NULL;
+        if (!inside ||
+            sscanf(line, "| %*[^|]|%255[^|]|%127[^|]|%15[^|]", reasons, remembered, next) != 3)
+            continue;
+        if (strchr(line, '#'))
+            break;
+        for (rest = reasons; (name = strsep(&rest, " ,"));) {
+            enum volume_reason reason = reason_from_name(name);
+
+            if (reason == REASON_NONE)
+                continue;
+            if (!seen[reason] && guest_route_ends_resize(reason) != (strcmp(next, " no ") == 0))
+                fail_msg("%s: the page and the code disagree on the next route", name);
+            seen[reason] = true;
+        }
+    }
+    (void)fclose(page);
+    for (unsigned i = REASON_OF_GUEST_FIRST; i <= REASON_OF_GUEST_LAST; i++)
+        if (!seen[i])
+            fail_msg("%s is in no row", reason_name(i));
 }
 
 int main(void)
@@ -247,6 +285,7 @@ int main(void)
         cmocka_unit_test(a_helper_that_may_come_later_outweighs_what_never_heals),
         cmocka_unit_test(no_route_at_all_is_told),
         cmocka_unit_test(an_outcome_has_a_reason_and_shows_what_the_route_can_do),
+        cmocka_unit_test(the_page_has_every_reason_of_a_route),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -373,10 +373,13 @@ static void other_calls_are_not_implemented(void **state)
 static void what_cannot_be_grown_is_told(void **state)
 {
     cleanup(fd_closep) int fd = dial();
+    struct ttrpc_status status;
 
     (void)state;
     assert_int_equal(ask_resize(fd, "/nope", 1).code, STATUS_INVALID_ARGUMENT);
-    assert_int_equal(ask_resize(fd, "/proc", 1).code, STATUS_FAILED_PRECONDITION);
+    status = ask_resize(fd, "/proc", 1);
+    assert_int_equal(status.code, STATUS_FAILED_PRECONDITION);
+    assert_string_equal(status.message, AGENT_NOT_GROWABLE_TEXT "proc is not ext4, xfs or btrfs");
     assert_int_equal(ask_resize(fd, "", 1).code, STATUS_INVALID_ARGUMENT);
     assert_true(ask_stats(fd, "/proc").has_bytes);
     post_call(fd, 9, AGENT_METHOD_STATS, "/nope", 0, 0);

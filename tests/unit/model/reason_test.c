@@ -7,6 +7,17 @@
 
 #include "tests/unit/test.h"
 
+static void every_state_and_reason_has_a_name(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < STATES; i++)
+        if (!state_name(i))
+            fail_msg("state %u has no row", i);
+    for (unsigned i = 0; i < REASONS; i++)
+        if (!reason_name(i))
+            fail_msg("reason %u has no row", i);
+}
+
 static void every_state_and_reason_is_explained(void **state)
 {
     (void)state;
@@ -78,6 +89,7 @@ static void every_name_leads_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_state_and_reason_has_a_name),
         cmocka_unit_test(every_state_and_reason_is_explained),
         cmocka_unit_test(every_reason_not_to_be_resizable_is_explained),
         cmocka_unit_test(what_is_not_known_is_not_explained),

@@ -245,7 +245,7 @@ static bool is_of_hypervisor(enum volume_reason reason)
 
 static bool is_of_guest(enum volume_reason reason)
 {
-    return reason >= REASON_AGENT_UNREACHABLE && reason <= REASON_GUEST_LAYER_UNSUPPORTED;
+    return reason >= REASON_OF_GUEST_FIRST && reason <= REASON_OF_GUEST_LAST;
 }
 
 /* facts_of() has one failure of each kind, which stands for all. */
