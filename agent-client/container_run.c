@@ -168,7 +168,7 @@ static void read_answered(struct container_run *run, const struct buffer *payloa
     char text[64];
     int r = run->reading_errors ? take_errors(run, payload, &end) : take_output(run, payload, &end);
 
-    if (r == -EMSGSIZE) {
+    if (r == BUFFER_FULL) {
         (void)snprintf(text, sizeof(text), "the program wrote more than %d bytes",
                        CONTAINER_OUTPUT_BYTES);
         container_run_fail(run, CONTAINER_FAILED, text);

@@ -2,7 +2,6 @@
 /* crust_calls.c - texts out of requests, and replies that come later. */
 #include "api/crust_calls.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include "api/proto/crust_runtime.pb-c.h"
@@ -20,7 +19,7 @@ enum status_code crust_take_text(const ProtobufCBinaryData *member, const char *
     if (r == 0)
         return STATUS_OK;
     return answer_refuse(error, ANSWER_BAD_REQUEST, "%s is %s", name,
-                         r == -EMSGSIZE ? "too long" : "not UTF-8, or has a NUL");
+                         r == GRPC_TEXT_TOO_LONG ? "too long" : "not UTF-8, or has a NUL");
 }
 
 enum status_code crust_take_options(const ProtobufCBinaryData *members, size_t count,

@@ -9,7 +9,6 @@
  */
 #include "api/grpc_call.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -202,10 +201,10 @@ void grpc_call_wait(struct grpc_call *call, void (*cancel)(void *work), void *wo
 int grpc_copy_text(const ProtobufCBinaryData *member, char *ret_text, size_t size)
 {
     if (member->len >= size)
-        return -EMSGSIZE;
+        return GRPC_TEXT_TOO_LONG;
     if (member->len) { /* an empty one has no bytes, not even a place */
         if (!json_is_text((const char *)member->data, member->len))
-            return -EINVAL;
+            return GRPC_TEXT_WRONG;
         memcpy(ret_text, member->data, member->len);
     }
     ret_text[member->len] = '\0';

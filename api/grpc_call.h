@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <errno.h>
 #include <protobuf-c/protobuf-c.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -61,5 +62,10 @@ void grpc_call_reply(struct grpc_call *call, const ProtobufCMessage *message);
 void grpc_call_fail(struct grpc_call *call, enum status_code code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* A member of a request as text: UTF-8, no NUL, shorter than size. 0, -EINVAL, -EMSGSIZE. */
+enum grpc_text_failure {
+    GRPC_TEXT_WRONG = -EINVAL, /* not UTF-8, or it has a NUL */
+    GRPC_TEXT_TOO_LONG = -EMSGSIZE,
+};
+
+/* A member of a request as text, shorter than size. 0 or an enum grpc_text_failure. */
 int grpc_copy_text(const ProtobufCBinaryData *member, char *ret_text, size_t size);

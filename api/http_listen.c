@@ -13,6 +13,13 @@
 
 enum { BACKLOG = 128 };
 
+/* What listening fails with and is told apart. */
+enum {
+    WRONG_ADDRESS = -EINVAL, /* it is not a numeric one */
+    NO_FAMILY = -EAFNOSUPPORT,
+    ABSENT_ADDRESS = -EADDRNOTAVAIL,
+};
+
 /* "[::1]:80" -> "::1", "80"; "localhost:80" -> "127.0.0.1", "80". */
 static int split_address(const char *address, char *ret_host, size_t size, const char **ret_port)
 {
@@ -20,14 +27,14 @@ static int split_address(const char *address, char *ret_host, size_t size, const
     size_t length;
 
     if (!colon || colon[1] == '\0')
-        return -EINVAL;
+        return WRONG_ADDRESS;
     length = (size_t)(colon - address);
     if (length >= 2 && address[0] == '[' && colon[-1] == ']') {
         address++;
         length -= 2;
     }
     if (length >= size)
-        return -EINVAL;
+        return WRONG_ADDRESS;
     memcpy(ret_host, address, length);
     ret_host[length] = '\0';
     if (strcmp(ret_host, "localhost") == 0)
@@ -73,7 +80,7 @@ static int listen_at(const char *host, const char *port, int *ret_fd)
     int result;
 
     if (getaddrinfo(*host ? host : NULL, port, &hints, &info) != 0)
-        return -EINVAL;
+        return WRONG_ADDRESS;
     result = listen_on(info, ret_fd);
     freeaddrinfo(info);
     return result;
@@ -88,10 +95,11 @@ int http_listen_tcp(const char *key, const char *address, int *ret_fd, struct er
     if (result == 0)
         result = listen_at(host, port, ret_fd);
     /* The kernel may have been booted without IPv6. */
-    if ((result == -EAFNOSUPPORT || result == -EADDRNOTAVAIL) && strcmp(host, "::") == 0)
+    if ((result == NO_FAMILY || result == ABSENT_ADDRESS) && strcmp(host, "::") == 0)
         result = listen_at("0.0.0.0", port, ret_fd);
-    if (result == -EINVAL)
-        return error_set(error, -EINVAL, "%s: \"%s\" is not a numeric ADDRESS:PORT", key, address);
+    if (result == WRONG_ADDRESS)
+        return error_set(error, WRONG_ADDRESS, "%s: \"%s\" is not a numeric ADDRESS:PORT", key,
+                         address);
     if (result < 0)
         return error_set_errno(error, result, "%s: cannot listen on %s", key, address);
     return 0;

@@ -65,13 +65,13 @@ static int finish(struct http_reply *reply, int result, const char *end, const s
 {
     if (result == 0)
         result = buffer_append_text(&reply->body, end);
-    if (result == 0 || result == -ENOMEM)
+    if (result == 0 || result == BUFFER_NO_MEMORY)
         return result;
-    if (result == -EMSGSIZE)
+    if (result == BUFFER_FULL)
         return http_routes_refuse(reply, 429, "RESOURCE_EXHAUSTED", "too_many_rows",
                                   "too many rows for now: ask for fewer (?last=, ?after=, ?live=1) "
                                   "or try again later");
-    if (result == -EINVAL)
+    if (result == STORE_FAULT)
         return http_routes_refuse(reply, 400, "INVALID_ARGUMENT", "bad_argument", error->text);
     return http_routes_refuse(reply, 500, "INTERNAL", "store_failed", error->text);
 }
@@ -287,7 +287,7 @@ static int answer_of_volume(struct reconciler *reconciler, const struct http_req
                                   "a volume is named by its volume_id here; "
                                   "/v1/volumes?volume= takes other names");
     result = write(reconciler_reader(reconciler), volume_id, &reply->body, &error);
-    if (result == -ENOENT)
+    if (result == HTTP_VOLUME_UNKNOWN)
         return http_routes_refuse_code(reply, STATUS_NOT_FOUND, "there is no such volume here");
     return finish(reply, result, "\n", &error);
 }

@@ -7,7 +7,6 @@
  */
 #include "api/http_volume.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,7 +33,7 @@ static int read_volume(struct store_reader *reader, int64_t volume_id, struct bu
     const struct store_query query = {.view = STORE_VIEW_VOLUMES, .id = volume_id};
     int r = store_read_json(reader, &query, rows, error);
 
-    return r == 0 && rows->length <= strlen("[]") ? -ENOENT : r;
+    return r == 0 && rows->length <= strlen("[]") ? HTTP_VOLUME_UNKNOWN : r;
 }
 
 int http_volume_write(struct store_reader *reader, int64_t volume_id, struct buffer *json,

@@ -7,8 +7,10 @@
 
 struct store_reader;
 
-/* Each appends a JSON object about the volume of this number. 0, -ENOENT (there is none), -errno
- * with a text. */
+enum http_volume_failure { HTTP_VOLUME_UNKNOWN = -ENOENT /* there is none of this number */ };
+
+/* Each appends a JSON object about the volume of this number. 0, HTTP_VOLUME_UNKNOWN, another
+ * -errno with a text. */
 int http_volume_write(struct store_reader *reader, int64_t volume_id, struct buffer *json,
                       struct error *error);
 

@@ -119,7 +119,7 @@ static void look_at(const struct volume *volume, void *userdata)
     known->trying_bytes = bytes;
     (void)snprintf(known->mount_point, sizeof(known->mount_point), "%.*s",
                    (int)sizeof(known->mount_point) - 1, volume->mount_point);
-    if (growth_new(automatic->loop, volume, on_grown, known, &known->growth) == -EAGAIN)
+    if (growth_new(automatic->loop, volume, on_grown, known, &known->growth) == GROWTH_TOO_MANY)
         automatic->postponed = true;
 }
 

@@ -96,7 +96,7 @@ int device_by_name(const char *name, dev_t *ret_device)
     int r;
 
     if (!*name || *name == '.' || strchr(name, '/') || strlen(name) >= DEVICE_NAME_BYTES)
-        return -EINVAL;
+        return DEVICE_IMPOSSIBLE;
     (void)snprintf(path, sizeof(path), "/sys/class/block/%s/dev", name);
     r = read_attribute(path, text);
     if (r < 0)
@@ -124,7 +124,7 @@ static const char *mapper_kind(const char *uuid)
     return "a device-mapper device";
 }
 
-int device_layer(dev_t device, char *ret_text, size_t size)
+bool device_layer(dev_t device, char *ret_text, size_t size)
 {
     char name[DEVICE_NAME_BYTES], uuid[ATTRIBUTE_BYTES];
     const char *kind = NULL;
@@ -138,10 +138,10 @@ int device_layer(dev_t device, char *ret_text, size_t size)
     else if (has_device_file(device, "bcache"))
         kind = "a bcache device";
     if (!kind)
-        return 0;
+        return false;
     device_name(device, name);
     (void)snprintf(ret_text, size, "%s does not grow with its disk: it is %s", name, kind);
-    return 1;
+    return true;
 }
 
 /* "02" or "02.0" up to a slash or the end; moves the cursor past it. */
@@ -155,17 +155,17 @@ static int parse_slot(const char **cursor, unsigned *ret_slot, unsigned *ret_fun
         slot = slot * 16 + (unsigned)(c <= '9' ? c - '0' : c - 'a' + 10);
     }
     if (digits == 0 || slot > 0x1f)
-        return -EINVAL;
+        return DEVICE_IMPOSSIBLE;
     if (**cursor == '.') {
         if ((*cursor)[1] < '0' || (*cursor)[1] > '7')
-            return -EINVAL;
+            return DEVICE_IMPOSSIBLE;
         function = (unsigned)((*cursor)[1] - '0');
         *cursor += 2;
     }
     if (**cursor == '/' && (*cursor)[1])
         ++*cursor;
     else if (**cursor)
-        return -EINVAL;
+        return DEVICE_IMPOSSIBLE;
     *ret_slot = slot;
     *ret_function = function;
     return 0;
@@ -208,7 +208,7 @@ static int parse_pci_path(const char *path, struct pci_function functions[static
     do {
         int r = levels < PCI_LEVELS
                     ? parse_slot(&path, &functions[levels].slot, &functions[levels].number)
-                    : -EINVAL;
+                    : DEVICE_IMPOSSIBLE;
 
         if (r < 0)
             return r;
@@ -306,6 +306,6 @@ int device_by_scsi_address(const char *address, dev_t *ret_device)
 
     if (!isdigit((unsigned char)*address) ||
         sscanf(address, "%5u:%5u%n", &wanted.target, &wanted.lun, &used) != 2 || address[used])
-        return -EINVAL;
+        return DEVICE_IMPOSSIBLE;
     return find_disk(has_scsi_address, &wanted, ret_device);
 }

@@ -7,6 +7,8 @@
  */
 #pragma once
 
+#include <errno.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -15,18 +17,24 @@
 
 enum { DEVICE_NAME_BYTES = 64 };
 
-/* Bytes. 0, -ENOENT if there is no such block device, -errno. */
+/* What the functions here fail with and is told apart. */
+enum device_failure {
+    DEVICE_MISSING = -ENOENT,    /* there is no block device of that number or name */
+    DEVICE_IMPOSSIBLE = -EINVAL, /* nothing can have such a name or address */
+};
+
+/* Bytes. 0, DEVICE_MISSING, another -errno. */
 int device_size(dev_t device, uint64_t *ret_bytes);
 
 /* The kernel's name, "vda"; its numbers when it is gone. */
 void device_name(dev_t device, char ret_name[static DEVICE_NAME_BYTES]);
 
-/* By the kernel's name. 0, -ENOENT, -EINVAL (no such name is possible). */
+/* By the kernel's name. 0, DEVICE_MISSING, DEVICE_IMPOSSIBLE. */
 int device_by_name(const char *name, dev_t *ret_device);
 
-/* What stands between the device and its disk, so that it does not grow with it: 1 and a sentence
- * naming the layer, or 0 if nothing does. */
-int device_layer(dev_t device, char *ret_text, size_t size);
+/* Whether something stands between the device and its disk, so that it does not grow with it: a
+ * sentence names that layer. */
+bool device_layer(dev_t device, char *ret_text, size_t size);
 
 /* Outcomes of finding a disk by where it is attached. */
 enum {
@@ -36,8 +44,10 @@ enum {
 };
 
 /* A disk on the PCI bus by Kata's path: the slots (hexadecimal) from the root bus downwards through
- * bridges, "02/01"; an optional function ".0" after each. DEVICE_*, -EINVAL, -errno. */
+ * bridges, "02/01"; an optional function ".0" after each. An outcome, DEVICE_IMPOSSIBLE, another
+ * -errno. */
 int device_by_pci_path(const char *path, dev_t *ret_device);
 
-/* A disk by SCSI target and LUN, "0:1", on any controller. DEVICE_*, -EINVAL, -errno. */
+/* A disk by SCSI target and LUN, "0:1", on any controller. An outcome, DEVICE_IMPOSSIBLE, another
+ * -errno. */
 int device_by_scsi_address(const char *address, dev_t *ret_device);

@@ -104,7 +104,7 @@ int growth_new(struct loop *loop, const struct volume *volume, growth_done *done
     int r;
 
     if (running >= GROWTH_LIMIT)
-        return -EAGAIN;
+        return GROWTH_TOO_MANY;
     growth = calloc(1, sizeof(*growth));
     if (!growth)
         return -ENOMEM;

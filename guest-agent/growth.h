@@ -7,6 +7,8 @@
  */
 #pragma once
 
+#include <errno.h>
+
 #include "guest-agent/volume.h"
 #include "lib/loop.h"
 #include "lib/result.h"
@@ -22,7 +24,9 @@ typedef void growth_done(struct growth *growth, int outcome, const struct error 
 /* Here and now, trying again for a while if it is busy. FILESYSTEM_* or -errno. */
 int growth_run(const struct volume *volume, struct error *error);
 
-/* In a child. `done` comes once, from the loop. 0, -EAGAIN (too many at once), -errno. */
+enum growth_failure { GROWTH_TOO_MANY = -EAGAIN /* at once */ };
+
+/* In a child. `done` comes once, from the loop. 0, GROWTH_TOO_MANY, another -errno. */
 int growth_new(struct loop *loop, const struct volume *volume, growth_done *done, void *userdata,
                struct growth **ret_growth);
 

@@ -4,7 +4,6 @@
  * It serves, grows on its own, or both; or it grows once and exits (oneshot.h). Without an option
  * it serves on the companion's port, where crustd looks for it.
  */
-#include <errno.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
@@ -156,7 +155,7 @@ static void on_stop(struct loop_signal *signal)
     loop_stop(signal->loop);
 }
 
-/* 0, -EINVAL (no such address), -errno. */
+/* As server_new(). */
 static int start_servers(struct loop *loop, const struct options *options, struct server **servers)
 {
     for (size_t i = 0; i < options->listen_count; i++) {
@@ -185,7 +184,7 @@ static int run(const struct options *options)
     loop_signal_start(&loop, &terminated, SIGTERM, on_stop);
     loop_signal_start(&loop, &interrupted, SIGINT, on_stop);
     r = start_servers(&loop, options, servers);
-    status = r == -EINVAL ? EXIT_USAGE : EXIT_FAILURE;
+    status = r == SERVER_NO_ADDRESS ? EXIT_USAGE : EXIT_FAILURE;
     if (r == 0 && (!options->automatic || automatic_new(&loop, &automatic) == 0)) {
         loop_run(&loop);
         status = EXIT_SUCCESS;

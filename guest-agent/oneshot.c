@@ -73,7 +73,7 @@ static void start_growths(struct oneshot *oneshot)
         if (!job->waiting)
             continue;
         r = growth_new(&oneshot->loop, &job->volume, on_grown, job, &job->growth);
-        if (r == -EAGAIN)
+        if (r == GROWTH_TOO_MANY)
             return;
         job->waiting = false;
         if (r < 0) {

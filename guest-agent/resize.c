@@ -101,7 +101,7 @@ static void resize_grow(struct resize *resize)
 {
     int r = growth_new(resize->loop, &resize->volume, on_grown, resize, &resize->growth);
 
-    if (r == -EAGAIN)
+    if (r == GROWTH_TOO_MANY)
         resize_report(resize, STATUS_RESOURCE_EXHAUSTED, "too many file systems grow at once");
     else if (r < 0)
         resize_report(resize, STATUS_INTERNAL, "cannot start a process to grow the file system");

@@ -179,7 +179,11 @@ static bool is_same_port(const struct server *server)
            open_one.st_rdev == named.st_rdev && open_one.st_ino == named.st_ino;
 }
 
-/* -EAGAIN: the port is there, but no peer is. */
+enum {
+    ATTACHED,
+    NOT_ATTACHED, /* the port is there, but no peer is */
+};
+
 static int attach(struct server *server)
 {
     struct pollfd poll_fd = {.events = POLLIN};
@@ -198,7 +202,7 @@ static int attach(struct server *server)
     if (poll(&poll_fd, 1, 0) < 0)
         return -errno;
     if ((poll_fd.revents & POLLHUP) && !(poll_fd.revents & POLLIN))
-        return -EAGAIN;
+        return NOT_ATTACHED;
     fd = fcntl(server->fd, F_DUPFD_CLOEXEC, 3);
     if (fd < 0)
         return -errno;
@@ -208,24 +212,25 @@ static int attach(struct server *server)
                           &server->connections[0]);
 }
 
-static int try_to_attach(struct server *server)
+/* Whether the host is there. */
+static bool try_to_attach(struct server *server)
 {
     int r = attach(server);
 
-    if (r < 0 && r != -EAGAIN && !server->complained)
+    if (r < 0 && !server->complained)
         log_warning(NULL, "cannot use %s, will try again: %s", server->path, strerror(-r));
-    server->complained = r < 0 && r != -EAGAIN;
-    server->has_peer = r == 0;
+    server->complained = r < 0;
+    server->has_peer = r == ATTACHED;
     if (server->has_peer)
         loop_timer_stop(&server->timer);
-    return r;
+    return server->has_peer;
 }
 
 static void on_attach(struct loop_timer *timer)
 {
     struct server *server = container_of(timer, struct server, timer);
 
-    if (try_to_attach(server) == 0)
+    if (try_to_attach(server))
         return;
     server->connections[0] = connection_free(server->connections[0]);
     loop_timer_start(server->loop, &server->timer, ATTACH_PAUSE_NS, on_attach);
@@ -276,21 +281,21 @@ static int listen_vsock(struct server *server, const char *port)
     struct sockaddr_vm name = {.svm_family = AF_VSOCK, .svm_cid = VMADDR_CID_ANY};
 
     if (agent_address_parse_number(port, strlen(port), 1, &name.svm_port) < 0)
-        return -EINVAL;
+        return SERVER_NO_ADDRESS;
     return listen_on(server, (const struct sockaddr *)&name, sizeof(name));
 }
 
 static int set_path(struct server *server, const char *path)
 {
     if (path[0] != '/' || !path[1])
-        return -EINVAL;
+        return SERVER_NO_ADDRESS;
     server->path = strdup(path);
     return server->path ? 0 : -ENOMEM;
 }
 
 static int server_start(struct server *server, const char *address)
 {
-    int r = -EINVAL;
+    int r = SERVER_NO_ADDRESS;
 
     if (strncmp(address, "vsock://", 8) == 0)
         return listen_vsock(server, address + 8);
@@ -322,7 +327,7 @@ int server_new(struct loop *loop, const char *address, uint64_t idle_ns, struct 
     r = server_start(server, address);
     if (r < 0) {
         (void)server_free(server);
-        if (r == -EINVAL)
+        if (r == SERVER_NO_ADDRESS)
             return error_set(
                 error, r, "%s is none of vsock://PORT, unix:///PATH, serial:///dev/NAME", address);
         return error_set_errno(error, r, "cannot listen on %s", address);

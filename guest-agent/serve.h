@@ -7,6 +7,8 @@
  */
 #pragma once
 
+#include <errno.h>
+
 #include "lib/loop.h"
 #include "lib/result.h"
 
@@ -16,9 +18,11 @@ enum { SERVE_CONNECTIONS = 16 };
 
 struct server;
 
+enum server_failure { SERVER_NO_ADDRESS = -EINVAL /* it is none of these three forms */ };
+
 /* Starts serving. A connection over a socket ends after idle_ns without a request. A serial port
- * may appear later; a socket must be possible now. 0, -EINVAL (no such address), -errno, with a
- * text. */
+ * may appear later; a socket must be possible now. 0, SERVER_NO_ADDRESS or another -errno, with
+ * a text. */
 int server_new(struct loop *loop, const char *address, uint64_t idle_ns, struct server **ret_server,
                struct error *error);
 struct server *server_free(struct server *server); /* NULL is fine; returns NULL */

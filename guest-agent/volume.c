@@ -154,7 +154,7 @@ static int find_disk(const char *path, dev_t *ret_disk)
         return device_by_pci_path(path + 4, ret_disk);
     if (strncmp(path, "scsi:", 5) == 0)
         return device_by_scsi_address(path + 5, ret_disk);
-    return -EINVAL;
+    return DEVICE_IMPOSSIBLE;
 }
 
 int volume_find(const char *path, struct volume *ret_volume, struct error *error)
@@ -167,10 +167,10 @@ int volume_find(const char *path, struct volume *ret_volume, struct error *error
         r = volume_find_mount(path, &volume, error);
     } else {
         r = find_disk(path, &disk);
-        if (r == -EINVAL)
+        if (r == DEVICE_IMPOSSIBLE)
             return error_set(error, VOLUME_UNKNOWN,
                              "%s is none of /MOUNT/POINT, /dev/NAME, pci:02/01, scsi:0:1", path);
-        if (r == DEVICE_ABSENT || r == -ENOENT)
+        if (r == DEVICE_ABSENT || r == DEVICE_MISSING)
             return error_set(error, VOLUME_UNKNOWN, "no disk is at %s", path);
         if (r == DEVICE_AMBIGUOUS)
             return error_set(error, VOLUME_UNKNOWN, "more than one disk is at %s", path);

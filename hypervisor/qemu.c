@@ -26,7 +26,6 @@
  * Every path ends in finish(), after which nothing here touches the call: its owner may have freed
  * it. Functions that may have finished return false, and their callers return at once.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,6 +40,7 @@
 #include "hypervisor/vmm_process.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "lib/path.h"
 #include "lib/stream.h"
 
 static const uint64_t greeting_ns = 2 * NSEC_PER_SEC;
@@ -591,9 +591,9 @@ static void on_received(struct stream *stream)
 static enum hypervisor_outcome outcome_of_end(const struct qemu_call *qemu, enum stream_end end,
                                               int code)
 {
-    if (end == STREAM_REFUSED && (code == -ENOENT || code == -ENOTDIR))
+    if (end == STREAM_REFUSED && path_is_missing(code))
         return HYPERVISOR_MONITOR_MISSING;
-    if (end == STREAM_REFUSED && code == -EAGAIN)
+    if (end == STREAM_REFUSED && code == STREAM_BACKLOG_FULL)
         return HYPERVISOR_BUSY;
     if (end == STREAM_TIMEOUT && qemu->step == STEP_GREETING)
         return HYPERVISOR_BUSY;

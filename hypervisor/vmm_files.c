@@ -105,7 +105,7 @@ static int add_file(struct vmm_process *process, const char *name, struct vmm_fi
         !S_ISREG(st.st_mode))
         return 0;
     r = is_readable(process->pid, fd, &readable);
-    if (r == -ENOENT || (r == 0 && !readable))
+    if (r == PATH_MISSING || (r == 0 && !readable))
         return 0; /* closed meanwhile */
     if (r < 0)
         return r;

@@ -2,16 +2,16 @@
 /* vmm_resolver.c - what can be said of any process' files. */
 #include "hypervisor/vmm_resolver.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "lib/cleanup.h"
+#include "lib/result.h"
 
 enum { HELD_ENTRIES = 1024 };
 
 int vmm_resolver_note(struct vmm_resolver *resolver, int r)
 {
-    if (r == -EMFILE || r == -ENFILE || r == -ENOMEM)
+    if (result_is_shortage(r))
         resolver->shortage = r;
     return r;
 }

@@ -7,7 +7,6 @@
  */
 #include "lib/base64url.h"
 
-#include <errno.h>
 #include <nettle/base64.h>
 #include <string.h>
 
@@ -37,10 +36,10 @@ static int decode_piece(const char *text, size_t length, uint8_t ret_data[static
     base64url_decode_init(&context);
     if (!base64_decode_update(&context, &decoded, ret_data, length, text) ||
         !base64_decode_final(&context))
-        return -EINVAL;
+        return BASE64URL_WRONG;
     base64url_encode(ret_data, decoded, again);
     if (strlen(again) != length || memcmp(again, text, length) != 0)
-        return -EINVAL;
+        return BASE64URL_WRONG;
     *ret_length = decoded;
     return 0;
 }
@@ -59,7 +58,7 @@ static int decode_pieces(const char *text, size_t length, uint8_t *data, size_t 
         if (r < 0)
             return r;
         if (at + step < length && decoded != PIECE_BYTES)
-            return -EINVAL;
+            return BASE64URL_WRONG;
         if (data)
             memcpy(data + total, piece, decoded);
         total += decoded;
@@ -75,11 +74,11 @@ int base64url_decode(const char *text, size_t length, void *ret_data, size_t siz
     int r;
 
     if (length % 4 != 0)
-        return -EINVAL;
+        return BASE64URL_WRONG;
     r = decode_pieces(text, length, NULL, &decoded);
     if (r < 0)
         return r;
     if (decoded > size)
-        return -EMSGSIZE;
+        return BASE64URL_TOO_LONG;
     return decode_pieces(text, length, ret_data, ret_length);
 }

@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include <errno.h>
 #include <stddef.h>
 
 enum { BASE64URL_PATH_BYTES = 189, BASE64URL_NAME_CHARS = 252 };
@@ -17,6 +18,12 @@ enum { BASE64URL_PATH_BYTES = 189, BASE64URL_NAME_CHARS = 252 };
 /* ret_text holds BASE64URL_ENCODED_LENGTH(length) + 1. */
 void base64url_encode(const void *data, size_t length, char *ret_text);
 
-/* Decodes `length` characters into at most `size` bytes. 0, -EINVAL (not canonical), -EMSGSIZE. */
+/* Negative, each with the value of the errno that says it in words. */
+enum base64url_failure {
+    BASE64URL_WRONG = -EINVAL, /* not canonical */
+    BASE64URL_TOO_LONG = -EMSGSIZE,
+};
+
+/* Decodes `length` characters into at most `size` bytes. 0 or an enum base64url_failure. */
 int base64url_decode(const char *text, size_t length, void *ret_data, size_t size,
                      size_t *ret_length);

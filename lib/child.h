@@ -44,9 +44,11 @@ struct child;
 typedef void child_done(struct child *child, enum child_end end, int status,
                         const struct buffer *output, void *userdata);
 
+enum child_failure { CHILD_NOT_PERMITTED = -EPERM };
+
 /* Exactly one `done` from the loop, never from within. 0; -ENOENT, -EACCES, -ENOEXEC … where there
- * is nothing to run; -EPERM where its root or its lack of capabilities was not to be had; -EBUSY
- * while several that were killed are still held by the kernel. */
+ * is nothing to run; NOT_PERMITTED where its root or its lack of capabilities was not to be had;
+ * -EBUSY while several that were killed are still held by the kernel. */
 int child_new(struct loop *loop, const struct child_request *request, child_done *done,
               void *userdata, struct child **ret_child);
 struct child *child_free(struct child *child); /* kills what still runs; returns NULL */

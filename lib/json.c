@@ -15,7 +15,6 @@
  */
 #include "lib/json.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,7 +52,7 @@ static int gate_value(struct gate *gate);
 
 static int refuse(struct gate *gate, size_t position, const char *what)
 {
-    return error_set(gate->error, -EBADMSG, "%s at byte %zu", what, position);
+    return error_set(gate->error, JSON_WRONG, "%s at byte %zu", what, position);
 }
 
 static bool gate_peek(const struct gate *gate, char character)
@@ -228,7 +227,7 @@ static int gate_push_key(struct gate *gate, struct key key)
         struct key *keys = reallocarray(gate->keys, capacity, sizeof(*keys));
 
         if (!keys)
-            return -ENOMEM;
+            return JSON_NO_MEMORY;
         gate->keys = keys;
         gate->key_capacity = capacity;
     }
@@ -405,7 +404,7 @@ static int gate_check(const char *text, size_t length, unsigned depth, struct er
 
     buffer_done(&gate.folded);
     free(gate.keys);
-    if (r == -ENOMEM)
+    if (r == JSON_NO_MEMORY)
         return error_set(error, r, "out of memory");
     return r;
 }
@@ -417,14 +416,14 @@ int json_parse(const char *text, size_t length, struct json_limits limits, cJSON
     int r;
 
     if (length > limits.bytes)
-        return error_set(error, -EMSGSIZE, "%zu bytes of JSON, more than %zu", length,
+        return error_set(error, JSON_TOO_LONG, "%zu bytes of JSON, more than %zu", length,
                          limits.bytes);
     r = gate_check(text, length, limits.depth, error);
     if (r < 0)
         return r;
     value = cJSON_ParseWithLength(text, length);
     if (!value)
-        return error_set(error, -ENOMEM, "out of memory");
+        return error_set(error, JSON_NO_MEMORY, "out of memory");
     *ret_value = value;
     return 0;
 }

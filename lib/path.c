@@ -121,6 +121,16 @@ bool path_identity_equal(const struct path_identity *a, const struct path_identi
            timespec_equal(a->born, b->born);
 }
 
+bool path_is_no_directory(int r)
+{
+    return r == PATH_BELOW_A_FILE || r == PATH_BEHIND_A_LINK || r == PATH_LEADS_OUT;
+}
+
+bool path_leads_nowhere(int r)
+{
+    return path_is_missing(r) || r == PATH_BEHIND_A_LINK || r == PATH_NAME_TOO_LONG;
+}
+
 bool path_is_missing(int r)
 {
     return r == PATH_MISSING || r == PATH_BELOW_A_FILE;

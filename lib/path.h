@@ -39,10 +39,24 @@ enum path_failure {
     PATH_BEHIND_A_LINK = -ELOOP,
     PATH_LEADS_OUT = -EXDEV, /* of its directory, its mount or the root */
     PATH_NAME_TOO_LONG = -ENAMETOOLONG,
+    PATH_FORBIDDEN = -EACCES,
+    PATH_NOT_PERMITTED = -EPERM,
+    PATH_IS_A_DIRECTORY = -EISDIR,
+    PATH_IS_TAKEN = -EEXIST,
+    PATH_IS_RACING = -EAGAIN, /* with renames elsewhere */
+    PATH_UNREADABLE = -EIO,
 };
 
 /* Nothing has that name: MISSING or BELOW_A_FILE. */
 bool path_is_missing(int r);
+
+/* What has that name is no directory of the one that it was looked for in: BELOW_A_FILE,
+ * BEHIND_A_LINK or LEADS_OUT. */
+bool path_is_no_directory(int r);
+
+/* No directory entry can be reached by that name, whoever looks: missing, behind a link or too
+ * long. */
+bool path_leads_nowhere(int r);
 
 /* Identity and times of what was read, to tell "unchanged" from "same name". */
 struct path_identity {

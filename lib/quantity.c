@@ -2,7 +2,6 @@
 /* quantity.c - a number is digits * 2^two * 10^ten, and stays exact until its end. */
 #include "lib/quantity.h"
 
-#include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +23,9 @@ static bool is_digit(char character)
 
 static int multiply(uint64_t *number, uint64_t factor)
 {
-    return __builtin_mul_overflow(*number, factor, number) || *number > INT64_MAX ? -ERANGE : 0;
+    return __builtin_mul_overflow(*number, factor, number) || *number > INT64_MAX
+               ? QUANTITY_TOO_MUCH
+               : 0;
 }
 
 /* Zeros are counted until it is clear that another digit follows them: those at the end of a
@@ -44,7 +45,7 @@ static int add_digit(struct number *number, unsigned digit, unsigned *zeros)
         r = multiply(&number->digits, 10);
     if (r == 0)
         number->digits += digit;
-    return number->digits > INT64_MAX ? -ERANGE : r;
+    return number->digits > INT64_MAX ? QUANTITY_TOO_MUCH : r;
 }
 
 /* "12", "1.5", ".5", "1.": moves the cursor behind it. Digits that do not fit any more make it too
@@ -63,11 +64,11 @@ static int read_digits(const char **cursor, struct number *number)
             break;
         any = true;
         if (add_digit(number, (unsigned)(**cursor - '0'), &zeros) < 0)
-            return point ? -EDOM : -ERANGE;
+            return point ? QUANTITY_FRACTION : QUANTITY_TOO_MUCH;
         number->ten -= point;
     }
     number->ten += (int)zeros;
-    return any ? 0 : -EINVAL;
+    return any ? 0 : QUANTITY_WRONG;
 }
 
 static const struct suffix {
@@ -87,9 +88,9 @@ static int read_exponent(const char *text, struct number *number)
     size_t length = strspn(digits, "0123456789");
 
     if ((*text != 'e' && *text != 'E') || length == 0 || digits[length])
-        return -EINVAL;
+        return QUANTITY_WRONG;
     if (length > EXPONENT_CHARS)
-        return text[1] == '-' ? -EDOM : -ERANGE;
+        return text[1] == '-' ? QUANTITY_FRACTION : QUANTITY_TOO_MUCH;
     number->ten += (int)strtol(text + 1, NULL, 10);
     return 0;
 }
@@ -109,7 +110,7 @@ static int read_suffix(const char *text, struct number *number)
 static int divide_by_ten(struct number *number)
 {
     if (number->digits % 5 != 0 || (number->two == 0 && number->digits % 2 != 0))
-        return -EDOM;
+        return QUANTITY_FRACTION;
     number->digits /= 5;
     if (number->two > 0)
         number->two--;
@@ -144,7 +145,7 @@ int quantity_parse(const char *text, uint64_t *ret_bytes)
     int r;
 
     if (strlen(text) > QUANTITY_CHARS)
-        return -EINVAL;
+        return QUANTITY_WRONG;
     r = read_digits(&cursor, &number);
     if (r == 0)
         r = read_suffix(cursor, &number);
@@ -154,9 +155,9 @@ int quantity_parse(const char *text, uint64_t *ret_bytes)
 const char *quantity_error(int error)
 {
     switch (error) {
-    case -EDOM:
+    case QUANTITY_FRACTION:
         return "no whole number of bytes";
-    case -ERANGE:
+    case QUANTITY_TOO_MUCH:
         return "more than any device has";
     default:
         return "no size: bytes, or a Kubernetes quantity such as 8Gi, 500M or 1.5Ti";

@@ -8,10 +8,17 @@
  */
 #pragma once
 
+#include <errno.h>
 #include <stdint.h>
 
-/* 0; -EINVAL: no quantity, or a negative one; -EDOM: no whole number of bytes; -ERANGE: more than
- * INT64_MAX, the most that CSI can say. */
+/* Negative, each with the value of the errno that says it in words. */
+enum quantity_failure {
+    QUANTITY_WRONG = -EINVAL,    /* no quantity, or a negative one */
+    QUANTITY_FRACTION = -EDOM,   /* no whole number of bytes */
+    QUANTITY_TOO_MUCH = -ERANGE, /* more than INT64_MAX, the most that CSI can say */
+};
+
+/* 0 or an enum quantity_failure. */
 int quantity_parse(const char *text, uint64_t *ret_bytes);
 
 /* What the error means, to be said after the text itself: "\"8GB\" is …". */

@@ -9,7 +9,6 @@
 #include "lib/result.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,6 +16,18 @@ enum {
     WHOLE_BYTES = 4096 + 2 * ERROR_TEXT_BYTES, /* a path and what is said of it */
     FRONT_BYTES = 100,                         /* kept of a text that is too long */
 };
+
+bool result_is_shortage(int result)
+{
+    switch (-result) {
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+        return true;
+    default:
+        return false;
+    }
+}
 
 static bool is_inside_character(char byte)
 {

@@ -20,6 +20,7 @@
 #pragma once
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 enum { ERROR_TEXT_BYTES = 256 };
@@ -28,6 +29,16 @@ struct error {
     int code; /* what the function returned with it: negative errno or its outcome */
     char text[ERROR_TEXT_BYTES];
 };
+
+/* The outcomes of a function that does a part of its work at a time. */
+enum progress_outcome {
+    PROGRESS_DONE, /* that was all */
+    PROGRESS_MORE, /* there is more, or may be: call it again */
+};
+
+/* Whether this machine lacks descriptors or memory: then nothing was learned about what was asked
+ * for. */
+bool result_is_shortage(int result);
 
 /* All take error == NULL for a caller that does not care, and return code, so that a failing
  * function can end with `return error_set(error, -EINVAL, "…")`. */

@@ -192,6 +192,12 @@ static void stream_init(struct stream *stream, struct loop *loop, size_t input_l
     buffer_init(&stream->output, output_limit);
 }
 
+/* A connection that is on its way is as good as one. */
+static int begin_connecting(int fd, const void *name, socklen_t length)
+{
+    return connect(fd, name, length) < 0 && errno != EINPROGRESS && errno != EINTR ? -errno : 0;
+}
+
 /* A socket inside a directory, or one whose path is too long, is named by an open descriptor. */
 static int connect_unix(int fd, const struct stream_address *address)
 {
@@ -214,7 +220,7 @@ static int connect_unix(int fd, const struct stream_address *address)
         }
         (void)snprintf(name.sun_path, sizeof(name.sun_path), "/proc/self/fd/%d", handle);
     }
-    return connect(fd, (const struct sockaddr *)&name, sizeof(name)) < 0 ? -errno : 0;
+    return begin_connecting(fd, &name, sizeof(name));
 }
 
 static int connect_vsock(int fd, const struct stream_address *address)
@@ -225,7 +231,7 @@ static int connect_vsock(int fd, const struct stream_address *address)
         .svm_port = address->port,
     };
 
-    return connect(fd, (const struct sockaddr *)&name, sizeof(name)) < 0 ? -errno : 0;
+    return begin_connecting(fd, &name, sizeof(name));
 }
 
 static int stream_open(const struct stream_address *address, int *ret_fd)
@@ -237,7 +243,7 @@ static int stream_open(const struct stream_address *address, int *ret_fd)
     if (fd < 0)
         return -errno;
     r = family == AF_UNIX ? connect_unix(fd, address) : connect_vsock(fd, address);
-    if (r < 0 && r != -EINPROGRESS && r != -EINTR)
+    if (r < 0)
         return r;
     *ret_fd = take_fd(&fd);
     return 0;

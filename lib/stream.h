@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,10 +18,15 @@
 #include "lib/loop.h"
 #include "lib/result.h"
 
+/* Why connect(2) failed; others are another -errno, and path_is_missing() is told of a path. */
+enum stream_refusal {
+    STREAM_BACKLOG_FULL = -EAGAIN, /* of a unix socket: whoever listens accepts none for now */
+};
+
 enum stream_end {
-    STREAM_REFUSED, /* connect(2) failed; error.code says how: -ENOENT, -ECONNREFUSED, -EAGAIN… */
-    STREAM_CLOSED,  /* the peer closed or reset */
-    STREAM_TIMEOUT, /* the deadline passed */
+    STREAM_REFUSED,  /* connect(2) failed; error.code says how: an enum stream_refusal… */
+    STREAM_CLOSED,   /* the peer closed or reset */
+    STREAM_TIMEOUT,  /* the deadline passed */
     STREAM_OVERFLOW, /* the peer sent more than the limit without a complete message */
     STREAM_FAILED,   /* a local error */
 };

@@ -115,7 +115,7 @@ static int open_directory(int root, int *ret_directory)
     if (fstat(directory, &status) < 0)
         return -errno;
     if (status.st_uid != 0 || (status.st_mode & (S_IRWXG | S_IRWXO)))
-        return -EPERM;
+        return ADDED_MONITORS_EXPOSED;
     *ret_directory = take_fd(&directory);
     return 0;
 }
@@ -216,7 +216,7 @@ static int look_at_process(struct added_monitors *monitors, const char *pid)
     buffer_clear(&monitors->arguments);
     r = process_read_arguments((pid_t)atoi(pid), &monitors->arguments);
     if (r < 0)
-        return r == -ENOENT ? 0 : r;
+        return r == PROCESS_GONE ? 0 : r;
     argument = buffer_text(&monitors->arguments);
     end = argument + monitors->arguments.length;
     for (; argument < end; argument += strlen(argument) + 1)
@@ -246,7 +246,7 @@ int added_monitors_step(struct added_monitors *monitors)
         r = look_at_process(monitors, entry->d_name);
         i++;
     }
-    return r < 0 ? r : 1;
+    return r < 0 ? r : PROGRESS_MORE;
 }
 
 bool added_monitors_next(struct added_monitors *monitors, struct added_monitor *ret_monitor)

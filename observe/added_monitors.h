@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include <errno.h>
 #include <stdbool.h>
 #include <sys/stat.h>
 
@@ -26,9 +27,13 @@ struct added_monitor {
     struct timespec modified;
 };
 
-/* What is there now. 0; -ENOENT: no such directory; -EPERM: others than root may write to it;
- * -errno.
- */
+/* What the functions here fail with and is told apart. */
+enum added_monitors_failure {
+    ADDED_MONITORS_ABSENT = -ENOENT, /* no such directory */
+    ADDED_MONITORS_EXPOSED = -EPERM, /* others than root may use it */
+};
+
+/* What is there now. 0, an enum added_monitors_failure or another -errno. */
 int added_monitors_read(int root, struct added_monitors **ret_monitors);
 struct added_monitors *added_monitors_free(struct added_monitors *monitors);
 
@@ -38,9 +43,7 @@ void added_monitors_keep(struct added_monitors *monitors, const char *sandbox_id
 /* Whether there is one whose VM may be gone. */
 bool added_monitors_are_doubtful(const struct added_monitors *monitors);
 
-/* Looks at some processes more. Outcomes: 0 that was all, 1 there are more. -errno: nothing is
- * known.
- */
+/* Looks at some processes more. An enum progress_outcome; -errno: nothing is known. */
 int added_monitors_step(struct added_monitors *monitors);
 
 /* After the last step: the next one whose VM is gone; false: no more. */

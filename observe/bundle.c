@@ -14,7 +14,6 @@
 
 #include "lib/cleanup.h"
 #include "lib/json.h"
-#include "observe/json_cut.h"
 
 static int copy(const char *text, char **ret_copy)
 {
@@ -55,7 +54,7 @@ static int read_mounts(const cJSON *object, struct bundle *bundle, struct error 
     int count = cJSON_IsArray(mounts) ? cJSON_GetArraySize(mounts) : 0, r = 0;
 
     if (count > BUNDLE_MOUNTS)
-        return error_set(error, BUNDLE_WRONG, "mounts: more than %d elements", BUNDLE_MOUNTS);
+        return error_set(error, FILE_WRONG, "mounts: more than %d elements", BUNDLE_MOUNTS);
     if (!count)
         return 0;
     bundle->mount = calloc((size_t)count, sizeof(*bundle->mount));
@@ -96,14 +95,12 @@ int bundle_parse(const char *text, size_t length, struct bundle *ret_bundle, str
 {
     cleanup(json_deletep) cJSON *object = NULL;
     struct bundle bundle = {0};
-    int r = json_parse(text, length, JSON_LIMITS_BUNDLE, &object, error);
+    int r = json_read_text(text, length, JSON_LIMITS_BUNDLE, &object, error);
 
-    if (r == -ENOMEM)
+    if (r != FILE_READ)
         return r;
-    if (r < 0)
-        return (r == -EBADMSG && json_is_cut(text, length)) || !length ? BUNDLE_CUT : BUNDLE_WRONG;
     if (!cJSON_IsObject(object))
-        return error_set(error, BUNDLE_WRONG, "not an object");
+        return error_set(error, FILE_WRONG, "not an object");
     r = read_annotations(object, &bundle);
     if (r == 0)
         r = read_mounts(object, &bundle, error);

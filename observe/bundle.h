@@ -15,6 +15,7 @@
 #include <stddef.h>
 
 #include "lib/result.h"
+#include "observe/json_cut.h"
 
 enum { BUNDLE_MOUNTS = 1024 };
 
@@ -30,13 +31,6 @@ struct bundle {
     struct bundle_mount *mount; /* those of a host path that a runtime may take for a volume */
 };
 
-/* Outcomes. */
-enum {
-    BUNDLE_READ,
-    BUNDLE_WRONG, /* error says what and where */
-    BUNDLE_CUT,   /* empty, or the beginning of something: a write in progress? */
-};
-
-/* BUNDLE_* or -ENOMEM. Whatever is not of the expected type counts as unknown. */
+/* An enum file_text or -ENOMEM. Whatever is not of the expected type counts as unknown. */
 int bundle_parse(const char *text, size_t length, struct bundle *ret_bundle, struct error *error);
 void bundle_done(struct bundle *bundle);

@@ -137,12 +137,12 @@ static struct container *container_at(struct parent *parent, const char *id)
 static int name_sandbox(struct bundle *bundle, const char *id)
 {
     if (bundle->sandbox_id)
-        return BUNDLE_READ;
+        return FILE_READ;
     bundle->sandbox_id = strdup(id);
-    return bundle->sandbox_id ? BUNDLE_READ : -ENOMEM;
+    return bundle->sandbox_id ? FILE_READ : -ENOMEM;
 }
 
-/* BUNDLE_* or -ENOMEM; a file that is not there, or not to be read, counts as cut. */
+/* An enum file_text or -ENOMEM; a file that is not there, or not to be read, counts as cut. */
 static int read_bundle(int root, const struct parent *parent, const char *id,
                        struct bundle *ret_bundle)
 {
@@ -154,20 +154,20 @@ static int read_bundle(int root, const struct parent *parent, const char *id,
     (void)snprintf(path, sizeof(path), "%s/%s%s/config.json", parent->place.parent, id,
                    parent->place.rest);
     r = path_read_in_root(root, path, &text, NULL);
-    if (r == -ENOMEM)
+    if (result_is_shortage(r))
         return r;
     if (r != PATH_OK)
-        return r == PATH_UNSAFE || r == PATH_TOO_BIG ? BUNDLE_WRONG : BUNDLE_CUT;
+        return r == PATH_UNSAFE || r == PATH_TOO_BIG ? FILE_WRONG : FILE_CUT;
     r = bundle_parse(buffer_text(&text), text.length, ret_bundle, &error);
-    return r == BUNDLE_READ ? name_sandbox(ret_bundle, id) : r;
+    return r == FILE_READ ? name_sandbox(ret_bundle, id) : r;
 }
 
 /* One that will never read well is nobody's, and is not tried again. */
 static void note_owner(struct container *container, int outcome, const struct bundle *bundle)
 {
-    const char *id = outcome == BUNDLE_READ ? bundle->sandbox_id : NULL;
+    const char *id = outcome == FILE_READ ? bundle->sandbox_id : NULL;
 
-    container->is_known = outcome != BUNDLE_CUT;
+    container->is_known = outcome != FILE_CUT;
     if (container->is_known)
         (void)snprintf(container->sandbox_id, sizeof(container->sandbox_id), "%s",
                        id && observe_is_sandbox_id(id) ? id : "");
@@ -186,7 +186,7 @@ static int visit(int root, struct parent *parent, struct container *container,
         return r;
     if (!container->is_known)
         note_owner(container, r, &bundle);
-    if (r != BUNDLE_READ || strcmp(container->sandbox_id, sandbox_id) != 0)
+    if (r != FILE_READ || strcmp(container->sandbox_id, sandbox_id) != 0)
         return 0;
     return callback(userdata, container->id, &bundle);
 }
@@ -238,18 +238,20 @@ static int refresh_owner(int root, struct parent *parent, struct container *cont
 
     (void)snprintf(path, sizeof(path), "%s/%s", parent->place.parent, container->id);
     r = path_stat_in_root(root, path, &st);
-    if (r == -ENOENT)
-        return 1;
+    if (r == PATH_MISSING)
+        return BUNDLES_CONTAINER_GONE;
     if (r < 0)
         return r;
     if (container->is_known)
-        return container->young && container->young-- ? 2 : 0;
+        return container->young && container->young-- ? BUNDLES_OWNER_MAY_CHANGE
+                                                      : BUNDLES_OWNER_KNOWN;
     r = read_bundle(root, parent, container->id, &bundle);
     if (r < 0)
         return r;
     note_owner(container, r, &bundle);
     container->young = container->sandbox_id[0] ? YOUNG : 0;
-    return container->is_known && !container->young ? 0 : 2;
+    return container->is_known && !container->young ? BUNDLES_OWNER_KNOWN
+                                                    : BUNDLES_OWNER_MAY_CHANGE;
 }
 
 int bundles_owner(struct bundles *bundles, int root, const char *parent_path,
@@ -271,7 +273,7 @@ int bundles_owner(struct bundles *bundles, int root, const char *parent_path,
         r = refresh_owner(root, parent, container);
         if (r >= 0)
             memcpy(ret_sandbox_id, container->sandbox_id, sizeof(container->sandbox_id));
-        if (r == 1)
+        if (r == BUNDLES_CONTAINER_GONE)
             forget(parent, container);
         return r;
     }

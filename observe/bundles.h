@@ -34,7 +34,12 @@ typedef int bundles_callback(void *userdata, const char *container_id, struct bu
 int bundles_each(struct bundles *bundles, int root, const struct bundles_place *place,
                  const char *sandbox_id, bundles_callback *callback, void *userdata);
 
-/* Whose container it is: "" nobody's, or not said yet. Outcomes: 0, 1 there is no bundle (then it
- * is whose it last was), 2 look again soon: it can't be read yet, or has only just been made. */
+enum bundles_owner {
+    BUNDLES_OWNER_KNOWN,
+    BUNDLES_CONTAINER_GONE,   /* there is no bundle: it is whose it last was */
+    BUNDLES_OWNER_MAY_CHANGE, /* it can't be read yet, or has only just been made: ask again soon */
+};
+
+/* Whose container it is: "" nobody's, or not said yet. An enum bundles_owner or -errno. */
 int bundles_owner(struct bundles *bundles, int root, const char *parent, const char *container_id,
                   char ret_sandbox_id[static BUNDLES_ID_BYTES]);

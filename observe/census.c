@@ -11,7 +11,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +21,7 @@
 #include "lib/cleanup.h"
 #include "lib/hash.h"
 #include "lib/namespaces.h"
+#include "lib/result.h"
 #include "observe/process.h"
 
 enum { ARGUMENTS_BYTES = 2 * 1024 * 1024, CGROUP_BYTES = 64 * 1024, TOKEN_CHARS = 32 };
@@ -113,18 +113,6 @@ static void note_kubelet(struct census *census, pid_t pid)
         census->kubelet_start_ns = process.start_ns;
 }
 
-static int read_cgroup(struct census *census, pid_t pid)
-{
-    char path[64];
-    cleanup(fd_closep) int fd = -1;
-    int r;
-
-    (void)snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    r = fd < 0 ? -errno : buffer_read_all(&census->cgroup, fd);
-    return r == -ESRCH ? -ENOENT : r;
-}
-
 static int look_at(struct census *census, pid_t pid)
 {
     bool unread;
@@ -133,10 +121,10 @@ static int look_at(struct census *census, pid_t pid)
     buffer_clear(&census->arguments);
     buffer_clear(&census->cgroup);
     r = process_read_arguments(pid, &census->arguments);
-    s = r == -ENOENT ? r : read_cgroup(census, pid);
-    if (r == -ENOENT || s == -ENOENT)
+    s = r == PROCESS_GONE ? r : process_read_file(pid, "cgroup", &census->cgroup);
+    if (r == PROCESS_GONE || s == PROCESS_GONE)
         return 0;
-    unread = r == -EMSGSIZE;
+    unread = r == BUFFER_FULL;
     if ((r < 0 && !unread) || s < 0)
         return r < 0 && !unread ? r : s;
     note_kubelet(census, pid);
@@ -172,7 +160,7 @@ int census_step(struct census *census)
         r = look_at(census, (pid_t)pid);
         i++;
     }
-    return r < 0 ? r : 1;
+    return r < 0 ? r : PROGRESS_MORE;
 }
 
 bool census_has_process(const struct census *census, const char *sandbox_id)

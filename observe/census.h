@@ -18,8 +18,7 @@ struct census *census_free(struct census *census);
 /* Asks for a sandbox; before the first step. */
 int census_ask(struct census *census, const char *sandbox_id);
 
-/* Looks at some processes more. Outcomes: 0 that was all, 1 there are more. -errno: nothing is
- * known, begin anew. */
+/* Looks at some processes more. An enum progress_outcome; -errno: nothing is known, begin anew. */
 int census_step(struct census *census);
 
 /* After the last step. Not asked for: true, for nothing is known of it. */

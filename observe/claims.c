@@ -92,7 +92,8 @@ int claims_find_bundle(const struct observe_sandbox_paths *paths, const char *sa
 
     if (r < 0)
         return r;
-    if ((r == 0 && find_by_process(paths->root, shim.pid, sandbox_id, ret_bundle)) ||
+    if ((r == PROCESS_INDEX_FOUND &&
+         find_by_process(paths->root, shim.pid, sandbox_id, ret_bundle)) ||
         (vmm_pid && find_by_process(paths->root, vmm_pid, sandbox_id, ret_bundle)) ||
         find_by_path(paths, sandbox_id, ret_bundle))
         return 0;

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
+#include "lib/path.h"
 #include "observe/observe.h"
 #include "observe/sysfs.h"
 
@@ -30,7 +31,7 @@ static int read_diskseq(int sysfs, const char *directory, const char *uevent, ui
 
     (void)snprintf(path, sizeof(path), "%s/%sdiskseq", directory, is_partition ? "../" : "");
     r = sysfs_read_number(sysfs, path, ret_diskseq);
-    if (r == -ENOENT) {
+    if (r == SYSFS_MISSING) {
         *ret_diskseq = 0;
         return 0;
     }
@@ -66,9 +67,9 @@ static int read_uevent(int sysfs, const char *path, char ret_text[static SYSFS_T
 {
     int r = sysfs_read_text(sysfs, path, ret_text, SYSFS_TEXT_BYTES);
 
-    if (r == -ENOENT)
+    if (r == SYSFS_MISSING)
         ret_text[0] = '\0';
-    return r == -ENOENT ? 0 : r;
+    return r == SYSFS_MISSING ? 0 : r;
 }
 
 int observe_device_number(int sysfs, uint32_t major, uint32_t minor,
@@ -85,7 +86,7 @@ int observe_device_number(int sysfs, uint32_t major, uint32_t minor,
         r = read_uevent(sysfs, path, uevent);
     if (r == 0)
         r = read_diskseq(sysfs, directory, uevent, &device.diskseq);
-    if (r == -ENOENT)
+    if (r == SYSFS_MISSING)
         return OBSERVED_ABSENT;
     if (r < 0)
         return r;
@@ -107,17 +108,12 @@ static int observe_file(const char *path, const struct stat *st, enum device_kin
     return OBSERVED;
 }
 
-static bool leads_nowhere(int r)
-{
-    return r == -ENOENT || r == -ENOTDIR || r == -ELOOP || r == -ENAMETOOLONG;
-}
-
 int observe_device_path(int root, int sysfs, const char *path, struct observed_device *ret_device)
 {
     struct stat st;
     int r = path_stat_in_root(root, path, &st);
 
-    if (leads_nowhere(r))
+    if (path_leads_nowhere(r))
         return OBSERVED_ABSENT;
     if (r < 0)
         return r;
@@ -132,7 +128,7 @@ int observe_open_sysfs(int root, const char *path, int *ret_fd)
     int r = path_open_directory_in_root(root, path, ret_fd);
     int fd;
 
-    if (r != -ENOENT)
+    if (r != PATH_MISSING)
         return r;
     fd = open("/sys", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)

@@ -120,13 +120,13 @@ static int decode_name(const char *name, struct observed_entry *entry)
 static const char *why_not_a_directory(int r)
 {
     switch (r) {
-    case -ENOTDIR:
+    case PATH_BELOW_A_FILE:
         return "not a directory";
-    case -ELOOP:
+    case PATH_BEHIND_A_LINK:
         return "is a symbolic link";
-    case -EXDEV:
+    case PATH_LEADS_OUT:
         return "another file system is mounted there";
-    case -ENAMETOOLONG:
+    case PATH_NAME_TOO_LONG:
         return "longer than a name can be";
     default:
         return NULL;
@@ -253,9 +253,9 @@ static int parse_mount_info(const struct buffer *text, struct observed_entry *en
 
     if (r < 0)
         return r;
-    if (r != MOUNT_INFO_READ) {
+    if (r != FILE_READ) {
         (void)error_prefix(&error, MOUNT_INFO ": ");
-        return set_problem(entry, r == MOUNT_INFO_CUT, error.text);
+        return set_problem(entry, r == FILE_CUT, error.text);
     }
     entry->volume_type = info.volume_type;
     entry->device = info.device;
@@ -316,7 +316,7 @@ int observe_entry(int directory, const char *name, struct observed_entry *ret_en
     const char *why;
     int r = path_open_directory_below(directory, name, &fd);
 
-    if (r == -ENOENT)
+    if (r == PATH_MISSING)
         return OBSERVED_ABSENT;
     why = why_not_a_directory(r);
     if (r < 0 && !why)

@@ -7,7 +7,6 @@
  */
 #include "observe/entry_name.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -55,7 +54,7 @@ int entry_name_decode(const char *name, char ret_path[static ENTRY_PATH_BYTES], 
     if (is_sha256(name))
         return ENTRY_NAME_SHA256;
     r = base64url_decode(name, strlen(name), path, BASE64URL_PATH_BYTES, &length);
-    if (r == -EMSGSIZE)
+    if (r == BASE64URL_TOO_LONG)
         return refuse(name, "longer than any path", error);
     if (r < 0)
         return refuse(name, "neither canonical base64url with padding nor a SHA-256", error);

@@ -10,6 +10,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/directory.h"
+#include "lib/path.h"
 #include "observe/observe.h"
 #include "observe/sysfs.h"
 

@@ -27,3 +27,15 @@ bool json_is_cut(const char *text, size_t length)
     }
     return in_string || open || !has_value;
 }
+
+int json_read_text(const char *text, size_t length, struct json_limits limits, cJSON **ret_value,
+                   struct error *error)
+{
+    int r = json_parse(text, length, limits, ret_value, error);
+
+    if (r == 0 || r == JSON_NO_MEMORY)
+        return r;
+    if (!length)
+        return error_set(error, FILE_CUT, "empty");
+    return r == JSON_WRONG && json_is_cut(text, length) ? FILE_CUT : FILE_WRONG;
+}

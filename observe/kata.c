@@ -79,7 +79,7 @@ int kata_find_added_monitor(int root, const char *name, struct observed_sandbox 
     (void)snprintf(path, sizeof(path), ADDED_MONITORS "/%s.sock", name);
     r = process_read_arguments(sandbox->vmm_pid, &arguments);
     if (r < 0)
-        return r == -ENOENT || r == -EMSGSIZE ? 0 : r;
+        return r == PROCESS_GONE || r == BUFFER_FULL ? 0 : r;
     if (!mention_socket(&arguments, path))
         return 0;
     r = kata_try_socket(root, ADDED_MONITORS, strrchr(path, '/') + 1, &sandbox->control_socket);

@@ -167,7 +167,7 @@ static int set_parse_problem(struct observed_sandbox *sandbox, int outcome, cons
                              struct error *error)
 {
     (void)error_prefix(error, PERSIST ": ");
-    return kata_set_problem(sandbox, outcome == PERSIST_CUT, container, error->text);
+    return kata_set_problem(sandbox, outcome == FILE_CUT, container, error->text);
 }
 
 static int read_sandbox_file(struct traces *traces, struct observed_sandbox *sandbox)
@@ -193,7 +193,7 @@ static int read_container_file(struct traces *traces, const char *name,
     int r = path_open_directory_below(traces->state_directory, name, &directory);
 
     if (r < 0)
-        return kata_is_absent(r) || r == -EXDEV ? 0 : r;
+        return kata_is_absent(r) || r == PATH_LEADS_OUT ? 0 : r;
     r = read_persist(directory, name, sandbox, &text);
     sandbox->try_again |= r == PATH_ABSENT; /* the directory comes first */
     if (r != PATH_OK)
@@ -397,7 +397,7 @@ static int try_process(const struct traces *traces, pid_t pid, struct observed_s
     if (r == 0)
         r = process_read(pid, &after);
     if (r < 0)
-        return r == -ENOENT || r == -EMSGSIZE ? 0 : r;
+        return r == PROCESS_GONE || r == BUFFER_FULL ? 0 : r;
     if (!after.alive || before.start_ns != after.start_ns || is_jailer(&arguments) ||
         (!process_arguments_name(&arguments, traces->sandbox_id) &&
          !process_arguments_name(&arguments, traces->vm_id)))

@@ -24,6 +24,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/json.h"
+#include "lib/path.h"
 #include "observe/cache.h"
 #include "observe/claims.h"
 #include "observe/kata.h"
@@ -74,7 +75,7 @@ static int parse_state(const struct buffer *text, struct observed_sandbox *sandb
     enum hypervisor_kind type;
     int r = json_parse(buffer_text(text), text->length, JSON_LIMITS_PERSIST, &object, &error);
 
-    if (r == -ENOMEM)
+    if (r == JSON_NO_MEMORY)
         return r;
     if (r < 0)
         return kata_set_problem(sandbox, false, STATE, error.text);
@@ -112,7 +113,7 @@ static int note_missing_vmm(const struct traces *traces, struct observed_sandbox
     int r = process_index_find(traces->paths->cache->processes, PROCESS_SHIM, traces->sandbox_id,
                                &shim, &stale);
 
-    sandbox->try_again |= r == 0;
+    sandbox->try_again |= r == PROCESS_INDEX_FOUND;
     return r < 0 ? r : 0;
 }
 
@@ -131,7 +132,7 @@ static int find_vmm(struct traces *traces, struct observed_sandbox *sandbox)
 
     if (r < 0)
         return r;
-    if (r != 0) {
+    if (r == PROCESS_INDEX_NONE) {
         sandbox->try_again |= stale;
         return note_missing_vmm(traces, sandbox);
     }

@@ -25,7 +25,7 @@ enum { CANARY_NAMES = 256 };
 /* A fault of this machine tells nothing. */
 static bool is_fault(int r)
 {
-    return r == -EMFILE || r == -ENFILE || r == -ENOMEM || r == -EAGAIN || r == -EIO;
+    return result_is_shortage(r) || r == PATH_IS_RACING || r == PATH_UNREADABLE;
 }
 
 static int is_there(int pods, const char *name, bool *ret_there)
@@ -36,7 +36,7 @@ static int is_there(int pods, const char *name, bool *ret_there)
     fd_close(fd);
     if (is_fault(r))
         return r;
-    *ret_there = r != -ENOENT;
+    *ret_there = r != PATH_MISSING;
     return 0;
 }
 

@@ -18,7 +18,6 @@
 #include "lib/json.h"
 #include "lib/secret.h"
 #include "observe/entry_name.h"
-#include "observe/json_cut.h"
 
 #define POLICY_KEY "crust.resize"
 
@@ -37,7 +36,7 @@ static int copy_string(const cJSON *object, const char *name, char **ret_text, s
     if (!member)
         return 0;
     if (!cJSON_IsString(member))
-        return error_set(error, MOUNT_INFO_WRONG, "%s: not a string", name);
+        return error_set(error, FILE_WRONG, "%s: not a string", name);
     *ret_text = strdup(member->valuestring);
     return *ret_text ? 0 : -ENOMEM;
 }
@@ -51,11 +50,11 @@ static bool is_no_path(const char *device)
 static int check_device(const char *device, struct error *error)
 {
     if (!device || !*device)
-        return error_set(error, MOUNT_INFO_WRONG, "device: missing or empty");
+        return error_set(error, FILE_WRONG, "device: missing or empty");
     if (device[0] != '/' && !is_no_path(device))
-        return error_set(error, MOUNT_INFO_WRONG, "device: not an absolute path");
+        return error_set(error, FILE_WRONG, "device: not an absolute path");
     if (strlen(device) >= PATH_MAX)
-        return error_set(error, MOUNT_INFO_WRONG, "device: longer than a path can be");
+        return error_set(error, FILE_WRONG, "device: longer than a path can be");
     return 0;
 }
 
@@ -74,7 +73,7 @@ bool observe_read_only(bool so_far, const char *option)
 static int append_option(const cJSON *item, size_t index, struct buffer *text, struct error *error)
 {
     if (!cJSON_IsString(item))
-        return error_set(error, MOUNT_INFO_WRONG, "options[%zu]: not a string", index);
+        return error_set(error, FILE_WRONG, "options[%zu]: not a string", index);
     buffer_append_text(text, index ? "," : "");
     return secret_append_json(text, item->valuestring);
 }
@@ -86,7 +85,7 @@ static int append_metadata(const cJSON *item, struct buffer *text, struct mount_
         char shown[SHOWN_NAME_BYTES];
 
         entry_name_show(item->string, shown);
-        return error_set(error, MOUNT_INFO_WRONG, "metadata.%s: not a string", shown);
+        return error_set(error, FILE_WRONG, "metadata.%s: not a string", shown);
     }
     if (strcasecmp(item->string, POLICY_KEY) == 0)
         info->policy = policy_from_name(item->valuestring);
@@ -106,7 +105,7 @@ static int parse_options(const cJSON *object, struct mount_info *info, struct er
     int r = options ? buffer_append_text(&text, "[") : 0;
 
     if (options && !cJSON_IsArray(options))
-        return error_set(error, MOUNT_INFO_WRONG, "options: not an array");
+        return error_set(error, FILE_WRONG, "options: not an array");
     cJSON_ArrayForEach(item, options)
     {
         if (r == 0)
@@ -128,7 +127,7 @@ static int parse_metadata(const cJSON *object, struct mount_info *info, struct e
     int r = metadata ? buffer_append_text(&text, "{") : 0;
 
     if (metadata && !cJSON_IsObject(metadata))
-        return error_set(error, MOUNT_INFO_WRONG, "metadata: not an object");
+        return error_set(error, FILE_WRONG, "metadata: not an object");
     cJSON_ArrayForEach(item, metadata)
     {
         if (r == 0)
@@ -146,7 +145,7 @@ static int parse_object(const cJSON *object, struct mount_info *info, struct err
     int r;
 
     if (!cJSON_IsObject(object))
-        return error_set(error, MOUNT_INFO_WRONG, "not an object");
+        return error_set(error, FILE_WRONG, "not an object");
     r = copy_string(object, "volume-type", &info->volume_type, error);
     if (r == 0)
         r = copy_string(object, "device", &info->device, error);
@@ -166,21 +165,17 @@ int mount_info_parse(const char *text, size_t length, struct mount_info *ret_inf
 {
     cleanup(json_deletep) cJSON *object = NULL;
     struct mount_info info = {.policy = POLICY_GROW};
-    int r = json_parse(text, length, JSON_LIMITS_MOUNT_INFO, &object, error);
+    int r = json_read_text(text, length, JSON_LIMITS_MOUNT_INFO, &object, error);
 
-    if (r == -ENOMEM)
+    if (r != FILE_READ)
         return r;
-    if (r < 0 && !length)
-        return error_set(error, MOUNT_INFO_CUT, "empty");
-    if (r < 0)
-        return r == -EBADMSG && json_is_cut(text, length) ? MOUNT_INFO_CUT : MOUNT_INFO_WRONG;
     r = parse_object(object, &info, error);
     if (r != 0) {
         mount_info_done(&info);
         return r;
     }
     *ret_info = info;
-    return MOUNT_INFO_READ;
+    return FILE_READ;
 }
 
 void mount_info_done(struct mount_info *info)

@@ -10,6 +10,7 @@
 #include <stddef.h>
 
 #include "lib/result.h"
+#include "observe/json_cut.h"
 #include "observe/observe.h"
 
 struct mount_info {
@@ -19,14 +20,7 @@ struct mount_info {
     enum resize_policy policy;
 };
 
-/* Outcomes. */
-enum {
-    MOUNT_INFO_READ,
-    MOUNT_INFO_WRONG, /* error says what and where */
-    MOUNT_INFO_CUT,   /* empty, or the beginning of something: a write in progress? */
-};
-
-/* MOUNT_INFO_* or -ENOMEM. */
+/* An enum file_text or -ENOMEM. */
 int mount_info_parse(const char *text, size_t length, struct mount_info *ret_info,
                      struct error *error);
 void mount_info_done(struct mount_info *info);

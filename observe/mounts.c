@@ -23,6 +23,7 @@
 #include "lib/cleanup.h"
 #include "lib/directory.h"
 #include "lib/mount_table.h"
+#include "lib/path.h"
 #include "observe/observe.h"
 #include "observe/sysfs.h"
 
@@ -87,9 +88,9 @@ static int add_used(struct observed_mounts *mounts, uint32_t major, uint32_t min
 static int add_path(struct observed_mounts *mounts, int root, const char *path, const char *where)
 {
     struct stat st;
-    int r = path[0] == '/' ? path_stat_in_root(root, path, &st) : -ENOENT;
+    int r = path[0] == '/' ? path_stat_in_root(root, path, &st) : PATH_MISSING;
 
-    if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP || r == -EACCES || r == -ENAMETOOLONG)
+    if (path_leads_nowhere(r) || r == PATH_FORBIDDEN)
         return 0; /* a source that is no path, or none of process 1's any more */
     if (r < 0)
         return r;
@@ -141,7 +142,7 @@ static int read_swaps(struct observed_mounts *mounts, int root)
 {
     int r = read_lines("/proc/swaps", mounts, root, add_swap_line);
 
-    return r == -ENOENT ? 0 : r;
+    return r == PATH_MISSING ? 0 : r;
 }
 
 static int open_root_of_process_one(int *ret_fd)

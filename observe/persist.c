@@ -28,7 +28,6 @@
 #include "lib/base64url.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
-#include "observe/json_cut.h"
 
 #define GUEST_STORAGE "/run/kata-containers/sandbox/storage/"
 
@@ -183,7 +182,7 @@ static int make_room(const cJSON *array, int most, size_t element, void **ret_ro
     int count = cJSON_IsArray(array) ? cJSON_GetArraySize(array) : 0;
 
     if (count > most)
-        return error_set(error, PERSIST_WRONG, "%s: more than %d elements", name, most);
+        return error_set(error, FILE_WRONG, "%s: more than %d elements", name, most);
     *ret_room = calloc(count ? (size_t)count : 1, element);
     return *ret_room ? 0 : -ENOMEM;
 }
@@ -234,16 +233,11 @@ static int read_sandbox(const cJSON *object, struct persist_sandbox *sandbox, st
 /* The gate, and what a failure of it means. */
 static int parse_object(const char *text, size_t length, cJSON **ret_object, struct error *error)
 {
-    int r = json_parse(text, length, JSON_LIMITS_PERSIST, ret_object, error);
+    int r = json_read_text(text, length, JSON_LIMITS_PERSIST, ret_object, error);
 
-    if (r == -ENOMEM)
+    if (r != FILE_READ)
         return r;
-    if (r < 0 && !length)
-        return error_set(error, PERSIST_CUT, "empty");
-    if (r < 0)
-        return r == -EBADMSG && json_is_cut(text, length) ? PERSIST_CUT : PERSIST_WRONG;
-    return cJSON_IsObject(*ret_object) ? PERSIST_READ
-                                       : error_set(error, PERSIST_WRONG, "not an object");
+    return cJSON_IsObject(*ret_object) ? FILE_READ : error_set(error, FILE_WRONG, "not an object");
 }
 
 int persist_parse_sandbox(const char *text, size_t length, struct persist_sandbox *ret_sandbox,
@@ -253,9 +247,9 @@ int persist_parse_sandbox(const char *text, size_t length, struct persist_sandbo
     struct persist_sandbox sandbox = {0};
     int r = parse_object(text, length, &object, error);
 
-    if (r == PERSIST_READ)
+    if (r == FILE_READ)
         r = read_sandbox(object, &sandbox, error);
-    if (r == PERSIST_READ)
+    if (r == FILE_READ)
         *ret_sandbox = sandbox;
     else
         persist_sandbox_done(&sandbox);
@@ -318,9 +312,9 @@ int persist_parse_container(const char *text, size_t length,
     struct persist_container container = {0};
     int r = parse_object(text, length, &object, error);
 
-    if (r == PERSIST_READ)
+    if (r == FILE_READ)
         r = read_container(object, &container, error);
-    if (r == PERSIST_READ)
+    if (r == FILE_READ)
         *ret_container = container;
     else
         persist_container_done(&container);

@@ -17,6 +17,7 @@
 #include <sys/types.h>
 
 #include "lib/result.h"
+#include "observe/json_cut.h"
 
 enum { PERSIST_DEVICES = 1024, PERSIST_MOUNTS = 4096 };
 
@@ -52,14 +53,7 @@ struct persist_container {
  * a name. *ret_path NULL: too long. 0 or -ENOMEM. */
 int persist_guest_path(const char *source, char **ret_path);
 
-/* Outcomes. */
-enum {
-    PERSIST_READ,
-    PERSIST_WRONG, /* error says what and where */
-    PERSIST_CUT,   /* empty, or the beginning of something: a write in progress? */
-};
-
-/* PERSIST_* or -ENOMEM. Whatever was not of the expected type counts as unknown. */
+/* An enum file_text or -ENOMEM. Whatever was not of the expected type counts as unknown. */
 int persist_parse_sandbox(const char *text, size_t length, struct persist_sandbox *ret_sandbox,
                           struct error *error);
 void persist_sandbox_done(struct persist_sandbox *sandbox);

@@ -21,15 +21,23 @@
 #include "lib/clock.h"
 #include "observe/observe.h"
 
+/* What reading a file of /proc fails with once its process has ended. */
+enum { ENDED_MEANWHILE = -ESRCH };
+
 enum { STAT_BYTES = 2048, STAT_FIELD_STATE = 3, STAT_FIELD_START = 22, FIRECRACKER_ID_CHARS = 32 };
 
-/* Appends the whole of a file of /proc, which may end with its process at any time. */
-static int read_proc(const char *path, struct buffer *ret_text)
+int process_read_file(pid_t pid, const char *name, struct buffer *ret_text)
 {
-    cleanup(fd_closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
-    int r = fd < 0 ? -errno : buffer_read_all(ret_text, fd);
+    cleanup(fd_closep) int fd = -1;
+    char path[64];
+    int r;
 
-    return r == -ESRCH ? -ENOENT : r;
+    if (pid <= 0)
+        return PROCESS_GONE;
+    (void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    r = fd < 0 ? -errno : buffer_read_all(ret_text, fd);
+    return r == ENDED_MEANWHILE ? PROCESS_GONE : r;
 }
 
 /* Field `number` (from 1) of /proc/PID/stat, counted from behind the name, which may hold anything.
@@ -50,11 +58,8 @@ int process_read(pid_t pid, struct process *ret_process)
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(STAT_BYTES);
     const char *state, *start;
     uint64_t ticks_per_second = (uint64_t)sysconf(_SC_CLK_TCK), ticks;
-    char path[64];
-    int r;
+    int r = process_read_file(pid, "stat", &text);
 
-    (void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-    r = pid > 0 ? read_proc(path, &text) : -ENOENT;
     if (r < 0)
         return r;
     state = stat_field(buffer_text(&text), STAT_FIELD_STATE);
@@ -69,10 +74,7 @@ int process_read(pid_t pid, struct process *ret_process)
 
 int process_read_arguments(pid_t pid, struct buffer *ret_arguments)
 {
-    char path[64];
-
-    (void)snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
-    return read_proc(path, ret_arguments);
+    return process_read_file(pid, "cmdline", ret_arguments);
 }
 
 static bool may_precede(const char *argument, const char *token)

@@ -2,6 +2,7 @@
 /* process.h - what /proc says about one process. */
 #pragma once
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -14,10 +15,18 @@ struct process {
     uint64_t start_ns; /* CLOCK_BOOTTIME */
 };
 
-/* 0, -ENOENT, -errno. */
+/* What the functions here fail with and is told apart. */
+enum process_failure {
+    PROCESS_GONE = -ENOENT, /* there is none of that number, or it ended meanwhile */
+};
+
+/* Appends the whole of /proc/PID/NAME. 0, PROCESS_GONE, BUFFER_FULL, another -errno. */
+int process_read_file(pid_t pid, const char *name, struct buffer *ret_text);
+
+/* 0, PROCESS_GONE, another -errno. */
 int process_read(pid_t pid, struct process *ret_process);
 
-/* The arguments, each followed by a NUL. -ENOENT, -EMSGSIZE past the buffer's limit, -errno. */
+/* The arguments, each followed by a NUL. As process_read_file(). */
 int process_read_arguments(pid_t pid, struct buffer *ret_arguments);
 
 /* Whether one of the arguments holds `token` as a whole token: with nothing, or one of / , = : on

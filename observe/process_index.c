@@ -238,14 +238,14 @@ int process_index_find(struct process_index *index, enum process_role role, cons
 
     *ret_stale = false;
     if (!set_id(&key, role, sandbox_id, strlen(sandbox_id)))
-        return 1;
+        return PROCESS_INDEX_NONE;
     if (find_living(index, &key, ret_process))
-        return 0;
+        return PROCESS_INDEX_FOUND;
     *ret_stale = is_young(index);
     if (*ret_stale)
-        return 1;
+        return PROCESS_INDEX_NONE;
     r = read_all(index);
     if (r < 0)
         return r;
-    return find_living(index, &key, ret_process) ? 0 : 1;
+    return find_living(index, &key, ret_process) ? PROCESS_INDEX_FOUND : PROCESS_INDEX_NONE;
 }

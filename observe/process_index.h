@@ -27,6 +27,11 @@ struct indexed_process {
 int process_index_new(struct process_index **ret_index);
 struct process_index *process_index_free(struct process_index *index);
 
-/* Outcomes: 0 found, 1 there is none. -errno. */
+enum process_index_outcome {
+    PROCESS_INDEX_FOUND,
+    PROCESS_INDEX_NONE, /* there is none, or none that is known yet: *ret_stale */
+};
+
+/* An enum process_index_outcome or -errno. */
 int process_index_find(struct process_index *index, enum process_role role, const char *sandbox_id,
                        struct indexed_process *ret_process, bool *ret_stale);

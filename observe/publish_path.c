@@ -19,6 +19,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/json.h"
+#include "lib/path.h"
 #include "observe/observe.h"
 
 /* The part of path below directory, whose trailing slashes do not count; NULL if it is elsewhere.
@@ -95,7 +96,7 @@ static int read_volume_data(int kubelet, struct observed_publish_path *path)
         return r < 0 ? r : 0;
     r = json_parse(buffer_text(&text), text.length, JSON_LIMITS_MOUNT_INFO, &object, NULL);
     if (r < 0)
-        return r == -ENOMEM ? r : 0;
+        return r == JSON_NO_MEMORY ? r : 0;
     copy_text(object, "driverName", path->driver, sizeof(path->driver));
     copy_text(object, "volumeHandle", path->volume_handle, sizeof(path->volume_handle));
     path->defer_fs_mount = read_deferred(object);
@@ -121,7 +122,7 @@ static int open_and_read_volume_data(int root, const char *kubelet,
     cleanup(fd_closep) int fd = -1;
     int r = path_open_directory_in_root(root, kubelet, &fd);
 
-    if (r == -ENOENT || r == -ENOTDIR)
+    if (path_is_missing(r))
         return 0;
     if (r < 0)
         return r;

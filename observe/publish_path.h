@@ -32,7 +32,7 @@ int publish_walk_new(int root, const char *const *kubelet, unsigned kubelets,
                      struct publish_walk **ret_walk); /* kubelet: borrowed */
 struct publish_walk *publish_walk_free(struct publish_walk *walk);
 
-/* Those of the next pod. Outcomes: 1 there was one, 0 the end. -errno; else what the callback said,
- * if that is not 0. */
+/* Those of the next pod, if there is one. An enum progress_outcome; -errno; else what the callback
+ * said, if that is not 0. */
 int publish_walk_next(struct publish_walk *walk, int (*callback)(void *userdata, const char *path),
                       void *userdata);

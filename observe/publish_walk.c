@@ -106,7 +106,7 @@ int publish_walk_next(struct publish_walk *walk, path_callback *callback, void *
 
         if (pod) {
             r = walk_pod(walk, pod, callback, userdata);
-            return r == 0 ? 1 : r;
+            return r == 0 ? PROGRESS_MORE : r;
         }
         if (walk->pods)
             (void)closedir(walk->pods);

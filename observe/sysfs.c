@@ -28,17 +28,20 @@ static int read_attribute(int fd, char *text, size_t size, size_t *ret_length)
     return 0;
 }
 
+/* What reading an attribute fails with while its device goes away. */
+enum { ITS_DEVICE_GOES = -ENODEV, ITS_DEVICE_WENT = -ENXIO };
+
 static int error_of_attribute(int r)
 {
     switch (r) {
-    case -ENODEV:
-    case -ENXIO:
-        return -ENOENT;
-    case -ELOOP:
-    case -EXDEV:
-    case -ENOTDIR:
-    case -EISDIR:
-        return -EBADMSG;
+    case ITS_DEVICE_GOES:
+    case ITS_DEVICE_WENT:
+        return SYSFS_MISSING;
+    case PATH_BEHIND_A_LINK:
+    case PATH_LEADS_OUT:
+    case PATH_BELOW_A_FILE:
+    case PATH_IS_A_DIRECTORY:
+        return SYSFS_WRONG;
     default:
         return r;
     }
@@ -55,7 +58,7 @@ int sysfs_read_text(int sysfs, const char *path, char *ret_text, size_t size)
     if (r < 0)
         return error_of_attribute(r);
     if (length == size)
-        return -EMSGSIZE;
+        return SYSFS_TOO_LONG;
     if (length && ret_text[length - 1] == '\n')
         length--;
     ret_text[length] = '\0';
@@ -86,7 +89,7 @@ int sysfs_read_number(int sysfs, const char *path, uint64_t *ret_number)
     if (r < 0)
         return r;
     if (!take_number(&cursor, &number) || *cursor)
-        return -EBADMSG;
+        return SYSFS_WRONG;
     *ret_number = number;
     return 0;
 }
@@ -100,7 +103,7 @@ int sysfs_read_device_number(int sysfs, const char *path, uint32_t *ret_major, u
     if (r < 0)
         return r;
     if (sscanf(text, "%9u:%9u%n", &major, &minor, &end) != 2 || text[end])
-        return -EBADMSG;
+        return SYSFS_WRONG;
     *ret_major = major;
     *ret_minor = minor;
     return 0;

@@ -106,7 +106,9 @@ struct store_volume {
     char device_name[STORE_PATH_BYTES];
 };
 
-/* Where it fails, *ret_volume is of no use. */
+enum store_volume_failure { STORE_NO_VOLUME = -ENOENT /* there is none of that number */ };
+
+/* 0, STORE_NO_VOLUME or an enum store_failure: then *ret_volume is of no use. */
 int store_get_volume(struct store *store, int64_t volume_id, struct store_volume *ret_volume);
 /* Of volume->volume_id: everything but the sandboxes, their records and who shares the device,
  * which stay as they are in `volume`. */

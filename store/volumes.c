@@ -195,7 +195,7 @@ static int load_volume(struct store *store, struct store_volume *volume,
     int r = sql_first(&store->connection, select_volume, &rows, sql_number(volume->volume_id));
 
     if (r <= 0)
-        return r < 0 ? r : -ENOENT;
+        return r < 0 ? r : STORE_NO_VOLUME;
     take_volume(&rows, volume);
     take_device(&rows, volume);
     take_mapping(&rows, volume);

@@ -123,14 +123,14 @@ int watch_processes_add(struct watch_processes *watch, const char *sandbox_id, p
     int pidfd;
 
     if (earlier && earlier->pid == pid)
-        return 0;
+        return WATCH_PROCESS_WATCHED;
     if (strlen(sandbox_id) >= SANDBOX_ID_BYTES)
         return -EINVAL;
     if (pid <= 0)
-        return 1;
+        return WATCH_PROCESS_GONE;
     pidfd = pidfd_open(pid, 0);
     if (pidfd < 0)
-        return errno == ESRCH ? 1 : -errno;
+        return errno == ESRCH ? WATCH_PROCESS_GONE : -errno;
     if (earlier)
         forget(earlier);
     return insert(watch, sandbox_id, pid, pidfd);

@@ -126,8 +126,13 @@ int watch_processes_new(struct loop *loop,
                         void *userdata, struct watch_processes **ret_watch);
 struct watch_processes *watch_processes_free(struct watch_processes *watch);
 
-/* Watches pid on behalf of a sandbox, replacing an earlier pid of it. 0 watched (or already), 1
- * there is no such process; -EMFILE and the like: the sweep must look. */
+enum watch_processes_outcome {
+    WATCH_PROCESS_WATCHED, /* since now or before */
+    WATCH_PROCESS_GONE,    /* there is no such process */
+};
+
+/* Watches pid on behalf of a sandbox, replacing an earlier pid of it. An enum
+ * watch_processes_outcome; -EMFILE and the like: the sweep must look. */
 int watch_processes_add(struct watch_processes *watch, const char *sandbox_id, pid_t pid);
 /* The pid, if its process has ended and exited() has not been called for it; else 0. */
 pid_t watch_processes_remove(struct watch_processes *watch, const char *sandbox_id);

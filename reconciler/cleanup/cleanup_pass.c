@@ -132,17 +132,17 @@ int cleanup_pass_prepare(struct cleanup_pass *pass)
     if (!pass->listed) {
         pass->listed = true;
         r = store_each_entry_id(pass->cleanup->context->store, add_entry, pass);
-        return r < 0 ? r : 1;
+        return r < 0 ? r : PROGRESS_MORE;
     }
     if (pass->next < pass->entries) {
         r = examine_next(pass);
-        return r < 0 ? r : 1;
+        return r < 0 ? r : PROGRESS_MORE;
     }
     if (!pass->suspects || pass->counted)
         return 0;
     r = census_step(pass->census);
     pass->counted = r == 0;
-    return r < 0 ? r : 1;
+    return r < 0 ? r : PROGRESS_MORE;
 }
 
 /* ---- verdicts ---------------------------------------------------------------------------- */
@@ -496,7 +496,7 @@ int cleanup_pass_report(struct cleanup_pass *pass, struct buffer *json)
         first = false;
     }
     json->limit = limit;
-    return r < 0 && r != -EMSGSIZE ? r : buffer_append_text(json, "]");
+    return r < 0 && r != BUFFER_FULL ? r : buffer_append_text(json, "]");
 }
 
 uint64_t cleanup_pass_wake(const struct cleanup_pass *pass)

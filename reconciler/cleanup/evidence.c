@@ -276,7 +276,7 @@ static int take_fingerprint(int volumes, struct evidence *evidence)
                               : fingerprint_directory(directory, evidence->fingerprint);
     if (r == FINGERPRINT_TAKEN)
         return EVIDENCE_TAKEN;
-    if (r != FINGERPRINT_UNFIT && r != -ENOTDIR && r != -ELOOP && r != -EXDEV)
+    if (r != FINGERPRINT_UNFIT && !path_is_no_directory(r))
         return EVIDENCE_NONE;
     evidence->facts.entry = STALE_ENTRY_INVALID;
     memcpy(evidence->fingerprint, "unfit", sizeof("unfit"));

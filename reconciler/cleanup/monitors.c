@@ -38,11 +38,13 @@ int monitors_remove_socket(int directory, const struct added_monitor *monitor)
     struct stat status;
 
     if (renameat(directory, monitor->name, directory, ASIDE) < 0)
-        return errno == ENOENT ? 1 : -errno;
+        return errno == ENOENT ? MONITORS_NOT_THAT_ONE : -errno;
     if (fstatat(directory, ASIDE, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
         is_the_same(monitor, &status))
-        return unlinkat(directory, ASIDE, 0) < 0 ? -errno : 0;
-    return renameat2(directory, ASIDE, directory, monitor->name, RENAME_NOREPLACE) < 0 ? -errno : 1;
+        return unlinkat(directory, ASIDE, 0) < 0 ? -errno : MONITORS_REMOVED;
+    return renameat2(directory, ASIDE, directory, monitor->name, RENAME_NOREPLACE) < 0
+               ? -errno
+               : MONITORS_NOT_THAT_ONE;
 }
 
 static void remove_abandoned(struct added_monitors *pass)
@@ -55,7 +57,7 @@ static void remove_abandoned(struct added_monitors *pass)
         if (r < 0)
             log_warning(NULL, "cannot remove " ADDED_MONITORS "/%s, whose VM is gone: %s",
                         monitor.name, strerror(-r));
-        else if (r == 0)
+        else if (r == MONITORS_REMOVED)
             log_info(NULL,
                      "removed the monitor's socket of a VM that is gone: " ADDED_MONITORS "/%s",
                      monitor.name);
@@ -85,12 +87,12 @@ static void begin_pass(struct monitors *monitors)
     if (!namespaces_show_all_processes())
         return;
     r = added_monitors_read(monitors->context->root, &monitors->pass);
-    if (r == -EPERM)
+    if (r == ADDED_MONITORS_EXPOSED)
         log_warning(NULL,
                     "%s is not root's alone, so nothing in it is used or removed: chown root, "
                     "chmod 700",
                     ADDED_MONITORS);
-    else if (r < 0 && r != -ENOENT)
+    else if (r < 0 && r != ADDED_MONITORS_ABSENT)
         log_warning(NULL, "cannot look into " ADDED_MONITORS ": %s", strerror(-r));
     if (r == 0)
         r = store_each_live_sandbox(monitors->context->store, keep, monitors->pass);

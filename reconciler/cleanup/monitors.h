@@ -28,6 +28,10 @@ bool monitors_are_busy(const struct monitors *monitors);
 
 void monitors_done(struct monitors *monitors);
 
-/* The one that was seen, and no other. 0; 1: it is another one now, and stays, or none is there;
- * -errno. For tests. */
+enum monitors_outcome {
+    MONITORS_REMOVED,
+    MONITORS_NOT_THAT_ONE, /* it is another one now, and stays, or none is there */
+};
+
+/* The one that was seen, and no other. An enum monitors_outcome or -errno. For tests. */
 int monitors_remove_socket(int directory, const struct added_monitor *monitor);

@@ -88,7 +88,7 @@ static int check_outside(int root, int trash_fd, const char *trash, const char *
         bool inside = false;
         int r = path_open_directory_in_root(root, *watched, &fd);
 
-        if (r == -ENOENT)
+        if (r == PATH_MISSING)
             continue;
         if (r == 0)
             r = identify(fd, &place);
@@ -192,7 +192,7 @@ int quarantine_take(const struct quarantine *quarantine, const struct quarantine
     int r = open_home(quarantine, item, &home);
 
     if (r < 0)
-        return r == -ENOENT ? QUARANTINE_ABSENT : r;
+        return r == PATH_MISSING ? QUARANTINE_ABSENT : r;
     if (mkdirat(quarantine->trash, item->name, 0700) < 0 && errno != EEXIST)
         return -errno;
     r = path_open_directory_below(quarantine->trash, item->name, &drawer);
@@ -200,7 +200,7 @@ int quarantine_take(const struct quarantine *quarantine, const struct quarantine
         r = move(home, drawer, moved_name(item));
     if (r < 0)
         quarantine_tidy(quarantine, item);
-    return r == -ENOENT ? QUARANTINE_ABSENT : r;
+    return r == PATH_MISSING ? QUARANTINE_ABSENT : r;
 }
 
 static int take_fingerprint(int drawer, const struct quarantine_item *item, char *ret_text)
@@ -211,10 +211,10 @@ static int take_fingerprint(int drawer, const struct quarantine_item *item, char
     if (item->file)
         return fingerprint_file(drawer, item->file, ret_text);
     r = path_open_directory_below(drawer, item->key, &directory);
-    if (r == -ENOTDIR || r == -ELOOP || r == -EXDEV)
+    if (path_is_no_directory(r))
         return FINGERPRINT_UNFIT;
     if (r < 0)
-        return r == -ENOENT ? FINGERPRINT_ABSENT : r;
+        return r == PATH_MISSING ? FINGERPRINT_ABSENT : r;
     return fingerprint_directory(directory, ret_text);
 }
 
@@ -226,7 +226,7 @@ static int look_in_trash(const struct quarantine *quarantine, const struct quara
     int r = path_open_directory_below(quarantine->trash, item->name, &drawer);
 
     if (r < 0)
-        return r == -ENOENT ? 0 : r;
+        return r == PATH_MISSING ? 0 : r;
     r = take_fingerprint(drawer, item, fingerprint);
     if (r < 0)
         return r;
@@ -249,7 +249,7 @@ int quarantine_look(const struct quarantine *quarantine, const struct quarantine
         state.in_place = fstatat(home, moved_name(item), &st, AT_SYMLINK_NOFOLLOW) == 0;
     if (r == 0 && !state.in_place && errno != ENOENT)
         r = -errno;
-    if (r < 0 && r != -ENOENT)
+    if (r < 0 && r != PATH_MISSING)
         return r;
     *ret_state = state;
     return 0;
@@ -261,15 +261,15 @@ int quarantine_put_back(const struct quarantine *quarantine, const struct quaran
     int r = path_open_directory_below(quarantine->trash, item->name, &drawer);
 
     if (r < 0)
-        return r == -ENOENT ? QUARANTINE_ABSENT : r;
+        return r == PATH_MISSING ? QUARANTINE_ABSENT : r;
     r = open_home(quarantine, item, &home);
     if (r < 0)
-        return r == -ENOENT ? QUARANTINE_TAKEN : r;
+        return r == PATH_MISSING ? QUARANTINE_TAKEN : r;
     r = move(drawer, home, moved_name(item));
-    if (r == -EEXIST)
+    if (r == PATH_IS_TAKEN)
         return QUARANTINE_TAKEN;
     if (r < 0)
-        return r == -ENOENT ? QUARANTINE_ABSENT : r;
+        return r == PATH_MISSING ? QUARANTINE_ABSENT : r;
     quarantine_tidy(quarantine, item);
     return QUARANTINE_DONE;
 }
@@ -309,7 +309,7 @@ static int delete_directory(int drawer, const char *key)
         r = delete_files(directory);
     if (r == 0 && unlinkat(drawer, key, AT_REMOVEDIR) < 0)
         r = -errno;
-    return r == -ENOENT ? 0 : r;
+    return r == PATH_MISSING ? 0 : r;
 }
 
 int quarantine_delete(const struct quarantine *quarantine, const struct quarantine_item *item)
@@ -318,7 +318,7 @@ int quarantine_delete(const struct quarantine *quarantine, const struct quaranti
     int r = path_open_directory_below(quarantine->trash, item->name, &drawer);
 
     if (r < 0)
-        return r == -ENOENT ? QUARANTINE_DONE : r;
+        return r == PATH_MISSING ? QUARANTINE_DONE : r;
     r = item->file ? delete_file(drawer, item->file) : delete_directory(drawer, item->key);
     if (r == 0 && unlinkat(quarantine->trash, item->name, AT_REMOVEDIR) < 0 && errno != ENOENT)
         r = -errno;

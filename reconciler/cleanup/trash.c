@@ -13,7 +13,6 @@
  */
 #include "reconciler/cleanup/trash.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -74,7 +73,11 @@ static void step_done(struct step *step)
     quarantine_done(&step->quarantine);
 }
 
-/* 0, 1 there is nothing to be done about it now, -errno. */
+enum {
+    STEP_READY,
+    STEP_IDLE, /* there is nothing to be done about it now */
+};
+
 static int step_init(struct cleanup *cleanup, int64_t cleanup_id, struct step *step)
 {
     struct error error = {0};
@@ -86,17 +89,17 @@ static int step_init(struct cleanup *cleanup, int64_t cleanup_id, struct step *s
                           .wake_ns = UINT64_MAX};
     r = store_get_trash(cleanup->context->store, cleanup_id, &step->row);
     if (r != STORE_FOUND)
-        return r < 0 ? r : 1;
+        return r < 0 ? r : STEP_IDLE;
     step->item = (struct quarantine_item){.key = step->row.key,
                                           .file = step->row.file[0] ? step->row.file : NULL,
                                           .name = step->row.name,
                                           .fingerprint = step->row.fingerprint};
     r = open_place(cleanup, step->row.layout, step->row.directory, &step->quarantine, &error);
     if (r == QUARANTINE_READY)
-        return 0;
+        return STEP_READY;
     log_warning(&(struct log_ids){.volume = step->row.volume_id},
                 "what was moved to the trash waits there: %s", error.text);
-    return 1;
+    return STEP_IDLE;
 }
 
 /* The directory is where it was, or no longer: the volume follows. */

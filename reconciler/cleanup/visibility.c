@@ -2,7 +2,6 @@
 /* visibility.c - the watched roots, the watchers, the kubelet's root. */
 #include "reconciler/cleanup/visibility.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -41,11 +40,11 @@ static bool check_root(struct visibility *visibility, enum reconciler_tree tree)
     struct stat st;
     int r = path_stat_in_root(visibility->context->root, path, &st);
 
-    if (r == -ENOENT && !visibility->root[tree].seen)
+    if (r == PATH_MISSING && !visibility->root[tree].seen)
         return true;
     if (r < 0) {
         (void)snprintf(visibility->problem, sizeof(visibility->problem), "%s: %s", path,
-                       r == -ENOENT ? "was there, and is gone" : strerror(-r));
+                       r == PATH_MISSING ? "was there, and is gone" : strerror(-r));
         return false;
     }
     note_root(visibility, tree, &st);

@@ -12,7 +12,6 @@
  * until it is told that all is well. Then there is a debt instead: an open growth of the unbound
  * volume, which is on disk before the client is answered, and paid by the next binding.
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -215,7 +214,7 @@ static int judge(const struct expansion *expansion, uint64_t *ret_bytes, struct 
     };
     int r = store_get_volume(clients->context->store, expansion->volume_id, &volume);
 
-    if (r == -ENOENT)
+    if (r == STORE_NO_VOLUME)
         return (int)answer_refuse(error, ANSWER_UNKNOWN_VOLUME, "the volume was removed");
     if (r < 0)
         return EXPAND_WAIT; /* the next turn says more */

@@ -168,7 +168,7 @@ static int find(struct clients *clients, const struct reconciler_target *target,
     r = store_get_volume(clients->context->store, target->volume_id, &volume);
     if (r == 0)
         *ret_volume_id = target->volume_id;
-    return r == -ENOENT ? 0 : r;
+    return r == STORE_NO_VOLUME ? 0 : r;
 }
 
 enum status_code find_volume(struct clients *clients, const struct reconciler_target *target,

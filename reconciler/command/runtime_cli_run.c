@@ -189,7 +189,7 @@ static int start(struct runtime_cli_run *run, const struct runtime_cli_question 
 
 static int refuse(struct runtime_cli_run *run, int r, const struct runtime_cli *cli)
 {
-    const bool wants_capability = r == -EPERM && cli->root >= 0;
+    const bool wants_capability = r == CHILD_NOT_PERMITTED && cli->root >= 0;
     struct error error;
 
     (void)error_set(&error, r, "%s: it can't be run: %s%s", cli->program, strerror(-r),

@@ -13,7 +13,6 @@
  * That is also why no intent is written first, which would be a second flush: what crustd removes
  * by its own decision only crustd can finish, but this has a driver that repeats it.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -24,6 +23,7 @@
 #include "lib/base64url.h"
 #include "lib/cleanup.h"
 #include "lib/log.h"
+#include "lib/path.h"
 #include "lib/sha256.h"
 #include "reconciler/command/clients_state.h"
 #include "reconciler/command/promise.h"
@@ -408,7 +408,7 @@ void stagings_sweep(const struct clients *clients)
 
         find_place(clients, layout, &where);
         r = stage_files_sweep(&where.place);
-        if (r < 0 && r != -ENOENT)
+        if (r < 0 && r != PATH_MISSING)
             log_warning(NULL, "cannot empty %s: %s", where.workshop, strerror(-r));
     }
 }

@@ -30,6 +30,9 @@
 
 enum { DEPTH = 4, ATTEMPTS = 3 };
 
+/* An outcome beside STAGE_*: somebody else changed the place meanwhile, try again. */
+enum { OVERTAKEN = 100 };
+
 struct hands {
     int volumes;
     int workshop;
@@ -78,7 +81,7 @@ static int open_or_make(int root, const char *path, int *ret_fd)
 {
     int r = path_open_directory_in_root(root, path, ret_fd);
 
-    if (r == -ENOENT)
+    if (r == PATH_MISSING)
         r = path_make_directories(root, path, 0700);
     else
         return r;
@@ -117,7 +120,7 @@ static int write_beside(int directory, const struct stage_content *content)
 {
     int r = content->beside ? write_file(directory, content->beside, "", 0) : 0;
 
-    return r == -EEXIST ? 0 : r;
+    return r == PATH_IS_TAKEN ? 0 : r;
 }
 
 static int sync_directory(int fd)
@@ -125,7 +128,8 @@ static int sync_directory(int fd)
     return fsync(fd) < 0 ? -errno : 0;
 }
 
-/* 1: there is a directory of this name by now, or the rest of another one in the workshop. */
+/* OVERTAKEN: there is a directory of this name by now, or the rest of another one in the workshop.
+ */
 static int put_directory(const struct hands *hands, const char *name,
                          const struct stage_content *content)
 {
@@ -133,7 +137,7 @@ static int put_directory(const struct hands *hands, const char *name,
     int r;
 
     if (mkdirat(hands->workshop, NEW, 0700) < 0)
-        return errno == EEXIST ? 1 : -errno;
+        return errno == EEXIST ? OVERTAKEN : -errno;
     fd = openat(hands->workshop, NEW, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return -errno;
@@ -145,7 +149,7 @@ static int put_directory(const struct hands *hands, const char *name,
     if (r < 0)
         return r;
     if (renameat2(hands->workshop, NEW, hands->volumes, name, RENAME_NOREPLACE) < 0)
-        return errno == EEXIST ? 1 : -errno;
+        return errno == EEXIST ? OVERTAKEN : -errno;
     return 0;
 }
 
@@ -162,7 +166,7 @@ static bool has_content(int directory, const struct stage_content *content)
             fstatat(directory, content->beside, &status, AT_SYMLINK_NOFOLLOW) == 0);
 }
 
-/* 1: the directory is gone by now, or as above. */
+/* OVERTAKEN: the directory is gone by now, or as above. */
 static int put_files(const struct hands *hands, int directory, const struct stage_content *content)
 {
     int r = write_file(hands->workshop, NEW, content->text, content->length);
@@ -170,9 +174,9 @@ static int put_files(const struct hands *hands, int directory, const struct stag
     if (r == 0)
         r = write_beside(directory, content);
     if (r < 0)
-        return r == -ENOENT || r == -EEXIST ? 1 : r;
+        return r == PATH_MISSING || r == PATH_IS_TAKEN ? OVERTAKEN : r;
     if (renameat(hands->workshop, NEW, directory, MOUNT_INFO) < 0)
-        return errno == ENOENT ? 1 : -errno;
+        return errno == ENOENT ? OVERTAKEN : -errno;
     return sync_directory(directory);
 }
 
@@ -183,18 +187,16 @@ static int touch(int directory)
     return futimens(directory, NULL) < 0 ? -errno : sync_directory(directory);
 }
 
-/* STAGE_*, -errno, or 100: it changed meanwhile, try again. */
-enum { TRY_AGAIN = 100 };
-
+/* STAGE_*, OVERTAKEN or -errno. */
 static int put_once(const struct hands *hands, const char *name,
                     const struct stage_content *content, struct error *error)
 {
     cleanup(fd_closep) int directory = -1;
     int r = path_open_directory_below(hands->volumes, name, &directory);
 
-    if (r == -ENOENT)
+    if (r == PATH_MISSING)
         r = put_directory(hands, name, content);
-    else if (r == -ENOTDIR || r == -ELOOP || r == -EXDEV)
+    else if (path_is_no_directory(r))
         return error_set(error, STAGE_IN_THE_WAY, "%s: not a directory", name);
     else if (r == 0 && has_content(directory, content)) {
         r = touch(directory);
@@ -202,11 +204,11 @@ static int put_once(const struct hands *hands, const char *name,
             return STAGE_UNCHANGED;
     } else if (r == 0)
         r = put_files(hands, directory, content);
-    if (r == -EISDIR)
+    if (r == PATH_IS_A_DIRECTORY)
         return error_set(error, STAGE_IN_THE_WAY, "%s/" MOUNT_INFO ": a directory", name);
     if (r < 0)
         return error_set_errno(error, r, "cannot write %s", name);
-    return r == 0 ? STAGE_DONE : TRY_AGAIN;
+    return r == 0 ? STAGE_DONE : OVERTAKEN;
 }
 
 int stage_files_put(const struct stage_place *place, const char *name,
@@ -221,7 +223,7 @@ int stage_files_put(const struct stage_place *place, const char *name,
         if (done == STAGE_DONE || done == STAGE_UNCHANGED)
             return done;
         (void)remove_tree(hands.workshop, NEW, DEPTH);
-        if (done != TRY_AGAIN)
+        if (done != OVERTAKEN)
             return done;
     }
     return r < 0 ? r : error_set(error, -EBUSY, "%s comes and goes", name);
@@ -234,8 +236,9 @@ int stage_files_take(const struct stage_place *place, const char *name, struct e
     cleanup(hands_done) struct hands hands = {-1, -1};
     int r = path_open_directory_in_root(place->root, place->volumes, &hands.volumes);
 
-    if (r == -ENOENT || (r == 0 && faccessat(hands.volumes, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
-                         errno == ENOENT))
+    if (r == PATH_MISSING ||
+        (r == 0 && faccessat(hands.volumes, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
+         errno == ENOENT))
         return STAGE_UNCHANGED;
     hands_done(&hands);
     hands = (struct hands){-1, -1};
@@ -245,7 +248,7 @@ int stage_files_take(const struct stage_place *place, const char *name, struct e
     r = remove_tree(hands.workshop, name, DEPTH);
     if (r == 0 && renameat(hands.volumes, name, hands.workshop, name) < 0)
         r = -errno;
-    if (r == -ENOENT)
+    if (r == PATH_MISSING)
         return STAGE_UNCHANGED;
     return r < 0 ? error_set_errno(error, r, "cannot take %s away", name) : STAGE_DONE;
 }
@@ -256,6 +259,6 @@ int stage_files_sync(const struct stage_place *place)
     int r = path_open_directory_in_root(place->root, place->volumes, &fd);
 
     if (r < 0)
-        return r == -ENOENT ? 0 : r;
+        return r == PATH_MISSING ? 0 : r;
     return sync_directory(fd);
 }

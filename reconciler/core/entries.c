@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* entries.c - metadata directories: see observer.h. */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -178,7 +177,7 @@ int observer_observe_entry(const struct observer *observer, enum reconciler_tree
 
     (void)observer->watchers->arm(observer->watchers->userdata, tree, name);
     r = path_open_directory_in_root(context->root, path, &directory);
-    if (r == -ENOENT)
+    if (r == PATH_MISSING)
         return remove_entry(context, tree, name);
     if (r == 0)
         r = observe_entry(directory, name, &observed);

@@ -9,7 +9,6 @@
  */
 #include "reconciler/core/reconciler.h"
 
-#include <errno.h>
 #include <stdio.h>
 
 #include "lib/cleanup.h"
@@ -85,7 +84,7 @@ static int observe(struct reconciler *reconciler, const struct work *work)
     return 0;
 }
 
-/* 1: there was something to observe, 0: nothing. */
+/* An enum progress_outcome. */
 static int observe_next(struct reconciler *reconciler)
 {
     struct work work;
@@ -95,10 +94,11 @@ static int observe_next(struct reconciler *reconciler)
     if (!work_queue_take(&reconciler->queue, &work))
         return scan_is_done(&reconciler->scan) ? unresolved_search(&reconciler->unresolved) : 0;
     r = observe(reconciler, &work);
-    return r < 0 ? r : 1;
+    return r < 0 ? r : PROGRESS_MORE;
 }
 
-/* Volumes are decided once what they stand on is known: after the first scan. 1: there was one. */
+/* Volumes are decided once what they stand on is known: after the first scan. An enum
+ * progress_outcome. */
 static int decide_next(struct reconciler *reconciler)
 {
     int64_t volume_id;
@@ -109,7 +109,7 @@ static int decide_next(struct reconciler *reconciler)
     if (work_queue_take_all_volumes(&reconciler->queue)) {
         r = store_each_volume(reconciler->context.store, work_queue_add_volume, &reconciler->queue);
         work_queue_note_decision(&reconciler->queue); /* there may be no volume */
-        return r < 0 ? r : 1;
+        return r < 0 ? r : PROGRESS_MORE;
     }
     if (!work_queue_take_volume(&reconciler->queue, &volume_id) &&
         (reconciler->context.stopping || !actor_next_volume(reconciler->actor, &volume_id)))
@@ -118,7 +118,7 @@ static int decide_next(struct reconciler *reconciler)
     if (r == 0)
         r = expansions_note(reconciler->clients, volume_id);
     work_queue_note_decision(&reconciler->queue);
-    return r < 0 ? r : 1;
+    return r < 0 ? r : PROGRESS_MORE;
 }
 
 static int observe_and_decide(struct reconciler *reconciler)
@@ -177,7 +177,7 @@ static void roll_back(struct reconciler *reconciler, int r)
 /* Outside a pass. One that another program hinders is not counted: the passes are. */
 static void note_failure(struct reconciler *reconciler, int r)
 {
-    if (r < 0 && r != -EBUSY)
+    if (r < 0 && r != STORE_LOCKED)
         roll_back(reconciler, r);
 }
 

@@ -5,19 +5,33 @@
 #include <errno.h>
 #include <stdbool.h>
 
+#include "lib/path.h"
 #include "reconciler/core/instance.h"
 #include "store/store.h"
+
+/* What a step other than the database's fails with and is told apart, each by the errno that says
+ * it in words. */
+enum {
+    WRONG_VALUE = -EINVAL,
+    NO_OPENAT2 = -ENOSYS,
+    ADDRESS_IN_USE = -EADDRINUSE,
+};
+
+static bool is_forbidden(int result)
+{
+    return result == PATH_FORBIDDEN || result == PATH_NOT_PERMITTED;
+}
 
 static const char *remedy_of_config(int result)
 {
     switch (result) {
-    case -ENOSYS:
+    case NO_OPENAT2:
         return "openat2(2) is missing: crustd needs Linux 5.6, and no filter that hides this call, "
                "as RestrictSUIDSGID=yes does on Debian 12";
-    case -EACCES:
-    case -EPERM:
+    case PATH_FORBIDDEN:
+    case PATH_NOT_PERMITTED:
         return "run crustd as root, and let root read this file";
-    case -ENOENT:
+    case PATH_MISSING:
         return "create it, or correct --config";
     default:
         return "correct it, and try with crustd --check-config";
@@ -58,12 +72,12 @@ static const char *remedy_of_database(int result)
 static const char *remedy_of_serving(int result)
 {
     switch (result) {
-    case -EINVAL:
+    case WRONG_VALUE:
         return "correct that key in the configuration, or create what it names";
-    case -EADDRINUSE:
+    case ADDRESS_IN_USE:
         return "end or remove what is there, or name another place in the configuration";
-    case -EACCES:
-    case -EPERM:
+    case PATH_FORBIDDEN:
+    case PATH_NOT_PERMITTED:
         return "run crustd as root, for paths.socket_group with that group among its own "
                "(SupplementaryGroups= in the unit)";
     default:
@@ -83,7 +97,7 @@ const char *start_failure_remedy(enum start_step step, int result)
     case START_OTHER:
         break;
     }
-    return result == -EACCES || result == -EPERM
+    return is_forbidden(result)
                ? "run crustd as root, with the capabilities of its unit or manifest"
                : "crustctl doctor says what this node lacks";
 }
@@ -105,7 +119,7 @@ int start_failure_exit_code(enum start_step step, int result)
         return is_refused(result) ? EXIT_REFUSED : EXIT_FAILED;
     /* A value that only this machine shows to be wrong, such as a group that it has not, or that
      * crustd is no member of: another start has no more rights. */
-    if (result == -EINVAL || (step == START_SERVING && result == -EPERM))
+    if (result == WRONG_VALUE || (step == START_SERVING && result == PATH_NOT_PERMITTED))
         return EXIT_USAGE;
     return EXIT_FAILED;
 }

@@ -14,7 +14,6 @@
  */
 #include "reconciler/core/unresolved.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,11 +140,11 @@ static int walk_kubelet(struct unresolved *unresolved)
         return offered.r;
     if (r < 0)
         log_warning(NULL, "cannot read the kubelet's directories: %s", strerror(-r));
-    if (r == 1)
-        return 1;
+    if (r == PROGRESS_MORE)
+        return PROGRESS_MORE;
     unresolved->walk = publish_walk_free(unresolved->walk);
     unresolved->in_claims = true;
-    return 1;
+    return PROGRESS_MORE;
 }
 
 static int walk_claims(struct unresolved *unresolved)
@@ -160,7 +159,7 @@ static int walk_claims(struct unresolved *unresolved)
         return r;
     unresolved->in_claims = strcmp(offered.last, unresolved->after) != 0;
     memcpy(unresolved->after, offered.last, strlen(offered.last) + 1);
-    return unresolved->in_claims;
+    return unresolved->in_claims ? PROGRESS_MORE : PROGRESS_DONE;
 }
 
 int unresolved_search(struct unresolved *unresolved)
@@ -180,7 +179,7 @@ int unresolved_search(struct unresolved *unresolved)
     if (is_new) {
         unresolved->wanted = false;
         r = begin(unresolved);
-        return r < 0 ? r : 1;
+        return r < 0 ? r : PROGRESS_MORE;
     }
     return unresolved->walk ? walk_kubelet(unresolved) : walk_claims(unresolved);
 }

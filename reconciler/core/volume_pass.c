@@ -2,7 +2,6 @@
 /* volume_pass.c - load → refresh → bind → decide → record. */
 #include "reconciler/core/volume_pass.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -160,7 +159,7 @@ int volume_pass_run(const struct volume_pass *pass, int64_t volume_id)
     struct decision decision;
     int r = load(pass->context, volume_id, &volume);
 
-    if (r == -ENOENT)
+    if (r == STORE_NO_VOLUME)
         return 0;
     if (r == 0)
         r = bind_and_decide(pass, &volume, &facts, &decision);

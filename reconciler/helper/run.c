@@ -461,15 +461,15 @@ static void leave(struct helper_run *run, const struct error *why)
 static int find_directory(const struct helper_run *run,
                           char ret_path[static HELPER_GUEST_PATH_BYTES], const char **ret_directory)
 {
-    int r = run->share < 0 ? 0 : helper_share_has(run->share, run->sandbox.name);
+    int r = run->share < 0 ? HELPER_SHARE_HAS_NOT : helper_share_has(run->share, run->sandbox.name);
 
     if (run->copied) {
         *ret_directory = COPY_DIRECTORY;
         return 0;
     }
-    if (r > 0)
+    if (r == HELPER_SHARE_HAS)
         helper_share_guest_path(run->sandbox.runtime, run->sandbox.name, ret_path);
-    *ret_directory = r > 0 ? ret_path : NULL;
+    *ret_directory = r == HELPER_SHARE_HAS ? ret_path : NULL;
     return r < 0 ? r : 0;
 }
 

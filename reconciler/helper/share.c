@@ -31,8 +31,8 @@ static bool is_rust(enum kata_runtime runtime)
 /* What is not there, is behind a link or on another mount, or is not crustd's to open. */
 static bool is_absence(int r)
 {
-    return r == -ENOENT || r == -ENOTDIR || r == -ELOOP || r == -EXDEV || r == -EACCES ||
-           r == -EPERM || r == -ENAMETOOLONG;
+    return path_leads_nowhere(r) || r == PATH_LEADS_OUT || r == PATH_FORBIDDEN ||
+           r == PATH_NOT_PERMITTED;
 }
 
 int helper_share_open(int root, enum kata_runtime runtime, const char *sandbox_id, int *ret_fd,
@@ -89,7 +89,7 @@ int helper_share_has(int share, const char *name)
     cleanup(fd_closep) int fd = -1;
     int r = path_open_directory_below(share, name, &fd);
 
-    return r == 0 ? 1 : is_absence(r) ? 0 : r;
+    return r == 0 ? HELPER_SHARE_HAS : is_absence(r) ? HELPER_SHARE_HAS_NOT : r;
 }
 
 int helper_share_each(int share, int (*callback)(void *userdata, const char *name), void *userdata)
@@ -184,7 +184,7 @@ int helper_share_place(int share, const char *name, int program, struct error *e
     cleanup(fd_closep) int directory = -1;
     int r = make_directory(share, name);
 
-    if (r == -EEXIST)
+    if (r == PATH_IS_TAKEN)
         return error_set_errno(error, r, "cannot make %s in the sandbox's shared directory", name);
     if (r == 0)
         r = path_open_directory_below(share, name, &directory);
@@ -209,7 +209,7 @@ int helper_share_remove(int share, const char *name)
     int r = path_open_directory_below(share, name, &directory);
 
     if (r < 0)
-        return r == -ENOENT ? 0 : r;
+        return r == PATH_MISSING ? 0 : r;
     r = remove_name(directory, HELPER_PROGRAM_NAME, 0);
     for (size_t i = 0; r == 0 && i < array_length(directories); i++)
         r = remove_name(directory, directories[i], AT_REMOVEDIR);

@@ -53,7 +53,10 @@ int helper_share_place(int share, const char *name, int program, struct error *e
  * -ENOTEMPTY where something else is in it; -ELOOP, -ENOTDIR, … where it is no directory. */
 int helper_share_remove(int share, const char *name);
 
-/* Whether there is a directory of that name. 1, 0, or -errno: it cannot be told now. */
+enum helper_share_presence { HELPER_SHARE_HAS_NOT, HELPER_SHARE_HAS };
+
+/* Whether there is a directory of that name: an enum helper_share_presence, or -errno: it cannot be
+ * told now. */
 int helper_share_has(int share, const char *name);
 
 /* Names of ours in the share; a bounded number. callback: 0 goes on. 0, -errno or what it said. */

@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct bundle bundle;
     struct error error;
 
-    if (bundle_parse((const char *)data, size, &bundle, &error) != BUNDLE_READ)
+    if (bundle_parse((const char *)data, size, &bundle, &error) != FILE_READ)
         return 0;
     for (unsigned i = 0; i < bundle.mounts; i++)
         if (bundle.mount[i].source[0] != '/' || bundle.mount[i].destination[0] != '/')

@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct mount_info info;
     struct error error;
 
-    if (mount_info_parse((const char *)data, size, &info, &error) != MOUNT_INFO_READ)
+    if (mount_info_parse((const char *)data, size, &info, &error) != FILE_READ)
         return 0;
     if (!info.device || strlen(info.device) >= 4096 ||
         (info.device[0] != '/' && info.device[strcspn(info.device, "/:")] != ':'))

@@ -14,13 +14,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct persist_container container;
     struct error error;
 
-    if (persist_parse_sandbox((const char *)data, size, &sandbox, &error) == PERSIST_READ) {
+    if (persist_parse_sandbox((const char *)data, size, &sandbox, &error) == FILE_READ) {
         for (unsigned i = 0; i < sandbox.devices; i++)
             if (!sandbox.device[i].id || sandbox.device[i].major < -1)
                 abort();
         persist_sandbox_done(&sandbox);
     }
-    if (persist_parse_container((const char *)data, size, &container, &error) == PERSIST_READ) {
+    if (persist_parse_container((const char *)data, size, &container, &error) == FILE_READ) {
         for (unsigned i = 0; i < container.mounts; i++)
             if (!container.mount[i].source)
                 abort();

@@ -29,7 +29,7 @@ static void reads_what_containerd_writes(void **state)
               "\"io.kubernetes.cri.sandbox-id\":\"abc\","
               "\"io.kubernetes.cri.sandbox-namespace\":\"default\","
               "\"io.kubernetes.cri.sandbox-name\":\"web\"}}"),
-        BUNDLE_READ);
+        FILE_READ);
     assert_string_equal(bundle.sandbox_id, "abc");
     assert_string_equal(bundle.pod_namespace, "default");
     assert_string_equal(bundle.pod_name, "web");
@@ -46,7 +46,7 @@ static void reads_what_cri_o_writes(void **state)
     assert_int_equal(parse("{\"annotations\":{\"io.kubernetes.cri-o.SandboxID\":\"abc\","
                            "\"io.kubernetes.pod.namespace\":\"default\","
                            "\"io.kubernetes.pod.name\":\"web\"}}"),
-                     BUNDLE_READ);
+                     FILE_READ);
     assert_string_equal(bundle.sandbox_id, "abc");
     assert_string_equal(bundle.pod_namespace, "default");
     assert_string_equal(bundle.pod_name, "web");
@@ -56,12 +56,12 @@ static void reads_what_cri_o_writes(void **state)
 static void takes_the_unexpected_for_unknown(void **state)
 {
     (void)state;
-    assert_int_equal(parse("{\"mounts\":{},\"annotations\":[]}"), BUNDLE_READ);
+    assert_int_equal(parse("{\"mounts\":{},\"annotations\":[]}"), FILE_READ);
     assert_null(bundle.sandbox_id);
     assert_int_equal(parse("{\"mounts\":[1,{\"source\":2},{\"source\":\"relative\","
                            "\"destination\":\"/x\",\"type\":\"bind\"}],"
                            "\"annotations\":{\"io.kubernetes.cri.sandbox-id\":7}}"),
-                     BUNDLE_READ);
+                     FILE_READ);
     assert_int_equal(bundle.mounts, 0);
     assert_null(bundle.sandbox_id);
 }
@@ -69,10 +69,10 @@ static void takes_the_unexpected_for_unknown(void **state)
 static void tells_the_wrong_from_the_cut(void **state)
 {
     (void)state;
-    assert_int_equal(parse(""), BUNDLE_CUT);
-    assert_int_equal(parse("{\"mounts\":[{\"sou"), BUNDLE_CUT);
-    assert_int_equal(parse("[]"), BUNDLE_WRONG);
-    assert_int_equal(parse("{\"mounts\":[],\"Mounts\":[]}"), BUNDLE_WRONG);
+    assert_int_equal(parse(""), FILE_CUT);
+    assert_int_equal(parse("{\"mounts\":[{\"sou"), FILE_CUT);
+    assert_int_equal(parse("[]"), FILE_WRONG);
+    assert_int_equal(parse("{\"mounts\":[],\"Mounts\":[]}"), FILE_WRONG);
     assert_true(error.text[0]);
 }
 

@@ -25,7 +25,7 @@ static void reads_what_kata_writes(void **state)
         parse("{\"volume-type\":\"directvol\",\"device\":\"/dev/loop0\",\"fstype\":\"ext4\","
               "\"metadata\":{\"fsGroup\":\"1000\"},\"options\":[\"bind\",\"rw\"]}",
               &info, &error),
-        MOUNT_INFO_READ);
+        FILE_READ);
     assert_string_equal(info.volume_type, "directvol");
     assert_string_equal(info.device, "/dev/loop0");
     assert_string_equal(info.fs_type, "ext4");
@@ -42,7 +42,7 @@ static void needs_the_device_only(void **state)
 
     (void)state;
     assert_int_equal(parse("{\"DEVICE\":\"/d\",\"options\":null,\"unknown\":[{}]}", &info, &error),
-                     MOUNT_INFO_READ);
+                     FILE_READ);
     assert_string_equal(info.device, "/d");
     assert_null(info.volume_type);
     assert_null(info.fs_type);
@@ -63,7 +63,7 @@ static void takes_a_device_that_names_something_else(void **state)
 
     (void)state;
     for (size_t i = 0; i < array_length(texts); i++) {
-        assert_int_equal(parse(texts[i], &info, &error), MOUNT_INFO_READ);
+        assert_int_equal(parse(texts[i], &info, &error), FILE_READ);
         mount_info_done(&info);
     }
 }
@@ -77,7 +77,7 @@ static void redacts_secrets(void **state)
     assert_int_equal(parse("{\"device\":\"/d\",\"metadata\":{\"encryptionKey\":\"hunter2\","
                            "\"S3-Password\":\"hunter2\",\"size\":\"1\"}}",
                            &info, &error),
-                     MOUNT_INFO_READ);
+                     FILE_READ);
     assert_null(strstr(info.metadata, "hunter2"));
     assert_string_equal(info.metadata, "{\"encryptionKey\":\"[redacted]\","
                                        "\"S3-Password\":\"[redacted]\",\"size\":\"1\"}");
@@ -109,7 +109,7 @@ static void last_of_ro_and_rw_counts(void **state)
         char text[128];
 
         (void)snprintf(text, sizeof(text), "{\"device\":\"/d\",\"options\":%s}", cases[i].options);
-        assert_int_equal(parse(text, &info, &error), MOUNT_INFO_READ);
+        assert_int_equal(parse(text, &info, &error), FILE_READ);
         assert_int_equal(info.read_only, cases[i].read_only);
         mount_info_done(&info);
     }
@@ -125,7 +125,7 @@ static void redacts_secret_options(void **state)
                            "\"ro,pass=hunter2\"},\"options\":[\"rw\",\"credentials=/hunter2\","
                            "\"uid=5,password=hunter2\"]}",
                            &info, &error),
-                     MOUNT_INFO_READ);
+                     FILE_READ);
     assert_string_equal(info.options,
                         "[\"rw\",\"credentials=[redacted]\",\"uid=5,password=[redacted]\"]");
     assert_string_equal(info.metadata, "{\"mountOptions\":\"ro,pass=[redacted]\"}");
@@ -141,7 +141,7 @@ static enum resize_policy policy_of(const char *value)
 
     (void)snprintf(text, sizeof(text), "{\"device\":\"/d\",\"metadata\":{\"crust.resize\":\"%s\"}}",
                    value);
-    assert_int_equal(parse(text, &info, &error), MOUNT_INFO_READ);
+    assert_int_equal(parse(text, &info, &error), FILE_READ);
     policy = info.policy;
     mount_info_done(&info);
     return policy;
@@ -185,7 +185,7 @@ static void says_what_is_wrong_and_where(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        assert_int_equal(parse(cases[i].text, &info, &error), MOUNT_INFO_WRONG);
+        assert_int_equal(parse(cases[i].text, &info, &error), FILE_WRONG);
         assert_true(error.text[0]);
         assert_non_null(strstr(error.text, cases[i].says));
     }
@@ -201,7 +201,7 @@ static void refuses_a_device_that_is_no_path(void **state)
     memset(text, 'x', sizeof(text));
     memcpy(text, "{\"device\":\"/", strlen("{\"device\":\"/"));
     (void)snprintf(text + 5000, 16, "\"}");
-    assert_int_equal(parse(text, &info, &error), MOUNT_INFO_WRONG);
+    assert_int_equal(parse(text, &info, &error), FILE_WRONG);
     assert_non_null(strstr(error.text, "longer than a path"));
 }
 
@@ -214,9 +214,9 @@ static void every_prefix_is_cut(void **state)
 
     (void)state;
     for (size_t length = 0; length < sizeof(text) - 1; length++)
-        assert_int_equal(mount_info_parse(text, length, &info, &error), MOUNT_INFO_CUT);
-    assert_int_equal(parse(" \n", &info, &error), MOUNT_INFO_CUT);
-    assert_int_equal(parse(text, &info, &error), MOUNT_INFO_READ);
+        assert_int_equal(mount_info_parse(text, length, &info, &error), FILE_CUT);
+    assert_int_equal(parse(" \n", &info, &error), FILE_CUT);
+    assert_int_equal(parse(text, &info, &error), FILE_READ);
     mount_info_done(&info);
 }
 

@@ -33,7 +33,7 @@ static int parse(const char *text)
 
 static void expect_guest_path(const char *text, const char *path)
 {
-    assert_int_equal(parse(text), PERSIST_READ);
+    assert_int_equal(parse(text), FILE_READ);
     assert_int_equal(sandbox.devices, 1);
     if (path)
         assert_string_equal(sandbox.device[0].guest_path, path);
@@ -50,7 +50,7 @@ static void reads_a_sandbox(void **state)
             "\"SCSIAddr\":\"0:1\"") "," BRIDGES "}]},"
                                     "\"AgentState\":{\"URL\":\"vsock://7:1024\"}," DRIVER(
                                         "virtio-scsi") "}"),
-        PERSIST_READ);
+        FILE_READ);
     assert_string_equal(sandbox.hypervisor, "qemu");
     assert_string_equal(sandbox.agent_url, "vsock://7:1024");
     assert_int_equal(sandbox.pid, 4242);
@@ -91,7 +91,7 @@ static void knows_a_regular_file(void **state)
     assert_int_equal(
         parse("{\"devices\":[{\"id\":\"d\",\"type\":\"block\",\"major\":-1,\"minor\":0,"
               "\"blockdrive\":{\"file\":\"/disk.img\"}}]}"),
-        PERSIST_READ);
+        FILE_READ);
     assert_int_equal(sandbox.devices, 1);
     assert_int_equal(sandbox.device[0].major, -1);
     assert_string_equal(sandbox.device[0].file, "/disk.img");
@@ -104,13 +104,13 @@ static void takes_other_types_for_unknown(void **state)
     (void)state;
     assert_int_equal(parse("{\"Devices\":{\"a\":{\"ID\":\"d\",\"BlockDrive\":{}}},"
                            "\"HypervisorState\":[1],\"AgentState\":\"x\",\"Config\":null}"),
-                     PERSIST_READ);
+                     FILE_READ);
     assert_int_equal(sandbox.devices, 0);
     assert_int_equal(sandbox.pid, 0);
     assert_null(sandbox.agent_url);
     persist_sandbox_done(&sandbox);
-    assert_int_equal(parse("[]"), PERSIST_WRONG);
-    assert_int_equal(parse("{\"Pid\":1,\"pid\":2}"), PERSIST_WRONG);
+    assert_int_equal(parse("[]"), FILE_WRONG);
+    assert_int_equal(parse("{\"Pid\":1,\"pid\":2}"), FILE_WRONG);
 }
 
 static void every_prefix_is_cut(void **state)
@@ -120,7 +120,7 @@ static void every_prefix_is_cut(void **state)
 
     (void)state;
     for (size_t length = 0; length < sizeof(text) - 1; length++)
-        assert_int_equal(persist_parse_sandbox(text, length, &sandbox, &error), PERSIST_CUT);
+        assert_int_equal(persist_parse_sandbox(text, length, &sandbox, &error), FILE_CUT);
 }
 
 static void reads_a_container(void **state)
@@ -134,7 +134,7 @@ static void reads_a_container(void **state)
     struct error error;
 
     (void)state;
-    assert_int_equal(persist_parse_container(text, strlen(text), &container, &error), PERSIST_READ);
+    assert_int_equal(persist_parse_container(text, strlen(text), &container, &error), FILE_READ);
     assert_int_equal(container.mounts, 2);
     assert_false(container.ended);
     assert_string_equal(container.mount[0].source, "/dev/loop3");
@@ -144,11 +144,10 @@ static void reads_a_container(void **state)
     assert_null(container.mount[1].destination);
     assert_null(container.mount[1].device_id);
     persist_container_done(&container);
-    assert_int_equal(persist_parse_container(ended, strlen(ended), &container, &error),
-                     PERSIST_READ);
+    assert_int_equal(persist_parse_container(ended, strlen(ended), &container, &error), FILE_READ);
     assert_true(container.ended);
     persist_container_done(&container);
-    assert_int_equal(persist_parse_container("", 0, &container, &error), PERSIST_CUT);
+    assert_int_equal(persist_parse_container("", 0, &container, &error), FILE_CUT);
 }
 
 static void bounds_the_devices(void **state)
@@ -159,7 +158,7 @@ static void bounds_the_devices(void **state)
     for (unsigned i = 0; i < PERSIST_DEVICES; i++)
         memcpy(text + strlen(text), ",0", 3);
     memcpy(text + strlen(text), "]}", 3);
-    assert_int_equal(parse(text), PERSIST_WRONG);
+    assert_int_equal(parse(text), FILE_WRONG);
 }
 
 int main(void)

@@ -70,7 +70,7 @@ static void the_example_reads(void **state)
 
     (void)state;
     read_example(&text);
-    assert_int_equal(mount_info_parse(text.data, text.length, &info, &error), MOUNT_INFO_READ);
+    assert_int_equal(mount_info_parse(text.data, text.length, &info, &error), FILE_READ);
     assert_string_equal(info.volume_type, "directvol");
     assert_string_equal(info.device, "/dev/vg0/pvc-orders");
     assert_string_equal(info.fs_type, "ext4");
