@@ -162,7 +162,7 @@ static bool is_in(const char *path, const char *directory)
 /* kata-deploy may have another prefix than /opt/kata. */
 static void look_below_opt(struct search *search)
 {
-    cleanup(host_names_done) struct host_names names = {0};
+    cleanup(directory_names_done) struct directory_names names = {0};
     char directory[PATH_MAX];
     int r = host_names_read(search->root, opt, &names);
 

@@ -6,8 +6,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "lib/cleanup.h"
 #include "lib/directory.h"
@@ -30,50 +28,24 @@ int host_file_read(int root, const char *path, struct buffer *ret_text, struct e
     return r;
 }
 
-static int compare(const void *a, const void *b)
+static bool is_visible(const char *name)
 {
-    return strcmp(*(char *const *)a, *(char *const *)b);
+    return name[0] != '.';
 }
 
-static int add_name(struct host_names *names, const char *name)
+int host_names_read(int root, const char *directory, struct directory_names *ret_names)
 {
-    if (names->count == HOST_NAMES)
-        return -E2BIG;
-    names->name[names->count] = strdup(name);
-    if (!names->name[names->count])
-        return -ENOMEM;
-    names->count++;
-    return 0;
-}
+    cleanup(dir_closep) DIR *listing = NULL;
+    int r = directory_list_in_root(root, directory, &listing);
 
-int host_names_read(int root, const char *directory, struct host_names *ret_names)
-{
-    cleanup(dir_closep) DIR *stream = NULL;
-    struct host_names names = {0};
-    const char *name;
-    int r = directory_list_in_root(root, directory, &stream);
-
-    *ret_names = names;
     if (r < 0)
         return path_is_missing(r) ? HOST_ABSENT : r;
-    while (r == 0 && (name = directory_next(stream)))
-        if (name[0] != '.')
-            r = add_name(&names, name);
-    if (r < 0) {
-        host_names_done(&names);
-        return r;
+    r = directory_read_names(listing, HOST_NAMES, is_visible, ret_names);
+    if (r == DIRECTORY_TOO_MANY) {
+        directory_names_done(ret_names);
+        return -E2BIG;
     }
-    if (names.count > 0)
-        qsort(names.name, names.count, sizeof(names.name[0]), compare);
-    *ret_names = names;
-    return HOST_READ;
-}
-
-void host_names_done(struct host_names *names)
-{
-    for (unsigned i = 0; i < names->count; i++)
-        free(names->name[i]);
-    names->count = 0;
+    return r < 0 ? r : HOST_READ;
 }
 
 /* Where it can't be told, the path as it is. */

@@ -5,15 +5,10 @@
 #include <limits.h>
 
 #include "lib/buffer.h"
+#include "lib/directory.h"
 #include "lib/result.h"
 
 enum { HOST_FILE_BYTES = 256 * 1024, HOST_NAMES = 64 };
-
-/* Names in a directory, in their order; those that begin with a dot are left out. */
-struct host_names {
-    unsigned count;
-    char *name[HOST_NAMES];
-};
 
 /* Outcomes. */
 enum { HOST_READ, HOST_ABSENT };
@@ -21,10 +16,9 @@ enum { HOST_READ, HOST_ABSENT };
 /* The whole text. HOST_READ, HOST_ABSENT or a negative with the error's text. */
 int host_file_read(int root, const char *path, struct buffer *ret_text, struct error *error);
 
-/* HOST_READ, HOST_ABSENT (ret_names is empty then), -E2BIG if there are more than HOST_NAMES,
- * -errno. */
-int host_names_read(int root, const char *directory, struct host_names *ret_names);
-void host_names_done(struct host_names *names);
+/* Those that do not begin with a dot. HOST_READ, HOST_ABSENT (ret_names is untouched then), -E2BIG
+ * if there are more than HOST_NAMES, -errno. */
+int host_names_read(int root, const char *directory, struct directory_names *ret_names);
 
 /* Where the path really leads, links followed, as a path below root. As given where that can't be
  * told. HOST_READ, HOST_ABSENT, -errno. */

@@ -209,7 +209,7 @@ static int read_settings(int root, const char *path, struct kata_settings *setti
 static int read_drop_ins(int root, const char *file, struct kata_settings *settings,
                          struct error *error)
 {
-    cleanup(host_names_done) struct host_names names = {0};
+    cleanup(directory_names_done) struct directory_names names = {0};
     char directory[PATH_MAX], path[2 * PATH_MAX];
     const char *slash = strrchr(file, '/');
     int r;

@@ -123,7 +123,7 @@ static void read_engines(int root, struct engine_runtimes *runtimes, struct find
     for (size_t i = 0; i < array_length(engine_files); i++)
         read_engine_file(root, engine_files[i], runtimes, findings);
     for (size_t i = 0; i < array_length(engine_directories); i++) {
-        cleanup(host_names_done) struct host_names names = {0};
+        cleanup(directory_names_done) struct directory_names names = {0};
         const int r = host_names_read(root, engine_directories[i], &names);
         char path[PATH_MAX];
 

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lib/cleanup.h"
@@ -53,4 +54,51 @@ const char *directory_next(DIR *names)
         entry = readdir(names);
     } while (entry && (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0));
     return entry ? entry->d_name : NULL;
+}
+
+static int compare(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* An enum directory_outcome or -errno; `names` has room for the limit. */
+static int add_names(DIR *listing, unsigned limit, bool (*is_wanted)(const char *name),
+                     struct directory_names *names)
+{
+    const char *name;
+
+    while ((name = directory_next(listing))) {
+        if (is_wanted && !is_wanted(name))
+            continue;
+        if (names->count == limit)
+            return DIRECTORY_TOO_MANY;
+        names->name[names->count] = strdup(name);
+        if (!names->name[names->count])
+            return -ENOMEM;
+        names->count++;
+    }
+    return -errno;
+}
+
+int directory_read_names(DIR *listing, unsigned limit, bool (*is_wanted)(const char *name),
+                         struct directory_names *ret_names)
+{
+    struct directory_names names = {.name = calloc(limit, sizeof(*names.name))};
+    int r = names.name ? add_names(listing, limit, is_wanted, &names) : -ENOMEM;
+
+    if (r < 0) {
+        directory_names_done(&names);
+        return r;
+    }
+    qsort(names.name, names.count, sizeof(*names.name), compare);
+    *ret_names = names;
+    return r;
+}
+
+void directory_names_done(struct directory_names *names)
+{
+    for (unsigned i = 0; i < names->count; i++)
+        free(names->name[i]);
+    free(names->name);
+    *names = (struct directory_names){0};
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <dirent.h>
+#include <stdbool.h>
 
 #include "lib/path.h"
 
@@ -20,3 +21,20 @@ int directory_list_in_root(int root, const char *path, DIR **ret_names);
 /* The next name that is neither "." nor "..", valid until the next call. NULL: there is no more,
  * and errno is 0, or they can't be read. */
 const char *directory_next(DIR *names);
+
+/* Names in the order of strcmp(3). */
+struct directory_names {
+    unsigned count;
+    char **name;
+};
+
+enum directory_outcome {
+    DIRECTORY_READ,
+    DIRECTORY_TOO_MANY, /* ret_names has `limit` of them */
+};
+
+/* The names of a listing that are wanted (NULL: all), but for "." and "..". An enum
+ * directory_outcome or -errno. */
+int directory_read_names(DIR *listing, unsigned limit, bool (*is_wanted)(const char *name),
+                         struct directory_names *ret_names);
+void directory_names_done(struct directory_names *names);

@@ -200,7 +200,7 @@ static bool is_shared_name(const struct mounts *mounts, const struct mount *moun
     return false;
 }
 
-static const char *find_name(struct mounts *mounts, const struct passthrough *passthrough,
+static const char *find_name(struct mounts *mounts, const struct directory_names *passthrough,
                              const char *path)
 {
     for (unsigned i = 0; i < mounts->mounts; i++) {
@@ -227,7 +227,7 @@ static int compare(const void *a, const void *b)
 }
 
 /* The container that has most of it: of several, one may have ended and another one be starting. */
-static void set_carrier(const struct mounts *mounts, const struct passthrough *passthrough,
+static void set_carrier(const struct mounts *mounts, const struct directory_names *passthrough,
                         struct observed_claim *claim)
 {
     for (unsigned i = 0; i < mounts->mounts; i++) {
@@ -246,7 +246,7 @@ static void set_carrier(const struct mounts *mounts, const struct passthrough *p
     }
 }
 
-static int add_claim(struct mounts *mounts, const struct passthrough *passthrough, char *path)
+static int add_claim(struct mounts *mounts, const struct directory_names *passthrough, char *path)
 {
     struct observed_sandbox *sandbox = mounts->sandbox;
     struct observed_claim *claim = &sandbox->claim[sandbox->claims++];
@@ -267,7 +267,7 @@ static int add_claim(struct mounts *mounts, const struct passthrough *passthroug
 }
 
 /* One claim per path, in their order. */
-static int add_claims(struct mounts *mounts, const struct passthrough *passthrough)
+static int add_claims(struct mounts *mounts, const struct directory_names *passthrough)
 {
     struct observed_sandbox *sandbox = mounts->sandbox;
     int r = 0;
@@ -288,7 +288,7 @@ int claims_read(const struct observe_sandbox_paths *paths, const char *sandbox_i
                 const char *bundle, bool passthrough, struct observed_sandbox *sandbox)
 {
     cleanup(mounts_freep) struct mounts *mounts = calloc(1, sizeof(*mounts));
-    cleanup(passthrough_done) struct passthrough names = {0};
+    cleanup(directory_names_done) struct directory_names names = {0};
     struct bundles_place place;
     int r;
 
@@ -309,12 +309,12 @@ int claims_read(const struct observe_sandbox_paths *paths, const char *sandbox_i
 
 /* ---- where a path may be in the guest ---------------------------------------------------- */
 
-static int offer_names(struct mounts *mounts, const struct passthrough *names,
+static int offer_names(struct mounts *mounts, const struct directory_names *names,
                        const struct mount *mount, claims_place *callback, void *userdata)
 {
     int r = 0;
 
-    for (unsigned i = 0; r == 0 && i < names->names; i++) {
+    for (unsigned i = 0; r == 0 && i < names->count; i++) {
         cleanup(freep) char *guest_path = NULL;
 
         if (!passthrough_is_candidate(names->name[i], last_part(mount->destination), is_container,
@@ -327,8 +327,8 @@ static int offer_names(struct mounts *mounts, const struct passthrough *names,
     return r;
 }
 
-static int offer_places(struct mounts *mounts, const struct passthrough *names, const char *path,
-                        claims_place *callback, void *userdata)
+static int offer_places(struct mounts *mounts, const struct directory_names *names,
+                        const char *path, claims_place *callback, void *userdata)
 {
     int r = 0;
 
@@ -342,7 +342,7 @@ int claims_each_place(const struct observe_sandbox_paths *paths, const char *san
                       pid_t vmm_pid, const char *path, claims_place *callback, void *userdata)
 {
     cleanup(mounts_freep) struct mounts *mounts = calloc(1, sizeof(*mounts));
-    cleanup(passthrough_done) struct passthrough names = {0};
+    cleanup(directory_names_done) struct directory_names names = {0};
     cleanup(observed_sandbox_done) struct observed_sandbox sandbox = {0};
     char bundle[PATH_MAX];
     struct bundles_place place;

@@ -10,8 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "lib/cleanup.h"
@@ -22,41 +20,14 @@
 
 enum { LISTING_BYTES = 64 * 1024 };
 
-struct names {
-    unsigned count;
-    char *name[OBSERVE_ENTRY_NAMES];
-};
-
-static void names_done(struct names *names)
+static int read_names(int directory, struct directory_names *ret_names)
 {
-    for (unsigned i = 0; i < names->count; i++)
-        free(names->name[i]);
-}
+    cleanup(dir_closep) DIR *listing = NULL;
+    int r = directory_list(directory, &listing);
 
-static int compare(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static int read_names(int directory, struct names *names)
-{
-    cleanup(dir_closep) DIR *stream = NULL;
-    const char *name;
-    int r = directory_list(directory, &stream);
-
-    if (r < 0)
-        return r;
-    while ((name = directory_next(stream))) {
-        if (names->count == OBSERVE_ENTRY_NAMES)
-            return FINGERPRINT_UNFIT;
-        names->name[names->count] = strdup(name);
-        if (!names->name[names->count])
-            return -ENOMEM;
-        names->count++;
-    }
-    r = -errno;
-    qsort(names->name, names->count, sizeof(names->name[0]), compare);
-    return r;
+    if (r == 0)
+        r = directory_read_names(listing, OBSERVE_ENTRY_NAMES, NULL, ret_names);
+    return r == DIRECTORY_TOO_MANY ? FINGERPRINT_UNFIT : r;
 }
 
 static void append_time(struct buffer *listing, struct timespec time)
@@ -104,7 +75,7 @@ static int append_file(struct buffer *listing, int directory, const char *name)
 int fingerprint_directory(int directory, char ret_text[static SHA256_HEX_BYTES])
 {
     cleanup(buffer_done) struct buffer listing = BUFFER_INIT(LISTING_BYTES);
-    cleanup(names_done) struct names names = {0};
+    cleanup(directory_names_done) struct directory_names names = {0};
     struct path_identity identity;
     int r = path_identify(directory, &identity);
 

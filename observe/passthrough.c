@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "lib/cleanup.h"
@@ -34,58 +33,17 @@ static bool has_form(const char *name)
            is_hex(name + DEVICE_CHARS + 1, RANDOM_CHARS);
 }
 
-static int compare(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static int read_names(DIR *directory, struct passthrough *passthrough)
-{
-    const char *found;
-
-    passthrough->name = calloc(NAMES, sizeof(*passthrough->name));
-    if (!passthrough->name)
-        return -ENOMEM;
-    while (passthrough->names < NAMES && (found = directory_next(directory))) {
-        char *name = has_form(found) ? strdup(found) : NULL;
-
-        if (name)
-            passthrough->name[passthrough->names++] = name;
-        else if (has_form(found))
-            return -ENOMEM;
-    }
-    qsort(passthrough->name, passthrough->names, sizeof(*passthrough->name), compare);
-    return 0;
-}
-
-int passthrough_read(int root, const char *sandbox_id, struct passthrough *ret_passthrough)
+int passthrough_read(int root, const char *sandbox_id, struct directory_names *ret_names)
 {
     cleanup(dir_closep) DIR *directory = NULL;
-    struct passthrough passthrough = {0};
     char path[PATH_MAX];
     int r;
 
     (void)snprintf(path, sizeof(path), HOST_SANDBOXES "/%s/rw/passthrough", sandbox_id);
     r = directory_list_in_root(root, path, &directory);
     if (r == 0)
-        r = read_names(directory, &passthrough);
-    else if (kata_is_absent(r))
-        r = 0;
-    if (r == 0)
-        *ret_passthrough = passthrough;
-    else
-        passthrough_done(&passthrough);
-    return r;
-}
-
-void passthrough_done(struct passthrough *passthrough)
-{
-    if (!passthrough)
-        return;
-    for (unsigned i = 0; i < passthrough->names; i++)
-        free(passthrough->name[i]);
-    free(passthrough->name);
-    *passthrough = (struct passthrough){0};
+        r = directory_read_names(directory, NAMES, has_form, ret_names);
+    return r < 0 && !kata_is_absent(r) ? r : 0;
 }
 
 bool passthrough_is_candidate(const char *name, const char *basename,
@@ -98,13 +56,13 @@ bool passthrough_is_candidate(const char *name, const char *basename,
     return strcmp(name + PREFIX_CHARS, basename) == 0 && !is_container(userdata, part);
 }
 
-const char *passthrough_find(const struct passthrough *passthrough, const char *basename,
+const char *passthrough_find(const struct directory_names *names, const char *basename,
                              bool (*is_container)(void *userdata, const char *part), void *userdata)
 {
     const char *found = NULL;
 
-    for (unsigned i = 0; i < passthrough->names; i++) {
-        const char *name = passthrough->name[i];
+    for (unsigned i = 0; i < names->count; i++) {
+        const char *name = names->name[i];
 
         if (!passthrough_is_candidate(name, basename, is_container, userdata))
             continue;
@@ -115,11 +73,11 @@ const char *passthrough_find(const struct passthrough *passthrough, const char *
     return found;
 }
 
-bool passthrough_is_shared(const struct passthrough *passthrough, const char *container,
+bool passthrough_is_shared(const struct directory_names *names, const char *container,
                            const char *basename)
 {
-    for (unsigned i = 0; i < passthrough->names; i++) {
-        const char *name = passthrough->name[i];
+    for (unsigned i = 0; i < names->count; i++) {
+        const char *name = names->name[i];
 
         if (strcmp(name + PREFIX_CHARS, basename) == 0 &&
             strncmp(name, container, DEVICE_CHARS) == 0)

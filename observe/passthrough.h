@@ -17,14 +17,10 @@
 
 #include <stdbool.h>
 
-struct passthrough {
-    unsigned names;
-    char **name; /* those of the form above, sorted */
-};
+#include "lib/directory.h"
 
-/* No such directory: no names. 0 or -errno. */
-int passthrough_read(int root, const char *sandbox_id, struct passthrough *ret_passthrough);
-void passthrough_done(struct passthrough *passthrough);
+/* Those of the form above. No such directory: no names. 0 or -errno. */
+int passthrough_read(int root, const char *sandbox_id, struct directory_names *ret_names);
 
 /* Whether a name of the form above is a volume's, mounted at a destination that ends in BASENAME.
  */
@@ -34,13 +30,13 @@ bool passthrough_is_candidate(const char *name, const char *basename,
 
 /* The names of one device that end in BASENAME: the first of them. NULL if there is none, or if
  * there are several devices'. is_container: whether the first part belongs to a container. */
-const char *passthrough_find(const struct passthrough *passthrough, const char *basename,
+const char *passthrough_find(const struct directory_names *names, const char *basename,
                              bool (*is_container)(void *userdata, const char *part),
                              void *userdata);
 
 /* Whether the container, of whose id these are the first characters, has a file or directory of the
  * node in the place of the mount whose destination ends in BASENAME. */
-bool passthrough_is_shared(const struct passthrough *passthrough, const char *container,
+bool passthrough_is_shared(const struct directory_names *names, const char *container,
                            const char *basename);
 
 /* The guest's path of a name. 0 or -ENOMEM. */
