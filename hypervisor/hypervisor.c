@@ -15,11 +15,24 @@
 #include "hypervisor/hypervisor_ops.h"
 #include "lib/cleanup.h"
 
-/* NULL: it can't be asked, and hypervisor_obstacle() says why. */
-static const struct hypervisor_ops *const kinds[HYPERVISOR_KINDS] = {
-    [HYPERVISOR_QEMU] = &hypervisor_qemu_ops,
-    [HYPERVISOR_CLOUD_HYPERVISOR] = &hypervisor_cloud_hypervisor_ops,
-    [HYPERVISOR_FIRECRACKER] = &hypervisor_firecracker_ops,
+/* A kind has a client, or an obstacle: the sentence that says why nothing can resize its drives. */
+static const struct {
+    const struct hypervisor_ops *ops;
+    const char *obstacle;
+} kinds[HYPERVISOR_KINDS] = {
+    [HYPERVISOR_UNKNOWN] = {.obstacle = "it is not known which VMM this is"},
+    [HYPERVISOR_QEMU] = {&hypervisor_qemu_ops},
+    [HYPERVISOR_CLOUD_HYPERVISOR] = {&hypervisor_cloud_hypervisor_ops},
+    [HYPERVISOR_FIRECRACKER] = {&hypervisor_firecracker_ops},
+    [HYPERVISOR_DRAGONBALL] = {.obstacle = "Dragonball runs inside the shim and has no control "
+                                           "socket: its drives keep their size until the pod is "
+                                           "started anew"},
+    [HYPERVISOR_STRATOVIRT] = {.obstacle = "StratoVirt has one monitor, which the shim holds: its "
+                                           "drives keep their size until the pod is started anew"},
+    [HYPERVISOR_OPENVMM] = {.obstacle = "OpenVMM has no known call that resizes a drive: its "
+                                        "drives keep their size until the pod is started anew"},
+    [HYPERVISOR_REMOTE] = {.obstacle = "the VM runs on another machine, where no device of this "
+                                       "one is attached to it"},
 };
 
 static void call_stop(struct hypervisor_call *call)
@@ -49,7 +62,7 @@ static void on_deferred(struct loop_timer *timer)
 
 bool hypervisor_may_resize(enum hypervisor_kind kind, bool firecracker_allowed)
 {
-    return kinds[kind] && (kind != HYPERVISOR_FIRECRACKER || firecracker_allowed);
+    return kinds[kind].ops && (kind != HYPERVISOR_FIRECRACKER || firecracker_allowed);
 }
 
 /* Why this VMM is not to be asked; NULL: it may be. */
@@ -57,11 +70,14 @@ static const char *obstacle_to(const struct hypervisor_call *call)
 {
     if (call->request.act == HYPERVISOR_DESCRIBE && call->kind != HYPERVISOR_CLOUD_HYPERVISOR)
         return "this VMM is not asked what guest it runs";
-    if (call->request.act == HYPERVISOR_RESIZE && kinds[call->kind] &&
+    if (call->request.act == HYPERVISOR_RESIZE && call->ops &&
         !hypervisor_may_resize(call->kind, call->request.firecracker_allowed))
         return "Firecracker is told of a new size only with resize.firecracker = on, for its "
                "makers do not vouch for drives that the guest has mounted";
-    return hypervisor_obstacle(call->kind);
+    if (call->ops)
+        return NULL;
+    return kinds[call->kind].obstacle ? kinds[call->kind].obstacle
+                                      : "crustd has no client for this kind of VMM";
 }
 
 /* Starts the conversation, or prepares the reply that makes one unnecessary. */
@@ -97,7 +113,7 @@ int hypervisor_call_new(struct loop *loop, enum hypervisor_kind kind,
                         const struct hypervisor_request *request, hypervisor_done *done,
                         void *userdata, struct hypervisor_call **ret_call)
 {
-    const struct hypervisor_ops *ops = kinds[kind];
+    const struct hypervisor_ops *ops = kinds[kind].ops;
     struct hypervisor_call *call = calloc(1, ops ? ops->size : sizeof(*call));
     int r, s, t;
 

@@ -11,24 +11,15 @@ static const struct {
     const char *name;
     const char *title;
     bool has_program; /* of a name that begins with its own */
-    const char *obstacle;
 } kinds[HYPERVISOR_KINDS] = {
-    [HYPERVISOR_UNKNOWN] = {"unknown", "its VMM", false, "it is not known which VMM this is"},
-    [HYPERVISOR_QEMU] = {"qemu", "QEMU", true, NULL},
-    [HYPERVISOR_CLOUD_HYPERVISOR] = {"cloud-hypervisor", "Cloud Hypervisor", true, NULL},
-    [HYPERVISOR_FIRECRACKER] = {"firecracker", "Firecracker", true, NULL},
-    [HYPERVISOR_DRAGONBALL] = {"dragonball", "dragonball", false,
-                               "Dragonball runs inside the shim and has no control socket: its "
-                               "drives keep their size until the pod is started anew"},
-    [HYPERVISOR_STRATOVIRT] = {"stratovirt", "stratovirt", true,
-                               "StratoVirt has one monitor, which the shim holds: its drives keep "
-                               "their size until the pod is started anew"},
-    [HYPERVISOR_OPENVMM] = {"openvmm", "openvmm", false,
-                            "OpenVMM has no known call that resizes a drive: its drives keep their "
-                            "size until the pod is started anew"},
-    [HYPERVISOR_REMOTE] = {"remote", "remote", false,
-                           "the VM runs on another machine, where no device of this one is "
-                           "attached to it"},
+    [HYPERVISOR_UNKNOWN] = {"unknown", "its VMM", false},
+    [HYPERVISOR_QEMU] = {"qemu", "QEMU", true},
+    [HYPERVISOR_CLOUD_HYPERVISOR] = {"cloud-hypervisor", "Cloud Hypervisor", true},
+    [HYPERVISOR_FIRECRACKER] = {"firecracker", "Firecracker", true},
+    [HYPERVISOR_DRAGONBALL] = {"dragonball", "dragonball", false},
+    [HYPERVISOR_STRATOVIRT] = {"stratovirt", "stratovirt", true},
+    [HYPERVISOR_OPENVMM] = {"openvmm", "openvmm", false},
+    [HYPERVISOR_REMOTE] = {"remote", "remote", false},
 };
 
 const char *hypervisor_name(enum hypervisor_kind kind)
@@ -39,11 +30,6 @@ const char *hypervisor_name(enum hypervisor_kind kind)
 const char *hypervisor_title(enum hypervisor_kind kind)
 {
     return kinds[kind].title;
-}
-
-const char *hypervisor_obstacle(enum hypervisor_kind kind)
-{
-    return kinds[kind].obstacle;
 }
 
 enum hypervisor_kind hypervisor_kind_from_name(const char *name)

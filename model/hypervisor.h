@@ -7,7 +7,7 @@ enum hypervisor_kind {
     HYPERVISOR_QEMU,
     HYPERVISOR_CLOUD_HYPERVISOR,
     HYPERVISOR_FIRECRACKER,
-    /* Recognised, but nothing can resize their drives; why not is said for each. */
+    /* Recognised, but nothing can resize their drives: hypervisor/hypervisor.c says why not. */
     HYPERVISOR_DRAGONBALL,
     HYPERVISOR_STRATOVIRT,
     HYPERVISOR_OPENVMM,
@@ -19,9 +19,6 @@ const char *hypervisor_name(enum hypervisor_kind kind);
 
 /* As people write it. */
 const char *hypervisor_title(enum hypervisor_kind kind);
-
-/* Why nothing can resize its drives; NULL: something can. */
-const char *hypervisor_obstacle(enum hypervisor_kind kind);
 
 /* By our name or Kata's, in any case; by that of a program, without its directory.
  * HYPERVISOR_UNKNOWN for NULL and for a name that is not in the table. */

@@ -2,6 +2,8 @@
 /* hypervisor_test.c - what is known without asking a VMM comes from the loop, too. */
 #include "tests/unit/test.h"
 
+#include <stdio.h>
+
 #include "hypervisor/hypervisor.h"
 #include "lib/clock.h"
 
@@ -22,6 +24,8 @@ static void on_done(struct hypervisor_call *call, const struct hypervisor_reply 
     loop_stop(seen->loop);
 }
 
+static char error_text[ERROR_TEXT_BYTES]; /* of the last outcome */
+
 static enum hypervisor_outcome outcome_of(enum hypervisor_kind kind, const char *control_socket)
 {
     struct hypervisor_request request = {.control_socket = control_socket,
@@ -37,6 +41,7 @@ static enum hypervisor_outcome outcome_of(enum hypervisor_kind kind, const char 
     assert_int_equal(seen.count, 1);
     assert_int_equal(seen.reply.error.code, (int)seen.reply.outcome);
     assert_true(seen.reply.error.text[0]);
+    (void)snprintf(error_text, sizeof(error_text), "%s", seen.reply.error.text);
     loop_done(&loop);
     return seen.reply.outcome;
 }
@@ -45,13 +50,29 @@ static void answers_from_the_loop(void **state)
 {
     (void)state;
     assert_int_equal(outcome_of(HYPERVISOR_QEMU, NULL), HYPERVISOR_MONITOR_MISSING);
-    assert_int_equal(outcome_of(HYPERVISOR_UNKNOWN, NULL), HYPERVISOR_UNSUPPORTED);
-    assert_int_equal(outcome_of(HYPERVISOR_UNKNOWN, "/run/x.sock"), HYPERVISOR_UNSUPPORTED);
     assert_int_equal(outcome_of(HYPERVISOR_CLOUD_HYPERVISOR, NULL), HYPERVISOR_MONITOR_MISSING);
     assert_int_equal(outcome_of(HYPERVISOR_FIRECRACKER, NULL), HYPERVISOR_MONITOR_MISSING);
+    assert_int_equal(outcome_of(HYPERVISOR_UNKNOWN, "/run/x.sock"), HYPERVISOR_UNSUPPORTED);
     for (int kind = HYPERVISOR_DRAGONBALL; kind < HYPERVISOR_KINDS; kind++)
         assert_int_equal(outcome_of((enum hypervisor_kind)kind, "/run/x.sock"),
                          HYPERVISOR_UNSUPPORTED);
+}
+
+/* outcome_of() wants a sentence as well. */
+static void every_kind_has_a_client_or_an_obstacle(void **state)
+{
+    (void)state;
+    for (int i = 0; i < HYPERVISOR_KINDS; i++) {
+        const enum hypervisor_kind kind = (enum hypervisor_kind)i;
+        const bool can = hypervisor_may_resize(kind, true);
+
+        assert_int_equal(outcome_of(kind, NULL),
+                         can ? HYPERVISOR_MONITOR_MISSING : HYPERVISOR_UNSUPPORTED);
+        if (!can) {
+            assert_int_equal(outcome_of(kind, "/run/x.sock"), HYPERVISOR_UNSUPPORTED);
+            assert_null(strstr(error_text, "has no client")); /* each says why */
+        }
+    }
 }
 
 static void is_silent_once_freed(void **state)
@@ -79,6 +100,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_from_the_loop),
+        cmocka_unit_test(every_kind_has_a_client_or_an_obstacle),
         cmocka_unit_test(is_silent_once_freed),
     };
 
