@@ -68,7 +68,8 @@ bool hypervisor_may_resize(enum hypervisor_kind kind, bool firecracker_allowed)
 /* Why this VMM is not to be asked; NULL: it may be. */
 static const char *obstacle_to(const struct hypervisor_call *call)
 {
-    if (call->request.act == HYPERVISOR_DESCRIBE && call->kind != HYPERVISOR_CLOUD_HYPERVISOR)
+    if (call->request.act == HYPERVISOR_DESCRIBE &&
+        hypervisor_guest_source(call->kind) != HYPERVISOR_GUEST_BY_CALL)
         return "this VMM is not asked what guest it runs";
     if (call->request.act == HYPERVISOR_RESIZE && call->ops &&
         !hypervisor_may_resize(call->kind, call->request.firecracker_allowed))

@@ -21,8 +21,8 @@
 enum hypervisor_act {
     HYPERVISOR_QUERY,    /* find the drive, report its size where the VMM tells it */
     HYPERVISOR_RESIZE,   /* find it, have its size re-read, check the answer */
-    HYPERVISOR_DESCRIBE, /* what guest it runs; of the device nothing is asked. Cloud Hypervisor
-                            alone: the others' arguments tell (observe/guest_traits.h) */
+    HYPERVISOR_DESCRIBE, /* what guest it runs; the device is not used. Only kinds with
+                            HYPERVISOR_GUEST_BY_CALL */
 };
 
 /* What a call can come to. act_hypervisor.c has the reason for each. */

@@ -11,11 +11,13 @@ static const struct {
     const char *name;
     const char *title;
     bool has_program; /* of a name that begins with its own */
+    enum hypervisor_guest_source guest_source;
 } kinds[HYPERVISOR_KINDS] = {
     [HYPERVISOR_UNKNOWN] = {"unknown", "its VMM", false},
-    [HYPERVISOR_QEMU] = {"qemu", "QEMU", true},
-    [HYPERVISOR_CLOUD_HYPERVISOR] = {"cloud-hypervisor", "Cloud Hypervisor", true},
-    [HYPERVISOR_FIRECRACKER] = {"firecracker", "Firecracker", true},
+    [HYPERVISOR_QEMU] = {"qemu", "QEMU", true, HYPERVISOR_GUEST_BY_ARGUMENTS},
+    [HYPERVISOR_CLOUD_HYPERVISOR] = {"cloud-hypervisor", "Cloud Hypervisor", true,
+                                     HYPERVISOR_GUEST_BY_CALL},
+    [HYPERVISOR_FIRECRACKER] = {"firecracker", "Firecracker", true, HYPERVISOR_GUEST_BY_KIND},
     [HYPERVISOR_DRAGONBALL] = {"dragonball", "dragonball", false},
     [HYPERVISOR_STRATOVIRT] = {"stratovirt", "stratovirt", true},
     [HYPERVISOR_OPENVMM] = {"openvmm", "openvmm", false},
@@ -30,6 +32,11 @@ const char *hypervisor_name(enum hypervisor_kind kind)
 const char *hypervisor_title(enum hypervisor_kind kind)
 {
     return kinds[kind].title;
+}
+
+enum hypervisor_guest_source hypervisor_guest_source(enum hypervisor_kind kind)
+{
+    return kinds[kind].guest_source;
 }
 
 enum hypervisor_kind hypervisor_kind_from_name(const char *name)

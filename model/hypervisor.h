@@ -15,10 +15,20 @@ enum hypervisor_kind {
     HYPERVISOR_KINDS,
 };
 
+/* What tells whether a guest is confidential, and whether it shares a directory with the node. */
+enum hypervisor_guest_source {
+    HYPERVISOR_GUEST_UNTOLD, /* nothing: it may be confidential, so nothing is brought into it */
+    HYPERVISOR_GUEST_BY_ARGUMENTS, /* of the VMM's process */
+    HYPERVISOR_GUEST_BY_KIND,      /* all its guests are alike: neither */
+    HYPERVISOR_GUEST_BY_CALL,      /* the VMM is asked: HYPERVISOR_DESCRIBE */
+};
+
 const char *hypervisor_name(enum hypervisor_kind kind);
 
 /* As people write it. */
 const char *hypervisor_title(enum hypervisor_kind kind);
+
+enum hypervisor_guest_source hypervisor_guest_source(enum hypervisor_kind kind);
 
 /* By our name or Kata's, in any case; by that of a program, without its directory.
  * HYPERVISOR_UNKNOWN for NULL and for a name that is not in the table. */

@@ -87,21 +87,22 @@ static void ask_persist(const struct observe_sandbox_paths *paths, const char *s
         traits->share = strcmp(share, "none") == 0 ? GUEST_SHARE_NONE : GUEST_SHARE_DIRECTORY;
 }
 
-int guest_traits_observe(const struct observe_sandbox_paths *paths, const char *sandbox_id,
-                         pid_t vmm_pid, struct guest_traits *ret_traits)
+int guest_traits_observe(const struct observe_sandbox_paths *paths, enum hypervisor_kind kind,
+                         const char *sandbox_id, pid_t vmm_pid, struct guest_traits *ret_traits)
 {
+    const enum hypervisor_guest_source source = hypervisor_guest_source(kind);
     cleanup(buffer_done) struct buffer arguments = BUFFER_INIT(ARGUMENTS_BYTES);
     struct guest_traits traits = {0};
-    enum hypervisor_kind hypervisor;
     int r = process_read_arguments(vmm_pid, &arguments);
 
     if (r < 0)
         return r;
-    hypervisor = process_arguments_hypervisor(&arguments);
-    if (hypervisor == HYPERVISOR_UNKNOWN || hypervisor == HYPERVISOR_QEMU)
+    if (source == HYPERVISOR_GUEST_BY_ARGUMENTS)
         guest_traits_from_arguments(buffer_text(&arguments), arguments.length, &traits);
-    else if (hypervisor == HYPERVISOR_FIRECRACKER)
+    else if (source == HYPERVISOR_GUEST_BY_KIND)
         traits.share = GUEST_SHARE_NONE;
+    else
+        return -EOPNOTSUPP;
     if (traits.share == GUEST_SHARE_UNKNOWN)
         ask_persist(paths, sandbox_id, &traits);
     *ret_traits = traits;

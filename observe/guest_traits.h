@@ -17,10 +17,10 @@ struct guest_traits {
     enum guest_share share;
 };
 
-/* By QEMU's arguments, and by persist.json of the Go runtime. 0 or -errno, -ENOENT: the VMM is
- * gone. */
-int guest_traits_observe(const struct observe_sandbox_paths *paths, const char *sandbox_id,
-                         pid_t vmm_pid, struct guest_traits *ret_traits);
+/* By the kind of VMM or its arguments (hypervisor_guest_source()), and by persist.json of the Go
+ * runtime. 0 or -errno. -ENOENT: the VMM is gone; -EOPNOTSUPP: neither tells of this kind. */
+int guest_traits_observe(const struct observe_sandbox_paths *paths, enum hypervisor_kind kind,
+                         const char *sandbox_id, pid_t vmm_pid, struct guest_traits *ret_traits);
 
 /* What a VMM's arguments, each followed by a NUL, tell. */
 void guest_traits_from_arguments(const char *arguments, size_t length, struct guest_traits *traits);

@@ -80,9 +80,13 @@ static void observe(struct helper_guest *guest, const struct context *context,
     int r;
 
     node_sandbox_paths(context, bundles, &paths);
-    r = guest_traits_observe(&paths, sandbox->sandbox_id, sandbox->vmm_pid, &guest->traits);
+    r = guest_traits_observe(&paths, sandbox->hypervisor, sandbox->sandbox_id, sandbox->vmm_pid,
+                             &guest->traits);
     guest->is_known = r == 0;
-    if (r < 0)
+    if (r == -EOPNOTSUPP)
+        (void)error_set(&guest->error, r, "crustd has no way to learn it of %s",
+                        hypervisor_title(sandbox->hypervisor));
+    else if (r < 0)
         (void)error_set_errno(&guest->error, r, "cannot read the arguments of its process");
     loop_timer_start(context->loop, &guest->deferred, 0, on_deferred);
 }
@@ -98,7 +102,7 @@ int helper_guest_new(const struct context *context, const struct store_helper_ru
         return -ENOMEM;
     guest->done = done;
     guest->userdata = userdata;
-    if (kind == HYPERVISOR_CLOUD_HYPERVISOR)
+    if (hypervisor_guest_source(kind) == HYPERVISOR_GUEST_BY_CALL)
         r = ask(guest, context, kind, sandbox);
     else
         observe(guest, context, sandbox);

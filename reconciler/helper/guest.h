@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* guest.h - looking at a sandbox's guest before something is brought into it: by what its VMM's
- * arguments tell, or, of Cloud Hypervisor, by what it says itself. Private to reconciler/helper/.
+/* guest.h - observing a sandbox's guest before something is brought into it: by its VMM's
+ * arguments, or by asking the VMM, as hypervisor_guest_source() says of its kind. Private to
+ * reconciler/helper/.
  */
 #pragma once
 

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* guest_traits_test.c - what a QEMU's arguments tell of its guest. */
+/* guest_traits_test.c - what is known of a guest by its VMM's kind and arguments. */
 #include "tests/unit/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include "observe/guest_traits.h"
 
@@ -38,11 +42,44 @@ static void a_shared_directory_is_a_device(void **state)
     assert_int_equal(TRAITS("").share, GUEST_SHARE_UNKNOWN);
 }
 
+static int observe(enum hypervisor_kind kind, struct guest_traits *ret_traits)
+{
+    struct observe_sandbox_paths paths = {.root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC),
+                                          .kata_go_sandboxes = "/nonexistent"};
+    int r = guest_traits_observe(&paths, kind, "sandbox-1", getpid(), ret_traits);
+
+    assert_int_equal(close(paths.root), 0);
+    return r;
+}
+
+/* A kind that is new is untold until somebody says what tells of its guests. */
+static void a_kind_that_tells_nothing_leaves_its_guest_unknown(void **state)
+{
+    struct guest_traits traits;
+
+    (void)state;
+    for (int kind = 0; kind < HYPERVISOR_KINDS; kind++) {
+        if (kind != HYPERVISOR_QEMU && kind != HYPERVISOR_FIRECRACKER)
+            assert_int_equal(observe((enum hypervisor_kind)kind, &traits), -EOPNOTSUPP);
+        if (kind != HYPERVISOR_CLOUD_HYPERVISOR)
+            assert_int_not_equal(hypervisor_guest_source((enum hypervisor_kind)kind),
+                                 HYPERVISOR_GUEST_BY_CALL);
+    }
+    assert_int_equal(hypervisor_guest_source(HYPERVISOR_CLOUD_HYPERVISOR),
+                     HYPERVISOR_GUEST_BY_CALL);
+    assert_int_equal(observe(HYPERVISOR_QEMU, &traits), 0); /* this process's arguments */
+    assert_int_equal(traits.share, GUEST_SHARE_UNKNOWN);
+    assert_int_equal(observe(HYPERVISOR_FIRECRACKER, &traits), 0);
+    assert_false(traits.is_confidential);
+    assert_int_equal(traits.share, GUEST_SHARE_NONE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(confidential_guests_are_known),
         cmocka_unit_test(a_shared_directory_is_a_device),
+        cmocka_unit_test(a_kind_that_tells_nothing_leaves_its_guest_unknown),
     };
 
     return cmocka_run_group_tests_name("guest_traits", tests, NULL, NULL);

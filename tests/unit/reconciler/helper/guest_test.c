@@ -8,6 +8,7 @@
 
 static struct {
     struct surroundings node;
+    enum hypervisor_kind kind;
     struct guest_traits traits; /* by the arguments */
     int unobservable;
     unsigned observed;
@@ -18,10 +19,11 @@ static struct {
     char error[ERROR_TEXT_BYTES];
 } test;
 
-int guest_traits_observe(const struct observe_sandbox_paths *paths, const char *sandbox_id,
-                         pid_t vmm_pid, struct guest_traits *ret_traits)
+int guest_traits_observe(const struct observe_sandbox_paths *paths, enum hypervisor_kind kind,
+                         const char *sandbox_id, pid_t vmm_pid, struct guest_traits *ret_traits)
 {
     assert_string_equal(paths->kata_go_sandboxes, test.node.config.paths.kata_go_sandboxes);
+    assert_int_equal(kind, test.kind);
     assert_string_equal(sandbox_id, "sandbox-1");
     assert_int_equal(vmm_pid, 100);
     test.observed++;
@@ -48,7 +50,7 @@ static int look_at(enum hypervisor_kind kind, const char *control_socket)
     assert_int_equal(
         store_get_helper_sandbox(test.node.context.store, test.node.bound.sandbox_ref, &sandbox),
         0);
-    sandbox.hypervisor = kind;
+    sandbox.hypervisor = test.kind = kind;
     (void)snprintf(sandbox.control_socket, sizeof(sandbox.control_socket), "%s", control_socket);
     r = helper_guest_new(&test.node.context, &sandbox, on_guest, &test, &test.guest);
     assert_int_equal(test.told, 0); /* never from within */
@@ -76,8 +78,7 @@ static int tear_down(void **state)
 
 static void arguments_tell_of_every_vmm_but_cloud_hypervisor(void **state)
 {
-    static const enum hypervisor_kind kinds[] = {HYPERVISOR_QEMU, HYPERVISOR_FIRECRACKER,
-                                                 HYPERVISOR_UNKNOWN};
+    static const enum hypervisor_kind kinds[] = {HYPERVISOR_QEMU, HYPERVISOR_FIRECRACKER};
 
     (void)state;
     test.traits = (struct guest_traits){.is_confidential = true, .share = GUEST_SHARE_NONE};
@@ -101,6 +102,17 @@ static void a_vmm_that_is_gone_tells_nothing(void **state)
     loop_run(&test.node.loop);
     assert_false(test.is_known);
     assert_non_null(strstr(test.error, "arguments of its process"));
+}
+
+static void a_vmm_that_does_not_tell_leaves_its_guest_unknown(void **state)
+{
+    (void)state;
+    test.unobservable = -EOPNOTSUPP;
+    assert_int_equal(look_at(HYPERVISOR_DRAGONBALL, ""), 0);
+    loop_run(&test.node.loop);
+    assert_int_equal(test.observed, 1);
+    assert_false(test.is_known);
+    assert_non_null(strstr(test.error, "no way to learn it"));
 }
 
 static void cloud_hypervisor_is_asked_itself(void **state)
@@ -166,6 +178,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(arguments_tell_of_every_vmm_but_cloud_hypervisor),
         TEST(a_vmm_that_is_gone_tells_nothing),
+        TEST(a_vmm_that_does_not_tell_leaves_its_guest_unknown),
         TEST(cloud_hypervisor_is_asked_itself),
         TEST(cloud_hypervisor_without_a_socket_is_known_to_have_none),
         TEST(a_vmm_that_does_not_answer_leaves_its_guest_unknown),

@@ -49,10 +49,11 @@ static struct {
 
 /* ---- the guest, the program and the container ---- */
 
-int guest_traits_observe(const struct observe_sandbox_paths *paths, const char *sandbox_id,
-                         pid_t vmm_pid, struct guest_traits *ret_traits)
+int guest_traits_observe(const struct observe_sandbox_paths *paths, enum hypervisor_kind kind,
+                         const char *sandbox_id, pid_t vmm_pid, struct guest_traits *ret_traits)
 {
     assert_int_equal(paths->root, root);
+    assert_int_equal(kind, HYPERVISOR_QEMU);
     assert_string_equal(sandbox_id, "sandbox-1");
     assert_int_equal(vmm_pid, 100);
     *ret_traits = test.traits;
