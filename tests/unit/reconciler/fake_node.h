@@ -46,6 +46,7 @@ static bool fake_watcher_down;
 static pid_t fake_unpinned;
 static unsigned fake_settled, fake_synced, fake_checks;
 static bool fake_pin_fails;
+static bool fake_goes_on; /* the loop, although nothing is left to do: somebody else stops it */
 
 static struct loop loop;
 static struct store *store;
@@ -249,7 +250,8 @@ static void on_fake_settled(void *userdata)
 {
     (void)userdata;
     fake_settled++;
-    loop_stop(&loop);
+    if (!fake_goes_on)
+        loop_stop(&loop);
 }
 
 static inline void open_store(void)
@@ -287,7 +289,7 @@ static int node_start(void **state)
     memset(fake_sandbox, 0, sizeof(fake_sandbox));
     fake_owner = NULL;
     fake_owner_result = 0;
-    fake_process = fake_cgroup = fake_watcher_down = fake_pin_fails = false;
+    fake_process = fake_cgroup = fake_watcher_down = fake_pin_fails = fake_goes_on = false;
     fake_sees_host = true;
     fake_unpinned = 0;
     fake_settled = fake_synced = fake_checks = 0;

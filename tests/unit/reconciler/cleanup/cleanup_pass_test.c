@@ -64,6 +64,58 @@ static void a_dry_run_moves_nothing(void **state)
     assert_true(is_staged());
 }
 
+/* What was found is in the trash, and comes back whole. */
+static void what_is_stale_is_removed_and_restored(void **state)
+{
+    const int64_t volume_id = leave_volume();
+    enum status_code code;
+    char drawer[64];
+
+    (void)state;
+    assert_non_null(strstr(gc(false), "\"decision\":\"removing\",\"reason\":\"sandbox_ended\""));
+    assert_false(is_staged());
+    assert_int_equal(volume_of(volume_id).status, STORE_QUARANTINED);
+    assert_string_equal(gc(false), "[]");
+    code = reconciler_restore(reconciler, 1, &error);
+    assert_int_equal(code, STATUS_UNAVAILABLE); /* a writer may show for two seconds */
+    while (code == STATUS_UNAVAILABLE) {
+        loop_run_once(&loop);
+        code = reconciler_restore(reconciler, 1, &error);
+    }
+    assert_int_equal(code, STATUS_OK);
+    assert_true(is_staged());
+    assert_int_equal(volume_of(volume_id).status, STORE_PRESENT);
+    (void)snprintf(drawer, sizeof(drawer), "%.60s", config.paths.kata_trash);
+    assert_int_equal(rmdir(tree_path(drawer)), 0); /* nothing is left in it */
+}
+
+static void a_process_of_the_sandbox_keeps_its_metadata(void **state)
+{
+    (void)state;
+    fake_process = true;
+    leave_volume();
+    assert_non_null(strstr(gc(false), "\"decision\":\"kept\",\"reason\":\"sandbox_alive\""));
+    assert_true(is_staged());
+}
+
+static void a_pod_directory_of_the_kubelet_keeps_metadata(void **state)
+{
+    (void)state;
+    tree_make(TARGET);
+    leave_volume();
+    assert_non_null(strstr(gc(false), "\"decision\":\"kept\""));
+    assert_true(is_staged());
+}
+
+static void nothing_is_removed_where_the_node_is_not_seen(void **state)
+{
+    (void)state;
+    fake_sees_host = false;
+    leave_volume();
+    assert_non_null(strstr(gc(false), "pid_namespace"));
+    assert_true(is_staged());
+}
+
 static void cleanup_that_is_off_refuses(void **state)
 {
     struct buffer json = BUFFER_INIT(1024);
@@ -96,6 +148,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         NODE(what_is_live_is_kept),
         NODE(a_dry_run_moves_nothing),
+        NODE(what_is_stale_is_removed_and_restored),
+        NODE(a_process_of_the_sandbox_keeps_its_metadata),
+        NODE(a_pod_directory_of_the_kubelet_keeps_metadata),
+        NODE(nothing_is_removed_where_the_node_is_not_seen),
         NODE(cleanup_that_is_off_refuses),
         NODE(a_cleanup_that_is_not_known_is_not_restored),
         NODE(nothing_is_removed_while_a_watcher_is_down),
