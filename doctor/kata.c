@@ -123,14 +123,13 @@ static void judge_qemu(const struct judgement *judgement, const struct config *c
 {
     switch (config->resize.qemu_monitor) {
     case QEMU_MONITOR_OFF:
-        say(judgement, FINDING_NOTE, NULL,
-            "QEMU is never told, as resize.qemu_monitor = off has it");
+        say(judgement, FINDING_NOTE, NULL, "QEMU is never told, because resize.qemu_monitor = off");
         break;
     case QEMU_MONITOR_MAIN:
         judgement->findings->tells_hypervisor = true;
         say(judgement, FINDING_NOTE, NULL,
-            "QEMU is told on its main monitor, as resize.qemu_monitor = main has it: a shim that "
-            "uses it too can be hindered from ending its pod");
+            "QEMU is told on its main monitor where it has no other, because resize.qemu_monitor = "
+            "main: a shim that uses it too can be hindered from ending its pod");
         break;
     case QEMU_MONITOR_EXTRA:
         if (has_crust_qemu(judgement))

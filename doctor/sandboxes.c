@@ -91,7 +91,7 @@ static struct door find_qemu(const struct vmm *vmm, const cJSON *row, const stru
             drop_in);
         return door;
     }
-    door = open_door(vmm, "is never told, as resize.qemu_monitor = off has it");
+    door = open_door(vmm, "is never told, because resize.qemu_monitor = off");
     door.level = FINDING_NOTE;
     return door;
 }

@@ -172,7 +172,7 @@ static const struct {
            "Then restart the pod: a running one keeps what it was started with. The new VM also "
            "sees the new size at once.",
            "Check that resize.qemu_monitor is not off (extra is the default). main would use "
-           "qmp.sock; only for runtimes whose shim does not."}}}),
+           "qmp.sock where there is nothing else; only for runtimes whose shim does not."}}}),
     ROW(HYPERVISOR_BUSY, "hypervisor_busy", HEALS, STATUS_UNAVAILABLE,
         {HYPERVISOR,
          {"The hypervisor's control socket is there, but other clients hold it (QEMU then gives no "

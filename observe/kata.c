@@ -70,7 +70,9 @@ static bool mention_socket(const struct buffer *arguments, const char *path)
     return false;
 }
 
-int kata_find_added_monitor(int root, const char *name, struct observed_sandbox *sandbox)
+/* ret_mentioned: QEMU makes it, or has made it. */
+static int find_added_monitor(int root, const char *name, struct observed_sandbox *sandbox,
+                              bool *ret_mentioned)
 {
     cleanup(buffer_done) struct buffer arguments = BUFFER_INIT(ARGUMENTS_BYTES);
     char path[PATH_MAX];
@@ -80,10 +82,28 @@ int kata_find_added_monitor(int root, const char *name, struct observed_sandbox 
     r = process_read_arguments(sandbox->vmm_pid, &arguments);
     if (r < 0)
         return r == PROCESS_GONE || r == BUFFER_FULL ? 0 : r;
-    if (!mention_socket(&arguments, path))
+    *ret_mentioned = mention_socket(&arguments, path);
+    if (!*ret_mentioned)
         return 0;
     r = kata_try_socket(root, ADDED_MONITORS, strrchr(path, '/') + 1, &sandbox->control_socket);
     if (r == 0 && !sandbox->control_socket)
         sandbox->try_again = true;
+    return r;
+}
+
+int kata_find_monitor(const struct observe_sandbox_paths *paths, const char *name,
+                      const char *directory, const char *extra, struct observed_sandbox *sandbox)
+{
+    bool mentioned = false;
+    int r = 0;
+
+    if (paths->extra_monitor)
+        r = find_added_monitor(paths->root, name, sandbox, &mentioned);
+    if (r < 0 || sandbox->control_socket || !directory[0])
+        return r;
+    if (paths->extra_monitor)
+        r = kata_try_socket(paths->root, directory, extra, &sandbox->control_socket);
+    if (r == 0 && !sandbox->control_socket && paths->main_monitor && !mentioned)
+        r = kata_try_socket(paths->root, directory, "qmp.sock", &sandbox->control_socket);
     return r;
 }

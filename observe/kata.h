@@ -18,6 +18,9 @@ int kata_set_problem(struct observed_sandbox *sandbox, bool try_again, const cha
 /* ret_path: DIRECTORY/name, if that is a socket; NULL stays otherwise. */
 int kata_try_socket(int root, const char *directory, const char *name, char **ret_path);
 
-/* The monitor that crust-qemu gave the QEMU named sandbox-NAME, if the VMM's arguments say so:
- * control_socket is set, or the sandbox is to be observed again where QEMU has yet to make it. */
-int kata_find_added_monitor(int root, const char *name, struct observed_sandbox *sandbox);
+/* QEMU's monitor, the first of those that there are and that may be used: the one that crust-qemu
+ * gave the QEMU named sandbox-NAME, DIRECTORY/EXTRA, and the shim's own, DIRECTORY/qmp.sock.
+ * DIRECTORY is "" where it is not known. Sets control_socket; where QEMU has yet to make
+ * crust-qemu's, the sandbox is to be observed again. */
+int kata_find_monitor(const struct observe_sandbox_paths *paths, const char *name,
+                      const char *directory, const char *extra, struct observed_sandbox *sandbox);

@@ -431,21 +431,6 @@ static int find_process(const struct traces *traces, struct observed_sandbox *sa
     return r;
 }
 
-static int find_monitor(const struct traces *traces, struct observed_sandbox *sandbox)
-{
-    int r = 0;
-
-    if (traces->paths->extra_monitor)
-        r = kata_find_added_monitor(traces->paths->root, traces->vm_id, sandbox);
-    if (r == 0 && !sandbox->control_socket && traces->paths->extra_monitor)
-        r = kata_try_socket(traces->paths->root, traces->vm_directory, "extra-monitor.sock",
-                            &sandbox->control_socket);
-    if (r == 0 && !sandbox->control_socket && traces->paths->main_monitor)
-        r = kata_try_socket(traces->paths->root, traces->vm_directory, "qmp.sock",
-                            &sandbox->control_socket);
-    return r;
-}
-
 static int find_control_socket(const struct traces *traces, struct observed_sandbox *sandbox)
 {
     const enum hypervisor_kind hypervisor = sandbox->hypervisor;
@@ -462,7 +447,8 @@ static int find_control_socket(const struct traces *traces, struct observed_sand
         return kata_try_socket(root, traces->vm_directory, "clh-api.sock",
                                &sandbox->control_socket);
     if (hypervisor == HYPERVISOR_QEMU || hypervisor == HYPERVISOR_UNKNOWN)
-        return find_monitor(traces, sandbox);
+        return kata_find_monitor(traces->paths, traces->vm_id, traces->vm_directory,
+                                 "extra-monitor.sock", sandbox);
     return 0;
 }
 

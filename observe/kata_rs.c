@@ -146,23 +146,16 @@ static int find_vmm(struct traces *traces, struct observed_sandbox *sandbox)
 
 static int find_control_socket(const struct traces *traces, struct observed_sandbox *sandbox)
 {
-    int root = traces->paths->root, r = 0;
+    int root = traces->paths->root;
 
     if (sandbox->hypervisor == HYPERVISOR_CLOUD_HYPERVISOR)
         return kata_try_socket(root, traces->directory, "ch-api.sock", &sandbox->control_socket);
     if (sandbox->hypervisor == HYPERVISOR_FIRECRACKER)
         return kata_try_socket(root, traces->directory, "run/fc.sock", &sandbox->control_socket);
-    if (sandbox->hypervisor != HYPERVISOR_QEMU)
-        return 0;
-    if (traces->paths->extra_monitor)
-        r = kata_find_added_monitor(root, traces->sandbox_id, sandbox);
-    if (r < 0 || sandbox->control_socket || !traces->bundle[0])
-        return r;
-    if (traces->paths->extra_monitor)
-        r = kata_try_socket(root, traces->bundle, "debug-monitor.sock", &sandbox->control_socket);
-    if (r == 0 && !sandbox->control_socket && traces->paths->main_monitor)
-        r = kata_try_socket(root, traces->bundle, "qmp.sock", &sandbox->control_socket);
-    return r;
+    if (sandbox->hypervisor == HYPERVISOR_QEMU)
+        return kata_find_monitor(traces->paths, traces->sandbox_id, traces->bundle,
+                                 "debug-monitor.sock", sandbox);
+    return 0;
 }
 
 /* ---- the agent --------------------------------------------------------------------------- */

@@ -73,7 +73,7 @@ struct observe_sandbox_paths {
     const char *kata_go_sandboxes, *kata_go_vms, *kata_rs_sandboxes;
     const char *const *bundles; /* paths.bundles */
     unsigned bundle_directories;
-    bool extra_monitor, main_monitor; /* resize.qemu_monitor: which socket may be used */
+    bool extra_monitor, main_monitor; /* resize.qemu_monitor: which sockets may be used */
     uint32_t agent_port;
     struct observe_cache *cache;
 };

@@ -19,7 +19,7 @@ void node_sandbox_paths(const struct context *context, const char *bundles[CONFI
         .kata_rs_sandboxes = config->paths.kata_rs_sandboxes,
         .bundles = bundles,
         .bundle_directories = config->paths.bundles.count,
-        .extra_monitor = config->resize.qemu_monitor == QEMU_MONITOR_EXTRA,
+        .extra_monitor = config->resize.qemu_monitor != QEMU_MONITOR_OFF,
         .main_monitor = config->resize.qemu_monitor == QEMU_MONITOR_MAIN,
         .agent_port = config->agent.port,
         .cache = context->cache,

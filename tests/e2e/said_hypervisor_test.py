@@ -290,6 +290,20 @@ class MonitorTest(SaidTest):
         node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
         self.assertEqual(len(main.sent("block_resize")), 1)
 
+    def test_main_only_without_an_extra_monitor(self):
+        node = self.node({"resize.qemu_monitor": "main"})
+        volume = self.volume(node)
+        self.agent(node)
+        main = self.monitor(node, volume, name="qmp.sock")
+        extra = self.monitor(node, volume)
+        self.sandbox(node, volume)
+        node.start()
+        node.wait_for(volume.path, "in_sync", "none")
+        volume.loop.resize(AFTER)
+        node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
+        self.assertEqual(len(extra.sent("block_resize")), 1)
+        self.assertEqual(main.connections, 0)
+
     def test_refused_connection(self):
         node = self.node()
         volume = self.volume(node)

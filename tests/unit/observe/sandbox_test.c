@@ -321,6 +321,10 @@ static void uses_the_main_monitor_only_when_told(void **state)
     paths.main_monitor = true;
     observe();
     assert_string_equal(sandbox.control_socket, "/run/vc/vm/" ID "/qmp.sock");
+    assert_int_equal(unlink(in_scratch("/run/vc/vm/" ID "/extra-monitor.sock")), 0);
+    make_socket("/run/vc/vm/" ID, "extra-monitor.sock");
+    observe();
+    assert_string_equal(sandbox.control_socket, "/run/vc/vm/" ID "/extra-monitor.sock");
 }
 
 #define ADDED "/run/crustd/qemu"
@@ -333,6 +337,8 @@ static void finds_the_monitor_that_crust_qemu_added(void **state)
     vmm = start_process("/", "qemu-system-x86_64", "-name", "sandbox-" ID,
                         "unix:" ADDED "/" ID ".sock,server=on,wait=off");
     write_pid("/run/vc/vm/" ID "/pid", vmm);
+    make_socket("/run/vc/vm/" ID, "qmp.sock");
+    paths.main_monitor = true;
     observe();
     assert_null(sandbox.control_socket); /* QEMU is about to make it */
     assert_true(sandbox.try_again);
@@ -340,7 +346,7 @@ static void finds_the_monitor_that_crust_qemu_added(void **state)
     make_socket(ADDED, ID ".sock");
     observe();
     assert_string_equal(sandbox.control_socket, ADDED "/" ID ".sock");
-    paths.extra_monitor = false;
+    paths.extra_monitor = paths.main_monitor = false;
     observe();
     assert_null(sandbox.control_socket);
 }
