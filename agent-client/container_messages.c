@@ -75,7 +75,7 @@ static size_t borrow_texts(const char *const *texts, ProtobufCBinaryData *array,
     return count;
 }
 
-static size_t count_texts(const char *const *texts)
+size_t container_count_texts(const char *const *texts)
 {
     size_t count = 0;
 
@@ -161,8 +161,8 @@ int container_append_create(struct buffer *payload, const struct container_spec 
 
     if (!parts)
         return -ENOMEM;
-    if (count_texts(from->volume_paths) > CONTAINER_VOLUMES ||
-        count_texts(from->arguments) > CONTAINER_ARGUMENTS)
+    if (container_count_texts(from->volume_paths) > CONTAINER_VOLUMES ||
+        container_count_texts(from->arguments) > CONTAINER_ARGUMENTS)
         return -EMSGSIZE;
     fill_process(parts, from, &process, &capabilities);
     process.user = &user;

@@ -42,6 +42,9 @@ struct container_copy {
     size_t length;
 };
 
+/* Of a list that ends with NULL; NULL: none. */
+size_t container_count_texts(const char *const *texts);
+
 /* Append to the buffer. 0, -EMSGSIZE, -ENOMEM. */
 int container_append_create(struct buffer *payload, const struct container_spec *spec);
 int container_append_start(struct buffer *payload, const char *container_id);

@@ -8,15 +8,7 @@
 #include <string.h>
 
 #include "agent-client/agent_messages.h"
-
-static size_t count_texts(const char *const *texts)
-{
-    size_t count = 0;
-
-    while (texts && texts[count])
-        count++;
-    return count;
-}
+#include "agent-client/container_messages.h"
 
 static void free_texts(char **texts)
 {
@@ -36,7 +28,7 @@ static char *copy_text(const char *text, bool *failed)
 
 static char **copy_texts(const char *const *texts, bool *failed)
 {
-    size_t count = count_texts(texts);
+    size_t count = container_count_texts(texts);
     char **copies = calloc(count + 1, sizeof(*copies));
 
     if (!copies)
@@ -122,7 +114,7 @@ const char *container_order_fault(const struct container_order *order)
         return "the program's directory is no absolute path";
     if ((needs_program || request->program) && !is_name(request->program))
         return "the program's name is no file name";
-    if (count_texts(request->arguments) > CONTAINER_ARGUMENTS)
+    if (container_count_texts(request->arguments) > CONTAINER_ARGUMENTS)
         return "the program has too many arguments";
     if (!are_volumes(request->volume_paths))
         return "a volume's path is not absolute or too long, or there are too many of them";

@@ -287,3 +287,8 @@ void config_needs_restart(const struct config *old_config, const struct config *
                                  key->section, key->name);
     }
 }
+
+bool config_brings_helpers(const struct config *config)
+{
+    return config->guest.helper && config->resize.mode == RESIZE_GROW;
+}

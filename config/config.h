@@ -125,6 +125,9 @@ int config_load(const char *file, struct config *ret_config, struct error *error
 const char *config_root_of_environment(void);
 const char *config_file_of_environment(void);
 
+/* Whether guests without an agent of their own are brought a helper. */
+bool config_brings_helpers(const struct config *config);
+
 /* What a program on this host goes by: the file it was given, taken as it stands, or else the
  * default one inside the root, without which the defaults hold. root_name stands for the root in
  * errors. */

@@ -10,7 +10,7 @@
 const char *program_name(const char *argument0)
 {
     static const char prefix[] = "crust-";
-    const char *slash = strrchr(argument0, '/'), *base = slash ? slash + 1 : argument0;
+    const char *base = basename(argument0);
 
     if (strncmp(base, prefix, strlen(prefix)) != 0 || !base[strlen(prefix)])
         return NULL;

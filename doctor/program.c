@@ -108,7 +108,7 @@ static const char kata_deploy[] = "/opt/kata/bin", distribution[] = "/usr/bin";
 static const char *name_of_qemu(const char *path)
 {
     static const char prefix[] = "crust-";
-    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    const char *base = basename(path);
 
     return strncmp(base, prefix, strlen(prefix)) == 0 && base[strlen(prefix)]
                ? base + strlen(prefix)

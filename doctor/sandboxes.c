@@ -23,13 +23,6 @@ struct door {
     char remedy[DROP_IN_BYTES + 128]; /* "" none */
 };
 
-static const char *text_of(const cJSON *row, const char *key)
-{
-    const char *text = json_string(row, key);
-
-    return text ? text : "";
-}
-
 /* ---- the VMM ------------------------------------------------------------------------------- */
 
 /* "QEMU 7.2.22", "Cloud Hypervisor" */
@@ -57,10 +50,10 @@ static struct door shut_door(const struct vmm *vmm, const char *why, const char 
 
 static bool lacks_monitor(const cJSON *row, const struct config *config)
 {
-    const enum hypervisor_kind kind = hypervisor_kind_from_name(text_of(row, "hypervisor"));
+    const enum hypervisor_kind kind = hypervisor_kind_from_name(json_text(row, "hypervisor"));
 
     return (kind == HYPERVISOR_QEMU || kind == HYPERVISOR_UNKNOWN) &&
-           !*text_of(row, "control_socket") && config->resize.qemu_monitor != QEMU_MONITOR_OFF;
+           !*json_text(row, "control_socket") && config->resize.qemu_monitor != QEMU_MONITOR_OFF;
 }
 
 static struct door find_monitor(const struct vmm *vmm, const cJSON *row)
@@ -136,10 +129,10 @@ static struct door find_cloud_hypervisor(const struct vmm *vmm, const char *vers
 /* How the last calls ended says more than what there is. */
 static struct door find_hypervisor(const cJSON *row, const struct config *config)
 {
-    const enum hypervisor_kind kind = hypervisor_kind_from_name(text_of(row, "hypervisor"));
-    const char *version = text_of(row, "vmm_version");
-    const char *reasons = text_of(row, "hypervisor_reasons");
-    struct vmm vmm = {.socket = text_of(row, "control_socket")};
+    const enum hypervisor_kind kind = hypervisor_kind_from_name(json_text(row, "hypervisor"));
+    const char *version = json_text(row, "vmm_version");
+    const char *reasons = json_text(row, "hypervisor_reasons");
+    struct vmm vmm = {.socket = json_text(row, "control_socket")};
     bool is_old =
         kind == HYPERVISOR_CLOUD_HYPERVISOR && *version && !cloud_hypervisor_is_able(version);
     char why[160];
@@ -179,14 +172,9 @@ static const char agent_remedy[] =
 static const char asked_remedy[] =
     "crustctl explain VOL says what helps; crust-guest-agent in the guest's image needs no helper";
 
-static bool brings_helpers(const struct config *config)
-{
-    return config->guest.helper && config->resize.mode == RESIZE_GROW;
-}
-
 static struct door find_guest(const cJSON *row, const struct config *config)
 {
-    const char *reasons = text_of(row, "guest_reasons");
+    const char *reasons = json_text(row, "guest_reasons");
     struct door door = {.level = FINDING_ERROR};
     size_t length = 0;
 
@@ -199,9 +187,9 @@ static struct door find_guest(const cJSON *row, const struct config *config)
 
     for (unsigned i = 0; i < GUEST_ROUTES && config->agent.routes[i] != ROUTE_NONE; i++) {
         const enum guest_route route = config->agent.routes[i];
-        const char *ability = text_of(row, routes[route].column);
+        const char *ability = json_text(row, routes[route].column);
 
-        if (route == ROUTE_HELPER && !brings_helpers(config))
+        if (route == ROUTE_HELPER && !config_brings_helpers(config))
             continue;
         if (strcmp(ability, "able") == 0) {
             (void)snprintf(door.what, sizeof(door.what), "its guest grows by the %s",
@@ -231,10 +219,10 @@ static enum finding_level worse(enum finding_level a, enum finding_level b)
 
 static void format_place(const cJSON *row, char *ret_text, size_t size)
 {
-    const char *pod = text_of(row, "pod_name");
+    const char *pod = json_text(row, "pod_name");
 
-    (void)snprintf(ret_text, size, "sandbox %.128s%s%.64s%s%.256s%s", text_of(row, "sandbox_id"),
-                   *pod ? " (" : "", *pod ? text_of(row, "pod_namespace") : "", *pod ? "/" : "",
+    (void)snprintf(ret_text, size, "sandbox %.128s%s%.64s%s%.256s%s", json_text(row, "sandbox_id"),
+                   *pod ? " (" : "", *pod ? json_text(row, "pod_namespace") : "", *pod ? "/" : "",
                    pod, *pod ? ")" : "");
 }
 
@@ -242,7 +230,7 @@ static void judge_one(const cJSON *row, const struct config *config, struct find
 {
     const struct door vmm = find_hypervisor(row, config), guest = find_guest(row, config);
     enum finding_level level = worse(vmm.level, guest.level);
-    const char *names = text_of(row, "volume_names");
+    const char *names = json_text(row, "volume_names");
     const char *remedy = vmm.level == FINDING_ERROR ? vmm.remedy : guest.remedy;
     char where[512];
     uint64_t volumes = 0;
@@ -271,16 +259,16 @@ struct restarts {
 
 static void add_restart(struct restarts *restarts, const cJSON *row)
 {
-    const char *pod = text_of(row, "pod_name");
+    const char *pod = json_text(row, "pod_name");
     char name[384];
     size_t length;
 
     if (*pod)
         (void)snprintf(name, sizeof(name), "%s%.64s/%.256s", restarts->named ? ", " : "",
-                       text_of(row, "pod_namespace"), pod);
+                       json_text(row, "pod_namespace"), pod);
     else
         (void)snprintf(name, sizeof(name), "%ssandbox %.128s", restarts->named ? ", " : "",
-                       text_of(row, "sandbox_id"));
+                       json_text(row, "sandbox_id"));
     length = strlen(name);
     restarts->count++;
     if (restarts->named + 1 < restarts->count ||
@@ -309,7 +297,7 @@ static void list_restarts(const cJSON *sandboxes, const char *boot_id, const str
 
         cJSON_ArrayForEach(row, sandboxes)
         {
-            if (strcmp(text_of(row, "boot_id"), boot_id) == 0 && lacks_monitor(row, config) &&
+            if (strcmp(json_text(row, "boot_id"), boot_id) == 0 && lacks_monitor(row, config) &&
                 has_volumes(row) == with_volumes)
                 add_restart(&restarts, row);
         }
@@ -365,7 +353,7 @@ static void add_forecast(struct forecast *forecast, const cJSON *row)
     forecast->volumes += volumes;
     forecast->not_resizable += not_resizable;
     forecast->unknown += unknown;
-    add_names(forecast, text_of(row, "not_resizable_names"));
+    add_names(forecast, json_text(row, "not_resizable_names"));
 }
 
 static void judge_forecast(const cJSON *sandboxes, const char *boot_id, struct findings *findings)
@@ -375,7 +363,7 @@ static void judge_forecast(const cJSON *sandboxes, const char *boot_id, struct f
 
     cJSON_ArrayForEach(row, sandboxes)
     {
-        if (strcmp(text_of(row, "boot_id"), boot_id) == 0)
+        if (strcmp(json_text(row, "boot_id"), boot_id) == 0)
             add_forecast(&forecast, row);
     }
     if (forecast.not_resizable)
@@ -405,7 +393,7 @@ void sandboxes_judge(const cJSON *sandboxes, const char *boot_id, const struct c
 
     cJSON_ArrayForEach(row, sandboxes)
     {
-        if (strcmp(text_of(row, "boot_id"), boot_id) != 0)
+        if (strcmp(json_text(row, "boot_id"), boot_id) != 0)
             continue;
         judge_one(row, config, findings);
         count++;

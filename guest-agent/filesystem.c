@@ -100,14 +100,13 @@ enum filesystem_kind filesystem_kind_from_name(const char *name)
  * the last part of the path is the kernel's name for anything that is a plain disk. */
 static int device_from_path(const char *path, dev_t *ret_device)
 {
-    const char *slash = strrchr(path, '/');
     struct stat status;
 
     if (stat(path, &status) == 0 && S_ISBLK(status.st_mode)) {
         *ret_device = status.st_rdev;
         return 0;
     }
-    return device_by_name(slash ? slash + 1 : path, ret_device);
+    return device_by_name(basename(path), ret_device);
 }
 
 static int inspect_btrfs(int directory, struct filesystem *filesystem)

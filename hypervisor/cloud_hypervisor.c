@@ -26,13 +26,6 @@
 
 enum { SECTOR_BYTES = 512, REQUEST_BYTES = 4096 };
 
-static void received_resize(struct vmm_http *vmm, const char *body, size_t length)
-{
-    (void)body;
-    (void)length;
-    vmm_http_finish(vmm, HYPERVISOR_DONE, vmm->call.request.bytes, NULL);
-}
-
 static int encode_resize(const struct drive *drive, uint64_t bytes, struct buffer *body)
 {
     buffer_append_text(body, "{");
@@ -53,7 +46,7 @@ static void resize(struct vmm_http *vmm, const struct drive *drive)
     } else if (r < 0) {
         vmm_http_fail(vmm, r);
     } else {
-        vmm_http_ask(vmm, "PUT", "/api/v1/vm.resize-disk", buffer_text(&body), received_resize);
+        vmm_http_ask(vmm, "PUT", "/api/v1/vm.resize-disk", buffer_text(&body), vmm_http_resized);
     }
 }
 

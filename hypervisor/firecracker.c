@@ -19,13 +19,6 @@
 
 enum { REQUEST_BYTES = 32 * 1024 };
 
-static void received_patch(struct vmm_http *vmm, const char *body, size_t length)
-{
-    (void)body;
-    (void)length;
-    vmm_http_finish(vmm, HYPERVISOR_DONE, vmm->call.request.bytes, NULL);
-}
-
 static int encode_patch(const struct drive *drive, struct buffer *target, struct buffer *body)
 {
     int r = buffer_append_format(target, "/drives/%s", drive->id);
@@ -46,7 +39,7 @@ static void patch(struct vmm_http *vmm, const struct drive *drive)
     if (r < 0)
         vmm_http_fail(vmm, r);
     else
-        vmm_http_ask(vmm, "PATCH", buffer_text(&target), buffer_text(&body), received_patch);
+        vmm_http_ask(vmm, "PATCH", buffer_text(&target), buffer_text(&body), vmm_http_resized);
 }
 
 static void received_config(struct vmm_http *vmm, const char *body, size_t length)

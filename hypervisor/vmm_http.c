@@ -78,6 +78,13 @@ void vmm_http_finish(struct vmm_http *vmm, enum hypervisor_outcome outcome, uint
     hypervisor_call_complete(&vmm->call, &reply);
 }
 
+void vmm_http_resized(struct vmm_http *vmm, const char *body, size_t length)
+{
+    (void)body;
+    (void)length;
+    vmm_http_finish(vmm, HYPERVISOR_DONE, vmm->call.request.bytes, NULL);
+}
+
 static enum hypervisor_outcome outcome_of(const struct vmm_http *vmm,
                                           const struct http_exchange_answer *answer,
                                           struct error *error)

@@ -42,6 +42,9 @@ int vmm_http_start(struct vmm_http *vmm, const char *method, const char *target,
 void vmm_http_ask(struct vmm_http *vmm, const char *method, const char *target, const char *body,
                   vmm_http_answered *answered);
 
+/* The answer to a resize: nothing but that it is done. */
+void vmm_http_resized(struct vmm_http *vmm, const char *body, size_t length);
+
 /* Ends the call: the last thing done with it. `bytes` 0: not learned. */
 void vmm_http_finish(struct vmm_http *vmm, enum hypervisor_outcome outcome, uint64_t bytes,
                      const struct error *error);

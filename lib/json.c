@@ -490,6 +490,13 @@ const char *json_string(const cJSON *object, const char *name)
     return cJSON_IsString(member) ? member->valuestring : NULL;
 }
 
+const char *json_text(const cJSON *object, const char *name)
+{
+    const char *text = json_string(object, name);
+
+    return text ? text : "";
+}
+
 enum json_number json_number(const cJSON *object, const char *name, uint64_t *ret_number)
 {
     const cJSON *member = json_member(object, name);

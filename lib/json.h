@@ -50,6 +50,7 @@ static inline void json_deletep(cJSON **value)
  * or of another type. Strings borrowed from the object. */
 const cJSON *json_member(const cJSON *object, const char *name);
 const char *json_string(const cJSON *object, const char *name);
+const char *json_text(const cJSON *object, const char *name); /* the same, but "" for NULL */
 /* Whole numbers in 0…2^53-1, the ones that a double holds without a neighbour rounded onto them. */
 enum json_number { JSON_NUMBER, JSON_NUMBER_ABSENT, JSON_NUMBER_WRONG };
 enum json_number json_number(const cJSON *object, const char *name, uint64_t *ret_number);

@@ -8,13 +8,6 @@
 
 #include "lib/json.h"
 
-static const char *text_of(const cJSON *row, const char *key)
-{
-    const char *text = json_string(row, key);
-
-    return text ? text : "";
-}
-
 static void add_layers(struct advice *advice, const cJSON *layers)
 {
     const cJSON *layer = NULL;
@@ -36,12 +29,12 @@ static void add_remedies(struct advice *advice, const struct explanation *text)
 
 void advice_collect(const cJSON *volume, const cJSON *layers, struct advice *ret_advice)
 {
-    const enum volume_state state = state_from_name(text_of(volume, "state"));
+    const enum volume_state state = state_from_name(json_text(volume, "state"));
     struct advice advice = {
         .state = state_explain(state),
-        .reason = reason_explain(reason_from_name(text_of(volume, "reason")), state),
+        .reason = reason_explain(reason_from_name(json_text(volume, "reason")), state),
         .resizable =
-            reason_explain_resizable(reason_from_name(text_of(volume, "resizable_reason"))),
+            reason_explain_resizable(reason_from_name(json_text(volume, "resizable_reason"))),
     };
     const struct explanation *text = advice.reason ? advice.reason : advice.state;
 

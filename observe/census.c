@@ -105,10 +105,10 @@ static bool holds(const struct buffer *text, const struct asked *asked)
 
 static void note_kubelet(struct census *census, pid_t pid)
 {
-    const char *program = buffer_text(&census->arguments), *slash = strrchr(program, '/');
+    const char *program = buffer_text(&census->arguments);
     struct process process;
 
-    if (strcmp(slash ? slash + 1 : program, "kubelet") == 0 && process_read(pid, &process) == 0 &&
+    if (strcmp(basename(program), "kubelet") == 0 && process_read(pid, &process) == 0 &&
         process.start_ns > census->kubelet_start_ns)
         census->kubelet_start_ns = process.start_ns;
 }

@@ -183,19 +183,12 @@ static bool is_container(void *userdata, const char *part)
     return false;
 }
 
-static const char *last_part(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
-
 /* Whether another path is mounted at a destination that ends alike. */
 static bool is_shared_name(const struct mounts *mounts, const struct mount *mount)
 {
     for (unsigned i = 0; i < mounts->mounts; i++)
         if (strcmp(mounts->mount[i].path, mount->path) != 0 &&
-            strcmp(last_part(mounts->mount[i].destination), last_part(mount->destination)) == 0)
+            strcmp(basename(mounts->mount[i].destination), basename(mount->destination)) == 0)
             return true;
     return false;
 }
@@ -209,7 +202,7 @@ static const char *find_name(struct mounts *mounts, const struct directory_names
 
         if (strcmp(mount->path, path) != 0 || is_shared_name(mounts, mount))
             continue;
-        name = passthrough_find(passthrough, last_part(mount->destination), is_container, mounts);
+        name = passthrough_find(passthrough, basename(mount->destination), is_container, mounts);
         if (name)
             return name;
     }
@@ -237,7 +230,7 @@ static void set_carrier(const struct mounts *mounts, const struct directory_name
         if (strcmp(mount->path, claim->path) != 0)
             continue;
         if (carrier == CARRIER_UNKNOWN && !is_shared_name(mounts, mount) &&
-            passthrough_is_shared(passthrough, mount->container, last_part(mount->destination)))
+            passthrough_is_shared(passthrough, mount->container, basename(mount->destination)))
             carrier = CARRIER_DIRECTORY;
         if (carrier <= claim->carrier)
             continue;
@@ -317,7 +310,7 @@ static int offer_names(struct mounts *mounts, const struct directory_names *name
     for (unsigned i = 0; r == 0 && i < names->count; i++) {
         cleanup(freep) char *guest_path = NULL;
 
-        if (!passthrough_is_candidate(names->name[i], last_part(mount->destination), is_container,
+        if (!passthrough_is_candidate(names->name[i], basename(mount->destination), is_container,
                                       mounts))
             continue;
         r = passthrough_guest_path(names->name[i], &guest_path);

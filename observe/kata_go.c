@@ -378,9 +378,7 @@ static int read_pid_file(const struct traces *traces, const char *directory, con
 /* It has the sandbox's id among its arguments too, but no drive. */
 static bool is_jailer(const struct buffer *arguments)
 {
-    const char *program = buffer_text(arguments), *slash = strrchr(program, '/');
-
-    return strcmp(slash ? slash + 1 : program, "jailer") == 0;
+    return strcmp(basename(buffer_text(arguments)), "jailer") == 0;
 }
 
 /* Takes the process for the sandbox's if its arguments say so; start times before and after tell

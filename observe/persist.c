@@ -28,6 +28,7 @@
 #include "lib/base64url.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
+#include "observe/kata.h"
 
 #define GUEST_STORAGE "/run/kata-containers/sandbox/storage/"
 
@@ -52,14 +53,6 @@ static const char *filled(const cJSON *object, const char *name)
     const char *text = json_string(object, name);
 
     return text && *text ? text : NULL;
-}
-
-static int copy(const char *text, char **ret_copy)
-{
-    if (!text)
-        return 0;
-    *ret_copy = strdup(text);
-    return *ret_copy ? 0 : -ENOMEM;
 }
 
 /* ---- PCI --------------------------------------------------------------------------------- */
@@ -160,11 +153,11 @@ static int read_device(const struct context *context, const cJSON *object,
         return 0;
     *device = (struct persist_device){.major = device_number(object, "Major"),
                                       .minor = device_number(object, "Minor")};
-    r = copy(id, &device->id);
+    r = kata_copy(id, &device->id);
     if (r == 0)
-        r = copy(filled(drive, "ID"), &device->drive_id);
+        r = kata_copy(filled(drive, "ID"), &device->drive_id);
     if (r == 0)
-        r = copy(filled(drive, "File"), &device->file);
+        r = kata_copy(filled(drive, "File"), &device->file);
     if (r == 0)
         r = read_guest_path(context, drive, device);
     if (r < 0) {
@@ -222,9 +215,9 @@ static int read_sandbox(const cJSON *object, struct persist_sandbox *sandbox, st
         type = filled(json_member(object, "Config"), "HypervisorType");
     if (json_number(hypervisor, "Pid", &pid) == 0 && pid <= INT_MAX)
         sandbox->pid = (pid_t)pid;
-    r = copy(type, &sandbox->hypervisor);
+    r = kata_copy(type, &sandbox->hypervisor);
     if (r == 0)
-        r = copy(filled(json_member(object, "AgentState"), "URL"), &sandbox->agent_url);
+        r = kata_copy(filled(json_member(object, "AgentState"), "URL"), &sandbox->agent_url);
     if (r == 0)
         r = read_devices(object, sandbox, error);
     return r;
@@ -277,10 +270,10 @@ static int read_mount(const cJSON *object, struct persist_container *container)
     if (!source)
         return 0;
     container->mounts++;
-    r = copy(source, &mount->source);
+    r = kata_copy(source, &mount->source);
     if (r == 0)
-        r = copy(filled(object, "Destination"), &mount->destination);
-    return r < 0 ? r : copy(filled(object, "BlockDeviceID"), &mount->device_id);
+        r = kata_copy(filled(object, "Destination"), &mount->destination);
+    return r < 0 ? r : kata_copy(filled(object, "BlockDeviceID"), &mount->device_id);
 }
 
 static int read_container(const cJSON *object, struct persist_container *container,

@@ -118,7 +118,5 @@ bool process_arguments_name(const struct buffer *arguments, const char *token)
 
 enum hypervisor_kind process_arguments_hypervisor(const struct buffer *arguments)
 {
-    const char *program = buffer_text(arguments), *slash = strrchr(program, '/');
-
-    return hypervisor_kind_from_program(slash ? slash + 1 : program);
+    return hypervisor_kind_from_program(basename(buffer_text(arguments)));
 }

@@ -58,7 +58,7 @@ static int act_guest_start(struct act *act)
 
     guest_routes_describe(act->context, &act->volume, act->guest.shim_socket, &request);
     request.resizes = true;
-    request.asks_address = act->volume.guest_path[0] || helpers_are_on(config);
+    request.asks_address = act->volume.guest_path[0] || config_brings_helpers(config);
     for (enum guest_route route = ROUTE_COMPANION; route < GUEST_ROUTES; route++)
         request.inability[route] = reason_from_name(act->volume.ability[route]);
     request.helper = &helper_ops;

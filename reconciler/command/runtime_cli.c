@@ -87,13 +87,6 @@ static void cut_line(struct buffer *text)
 
 /* ---- the program ---- */
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
-
 static bool is_allowed(const struct context *context, const char *path)
 {
     const struct config_paths_list *list = &context->config->crust.runtime_cli_allow;
@@ -194,9 +187,9 @@ static int judge(const struct context *context, struct found *found, struct runt
     if (!is_allowed(context, path))
         return error_set(error, RUNTIME_CLI_UNSAFE,
                          "crust.runtime_cli_allow does not have what " FILE_NAME " names");
-    if (strcmp(base_name(path), "crustctl") == 0)
+    if (strcmp(basename(path), "crustctl") == 0)
         return RUNTIME_CLI_NONE;
-    ret_cli->is_kata = strcmp(base_name(path), "kata-runtime") == 0;
+    ret_cli->is_kata = strcmp(basename(path), "kata-runtime") == 0;
     r = check_program(context->root, path, ret_cli, &program, error);
     return r == RUNTIME_CLI_FOUND ? check_place(context->root, found, &program, ret_cli, error) : r;
 }

@@ -28,8 +28,6 @@ struct store_volume;
 
 enum helper_purpose { HELPER_GROW, HELPER_COUNT };
 
-/* Whether helpers may be brought into guests at all, by the configuration. */
-bool helpers_are_on(const struct config *config);
 /* targets.c: whether this route exists for the volume. */
 bool helper_is_possible(const struct config *config, const struct store_volume *volume);
 

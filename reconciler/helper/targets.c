@@ -20,11 +20,6 @@
 #include "reconciler/core/permit.h"
 #include "reconciler/helper/helper.h"
 
-bool helpers_are_on(const struct config *config)
-{
-    return config->guest.helper && config->resize.mode == RESIZE_GROW;
-}
-
 static bool has_path(const struct store_volume *volume)
 {
     return volume->guest_path[0] == '/';
@@ -39,7 +34,7 @@ static bool is_rust(const struct store_volume *volume)
 
 bool helper_is_possible(const struct config *config, const struct store_volume *volume)
 {
-    return helpers_are_on(config) && permit_of(config, volume) == POLICY_GROW &&
+    return config_brings_helpers(config) && permit_of(config, volume) == POLICY_GROW &&
            volume->sandbox_ref && volume->mapping_id && volume->agent_address[0] &&
            (has_path(volume) || is_rust(volume));
 }
