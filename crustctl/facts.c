@@ -287,6 +287,15 @@ static void say_attempts(const struct dossier *dossier, const struct config *con
             time);
 }
 
+static void say_found(const cJSON *cleanup, const char *member, const char *label,
+                      struct facts *facts)
+{
+    const char *text = json_string(json_member(cleanup, "evidence"), member);
+
+    if (text)
+        say(facts, "%s: %s.", label, text);
+}
+
 static void say_cleanup(const struct dossier *dossier, const struct config *config,
                         struct facts *facts)
 {
@@ -304,6 +313,8 @@ static void say_cleanup(const struct dossier *dossier, const struct config *conf
         meaning ? meaning : "", meaning ? "" : ".");
     if (remedy)
         say(facts, "%s", remedy);
+    say_found(dossier->cleanup, "metadata_problem", "What is wrong with it", facts);
+    say_found(dossier->cleanup, "problem", "What crustd cannot see", facts);
     if (strcmp(row_text(dossier->cleanup, "decision"), "removed") == 0)
         say(facts, "crustctl restore %" PRIu64 " puts it back while the trash has it.",
             row_number(dossier->cleanup, "cleanup_id", NULL));

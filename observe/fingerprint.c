@@ -20,14 +20,17 @@
 
 enum { LISTING_BYTES = 64 * 1024 };
 
-static int read_names(int directory, struct directory_names *ret_names)
+static int read_names(int directory, struct directory_names *ret_names, struct error *error)
 {
     cleanup(dir_closep) DIR *listing = NULL;
     int r = directory_list(directory, &listing);
 
     if (r == 0)
         r = directory_read_names(listing, OBSERVE_ENTRY_NAMES, NULL, ret_names);
-    return r == DIRECTORY_TOO_MANY ? FINGERPRINT_UNFIT : r;
+    if (r == DIRECTORY_TOO_MANY)
+        return error_set(error, FINGERPRINT_UNFIT, "more than %d names in the directory",
+                         OBSERVE_ENTRY_NAMES);
+    return r;
 }
 
 static void append_time(struct buffer *listing, struct timespec time)
@@ -44,11 +47,12 @@ static void append_stat(struct buffer *listing, const struct stat *st)
     append_time(listing, st->st_mtim);
 }
 
-static int append_bytes(struct buffer *listing, int directory, const char *name)
+static int append_bytes(struct buffer *listing, int directory, const char *name,
+                        struct error *error)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(JSON_LIMITS_MOUNT_INFO.bytes);
     char hash[SHA256_HEX_BYTES];
-    int r = path_read_below(directory, name, &text, NULL, NULL);
+    int r = path_read_below(directory, name, &text, NULL, error);
 
     if (r != PATH_OK)
         return r < 0 ? r : FINGERPRINT_UNFIT;
@@ -56,23 +60,24 @@ static int append_bytes(struct buffer *listing, int directory, const char *name)
     return buffer_append_format(listing, " %s", hash);
 }
 
-static int append_file(struct buffer *listing, int directory, const char *name)
+static int append_file(struct buffer *listing, int directory, const char *name, struct error *error)
 {
     struct stat st;
     int r;
 
     if (fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return errno == ENOENT ? FINGERPRINT_UNFIT : -errno;
+        return errno == ENOENT ? error_set(error, FINGERPRINT_UNFIT, "%s: vanished", name) : -errno;
     if (!S_ISREG(st.st_mode))
-        return FINGERPRINT_UNFIT;
+        return error_set(error, FINGERPRINT_UNFIT, "%s: not a regular file", name);
     buffer_append_text(listing, name);
     append_stat(listing, &st);
     append_time(listing, st.st_ctim);
-    r = append_bytes(listing, directory, name);
+    r = append_bytes(listing, directory, name, error);
     return r != 0 ? r : buffer_append_text(listing, "\n");
 }
 
-int fingerprint_directory(int directory, char ret_text[static SHA256_HEX_BYTES])
+int fingerprint_directory(int directory, char ret_text[static SHA256_HEX_BYTES],
+                          struct error *error)
 {
     cleanup(buffer_done) struct buffer listing = BUFFER_INIT(LISTING_BYTES);
     cleanup(directory_names_done) struct directory_names names = {0};
@@ -87,9 +92,9 @@ int fingerprint_directory(int directory, char ret_text[static SHA256_HEX_BYTES])
     append_time(&listing, identity.modified);
     r = buffer_append_text(&listing, "\n");
     if (r == 0)
-        r = read_names(directory, &names);
+        r = read_names(directory, &names, error);
     for (unsigned i = 0; r == 0 && i < names.count; i++)
-        r = append_file(&listing, directory, names.name[i]);
+        r = append_file(&listing, directory, names.name[i], error);
     if (r != 0)
         return r;
     sha256_hex(buffer_text(&listing), listing.length, ret_text);

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "lib/result.h"
 #include "lib/sha256.h"
 
 /* Outcomes. */
@@ -15,8 +16,9 @@ enum {
     FINGERPRINT_UNFIT, /* not a few regular files of root's, or written while it was read */
 };
 
-/* Of the directory that is open. */
-int fingerprint_directory(int directory, char ret_text[static SHA256_HEX_BYTES]);
+/* Of the directory that is open. error says why it is unfit. */
+int fingerprint_directory(int directory, char ret_text[static SHA256_HEX_BYTES],
+                          struct error *error);
 
 /* Of one empty file in it, which may be moved by itself. */
 int fingerprint_file(int directory, const char *name, char ret_text[static SHA256_HEX_BYTES]);

@@ -272,8 +272,9 @@ static int take_fingerprint(int volumes, struct evidence *evidence)
     int r = path_open_directory_below(volumes, evidence->suspect.key, &directory);
 
     if (r == 0)
-        r = evidence->file[0] ? fingerprint_file(directory, evidence->file, evidence->fingerprint)
-                              : fingerprint_directory(directory, evidence->fingerprint);
+        r = evidence->file[0]
+                ? fingerprint_file(directory, evidence->file, evidence->fingerprint)
+                : fingerprint_directory(directory, evidence->fingerprint, &evidence->problem);
     if (r == FINGERPRINT_TAKEN)
         return EVIDENCE_TAKEN;
     if (r != FINGERPRINT_UNFIT && !path_is_no_directory(r))
@@ -291,6 +292,9 @@ static void note_entry(const struct observed_entry *entry, struct evidence *evid
         evidence->facts.entry = STALE_ENTRY_INVALID;
     else if (entry->remark && !evidence->file[0])
         evidence->facts.entry = STALE_ENTRY_EXTRA;
+    if (entry->problem || (entry->remark && !evidence->problem.text[0]))
+        (void)error_set(&evidence->problem, 0, "%s",
+                        entry->problem ? entry->problem : entry->remark);
 }
 
 /* Reads it again, and compares. */
@@ -387,10 +391,13 @@ static void append_kubelet(struct buffer *json, const struct observed_publish_pa
     json_append_member(json, "canary", kubelet->canary[0] ? kubelet->canary : NULL);
 }
 
-static void append_problem(const struct cleanup *cleanup, struct buffer *json)
+static void append_problems(const struct cleanup *cleanup, const struct evidence *evidence,
+                            struct buffer *json)
 {
     const char *problem = cleanup->visibility.problem;
 
+    if (evidence->problem.text[0])
+        json_append_member(json, "metadata_problem", evidence->problem.text);
     if (problem[0])
         json_append_member(json, "problem", problem);
 }
@@ -443,7 +450,7 @@ static int take_all(struct walk *walk)
         evidence->since_ns = evidence->suspect.since_ns;
     take_time(cleanup, walk->surroundings, used, evidence);
     append_kubelet(&evidence->json, &path, &kubelet);
-    append_problem(cleanup, &evidence->json);
+    append_problems(cleanup, evidence, &evidence->json);
     return r < 0 ? r : append_time(walk->surroundings, evidence, &evidence->json);
 }
 
@@ -508,7 +515,7 @@ static int take_file(struct walk *walk, const struct store_user *user)
     evidence->facts.restored = user->restored;
     evidence->since_ns = user->stale_since_ns;
     take_time(walk->cleanup, walk->surroundings, true, evidence);
-    append_problem(walk->cleanup, &evidence->json);
+    append_problems(walk->cleanup, evidence, &evidence->json);
     return r < 0 ? r : append_time(walk->surroundings, evidence, &evidence->json);
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "lib/buffer.h"
+#include "lib/result.h"
 #include "lib/sha256.h"
 #include "reconciler/decide/stale.h"
 #include "store/cleanups.h"
@@ -31,6 +32,7 @@ struct evidence {
     char state[SHA256_HEX_BYTES];       /* that, and what sandboxes and kubelet say */
     uint64_t since_ns;                  /* stale and unchanged since then */
     uint64_t settles_ns;                /* when it will have been so for long enough */
+    struct error problem;               /* of the directory; text "": none */
     struct buffer json;
 };
 

@@ -215,7 +215,7 @@ static int take_fingerprint(int drawer, const struct quarantine_item *item, char
         return FINGERPRINT_UNFIT;
     if (r < 0)
         return r == PATH_MISSING ? FINGERPRINT_ABSENT : r;
-    return fingerprint_directory(directory, ret_text);
+    return fingerprint_directory(directory, ret_text, NULL);
 }
 
 static int look_in_trash(const struct quarantine *quarantine, const struct quarantine_item *item,

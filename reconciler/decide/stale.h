@@ -3,7 +3,7 @@
  *
  * Pure: no I/O, no clock, no memory. The order of the tests is the table "Staleness" of
  * docs/states.md; every cell is tested. A wrong removal is worse than a leak, so what is unknown
- * keeps, and only the very last row removes.
+ * keeps, and only its last three rows, by what became of the sandboxes, remove.
  */
 #pragma once
 
@@ -42,7 +42,7 @@ enum stale_kubelet {
 /* What would keep any directory, whatever the evidence about it. */
 enum stale_daemon {
     STALE_DAEMON_FIT,
-    STALE_DAEMON_SOURCES,  /* one vanished, or a sense does not work */
+    STALE_DAEMON_SOURCES,  /* one vanished, or a watcher does not work */
     STALE_DAEMON_DATABASE, /* what is recorded now could be lost */
     STALE_DAEMON_TRASH,    /* there is no place that a directory can be moved to */
 };
@@ -51,7 +51,7 @@ enum stale_daemon {
 enum stale_entry {
     STALE_ENTRY_VALID,
     STALE_ENTRY_EXTRA,   /* reads well, and holds names that are no part of the metadata */
-    STALE_ENTRY_INVALID, /* does not read well */
+    STALE_ENTRY_INVALID, /* not valid metadata */
 };
 
 enum stale_mode { STALE_MODE_OFF, STALE_MODE_REPORT, STALE_MODE_DELETE };

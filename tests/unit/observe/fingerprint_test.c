@@ -9,13 +9,14 @@
 #define ENTRY "/volumes/key"
 
 static char before[SHA256_HEX_BYTES];
+static struct error error;
 
 static int take_of(const char *path, char *ret_text)
 {
     cleanup(fd_closep) int fd = open(tree_path(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
     assert_true(fd >= 0);
-    return fingerprint_directory(fd, ret_text);
+    return fingerprint_directory(fd, ret_text, &error);
 }
 
 static int start(void **state)
@@ -76,12 +77,17 @@ static void what_is_no_metadata_is_unfit(void **state)
     (void)state;
     tree_make(ENTRY "/directory");
     assert_int_equal(take_of(ENTRY, now), FINGERPRINT_UNFIT);
+    assert_string_equal(error.text, "directory: not a regular file");
     tree_remove(ENTRY "/directory");
     assert_int_equal(symlink("x", tree_path(ENTRY "/link")), 0);
     assert_int_equal(take_of(ENTRY, now), FINGERPRINT_UNFIT);
     tree_remove(ENTRY "/link");
     assert_int_equal(link(tree_path(ENTRY "/sandbox"), tree_path("/other")), 0);
     assert_int_equal(take_of(ENTRY, now), FINGERPRINT_UNFIT);
+    assert_int_equal(unlink(tree_path("/other")), 0);
+    assert_int_equal(chmod(tree_path(ENTRY "/sandbox"), 0664), 0);
+    assert_int_equal(take_of(ENTRY, now), FINGERPRINT_UNFIT);
+    assert_string_equal(error.text, "sandbox: is writable by others than its owner");
 }
 
 static void a_file_is_the_same_where_it_is_moved(void **state)

@@ -163,7 +163,7 @@ static void take_fingerprint(char ret_fingerprint[static SHA256_HEX_BYTES])
 {
     cleanup(fd_closep) int fd = open(tree_path(ENTRY), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-    assert_int_equal(fingerprint_directory(fd, ret_fingerprint), FINGERPRINT_TAKEN);
+    assert_int_equal(fingerprint_directory(fd, ret_fingerprint, NULL), FINGERPRINT_TAKEN);
 }
 
 static void look_and_put_back(const struct quarantine_item *item)

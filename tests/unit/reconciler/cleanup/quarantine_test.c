@@ -29,7 +29,7 @@ static void take_fingerprint(void)
 {
     cleanup(fd_closep) int fd = open(tree_path(ENTRY), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-    assert_int_equal(fingerprint_directory(fd, fingerprint), FINGERPRINT_TAKEN);
+    assert_int_equal(fingerprint_directory(fd, fingerprint, NULL), FINGERPRINT_TAKEN);
 }
 
 static int start(void **state)

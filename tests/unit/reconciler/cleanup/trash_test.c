@@ -87,7 +87,7 @@ static void take_fingerprint(const char *file, char ret_text[static SHA256_HEX_B
     cleanup(fd_closep) int fd = open(tree_path(ENTRY), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
     assert_int_equal(file ? fingerprint_file(fd, file, ret_text)
-                          : fingerprint_directory(fd, ret_text),
+                          : fingerprint_directory(fd, ret_text, NULL),
                      FINGERPRINT_TAKEN);
 }
 
