@@ -48,6 +48,7 @@ static void take_suspect(struct sql_rows *rows, struct store_suspect *suspect)
     TAKE_TEXT(rows, suspect->fingerprint);
     suspect->since_ns = (uint64_t)sql_take_number(rows);
     TAKE_TEXT(rows, suspect->restored);
+    suspect->held = sql_take_number(rows) != 0;
 }
 
 int store_get_suspect(struct store *store, int64_t entry_id, struct store_suspect *ret_suspect)
@@ -61,7 +62,7 @@ int store_get_suspect(struct store *store, int64_t entry_id, struct store_suspec
         " OR EXISTS (SELECT 1 FROM entries o JOIN entry_sandboxes n ON n.entry_id = o.entry_id"
         "  JOIN sandboxes s ON s.sandbox_id = n.sandbox_id AND s.gone_at IS NULL"
         "  WHERE o.volume_id = v.volume_id AND o.gone = 0),"
-        " e.stale_reason, e.stale_fingerprint, e.stale_since_ns, e.restored"
+        " e.stale_reason, e.stale_fingerprint, e.stale_since_ns, e.restored, e.stale_held"
         " FROM entries e JOIN volumes v ON v.volume_id = e.volume_id"
         " WHERE e.entry_id = ?1 AND e.gone = 0";
     cleanup(sql_end) struct sql_rows rows = {0};
@@ -212,9 +213,10 @@ static int add_kept(struct store *store, int64_t entry_id, enum stale_reason rea
 int store_note_stale(struct store *store, int64_t entry_id, const struct store_stale *stale)
 {
     static const char note[] =
-        "UPDATE entries SET (stale_reason, stale_fingerprint, stale_since_ns) = (?2, ?3, ?4)"
-        " WHERE entry_id = ?1 AND (stale_reason, stale_fingerprint, stale_since_ns)"
-        " IS NOT (?2, ?3, ?4)";
+        "UPDATE entries SET (stale_reason, stale_fingerprint, stale_since_ns, stale_held)"
+        " = (?2, ?3, ?4, ?5) WHERE entry_id = ?1"
+        " AND (stale_reason, stale_fingerprint, stale_since_ns, stale_held) IS NOT (?2, ?3, ?4, "
+        "?5)";
     static const char changed[] = "SELECT 1 FROM entries WHERE entry_id = ?1"
                                   " AND gone = 0 AND ?2 IS NOT NULL AND stale_reason IS NOT ?2";
     cleanup(sql_end) struct sql_rows rows = {0};
@@ -226,7 +228,7 @@ int store_note_stale(struct store *store, int64_t entry_id, const struct store_s
         r = add_kept(store, entry_id, stale->reason, stale->evidence);
     return r < 0 ? r
                  : sql_run(&store->connection, note, NULL, id, reason, sql_text(stale->fingerprint),
-                           sql_known(stale->since_ns));
+                           sql_known(stale->since_ns), sql_number(stale->held));
 }
 
 static int note_file(struct store *store, int64_t entry_id, const char *file,
@@ -419,7 +421,8 @@ int store_record_restore(struct store *store, int64_t cleanup_id, enum stale_rea
         " json_object('cleanup_id', cleanup_id), mount_info, mount_info_sha256, ?3"
         " FROM cleanups WHERE cleanup_id = ?1";
     static const char mark[] =
-        "UPDATE entries SET restored = t.fingerprint, stale_reason = NULL, stale_since_ns = NULL"
+        "UPDATE entries SET restored = t.fingerprint, stale_reason = NULL, stale_since_ns = NULL,"
+        " stale_held = 0"
         " FROM trash t WHERE t.cleanup_id = ?1 AND t.file IS NULL AND entries.key = t.key"
         " AND entries.layout = t.layout AND (entries.gone = 0 OR entries.volume_id = t.volume_id)";
     static const char mark_file[] =

@@ -43,6 +43,7 @@ struct store_suspect {
     char fingerprint[STORE_FINGERPRINT_BYTES];
     uint64_t since_ns; /* unchanged and stale since then; 0: not known in this boot */
     char restored[STORE_FINGERPRINT_BYTES]; /* as a person had it put back */
+    bool held;                              /* by the breaker, until a person confirms */
 };
 
 /* Present entries; the callback must not write. */
@@ -85,6 +86,7 @@ struct store_stale {
     enum stale_reason reason; /* NONE: it does not look stale */
     const char *fingerprint;
     uint64_t since_ns;
+    bool held;            /* not of a file: by the breaker, until a person confirms */
     const char *evidence; /* JSON, for the row */
 };
 int store_note_stale(struct store *store, int64_t entry_id, const struct store_stale *stale);

@@ -340,7 +340,7 @@ static int find_returned(struct store *store, const struct store_entry *entry,
 static int revive(struct store *store, const struct known_entry *known)
 {
     static const char entry[] =
-        "UPDATE entries SET gone = 0, stale_reason = NULL WHERE entry_id = ?1";
+        "UPDATE entries SET gone = 0, stale_reason = NULL, stale_held = 0 WHERE entry_id = ?1";
     static const char others[] = "DELETE FROM entries WHERE volume_id = ?1 AND gone = 1";
     static const char volume[] = "UPDATE volumes SET status = 'present', removed_at = NULL,"
                                  " last_changed = ?2 WHERE volume_id = ?1";

@@ -50,6 +50,16 @@ int store_group_stalled(struct store_reader *reader, store_group_callback *callb
     return count_groups(reader, count, 2, callback, userdata, error);
 }
 
+int store_group_stale(struct store_reader *reader, store_group_callback *callback, void *userdata,
+                      struct error *error)
+{
+    static const char count[] = "SELECT stale_reason, count(*) FROM entries"
+                                " WHERE gone = 0 AND stale_reason IS NOT NULL"
+                                " GROUP BY stale_reason";
+
+    return count_groups(reader, count, 1, callback, userdata, error);
+}
+
 int store_group_not_resizable(struct store_reader *reader, store_group_callback *callback,
                               void *userdata, struct error *error)
 {

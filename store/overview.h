@@ -26,6 +26,9 @@ int store_group_volumes(struct store_reader *reader, store_group_callback *callb
                         struct error *error);
 int store_group_stalled(struct store_reader *reader, store_group_callback *callback, void *userdata,
                         struct error *error);
+/* Metadata directories that look stale, by the reason for which they are kept. */
+int store_group_stale(struct store_reader *reader, store_group_callback *callback, void *userdata,
+                      struct error *error);
 /* Volumes that should be resizable and are not (V_IS_NOT_RESIZABLE) by resizable_reason. */
 int store_group_not_resizable(struct store_reader *reader, store_group_callback *callback,
                               void *userdata, struct error *error);

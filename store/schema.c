@@ -362,6 +362,10 @@ const char *const schema_minors[SCHEMA_MINOR_VERSION] = {
     "ALTER TABLE mappings ADD COLUMN hypervisor_error TEXT;\n"
     /* A helper that was about to be brought into a guest: what may be left of it after a crash. */
     "CREATE INDEX entries_forbidding ON entries (volume_id) WHERE gone = 0 AND policy > 0;\n"
+    /* Stale metadata, for the gauge; whether the breaker keeps it until a person confirms. */
+    "CREATE INDEX entries_stale ON entries (stale_reason)"
+    " WHERE gone = 0 AND stale_reason IS NOT NULL;\n"
+    "ALTER TABLE entries ADD COLUMN stale_held INTEGER NOT NULL DEFAULT 0;\n"
     "ALTER TABLE sandboxes ADD COLUMN helper_ability TEXT;\n"
     "CREATE TABLE helper_runs (\n"
     "  name TEXT PRIMARY KEY,\n"

@@ -5,7 +5,7 @@
 #include "lib/clock.h"
 #include "reconciler/cleanup/cleanup.h"
 
-static const uint64_t RECENT_NS = 600 * NSEC_PER_SEC;
+static const uint64_t RECENT_NS = BRAKES_RECENT_SECONDS * NSEC_PER_SEC;
 
 unsigned long brakes_allowance(const struct cleanup *cleanup, uint32_t max_per_minute,
                                uint64_t now_ns, uint64_t *ret_wake_ns)
@@ -28,6 +28,11 @@ unsigned long brakes_allowance(const struct cleanup *cleanup, uint32_t max_per_m
 unsigned long brakes_recent(const struct cleanup *cleanup, uint64_t now_ns)
 {
     return now_ns - cleanup->doubtful_ns < RECENT_NS ? cleanup->doubtful : 0;
+}
+
+void brakes_confirm(struct cleanup *cleanup)
+{
+    cleanup->doubtful = 0;
 }
 
 void brakes_note(struct cleanup *cleanup, uint64_t now_ns, bool doubtful)

@@ -12,8 +12,12 @@ struct cleanup;
 unsigned long brakes_allowance(const struct cleanup *cleanup, uint32_t max_per_minute,
                                uint64_t now_ns, uint64_t *ret_wake_ns);
 
-/* Those whose end nobody saw that were removed a short while ago: not to be at once is no way past
- * the breaker. */
+/* Removals in the last BRAKES_RECENT_SECONDS whose sandboxes' exit was not observed: they count
+ * towards the breaker, so that spreading them out cannot evade it. */
+enum { BRAKES_RECENT_SECONDS = 600 };
 unsigned long brakes_recent(const struct cleanup *cleanup, uint64_t now_ns);
+
+/* A person has confirmed all removals so far: none of them counts towards the breaker. */
+void brakes_confirm(struct cleanup *cleanup);
 
 void brakes_note(struct cleanup *cleanup, uint64_t now_ns, bool doubtful);

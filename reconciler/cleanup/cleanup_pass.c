@@ -41,6 +41,7 @@ struct verdict {
     struct stale_facts facts;
     struct stale_decision decision;
     enum stale_reason reason_before;
+    bool held; /* by the breaker, until a person confirms */
     char fingerprint[SHA256_HEX_BYTES], state[SHA256_HEX_BYTES];
     uint64_t since_ns;
     enum volume_layout layout;
@@ -152,6 +153,12 @@ static struct stale_decision decide_one(const struct verdict *verdict)
     return verdict->file[0] ? stale_decide_file(&verdict->facts) : stale_decide(&verdict->facts);
 }
 
+/* Nobody saw its sandbox end. One dead file is no volume. */
+static bool is_doubtful(const struct verdict *verdict)
+{
+    return !verdict->file[0] && verdict->facts.sandbox != STALE_SANDBOX_SEEN;
+}
+
 static int add_verdict(void *userdata, struct evidence *evidence)
 {
     struct cleanup_pass *pass = userdata;
@@ -178,6 +185,9 @@ static int add_verdict(void *userdata, struct evidence *evidence)
     memcpy(verdict->state, evidence->state, sizeof(verdict->state));
     if (!evidence->file[0])
         verdict->reason_before = evidence->suspect.stale_reason;
+    verdict->held = evidence->suspect.held && !pass->person && is_doubtful(verdict);
+    if (verdict->held)
+        verdict->facts.brake = STALE_BRAKE_BREAKER;
     /* A person who asks for it is no report. */
     if (pass->person && verdict->facts.mode == STALE_MODE_REPORT)
         verdict->facts.mode = STALE_MODE_DELETE;
@@ -207,12 +217,6 @@ static bool is_removable(const struct verdict *verdict)
     return verdict->decision.verdict == STALE_REMOVE;
 }
 
-/* Nobody saw its sandbox end. One dead file is no volume. */
-static bool is_doubtful(const struct verdict *verdict)
-{
-    return !verdict->file[0] && verdict->facts.sandbox != STALE_SANDBOX_SEEN;
-}
-
 /* A volume in both layouts has two directories, and counts once. */
 static bool is_new(struct key_queue *volumes, const struct verdict *verdict)
 {
@@ -228,31 +232,50 @@ static void brake_one(struct verdict *verdict, enum stale_brake brake)
     verdict->decision = decide_one(verdict);
 }
 
+/* Those that it holds already count as well. */
+static unsigned long count_doubtful(const struct cleanup_pass *pass)
+{
+    cleanup(key_queue_done) struct key_queue counted = {0};
+    unsigned long doubtful = 0;
+
+    for (size_t i = 0; i < pass->verdicts; i++) {
+        const struct verdict *verdict = &pass->verdict[i];
+
+        doubtful += (is_removable(verdict) || verdict->decision.reason == STALE_REASON_BREAKER) &&
+                    is_doubtful(verdict) && is_new(&counted, verdict);
+    }
+    return doubtful;
+}
+
+static unsigned long hold_doubtful(struct cleanup_pass *pass)
+{
+    unsigned long held = 0;
+
+    for (size_t i = 0; i < pass->verdicts; i++)
+        if (is_removable(&pass->verdict[i]) && is_doubtful(&pass->verdict[i])) {
+            brake_one(&pass->verdict[i], STALE_BRAKE_BREAKER);
+            pass->verdict[i].held = true;
+            held++;
+        }
+    return held;
+}
+
+/* What was removed lately is no longer among the volumes, and counts on both sides. */
 static int apply_breaker(struct cleanup_pass *pass)
 {
     unsigned long recent = brakes_recent(pass->cleanup, pass->surroundings.now_ns);
-    unsigned long doubtful = recent, news = 0;
-    cleanup(key_queue_done) struct key_queue counted = {0};
+    unsigned long doubtful = count_doubtful(pass);
     uint64_t volumes;
     int r = store_count_volumes(pass->cleanup->context->store, &volumes);
 
     if (r < 0)
         return r;
-    for (size_t i = 0; i < pass->verdicts; i++)
-        doubtful += is_removable(&pass->verdict[i]) && is_doubtful(&pass->verdict[i]) &&
-                    is_new(&counted, &pass->verdict[i]);
-    if (!stale_breaks(doubtful, volumes + recent))
-        return 0;
-    for (size_t i = 0; i < pass->verdicts; i++)
-        if (is_removable(&pass->verdict[i]) && is_doubtful(&pass->verdict[i])) {
-            brake_one(&pass->verdict[i], STALE_BRAKE_BREAKER);
-            news += pass->verdict[i].reason_before != STALE_REASON_BREAKER;
-        }
-    if (news)
+    if (stale_breaks(doubtful + recent, volumes + recent) && hold_doubtful(pass))
         log_warning(NULL,
-                    "%lu of %" PRIu64 " volumes look stale at once, without having been seen to "
-                    "end: none of them is removed until crustctl gc confirms it",
-                    doubtful, volumes);
+                    "%lu of %" PRIu64 " volumes look stale at once (%lu of them were removed in "
+                    "the last %d minutes), and their sandboxes were not seen to end: the others "
+                    "are kept until a person runs crustctl gc",
+                    doubtful + recent, volumes + recent, recent, BRAKES_RECENT_SECONDS / 60);
     return 0;
 }
 
@@ -287,6 +310,7 @@ static int note(struct cleanup_pass *pass, const struct verdict *verdict)
     struct store_stale stale_row = {.reason = reason,
                                     .fingerprint = stale ? verdict->state : NULL,
                                     .since_ns = stale ? verdict->since_ns : 0,
+                                    .held = stale && verdict->held,
                                     .evidence = verdict->json};
 
     if (stale && !verdict->file[0] && reason != verdict->reason_before)
@@ -338,12 +362,15 @@ static void take_away(struct cleanup_pass *pass)
     cleanup(key_queue_done) struct key_queue ids = {0};
     cleanup(key_queue_done) struct key_queue counted = {0};
 
+    if (pass->person)
+        brakes_confirm(cleanup);
     for (size_t i = 0; i < pass->verdicts; i++) {
         if (!pass->verdict[i].cleanup_id)
             continue;
         key_queue_add_number(&ids, (uint64_t)pass->verdict[i].cleanup_id);
         brakes_note(cleanup, now_ns,
-                    is_doubtful(&pass->verdict[i]) && is_new(&counted, &pass->verdict[i]));
+                    !pass->person && is_doubtful(&pass->verdict[i]) &&
+                        is_new(&counted, &pass->verdict[i]));
     }
     if (key_queue_is_empty(&ids))
         return;

@@ -154,10 +154,13 @@ static void a_sandbox_that_left_no_file_is_a_user_by_its_binding(void **state)
 
 static void note(struct store *store, enum stale_reason reason, uint64_t since_ns)
 {
-    assert_int_equal(store_note_stale(store, entry_id_of(store),
-                                      &(struct store_stale){reason, reason ? "f1" : NULL, since_ns,
-                                                            "{\"a\":1}"}),
-                     0);
+    struct store_stale stale = {.reason = reason,
+                                .fingerprint = reason ? "f1" : NULL,
+                                .since_ns = since_ns,
+                                .held = reason == STALE_REASON_BREAKER,
+                                .evidence = "{\"a\":1}"};
+
+    assert_int_equal(store_note_stale(store, entry_id_of(store), &stale), 0);
 }
 
 static void a_reason_that_stays_is_one_row(void **state)
@@ -172,8 +175,11 @@ static void a_reason_that_stays_is_one_row(void **state)
     assert_int_equal(written(store), before);
     note(store, STALE_REASON_GRACE, 9);
     assert_int_equal(number_of(store, "SELECT count(*) FROM audit_cleanups"), 1);
+    assert_false(suspect_of(store, entry_id_of(store)).held);
     note(store, STALE_REASON_BREAKER, 9);
+    assert_true(suspect_of(store, entry_id_of(store)).held);
     note(store, STALE_REASON_NONE, 0);
+    assert_false(suspect_of(store, entry_id_of(store)).held);
     note(store, STALE_REASON_GRACE, 20);
     assert_int_equal(number_of(store, "SELECT count(*) FROM audit_cleanups"), 3);
     assert_text_of(store,

@@ -68,6 +68,8 @@ static void the_breaker_remembers_for_a_while(void **state)
     assert_int_equal(brakes_recent(&cleanup, BEGIN + 1001 * NSEC_PER_SEC), 0);
     note(&cleanup, 1002, true);
     assert_int_equal(brakes_recent(&cleanup, BEGIN + 1002 * NSEC_PER_SEC), 1);
+    brakes_confirm(&cleanup);
+    assert_int_equal(brakes_recent(&cleanup, BEGIN + 1002 * NSEC_PER_SEC), 0);
 }
 
 int main(void)

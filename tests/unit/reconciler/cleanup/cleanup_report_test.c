@@ -106,9 +106,41 @@ static void a_store_that_fails_is_no_short_report(void **state)
     buffer_done(&json);
 }
 
+static struct verdict judge_held(bool person, bool held, enum stale_sandbox sandbox)
+{
+    static char json[] = "{}";
+    struct cleanup_pass pass = {.person = person};
+    struct evidence evidence = {.suspect.held = held,
+                                .facts = {.mode = STALE_MODE_DELETE,
+                                          .path = STALE_PATH_PUBLISH,
+                                          .sandbox = sandbox,
+                                          .kubelet = STALE_KUBELET_GONE,
+                                          .settled = true},
+                                .json.data = json};
+    struct verdict verdict;
+
+    assert_int_equal(add_verdict(&pass, &evidence), 0);
+    verdict = pass.verdict[0];
+    free(pass.verdict);
+    return verdict;
+}
+
+static void only_a_person_frees_what_the_breaker_holds(void **state)
+{
+    (void)state;
+    assert_true(is_removable(&(struct verdict){.decision.verdict = STALE_REMOVE}));
+    assert_int_equal(judge_held(false, true, STALE_SANDBOX_NEVER).decision.reason,
+                     STALE_REASON_BREAKER);
+    assert_int_equal(judge_held(true, true, STALE_SANDBOX_NEVER).decision.verdict, STALE_REMOVE);
+    assert_false(judge_held(true, true, STALE_SANDBOX_NEVER).held);
+    assert_int_equal(judge_held(false, true, STALE_SANDBOX_SEEN).decision.verdict, STALE_REMOVE);
+    assert_int_equal(judge_held(false, false, STALE_SANDBOX_NEVER).decision.verdict, STALE_REMOVE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_a_person_frees_what_the_breaker_holds),
         cmocka_unit_test(has_all_that_looks_stale),
         cmocka_unit_test(is_whole_however_little_fits),
         cmocka_unit_test(a_store_that_fails_is_no_short_report),
