@@ -50,8 +50,8 @@ static int put_stalled(void *userdata, const char *const name[static STORE_GROUP
     return buffer_error(text->out);
 }
 
-static int put_not_resizable(void *userdata, const char *const name[static STORE_GROUP_NAMES],
-                             uint64_t count)
+static int put_reason(void *userdata, const char *const name[static STORE_GROUP_NAMES],
+                      uint64_t count)
 {
     struct metrics_text *text = userdata;
 
@@ -111,7 +111,7 @@ static int write_volumes(struct metrics_text *text, struct store_reader *reader,
     metrics_begin(text, "crustd_volumes_not_resizable", "gauge",
                   "Volumes in use whose file system a resize would not reach, though crustd may "
                   "resize them, by the first obstacle.");
-    r = store_group_not_resizable(reader, put_not_resizable, text, error);
+    r = store_group_not_resizable(reader, put_reason, text, error);
     if (r < 0)
         return r;
     metrics_begin(text, "crustd_volumes_condition", "gauge",
@@ -124,6 +124,11 @@ static int write_store(struct metrics_text *text, struct store_reader *reader, s
     int64_t oldest_ms = 0, now_ms;
     int r = write_volumes(text, reader, error);
 
+    if (r < 0)
+        return r;
+    metrics_begin(text, "crustd_metadata_stale", "gauge",
+                  "Metadata directories that look stale, by the reason for which they are kept.");
+    r = store_group_stale(reader, put_reason, text, error);
     if (r < 0)
         return r;
     metrics_begin(text, "crustd_sandboxes", "gauge", "Sandboxes that are alive.");

@@ -2,6 +2,7 @@
 /* reference_test.c - docs/reference/http.md and metrics.md against the server. */
 #include "tests/unit/api/fixture.h"
 
+#include "store/cleanups.h"
 #include "tests/unit/reference.h"
 
 /* ---- metrics ---- */
@@ -19,6 +20,7 @@ static void add_samples(struct fixture *fixture)
         .mapping_id = 1, .has_bytes = true, .used = 5, .available = 7};
     const struct store_device device = {
         .kind = DEVICE_KIND_BLOCK, .name = "/dev/loop1", .major = 7, .minor = 1, .size_bytes = 2};
+    const struct store_stale stale = {.reason = STALE_REASON_BREAKER};
     struct store_volume volume = {.volume_id = 1};
     bool changed = false;
     int64_t device_id;
@@ -33,6 +35,7 @@ static void add_samples(struct fixture *fixture)
     assert_int_equal(store_open_resize(store, 1, 1, 2), 0);
     assert_int_equal(store_set_state(store, 1, STATE_BLOCKED, REASON_READ_ONLY, NULL), 0);
     assert_int_equal(store_set_resizable(store, &volume, "no", REASON_NO_DEVICE, NULL), 0);
+    assert_int_equal(store_note_stale(store, 1, &stale), 0);
     assert_int_equal(store_commit(store), 0);
     operations_note(&fixture->operations, "call", STATUS_OK, clock_boottime());
     fixture->reconciler.per_volume = true;
