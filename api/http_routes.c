@@ -112,6 +112,8 @@ static int append_health(struct buffer *body, const struct reconciler_health *he
     buffer_append_format(body, "{\"version\":\"%s\",\"synced\":%s,\"degraded\":%s", CRUST_VERSION,
                          health->synced ? "true" : "false", health->degraded ? "true" : "false");
     json_append_member(body, "problem", *health->problem ? health->problem : NULL);
+    json_append_member(body, "cleanup_problem",
+                       *health->cleanup_problem ? health->cleanup_problem : NULL);
     buffer_append_format(body, ",\"database\":\"%s\",\"acts_in_flight\":%u,\"sources\":[",
                          health->in_memory ? "memory" : "file", health->acts_in_flight);
     for (unsigned i = 0; i < health->sources; i++) {

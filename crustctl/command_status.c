@@ -88,6 +88,11 @@ static void print_status(const cJSON *status, struct buffer *out)
         buffer_append_text(out, ": ");
     display_append(out, row_text(status, "problem"));
     buffer_append_text(out, "\n\n");
+    if (*row_text(status, "cleanup_problem")) {
+        buffer_append_text(out, "cleanup           nothing is removed: ");
+        display_append(out, row_text(status, "cleanup_problem"));
+        buffer_append_text(out, "\n");
+    }
     print_summary(json_member(status, "summary"), out);
     if (json_member(status, "acts_in_flight"))
         buffer_append_format(out, "acts in flight    %" PRIu64 "\n",

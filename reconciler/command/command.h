@@ -42,7 +42,8 @@ struct reconciler_health {
     bool degraded; /* something below is not as it should be; `problem` says what */
     char problem[256];
     bool database_fails;
-    bool in_memory; /* the database's file is left behind meanwhile */
+    bool in_memory;            /* the database's file is left behind meanwhile */
+    char cleanup_problem[192]; /* why nothing stale is removed now; "": nothing is wrong */
     unsigned acts_in_flight;
     unsigned sources;
     struct reconciler_source source[RECONCILER_SOURCES_MAX];

@@ -109,6 +109,8 @@ void reconciler_get_health(const struct reconciler *reconciler,
         .in_memory = store_is_in_memory(reconciler->context.store),
         .acts_in_flight = actor_count_running(reconciler->actor),
     };
+    (void)snprintf(ret_health->cleanup_problem, sizeof(ret_health->cleanup_problem), "%s",
+                   reconciler->cleanup.visibility.problem);
     watchers->report(watchers->userdata, ret_health);
     if (problem) {
         ret_health->degraded = true;

@@ -241,10 +241,13 @@ class Missing(CleanupTest):
         self.unpublish(node)
         row = self.wait_kept(node, path, "source_unhealthy")
         self.assertIn("was there, and is gone", row["evidence"])
+        self.assertRegex(node.crustctl("status").stdout,
+                         "nothing is removed: /run/vc/[a-z]+: was there, and is gone")
         shutil.rmtree(node.root / "vc/sbs" / self.sandbox_id)
         shutil.rmtree(node.root / "vc/vm" / self.sandbox_id)
         shutil.move(node.root / "vc", node.root / "run/vc")
         self.wait_removed(node, path)
+        self.assertNotIn("/run/vc", node.crustctl("status").stdout)
 
     def test_database(self):
         node = self.kubelet_node({"cleanup.grace_seconds": 3600})
@@ -271,6 +274,21 @@ class Missing(CleanupTest):
         self.left_behind(node, path)
         node.start()
         self.wait_kept(node, path, "invalid_mount_info")
+
+    def test_writable_file(self):
+        """The directory reads well, and a file in it may be another's: the evidence names it."""
+        node = self.kubelet_node()
+        path = self.publish(node)
+        self.end_use(node, self.use(node, path))
+        os.chmod(node.directory(path) / self.sandbox_id, 0o664)
+        self.unpublish(node)
+        node.start()
+        row = self.wait_kept(node, path, "invalid_mount_info")
+        self.assertEqual(json.loads(row["evidence"])["metadata_problem"],
+                         f"{self.sandbox_id}: is writable by others than its owner")
+        self.explains(node, path, "What is wrong with it: ", self.sandbox_id, "is writable by")
+        os.chmod(node.directory(path) / self.sandbox_id, 0o644)
+        self.wait_removed(node, path)
 
     def test_empty_dir(self):
         """The shim's own disk is the shim's."""
@@ -314,6 +332,36 @@ class Many(CleanupTest):
         self.assertEqual(self.gone(node, paths), [])
         self.assertIn("removing", node.crustctl("gc").stdout)
         for path in paths:
+            self.wait_removed(node, path)
+
+    def test_breaker_holds(self):
+        """Four of nine are removed, two more are too many: they wait for a person, also when the
+        daemon that counted the four has ended."""
+        node = self.kubelet_node()
+        paths = [self.publish(node, f"pv{number}", pod=f"aaaaaaaa-0000-0000-0000-{number:012}")
+                 for number in range(9)]
+        node.start()
+        for path in paths:
+            node.wait_for(path, "unbound")
+        for number in range(4):
+            self.unpublish(node, f"aaaaaaaa-0000-0000-0000-{number:012}")
+            self.wait_removed(node, paths[number])
+        for number in range(4, 6):
+            self.unpublish(node, f"aaaaaaaa-0000-0000-0000-{number:012}")
+        for path in paths[4:6]:
+            self.wait_kept(node, path, "breaker")
+        self.assertRegex(node.log.read_text(),
+                         r"[56] of 9 volumes look stale at once \(4 of them were removed")
+        held = 'crustd_metadata_stale{reason="breaker"} 2'
+        node.wait(lambda: held in curl(node, "/metrics")[1].decode(), 60, held)
+        node.stop()
+        node.start()
+        few = self.publish(node, "few")
+        self.unpublish(node)
+        self.wait_removed(node, few)
+        self.assertEqual(self.gone(node, paths), paths[:4])
+        self.gc(node)
+        for path in paths[4:6]:
             self.wait_removed(node, path)
 
     def test_breaker_counts_volumes(self):
