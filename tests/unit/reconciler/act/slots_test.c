@@ -7,161 +7,167 @@
 #include "reconciler/act/slots.h"
 #include "reconciler/decide/backoff.h"
 
-static void one_act_per_sandbox(void **state)
+static struct slots slots;
+
+static void begin(unsigned parallel)
 {
-    struct slots slots;
+    slots_init(&slots, parallel);
+}
+
+static int end(void **state)
+{
+    (void)state;
+    slots_done(&slots);
+    return 0;
+}
+
+static void enters(int64_t sandbox, int64_t volume)
+{
+    assert_true(slots_enter(&slots, sandbox, volume));
+}
+
+static void waits(int64_t sandbox, int64_t volume)
+{
+    assert_false(slots_enter(&slots, sandbox, volume));
+}
+
+static void expect_next(int64_t expected)
+{
     int64_t volume;
 
-    (void)state;
-    slots_init(&slots, 4);
-    assert_true(slots_enter(&slots, 1, 10));
-    assert_false(slots_enter(&slots, 1, 11));
-    assert_true(slots_enter(&slots, 2, 20));
-    assert_false(slots_next(&slots, &volume));
-    slots_leave(&slots, 1);
     assert_true(slots_next(&slots, &volume));
-    assert_int_equal(volume, 11);
+    assert_int_equal(volume, expected);
+}
+
+static void expect_none(void)
+{
+    int64_t volume;
+
     assert_false(slots_next(&slots, &volume));
-    slots_leave(&slots, 2);
+}
+
+/* Nothing is remembered of sandboxes that nobody acts on or waits for. */
+static void expect_nobody(void)
+{
     assert_null(slots.sandboxes);
-    slots_done(&slots);
+}
+
+static void one_act_per_sandbox(void **state)
+{
+    (void)state;
+    begin(4);
+    enters(1, 10);
+    waits(1, 11);
+    enters(2, 20);
+    expect_none();
+    slots_leave(&slots, 1);
+    expect_next(11);
+    expect_none();
+    slots_leave(&slots, 2);
+    expect_nobody();
 }
 
 static void the_bound_holds_over_all_slots(void **state)
 {
-    struct slots slots;
-    int64_t volume;
-
     (void)state;
-    slots_init(&slots, 2);
-    assert_true(slots_enter(&slots, 1, 10));
-    assert_true(slots_enter(&slots, 2, 20));
-    assert_false(slots_enter(&slots, 3, 30));
-    assert_false(slots_enter(&slots, 4, 40));
-    assert_false(slots_next(&slots, &volume));
+    begin(2);
+    enters(1, 10);
+    enters(2, 20);
+    waits(3, 30);
+    waits(4, 40);
+    expect_none();
     slots_leave(&slots, 1);
-    assert_true(slots_next(&slots, &volume));
-    assert_int_equal(volume, 30);
-    assert_true(slots_enter(&slots, 3, 30));
-    assert_false(slots_next(&slots, &volume));
+    expect_next(30);
+    enters(3, 30);
+    expect_none();
     slots_leave(&slots, 2);
-    assert_true(slots_next(&slots, &volume));
-    assert_int_equal(volume, 40);
-    slots_done(&slots);
+    expect_next(40);
 }
 
 static void resting_keeps_the_sandbox_and_frees_a_place(void **state)
 {
-    struct slots slots;
-    int64_t volume;
-
     (void)state;
-    slots_init(&slots, 1);
-    assert_true(slots_enter(&slots, 1, 10));
-    assert_false(slots_enter(&slots, 1, 11));
-    assert_false(slots_enter(&slots, 2, 20));
+    begin(1);
+    enters(1, 10);
+    waits(1, 11);
+    waits(2, 20);
     slots_rest(&slots, 1);
     slots_rest(&slots, 1);
-    assert_true(slots_next(&slots, &volume));
-    assert_int_equal(volume, 20);
-    assert_true(slots_enter(&slots, 2, 20));
+    expect_next(20);
+    enters(2, 20);
     slots_leave(&slots, 1);
-    assert_false(slots_next(&slots, &volume));
+    expect_none();
     slots_leave(&slots, 2);
-    assert_true(slots_next(&slots, &volume));
-    assert_int_equal(volume, 11);
-    assert_null(slots.sandboxes);
-    slots_done(&slots);
+    expect_next(11);
+    expect_nobody();
 }
 
 static void so_many_may_rest(void **state)
 {
-    struct slots slots;
-
     (void)state;
-    slots_init(&slots, 1);
+    begin(1);
     for (int64_t sandbox = 1; sandbox <= SLOTS_RESTING + 1; sandbox++) {
-        assert_true(slots_enter(&slots, sandbox, sandbox * 10));
+        enters(sandbox, sandbox * 10);
         slots_rest(&slots, sandbox);
     }
-    assert_false(slots_enter(&slots, 1000, 10000));
+    waits(1000, 10000);
     slots_leave(&slots, 1);
     slots_rest(&slots, SLOTS_RESTING + 1);
-    assert_true(slots_enter(&slots, 1000, 10000));
-    slots_done(&slots);
+    enters(1000, 10000);
 }
 
 /* A volume that is handed out and no longer wants to act must not hold up the others of its slot.
  */
 static void who_passes_lets_the_next_one_go(void **state)
 {
-    struct slots slots;
-    int64_t volume;
-
     (void)state;
-    slots_init(&slots, 1);
-    assert_true(slots_enter(&slots, 1, 10));
-    assert_false(slots_enter(&slots, 1, 11));
-    assert_false(slots_enter(&slots, 1, 12));
+    begin(1);
+    enters(1, 10);
+    waits(1, 11);
+    waits(1, 12);
     slots_leave(&slots, 1);
-    assert_true(slots_next(&slots, &volume));
-    assert_int_equal(volume, 11);
-    assert_true(slots_next(&slots, &volume));
-    assert_int_equal(volume, 12);
-    assert_false(slots_next(&slots, &volume));
-    assert_null(slots.sandboxes);
-    slots_done(&slots);
+    expect_next(11);
+    expect_next(12);
+    expect_none();
+    expect_nobody();
 }
 
 /* Two that wait behind each other would be handed out in turn for ever. */
 static void what_goes_first_goes_before_what_waits(void **state)
 {
-    struct slots slots;
-    int64_t volume;
-
     (void)state;
-    slots_init(&slots, 4);
+    begin(4);
     assert_true(slots_enter_first(&slots, 1, 10));
-    assert_false(slots_enter(&slots, 1, 11));
+    waits(1, 11);
     assert_false(slots_enter_first(&slots, 1, 12));
     slots_leave(&slots, 1);
-    assert_false(slots_enter(&slots, 1, 10)); /* 12 goes before it */
-    assert_true(slots_next(&slots, &volume));
-    assert_int_equal(volume, 12);
+    waits(1, 10); /* 12 goes before it */
+    expect_next(12);
     assert_true(slots_enter_first(&slots, 1, 12));
     slots_leave(&slots, 1);
-    assert_true(slots_enter(&slots, 1, 12)); /* nothing goes before it any more */
+    enters(1, 12); /* nothing goes before it any more */
     slots_leave(&slots, 1);
-    assert_true(slots_next(&slots, &volume));
-    assert_int_equal(volume, 11);
-    assert_true(slots_next(&slots, &volume));
-    assert_int_equal(volume, 10);
-    assert_false(slots_next(&slots, &volume));
-    assert_null(slots.sandboxes);
-    slots_done(&slots);
+    expect_next(11);
+    expect_next(10);
+    expect_none();
+    expect_nobody();
 }
 
 static void slots_take_turns(void **state)
 {
-    struct slots slots;
-    int64_t volume;
-
     (void)state;
-    slots_init(&slots, 2);
-    assert_true(slots_enter(&slots, 1, 10));
-    assert_true(slots_enter(&slots, 2, 20));
+    begin(2);
+    enters(1, 10);
+    enters(2, 20);
     for (int64_t i = 1; i < 4; i++) {
-        assert_false(slots_enter(&slots, 1, 10 + i));
-        assert_false(slots_enter(&slots, 2, 20 + i));
+        waits(1, 10 + i);
+        waits(2, 20 + i);
     }
     slots_leave(&slots, 1);
-    assert_true(slots_next(&slots, &volume));
-    assert_int_equal(volume, 11);
-    assert_true(slots_enter(&slots, 1, volume));
+    expect_next(11);
+    enters(1, 11);
     slots_leave(&slots, 2);
-    assert_true(slots_next(&slots, &volume));
-    assert_int_equal(volume, 21);
-    slots_done(&slots);
+    expect_next(21);
 }
 
 static void backoff_doubles_up_to_its_largest(void **state)
@@ -181,16 +187,18 @@ static void backoff_doubles_up_to_its_largest(void **state)
         }
 }
 
+#define SLOTS(test) cmocka_unit_test_teardown(test, end)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_act_per_sandbox),
-        cmocka_unit_test(the_bound_holds_over_all_slots),
-        cmocka_unit_test(resting_keeps_the_sandbox_and_frees_a_place),
-        cmocka_unit_test(so_many_may_rest),
-        cmocka_unit_test(who_passes_lets_the_next_one_go),
-        cmocka_unit_test(what_goes_first_goes_before_what_waits),
-        cmocka_unit_test(slots_take_turns),
+        SLOTS(one_act_per_sandbox),
+        SLOTS(the_bound_holds_over_all_slots),
+        SLOTS(resting_keeps_the_sandbox_and_frees_a_place),
+        SLOTS(so_many_may_rest),
+        SLOTS(who_passes_lets_the_next_one_go),
+        SLOTS(what_goes_first_goes_before_what_waits),
+        SLOTS(slots_take_turns),
         cmocka_unit_test(backoff_doubles_up_to_its_largest),
     };
 
