@@ -25,7 +25,12 @@
 /* The default of guest.helper_file. */
 #define CONFIG_HELPER_FILE "/usr/libexec/crustd/crust-guest-agent"
 
-enum { CONFIG_PATH_BYTES = 256, CONFIG_LIST_ITEMS = 16, CONFIG_LINE_BYTES = 1024 };
+enum {
+    CONFIG_PATH_BYTES = 256,
+    CONFIG_LIST_ITEMS = 16,
+    CONFIG_LINE_BYTES = 1024,
+    CONFIG_WORD_BYTES = 64
+};
 
 enum config_resize_mode { RESIZE_NEVER, RESIZE_OBSERVE, RESIZE_GROW };
 enum config_file_backed { FILE_BACKED_NEVER, FILE_BACKED_OBSERVE };
@@ -33,17 +38,10 @@ enum config_qemu_monitor { QEMU_MONITOR_OFF, QEMU_MONITOR_EXTRA, QEMU_MONITOR_MA
 enum config_cleanup_mode { CLEANUP_OFF, CLEANUP_REPORT, CLEANUP_DELETE };
 enum config_stage_layout { STAGE_KATA, STAGE_CRUST, STAGE_BOTH };
 
-/* Absolute paths, none twice. */
-struct config_paths_list {
+/* Absolute paths, or words; none twice. */
+struct config_list {
     unsigned count;
     char item[CONFIG_LIST_ITEMS][CONFIG_PATH_BYTES];
-};
-
-/* Words, none twice. */
-enum { CONFIG_WORD_BYTES = 64 };
-struct config_words {
-    unsigned count;
-    char item[CONFIG_LIST_ITEMS][CONFIG_WORD_BYTES];
 };
 
 struct config {
@@ -53,8 +51,8 @@ struct config {
         char kata_go_sandboxes[CONFIG_PATH_BYTES];
         char kata_go_vms[CONFIG_PATH_BYTES];
         char kata_rs_sandboxes[CONFIG_PATH_BYTES];
-        struct config_paths_list bundles;
-        struct config_paths_list kubelet;
+        struct config_list bundles;
+        struct config_list kubelet;
         char sysfs[CONFIG_PATH_BYTES];
         char database[CONFIG_PATH_BYTES];
         char grpc_socket[CONFIG_PATH_BYTES];
@@ -101,9 +99,9 @@ struct config {
     } cleanup;
     struct {
         enum config_stage_layout stage_layout;
-        struct config_paths_list runtime_cli_allow;
-        struct config_words capabilities; /* "auto": those that are found */
-        struct config_words file_systems; /* as above */
+        struct config_list runtime_cli_allow;
+        struct config_list capabilities; /* "auto": those that are found */
+        struct config_list file_systems; /* as above */
     } crust;
     struct {
         uint32_t keep_days;

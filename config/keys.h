@@ -13,14 +13,14 @@
 
 enum key_type {
     KEY_PATH,   /* char[CONFIG_PATH_BYTES]: one absolute path */
-    KEY_PATHS,  /* struct config_paths_list: minimum…CONFIG_LIST_ITEMS absolute paths */
+    KEY_PATHS,  /* struct config_list: minimum…CONFIG_LIST_ITEMS absolute paths */
     KEY_GROUP,  /* char[CONFIG_TEXT_BYTES]: a group's name, or nothing */
     KEY_LISTEN, /* char[CONFIG_TEXT_BYTES]: ADDRESS:PORT, or nothing */
     KEY_NUMBER, /* uint32_t: minimum…maximum */
     KEY_SWITCH, /* bool: off, on */
     KEY_CHOICE, /* an enum: one of choices, each at the index of its value */
     KEY_ROUTES, /* enum guest_route[GUEST_ROUTES]: choices, none twice */
-    KEY_WORDS,  /* struct config_words: choices where there are any, none twice */
+    KEY_WORDS,  /* struct config_list: choices where there are any, none twice */
 };
 
 enum { CONFIG_TEXT_BYTES = 64, CONFIG_KEYS_MAX = 64 };

@@ -125,13 +125,32 @@ static char *next_item(char **cursor)
     return item;
 }
 
-static int append_path(struct config_paths_list *list, const char *item, struct error *error)
+static int parse_word(const struct config_key *key, const char *item,
+                      char value[static CONFIG_WORD_BYTES], struct error *error)
 {
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    const size_t length = strlen(item);
+
+    if (key->choices && choice_index(key->choices, item) < 0)
+        return refuse_choice(key->choices, error);
+    if (length == 0 || length >= CONFIG_WORD_BYTES || strspn(item, letters) != length)
+        return error_set(error, -EINVAL, "\"%.64s\" is no name", item);
+    memcpy(value, item, length + 1);
+    return 0;
+}
+
+static int append_item(const struct config_key *key, struct config_list *list, const char *item,
+                       struct error *error)
+{
+    const bool is_path = key->type == KEY_PATHS;
+    char *value = list->item[list->count];
     int r;
 
     if (list->count == CONFIG_LIST_ITEMS)
-        return error_set(error, -EINVAL, "more than %d paths", CONFIG_LIST_ITEMS);
-    r = parse_path(item, list->item[list->count], error);
+        return error_set(error, -EINVAL, "more than %d %s", CONFIG_LIST_ITEMS,
+                         is_path ? "paths" : "names");
+    r = is_path ? parse_path(item, value, error) : parse_word(key, item, value, error);
     if (r < 0)
         return r;
     for (unsigned i = 0; i < list->count; i++)
@@ -141,15 +160,15 @@ static int append_path(struct config_paths_list *list, const char *item, struct 
     return 0;
 }
 
-static int parse_paths(const struct config_key *key, char *text, struct config_paths_list *list,
-                       struct error *error)
+static int parse_list(const struct config_key *key, char *text, struct config_list *list,
+                      struct error *error)
 {
     char *cursor = *text ? text : NULL;
     int r = 0;
 
     memset(list, 0, sizeof(*list));
     for (char *item = next_item(&cursor); item && r == 0; item = next_item(&cursor))
-        r = append_path(list, item, error);
+        r = append_item(key, list, item, error);
     if (r == 0 && list->count < key->minimum)
         r = error_set(error, -EINVAL, "needs at least %" PRIu32 " path", key->minimum);
     return r;
@@ -180,38 +199,6 @@ static int parse_routes(const struct config_key *key, char *text,
     memset(list, 0, GUEST_ROUTES * sizeof(*list));
     for (char *item = next_item(&cursor); item && r == 0; item = next_item(&cursor))
         r = append_route(key, list, count++, item, error);
-    return r;
-}
-
-static int append_word(const struct config_key *key, struct config_words *list, const char *item,
-                       struct error *error)
-{
-    static const char letters[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-    const size_t length = strlen(item);
-
-    if (key->choices && choice_index(key->choices, item) < 0)
-        return refuse_choice(key->choices, error);
-    if (length == 0 || length >= CONFIG_WORD_BYTES || strspn(item, letters) != length)
-        return error_set(error, -EINVAL, "\"%.64s\" is no name", item);
-    if (list->count == CONFIG_LIST_ITEMS)
-        return error_set(error, -EINVAL, "more than %d names", CONFIG_LIST_ITEMS);
-    for (unsigned i = 0; i < list->count; i++)
-        if (strcmp(list->item[i], item) == 0)
-            return error_set(error, -EINVAL, "%s is listed twice", item);
-    memcpy(list->item[list->count++], item, length + 1);
-    return 0;
-}
-
-static int parse_words(const struct config_key *key, char *text, struct config_words *list,
-                       struct error *error)
-{
-    char *cursor = *text ? text : NULL;
-    int r = 0;
-
-    memset(list, 0, sizeof(*list));
-    for (char *item = next_item(&cursor); item && r == 0; item = next_item(&cursor))
-        r = append_word(key, list, item, error);
     return r;
 }
 
@@ -269,7 +256,8 @@ int config_value_parse(const struct config_key *key, const char *text, struct co
     case KEY_PATH:
         return parse_path(text, value, error);
     case KEY_PATHS:
-        return parse_paths(key, copy, value, error);
+    case KEY_WORDS:
+        return parse_list(key, copy, value, error);
     case KEY_GROUP:
         return parse_group(text, value, error);
     case KEY_LISTEN:
@@ -282,20 +270,11 @@ int config_value_parse(const struct config_key *key, const char *text, struct co
         return parse_choice(key, text, value, error);
     case KEY_ROUTES:
         return parse_routes(key, copy, value, error);
-    case KEY_WORDS:
-        return parse_words(key, copy, value, error);
     }
     return -EINVAL;
 }
 
-static int format_paths(const struct config_paths_list *list, struct buffer *text)
-{
-    for (unsigned i = 0; i < list->count; i++)
-        buffer_append_format(text, "%s%s", i ? ", " : "", list->item[i]);
-    return buffer_error(text);
-}
-
-static int format_words(const struct config_words *list, struct buffer *text)
+static int format_list(const struct config_list *list, struct buffer *text)
 {
     for (unsigned i = 0; i < list->count; i++)
         buffer_append_format(text, "%s%s", i ? ", " : "", list->item[i]);
@@ -321,7 +300,8 @@ int config_value_format(const struct config_key *key, const struct config *confi
     case KEY_LISTEN:
         return buffer_append_text(text, value);
     case KEY_PATHS:
-        return format_paths(value, text);
+    case KEY_WORDS:
+        return format_list(value, text);
     case KEY_NUMBER:
         return buffer_append_format(text, "%" PRIu32, *(const uint32_t *)value);
     case KEY_SWITCH:
@@ -330,8 +310,6 @@ int config_value_format(const struct config_key *key, const struct config *confi
         return buffer_append_text(text, key->choices[*(const int *)value]);
     case KEY_ROUTES:
         return format_routes(key, value, text);
-    case KEY_WORDS:
-        return format_words(value, text);
     }
     return buffer_fail(text, -EINVAL);
 }

@@ -44,7 +44,7 @@ void evidence_done(struct evidence *evidence)
 static void take_path(const struct cleanup *cleanup, const struct store_suspect *suspect,
                       struct observed_publish_path *ret_path, enum stale_path *ret_kind)
 {
-    const struct config_paths_list *list = &cleanup->context->config->paths.kubelet;
+    const struct config_list *list = &cleanup->context->config->paths.kubelet;
     const char *kubelet[CONFIG_LIST_ITEMS];
 
     for (unsigned i = 0; i < list->count; i++)

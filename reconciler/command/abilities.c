@@ -46,7 +46,7 @@ static int find_works(const struct context *context, struct reconciler_names *na
 int find_capabilities(const struct context *context, struct reconciler_names *ret_names,
                       struct error *error)
 {
-    const struct config_words *words = &context->config->crust.capabilities;
+    const struct config_list *words = &context->config->crust.capabilities;
     int r = 0;
 
     ret_names->count = 0;
@@ -76,7 +76,7 @@ static int find_mounted(const struct context *context, struct reconciler_names *
 
 int find_file_systems(const struct context *context, struct reconciler_names *ret_names)
 {
-    const struct config_words *words = &context->config->crust.file_systems;
+    const struct config_list *words = &context->config->crust.file_systems;
     int r = 0;
 
     ret_names->count = 0;

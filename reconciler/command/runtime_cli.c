@@ -89,7 +89,7 @@ static void cut_line(struct buffer *text)
 
 static bool is_allowed(const struct context *context, const char *path)
 {
-    const struct config_paths_list *list = &context->config->crust.runtime_cli_allow;
+    const struct config_list *list = &context->config->crust.runtime_cli_allow;
 
     for (unsigned i = 0; i < list->count; i++)
         if (strcmp(list->item[i], path) == 0)

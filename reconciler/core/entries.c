@@ -34,7 +34,7 @@ static const char *known(const char *text)
 static void read_publish_path(const struct context *context, const char *target_path,
                               struct observed_publish_path *ret_path)
 {
-    const struct config_paths_list *list = &context->config->paths.kubelet;
+    const struct config_list *list = &context->config->paths.kubelet;
     const char *kubelet[CONFIG_LIST_ITEMS];
 
     *ret_path = (struct observed_publish_path){0};

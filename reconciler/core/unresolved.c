@@ -122,7 +122,7 @@ int unresolved_offer_claims(const struct context *context, const struct observed
 
 static int begin(struct unresolved *unresolved)
 {
-    const struct config_paths_list *list = &unresolved->context->config->paths.kubelet;
+    const struct config_list *list = &unresolved->context->config->paths.kubelet;
 
     for (unsigned i = 0; i < list->count; i++)
         unresolved->kubelet[i] = list->item[i];

@@ -187,7 +187,7 @@ static inline void note(enum status_code code, const struct error *error)
 /* The volume's runtime has left a tool to be asked by. */
 static inline void leave_tool(mode_t mode)
 {
-    struct config_paths_list *list = &test.node.config.crust.runtime_cli_allow;
+    struct config_list *list = &test.node.config.crust.runtime_cli_allow;
     char hash[SHA256_HEX_BYTES], path[600];
 
     (void)snprintf(list->item[list->count++], sizeof(list->item[0]), TOOL);

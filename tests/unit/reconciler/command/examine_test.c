@@ -64,9 +64,9 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void configure(struct config_words *words, const char *first, const char *second)
+static void configure(struct config_list *words, const char *first, const char *second)
 {
-    *words = (struct config_words){.count = second ? 2 : 1};
+    *words = (struct config_list){.count = second ? 2 : 1};
     (void)snprintf(words->item[0], sizeof(words->item[0]), "%s", first);
     (void)snprintf(words->item[1], sizeof(words->item[1]), "%s", second ? second : "");
 }
@@ -159,7 +159,7 @@ static void without_a_route_to_guests_there_is_no_capability(void **state)
 
 static void configured_capabilities_are_said_once(void **state)
 {
-    struct config_words *words = &test.node.config.crust.capabilities;
+    struct config_list *words = &test.node.config.crust.capabilities;
 
     (void)state;
     configure(words, "VOLUME_STATS", NULL);
@@ -191,7 +191,7 @@ static void file_systems_are_those_that_guests_were_seen_to_mount(void **state)
 
 static void configured_file_systems_are_said_once(void **state)
 {
-    struct config_words *words = &test.node.config.crust.file_systems;
+    struct config_list *words = &test.node.config.crust.file_systems;
 
     (void)state;
     configure(words, "f2fs", NULL);

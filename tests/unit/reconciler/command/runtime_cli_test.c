@@ -41,7 +41,7 @@ bool namespaces_user_is_first(void)
 
 static void allow(const char *program)
 {
-    struct config_paths_list *list = &config.crust.runtime_cli_allow;
+    struct config_list *list = &config.crust.runtime_cli_allow;
 
     (void)snprintf(list->item[list->count++], sizeof(list->item[0]), "%s", program);
 }
