@@ -2,11 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # check-docs-test.sh - seeds one violation of each rule and sees check-docs.py find it.
 
-set -eu
-check=$(realpath "$(dirname "$0")/check-docs.py")
-tree=$(mktemp -d)
-trap 'rm -rf "$tree"' EXIT
-failed=0
+. "$(dirname "$0")/seeded-tree.sh"
 
 mkdir -p "$tree/docs" "$tree/lib"
 printf '# Here\n\n## A heading, with `code`\n' >"$tree/docs/here.md"

@@ -2,12 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # check-layers-test.sh - seeds one violation of each rule and sees check-layers.sh find it.
 
-set -eu
-check=$(dirname "$0")/check-layers.sh
-check=$(realpath "$check")
-tree=$(mktemp -d)
-trap 'rm -rf "$tree"' EXIT
-failed=0
+. "$(dirname "$0")/seeded-tree.sh"
 
 # seed FILE LINE: a file with one line of code
 seed() {

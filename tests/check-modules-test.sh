@@ -2,12 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # check-modules-test.sh - seeds violations of each rule and sees check-modules.py find them.
 
-set -eu
-check=$(dirname "$0")/check-modules.py
-check=$(realpath "$check")
-tree=$(mktemp -d)
-trap 'rm -rf "$tree"' EXIT
-failed=0
+. "$(dirname "$0")/seeded-tree.sh"
 
 # write FILE LINE...: a file of these lines; a .c file is compiled as well
 write() {

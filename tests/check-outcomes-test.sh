@@ -2,12 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # check-outcomes-test.sh - seeds decisions by a negative errno and sees check-outcomes.sh find them.
 
-set -eu
-check=$(realpath "$(dirname "$0")/check-outcomes.sh")
-tree=$(mktemp -d)
-trap 'rm -rf "$tree"' EXIT
+. "$(dirname "$0")/seeded-tree.sh"
 mkdir -p "$tree/store"
-failed=0
 
 refused() {
     printf '/* seeded */\n%s\n' "$1" >"$tree/store/seeded.c"

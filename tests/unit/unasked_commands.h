@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unasked_commands.h - the calls of command.h that a test of an API never makes. */
+/* unasked_commands.h - the calls of command.h that a test of an API never makes, and those whose
+ * answer is always the same. */
 #pragma once
 
 #include "tests/unit/test.h"
@@ -48,4 +49,23 @@ int reconciler_find_capabilities(struct reconciler *reconciler, struct reconcile
 {
     (void)error;
     return reconciler_find_file_systems(reconciler, ret_names);
+}
+
+enum status_code reconciler_ask_stats(struct reconciler *reconciler,
+                                      const struct reconciler_target *target,
+                                      reconciler_stats_told *done, void *userdata,
+                                      struct stats_call **ret_call, struct error *error)
+{
+    (void)reconciler;
+    (void)target;
+    (void)done;
+    (void)userdata;
+    (void)ret_call;
+    return error_set(error, STATUS_UNAVAILABLE, "no sandbox uses the volume yet");
+}
+
+struct stats_call *reconciler_stats_cancel(struct stats_call *call)
+{
+    (void)call;
+    return NULL;
 }

@@ -130,25 +130,6 @@ static inline void end_expansion(enum status_code code, uint64_t bytes, const ch
     one.done(one.userdata, code, &(struct reconciler_capacity){.bytes = bytes}, &error);
 }
 
-enum status_code reconciler_ask_stats(struct reconciler *reconciler,
-                                      const struct reconciler_target *target,
-                                      reconciler_stats_told *done, void *userdata,
-                                      struct stats_call **ret_call, struct error *error)
-{
-    (void)reconciler;
-    (void)target;
-    (void)done;
-    (void)userdata;
-    (void)ret_call;
-    return error_set(error, STATUS_UNAVAILABLE, "no sandbox uses the volume yet");
-}
-
-struct stats_call *reconciler_stats_cancel(struct stats_call *call)
-{
-    (void)call;
-    return NULL;
-}
-
 /* ---- one server with its surroundings ---- */
 
 enum { WATCHDOG_SECONDS = 60 };
@@ -405,4 +386,18 @@ static inline void add_volumes_with(struct fixture *fixture, unsigned count, con
 static inline void add_volumes(struct fixture *fixture, unsigned count)
 {
     add_volumes_with(fixture, count, "{\"fsGroup\":\"1000\"}");
+}
+
+/* Within a transaction: a sandbox has volume 1. */
+static inline void bind_first_volume(struct store *store)
+{
+    const struct store_sandbox sandbox = {.sandbox_id = "s1",
+                                          .runtime = RUNTIME_KATA_GO,
+                                          .hypervisor = HYPERVISOR_QEMU,
+                                          .vmm_pid = 1};
+    struct store_mapping mapping = {.volume_id = 1, .source = "persist"};
+    bool changed;
+
+    assert_int_equal(store_put_sandbox(store, &sandbox, &mapping.sandbox_ref, &changed), 0);
+    assert_int_equal(store_open_mapping(store, &mapping), 0);
 }

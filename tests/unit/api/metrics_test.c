@@ -111,18 +111,12 @@ static void the_modes_are_shown(void **state)
 static void add_abnormal(struct fixture *fixture)
 {
     struct store *store = fixture->reconciler.store;
-    const struct store_sandbox sandbox = {.sandbox_id = "s1",
-                                          .runtime = RUNTIME_KATA_GO,
-                                          .hypervisor = HYPERVISOR_QEMU,
-                                          .vmm_pid = 1};
-    struct store_mapping mapping = {.volume_id = 1, .source = "persist"};
     struct store_guest_stats stats = {
         .mapping_id = 1, .has_bytes = true, .used = 5, .available = 7, .abnormal = true};
     bool changed = false;
 
     assert_int_equal(store_begin(store), 0);
-    assert_int_equal(store_put_sandbox(store, &sandbox, &mapping.sandbox_ref, &changed), 0);
-    assert_int_equal(store_open_mapping(store, &mapping), 0);
+    bind_first_volume(store);
     assert_int_equal(store_set_state(store, 1, STATE_IN_SYNC, REASON_NONE, NULL), 0);
     assert_int_equal(store_put_guest_stats(store, 1, &stats, &changed), 0);
     assert_true(changed);

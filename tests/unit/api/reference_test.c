@@ -11,11 +11,6 @@
 static void add_samples(struct fixture *fixture)
 {
     struct store *store = fixture->reconciler.store;
-    const struct store_sandbox sandbox = {.sandbox_id = "s1",
-                                          .runtime = RUNTIME_KATA_GO,
-                                          .hypervisor = HYPERVISOR_QEMU,
-                                          .vmm_pid = 1};
-    struct store_mapping mapping = {.volume_id = 1, .source = "persist"};
     const struct store_guest_stats stats = {
         .mapping_id = 1, .has_bytes = true, .used = 5, .available = 7};
     const struct store_device device = {
@@ -27,10 +22,9 @@ static void add_samples(struct fixture *fixture)
 
     add_volumes(fixture, 1);
     assert_int_equal(store_begin(store), 0);
-    assert_int_equal(store_put_sandbox(store, &sandbox, &mapping.sandbox_ref, &changed), 0);
     assert_int_equal(store_put_device(store, &device, &device_id, &changed), 0);
     assert_int_equal(store_set_volume_device(store, 1, device_id, &changed), 0);
-    assert_int_equal(store_open_mapping(store, &mapping), 0);
+    bind_first_volume(store);
     assert_int_equal(store_put_guest_stats(store, 1, &stats, &changed), 0);
     assert_int_equal(store_open_resize(store, 1, 1, 2), 0);
     assert_int_equal(store_set_state(store, 1, STATE_BLOCKED, REASON_READ_ONLY, NULL), 0);

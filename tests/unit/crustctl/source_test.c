@@ -90,30 +90,11 @@ struct expansion *reconciler_expand_cancel(struct expansion *expansion)
     return NULL;
 }
 
-enum status_code reconciler_ask_stats(struct reconciler *reconciler,
-                                      const struct reconciler_target *target,
-                                      reconciler_stats_told *done, void *userdata,
-                                      struct stats_call **ret_call, struct error *error)
-{
-    (void)reconciler;
-    (void)target;
-    (void)done;
-    (void)userdata;
-    (void)ret_call;
-    return error_set(error, STATUS_NOT_FOUND, "there is no such volume here");
-}
-
 int reconciler_examine(struct reconciler *reconciler, struct buffer *ret_json, struct error *error)
 {
     (void)reconciler;
     (void)ret_json;
     return error_set(error, -1, "not examined");
-}
-
-struct stats_call *reconciler_stats_cancel(struct stats_call *call)
-{
-    (void)call;
-    return NULL;
 }
 
 struct daemon {
