@@ -60,9 +60,9 @@ static void on_deferred(struct loop_timer *timer)
     hypervisor_call_complete(call, &call->reply);
 }
 
-bool hypervisor_may_resize(enum hypervisor_kind kind, bool firecracker_allowed)
+bool hypervisor_has_client(enum hypervisor_kind kind)
 {
-    return kinds[kind].ops && (kind != HYPERVISOR_FIRECRACKER || firecracker_allowed);
+    return kinds[kind].ops;
 }
 
 /* Why this VMM is not to be asked; NULL: it may be. */
@@ -71,12 +71,8 @@ static const char *obstacle_to(const struct hypervisor_call *call)
     if (call->request.act == HYPERVISOR_DESCRIBE &&
         hypervisor_guest_source(call->kind) != HYPERVISOR_GUEST_BY_CALL)
         return "this VMM is not asked what guest it runs";
-    if (call->request.act == HYPERVISOR_RESIZE && call->ops &&
-        !hypervisor_may_resize(call->kind, call->request.firecracker_allowed))
-        return "Firecracker is told of a new size only with resize.firecracker = on, for its "
-               "makers do not vouch for drives that the guest has mounted";
     if (call->ops)
-        return NULL;
+        return call->request.act == HYPERVISOR_RESIZE ? call->request.forbidden : NULL;
     return kinds[call->kind].obstacle ? kinds[call->kind].obstacle
                                       : "crustd has no client for this kind of VMM";
 }

@@ -47,7 +47,7 @@ struct hypervisor_request {
     int sysfs;                  /* O_PATH of /sys, the same */
     const char *control_socket; /* below root; NULL: none */
     pid_t vmm_pid;              /* whose /proc/PID/root and descriptors resolve reported paths */
-    bool firecracker_allowed;   /* resize.firecracker */
+    const char *forbidden;      /* RESIZE: why crustd's configuration forbids it, static; NULL */
     bool regular_file;          /* the device is a file: query only */
     dev_t device;               /* st_rdev of the block device */
     dev_t file_device;          /* regular file: st_dev, inode */
@@ -94,8 +94,8 @@ struct hypervisor_reply {
 
 struct hypervisor_call;
 
-/* Whether crustd may tell VMMs of this kind of a new size at all. */
-bool hypervisor_may_resize(enum hypervisor_kind kind, bool firecracker_allowed);
+/* Whether VMMs of this kind can be told of a new size at all. */
+bool hypervisor_has_client(enum hypervisor_kind kind);
 
 typedef void hypervisor_done(struct hypervisor_call *call, const struct hypervisor_reply *reply,
                              void *userdata);

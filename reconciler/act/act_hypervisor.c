@@ -9,6 +9,7 @@
 #include "observe/persist.h"
 #include "reconciler/act/act.h"
 #include "reconciler/core/context.h"
+#include "reconciler/core/permit.h"
 #include "reconciler/core/work_queue.h"
 
 static const enum volume_reason reasons[HYPERVISOR_OUTCOMES] = {
@@ -93,7 +94,7 @@ static int act_hypervisor_start(struct act *act)
         .sysfs = act->context->sysfs,
         .control_socket = known(volume->control_socket),
         .vmm_pid = volume->vmm_pid,
-        .firecracker_allowed = act->context->config->resize.firecracker,
+        .forbidden = permit_find_forbidding(act->context->config, volume->hypervisor),
         .regular_file = volume->device_kind == DEVICE_KIND_FILE,
         .device = makedev(volume->major, volume->minor),
         .file_device = volume->file_device,

@@ -18,3 +18,11 @@ enum resize_policy permit_of(const struct config *config, const struct store_vol
         return POLICY_OBSERVE;
     return POLICY_GROW;
 }
+
+const char *permit_find_forbidding(const struct config *config, enum hypervisor_kind kind)
+{
+    if (kind == HYPERVISOR_FIRECRACKER && !config->resize.firecracker)
+        return "Firecracker is told of a new size only with resize.firecracker = on, because its "
+               "makers do not vouch for drives that the guest has mounted";
+    return NULL;
+}

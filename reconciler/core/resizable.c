@@ -6,10 +6,10 @@
  */
 #include <string.h>
 
-#include "config/config.h"
 #include "hypervisor/hypervisor.h"
 #include "lib/log.h"
 #include "reconciler/core/context.h"
+#include "reconciler/core/permit.h"
 #include "reconciler/core/volume_steps.h"
 #include "reconciler/decide/resizable.h"
 
@@ -17,7 +17,8 @@
 
 static bool may_tell_vmm(const struct context *context, const struct store_volume *volume)
 {
-    return hypervisor_may_resize(volume->hypervisor, context->config->resize.firecracker);
+    return hypervisor_has_client(volume->hypervisor) &&
+           !permit_find_forbidding(context->config, volume->hypervisor);
 }
 
 static void judge_monitor(const struct context *context, const struct store_volume *volume,

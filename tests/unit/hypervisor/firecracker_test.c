@@ -57,18 +57,16 @@ static void cannot_learn_the_size(void **state)
     assert_int_equal(reply.bytes, 0);
 }
 
-static void has_to_be_allowed(void **state)
+static void is_not_told_what_the_configuration_forbids(void **state)
 {
     struct http_server *server = *state;
     struct hypervisor_request request = http_call_request(server, HYPERVISOR_RESIZE);
     struct hypervisor_reply reply;
 
-    assert_true(hypervisor_may_resize(HYPERVISOR_FIRECRACKER, true));
-    assert_false(hypervisor_may_resize(HYPERVISOR_FIRECRACKER, false));
-    request.firecracker_allowed = false;
+    request.forbidden = "only with a setting";
     reply = http_call_run(server, HYPERVISOR_FIRECRACKER, &request);
     assert_int_equal(reply.outcome, HYPERVISOR_UNSUPPORTED);
-    assert_non_null(strstr(reply.error.text, "resize.firecracker"));
+    assert_string_equal(reply.error.text, "only with a setting");
 }
 
 static void passes_on_refusals(void **state)
@@ -127,7 +125,7 @@ int main(void)
         HTTP_CALL_TEST(patches_with_the_path_it_has),
         HTTP_CALL_TEST(names_the_drive_in_the_url),
         HTTP_CALL_TEST(cannot_learn_the_size),
-        HTTP_CALL_TEST(has_to_be_allowed),
+        HTTP_CALL_TEST(is_not_told_what_the_configuration_forbids),
         HTTP_CALL_TEST(passes_on_refusals),
         HTTP_CALL_TEST(leaves_alone_what_must_not_be_opened_again),
         HTTP_CALL_TEST(tells_the_recorded_drive_from_another_device),

@@ -38,7 +38,6 @@ static struct hypervisor_request http_call_request(const struct http_server *ser
         .root = server->root,
         .control_socket = server->path,
         .vmm_pid = getpid(),
-        .firecracker_allowed = true,
         .device = server->device_number,
         .bytes = 2048,
         .deadline_ns = 60 * NSEC_PER_SEC,

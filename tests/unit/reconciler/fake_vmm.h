@@ -39,9 +39,9 @@ struct hypervisor_call *hypervisor_call_free(struct hypervisor_call *call)
     return NULL;
 }
 
-bool hypervisor_may_resize(enum hypervisor_kind kind, bool firecracker_allowed)
+bool hypervisor_has_client(enum hypervisor_kind kind)
 {
-    return kind != HYPERVISOR_FIRECRACKER || firecracker_allowed;
+    return kind != HYPERVISOR_UNKNOWN;
 }
 
 static inline void vmm_answers(const struct hypervisor_reply *reply)
