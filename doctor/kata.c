@@ -12,6 +12,7 @@
 #include "doctor/kata_program.h"
 #include "doctor/program.h"
 #include "lib/cleanup.h"
+#include "model/hypervisor.h"
 
 /* ---- what a configuration leads to --------------------------------------------------------- */
 
@@ -73,7 +74,8 @@ static bool is_monitor(const char *name)
     return strcmp(name, "hmp") == 0 || strcmp(name, "qmp") == 0 || strcmp(name, "qmp-pretty") == 0;
 }
 
-static void judge_extra_monitor(const struct judgement *judgement)
+/* Whether crustd can tell a VMM of this configuration of a new size, as all of judge_…(). */
+static bool judge_extra_monitor(const struct judgement *judgement)
 {
     const struct kata_table *table = judgement->table;
     char text[128];
@@ -92,10 +94,11 @@ static void judge_extra_monitor(const struct judgement *judgement)
         say_monitor(judgement, table->debug_file,
                     "extra_monitor_socket is set, and ignored without enable_debug = true");
     else {
-        judgement->findings->tells_hypervisor = true;
         (void)snprintf(text, sizeof(text), "QEMU gets a monitor for crustd (%s)", table->monitor);
         say(judgement, FINDING_OK, NULL, text);
+        return true;
     }
+    return false;
 }
 
 /* Its program is judged apart; a confidential guest it leaves alone. */
@@ -104,78 +107,97 @@ static bool has_crust_qemu(const struct judgement *judgement)
     return judgement->program->is_crust && !judgement->table->confidential;
 }
 
-static void judge_crust_qemu(const struct judgement *judgement)
+static bool judge_crust_qemu(const struct judgement *judgement)
 {
     const struct kata_table *table = judgement->table;
     const struct program *program = judgement->program;
 
     if (judgement->settings->is_rust && table->enable_debug && table->monitor[0] &&
-        strcmp(table->monitor, "hmp") != 0) {
-        judge_extra_monitor(judgement);
-    } else if (program->state == PROGRAM_THERE && program->qemu == PROGRAM_THERE &&
-               program->has_directory) {
-        judgement->findings->tells_hypervisor = true;
-        say(judgement, FINDING_OK, NULL, "QEMU gets a monitor for crustd (crust-qemu)");
-    }
+        strcmp(table->monitor, "hmp") != 0)
+        return judge_extra_monitor(judgement);
+    if (program->state != PROGRAM_THERE || program->qemu != PROGRAM_THERE ||
+        !program->has_directory)
+        return false;
+    say(judgement, FINDING_OK, NULL, "QEMU gets a monitor for crustd (crust-qemu)");
+    return true;
 }
 
-static void judge_qemu(const struct judgement *judgement, const struct config *config)
+static bool judge_qemu(const struct judgement *judgement, const struct config *config)
 {
-    switch (config->resize.qemu_monitor) {
-    case QEMU_MONITOR_OFF:
+    bool tells;
+
+    if (config->resize.qemu_monitor == QEMU_MONITOR_OFF) {
         say(judgement, FINDING_NOTE, NULL, "QEMU is never told, because resize.qemu_monitor = off");
-        break;
-    case QEMU_MONITOR_MAIN:
-        judgement->findings->tells_hypervisor = true;
+        return false;
+    }
+    if (config->resize.qemu_monitor == QEMU_MONITOR_MAIN) {
         say(judgement, FINDING_NOTE, NULL,
             "QEMU is told on its main monitor where it has no other, because resize.qemu_monitor = "
             "main: a shim that uses it too can be hindered from ending its pod");
-        break;
-    case QEMU_MONITOR_EXTRA:
-        if (has_crust_qemu(judgement))
-            judge_crust_qemu(judgement);
-        else
-            judge_extra_monitor(judgement);
-        if (judgement->table->confidential)
-            say(judgement, FINDING_NOTE, NULL,
-                "the guests are confidential: an extra monitor changes QEMU's command line, and "
-                "with it what they attest");
-        break;
+        return true;
     }
+    tells =
+        has_crust_qemu(judgement) ? judge_crust_qemu(judgement) : judge_extra_monitor(judgement);
+    if (judgement->table->confidential)
+        say(judgement, FINDING_NOTE, NULL,
+            "the guests are confidential: an extra monitor changes QEMU's command line, and with "
+            "it what they attest");
+    return tells;
 }
 
-static void judge_firecracker(const struct judgement *judgement, const struct config *config)
+/* Its version shows only in a sandbox that runs. */
+static bool judge_cloud_hypervisor(const struct judgement *judgement)
 {
-    judgement->findings->tells_hypervisor |= config->resize.firecracker;
+    say(judgement, FINDING_WARNING,
+        "See that Kata uses Cloud Hypervisor 52 or later; Kata 4.1.0 comes with 51.1",
+        "Cloud Hypervisor cannot grow a block device before version 52; which one this is shows "
+        "once crustd has talked to it");
+    return false;
+}
+
+static bool judge_firecracker(const struct judgement *judgement, const struct config *config)
+{
     if (config->resize.firecracker)
         say(judgement, FINDING_OK, NULL, "Firecracker is told by its own API");
     else
         say(judgement, FINDING_ERROR, "Set resize.firecracker = on in crustd's configuration",
             "Firecracker is told only where resize.firecracker allows it");
+    return config->resize.firecracker;
+}
+
+static bool judge_hypervisor(const struct judgement *judgement, const struct config *config)
+{
+    switch (hypervisor_kind_from_name(judgement->table->name)) {
+    case HYPERVISOR_QEMU:
+        return judge_qemu(judgement, config);
+    case HYPERVISOR_CLOUD_HYPERVISOR:
+        return judge_cloud_hypervisor(judgement);
+    case HYPERVISOR_FIRECRACKER:
+        return judge_firecracker(judgement, config);
+    case HYPERVISOR_UNKNOWN:
+    case HYPERVISOR_DRAGONBALL:
+    case HYPERVISOR_STRATOVIRT:
+    case HYPERVISOR_OPENVMM:
+    case HYPERVISOR_REMOTE:
+    case HYPERVISOR_KINDS:
+        break;
+    }
+    say(judgement, FINDING_ERROR, "Use QEMU, Cloud Hypervisor 52 or Firecracker",
+        "crustd has no way to tell this hypervisor: a volume grows when its pod is restarted");
+    return false;
 }
 
 static void judge_table(const struct judgement *judgement, const struct config *config)
 {
-    const char *name = judgement->table->name;
-
-    judgement->findings->configurations += !judgement->table->no_block_devices;
-    if (judgement->table->no_block_devices)
+    if (judgement->table->no_block_devices) {
         say(judgement, FINDING_ERROR,
             "Set disable_block_device_use = false, unless containers' root file systems are block "
             "devices that the node has mounted: those would be plugged into the VM as well",
             "with disable_block_device_use no volume reaches a guest as a device");
-    else if (strcmp(name, "qemu") == 0)
-        judge_qemu(judgement, config);
-    else if (strcmp(name, "clh") == 0)
-        say(judgement, FINDING_WARNING,
-            "See that Kata uses Cloud Hypervisor 52 or later; Kata 4.1.0 comes with 51.1",
-            "Cloud Hypervisor cannot grow a block device before version 52; which one this is "
-            "shows once crustd has talked to it");
-    else if (strcmp(name, "firecracker") == 0)
-        judge_firecracker(judgement, config);
-    else
-        say(judgement, FINDING_ERROR, "Use QEMU, Cloud Hypervisor 52 or Firecracker",
-            "crustd has no way to tell this hypervisor: a volume grows when its pod is restarted");
+        return;
+    }
+    judgement->findings->configurations++;
+    judgement->findings->tells_hypervisor |= judge_hypervisor(judgement, config);
 }
 
 void kata_judge(const struct kata_settings *settings, const struct program *program,
@@ -189,7 +211,7 @@ void kata_judge(const struct kata_settings *settings, const struct program *prog
         judge_table(&judgement, config);
     else
         findings_add(findings, FINDING_WARNING, "kata_configuration", file, NULL,
-                     "%s: which hypervisor it uses does not stand there", runtimes);
+                     "%s: it does not say which hypervisor it uses", runtimes);
 }
 
 /* ---- reading one --------------------------------------------------------------------------- */

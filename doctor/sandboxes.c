@@ -144,12 +144,21 @@ static struct door find_hypervisor(const cJSON *row, const struct config *config
         return shut_door(&vmm, why,
                          "crustctl volumes shows which; crustctl explain VOL says what to do");
     }
-    if (kind == HYPERVISOR_CLOUD_HYPERVISOR)
-        return find_cloud_hypervisor(&vmm, version);
-    if (kind == HYPERVISOR_FIRECRACKER)
-        return find_firecracker(&vmm, config);
-    if (kind == HYPERVISOR_QEMU || kind == HYPERVISOR_UNKNOWN)
+    switch (kind) {
+    case HYPERVISOR_QEMU:
+    case HYPERVISOR_UNKNOWN:
         return find_qemu(&vmm, row, config);
+    case HYPERVISOR_CLOUD_HYPERVISOR:
+        return find_cloud_hypervisor(&vmm, version);
+    case HYPERVISOR_FIRECRACKER:
+        return find_firecracker(&vmm, config);
+    case HYPERVISOR_DRAGONBALL:
+    case HYPERVISOR_STRATOVIRT:
+    case HYPERVISOR_OPENVMM:
+    case HYPERVISOR_REMOTE:
+    case HYPERVISOR_KINDS:
+        break;
+    }
     return shut_door(&vmm, "has no way to be told", "Restart the pod after a growth");
 }
 

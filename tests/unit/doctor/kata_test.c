@@ -123,6 +123,7 @@ static void the_configuration_of_crustd_counts(void **state)
 static void other_hypervisors(void **state)
 {
     expect(*state, "[hypervisor.clh]\na = 1\n", "warning", "before version 52");
+    expect(*state, "[hypervisor.cloud-hypervisor]\na = 1\n", "warning", "before version 52");
     expect(*state, "[hypervisor.dragonball]\na = 1\n", "error", "no way to tell");
     expect(*state, "[hypervisor.remote]\na = 1\n", "error", "no way to tell");
     expect(*state, "a = 1\n", "warning", "which hypervisor");
