@@ -18,10 +18,10 @@ static const struct {
     [HYPERVISOR_CLOUD_HYPERVISOR] = {"cloud-hypervisor", "Cloud Hypervisor", true,
                                      HYPERVISOR_GUEST_BY_CALL},
     [HYPERVISOR_FIRECRACKER] = {"firecracker", "Firecracker", true, HYPERVISOR_GUEST_BY_KIND},
-    [HYPERVISOR_DRAGONBALL] = {"dragonball", "dragonball", false},
-    [HYPERVISOR_STRATOVIRT] = {"stratovirt", "stratovirt", true},
-    [HYPERVISOR_OPENVMM] = {"openvmm", "openvmm", false},
-    [HYPERVISOR_REMOTE] = {"remote", "remote", false},
+    [HYPERVISOR_DRAGONBALL] = {"dragonball", "Dragonball", false},
+    [HYPERVISOR_STRATOVIRT] = {"stratovirt", "StratoVirt", true},
+    [HYPERVISOR_OPENVMM] = {"openvmm", "OpenVMM", false},
+    [HYPERVISOR_REMOTE] = {"remote", "a remote hypervisor", false},
 };
 
 const char *hypervisor_name(enum hypervisor_kind kind)

@@ -34,5 +34,5 @@ int process_read_arguments(pid_t pid, struct buffer *ret_arguments);
  * whole argument of --id. */
 bool process_arguments_name(const struct buffer *arguments, const char *token);
 
-/* The hypervisor's name by argv[0], static; NULL unknown. */
+/* The kind of VMM by argv[0]. */
 enum hypervisor_kind process_arguments_hypervisor(const struct buffer *arguments);
