@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reference_test.c - docs/reference/states-and-reasons.md against the tables of words. */
+/* reference_test.c - pages of docs/reference/ against the tables of words. */
 #include "tests/unit/reference.h"
 
+#include "model/hypervisor.h"
 #include "model/reason.h"
 #include "model/stale_reason.h"
 
@@ -69,12 +70,32 @@ static void every_stale_reason_has_its_row(void **state)
     reference_expect_end(&page);
 }
 
+/* In the order of the enum, and unknown last. */
+static void every_hypervisor_is_in_its_row(void **state)
+{
+    struct reference page;
+    char names[256] = "";
+
+    (void)state;
+    for (unsigned i = HYPERVISOR_UNKNOWN + 1; i < HYPERVISOR_KINDS; i++)
+        reference_append(names, sizeof(names), hypervisor_name(i));
+    assert_true(strlen(names) + sizeof(" or unknown") <= sizeof(names));
+    strcat(names, " or unknown");
+    reference_open(&page, "docs/reference/audit-views.md", "audit_sandboxes");
+    do
+        assert_true(reference_next(&page));
+    while (strcmp(page.cell[0], "hypervisor") != 0);
+    reference_expect_cell(&page, 1, names);
+    reference_close(&page);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_state_has_its_row),
         cmocka_unit_test(every_reason_has_its_row),
         cmocka_unit_test(every_stale_reason_has_its_row),
+        cmocka_unit_test(every_hypervisor_is_in_its_row),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
