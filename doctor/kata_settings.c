@@ -39,21 +39,12 @@ static void take_boolean(struct reading *reading, const struct toml_item *item, 
         *ret_value = item->truth;
 }
 
-static void take_word(struct reading *reading, const struct toml_item *item,
-                      char ret_word[static KATA_WORD_BYTES])
+static void take_text(struct reading *reading, const struct toml_item *item, char *ret_text,
+                      size_t size)
 {
     if (item->kind != TOML_STRING)
         fail(reading, item, "is no string");
-    else if (snprintf(ret_word, KATA_WORD_BYTES, "%s", item->text) >= KATA_WORD_BYTES)
-        fail(reading, item, "is too long");
-}
-
-static void take_path(struct reading *reading, const struct toml_item *item,
-                      char ret_path[static KATA_FILE_BYTES])
-{
-    if (item->kind != TOML_STRING)
-        fail(reading, item, "is no string");
-    else if (snprintf(ret_path, KATA_FILE_BYTES, "%s", item->text) >= KATA_FILE_BYTES)
+    else if ((size_t)snprintf(ret_text, size, "%s", item->text) >= size)
         fail(reading, item, "is too long");
 }
 
@@ -96,14 +87,14 @@ static void take_hypervisor(struct reading *reading, const struct toml_item *ite
         take_boolean(reading, item, &table->enable_debug);
         (void)snprintf(table->debug_file, sizeof(table->debug_file), "%s", reading->file);
     } else if (is_at(item, 2, "extra_monitor_socket") || is_at(item, 2, "dbg_monitor_socket")) {
-        take_word(reading, item, table->monitor);
+        take_text(reading, item, table->monitor, sizeof(table->monitor));
         (void)snprintf(table->monitor_file, sizeof(table->monitor_file), "%s", reading->file);
     } else if (is_at(item, 2, "disable_block_device_use")) {
         take_boolean(reading, item, &table->no_block_devices);
     } else if (is_at(item, 2, "confidential_guest")) {
         take_boolean(reading, item, &table->confidential);
     } else if (is_at(item, 2, "path")) {
-        take_path(reading, item, table->path);
+        take_text(reading, item, table->path, sizeof(table->path));
         (void)snprintf(table->path_file, sizeof(table->path_file), "%s", reading->file);
     } else if (is_at(item, 2, "valid_hypervisor_paths")) {
         take_valid_path(reading, item, table);
@@ -116,7 +107,7 @@ static void take_runtime(struct reading *reading, const struct toml_item *item)
 
     settings->is_rust |= is_at(item, 1, "name") || is_at(item, 1, "hypervisor_name");
     if (is_at(item, 1, "hypervisor_name"))
-        take_word(reading, item, settings->hypervisor);
+        take_text(reading, item, settings->hypervisor, sizeof(settings->hypervisor));
 }
 
 static void on_item(void *userdata, const struct toml_item *item)

@@ -105,6 +105,15 @@ void store_rollback(struct store *store)
         (void)sql_run_values(&store->connection, rollback, NULL, NULL, 0);
 }
 
+int store_end(struct store *store, int r)
+{
+    if (r == 0)
+        r = store_commit(store);
+    if (r < 0)
+        store_rollback(store);
+    return r;
+}
+
 int store_idle(struct store *store)
 {
     static const char restart[] = "UPDATE meta SET checkpoints = checkpoints + 1";

@@ -75,6 +75,9 @@ int store_commit_durable(struct store *store);
 /* The second half of that, for several commits at once: what is committed is synced to disk. */
 int store_sync(struct store *store);
 void store_rollback(struct store *store);
+/* Commits where all went well (r is 0); rolls back where it did not, or where that fails. 0 or the
+ * first failure. */
+int store_end(struct store *store, int r);
 
 /* Outside a transaction, when the daemon has nothing else to do: moves the WAL into the database if
  * it has grown past a bound, so that a slow disk never delays a resize. */

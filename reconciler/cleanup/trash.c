@@ -309,12 +309,9 @@ int trash_advance(struct cleanup *cleanup, uint64_t *ret_wake_ns)
         r = store_begin(cleanup->context->store);
         if (r == 0)
             r = advance_all(cleanup, &wake_ns);
-        if (r == 0)
-            r = store_commit(cleanup->context->store);
-        if (r < 0) {
-            store_rollback(cleanup->context->store);
+        r = store_end(cleanup->context->store, r);
+        if (r < 0)
             return r;
-        }
     } while (wake_ns <= clock_boottime());
     *ret_wake_ns = wake_ns;
     return 0;
@@ -328,10 +325,8 @@ static void fail(struct cleanup *cleanup, struct key_queue *failed)
     while (r == 0 && key_queue_take_number(failed, &cleanup_id))
         r = store_finish_cleanup(cleanup->context->store, (int64_t)cleanup_id, STORE_CLEANUP_FAILED,
                                  STALE_REASON_CANNOT_MOVE, 0);
-    if (r == 0)
-        r = store_commit(cleanup->context->store);
-    if (r < 0)
-        store_rollback(cleanup->context->store); /* they are dropped as never having been moved */
+    /* Where that fails, they are dropped as never having been moved. */
+    (void)store_end(cleanup->context->store, r);
 }
 
 void trash_take(struct cleanup *cleanup, struct key_queue *cleanup_ids)

@@ -72,10 +72,7 @@ static void try_at_once(struct clients *clients, int64_t volume_id)
         r = store_set_attempts(clients->context->store, volume_id, 0, 0, 0);
     if (r == 0)
         r = store_want_list(clients->context->store, volume_id);
-    if (r == 0)
-        r = store_commit(clients->context->store);
-    if (r < 0)
-        store_rollback(clients->context->store);
+    (void)store_end(clients->context->store, r);
     work_queue_add_urgent_volume(clients->options.context->queue, volume_id);
 }
 

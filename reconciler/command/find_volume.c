@@ -51,11 +51,7 @@ static int learn_and_find(struct clients *clients, const char *target_path, int6
         r = clients->options.core->resolve_path(clients->options.userdata, target_path);
     if (r == 0)
         r = store_find_volume(clients->context->store, target_path, ret_volume_id);
-    if (r == 0)
-        r = store_commit(clients->context->store);
-    if (r < 0)
-        store_rollback(clients->context->store);
-    return r;
+    return store_end(clients->context->store, r);
 }
 
 static int find_by_path(struct clients *clients, const char *target_path, int64_t *ret_volume_id)

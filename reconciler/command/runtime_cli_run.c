@@ -60,11 +60,7 @@ static int record(const struct runtime_cli_run *run, const char *kind, struct bu
         r = store_begin(store);
     if (r == 0)
         r = store_journal(store, kind, run->volume_id, NULL, NULL, buffer_text(detail));
-    if (r == 0)
-        r = store_commit(store);
-    if (r < 0)
-        store_rollback(store);
-    return r;
+    return store_end(store, r);
 }
 
 static int record_intent(const struct runtime_cli_run *run, const char *program)

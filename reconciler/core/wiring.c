@@ -74,10 +74,10 @@ struct store_reader *reconciler_reader(struct reconciler *reconciler)
 
 static void forget(struct reconciler *reconciler, int (*step)(struct store *store))
 {
-    if (store_begin(reconciler->context.store) < 0)
-        return;
-    if (step(reconciler->context.store) < 0 || store_commit(reconciler->context.store) < 0)
-        store_rollback(reconciler->context.store);
+    struct store *store = reconciler->context.store;
+
+    if (store_begin(store) == 0)
+        (void)store_end(store, step(store));
 }
 
 void reconciler_retry_everything(struct reconciler *reconciler)

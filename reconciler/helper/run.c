@@ -76,15 +76,6 @@ static struct log_ids ids_of(const struct helper_run *run)
 
 /* ---- the record -------------------------------------------------------------------------- */
 
-static int end_transaction(struct store *store, int r)
-{
-    if (r == 0)
-        r = store_commit(store);
-    if (r < 0)
-        store_rollback(store);
-    return r;
-}
-
 static int record(struct helper_run *run)
 {
     struct store *store = run->context->store;
@@ -92,7 +83,7 @@ static int record(struct helper_run *run)
 
     if (r == 0)
         r = store_put_helper_run(store, run->sandbox.sandbox_ref, run->sandbox.name, run->grow);
-    r = end_transaction(store, r);
+    r = store_end(store, r);
     run->recorded = r == 0;
     return r;
 }
@@ -130,7 +121,7 @@ static void record_end(struct helper_run *run)
         r = store_forget_helper_run(store, run->sandbox.name);
     if (r == 0 && is_gone && run->cleans_up)
         r = store_note_helper_removed(store, run->sandbox.sandbox_ref, run->sandbox.name);
-    if (end_transaction(store, r) < 0)
+    if (store_end(store, r) < 0)
         log_warning(&ids, "the end of helper %s is not on record: %s", run->sandbox.name,
                     store_error_text(store));
 }
