@@ -166,13 +166,15 @@ static const struct {
           "A monitor of its own for crustd in this sandbox, or the VMM's API socket.",
           {"QEMU: put crustd's drop-in crust-qemu.toml (share/crustd/kata) into config.d beside "
            "Kata's configuration.toml, once the program that it names is on the node. Kata then "
-           "starts QEMU through crust-qemu, which adds a monitor.",
-           "Or, with debug settings, in the section [hypervisor.qemu] enable_debug = true and "
-           "extra_monitor_socket = \"qmp\" (Go runtime only) or \"hmp\" (Go and Rust runtimes).",
-           "Then restart the pod: a running one keeps what it was started with. The new VM also "
-           "sees the new size at once.",
-           "Check that resize.qemu_monitor is not off (extra is the default). main would use "
-           "qmp.sock where there is nothing else; only for runtimes whose shim does not."}}}),
+           "starts QEMU through crust-qemu, which adds a monitor. Then restart the pod: a running "
+           "one keeps what it was started with. The new VM also sees the new size at once.",
+           "QEMU with debug settings instead: in the section [hypervisor.qemu] enable_debug = "
+           "true and extra_monitor_socket = \"qmp\" (Go runtime only) or \"hmp\" (Go and Rust "
+           "runtimes). Then restart the pod.",
+           "QEMU: check that resize.qemu_monitor is not off (extra is the default). main would "
+           "use qmp.sock where there is nothing else; only for runtimes whose shim does not.",
+           "Cloud Hypervisor and Firecracker: nothing has to be set up, but crustd has to see "
+           "their socket: in a pod, mount the host's /run."}}}),
     ROW(HYPERVISOR_BUSY, "hypervisor_busy", HEALS, STATUS_UNAVAILABLE,
         {HYPERVISOR,
          {"The hypervisor's control socket is there, but other clients hold it (QEMU then gives no "
@@ -193,9 +195,8 @@ static const struct {
            "resize.call_timeout_seconds is how long it waits."}}}),
     ROW(HYPERVISOR_UNSUPPORTED, "hypervisor_unsupported", STAYS, STATUS_UNAVAILABLE,
         {HYPERVISOR,
-         {"This hypervisor, or this kind of drive, cannot be told from outside that a device grew "
-          "(Dragonball and remote hypervisors have no socket for it; Firecracker is off by "
-          "default).",
+         {"This hypervisor, or this kind of drive, cannot be told from outside that a device grew. "
+          "The error shown below says why. Firecracker is off by default.",
           "A hypervisor with such a call.",
           {"Restart the pod: a VM that starts sees the device's size as it is.",
            "Firecracker: resize.firecracker = on, and drives with the Sync engine. Its makers "

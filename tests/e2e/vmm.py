@@ -6,8 +6,8 @@
     vmm.set(close_on="PUT")         # the hooks of MicroHttp
     vmm.sent("PUT")
 
-The VMM is a process of its own, for crustd talks to none whose socket another process serves. It
-ends with the test, or when it is told to.
+The VMM is a process of its own, because crustd talks to an HTTP API only if the VMM's process serves
+it. It ends with the test, or when it is told to.
 """
 
 import json
