@@ -3,14 +3,12 @@
 of no help. crustd's own ways remain, whatever it does.
 """
 
-import hashlib
 import json
 import os
 import subprocess
 import unittest
 
 from grpc_client import SECONDS, GrpcTest
-from node import VOLUMES, encode
 from said import AFTER, BEFORE, status
 
 TOOL = "/opt/kata/bin/runtime-tool"
@@ -159,25 +157,6 @@ class Helpful(CliTest):
         self.tool(f"echo '{{\"capacity_bytes\": {AFTER}}}'")
         self.volume_.loop.resize(AFTER)
         self.assertEqual(self.expand(AFTER), AFTER)
-
-    def test_either_kind_of_name_in_either_root(self):
-        path = self.volume_.path
-        names = encode(path), hashlib.sha256(path.encode()).hexdigest()
-        for root in (VOLUMES, "run/crust"):
-            for name in names:
-                directory = self.running.root / root / name
-                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-                self.tool(GROWS, where=directory)
-                with self.subTest(directory):
-                    self.assertEqual(self.expand(), GROWN)
-                (directory / "runtime-cli").unlink()
-        self.assertEqual(len(self.called()), 4)
-
-    def test_how_the_file_may_be_written(self):
-        for named in (TOOL, f"{TOOL}\r\n", f"{TOOL}\n\n", f"{TOOL} \t\n"):
-            self.tool(GROWS, named=named)
-            with self.subTest(named):
-                self.assertEqual(self.expand(), GROWN)
 
     def test_a_program_that_is_a_link(self):
         """Where the configuration names the link, what it leads to is judged and run."""

@@ -118,14 +118,26 @@ static void assert_outcome(int outcome, const char *text)
 static void a_tool_is_found_below_the_root(void **state)
 {
     (void)state;
-    name(TOOL "\n");
+    name(TOOL);
     assert_outcome(RUNTIME_CLI_FOUND, "");
     assert_string_equal(found.program, TOOL);
     assert_int_equal(found.root, root);
     assert_false(found.is_kata);
-    name(KATA " \t\r\n");
+    name(KATA);
     assert_outcome(RUNTIME_CLI_FOUND, "");
     assert_true(found.is_kata);
+}
+
+static void a_line_may_end_as_editors_end_it(void **state)
+{
+    static const char *const lines[] = {TOOL "\n", TOOL "\r\n", TOOL "\n\n", TOOL " \t\n"};
+
+    (void)state;
+    for (size_t i = 0; i < array_length(lines); i++) {
+        name(lines[i]);
+        assert_outcome(RUNTIME_CLI_FOUND, "");
+        assert_string_equal(found.program, TOOL);
+    }
 }
 
 static void either_name_may_stand_in_either_directory(void **state)
@@ -278,6 +290,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_tool_is_found_below_the_root),
+        TEST(a_line_may_end_as_editors_end_it),
         TEST(either_name_may_stand_in_either_directory),
         TEST(without_a_file_there_is_none),
         TEST(crustctl_would_only_ask_crustd_again),
