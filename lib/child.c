@@ -46,8 +46,8 @@ struct child {
 
 /* ---- its output ---- */
 
-/* 0, or 1: there is more than the limit. */
-static int read_output(struct child *child)
+/* Whether it stayed within the limit. */
+static bool read_output(struct child *child)
 {
     char bytes[READ_BYTES];
 
@@ -59,10 +59,10 @@ static int read_output(struct child *child)
         if (length <= 0) {
             if (length == 0)
                 loop_io_stop(&child->said);
-            return 0;
+            return true;
         }
         if (buffer_append(&child->output, bytes, (size_t)length) < 0)
-            return 1;
+            return false;
     }
 }
 
@@ -88,7 +88,7 @@ static void on_said(struct loop_io *io, int events)
     struct child *child = container_of(io, struct child, said);
 
     (void)events;
-    if (read_output(child) > 0)
+    if (!read_output(child))
         end_by(child, CHILD_FLOOD);
 }
 
@@ -136,7 +136,7 @@ static void finish(struct child *child)
     loop_io_stop(&child->ended);
     loop_io_stop(&child->said);
     loop_timer_stop(&child->deadline);
-    if (child->end == CHILD_EXITED && read_output(child) > 0)
+    if (child->end == CHILD_EXITED && !read_output(child))
         child->end = CHILD_FLOOD;
     status = reap(child);
     end = child->end == CHILD_EXITED && WIFSIGNALED(status) ? CHILD_KILLED : child->end;

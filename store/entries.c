@@ -310,7 +310,7 @@ static int learn_path(struct store *store, const struct store_entry *entry,
 }
 
 /* A directory that was moved to the trash and is back, unless its path has another volume by now.
- * The entry is 0 if another one of the volume was the last to go. */
+ * The entry is 0 if another one of the volume was the last to go. As sql_next(). */
 static int find_returned(struct store *store, const struct store_entry *entry,
                          struct known_entry *ret_known)
 {
@@ -333,7 +333,7 @@ static int find_returned(struct store *store, const struct store_entry *entry,
     ret_known->entry_id = sql_take_number(&rows);
     ret_known->volume_id = sql_take_number(&rows);
     ret_known->inode = entry->directory_inode;
-    return 1;
+    return SQL_ROW;
 }
 
 /* It is the same volume, for it is the same directory. */

@@ -232,7 +232,7 @@ int store_end_sandbox(struct store *store, const char *sandbox_id, bool *ret_cha
     return r;
 }
 
-/* One at a time: ending a sandbox changes the rows that are looked through. */
+/* One at a time: ending a sandbox changes the rows that are looked through. As sql_next(). */
 static int next_of_other_boots(struct store *store, int64_t *ret_ref, char *ret_id, size_t size)
 {
     static const char next[] = "SELECT sandbox_ref, sandbox_id FROM sandboxes"
@@ -244,7 +244,7 @@ static int next_of_other_boots(struct store *store, int64_t *ret_ref, char *ret_
         return r;
     *ret_ref = sql_take_number(&rows);
     sql_take_text(&rows, ret_id, size);
-    return 1;
+    return SQL_ROW;
 }
 
 int sandboxes_end_other_boots(struct store *store)

@@ -218,8 +218,8 @@ int sql_next(struct sql_rows *rows)
 
     rows->column = 0;
     if (code == SQLITE_ROW)
-        return 1;
-    return code == SQLITE_DONE ? 0 : sql_failed(rows->connection, code);
+        return SQL_ROW;
+    return code == SQLITE_DONE ? SQL_END : sql_failed(rows->connection, code);
 }
 
 void sql_end(struct sql_rows *rows)

@@ -81,7 +81,12 @@ struct sql_rows {
 int sql_query_values(struct sql_connection *connection, const char *text, struct sql_rows *rows,
                      const struct sql_value *values, size_t count);
 
-/* 1: a row to take columns from; 0: no more. */
+enum sql_step {
+    SQL_END, /* there is no more */
+    SQL_ROW, /* to take columns from */
+};
+
+/* An enum sql_step or an enum store_failure. */
 int sql_next(struct sql_rows *rows);
 void sql_end(struct sql_rows *rows);
 
