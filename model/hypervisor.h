@@ -30,7 +30,7 @@ const char *hypervisor_title(enum hypervisor_kind kind);
 
 enum hypervisor_guest_source hypervisor_guest_source(enum hypervisor_kind kind);
 
-/* By our name or Kata's, in any case; by that of a program, without its directory.
- * HYPERVISOR_UNKNOWN for NULL and for a name that is not in the table. */
+/* name: crustd's or Kata's, in upper or lower case; NULL is unknown. program: a file name without
+ * its directory. HYPERVISOR_UNKNOWN if the table has no such one. */
 enum hypervisor_kind hypervisor_kind_from_name(const char *name);
 enum hypervisor_kind hypervisor_kind_from_program(const char *program);
