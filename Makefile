@@ -86,7 +86,7 @@ TEST_BINARIES := $(patsubst %.c,$(OUT)/%,$(TEST_SOURCES))
 FUZZ_SOURCES  := $(sort $(wildcard tests/fuzz/*_fuzz.c))
 FUZZ_REPLAYS  := $(patsubst %.c,$(OUT)/%,$(FUZZ_SOURCES))
 
-BENCH_NAMES    := hand_growth hand_metadata host metadata scan starts vmms
+BENCH_NAMES    := hand_resize hand_metadata host metadata scan starts vmms
 BENCH_PROGRAMS := $(BENCH_NAMES:%=$(OUT)/tests/bench/%)
 BENCH_PRELOADS := $(OUT)/tests/bench/new_calls.so $(OUT)/tests/bench/slow_disk.so
 BENCH_SOURCES  := $(call sources,tests/bench)

@@ -136,7 +136,8 @@ static void on_answered(struct agent_session *session, const struct ttrpc_status
 
     if (parse_reply(asks_stats(call), status, payload, &reply) < 0) {
         call_unreachable(call, "the agent's reply cannot be understood");
-    } else if (call->act == AGENT_GROW && reply.outcome == AGENT_DONE && !call->resized) {
+    } else if (call->act == AGENT_RESIZE_AND_STATS && reply.outcome == AGENT_DONE &&
+               !call->resized) {
         call_ask_stats(call);
     } else {
         reply.stats_outcome = reply.outcome;

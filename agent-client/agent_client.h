@@ -19,9 +19,10 @@
 #include "lib/result.h"
 
 enum agent_act {
-    AGENT_RESIZE, /* grpc.AgentService/ResizeVolume */
-    AGENT_STATS,  /* grpc.AgentService/GetVolumeStats */
-    AGENT_GROW,   /* ResizeVolume and, where that is done, GetVolumeStats on the same connection */
+    AGENT_RESIZE,           /* grpc.AgentService/ResizeVolume */
+    AGENT_STATS,            /* grpc.AgentService/GetVolumeStats */
+    AGENT_RESIZE_AND_STATS, /* ResizeVolume and, where that is done, GetVolumeStats on the same
+                               connection */
 };
 
 enum agent_outcome {

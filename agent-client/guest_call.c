@@ -127,7 +127,7 @@ static int call_agent(struct guest_call *call, enum agent_act act, uint64_t dead
 static int call_shim(struct guest_call *call, uint64_t deadline_ns)
 {
     const struct shim_request request = {
-        .act = call->request.resizes ? AGENT_GROW : AGENT_STATS,
+        .act = call->request.resizes ? AGENT_RESIZE_AND_STATS : AGENT_STATS,
         .root = call->request.root,
         .socket_path = call->request.shim_socket,
         .dialect = call->request.shim_dialect,
@@ -156,7 +156,8 @@ static int call_route(struct guest_call *call, const struct guest_target *target
     case GUEST_ROUTES:
         break;
     }
-    return call_agent(call, request->resizes ? AGENT_GROW : AGENT_STATS, deadline_ns, on_agent);
+    return call_agent(call, request->resizes ? AGENT_RESIZE_AND_STATS : AGENT_STATS, deadline_ns,
+                      on_agent);
 }
 
 static void try_next(struct guest_call *call)

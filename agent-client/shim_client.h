@@ -11,7 +11,7 @@
 #include "agent-client/shim_codec.h"
 
 struct shim_request {
-    enum agent_act act;      /* AGENT_GROW, AGENT_STATS */
+    enum agent_act act;      /* AGENT_RESIZE_AND_STATS, AGENT_STATS */
     int root;                /* O_PATH of --root; borrowed until done */
     const char *socket_path; /* below root */
     enum shim_dialect dialect;

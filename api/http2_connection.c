@@ -5,7 +5,7 @@
  * pause leaves the others their turns. A client that does not take its replies is not read from
  * either, and waits for its time to pass.
  *
- * One timer: while there are requests it looks every LOOK_SECONDS whether one is too slow, else it
+ * One timer: while there are requests it looks every CHECK_SECONDS whether one is too slow, else it
  * ends the connection. An idle connection wakes nobody until then.
  */
 #include "api/http2_connection.h"
@@ -24,7 +24,7 @@ enum {
     REQUEST_SECONDS = 10,
     STALL_SECONDS = 30,
     IDLE_SECONDS = 300,
-    LOOK_SECONDS = 5,
+    CHECK_SECONDS = 5,
 };
 
 struct http2_connection {
@@ -36,8 +36,8 @@ struct http2_connection {
     const char *left; /* of what the session gave to send, not yet written */
     size_t left_bytes;
     uint64_t began_ns;
-    uint64_t looked_ns; /* the timer fired */
-    uint64_t moved_ns;  /* the last byte was written, or nothing was there to write */
+    uint64_t checked_ns; /* the timer fired */
+    uint64_t moved_ns;   /* the last byte was written, or nothing was there to write */
 };
 
 static void on_io(struct loop_io *io, int events);
@@ -52,7 +52,7 @@ static uint64_t due(const struct http2_connection *connection)
     uint64_t idle_since = http2_session_idle_since(connection->session);
 
     if (connection->left_bytes || idle_since == HTTP2_BUSY)
-        return connection->looked_ns + LOOK_SECONDS * NSEC_PER_SEC;
+        return connection->checked_ns + CHECK_SECONDS * NSEC_PER_SEC;
     if (!http2_session_has_begun(connection->session))
         return connection->began_ns + BEGIN_SECONDS * NSEC_PER_SEC;
     return idle_since + IDLE_SECONDS * NSEC_PER_SEC;
@@ -156,7 +156,7 @@ static void on_timer(struct loop_timer *timer)
     struct http2_connection *connection = container_of(timer, struct http2_connection, timer);
     uint64_t now = clock_boottime();
 
-    connection->looked_ns = now;
+    connection->checked_ns = now;
     if (is_out_of_time(connection, now)) {
         http2_session_shut_down(connection->session);
         (void)write_some(connection);
@@ -198,7 +198,7 @@ int http2_connection_new(const struct http2_connection_options *options, int fd,
     }
     connection->options = *options;
     connection->fd = fd;
-    connection->began_ns = connection->looked_ns = connection->moved_ns = clock_boottime();
+    connection->began_ns = connection->checked_ns = connection->moved_ns = clock_boottime();
     r = http2_session_new(options->handler, options->userdata, options->room, &connection->session);
     if (r < 0) {
         fd_close(fd);

@@ -405,16 +405,18 @@ static bool is_for_monitoring(const struct route *route)
            route->answer == answer_readyz;
 }
 
-static bool is_served_on(const struct route *route, enum http_door door)
+static bool is_served_on(const struct route *route, enum http_listener listener)
 {
-    return door == HTTP_DOOR_SOCKET || (door == HTTP_DOOR_PAGES && !route->socket_only) ||
-           (door == HTTP_DOOR_METRICS && is_for_monitoring(route));
+    return listener == HTTP_LISTENER_SOCKET ||
+           (listener == HTTP_LISTENER_PAGES && !route->socket_only) ||
+           (listener == HTTP_LISTENER_METRICS && is_for_monitoring(route));
 }
 
 static const struct route *find_route(const struct http_request *request)
 {
     for (size_t i = 0; i < array_length(routes); i++)
-        if (is_path_of(routes[i].path, request->path) && is_served_on(&routes[i], request->door))
+        if (is_path_of(routes[i].path, request->path) &&
+            is_served_on(&routes[i], request->listener))
             return &routes[i];
     return NULL;
 }

@@ -17,7 +17,7 @@ enum {
 struct operations;
 
 /* Which listening socket a request came in on; each serves another part of the paths. */
-enum http_door { HTTP_DOOR_SOCKET, HTTP_DOOR_PAGES, HTTP_DOOR_METRICS };
+enum http_listener { HTTP_LISTENER_SOCKET, HTTP_LISTENER_PAGES, HTTP_LISTENER_METRICS };
 
 struct http_argument {
     const char *name;
@@ -31,7 +31,7 @@ struct http_request {
     struct http_argument argument[HTTP_ARGUMENTS];
     const char *body; /* what came after the head */
     size_t body_length;
-    enum http_door door;
+    enum http_listener listener;
     const struct operations *operations; /* for metrics */
 };
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* http_server.c - libmicrohttpd on the daemon's loop.
  *
- * Each of the three doors (the unix socket, http.listen, metrics.listen) is a microhttpd daemon in
- * epoll mode without a thread: the loop watches its epoll descriptor, gives it a turn with
+ * Each of the three listeners (the unix socket, http.listen, metrics.listen) is a microhttpd daemon
+ * in epoll mode without a thread: the loop watches its epoll descriptor, gives it a turn with
  * MHD_run() and keeps a timer for the time-outs that it asks for. Three daemons rather than one
  * with three sockets: who exhausts the connections of one leaves the others alone.
  *
  * Bounds: CONNECTIONS at a time and CONNECTION_BYTES of request head each, IDLE_SECONDS without a
  * byte in either direction, BODY_BYTES of request body, and ANSWER_BYTES of answers in memory over
- * all doors, for a client that asks for everything and then does not read.
+ * all listeners, for a client that asks for everything and then does not read.
  *
  * A call that the reconciler answers later suspends its connection; WAITING of them leave the
  * others to who only reads. microhttpd wants none suspended when it stops.
@@ -47,12 +47,12 @@ enum {
 };
 
 /* One listening socket with its microhttpd. */
-struct door {
+struct listener {
     struct http_server *server;
     struct MHD_Daemon *daemon;
     struct loop_io io;
     struct loop_timer timer;
-    enum http_door kind;
+    enum http_listener kind;
     struct exchange *waiting;
     unsigned waiting_count;
 };
@@ -62,9 +62,9 @@ struct http_server {
     struct reconciler *reconciler;
     struct operations *operations;
     struct unix_socket unix_socket;
-    struct door socket_door;
-    struct door listen_door;
-    struct door metrics_door;
+    struct listener socket_listener;
+    struct listener pages_listener;
+    struct listener metrics_listener;
     size_t answer_bytes; /* in memory, waiting to be sent */
 };
 
@@ -72,7 +72,7 @@ struct http_server {
  * its connection is suspended. */
 struct exchange {
     struct exchange *next; /* of those that wait */
-    struct door *door;
+    struct listener *listener;
     struct MHD_Connection *connection;
     struct buffer body;
     struct http_call *call;  /* NULL: nothing is waited for */
@@ -120,10 +120,10 @@ static struct MHD_Response *make_response(struct http_server *server, struct buf
     return response;
 }
 
-static enum MHD_Result send_reply(struct door *door, struct MHD_Connection *connection,
+static enum MHD_Result send_reply(struct listener *listener, struct MHD_Connection *connection,
                                   struct http_reply *reply)
 {
-    struct MHD_Response *response = make_response(door->server, &reply->body);
+    struct MHD_Response *response = make_response(listener->server, &reply->body);
     enum MHD_Result result = MHD_NO;
 
     reply->body = (struct buffer){0};
@@ -141,8 +141,8 @@ static enum MHD_Result send_reply(struct door *door, struct MHD_Connection *conn
     return result;
 }
 
-static enum MHD_Result refuse(struct door *door, struct MHD_Connection *connection, unsigned status,
-                              const char *reason, const char *message)
+static enum MHD_Result refuse(struct listener *listener, struct MHD_Connection *connection,
+                              unsigned status, const char *reason, const char *message)
 {
     struct http_reply reply = {.body = BUFFER_INIT(REFUSAL_BYTES)};
 
@@ -150,7 +150,7 @@ static enum MHD_Result refuse(struct door *door, struct MHD_Connection *connecti
         buffer_done(&reply.body);
         return MHD_NO;
     }
-    return send_reply(door, connection, &reply);
+    return send_reply(listener, connection, &reply);
 }
 
 struct argument_collector {
@@ -195,24 +195,24 @@ static size_t answer_limit(const struct http_server *server)
 
 static void stop_waiting(struct exchange *exchange)
 {
-    struct exchange **link = &exchange->door->waiting;
+    struct exchange **link = &exchange->listener->waiting;
 
     while (*link != exchange)
         link = &(*link)->next;
     *link = exchange->next;
-    exchange->door->waiting_count--;
+    exchange->listener->waiting_count--;
     exchange->call = NULL;
 }
 
-static void turn_of_timer(struct loop_timer *timer);
+static void on_timer(struct loop_timer *timer);
 
 /* Without a thread of its own microhttpd is not woken by this. */
 static void resume(struct exchange *exchange)
 {
-    struct door *door = exchange->door;
+    struct listener *listener = exchange->listener;
 
     MHD_resume_connection(exchange->connection);
-    loop_timer_start(door->server->loop, &door->timer, 0, turn_of_timer);
+    loop_timer_start(listener->server->loop, &listener->timer, 0, on_timer);
 }
 
 static void on_called(void *userdata, struct http_reply *reply)
@@ -225,11 +225,11 @@ static void on_called(void *userdata, struct http_reply *reply)
 }
 
 /* A suspended connection is not looked at, so who hangs up is found here. */
-static void end_abandoned(struct door *door)
+static void end_abandoned(struct listener *listener)
 {
     struct exchange *next;
 
-    for (struct exchange *one = door->waiting; one; one = next) {
+    for (struct exchange *one = listener->waiting; one; one = next) {
         const union MHD_ConnectionInfo *info =
             MHD_get_connection_info(one->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
         struct pollfd poll_fd = {.fd = info ? info->connect_fd : -1};
@@ -247,32 +247,32 @@ static void end_abandoned(struct door *door)
 static enum MHD_Result call_reconciler(struct exchange *exchange, const struct http_asked *asked,
                                        struct http_reply *reply)
 {
-    struct door *door = exchange->door;
-    const struct http_call_options options = {door->server->loop, door->server->reconciler,
-                                              door->server->operations};
+    struct listener *listener = exchange->listener;
+    const struct http_call_options options = {listener->server->loop, listener->server->reconciler,
+                                              listener->server->operations};
     int result;
 
-    if (door->waiting_count >= WAITING)
-        end_abandoned(door);
-    result = door->waiting_count >= WAITING
+    if (listener->waiting_count >= WAITING)
+        end_abandoned(listener);
+    result = listener->waiting_count >= WAITING
                  ? http_routes_refuse_code(reply, STATUS_RESOURCE_EXHAUSTED,
                                            "too many calls wait for an answer: try again later")
                  : http_call_begin(&options, asked, on_called, exchange, reply, &exchange->call);
     if (result == HTTP_CALL_LATER) {
         buffer_done(&reply->body);
-        exchange->next = door->waiting;
-        door->waiting = exchange;
-        door->waiting_count++;
+        exchange->next = listener->waiting;
+        listener->waiting = exchange;
+        listener->waiting_count++;
         MHD_suspend_connection(exchange->connection);
         return MHD_YES;
     }
     if (result == 0)
-        return send_reply(door, exchange->connection, reply);
+        return send_reply(listener, exchange->connection, reply);
     buffer_done(&reply->body);
     return MHD_NO;
 }
 
-static enum MHD_Result answer_request(struct door *door, struct MHD_Connection *connection,
+static enum MHD_Result answer_request(struct listener *listener, struct MHD_Connection *connection,
                                       const char *path, const char *method,
                                       struct exchange *exchange)
 {
@@ -280,26 +280,26 @@ static enum MHD_Result answer_request(struct door *door, struct MHD_Connection *
     int result;
     struct http_request request = {.method = method,
                                    .path = path,
-                                   .door = door->kind,
+                                   .listener = listener->kind,
                                    .body = buffer_text(&exchange->body),
                                    .body_length = exchange->body.length,
-                                   .operations = door->server->operations};
+                                   .operations = listener->server->operations};
     struct argument_collector collector = {.request = &request};
-    struct http_reply reply = {.body = BUFFER_INIT(answer_limit(door->server))};
+    struct http_reply reply = {.body = BUFFER_INIT(answer_limit(listener->server))};
 
     (void)MHD_get_connection_values_n(connection, MHD_GET_ARGUMENT_KIND, collect_argument,
                                       &collector);
     if (collector.refused)
-        return refuse(door, connection, MHD_HTTP_BAD_REQUEST, "bad_argument",
+        return refuse(listener, connection, MHD_HTTP_BAD_REQUEST, "bad_argument",
                       "too many arguments, one twice, or one that is no text");
-    result = http_routes_answer(door->server->reconciler, &request, &reply, &asked);
+    result = http_routes_answer(listener->server->reconciler, &request, &reply, &asked);
     if (result == HTTP_ROUTES_ASKED)
         return call_reconciler(exchange, &asked, &reply);
     if (result < 0) {
         buffer_done(&reply.body);
         return MHD_NO;
     }
-    return send_reply(door, connection, &reply);
+    return send_reply(listener, connection, &reply);
 }
 
 static bool announces_large_body(struct MHD_Connection *connection)
@@ -310,7 +310,7 @@ static bool announces_large_body(struct MHD_Connection *connection)
 }
 
 /* microhttpd decodes a path and hands it on as a string: what follows a NUL would be ignored. */
-static void *look_at_uri(void *data, const char *uri, struct MHD_Connection *connection)
+static void *check_uri(void *data, const char *uri, struct MHD_Connection *connection)
 {
     const char *nul = strstr(uri, "%00");
 
@@ -321,18 +321,18 @@ static void *look_at_uri(void *data, const char *uri, struct MHD_Connection *con
 
 /* The socket's mode keeps others from connecting; a descriptor can be handed on, and whoever mounts
  * the directory elsewhere brings users of his own. What such a client has sent is not read. */
-static bool is_admitted(const struct door *door, struct MHD_Connection *connection)
+static bool is_admitted(const struct listener *listener, struct MHD_Connection *connection)
 {
     const union MHD_ConnectionInfo *info;
 
-    if (door->kind != HTTP_DOOR_SOCKET)
+    if (listener->kind != HTTP_LISTENER_SOCKET)
         return true;
     info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    return info && unix_socket_admits(&door->server->unix_socket, info->connect_fd);
+    return info && unix_socket_admits(&listener->server->unix_socket, info->connect_fd);
 }
 
-static void look_at_client(void *data, struct MHD_Connection *connection, void **context,
-                           enum MHD_ConnectionNotificationCode code)
+static void check_client(void *data, struct MHD_Connection *connection, void **context,
+                         enum MHD_ConnectionNotificationCode code)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
@@ -342,23 +342,23 @@ static void look_at_client(void *data, struct MHD_Connection *connection, void *
         (void)shutdown(info->connect_fd, SHUT_RDWR);
 }
 
-static enum MHD_Result begin_exchange(struct door *door, struct MHD_Connection *connection,
+static enum MHD_Result begin_exchange(struct listener *listener, struct MHD_Connection *connection,
                                       void **exchange_pointer)
 {
     struct exchange *exchange = *exchange_pointer;
 
     *exchange_pointer = NULL;
-    if (!is_admitted(door, connection)) /* it was read before the connection was shut down */
+    if (!is_admitted(listener, connection)) /* it was read before the connection was shut down */
         return MHD_NO;
     if (exchange == &path_with_nul)
-        return refuse(door, connection, MHD_HTTP_BAD_REQUEST, "bad_path", "the path has a NUL");
+        return refuse(listener, connection, MHD_HTTP_BAD_REQUEST, "bad_path", "the path has a NUL");
     if (announces_large_body(connection))
-        return refuse(door, connection, MHD_HTTP_CONTENT_TOO_LARGE, "body_too_large",
+        return refuse(listener, connection, MHD_HTTP_CONTENT_TOO_LARGE, "body_too_large",
                       "a request body has at most 64 KiB");
     exchange = calloc(1, sizeof(*exchange));
     if (!exchange)
         return MHD_NO;
-    exchange->door = door;
+    exchange->listener = listener;
     exchange->connection = connection;
     buffer_init(&exchange->body, BODY_BYTES);
     *exchange_pointer = exchange;
@@ -371,21 +371,21 @@ static enum MHD_Result serve_request(void *data, struct MHD_Connection *connecti
                                      const char *path, const char *method, const char *version,
                                      const char *body, size_t *body_length, void **exchange_pointer)
 {
-    struct door *door = data;
+    struct listener *listener = data;
     struct exchange *exchange = *exchange_pointer;
     int result;
 
     (void)version;
     if (!exchange || exchange == &path_with_nul)
-        return begin_exchange(door, connection, exchange_pointer);
+        return begin_exchange(listener, connection, exchange_pointer);
     if (*body_length > 0) {
         result = buffer_append(&exchange->body, body, *body_length);
         *body_length = 0;
         return result < 0 ? MHD_NO : MHD_YES;
     }
     if (exchange->reply.status)
-        return send_reply(door, connection, &exchange->reply);
-    return answer_request(door, connection, path, method, exchange);
+        return send_reply(listener, connection, &exchange->reply);
+    return answer_request(listener, connection, path, method, exchange);
 }
 
 static void forget_request(void *data, struct MHD_Connection *connection, void **exchange_pointer,
@@ -421,92 +421,93 @@ __attribute__((format(printf, 2, 0))) static void write_log(void *data, const ch
     log_debug(&(struct log_ids){.source = "http"}, "%s", text);
 }
 
-static void set_timer(struct door *door);
+static void set_timer(struct listener *listener);
 
-static bool is_full(const struct door *door)
+static bool is_full(const struct listener *listener)
 {
-    return MHD_get_daemon_info(door->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS)
+    return MHD_get_daemon_info(listener->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS)
                ->num_connections >= CONNECTIONS;
 }
 
 /* A full microhttpd stops listening, and begins again only at the start of a turn after the one in
  * which a connection ended. Nothing else would give it that turn. */
-static void give_turn(struct door *door)
+static void run_listener(struct listener *listener)
 {
-    const bool was_full = is_full(door);
+    const bool was_full = is_full(listener);
 
-    (void)MHD_run(door->daemon);
-    if (was_full && !is_full(door))
-        (void)MHD_run(door->daemon);
-    set_timer(door);
+    (void)MHD_run(listener->daemon);
+    if (was_full && !is_full(listener))
+        (void)MHD_run(listener->daemon);
+    set_timer(listener);
 }
 
-static void turn_of_io(struct loop_io *io, int events)
+static void on_io(struct loop_io *io, int events)
 {
     (void)events;
-    give_turn(container_of(io, struct door, io));
+    run_listener(container_of(io, struct listener, io));
 }
 
-static void turn_of_timer(struct loop_timer *timer)
+static void on_timer(struct loop_timer *timer)
 {
-    give_turn(container_of(timer, struct door, timer));
+    run_listener(container_of(timer, struct listener, timer));
 }
 
-static void set_timer(struct door *door)
+static void set_timer(struct listener *listener)
 {
     MHD_UNSIGNED_LONG_LONG milliseconds = 0;
 
-    if (MHD_get_timeout(door->daemon, &milliseconds) != MHD_YES)
-        loop_timer_stop(&door->timer);
+    if (MHD_get_timeout(listener->daemon, &milliseconds) != MHD_YES)
+        loop_timer_stop(&listener->timer);
     else
-        loop_timer_start(door->server->loop, &door->timer, milliseconds * NSEC_PER_MSEC,
-                         turn_of_timer);
+        loop_timer_start(listener->server->loop, &listener->timer, milliseconds * NSEC_PER_MSEC,
+                         on_timer);
 }
 
-static void close_door(struct door *door)
+static void close_listener(struct listener *listener)
 {
-    if (!door->daemon)
+    if (!listener->daemon)
         return;
-    while (door->waiting) {
-        struct exchange *one = door->waiting;
+    while (listener->waiting) {
+        struct exchange *one = listener->waiting;
 
         (void)http_call_cancel(one->call);
         stop_waiting(one);
         (void)http_routes_refuse_code(&one->reply, STATUS_UNAVAILABLE, "crustd stops");
         resume(one);
     }
-    (void)MHD_run(door->daemon);
-    loop_io_stop(&door->io);
-    loop_timer_stop(&door->timer);
-    MHD_stop_daemon(door->daemon);
-    door->daemon = NULL;
+    (void)MHD_run(listener->daemon);
+    loop_io_stop(&listener->io);
+    loop_timer_stop(&listener->timer);
+    MHD_stop_daemon(listener->daemon);
+    listener->daemon = NULL;
 }
 
 /* The descriptor is microhttpd's from here on. */
-static int open_door(struct http_server *server, struct door *door, int fd, struct error *error)
+static int open_listener(struct http_server *server, struct listener *listener, int fd,
+                         struct error *error)
 {
     const union MHD_DaemonInfo *info;
 
-    door->server = server;
-    door->daemon = MHD_start_daemon(
+    listener->server = server;
+    listener->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_USE_ERROR_LOG | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, serve_request,
-        door, MHD_OPTION_EXTERNAL_LOGGER, write_log, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
+        listener, MHD_OPTION_EXTERNAL_LOGGER, write_log, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         (size_t)CONNECTION_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS,
-        MHD_OPTION_NOTIFY_COMPLETED, forget_request, NULL, MHD_OPTION_URI_LOG_CALLBACK, look_at_uri,
-        NULL, MHD_OPTION_NOTIFY_CONNECTION, look_at_client, door, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_NOTIFY_COMPLETED, forget_request, NULL, MHD_OPTION_URI_LOG_CALLBACK, check_uri,
+        NULL, MHD_OPTION_NOTIFY_CONNECTION, check_client, listener, MHD_OPTION_STRICT_FOR_CLIENT, 1,
         MHD_OPTION_END);
-    if (!door->daemon)
+    if (!listener->daemon)
         return error_set(error, -ENOMEM, "cannot start the HTTP server");
-    info = MHD_get_daemon_info(door->daemon, MHD_DAEMON_INFO_EPOLL_FD);
-    loop_io_start(server->loop, &door->io, info->epoll_fd, LOOP_READ, turn_of_io);
-    set_timer(door);
+    info = MHD_get_daemon_info(listener->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    loop_io_start(server->loop, &listener->io, info->epoll_fd, LOOP_READ, on_io);
+    set_timer(listener);
     return 0;
 }
 
-/* The address is "" or NULL: the door stays closed. */
-static int open_tcp_door(struct http_server *server, struct door *door, const char *key,
-                         const char *address, struct error *error)
+/* The address is "" or NULL: the listener stays closed. */
+static int open_tcp_listener(struct http_server *server, struct listener *listener, const char *key,
+                             const char *address, struct error *error)
 {
     int fd = -1;
     int result;
@@ -514,7 +515,7 @@ static int open_tcp_door(struct http_server *server, struct door *door, const ch
     if (!address || !*address)
         return 0;
     result = http_listen_tcp(key, address, &fd, error);
-    return result == 0 ? open_door(server, door, fd, error) : result;
+    return result == 0 ? open_listener(server, listener, fd, error) : result;
 }
 
 static int open_doors(struct http_server *server, const struct http_server_options *options,
@@ -524,12 +525,14 @@ static int open_doors(struct http_server *server, const struct http_server_optio
                                     &server->unix_socket, error);
 
     if (result == 0)
-        result = open_door(server, &server->socket_door, take_fd(&server->unix_socket.fd), error);
+        result = open_listener(server, &server->socket_listener, take_fd(&server->unix_socket.fd),
+                               error);
     if (result == 0)
-        result = open_tcp_door(server, &server->listen_door, "http.listen", options->listen, error);
+        result = open_tcp_listener(server, &server->pages_listener, "http.listen", options->listen,
+                                   error);
     if (result == 0)
-        result = open_tcp_door(server, &server->metrics_door, "metrics.listen",
-                               options->metrics_listen, error);
+        result = open_tcp_listener(server, &server->metrics_listener, "metrics.listen",
+                                   options->metrics_listen, error);
     return result;
 }
 
@@ -546,8 +549,8 @@ int http_server_new(struct loop *loop, struct reconciler *reconciler,
     server->reconciler = reconciler;
     server->operations = options->operations;
     server->unix_socket = (struct unix_socket)UNIX_SOCKET_INIT;
-    server->listen_door.kind = HTTP_DOOR_PAGES;
-    server->metrics_door.kind = HTTP_DOOR_METRICS;
+    server->pages_listener.kind = HTTP_LISTENER_PAGES;
+    server->metrics_listener.kind = HTTP_LISTENER_METRICS;
     result = open_doors(server, options, error);
     if (result < 0) {
         http_server_free(server);
@@ -561,9 +564,9 @@ struct http_server *http_server_free(struct http_server *server)
 {
     if (!server)
         return NULL;
-    close_door(&server->metrics_door);
-    close_door(&server->listen_door);
-    close_door(&server->socket_door);
+    close_listener(&server->metrics_listener);
+    close_listener(&server->pages_listener);
+    close_listener(&server->socket_listener);
     unix_socket_close(&server->unix_socket);
     free(server);
     return NULL;

@@ -120,7 +120,7 @@ int http_volume_explain(struct store_reader *reader, int64_t volume_id, struct b
                         struct error *error)
 {
     cleanup(buffer_done) struct buffer rows = BUFFER_INIT(ROW_BYTES);
-    cleanup(buffer_done) struct buffer beneath = BUFFER_INIT(ROW_BYTES);
+    cleanup(buffer_done) struct buffer layer_rows = BUFFER_INIT(ROW_BYTES);
     cleanup(json_deletep) cJSON *volume = NULL, *layers = NULL;
     char number[24];
     struct store_query query = {.view = STORE_VIEW_LAYERS, .volume = number};
@@ -128,11 +128,11 @@ int http_volume_explain(struct store_reader *reader, int64_t volume_id, struct b
 
     (void)snprintf(number, sizeof(number), "%" PRId64, volume_id);
     if (r == 0)
-        r = store_read_json(reader, &query, &beneath, error);
+        r = store_read_json(reader, &query, &layer_rows, error);
     if (r == 0)
         r = json_parse(buffer_text(&rows), rows.length, limits, &volume, error);
     if (r == 0)
-        r = json_parse(buffer_text(&beneath), beneath.length, limits, &layers, error);
+        r = json_parse(buffer_text(&layer_rows), layer_rows.length, limits, &layers, error);
     if (r < 0)
         return r;
     append_head(json, volume->child, layers);

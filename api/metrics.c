@@ -203,7 +203,7 @@ static int write_usage(struct metrics_text *text, struct store_reader *reader, s
 
 /* ---- what happened ---- */
 
-static void write_growths(struct metrics_text *text, const struct store_counters *counters)
+static void write_resizes(struct metrics_text *text, const struct store_counters *counters)
 {
     static const char *const stages[] = {[STORE_STAGE_HYPERVISOR] = "hypervisor",
                                          [STORE_STAGE_GUEST] = "guest",
@@ -213,8 +213,8 @@ static void write_growths(struct metrics_text *text, const struct store_counters
         text, "crustd_resizes_total", "counter",
         "Resizes that finished (grown), came to be held up (blocked, each time), or ended "
         "with their volume or sandbox (ended).");
-    for (unsigned i = 0; i < counters->growth_results; i++) {
-        const struct store_counted_growth *row = &counters->growth_result[i];
+    for (unsigned i = 0; i < counters->resize_results; i++) {
+        const struct store_counted_resize *row = &counters->resize_result[i];
 
         metrics_put(text, METRICS_WITH({"result", row->result}, {"reason", row->reason}),
                     (double)row->count);
@@ -308,7 +308,7 @@ int metrics_write(struct reconciler *reconciler, const struct operations *operat
         r = write_usage(&text, reader, error);
     if (r < 0)
         return r;
-    write_growths(&text, store_reader_counters(reader));
+    write_resizes(&text, store_reader_counters(reader));
     write_cleanups(&text, store_reader_counters(reader));
     write_operations(&text, operations);
     metrics_write_process(&text);

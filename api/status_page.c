@@ -22,7 +22,7 @@ enum { OPENED = 2 }; /* of those that are stalled, with all there is to say */
 struct page {
     struct buffer *html;
     int64_t now_ms;
-    uint64_t volumes, stalled, to_look_at, growing, in_sync, idle; /* counted in SQL */
+    uint64_t volumes, stalled, attention, resizing, in_sync, idle; /* counted in SQL */
     unsigned rows;                                                 /* of the list being written */
 };
 
@@ -30,13 +30,13 @@ struct page {
 
 /* Of one that is not stalled: blocked and only observed, smaller than it was, or of a size that the
  * hypervisor does not say. */
-static bool is_worth_a_look(enum volume_state state, enum volume_reason reason)
+static bool needs_attention(enum volume_state state, enum volume_reason reason)
 {
     return state == STATE_BLOCKED || state == STATE_SHRUNK ||
            (state == STATE_UNKNOWN && reason != REASON_NONE && reason != REASON_POLICY);
 }
 
-static bool is_growing(enum volume_state state, enum volume_reason reason)
+static bool is_resizing(enum volume_state state, enum volume_reason reason)
 {
     return (state == STATE_HOST_GROWN || state == STATE_BLOCK_GROWN) && reason != REASON_POLICY;
 }
@@ -47,11 +47,11 @@ static uint64_t *tile_of(struct page *page, const char *state_text, const char *
     const enum volume_state state = state_from_name(state_text);
     const enum volume_reason reason = reason_from_name(reason_text);
 
-    if (is_worth_a_look(state, reason))
-        return &page->to_look_at;
+    if (needs_attention(state, reason))
+        return &page->attention;
     if (state == STATE_IN_SYNC)
         return &page->in_sync;
-    return is_growing(state, reason) ? &page->growing : &page->idle;
+    return is_resizing(state, reason) ? &page->resizing : &page->idle;
 }
 
 static int count_volumes(void *userdata, const char *const name[static STORE_GROUP_NAMES],
@@ -84,7 +84,7 @@ static int count_abnormal(void *userdata, const char *const name[static STORE_GR
     if (is_stalled)
         return 0;
     *tile_of(page, name[0], name[1]) -= count;
-    page->to_look_at += count;
+    page->attention += count;
     return 0;
 }
 
@@ -115,8 +115,8 @@ static void write_tiles(struct page *page)
     html_raw(html, "<ul class=tiles>\n");
     write_tile(html, "all", page->volumes, "volumes");
     write_tile(html, "bad", page->stalled, "stalled");
-    write_tile(html, "warn", page->to_look_at, "to look at");
-    write_tile(html, "busy", page->growing, "growing");
+    write_tile(html, "warn", page->attention, "to look at");
+    write_tile(html, "busy", page->resizing, "growing");
     write_tile(html, "good", page->in_sync, "in sync");
     write_tile(html, "idle", page->idle, "not in use or only observed");
     html_raw(html, "</ul>\n");
@@ -167,9 +167,9 @@ static const char *kind_of(const char *state_text, const char *reason_text, bool
         return "bad";
     if (state == STATE_IN_SYNC)
         return "good";
-    if (is_worth_a_look(state, reason))
+    if (needs_attention(state, reason))
         return "warn";
-    return is_growing(state, reason) || state == STATE_UNKNOWN ? "busy" : "idle";
+    return is_resizing(state, reason) || state == STATE_UNKNOWN ? "busy" : "idle";
 }
 
 /* "block_grown" -> "block grown": the word can be searched for as it is in the title. */
@@ -210,9 +210,9 @@ static const struct explanation *explain_line(const struct store_volume_line *li
     return why ? why : state_explain(state);
 }
 
-static bool is_line_worth_a_look(const struct store_volume_line *line)
+static bool line_needs_attention(const struct store_volume_line *line)
 {
-    return is_worth_a_look(state_from_name(line->state), reason_from_name(line->reason));
+    return needs_attention(state_from_name(line->state), reason_from_name(line->reason));
 }
 
 static void write_why(struct page *page, const struct store_volume_line *line,
@@ -283,11 +283,11 @@ static int write_stalled(void *userdata, const struct store_volume_line *line)
     return buffer_error(page->html);
 }
 
-static int write_to_look_at(void *userdata, const struct store_volume_line *line)
+static int write_attention(void *userdata, const struct store_volume_line *line)
 {
     struct page *page = userdata;
 
-    if (line->stalled || !(line->abnormal || is_line_worth_a_look(line)))
+    if (line->stalled || !(line->abnormal || line_needs_attention(line)))
         return buffer_error(page->html);
     html_raw(page->html, page->rows == 0 ? "<h2>To look at</h2>\n<section>\n" : "");
     write_details(page, line, explain_line(line));
@@ -299,7 +299,7 @@ static int write_not_resizable(void *userdata, const struct store_volume_line *l
 {
     struct page *page = userdata;
 
-    if (!*line->not_resizable || line->stalled || line->abnormal || is_line_worth_a_look(line))
+    if (!*line->not_resizable || line->stalled || line->abnormal || line_needs_attention(line))
         return buffer_error(page->html);
     html_raw(page->html, page->rows == 0 ? "<h2>Would not grow</h2>\n<section>\n" : "");
     write_details(page, line, reason_explain_resizable(reason_from_name(line->not_resizable)));
@@ -361,7 +361,7 @@ static int write_volumes(struct page *page, struct store_reader *reader, struct 
     int r = write_list(page, reader, write_stalled, error);
 
     if (r == 0)
-        r = write_list(page, reader, write_to_look_at, error);
+        r = write_list(page, reader, write_attention, error);
     if (r == 0)
         r = write_list(page, reader, write_not_resizable, error);
     html_raw(html, "<h2>Volumes</h2>\n");
@@ -399,7 +399,7 @@ static void write_step(struct buffer *html, const char *name, int64_t from_ms, i
     html_raw(html, "</span> ");
 }
 
-static int write_growth(void *userdata, const struct store_growth_line *line)
+static int write_resize(void *userdata, const struct store_resize_line *line)
 {
     struct page *page = userdata;
     struct buffer *html = page->html;
@@ -431,13 +431,13 @@ static int write_growth(void *userdata, const struct store_growth_line *line)
     return buffer_error(html);
 }
 
-static int write_growths(struct page *page, struct store_reader *reader, struct error *error)
+static int write_resizes(struct page *page, struct store_reader *reader, struct error *error)
 {
     int r;
 
     html_raw(page->html, "<h2>Recent growths</h2>\n");
     page->rows = 0;
-    r = store_list_growths(reader, STATUS_PAGE_GROWTHS, write_growth, page, error);
+    r = store_list_resizes(reader, STATUS_PAGE_RESIZES, write_resize, page, error);
     html_raw(page->html,
              page->rows ? "</ol>\n" : "<p class=none>No device has grown so far.</p>\n");
     return r;
@@ -455,7 +455,7 @@ int status_page_write(struct reconciler *reconciler, struct buffer *ret_page, st
     write_tiles(&page);
     r = write_volumes(&page, reader, error);
     if (r == 0)
-        r = write_growths(&page, reader, error);
+        r = write_resizes(&page, reader, error);
     if (r < 0)
         return r;
     html_raw(page.html,

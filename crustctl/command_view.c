@@ -64,7 +64,7 @@ static const struct column layer_columns[] = {
     {.title = "WHAT HELPS", .key = "remedy", .minimum = 30},
 };
 
-static const struct column mapping_columns[] = {
+static const struct column binding_columns[] = {
     {.title = "ID", .key = "volume_id", .kind = COLUMN_NUMBER, .expendable = 5},
     {.title = "VOLUME", .format = row_volume_name, .minimum = 12},
     {.title = "SANDBOX", .key = "sandbox_id", .minimum = 12},
@@ -112,7 +112,7 @@ static const struct view_layout layouts[STORE_VIEWS] = {
     [STORE_VIEW_SANDBOXES] = LAYOUT(sandbox_columns, "no sandboxes"),
     [STORE_VIEW_DEVICES] = LAYOUT(device_columns, "no devices"),
     [STORE_VIEW_LAYERS] = LAYOUT(layer_columns, "no device stands on another one"),
-    [STORE_VIEW_MAPPINGS] = LAYOUT(mapping_columns, "no mappings"),
+    [STORE_VIEW_MAPPINGS] = LAYOUT(binding_columns, "no mappings"),
     [STORE_VIEW_RESIZES] = LAYOUT(resize_columns, "no growths"),
     [STORE_VIEW_CLEANUPS] = LAYOUT(cleanup_columns, "no cleanups"),
 };

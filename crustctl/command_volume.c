@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* command_volume.c - one volume as a sheet: itself, its mapping, sandbox, last growth and journal.
+/* command_volume.c - one volume as a sheet: itself, its binding, sandbox, last growth and journal.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -45,7 +45,7 @@ static const struct column volume_fields[] = {
     {.title = "removed", .key = "removed_at", .kind = COLUMN_TIME},
 };
 
-static const struct column mapping_fields[] = {
+static const struct column binding_fields[] = {
     {.title = "device", .key = "device"},
     {.title = "drive", .key = "drive_id"},
     {.title = "guest path", .key = "guest_path"},
@@ -105,7 +105,7 @@ static void print_sheet(struct session *session, const struct dossier *dossier)
     buffer_append_format(&session->out, "Volume %" PRIu64 " (times are UTC)\n",
                          row_number(dossier->volume, "volume_id", NULL));
     table_print_sheet(volume_fields, array_length(volume_fields), dossier->volume, &session->out);
-    print_part(session, "Mapping", mapping_fields, array_length(mapping_fields), dossier->mapping);
+    print_part(session, "Mapping", binding_fields, array_length(binding_fields), dossier->binding);
     print_part(session, "Sandbox", sandbox_fields, array_length(sandbox_fields), dossier->sandbox);
     print_part(session, growth, resize_fields, array_length(resize_fields), dossier->resize);
     print_last_lines(session, dossier->journal);

@@ -33,7 +33,7 @@ static void print_reached(struct session *session, const cJSON *row)
 }
 
 /* What stands in the way now: an exit code, with the text to print should time run out. */
-static int look(struct session *session, bool *ret_reached, struct error *why)
+static int check(struct session *session, bool *ret_reached, struct error *why)
 {
     const char *name = session->options->operand[0];
     const struct store_query query = {.view = STORE_VIEW_VOLUMES, .volume = name};
@@ -79,12 +79,12 @@ int command_wait(struct session *session)
         return EXIT_USAGE;
     }
     source_want_daemon(session->source);
-    code = look(session, &reached, &why);
+    code = check(session, &reached, &why);
     if (code == EXIT_UNREACHABLE)
         return session_fail(SOURCE_UNREACHABLE, &why);
     while (!reached && code != EXIT_USAGE && clock_boottime() < deadline) {
         (void)nanosleep(&pause, NULL);
-        code = look(session, &reached, &why);
+        code = check(session, &reached, &why);
     }
     if (reached)
         return code;

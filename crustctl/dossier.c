@@ -74,7 +74,7 @@ int dossier_collect(struct session *session, struct dossier *ret_dossier)
     if (code != 0)
         return code;
     (void)snprintf(id, sizeof(id), "%" PRIu64, row_number(dossier->volume, "volume_id", NULL));
-    code = read_row(session, STORE_VIEW_MAPPINGS, id, &dossier->mapping);
+    code = read_row(session, STORE_VIEW_MAPPINGS, id, &dossier->binding);
     if (code == 0)
         code = read_sandbox(session, dossier->volume, &dossier->sandbox);
     if (code == 0)
@@ -91,7 +91,7 @@ int dossier_collect(struct session *session, struct dossier *ret_dossier)
 void dossier_done(struct dossier *dossier)
 {
     cJSON_Delete(dossier->volume);
-    cJSON_Delete(dossier->mapping);
+    cJSON_Delete(dossier->binding);
     cJSON_Delete(dossier->sandbox);
     cJSON_Delete(dossier->layers);
     cJSON_Delete(dossier->resize);

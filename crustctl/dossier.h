@@ -11,7 +11,7 @@ enum { DOSSIER_JOURNAL_LINES = 8, DOSSIER_LAYERS = 32 };
 /* Members but the volume are NULL if there is none. */
 struct dossier {
     cJSON *volume;
-    cJSON *mapping; /* open */
+    cJSON *binding; /* open */
     cJSON *sandbox; /* that it is bound to */
     cJSON *layers;  /* an array: what its device stands on, itself first */
     cJSON *resize;  /* the newest */

@@ -51,7 +51,7 @@ static void say_device(const struct dossier *dossier, const struct config *confi
                        struct facts *facts)
 {
     const char *device = row_text(dossier->volume, "device");
-    const char *kernel = dossier->mapping ? row_text(dossier->mapping, "device") : "";
+    const char *kernel = dossier->binding ? row_text(dossier->binding, "device") : "";
     char size[DISPLAY_SIZE_BYTES];
     bool known;
     const uint64_t bytes = row_number(dossier->volume, "device_bytes", &known);
@@ -177,18 +177,18 @@ static void say_sandbox(const struct dossier *dossier, const struct config *conf
         say(facts, "crustd has no socket to speak to the hypervisor on.");
 }
 
-static void say_mapping(const struct dossier *dossier, const struct config *config,
+static void say_binding(const struct dossier *dossier, const struct config *config,
                         struct facts *facts)
 {
-    const cJSON *mapping = dossier->mapping;
+    const cJSON *binding = dossier->binding;
 
     (void)config;
-    if (!mapping)
+    if (!binding)
         return;
-    if (*row_text(mapping, "drive_id"))
-        say(facts, "The hypervisor calls the drive %s.", row_text(mapping, "drive_id"));
-    if (*row_text(mapping, "guest_path"))
-        say(facts, "The guest has it at %s.", row_text(mapping, "guest_path"));
+    if (*row_text(binding, "drive_id"))
+        say(facts, "The hypervisor calls the drive %s.", row_text(binding, "drive_id"));
+    if (*row_text(binding, "guest_path"))
+        say(facts, "The guest has it at %s.", row_text(binding, "guest_path"));
 }
 
 /* What was found where, for the reasons that rest on it. */
@@ -324,7 +324,7 @@ typedef void sayer(const struct dossier *dossier, const struct config *config, s
 
 static sayer *const sayers[] = {
     say_problem, say_device,    say_layers,   say_hypervisor_size, say_guest_size,
-    say_usage,   say_sandbox,   say_mapping,  say_group,           say_evidence,
+    say_usage,   say_sandbox,   say_binding,  say_group,           say_evidence,
     say_policy,  say_resizable, say_attempts, say_cleanup,
 };
 

@@ -90,7 +90,7 @@ static bool leads_to_it(int root, const char *path, const struct buffer *text)
     return false;
 }
 
-static void look_at_file(struct search *search, const char *path)
+static void search_file(struct search *search, const char *path)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(HOST_FILE_BYTES);
     struct error error = {0};
@@ -114,9 +114,10 @@ static void look_at_file(struct search *search, const char *path)
 
 /* ---- all of them --------------------------------------------------------------------------- */
 
-static void look_at_tree(struct search *search, const char *directory, unsigned depth);
+static void search_tree(struct search *search, const char *directory, unsigned depth);
 
-static void look_at(struct search *search, const char *directory, const char *name, unsigned depth)
+static void search_entry(struct search *search, const char *directory, const char *name,
+                         unsigned depth)
 {
     char path[PATH_MAX];
     struct stat status;
@@ -126,12 +127,12 @@ static void look_at(struct search *search, const char *directory, const char *na
     else if (path_stat_in_root(search->root, path, &status) < 0)
         return; /* a link that leads nowhere is no configuration */
     else if (S_ISDIR(status.st_mode))
-        look_at_tree(search, path, depth + 1);
+        search_tree(search, path, depth + 1);
     else if (S_ISREG(status.st_mode))
-        look_at_file(search, path);
+        search_file(search, path);
 }
 
-static void look_at_tree(struct search *search, const char *directory, unsigned depth)
+static void search_tree(struct search *search, const char *directory, unsigned depth)
 {
     cleanup(dir_closep) DIR *names = NULL;
     const char *name;
@@ -146,7 +147,7 @@ static void look_at_tree(struct search *search, const char *directory, unsigned 
     while ((name = directory_next(names)) && search->files < FILES)
         if (name[0] != '.') {
             search->files++;
-            look_at(search, directory, name, depth);
+            search_entry(search, directory, name, depth);
         }
     if (search->files == FILES)
         say_unknown(search, directory, "there are too many files");
@@ -160,7 +161,7 @@ static bool is_in(const char *path, const char *directory)
 }
 
 /* kata-deploy may have another prefix than /opt/kata. */
-static void look_below_opt(struct search *search)
+static void search_opt(struct search *search)
 {
     cleanup(directory_names_done) struct directory_names names = {0};
     char directory[PATH_MAX];
@@ -170,12 +171,12 @@ static void look_below_opt(struct search *search)
         say_unknown(search, opt, strerror(-r));
     for (unsigned i = 0; r == HOST_READ && i < names.count; i++) {
         (void)snprintf(directory, sizeof(directory), "%s/%s/%s", opt, names.name[i], below_opt);
-        look_at_tree(search, directory, 0);
+        search_tree(search, directory, 0);
     }
 }
 
 /* What the engine names anywhere else, with what stands beside it. */
-static void look_at_configuration(struct search *search, const char *path)
+static void search_configuration(struct search *search, const char *path)
 {
     char beside[PATH_MAX];
     const char *slash = strrchr(path, '/');
@@ -185,10 +186,10 @@ static void look_at_configuration(struct search *search, const char *path)
             return;
     if (is_in(path, opt) && strstr(path, below_opt))
         return;
-    look_at_file(search, path);
+    search_file(search, path);
     if (slash && snprintf(beside, sizeof(beside), "%.*s/config.d", (int)(slash - path), path) <
                      (int)sizeof(beside))
-        look_at_tree(search, beside, 0);
+        search_tree(search, beside, 0);
 }
 
 void crust_users_find(int root, struct findings *findings)
@@ -197,9 +198,9 @@ void crust_users_find(int root, struct findings *findings)
     struct kata_in_use in_use;
 
     for (size_t i = 0; i < array_length(trees); i++)
-        look_at_tree(&search, trees[i], 0);
-    look_below_opt(&search);
+        search_tree(&search, trees[i], 0);
+    search_opt(&search);
     kata_in_use_find(root, &in_use, findings);
     for (unsigned i = 0; i < in_use.count; i++)
-        look_at_configuration(&search, in_use.configuration[i].path);
+        search_configuration(&search, in_use.configuration[i].path);
 }

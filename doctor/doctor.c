@@ -59,7 +59,7 @@ int doctor_find_abilities(const struct doctor_request *request,
     *ret_abilities = (struct doctor_abilities){
         .has_guests = findings.configurations || findings.sandboxes,
         .tells_hypervisor = findings.tells_hypervisor,
-        .grows_guests = findings.sandboxes ? findings.grows_guests : findings.configurations,
+        .resizes_guests = findings.sandboxes ? findings.resizes_guests : findings.configurations,
     };
     return r;
 }

@@ -25,7 +25,7 @@ enum { DOCTOR_BYTES = 4 * 1024 * 1024 };
 struct doctor_abilities {
     bool has_guests;       /* some run, or Kata is configured to run them */
     bool tells_hypervisor; /* some VMM, running or configured, can be told a new size */
-    bool grows_guests;     /* not every guest that runs has turned out to be unable */
+    bool resizes_guests;   /* not every guest that runs has turned out to be unable */
 };
 int doctor_find_abilities(const struct doctor_request *request,
                           struct doctor_abilities *ret_abilities);

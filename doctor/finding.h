@@ -20,7 +20,7 @@ struct findings {
 
     /* What works, found by the way. */
     unsigned configurations, sandboxes; /* of Kata's, that give a guest its volumes; that run */
-    bool tells_hypervisor, grows_guests;
+    bool tells_hypervisor, resizes_guests;
     bool lacks_direct_volumes; /* Kata is too old */
 };
 

@@ -84,7 +84,7 @@ void kata_program_examine_valid(int root, const struct kata_table *table, const 
         const char *path = table->valid_path[i];
 
         if (path[0] == '/' && !strpbrk(path, "*?[{\\") && strcmp(path, table->path) != 0 &&
-            program_look(root, path) == PROGRAM_ABSENT)
+            program_examine(root, path) == PROGRAM_ABSENT)
             findings_add(findings, FINDING_NOTE, "kata_program", table->path_file,
                          "Correct valid_hypervisor_paths",
                          "%s: valid_hypervisor_paths names %s, which is not there: a pod whose "

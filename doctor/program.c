@@ -205,7 +205,7 @@ void program_find(int root, const char *path, struct program *ret_program)
     fd_close(view.first);
 }
 
-enum program_state program_look(int root, const char *path)
+enum program_state program_examine(int root, const char *path)
 {
     struct view view;
     struct found found;

@@ -34,4 +34,4 @@ struct program {
 void program_find(int root, const char *path, struct program *ret_program);
 
 /* Only whether it is there. */
-enum program_state program_look(int root, const char *path);
+enum program_state program_examine(int root, const char *path);

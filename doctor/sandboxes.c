@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sandboxes.c - a volume grows through two doors: its VMM is told, then its guest. What is known of
- * each is what the sandbox has, how the last calls for its volumes ended, and what its routes
- * turned out to be able to do. A door that nobody has tried yet is a note. A sandbox without
- * volumes has nothing to lose, so its shut doors are notes too.
+/* sandboxes.c - whether a resize could reach each running sandbox.
+ *
+ * A resize is told to the VMM, then to the guest. There is one verdict for each, from the sockets
+ * that the sandbox has, the outcome of the last calls for its volumes, and what its routes were
+ * found able to do. What was never tried is a note, and so is every obstacle of a sandbox that has
+ * no volumes.
  */
 #include "doctor/sandboxes.h"
 
@@ -16,9 +18,9 @@
 #include "lib/vmm_version.h"
 #include "model/hypervisor.h"
 
-/* What is known of one door. */
-struct door {
-    enum finding_level level; /* ok, note: not tried, error: shut */
+/* Whether the VMM, or the guest, can be told. */
+struct verdict {
+    enum finding_level level; /* ok; note: not tried; error: cannot */
     char what[256];
     char remedy[DROP_IN_BYTES + 128]; /* "" none */
 };
@@ -31,21 +33,21 @@ struct vmm {
     const char *socket; /* "" none */
 };
 
-static struct door open_door(const struct vmm *vmm, const char *how)
+static struct verdict make_verdict(const struct vmm *vmm, const char *how)
 {
-    struct door door = {.level = FINDING_OK};
+    struct verdict verdict = {.level = FINDING_OK};
 
-    (void)snprintf(door.what, sizeof(door.what), "%s %s", vmm->name, how);
-    return door;
+    (void)snprintf(verdict.what, sizeof(verdict.what), "%s %s", vmm->name, how);
+    return verdict;
 }
 
-static struct door shut_door(const struct vmm *vmm, const char *why, const char *remedy)
+static struct verdict make_error(const struct vmm *vmm, const char *why, const char *remedy)
 {
-    struct door door = open_door(vmm, why);
+    struct verdict verdict = make_verdict(vmm, why);
 
-    door.level = FINDING_ERROR;
-    (void)snprintf(door.remedy, sizeof(door.remedy), "%s", remedy);
-    return door;
+    verdict.level = FINDING_ERROR;
+    (void)snprintf(verdict.remedy, sizeof(verdict.remedy), "%s", remedy);
+    return verdict;
 }
 
 static bool lacks_monitor(const cJSON *row, const struct config *config)
@@ -56,7 +58,7 @@ static bool lacks_monitor(const cJSON *row, const struct config *config)
            !*json_text(row, "control_socket") && config->resize.qemu_monitor != QEMU_MONITOR_OFF;
 }
 
-static struct door find_monitor(const struct vmm *vmm, const cJSON *row)
+static struct verdict find_monitor(const struct vmm *vmm, const cJSON *row)
 {
     uint64_t pid = 0;
     char how[96];
@@ -64,70 +66,71 @@ static struct door find_monitor(const struct vmm *vmm, const cJSON *row)
     (void)json_number(row, "vmm_pid", &pid);
     (void)snprintf(how, sizeof(how), "has a monitor for crustd (%s)",
                    monitor_describe((pid_t)pid, vmm->socket));
-    return open_door(vmm, how);
+    return make_verdict(vmm, how);
 }
 
-static struct door find_qemu(const struct vmm *vmm, const cJSON *row, const struct config *config)
+static struct verdict find_qemu(const struct vmm *vmm, const cJSON *row,
+                                const struct config *config)
 {
     char drop_in[DROP_IN_BYTES];
-    struct door door;
+    struct verdict verdict;
 
     if (*vmm->socket)
         return find_monitor(vmm, row);
     if (config->resize.qemu_monitor != QEMU_MONITOR_OFF) {
-        door = shut_door(vmm, "has no monitor that crustd may use", "");
+        verdict = make_error(vmm, "has no monitor that crustd may use", "");
         drop_in_find(drop_in);
         (void)snprintf(
-            door.remedy, sizeof(door.remedy),
+            verdict.remedy, sizeof(verdict.remedy),
             "Put crustd's %s into Kata's config.d, once the program that it names is on the "
             "node, and restart the pod",
             drop_in);
-        return door;
+        return verdict;
     }
-    door = open_door(vmm, "is never told, because resize.qemu_monitor = off");
-    door.level = FINDING_NOTE;
-    return door;
+    verdict = make_verdict(vmm, "is never told, because resize.qemu_monitor = off");
+    verdict.level = FINDING_NOTE;
+    return verdict;
 }
 
-static struct door find_firecracker(const struct vmm *vmm, const struct config *config)
+static struct verdict find_firecracker(const struct vmm *vmm, const struct config *config)
 {
     if (!config->resize.firecracker)
-        return shut_door(vmm, "is told only where resize.firecracker allows it",
-                         "Set resize.firecracker = on");
+        return make_error(vmm, "is told only where resize.firecracker allows it",
+                          "Set resize.firecracker = on");
     if (!*vmm->socket)
-        return shut_door(vmm, "has no API socket here", "See that its jail below /run is mounted");
-    return open_door(vmm, "can be told");
+        return make_error(vmm, "has no API socket here", "See that its jail below /run is mounted");
+    return make_verdict(vmm, "can be told");
 }
 
-static struct door refuse_version(const struct vmm *vmm, const char *version)
+static struct verdict refuse_version(const struct vmm *vmm, const char *version)
 {
     char need[VMM_VERSION_TEXT_BYTES], why[VMM_VERSION_TEXT_BYTES + 64];
 
     cloud_hypervisor_say_need(version, need);
     (void)snprintf(why, sizeof(why), "cannot resize a block device: %s", need);
-    return shut_door(vmm, why,
-                     "Install Cloud Hypervisor 52 or later where Kata's path leads, and restart "
-                     "the pod");
+    return make_error(vmm, why,
+                      "Install Cloud Hypervisor 52 or later where Kata's path leads, and restart "
+                      "the pod");
 }
 
-static struct door find_cloud_hypervisor(const struct vmm *vmm, const char *version)
+static struct verdict find_cloud_hypervisor(const struct vmm *vmm, const char *version)
 {
-    struct door door;
+    struct verdict verdict;
 
     if (!*vmm->socket)
-        return shut_door(vmm, "has no API socket here",
-                         "See that its directory below paths.kata_go_vms or "
-                         "paths.kata_rs_sandboxes is mounted");
+        return make_error(vmm, "has no API socket here",
+                          "See that its directory below paths.kata_go_vms or "
+                          "paths.kata_rs_sandboxes is mounted");
     if (*version)
-        return cloud_hypervisor_is_able(version) ? open_door(vmm, "can be told")
+        return cloud_hypervisor_is_able(version) ? make_verdict(vmm, "can be told")
                                                  : refuse_version(vmm, version);
-    door = open_door(vmm, "has not said its version yet; 52 or later is needed");
-    door.level = FINDING_NOTE;
-    return door;
+    verdict = make_verdict(vmm, "has not said its version yet; 52 or later is needed");
+    verdict.level = FINDING_NOTE;
+    return verdict;
 }
 
 /* How the last calls ended says more than what there is. */
-static struct door find_hypervisor(const cJSON *row, const struct config *config)
+static struct verdict find_hypervisor(const cJSON *row, const struct config *config)
 {
     const enum hypervisor_kind kind = hypervisor_kind_from_name(json_text(row, "hypervisor"));
     const char *version = json_text(row, "vmm_version");
@@ -141,8 +144,8 @@ static struct door find_hypervisor(const cJSON *row, const struct config *config
                    *version ? " " : "", version);
     if (*reasons && *vmm.socket && !is_old) {
         (void)snprintf(why, sizeof(why), "was asked in vain: %.128s", reasons);
-        return shut_door(&vmm, why,
-                         "crustctl volumes shows which; crustctl explain VOL says what to do");
+        return make_error(&vmm, why,
+                          "crustctl volumes shows which; crustctl explain VOL says what to do");
     }
     switch (kind) {
     case HYPERVISOR_QEMU:
@@ -159,7 +162,7 @@ static struct door find_hypervisor(const cJSON *row, const struct config *config
     case HYPERVISOR_KINDS:
         break;
     }
-    return shut_door(&vmm, "has no way to be told", "Restart the pod after a growth");
+    return make_error(&vmm, "has no way to be told", "Restart the pod after a growth");
 }
 
 /* ---- the guest ----------------------------------------------------------------------------- */
@@ -181,17 +184,17 @@ static const char agent_remedy[] =
 static const char asked_remedy[] =
     "crustctl explain VOL says what helps; crust-guest-agent in the guest's image needs no helper";
 
-static struct door find_guest(const cJSON *row, const struct config *config)
+static struct verdict find_guest(const cJSON *row, const struct config *config)
 {
     const char *reasons = json_text(row, "guest_reasons");
-    struct door door = {.level = FINDING_ERROR};
+    struct verdict verdict = {.level = FINDING_ERROR};
     size_t length = 0;
 
     if (*reasons) {
-        (void)snprintf(door.what, sizeof(door.what), "its guest was asked in vain: %.128s",
+        (void)snprintf(verdict.what, sizeof(verdict.what), "its guest was asked in vain: %.128s",
                        reasons);
-        (void)snprintf(door.remedy, sizeof(door.remedy), "%s", asked_remedy);
-        return door;
+        (void)snprintf(verdict.remedy, sizeof(verdict.remedy), "%s", asked_remedy);
+        return verdict;
     }
 
     for (unsigned i = 0; i < GUEST_ROUTES && config->agent.routes[i] != ROUTE_NONE; i++) {
@@ -201,22 +204,22 @@ static struct door find_guest(const cJSON *row, const struct config *config)
         if (route == ROUTE_HELPER && !config_brings_helpers(config))
             continue;
         if (strcmp(ability, "able") == 0) {
-            (void)snprintf(door.what, sizeof(door.what), "its guest grows by the %s",
+            (void)snprintf(verdict.what, sizeof(verdict.what), "its guest grows by the %s",
                            routes[route].name);
-            door.level = FINDING_OK;
-            return door;
+            verdict.level = FINDING_OK;
+            return verdict;
         }
         if (!*ability)
-            door.level = FINDING_NOTE;
-        length += (size_t)snprintf(door.what + length, sizeof(door.what) - length, "%s%s %.64s",
-                                   length ? ", " : "its guest: ", routes[route].name,
+            verdict.level = FINDING_NOTE;
+        length += (size_t)snprintf(verdict.what + length, sizeof(verdict.what) - length,
+                                   "%s%s %.64s", length ? ", " : "its guest: ", routes[route].name,
                                    *ability ? ability : "not tried");
     }
     if (length == 0)
-        return (struct door){.level = FINDING_NOTE, .what = "its guest is never told"};
-    if (door.level == FINDING_ERROR)
-        (void)snprintf(door.remedy, sizeof(door.remedy), "%s", agent_remedy);
-    return door;
+        return (struct verdict){.level = FINDING_NOTE, .what = "its guest is never told"};
+    if (verdict.level == FINDING_ERROR)
+        (void)snprintf(verdict.remedy, sizeof(verdict.remedy), "%s", agent_remedy);
+    return verdict;
 }
 
 /* ---- one sandbox --------------------------------------------------------------------------- */
@@ -237,7 +240,7 @@ static void format_place(const cJSON *row, char *ret_text, size_t size)
 
 static void judge_one(const cJSON *row, const struct config *config, struct findings *findings)
 {
-    const struct door vmm = find_hypervisor(row, config), guest = find_guest(row, config);
+    const struct verdict vmm = find_hypervisor(row, config), guest = find_guest(row, config);
     enum finding_level level = worse(vmm.level, guest.level);
     const char *names = json_text(row, "volume_names");
     const char *remedy = vmm.level == FINDING_ERROR ? vmm.remedy : guest.remedy;
@@ -246,7 +249,7 @@ static void judge_one(const cJSON *row, const struct config *config, struct find
 
     findings->sandboxes++;
     findings->tells_hypervisor |= vmm.level == FINDING_OK;
-    findings->grows_guests |= guest.level != FINDING_ERROR;
+    findings->resizes_guests |= guest.level != FINDING_ERROR;
     (void)json_number(row, "volumes", &volumes);
     if (volumes == 0 && level == FINDING_ERROR)
         level = FINDING_NOTE;

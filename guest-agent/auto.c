@@ -4,11 +4,11 @@
  * For each file system (by the device number in mountinfo) it remembers at which size of its
  * devices it was last seen to fill them. A larger size, or a file system not seen before, is a
  * reason to grow it; an attempt that failed for a passing reason is not remembered and comes again
- * with the next look. Growing what fills its device already does nothing.
+ * with the next scan. Growing what fills its device already does nothing.
  *
  * Uevents: datagrams of the kernel's (port id 0) group 1; anything from elsewhere is dropped
  * (netlink(7); format: lib/kobject_uevent.c). An overrun of the socket is one more reason
- * to look.
+ * to scan.
  */
 #include "guest-agent/auto.h"
 
@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "guest-agent/device.h"
-#include "guest-agent/growth.h"
+#include "guest-agent/grow_task.h"
 #include "guest-agent/volume.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
@@ -29,17 +29,17 @@
 
 enum { KERNEL_GROUP = 1, UEVENT_BYTES = 8192, KNOWN = 256 };
 
-/* Several events of one change are answered by one look. */
-#define LOOK_DELAY_NS  (20 * NSEC_PER_MSEC)
-#define LOOK_PERIOD_NS (30 * NSEC_PER_SEC)
+/* Events of one change come together; one scan serves them all. */
+#define SCAN_DELAY_NS  (20 * NSEC_PER_MSEC)
+#define SCAN_PERIOD_NS (30 * NSEC_PER_SEC)
 
 struct known {
     struct automatic *automatic;
     dev_t device;          /* as in mountinfo; 0: a free slot */
     uint64_t filled_bytes; /* of its devices, when it was last seen to fill them */
-    uint64_t trying_bytes; /* the same, when the growth now running began */
-    struct growth *growth;
-    bool seen; /* in this look */
+    uint64_t trying_bytes; /* the same, when the task now running began */
+    struct grow_task *task;
+    bool seen; /* in this scan */
     char mount_point[256];
 };
 
@@ -47,12 +47,12 @@ struct automatic {
     struct loop *loop;
     int socket;
     struct loop_io events;
-    struct loop_timer look;
+    struct loop_timer scan;
     bool postponed; /* too many grew at once to start another */
     struct known known[KNOWN];
 };
 
-static void on_look(struct loop_timer *timer);
+static void on_scan(struct loop_timer *timer);
 
 static uint64_t total_bytes(const struct volume *volume)
 {
@@ -85,12 +85,12 @@ static bool is_passing(int outcome)
     return outcome < 0 || outcome == FILESYSTEM_BUSY;
 }
 
-static void on_grown(struct growth *growth, int outcome, const struct error *error, void *userdata)
+static void on_grown(struct grow_task *task, int outcome, const struct error *error, void *userdata)
 {
     struct known *known = userdata;
     struct automatic *automatic = known->automatic;
 
-    known->growth = growth_free(growth);
+    known->task = grow_task_free(task);
     if (outcome == FILESYSTEM_GROWN)
         log_info(NULL, "%s fills its device", known->mount_point);
     else
@@ -98,10 +98,10 @@ static void on_grown(struct growth *growth, int outcome, const struct error *err
     if (!is_passing(outcome))
         known->filled_bytes = known->trying_bytes;
     if (automatic->postponed)
-        loop_timer_start(automatic->loop, &automatic->look, LOOK_DELAY_NS, on_look);
+        loop_timer_start(automatic->loop, &automatic->scan, SCAN_DELAY_NS, on_scan);
 }
 
-static void look_at(const struct volume *volume, void *userdata)
+static void check_volume(const struct volume *volume, void *userdata)
 {
     struct automatic *automatic = userdata;
     struct known *known = find_known(automatic, volume->device);
@@ -114,12 +114,12 @@ static void look_at(const struct volume *volume, void *userdata)
     known->automatic = automatic;
     known->device = volume->device;
     known->seen = true;
-    if (known->growth || bytes <= known->filled_bytes)
+    if (known->task || bytes <= known->filled_bytes)
         return;
     known->trying_bytes = bytes;
     (void)snprintf(known->mount_point, sizeof(known->mount_point), "%.*s",
                    (int)sizeof(known->mount_point) - 1, volume->mount_point);
-    if (growth_new(automatic->loop, volume, on_grown, known, &known->growth) == GROWTH_TOO_MANY)
+    if (grow_task_new(automatic->loop, volume, on_grown, known, &known->task) == GROW_TASK_TOO_MANY)
         automatic->postponed = true;
 }
 
@@ -129,27 +129,27 @@ static void forget_unseen(struct automatic *automatic)
     for (size_t i = 0; i < KNOWN; i++) {
         struct known *known = &automatic->known[i];
 
-        if (known->device && !known->seen && !known->growth)
+        if (known->device && !known->seen && !known->task)
             *known = (struct known){0};
         known->seen = false;
     }
 }
 
-static void on_look(struct loop_timer *timer)
+static void on_scan(struct loop_timer *timer)
 {
-    struct automatic *automatic = container_of(timer, struct automatic, look);
+    struct automatic *automatic = container_of(timer, struct automatic, scan);
     int r;
 
     automatic->postponed = false;
-    r = volume_for_each(look_at, automatic);
+    r = volume_for_each(check_volume, automatic);
     if (r < 0)
         log_warning(NULL, "cannot read the mounts: %s", strerror(-r));
     else
         forget_unseen(automatic);
-    loop_timer_start(automatic->loop, &automatic->look, LOOK_PERIOD_NS, on_look);
+    loop_timer_start(automatic->loop, &automatic->scan, SCAN_PERIOD_NS, on_scan);
 }
 
-/* One datagram. False if there is none; true also for what is no reason to look. */
+/* One datagram. False if there is none; true also for what is no reason to scan. */
 static bool receive_event(int fd, bool *reason)
 {
     char text[UEVENT_BYTES];
@@ -176,7 +176,7 @@ static void on_events(struct loop_io *io, int events)
     while (receive_event(automatic->socket, &reason))
         ;
     if (reason)
-        loop_timer_start(automatic->loop, &automatic->look, LOOK_DELAY_NS, on_look);
+        loop_timer_start(automatic->loop, &automatic->scan, SCAN_DELAY_NS, on_scan);
 }
 
 static int open_events(int *ret_fd)
@@ -205,7 +205,7 @@ int automatic_new(struct loop *loop, struct automatic **ret_automatic)
         log_warning(NULL, "no kernel events, comparing sizes only: %s", strerror(-r));
     else
         loop_io_start(loop, &automatic->events, automatic->socket, LOOP_READ, on_events);
-    loop_timer_start(loop, &automatic->look, 0, on_look);
+    loop_timer_start(loop, &automatic->scan, 0, on_scan);
     *ret_automatic = automatic;
     return 0;
 }
@@ -215,9 +215,9 @@ struct automatic *automatic_free(struct automatic *automatic)
     if (!automatic)
         return NULL;
     for (size_t i = 0; i < KNOWN; i++)
-        (void)growth_free(automatic->known[i].growth);
+        (void)grow_task_free(automatic->known[i].task);
     loop_io_stop(&automatic->events);
-    loop_timer_stop(&automatic->look);
+    loop_timer_stop(&automatic->scan);
     fd_close(automatic->socket);
     free(automatic);
     return NULL;

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "guest-agent/growth.h"
+#include "guest-agent/grow_task.h"
 #include "guest-agent/report.h"
 #include "guest-agent/volume.h"
 #include "lib/cleanup.h"
@@ -26,7 +26,7 @@ struct job {
     struct volume volume;
     bool found;
     bool waiting; /* to be grown, not started yet */
-    struct growth *growth;
+    struct grow_task *task;
     struct report_volume report;
 };
 
@@ -39,7 +39,7 @@ struct oneshot {
     size_t unfinished; /* growths, waiting or running */
 };
 
-static void start_growths(struct oneshot *oneshot);
+static void start_tasks(struct oneshot *oneshot);
 
 static void finish(struct job *job)
 {
@@ -47,12 +47,12 @@ static void finish(struct job *job)
         loop_stop(&job->oneshot->loop);
 }
 
-static void on_grown(struct growth *growth, int outcome, const struct error *error, void *userdata)
+static void on_grown(struct grow_task *task, int outcome, const struct error *error, void *userdata)
 {
     struct job *job = userdata;
     const char *trouble = NULL;
 
-    job->growth = growth_free(growth);
+    job->task = grow_task_free(task);
     if (outcome < 0)
         trouble = volume_trouble(&job->volume);
     if (trouble)
@@ -60,11 +60,11 @@ static void on_grown(struct growth *growth, int outcome, const struct error *err
     else if (outcome != FILESYSTEM_GROWN)
         report_fail(&job->report, report_error_from_outcome(outcome), error->text);
     finish(job);
-    start_growths(job->oneshot);
+    start_tasks(job->oneshot);
 }
 
 /* As many as may run at once; each that ends makes room for the next. */
-static void start_growths(struct oneshot *oneshot)
+static void start_tasks(struct oneshot *oneshot)
 {
     for (size_t i = 0; i < oneshot->count; i++) {
         struct job *job = &oneshot->jobs[i];
@@ -72,8 +72,8 @@ static void start_growths(struct oneshot *oneshot)
 
         if (!job->waiting)
             continue;
-        r = growth_new(&oneshot->loop, &job->volume, on_grown, job, &job->growth);
-        if (r == GROWTH_TOO_MANY)
+        r = grow_task_new(&oneshot->loop, &job->volume, on_grown, job, &job->task);
+        if (r == GROW_TASK_TOO_MANY)
             return;
         job->waiting = false;
         if (r < 0) {
@@ -90,11 +90,11 @@ static void on_deadline(struct loop_timer *timer)
     for (size_t i = 0; i < oneshot->count; i++) {
         struct job *job = &oneshot->jobs[i];
 
-        if (job->growth)
+        if (job->task)
             report_fail(&job->report, REPORT_TIMED_OUT, "the file system is still growing");
         else if (job->waiting)
             report_fail(&job->report, REPORT_TIMED_OUT, "other file systems took all of the time");
-        job->growth = growth_abandon(job->growth);
+        job->task = grow_task_abandon(job->task);
         job->waiting = false;
     }
     loop_stop(&oneshot->loop);
@@ -205,7 +205,7 @@ static void grow(struct oneshot *oneshot)
     if (oneshot->request->timeout_ns)
         loop_timer_start(&oneshot->loop, &oneshot->deadline, oneshot->request->timeout_ns,
                          on_deadline);
-    start_growths(oneshot);
+    start_tasks(oneshot);
     if (oneshot->unfinished)
         loop_run(&oneshot->loop);
     loop_timer_stop(&oneshot->deadline);

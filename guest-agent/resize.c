@@ -19,7 +19,7 @@
 
 #include "agent-client/agent_messages.h"
 #include "guest-agent/device.h"
-#include "guest-agent/growth.h"
+#include "guest-agent/grow_task.h"
 #include "guest-agent/volume.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
@@ -37,14 +37,14 @@ struct resize {
     uint64_t pause_ns;
     struct volume volume;
     struct filesystem filesystem;
-    struct growth *growth;
+    struct grow_task *task;
     struct loop_timer step;
     struct loop_timer deadline;
     resize_done *done;
     void *userdata;
 };
 
-static void on_look(struct loop_timer *timer);
+static void on_check(struct loop_timer *timer);
 
 /* The owner may free the resize in here. */
 static void resize_report(struct resize *resize, enum status_code code, const char *text)
@@ -85,12 +85,12 @@ static void resize_refuse(struct resize *resize, const char *why)
     resize_report(resize, STATUS_FAILED_PRECONDITION, text);
 }
 
-static void on_grown(struct growth *growth, int outcome, const struct error *error, void *userdata)
+static void on_grown(struct grow_task *task, int outcome, const struct error *error, void *userdata)
 {
     struct resize *resize = userdata;
     enum status_code code = code_from_outcome(outcome);
 
-    resize->growth = growth_free(growth);
+    resize->task = grow_task_free(task);
     if (code == STATUS_FAILED_PRECONDITION)
         resize_refuse(resize, error->text);
     else
@@ -99,9 +99,9 @@ static void on_grown(struct growth *growth, int outcome, const struct error *err
 
 static void resize_grow(struct resize *resize)
 {
-    int r = growth_new(resize->loop, &resize->volume, on_grown, resize, &resize->growth);
+    int r = grow_task_new(resize->loop, &resize->volume, on_grown, resize, &resize->task);
 
-    if (r == GROWTH_TOO_MANY)
+    if (r == GROW_TASK_TOO_MANY)
         resize_report(resize, STATUS_RESOURCE_EXHAUSTED, "too many file systems grow at once");
     else if (r < 0)
         resize_report(resize, STATUS_INTERNAL, "cannot start a process to grow the file system");
@@ -124,7 +124,7 @@ static uint64_t largest_device(const struct resize *resize, dev_t *ret_device)
     return largest;
 }
 
-static void resize_look(struct resize *resize)
+static void resize_check(struct resize *resize)
 {
     char layer[TTRPC_MESSAGE_BYTES];
     dev_t device = 0;
@@ -134,16 +134,16 @@ static void resize_look(struct resize *resize)
     } else if (device_layer(device, layer, sizeof(layer))) {
         resize_report(resize, STATUS_FAILED_PRECONDITION, layer);
     } else {
-        loop_timer_start(resize->loop, &resize->step, resize->pause_ns, on_look);
+        loop_timer_start(resize->loop, &resize->step, resize->pause_ns, on_check);
         resize->pause_ns *= 2;
         if (resize->pause_ns > LONGEST_PAUSE_NS)
             resize->pause_ns = LONGEST_PAUSE_NS;
     }
 }
 
-static void on_look(struct loop_timer *timer)
+static void on_check(struct loop_timer *timer)
 {
-    resize_look(container_of(timer, struct resize, step));
+    resize_check(container_of(timer, struct resize, step));
 }
 
 static void on_deadline(struct loop_timer *timer)
@@ -154,7 +154,7 @@ static void on_deadline(struct loop_timer *timer)
     uint64_t bytes = largest_device(resize, &device);
 
     device_name(device, name);
-    if (resize->growth)
+    if (resize->task)
         (void)snprintf(text, sizeof(text), "the file system is still growing");
     else
         (void)snprintf(text, sizeof(text), "%s has %" PRIu64 " bytes, not yet %" PRIu64, name,
@@ -188,7 +188,7 @@ static void on_start(struct loop_timer *timer)
         resize_report(resize, STATUS_INTERNAL, error.text);
         return;
     }
-    resize_look(resize);
+    resize_check(resize);
 }
 
 int resize_new(struct loop *loop, const char *volume_path, uint64_t bytes, uint64_t timeout_ns,
@@ -221,7 +221,7 @@ struct resize *resize_free(struct resize *resize)
         return NULL;
     loop_timer_stop(&resize->step);
     loop_timer_stop(&resize->deadline);
-    (void)growth_free(resize->growth);
+    (void)grow_task_free(resize->task);
     free(resize);
     return NULL;
 }

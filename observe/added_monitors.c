@@ -189,7 +189,7 @@ bool added_monitors_are_doubtful(const struct added_monitors *monitors)
 }
 
 /* "sandbox-ID" or "…/run/crustd/qemu/ID.sock", and what follows a comma. */
-static void look_at_argument(struct added_monitors *monitors, const char *argument)
+static void check_argument(struct added_monitors *monitors, const char *argument)
 {
     static const char sandbox[] = "sandbox-", directory[] = ADDED_MONITORS "/";
     const char *socket = strstr(argument, directory);
@@ -205,7 +205,7 @@ static void look_at_argument(struct added_monitors *monitors, const char *argume
         note_served(monitors, socket, length - end);
 }
 
-static int look_at_process(struct added_monitors *monitors, const char *pid)
+static int check_process(struct added_monitors *monitors, const char *pid)
 {
     char trial[32];
     const char *argument, *end;
@@ -220,7 +220,7 @@ static int look_at_process(struct added_monitors *monitors, const char *pid)
     argument = buffer_text(&monitors->arguments);
     end = argument + monitors->arguments.length;
     for (; argument < end; argument += strlen(argument) + 1)
-        look_at_argument(monitors, argument);
+        check_argument(monitors, argument);
     return 0;
 }
 
@@ -243,7 +243,7 @@ int added_monitors_step(struct added_monitors *monitors)
         }
         if (!isdigit((unsigned char)entry->d_name[0]))
             continue;
-        r = look_at_process(monitors, entry->d_name);
+        r = check_process(monitors, entry->d_name);
         i++;
     }
     return r < 0 ? r : PROGRESS_MORE;

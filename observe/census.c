@@ -113,7 +113,7 @@ static void note_kubelet(struct census *census, pid_t pid)
         census->kubelet_start_ns = process.start_ns;
 }
 
-static int look_at(struct census *census, pid_t pid)
+static int check_process(struct census *census, pid_t pid)
 {
     bool unread;
     int r, s;
@@ -157,7 +157,7 @@ int census_step(struct census *census)
         pid = strtol(name->d_name, &end, 10);
         if (pid <= 0 || pid > INT_MAX || *end)
             continue;
-        r = look_at(census, (pid_t)pid);
+        r = check_process(census, (pid_t)pid);
         i++;
     }
     return r < 0 ? r : PROGRESS_MORE;

@@ -95,8 +95,8 @@ static bool is_elsewhere(int root, const char *name, const struct stat *ours)
            !is_same(&theirs, ours);
 }
 
-static int look_below(int pods, const char *pod_uid, const char *pv,
-                      struct observed_kubelet *kubelet)
+static int observe_below(int pods, const char *pod_uid, const char *pv,
+                         struct observed_kubelet *kubelet)
 {
     char name[PATH_MAX];
     int r = 0;
@@ -130,7 +130,7 @@ int observe_kubelet(int root, const char *kubelet, const char *pod_uid, const ch
     if (r == 0 && fstat(pods, &st) == 0) {
         observed.device = st.st_dev;
         observed.elsewhere = is_elsewhere(root, name, &st);
-        r = look_below(pods, pod_uid, pv, &observed);
+        r = observe_below(pods, pod_uid, pv, &observed);
     } else if (!is_fault(r))
         r = 0;
     if (r == 0)

@@ -121,8 +121,8 @@ unsigned observe_stack(int sysfs, const struct observed_device *device,
                        struct observed_layer ret_layer[static OBSERVE_LAYERS]);
 
 /* The same, numbers only. */
-void observe_each_beneath(int sysfs, uint32_t major, uint32_t minor,
-                          observe_device_callback *callback, void *userdata);
+void observe_each_lower_device(int sysfs, uint32_t major, uint32_t minor,
+                               observe_device_callback *callback, void *userdata);
 
 /* The disks of a SCSI device (one, for all that is known), by its path below /sys. */
 void observe_scsi_disks(int sysfs, const char *devpath, observe_device_callback *callback,

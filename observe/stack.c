@@ -111,7 +111,7 @@ static void add_slaves(struct stack *stack, unsigned above)
     }
 }
 
-static void add_beneath(struct stack *stack, unsigned above)
+static void add_lower_devices(struct stack *stack, unsigned above)
 {
     struct observed_layer *layer = &stack->layer[above];
     char path[SYSFS_PATH_BYTES];
@@ -136,12 +136,12 @@ unsigned observe_stack(int sysfs, const struct observed_device *device,
 
     ret_layer[0] = (struct observed_layer){.kind = LAYER_DISK, .device = *device};
     for (unsigned i = 0; i < stack.count; i++)
-        add_beneath(&stack, i);
+        add_lower_devices(&stack, i);
     return stack.count;
 }
 
-void observe_each_beneath(int sysfs, uint32_t major, uint32_t minor,
-                          observe_device_callback *callback, void *userdata)
+void observe_each_lower_device(int sysfs, uint32_t major, uint32_t minor,
+                               observe_device_callback *callback, void *userdata)
 {
     struct observed_layer layer[OBSERVE_LAYERS];
     struct observed_device device;

@@ -234,7 +234,7 @@ static void check(void *userdata)
 
     watch_block_check(daemon->block);
     watch_directories_check_roots(daemon->directories);
-    watch_directories_look_at_unarmed(daemon->directories);
+    watch_directories_observe_unarmed(daemon->directories);
     warn_if_down(WATCH_UEVENT, watch_block_counters(daemon->block));
     warn_if_down(WATCH_INOTIFY, watch_directories_counters(daemon->directories));
     if (watch_directories_unarmed(daemon->directories))

@@ -420,12 +420,12 @@ int store_record_restore(struct store *store, int64_t cleanup_id, enum stale_rea
         " mount_info_sha256, at) SELECT volume_id, key, target_path, 'restored', ?2,"
         " json_object('cleanup_id', cleanup_id), mount_info, mount_info_sha256, ?3"
         " FROM cleanups WHERE cleanup_id = ?1";
-    static const char mark[] =
+    static const char flag[] =
         "UPDATE entries SET restored = t.fingerprint, stale_reason = NULL, stale_since_ns = NULL,"
         " stale_held = 0"
         " FROM trash t WHERE t.cleanup_id = ?1 AND t.file IS NULL AND entries.key = t.key"
         " AND entries.layout = t.layout AND (entries.gone = 0 OR entries.volume_id = t.volume_id)";
-    static const char mark_file[] =
+    static const char flag_file[] =
         "UPDATE entry_sandboxes SET restored = 1, stale_since_ns = NULL WHERE (entry_id, "
         "sandbox_id)"
         " IN (SELECT e.entry_id, t.file FROM trash t JOIN entries e ON e.key = t.key"
@@ -437,9 +437,9 @@ int store_record_restore(struct store *store, int64_t cleanup_id, enum stale_rea
     if (r == 0)
         r = journal_row(store, sqlite3_last_insert_rowid(store->connection.db), "restored");
     if (r == 0)
-        r = sql_run(&store->connection, mark, NULL, id);
+        r = sql_run(&store->connection, flag, NULL, id);
     if (r == 0)
-        r = sql_run(&store->connection, mark_file, NULL, id);
+        r = sql_run(&store->connection, flag_file, NULL, id);
     return r < 0 ? r : end_quarantine(store, cleanup_id);
 }
 

@@ -20,15 +20,15 @@ const struct store_counters *store_reader_counters(const struct store_reader *re
 static void add_result(struct store_counters *counters, const char *result, const char *reason,
                        uint64_t count)
 {
-    struct store_counted_growth *row = counters->growth_result;
-    const struct store_counted_growth *end = row + counters->growth_results;
+    struct store_counted_resize *row = counters->resize_result;
+    const struct store_counted_resize *end = row + counters->resize_results;
 
     while (row < end && (strcmp(row->result, result) != 0 || strcmp(row->reason, reason) != 0))
         row++;
     if (row == end) {
-        if (counters->growth_results == STORE_COUNTED_GROWTHS)
+        if (counters->resize_results == STORE_COUNTED_RESIZES)
             return;
-        counters->growth_results++;
+        counters->resize_results++;
         (void)snprintf(row->result, sizeof(row->result), "%s", result);
         (void)snprintf(row->reason, sizeof(row->reason), "%s", reason);
         row->count = 0;
@@ -62,7 +62,7 @@ static int count_spans(struct store *store, int64_t volume_id)
     return 0;
 }
 
-int count_growth(struct store *store, int64_t volume_id, enum volume_state state,
+int count_resize(struct store *store, int64_t volume_id, enum volume_state state,
                  enum volume_reason reason, bool finished)
 {
     const bool grown = finished && state == STATE_IN_SYNC;
@@ -116,9 +116,9 @@ void counts_keep(struct store *store, double commit_seconds)
         return;
     for (size_t i = 0; i < STORE_STAGES; i++)
         histogram_merge(&into->growths[i], &from->growths[i]);
-    for (size_t i = 0; i < from->growth_results; i++)
-        add_result(into, from->growth_result[i].result, from->growth_result[i].reason,
-                   from->growth_result[i].count);
+    for (size_t i = 0; i < from->resize_results; i++)
+        add_result(into, from->resize_result[i].result, from->resize_result[i].reason,
+                   from->resize_result[i].count);
     for (size_t i = 0; i < STORE_COUNTED_CLEANUPS; i++)
         into->cleanups[i] += from->cleanups[i];
     into->published += from->published;

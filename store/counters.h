@@ -11,7 +11,7 @@
 
 struct store_reader;
 
-enum store_growth_stage {
+enum store_resize_stage {
     STORE_STAGE_HYPERVISOR, /* from when the growth was seen until the hypervisor had it */
     STORE_STAGE_GUEST,      /* from then until the guest had it */
     STORE_STAGE_TOTAL,
@@ -27,11 +27,11 @@ enum store_counted_cleanup {
     STORE_COUNTED_CLEANUPS,
 };
 
-enum { STORE_COUNTED_GROWTHS = 64, STORE_COUNTED_BYTES = 32 };
+enum { STORE_COUNTED_RESIZES = 64, STORE_COUNTED_BYTES = 32 };
 
 /* result: "grown"; "blocked", each time that a resize comes to be held up for a reason; "ended",
  * with its volume or its sandbox. */
-struct store_counted_growth {
+struct store_counted_resize {
     char result[STORE_COUNTED_BYTES];
     char reason[STORE_COUNTED_BYTES];
     uint64_t count;
@@ -40,8 +40,8 @@ struct store_counted_growth {
 struct store_counters {
     struct histogram commits;
     struct histogram growths[STORE_STAGES]; /* that came through */
-    unsigned growth_results;
-    struct store_counted_growth growth_result[STORE_COUNTED_GROWTHS];
+    unsigned resize_results;
+    struct store_counted_resize resize_result[STORE_COUNTED_RESIZES];
     uint64_t cleanups[STORE_COUNTED_CLEANUPS];
     uint64_t published; /* volumes whose metadata read well for the first time */
 };

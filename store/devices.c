@@ -75,11 +75,11 @@ static int forget_filled(struct store *store, int64_t device_id)
 {
     static const char of_volumes[] = "UPDATE volumes SET filled_device_id = NULL, filled_bytes ="
                                      " NULL WHERE device_id = ?1 AND filled_device_id = ?1";
-    static const char of_mappings[] = "UPDATE mappings SET guest_synced_bytes = NULL"
+    static const char of_bindings[] = "UPDATE mappings SET guest_synced_bytes = NULL"
                                       " WHERE device_id = ?1 AND until IS NULL";
     int r = sql_run(&store->connection, of_volumes, NULL, sql_number(device_id));
 
-    return r < 0 ? r : sql_run(&store->connection, of_mappings, NULL, sql_number(device_id));
+    return r < 0 ? r : sql_run(&store->connection, of_bindings, NULL, sql_number(device_id));
 }
 
 static int change_device(struct store *store, const struct store_device *device,

@@ -24,8 +24,8 @@ int store_put_device(struct store *store, const struct store_device *device, int
  * told along with the new size, so a size that changed after since_ns is taken for what it means,
  * but not the size that it was first seen with. A
  * new size, or store_forget_announcements(), ends it. ret_changed: it is news. */
-int store_announce_growth(struct store *store, int64_t device_id, uint64_t since_ns,
-                          bool *ret_changed);
+int store_note_capacity_change(struct store *store, int64_t device_id, uint64_t since_ns,
+                               bool *ret_changed);
 int store_is_announced(struct store *store, int64_t device_id, bool *ret_announced);
 int store_forget_announcements(struct store *store);
 

@@ -77,7 +77,7 @@ static int find_volume(struct store *store, const char *target_path, const char 
                        int64_t *ret_volume_id)
 {
     return target_path ? store_find_volume(store, target_path, ret_volume_id)
-                       : hidden_find(store, key, ret_volume_id);
+                       : unresolved_find(store, key, ret_volume_id);
 }
 
 /* Or STORE_TOO_MANY. */
@@ -133,7 +133,7 @@ static int end_volume(struct store *store, int64_t volume_id)
         " next_attempt_ns = NULL, next_attempt_ms = NULL, last_changed = ?2, removed_at = ?2"
         " WHERE volume_id = ?1";
     static const char discount[] = "UPDATE meta SET live_volumes = live_volumes - 1 WHERE one = 1";
-    int r = store_close_mapping(store, volume_id);
+    int r = store_close_binding(store, volume_id);
 
     if (r == 0)
         r = journal_write(store,
@@ -160,7 +160,7 @@ static int has_other_entries(struct store *store, const struct known_entry *entr
 static int end_entry(struct store *store, const struct known_entry *entry)
 {
     static const char forget[] = "DELETE FROM entries WHERE entry_id = ?1";
-    static const char mark_gone[] = "UPDATE entries SET gone = 1 WHERE entry_id = ?1";
+    static const char set_gone[] = "UPDATE entries SET gone = 1 WHERE entry_id = ?1";
     static const char forget_names[] = "DELETE FROM entry_sandboxes WHERE entry_id = ?1";
     struct sql_value entry_id = sql_number(entry->entry_id);
     int others = has_other_entries(store, entry);
@@ -176,7 +176,7 @@ static int end_entry(struct store *store, const struct known_entry *entry)
                      : journal_write(store, &(struct journal_line){.kind = "volume_changed",
                                                                    .volume_id = entry->volume_id});
     }
-    r = sql_run(&store->connection, mark_gone, NULL, entry_id);
+    r = sql_run(&store->connection, set_gone, NULL, entry_id);
     if (r == 0)
         r = sql_run(&store->connection, forget_names, NULL, entry_id);
     return r < 0 ? r : end_volume(store, entry->volume_id);

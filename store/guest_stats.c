@@ -13,14 +13,14 @@ enum { FAILURES_COUNTED = 8 };
 
 /* Whether what this binding's guest says is about the volume: it is still open, and the VM is not
  * known to be without the volume's device. */
-static int find_binding(struct store *store, int64_t mapping_id, bool *ret_found)
+static int find_binding(struct store *store, int64_t binding_id, bool *ret_found)
 {
     static const char find[] =
         "SELECT 1 FROM mappings m JOIN volumes v ON v.volume_id = m.volume_id"
         " WHERE m.mapping_id = ?1 AND m.until IS NULL"
         " AND v.state <> 'detached' AND v.reason <> 'bypassed'";
     cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first(&store->connection, find, &rows, sql_number(mapping_id));
+    int r = sql_first(&store->connection, find, &rows, sql_number(binding_id));
 
     *ret_found = r > 0;
     return r < 0 ? r : 0;
@@ -39,12 +39,12 @@ struct known_condition {
     char name[16]; /* "" unknown */
 };
 
-static int find_condition(struct store *store, int64_t mapping_id,
+static int find_condition(struct store *store, int64_t binding_id,
                           struct known_condition *ret_known)
 {
     static const char find[] = "SELECT condition FROM guest_stats WHERE mapping_id = ?1";
     cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first(&store->connection, find, &rows, sql_number(mapping_id));
+    int r = sql_first(&store->connection, find, &rows, sql_number(binding_id));
 
     ret_known->name[0] = '\0';
     if (r > 0)
@@ -66,7 +66,7 @@ static int write_stats(struct store *store, const struct store_guest_stats *stat
         " condition = ?4, message = ?5, read_at = ?6, failures = 0";
     const struct sql_value unknown = sql_known(0);
 
-    return sql_run(&store->connection, put, NULL, sql_number(stats->mapping_id),
+    return sql_run(&store->connection, put, NULL, sql_number(stats->binding_id),
                    stats->has_bytes ? sql_number((int64_t)stats->used) : unknown,
                    stats->has_bytes ? sql_number((int64_t)stats->available) : unknown,
                    sql_text(condition_of(stats)), sql_text(stats->message),
@@ -80,7 +80,7 @@ static int write_total(struct store *store, const struct store_guest_stats *stat
                               " AND guest_bytes IS NOT ?2";
 
     return stats->has_bytes && stats->total
-               ? sql_run(&store->connection, set, NULL, sql_number(stats->mapping_id),
+               ? sql_run(&store->connection, set, NULL, sql_number(stats->binding_id),
                          sql_number((int64_t)stats->total))
                : 0;
 }
@@ -102,12 +102,12 @@ int store_put_guest_stats(struct store *store, int64_t volume_id,
 {
     struct known_condition old;
     bool found = false;
-    int r = find_binding(store, stats->mapping_id, &found);
+    int r = find_binding(store, stats->binding_id, &found);
 
     *ret_changed = false;
     if (r < 0 || !found)
         return r;
-    r = find_condition(store, stats->mapping_id, &old);
+    r = find_condition(store, stats->binding_id, &old);
     if (r == 0)
         r = write_stats(store, stats);
     if (r == 0)
@@ -138,9 +138,9 @@ int store_each_guest(struct store *store, store_guest_callback *callback, void *
     int r = sql_query_values(&store->connection, text, &rows, NULL, 0);
 
     while (r == 0 && (r = sql_next(&rows)) > 0) {
-        int64_t volume_id = sql_take_number(&rows), mapping_id = sql_take_number(&rows);
+        int64_t volume_id = sql_take_number(&rows), binding_id = sql_take_number(&rows);
 
-        r = callback(userdata, volume_id, mapping_id, (uint32_t)sql_take_number(&rows));
+        r = callback(userdata, volume_id, binding_id, (uint32_t)sql_take_number(&rows));
     }
     return r;
 }

@@ -9,7 +9,7 @@
 struct store_guest_stats {
     /* The binding that was asked. Nothing is written unless it is still open, and the volume is
      * neither bypassed nor detached: then the guest has something else at that place. */
-    int64_t mapping_id;
+    int64_t binding_id;
     bool has_bytes;
     uint64_t total, used, available;
     bool abnormal;
@@ -24,6 +24,6 @@ int store_note_guest_silent(struct store *store, int64_t volume_id);
 
 /* Every volume that a sandbox has, with how often its guest did not answer. The callback must not
  * write. */
-typedef int store_guest_callback(void *userdata, int64_t volume_id, int64_t mapping_id,
+typedef int store_guest_callback(void *userdata, int64_t volume_id, int64_t binding_id,
                                  uint32_t failures);
 int store_each_guest(struct store *store, store_guest_callback *callback, void *userdata);

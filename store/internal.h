@@ -68,7 +68,7 @@ int journal_write(struct store *store, const struct journal_line *line);
 
 /* counters.c: in a transaction; with its commit; with a rollback. finished: of the volume's newest
  * growth. */
-int count_growth(struct store *store, int64_t volume_id, enum volume_state state,
+int count_resize(struct store *store, int64_t volume_id, enum volume_state state,
                  enum volume_reason reason, bool finished);
 void count_cleanup(struct store *store, const char *decision);
 void count_published(struct store *store);
@@ -80,12 +80,12 @@ void counts_drop(struct store *store);
 enum { LIST_HAS = 1, LIST_AGAIN = 2 };
 
 /* Closes every open mapping of a sandbox that ended. */
-int mappings_close_of_sandbox(struct store *store, int64_t sandbox_ref);
+int bindings_close_of_sandbox(struct store *store, int64_t sandbox_ref);
 
 /* The name that hides this path; "" for NULL. */
 const char *hash_path(const char *path, char ret_hash[static SHA256_HEX_BYTES]);
 /* The live volume of this name whose path is not known; 0: none. */
-int hidden_find(struct store *store, const char *key, int64_t *ret_volume_id);
+int unresolved_find(struct store *store, const char *key, int64_t *ret_volume_id);
 int volume_set_path(struct store *store, int64_t volume_id, const char *path);
 
 /* What the volume's guest has said: it was not about the volume, or is so no longer. */

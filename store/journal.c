@@ -81,7 +81,7 @@ static const char trim_cleanups[] =
     TRIM("cleanups", "cleanup_id", "at",
          " AND NOT EXISTS (SELECT 1 FROM trash t WHERE t.cleanup_id = cleanups.cleanup_id)");
 static const char trim_resizes[] = TRIM("resizes", "resize_id", "finished_at", "");
-static const char trim_mappings[] = TRIM("mappings", "mapping_id", "until", "");
+static const char trim_bindings[] = TRIM("mappings", "mapping_id", "until", "");
 static const char trim_sandboxes[] =
     TRIM("sandboxes", "sandbox_ref", "gone_at",
          " AND NOT EXISTS (SELECT 1 FROM mappings m WHERE m.sandbox_ref = sandboxes.sandbox_ref)");
@@ -99,7 +99,7 @@ static const char trim_devices[] =
 
 int store_trim(struct store *store)
 {
-    static const char *const steps[] = {trim_journal,   trim_cleanups, trim_resizes, trim_mappings,
+    static const char *const steps[] = {trim_journal,   trim_cleanups, trim_resizes, trim_bindings,
                                         trim_sandboxes, trim_volumes,  trim_devices};
     bool more = false;
 

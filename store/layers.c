@@ -8,8 +8,8 @@
 
 #include "store/internal.h"
 
-int store_announce_growth(struct store *store, int64_t device_id, uint64_t since_ns,
-                          bool *ret_changed)
+int store_note_capacity_change(struct store *store, int64_t device_id, uint64_t since_ns,
+                               bool *ret_changed)
 {
     static const char announce[] = "UPDATE devices SET announced = 1 WHERE device_id = ?1"
                                    " AND announced = 0"

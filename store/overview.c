@@ -207,8 +207,8 @@ int store_list_usage(struct store_reader *reader, store_usage_line_callback *cal
     return finish(reader, r, error);
 }
 
-int store_list_growths(struct store_reader *reader, unsigned most,
-                       store_growth_line_callback *callback, void *userdata, struct error *error)
+int store_list_resizes(struct store_reader *reader, unsigned most,
+                       store_resize_line_callback *callback, void *userdata, struct error *error)
 {
     static const char list[] =
         "SELECT r.volume_id, " SHOWN_NAME ", r.device, r.state, r.reason, r.error, r.from_bytes,"
@@ -220,7 +220,7 @@ int store_list_growths(struct store_reader *reader, unsigned most,
     int r = sql_query(reader->connection, list, &rows, sql_number(most));
 
     while (r == 0 && (r = sql_next(&rows)) > 0) {
-        struct store_growth_line line;
+        struct store_resize_line line;
 
         line.volume_id = sql_take_number(&rows);
         line.name = sql_borrow_text(&rows);

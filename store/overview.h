@@ -84,7 +84,7 @@ typedef int store_usage_line_callback(void *userdata, const struct store_usage_l
 int store_list_usage(struct store_reader *reader, store_usage_line_callback *callback,
                      void *userdata, struct error *error);
 
-struct store_growth_line {
+struct store_resize_line {
     int64_t volume_id;
     const char *name;
     const char *device;
@@ -95,8 +95,8 @@ struct store_growth_line {
     bool stalled;                                              /* its volume is, now */
 };
 
-typedef int store_growth_line_callback(void *userdata, const struct store_growth_line *line);
+typedef int store_resize_line_callback(void *userdata, const struct store_resize_line *line);
 
 /* The newest growths first. */
-int store_list_growths(struct store_reader *reader, unsigned most,
-                       store_growth_line_callback *callback, void *userdata, struct error *error);
+int store_list_resizes(struct store_reader *reader, unsigned most,
+                       store_resize_line_callback *callback, void *userdata, struct error *error);

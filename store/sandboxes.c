@@ -41,7 +41,7 @@ static int end_sandbox(struct store *store, int64_t sandbox_ref, const char *san
     static const char end[] = "UPDATE sandboxes SET gone_at = ?2 WHERE sandbox_ref = ?1";
     static const char forget_drives[] = "DELETE FROM sandbox_drives WHERE sandbox_ref = ?1";
     static const char forget_claims[] = "DELETE FROM sandbox_claims WHERE sandbox_ref = ?1";
-    int r = mappings_close_of_sandbox(store, sandbox_ref);
+    int r = bindings_close_of_sandbox(store, sandbox_ref);
 
     if (r == 0)
         r = sql_run(&store->connection, end, NULL, sql_number(sandbox_ref),

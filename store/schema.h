@@ -41,9 +41,9 @@ int schema_digest(struct sql_connection *connection, char ret_hex[static SHA256_
 /* Claims `c` of something within a volume: beneath its path, or where the kubelet binds parts of
  * it; but not what is a volume by itself. */
 #define CLAIMS_WITHIN(target_path, subpaths)                                                       \
-    "(" CLAIM_BENEATH(target_path) " OR " CLAIM_BENEATH(subpaths) ")" AND_NO_VOLUME
+    "(" CLAIM_BELOW(target_path) " OR " CLAIM_BELOW(subpaths) ")" AND_NO_VOLUME
 
-#define CLAIM_BENEATH(path) "(c.path > " path " || '/' AND c.path < " path " || '0')"
+#define CLAIM_BELOW(path) "(c.path > " path " || '/' AND c.path < " path " || '0')"
 #define AND_NO_VOLUME                                                                              \
     " AND NOT EXISTS (SELECT 1 FROM volumes w WHERE w.target_path = c.path"                        \
     " AND w.removed_at IS NULL)"

@@ -6,15 +6,15 @@
 
 /* As they were then, whatever schema.h has today. */
 #undef CLAIMS_WITHIN
-#undef CLAIM_BENEATH
+#undef CLAIM_BELOW
 #define TIME(column) "strftime('%Y-%m-%dT%H:%M:%fZ', " column " / 1000.0, 'unixepoch')"
 
 #define CLAIMS_WITHIN(target_path, subpaths)                                                       \
-    "(" CLAIM_BENEATH(target_path) " OR " CLAIM_BENEATH(                                           \
+    "(" CLAIM_BELOW(target_path) " OR " CLAIM_BELOW(                                               \
         subpaths) ")"                                                                              \
                   " AND NOT EXISTS (SELECT 1 FROM volumes w WHERE w.target_path = c.path"          \
                   " AND w.removed_at IS NULL)"
-#define CLAIM_BENEATH(path) "(c.path > " path " || '/' AND c.path < " path " || '0')"
+#define CLAIM_BELOW(path) "(c.path > " path " || '/' AND c.path < " path " || '0')"
 
 /* clang-format off */
 const char schema_views_0_1_0[] =

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sql.c - the only door to SQLite's statements.
+/* sql.c - the only caller of SQLite's statements.
  *
  * The cache is a small open-addressing table keyed by the address of the statement's text, so that
  * finding a prepared statement costs a few instructions and needs no list of all statements to be

@@ -2,10 +2,13 @@
 /* volume.h - one volume, whole. */
 #pragma once
 
+#include <errno.h>
+
 #include "model/reason.h"
 #include "model/route.h"
 #include "model/volume.h"
 #include "store/bounds.h"
+#include "store/entries.h"
 #include "store/sandboxes.h"
 
 /* Whether the VMM's own list of drives has the volume's. */
@@ -37,7 +40,7 @@ struct store_volume {
     unsigned named_sandboxes; /* sandbox-id files */
     unsigned live_sandboxes;  /* alive, named by a file or claiming the volume or a part of it */
     bool bypassed;            /* one of them claims a part of it, and was not given the whole */
-    char binding_source[32];  /* what says so: sandbox-file, api, bundle */
+    char claim_source[32];    /* what says so: sandbox-file, api, bundle */
 
     int64_t sandbox_ref; /* 0 unless exactly one is alive, and has it whole */
     char sandbox_id[STORE_SANDBOX_ID_BYTES];
@@ -58,15 +61,15 @@ struct store_volume {
     enum store_carrier carrier;           /* what its containers have; ENDED: no container has it */
     bool is_recorded; /* a drive on record is this device, or given by this path */
 
-    /* The open mapping; 0 if none. */
-    int64_t mapping_id;
-    int64_t mapping_device_id;
-    uint32_t mapping_major, mapping_minor; /* of the mapping's device, 0:0 for a file */
-    int64_t mapping_sandbox_ref;
+    /* The open binding; 0 if none. */
+    int64_t binding_id;
+    int64_t binding_device_id;
+    uint32_t binding_major, binding_minor; /* of its device, 0:0 for a file */
+    int64_t binding_sandbox_ref;
     char drive_id[STORE_NAME_BYTES];
     char guest_path[STORE_ADDRESS_BYTES];
-    char mapping_source[32];
-    uint64_t first_bytes;        /* device size when the mapping began */
+    char binding_source[32];
+    uint64_t first_bytes;        /* device size when the binding began */
     uint64_t largest_bytes;      /* largest device size seen since */
     uint64_t hypervisor_bytes;   /* what the VMM said or acknowledged; 0 unknown */
     uint64_t guest_bytes;        /* the file system's own total, as the guest said; 0 unknown */

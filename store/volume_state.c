@@ -62,7 +62,7 @@ static int follow_state(struct store *store, int64_t volume_id, enum volume_stat
                     finish ? sql_number(store->now_ms) : sql_known(0));
 
     if (r == 0 && changes)
-        r = count_growth(store, volume_id, state, reason, finish);
+        r = count_resize(store, volume_id, state, reason, finish);
     if (r < 0 || !finish || !changes)
         return r;
     return journal_write(

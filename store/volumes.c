@@ -78,10 +78,10 @@ static const char select_claiming_sandboxes[] =
     "  WHERE e.volume_id = ?3 AND e.gone = 0 AND s.sandbox_ref = c.sandbox_ref))"
 
 /* CLAIMS_WITHIN in two halves, for its OR would build a table as well. */
-#define CLAIMING_BENEATH(path)                                                                     \
-    "SELECT c.sandbox_ref FROM sandbox_claims c WHERE " CLAIM_BENEATH(path) AND_NO_VOLUME
+#define CLAIMING_BELOW(path)                                                                       \
+    "SELECT c.sandbox_ref FROM sandbox_claims c WHERE " CLAIM_BELOW(path) AND_NO_VOLUME
 static const char select_bypassing_sandboxes[] =
-    CLAIMING_BENEATH("?1") UNSERVED " UNION ALL " CLAIMING_BENEATH("?2");
+    CLAIMING_BELOW("?1") UNSERVED " UNION ALL " CLAIMING_BELOW("?2");
 
 /* The same number is the same device; the path as written is what the runtime was given, and leads
  * to the drive even if it points elsewhere by now. */
@@ -148,7 +148,7 @@ static void take_device(struct sql_rows *rows, struct store_volume *volume)
     volume->layers_state = state - volume->has_layers;
 }
 
-/* As mappings.c writes it. */
+/* As bindings.c writes it. */
 static void take_list(int64_t list, struct store_volume *volume)
 {
     volume->list_again = list == LIST_AGAIN;
@@ -156,18 +156,18 @@ static void take_list(int64_t list, struct store_volume *volume)
     volume->list = list > 0 ? STORE_LIST_HAS : list < 0 ? STORE_LIST_LACKS : STORE_LIST_UNREAD;
 }
 
-static void take_mapping(struct sql_rows *rows, struct store_volume *volume)
+static void take_binding(struct sql_rows *rows, struct store_volume *volume)
 {
     const char *obstacle;
 
-    volume->mapping_id = sql_take_number(rows);
-    volume->mapping_device_id = sql_take_number(rows);
-    volume->mapping_major = (uint32_t)sql_take_number(rows);
-    volume->mapping_minor = (uint32_t)sql_take_number(rows);
-    volume->mapping_sandbox_ref = sql_take_number(rows);
+    volume->binding_id = sql_take_number(rows);
+    volume->binding_device_id = sql_take_number(rows);
+    volume->binding_major = (uint32_t)sql_take_number(rows);
+    volume->binding_minor = (uint32_t)sql_take_number(rows);
+    volume->binding_sandbox_ref = sql_take_number(rows);
     TAKE_TEXT(rows, volume->drive_id);
     TAKE_TEXT(rows, volume->guest_path);
-    TAKE_TEXT(rows, volume->mapping_source);
+    TAKE_TEXT(rows, volume->binding_source);
     volume->first_bytes = (uint64_t)sql_take_number(rows);
     volume->largest_bytes = (uint64_t)sql_take_number(rows);
     volume->hypervisor_bytes = (uint64_t)sql_take_number(rows);
@@ -198,7 +198,7 @@ static int load_volume(struct store *store, struct store_volume *volume,
         return r < 0 ? r : STORE_NO_VOLUME;
     take_volume(&rows, volume);
     take_device(&rows, volume);
-    take_mapping(&rows, volume);
+    take_binding(&rows, volume);
     volume->resize_id = sql_take_number(&rows);
     volume->resize_from_bytes = (uint64_t)sql_take_number(&rows);
     volume->resize_to_bytes = (uint64_t)sql_take_number(&rows);
@@ -232,7 +232,7 @@ static void forget_sandbox(struct store_volume *volume)
     volume->runtime = RUNTIME_UNKNOWN;
     volume->hypervisor = HYPERVISOR_UNKNOWN;
     volume->control_socket[0] = volume->agent_address[0] = '\0';
-    volume->binding_source[0] = volume->recorded_guest_path[0] = '\0';
+    volume->claim_source[0] = volume->recorded_guest_path[0] = '\0';
     volume->recorded_drive_id[0] = volume->recorded_file[0] = '\0';
     volume->record_contradicts = false;
     volume->carrier = STORE_CARRIER_ENDED;
@@ -266,7 +266,7 @@ static int take_sandboxes(struct sql_rows *rows, struct store_volume *volume)
     while ((r = sql_next(rows)) > 0) {
         int64_t sandbox_ref = sql_take_number(rows);
         bool is_known = sandbox_ref == volume->sandbox_ref;
-        char source[sizeof(volume->binding_source)];
+        char source[sizeof(volume->claim_source)];
 
         if (!is_known) {
             volume->live_sandboxes++;
@@ -275,7 +275,7 @@ static int take_sandboxes(struct sql_rows *rows, struct store_volume *volume)
         take_sandbox(rows, volume);
         TAKE_TEXT(rows, source);
         if (!is_known)
-            memcpy(volume->binding_source, source, sizeof(source));
+            memcpy(volume->claim_source, source, sizeof(source));
         TAKE_TEXT(rows, volume->recorded_guest_path);
         take_carrier(rows, volume);
     }

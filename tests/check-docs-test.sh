@@ -32,7 +32,6 @@ expect lib/a.c '/* as docs/here.md says; firecracker/docs/vsock.md says so too *
 expect lib/a.c '/* as docs/gone.md says */' 'lib/a.c:1: names docs/gone.md'
 expect docs/a.md 'as lib/gone.c does' 'names lib/gone.c'
 expect lib/a.c '/* tests/e2e/gone.py tries it */' 'names tests/e2e/gone.py'
-expect lib/a.h '/* the table in INTER''FACES */' 'lib/a.h:1: names INTER''FACES'
 expect docs/glossary.md '| word | what it is |\n| b | B. |\n| a | A. |' 'not in alphabetical order'
 expect docs/glossary.md "$(for i in $(seq 10 50); do printf '| w%%s | W. |\\n' "$i"; done)" '41 words'
 

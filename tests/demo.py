@@ -32,7 +32,7 @@ POD = "7d1f5a52-8a3c-4c86-9e1b-2f64c1f6a0b9"
 VOLUME = f"/var/lib/kubelet/pods/{POD}/volumes/kubernetes.io~csi/pv-demo/mount"
 FILE_BYTES = 8 * MIB
 
-GROWTHS = """\
+RESIZES = """\
   SELECT device, from_bytes, to_bytes, state,
     round((julianday(hypervisor_at) - julianday(detected_at)) * 86400, 3)
       AS told_after,
@@ -141,7 +141,7 @@ class Demo:
 
     def show_record(self):
         show("crustctl volumes", self.node.crustctl("volumes").stdout)
-        show_query(self.node, GROWTHS)
+        show_query(self.node, RESIZES)
         show_query(self.node, JOURNAL)
 
 

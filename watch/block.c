@@ -65,7 +65,7 @@ static void dispatch(struct watch_block *watch, char *data, size_t length)
         return;
     watch->counters.events++;
     if (event.has_number && strcmp(event.subsystem, "block") == 0)
-        watch->handler->look_again(watch->userdata, event.major, event.minor);
+        watch->handler->observe_again(watch->userdata, event.major, event.minor);
     else if (event.capacity_changed && strcmp(event.subsystem, "scsi") == 0)
         watch->handler->capacity_changed(watch->userdata, event.devpath);
 }
@@ -108,7 +108,7 @@ static void on_drained(struct watch_block *watch)
     if (!watch->lost)
         return;
     watch->lost = false;
-    watch->handler->look_everywhere(watch->userdata);
+    watch->handler->observe_all(watch->userdata);
 }
 
 static void on_readable(struct loop_io *io, int events)
@@ -130,7 +130,7 @@ static void on_readable(struct loop_io *io, int events)
             loop_io_stop(io);
             fd_close(watch->fd);
             watch->fd = -1;
-            watch->handler->look_everywhere(watch->userdata);
+            watch->handler->observe_all(watch->userdata);
             return;
         }
     }

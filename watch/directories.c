@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* directories.c - inotify on the volume roots, their children, and the way that leads to them.
+/* directories.c - inotify on the volume roots, their children, and the chain that leads to them.
  *
  * One inotify instance. Each tree holds watch descriptors for every directory of its path: those
  * above the root only report that they themselves were moved or removed, which never happens by
  * chance; the last one that exists of an incomplete path also reports new names. Whatever happens
- * on the way, the tree is taken up anew from the top, so there are no cases to tell apart. Mounting
- * over a directory gives no inotify event at all; taking up anew (watch_directories_check_roots)
- * sees it.
+ * on the chain, the tree is taken up anew from the top, so there are no cases to tell apart.
+ * Mounting over a directory gives no inotify event at all; taking up anew
+ * (watch_directories_check_roots) sees it.
  *
  * A watch descriptor is an inode's identity for as long as it is watched: a root is the same one if
  * and only if arming what its path leads to now gives the same descriptor. No descriptor of the
@@ -36,7 +36,7 @@
 #include "watch/child_watches.h"
 #include "watch/watch.h"
 
-enum { TREES = 16, WAY_LENGTH = 32, READ_BYTES = 4096, READS = 16 };
+enum { TREES = 16, CHAIN_LENGTH = 32, READ_BYTES = 4096, READS = 16 };
 
 enum { ARMED, NO_DIRECTORY, NO_WATCH }; /* outcomes of watch_directories_arm() */
 
@@ -47,23 +47,23 @@ enum { ARMED, NO_DIRECTORY, NO_WATCH }; /* outcomes of watch_directories_arm() *
 #define LOST_MASK  (GONE_MASK | IN_UNMOUNT | IN_IGNORED)
 
 /* The watched directories that lead to a root, from the top. */
-struct way {
+struct chain {
     unsigned steps;
     struct {
         int descriptor;
         uint32_t mask;
-    } step[WAY_LENGTH];
+    } step[CHAIN_LENGTH];
     int root;         /* watch descriptor, -1 none */
     bool root_exists; /* though it may not be watched */
 };
 
 struct tree {
     char *path;
-    struct way way;
-    bool retake;     /* something happened on the way */
+    struct chain chain;
+    bool retake;     /* something happened on the chain */
     bool lost;       /* the root's watch is of no use any more */
     bool incomplete; /* the root could not be watched, or not even looked for */
-    bool due;        /* look_everywhere is to be called */
+    bool due;        /* observe_all is to be called */
 };
 
 struct watch_directories {
@@ -74,7 +74,7 @@ struct watch_directories {
     struct watch_counters counters;
     struct loop_io io;
     struct loop_timer due;
-    bool unarmed_due; /* look_again is to be called for every child that is not armed */
+    bool unarmed_due; /* observe_again is to be called for every child that is not armed */
     int inotify_fd;
     bool overflowed;
     struct child_watches children;
@@ -95,13 +95,13 @@ static int add_watch(const struct watch_directories *watch, int directory, uint3
     return descriptor < 0 ? -errno : descriptor;
 }
 
-static uint32_t way_mask(const struct way *way, int descriptor)
+static uint32_t chain_mask(const struct chain *chain, int descriptor)
 {
-    uint32_t mask = way->root == descriptor ? ROOT_MASK : 0;
+    uint32_t mask = chain->root == descriptor ? ROOT_MASK : 0;
 
-    for (unsigned i = 0; i < way->steps; i++)
-        if (way->step[i].descriptor == descriptor)
-            mask |= way->step[i].mask;
+    for (unsigned i = 0; i < chain->steps; i++)
+        if (chain->step[i].descriptor == descriptor)
+            mask |= chain->step[i].mask;
     return mask;
 }
 
@@ -111,7 +111,7 @@ static uint32_t needed_mask(const struct watch_directories *watch, int descripto
     uint32_t mask = child_watches_find(&watch->children, descriptor) ? CHILD_MASK : 0;
 
     for (unsigned i = 0; i < watch->trees; i++)
-        mask |= way_mask(&watch->tree[i].way, descriptor);
+        mask |= chain_mask(&watch->tree[i].chain, descriptor);
     return mask;
 }
 
@@ -143,7 +143,7 @@ static void forget_children(struct watch_directories *watch, unsigned tree)
     }
 }
 
-/* ---- the way to a root ------------------------------------------------------------------- */
+/* ---- the chain to a root ------------------------------------------------------------------- */
 
 static bool is_absent(int r)
 {
@@ -162,41 +162,42 @@ static int open_prefix(const struct watch_directories *watch, const char *path, 
 
 /* Arms for `mask` and for what all others need it for, but no more: a directory that once reported
  * new names would go on waking the daemon. The first call adds and tells which watch it is. */
-static int set_watch(const struct watch_directories *watch, const struct way *way, int directory,
-                     uint32_t mask)
+static int set_watch(const struct watch_directories *watch, const struct chain *chain,
+                     int directory, uint32_t mask)
 {
     int descriptor = add_watch(watch, directory, mask | IN_MASK_ADD);
 
     if (descriptor < 0)
         return descriptor;
-    mask |= needed_mask(watch, descriptor) | way_mask(way, descriptor);
+    mask |= needed_mask(watch, descriptor) | chain_mask(chain, descriptor);
     return add_watch(watch, directory, mask);
 }
 
-/* Arms one directory of the way. That none can be had is no reason to stop: the sweep looks too. */
-static void step_onto(struct watch_directories *watch, struct way *way, int directory,
+/* Arms one directory of the chain. That none can be had is no reason to stop: the sweep looks too.
+ */
+static void step_onto(struct watch_directories *watch, struct chain *chain, int directory,
                       uint32_t mask)
 {
-    int descriptor = set_watch(watch, way, directory, mask);
+    int descriptor = set_watch(watch, chain, directory, mask);
 
-    if (descriptor < 0 || way->steps == WAY_LENGTH)
+    if (descriptor < 0 || chain->steps == CHAIN_LENGTH)
         return;
-    way->step[way->steps].descriptor = descriptor;
-    way->step[way->steps].mask = mask;
-    way->steps++;
+    chain->step[chain->steps].descriptor = descriptor;
+    chain->step[chain->steps].mask = mask;
+    chain->steps++;
 }
 
 /* One step down, to the prefix that ends at `end`. If it is not there, its parent is asked to
  * report new names before a second look. */
-static int step_down(struct watch_directories *watch, const char *path, size_t end, struct way *way,
-                     int *directory)
+static int step_down(struct watch_directories *watch, const char *path, size_t end,
+                     struct chain *chain, int *directory)
 {
     int child = -1, r;
 
-    step_onto(watch, way, *directory, GONE_MASK);
+    step_onto(watch, chain, *directory, GONE_MASK);
     r = open_prefix(watch, path, end, &child);
     if (is_absent(r)) {
-        step_onto(watch, way, *directory, WAIT_MASK);
+        step_onto(watch, chain, *directory, WAIT_MASK);
         r = open_prefix(watch, path, end, &child);
     }
     if (r < 0)
@@ -207,8 +208,8 @@ static int step_down(struct watch_directories *watch, const char *path, size_t e
 }
 
 /* Walks from the top to the root or to where the path ends. -errno if the root cannot be watched
- * (way->root_exists) or not even looked for. */
-static int follow(struct watch_directories *watch, const char *path, struct way *way)
+ * (chain->root_exists) or not even looked for. */
+static int follow(struct watch_directories *watch, const char *path, struct chain *chain)
 {
     cleanup(fd_closep) int directory = -1;
     size_t end = 0, length = strlen(path);
@@ -217,24 +218,24 @@ static int follow(struct watch_directories *watch, const char *path, struct way 
     while (r == 0 && end < length) {
         end += strspn(path + end, "/");
         end += strcspn(path + end, "/");
-        r = step_down(watch, path, end, way, &directory);
+        r = step_down(watch, path, end, chain, &directory);
     }
     if (is_absent(r))
         return 0;
     if (r < 0)
         return r;
-    way->root_exists = true;
-    r = set_watch(watch, way, directory, ROOT_MASK);
+    chain->root_exists = true;
+    r = set_watch(watch, chain, directory, ROOT_MASK);
     if (r >= 0)
-        way->root = r;
+        chain->root = r;
     return r < 0 ? r : 0;
 }
 
-static void release_way(const struct watch_directories *watch, const struct way *way)
+static void release_chain(const struct watch_directories *watch, const struct chain *chain)
 {
-    for (unsigned i = 0; i < way->steps; i++)
-        release_watch(watch, way->step[i].descriptor);
-    release_watch(watch, way->root);
+    for (unsigned i = 0; i < chain->steps; i++)
+        release_watch(watch, chain->step[i].descriptor);
+    release_watch(watch, chain->root);
 }
 
 static void set_due(struct watch_directories *watch, struct tree *tree);
@@ -243,27 +244,27 @@ static void set_due(struct watch_directories *watch, struct tree *tree);
 static void take_up(struct watch_directories *watch, unsigned number)
 {
     struct tree *tree = &watch->tree[number];
-    struct way now = {.root = -1}, before = tree->way;
+    struct chain now = {.root = -1}, before = tree->chain;
     bool is_same;
     int r;
 
-    tree->way = now;
+    tree->chain = now;
     r = follow(watch, tree->path, &now);
     tree->retake = false;
     tree->incomplete = r < 0;
     if (r < 0 && !now.root_exists) {
-        tree->way = before;
-        release_way(watch, &now);
+        tree->chain = before;
+        release_chain(watch, &now);
         return;
     }
     is_same = !tree->lost && before.root_exists == now.root_exists && before.root == now.root;
     tree->lost = false;
-    tree->way = now;
+    tree->chain = now;
     if (!is_same) {
         forget_children(watch, number);
         set_due(watch, tree);
     }
-    release_way(watch, &before);
+    release_chain(watch, &before);
 }
 
 static void update_up(struct watch_directories *watch)
@@ -277,14 +278,14 @@ static void update_up(struct watch_directories *watch)
 
 /* ---- events ------------------------------------------------------------------------------ */
 
-static void look_at_unarmed(struct watch_directories *watch)
+static void observe_unarmed(struct watch_directories *watch)
 {
     struct child_watch *child, *next;
     char name[NAME_MAX + 1];
 
     HASH_ITER (hh, watch->children.unarmed, child, next) {
         (void)snprintf(name, sizeof(name), "%s", child->name); /* the listener may arm it now */
-        watch->handler->look_again(watch->userdata, child->tree, name);
+        watch->handler->observe_again(watch->userdata, child->tree, name);
     }
 }
 
@@ -296,10 +297,10 @@ static void on_due(struct loop_timer *timer)
         if (!watch->tree[i].due)
             continue;
         watch->tree[i].due = false;
-        watch->handler->look_everywhere(watch->userdata, i);
+        watch->handler->observe_all(watch->userdata, i);
     }
     if (watch->unarmed_due)
-        look_at_unarmed(watch);
+        observe_unarmed(watch);
     watch->unarmed_due = false;
 }
 
@@ -317,13 +318,13 @@ static void set_due(struct watch_directories *watch, struct tree *tree)
 
 /* Two trees may lead to the same directory; its children are known under the last that armed them.
  */
-static void look_again_at_child(struct watch_directories *watch, unsigned tree, const char *name)
+static void observe_child_again(struct watch_directories *watch, unsigned tree, const char *name)
 {
-    int root = watch->tree[tree].way.root;
+    int root = watch->tree[tree].chain.root;
 
     for (unsigned i = 0; i < watch->trees; i++)
-        if (i == tree || (root >= 0 && watch->tree[i].way.root == root))
-            watch->handler->look_again(watch->userdata, i, name);
+        if (i == tree || (root >= 0 && watch->tree[i].chain.root == root))
+            watch->handler->observe_again(watch->userdata, i, name);
 }
 
 static void on_child_event(struct watch_directories *watch, struct child_watch *child,
@@ -335,7 +336,7 @@ static void on_child_event(struct watch_directories *watch, struct child_watch *
     (void)snprintf(name, sizeof(name), "%s", child->name);
     if (mask & LOST_MASK)
         forget_child(watch, child);
-    look_again_at_child(watch, tree, name);
+    observe_child_again(watch, tree, name);
 }
 
 static void on_root_event(struct watch_directories *watch, unsigned number,
@@ -349,13 +350,13 @@ static void on_root_event(struct watch_directories *watch, unsigned number,
         return;
     if (event->mask & (IN_DELETE | IN_MOVED_FROM))
         child_watches_forget_missed(&watch->children, number, event->name);
-    watch->handler->look_again(watch->userdata, number, event->name);
+    watch->handler->observe_again(watch->userdata, number, event->name);
 }
 
-static bool leads_over(const struct way *way, int descriptor)
+static bool leads_over(const struct chain *chain, int descriptor)
 {
-    for (unsigned i = 0; i < way->steps; i++)
-        if (way->step[i].descriptor == descriptor)
+    for (unsigned i = 0; i < chain->steps; i++)
+        if (chain->step[i].descriptor == descriptor)
             return true;
     return false;
 }
@@ -373,9 +374,9 @@ static void on_event(struct watch_directories *watch, const struct inotify_event
     if (child)
         on_child_event(watch, child, event->mask);
     for (unsigned i = 0; i < watch->trees; i++) {
-        if (watch->tree[i].way.root == event->wd)
+        if (watch->tree[i].chain.root == event->wd)
             on_root_event(watch, i, event);
-        if ((event->mask & (WAIT_MASK | LOST_MASK)) && leads_over(&watch->tree[i].way, event->wd))
+        if ((event->mask & (WAIT_MASK | LOST_MASK)) && leads_over(&watch->tree[i].chain, event->wd))
             watch->tree[i].retake = true;
     }
 }
@@ -418,8 +419,8 @@ static void start_over(struct watch_directories *watch)
     if (begin(watch)) {
         child_watches_done(&watch->children);
         for (unsigned i = 0; i < watch->trees; i++) {
-            watch->tree[i].way.steps = 0;
-            watch->tree[i].way.root = -1;
+            watch->tree[i].chain.steps = 0;
+            watch->tree[i].chain.root = -1;
         }
     }
     for (unsigned i = 0; i < watch->trees; i++) {
@@ -487,7 +488,7 @@ int watch_directories_add_tree(struct watch_directories *watch, const char *path
         return -E2BIG;
     if (path[0] != '/' || strlen(path) >= PATH_MAX)
         return -EINVAL;
-    *tree = (struct tree){.path = strdup(path), .way.root = -1};
+    *tree = (struct tree){.path = strdup(path), .chain.root = -1};
     if (!tree->path)
         return -ENOMEM;
     *ret_tree = watch->trees++;
@@ -549,10 +550,10 @@ void watch_directories_check_roots(struct watch_directories *watch)
 
 static bool is_unwatched(const struct tree *tree)
 {
-    return tree->way.root_exists && tree->way.root < 0;
+    return tree->chain.root_exists && tree->chain.root < 0;
 }
 
-void watch_directories_look_at_unarmed(struct watch_directories *watch)
+void watch_directories_observe_unarmed(struct watch_directories *watch)
 {
     watch->unarmed_due = watch->children.unarmed != NULL;
     if (watch->unarmed_due)

@@ -48,10 +48,10 @@ struct watch_directories;
 struct watch_directories_handler {
     /* Something happened to, or below, the child directory `name` of tree number `tree`: read it
      * again. */
-    void (*look_again)(void *userdata, unsigned tree, const char *name);
+    void (*observe_again)(void *userdata, unsigned tree, const char *name);
     /* Everything of a tree must be scanned again: it appeared, vanished, was replaced, or events
      * were lost. */
-    void (*look_everywhere)(void *userdata, unsigned tree);
+    void (*observe_all)(void *userdata, unsigned tree);
 };
 
 int watch_directories_new(struct loop *loop, int root,
@@ -59,7 +59,7 @@ int watch_directories_new(struct loop *loop, int root,
                           struct watch_directories **ret_watch);
 struct watch_directories *watch_directories_free(struct watch_directories *watch);
 
-/* Adds a tree; its number is 0, 1, … in the order of adding. path lies below root. look_everywhere
+/* Adds a tree; its number is 0, 1, … in the order of adding. path lies below root. observe_all
  * follows. -E2BIG past 16 trees. */
 int watch_directories_add_tree(struct watch_directories *watch, const char *path,
                                unsigned *ret_tree);
@@ -69,14 +69,14 @@ int watch_directories_add_tree(struct watch_directories *watch, const char *path
  * at it). */
 int watch_directories_arm(struct watch_directories *watch, unsigned tree, const char *name);
 
-/* Compares each root's descriptor with what its path leads to now, and says look_everywhere (from
+/* Compares each root's descriptor with what its path leads to now, and says observe_all (from
  * the loop) where they differ. Called when mounts changed and by the sweep. Tries again to get an
  * inotify instance, if there was none. */
 void watch_directories_check_roots(struct watch_directories *watch);
 
 /* Asks (from the loop) for every directory without a watch to be observed again, because no event
  * reports what happens there. Called by the sweep. */
-void watch_directories_look_at_unarmed(struct watch_directories *watch);
+void watch_directories_observe_unarmed(struct watch_directories *watch);
 unsigned watch_directories_unarmed(const struct watch_directories *watch); /* how many */
 
 const struct watch_counters *watch_directories_counters(const struct watch_directories *watch);
@@ -89,11 +89,11 @@ const struct watch_counters *watch_directories_counters(const struct watch_direc
 struct watch_block;
 
 struct watch_block_handler {
-    void (*look_again)(void *userdata, uint32_t major, uint32_t minor);
+    void (*observe_again)(void *userdata, uint32_t major, uint32_t minor);
     /* A SCSI device says that its capacity changed; its block device keeps the old size until a
      * rescan. devpath is below /sys, borrowed. */
     void (*capacity_changed)(void *userdata, const char *devpath);
-    void (*look_everywhere)(void *userdata);
+    void (*observe_all)(void *userdata);
 };
 
 int watch_block_new(struct loop *loop, const struct watch_block_handler *handler, void *userdata,

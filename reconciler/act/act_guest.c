@@ -27,7 +27,7 @@ static int begin_helper(void *userdata, uint64_t deadline_ns, guest_helper_done 
                         void *done_userdata, struct helper_call **ret_call)
 {
     struct act *act = userdata;
-    int r = helper_call_new(act_helpers(act), &act->volume, HELPER_GROW, 0, done, done_userdata,
+    int r = helper_call_new(act_helpers(act), &act->volume, HELPER_RESIZE, 0, done, done_userdata,
                             ret_call);
 
     (void)deadline_ns;
@@ -79,7 +79,7 @@ static int record_stats(const struct act *act)
 {
     const struct agent_stats *stats = &act->guest.reply.stats;
     const struct store_guest_stats row = {
-        .mapping_id = act->volume.mapping_id,
+        .binding_id = act->volume.binding_id,
         .has_bytes = true,
         .total = stats->total,
         .used = stats->used,

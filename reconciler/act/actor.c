@@ -30,7 +30,7 @@ static const struct act_ops *ops_of(const struct act *act)
 {
     if (act->action == ACTION_RESCAN_DISK)
         return &act_rescan_ops;
-    return act->action == ACTION_GROW_GUEST ? &act_guest_ops : &act_hypervisor_ops;
+    return act->action == ACTION_RESIZE_GUEST ? &act_guest_ops : &act_hypervisor_ops;
 }
 
 /* ---- lists ---- */
@@ -129,7 +129,7 @@ static struct act *act_new(struct actor *actor, const struct store_volume *volum
 /* One helper grows all volumes of a sandbox, once its VMM has them all. */
 static bool enter(struct actor *actor, const struct store_volume *volume, enum decide_action action)
 {
-    return action == ACTION_GROW_GUEST
+    return action == ACTION_RESIZE_GUEST
                ? slots_enter(&actor->slots, volume->sandbox_ref, volume->volume_id)
                : slots_enter_first(&actor->slots, volume->sandbox_ref, volume->volume_id);
 }
@@ -168,7 +168,7 @@ void actor_cancel_stale(struct actor *actor, const struct store_volume *volume)
 
     while (*link)
         if ((*link)->volume.volume_id == volume->volume_id &&
-            (*link)->volume.mapping_id != volume->mapping_id)
+            (*link)->volume.binding_id != volume->binding_id)
             act_free(pop(link));
         else
             link = &(*link)->next;
@@ -315,7 +315,7 @@ static int act_record(struct act *act)
     if (act->action == ACTION_RESCAN_DISK)
         return ops_of(act)->record(act); /* of the host alone, whoever has the volume */
     /* The volume may have been bound elsewhere meanwhile; then this says nothing about it. */
-    r = store_is_mapping_open(act->context->store, act->volume.mapping_id, &is_open);
+    r = store_is_binding_open(act->context->store, act->volume.binding_id, &is_open);
     if (r < 0 || !is_open)
         return r;
     r = ops_of(act)->record(act);

@@ -21,7 +21,7 @@ static const uint64_t SOON_NS = 5 * NSEC_PER_SEC; /* longer than anything takes 
 
 /* ---- in slices --------------------------------------------------------------------------- */
 
-static void on_look(struct loop_timer *timer)
+static void on_sweep(struct loop_timer *timer)
 {
     struct cleanup *cleanup = container_of(timer, struct cleanup, look);
 
@@ -66,7 +66,7 @@ static void end_pass(struct cleanup *cleanup, int r)
     if (r < 0)
         log_error(NULL, "looking for stale metadata: %s", strerror(-r));
     else
-        arm(cleanup, &cleanup->look, cleanup_pass_wake(cleanup->pass), on_look);
+        arm(cleanup, &cleanup->look, cleanup_pass_wake(cleanup->pass), on_sweep);
     cleanup->pass = cleanup_pass_free(cleanup->pass);
 }
 

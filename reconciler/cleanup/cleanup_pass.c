@@ -412,7 +412,7 @@ static enum stale_daemon judge_daemon(const struct cleanup_pass *pass, enum volu
 }
 
 /* Which layouts the suspects are of is not known yet, and does not matter. */
-static void look_around(struct cleanup_pass *pass)
+static void observe_sources(struct cleanup_pass *pass)
 {
     struct cleanup *cleanup = pass->cleanup;
     bool database = database_is_fit(cleanup);
@@ -466,7 +466,7 @@ int cleanup_pass_finish(struct cleanup_pass *pass)
         visibility_check(&pass->cleanup->visibility);
         return 0;
     }
-    look_around(pass);
+    observe_sources(pass);
     return pass->dry ? judge_all(pass) : decide_and_act(pass);
 }
 

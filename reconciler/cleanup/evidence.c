@@ -54,7 +54,7 @@ static void take_path(const struct cleanup *cleanup, const struct store_suspect 
     if (strcmp(suspect->volume_type, "blk") == 0)
         *ret_kind = STALE_PATH_EMPTY_DIR;
     else if (!suspect->target_path[0])
-        *ret_kind = STALE_PATH_HIDDEN;
+        *ret_kind = STALE_PATH_UNRESOLVED;
     else if (observe_publish_path(cleanup->context->root, kubelet, list->count,
                                   suspect->target_path, ret_path) < 0)
         return;
@@ -425,7 +425,7 @@ static int take_users(struct walk *walk)
     if (evidence->suspect.live)
         evidence->facts.sandbox = STALE_SANDBOX_ALIVE;
     else if (!walk->surroundings->sees_host)
-        evidence->facts.sandbox = STALE_SANDBOX_HIDDEN;
+        evidence->facts.sandbox = STALE_SANDBOX_UNSEEN;
     return r;
 }
 
@@ -509,7 +509,7 @@ static int take_file(struct walk *walk, const struct store_user *user)
         r = add_user(walk, user);
     buffer_append_text(&evidence->json, "]");
     if (!walk->surroundings->sees_host)
-        evidence->facts.sandbox = STALE_SANDBOX_HIDDEN;
+        evidence->facts.sandbox = STALE_SANDBOX_UNSEEN;
     take_path(walk->cleanup, &evidence->suspect, &path, &evidence->facts.path);
     evidence->facts.daemon = walk->surroundings->daemon[evidence->suspect.layout];
     evidence->facts.restored = user->restored;

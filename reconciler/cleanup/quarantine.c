@@ -218,8 +218,8 @@ static int take_fingerprint(int drawer, const struct quarantine_item *item, char
     return fingerprint_directory(directory, ret_text, NULL);
 }
 
-static int look_in_trash(const struct quarantine *quarantine, const struct quarantine_item *item,
-                         struct quarantine_state *state)
+static int observe_in_trash(const struct quarantine *quarantine, const struct quarantine_item *item,
+                            struct quarantine_state *state)
 {
     cleanup(fd_closep) int drawer = -1;
     char fingerprint[SHA256_HEX_BYTES];
@@ -235,13 +235,13 @@ static int look_in_trash(const struct quarantine *quarantine, const struct quara
     return 0;
 }
 
-int quarantine_look(const struct quarantine *quarantine, const struct quarantine_item *item,
-                    struct quarantine_state *ret_state)
+int quarantine_observe(const struct quarantine *quarantine, const struct quarantine_item *item,
+                       struct quarantine_state *ret_state)
 {
     cleanup(fd_closep) int home = -1;
     struct quarantine_state state = {0};
     struct stat st;
-    int r = look_in_trash(quarantine, item, &state);
+    int r = observe_in_trash(quarantine, item, &state);
 
     if (r == 0)
         r = open_home(quarantine, item, &home);

@@ -62,8 +62,8 @@ struct quarantine_state {
 };
 
 /* Where it is. 0 or -errno: nothing was learned. */
-int quarantine_look(const struct quarantine *quarantine, const struct quarantine_item *item,
-                    struct quarantine_state *ret_state);
+int quarantine_observe(const struct quarantine *quarantine, const struct quarantine_item *item,
+                       struct quarantine_state *ret_state);
 
 /* Back to where it was. DONE, TAKEN (for a file: its directory is gone), ABSENT, -errno. */
 int quarantine_put_back(const struct quarantine *quarantine, const struct quarantine_item *item);

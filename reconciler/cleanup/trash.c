@@ -103,7 +103,7 @@ static int step_init(struct cleanup *cleanup, int64_t cleanup_id, struct step *s
 }
 
 /* The directory is where it was, or no longer: the volume follows. */
-static int look_again(struct step *step)
+static int observe_again(struct step *step)
 {
     return observer_observe_entry(step->cleanup->observer, tree_of_layout(step->row.layout),
                                   step->row.key);
@@ -141,13 +141,13 @@ static int put_back(struct step *step)
         return complain(step, "put back", r);
     if (r == QUARANTINE_TAKEN)
         return finish(step, STORE_CLEANUP_REMOVED, STALE_REASON_STAGED_AGAIN);
-    r = look_again(step);
+    r = observe_again(step);
     return r < 0 ? r : finish(step, STORE_CLEANUP_PUT_BACK, STALE_REASON_CHANGED);
 }
 
 static int advance_intended(struct step *step, const struct quarantine_state *state)
 {
-    int r = look_again(step);
+    int r = observe_again(step);
 
     if (r < 0)
         return r;
@@ -175,7 +175,7 @@ static int advance_moved(struct step *step, const struct quarantine_state *state
     if (state->in_trash)
         return finish(step, STORE_CLEANUP_REMOVED,
                       state->in_place ? STALE_REASON_STAGED_AGAIN : STALE_REASON_NONE);
-    r = look_again(step);
+    r = observe_again(step);
     if (r < 0)
         return r;
     return state->in_place ? finish(step, STORE_CLEANUP_PUT_BACK, STALE_REASON_CHANGED)
@@ -184,7 +184,7 @@ static int advance_moved(struct step *step, const struct quarantine_state *state
 
 static int record_restore(struct step *step, enum stale_reason reason)
 {
-    int r = look_again(step);
+    int r = observe_again(step);
 
     quarantine_tidy(&step->quarantine, &step->item);
     if (r == 0)
@@ -241,7 +241,7 @@ static int advance_deleting(struct step *step)
 static int advance(struct step *step)
 {
     struct quarantine_state state;
-    int r = quarantine_look(&step->quarantine, &step->item, &state);
+    int r = quarantine_observe(&step->quarantine, &step->item, &state);
 
     if (r < 0)
         return complain(step, "look at", r);
@@ -396,7 +396,7 @@ static bool is_gone(struct cleanup *cleanup, int64_t cleanup_id)
     struct quarantine_state state;
 
     return step_init(cleanup, cleanup_id, &step) == 0 &&
-           quarantine_look(&step.quarantine, &step.item, &state) == 0 && !state.in_trash;
+           quarantine_observe(&step.quarantine, &step.item, &state) == 0 && !state.in_trash;
 }
 
 int trash_restore(struct cleanup *cleanup, int64_t cleanup_id, struct error *error)

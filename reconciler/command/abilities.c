@@ -38,7 +38,7 @@ static int find_works(const struct context *context, struct reconciler_names *na
     if (has_routes && abilities.has_guests)
         add(names, "VOLUME_STATS");
     if (has_routes && config->resize.mode == RESIZE_GROW && abilities.tells_hypervisor &&
-        abilities.grows_guests)
+        abilities.resizes_guests)
         add(names, "VOLUME_RESIZE");
     return 0;
 }

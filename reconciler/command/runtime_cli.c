@@ -104,7 +104,7 @@ static bool is_roots_alone(const struct stat *status)
 }
 
 /* Who may write to a directory on the way to it can put another program in its place. */
-static int check_way(int root, const char *program, struct error *error)
+static int check_parents(int root, const char *program, struct error *error)
 {
     char directory[PATH_MAX];
 
@@ -138,7 +138,7 @@ static int check_program(int root, const char *path, struct runtime_cli *ret_cli
         return error_set(error, RUNTIME_CLI_UNSAFE, "%s: no program", path);
     if (!is_roots_alone(ret_status))
         return error_set(error, RUNTIME_CLI_UNSAFE, "%s: others than root can write it", path);
-    return check_way(root, ret_cli->program, error);
+    return check_parents(root, ret_cli->program, error);
 }
 
 /* ---- where it runs ---- */

@@ -37,7 +37,7 @@
 
 /* As many calls wait as clients may have at a time, so that only those whose client gave up get
  * there. */
-enum { TEXT_BYTES = 32 * 1024, WAITING = 2048, PER_TURN = 64 };
+enum { TEXT_BYTES = 32 * 1024, WAITING = 2048, PER_PASS = 64 };
 
 /* Where a volume's directory may stand: first where a runtime looks for it, then what a driver's
  * own hands may have written. */
@@ -337,7 +337,7 @@ int stagings_record(struct clients *clients)
     struct staging *staging = waiting->due ? waiting->first : NULL;
     int r = 0;
 
-    for (unsigned i = 0; r == 0 && staging && i < PER_TURN; i++) {
+    for (unsigned i = 0; r == 0 && staging && i < PER_PASS; i++) {
         r = record(staging);
         staging = staging->next;
     }

@@ -33,15 +33,15 @@ enum { DEPTH = 4, ATTEMPTS = 3 };
 /* An outcome beside STAGE_*: somebody else changed the place meanwhile, try again. */
 enum { OVERTAKEN = 100 };
 
-struct hands {
+struct directories {
     int volumes;
     int workshop;
 };
 
-static void hands_done(struct hands *hands)
+static void directories_done(struct directories *directories)
 {
-    fd_close(hands->volumes);
-    fd_close(hands->workshop);
+    fd_close(directories->volumes);
+    fd_close(directories->workshop);
 }
 
 /* ---- the working directory ---- */
@@ -88,14 +88,15 @@ static int open_or_make(int root, const char *path, int *ret_fd)
     return r < 0 ? r : path_open_directory_in_root(root, path, ret_fd);
 }
 
-static int open_place(const struct stage_place *place, struct hands *ret_hands, struct error *error)
+static int open_place(const struct stage_place *place, struct directories *ret_directories,
+                      struct error *error)
 {
     const char *path = place->volumes;
-    int r = open_or_make(place->root, path, &ret_hands->volumes);
+    int r = open_or_make(place->root, path, &ret_directories->volumes);
 
     if (r == 0) {
         path = place->workshop;
-        r = open_or_make(place->root, path, &ret_hands->workshop);
+        r = open_or_make(place->root, path, &ret_directories->workshop);
     }
     return r < 0 ? error_set_errno(error, r, "cannot work in %s", path) : 0;
 }
@@ -130,15 +131,15 @@ static int sync_directory(int fd)
 
 /* OVERTAKEN: there is a directory of this name by now, or the rest of another one in the workshop.
  */
-static int put_directory(const struct hands *hands, const char *name,
+static int put_directory(const struct directories *directories, const char *name,
                          const struct stage_content *content)
 {
     cleanup(fd_closep) int fd = -1;
     int r;
 
-    if (mkdirat(hands->workshop, NEW, 0700) < 0)
+    if (mkdirat(directories->workshop, NEW, 0700) < 0)
         return errno == EEXIST ? OVERTAKEN : -errno;
-    fd = openat(hands->workshop, NEW, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    fd = openat(directories->workshop, NEW, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return -errno;
     r = write_file(fd, MOUNT_INFO, content->text, content->length);
@@ -148,7 +149,7 @@ static int put_directory(const struct hands *hands, const char *name,
         r = sync_directory(fd);
     if (r < 0)
         return r;
-    if (renameat2(hands->workshop, NEW, hands->volumes, name, RENAME_NOREPLACE) < 0)
+    if (renameat2(directories->workshop, NEW, directories->volumes, name, RENAME_NOREPLACE) < 0)
         return errno == EEXIST ? OVERTAKEN : -errno;
     return 0;
 }
@@ -167,15 +168,16 @@ static bool has_content(int directory, const struct stage_content *content)
 }
 
 /* OVERTAKEN: the directory is gone by now, or as above. */
-static int put_files(const struct hands *hands, int directory, const struct stage_content *content)
+static int put_files(const struct directories *directories, int directory,
+                     const struct stage_content *content)
 {
-    int r = write_file(hands->workshop, NEW, content->text, content->length);
+    int r = write_file(directories->workshop, NEW, content->text, content->length);
 
     if (r == 0)
         r = write_beside(directory, content);
     if (r < 0)
         return r == PATH_MISSING || r == PATH_IS_TAKEN ? OVERTAKEN : r;
-    if (renameat(hands->workshop, NEW, directory, MOUNT_INFO) < 0)
+    if (renameat(directories->workshop, NEW, directory, MOUNT_INFO) < 0)
         return errno == ENOENT ? OVERTAKEN : -errno;
     return sync_directory(directory);
 }
@@ -188,14 +190,14 @@ static int touch(int directory)
 }
 
 /* STAGE_*, OVERTAKEN or -errno. */
-static int put_once(const struct hands *hands, const char *name,
+static int put_once(const struct directories *directories, const char *name,
                     const struct stage_content *content, struct error *error)
 {
     cleanup(fd_closep) int directory = -1;
-    int r = path_open_directory_below(hands->volumes, name, &directory);
+    int r = path_open_directory_below(directories->volumes, name, &directory);
 
     if (r == PATH_MISSING)
-        r = put_directory(hands, name, content);
+        r = put_directory(directories, name, content);
     else if (path_is_no_directory(r))
         return error_set(error, STAGE_IN_THE_WAY, "%s: not a directory", name);
     else if (r == 0 && has_content(directory, content)) {
@@ -203,7 +205,7 @@ static int put_once(const struct hands *hands, const char *name,
         if (r == 0)
             return STAGE_UNCHANGED;
     } else if (r == 0)
-        r = put_files(hands, directory, content);
+        r = put_files(directories, directory, content);
     if (r == PATH_IS_A_DIRECTORY)
         return error_set(error, STAGE_IN_THE_WAY, "%s/" MOUNT_INFO ": a directory", name);
     if (r < 0)
@@ -214,15 +216,15 @@ static int put_once(const struct hands *hands, const char *name,
 int stage_files_put(const struct stage_place *place, const char *name,
                     const struct stage_content *content, struct error *error)
 {
-    cleanup(hands_done) struct hands hands = {-1, -1};
-    int r = open_place(place, &hands, error);
+    cleanup(directories_done) struct directories directories = {-1, -1};
+    int r = open_place(place, &directories, error);
 
     for (unsigned i = 0; r == 0 && i < ATTEMPTS; i++) {
-        int done = put_once(&hands, name, content, error);
+        int done = put_once(&directories, name, content, error);
 
         if (done == STAGE_DONE || done == STAGE_UNCHANGED)
             return done;
-        (void)remove_tree(hands.workshop, NEW, DEPTH);
+        (void)remove_tree(directories.workshop, NEW, DEPTH);
         if (done != OVERTAKEN)
             return done;
     }
@@ -233,20 +235,20 @@ int stage_files_put(const struct stage_place *place, const char *name,
 
 int stage_files_take(const struct stage_place *place, const char *name, struct error *error)
 {
-    cleanup(hands_done) struct hands hands = {-1, -1};
-    int r = path_open_directory_in_root(place->root, place->volumes, &hands.volumes);
+    cleanup(directories_done) struct directories directories = {-1, -1};
+    int r = path_open_directory_in_root(place->root, place->volumes, &directories.volumes);
 
     if (r == PATH_MISSING ||
-        (r == 0 && faccessat(hands.volumes, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
+        (r == 0 && faccessat(directories.volumes, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
          errno == ENOENT))
         return STAGE_UNCHANGED;
-    hands_done(&hands);
-    hands = (struct hands){-1, -1};
-    r = open_place(place, &hands, error);
+    directories_done(&directories);
+    directories = (struct directories){-1, -1};
+    r = open_place(place, &directories, error);
     if (r < 0)
         return r;
-    r = remove_tree(hands.workshop, name, DEPTH);
-    if (r == 0 && renameat(hands.volumes, name, hands.workshop, name) < 0)
+    r = remove_tree(directories.workshop, name, DEPTH);
+    if (r == 0 && renameat(directories.volumes, name, directories.workshop, name) < 0)
         r = -errno;
     if (r == PATH_MISSING)
         return STAGE_UNCHANGED;

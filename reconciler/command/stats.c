@@ -91,7 +91,7 @@ static void describe(const struct store_volume *volume, const struct agent_stats
         .used_inodes = from->used_inodes,
         .available_inodes = from->available_inodes,
         .abnormal = is_held_up || from->abnormal,
-        .mapping_id = volume->mapping_id,
+        .binding_id = volume->binding_id,
         .guest_abnormal = from->abnormal,
     };
     (void)snprintf(ret_stats->guest_condition, sizeof(ret_stats->guest_condition), "%s",
@@ -134,7 +134,7 @@ static int begin_helper(void *userdata, uint64_t deadline_ns, guest_helper_done 
 {
     struct stats_call *call = userdata;
 
-    return helper_call_new(call->clients->options.helpers, &call->volume, HELPER_COUNT, deadline_ns,
+    return helper_call_new(call->clients->options.helpers, &call->volume, HELPER_STATS, deadline_ns,
                            done, done_userdata, ret_call);
 }
 

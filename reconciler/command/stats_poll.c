@@ -57,25 +57,25 @@ static uint64_t period_of(const struct stats_poll *poll)
 /* ---- whose moment has come ---- */
 
 /* Knuth's multiplicative hash: neighbours come to lie far from each other. */
-static uint64_t shift_of(int64_t mapping_id, uint64_t period_ns)
+static uint64_t shift_of(int64_t binding_id, uint64_t period_ns)
 {
-    const uint32_t hash = (uint32_t)mapping_id * UINT32_C(2654435761);
+    const uint32_t hash = (uint32_t)binding_id * UINT32_C(2654435761);
 
     return (period_ns >> 16) * (hash >> 16);
 }
 
 /* How many of its moments had come by then. */
-static uint64_t moments_until(uint64_t ns, int64_t mapping_id, uint64_t period_ns)
+static uint64_t moments_until(uint64_t ns, int64_t binding_id, uint64_t period_ns)
 {
-    return (ns + period_ns - shift_of(mapping_id, period_ns)) / period_ns;
+    return (ns + period_ns - shift_of(binding_id, period_ns)) / period_ns;
 }
 
-bool stats_poll_is_moment(const struct stats_span *span, int64_t mapping_id, uint32_t failures)
+bool stats_poll_is_moment(const struct stats_span *span, int64_t binding_id, uint32_t failures)
 {
-    const uint64_t number = moments_until(span->to_ns, mapping_id, span->period_ns);
+    const uint64_t number = moments_until(span->to_ns, binding_id, span->period_ns);
     const unsigned skipped = failures < BACKOFF_MOST ? failures : BACKOFF_MOST;
 
-    return number != moments_until(span->from_ns, mapping_id, span->period_ns) &&
+    return number != moments_until(span->from_ns, binding_id, span->period_ns) &&
            number % (UINT64_C(1) << skipped) == 0;
 }
 
@@ -84,11 +84,11 @@ struct moment {
     struct stats_span span;
 };
 
-static int mark_if_due(void *userdata, int64_t volume_id, int64_t mapping_id, uint32_t failures)
+static int queue_if_due(void *userdata, int64_t volume_id, int64_t binding_id, uint32_t failures)
 {
     const struct moment *moment = userdata;
 
-    if (stats_poll_is_moment(&moment->span, mapping_id, failures))
+    if (stats_poll_is_moment(&moment->span, binding_id, failures))
         key_queue_add_number(&moment->poll->due, (uint64_t)volume_id);
     return 0;
 }
@@ -165,7 +165,7 @@ static bool is_asked(const struct stats_poll *poll, int64_t volume_id)
  * volume's device, whose guest would speak of another file system. */
 static bool may_ask(const struct store_volume *volume)
 {
-    return volume->mapping_id && volume->sandbox_ref && volume->state != STATE_UNMANAGED &&
+    return volume->binding_id && volume->sandbox_ref && volume->state != STATE_UNMANAGED &&
            volume->state != STATE_DETACHED && volume->reason != REASON_BYPASSED;
 }
 
@@ -212,7 +212,7 @@ static int record_one(struct store *store, const struct stats_question *question
 {
     const struct reconciler_stats *stats = &question->stats;
     const struct store_guest_stats guest = {
-        .mapping_id = stats->mapping_id,
+        .binding_id = stats->binding_id,
         .has_bytes = stats->has_bytes,
         .total = stats->total,
         .used = stats->used,
@@ -278,7 +278,7 @@ static void on_timer(struct loop_timer *timer)
     if (poll->stopping || !moment.span.period_ns)
         return;
     if (poll->begun) {
-        (void)store_each_guest(poll->context->store, mark_if_due, &moment);
+        (void)store_each_guest(poll->context->store, queue_if_due, &moment);
         begin_all(poll);
     }
     poll->polled_ns = moment.span.to_ns;

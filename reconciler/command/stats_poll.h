@@ -26,7 +26,7 @@ struct stats_span {
 };
 
 /* Whether a binding's moment came within it, of a guest that did not answer so often in a row. */
-bool stats_poll_is_moment(const struct stats_span *span, int64_t mapping_id, uint32_t failures);
+bool stats_poll_is_moment(const struct stats_span *span, int64_t binding_id, uint32_t failures);
 
 struct stats_poll *stats_poll_new(const struct context *context, struct clients *clients);
 struct stats_poll *stats_poll_free(struct stats_poll *poll); /* returns NULL */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* binding.c - the mapping of one volume: its row's facts to bind_decide(), and what that says done.
+/* binding.c - the binding of one volume: its row's facts to bind_decide(), and what that says done.
  *
  * What the runtime's records say of a volume is hashed: when that changes, the VMM's list of drives
  * is read again, for drives come and go with the containers of a sandbox.
@@ -30,20 +30,19 @@ static enum bind_device device_of(const struct store_volume *volume)
     return volume->device_kind == DEVICE_KIND_OTHER ? BIND_DEVICE_UNSUITABLE : BIND_DEVICE_SUITABLE;
 }
 
-static enum bind_mapping mapping_of(const struct store_volume *volume)
+static enum bind_present binding_of(const struct store_volume *volume)
 {
-    if (!volume->mapping_id)
-        return BIND_UNMAPPED;
-    return volume->mapping_sandbox_ref == volume->sandbox_ref ? BIND_MAPPED_HERE
-                                                              : BIND_MAPPED_TO_ANOTHER;
+    if (!volume->binding_id)
+        return BIND_NONE;
+    return volume->binding_sandbox_ref == volume->sandbox_ref ? BIND_HERE : BIND_ELSEWHERE;
 }
 
 static enum bind_disk disk_of(const struct store_volume *volume)
 {
-    if (volume->mapping_device_id == volume->device_id)
+    if (volume->binding_device_id == volume->device_id)
         return BIND_SAME_DISK;
-    return volume->device_kind == DEVICE_KIND_BLOCK && volume->mapping_major == volume->major &&
-                   volume->mapping_minor == volume->minor
+    return volume->device_kind == DEVICE_KIND_BLOCK && volume->binding_major == volume->major &&
+                   volume->binding_minor == volume->minor
                ? BIND_REPLACED_DISK
                : BIND_ANOTHER_DISK;
 }
@@ -54,7 +53,7 @@ static struct bind_facts facts_of(const struct store_volume *volume)
         .present = volume->status == STORE_PRESENT,
         .sandbox = sandbox_of(volume),
         .device = device_of(volume),
-        .mapping = mapping_of(volume),
+        .binding = binding_of(volume),
         .disk = disk_of(volume),
         .contradicted = volume->record_contradicts,
     };
@@ -88,9 +87,9 @@ static uint64_t filled_bytes(const struct store_volume *volume)
  * sandbox. */
 static const char *source_of(const struct store_volume *volume)
 {
-    bool is_published = strcmp(volume->binding_source, "api") == 0;
+    bool is_published = strcmp(volume->claim_source, "api") == 0;
 
-    return volume->recorded_drive_id[0] && !is_published ? "persist" : volume->binding_source;
+    return volume->recorded_drive_id[0] && !is_published ? "persist" : volume->claim_source;
 }
 
 /* A volume whose own metadata forbids a resize may keep its neighbours in the sandbox from theirs:
@@ -107,9 +106,9 @@ static int ask_for_neighbours(const struct context *context, const struct store_
                                                 work_queue_add_volume, context->queue);
 }
 
-static int open_mapping(const struct context *context, const struct store_volume *volume)
+static int open_binding(const struct context *context, const struct store_volume *volume)
 {
-    struct store_mapping mapping = {
+    struct store_binding binding = {
         .volume_id = volume->volume_id,
         .sandbox_ref = volume->sandbox_ref,
         .device_id = volume->device_id,
@@ -124,7 +123,7 @@ static int open_mapping(const struct context *context, const struct store_volume
 
     log_info(&(struct log_ids){volume->volume_id, volume->sandbox_id, volume->device_name, NULL},
              "bound to the sandbox at %" PRIu64 " bytes", volume->device_bytes);
-    r = store_open_mapping(context->store, &mapping);
+    r = store_open_binding(context->store, &binding);
     return r < 0 ? r : ask_for_neighbours(context, volume);
 }
 
@@ -135,9 +134,9 @@ static bool is_described(const struct store_volume *volume)
             strcmp(volume->recorded_guest_path, volume->guest_path) == 0);
 }
 
-static int describe_mapping(const struct context *context, const struct store_volume *volume)
+static int describe_binding(const struct context *context, const struct store_volume *volume)
 {
-    return store_describe_mapping(context->store, volume->volume_id,
+    return store_describe_binding(context->store, volume->volume_id,
                                   volume->recorded_drive_id[0] ? volume->recorded_drive_id : NULL,
                                   volume->recorded_guest_path[0] ? volume->recorded_guest_path
                                                                  : NULL,
@@ -155,7 +154,7 @@ static int update_binding(const struct context *context, struct store_volume *vo
         volume->largest_bytes = volume->device_bytes;
     }
     if (r == 0 && !is_described(volume)) {
-        r = describe_mapping(context, volume);
+        r = describe_binding(context, volume);
         changed = true;
     }
     if (r == 0 && volume->record != record_of(volume)) {
@@ -178,10 +177,10 @@ int binding_refresh(const struct context *context, struct store_volume *volume, 
     case BIND_KEEP:
         return update_binding(context, volume, binding.mismatch);
     case BIND_OPEN:
-        r = open_mapping(context, volume);
+        r = open_binding(context, volume);
         break;
     case BIND_CLOSE:
-        r = store_close_mapping(context->store, volume->volume_id);
+        r = store_close_binding(context->store, volume->volume_id);
         break;
     }
     if (r == 0)

@@ -26,7 +26,7 @@
 #include "store/store.h"
 
 /* An announcement so soon after a new size is about that size. */
-static const uint64_t SAME_GROWTH_NS = 2 * NSEC_PER_SEC;
+static const uint64_t SAME_CHANGE_NS = 2 * NSEC_PER_SEC;
 
 /* ---- layers ---- */
 
@@ -189,8 +189,8 @@ int lower_devices_note_announcement(const struct context *context, uint32_t majo
         return r;
     r = record_device(context->store, &device, &device_id, &changed);
     if (r == 0)
-        r = store_announce_growth(context->store, device_id, clock_boottime() - SAME_GROWTH_NS,
-                                  &changed);
+        r = store_note_capacity_change(context->store, device_id, clock_boottime() - SAME_CHANGE_NS,
+                                       &changed);
     if (r == 0 && changed)
         log_info(
             &(struct log_ids){.source = "uevent", .device = device.name},

@@ -111,7 +111,7 @@ int unresolved_offer_claims(const struct context *context, const struct observed
 {
     struct offer offered = {.context = context, .source = FROM_BUNDLE};
     bool has;
-    int r = store_has_hidden(context->store, &has);
+    int r = store_has_unresolved(context->store, &has);
 
     for (unsigned i = 0; r == 0 && has && i < observed->claims; i++)
         r = offer_prefixes(&offered, observed->claim[i].path);
@@ -169,7 +169,7 @@ int unresolved_search(struct unresolved *unresolved)
 
     if (is_new && !unresolved->wanted)
         return 0;
-    r = store_has_hidden(unresolved->context->store, &has);
+    r = store_has_unresolved(unresolved->context->store, &has);
     if (r < 0)
         return r;
     if (!has) {

@@ -102,7 +102,7 @@ static enum decide_conflict attachment_of(const struct store_volume *volume)
         .is_lasting = volume->list_misses >= ATTACHMENT_LASTING,
     };
 
-    return volume->mapping_id ? conflicts[attachment_decide(&facts)] : CONFLICT_NONE;
+    return volume->binding_id ? conflicts[attachment_decide(&facts)] : CONFLICT_NONE;
 }
 
 static enum decide_status status_of(const struct store_volume *volume)
@@ -135,17 +135,17 @@ enum decide_conflict volume_facts_conflict(struct devices *devices,
     return volume->bypassed ? CONFLICT_BYPASSED : attachment_of(volume);
 }
 
-static enum decide_beneath beneath_of(const struct store_volume *volume)
+static enum decide_lower lower_of(const struct store_volume *volume)
 {
     switch ((enum layer_state)volume->layers_state) {
     case LAYER_STALE:
-        return BENEATH_STALE;
+        return LOWER_STALE;
     case LAYER_PENDING:
-        return BENEATH_PENDING;
+        return LOWER_PENDING;
     case LAYER_IN_STEP:
         break;
     }
-    return BENEATH_IN_STEP;
+    return LOWER_IN_STEP;
 }
 
 /* The VMM opened the device when that had its present size already; but the VMM's word counts more.
@@ -172,7 +172,7 @@ struct decide_facts volume_facts_of(const struct context *context,
         .permit = permit_of(context->config, volume),
         .device = device_of(volume),
         .conflict = conflict,
-        .beneath = beneath_of(volume),
+        .lower = lower_of(volume),
         .read_only = volume->read_only,
         .live_sandboxes = volume->live_sandboxes,
         .device_bytes = volume->device_bytes,
@@ -185,7 +185,7 @@ struct decide_facts volume_facts_of(const struct context *context,
         .list_doubtful = volume->list_doubt[0] != '\0',
         .size_assumed = size_is_assumed(volume),
         .guest_proven = volume->guest_proven,
-        .growth_open = volume->resize_id != 0,
+        .resize_open = volume->resize_id != 0,
         .is_still = now >= volume_facts_still_from(context, volume),
         .hypervisor_reason = volume->hypervisor_reason,
         .guest_reason = volume->guest_reason,
@@ -193,13 +193,13 @@ struct decide_facts volume_facts_of(const struct context *context,
     };
 }
 
-bool volume_facts_show_growth(const struct context *context, const struct store_volume *volume,
+bool volume_facts_show_resize(const struct context *context, const struct store_volume *volume,
                               enum decide_conflict conflict)
 {
     enum decide_device device = device_of(volume);
 
     return status_of(volume) == DECIDE_PRESENT &&
-           permit_of(context->config, volume) != POLICY_NEVER && volume->mapping_id &&
+           permit_of(context->config, volume) != POLICY_NEVER && volume->binding_id &&
            !volume->read_only && volume->live_sandboxes == 1 &&
            (device == DEVICE_BLOCK || device == DEVICE_FILE) &&
            conflict != CONFLICT_IDENTITY_MISMATCH && conflict != CONFLICT_ENTRIES_DISAGREE &&

@@ -61,10 +61,10 @@ static int bind_and_decide(const struct volume_pass *pass, struct store_volume *
         return r;
     actor_cancel_stale(pass->actor, volume);
     conflict = volume_facts_conflict(pass->devices, volume, mismatch);
-    if (volume_facts_show_growth(context, volume, conflict))
+    if (volume_facts_show_resize(context, volume, conflict))
         r = open_resize(context, volume);
     *ret_facts = volume_facts_of(context, volume, conflict);
-    if (r == 0 && ret_facts->beneath == BENEATH_STALE && context->config->resize.scsi_rescan)
+    if (r == 0 && ret_facts->lower == LOWER_STALE && context->config->resize.scsi_rescan)
         r = actor_may_rescan(pass->actor, volume, &ret_facts->may_rescan);
     *ret_decision = decide(ret_facts);
     return r;
@@ -75,7 +75,7 @@ static int bind_and_decide(const struct volume_pass *pass, struct store_volume *
 static bool lacks_guest_path(const struct volume_pass *pass, const struct store_volume *volume,
                              const struct decision *decision)
 {
-    return decision->action == ACTION_GROW_GUEST && volume->guest_path[0] != '/' &&
+    return decision->action == ACTION_RESIZE_GUEST && volume->guest_path[0] != '/' &&
            !actor_is_acting(pass->actor, volume->volume_id);
 }
 

@@ -19,7 +19,7 @@ int binding_refresh(const struct context *context, struct store_volume *volume, 
 enum decide_conflict volume_facts_conflict(struct devices *devices,
                                            const struct store_volume *volume, bool mismatch);
 /* A resize goes on record from the moment it is seen, whatever comes of it. */
-bool volume_facts_show_growth(const struct context *context, const struct store_volume *volume,
+bool volume_facts_show_resize(const struct context *context, const struct store_volume *volume,
                               enum decide_conflict conflict);
 /* All but whether a disk may be rescanned. */
 struct decide_facts volume_facts_of(const struct context *context,

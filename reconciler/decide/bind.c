@@ -2,7 +2,7 @@
 /* bind.c - the decision table for mappings.
  *
  * First whether exactly one sandbox has the volume, then whether what the VMM holds can still be
- * what the path leads to. Where records contradict each other nothing new is believed: a mapping
+ * what the path leads to. Where records contradict each other nothing new is believed: a binding
  * that stands is kept, because the VMM holds its device whatever the path does, and none is begun.
  */
 #include "reconciler/decide/bind.h"
@@ -14,10 +14,10 @@ static struct binding say(enum bind_action action, bool mismatch)
 
 static struct binding end(const struct bind_facts *facts, bool mismatch)
 {
-    return say(facts->mapping == BIND_UNMAPPED ? BIND_NOTHING : BIND_CLOSE, mismatch);
+    return say(facts->binding == BIND_NONE ? BIND_NOTHING : BIND_CLOSE, mismatch);
 }
 
-/* The mapping is with the sandbox that has the volume. */
+/* The binding is with the sandbox that has the volume. */
 static struct binding bind_here(const struct bind_facts *facts)
 {
     if (facts->disk == BIND_SAME_DISK || facts->disk == BIND_REPLACED_DISK)
@@ -30,10 +30,10 @@ struct binding bind_decide(const struct bind_facts *facts)
     if (!facts->present || facts->sandbox != BIND_ONE_SANDBOX)
         return end(facts, false);
     if (facts->device == BIND_DEVICE_MISSING)
-        return facts->mapping == BIND_MAPPED_HERE ? say(BIND_KEEP, false) : end(facts, false);
+        return facts->binding == BIND_HERE ? say(BIND_KEEP, false) : end(facts, false);
     if (facts->device == BIND_DEVICE_UNSUITABLE)
         return end(facts, false);
-    if (facts->mapping == BIND_MAPPED_HERE)
+    if (facts->binding == BIND_HERE)
         return bind_here(facts);
     return facts->contradicted ? end(facts, true) : say(BIND_OPEN, false);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bind.h - whose a volume is: facts about its records in, what becomes of its mapping out.
+/* bind.h - whose a volume is: facts about its records in, what becomes of its binding out.
  *
  * Pure, as decide.h is. docs/states.md ("Binding") is its table, and every cell is tested. A
- * mapping is a row of audit_mappings: one stay of the volume, on one device, in one sandbox.
+ * binding is a row of audit_mappings: one stay of the volume, on one device, in one sandbox.
  */
 #pragma once
 
@@ -14,10 +14,10 @@ enum bind_sandbox { BIND_NO_SANDBOX, BIND_ONE_SANDBOX, BIND_SEVERAL_SANDBOXES };
 /* What the volume's path leads to. */
 enum bind_device { BIND_DEVICE_MISSING, BIND_DEVICE_SUITABLE, BIND_DEVICE_UNSUITABLE };
 
-/* The mapping that is open. */
-enum bind_mapping { BIND_UNMAPPED, BIND_MAPPED_HERE, BIND_MAPPED_TO_ANOTHER };
+/* The binding that is open. */
+enum bind_present { BIND_NONE, BIND_HERE, BIND_ELSEWHERE };
 
-/* The mapping's device against the one that the path leads to now. */
+/* The binding's device against the one that the path leads to now. */
 enum bind_disk {
     BIND_SAME_DISK,
     BIND_REPLACED_DISK, /* another one under the same number: the VMM goes on holding the old one */
@@ -28,14 +28,14 @@ struct bind_facts {
     bool present; /* its metadata can be believed */
     enum bind_sandbox sandbox;
     enum bind_device device;
-    enum bind_mapping mapping;
+    enum bind_present binding;
     enum bind_disk disk;
     bool contradicted; /* the runtime was given this path while that led to another device */
 };
 
 enum bind_action {
     BIND_NOTHING,
-    BIND_OPEN, /* a new mapping, in place of the one that is open, if any */
+    BIND_OPEN, /* a new binding, in place of the one that is open, if any */
     BIND_CLOSE,
     BIND_KEEP, /* it is bound as it was: only what is known about it may be better */
 };

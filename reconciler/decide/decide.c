@@ -32,12 +32,12 @@ static enum volume_reason remark(const struct decide_facts *facts, bool is_synce
     bool is_seen =
         facts->hypervisor_bytes && facts->list_read && !facts->list_doubtful && is_synced;
 
-    switch (facts->beneath) {
-    case BENEATH_STALE:
+    switch (facts->lower) {
+    case LOWER_STALE:
         return REASON_HOST_STALE;
-    case BENEATH_PENDING:
+    case LOWER_PENDING:
         return REASON_HOST_LAYER_PENDING;
-    case BENEATH_IN_STEP:
+    case LOWER_IN_STEP:
         break;
     }
     return is_seen && facts->guest_reason != REASON_UNVERIFIED ? REASON_NONE : REASON_UNVERIFIED;
@@ -50,7 +50,7 @@ static enum decide_action guest_action(const struct decide_facts *facts, bool is
 
     if (!(is_synced && facts->guest_proven) && facts->permit == POLICY_GROW &&
         (facts->may_try || is_untried))
-        return ACTION_GROW_GUEST;
+        return ACTION_RESIZE_GUEST;
     return (!facts->list_read || facts->list_again) && facts->may_try ? ACTION_QUERY_HYPERVISOR
                                                                       : ACTION_NONE;
 }
@@ -64,14 +64,14 @@ static enum decide_action guest_action(const struct decide_facts *facts, bool is
 static struct decision decide_guest(const struct decide_facts *facts)
 {
     bool is_synced = facts->guest_synced_bytes >= facts->device_bytes;
-    bool has_debt = !is_synced && facts->growth_open;
+    bool has_debt = !is_synced && facts->resize_open;
     struct decision decision = {STATE_IN_SYNC, remark(facts, is_synced), ACTION_NONE};
 
     if (has_debt)
         decision = say(STATE_BLOCK_GROWN, facts->guest_reason);
     if (!facts->list_read && facts->hypervisor_reason == REASON_NONE && facts->may_try)
         decision.action = ACTION_QUERY_HYPERVISOR;
-    else if (!has_debt && facts->beneath == BENEATH_STALE && facts->may_rescan &&
+    else if (!has_debt && facts->lower == LOWER_STALE && facts->may_rescan &&
              facts->permit == POLICY_GROW)
         decision.action = ACTION_RESCAN_DISK;
     else
@@ -79,7 +79,7 @@ static struct decision decide_guest(const struct decide_facts *facts)
     return decision;
 }
 
-static struct decision decide_growth(const struct decide_facts *facts)
+static struct decision decide_resize(const struct decide_facts *facts)
 {
     if (facts->permit == POLICY_OBSERVE)
         return say(STATE_HOST_GROWN, REASON_POLICY);
@@ -165,7 +165,7 @@ struct decision decide(const struct decide_facts *facts)
     if (facts->device_bytes < facts->largest_bytes || facts->device_bytes < facts->hypervisor_bytes)
         return say(STATE_SHRUNK, REASON_NONE);
     if (facts->device_bytes > decide_baseline(facts->hypervisor_bytes, facts->first_bytes))
-        return decide_growth(facts);
+        return decide_resize(facts);
     return facts->hypervisor_bytes || facts->size_assumed ? decide_guest(facts)
                                                           : decide_unknown(facts);
 }
@@ -177,7 +177,7 @@ const char *decide_action_name(enum decide_action action)
         return "query_hypervisor";
     case ACTION_RESIZE_HYPERVISOR:
         return "resize_hypervisor";
-    case ACTION_GROW_GUEST:
+    case ACTION_RESIZE_GUEST:
         return "grow_guest";
     case ACTION_RESCAN_DISK:
         return "rescan_disk";

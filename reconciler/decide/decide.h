@@ -29,10 +29,10 @@ enum decide_conflict {
 };
 
 /* What stands between the volume's device and storage that has grown. */
-enum decide_beneath {
-    BENEATH_IN_STEP,
-    BENEATH_PENDING, /* a layer has not followed the one beneath it */
-    BENEATH_STALE,   /* a disk said that it grew, and keeps its old size until it is rescanned */
+enum decide_lower {
+    LOWER_IN_STEP,
+    LOWER_PENDING, /* a layer has not followed its lower device */
+    LOWER_STALE,   /* a disk said that it grew, and keeps its old size until it is rescanned */
 };
 
 struct decide_facts {
@@ -40,7 +40,7 @@ struct decide_facts {
     enum resize_policy permit; /* the strictest of configuration and metadata */
     enum decide_device device;
     enum decide_conflict conflict;
-    enum decide_beneath beneath;
+    enum decide_lower lower;
     bool read_only; /* nobody who has the volume may write to it */
     unsigned live_sandboxes;
 
@@ -54,7 +54,7 @@ struct decide_facts {
     bool list_doubtful; /* and does not tell which of several drives it is */
     bool size_assumed;  /* the VMM opened the device when it had this size already */
     bool guest_proven;  /* the last call in this binding had the guest grow the file system */
-    bool growth_open;   /* an audit_resizes row is unfinished */
+    bool resize_open;   /* an audit_resizes row is unfinished */
     bool is_still;      /* the device has had its size for resize.settle_ms */
 
     enum volume_reason hypervisor_reason; /* why the last call failed; NONE: it did not */
@@ -67,7 +67,7 @@ enum decide_action {
     ACTION_NONE,
     ACTION_QUERY_HYPERVISOR,  /* learn the drive's size */
     ACTION_RESIZE_HYPERVISOR, /* have it re-read, check the answer */
-    ACTION_GROW_GUEST,        /* have the file system grown, and verify */
+    ACTION_RESIZE_GUEST,      /* have the file system grown, and verify */
     ACTION_RESCAN_DISK,       /* have the kernel read the stale disk's size again */
     ACTION_WAIT,              /* look again once the size has been still for long enough */
 };

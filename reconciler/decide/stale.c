@@ -36,7 +36,7 @@ static enum stale_reason missing_about_directory(const struct stale_facts *facts
         return STALE_REASON_INVALID;
     if (facts->entry == STALE_ENTRY_EXTRA)
         return STALE_REASON_UNKNOWN_FILE;
-    if (facts->path == STALE_PATH_HIDDEN)
+    if (facts->path == STALE_PATH_UNRESOLVED)
         return STALE_REASON_PATH_UNKNOWN;
     return facts->path == STALE_PATH_OTHER ? STALE_REASON_NOT_KUBELET_PATH : STALE_REASON_NONE;
 }
@@ -45,7 +45,7 @@ static enum stale_reason missing_about_life(const struct stale_facts *facts)
 {
     if (facts->sandbox == STALE_SANDBOX_ALIVE)
         return STALE_REASON_SANDBOX_ALIVE;
-    return facts->sandbox == STALE_SANDBOX_HIDDEN ? STALE_REASON_PID_NAMESPACE : STALE_REASON_NONE;
+    return facts->sandbox == STALE_SANDBOX_UNSEEN ? STALE_REASON_PID_NAMESPACE : STALE_REASON_NONE;
 }
 
 static enum stale_reason missing_about_kubelet(const struct stale_facts *facts)

@@ -17,7 +17,7 @@ enum stale_path {
     STALE_PATH_PUBLISH,   /* KUBELET/pods/UID/volumes/kubernetes.io~csi/PV/mount */
     STALE_PATH_EMPTY_DIR, /* the shim's own disk */
     STALE_PATH_OTHER,
-    STALE_PATH_HIDDEN, /* a name that does not tell its path */
+    STALE_PATH_UNRESOLVED, /* a name that does not tell its path */
 };
 
 /* The sandboxes that the volume is or was used by, all of them together: the worst. */
@@ -27,7 +27,7 @@ enum stale_sandbox {
     STALE_SANDBOX_CLEARED, /* no process of any; cgroups and state directories are gone too */
     STALE_SANDBOX_TRACES,  /* no process of any, and neither of the two is so */
     STALE_SANDBOX_ALIVE,
-    STALE_SANDBOX_HIDDEN, /* crustd does not see the host's processes */
+    STALE_SANDBOX_UNSEEN, /* crustd does not see the host's processes */
 };
 
 /* What the kubelet's own directories say, read now. */

@@ -26,7 +26,7 @@ struct helper_call;
 struct helpers;
 struct store_volume;
 
-enum helper_purpose { HELPER_GROW, HELPER_COUNT };
+enum helper_purpose { HELPER_RESIZE, HELPER_STATS };
 
 /* targets.c: whether this route exists for the volume. */
 bool helper_is_possible(const struct config *config, const struct store_volume *volume);

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const enum volume_reason grow_reasons[HELPER_FAULTS] = {
+static const enum volume_reason resize_reasons[HELPER_FAULTS] = {
     [HELPER_FAULT_NONE] = REASON_NONE,
     [HELPER_FAULT_NOT_MOUNTED] = REASON_GUEST_PATH_UNKNOWN,
     [HELPER_FAULT_NOT_A_BLOCK_DEVICE] = REASON_GUEST_PATH_UNKNOWN,
@@ -52,9 +52,9 @@ static void judge_one(const struct helper_volume *volume, uint64_t device_bytes,
     verdict->device_bytes = volume->device_bytes;
     verdict->stats = volume->stats;
     if (grew)
-        say(verdict, grow_reasons[volume->fault], volume->text);
+        say(verdict, resize_reasons[volume->fault], volume->text);
     else if (volume->fault != HELPER_FAULT_NONE && !volume->stats.has_bytes)
-        say(verdict, grow_reasons[volume->fault], volume->text);
+        say(verdict, resize_reasons[volume->fault], volume->text);
     if (grew && verdict->reason == REASON_NONE)
         judge_size(volume, device_bytes, verdict);
 }

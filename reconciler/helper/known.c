@@ -28,19 +28,19 @@ void helper_known_begin(struct helper_known *known, enum volume_reason reason,
             drop(known, fact);
 }
 
-struct helper_fact *helper_known_find(const struct helper_known *known, int64_t mapping_id)
+struct helper_fact *helper_known_find(const struct helper_known *known, int64_t binding_id)
 {
     struct helper_fact *fact;
 
-    HASH_FIND(hh, known->facts, &mapping_id, sizeof(mapping_id), fact);
+    HASH_FIND(hh, known->facts, &binding_id, sizeof(binding_id), fact);
     return fact;
 }
 
 /* Without memory it is asked for again. */
-void helper_known_put(struct helper_known *known, int64_t mapping_id, bool grew,
+void helper_known_put(struct helper_known *known, int64_t binding_id, bool grew,
                       const struct helper_verdict *verdict)
 {
-    struct helper_fact *fact = helper_known_find(known, mapping_id);
+    struct helper_fact *fact = helper_known_find(known, binding_id);
 
     if (fact)
         drop(known, fact);
@@ -48,7 +48,7 @@ void helper_known_put(struct helper_known *known, int64_t mapping_id, bool grew,
     if (!fact)
         return;
     *fact = (struct helper_fact){
-        .mapping_id = mapping_id,
+        .binding_id = binding_id,
         .at_ns = known->at_ns,
         .grew = grew,
         .is_news = true,
@@ -57,7 +57,7 @@ void helper_known_put(struct helper_known *known, int64_t mapping_id, bool grew,
         .text = verdict->text[0] ? strdup(verdict->text) : NULL,
         .stats = verdict->stats,
     };
-    HASH_ADD(hh, known->facts, mapping_id, sizeof(fact->mapping_id), fact);
+    HASH_ADD(hh, known->facts, binding_id, sizeof(fact->binding_id), fact);
     if (fact->hh.tbl)
         return;
     free(fact->text);

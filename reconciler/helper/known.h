@@ -7,7 +7,7 @@
 
 struct helper_fact {
     UT_hash_handle hh;
-    int64_t mapping_id;
+    int64_t binding_id;
     uint64_t at_ns;
     bool grew;    /* the helper was to grow */
     bool is_news; /* and the volume itself has not been told */
@@ -21,13 +21,13 @@ struct helper_known {
     uint64_t at_ns; /* when the last helper ended; 0: none has */
     enum volume_reason reason;
     struct error error;
-    struct helper_fact *facts; /* by mapping_id */
+    struct helper_fact *facts; /* by binding_id */
 };
 
 /* A helper has ended. Facts that are older than two periods are forgotten. */
 void helper_known_begin(struct helper_known *known, enum volume_reason reason,
                         const struct error *error);
-void helper_known_put(struct helper_known *known, int64_t mapping_id, bool grew,
+void helper_known_put(struct helper_known *known, int64_t binding_id, bool grew,
                       const struct helper_verdict *verdict);
-struct helper_fact *helper_known_find(const struct helper_known *known, int64_t mapping_id);
+struct helper_fact *helper_known_find(const struct helper_known *known, int64_t binding_id);
 void helper_known_done(struct helper_known *known);

@@ -38,7 +38,7 @@ static void learn(struct helper_sandbox *sandbox, const struct helper_outcome *o
         struct helper_verdict verdict;
 
         judge(target, &outcome->report, sandbox->grows, &verdict);
-        helper_known_put(&sandbox->known, target->mapping_id, sandbox->grows, &verdict);
+        helper_known_put(&sandbox->known, target->binding_id, sandbox->grows, &verdict);
     }
 }
 
@@ -98,7 +98,7 @@ static void serve_call(struct helper_call *call, struct helper_targets *targets)
 
     call->barred = volume &&
                    store_get_volume(helpers->context->store, call->volume_id, volume) == 0 &&
-                   (volume->mapping_id != call->mapping_id ||
+                   (volume->binding_id != call->binding_id ||
                     !helper_is_possible(helpers->context->config, volume));
     call->served = !call->barred;
     if (volume && call->served)
@@ -117,7 +117,7 @@ static int serve_calls(struct helper_sandbox *sandbox, struct helper_task *task)
     if (r < 0)
         return r;
     for (struct helper_call *call = sandbox->calls; call; call = call->next)
-        if ((call->purpose == HELPER_GROW || !task->grow) &&
+        if ((call->purpose == HELPER_RESIZE || !task->grow) &&
             (!sandbox->alone || targets->targets == 0))
             serve_call(call, targets);
     if (!sandbox->alone)
@@ -142,7 +142,7 @@ static bool serves_any(const struct helper_sandbox *sandbox)
 /* Without a run where all that waited for one are barred. */
 static int begin_helper(struct helper_sandbox *sandbox)
 {
-    struct helper_task task = {.grow = has_purpose(sandbox, HELPER_GROW)};
+    struct helper_task task = {.grow = has_purpose(sandbox, HELPER_RESIZE)};
     int r = store_get_helper_sandbox(sandbox->helpers->context->store, sandbox->sandbox_ref,
                                      &task.sandbox);
 
@@ -202,7 +202,7 @@ static struct helper_sandbox *find_next(struct helpers *helpers)
 {
     struct helper_sandbox *found = NULL, *sandbox, *next;
 
-    for (enum helper_purpose purpose = HELPER_GROW; !found && purpose <= HELPER_COUNT; purpose++)
+    for (enum helper_purpose purpose = HELPER_RESIZE; !found && purpose <= HELPER_STATS; purpose++)
         HASH_ITER (hh, helpers->sandboxes, sandbox, next)
             if (is_waiting(sandbox, purpose) && (!found || turn_of(sandbox) < turn_of(found)))
                 found = sandbox;

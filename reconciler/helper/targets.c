@@ -35,7 +35,7 @@ static bool is_rust(const struct store_volume *volume)
 bool helper_is_possible(const struct config *config, const struct store_volume *volume)
 {
     return config_brings_helpers(config) && permit_of(config, volume) == POLICY_GROW &&
-           volume->sandbox_ref && volume->mapping_id && volume->agent_address[0] &&
+           volume->sandbox_ref && volume->binding_id && volume->agent_address[0] &&
            (has_path(volume) || is_rust(volume));
 }
 
@@ -95,7 +95,7 @@ void helper_targets_add(const struct context *context, const struct store_volume
     struct places places = {
         .targets = targets,
         .target = {.volume_id = volume->volume_id,
-                   .mapping_id = volume->mapping_id,
+                   .binding_id = volume->binding_id,
                    .device_bytes = volume->device_bytes},
     };
 
@@ -116,13 +116,13 @@ void helper_targets_add(const struct context *context, const struct store_volume
 
 /* The guest has the volume's device, as far as is known; what is not in the VM, or is something
  * else there, is no place of the volume's. */
-static bool is_countable(const struct store_volume *volume)
+static bool is_stats_target(const struct store_volume *volume)
 {
     return volume->status == STORE_PRESENT && volume->state != STATE_UNMANAGED &&
            volume->state != STATE_DETACHED && volume->reason != REASON_BYPASSED;
 }
 
-static bool is_growable(const struct store_volume *volume)
+static bool is_resize_target(const struct store_volume *volume)
 {
     return volume->status == STORE_PRESENT && !volume->read_only &&
            (volume->state == STATE_IN_SYNC || volume->state == STATE_BLOCK_GROWN) &&
@@ -191,6 +191,6 @@ void helper_targets_complete(const struct context *context, const char *sandbox_
     for (unsigned i = 0; i < walk.volumes; i++)
         if (store_get_volume(context->store, walk.volume_id[i], volume) == 0 &&
             volume->sandbox_ref == sandbox_ref && helper_is_possible(context->config, volume) &&
-            (targets->grow ? is_growable(volume) : is_countable(volume)))
+            (targets->grow ? is_resize_target(volume) : is_stats_target(volume)))
             helper_targets_add(context, volume, targets);
 }

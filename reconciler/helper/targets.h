@@ -12,7 +12,7 @@ struct context;
 enum { HELPER_CANDIDATES = 8 };
 
 struct helper_target {
-    int64_t volume_id, mapping_id;
+    int64_t volume_id, binding_id;
     uint64_t device_bytes;
     unsigned candidates;
     unsigned candidate[HELPER_CANDIDATES]; /* which of the paths may be its */

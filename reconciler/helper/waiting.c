@@ -108,7 +108,7 @@ static void answer_by_fact(struct helper_call *call, const struct helper_fact *f
 /* The helper that ran for it was given no place of it, or there was no room for its places. */
 static void answer_by_run(const struct helper_sandbox *sandbox, struct helper_call *call)
 {
-    const struct helper_fact *fact = helper_known_find(&sandbox->known, call->mapping_id);
+    const struct helper_fact *fact = helper_known_find(&sandbox->known, call->binding_id);
 
     if (sandbox->known.reason != REASON_NONE)
         helper_call_refuse(call, sandbox->known.reason, sandbox->known.error.text);
@@ -129,7 +129,7 @@ static uint32_t seconds_since(uint64_t ns)
 static bool answer_count(const struct helper_sandbox *sandbox, struct helper_call *call)
 {
     const struct helper_known *known = &sandbox->known;
-    const struct helper_fact *fact = helper_known_find(known, call->mapping_id);
+    const struct helper_fact *fact = helper_known_find(known, call->binding_id);
     uint64_t now = clock_boottime();
     char text[ERROR_TEXT_BYTES];
 
@@ -162,9 +162,9 @@ static bool answer_count(const struct helper_sandbox *sandbox, struct helper_cal
 
 /* A helper that ran for another volume of the sandbox has grown this one, too, or has found why
  * not. What it found while the device was smaller is no answer. */
-static bool answer_growth(struct helper_sandbox *sandbox, struct helper_call *call)
+static bool answer_resize(struct helper_sandbox *sandbox, struct helper_call *call)
 {
-    struct helper_fact *fact = helper_known_find(&sandbox->known, call->mapping_id);
+    struct helper_fact *fact = helper_known_find(&sandbox->known, call->binding_id);
 
     if (!fact || !fact->is_news || !fact->grew ||
         clock_boottime() - fact->at_ns >= HELPER_FRESH_NS ||
@@ -200,8 +200,8 @@ static bool answer_now(struct helper_sandbox *sandbox, struct helper_call *call)
         helper_call_refuse(call, REASON_HELPER_FAILED, sandbox->leftovers.error.text);
         return true;
     }
-    return call->purpose == HELPER_COUNT ? answer_count(sandbox, call)
-                                         : answer_growth(sandbox, call);
+    return call->purpose == HELPER_STATS ? answer_count(sandbox, call)
+                                         : answer_resize(sandbox, call);
 }
 
 /* Each answer may change everything: it begins anew after one. */
@@ -236,7 +236,7 @@ void helper_sandbox_answer_served(struct helper_sandbox *sandbox)
             ;
         if (!call)
             return;
-        fact = helper_known_find(&sandbox->known, call->mapping_id);
+        fact = helper_known_find(&sandbox->known, call->binding_id);
         if (fact)
             fact->is_news = false;
         answer_by_run(sandbox, call);
@@ -266,7 +266,7 @@ int helper_call_new(struct helpers *helpers, const struct store_volume *volume,
     call->helpers = helpers;
     call->sandbox_ref = volume->sandbox_ref;
     call->volume_id = volume->volume_id;
-    call->mapping_id = volume->mapping_id;
+    call->binding_id = volume->binding_id;
     call->device_bytes = volume->device_bytes;
     call->purpose = purpose;
     call->number = ++helpers->calls;

@@ -30,7 +30,7 @@ struct helpers {
 struct helper_call {
     struct helper_call *next; /* of its sandbox, oldest first */
     struct helpers *helpers;
-    int64_t sandbox_ref, volume_id, mapping_id;
+    int64_t sandbox_ref, volume_id, binding_id;
     uint64_t device_bytes;
     enum helper_purpose purpose;
     uint64_t number;

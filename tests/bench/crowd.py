@@ -8,7 +8,7 @@
 
 Four volumes per sandbox, each sandbox with its own process, monitor and agent. A few volumes, in
 different sandboxes, stand on loop devices that can grow; the others on sparse files. As many loop
-devices again belong to nobody but hand_growth, whose steps are the reference, and if wanted as many to
+devices again belong to nobody but hand_resize, whose steps are the reference, and if wanted as many to
 shell_loop.sh. Below the node's root, /run is a tmpfs and the database is on disk, as on a real node.
 """
 
@@ -146,7 +146,7 @@ class Crowd:
         for sandbox in range(self.volumes // PER_SANDBOX):
             self._add_pod(sandbox)
         hands = self.growing + self.by_hand
-        self._add_others("hand", self.loops[self.growing:hands], PROGRAMS / "hand_growth")
+        self._add_others("hand", self.loops[self.growing:hands], PROGRAMS / "hand_resize")
         self._add_others("shell", self.loops[hands:], HERE / "shell_loop.sh")
         self.await_host()
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* monitor.c - see monitor.h.
  *
- * The commands are few and come from crustd or from hand_growth.c, so a line is searched for what
+ * The commands are few and come from crustd or from hand_resize.c, so a line is searched for what
  * it needs and not parsed. Any number of clients is served, for nothing here depends on there being
  * one only.
  */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Growth in a stock guest on a real micro-VM, three ways in turn: crustd through the companion, crustd
+"""Resize in a stock guest on a real micro-VM, three ways in turn: crustd through the companion, crustd
 through the helper that it brings along, and the helper's exchange by hand.
 
 The VM has two disks, each with an ext4; crustd knows of one. Both agents run in the guest: the stand-in for
@@ -41,7 +41,7 @@ PROGRAM = BUILD / "stripped/crust-guest-agent"  # as it is installed
 COMPANION_PORT = 1030
 COMPANION = "companion"  # its file in the share
 SHARES = "run/kata-containers/shared/sandboxes"
-RUNS, GROWTHS = 3, 20
+RUNS, RESIZES = 3, 20
 
 
 class TappedClient(Client):
@@ -159,7 +159,7 @@ class Guest:
     def run(self):
         """The Times of each growth: by the companion, by the helper, by hand."""
         samples = [], [], []
-        for _ in range(GROWTHS):
+        for _ in range(RESIZES):
             for measured, grow in zip(samples, (self.by_companion, self.by_helper, self.by_hand)):
                 measured.append(grow())
                 time.sleep(PAUSE)

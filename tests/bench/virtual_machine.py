@@ -27,7 +27,7 @@ from node import BUILD, Node  # noqa: E402
 
 MIB = 1 << 20
 BEFORE, STEP = 64 * MIB, 4 * MIB
-RUNS, GROWTHS = 3, 10
+RUNS, RESIZES = 3, 10
 PAUSE = 0.3  # seconds in which the guest's serial port notices that its peer has gone
 LOOP_SET_CAPACITY = 0x4C07
 VOLUME = ("/var/lib/kubelet/pods/7d1f5a52-8a3c-4c86-9e1b-2f64c1f6a0b9/volumes/"
@@ -155,7 +155,7 @@ class Guest:
     def run(self):
         """Milliseconds of each growth: by crustd, by hand."""
         samples = [], []
-        for _ in range(GROWTHS):
+        for _ in range(RESIZES):
             self.size += STEP
             for measured, grow in zip(samples, (self.by_crustd, self.by_hand)):
                 measured.append(grow() * 1000)

@@ -136,7 +136,7 @@ class CrustDirectoryTest(SaidTest):
         self.publish(node, path)
         node.wait_for(path, "unbound", layout="both", volume_id=first["volume_id"])
 
-    def test_growth_of_a_volume_that_is_in_the_crust_directory_only(self):
+    def test_resize_of_a_volume_that_is_in_the_crust_directory_only(self):
         node = self.make_node()
         agent = self.agent(node)
         loop = self.loop()

@@ -5,7 +5,7 @@
 import os
 import unittest
 
-from growth import GrowthCase
+from resize_case import ResizeCase
 from rust_test import RustCase
 
 DIRECTORY = "/run/crustd/qemu"
@@ -36,7 +36,7 @@ class CrustQemuCase:
             self.node.wait_for(volume.path, "unbound", "none")
 
 
-class GoTest(CrustQemuCase, GrowthCase):
+class GoTest(CrustQemuCase, ResizeCase):
 
     def test_grows_and_ends(self):
         sandbox = self.add_sandbox(monitor="crust-qemu")

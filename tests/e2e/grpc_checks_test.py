@@ -6,7 +6,7 @@ import os
 import subprocess
 import unittest
 
-from beneath import Sysfs
+from lower_devices import Sysfs
 from disks import make_filesystem
 from grpc_client import SECONDS, GrpcTest
 from said import AFTER, BEFORE, SANDBOX, publish_path

@@ -87,7 +87,7 @@ class CliTest(GrpcTest):
         request.capacity_range.limit_bytes = limit
         return self.client.RuntimeExpandVolume(request, timeout=SECONDS).capacity_bytes
 
-    def own_ways_work(self):
+    def own_paths_work(self):
         self.assertEqual(self.stats().usage[0].total, BEFORE)
         self.assertEqual(self.expand(), BEFORE)
 
@@ -130,7 +130,7 @@ class Helpful(CliTest):
         self.stats()
         self.expand(42, BEFORE)
         self.tool("exit 3")
-        self.own_ways_work()
+        self.own_paths_work()
         self.assertEqual(self.record(), [
             ("intended", {"command": "stats", "program": TOOL}),
             ("answered", {"command": "stats", "total_bytes": 11, "used_bytes": 10}),
@@ -193,7 +193,7 @@ class Useless(CliTest):
             with self.subTest(script):
                 self.tool(script)
                 before = len(self.called())
-                self.own_ways_work()
+                self.own_paths_work()
                 self.assertEqual(len(self.called()), before + 2)
         self.assertIn("is of no help", self.running.log_tail())
 
@@ -232,21 +232,21 @@ class Useless(CliTest):
                         lambda: self.tool("true", named="/" + "x" * 10000),
                         lambda: self.running.path(TOOL).unlink()):
             prepare()
-            self.own_ways_work()
+            self.own_paths_work()
         self.tool("true")
         os.chown(self.running.path(TOOL), 4711, 4711)
-        self.own_ways_work()
+        self.own_paths_work()
         os.chown(self.running.path(TOOL), 0, 0)
         self.tool("true")
         self.running.path("/opt/kata/bin/link").symlink_to(TOOL)
         for named in ("/opt/kata/bin/link", f" {TOOL}", f"\n{TOOL}",
                       "/opt/kata/bin/../bin/runtime-tool"):
             self.tool("true", named=named)
-            self.own_ways_work()
+            self.own_paths_work()
         self.tool("true")
         for directory in ("/", "/opt", "/opt/kata/bin"):
             self.running.path(directory).chmod(0o777)
-            self.own_ways_work()
+            self.own_paths_work()
             self.assertIn("others than root can write it, and", self.running.log_tail())
             self.running.path(directory).chmod(0o755)
         self.assertEqual(self.called(), [])
@@ -263,7 +263,7 @@ class Useless(CliTest):
                       lambda: (file.unlink(), os.mkfifo(file)),
                       lambda: (file.unlink(), file.mkdir())):
             spoil()
-            self.own_ways_work()
+            self.own_paths_work()
         self.assertEqual(self.called(), [])
 
     def test_a_volume_of_which_nobody_knows_the_device(self):

@@ -5,7 +5,7 @@ import shutil
 import struct
 import unittest
 
-from beneath import HEADER, stack
+from lower_devices import HEADER, stack
 from grpc_client import SECONDS, GrpcTest, grpc, socket_of
 from http2_client import ACK, CANCEL, PING, RST_STREAM, Http2, frame, message
 from said import AFTER, BEFORE, MIB, SANDBOX, curl, publish_path, status
@@ -238,7 +238,7 @@ class Refusals(ExpandTest):
             self.fake_monitor.stop()
 
 
-class Beneath(ExpandTest):
+class LowerDevices(ExpandTest):
     """required_bytes is a driver's word for what it has made, which LUKS takes a header from."""
 
     def stack(self, uuid):

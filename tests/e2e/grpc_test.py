@@ -9,7 +9,7 @@ import unittest
 from grpc_client import SECONDS, GrpcTest, socket_of
 from http2_client import (DATA, END_HEADERS, END_STREAM, HEADERS, NO_ERROR, RST_STREAM, SETTINGS,
                           Http2, fields, frame, message, request_fields)
-from other_users import GROUP, USER, ask_as, open_ways
+from other_users import GROUP, USER, ask_as, open_addresses
 
 CHECK = "/grpc.health.v1.Health/Check"
 CONNECTIONS = 64  # at a time
@@ -173,7 +173,7 @@ class Others(GrpcTest):
     def test_root_alone(self):
         node = self.node()
         node.start()
-        open_ways(node)
+        open_addresses(node)
         self.assertEqual(stat.S_IMODE(socket_of(node).stat().st_mode), 0o600)
         self.assertIsNone(self.connect_as(USER, GROUP, node))
         os.chmod(socket_of(node), 0o666)  # what somebody may have opened is asked for its owner
@@ -183,7 +183,7 @@ class Others(GrpcTest):
     def test_a_group(self):
         node = self.node({"paths.socket_group": GROUP})
         node.start()
-        open_ways(node)
+        open_addresses(node)
         status = socket_of(node).stat()
         self.assertEqual((stat.S_IMODE(status.st_mode), status.st_gid), (0o660, GROUP))
         self.assertEqual(self.connect_as(USER, GROUP, node), b"\0")

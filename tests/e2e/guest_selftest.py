@@ -73,7 +73,7 @@ class GuestTest(unittest.TestCase):
     def wait_blocksize(self, vm, disk, size):
         wait_until(lambda: vm.guest_blocksize(disk) == size, 10, f"{size} bytes on {disk.address}")
 
-    def test_growth_reaches_the_guest(self):
+    def test_resize_reaches_the_guest(self):
         """ext4 through a link, xfs through an fd set, btrfs on SCSI: each disk grows."""
         sizes = {"ext4": 64 * MIB, "xfs": 300 * MIB, "btrfs": 128 * MIB}
         loops = {name: self.volume(name, name, size) for name, size in sizes.items()}

@@ -90,7 +90,7 @@ class ChangeTest(HelperCase):
         node.start()
         self.in_sync(node, scene, AFTER)
 
-    def test_a_fault_of_before_is_no_answer_to_a_later_growth(self):
+    def test_a_fault_of_before_is_no_answer_to_a_later_resize(self):
         """A neighbour's helper found the file system read-only when it had nothing to grow."""
         node, scene = self.build(2)
         volume, neighbour = scene.volumes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Growth by a helper that crustd brings into the guest: what is asked of kata-agent, and what is left."""
+"""Resize by a helper that crustd brings into the guest: what is asked of kata-agent, and what is left."""
 
 import base64
 import os
@@ -17,9 +17,9 @@ CALLS = ("CreateContainer", "StartContainer", "ReadStdout", "ReadStderr", "WaitP
 SLOT_PATH = KATA_STORAGE + base64.urlsafe_b64encode(b"03").decode()  # of the first disk
 
 
-class GrowthTest(HelperCase):
+class ResizeTest(HelperCase):
 
-    def test_growth_of_one_volume(self):
+    def test_resize_of_one_volume(self):
         node, scene = self.build()
         volume, = scene.volumes
         scene.agent.runs.clear()

@@ -12,7 +12,7 @@ import subprocess
 import threading
 
 from node import BUILD, REPOSITORY, VOLUMES, encode
-from other_users import GROUP, USER, ask_as, open_ways
+from other_users import GROUP, USER, ask_as, open_addresses
 from said import AFTER, BEFORE, SANDBOX, SaidTest, curl, fake_agent, free_port, publish_path
 
 
@@ -51,7 +51,7 @@ class MetricsTest(HttpTest):
         return dict(line.rsplit(" ", 1) for line in body.decode().splitlines()
                     if not line.startswith("#"))
 
-    def test_a_growth_that_is_held_up_and_goes_through(self):
+    def test_a_resize_that_is_held_up_and_goes_through(self):
         node = self.node()
         volume = self.volume(node)
         self.sandbox(node, volume)
@@ -176,14 +176,14 @@ class OthersTest(HttpTest):
     def test_root_alone(self):
         node = self.node()
         node.start()
-        open_ways(node)
+        open_addresses(node)
         self.assertEqual(self.ask(USER, GROUP, node), b"")
         self.assertIn(b" 202 ", self.ask(0, 0, node))
 
     def test_a_group(self):
         node = self.node({"paths.socket_group": GROUP})
         node.start()
-        open_ways(node)
+        open_addresses(node)
         self.assertIn(b" 202 ", self.ask(USER, GROUP, node))
         self.assertEqual(self.ask(USER, USER, node), b"")
 

@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 from disks import Disk, LoopDevice, make_filesystem
-from growth import FIRST_BYTES, MIB, SECONDS, skip_without_parts
+from resize_case import FIRST_BYTES, MIB, SECONDS, skip_without_parts
 from guest_image import build_kata_image, build_program
 from guestvm import KATA_SHARED
 from kata_guest import (INTERNAL, INVALID_ARGUMENT, NOT_FOUND, ROOT_DIRECTORIES, UNIMPLEMENTED,
@@ -285,7 +285,7 @@ class HelperTest(KataAgentCase):
         self.client.remove(container.id)
         self.assert_nothing_left()
 
-    def test_growth_that_hangs_is_killed(self):
+    def test_resize_that_hangs_is_killed(self):
         """Without a timeout it waits as long as the kernel. It can be killed and removed."""
         self.resize("xfs")
         path, = self.mount_points("xfs")

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the lost_*_test.py modules share: a growth that can be interrupted at each syscall, and what
+"""What the lost_*_test.py modules share: a resize that can be interrupted at each syscall, and what
 must be true after it.
 
-    growth = Interrupted(self)
-    growth.grow(AFTER)
-    growth.reset()
-    for point in sweep(growth.trace()):
-        growth.reset()
-        growth.run_once(point.inject("signal=SIGKILL"))
-        growth.run_once()
-        growth.check()
+    scene = Interrupted(self)
+    scene.grow(AFTER)
+    scene.reset()
+    for point in sweep(scene.trace()):
+        scene.reset()
+        scene.run_once(point.inject("signal=SIGKILL"))
+        scene.run_once()
+        scene.check()
 
 One node, one scripted monitor and one scripted agent serve all points of a sweep. The real syscalls
 are interrupted by strace(1); the database is read read-only, beside the daemon.
@@ -224,7 +224,7 @@ class Interrupted:
         return points(file, "crustd.conf")
 
     def trace_running(self):
-        """The points of a growth that a running daemon sees."""
+        """The points of a resize that a running daemon sees."""
         file = self.test.scratch / "trace"
         with Attached(self.node.process.pid, [], file):
             self.grow_more()
@@ -239,7 +239,7 @@ class Interrupted:
         shutil.copytree(self.state, self.kept)
 
     def reset(self):
-        """Nobody has been told of the growth yet; without keep() there is no database either."""
+        """Nobody has been told of the resize yet; without keep() there is no database either."""
         shutil.rmtree(self.state)
         if self.kept:
             shutil.copytree(self.kept, self.state)
@@ -259,14 +259,14 @@ class Interrupted:
         self.volume.loop.resize(to_bytes)
 
     def grow_more(self):
-        """Another growth on top of those before, so that nothing need be set back."""
+        """Another resize on top of those before, so that nothing need be set back."""
         self.forget_requests()
         self.grow(self.end_bytes + MIB)
 
     # -- the end state
 
     def wait_reached(self):
-        wait(self.is_reached, "the growth's end", self.node.log_tail)
+        wait(self.is_reached, "the resize's end", self.node.log_tail)
 
     def is_reached(self):
         try:
@@ -278,7 +278,7 @@ class Interrupted:
             self.database, "SELECT * FROM audit_resizes WHERE finished_at IS NULL") and \
             self.agent.stats.total == self.end_bytes
 
-    def check(self, growths=1):
+    def check(self, expected=1):
         """The same end state, whatever came between."""
         test = self.test
         row, = rows(self.database, "SELECT * FROM audit_volumes")
@@ -289,16 +289,16 @@ class Interrupted:
         test.assertIsNone(row["next_attempt_at"])
         test.assertEqual(self.monitor.drives[0].size, self.end_bytes)
         test.assertEqual(self.agent.stats.total, self.end_bytes)
-        self.check_record(growths)
+        self.check_record(expected)
         self.check_told()
         self.check_files()
 
-    def check_record(self, growths):
+    def check_record(self, expected):
         test = self.test
         test.assertEqual(rows(self.database, "PRAGMA integrity_check"),
                          [{"integrity_check": "ok"}])
         resizes = rows(self.database, "SELECT * FROM audit_resizes ORDER BY resize_id")
-        test.assertEqual(len(resizes), growths, resizes)
+        test.assertEqual(len(resizes), expected, resizes)
         test.assertEqual((resizes[-1]["from_bytes"], resizes[-1]["to_bytes"]),
                          (self.begin_bytes, self.end_bytes))
         for resize in resizes:

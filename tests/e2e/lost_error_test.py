@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each syscall failed once: crustd goes on or ends with an error, and the growth ends as ever.
+"""Each syscall failed once: crustd goes on or ends with an error, and the resize ends as ever.
 
 What fails must teach nothing: a reading that failed is no proof that a volume, a sandbox or a device
 has gone.
@@ -20,42 +20,42 @@ class Failed(LostTest):
         super().setUp()
         self.need_strace()
 
-    def end_up(self, growth):
+    def end_up(self, scene):
         """Starts it again until there is nothing left to do: what failed waits for its time."""
         deadline = time.monotonic() + SECONDS
-        while not growth.is_reached():
-            self.assertLess(time.monotonic(), deadline, growth.node.log_tail())
-            self.assertEqual(growth.run_once(), 0, growth.node.log_tail())
+        while not scene.is_reached():
+            self.assertLess(time.monotonic(), deadline, scene.node.log_tail())
+            self.assertEqual(scene.run_once(), 0, scene.node.log_tail())
             time.sleep(0.02)
 
-    def fail_each(self, title, growth):
-        growth.reset()
-        found = growth.trace()
-        growth.check()
+    def fail_each(self, title, scene):
+        scene.reset()
+        found = scene.trace()
+        scene.check()
         ended = count = 0
         for point, error in failures(found):
             with self.subTest(syscall=str(point), error=error):
                 count += 1
-                growth.reset()
-                status = growth.run_once(point.inject(f"error={error}"))
-                self.assertIn(status, STATUSES, growth.node.log_tail())
+                scene.reset()
+                status = scene.run_once(point.inject(f"error={error}"))
+                self.assertIn(status, STATUSES, scene.node.log_tail())
                 ended += status != 0
-                self.end_up(growth)
-                growth.check()
+                self.end_up(scene)
+                scene.check()
         report(title, count, sum(map(len, map(errors_of, found))),
                ended_with_an_error=ended)
 
-    def test_growth_seen_at_start(self):
-        growth = Interrupted(self)
-        self.assertEqual(growth.run_once(), 0, growth.node.log_tail())
-        growth.keep()
-        growth.grow(AFTER)
-        self.fail_each("failed, growth seen at start", growth)
+    def test_resize_seen_at_start(self):
+        scene = Interrupted(self)
+        self.assertEqual(scene.run_once(), 0, scene.node.log_tail())
+        scene.keep()
+        scene.grow(AFTER)
+        self.fail_each("failed, resize seen at start", scene)
 
-    def test_growth_seen_at_first_start(self):
-        growth = Interrupted(self)
-        growth.grow(AFTER)
-        self.fail_each("failed, first start", growth)
+    def test_resize_seen_at_first_start(self):
+        scene = Interrupted(self)
+        scene.grow(AFTER)
+        self.fail_each("failed, first start", scene)
 
 
 class FailedWhileRunning(LostTest):
@@ -64,29 +64,29 @@ class FailedWhileRunning(LostTest):
     def setUp(self):
         super().setUp()
         self.need_strace()
-        self.growth = Interrupted(self, {"resize.sweep_seconds": 1})
+        self.scene = Interrupted(self, {"resize.sweep_seconds": 1})
 
-    def test_growth_of_a_running_daemon(self):
-        node = self.growth.node
+    def test_resize_of_a_running_daemon(self):
+        node = self.scene.node
         node.start()
-        self.growth.wait_reached()
+        self.scene.wait_reached()
         # strace refuses a close, and the descriptor stays open: the kernel closes it in any case. A
         # monitor's would keep crustd out for good.
-        found = [point for point in self.growth.trace_running() if point.syscall != "close"]
+        found = [point for point in self.scene.trace_running() if point.syscall != "close"]
         count = ended = 0
         for point, error in failures(found):
             with self.subTest(syscall=str(point), error=error):
                 count += 1
                 with Attached(node.process.pid, point.inject(f"error={error}")):
-                    self.growth.grow_more()
-                    wait(lambda: node.process.poll() is not None or self.growth.is_reached(),
-                         "the growth's end", node.log_tail)
+                    self.scene.grow_more()
+                    wait(lambda: node.process.poll() is not None or self.scene.is_reached(),
+                         "the resize's end", node.log_tail)
                 if node.process.poll() is not None:
                     ended += 1
                     self.assertIn(node.process.returncode, STATUSES, node.log_tail())
                     node.start()
-                    self.growth.wait_reached()
-                self.growth.check(growths=1 + count)
+                    self.scene.wait_reached()
+                self.scene.check(expected=1 + count)
         report("failed, running daemon", count,
                sum(map(len, map(errors_of, found))),
                ended_with_an_error=ended)

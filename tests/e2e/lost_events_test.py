@@ -54,8 +54,8 @@ class Overflow(LostTest):
 
     def setUp(self):
         super().setUp()
-        self.growth = Interrupted(self)
-        self.node = self.growth.node
+        self.scene = Interrupted(self)
+        self.node = self.scene.node
         for name in ("removed", "rewritten"):
             self.node.stage(publish_path(name), "/dev/absent", options=["before"])
 
@@ -68,23 +68,23 @@ class Overflow(LostTest):
         self.node.unstage(publish_path("removed"))
         self.node.stage(publish_path("rewritten"), "/dev/absent", options=["after"])
         self.node.stage(publish_path("added"), "/dev/absent", options=["new"])
-        self.growth.forget_requests()
-        self.growth.grow(AFTER)
+        self.scene.forget_requests()
+        self.scene.grow(AFTER)
 
     def wait_changed(self, source):
         self.node.wait(lambda: self.overflows(source) > 0, SECONDS, f"an overflow of {source}")
         self.node.wait_for(publish_path("added"), "unbound", options='["new"]')
         self.node.wait_for(publish_path("rewritten"), "unbound", options='["after"]')
         self.node.wait_for(publish_path("removed"), "unmanaged", status="removed")
-        self.node.wait_for(self.growth.volume.path, "in_sync", "none", hypervisor_bytes=AFTER,
+        self.node.wait_for(self.scene.volume.path, "in_sync", "none", hypervisor_bytes=AFTER,
                            guest_bytes=AFTER)
-        self.growth.check_record(growths=1)
-        self.growth.check_told()
+        self.scene.check_record(expected=1)
+        self.scene.check_told()
 
     @contextlib.contextmanager
     def stopped(self):
         process = self.node.process
-        self.node.wait_for(self.growth.volume.path, "in_sync", "none")
+        self.node.wait_for(self.scene.volume.path, "in_sync", "none")
         self.node.wait(lambda: status(self.node)["acts_in_flight"] == 0, SECONDS, "acts to end")
         process.send_signal(signal.SIGSTOP)
         try:

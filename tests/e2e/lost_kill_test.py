@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Killed before any one of its syscalls and started again, crustd brings a growth to the same end."""
+"""Killed before any one of its syscalls and started again, crustd brings a resize to the same end."""
 
 import signal
 import subprocess
@@ -16,35 +16,35 @@ class Killed(LostTest):
         super().setUp()
         self.need_strace()
 
-    def kill_at_each(self, title, growth):
-        growth.reset()
-        found = growth.trace()
-        growth.check()
+    def kill_at_each(self, title, scene):
+        scene.reset()
+        found = scene.trace()
+        scene.check()
         chosen = sweep(found)
         missed = 0
         for point in chosen:
             with self.subTest(killed_before=str(point)):
-                growth.reset()
-                status = growth.run_once(point.inject("signal=SIGKILL"))
-                self.assertIn(status, (0, -signal.SIGKILL), growth.node.log_tail())
+                scene.reset()
+                status = scene.run_once(point.inject("signal=SIGKILL"))
+                self.assertIn(status, (0, -signal.SIGKILL), scene.node.log_tail())
                 missed += status == 0
-                self.assertEqual(growth.run_once(), 0, growth.node.log_tail())
-                growth.check()
+                self.assertEqual(scene.run_once(), 0, scene.node.log_tail())
+                scene.check()
         report(title, len(chosen), len(found), not_reached=missed)
 
-    def test_growth_seen_at_start(self):
-        """The device has grown while no daemon ran: start, scan, growth and end, all in one run."""
-        growth = Interrupted(self)
-        self.assertEqual(growth.run_once(), 0, growth.node.log_tail())
-        growth.keep()
-        growth.grow(AFTER)
-        self.kill_at_each("killed, growth seen at start", growth)
+    def test_resize_seen_at_start(self):
+        """The device has grown while no daemon ran: start, scan, resize and end, all in one run."""
+        scene = Interrupted(self)
+        self.assertEqual(scene.run_once(), 0, scene.node.log_tail())
+        scene.keep()
+        scene.grow(AFTER)
+        self.kill_at_each("killed, resize seen at start", scene)
 
-    def test_growth_seen_at_first_start(self):
-        """There is no database yet either, and the growth shows in what the VMM says."""
-        growth = Interrupted(self)
-        growth.grow(AFTER)
-        self.kill_at_each("killed, first start", growth)
+    def test_resize_seen_at_first_start(self):
+        """There is no database yet either, and the resize shows in what the VMM says."""
+        scene = Interrupted(self)
+        scene.grow(AFTER)
+        self.kill_at_each("killed, first start", scene)
 
 
 class KilledWhileRunning(LostTest):
@@ -54,37 +54,37 @@ class KilledWhileRunning(LostTest):
     def setUp(self):
         super().setUp()
         self.need_strace()
-        self.growth = Interrupted(self)
+        self.scene = Interrupted(self)
         self.start()
 
     def start(self):
-        node = self.growth.node
+        node = self.scene.node
         if node.process:
             node.kill()
         with open(node.log, "wb") as log:
             node.process = subprocess.Popen(node.command(), stdin=subprocess.DEVNULL, stdout=log,
                                             stderr=log)
-        self.growth.wait_reached()
+        self.scene.wait_reached()
 
     def kill_at(self, point):
         """Whether the daemon came to this point."""
-        process = self.growth.node.process
+        process = self.scene.node.process
         with Attached(process.pid, point.inject("signal=SIGKILL")):
-            self.growth.grow_more()
-            wait(lambda: process.poll() is not None or self.growth.is_reached(),
-                 "the kill or the growth's end")
+            self.scene.grow_more()
+            wait(lambda: process.poll() is not None or self.scene.is_reached(),
+                 "the kill or the resize's end")
         return process.poll() is not None
 
-    def test_growth_of_a_running_daemon(self):
-        found = self.growth.trace_running()
+    def test_resize_of_a_running_daemon(self):
+        found = self.scene.trace_running()
         chosen = sweep(found)
-        self.growth.check(growths=1)
+        self.scene.check(expected=1)
         missed = 0
         for number, point in enumerate(chosen, 2):
             with self.subTest(killed_before=str(point)):
                 missed += not self.kill_at(point)
                 self.start()
-                self.growth.check(growths=number)
+                self.scene.check(expected=number)
         report("killed, running daemon", len(chosen), len(found), not_reached=missed)
 
 

@@ -10,7 +10,7 @@ GROUP = 47110  # nobody's
 USER = 47111
 
 
-def open_ways(node):
+def open_addresses(node):
     """Whoever it is may come as far as the sockets."""
     directory = node.root / "run/crustd"
     while directory != pathlib.Path(tempfile.gettempdir()):

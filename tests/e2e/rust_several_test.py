@@ -11,7 +11,7 @@ import pathlib
 import unittest
 
 from disks import Disk
-from growth import MIB
+from resize_case import MIB
 from rust_test import RustCase
 
 
@@ -82,7 +82,7 @@ class SeveralDisksTest(SeveralCase):
             row = self.wait_row(volume, "in_sync", "none", hypervisor_bytes=size * MIB)
             self.assertIsNone(row["evidence"])
             self.assertEqual(row["resizable"], "yes")
-            self.check_mapping(volume)
+            self.check_binding(volume)
             self.check_size(volume, size * MIB)
         second.loop.resize(128 * MIB)
         self.wait_row(second, "in_sync", "unverified", hypervisor_bytes=128 * MIB)

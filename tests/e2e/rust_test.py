@@ -10,7 +10,7 @@ import os
 import secrets
 import unittest
 
-from growth import MIB, GrowthCase, Sandbox
+from resize_case import MIB, ResizeCase, Sandbox
 from guestvm import GuestVM
 from rust_runtime import GUEST_MOUNTS, TASKS, RustPod, RustShim, guest_name
 
@@ -65,7 +65,7 @@ class RustSandbox(RustPod, Sandbox):
         return self.run_container(volume.path, os.path.basename(volume.disk.mount_point))
 
 
-class RustCase(GrowthCase):
+class RustCase(ResizeCase):
     """Growths under the Rust runtime."""
 
     @classmethod

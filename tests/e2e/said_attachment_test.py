@@ -196,7 +196,7 @@ class DetachedTest(AttachmentTest):
         mapping = node.query("SELECT * FROM audit_mappings ORDER BY since DESC LIMIT 1")[0]
         self.assertEqual((mapping["drive_id"], mapping["until"]), ("drive-again", None))
 
-    def test_growth_meanwhile_is_carried_out(self):
+    def test_resize_meanwhile_is_carried_out(self):
         node, (volume,) = self.scene()
         bundle = self.run_container(node, volume)
         node.start()

@@ -20,7 +20,7 @@ class SettleTest(SaidTest):
         self.sandbox(node, volume)
         return node, volume, monitor
 
-    def test_a_growth_waits_until_the_size_is_still(self):
+    def test_a_resize_waits_until_the_size_is_still(self):
         node, volume, monitor = self.build(LONGER_THAN_ANY_TEST)
         node.start()
         node.wait_for(volume.path, "in_sync", hypervisor_bytes=BEFORE)

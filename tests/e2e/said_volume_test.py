@@ -415,7 +415,7 @@ class SandboxTest(VolumeTest):
         self.assertIsNone(self.resize_row(node, volume.path))
         self.explains(node, volume.path, "No live sandbox is known to use the volume")
 
-    def test_ends_in_the_middle_of_a_growth(self):
+    def test_ends_in_the_middle_of_a_resize(self):
         node, volume, monitor = self.build()
         node.start()
         node.wait_for(volume.path, "in_sync")

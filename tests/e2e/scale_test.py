@@ -78,15 +78,15 @@ class ChurnTest(unittest.TestCase):
         crowd.replace(PODS // 2, PER_SECOND)
         crowd.wait_settled()
         self.wait_trimmed()
-        half_way = crowd.status("RssAnon"), crowd.database_bytes
+        halfway_figures = crowd.status("RssAnon"), crowd.database_bytes
 
         crowd.replace(PODS // 2, PER_SECOND)
         crowd.grow(rounds=2)
         crowd.wait_settled()
         self.wait_trimmed()
         wait_until(lambda: self.held() == before, 60, f"crustd to hold {before}")
-        self.assertLess(crowd.status("RssAnon"), 1.1 * half_way[0])
-        self.assertLess(crowd.database_bytes, 1.25 * half_way[1])
+        self.assertLess(crowd.status("RssAnon"), 1.1 * halfway_figures[0])
+        self.assertLess(crowd.database_bytes, 1.25 * halfway_figures[1])
 
         wait_until(lambda: self.present(crowd.database) == self.found_afresh(), 60,
                    "what a daemon without history finds")

@@ -16,7 +16,7 @@ import unittest
 
 from containers import Containers
 from grpc_client import Clients
-from growth import SECONDS, GrowthCase
+from resize_case import SECONDS, ResizeCase
 from node import encode
 from said import curl
 
@@ -32,7 +32,7 @@ LIFE = ["volume_added", "unbound/none", "mapping_opened", "query_hypervisor_inte
         "resize_finished", "mapping_closed", "volume_removed", "unmanaged/none"]
 
 
-class WalkTest(Clients, GrowthCase):
+class WalkTest(Clients, ResizeCase):
     """The walk; a test of a class below gives it a way to ask."""
 
     @classmethod
@@ -60,10 +60,10 @@ class WalkTest(Clients, GrowthCase):
             self.wait(lambda v=volume: any(row["guest_path"] for row in self.mappings(v)),
                       f"where the guest has {volume.path}")
             self.check_stats(dialect, volume)
-        growths = [self.grow_on_the_host(dialect, volume) for volume in volumes]
-        for growth in growths:
-            self.finish(growth)
-            self.check_stats(dialect, growth.volume)
+        resizes = [self.grow_on_the_host(dialect, volume) for volume in volumes]
+        for resize in resizes:
+            self.finish(resize)
+            self.check_stats(dialect, resize.volume)
         sandbox.vm.power_off()
         self.node.end_sandbox(sandbox.id)
         self.unpublish(dialect, volumes)
@@ -95,13 +95,13 @@ class WalkTest(Clients, GrowthCase):
 
     def grow_on_the_host(self, dialect, volume):
         """The driver's host part, then its call, by whose answer the guest has it."""
-        growth = self.begin(volume, settled=None)
-        self.assertEqual(dialect.expand(volume, growth.to_bytes), growth.to_bytes)
-        self.check_guest(growth)
+        resize = self.begin(volume, settled=None)
+        self.assertEqual(dialect.expand(volume, resize.to_bytes), resize.to_bytes)
+        self.check_guest(resize)
         row = self.node.volume(volume.path)
-        self.assertEqual((row["state"], row["hypervisor_bytes"]), ("in_sync", growth.to_bytes))
-        self.assertEqual(dialect.expand(volume, growth.to_bytes), growth.to_bytes)
-        return growth
+        self.assertEqual((row["state"], row["hypervisor_bytes"]), ("in_sync", resize.to_bytes))
+        self.assertEqual(dialect.expand(volume, resize.to_bytes), resize.to_bytes)
+        return resize
 
     def unpublish(self, dialect, volumes):
         for volume in volumes:

@@ -9,7 +9,7 @@ import platform
 import re
 
 from node_test_case import REPOSITORY
-from sandboxes import GROWTH_SECONDS, MIB, SandboxTest
+from sandboxes import MIB, RESIZE_SECONDS, SandboxTest
 
 PAGE = REPOSITORY / "docs/crust-qemu.md"
 QEMU = f"qemu-system-{platform.machine()}"
@@ -72,7 +72,7 @@ class CrustQemuTest(SandboxTest):
         self.assertIn("crust-qemu's, QMP", self.given("crustctl doctor", 0))
         self.node.run(f"test -S {socket}")
         self.node.run(f"systemctl kill --signal=KILL {sandbox.unit}")
-        self.node.wait(f"! test -e {socket}", GROWTH_SECONDS, "the socket to be removed")
+        self.node.wait(f"! test -e {socket}", RESIZE_SECONDS, "the socket to be removed")
 
     def check_removal(self):
         remove, ask, *rest = commands("Taking it away")

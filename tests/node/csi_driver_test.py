@@ -10,7 +10,7 @@ import csi_driver
 import grpc_client
 from go_programs import build
 from node_test_case import REPOSITORY
-from sandboxes import GROWTH_SECONDS, MIB, TOOLS, SandboxTest
+from sandboxes import MIB, RESIZE_SECONDS, TOOLS, SandboxTest
 
 SOCKET, GROUP = "/run/csi.sock", "crust"
 SIZE, GROWN, LARGER = 64 * MIB, 128 * MIB, 192 * MIB
@@ -129,7 +129,7 @@ class CsiDriverTest(SandboxTest):
         self.assertEqual(int(usage["total"]), file_system)
         # A VMM has the device open: LVM does not let go of it.
         self.refused("FAILED_PRECONDITION", "unstage", volume=volume, staging="/run/staging-guest")
-        self.node.run(f"systemctl stop {sandbox.unit}", seconds=GROWTH_SECONDS)
+        self.node.run(f"systemctl stop {sandbox.unit}", seconds=RESIZE_SECONDS)
         self.call("unpublish", volume=volume, target=target)
         self.node.wait(lambda: self.node.volume(target)["status"] == "removed", 60, "the removal")
         self.call("unstage", volume=volume, staging="/run/staging-guest")

@@ -31,7 +31,7 @@ MKFS = {
     "xfs": "mkfs.xfs -q -f -K",
     "btrfs": "mkfs.btrfs -q -f -K",
 }
-BOOT_SECONDS = GROWTH_SECONDS = 600
+BOOT_SECONDS = RESIZE_SECONDS = 600
 ASK = ("import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]);"
        " s.sendall(sys.argv[2].encode() + b'\\n'); print(s.makefile().readline())")
 
@@ -155,14 +155,14 @@ class SandboxTest(NodeTest):
     def settle(self, name):
         """Waits until crustd has seen that all is as large as the device; returns the guest's sizes."""
         size = self.device_bytes(name)
-        self.node.wait_for(self.volume(name).path, "in_sync", "none", seconds=GROWTH_SECONDS,
+        self.node.wait_for(self.volume(name).path, "in_sync", "none", seconds=RESIZE_SECONDS,
                            device_bytes=size, hypervisor_bytes=size)
         return self.guest_sizes(name)
 
     def check_grown(self, name, before):
         """The guest's own word about a growth since settle(); returns the volume's row."""
         volume, size = self.volume(name), self.device_bytes(name)
-        row = self.node.wait_for(volume.path, "in_sync", "none", seconds=GROWTH_SECONDS,
+        row = self.node.wait_for(volume.path, "in_sync", "none", seconds=RESIZE_SECONDS,
                                  device_bytes=size, hypervisor_bytes=size)
         disk_bytes, file_system_bytes = self.guest_sizes(name)
         self.assertEqual(disk_bytes, size)

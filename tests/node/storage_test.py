@@ -4,7 +4,7 @@
 Two guests on KVM have the volumes; each test lets one grow by the commands that an administrator gives.
 """
 
-from sandboxes import GROWTH_SECONDS, MIB, SandboxTest
+from sandboxes import MIB, RESIZE_SECONDS, SandboxTest
 
 GIB = 1 << 30
 KEY = "/run/luks-key"
@@ -69,14 +69,14 @@ class StorageTest(SandboxTest):
 
     def grow(self, name, command):
         before = self.settle(name)
-        self.node.run(command, seconds=GROWTH_SECONDS)
+        self.node.run(command, seconds=RESIZE_SECONDS)
         return self.check_grown(name, before)
 
     def wait_missing(self, name, reason, remedy):
         """Waits until explain names the step that is missing."""
         path = self.volume(name).path
-        self.node.wait_for(path, "in_sync", reason, seconds=GROWTH_SECONDS)
-        self.node.wait(lambda: remedy in self.explained(name), GROWTH_SECONDS,
+        self.node.wait_for(path, "in_sync", reason, seconds=RESIZE_SECONDS)
+        self.node.wait(lambda: remedy in self.explained(name), RESIZE_SECONDS,
                        f"explain {name} to name: {remedy}")
 
     def test_guests_are_reached_over_vsock(self):
@@ -149,10 +149,10 @@ lvcreate -q -y -W n -L 64M -n data safe
         cls.start_sandboxes()
         cls.node.run("systemctl enable --quiet --now crustd")
 
-    def test_growth_while_it_was_dead_arrives(self):
+    def test_resize_while_it_was_dead_arrives(self):
         before = self.settle("data")
         self.node.run("systemctl kill --signal=KILL crustd && lvextend -q -L 96M safe/data",
-                      seconds=GROWTH_SECONDS)
+                      seconds=RESIZE_SECONDS)
         self.node.wait("systemctl is-active --quiet crustd", 60, "the unit to be active again")
         self.check_grown("data", before)
         self.assertEqual(self.node.property("NRestarts"), "1")

@@ -332,7 +332,7 @@ static void the_first_route_that_grows_ends_it(void **state)
     assert_string_equal(reply->ability[ROUTE_COMPANION], "agent_unsupported");
     assert_string_equal(reply->ability[ROUTE_AGENT], "able");
     assert_null(reply->ability[ROUTE_SHIM]);
-    assert_int_equal(test.act, AGENT_GROW);
+    assert_int_equal(test.act, AGENT_RESIZE_AND_STATS);
 }
 
 static void a_resize_without_a_size_is_unverified(void **state)

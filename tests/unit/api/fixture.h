@@ -142,7 +142,7 @@ struct fixture {
     struct http_server *server;
     char directory[SCRATCH_BYTES];
     int root;
-    unsigned port[HTTP_DOOR_METRICS + 1]; /* of the doors that have one */
+    unsigned port[HTTP_LISTENER_METRICS + 1]; /* of the listeners that have one */
 };
 
 static inline void on_watchdog(struct loop_timer *timer)
@@ -168,11 +168,11 @@ static inline struct http_server_options options_of(struct fixture *fixture)
         .root = fixture->root, .socket_path = "/run/http.sock", .operations = &fixture->operations};
 }
 
-static inline void choose_address(struct fixture *fixture, enum http_door door,
+static inline void choose_address(struct fixture *fixture, enum http_listener listener,
                                   char ret_address[static 32])
 {
-    fixture->port[door] = free_port();
-    (void)snprintf(ret_address, 32, "127.0.0.1:%u", fixture->port[door]);
+    fixture->port[listener] = free_port();
+    (void)snprintf(ret_address, 32, "127.0.0.1:%u", fixture->port[listener]);
 }
 
 static inline int set_up(void **state)
@@ -190,8 +190,8 @@ static inline int set_up(void **state)
                      0);
     fixture->reconciler.health = (struct reconciler_health){
         .synced = true, .sources = 1, .source = {{"inotify", true, 7, 0}}};
-    choose_address(fixture, HTTP_DOOR_PAGES, listen_address);
-    choose_address(fixture, HTTP_DOOR_METRICS, metrics_address);
+    choose_address(fixture, HTTP_LISTENER_PAGES, listen_address);
+    choose_address(fixture, HTTP_LISTENER_METRICS, metrics_address);
     options = options_of(fixture);
     options.listen = listen_address;
     options.metrics_listen = metrics_address;
@@ -262,13 +262,13 @@ static inline void on_client(struct loop_io *io, int events)
         loop_io_stop(io);
 }
 
-static inline int connect_to(const struct fixture *fixture, enum http_door door)
+static inline int connect_to(const struct fixture *fixture, enum http_listener listener)
 {
     struct sockaddr_un path = {.sun_family = AF_UNIX};
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-                                  .sin_port = htons((uint16_t)fixture->port[door])};
-    const bool tcp = door != HTTP_DOOR_SOCKET;
+                                  .sin_port = htons((uint16_t)fixture->port[listener])};
+    const bool tcp = listener != HTTP_LISTENER_SOCKET;
     int fd = socket(tcp ? AF_INET : AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     (void)snprintf(path.sun_path, sizeof(path.sun_path), "%.40s/run/http.sock", fixture->directory);
@@ -279,11 +279,11 @@ static inline int connect_to(const struct fixture *fixture, enum http_door door)
     return fd;
 }
 
-static inline void client_start(struct fixture *fixture, struct client *client, enum http_door door,
-                                const char *request, size_t length)
+static inline void client_start(struct fixture *fixture, struct client *client,
+                                enum http_listener listener, const char *request, size_t length)
 {
     *client = (struct client){.fixture = fixture,
-                              .fd = connect_to(fixture, door),
+                              .fd = connect_to(fixture, listener),
                               .request = request,
                               .length = length,
                               .chunk = 65536};
@@ -305,12 +305,12 @@ static inline void client_finish(struct client *client)
 }
 
 /* Sends bytes, reads until the server closes. The reply is the caller's. */
-static inline void talk(struct fixture *fixture, enum http_door door, const char *request,
+static inline void talk(struct fixture *fixture, enum http_listener listener, const char *request,
                         size_t length, struct buffer *ret_reply)
 {
     struct client client;
 
-    client_start(fixture, &client, door, request, length);
+    client_start(fixture, &client, listener, request, length);
     client_finish(&client);
     *ret_reply = client.reply;
     client.reply = (struct buffer){0};
@@ -325,21 +325,21 @@ static inline unsigned status_of(const struct buffer *reply)
     return status;
 }
 
-static inline struct buffer ask_door(struct fixture *fixture, enum http_door door,
-                                     const char *method, const char *path)
+static inline struct buffer ask_listener(struct fixture *fixture, enum http_listener listener,
+                                         const char *method, const char *path)
 {
     char request[2048];
     struct buffer reply;
 
     (void)snprintf(request, sizeof(request),
                    "%s %s HTTP/1.1\r\nHost: crustd\r\nConnection: close\r\n\r\n", method, path);
-    talk(fixture, door, request, strlen(request), &reply);
+    talk(fixture, listener, request, strlen(request), &reply);
     return reply;
 }
 
 static inline struct buffer ask(struct fixture *fixture, const char *method, const char *path)
 {
-    return ask_door(fixture, HTTP_DOOR_SOCKET, method, path);
+    return ask_listener(fixture, HTTP_LISTENER_SOCKET, method, path);
 }
 
 static inline void expect_status(struct fixture *fixture, const char *method, const char *path,
@@ -395,9 +395,9 @@ static inline void bind_first_volume(struct store *store)
                                           .runtime = RUNTIME_KATA_GO,
                                           .hypervisor = HYPERVISOR_QEMU,
                                           .vmm_pid = 1};
-    struct store_mapping mapping = {.volume_id = 1, .source = "persist"};
+    struct store_binding binding = {.volume_id = 1, .source = "persist"};
     bool changed;
 
-    assert_int_equal(store_put_sandbox(store, &sandbox, &mapping.sandbox_ref, &changed), 0);
-    assert_int_equal(store_open_mapping(store, &mapping), 0);
+    assert_int_equal(store_put_sandbox(store, &sandbox, &binding.sandbox_ref, &changed), 0);
+    assert_int_equal(store_open_binding(store, &binding), 0);
 }

@@ -7,7 +7,7 @@ static const char resize[] = "POST /v1/volumes/1/resize HTTP/1.1\r\nHost: crustd
 
 static void begin(struct fixture *fixture, struct client *client)
 {
-    client_start(fixture, client, HTTP_DOOR_SOCKET, resize, strlen(resize));
+    client_start(fixture, client, HTTP_LISTENER_SOCKET, resize, strlen(resize));
     while (!asked_expansion)
         loop_run_once(&fixture->loop);
 }
@@ -48,7 +48,7 @@ static void a_refusal_has_gRPC_s_code(void **state)
 static void only_on_the_socket(void **state)
 {
     cleanup(buffer_done) struct buffer reply =
-        ask_door(*state, HTTP_DOOR_PAGES, "POST", "/v1/volumes/1/resize");
+        ask_listener(*state, HTTP_LISTENER_PAGES, "POST", "/v1/volumes/1/resize");
 
     assert_int_equal(status_of(&reply), 404);
     assert_null(asked_expansion);
@@ -80,7 +80,7 @@ static void waiting_is_bounded(void **state)
         asked_expansion = NULL; /* each is freed when it is cancelled */
         begin(fixture, &client[i]);
     }
-    client_start(fixture, &one, HTTP_DOOR_SOCKET, resize, strlen(resize));
+    client_start(fixture, &one, HTTP_LISTENER_SOCKET, resize, strlen(resize));
     client_finish(&one);
     assert_int_equal(status_of(&one.reply), 429);
     client_done(&one);

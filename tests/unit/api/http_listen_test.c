@@ -126,18 +126,18 @@ static void every_address_of_either_family(void **state)
 {
     struct fixture *fixture = *state;
     struct http_server_options options = options_of(fixture);
-    const struct sockaddr_in6 loopback = {.sin6_family = AF_INET6,
-                                          .sin6_addr = IN6ADDR_LOOPBACK_INIT,
-                                          .sin6_port =
-                                              htons((uint16_t)fixture->port[HTTP_DOOR_METRICS])};
+    const struct sockaddr_in6 loopback = {
+        .sin6_family = AF_INET6,
+        .sin6_addr = IN6ADDR_LOOPBACK_INIT,
+        .sin6_port = htons((uint16_t)fixture->port[HTTP_LISTENER_METRICS])};
     cleanup(fd_closep) int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
     cleanup(buffer_done) struct buffer reply = {0};
     char address[32];
 
-    (void)snprintf(address, sizeof(address), "[::]:%u", fixture->port[HTTP_DOOR_METRICS]);
+    (void)snprintf(address, sizeof(address), "[::]:%u", fixture->port[HTTP_LISTENER_METRICS]);
     options.metrics_listen = address;
     assert_int_equal(start_again(fixture, &options), 0);
-    reply = ask_door(fixture, HTTP_DOOR_METRICS, "GET", "/healthz");
+    reply = ask_listener(fixture, HTTP_LISTENER_METRICS, "GET", "/healthz");
     assert_int_equal(status_of(&reply), 200);
     if (fd >= 0)
         assert_int_equal(connect(fd, (const struct sockaddr *)&loopback, sizeof(loopback)), 0);

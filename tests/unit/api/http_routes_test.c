@@ -39,7 +39,7 @@ static void every_path_answers(void **state)
         cleanup(buffer_done) struct buffer reply = ask(*state, "GET", paths[i]);
         cleanup(buffer_done) struct buffer head = ask(*state, "HEAD", paths[i]);
         cleanup(buffer_done) struct buffer over_tcp =
-            ask_door(*state, HTTP_DOOR_PAGES, "GET", paths[i]);
+            ask_listener(*state, HTTP_LISTENER_PAGES, "GET", paths[i]);
 
         assert_int_equal(status_of(&reply), 200);
         assert_int_equal(status_of(&head), 200);
@@ -59,18 +59,19 @@ static void the_metrics_address_serves_metrics_and_health_only(void **state)
 
     for (size_t i = 0; i < array_length(served); i++) {
         cleanup(buffer_done) struct buffer reply =
-            ask_door(*state, HTTP_DOOR_METRICS, "GET", served[i]);
+            ask_listener(*state, HTTP_LISTENER_METRICS, "GET", served[i]);
 
         assert_int_equal(status_of(&reply), 200);
     }
     for (size_t i = 0; i < array_length(hidden); i++) {
         cleanup(buffer_done) struct buffer reply =
-            ask_door(*state, HTTP_DOOR_METRICS, "GET", hidden[i]);
+            ask_listener(*state, HTTP_LISTENER_METRICS, "GET", hidden[i]);
 
         assert_int_equal(status_of(&reply), 404);
     }
-    for (unsigned door = HTTP_DOOR_PAGES; door <= HTTP_DOOR_METRICS; door++) {
-        cleanup(buffer_done) struct buffer reply = ask_door(*state, door, "POST", "/v1/resync");
+    for (unsigned listener = HTTP_LISTENER_PAGES; listener <= HTTP_LISTENER_METRICS; listener++) {
+        cleanup(buffer_done) struct buffer reply =
+            ask_listener(*state, listener, "POST", "/v1/resync");
 
         assert_int_equal(status_of(&reply), 404);
     }
@@ -200,7 +201,7 @@ static void resync_is_for_the_socket_only(void **state)
 {
     struct fixture *fixture = *state;
     cleanup(buffer_done) struct buffer over_tcp =
-        ask_door(fixture, HTTP_DOOR_PAGES, "POST", "/v1/resync");
+        ask_listener(fixture, HTTP_LISTENER_PAGES, "POST", "/v1/resync");
 
     assert_int_equal(status_of(&over_tcp), 404);
     expect_error(fixture, "GET", "/v1/resync", 405, "wrong_method");
@@ -213,7 +214,7 @@ static void gc_is_for_the_socket_only(void **state)
 {
     struct fixture *fixture = *state;
     cleanup(buffer_done) struct buffer over_tcp =
-        ask_door(fixture, HTTP_DOOR_PAGES, "POST", "/v1/gc");
+        ask_listener(fixture, HTTP_LISTENER_PAGES, "POST", "/v1/gc");
 
     assert_int_equal(status_of(&over_tcp), 404);
     expect_error(fixture, "GET", "/v1/gc", 405, "wrong_method");
@@ -233,7 +234,7 @@ static void a_cleanup_is_restored_by_its_number(void **state)
 {
     struct fixture *fixture = *state;
     cleanup(buffer_done) struct buffer over_tcp =
-        ask_door(fixture, HTTP_DOOR_PAGES, "POST", "/v1/cleanups/7/restore");
+        ask_listener(fixture, HTTP_LISTENER_PAGES, "POST", "/v1/cleanups/7/restore");
 
     assert_int_equal(status_of(&over_tcp), 404);
     expect_status(fixture, "POST", "/v1/cleanups/7/restore", 200);

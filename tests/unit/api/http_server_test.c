@@ -10,12 +10,12 @@ static void large_bodies_are_refused(void **state)
                                "Transfer-Encoding: chunked\r\n\r\n40000\r\n";
     cleanup(buffer_done) struct buffer reply = {0}, chunked = {0}, request = {0};
 
-    talk(*state, HTTP_DOOR_SOCKET, announced, strlen(announced), &reply);
+    talk(*state, HTTP_LISTENER_SOCKET, announced, strlen(announced), &reply);
     assert_int_equal(status_of(&reply), 413);
     assert_int_equal(buffer_append_text(&request, head), 0);
     for (unsigned i = 0; i < 0x40000 / 16; i++)
         assert_int_equal(buffer_append_text(&request, "0123456789abcdef"), 0);
-    talk(*state, HTTP_DOOR_SOCKET, request.data, request.length, &chunked);
+    talk(*state, HTTP_LISTENER_SOCKET, request.data, request.length, &chunked);
     assert_int_equal(status_of(&chunked), 0);
     assert_int_equal(((struct fixture *)*state)->reconciler.resyncs, 0);
     expect_status(*state, "GET", "/healthz", 200);
@@ -27,7 +27,7 @@ static void small_bodies_are_dropped(void **state)
                                   "Content-Length: 4\r\n\r\n{\"\"}";
     cleanup(buffer_done) struct buffer reply = {0};
 
-    talk(*state, HTTP_DOOR_SOCKET, request, strlen(request), &reply);
+    talk(*state, HTTP_LISTENER_SOCKET, request, strlen(request), &reply);
     assert_int_equal(status_of(&reply), 202);
 }
 
@@ -40,7 +40,7 @@ static void requests_can_be_pipelined(void **state)
     cleanup(buffer_done) struct buffer reply = {0};
     const char *second, *third;
 
-    talk(*state, HTTP_DOOR_SOCKET, requests, strlen(requests), &reply);
+    talk(*state, HTTP_LISTENER_SOCKET, requests, strlen(requests), &reply);
     assert_int_equal(status_of(&reply), 200);
     second = strstr(buffer_text(&reply), "HTTP/1.1 404");
     assert_non_null(second);
@@ -62,7 +62,7 @@ static void garbage_is_not_answered_with_rows(void **state)
     for (size_t i = 0; i < array_length(garbage); i++) {
         cleanup(buffer_done) struct buffer reply = {0};
 
-        talk(*state, HTTP_DOOR_SOCKET, garbage[i], strlen(garbage[i]), &reply);
+        talk(*state, HTTP_LISTENER_SOCKET, garbage[i], strlen(garbage[i]), &reply);
         assert_true(status_of(&reply) != 200);
     }
     expect_status(*state, "GET", "/healthz", 200);
@@ -76,7 +76,7 @@ static void long_heads_are_refused(void **state)
     for (unsigned i = 0; i < 4096; i++)
         assert_int_equal(buffer_append_text(&request, "aaaaaaaa"), 0);
     assert_int_equal(buffer_append_text(&request, " HTTP/1.1\r\nHost: x\r\n\r\n"), 0);
-    talk(*state, HTTP_DOOR_SOCKET, request.data, request.length, &reply);
+    talk(*state, HTTP_LISTENER_SOCKET, request.data, request.length, &reply);
     assert_true(status_of(&reply) == 414 || status_of(&reply) == 431 || status_of(&reply) == 0);
     expect_status(*state, "GET", "/healthz", 200);
 }
@@ -103,13 +103,13 @@ static void slow_clients_hold_nobody(void **state)
 {
     struct client stuck, slow, half;
 
-    client_start(*state, &stuck, HTTP_DOOR_SOCKET, status_request, 10);
-    client_start(*state, &slow, HTTP_DOOR_SOCKET, status_request, strlen(status_request));
+    client_start(*state, &stuck, HTTP_LISTENER_SOCKET, status_request, 10);
+    client_start(*state, &slow, HTTP_LISTENER_SOCKET, status_request, strlen(status_request));
     slow.chunk = 1;
     expect_status(*state, "GET", "/healthz", 200);
     client_finish(&slow);
     assert_int_equal(status_of(&slow.reply), 200);
-    client_start(*state, &half, HTTP_DOOR_SOCKET, status_request, strlen(status_request));
+    client_start(*state, &half, HTTP_LISTENER_SOCKET, status_request, strlen(status_request));
     client_send_all(&half);
     assert_int_equal(shutdown(half.fd, SHUT_WR), 0);
     client_finish(&half);
@@ -124,7 +124,7 @@ static void many_clients_are_served(void **state)
     struct client clients[40];
 
     for (size_t i = 0; i < array_length(clients); i++) {
-        client_start(*state, &clients[i], i % 2 ? HTTP_DOOR_PAGES : HTTP_DOOR_SOCKET,
+        client_start(*state, &clients[i], i % 2 ? HTTP_LISTENER_PAGES : HTTP_LISTENER_SOCKET,
                      status_request, strlen(status_request));
         loop_run_once(&clients[i].fixture->loop);
     }
@@ -142,12 +142,12 @@ static void waiting_clients_get_a_free_place(void **state)
     struct client idle[32], waiting;
 
     for (size_t i = 0; i < array_length(idle); i++) {
-        client_start(*state, &idle[i], HTTP_DOOR_SOCKET, status_request, 10);
+        client_start(*state, &idle[i], HTTP_LISTENER_SOCKET, status_request, 10);
         client_send_all(&idle[i]);
     }
-    tcp = ask_door(*state, HTTP_DOOR_PAGES, "GET", "/healthz");
+    tcp = ask_listener(*state, HTTP_LISTENER_PAGES, "GET", "/healthz");
     assert_int_equal(status_of(&tcp), 200);
-    client_start(*state, &waiting, HTTP_DOOR_SOCKET, status_request, strlen(status_request));
+    client_start(*state, &waiting, HTTP_LISTENER_SOCKET, status_request, strlen(status_request));
     client_done(&idle[7]);
     client_finish(&waiting);
     assert_int_equal(status_of(&waiting.reply), 200);
@@ -164,7 +164,8 @@ static void clients_may_vanish(void **state)
 
     add_volumes(*state, 2000);
     for (unsigned i = 0; i < 8; i++) {
-        client_start(*state, &client, HTTP_DOOR_SOCKET, volumes_request, strlen(volumes_request));
+        client_start(*state, &client, HTTP_LISTENER_SOCKET, volumes_request,
+                     strlen(volumes_request));
         client_read_some(&client);
         client_done(&client);
     }
@@ -182,7 +183,7 @@ static void unread_answers_are_bounded(void **state)
     (void)snprintf(metadata, sizeof(metadata), "{\"a\":\"%0*d\"}", (int)sizeof(metadata) - 16, 0);
     add_volumes_with(fixture, 150, metadata);
     for (size_t i = 0; i < array_length(clients); i++) {
-        client_start(fixture, &clients[i], HTTP_DOOR_SOCKET, volumes_request,
+        client_start(fixture, &clients[i], HTTP_LISTENER_SOCKET, volumes_request,
                      strlen(volumes_request));
         client_read_some(&clients[i]);
         loop_io_stop(&clients[i].io);

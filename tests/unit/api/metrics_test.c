@@ -112,7 +112,7 @@ static void add_abnormal(struct fixture *fixture)
 {
     struct store *store = fixture->reconciler.store;
     struct store_guest_stats stats = {
-        .mapping_id = 1, .has_bytes = true, .used = 5, .available = 7, .abnormal = true};
+        .binding_id = 1, .has_bytes = true, .used = 5, .available = 7, .abnormal = true};
     bool changed = false;
 
     assert_int_equal(store_begin(store), 0);

@@ -12,7 +12,7 @@ static void add_samples(struct fixture *fixture)
 {
     struct store *store = fixture->reconciler.store;
     const struct store_guest_stats stats = {
-        .mapping_id = 1, .has_bytes = true, .used = 5, .available = 7};
+        .binding_id = 1, .has_bytes = true, .used = 5, .available = 7};
     const struct store_device device = {
         .kind = DEVICE_KIND_BLOCK, .name = "/dev/loop1", .major = 7, .minor = 1, .size_bytes = 2};
     const struct store_stale stale = {.reason = STALE_REASON_BREAKER};
@@ -85,10 +85,10 @@ static void metrics_are_as_the_page_has_them(void **state)
 /* ---- HTTP ---- */
 
 /* By a method that no path has: 405 where the path is served, 404 elsewhere. */
-static bool is_served(struct fixture *fixture, enum http_door door, const char *path,
+static bool is_served(struct fixture *fixture, enum http_listener listener, const char *path,
                       const char *method)
 {
-    cleanup(buffer_done) struct buffer reply = ask_door(fixture, door, "PATCH", path);
+    cleanup(buffer_done) struct buffer reply = ask_listener(fixture, listener, "PATCH", path);
     char allow[64];
 
     (void)snprintf(allow, sizeof(allow), "\r\nAllow: %s\r\n",
@@ -124,11 +124,11 @@ static void paths_are_as_the_page_has_them(void **state)
     for (; reference_next(&page); rows++) {
         char on[64] = "";
 
-        if (is_served(*state, HTTP_DOOR_SOCKET, page.cell[0], page.cell[1]))
+        if (is_served(*state, HTTP_LISTENER_SOCKET, page.cell[0], page.cell[1]))
             reference_append(on, sizeof(on), "socket");
-        if (is_served(*state, HTTP_DOOR_PAGES, page.cell[0], page.cell[1]))
+        if (is_served(*state, HTTP_LISTENER_PAGES, page.cell[0], page.cell[1]))
             reference_append(on, sizeof(on), "pages");
-        if (is_served(*state, HTTP_DOOR_METRICS, page.cell[0], page.cell[1]))
+        if (is_served(*state, HTTP_LISTENER_METRICS, page.cell[0], page.cell[1]))
             reference_append(on, sizeof(on), "metrics");
         reference_expect_cell(&page, 2, on);
         reference_expect_words(&page, 4);

@@ -85,7 +85,7 @@ static inline int64_t node_add_bound_volume(struct node *node, unsigned number, 
     assert_int_equal(store_set_volume_device(node->store, volume, device_id, &changed), 0);
     assert_int_equal(store_put_sandbox(node->store, &sandbox, &sandbox_ref, &changed), 0);
     assert_int_equal(
-        store_open_mapping(node->store, &(struct store_mapping){.volume_id = volume,
+        store_open_binding(node->store, &(struct store_binding){.volume_id = volume,
                                                                 .sandbox_ref = sandbox_ref,
                                                                 .device_id = device_id,
                                                                 .drive_id = "drive-3f1a",

@@ -60,7 +60,7 @@ static void the_rest_of_the_node_is_looked_at(void **state)
     if (!namespaces_show_all_processes() || access("/proc/1/root/bin/sh", X_OK) < 0)
         skip();
     assert_int_equal(find(*state, "/proc/self/exe").state, PROGRAM_THERE);
-    assert_int_equal(program_look(((struct node *)*state)->root, "/bin/sh"), PROGRAM_THERE);
+    assert_int_equal(program_examine(((struct node *)*state)->root, "/bin/sh"), PROGRAM_THERE);
 }
 
 static void what_cannot_be_seen_is_not_judged(void **state)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sandboxes_test.c - each door of a sandbox open, shut and untried. */
+/* sandboxes_test.c - the verdicts on the VMM and the guest of a sandbox: able, unable, untried. */
 #include "tests/unit/doctor/node.h"
 
 #include <signal.h>

@@ -72,7 +72,7 @@ static void a_partition_holds_its_disk(void **state)
 }
 
 /* A volume that is a mapped device itself stands on others, and nothing stands on it. */
-static void what_is_beneath_does_not_count(void **state)
+static void lower_devices_do_not_count(void **state)
 {
     (void)state;
     make_dm("dm-0", "vg-data\n");
@@ -87,7 +87,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(device_mapper_by_its_name, start, stop),
         cmocka_unit_test_setup_teardown(others_by_their_device, start, stop),
         cmocka_unit_test_setup_teardown(a_partition_holds_its_disk, start, stop),
-        cmocka_unit_test_setup_teardown(what_is_beneath_does_not_count, start, stop),
+        cmocka_unit_test_setup_teardown(lower_devices_do_not_count, start, stop),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -166,7 +166,7 @@ static void note_number(void *userdata, uint32_t major, uint32_t minor)
     *(unsigned *)userdata = *(unsigned *)userdata * 100 + minor;
 }
 
-static void numbers_beneath(void **state)
+static void numbers_of_lower_devices(void **state)
 {
     unsigned seen = 0;
 
@@ -174,10 +174,10 @@ static void numbers_beneath(void **state)
     make_plain("sda", 1);
     make_dm("dm-0", 10, "it\n", "CRYPT-x\n");
     stand("dm-0", "sda");
-    observe_each_beneath(sysfs, 8, 10, note_number, &seen);
+    observe_each_lower_device(sysfs, 8, 10, note_number, &seen);
     assert_int_equal(seen, 1001);
     seen = 0;
-    observe_each_beneath(sysfs, 8, 77, note_number, &seen); /* has gone */
+    observe_each_lower_device(sysfs, 8, 77, note_number, &seen); /* has gone */
     assert_int_equal(seen, 77);
 }
 
@@ -205,7 +205,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(kinds_are_told_by_their_uuid, start, stop),
         cmocka_unit_test_setup_teardown(a_pool_is_not_stood_on, start, stop),
         cmocka_unit_test_setup_teardown(what_is_too_deep_or_too_wide_is_cut, start, stop),
-        cmocka_unit_test_setup_teardown(numbers_beneath, start, stop),
+        cmocka_unit_test_setup_teardown(numbers_of_lower_devices, start, stop),
         cmocka_unit_test_setup_teardown(the_disk_of_a_scsi_device, start, stop),
     };
 

@@ -109,8 +109,8 @@ unsigned observe_stack(int sysfs, const struct observed_device *device,
     return count;
 }
 
-void observe_each_beneath(int sysfs, uint32_t major, uint32_t minor,
-                          observe_device_callback *callback, void *userdata)
+void observe_each_lower_device(int sysfs, uint32_t major, uint32_t minor,
+                               observe_device_callback *callback, void *userdata)
 {
     (void)sysfs;
     callback(userdata, major, minor);

@@ -146,7 +146,7 @@ static void a_sandbox_that_left_no_file_is_a_user_by_its_binding(void **state)
 
     entry.sandboxes = 0;
     (void)put_entry(store, &entry, true);
-    assert_int_equal(store_close_mapping(store, bound.volume_id), 0);
+    assert_int_equal(store_close_binding(store, bound.volume_id), 0);
     assert_int_equal(store_end_sandbox(store, "sandbox-1", &changed), 0);
     assert_int_equal(users_of(store, bound.volume_id).count, 1);
     assert_int_equal(suspect_of(store, entry_id_of(store)).named_sandboxes, 0);
@@ -394,7 +394,7 @@ static void what_is_restored_is_marked_until_it_is_bound(void **state)
                    " ORDER BY cleanup_id DESC",
                    "restoredrequested{\"cleanup_id\":1}");
     assert_int_equal(
-        store_open_mapping(store, &(struct store_mapping){.volume_id = bound.volume_id,
+        store_open_binding(store, &(struct store_binding){.volume_id = bound.volume_id,
                                                           .sandbox_ref = bound.sandbox_ref,
                                                           .device_id = bound.device_id,
                                                           .source = "bundle"}),

@@ -10,7 +10,7 @@ static void an_equal_entry_writes_nothing(void **state)
     int before = written(store);
 
     assert_int_equal(put_entry(store, &entry, false), volume_id);
-    entry.target_path = NULL; /* hidden by its name now: the path stays known */
+    entry.target_path = NULL; /* its name is a hash now: the path stays known */
     assert_int_equal(put_entry(store, &entry, false), volume_id);
     assert_int_equal(written(store), before);
     assert_int_equal(lines_of(store, "volume_added"), 1);
@@ -147,7 +147,7 @@ static void a_removed_volume_has_nothing_open(void **state)
     assert_int_equal(store_remove_entry(store, LAYOUT_KATA, "key-1", &removed), 0);
     volume = get_volume(store, bound.volume_id);
     assert_int_equal(volume.status, STORE_REMOVED);
-    assert_int_equal(volume.mapping_id, 0);
+    assert_int_equal(volume.binding_id, 0);
     assert_int_equal(volume.resize_id, 0);
     assert_int_equal(volume.state, STATE_UNMANAGED);
     assert_string_equal(volume.device_path, "/dev/disk");
@@ -160,17 +160,17 @@ static void a_removed_volume_has_nothing_open(void **state)
 static void a_learned_path_joins_its_volume(void **state)
 {
     struct store *store = store_of(state);
-    struct store_entry hidden = entry_of("sha-1", NULL, 12);
+    struct store_entry unresolved = entry_of("sha-1", NULL, 12);
     struct store_entry kata = entry_of("key-1", VOLUME_PATH, 11);
-    int64_t hidden_id, kata_id;
+    int64_t unresolved_id, kata_id;
 
-    hidden.layout = LAYOUT_CRUST;
-    hidden_id = put_entry(store, &hidden, true);
+    unresolved.layout = LAYOUT_CRUST;
+    unresolved_id = put_entry(store, &unresolved, true);
     kata_id = put_entry(store, &kata, true);
-    assert_int_not_equal(hidden_id, kata_id);
-    hidden.target_path = VOLUME_PATH;
-    assert_int_equal(put_entry(store, &hidden, true), kata_id);
-    assert_int_equal(get_volume(store, hidden_id).status, STORE_REMOVED);
+    assert_int_not_equal(unresolved_id, kata_id);
+    unresolved.target_path = VOLUME_PATH;
+    assert_int_equal(put_entry(store, &unresolved, true), kata_id);
+    assert_int_equal(get_volume(store, unresolved_id).status, STORE_REMOVED);
     assert_text_of(store, "SELECT layout FROM audit_volumes WHERE removed_at IS NULL", "both");
 }
 

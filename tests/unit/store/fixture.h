@@ -185,7 +185,7 @@ static inline struct bound put_bound(struct store *store)
     bound.sandbox_ref = put_sandbox(store, &sandbox, true);
     assert_int_equal(store_set_volume_device(store, bound.volume_id, bound.device_id, &changed), 0);
     assert_int_equal(
-        store_open_mapping(store, &(struct store_mapping){.volume_id = bound.volume_id,
+        store_open_binding(store, &(struct store_binding){.volume_id = bound.volume_id,
                                                           .sandbox_ref = bound.sandbox_ref,
                                                           .device_id = bound.device_id,
                                                           .drive_id = "drive-1",

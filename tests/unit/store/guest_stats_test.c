@@ -7,7 +7,7 @@
 static struct store_guest_stats stats_of(struct store *store, int64_t volume_id)
 {
     return (struct store_guest_stats){
-        .mapping_id = get_volume(store, volume_id).mapping_id,
+        .binding_id = get_volume(store, volume_id).binding_id,
         .has_bytes = true,
         .total = GIB - 4096,
         .used = 4096,
@@ -90,7 +90,7 @@ static void what_a_guest_said_ends_with_its_binding(void **state)
 
     stats.abnormal = true;
     assert_true(put(store, bound.volume_id, &stats));
-    assert_int_equal(store_close_mapping(store, bound.volume_id), 0);
+    assert_int_equal(store_close_binding(store, bound.volume_id), 0);
     assert_text_of(store, "SELECT coalesce(condition, 'unknown') FROM audit_volumes", "unknown");
     assert_false(put(store, bound.volume_id, &stats)); /* an answer that comes late */
     assert_int_equal(store_note_guest_silent(store, bound.volume_id), 0);
@@ -128,11 +128,11 @@ struct guests {
     uint32_t failures;
 };
 
-static int note_guest(void *userdata, int64_t volume_id, int64_t mapping_id, uint32_t failures)
+static int note_guest(void *userdata, int64_t volume_id, int64_t binding_id, uint32_t failures)
 {
     struct guests *guests = userdata;
 
-    assert_true(volume_id && mapping_id);
+    assert_true(volume_id && binding_id);
     guests->count++;
     guests->failures = failures;
     return 0;

@@ -39,7 +39,7 @@ static void another_boot_is_history(void **state)
     open_at(fixture, "boot-2");
     volume = get_volume(fixture->store, bound.volume_id);
     assert_int_equal(volume.status, STORE_PRESENT);
-    assert_int_equal(volume.mapping_id, 0);
+    assert_int_equal(volume.binding_id, 0);
     assert_int_equal(volume.live_sandboxes, 0);
     assert_int_equal(volume.device_id, 0);
     assert_int_equal(volume.attempts, 0);
@@ -59,7 +59,7 @@ static void the_same_boot_is_not(void **state)
     assert_int_equal(store_set_attempts(fixture->store, bound.volume_id, 2, 500, 1000), 0);
     assert_int_equal(store_commit(fixture->store), 0);
     open_at(fixture, "boot-1");
-    assert_int_not_equal(get_volume(fixture->store, bound.volume_id).mapping_id, 0);
+    assert_int_not_equal(get_volume(fixture->store, bound.volume_id).binding_id, 0);
     assert_int_equal(get_volume(fixture->store, bound.volume_id).next_attempt_ns, 500);
     assert_int_equal(get_volume(fixture->store, bound.volume_id).device_id, bound.device_id);
 }

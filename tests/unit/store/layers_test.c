@@ -75,9 +75,9 @@ static void an_announcement_ends_with_a_new_size(void **state)
     struct store_device device = device_of(1, GIB);
     bool announced, changed;
 
-    assert_int_equal(store_announce_growth(store, bound.device_id, 49, &changed), 0);
+    assert_int_equal(store_note_capacity_change(store, bound.device_id, 49, &changed), 0);
     assert_true(changed); /* it was first seen after that, with a size that may be old */
-    assert_int_equal(store_announce_growth(store, bound.device_id, 50, &changed), 0);
+    assert_int_equal(store_note_capacity_change(store, bound.device_id, 50, &changed), 0);
     assert_false(changed);
     assert_int_equal(lines_of(store, "device_announced"), 1);
     assert_true(get_volume(store, bound.volume_id).device_announced);
@@ -89,7 +89,7 @@ static void an_announcement_ends_with_a_new_size(void **state)
     (void)put_device(store, &device, true);
     assert_int_equal(store_is_announced(store, bound.device_id, &announced), 0);
     assert_false(announced);
-    assert_int_equal(store_announce_growth(store, bound.device_id, 49, &changed), 0);
+    assert_int_equal(store_note_capacity_change(store, bound.device_id, 49, &changed), 0);
     assert_false(changed); /* told along with the size that it has now */
 }
 
@@ -99,7 +99,7 @@ static void announcements_are_forgotten(void **state)
     struct bound bound = put_bound(store);
     bool changed;
 
-    assert_int_equal(store_announce_growth(store, bound.device_id, 50, &changed), 0);
+    assert_int_equal(store_note_capacity_change(store, bound.device_id, 50, &changed), 0);
     assert_int_equal(store_forget_announcements(store), 0);
     assert_false(get_volume(store, bound.volume_id).device_announced);
 }
@@ -113,7 +113,7 @@ static void an_announced_disk_is_rescanned_once_in_a_while(void **state)
     bool changed, announced;
 
     assert_int_equal(store_find_announced(store, bound.device_id, 1000, &found), STORE_NOT_FOUND);
-    assert_int_equal(store_announce_growth(store, disk, 50, &changed), 0);
+    assert_int_equal(store_note_capacity_change(store, disk, 50, &changed), 0);
     assert_int_equal(store_find_announced(store, bound.device_id, 0, &found), STORE_FOUND);
     assert_int_equal(found.device_id, disk);
     assert_int_equal(found.minor, 2);

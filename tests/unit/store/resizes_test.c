@@ -75,7 +75,7 @@ static void a_debt_is_paid_by_the_next_sandbox(void **state)
 {
     struct store *store = store_of(state);
     struct bound bound = put_bound(store);
-    struct store_mapping next = {.volume_id = bound.volume_id,
+    struct store_binding next = {.volume_id = bound.volume_id,
                                  .sandbox_ref = bound.sandbox_ref,
                                  .device_id = bound.device_id,
                                  .source = "sandbox-file"};
@@ -85,7 +85,7 @@ static void a_debt_is_paid_by_the_next_sandbox(void **state)
         store_put_guest_result(
             store, &(struct store_guest_result){.volume_id = bound.volume_id, .synced_bytes = GIB}),
         0);
-    assert_int_equal(store_close_mapping(store, bound.volume_id), 0);
+    assert_int_equal(store_close_binding(store, bound.volume_id), 0);
     assert_int_equal(store_set_state(store, bound.volume_id, STATE_UNBOUND, REASON_NONE, NULL), 0);
     assert_int_equal(store_get_reached_size(store, bound.volume_id, &reached), 0);
     assert_int_equal(reached, GIB);
@@ -95,7 +95,7 @@ static void a_debt_is_paid_by_the_next_sandbox(void **state)
                    "SELECT state || (sandbox_id IS NULL) || (finished_at IS NULL) || from_bytes"
                    " FROM audit_resizes",
                    "unbound111073741824");
-    assert_int_equal(store_open_mapping(store, &next), 0);
+    assert_int_equal(store_open_binding(store, &next), 0);
     assert_text_of(store, "SELECT sandbox_id FROM audit_resizes", "sandbox-1");
 }
 

@@ -25,7 +25,7 @@ static void another_vmm_is_another_sandbox(void **state)
     sandbox.vmm_start_ns++;
     ref = put_sandbox(store, &sandbox, true);
     assert_int_not_equal(ref, bound.sandbox_ref);
-    assert_int_equal(get_volume(store, bound.volume_id).mapping_id, 0);
+    assert_int_equal(get_volume(store, bound.volume_id).binding_id, 0);
     assert_int_equal(get_volume(store, bound.volume_id).sandbox_ref, ref);
     assert_int_equal(lines_of(store, "sandbox_gone"), 1);
     assert_int_equal(lines_of(store, "mapping_closed"), 1);
@@ -83,7 +83,7 @@ static void an_ended_sandbox_leaves_its_volumes(void **state)
     assert_false(changed);
     assert_int_equal(get_volume(store, bound.volume_id).live_sandboxes, 0);
     assert_int_equal(get_volume(store, bound.volume_id).named_sandboxes, 1);
-    assert_int_equal(get_volume(store, bound.volume_id).mapping_id, 0);
+    assert_int_equal(get_volume(store, bound.volume_id).binding_id, 0);
     assert_text_of(store, "SELECT sandbox_id FROM audit_volumes", NULL);
     assert_text_of(store, "SELECT status FROM audit_sandboxes", "gone");
     assert_int_equal(number_of(store, "SELECT count(*) FROM sandbox_drives"), 0);

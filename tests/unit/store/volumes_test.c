@@ -224,7 +224,7 @@ static void a_claim_binds_like_a_file(void **state)
     assert_int_equal(volume.named_sandboxes, 0);
     assert_int_equal(volume.live_sandboxes, 1);
     assert_string_equal(volume.sandbox_id, "sandbox-1");
-    assert_string_equal(volume.binding_source, "bundle");
+    assert_string_equal(volume.claim_source, "bundle");
     assert_string_equal(volume.recorded_guest_path, "/guest/data");
     assert_text_of(store, "SELECT sandbox_id FROM audit_volumes", "sandbox-1");
     assert_int_equal(store_each_volume_of_sandbox(store, "sandbox-1", sum_volumes, &sum), 0);
@@ -251,7 +251,7 @@ static void sources_that_agree_are_one_sandbox_and_others_two(void **state)
     (void)put_sandbox(store, &same, true);
     volume = get_volume(store, bound.volume_id);
     assert_int_equal(volume.live_sandboxes, 1);
-    assert_string_equal(volume.binding_source, "sandbox-file");
+    assert_string_equal(volume.claim_source, "sandbox-file");
     assert_string_equal(volume.recorded_guest_path, "/guest/data");
     (void)put_sandbox(store, &other, true);
     volume = get_volume(store, bound.volume_id);
@@ -417,7 +417,7 @@ static void waiting_volumes_come_due(void **state)
 
     assert_int_equal(store_set_attempts(store, bound.volume_id, 3, 500, 1767323045678), 0);
     assert_false(store_awaits_stillness(store));
-    assert_int_equal(store_close_mapping(store, bound.volume_id), 0);
+    assert_int_equal(store_close_binding(store, bound.volume_id), 0);
     assert_int_equal(get_volume(store, bound.volume_id).next_attempt_ns, 0);
     assert_int_equal(store_set_attempts(store, bound.volume_id, 0, 500, 1767323045678), 0);
     assert_true(store_awaits_stillness(store));

@@ -25,13 +25,13 @@ enum { GUARD_SECONDS = 60, RECEIVE_BYTES = 1024 * 1024, TINY_BYTES = 4096, STORM
 static struct loop loop;
 static struct watch_block *watch;
 static struct loop_timer guard;
-static unsigned wanted_major, wanted_minor, looked, looked_forged, everywhere;
+static unsigned wanted_major, wanted_minor, looked, queued_forged, everywhere;
 
-static void look_again(void *userdata, uint32_t major, uint32_t minor)
+static void observe_again(void *userdata, uint32_t major, uint32_t minor)
 {
     (void)userdata;
     looked += major == wanted_major && minor == wanted_minor;
-    looked_forged += major == 4242;
+    queued_forged += major == 4242;
 }
 
 static void capacity_changed(void *userdata, const char *devpath)
@@ -40,13 +40,13 @@ static void capacity_changed(void *userdata, const char *devpath)
     (void)devpath;
 }
 
-static void look_everywhere(void *userdata)
+static void observe_all(void *userdata)
 {
     (void)userdata;
     everywhere++;
 }
 
-static const struct watch_block_handler handler = {look_again, capacity_changed, look_everywhere};
+static const struct watch_block_handler handler = {observe_again, capacity_changed, observe_all};
 
 static void on_guard(struct loop_timer *timer)
 {
@@ -64,7 +64,7 @@ static void wait_until(const unsigned *count)
 
 static int start_sized(int bytes)
 {
-    looked = looked_forged = everywhere = 0;
+    looked = queued_forged = everywhere = 0;
     assert_int_equal(loop_init(&loop), 0);
     return watch_block_new_sized(&loop, &handler, NULL, bytes, &watch);
 }
@@ -156,7 +156,7 @@ static void ignores_forgeries(void **state)
     if (!make_event(fd))
         skip();
     wait_until(&looked); /* messages come in order */
-    assert_int_equal(looked_forged, 0);
+    assert_int_equal(queued_forged, 0);
 }
 
 static void says_that_messages_were_lost_and_goes_on(void **state)

@@ -132,7 +132,7 @@ static void run_out_of_watches(void)
         watch_directories_arm(watch, tree, "b") != 2 || watch_directories_unarmed(watch) != 1)
         _exit(1);
     forget_notes();
-    watch_directories_look_at_unarmed(watch);
+    watch_directories_observe_unarmed(watch);
     wait_for_note(tree, "b");
     write_limit("/proc/sys/user/max_inotify_watches", "4");
     if (watch_directories_arm(watch, tree, "b") != 0 || watch_directories_unarmed(watch) != 0)

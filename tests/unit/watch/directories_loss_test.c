@@ -70,7 +70,7 @@ static void write_volumes(void)
     _exit(0);
 }
 
-static void look_at_volume(unsigned tree, const char *name)
+static void observe_volume(unsigned tree, const char *name)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(64);
     cleanup(fd_closep) int directory = -1;
@@ -108,7 +108,7 @@ static void loses_none_of_two_thousand(void **state)
         forget_notes();
         turn();
         for (unsigned i = 0; i < heard.count; i++)
-            look_at_volume(tree, heard.note[i].name);
+            observe_volume(tree, heard.note[i].name);
     }
     loop_timer_stop(&guard);
     assert_int_equal(waitpid(writer, &status, 0), writer);

@@ -176,7 +176,7 @@ static void another_volume_of_the_sandbox_waits_for_its_slot(void **state)
     (void)state;
     begin(ACTION_QUERY_HYPERVISOR);
     other.volume_id = 99;
-    assert_int_equal(actor_decide(test.actor, &other, ACTION_GROW_GUEST), 0);
+    assert_int_equal(actor_decide(test.actor, &other, ACTION_RESIZE_GUEST), 0);
     assert_false(actor_has_decided(test.actor));
     assert_false(actor_next_volume(test.actor, &next));
     vmm_answers(&(struct hypervisor_reply){.bytes = GIB});
@@ -211,7 +211,7 @@ static void an_act_for_a_binding_that_is_gone_is_cancelled(void **state)
     begin(ACTION_QUERY_HYPERVISOR);
     actor_cancel_stale(test.actor, &volume);
     assert_non_null(fake_vmm);
-    volume.mapping_id++;
+    volume.binding_id++;
     actor_cancel_stale(test.actor, &volume);
     assert_null(fake_vmm);
     assert_int_equal(actor_count_running(test.actor), 0);
@@ -222,7 +222,7 @@ static void a_result_for_a_closed_binding_says_nothing(void **state)
     (void)state;
     begin(ACTION_QUERY_HYPERVISOR);
     assert_int_equal(store_begin(the_store()), 0);
-    assert_int_equal(store_close_mapping(the_store(), test.node.bound.volume_id), 0);
+    assert_int_equal(store_close_binding(the_store(), test.node.bound.volume_id), 0);
     assert_int_equal(store_commit(the_store()), 0);
     vmm_answers(&(struct hypervisor_reply){.outcome = HYPERVISOR_REFUSED});
     record();
@@ -233,7 +233,7 @@ static void a_result_for_a_closed_binding_says_nothing(void **state)
 static void another_volumes_policy_goes_with_the_question(void **state)
 {
     struct store_entry entry = entry_of("key-2", "/never", 12);
-    struct store_mapping mapping = {.sandbox_ref = test.node.bound.sandbox_ref,
+    struct store_binding mapping = {.sandbox_ref = test.node.bound.sandbox_ref,
                                     .device_id = test.node.bound.device_id,
                                     .source = "sandbox-file",
                                     .record = 1};
@@ -242,7 +242,7 @@ static void another_volumes_policy_goes_with_the_question(void **state)
     entry.policy = POLICY_NEVER;
     assert_int_equal(store_begin(the_store()), 0);
     mapping.volume_id = put_entry(the_store(), &entry, true);
-    assert_int_equal(store_open_mapping(the_store(), &mapping), 0);
+    assert_int_equal(store_open_binding(the_store(), &mapping), 0);
     assert_int_equal(store_commit(the_store()), 0);
     begin(ACTION_QUERY_HYPERVISOR);
     assert_non_null(fake_vmm->request.others_forbid);
@@ -267,7 +267,7 @@ static void other_drives_that_were_refreshed_are_decided_again(void **state)
 static void a_guest_that_has_grown_is_on_record(void **state)
 {
     (void)state;
-    begin(ACTION_GROW_GUEST);
+    begin(ACTION_RESIZE_GUEST);
     assert_true(fake_guest->request.resizes);
     assert_true(fake_guest->request.asks_address);
     assert_int_equal(fake_guest->request.bytes, GIB);
@@ -284,7 +284,7 @@ static void a_guest_that_has_grown_is_on_record(void **state)
     assert_string_equal(the_volume().ability[ROUTE_COMPANION], "agent_unsupported");
     assert_string_equal(the_volume().ability[ROUTE_AGENT], "able");
     assert_string_equal(the_volume().ability[ROUTE_SHIM], "");
-    begin(ACTION_GROW_GUEST); /* what is known unable is passed over */
+    begin(ACTION_RESIZE_GUEST); /* what is known unable is passed over */
     assert_int_equal(fake_guest->request.inability[ROUTE_COMPANION], REASON_AGENT_UNSUPPORTED);
     assert_int_equal(fake_guest->request.inability[ROUTE_AGENT], REASON_NONE);
 }
@@ -295,7 +295,7 @@ static void a_guest_that_failed_has_not_grown(void **state)
 
     (void)state;
     (void)error_set(&reply.error, 0, "ENOSPC");
-    begin(ACTION_GROW_GUEST);
+    begin(ACTION_RESIZE_GUEST);
     guest_answers(&reply);
     record();
     assert_int_equal(the_volume().guest_reason, REASON_AGENT_FAILED);
@@ -305,7 +305,7 @@ static void a_guest_that_failed_has_not_grown(void **state)
 static void an_address_that_the_shim_told_is_kept(void **state)
 {
     (void)state;
-    begin(ACTION_GROW_GUEST);
+    begin(ACTION_RESIZE_GUEST);
     (void)snprintf(fake_guest->request.agent_address, fake_guest->request.agent_address_size,
                    "vsock://9:1024");
     guest_answers(&(struct guest_reply){.reason = REASON_AGENT_DENIED, .address_learned = true});
@@ -320,7 +320,7 @@ static void an_act_that_waits_for_a_helper_rests(void **state)
 
     (void)state;
     actor_set_parallel(test.actor, 1);
-    begin(ACTION_GROW_GUEST);
+    begin(ACTION_RESIZE_GUEST);
     other.volume_id = 99;
     other.sandbox_ref = 77;
     assert_int_equal(actor_decide(test.actor, &other, ACTION_QUERY_HYPERVISOR), 0);
@@ -340,7 +340,7 @@ static void all_is_forgotten_at_once(void **state)
     actor_reset(test.actor);
     assert_null(fake_vmm);
     assert_int_equal(actor_count_running(test.actor), 0);
-    begin(ACTION_GROW_GUEST);
+    begin(ACTION_RESIZE_GUEST);
     assert_non_null(fake_guest);
 }
 

@@ -166,11 +166,11 @@ static void take_fingerprint(char ret_fingerprint[static SHA256_HEX_BYTES])
     assert_int_equal(fingerprint_directory(fd, ret_fingerprint, NULL), FINGERPRINT_TAKEN);
 }
 
-static void look_and_put_back(const struct quarantine_item *item)
+static void observe_and_put_back(const struct quarantine_item *item)
 {
     struct quarantine_state now;
 
-    assert_int_equal(quarantine_look(&quarantine, item, &now), 0);
+    assert_int_equal(quarantine_observe(&quarantine, item, &now), 0);
     if (!now.in_trash || now.unchanged)
         return;
     put_back += quarantine_put_back(&quarantine, item) == QUARANTINE_DONE;
@@ -190,10 +190,10 @@ static void clean_up(const struct plan *plan, const struct quarantine_item *item
     stop_at = NEVER;
     assert_true(r == QUARANTINE_DONE || r == QUARANTINE_ABSENT);
     moved += r == QUARANTINE_DONE;
-    look_and_put_back(item);
+    observe_and_put_back(item);
     atomic_store(&shared->limit, STEPS);
     wait_for(&shared->done, round);
-    look_and_put_back(item);
+    observe_and_put_back(item);
 }
 
 static void check(unsigned round)

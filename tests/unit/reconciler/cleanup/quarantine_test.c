@@ -56,7 +56,7 @@ static struct quarantine_state look(void)
 {
     struct quarantine_state now;
 
-    assert_int_equal(quarantine_look(&quarantine, &item, &now), 0);
+    assert_int_equal(quarantine_observe(&quarantine, &item, &now), 0);
     return now;
 }
 

@@ -151,7 +151,7 @@ static inline void unbind(void)
     bool changed;
 
     assert_int_equal(store_begin(the_store()), 0);
-    assert_int_equal(store_close_mapping(the_store(), test.node.bound.volume_id), 0);
+    assert_int_equal(store_close_binding(the_store(), test.node.bound.volume_id), 0);
     assert_int_equal(store_end_sandbox(the_store(), "sandbox-1", &changed), 0);
     assert_int_equal(store_commit(the_store()), 0);
 }
@@ -172,7 +172,7 @@ static inline void pass(void)
     assert_int_equal(stagings_answer(test.clients), 0);
 }
 
-static inline void turn(void)
+static inline void run_pass(void)
 {
     surroundings_turn(&test.node, 1);
 }

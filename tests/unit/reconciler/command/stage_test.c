@@ -80,7 +80,7 @@ static void a_staging_is_answered_once_it_is_on_record(void **state)
     assert_true(is_staged());
     assert_true(stagings_wait(test.clients));
     assert_false(stagings_are_due(test.clients));
-    turn();
+    run_pass();
     assert_true(stagings_are_due(test.clients));
     assert_int_equal(test.told, 0);
     announce_staged();
@@ -95,7 +95,7 @@ static void a_staging_is_answered_once_it_is_on_record(void **state)
                      STATUS_OK);
     assert_false(is_staged());
     assert_int_equal(stage("ext4", NULL, &staging, &error), STATUS_UNAVAILABLE); /* not done yet */
-    turn();
+    run_pass();
     pass();
     assert_int_equal(test.told, 2);
     assert_int_equal(lines_of(the_store(), "volume_unstaged"), 1);
@@ -109,13 +109,13 @@ static void what_was_staged_and_is_gone_is_told(void **state)
     (void)state;
     assert_int_equal(stage("ext4", NULL, &staging, &error), STATUS_OK);
     test.vanishes = true;
-    turn();
+    run_pass();
     pass();
     assert_int_equal(test.code, STATUS_UNAVAILABLE);
     assert_string_equal(test.error, "what was staged is gone again");
     test.full = true;
     assert_int_equal(stage("ext4", NULL, &staging, &error), STATUS_OK);
-    turn();
+    run_pass();
     pass();
     assert_int_equal(test.code, STATUS_RESOURCE_EXHAUSTED);
 }
@@ -184,13 +184,13 @@ static void a_staging_goes_where_the_configuration_says(void **state)
         assert_int_equal(stage("ext4", NULL, &staging, &error), STATUS_OK);
         assert_int_equal(is_staged_in(LAYOUT_KATA), table[i].in_kata);
         assert_int_equal(is_staged_in(LAYOUT_CRUST), table[i].in_crust);
-        turn();
+        run_pass();
         pass();
         assert_int_equal(test.code, STATUS_OK);
         assert_int_equal(unstage_begin(test.clients, STAGED, on_staged, NULL, &staging, &error),
                          STATUS_OK);
         assert_false(is_staged_in(LAYOUT_KATA) || is_staged_in(LAYOUT_CRUST));
-        turn();
+        run_pass();
         pass();
         assert_int_equal(test.code, STATUS_OK);
     }
@@ -204,7 +204,7 @@ static void what_is_staged_as_it_was_is_no_line_of_the_journal(void **state)
     (void)state;
     for (unsigned i = 0; i < 2; i++) {
         assert_int_equal(stage("ext4", NULL, &staging, &error), STATUS_OK);
-        turn();
+        run_pass();
         pass();
     }
     assert_int_equal(test.told, 2);
@@ -223,7 +223,7 @@ static void a_sandbox_that_is_named_has_its_file(void **state)
     (void)snprintf(path, sizeof(path), "%s/sandbox-1",
                    directory_of(LAYOUT_KATA, name_of(LAYOUT_KATA)));
     assert_true(tree_has(path));
-    turn();
+    run_pass();
     pass();
     assert_int_equal(test.code, STATUS_OK);
 }
@@ -247,7 +247,7 @@ static void a_directory_with_something_else_in_it_is_told(void **state)
     (void)state;
     test.problem = "a directory of somebody's";
     assert_int_equal(stage("ext4", NULL, &staging, &error), STATUS_OK);
-    turn();
+    run_pass();
     pass();
     assert_int_equal(test.code, reason_code(REASON_INVALID_MOUNT_INFO));
     assert_non_null(strstr(test.error, "does not belong there"));
@@ -261,7 +261,7 @@ static void a_root_that_cannot_be_synced_is_told(void **state)
 
     (void)state;
     assert_int_equal(stage("ext4", NULL, &staging, &error), STATUS_OK);
-    turn();
+    run_pass();
     assert_int_equal(store_begin(the_store()), 0);
     assert_int_equal(stagings_record(test.clients), 0);
     assert_int_equal(store_commit(the_store()), 0);
@@ -287,7 +287,7 @@ static void calls_that_wait_have_a_bound(void **state)
     assert_int_equal(unstage_begin(test.clients, "/one-more", on_staged, NULL, &staging, &error),
                      answer_code(ANSWER_BUSY));
     assert_non_null(strstr(error.text, "too many calls wait"));
-    turn();
+    run_pass();
     pass(); /* so many at a time */
     assert_true(stagings_are_due(test.clients));
     assert_in_range(test.told, 1, 2047);

@@ -10,7 +10,7 @@ static struct stats_poll *poll;
 static bool guest_is_asked(void)
 {
     for (unsigned i = 0; i < 3000 && !fake_guest; i++)
-        turn();
+        run_pass();
     return fake_guest != NULL;
 }
 
@@ -31,7 +31,7 @@ static void end_poll(void)
 static void record_answers(void)
 {
     while (!stats_poll_is_due(poll))
-        turn();
+        run_pass();
     assert_int_equal(store_begin(the_store()), 0);
     assert_int_equal(stats_poll_record(poll), 0);
     assert_int_equal(store_commit(the_store()), 0);

@@ -9,9 +9,9 @@
 enum { BINDINGS = 4000, TICKS = 64 };
 static const uint64_t PERIOD_NS = 300 * NSEC_PER_SEC;
 
-static bool is_due(uint64_t from_ns, uint64_t to_ns, int64_t mapping_id, uint32_t failures)
+static bool is_due(uint64_t from_ns, uint64_t to_ns, int64_t binding_id, uint32_t failures)
 {
-    return stats_poll_is_moment(&(struct stats_span){from_ns, to_ns, PERIOD_NS}, mapping_id,
+    return stats_poll_is_moment(&(struct stats_span){from_ns, to_ns, PERIOD_NS}, binding_id,
                                 failures);
 }
 

@@ -130,7 +130,7 @@ static void a_bypassed_volume_is_told_without_its_guest(void **state)
     (void)ask_by_path(STATUS_OK);
     assert_null(fake_guest);
     assert_int_equal(test.told, 0); /* never from within */
-    turn();
+    run_pass();
     assert_int_equal(test.told, 1);
     assert_int_equal(test.code, STATUS_OK);
     assert_false(stats_told.has_bytes);
@@ -234,7 +234,7 @@ static void a_tool_is_not_asked_of_what_is_not_the_volume(void **state)
     change("UPDATE volumes SET state = 'blocked', reason = 'bypassed'");
     (void)ask_by_path(STATUS_OK);
     assert_null(fake_child);
-    turn();
+    run_pass();
     assert_int_equal(test.told, 1);
 }
 

@@ -18,7 +18,7 @@ static void bind_one(void)
     put_disk(0, DISK, 1, GIB);
     start_sandbox(0, "sandbox-1");
     run_node();
-    assert_true(volume_of(last_volume()).mapping_id != 0);
+    assert_true(volume_of(last_volume()).binding_id != 0);
 }
 
 /* The next write on this connection fails. */
@@ -75,7 +75,7 @@ static void without_its_file_crustd_goes_on_in_memory_and_comes_back(void **stat
     assert_true(health().database_fails);
     assert_non_null(strstr(health().problem, "the database fails"));
     assert_int_equal(volume_of(last_volume()).device_bytes, 2 * GIB); /* found by a scan */
-    assert_true(volume_of(last_volume()).mapping_id != 0);
+    assert_true(volume_of(last_volume()).binding_id != 0);
     tree_remove(config.paths.database);
     reconciler_resync(reconciler);
     wait_until_in_memory(false);

@@ -38,7 +38,7 @@ static int64_t bind_one(void)
     put_disk(0, DISK, 1, GIB);
     start_sandbox(0, "sandbox-1");
     run_node();
-    assert_true(volume_of(last_volume()).mapping_id != 0);
+    assert_true(volume_of(last_volume()).binding_id != 0);
     return last_volume();
 }
 
@@ -72,7 +72,7 @@ static void a_device_that_comes_later_is_found(void **state)
     put_disk(0, DISK, 1, GIB);
     reconciler_queue_device(reconciler, 7, 1);
     settle();
-    assert_true(volume_of(volume_id).mapping_id != 0);
+    assert_true(volume_of(volume_id).binding_id != 0);
     fake_device_failure = -EMFILE; /* teaches nothing */
     reconciler_queue_all_volumes(reconciler);
     settle();
@@ -115,7 +115,7 @@ static void two_sandboxes_of_one_volume_block_it(void **state)
     reconciler_queue_directory(reconciler, TREE_KATA_VOLUMES, key_of(TARGET));
     settle();
     assert_is(volume_id, STATE_BLOCKED, REASON_MULTIPLE_SANDBOXES);
-    assert_int_equal(volume_of(volume_id).mapping_id, 0);
+    assert_int_equal(volume_of(volume_id).binding_id, 0);
 }
 
 static void layouts_that_name_two_devices_disagree(void **state)
@@ -169,7 +169,7 @@ static void a_sandbox_that_ends_gives_its_volume_back(void **state)
     fake_unpinned = 4000000;
     reconciler_queue_exit(reconciler, "sandbox-1", 4000000);
     settle();
-    assert_int_equal(volume_of(volume_id).mapping_id, 0);
+    assert_int_equal(volume_of(volume_id).binding_id, 0);
     assert_is(volume_id, STATE_UNBOUND, REASON_NONE);
 }
 
@@ -198,7 +198,7 @@ static void a_sandbox_that_cannot_be_read_is_read_again(void **state)
     assert_int_equal(fake_settled, 0); /* it waits for another reading */
     fake_sandbox[0].failure = 0;
     settle();
-    assert_true(volume_of(last_volume()).mapping_id != 0);
+    assert_true(volume_of(last_volume()).binding_id != 0);
 }
 
 static void a_sandbox_in_mid_write_is_believed_at_last(void **state)
@@ -209,7 +209,7 @@ static void a_sandbox_in_mid_write_is_believed_at_last(void **state)
     start_sandbox(0, "sandbox-1");
     fake_sandbox[0].try_again = true;
     run_node();
-    assert_true(volume_of(last_volume()).mapping_id != 0);
+    assert_true(volume_of(last_volume()).binding_id != 0);
 }
 
 static void a_container_that_mounts_the_volume_binds_it(void **state)
@@ -235,12 +235,12 @@ static void bundles_that_appear_are_watched(void **state)
     tree_make("/run/bundles/container-1");
     run_node();
     volume_id = last_volume();
-    assert_int_equal(volume_of(volume_id).mapping_id, 0);
+    assert_int_equal(volume_of(volume_id).binding_id, 0);
     fake_sandbox[0].claims = TARGET;
     fake_owner = "sandbox-1";
     reconciler_queue_tree(reconciler, TREE_BUNDLES);
     settle();
-    assert_true(volume_of(volume_id).mapping_id != 0);
+    assert_true(volume_of(volume_id).binding_id != 0);
     fake_owner_result = -EMFILE;
     reconciler_queue_directory(reconciler, TREE_BUNDLES, "container-1");
     loop_run_once(&loop);
@@ -257,12 +257,12 @@ static void metadata_that_goes_ends_the_volume(void **state)
     reconciler_queue_directory(reconciler, TREE_KATA_VOLUMES, key_of(TARGET));
     settle();
     assert_int_equal(volume_of(volume_id).status, STORE_REMOVED);
-    assert_int_equal(volume_of(volume_id).mapping_id, 0);
+    assert_int_equal(volume_of(volume_id).binding_id, 0);
     stage(TARGET, DISK, "sandbox-1");
     reconciler_queue_tree(reconciler, TREE_KATA_VOLUMES);
     settle();
     volume_id = last_volume();
-    assert_true(volume_of(volume_id).mapping_id != 0);
+    assert_true(volume_of(volume_id).binding_id != 0);
     unstage(KATA_VOLUMES, TARGET);
     reconciler_queue_tree(reconciler, TREE_KATA_VOLUMES); /* known, and no longer there */
     settle();
@@ -316,7 +316,7 @@ static void a_publish_path_resolves_a_hash_too(void **state)
     assert_string_equal(volume_of(last_volume()).target_path, TARGET);
 }
 
-static void a_disk_that_announces_growth_is_remembered(void **state)
+static void a_capacity_change_of_a_disk_is_recorded(void **state)
 {
     int64_t volume_id;
 
@@ -350,7 +350,7 @@ static void mounts_that_change_queue_their_devices(void **state)
     reconciler_queue_mounts(reconciler);
     reconciler_queue_mounts(reconciler);
     settle();
-    assert_true(volume_of(volume_id).mapping_id != 0);
+    assert_true(volume_of(volume_id).binding_id != 0);
 }
 
 static void a_stop_waits_for_nothing_that_is_not_running(void **state)
@@ -399,7 +399,7 @@ int main(void)
         NODE(metadata_in_mid_write_is_read_four_times),
         NODE(a_name_that_is_a_hash_is_resolved),
         NODE(a_publish_path_resolves_a_hash_too),
-        NODE(a_disk_that_announces_growth_is_remembered),
+        NODE(a_capacity_change_of_a_disk_is_recorded),
         NODE(mounts_that_change_queue_their_devices),
         NODE(a_stop_waits_for_nothing_that_is_not_running),
         NODE(a_device_that_still_grows_is_waited_for),

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bind_test.c - the mapping table of docs/states.md against the code, cell by cell. */
+/* bind_test.c - the binding table of docs/states.md against the code, cell by cell. */
 #include "tests/unit/reconciler/decide/table.h"
 
 #include "reconciler/decide/bind.h"
 
-enum { STATUS, SANDBOX, DEVICE, MAPPING, DISK, RECORD, FACTS };
+enum { STATUS, SANDBOX, DEVICE, BINDING, DISK, RECORD, FACTS };
 
 static const struct table_fact facts[FACTS] = {
     [STATUS] = {"status", {"present", "other"}},
     [SANDBOX] = {"sandbox", {"none", "one", "several"}},
     [DEVICE] = {"device", {"missing", "suitable", "unsuitable"}},
-    [MAPPING] = {"mapping", {"none", "here", "another"}},
+    [BINDING] = {"binding", {"none", "here", "another"}},
     [DISK] = {"disk", {"same", "replaced", "another"}},
     [RECORD] = {"record", {"agrees", "contradicts"}},
 };
@@ -35,7 +35,7 @@ static struct bind_facts facts_of(const int *combination)
         .present = combination[STATUS] == 0,
         .sandbox = combination[SANDBOX],
         .device = combination[DEVICE],
-        .mapping = combination[MAPPING],
+        .binding = combination[BINDING],
         .disk = combination[DISK],
         .contradicted = combination[RECORD] == 1,
     };
@@ -62,7 +62,7 @@ static void every_combination_is_bound_as_the_table_says(void **state)
     table_assert_used(&table);
 }
 
-/* What must hold of every mapping, whatever the facts. */
+/* What must hold of every binding, whatever the facts. */
 static void never_maps_what_is_not_certain(void **state)
 {
     int combination[FACTS] = {0};
@@ -81,8 +81,8 @@ static void never_maps_what_is_not_certain(void **state)
             assert_false(given.contradicted);
         }
         if (action == BIND_KEEP)
-            assert_int_equal(given.mapping, BIND_MAPPED_HERE);
-        if (given.mapping == BIND_UNMAPPED)
+            assert_int_equal(given.binding, BIND_HERE);
+        if (given.binding == BIND_NONE)
             assert_int_not_equal(action, BIND_CLOSE);
     } while (table_advance(&table, combination));
 }

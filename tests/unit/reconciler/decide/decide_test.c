@@ -11,14 +11,14 @@ enum {
     DEVICE,
     LIVE,
     CONFLICT,
-    BENEATH,
+    LOWER,
     SIZE,
     LIST,
     DRIVE,
     STILL,
     SYNCED,
     PROVEN,
-    GROWTH,
+    RESIZE,
     HYPERVISOR,
     GUEST,
     RESCAN,
@@ -34,14 +34,14 @@ static const struct table_fact facts[FACTS] = {
     [CONFLICT] = {"conflict",
                   {"none", "entries_disagree", "identity_mismatch", "device_shared", "host_in_use",
                    "bypassed", "unplugged", "detached"}},
-    [BENEATH] = {"beneath", {"in_step", "pending", "stale"}},
+    [LOWER] = {"lower", {"in_step", "pending", "stale"}},
     [SIZE] = {"size", {"smaller", "larger", "equal", "assumed", "unknown"}},
     [LIST] = {"list", {"read", "again", "unread"}},
     [DRIVE] = {"drive", {"told", "untold"}},
     [STILL] = {"still", {"yes", "no"}},
     [SYNCED] = {"synced", {"yes", "no"}},
     [PROVEN] = {"proven", {"yes", "no"}},
-    [GROWTH] = {"growth", {"open", "none"}},
+    [RESIZE] = {"resize", {"open", "none"}},
     [HYPERVISOR] = {"hypervisor", {"none", "mismatch", "failed"}},
     [GUEST] = {"guest", {"none", "unverified", "failed"}},
     [RESCAN] = {"rescan", {"yes", "no"}},
@@ -100,13 +100,13 @@ static struct decide_facts facts_of(const int *combination)
                                                       : (unsigned)combination[LIVE],
         .read_only = combination[LIVE] >= READER,
         .conflict = combination[CONFLICT],
-        .beneath = combination[BENEATH],
+        .lower = combination[LOWER],
         .list_read = combination[LIST] != LIST_UNREAD,
         .list_again = combination[LIST] == LIST_AGAIN,
         .list_doubtful = combination[DRIVE] != 0,
         .size_assumed = combination[SIZE] == SIZE_ASSUMED,
         .guest_proven = combination[PROVEN] == 0,
-        .growth_open = combination[GROWTH] == 0,
+        .resize_open = combination[RESIZE] == 0,
         .is_still = combination[STILL] == 0,
         .hypervisor_reason = hypervisor[combination[HYPERVISOR]],
         .guest_reason = guest[combination[GUEST]],
@@ -121,9 +121,9 @@ static struct decide_facts facts_of(const int *combination)
 /* What the table's `remark` stands for. */
 static const char *expected_remark(const int *combination)
 {
-    if (combination[BENEATH] == BENEATH_STALE)
+    if (combination[LOWER] == LOWER_STALE)
         return "host_stale";
-    if (combination[BENEATH] == BENEATH_PENDING)
+    if (combination[LOWER] == LOWER_PENDING)
         return "host_layer_pending";
     return combination[SIZE] != SIZE_EQUAL || combination[LIST] == LIST_UNREAD ||
                    combination[DRIVE] != 0 || combination[SYNCED] != 0 || combination[GUEST] == 1
@@ -194,10 +194,10 @@ static void never_touches_what_it_must_not(void **state)
             assert_int_equal(given.conflict, CONFLICT_NONE);
         assert_int_not_equal(given.permit, POLICY_NEVER);
         if (decision.action == ACTION_RESCAN_DISK)
-            assert_true(given.may_rescan && given.beneath == BENEATH_STALE);
+            assert_true(given.may_rescan && given.lower == LOWER_STALE);
         if (decision.action == ACTION_RESCAN_DISK || decision.action == ACTION_WAIT)
             continue;
-        assert_true(given.may_try || decision.action == ACTION_GROW_GUEST);
+        assert_true(given.may_try || decision.action == ACTION_RESIZE_GUEST);
         if (decision.action == ACTION_QUERY_HYPERVISOR)
             continue;
         if (!given.may_try)

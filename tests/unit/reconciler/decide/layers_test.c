@@ -117,7 +117,7 @@ static void an_unknown_dm_device_is_named(void **state)
     assert_non_null(strstr(layers[0].remedy, "dmsetup table it"));
 }
 
-static void a_disk_that_announced_growth_is_stale(void **state)
+static void a_disk_that_announced_a_larger_size_is_stale(void **state)
 {
     struct layer layers[2];
 
@@ -204,7 +204,7 @@ int main(void)
         cmocka_unit_test(lvm_follows_as_it_is_told),
         cmocka_unit_test(who_is_not_expected_to_follow_is_in_step),
         cmocka_unit_test(an_unknown_dm_device_is_named),
-        cmocka_unit_test(a_disk_that_announced_growth_is_stale),
+        cmocka_unit_test(a_disk_that_announced_a_larger_size_is_stale),
         cmocka_unit_test(growth_comes_up_layer_by_layer),
         cmocka_unit_test(a_multipath_device_is_as_large_as_its_paths),
     };

@@ -52,7 +52,7 @@ static int read_table(void **state)
     return 0;
 }
 
-static struct decide_facts growth_of(const int *combination)
+static struct decide_facts resize_facts_of(const int *combination)
 {
     static const enum volume_reason hypervisor[] = {REASON_NONE, REASON_MONITOR_MISSING};
     static const enum volume_reason guest[] = {REASON_NONE, REASON_UNVERIFIED, REASON_AGENT_FAILED};
@@ -111,7 +111,7 @@ static void every_combination_is_decided_as_the_table_says(void **state)
 
     (void)state;
     do {
-        struct decide_facts growth = growth_of(combination);
+        struct decide_facts growth = resize_facts_of(combination);
         struct resizable_facts given = facts_of(combination, &growth);
         struct resizable resizable = resizable_decide(&given);
         const struct table_row *row = table_match(&table, combination);
@@ -135,7 +135,7 @@ static void yes_claims_only_what_was_seen(void **state)
 
     (void)state;
     do {
-        struct decide_facts growth = growth_of(combination);
+        struct decide_facts growth = resize_facts_of(combination);
         struct resizable_facts given = facts_of(combination, &growth);
 
         if (resizable_decide(&given).answer != RESIZABLE_YES)
@@ -157,7 +157,7 @@ static void every_answer_but_yes_has_a_reason(void **state)
 
     (void)state;
     do {
-        struct decide_facts growth = growth_of(combination);
+        struct decide_facts growth = resize_facts_of(combination);
         struct resizable_facts given = facts_of(combination, &growth);
         struct resizable resizable = resizable_decide(&given);
         bool needs_reason =

@@ -8,8 +8,8 @@ enum { MODE, PATH, SANDBOX, KUBELET, ENTRY, RESTORED, DAEMON, SETTLED, BRAKE, FA
 
 static const struct table_fact facts[FACTS] = {
     [MODE] = {"mode", {"off", "report", "delete"}},
-    [PATH] = {"path", {"publish", "empty_dir", "other", "hidden"}},
-    [SANDBOX] = {"sandbox", {"never", "seen", "cleared", "traces", "alive", "hidden"}},
+    [PATH] = {"path", {"publish", "empty_dir", "other", "unresolved"}},
+    [SANDBOX] = {"sandbox", {"never", "seen", "cleared", "traces", "alive", "unseen"}},
     [KUBELET] = {"kubelet", {"holds", "left", "gone", "unseen", "moved"}},
     [ENTRY] = {"entry", {"valid", "extra", "invalid"}},
     [RESTORED] = {"restored", {"no", "yes"}},

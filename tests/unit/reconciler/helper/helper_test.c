@@ -84,7 +84,7 @@ static void run_ends(const struct helper_outcome *outcome)
     run->done(run, outcome, run->userdata);
 }
 
-static void run_grows(uint64_t bytes)
+static void run_resizes(uint64_t bytes)
 {
     static struct helper_outcome outcome;
 
@@ -105,7 +105,7 @@ static void on_reply(const struct guest_helper_reply *reply, void *userdata)
     test.reply = *reply;
 }
 
-static void turn(void)
+static void run_pass(void)
 {
     surroundings_turn(&test.node, 5);
 }
@@ -185,32 +185,32 @@ static void a_helper_is_possible_where_configuration_policy_and_record_allow_it(
 static void a_helper_grows_who_waits_for_it(void **state)
 {
     (void)state;
-    (void)call(HELPER_GROW, 0);
+    (void)call(HELPER_RESIZE, 0);
     assert_int_equal(test.runs, 0); /* never from within */
-    turn();
+    run_pass();
     assert_int_equal(test.runs, 1);
     assert_true(test.run->task.grow);
     assert_int_equal(test.run->task.paths, 1);
     assert_string_equal(test.run->task.path[0], "/run/volume");
     assert_false(helpers_are_idle(test.helpers));
-    run_grows(GIB);
+    run_resizes(GIB);
     assert_int_equal(test.replies, 1);
     assert_int_equal(test.reply.reason, REASON_NONE);
     assert_int_equal(test.reply.stats.total, GIB / 2);
-    turn();
+    run_pass();
     assert_true(helpers_are_idle(test.helpers));
 }
 
 static void counting_waits_for_its_time_and_the_last_word_serves(void **state)
 {
     (void)state;
-    (void)call(HELPER_COUNT, NSEC_PER_SEC);
-    turn();
+    (void)call(HELPER_STATS, NSEC_PER_SEC);
+    run_pass();
     assert_false(test.run->task.grow);
-    run_grows(GIB);
+    run_resizes(GIB);
     assert_int_equal(test.reply.stats.total, GIB / 2);
-    (void)call(HELPER_COUNT, NSEC_PER_SEC);
-    turn();
+    (void)call(HELPER_STATS, NSEC_PER_SEC);
+    run_pass();
     assert_int_equal(test.runs, 1);
     assert_int_equal(test.replies, 2);
     assert_int_equal(test.reply.reason, REASON_NONE);
@@ -222,12 +222,12 @@ static void a_failure_to_count_is_told_until_it_is_time_again(void **state)
 
     (void)state;
     (void)error_set(&outcome.error, 0, "denied");
-    (void)call(HELPER_COUNT, NSEC_PER_SEC);
-    turn();
+    (void)call(HELPER_STATS, NSEC_PER_SEC);
+    run_pass();
     run_ends(&outcome);
     assert_int_equal(test.reply.reason, REASON_AGENT_POLICY_DENIED);
-    (void)call(HELPER_COUNT, NSEC_PER_SEC);
-    turn();
+    (void)call(HELPER_STATS, NSEC_PER_SEC);
+    run_pass();
     assert_int_equal(test.runs, 1);
     assert_int_equal(test.reply.reason, REASON_AGENT_POLICY_DENIED);
     assert_non_null(strstr(test.reply.error.text, "a helper counts at most once"));
@@ -243,8 +243,8 @@ static void a_sandbox_of_no_use_is_not_asked_to_count(void **state)
         store_set_ability(store, test.node.bound.sandbox_ref, ROUTE_HELPER, "helper_no_cgroups"),
         0);
     assert_int_equal(store_commit(store), 0);
-    (void)call(HELPER_COUNT, 0);
-    turn();
+    (void)call(HELPER_STATS, 0);
+    run_pass();
     assert_int_equal(test.runs, 0);
     assert_int_equal(test.reply.reason, REASON_HELPER_NO_CGROUPS);
 }
@@ -252,10 +252,10 @@ static void a_sandbox_of_no_use_is_not_asked_to_count(void **state)
 static void who_waits_too_long_is_told(void **state)
 {
     (void)state;
-    (void)call(HELPER_GROW, 0);
-    turn();
-    (void)call(HELPER_COUNT, 1);
-    turn();
+    (void)call(HELPER_RESIZE, 0);
+    run_pass();
+    (void)call(HELPER_STATS, 1);
+    run_pass();
     assert_int_equal(test.replies, 1);
     assert_int_equal(test.reply.reason, REASON_AGENT_UNREACHABLE);
     assert_non_null(strstr(test.reply.error.text, "took all of the time"));
@@ -264,10 +264,10 @@ static void who_waits_too_long_is_told(void **state)
 static void a_configuration_that_changed_bars_the_helper(void **state)
 {
     (void)state;
-    (void)call(HELPER_GROW, 0);
+    (void)call(HELPER_RESIZE, 0);
     test.node.config.guest.helper = false;
-    turn();
-    turn();
+    run_pass();
+    run_pass();
     assert_int_equal(test.runs, 0);
     assert_int_equal(test.replies, 1);
     assert_non_null(strstr(test.reply.error.text, "may not use a helper"));
@@ -277,8 +277,8 @@ static void a_run_that_cannot_begin_is_a_failure(void **state)
 {
     (void)state;
     test.refused = -ENOMEM;
-    (void)call(HELPER_GROW, 0);
-    turn();
+    (void)call(HELPER_RESIZE, 0);
+    run_pass();
     assert_int_equal(test.replies, 1);
     assert_int_equal(test.reply.reason, REASON_HELPER_FAILED);
 }
@@ -289,12 +289,12 @@ static void what_is_left_goes_before_the_next_helper(void **state)
 
     (void)state;
     (void)error_set(&left.removal_error, 0, "busy");
-    (void)call(HELPER_GROW, 0);
-    turn();
+    (void)call(HELPER_RESIZE, 0);
+    run_pass();
     run_ends(&left);
     assert_int_equal(test.reply.reason, REASON_HELPER_FAILED);
-    (void)call(HELPER_GROW, 0);
-    turn();
+    (void)call(HELPER_RESIZE, 0);
+    run_pass();
     assert_int_equal(test.runs, 1); /* its removal is not due yet */
     assert_int_equal(test.replies, 2);
     assert_non_null(strstr(test.reply.error.text, "an earlier helper is still in the guest"));
@@ -311,13 +311,13 @@ static void what_an_earlier_daemon_left_is_removed_after_the_start(void **state)
         0);
     assert_int_equal(store_commit(store), 0);
     helpers_start(test.helpers);
-    turn();
+    run_pass();
     assert_int_equal(test.runs, 1);
     assert_true(test.run->cleans_up);
     assert_string_equal(test.run->name, "crust-00000000000000aa");
     run_ends(&(struct helper_outcome){0});
-    (void)call(HELPER_GROW, 0);
-    turn();
+    (void)call(HELPER_RESIZE, 0);
+    run_pass();
     assert_int_equal(test.runs, 2);
     assert_false(test.run->cleans_up);
 }
@@ -326,23 +326,23 @@ static void a_stop_refuses_who_waits_and_leaves_what_runs(void **state)
 {
     (void)state;
     test.node.config.resize.call_timeout_seconds = 0;
-    (void)call(HELPER_GROW, 0);
-    turn();
+    (void)call(HELPER_RESIZE, 0);
+    run_pass();
     helpers_stop(test.helpers);
-    (void)call(HELPER_COUNT, 0);
-    turn();
+    (void)call(HELPER_STATS, 0);
+    run_pass();
     assert_null(test.run);
     assert_int_equal(test.replies, 2);
     assert_int_equal(test.reply.reason, REASON_AGENT_UNREACHABLE);
-    turn();
+    run_pass();
     assert_true(helpers_are_idle(test.helpers));
 }
 
 static void another_store_forgets_all(void **state)
 {
     (void)state;
-    (void)call(HELPER_GROW, 0);
-    turn();
+    (void)call(HELPER_RESIZE, 0);
+    run_pass();
     helpers_reset(test.helpers);
     assert_null(test.run);
     assert_int_equal(test.replies, 1);
@@ -352,9 +352,9 @@ static void another_store_forgets_all(void **state)
 static void a_call_may_be_given_up(void **state)
 {
     (void)state;
-    assert_null(helper_call_free(call(HELPER_GROW, 0)));
+    assert_null(helper_call_free(call(HELPER_RESIZE, 0)));
     assert_null(helper_call_free(NULL));
-    turn();
+    run_pass();
     assert_int_equal(test.runs, 0);
     helpers_sweep(test.helpers);
 }

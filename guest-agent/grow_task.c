@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* growth.c - an ioctl in a child, which says by one struct what came of it. */
-#include "guest-agent/growth.h"
+/* grow_task.c - the ioctl in a child process, which reports the outcome through a pipe. */
+#include "guest-agent/grow_task.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -16,9 +16,9 @@
 #define BUSY_PATIENCE_NS (5 * NSEC_PER_SEC)
 #define BUSY_PAUSE_NS    (50 * NSEC_PER_MSEC)
 
-struct growth {
+struct grow_task {
     struct child *child;
-    growth_done *done; /* NULL: nobody wants to know */
+    grow_task_done *done; /* NULL: nobody wants to know */
     void *userdata;
     bool reported;
 };
@@ -45,7 +45,7 @@ static int grow_once(const struct volume *volume, struct error *error)
     return filesystem_grow(directory, &filesystem, error);
 }
 
-int growth_run(const struct volume *volume, struct error *error)
+int grow_task_run(const struct volume *volume, struct error *error)
 {
     const struct timespec pause = {.tv_nsec = (long)BUSY_PAUSE_NS};
     uint64_t patience_ends = clock_boottime() + BUSY_PATIENCE_NS;
@@ -63,77 +63,77 @@ static int grow(const void *argument)
 {
     struct report report = {0};
 
-    report.outcome = growth_run(argument, &report.error);
+    report.outcome = grow_task_run(argument, &report.error);
     return write(STDOUT_FILENO, &report, sizeof(report)) == sizeof(report) ? EXIT_SUCCESS
                                                                            : EXIT_FAILURE;
 }
 
-static void growth_release(struct growth *growth)
+static void release(struct grow_task *task)
 {
-    (void)child_free(growth->child);
-    free(growth);
+    (void)child_free(task->child);
+    free(task);
 }
 
 static void on_end(struct child *child, enum child_end end, int status, const struct buffer *output,
                    void *userdata)
 {
-    struct growth *growth = userdata;
+    struct grow_task *task = userdata;
     struct report report;
 
     (void)child;
     running--;
-    growth->reported = true;
+    task->reported = true;
     if (end == CHILD_EXITED && status == EXIT_SUCCESS && output->length == sizeof(report)) {
         memcpy(&report, output->data, sizeof(report));
     } else {
         report.outcome = -ECHILD;
         (void)error_set(&report.error, -ECHILD, "the process that grows it has died");
     }
-    if (growth->done)
-        growth->done(growth, report.outcome, &report.error, growth->userdata);
+    if (task->done)
+        task->done(task, report.outcome, &report.error, task->userdata);
     else
-        growth_release(growth);
+        release(task);
 }
 
-int growth_new(struct loop *loop, const struct volume *volume, growth_done *done, void *userdata,
-               struct growth **ret_growth)
+int grow_task_new(struct loop *loop, const struct volume *volume, grow_task_done *done,
+                  void *userdata, struct grow_task **ret_task)
 {
     const struct child_request request = {
         .output_limit = sizeof(struct report), .function = grow, .argument = volume, .input = -1};
-    struct growth *growth;
+    struct grow_task *task;
     int r;
 
-    if (running >= GROWTH_LIMIT)
-        return GROWTH_TOO_MANY;
-    growth = calloc(1, sizeof(*growth));
-    if (!growth)
+    if (running >= GROW_TASK_LIMIT)
+        return GROW_TASK_TOO_MANY;
+    task = calloc(1, sizeof(*task));
+    if (!task)
         return -ENOMEM;
-    *growth = (struct growth){.done = done, .userdata = userdata};
-    r = child_new(loop, &request, on_end, growth, &growth->child);
+    *task = (struct grow_task){.done = done, .userdata = userdata};
+    r = child_new(loop, &request, on_end, task, &task->child);
     if (r < 0) {
-        free(growth);
+        free(task);
         return r;
     }
     running++;
-    *ret_growth = growth;
+    *ret_task = task;
     return 0;
 }
 
-struct growth *growth_free(struct growth *growth)
+struct grow_task *grow_task_free(struct grow_task *task)
 {
-    if (growth && growth->reported)
-        growth_release(growth);
-    else if (growth)
-        growth->done = NULL;
+    if (task && task->reported)
+        release(task);
+    else if (task)
+        task->done = NULL;
     return NULL;
 }
 
-struct growth *growth_abandon(struct growth *growth)
+struct grow_task *grow_task_abandon(struct grow_task *task)
 {
-    if (!growth)
+    if (!task)
         return NULL;
-    if (!growth->reported)
+    if (!task->reported)
         running--;
-    growth_release(growth);
+    release(task);
     return NULL;
 }

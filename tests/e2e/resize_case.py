@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Growths on real parts: a node, micro-VMs with volumes in them, and what must be true afterwards.
+"""Resizes on real parts: a node, micro-VMs with volumes in them, and what must be true afterwards.
 
-    class SomeTest(GrowthCase):
+    class SomeTest(ResizeCase):
         @classmethod
         def setUpClass(cls):
             super().setUpClass()
@@ -13,7 +13,7 @@
         def test_it(self):
             self.grow(self.volume)
 
-A growth is believed if the guest's kernel says so (the disk's size, the file system's, a file written
+A resize is believed if the guest's kernel says so (the disk's size, the file system's, a file written
 before) and if the record tells it, read by the sqlite3 tool. Tests of a class share its VMs: each
 starts from the sizes that it finds.
 """
@@ -219,7 +219,7 @@ class Sandbox:
 
 
 @dataclasses.dataclass(eq=False)
-class Growth:
+class Resize:
     """A device that has grown, and how things stood before."""
 
     volume: Volume
@@ -230,7 +230,7 @@ class Growth:
     resizes: int  # how many were on record
 
 
-class GrowthCase(unittest.TestCase):
+class ResizeCase(unittest.TestCase):
     """A node with one crustd, for all tests of a class."""
 
     # Of what a test waits for: a call that gets no answer is made again before the test gives up.
@@ -241,7 +241,7 @@ class GrowthCase(unittest.TestCase):
         skip_without_parts()
         atexit.register(cls.doClassCleanups)  # an interrupted run cleans up too
         cls.numbers = iter(range(1, 1000))
-        scratch = tempfile.TemporaryDirectory(prefix="crust-growth-")
+        scratch = tempfile.TemporaryDirectory(prefix="crust-resize-")
         cls.scratch = pathlib.Path(cls.enterClassContext(scratch)).resolve()
         cls.image = build_image(BUILD / "guest", BUILD / "crust-guest-agent")
         cls.node = cls.enterClassContext(Node(cls.scratch, cls.settings))
@@ -277,42 +277,42 @@ class GrowthCase(unittest.TestCase):
             self.settle(volume, settled)
         size = volume.loop.size
         row = self.node.volume(volume.path)
-        growth = Growth(volume, row["volume_id"] if row else 0, size,
+        resize = Resize(volume, row["volume_id"] if row else 0, size,
                         to_bytes or (size * 3 // 2 + MIB) // MIB * MIB,
                         volume.sandbox.vm.guest_size(volume.disk.mount_point),
                         len(self.resizes(volume)))
-        volume.loop.resize(growth.to_bytes)
-        return growth
+        volume.loop.resize(resize.to_bytes)
+        return resize
 
-    def finish(self, growth, reason="none"):
-        """Waits for the end of a growth and looks at everything that it leaves."""
-        row = self.node.wait_for(growth.volume.path, "in_sync", reason, SECONDS,
-                                 device_bytes=growth.to_bytes, hypervisor_bytes=growth.to_bytes)
-        self.check_guest(growth)
-        self.check_volume(growth, row)
-        self.check_resize(growth, reason)
-        self.check_journal(growth)
-        self.check_mapping(growth.volume)
+    def finish(self, resize, reason="none"):
+        """Waits for the end of a resize and looks at everything that it leaves."""
+        row = self.node.wait_for(resize.volume.path, "in_sync", reason, SECONDS,
+                                 device_bytes=resize.to_bytes, hypervisor_bytes=resize.to_bytes)
+        self.check_guest(resize)
+        self.check_volume(resize, row)
+        self.check_resize(resize, reason)
+        self.check_journal(resize)
+        self.check_binding(resize.volume)
 
     def grow(self, *volumes, reason="none"):
         """Lets devices grow together."""
-        growths = [self.begin(volume, settled=reason) for volume in volumes]
-        for growth in growths:
-            self.finish(growth, reason)
+        resizes = [self.begin(volume, settled=reason) for volume in volumes]
+        for resize in resizes:
+            self.finish(resize, reason)
 
     # -- what is true
 
-    def check_guest(self, growth):
+    def check_guest(self, resize):
         """The guest's own word: the disk, the file system, what was in it."""
-        volume, vm = growth.volume, growth.volume.sandbox.vm
-        self.assertEqual(vm.guest_blocksize(volume.disk), growth.to_bytes)
-        gained = vm.guest_size(volume.disk.mount_point) - growth.guest_bytes
-        self.assertGreater(gained, (growth.to_bytes - growth.from_bytes) * 3 // 4)
-        self.assertLess(vm.guest_size(volume.disk.mount_point), growth.to_bytes + 1)
+        volume, vm = resize.volume, resize.volume.sandbox.vm
+        self.assertEqual(vm.guest_blocksize(volume.disk), resize.to_bytes)
+        gained = vm.guest_size(volume.disk.mount_point) - resize.guest_bytes
+        self.assertGreater(gained, (resize.to_bytes - resize.from_bytes) * 3 // 4)
+        self.assertLess(vm.guest_size(volume.disk.mount_point), resize.to_bytes + 1)
         vm.guest_verify(volume.pattern, PATTERN_BYTES)
 
-    def check_volume(self, growth, row):
-        volume = growth.volume
+    def check_volume(self, resize, row):
+        volume = resize.volume
         self.assertEqual(row["sandbox_id"], volume.sandbox.id)
         self.assertEqual(row["device"], volume.device)
         self.assertEqual((row["fs_type"], row["status"]), (volume.filesystem, "present"))
@@ -325,27 +325,27 @@ class GrowthCase(unittest.TestCase):
             self.assertGreater(row["available_bytes"], 0)
             self.assertLessEqual(row["used_bytes"] + row["available_bytes"], row["guest_bytes"])
 
-    def check_resize(self, growth, reason):
-        rows = self.resizes(growth.volume)
-        self.assertEqual(len(rows), growth.resizes + 1, rows)
+    def check_resize(self, resize, reason):
+        rows = self.resizes(resize.volume)
+        self.assertEqual(len(rows), resize.resizes + 1, rows)
         row = rows[-1]
-        self.assertEqual((row["from_bytes"], row["to_bytes"]), (growth.from_bytes, growth.to_bytes))
+        self.assertEqual((row["from_bytes"], row["to_bytes"]), (resize.from_bytes, resize.to_bytes))
         self.assertEqual((row["state"], row["reason"]), ("in_sync", reason))
-        self.assertEqual(row["sandbox_id"], growth.volume.sandbox.id)
-        self.assertEqual(row["device"], growth.volume.loop.device)
+        self.assertEqual(row["sandbox_id"], resize.volume.sandbox.id)
+        self.assertEqual(row["device"], resize.volume.loop.device)
         times = [row[name] for name in ("detected_at", "hypervisor_at", "guest_at", "finished_at")]
         self.assertNotIn(None, times, row)
         self.assertEqual(times, sorted(times))
         self.assertGreaterEqual(row["attempts"], 2)
 
-    def check_journal(self, growth):
-        """Every step of this growth, in its order."""
-        opened = self.journal(growth.volume, "kind = 'resize_opened'")[-1]
+    def check_journal(self, resize):
+        """Every step of this resize, in its order."""
+        opened = self.journal(resize.volume, "kind = 'resize_opened'")[-1]
         kinds = iter(line["kind"] for line in
-                     self.journal(growth.volume, f"seq >= {opened['seq']}"))
+                     self.journal(resize.volume, f"seq >= {opened['seq']}"))
         for kind in GROWTH:
             self.assertIn(kind, kinds, f"missing or out of order after {opened}")
-        self.check_intents(growth.volume)
+        self.check_intents(resize.volume)
 
     def check_intents(self, volume):
         """No answer that was not asked for before, and no state that follows from nowhere."""
@@ -365,7 +365,7 @@ class GrowthCase(unittest.TestCase):
                 self.assertIn(state, (None, detail["from"]), line)
                 state = detail["to"]
 
-    def check_mapping(self, volume):
+    def check_binding(self, volume):
         rows = [row for row in self.mappings(volume) if row["until"] is None]
         self.assertEqual(len(rows), 1, rows)
         row = rows[0]
@@ -392,10 +392,10 @@ class GrowthCase(unittest.TestCase):
     def wait(self, condition, what):
         return self.node.wait(condition, SECONDS, what)
 
-    def wait_guest_grown(self, growth):
+    def wait_guest_grown(self, resize):
         """Waits for the guest, not for crustd."""
-        vm, path = growth.volume.sandbox.vm, growth.volume.disk.mount_point
-        wait_until(lambda: vm.guest_size(path) > growth.guest_bytes, SECONDS,
+        vm, path = resize.volume.sandbox.vm, resize.volume.disk.mount_point
+        wait_until(lambda: vm.guest_size(path) > resize.guest_bytes, SECONDS,
                    f"{path} to grow in the guest")
 
 

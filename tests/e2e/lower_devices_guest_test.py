@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Growth beneath a volume's device, for real: crustd runs in a guest whose SCSI disks grow without
+"""Resizes of lower devices, for real: crustd runs in a guest whose SCSI disks grow without
 being rescanned, and whose volumes are on device mapper.
 """
 
@@ -23,7 +23,7 @@ PERSIST = {"PersistVersion": 2, "State": "running", "SandboxContainer": SANDBOX,
            "HypervisorState": {"Type": "qemu"}, "Config": {"HypervisorType": "qemu"}}
 
 
-class BeneathTest(unittest.TestCase):
+class LowerDevicesTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):

@@ -12,7 +12,7 @@ from containers import Containers
 from said import AFTER, BEFORE, MIB, SANDBOX, SaidTest, fake_monitor
 
 
-class MappingTest(SaidTest):
+class BindingTest(SaidTest):
     """A sandbox of Kata's Go runtime, its monitor and its agent."""
 
     def start(self):

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hand_growth.c - the steps of a growth up to block_resize, done by hand without a daemon:
- * hand_growth DEVICE NODE MONITOR [DEVICE NODE MONITOR]...
+/* hand_resize.c - the steps of a growth up to block_resize, done by hand without a daemon:
+ * hand_resize DEVICE NODE MONITOR [DEVICE NODE MONITOR]...
  *
  * A uevent of one of the devices, its size from sysfs, then what crustd asks the monitor, one
  * command after another, from connecting on. Nothing is checked, kept or written down; ends when

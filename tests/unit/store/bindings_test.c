@@ -1,49 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mappings_test.c - a volume's stay in a sandbox, and what was learned during it. */
+/* bindings_test.c - a volume's stay in a sandbox, and what was learned during it. */
 #include "tests/unit/store/fixture.h"
 
 static void open_again(struct store *store, const struct bound *bound, const char *source)
 {
-    struct store_mapping mapping = {.volume_id = bound->volume_id,
+    struct store_binding binding = {.volume_id = bound->volume_id,
                                     .sandbox_ref = bound->sandbox_ref,
                                     .device_id = bound->device_id,
                                     .source = source};
 
-    assert_int_equal(store_open_mapping(store, &mapping), 0);
+    assert_int_equal(store_open_binding(store, &binding), 0);
 }
 
-static void a_mapping_is_described_and_replaced(void **state)
+static void a_binding_is_described_and_replaced(void **state)
 {
     struct store *store = store_of(state);
     struct bound bound = put_bound(store);
     struct store_volume volume;
     int before;
 
-    assert_int_equal(store_describe_mapping(store, bound.volume_id, NULL, "/run/kata/x", "persist"),
+    assert_int_equal(store_describe_binding(store, bound.volume_id, NULL, "/run/kata/x", "persist"),
                      0);
     before = written(store);
-    assert_int_equal(store_describe_mapping(store, bound.volume_id, "drive-1", NULL, "persist"), 0);
+    assert_int_equal(store_describe_binding(store, bound.volume_id, "drive-1", NULL, "persist"), 0);
     assert_int_equal(store_note_size(store, bound.volume_id, GIB), 0);
     assert_int_equal(written(store), before);
     assert_int_equal(store_note_size(store, bound.volume_id, 3 * GIB), 0);
     volume = get_volume(store, bound.volume_id);
     assert_string_equal(volume.drive_id, "drive-1");
     assert_string_equal(volume.guest_path, "/run/kata/x");
-    assert_string_equal(volume.mapping_source, "persist");
+    assert_string_equal(volume.binding_source, "persist");
     assert_int_equal(volume.first_bytes, GIB);
     assert_int_equal(volume.largest_bytes, 3 * GIB);
-    assert_int_equal(volume.mapping_device_id, bound.device_id);
-    assert_int_equal(volume.mapping_sandbox_ref, bound.sandbox_ref);
+    assert_int_equal(volume.binding_device_id, bound.device_id);
+    assert_int_equal(volume.binding_sandbox_ref, bound.sandbox_ref);
 
     open_again(store, &bound, "api");
-    assert_int_not_equal(get_volume(store, bound.volume_id).mapping_id, volume.mapping_id);
+    assert_int_not_equal(get_volume(store, bound.volume_id).binding_id, volume.binding_id);
     assert_int_equal(get_volume(store, bound.volume_id).hypervisor_bytes, 0);
     assert_int_equal(number_of(store, "SELECT count(*) FROM audit_mappings"), 2);
     assert_int_equal(number_of(store, "SELECT count(*) FROM audit_mappings WHERE until IS NULL"),
                      1);
-    assert_int_equal(store_close_mapping(store, bound.volume_id), 0);
+    assert_int_equal(store_close_binding(store, bound.volume_id), 0);
     before = written(store);
-    assert_int_equal(store_close_mapping(store, bound.volume_id), 0);
+    assert_int_equal(store_close_binding(store, bound.volume_id), 0);
     assert_int_equal(written(store), before);
 }
 
@@ -54,10 +54,10 @@ static void a_drive_that_the_vmm_named_says_so(void **state)
     struct store_hypervisor_result result = {.volume_id = bound.volume_id, .drive_id = "drive-9"};
 
     assert_int_equal(store_put_hypervisor_result(store, &result), 0);
-    assert_string_equal(get_volume(store, bound.volume_id).mapping_source, "sandbox-file");
+    assert_string_equal(get_volume(store, bound.volume_id).binding_source, "sandbox-file");
     open_again(store, &bound, "bundle");
     assert_int_equal(store_put_hypervisor_result(store, &result), 0);
-    assert_string_equal(get_volume(store, bound.volume_id).mapping_source, "hypervisor");
+    assert_string_equal(get_volume(store, bound.volume_id).binding_source, "hypervisor");
 }
 
 static void equal_states_and_results_write_nothing(void **state)
@@ -127,7 +127,7 @@ static void a_path_says_more_than_an_address(void **state)
         assert_int_equal(store_put_hypervisor_result(store, &result), 0);
         assert_string_equal(get_volume(store, bound.volume_id).guest_path, expected[i]);
     }
-    assert_int_equal(store_describe_mapping(store, bound.volume_id, NULL, "/guest/data", NULL), 0);
+    assert_int_equal(store_describe_binding(store, bound.volume_id, NULL, "/guest/data", NULL), 0);
     result.guest_path = "pci:02/03";
     assert_int_equal(store_put_hypervisor_result(store, &result), 0);
     assert_string_equal(get_volume(store, bound.volume_id).guest_path, "/guest/data");
@@ -387,7 +387,7 @@ int main(void)
         MODEL(a_vmm_that_lost_the_drive_has_no_size),
         MODEL(a_list_is_of_its_records),
         MODEL(a_file_system_that_fills_its_device_is_known_to),
-        MODEL(a_mapping_is_described_and_replaced),
+        MODEL(a_binding_is_described_and_replaced),
         MODEL(a_drive_that_the_vmm_named_says_so),
         MODEL(equal_states_and_results_write_nothing),
         MODEL(a_path_says_more_than_an_address),

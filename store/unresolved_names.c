@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hidden.c - volumes whose directory's name is a hash of their path.
+/* unresolved_names.c - volumes whose directory's name is a hash of their path.
  *
  * A hash cannot be undone, but a path can be hashed: every volume keeps the hash of its path, so
  * that a name is looked up by index in either direction. What was known once stays known, for a
@@ -29,7 +29,7 @@ int volume_set_path(struct store *store, int64_t volume_id, const char *path)
                    sql_text(hash_path(path, hash)));
 }
 
-int store_has_hidden(struct store *store, bool *ret_has)
+int store_has_unresolved(struct store *store, bool *ret_has)
 {
     static const char find[] =
         "SELECT 1 FROM volumes v JOIN entries e ON e.volume_id = v.volume_id AND e.gone = 0"
@@ -59,7 +59,7 @@ int store_path_of_hash(struct store *store, const char *hash,
     return 0;
 }
 
-int hidden_find(struct store *store, const char *key, int64_t *ret_volume_id)
+int unresolved_find(struct store *store, const char *key, int64_t *ret_volume_id)
 {
     static const char find[] =
         "SELECT e.volume_id FROM entries e JOIN volumes v ON v.volume_id = e.volume_id"
@@ -83,7 +83,7 @@ int store_learn_path(struct store *store, const char *path, const char *source,
     *ret_volume_id = 0;
     if (strlen(path) >= STORE_TARGET_BYTES)
         return 0;
-    r = hidden_find(store, hash_path(path, key), &volume_id);
+    r = unresolved_find(store, hash_path(path, key), &volume_id);
     if (r < 0 || !volume_id)
         return r;
     r = volume_set_path(store, volume_id, path);

@@ -6,7 +6,7 @@ containers and denies the rest, nothing of crustd's in the guest. Only the devic
 import os
 import unittest
 
-from growth import MIB, SECONDS, GrowthCase, Sandbox
+from resize_case import MIB, SECONDS, ResizeCase, Sandbox
 from guest_image import build_kata_image, build_program
 from kata_agent_test import BUNDLES, CGROUPS
 from kata_guest import KataGuest, missing_parts
@@ -44,10 +44,10 @@ class StockSandbox(Sandbox):
         return self.vm.console().count("CreateContainer ok")
 
 
-class StockCase(GrowthCase):
+class StockCase(ResizeCase):
     sandbox_class = StockSandbox
     file_systems = ("ext4",)
-    settings = GrowthCase.settings | {"guest.helper": "on",
+    settings = ResizeCase.settings | {"guest.helper": "on",
                                        "guest.helper_file": BUILD / "crust-guest-agent"}
 
     @classmethod
@@ -64,15 +64,15 @@ class StockCase(GrowthCase):
         self.assertIn("resolv.conf", os.listdir(self.sandbox.share))
 
     def wait_refused(self, volume, reason):
-        """The device grows, the guest's file system does not; returns the growth."""
-        growth = self.begin(volume, settled=None)
+        """The device grows, the guest's file system does not; returns the resize."""
+        resize = self.begin(volume, settled=None)
         self.node.wait_for(volume.path, "block_grown", reason, SECONDS,
-                           hypervisor_bytes=growth.to_bytes)
-        self.assertEqual(volume.sandbox.vm.guest_size(volume.disk.mount_point), growth.guest_bytes)
-        return growth
+                           hypervisor_bytes=resize.to_bytes)
+        self.assertEqual(volume.sandbox.vm.guest_size(volume.disk.mount_point), resize.guest_bytes)
+        return resize
 
 
-class StockGrowthTest(StockCase):
+class StockResizeTest(StockCase):
     file_systems = ("ext4", "xfs", "btrfs")
 
     def test_each_alone(self):
@@ -97,11 +97,11 @@ class StockGrowthTest(StockCase):
         before = self.sandbox.containers()
         self.sandbox.vm.freeze(path)
         try:
-            growth = self.begin(volume, settled=None)
+            resize = self.begin(volume, settled=None)
             self.wait(lambda: self.sandbox.containers() > before, "a helper in the guest")
         finally:
             self.sandbox.vm.thaw(path)
-        self.finish(growth)
+        self.finish(resize)
         self.check_nothing_left()
 
     def test_killed_while_the_helper_runs(self):
@@ -112,15 +112,15 @@ class StockGrowthTest(StockCase):
         before = self.sandbox.containers()
         self.sandbox.vm.freeze(path)
         try:
-            growth = self.begin(volume, settled=None)
+            resize = self.begin(volume, settled=None)
             self.wait(lambda: self.sandbox.containers() > before, "a helper in the guest")
             self.node.kill()
             self.assertTrue(self.sandbox.left())
         finally:
             self.sandbox.vm.thaw(path)
         self.node.start()
-        self.node.wait_for(volume.path, "in_sync", "none", SECONDS, device_bytes=growth.to_bytes)
-        self.check_guest(growth)
+        self.node.wait_for(volume.path, "in_sync", "none", SECONDS, device_bytes=resize.to_bytes)
+        self.check_guest(resize)
         self.check_nothing_left()
 
 
@@ -132,14 +132,14 @@ class HangingHelperTest(StockCase):
         self.node.configure(guest__helper_file=build_program(BUILD / "guest", "hang"))
         self.node.start()
         volume = self.volumes["ext4"]
-        growth = self.wait_refused(volume, "helper_failed")
+        resize = self.wait_refused(volume, "helper_failed")
         self.check_nothing_left()
         self.assertIn("ended with 137", self.sandbox.vm.console())
         self.node.stop()
         self.node.configure(guest__helper_file=BUILD / "crust-guest-agent")
         self.node.start()
-        self.node.wait_for(volume.path, "in_sync", "none", SECONDS, device_bytes=growth.to_bytes)
-        self.check_guest(growth)
+        self.node.wait_for(volume.path, "in_sync", "none", SECONDS, device_bytes=resize.to_bytes)
+        self.check_guest(resize)
         self.check_nothing_left()
 
 

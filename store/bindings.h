@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mappings.h - which sandbox has a volume, and what its VMM and its guest answered. */
+/* bindings.h - which sandbox has a volume, and what its VMM and its guest answered. */
 #pragma once
 
 #include "store/bounds.h"
 #include "store/volume.h"
 
-struct store_mapping {
+struct store_binding {
     int64_t volume_id, sandbox_ref, device_id;
     const char *drive_id, *guest_path; /* NULL unknown */
     const char *source;                /* sandbox-file, persist, bundle */
@@ -14,15 +14,15 @@ struct store_mapping {
     uint64_t record;             /* of the runtime's records, for comparison */
 };
 
-/* Closes the volume's open mapping, if any, and opens this one. Clears attempts. An open growth
+/* Closes the volume's open binding, if any, and opens this one. Clears attempts. An open growth
  * that was nobody's yet is this sandbox's. */
-int store_open_mapping(struct store *store, const struct store_mapping *mapping);
+int store_open_binding(struct store *store, const struct store_binding *binding);
 /* Whether it is still its volume's open one. */
-int store_is_mapping_open(struct store *store, int64_t mapping_id, bool *ret_open);
-/* Better facts about the open mapping: drive and guest path (NULL keeps). */
-int store_describe_mapping(struct store *store, int64_t volume_id, const char *drive_id,
+int store_is_binding_open(struct store *store, int64_t binding_id, bool *ret_open);
+/* Better facts about the open binding: drive and guest path (NULL keeps). */
+int store_describe_binding(struct store *store, int64_t volume_id, const char *drive_id,
                            const char *guest_path, const char *source);
-int store_close_mapping(struct store *store, int64_t volume_id);
+int store_close_binding(struct store *store, int64_t volume_id);
 /* The runtime's records about the volume have changed: what the VMM's list said before is not
  * known any more, nor does the next attempt wait. */
 int store_renew_record(struct store *store, int64_t volume_id, uint64_t record);
@@ -32,7 +32,7 @@ int store_want_list(struct store *store, int64_t volume_id);
 int store_want_lists_beside(struct store *store, int64_t sandbox_ref, int64_t volume_id);
 /* Of these, those whose drive is not told from others. */
 int store_want_doubtful_lists(struct store *store, int64_t sandbox_ref, int64_t volume_id);
-/* The device of an open mapping was seen with this size: raises largest_bytes. */
+/* The device of an open binding was seen with this size: raises largest_bytes. */
 int store_note_size(struct store *store, int64_t volume_id, uint64_t device_bytes);
 
 /* What the hypervisor answered. bytes 0: not learned. reason NONE: it worked; told: it was resized

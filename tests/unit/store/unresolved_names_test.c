@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hidden_test.c - names that are hashes, and the paths that are found behind them. */
+/* unresolved_names_test.c - names that are hashes, and the paths that are found behind them. */
 #include "lib/sha256.h"
 #include "tests/unit/store/fixture.h"
 
@@ -17,11 +17,11 @@ static struct store_entry hashed(enum volume_layout layout, uint64_t inode)
     return entry;
 }
 
-static bool has_hidden(struct store *store)
+static bool has_unresolved(struct store *store)
 {
     bool has = false;
 
-    assert_int_equal(store_has_hidden(store, &has), 0);
+    assert_int_equal(store_has_unresolved(store, &has), 0);
     return has;
 }
 
@@ -36,18 +36,18 @@ static int64_t learn(struct store *store, const char *path)
     return volume_id;
 }
 
-static void a_hidden_volume_keeps_its_id_when_its_path_is_found(void **state)
+static void an_unresolved_volume_keeps_its_id_when_its_path_is_found(void **state)
 {
     struct store *store = store_of(state);
     struct store_entry entry = hashed(LAYOUT_CRUST, 12);
     int64_t volume_id;
 
-    assert_false(has_hidden(store));
+    assert_false(has_unresolved(store));
     volume_id = put_entry(store, &entry, true);
-    assert_true(has_hidden(store));
+    assert_true(has_unresolved(store));
     assert_int_equal(learn(store, OTHER_PATH), 0);
     assert_int_equal(learn(store, VOLUME_PATH), volume_id);
-    assert_false(has_hidden(store));
+    assert_false(has_unresolved(store));
     assert_int_equal(learn(store, VOLUME_PATH), 0);
     assert_string_equal(get_volume(store, volume_id).target_path, VOLUME_PATH);
     assert_text_of(store,
@@ -92,7 +92,7 @@ static void a_name_that_is_no_hash_hides_nothing(void **state)
     struct store_entry broken = {.key = "key-1", .problem = "the name is not base64url"};
 
     (void)put_entry(store, &broken, true);
-    assert_false(has_hidden(store));
+    assert_false(has_unresolved(store));
 }
 
 static int add_length(void *userdata, const char *path)
@@ -123,7 +123,7 @@ static void claimed_paths_are_told_once_and_by_pages(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        MODEL(a_hidden_volume_keeps_its_id_when_its_path_is_found),
+        MODEL(an_unresolved_volume_keeps_its_id_when_its_path_is_found),
         MODEL(both_names_of_one_path_are_one_volume_in_any_order),
         MODEL(what_was_known_once_stays_known),
         MODEL(a_name_that_is_no_hash_hides_nothing),

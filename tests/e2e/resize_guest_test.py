@@ -1,16 +1,16 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Guests that do not stand still: agents with a will of their own, disks and sandboxes that come and
-go, growths that overtake each other."""
+go, resizes that overtake each other."""
 
 import unittest
 
-from growth import MIB, SERIAL_AGENT, GrowthCase
+from resize_case import MIB, SERIAL_AGENT, ResizeCase
 
 AUTOMATIC_AGENT = (*SERIAL_AGENT, "--auto")
 
 
-class AgentTest(GrowthCase):
+class AgentTest(ResizeCase):
     """One sandbox whose agent grows on its own, one whose calls can be held up."""
 
     @classmethod
@@ -32,24 +32,24 @@ class AgentTest(GrowthCase):
             with self.subTest(volume.filesystem):
                 self.settle(volume)
                 relay.hold()
-                growth = self.begin(volume)
-                self.wait_guest_grown(growth)
+                resize = self.begin(volume)
+                self.wait_guest_grown(resize)
                 self.assertNotEqual(self.node.volume(volume.path)["state"], "in_sync")
                 relay.release()
-                self.finish(growth)
+                self.finish(resize)
 
     def test_guest_has_grown_while_nobody_watched(self):
         """Somebody else told the hypervisor, and the guest grew on its own."""
         for volume in self.on_automatic:
             self.settle(volume)
         self.assertEqual(self.node.stop(), 0)
-        growths = [self.begin(volume, settled=None) for volume in self.on_automatic]
-        for growth in growths:
-            self.automatic.vm.block_resize(growth.volume.disk, growth.to_bytes)
-            self.wait_guest_grown(growth)
+        resizes = [self.begin(volume, settled=None) for volume in self.on_automatic]
+        for resize in resizes:
+            self.automatic.vm.block_resize(resize.volume.disk, resize.to_bytes)
+            self.wait_guest_grown(resize)
         self.node.start()
-        for growth in growths:
-            self.finish(growth)
+        for resize in resizes:
+            self.finish(resize)
 
     def test_agent_that_refuses_stats(self):
         self.grow(self.on_silent, reason="unverified")
@@ -61,29 +61,29 @@ class AgentTest(GrowthCase):
         self.settle(volume)
         asked = len(relay.requests)
         relay.hold()
-        growth = self.begin(volume)
+        resize = self.begin(volume)
         self.wait(lambda: len(relay.requests) > asked, "the agent to be asked")
-        first_bytes, growth.to_bytes = growth.to_bytes, growth.to_bytes + 24 * MIB
-        volume.loop.resize(growth.to_bytes)
-        self.wait(lambda: self.resizes(volume)[-1]["to_bytes"] == growth.to_bytes,
-                  "the growth's goal to be raised")
+        first_bytes, resize.to_bytes = resize.to_bytes, resize.to_bytes + 24 * MIB
+        volume.loop.resize(resize.to_bytes)
+        self.wait(lambda: self.resizes(volume)[-1]["to_bytes"] == resize.to_bytes,
+                  "the resize's goal to be raised")
         self.assertEqual(self.node.volume(volume.path)["hypervisor_bytes"], first_bytes)
         relay.release()
-        self.finish(growth)
+        self.finish(resize)
         raised = self.journal(volume, "kind = 'resize_raised'")
         self.assertEqual(len(raised), 1, raised)
 
-    def test_growth_outlives_agent_failures(self):
+    def test_resize_outlives_agent_failures(self):
         """Two refusals that time heals; the third attempt gets through."""
         relay, volume = self.plain.relay, self.on_plain
         self.settle(volume)
         relay.behave("ResizeVolume", "status:13:not now", "close", "ok")
-        growth = self.begin(volume)
-        self.finish(growth)
+        resize = self.begin(volume)
+        self.finish(resize)
         self.assertGreaterEqual(self.resizes(volume)[-1]["attempts"], 4)
 
 
-class SandboxTest(GrowthCase):
+class SandboxTest(ResizeCase):
     """Each test has its own sandboxes."""
 
     def settle_bound(self, *sandboxes):
@@ -163,14 +163,14 @@ class SandboxTest(GrowthCase):
         self.assertEqual(self.resizes(volume), [])
         self.grow(volume)
 
-    def test_sandbox_ends_in_the_middle_of_a_growth(self):
+    def test_sandbox_ends_in_the_middle_of_a_resize(self):
         first = self.add_sandbox(relayed=True)
         volume = first.add_volume("ext4")
         self.boot(first)
         self.settle(volume)
         asked = len(first.relay.requests)
         first.relay.hold()
-        growth = self.begin(volume)
+        resize = self.begin(volume)
         self.wait(lambda: len(first.relay.requests) > asked, "the agent to be asked")
         first.vm.stop()
         first.relay.close()
@@ -181,14 +181,14 @@ class SandboxTest(GrowthCase):
         second = self.add_sandbox()
         self.move(volume, second)
         self.boot(second)
-        self.node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=growth.to_bytes)
-        self.wait(lambda: second.vm.guest_size(volume.disk.mount_point) > growth.guest_bytes,
+        self.node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=resize.to_bytes)
+        self.wait(lambda: second.vm.guest_size(volume.disk.mount_point) > resize.guest_bytes,
                   "the file system to grow")
-        self.wait(lambda: self.resizes(volume)[-1]["finished_at"], "the growth to be finished")
+        self.wait(lambda: self.resizes(volume)[-1]["finished_at"], "the resize to be finished")
         self.grow(volume)
 
 
-class OfflineTest(GrowthCase):
+class OfflineTest(ResizeCase):
     """Claims that were grown while no pod ran: nobody saw their devices grow."""
 
     def test_file_systems_are_grown_by_the_first_binding(self):

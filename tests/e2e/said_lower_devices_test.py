@@ -15,14 +15,14 @@ import signal
 import sqlite3
 import unittest
 
-from beneath import HEADER, stack
+from lower_devices import HEADER, stack
 from said import AFTER, BEFORE, MIB, SaidTest, Volume, publish_path
 
 FURTHER = AFTER + 32 * MIB
 NEVER = 3600  # seconds: no sweep in this test
 
 
-class BeneathTest(SaidTest):
+class LowerDevicesTest(SaidTest):
 
     def build(self, slaves, header=HEADER, **dm):
         """A volume on a dm device over so many disks."""

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hidden.h - names that hide their path.
+/* unresolved_names.h - volumes whose directory's name is a hash, and the paths behind them.
  *
  * A sha256 name is a volume of its own until its path is known. Whatever could be the path is
  * shown to store_learn_path(), which finds by its hash whether it is.
@@ -9,7 +9,7 @@
 #include "store/bounds.h"
 
 /* Whether any live volume's path is hidden by its name. */
-int store_has_hidden(struct store *store, bool *ret_has);
+int store_has_unresolved(struct store *store, bool *ret_has);
 
 /* The path that any volume, of whatever time, is known to have had under this hash; "" if none. */
 int store_path_of_hash(struct store *store, const char *hash,

@@ -22,7 +22,7 @@ VIEWS = ("volumes", "sandboxes", "devices", "layers", "mappings", "resizes", "cl
          "journal")
 
 
-class FacesTest(SaidTest):
+class ApiTest(SaidTest):
 
     def build(self):
         """A volume that is blocked for want of a monitor."""
@@ -36,7 +36,7 @@ class FacesTest(SaidTest):
         return node
 
 
-class HttpTest(FacesTest):
+class HttpTest(ApiTest):
 
     def setUp(self):
         super().setUp()
@@ -224,7 +224,7 @@ class GuestAgentTest(unittest.TestCase):
         self.assertIn("cannot write the report", done.stderr)
 
 
-class CrustctlTest(FacesTest):
+class CrustctlTest(ApiTest):
 
     def code(self, node, *arguments):
         return node.crustctl(*arguments, check=False).returncode

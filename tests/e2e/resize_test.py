@@ -9,7 +9,7 @@ import itertools
 import os
 import unittest
 
-from growth import GrowthCase
+from resize_case import ResizeCase
 
 LONGEST_PATH_BYTES = 189
 
@@ -22,7 +22,7 @@ def longest_path():
     return path
 
 
-class GrowthTest(GrowthCase):
+class ResizeTest(ResizeCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()

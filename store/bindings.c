@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mappings.c - which sandbox has a volume, and how far a growth got there.
+/* bindings.c - which sandbox has a volume, and how far a resize got there.
  *
- * A mapping is one stay of a volume in one sandbox; at most one per volume is open. It carries what
+ * A binding is one stay of a volume in one sandbox; at most one per volume is open. It carries what
  * was learned during that stay: the sizes that the hypervisor and the guest are known to have, and
  * why the last call failed. Closing it ends all of that: the next sandbox is asked anew. What came
  * of an act is written here and, for auditors, into the open growth.
@@ -12,7 +12,7 @@
 
 /* ---- opening and closing ------------------------------------------------------------------- */
 
-int store_close_mapping(struct store *store, int64_t volume_id)
+int store_close_binding(struct store *store, int64_t volume_id)
 {
     static const char is_open[] = "SELECT 1 FROM mappings WHERE volume_id = ?1 AND until IS NULL";
     static const char close[] =
@@ -23,7 +23,7 @@ int store_close_mapping(struct store *store, int64_t volume_id)
     if (r <= 0)
         return r;
     sql_end(&rows);
-    /* The line first: it takes the sandbox from the mapping while that is open. */
+    /* The line first: it takes the sandbox from the binding while that is open. */
     r = journal_write(store,
                       &(struct journal_line){.kind = "mapping_closed", .volume_id = volume_id});
     if (r == 0)
@@ -32,7 +32,7 @@ int store_close_mapping(struct store *store, int64_t volume_id)
     return r < 0 ? r : volume_clear_attempts(store, volume_id);
 }
 
-/* The volume of some open mapping of the sandbox. 1: found. */
+/* The volume of some open binding of the sandbox. 1: found. */
 static int next_of_sandbox(struct store *store, int64_t sandbox_ref, int64_t *ret_volume_id)
 {
     static const char next[] =
@@ -45,20 +45,20 @@ static int next_of_sandbox(struct store *store, int64_t sandbox_ref, int64_t *re
     return r;
 }
 
-int mappings_close_of_sandbox(struct store *store, int64_t sandbox_ref)
+int bindings_close_of_sandbox(struct store *store, int64_t sandbox_ref)
 {
     int64_t volume_id;
     int r;
 
     while ((r = next_of_sandbox(store, sandbox_ref, &volume_id)) > 0) {
-        r = store_close_mapping(store, volume_id);
+        r = store_close_binding(store, volume_id);
         if (r < 0)
             return r;
     }
     return r;
 }
 
-int store_open_mapping(struct store *store, const struct store_mapping *mapping)
+int store_open_binding(struct store *store, const struct store_binding *binding)
 {
     static const char insert[] =
         "INSERT INTO mappings (volume_id, sandbox_ref, device_id, drive_id, guest_path, source,"
@@ -69,38 +69,38 @@ int store_open_mapping(struct store *store, const struct store_mapping *mapping)
     static const char take_over[] =
         "UPDATE resizes SET sandbox_id = (SELECT sandbox_id FROM sandboxes WHERE sandbox_ref = ?2)"
         " WHERE volume_id = ?1 AND finished_at IS NULL AND sandbox_id IS NULL";
-    int r = store_close_mapping(store, mapping->volume_id);
+    int r = store_close_binding(store, binding->volume_id);
 
     /* Who put it back did so for this. */
     if (r == 0)
-        r = sql_run(&store->connection, forget_restored, NULL, sql_number(mapping->volume_id));
+        r = sql_run(&store->connection, forget_restored, NULL, sql_number(binding->volume_id));
     if (r == 0)
-        r = sql_run(&store->connection, insert, NULL, sql_number(mapping->volume_id),
-                    sql_number(mapping->sandbox_ref), sql_known((uint64_t)mapping->device_id),
-                    sql_text(mapping->drive_id), sql_text(mapping->guest_path),
-                    sql_text(mapping->source), sql_known(mapping->device_bytes),
-                    sql_known(mapping->guest_synced_bytes), sql_number((int64_t)mapping->record),
+        r = sql_run(&store->connection, insert, NULL, sql_number(binding->volume_id),
+                    sql_number(binding->sandbox_ref), sql_known((uint64_t)binding->device_id),
+                    sql_text(binding->drive_id), sql_text(binding->guest_path),
+                    sql_text(binding->source), sql_known(binding->device_bytes),
+                    sql_known(binding->guest_synced_bytes), sql_number((int64_t)binding->record),
                     sql_number(store->now_ms));
     if (r == 0)
-        r = sql_run(&store->connection, take_over, NULL, sql_number(mapping->volume_id),
-                    sql_number(mapping->sandbox_ref));
+        r = sql_run(&store->connection, take_over, NULL, sql_number(binding->volume_id),
+                    sql_number(binding->sandbox_ref));
     if (r == 0)
-        r = volume_clear_attempts(store, mapping->volume_id);
+        r = volume_clear_attempts(store, binding->volume_id);
     return r < 0 ? r
                  : journal_write(store,
                                  &(struct journal_line){
                                      .kind = "mapping_opened",
-                                     .volume_id = mapping->volume_id,
-                                     .detail = {{"source", sql_text(mapping->source)},
-                                                {"drive_id", sql_text(mapping->drive_id)},
-                                                {"guest_path", sql_text(mapping->guest_path)}}});
+                                     .volume_id = binding->volume_id,
+                                     .detail = {{"source", sql_text(binding->source)},
+                                                {"drive_id", sql_text(binding->drive_id)},
+                                                {"guest_path", sql_text(binding->guest_path)}}});
 }
 
-int store_is_mapping_open(struct store *store, int64_t mapping_id, bool *ret_open)
+int store_is_binding_open(struct store *store, int64_t binding_id, bool *ret_open)
 {
     static const char find[] = "SELECT 1 FROM mappings WHERE mapping_id = ?1 AND until IS NULL";
     cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first(&store->connection, find, &rows, sql_number(mapping_id));
+    int r = sql_first(&store->connection, find, &rows, sql_number(binding_id));
 
     if (r < 0)
         return r;
@@ -108,7 +108,7 @@ int store_is_mapping_open(struct store *store, int64_t mapping_id, bool *ret_ope
     return 0;
 }
 
-int store_describe_mapping(struct store *store, int64_t volume_id, const char *drive_id,
+int store_describe_binding(struct store *store, int64_t volume_id, const char *drive_id,
                            const char *guest_path, const char *source)
 {
     static const char describe[] =

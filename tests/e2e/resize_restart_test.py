@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Growths that crustd does not live through, or does not live to see: stopped, killed at random,
+"""Resizes that crustd does not live through, or does not live to see: stopped, killed at random,
 told to end, run once, configured anew."""
 
 import os
@@ -10,10 +10,10 @@ import subprocess
 import time
 import unittest
 
-from growth import MIB, PATTERN_BYTES, GrowthCase, auditor, check_filesystem
+from resize_case import MIB, PATTERN_BYTES, ResizeCase, auditor, check_filesystem
 
 
-class RestartTest(GrowthCase):
+class RestartTest(ResizeCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -22,42 +22,42 @@ class RestartTest(GrowthCase):
         cls.boot(cls.sandbox)
 
     def grow_while(self, end):
-        """Devices grow after end() has ended the daemon; returns the growths."""
+        """Devices grow after end() has ended the daemon; returns the resizes."""
         for volume in self.volumes:
             self.settle(volume)
         end()
         return [self.begin(volume, settled=None) for volume in self.volumes]
 
-    def test_growth_while_stopped(self):
-        growths = self.grow_while(self.node.stop)
+    def test_resize_while_stopped(self):
+        resizes = self.grow_while(self.node.stop)
         self.node.start()
-        for growth in growths:
-            self.finish(growth)
+        for resize in resizes:
+            self.finish(resize)
 
-    def test_growth_while_killed(self):
-        growths = self.grow_while(self.node.kill)
+    def test_resize_while_killed(self):
+        resizes = self.grow_while(self.node.kill)
         self.node.start()
-        for growth in growths:
-            self.finish(growth)
+        for resize in resizes:
+            self.finish(resize)
 
-    def test_growth_before_the_first_start(self):
+    def test_resize_before_the_first_start(self):
         """Without a database nothing is known but what the hypervisor says."""
-        growths = self.grow_while(self.node.stop)
+        resizes = self.grow_while(self.node.stop)
         for file in (self.node.root / "var/lib/crustd").iterdir():
             file.unlink()
         self.node.start()
-        for growth in growths:
-            growth.resizes = 0
-            self.finish(growth)
+        for resize in resizes:
+            resize.resizes = 0
+            self.finish(resize)
 
     def test_once(self):
-        growths = self.grow_while(self.node.stop)
+        resizes = self.grow_while(self.node.stop)
         summary = self.node.once()
         self.assertEqual(summary["volumes"], len(self.volumes))
         self.assertEqual(summary["by_state"], {"in_sync": len(self.volumes)})
         self.assertEqual((summary["open_resizes"], summary["waiting"]), (0, 0))
-        for growth in growths:
-            self.finish(growth)
+        for resize in resizes:
+            self.finish(resize)
         shown = self.node.crustctl("volumes").stdout  # from the database, nobody answers
         self.assertEqual(shown.count("in_sync"), len(self.volumes))
 
@@ -66,7 +66,7 @@ class RestartTest(GrowthCase):
         self.settle(volume)
         asked = len(relay.requests)
         relay.hold()
-        growth = self.begin(volume)
+        resize = self.begin(volume)
         self.wait(lambda: len(relay.requests) > asked, "the agent to be asked")
         answered = len(self.journal(volume, "kind = 'guest_answered'"))
         self.node.process.send_signal(signal.SIGTERM)
@@ -77,19 +77,19 @@ class RestartTest(GrowthCase):
         self.node.process = None
         self.assertEqual(len(self.journal(volume, "kind = 'guest_answered'")), answered + 1)
         self.node.start()
-        self.finish(growth)
+        self.finish(resize)
 
     def test_killed_while_the_guest_grows(self):
         relay, volume = self.sandbox.relay, self.volumes[1]
         self.settle(volume)
         asked = len(relay.requests)
         relay.hold()
-        growth = self.begin(volume)
+        resize = self.begin(volume)
         self.wait(lambda: len(relay.requests) > asked, "the agent to be asked")
         self.node.kill()
         relay.release()
         self.node.start()
-        self.finish(growth)
+        self.finish(resize)
 
     def test_configuration_read_again(self):
         self.addCleanup(self.node.configure, resize__mode="grow")
@@ -98,9 +98,9 @@ class RestartTest(GrowthCase):
         self.node.stop()
         self.node.configure(resize__mode="observe")
         self.node.start()
-        growth = self.begin(volume)
-        self.node.wait_for(volume.path, "host_grown", "policy", device_bytes=growth.to_bytes)
-        self.assertEqual(self.sandbox.vm.guest_blocksize(volume.disk), growth.from_bytes)
+        resize = self.begin(volume)
+        self.node.wait_for(volume.path, "host_grown", "policy", device_bytes=resize.to_bytes)
+        self.assertEqual(self.sandbox.vm.guest_blocksize(volume.disk), resize.from_bytes)
 
         self.node.configure(resize__mode="everything")
         self.node.process.send_signal(signal.SIGHUP)
@@ -109,7 +109,7 @@ class RestartTest(GrowthCase):
 
         self.node.configure(resize__mode="grow")
         self.node.process.send_signal(signal.SIGHUP)
-        self.finish(growth)
+        self.finish(resize)
 
     def test_single_instance(self):
         second = subprocess.run(self.node.command(), capture_output=True, text=True, timeout=60)
@@ -118,8 +118,8 @@ class RestartTest(GrowthCase):
         self.assertIsNone(self.node.process.poll())
 
 
-class KillTest(GrowthCase):
-    """Killed at random moments of growths, and at random moments of starting again."""
+class KillTest(ResizeCase):
+    """Killed at random moments of resizes, and at random moments of starting again."""
 
     KILLS = 20
     STEP = 16 * MIB
@@ -137,7 +137,7 @@ class KillTest(GrowthCase):
         print(f"CRUST_TEST_SEED={seed}", flush=True)
         choose = random.Random(seed)
         firsts = {volume: volume.loop.size for volume in self.volumes}
-        seconds = self.measure_growth()
+        seconds = self.measure_resize()
         with auditor(self.node) as problems:
             for _ in range(self.KILLS):
                 for volume in choose.sample(self.volumes, choose.randint(1, 3)):
@@ -148,27 +148,27 @@ class KillTest(GrowthCase):
             self.node.wait_ready()
             last = [self.begin(volume, volume.loop.size + self.STEP, settled=None)
                     for volume in self.volumes]
-            for growth in last:
-                self.check_converged(growth, firsts[growth.volume])
+            for resize in last:
+                self.check_converged(resize, firsts[resize.volume])
         self.assertEqual(problems, [])
         self.check_database()
         self.check_disks()
 
-    def measure_growth(self):
+    def measure_resize(self):
         """How long all volumes need here; kills fall into as long a time."""
         started = time.monotonic()
         self.grow(*self.volumes)
         return time.monotonic() - started
 
-    def check_converged(self, growth, first_bytes):
-        volume = growth.volume
-        self.node.wait_for(volume.path, "in_sync", "none", device_bytes=growth.to_bytes,
-                           hypervisor_bytes=growth.to_bytes)
-        self.assertEqual(volume.sandbox.vm.guest_blocksize(volume.disk), growth.to_bytes)
+    def check_converged(self, resize, first_bytes):
+        volume = resize.volume
+        self.node.wait_for(volume.path, "in_sync", "none", device_bytes=resize.to_bytes,
+                           hypervisor_bytes=resize.to_bytes)
+        self.assertEqual(volume.sandbox.vm.guest_blocksize(volume.disk), resize.to_bytes)
         self.assertEqual(self.node.volume(volume.path)["guest_bytes"],
                          volume.sandbox.vm.guest_size(volume.disk.mount_point))
         self.check_intents(volume)
-        self.check_mapping(volume)
+        self.check_binding(volume)
         bytes_reached = first_bytes
         for row in self.resizes(volume):
             self.assertEqual(row["from_bytes"], bytes_reached, row)
@@ -176,7 +176,7 @@ class KillTest(GrowthCase):
             self.assertEqual((row["state"], row["reason"]), ("in_sync", "none"))
             self.assertNotIn(None, (row["hypervisor_at"], row["guest_at"], row["finished_at"]))
             bytes_reached = row["to_bytes"]
-        self.assertEqual(bytes_reached, growth.to_bytes)
+        self.assertEqual(bytes_reached, resize.to_bytes)
 
     def check_database(self):
         self.assertEqual(self.node.query("PRAGMA integrity_check"), [{"integrity_check": "ok"}])
