@@ -5,6 +5,14 @@
 
 static struct error error;
 
+static void end_sandbox(unsigned place)
+{
+    fake_sandbox[place].is_there = false;
+    fake_unpinned = fake_sandbox[place].pid;
+    reconciler_queue_exit(reconciler, fake_sandbox[place].id, fake_sandbox[place].pid);
+    settle();
+}
+
 /* A volume that was used by a sandbox that ended, long enough ago for the configuration. */
 static int64_t leave_volume(void)
 {
@@ -17,10 +25,7 @@ static int64_t leave_volume(void)
     start_sandbox(0, "sandbox-1");
     run_node();
     volume_id = last_volume();
-    fake_sandbox[0].is_there = false;
-    fake_unpinned = 4000000;
-    reconciler_queue_exit(reconciler, "sandbox-1", 4000000);
-    settle();
+    end_sandbox(0);
     return volume_id;
 }
 
@@ -116,6 +121,68 @@ static void nothing_is_removed_where_the_node_is_not_seen(void **state)
     assert_true(is_staged());
 }
 
+/* Kata takes the first name it finds beside the metadata for the sandbox's. */
+static void the_file_of_a_sandbox_that_ended_goes_alone(void **state)
+{
+    char file[600];
+
+    (void)state;
+    config.cleanup.grace_seconds = config.cleanup.unbound_grace_seconds = 0;
+    tree_make(PODS "/uid-9");
+    stage(TARGET, DISK, "sandbox-1");
+    stage(TARGET, DISK, "sandbox-2");
+    put_disk(0, DISK, 1, GIB);
+    start_sandbox(0, "sandbox-1");
+    start_sandbox(1, "sandbox-2");
+    run_node();
+    end_sandbox(1);
+    assert_is(last_volume(), STATE_UNKNOWN, REASON_MONITOR_MISSING); /* one sandbox has it */
+    (void)snprintf(file, sizeof(file), KATA_VOLUMES "/%s/sandbox-2", key_of(TARGET));
+    assert_true(tree_has(file));
+    assert_non_null(strstr(gc(false), "\"file\":\"sandbox-2\""));
+    assert_false(tree_has(file));
+    assert_true(is_staged());
+}
+
+/* Of nothing else does the kubelet say whether it is needed. */
+static void metadata_of_another_path_than_the_kubelets_is_kept(void **state)
+{
+    static const char *const targets[] = {"/srv/volume", "/var/lib/kubelet/pods"};
+    const char *found;
+
+    (void)state;
+    for (size_t i = 0; i < array_length(targets); i++) {
+        config.cleanup.grace_seconds = config.cleanup.unbound_grace_seconds = 0;
+        stage(targets[i], DISK, "sandbox-1");
+    }
+    put_disk(0, DISK, 1, GIB);
+    tree_make(PODS "/uid-9");
+    start_sandbox(0, "sandbox-1");
+    run_node();
+    end_sandbox(0);
+    found = gc(false);
+    for (size_t i = 0; i < array_length(targets); i++) {
+        found = strstr(found, "\"decision\":\"kept\",\"reason\":\"not_kubelet_path\"");
+        assert_non_null(found);
+        found++;
+    }
+}
+
+static void a_volume_that_no_sandbox_ever_had_is_kept_for_its_pod(void **state)
+{
+    (void)state;
+    config.cleanup.grace_seconds = config.cleanup.unbound_grace_seconds = 0;
+    tree_make(PODS "/uid-9");
+    tree_make(PODS "/uid-1");
+    stage(TARGET, DISK, NULL);
+    run_node();
+    assert_non_null(strstr(gc(false), "\"decision\":\"kept\",\"reason\":\"pod_exists\""));
+    assert_true(is_staged());
+    tree_remove(PODS "/uid-1");
+    assert_non_null(strstr(gc(false), "\"decision\":\"removing\""));
+    assert_false(is_staged());
+}
+
 static void cleanup_that_is_off_refuses(void **state)
 {
     struct buffer json = BUFFER_INIT(1024);
@@ -152,6 +219,9 @@ int main(void)
         NODE(a_process_of_the_sandbox_keeps_its_metadata),
         NODE(a_pod_directory_of_the_kubelet_keeps_metadata),
         NODE(nothing_is_removed_where_the_node_is_not_seen),
+        NODE(the_file_of_a_sandbox_that_ended_goes_alone),
+        NODE(metadata_of_another_path_than_the_kubelets_is_kept),
+        NODE(a_volume_that_no_sandbox_ever_had_is_kept_for_its_pod),
         NODE(cleanup_that_is_off_refuses),
         NODE(a_cleanup_that_is_not_known_is_not_restored),
         NODE(nothing_is_removed_while_a_watcher_is_down),
