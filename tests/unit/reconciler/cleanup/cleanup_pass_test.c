@@ -3,6 +3,8 @@
  */
 #include "tests/unit/reconciler/fake_node.h"
 
+#include "store/internal.h"
+
 static struct error error;
 
 static void end_sandbox(unsigned place)
@@ -183,6 +185,91 @@ static void a_volume_that_no_sandbox_ever_had_is_kept_for_its_pod(void **state)
     assert_false(is_staged());
 }
 
+/* ---- by itself, at a sweep ---- */
+
+enum { MANY = 5 };
+
+static char targets[MANY][sizeof(TARGET)], devices[MANY][16], ids[MANY][16];
+
+static unsigned staged(void)
+{
+    unsigned count = 0;
+
+    for (size_t i = 0; i < MANY; i++) {
+        char path[600];
+
+        (void)snprintf(path, sizeof(path), KATA_VOLUMES "/%s/mountInfo.json", key_of(targets[i]));
+        count += tree_has(path);
+    }
+    return count;
+}
+
+/* Each on a device of its own, in a sandbox of its own. */
+static void use_volumes(unsigned count)
+{
+    config.cleanup.grace_seconds = config.cleanup.unbound_grace_seconds = 0;
+    config.resize.sweep_seconds = 1;
+    tree_make(PODS "/uid-9");
+    for (unsigned i = 0; i < MANY; i++) {
+        (void)snprintf(targets[i], sizeof(targets[i]),
+                       PODS "/uid-%u/volumes/kubernetes.io~csi/pv-%u/mount", i % 10, i % 10);
+        (void)snprintf(devices[i], sizeof(devices[i]), "/dev/disk-%u", i % 10);
+        (void)snprintf(ids[i], sizeof(ids[i]), "sandbox-%u", i % 10);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        stage(targets[i], devices[i], ids[i]);
+        put_disk(i, devices[i], i + 1, GIB);
+        start_sandbox(i, ids[i]);
+    }
+    run_node();
+    assert_int_equal(staged(), count);
+}
+
+/* Until so many volumes are looked upon as stale for this reason. */
+static void sweep_until(const char *reason, int64_t count)
+{
+    char sql[128];
+    int64_t found = 0;
+
+    (void)snprintf(sql, sizeof(sql), "SELECT count(*) FROM cleanups WHERE reason = '%s'", reason);
+    fake_goes_on = true;
+    while (found < count) {
+        loop_run_once(&loop);
+        assert_int_equal(sql_pragma_number(&store->connection, sql, &found), 0);
+    }
+    fake_goes_on = false;
+}
+
+static void a_sweep_removes_no_more_than_the_rate_allows(void **state)
+{
+    (void)state;
+    config.cleanup.max_per_minute = 1;
+    use_volumes(2);
+    end_sandbox(0);
+    end_sandbox(1);
+    sweep_until("rate_limit", 1);
+    assert_int_equal(staged(), 1);
+    assert_non_null(strstr(gc(false), "\"decision\":\"removing\"")); /* a person is not held back */
+    assert_int_equal(staged(), 0);
+}
+
+/* They may be alive, and crustd blind. */
+static void a_sweep_leaves_many_whose_ends_were_not_seen_to_a_person(void **state)
+{
+    (void)state;
+    use_volumes(MANY);
+    for (unsigned i = 0; i < MANY; i++) {
+        fake_sandbox[i].is_there = false;
+        reconciler_queue_directory(reconciler, TREE_GO_SANDBOXES, ids[i]);
+    }
+    sweep_until("breaker", MANY);
+    assert_int_equal(staged(), MANY);
+    assert_non_null(strstr(gc(true), "\"decision\":\"would_remove\""));
+    assert_int_equal(staged(), MANY);
+    (void)gc(false);
+    assert_int_equal(staged(), 0);
+}
+
 static void cleanup_that_is_off_refuses(void **state)
 {
     struct buffer json = BUFFER_INIT(1024);
@@ -222,6 +309,8 @@ int main(void)
         NODE(the_file_of_a_sandbox_that_ended_goes_alone),
         NODE(metadata_of_another_path_than_the_kubelets_is_kept),
         NODE(a_volume_that_no_sandbox_ever_had_is_kept_for_its_pod),
+        NODE(a_sweep_removes_no_more_than_the_rate_allows),
+        NODE(a_sweep_leaves_many_whose_ends_were_not_seen_to_a_person),
         NODE(cleanup_that_is_off_refuses),
         NODE(a_cleanup_that_is_not_known_is_not_restored),
         NODE(nothing_is_removed_while_a_watcher_is_down),
