@@ -96,16 +96,6 @@ class MicroHttp(UnixServer):
         self.refuse = None
         self._turn = threading.Lock()
 
-    def obey(self, orders, answers):
-        """For a fake that is a program: sets hooks, and whatever else the VMM has, from lines of
-        JSON objects, until they end. Each is answered with a line once it holds."""
-        for line in orders:
-            for name, value in json.loads(line).items():
-                if not hasattr(self, name):
-                    raise AttributeError(name)
-                setattr(self, name, value)
-            print("obeyed", file=answers, flush=True)
-
     # what tests ask
 
     def sent(self, method, target=""):
@@ -199,7 +189,7 @@ def add_arguments(parser):
     parser.add_argument("--full", action="store_true", help="503 for every client")
     parser.add_argument("--silent-at", type=int, help="no answer from this request on")
     parser.add_argument("--obey", action="store_true",
-                        help="hooks come from stdin, which ends it: MicroHttp.obey()")
+                        help="hooks come from stdin, which ends it: UnixServer.obey()")
     parser.add_argument("--log", type=append_to, default=sys.stdout,
                         help="received requests, one JSON object per line; else stdout")
 

@@ -55,6 +55,16 @@ class UnixServer:
         self._spawn(self._accept)
         return self
 
+    def obey(self, orders, answers):
+        """For a fake that is a program: sets hooks, and whatever else it has, from lines of
+        JSON objects, until they end. Each is answered with a line once it holds."""
+        for line in orders:
+            for name, value in json.loads(line).items():
+                if not hasattr(self, name):
+                    raise AttributeError(name)
+                setattr(self, name, value)
+            print("obeyed", file=answers, flush=True)
+
     def close(self):
         """Ends all connections, and takes no more; may be called again."""
         with self._changed:
