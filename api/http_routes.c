@@ -208,21 +208,29 @@ static int read_gc_body(const struct http_request *request, bool *dry_run)
     return 0;
 }
 
+static int read_gc_argument(const struct http_argument *argument, bool *dry_run, int64_t *volume_id)
+{
+    if (strcmp(argument->name, "dry_run") == 0)
+        return read_flag(argument->value, dry_run);
+    return strcmp(argument->name, "volume") == 0 ? read_number(argument->value, volume_id)
+                                                 : -EINVAL;
+}
+
 static int answer_gc(struct reconciler *reconciler, const struct http_request *request,
                      struct http_reply *reply)
 {
     struct error error = {0};
     bool dry_run = false;
+    int64_t volume_id = 0;
     enum status_code code;
 
     for (unsigned i = 0; i < request->arguments; i++)
-        if (strcmp(request->argument[i].name, "dry_run") != 0 ||
-            read_flag(request->argument[i].value, &dry_run) < 0)
+        if (read_gc_argument(&request->argument[i], &dry_run, &volume_id) < 0)
             return refuse_argument(reply, request->argument[i].name);
     if (read_gc_body(request, &dry_run) < 0)
         return http_routes_refuse(reply, 400, "INVALID_ARGUMENT", "bad_argument",
                                   "the body: only {\"dry_run\":true} is understood here");
-    code = reconciler_gc(reconciler, dry_run, &reply->body, &error);
+    code = reconciler_gc(reconciler, dry_run, volume_id, &reply->body, &error);
     return code == STATUS_OK ? buffer_append_text(&reply->body, "\n")
                              : http_routes_refuse_code(reply, code, error.text);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* command_cleanup.c - gc, restore: a person and stale metadata. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,11 +15,25 @@
 
 enum { ANSWER_BYTES = 64 * 1024 * 1024, ANSWER_DEPTH = 8 };
 
+/* What a gc would override, or how long the grace time still lasts. */
+static int format_wait(const cJSON *row, struct buffer *ret_text)
+{
+    bool known;
+    const uint64_t seconds = row_number(json_member(row, "evidence"), "waits_seconds", &known);
+
+    if (*row_text(row, "waits_for"))
+        return buffer_append_format(ret_text, "for %s", row_text(row, "waits_for"));
+    if (known && stale_reason_from_name(row_text(row, "reason")) == STALE_REASON_GRACE)
+        return buffer_append_format(ret_text, "%" PRIu64 " s", seconds);
+    return 0;
+}
+
 static const struct column columns[] = {
     {.title = "ID", .key = "volume_id", .kind = COLUMN_NUMBER},
     {.title = "VOLUME", .format = row_volume_name, .minimum = 16},
     {.title = "DECISION", .key = "decision"},
     {.title = "REASON", .key = "reason"},
+    {.title = "WAITS", .format = format_wait},
 };
 
 static bool is_one_of(const char *code, const char *const *codes)

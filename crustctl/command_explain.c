@@ -145,6 +145,7 @@ int command_explain(struct session *session)
     if (code != 0)
         return code;
     answer.volume = dossier.volume;
+    dossier_ask_judged(session, &dossier);
     advice_collect(dossier.volume, dossier.layers, &answer.advice);
     facts_collect(&dossier, source_config(session->source), &answer.facts);
     if (session->options->json)

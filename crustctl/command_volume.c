@@ -75,6 +75,13 @@ static const struct column resize_fields[] = {
     {.title = "finished", .key = "finished_at", .kind = COLUMN_TIME},
 };
 
+static const struct column cleanup_fields[] = {
+    {.title = "decision", .key = "decision"},
+    {.title = "reason", .key = "reason"},
+    {.title = "at", .key = "at", .kind = COLUMN_TIME},
+    {.title = "evidence", .key = "evidence", .kind = COLUMN_JSON},
+};
+
 static void print_part(struct session *session, const char *title, const struct column *fields,
                        unsigned count, const cJSON *row)
 {
@@ -108,6 +115,8 @@ static void print_sheet(struct session *session, const struct dossier *dossier)
     print_part(session, "Mapping", binding_fields, array_length(binding_fields), dossier->binding);
     print_part(session, "Sandbox", sandbox_fields, array_length(sandbox_fields), dossier->sandbox);
     print_part(session, growth, resize_fields, array_length(resize_fields), dossier->resize);
+    print_part(session, "Last cleanup", cleanup_fields, array_length(cleanup_fields),
+               dossier->cleanup);
     print_last_lines(session, dossier->journal);
 }
 

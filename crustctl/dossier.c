@@ -14,6 +14,8 @@
 #include "lib/cleanup.h"
 #include "lib/json.h"
 
+enum { JUDGED_BYTES = 1024 * 1024, JUDGED_DEPTH = 8 };
+
 /* The last `most` rows of a view that are about the volume, or of its sandbox. */
 static int read_rows(struct session *session, enum store_view view, const char *volume_id,
                      int64_t most, cJSON **ret_rows)
@@ -88,6 +90,19 @@ int dossier_collect(struct session *session, struct dossier *ret_dossier)
     return code;
 }
 
+/* It may be older than this program, or not let itself be asked: then nothing is said. */
+void dossier_ask_judged(struct session *session, struct dossier *dossier)
+{
+    cleanup(buffer_done) struct buffer body = BUFFER_INIT(JUDGED_BYTES);
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "/v1/gc?dry_run=1&volume=%" PRIu64,
+                   row_number(dossier->volume, "volume_id", NULL));
+    if (source_ask_daemon(session->source, "POST", path, &body, NULL) == 0)
+        (void)json_parse(buffer_text(&body), body.length,
+                         (struct json_limits){JUDGED_BYTES, JUDGED_DEPTH}, &dossier->judged, NULL);
+}
+
 void dossier_done(struct dossier *dossier)
 {
     cJSON_Delete(dossier->volume);
@@ -96,6 +111,7 @@ void dossier_done(struct dossier *dossier)
     cJSON_Delete(dossier->layers);
     cJSON_Delete(dossier->resize);
     cJSON_Delete(dossier->cleanup);
+    cJSON_Delete(dossier->judged);
     cJSON_Delete(dossier->journal);
     *dossier = (struct dossier){0};
 }

@@ -16,8 +16,12 @@ struct dossier {
     cJSON *layers;  /* an array: what its device stands on, itself first */
     cJSON *resize;  /* the newest */
     cJSON *cleanup; /* the newest */
+    cJSON *judged;  /* an array: what the daemon says of each of its directories now */
     cJSON *journal; /* an array of its last lines, at most DOSSIER_JOURNAL_LINES */
 };
+
+/* Asks the daemon, if one answers, whether the volume's metadata looks stale. */
+void dossier_ask_judged(struct session *session, struct dossier *dossier);
 
 /* Fills the dossier of the volume that the first operand names. 0, or an exit code after saying why
  * on stderr. Call dossier_done() in either case. */

@@ -296,25 +296,56 @@ static void say_found(const cJSON *cleanup, const char *member, const char *labe
         say(facts, "%s: %s.", label, text);
 }
 
+/* What the reason means, what to do about it, and what was found. */
+static void say_stale_reason(const cJSON *row, struct facts *facts)
+{
+    const enum stale_reason reason = stale_reason_from_name(row_text(row, "reason"));
+    const char *remedy = stale_reason_remedy(reason);
+
+    if (remedy)
+        say(facts, "%s", remedy);
+    say_found(row, "metadata_problem", "What is wrong with it", facts);
+    say_found(row, "problem", "What crustd cannot see", facts);
+}
+
+static void say_judged(const struct dossier *dossier, const struct config *config,
+                       struct facts *facts)
+{
+    const cJSON *row = NULL;
+
+    (void)config;
+    cJSON_ArrayForEach(row, dossier->judged)
+    {
+        const char *decision = row_text(row, "decision"), *reason = row_text(row, "reason");
+        const char *meaning = stale_reason_meaning(stale_reason_from_name(reason));
+        const char *file = json_string(json_member(row, "evidence"), "file");
+        const enum stale_reason waits_for = stale_reason_from_name(row_text(row, "waits_for"));
+
+        say(facts, "Its metadata%s%s, judged now: %s, %s%s%s", file ? ", file " : "",
+            file ? file : "", decision, reason, meaning ? ". " : "", meaning ? meaning : "");
+        if (*row_text(row, "waits_for"))
+            say(facts, "A crustctl gc would remove it; crustd itself keeps it: %s. %s",
+                row_text(row, "waits_for"), waits_for ? stale_reason_meaning(waits_for) : "");
+        say_stale_reason(row, facts);
+    }
+}
+
 static void say_cleanup(const struct dossier *dossier, const struct config *config,
                         struct facts *facts)
 {
     const char *reason = row_text(dossier->cleanup, "reason");
-    const enum stale_reason known = stale_reason_from_name(reason);
-    const char *meaning = stale_reason_meaning(known), *remedy = stale_reason_remedy(known);
+    const char *meaning = stale_reason_meaning(stale_reason_from_name(reason));
     char time[DISPLAY_TIME_BYTES];
 
     (void)config;
     if (!dossier->cleanup)
         return;
     display_time(row_text(dossier->cleanup, "at"), time);
-    say(facts, "Its metadata was found stale, and %s at %s UTC: %s%s%s%s",
+    say(facts, "Last put on record about its metadata: found stale, and %s at %s UTC: %s%s%s%s",
         row_text(dossier->cleanup, "decision"), time, reason, meaning ? ". " : "",
         meaning ? meaning : "", meaning ? "" : ".");
-    if (remedy)
-        say(facts, "%s", remedy);
-    say_found(dossier->cleanup, "metadata_problem", "What is wrong with it", facts);
-    say_found(dossier->cleanup, "problem", "What crustd cannot see", facts);
+    if (!dossier->judged)
+        say_stale_reason(dossier->cleanup, facts);
     if (strcmp(row_text(dossier->cleanup, "decision"), "removed") == 0)
         say(facts, "crustctl restore %" PRIu64 " puts it back while the trash has it.",
             row_number(dossier->cleanup, "cleanup_id", NULL));
@@ -325,7 +356,7 @@ typedef void sayer(const struct dossier *dossier, const struct config *config, s
 static sayer *const sayers[] = {
     say_problem, say_device,    say_layers,   say_hypervisor_size, say_guest_size,
     say_usage,   say_sandbox,   say_binding,  say_group,           say_evidence,
-    say_policy,  say_resizable, say_attempts, say_cleanup,
+    say_policy,  say_resizable, say_attempts, say_judged,          say_cleanup,
 };
 
 void facts_collect(const struct dossier *dossier, const struct config *config,

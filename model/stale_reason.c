@@ -85,6 +85,20 @@ static const struct {
     ROW(CANNOT_MOVE, "cannot_move", "It could not be moved to the trash; the log says why.", NULL),
     ROW(LOST_FROM_TRASH, "lost_from_trash", "Somebody took it out of the trash.", NULL),
     ROW(REQUESTED, "requested", "An operator restored it.", NULL),
+
+    /* ---- does not look stale ---- */
+    ROW(EMPTY_DIR, "empty_dir", "It is an emptyDir, or its volume-type is blk: the runtime's own.",
+        NULL),
+    ROW(IN_USE, "in_use",
+        "A process of its sandbox is there, and the kubelet has not let go of the volume.",
+        "If its pod is gone, see what holds the VM or shim: crustctl sandboxes, ps."),
+    ROW(NOT_USED_YET, "not_used_yet",
+        "No sandbox is on record for it, and the kubelet has the volume's directory or its "
+        "vol_data.json, so its pod may be starting.",
+        "If the pod is deleted, look at KUBELET/pods/UID and the kubelet's log (orphaned pod)."),
+    ROW(NOT_OBSERVED, "not_observed",
+        "Its directory is not what crustd has on record, so it is observed again first.",
+        "If it lasts, look at the log, and at what writes to the directory."),
 };
 
 const char *stale_reason_name(enum stale_reason reason)

@@ -39,6 +39,12 @@ enum stale_reason {
     STALE_REASON_CANNOT_MOVE,
     STALE_REASON_LOST_FROM_TRASH,
     STALE_REASON_REQUESTED,
+
+    /* does not look stale: told to who asks about one volume, and never on record */
+    STALE_REASON_EMPTY_DIR,
+    STALE_REASON_IN_USE,
+    STALE_REASON_NOT_USED_YET,
+    STALE_REASON_NOT_OBSERVED,
     STALE_REASONS,
 };
 

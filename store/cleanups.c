@@ -18,12 +18,13 @@
 
 /* ---- what looks stale ---------------------------------------------------------------------- */
 
-int store_each_entry_id(struct store *store, int (*callback)(void *userdata, int64_t entry_id),
-                        void *userdata)
+int store_each_entry_id(struct store *store, int64_t volume_id,
+                        int (*callback)(void *userdata, int64_t entry_id), void *userdata)
 {
-    static const char all[] = "SELECT entry_id FROM entries WHERE gone = 0";
+    static const char all[] = "SELECT entry_id FROM entries WHERE gone = 0"
+                              " AND (?1 = 0 OR volume_id = ?1)";
     cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_query_values(&store->connection, all, &rows, NULL, 0);
+    int r = sql_query(&store->connection, all, &rows, sql_number(volume_id));
 
     while (r == 0 && (r = sql_next(&rows)) > 0)
         r = callback(userdata, sql_take_number(&rows));

@@ -46,9 +46,9 @@ struct store_suspect {
     bool held;                              /* by the breaker, until a person confirms */
 };
 
-/* Present entries; the callback must not write. */
-int store_each_entry_id(struct store *store, int (*callback)(void *userdata, int64_t entry_id),
-                        void *userdata);
+/* Present entries of one volume, or of all (0); the callback must not write. */
+int store_each_entry_id(struct store *store, int64_t volume_id,
+                        int (*callback)(void *userdata, int64_t entry_id), void *userdata);
 
 /* An enum store_found, or a failure. */
 int store_get_suspect(struct store *store, int64_t entry_id, struct store_suspect *ret_suspect);

@@ -75,7 +75,7 @@ static bool begin_pass(struct cleanup *cleanup)
 
     cleanup->pass_wanted = false;
     return cleanup->context->config->cleanup.mode != CLEANUP_OFF &&
-           cleanup_pass_new(cleanup, false, false, &cleanup->pass) == 0;
+           cleanup_pass_new(cleanup, NULL, &cleanup->pass) == 0;
 }
 
 static void go_on(struct cleanup *cleanup)
@@ -132,10 +132,11 @@ void cleanup_done(struct cleanup *cleanup)
 
 /* ---- on behalf of a person --------------------------------------------------------------- */
 
-int cleanup_run(struct cleanup *cleanup, bool dry, struct buffer *ret_json)
+int cleanup_run(struct cleanup *cleanup, const struct cleanup_question *question,
+                struct buffer *ret_json)
 {
     struct cleanup_pass *pass;
-    int r = cleanup_pass_new(cleanup, true, dry, &pass);
+    int r = cleanup_pass_new(cleanup, question, &pass);
 
     if (r < 0)
         return r;

@@ -59,11 +59,13 @@ bool cleanup_is_busy(const struct cleanup *cleanup);
 void cleanup_abandon(struct cleanup *cleanup);
 
 /* A whole pass at once, on behalf of a person, who thereby confirms what the breaker holds back.
- * Appends [{volume_id, key, target_path, decision, reason, evidence}, …]; dry: nothing is done. 0
- * or -errno of the store. */
-int cleanup_run(struct cleanup *cleanup, bool dry, struct buffer *ret_json);
+ * Appends [{volume_id, key, target_path, decision, reason, waits_for, evidence}, …]; dry: nothing
+ * is done. 0 or -errno of the store. */
+struct cleanup_question;
+int cleanup_run(struct cleanup *cleanup, const struct cleanup_question *question,
+                struct buffer *ret_json);
 
 /* cleanup_command.c: what a person may ask for; see reconciler_gc() and reconciler_restore(). */
-enum status_code cleanup_gc(struct cleanup *cleanup, bool dry_run, struct buffer *ret_json,
-                            struct error *error);
+enum status_code cleanup_gc(struct cleanup *cleanup, bool dry_run, int64_t volume_id,
+                            struct buffer *ret_json, struct error *error);
 enum status_code cleanup_restore(struct cleanup *cleanup, int64_t cleanup_id, struct error *error);

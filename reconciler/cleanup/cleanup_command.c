@@ -6,14 +6,16 @@
 #include "config/config.h"
 #include "lib/log.h"
 #include "reconciler/cleanup/cleanup.h"
+#include "reconciler/cleanup/cleanup_pass.h"
 #include "reconciler/cleanup/trash.h"
 #include "reconciler/command/promise.h"
 #include "reconciler/core/context.h"
 #include "store/store.h"
 
-enum status_code cleanup_gc(struct cleanup *cleanup, bool dry_run, struct buffer *ret_json,
-                            struct error *error)
+enum status_code cleanup_gc(struct cleanup *cleanup, bool dry_run, int64_t volume_id,
+                            struct buffer *ret_json, struct error *error)
 {
+    const struct cleanup_question question = {.dry = dry_run, .volume_id = volume_id};
     int r;
 
     if (cleanup->context->config->cleanup.mode == CLEANUP_OFF)
@@ -21,7 +23,9 @@ enum status_code cleanup_gc(struct cleanup *cleanup, bool dry_run, struct buffer
                          "cleanup.mode = off: nothing is looked for or removed");
     if (!cleanup->context->synced)
         return error_set(error, STATUS_UNAVAILABLE, "the first scan is not done yet");
-    r = cleanup_run(cleanup, dry_run, ret_json);
+    if (volume_id && !dry_run)
+        return error_set(error, STATUS_INVALID_ARGUMENT, "volume: only with dry_run");
+    r = cleanup_run(cleanup, &question, ret_json);
     if (r < 0)
         return error_set(error, STATUS_UNAVAILABLE, "nothing was removed: %s (%s)",
                          store_error_text(cleanup->context->store), strerror(-r));

@@ -41,7 +41,9 @@ struct verdict {
     struct stale_facts facts;
     struct stale_decision decision;
     enum stale_reason reason_before;
-    bool held; /* by the breaker, until a person confirms */
+    bool held;                   /* by the breaker, until a person confirms */
+    bool unobserved;             /* the directory is not what is on record */
+    enum stale_reason waits_for; /* a brake that a person overrides */
     char fingerprint[SHA256_HEX_BYTES], state[SHA256_HEX_BYTES];
     uint64_t since_ns;
     enum volume_layout layout;
@@ -52,6 +54,7 @@ struct verdict {
 struct cleanup_pass {
     struct cleanup *cleanup;
     bool person, dry;
+    int64_t volume_id; /* the only one that is asked about; 0: all */
     bool listed, counted;
     int64_t *entry; /* those that are left; up to `suspects` they have been examined and kept */
     size_t entries, room, next, suspects;
@@ -77,7 +80,8 @@ struct cleanup_pass *cleanup_pass_free(struct cleanup_pass *pass)
     return NULL;
 }
 
-int cleanup_pass_new(struct cleanup *cleanup, bool person, bool dry, struct cleanup_pass **ret_pass)
+int cleanup_pass_new(struct cleanup *cleanup, const struct cleanup_question *question,
+                     struct cleanup_pass **ret_pass)
 {
     struct cleanup_pass *pass = calloc(1, sizeof(*pass));
     int r;
@@ -85,8 +89,9 @@ int cleanup_pass_new(struct cleanup *cleanup, bool person, bool dry, struct clea
     if (!pass)
         return -ENOMEM;
     pass->cleanup = cleanup;
-    pass->person = person;
-    pass->dry = dry;
+    pass->person = question;
+    pass->dry = question && question->dry;
+    pass->volume_id = question ? question->volume_id : 0;
     pass->wake_ns = UINT64_MAX;
     r = census_new(&pass->census);
     if (r < 0) {
@@ -119,7 +124,8 @@ static int examine_next(struct cleanup_pass *pass)
 {
     int64_t entry_id = pass->entry[pass->next++];
     bool suspect;
-    int r = evidence_suspects(pass->cleanup, entry_id, pass->census, &suspect);
+    int r =
+        evidence_suspects(pass->cleanup, entry_id, pass->volume_id != 0, pass->census, &suspect);
 
     if (r == 0 && suspect)
         pass->entry[pass->suspects++] = entry_id;
@@ -132,7 +138,7 @@ int cleanup_pass_prepare(struct cleanup_pass *pass)
 
     if (!pass->listed) {
         pass->listed = true;
-        r = store_each_entry_id(pass->cleanup->context->store, add_entry, pass);
+        r = store_each_entry_id(pass->cleanup->context->store, pass->volume_id, add_entry, pass);
         return r < 0 ? r : PROGRESS_MORE;
     }
     if (pass->next < pass->entries) {
@@ -157,6 +163,18 @@ static struct stale_decision decide_one(const struct verdict *verdict)
 static bool is_doubtful(const struct verdict *verdict)
 {
     return !verdict->file[0] && verdict->facts.sandbox != STALE_SANDBOX_SEEN;
+}
+
+/* What would keep it from crustd's own pass, as far as the last one knew. */
+static enum stale_reason held_back_by(const struct verdict *verdict,
+                                      const struct store_suspect *suspect)
+{
+    if (verdict->facts.mode == STALE_MODE_REPORT)
+        return STALE_REASON_REPORT_ONLY;
+    if (suspect->held && is_doubtful(verdict))
+        return STALE_REASON_BREAKER;
+    return verdict->reason_before == STALE_REASON_RATE_LIMIT ? STALE_REASON_RATE_LIMIT
+                                                             : STALE_REASON_NONE;
 }
 
 static int add_verdict(void *userdata, struct evidence *evidence)
@@ -188,6 +206,7 @@ static int add_verdict(void *userdata, struct evidence *evidence)
     verdict->held = evidence->suspect.held && !pass->person && is_doubtful(verdict);
     if (verdict->held)
         verdict->facts.brake = STALE_BRAKE_BREAKER;
+    verdict->waits_for = held_back_by(verdict, &evidence->suspect);
     /* A person who asks for it is no report. */
     if (pass->person && verdict->facts.mode == STALE_MODE_REPORT)
         verdict->facts.mode = STALE_MODE_DELETE;
@@ -197,13 +216,30 @@ static int add_verdict(void *userdata, struct evidence *evidence)
     return 0;
 }
 
+static int add_unobserved(struct cleanup_pass *pass, int64_t entry_id)
+{
+    cleanup(evidence_done) struct evidence evidence = {.suspect.entry_id = entry_id};
+    int r;
+
+    buffer_init(&evidence.json, ROOM_FOR_END);
+    r = buffer_append_text(&evidence.json, "{}");
+    if (r == 0)
+        r = add_verdict(pass, &evidence);
+    if (r < 0)
+        return r;
+    pass->verdict[pass->verdicts - 1].unobserved = true;
+    return 0;
+}
+
 static int judge(struct cleanup_pass *pass, int64_t entry_id)
 {
     cleanup(evidence_done) struct evidence evidence = {0};
     int r = evidence_take(pass->cleanup, &pass->surroundings, entry_id, &evidence);
 
-    if (r != EVIDENCE_TAKEN)
+    if (r < 0 || (r != EVIDENCE_TAKEN && !pass->volume_id))
         return r < 0 ? r : 0;
+    if (r != EVIDENCE_TAKEN)
+        return add_unobserved(pass, entry_id);
     r = add_verdict(pass, &evidence);
     return r < 0 ? r
                  : evidence_each_file(pass->cleanup, &pass->surroundings, entry_id, add_verdict,
@@ -404,7 +440,8 @@ static enum stale_daemon judge_daemon(const struct cleanup_pass *pass, enum volu
         return STALE_DAEMON_SOURCES;
     if (!database)
         return STALE_DAEMON_DATABASE;
-    if ((cleanup->context->config->cleanup.mode == CLEANUP_REPORT && !pass->person) ||
+    if ((cleanup->context->config->cleanup.mode == CLEANUP_REPORT &&
+         (!pass->person || pass->volume_id)) ||
         trash_is_usable(cleanup, layout, &error))
         return STALE_DAEMON_FIT;
     log_warning(NULL, "nothing stale can be removed: %s", error.text);
@@ -472,10 +509,20 @@ int cleanup_pass_finish(struct cleanup_pass *pass)
 
 /* ---- to a person ------------------------------------------------------------------------- */
 
+static enum stale_reason reason_told(const struct verdict *verdict)
+{
+    if (verdict->unobserved)
+        return STALE_REASON_NOT_OBSERVED;
+    if (verdict->decision.verdict == STALE_NOT)
+        return stale_why_not(&verdict->facts);
+    return verdict->file[0] && is_removable(verdict) ? STALE_REASON_DEAD_SANDBOX_FILE
+                                                     : verdict->decision.reason;
+}
+
 static int append_verdict(struct cleanup_pass *pass, const struct verdict *verdict, bool first,
                           struct buffer *json)
 {
-    const char *decision = "kept";
+    const char *decision = verdict->decision.verdict == STALE_NOT ? "not_stale" : "kept";
     struct store_suspect suspect = {0};
     char pv[STORE_KEY_BYTES] = "";
     int r = store_get_suspect(pass->cleanup->context->store, verdict->entry_id, &suspect);
@@ -491,10 +538,11 @@ static int append_verdict(struct cleanup_pass *pass, const struct verdict *verdi
     json_append_member(json, "target_path", suspect.target_path[0] ? suspect.target_path : NULL);
     json_append_member(json, "pv", pv[0] ? pv : NULL);
     json_append_member(json, "decision", decision);
-    json_append_member(json, "reason",
-                       stale_reason_name(verdict->file[0] && is_removable(verdict)
-                                             ? STALE_REASON_DEAD_SANDBOX_FILE
-                                             : verdict->decision.reason));
+    json_append_member(json, "reason", stale_reason_name(reason_told(verdict)));
+    json_append_member(json, "waits_for",
+                       pass->dry && is_removable(verdict) && verdict->waits_for
+                           ? stale_reason_name(verdict->waits_for)
+                           : NULL);
     json_append_name(json, "cleanup_id");
     if (verdict->cleanup_id)
         buffer_append_format(json, "%" PRId64, verdict->cleanup_id);
@@ -515,7 +563,8 @@ int cleanup_pass_report(struct cleanup_pass *pass, struct buffer *json)
     for (size_t i = 0; r == 0 && i < pass->verdicts; i++) {
         struct buffer_mark before = buffer_mark(json);
 
-        if (pass->verdict[i].decision.verdict == STALE_NOT)
+        if (pass->verdict[i].decision.verdict == STALE_NOT &&
+            (!pass->volume_id || pass->verdict[i].file[0]))
             continue;
         r = append_verdict(pass, &pass->verdict[i], first, json);
         if (r < 0)

@@ -11,9 +11,16 @@
 struct cleanup_pass;
 struct cleanup;
 
-/* person: somebody asks for it, who thereby confirms what the brakes hold back. dry: nothing is
- * done. */
-int cleanup_pass_new(struct cleanup *cleanup, bool person, bool dry,
+/* What a person asks for. dry: nothing is done; otherwise the person thereby confirms what the
+ * brakes hold back. volume_id: about one volume only, dry, and also if it does not look stale; 0:
+ * all that look stale. */
+struct cleanup_question {
+    bool dry;
+    int64_t volume_id;
+};
+
+/* question NULL: crustd's own. */
+int cleanup_pass_new(struct cleanup *cleanup, const struct cleanup_question *question,
                      struct cleanup_pass **ret_pass);
 struct cleanup_pass *cleanup_pass_free(struct cleanup_pass *pass);
 

@@ -136,7 +136,7 @@ static bool is_suspect(const struct cleanup *cleanup, const struct store_suspect
     return kind == STALE_KUBELET_LEFT || kind == STALE_KUBELET_GONE;
 }
 
-int evidence_suspects(struct cleanup *cleanup, int64_t entry_id, struct census *census,
+int evidence_suspects(struct cleanup *cleanup, int64_t entry_id, bool any, struct census *census,
                       bool *ret_suspect)
 {
     struct users users = {.census = census}, named = {0};
@@ -151,7 +151,7 @@ int evidence_suspects(struct cleanup *cleanup, int64_t entry_id, struct census *
         r = store_each_named(cleanup->context->store, entry_id, count_user, &named);
     if (r < 0)
         return r;
-    *ret_suspect = is_suspect(cleanup, &suspect, &users, &named);
+    *ret_suspect = any || is_suspect(cleanup, &suspect, &users, &named);
     return *ret_suspect
                ? store_each_user(cleanup->context->store, suspect.volume_id, ask_for_user, &users)
                : 0;

@@ -39,9 +39,9 @@ struct evidence {
 void evidence_done(struct evidence *evidence);
 
 /* Whether it looks stale, as far as can be told without looking at processes, or did last time;
- * then its sandboxes are asked for in the census. 0 or -errno of the store or for want of memory.
- */
-int evidence_suspects(struct cleanup *cleanup, int64_t entry_id, struct census *census,
+ * then its sandboxes are asked for in the census. any: all are suspects. 0 or -errno of the store
+ * or for want of memory. */
+int evidence_suspects(struct cleanup *cleanup, int64_t entry_id, bool any, struct census *census,
                       bool *ret_suspect);
 
 /* Outcomes. */

@@ -83,8 +83,8 @@ int reconciler_find_file_systems(struct reconciler *reconciler, struct reconcile
  * dry_run would_remove; reason and evidence are as in audit_cleanups. Without dry_run a person has
  * said that what breaker and rate hold back may go; evidence stays evidence. Done at once.
  * STATUS_OK, _FAILED_PRECONDITION, _UNAVAILABLE. */
-enum status_code reconciler_gc(struct reconciler *reconciler, bool dry_run, struct buffer *ret_json,
-                               struct error *error);
+enum status_code reconciler_gc(struct reconciler *reconciler, bool dry_run, int64_t volume_id,
+                               struct buffer *ret_json, struct error *error);
 
 /* Puts back what a cleanup removed, byte for byte. It then stays until it changes. When this
  * returns STATUS_OK it is on disk. _NOT_FOUND, _FAILED_PRECONDITION (nothing to put back),

@@ -87,10 +87,10 @@ int reconciler_find_file_systems(struct reconciler *reconciler, struct reconcile
     return find_file_systems(&reconciler->context, ret_names);
 }
 
-enum status_code reconciler_gc(struct reconciler *reconciler, bool dry_run, struct buffer *ret_json,
-                               struct error *error)
+enum status_code reconciler_gc(struct reconciler *reconciler, bool dry_run, int64_t volume_id,
+                               struct buffer *ret_json, struct error *error)
 {
-    return cleanup_gc(&reconciler->cleanup, dry_run, ret_json, error);
+    return cleanup_gc(&reconciler->cleanup, dry_run, volume_id, ret_json, error);
 }
 
 enum status_code reconciler_restore(struct reconciler *reconciler, int64_t cleanup_id,

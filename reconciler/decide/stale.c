@@ -129,6 +129,24 @@ struct stale_decision stale_decide(const struct stale_facts *facts)
     return decide_all(facts, missing_about_kubelet(facts));
 }
 
+enum stale_reason stale_why_not(const struct stale_facts *facts)
+{
+    if (facts->path == STALE_PATH_EMPTY_DIR)
+        return STALE_REASON_EMPTY_DIR;
+    if (facts->sandbox == STALE_SANDBOX_ALIVE)
+        return STALE_REASON_IN_USE;
+    if (facts->sandbox == STALE_SANDBOX_UNSEEN)
+        return STALE_REASON_PID_NAMESPACE;
+    if (facts->path == STALE_PATH_UNRESOLVED)
+        return STALE_REASON_PATH_UNKNOWN;
+    if (facts->path == STALE_PATH_OTHER)
+        return STALE_REASON_NOT_KUBELET_PATH;
+    if (facts->kubelet == STALE_KUBELET_UNSEEN)
+        return STALE_REASON_KUBELET_UNSEEN;
+    return facts->kubelet == STALE_KUBELET_MOVED ? STALE_REASON_KUBELET_MOVED
+                                                 : STALE_REASON_NOT_USED_YET;
+}
+
 struct stale_decision stale_decide_file(const struct stale_facts *facts)
 {
     if (facts->mode == STALE_MODE_OFF || facts->path == STALE_PATH_EMPTY_DIR || !is_ended(facts))

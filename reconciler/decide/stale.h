@@ -84,6 +84,10 @@ struct stale_decision {
 
 struct stale_decision stale_decide(const struct stale_facts *facts);
 
+/* What is the first thing to keep it from looking stale; only where the verdict is STALE_NOT, and
+ * the mode not off. */
+enum stale_reason stale_why_not(const struct stale_facts *facts);
+
 /* ---- a sandbox-id file beside others ------------------------------------------------------ */
 
 /* The file of a dead sandbox in the directory of a volume that is in use: what the kubelet says of

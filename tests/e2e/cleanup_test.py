@@ -101,6 +101,7 @@ class Story5(CleanupTest):
         node.start()
         node.wait_for(path, "unbound")
         self.assertEqual(self.gc(node, "--dry-run"), [])
+        self.explains(node, path, "judged now: not_stale, not_used_yet", "orphaned pod")
         leaf = node.path(path)
         shutil.rmtree(leaf.parent)
         self.wait_kept(node, path, "pod_exists")
@@ -211,6 +212,7 @@ class Missing(CleanupTest):
         node.start()
         self.wait_kept(node, path, "grace")
         self.assertEqual([row["reason"] for row in self.gc(node)], ["grace"])
+        self.assertRegex(node.crustctl("gc", "--dry-run").stdout, r" grace +3[0-9]{3} s\b")
         self.assertTrue(node.directory(path).exists())
 
     def test_report(self):
@@ -219,7 +221,10 @@ class Missing(CleanupTest):
         self.left_behind(node, path)
         node.start()
         self.wait_kept(node, path, "report_only")
+        self.explains(node, path, "judged now: would_remove", "keeps it: report_only")
+        self.assertIn("report_only", node.crustctl("volume", path).stdout)
         self.assertFalse((node.root / "run/kata-containers/shared/.crust-trash").exists())
+        self.assertEqual(self.gc(node, "--dry-run")[0]["waits_for"], "report_only")
 
     def test_off(self):
         node = self.kubelet_node({"cleanup.mode": "off"})
@@ -301,6 +306,22 @@ class Missing(CleanupTest):
         self.wait_removed(node, other)
         self.assertEqual(self.rows(node, path), [])
         self.assertTrue(node.directory(path).exists())
+        self.explains(node, path, "judged now: not_stale, empty_dir")
+
+    def test_in_use(self):
+        """It does not look stale: who asks about this one volume is told so, and removes nothing."""
+        node = self.kubelet_node()
+        path = self.publish(node)
+        vmm = self.use(node, path)
+        node.start()
+        self.explains(node, path, "judged now: not_stale, in_use")
+        number = node.volume(path)["volume_id"]
+        code, body = curl(node, f"/v1/gc?dry_run=1&volume={number}", "-X", "POST")
+        self.assertEqual((code, [(row["decision"], row["reason"]) for row in json.loads(body)]),
+                         (200, [("not_stale", "in_use")]))
+        for wrong in (f"volume={number}", "dry_run=1&volume=x"):
+            self.assertEqual(curl(node, f"/v1/gc?{wrong}", "-X", "POST")[0], 400, wrong)
+        self.end_use(node, vmm)
 
 
 class Many(CleanupTest):
@@ -324,7 +345,9 @@ class Many(CleanupTest):
         for path in paths:
             self.wait_kept(node, path, "breaker")
         dry = self.gc(node, "--dry-run")
-        self.assertEqual({row["decision"] for row in dry}, {"would_remove"})
+        self.assertEqual({(row["decision"], row["waits_for"]) for row in dry},
+                         {("would_remove", "breaker")})
+        self.assertIn("for breaker", node.crustctl("gc", "--dry-run").stdout)
         for body, code in (('{"dry_run":true}', 200), ('{"dry_run":1}', 400), ('{"dry":true}', 400),
                            ("dry_run=1", 400)):
             self.assertEqual(curl(node, "/v1/gc", "--data", body)[0], code, body)
@@ -350,6 +373,7 @@ class Many(CleanupTest):
             self.unpublish(node, f"aaaaaaaa-0000-0000-0000-{number:012}")
         for path in paths[4:6]:
             self.wait_kept(node, path, "breaker")
+        self.explains(node, paths[5], "judged now: would_remove", "keeps it: breaker")
         self.assertRegex(node.log.read_text(),
                          r"[56] of 9 volumes look stale at once \(4 of them were removed")
         held = 'crustd_metadata_stale{reason="breaker"} 2'

@@ -66,9 +66,10 @@ int reconciler_examine(struct reconciler *reconciler, struct buffer *ret_json, s
     return buffer_append_text(ret_json, "[{\"id\":\"kernel\",\"level\":\"ok\"}]");
 }
 
-enum status_code reconciler_gc(struct reconciler *reconciler, bool dry_run, struct buffer *ret_json,
-                               struct error *error)
+enum status_code reconciler_gc(struct reconciler *reconciler, bool dry_run, int64_t volume_id,
+                               struct buffer *ret_json, struct error *error)
 {
+    (void)volume_id;
     reconciler->dry_run = dry_run;
     assert_int_equal(buffer_append_text(ret_json, "[]"), 0);
     return error_set(error, (int)reconciler->outcome, "this is why");

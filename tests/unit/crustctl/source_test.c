@@ -45,9 +45,10 @@ void reconciler_get_health(const struct reconciler *reconciler,
     };
 }
 
-enum status_code reconciler_gc(struct reconciler *reconciler, bool dry_run, struct buffer *ret_json,
-                               struct error *error)
+enum status_code reconciler_gc(struct reconciler *reconciler, bool dry_run, int64_t volume_id,
+                               struct buffer *ret_json, struct error *error)
 {
+    (void)volume_id;
     (void)reconciler;
     (void)error;
     (void)buffer_append_format(
@@ -56,7 +57,7 @@ enum status_code reconciler_gc(struct reconciler *reconciler, bool dry_run, stru
         "kubernetes.io~csi/pvc-with-a-name-that-is-rather-long/mount\",\"decision\":\"%s\","
         "\"reason\":\"sandbox_ended\",\"cleanup_id\":3,\"evidence\":{}},{\"volume_id\":8,"
         "\"key\":\"key8\",\"target_path\":null,\"decision\":\"kept\","
-        "\"reason\":\"grace\",\"cleanup_id\":null,\"evidence\":{}}]",
+        "\"reason\":\"grace\",\"cleanup_id\":null,\"evidence\":{\"waits_seconds\":58}}]",
         dry_run ? "would_remove" : "removing");
     return STATUS_OK;
 }
@@ -236,7 +237,8 @@ static void stale_metadata_is_a_table_with_reasons(void **state)
     cleanup(buffer_done) struct buffer out = {0};
     char *line;
 
-    expect(daemon, "gc", EXIT_DONE, "removing  sandbox_ended\n");
+    expect(daemon, "gc", EXIT_DONE, "removing  sandbox_ended  -\n");
+    expect(daemon, "gc", EXIT_DONE, "kept      grace          58 s\n");
     expect(daemon, "gc --dry-run -o json", EXIT_DONE, "\"decision\":\"would_remove\"");
     assert_int_equal(node_run(daemon->node, "gc --dry-run", &out), EXIT_DONE);
     assert_non_null(strstr(buffer_text(&out), "8  key8"));

@@ -64,6 +64,8 @@ static void every_stale_reason_has_its_row(void **state)
             reference_expect_cell(&page, 1, "kept");
         else if (i <= STALE_REASON_STAGED_AGAIN)
             reference_expect_cell(&page, 1, "removed");
+        else if (i >= STALE_REASON_EMPTY_DIR)
+            reference_expect_cell(&page, 1, "not_stale");
         reference_expect_words(&page, 1);
         reference_expect_words(&page, 2);
     }

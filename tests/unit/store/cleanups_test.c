@@ -14,7 +14,7 @@ static int64_t entry_id_of(struct store *store)
 {
     int64_t id = 0;
 
-    assert_int_equal(store_each_entry_id(store, take_id, &id), 0);
+    assert_int_equal(store_each_entry_id(store, 0, take_id, &id), 0);
     return id;
 }
 

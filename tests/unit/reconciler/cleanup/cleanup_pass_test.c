@@ -36,7 +36,7 @@ static const char *gc(bool dry_run)
     static char text[8192];
     struct buffer json = BUFFER_INIT(sizeof(text));
 
-    assert_int_equal(reconciler_gc(reconciler, dry_run, &json, &error), STATUS_OK);
+    assert_int_equal(reconciler_gc(reconciler, dry_run, 0, &json, &error), STATUS_OK);
     (void)snprintf(text, sizeof(text), "%s", buffer_text(&json));
     buffer_done(&json);
     return text;
@@ -277,7 +277,8 @@ static void cleanup_that_is_off_refuses(void **state)
     (void)state;
     config.cleanup.mode = CLEANUP_OFF;
     run_node();
-    assert_int_equal(reconciler_gc(reconciler, false, &json, &error), STATUS_FAILED_PRECONDITION);
+    assert_int_equal(reconciler_gc(reconciler, false, 0, &json, &error),
+                     STATUS_FAILED_PRECONDITION);
     buffer_done(&json);
 }
 

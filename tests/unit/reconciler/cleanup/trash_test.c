@@ -99,7 +99,7 @@ static void intend(const char *file)
     int64_t entry_id = 0;
 
     take_fingerprint(file, fingerprint);
-    assert_int_equal(store_each_entry_id(the_store(), note_id, &entry_id), 0);
+    assert_int_equal(store_each_entry_id(the_store(), 0, note_id, &entry_id), 0);
     assert_int_equal(store_begin(the_store()), 0);
     assert_int_equal(
         store_intend_cleanup(the_store(), entry_id,

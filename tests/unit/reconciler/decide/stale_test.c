@@ -91,6 +91,33 @@ static void a_file_is_decided_by_the_rows_without_the_kubelet(void **state)
     } while (table_advance(&table, combination));
 }
 
+/* A reason of its own, or one that says the same of what looks stale. */
+static void what_does_not_look_stale_has_a_reason(void **state)
+{
+    int combination[FACTS] = {0};
+
+    (void)state;
+    do {
+        struct stale_facts given = facts_of(combination);
+        enum stale_reason why = stale_why_not(&given);
+
+        if (given.mode == STALE_MODE_OFF || stale_decide(&given).verdict != STALE_NOT)
+            continue;
+        assert_int_equal(why == STALE_REASON_EMPTY_DIR, given.path == STALE_PATH_EMPTY_DIR);
+        if (why == STALE_REASON_IN_USE)
+            assert_int_equal(given.sandbox, STALE_SANDBOX_ALIVE);
+        if (why == STALE_REASON_NOT_USED_YET) {
+            assert_int_equal(given.sandbox, STALE_SANDBOX_NEVER);
+            assert_int_equal(given.path, STALE_PATH_PUBLISH);
+            assert_int_equal(given.kubelet, STALE_KUBELET_HOLDS);
+        }
+        if (why == STALE_REASON_KUBELET_UNSEEN)
+            assert_int_equal(given.kubelet, STALE_KUBELET_UNSEEN);
+        if (why == STALE_REASON_KUBELET_MOVED)
+            assert_int_equal(given.kubelet, STALE_KUBELET_MOVED);
+    } while (table_advance(&table, combination));
+}
+
 /* What must hold of every removal, said once more without the table. */
 static void nothing_is_removed_without_every_piece_of_evidence(void **state)
 {
@@ -151,6 +178,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_combination_is_decided_as_the_table_says),
         cmocka_unit_test(a_file_is_decided_by_the_rows_without_the_kubelet),
+        cmocka_unit_test(what_does_not_look_stale_has_a_reason),
         cmocka_unit_test(nothing_is_removed_without_every_piece_of_evidence),
         cmocka_unit_test(the_grace_time_begins_anew),
         cmocka_unit_test(more_than_half_and_at_least_five_break),
