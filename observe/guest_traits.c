@@ -102,7 +102,7 @@ int guest_traits_observe(const struct observe_sandbox_paths *paths, enum hypervi
     else if (source == HYPERVISOR_GUEST_BY_KIND)
         traits.share = GUEST_SHARE_NONE;
     else
-        return -EOPNOTSUPP;
+        return GUEST_TRAITS_UNTOLD;
     if (traits.share == GUEST_SHARE_UNKNOWN)
         ask_persist(paths, sandbox_id, &traits);
     *ret_traits = traits;

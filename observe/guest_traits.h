@@ -4,6 +4,8 @@
  */
 #pragma once
 
+#include <errno.h>
+
 #include "observe/observe.h"
 
 enum guest_share {
@@ -17,8 +19,12 @@ struct guest_traits {
     enum guest_share share;
 };
 
+enum guest_traits_failure {
+    GUEST_TRAITS_UNTOLD = -EOPNOTSUPP, /* neither tells of this kind */
+};
+
 /* By the kind of VMM or its arguments (hypervisor_guest_source()), and by persist.json of the Go
- * runtime. 0 or -errno. -ENOENT: the VMM is gone; -EOPNOTSUPP: neither tells of this kind. */
+ * runtime. 0, PROCESS_GONE, an enum guest_traits_failure or another -errno. */
 int guest_traits_observe(const struct observe_sandbox_paths *paths, enum hypervisor_kind kind,
                          const char *sandbox_id, pid_t vmm_pid, struct guest_traits *ret_traits);
 
