@@ -44,7 +44,7 @@ static const char help[] =
     "  --once             grow the file systems mounted at these paths (up to 64) to the size of\n"
     "                     their devices, print one line of JSON, exit\n"
     "  --report           with --once: change nothing, only print\n"
-    "  --timeout SECONDS  with --once: report what is not done by then (1 to 3600) as timed_out\n"
+    "  --timeout SECONDS  with --once: report as timed_out what takes longer (1 to 3600)\n"
     "  --all              with --once: every writable ext4, xfs and btrfs, in place of paths\n"
     "  --version          print the version\n"
     "  --help             print this\n"

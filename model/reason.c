@@ -88,7 +88,7 @@ static const struct {
          {"The volume is of a kind that cannot grow here: a passed-through device (vfio), one that "
           "lives in another process (spdk, vhost-user), a network file system, or an emptyDir.",
           NULL,
-          {"Nothing is wrong. Such a volume is grown where it lives."}}}),
+          {"Nothing is wrong. Resize such a volume where its data is kept."}}}),
     ROW(NO_DEVICE, "no_device", STAYS, STATUS_UNAVAILABLE,
         {IN(BLOCKED) | RESIZABLE,
          {"The path that mountInfo.json gives for the device leads to nothing on this node.",
@@ -101,7 +101,7 @@ static const struct {
         {IN(BLOCKED) | RESIZABLE,
          {"More than one live sandbox uses this volume. A file system that is mounted in two VMs "
           "at once is being damaged whatever its size, so crustd does not touch it.",
-          "One sandbox alone that uses the volume.",
+          "Only one sandbox that uses the volume.",
           {"crustctl sandboxes shows the pods; end all but one of them.",
            "The access mode ReadWriteOncePod keeps it from happening again."}}}),
     ROW(DEVICE_SHARED, "device_shared", STAYS, STATUS_UNAVAILABLE,
@@ -110,7 +110,7 @@ static const struct {
           "file system that is mounted in two VMs at once is being damaged whatever its size; in "
           "one VM, one of the two is probably not what its pod wants. crustd does not touch "
           "either.",
-          "One volume alone that leads to the device.",
+          "Only one volume that leads to the device.",
           {"The evidence names both volumes; crustctl mappings shows their sandboxes. End all but "
            "one pod, or correct the metadata that names the wrong device.",
            "Two volumes on one device are a mistake of the CSI driver or of hand-made volumes."}}}),
@@ -192,7 +192,7 @@ static const struct {
           {"Is the VMM's process alive and not stopped (state D or T in ps)?",
            "In a pod, crustd needs the host's pid namespace and /run.",
            "crustd tries again by itself; crustctl resync has it try now. "
-           "resize.call_timeout_seconds is how long it waits."}}}),
+           "It waits for resize.call_timeout_seconds."}}}),
     ROW(HYPERVISOR_UNSUPPORTED, "hypervisor_unsupported", STAYS, STATUS_UNAVAILABLE,
         {HYPERVISOR,
          {"This hypervisor, or this kind of drive, cannot be told from outside that a device grew. "
@@ -213,8 +213,8 @@ static const struct {
            "The restart alone already shows the VM the new size."}}}),
     ROW(HYPERVISOR_REFUSED, "hypervisor_refused", HEALS, STATUS_UNAVAILABLE,
         {HYPERVISOR,
-         {"The hypervisor was told and answered with an error (shown below).",
-          "The hypervisor's consent.",
+         {"The hypervisor was called and answered with an error (shown below).",
+          "A hypervisor that accepts the call.",
           {"The VMM's own log has the details.",
            "crustd tries again with growing pauses; crustctl resync has it try now.",
            "If it lasts, restart the pod: a VM that starts sees the device's size as it is."}}}),
@@ -325,9 +325,10 @@ static const struct {
            "crustd tries again with growing pauses; crustctl resync has it try now."}}}),
     ROW(HELPER_WRONG_ARCHITECTURE, "helper_wrong_architecture", HEALS, STATUS_UNAVAILABLE,
         {GUEST,
-         {"The helper on this node is built for other processors than the guest has (the error is "
+         {"The helper on this node is built for another architecture than the guest's (the error "
+          "is "
           "below).",
-          "A crust-guest-agent for this node's processors at guest.helper_file.",
+          "A crust-guest-agent for this node's architecture at guest.helper_file.",
           {"Install crustd's package for this architecture, or set guest.helper_file to the right "
            "program and reload crustd (systemctl reload crustd). file(1) says what a program is "
            "for.",
@@ -346,14 +347,15 @@ static const struct {
            "Or put crust-guest-agent into the guest image: it needs no container of its own."}}}),
     ROW(HELPER_FAILED, "helper_failed", HEALS, STATUS_UNAVAILABLE,
         {GUEST,
-         {"The helper that crustd brought into the guest did not come to its end (the error below "
+         {"The helper that crustd brought into the guest did not finish (the error below "
           "says at which call). It was killed and removed, and nothing in the guest was changed by "
           "halves: growing a file system is one step of its kernel's.",
           "A kata-agent that answers in time.",
-          {"The agent's log (journalctl -t kata) has the container's story; its name begins with "
+          {"The agent's log (journalctl -t kata) has what became of the container; its name begins "
+           "with "
            "crust-. No answer to StartContainer and RemoveContainer is what becomes of a guest in "
            "which no control groups are mounted: kata-agent panics there.",
-           "resize.call_timeout_seconds is the time that the helper has.",
+           "resize.call_timeout_seconds limits how long the helper may take.",
            "crustd tries again with growing pauses; crustctl resync has it try now. guest.helper = "
            "off keeps it from trying."}}}),
     ROW(FILE_SYSTEM_NOT_GROWABLE, "file_system_not_growable", STAYS, STATUS_UNAVAILABLE,
@@ -388,12 +390,14 @@ static const struct {
            "The next pod start does both where the image is made for it."}}}),
     ROW(UNVERIFIED, "unverified", STAYS, STATUS_UNAVAILABLE,
         {IN(IN_SYNC),
-         {"Not all of it was seen: the hypervisor could not be asked for the drive and its size, "
+         {"crustd could not check everything: the hypervisor could not be asked for the drive and "
+          "its size, "
           "or the guest could not be asked to grow the file system, or not how large it is now.",
           NULL,
           {"HYPERVISOR empty in crustctl volumes: its list was not read, or has no sizes (Cloud "
            "Hypervisor, Firecracker). QEMU needs an extra monitor; crustctl doctor says how.",
-           "GUEST empty: Kata's own agent can neither grow nor count on stock images. An agent "
+           "GUEST empty: on stock images Kata's own agent can neither grow a file system nor tell "
+           "its size. An agent "
            "that can, such as crust-guest-agent, lets crustd check by itself; df in the container "
            "shows the size.",
            "The evidence names drives of one size: each of them has it, and only HMP cannot say "
@@ -406,7 +410,7 @@ static const struct {
           "reach the file system.",
           "A monitor that names each drive.",
           {"crustd's crust-qemu gives QEMU a QMP monitor; pods that run already must be restarted.",
-           "A growth of one of the volumes ends the tie."}}}),
+           "Once one of the volumes is resized, their sizes differ and tell them apart."}}}),
     ROW(HOST_STALE, "host_stale", STAYS, STATUS_UNAVAILABLE,
         {IN(IN_SYNC),
          {"The disk has announced that it grew, but the host's kernel still uses the old size: a "
@@ -426,19 +430,19 @@ static const struct {
           {"Grow the layer by the command above; multipath needs all of its paths to have one size "
            "first.",
            "Most CSI drivers do it in NodeExpandVolume: look at the driver's log.",
-           "crustd notices when the device has grown; nothing has to be told."}}}),
+           "crustd notices by itself when the device has grown."}}}),
     /* The states of these names explain them. */
     [REASON_SHRUNK] = {.name = "shrunk", .code = STATUS_UNAVAILABLE},
     [REASON_DETACHED] = {.name = "detached", .code = STATUS_UNAVAILABLE},
     ROW(DRIVES_NOT_READ, "drives_not_read", STAYS, STATUS_UNAVAILABLE,
         {RESIZABLE,
-         {"The hypervisor's list of drives has not been read since the sandbox has the volume, so "
+         {"The hypervisor's list of drives has not been read since the sandbox got the volume, so "
           "it is not known whether the VM has the drive and can be told of a new size.",
-          "A look at the hypervisor's list.",
+          "The hypervisor's list, read once.",
           {"It is read when the sandbox gets the volume; crustctl resync has it read now."}}}),
     ROW(GUEST_NOT_ASKED, "guest_not_asked", STAYS, STATUS_UNAVAILABLE,
         {RESIZABLE,
-         {"The guest has not been called for this volume since the sandbox has it, so it is not "
+         {"The guest has not been called for this volume since the sandbox got it, so it is not "
           "known whether anything in it is able to grow the file system.",
           "A first call to the guest.",
           {"It is made when the sandbox gets the volume; crustctl resync has it made now."}}}),

@@ -25,11 +25,11 @@ static const struct {
     ROW(PATH_UNKNOWN, "path_unknown", "Its name is a hash, and no path is known that has it.",
         "Remove the directory by hand if it is of no use."),
     ROW(NOT_KUBELET_PATH, "not_kubelet_path",
-        "Its path is none of the kubelet's, so nobody says whether it is needed.",
+        "Its path is not one of the kubelet's, so nothing tells whether it is needed.",
         "Remove it by hand if it is of no use: crustctl direct-volume remove."),
     ROW(SANDBOX_ALIVE, "sandbox_alive",
         "The kubelet let go of it, and a process of its sandbox is still there.",
-        "See what holds the pod's VM or shim: crustctl sandboxes, ps."),
+        "Find out what keeps the pod's VM or shim alive: crustctl sandboxes, ps."),
     ROW(PID_NAMESPACE, "pid_namespace",
         "crustd does not see the host's processes, so it cannot tell which sandboxes are alive.",
         "Run crustd in the host's pid namespace: hostPID in a pod."),
@@ -64,7 +64,8 @@ static const struct {
     ROW(REPORT_ONLY, "report_only", "cleanup.mode = report.",
         "crustctl gc removes it; cleanup.mode = delete does."),
     ROW(BREAKER, "breaker",
-        "More than half of all volumes look stale at once, and nobody saw their sandboxes end.",
+        "More than half of all volumes look stale at once, and the end of their sandboxes was not "
+        "observed.",
         "If that is right (crustctl gc --dry-run), confirm it: crustctl gc."),
     ROW(RATE_LIMIT, "rate_limit", "cleanup.max_per_minute is used up; it goes next.", NULL),
 

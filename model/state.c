@@ -19,7 +19,7 @@ static const struct {
                              "The sandbox lives, and its VM does not have the drive now, because "
                              "no container has the volume: Kata unplugs a container's drives when "
                              "it ends, and plugs them again when it is started anew. The drive is "
-                             "found again then, and growth that came meanwhile is carried out."}},
+                             "found again then, and a resize that came meanwhile is carried out."}},
     [STATE_BLOCKED] =
         {"blocked",
          {.meaning =
@@ -38,11 +38,10 @@ static const struct {
          {.meaning = "No growth of the device was seen, but it is not known either whether the VM "
                      "has its present size: it may have grown while crustd did not run.",
           .missing = "The size that the hypervisor has."}},
-    [STATE_HOST_GROWN] =
-        {"host_grown",
-         {"The device has grown, and the hypervisor has not been told yet.",
-          NULL,
-          {"resize.settle_ms has crustd wait until the size has been still for so long."}}},
+    [STATE_HOST_GROWN] = {"host_grown",
+                          {"The device has grown, and the hypervisor has not been told yet.",
+                           NULL,
+                           {"crustd waits until the size has not changed for resize.settle_ms."}}},
     [STATE_BLOCK_GROWN] = {"block_grown",
                            {.meaning =
                                 "The VM has the device's new size, or opened the device when it "

@@ -295,7 +295,7 @@ class SeenTest(AttachmentTest):
         row = node.wait_for(volume.path, "in_sync", "unverified", guest_bytes=self.guest.stats.total)
         self.assertIsNone(row["hypervisor_bytes"])
         self.assertEqual(self.grown(), [BEFORE])
-        self.explains(node, volume.path, "Not all of it was seen")
+        self.explains(node, volume.path, "crustd could not check everything")
 
     def test_file_system_is_grown_once_where_it_is_not_known_to_fill_its_device(self):
         node, (volume,) = self.scene()
