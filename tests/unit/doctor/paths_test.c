@@ -40,7 +40,8 @@ static void a_node(void **state)
     node_make(*state, "/var/lib/kubelet/pods", 0750);
     node_make(*state, "/dev", 0755);
     examine(*state);
-    expect(*state, "path", VOLUMES, "ok");
+    /* What another user has made is not root's alone. */
+    expect(*state, "path", VOLUMES, geteuid() == 0 ? "ok" : "warning");
     expect(*state, "trash", "on one mount with " VOLUMES, "ok");
     expect(*state, "trash", "on one mount with /run/crust", "ok");
     expect(*state, "kubelet", "with its pods", "ok");
