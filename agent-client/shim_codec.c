@@ -12,7 +12,7 @@
  * Rust prints its structures for debugging, member by member in the order of their definition.
  * Nothing of the guest's is in the list of usages but numbers, so its end is the first text that
  * looks like it; the condition's message is a quoted string with escapes, which are left as they
- * are. A version that prints otherwise is not understood, and the growth is then not verified.
+ * are. A version that prints otherwise is not understood, and the resize is then not verified.
  */
 #include "agent-client/shim_codec.h"
 

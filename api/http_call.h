@@ -26,5 +26,5 @@ int http_call_begin(const struct http_call_options *options, const struct http_a
                     http_call_done *done, void *userdata, struct http_reply *ret_reply,
                     struct http_call **ret_call);
 
-/* Nobody waits any more; a growth that was begun goes on. Returns NULL. */
+/* Nobody waits any more; a resize that was begun goes on. Returns NULL. */
 struct http_call *http_call_cancel(struct http_call *call);

@@ -294,7 +294,7 @@ static int write_attention(void *userdata, const struct store_volume_line *line)
     return buffer_error(page->html);
 }
 
-/* In use, nothing wrong today, and a growth would not reach the file system. */
+/* In use, nothing wrong today, and a resize would not reach the file system. */
 static int write_not_resizable(void *userdata, const struct store_volume_line *line)
 {
     struct page *page = userdata;
@@ -386,7 +386,7 @@ static int write_volumes(struct page *page, struct store_reader *reader, struct 
     return r;
 }
 
-/* ---- growths ---- */
+/* ---- resizes ---- */
 
 static void write_step(struct buffer *html, const char *name, int64_t from_ms, int64_t to_ms)
 {

@@ -6,7 +6,7 @@
 #include "lib/result.h"
 #include "reconciler/command/command.h"
 
-/* Most rows of volumes and of growths; the page says if there are more. */
+/* Most rows of volumes and of resizes; the page says if there are more. */
 enum { STATUS_PAGE_VOLUMES = 200, STATUS_PAGE_RESIZES = 30 };
 
 /* What the browser may load: the style sheet, and nothing else. */

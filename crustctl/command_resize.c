@@ -23,7 +23,7 @@
 /* The daemon gives up after 120 s, and says so. */
 enum { ANSWER_BYTES = 64 * 1024, TEXT_BYTES = 8 * 1024, DEADLINE_SECONDS = 130 };
 
-/* What a growth looks like while a person waits for it, said on stderr whenever it changes. A CSI
+/* What a resize looks like while a person waits for it, said on stderr whenever it changes. A CSI
  * driver may take stderr for a part of the answer. */
 struct progress {
     struct session *session;

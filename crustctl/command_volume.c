@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* command_volume.c - one volume as a sheet: itself, its binding, sandbox, last growth and journal.
+/* command_volume.c - one volume as a sheet: itself, its binding, sandbox, last resize and journal.
  */
 #include <inttypes.h>
 #include <string.h>

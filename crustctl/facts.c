@@ -214,7 +214,7 @@ static void say_policy(const struct dossier *dossier, const struct config *confi
             config->resize.mode == RESIZE_NEVER ? "never" : "observe");
 }
 
-/* What a growth would come to, if it came now. */
+/* What a resize would come to, if it came now. */
 static void say_resizable(const struct dossier *dossier, const struct config *config,
                           struct facts *facts)
 {
@@ -257,7 +257,7 @@ static void say_group(const struct dossier *dossier, const struct config *config
         say(facts, "Kata's Go runtime sees to that; its Rust runtime ignores fsGroup.");
 }
 
-/* A growth whose attempts failed has the reason for it. */
+/* A resize whose attempts failed has the reason for it. */
 static bool is_settling(const cJSON *volume)
 {
     return state_from_name(row_text(volume, "state")) == STATE_HOST_GROWN;

@@ -36,7 +36,7 @@ struct oneshot {
     struct loop_timer deadline;
     struct job *jobs;
     size_t count;
-    size_t unfinished; /* growths, waiting or running */
+    size_t unfinished; /* resizes, waiting or running */
 };
 
 static void start_tasks(struct oneshot *oneshot);

@@ -21,4 +21,4 @@ typedef void resize_done(struct resize *resize, const struct ttrpc_status *statu
  * once, from the loop. 0 or -ENOMEM. */
 int resize_new(struct loop *loop, const char *volume_path, uint64_t bytes, uint64_t timeout_ns,
                resize_done *done, void *userdata, struct resize **ret_resize);
-struct resize *resize_free(struct resize *resize); /* returns NULL; a growth that runs goes on */
+struct resize *resize_free(struct resize *resize); /* returns NULL; a resize that runs goes on */

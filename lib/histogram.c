@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* histogram.c - one ladder of buckets for everything: from a commit in memory (0.1 ms) to a growth
+/* histogram.c - one ladder of buckets for everything: from a commit in memory (0.1 ms) to a resize
  * that waits for somebody (10 min). From 0.1 s on its steps are those of the CSI sidecars, so that
  * their dashboards fit. */
 #include "lib/histogram.h"

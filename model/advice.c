@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* advice.c - the reason says more than the state; what helps a layer comes with the layer; what
- * would keep a growth from coming through is said once, also where it is the state's reason.
+ * would keep a resize from coming through is said once, also where it is the state's reason.
  */
 #include "model/advice.h"
 

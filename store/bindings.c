@@ -4,7 +4,7 @@
  * A binding is one stay of a volume in one sandbox; at most one per volume is open. It carries what
  * was learned during that stay: the sizes that the hypervisor and the guest are known to have, and
  * why the last call failed. Closing it ends all of that: the next sandbox is asked anew. What came
- * of an act is written here and, for auditors, into the open growth.
+ * of an act is written here and, for auditors, into the open resize.
  */
 #include <string.h>
 
@@ -183,7 +183,7 @@ int store_want_lists_beside(struct store *store, int64_t sandbox_ref, int64_t vo
 }
 
 /* list_error stays until the list has the drive. An answer to yesterday's records says nothing.
- * What a VMM that has lost the drive had is not known any more; a growth goes on counting from it.
+ * What a VMM that has lost the drive had is not known any more; a resize goes on counting from it.
  */
 static int put_list(struct store *store, const struct store_hypervisor_result *result)
 {
@@ -229,7 +229,7 @@ static int journal_answer(struct store *store, const char *kind, int64_t volume_
                                                                   {"error", sql_text(error)}}});
 }
 
-/* The open growth follows. told_bytes, synced_bytes: what the hypervisor, the guest was grown to;
+/* The open resize follows. told_bytes, synced_bytes: what the hypervisor, the guest was grown to;
  * 0: it was not. ret_changed is set if there is one and the answer said something new about it. */
 static int follow_in_resize(struct store *store, int64_t volume_id, const char *error,
                             uint64_t told_bytes, uint64_t synced_bytes, int *ret_changed)

@@ -14,7 +14,7 @@ struct store_binding {
     uint64_t record;             /* of the runtime's records, for comparison */
 };
 
-/* Closes the volume's open binding, if any, and opens this one. Clears attempts. An open growth
+/* Closes the volume's open binding, if any, and opens this one. Clears attempts. An open resize
  * that was nobody's yet is this sandbox's. */
 int store_open_binding(struct store *store, const struct store_binding *binding);
 /* Whether it is still its volume's open one. */

@@ -12,7 +12,7 @@
 struct store_reader;
 
 enum store_resize_stage {
-    STORE_STAGE_HYPERVISOR, /* from when the growth was seen until the hypervisor had it */
+    STORE_STAGE_HYPERVISOR, /* from when the resize was seen until the hypervisor had it */
     STORE_STAGE_GUEST,      /* from then until the guest had it */
     STORE_STAGE_TOTAL,
     STORE_STAGES,

@@ -4,7 +4,7 @@
  * A device is an identity within one boot: a block device by number and diskseq, a regular file (or
  * what is neither) by file system and inode. Its name and its size may change, its identity never:
  * another one is another row. size_since_ns says since when the present size is known to have held,
- * which is how the reconciler tells a growth that a VMM missed from one that it started with.
+ * which is how the reconciler tells a resize that a VMM missed from one that it started with.
  */
 #include <string.h>
 

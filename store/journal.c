@@ -6,7 +6,7 @@
  * is how an unknown number or an empty reason is left out.
  *
  * Trimming removes what is older than keep_days or further back than max_rows, never what is live:
- * open growths and mappings, live sandboxes, volumes that are not removed, devices that anything
+ * open resizes and mappings, live sandboxes, volumes that are not removed, devices that anything
  * points to. Children go before their parents; a parent that still has children waits for the next
  * time. The journal's newest line stays, so that its numbers are never used twice.
  */

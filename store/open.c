@@ -242,7 +242,7 @@ static int open_memory(struct sql_connection *connection, struct error *error)
     return error_set(error, r, "in memory: %s", connection->error_text);
 }
 
-/* What another boot knew about devices, VMMs and waiting is worth nothing in this one. Growths stay
+/* What another boot knew about devices, VMMs and waiting is worth nothing in this one. Resizes stay
  * open and follow their volume: whether the file system has grown is not known before a guest has
  * mounted it again. */
 static int begin_boot(struct store *store, bool rebuilt)

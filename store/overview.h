@@ -97,6 +97,6 @@ struct store_resize_line {
 
 typedef int store_resize_line_callback(void *userdata, const struct store_resize_line *line);
 
-/* The newest growths first. */
+/* The newest resizes first. */
 int store_list_resizes(struct store_reader *reader, unsigned most,
                        store_resize_line_callback *callback, void *userdata, struct error *error);

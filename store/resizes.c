@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* resizes.c - growths: opened when a device exceeds what the hypervisor has, finished in sync.
+/* resizes.c - resizes: opened when a device exceeds what the hypervisor has, finished in sync.
  *
  * At most one is open per volume. Growing again meanwhile raises its goal. Its state and reason are
  * copies of the volume's, written by store_set_state() and by nobody else, so the two can't differ.

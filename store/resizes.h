@@ -4,7 +4,7 @@
 
 #include "store/bounds.h"
 
-/* Opens a growth or raises to_bytes of the open one (which also clears attempts and reasons). */
+/* Opens a resize or raises to_bytes of the open one (which also clears attempts and reasons). */
 int store_open_resize(struct store *store, int64_t volume_id, uint64_t from_bytes,
                       uint64_t to_bytes);
 

@@ -6,7 +6,7 @@
  *        ├──< mappings >── sandboxes ──< sandbox_drives      who has it, and how far it got
  *        │                        └────< sandbox_claims      paths that its own records name
  *        │        └─── guest_stats                 what the guest last said of its file system
- *        └──< resizes                             each growth, its states and times
+ *        └──< resizes                             each resize, its states and times
  *     devices ──< layers                       what a device stands on, if on anything
  *     sandboxes ──< helper_runs                what a crash may have left in a guest
  *     cleanups ──< trash                          what became of stale metadata, and what lies in
@@ -21,7 +21,7 @@
  * deleted, or are back in their place. The cleanup that it belongs to is shown once it is decided.
  *
  * "At most one" is an index here, not a habit of the code: one live volume per path, one live entry
- * per name, one live sandbox per id, one open mapping and one open growth per volume. Open, live
+ * per name, one live sandbox per id, one open binding and one open resize per volume. Open, live
  * and alive all mean that the column with the end time is NULL.
  *
  * Unknown is NULL, never 0. Times are milliseconds since 1970; *_ns count since the boot that
@@ -352,7 +352,7 @@ const char *const schema_minors[SCHEMA_MINOR_VERSION] = {
     "ALTER TABLE volumes ADD COLUMN filled_bytes INTEGER;\n"
     "ALTER TABLE entries ADD COLUMN read_only INTEGER NOT NULL DEFAULT 0;\n"
     /* What keeps the VMM from resizing the drive: a reason, or none; NULL: not known. Whether the
-     * last call had the guest grow the file system; NULL: there was none. Whether a growth would
+     * last call had the guest grow the file system; NULL: there was none. Whether a resize would
      * reach the volume's file system: yes, no or unknown; NULL: nobody uses it. */
     "ALTER TABLE mappings ADD COLUMN obstacle TEXT;\n"
     "ALTER TABLE mappings ADD COLUMN guest_proven INTEGER;\n"

@@ -91,7 +91,7 @@ struct store_volume {
     int64_t filled_device_id;
     uint64_t filled_bytes;
 
-    int64_t resize_id; /* the open growth; 0 */
+    int64_t resize_id; /* the open resize; 0 */
     uint64_t resize_from_bytes, resize_to_bytes;
 
     enum volume_state state;

@@ -4,7 +4,7 @@
 
 #include "store/volume.h"
 
-/* The only place that changes a volume's state. Journals "old -> new"; an open growth follows; one
+/* The only place that changes a volume's state. Journals "old -> new"; an open resize follows; one
  * that is in_sync, unmanaged or whose volume is removed is finished. ret_changed may be NULL. */
 int store_set_state(struct store *store, int64_t volume_id, enum volume_state state,
                     enum volume_reason reason, bool *ret_changed);
@@ -13,7 +13,7 @@ int store_set_state(struct store *store, int64_t volume_id, enum volume_state st
  */
 int store_set_observed(struct store *store, int64_t volume_id, bool observed);
 
-/* Whether a growth would reach the volume's file system: yes, no, unknown; NULL: nobody uses it.
+/* Whether a resize would reach the volume's file system: yes, no, unknown; NULL: nobody uses it.
  * reason: why not, or what was not seen. Journaled where it is or was "no".
  * ret_changed may be NULL. */
 int store_set_resizable(struct store *store, const struct store_volume *volume,

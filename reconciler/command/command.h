@@ -149,7 +149,7 @@ typedef void reconciler_expanded(void *userdata, enum status_code code,
                                  const struct reconciler_capacity *capacity,
                                  const struct error *error);
 
-/* Has the volume's growth tried at once, and waits for what comes of it. STATUS_OK: exactly one
+/* Has the volume's resize tried at once, and waits for what comes of it. STATUS_OK: exactly one
  * `done` follows, from the loop, never from within; the expansion is gone with it. Otherwise error
  * says why not. */
 enum status_code reconciler_expand(struct reconciler *reconciler,

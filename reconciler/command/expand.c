@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* expand.c - clients that wait for a growth.
+/* expand.c - clients that wait for a resize.
  *
  * Nothing is resized here. Where the volume's runtime has left a tool that knows how, that is asked
  * first, if the volume may be grown at all. A client that asks has the volume looked at again, with
@@ -8,8 +8,8 @@
  * is in flight, is told what expand_answer() makes of it, or goes on waiting. How long is the
  * client's to say.
  *
- * The kubelet asks for a growth before the pod's sandbox exists, and keeps the pod from starting
- * until it is told that all is well. Then there is a debt instead: an open growth of the unbound
+ * The kubelet asks for a resize before the pod's sandbox exists, and keeps the pod from starting
+ * until it is told that all is well. Then there is a debt instead: an open resize of the unbound
  * volume, which is on disk before the client is answered, and paid by the next binding.
  */
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* expand_answer.c - the volume's state in a client's words.
  *
- * First what no trying changes, then the sizes, then how far the growth has come. A failure counts
+ * First what no trying changes, then the sizes, then how far the resize has come. A failure counts
  * only if it came after the client asked, which cleared the count of attempts: with none since, the
  * reason that stands there is yesterday's.
  */

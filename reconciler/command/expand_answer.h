@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* expand_answer.h - what a client that asked for a growth is told about a volume as it stands.
+/* expand_answer.h - what a client that asked for a resize is told about a volume as it stands.
  *
  * Pure; which status a refusal has is answers.h's.
  */
@@ -28,5 +28,5 @@ enum { EXPAND_WAIT = -1, EXPAND_LATER = -2 };
  * to be tried. Else error says why. */
 int expand_answer(const struct expand_facts *facts, struct error *error);
 
-/* Whether something forbids the growth, which no attempt at it changes: nobody is to say OK. */
+/* Whether something forbids the resize, which no attempt at it changes: nobody is to say OK. */
 bool expand_is_barred(const struct store_volume *volume);

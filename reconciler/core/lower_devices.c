@@ -9,7 +9,7 @@
  * A SCSI disk announces growth once, when some command happens to meet it, and keeps its old size;
  * the announcement is all there is to know it by. So one that a pass could not
  * commit is kept for the next pass. It also comes along with the new size, when a rescan is what
- * met the growth: before it, behind it, or between.
+ * met the resize: before it, behind it, or between.
  */
 #include <stdio.h>
 #include <string.h>

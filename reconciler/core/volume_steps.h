@@ -32,6 +32,6 @@ uint64_t volume_facts_still_from(const struct context *context, const struct sto
 int evidence_text_record(const struct context *context, const struct store_volume *volume,
                          const struct decision *decision);
 
-/* resizable.c: whether a growth would reach the volume's file system, by the same facts. */
+/* resizable.c: whether a resize would reach the volume's file system, by the same facts. */
 int resizable_record(const struct context *context, const struct store_volume *volume,
                      const struct decide_facts *facts);

@@ -80,7 +80,7 @@ struct decision {
 
 struct decision decide(const struct decide_facts *facts);
 
-/* The size that a growth counts from: what the VMM has, or where that is unknown what the device
+/* The size that a resize counts from: what the VMM has, or where that is unknown what the device
  * had when it was first seen attached. */
 uint64_t decide_baseline(uint64_t hypervisor_bytes, uint64_t first_bytes);
 

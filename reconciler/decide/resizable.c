@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* resizable.c - the decision table for what a growth would come to.
+/* resizable.c - the decision table for what a resize would come to.
  *
- * In the order in which a growth would meet the obstacles, with two exceptions: what was seen to be
+ * In the order in which a resize would meet the obstacles, with two exceptions: what was seen to be
  * in the way outweighs what was not seen, and a policy that forbids counts only where nothing else
  * is in the way, so that a node in observe mode shows what it lacks.
  */
@@ -60,7 +60,7 @@ static bool is_shrunk(const struct decide_facts *growth)
            growth->device_bytes < growth->hypervisor_bytes;
 }
 
-/* What was seen to be in the way of a growth that is managed; NONE: nothing was. */
+/* What was seen to be in the way of a resize that is managed; NONE: nothing was. */
 static enum volume_reason obstacle(const struct resizable_facts *facts)
 {
     const struct decide_facts *growth = facts->growth;

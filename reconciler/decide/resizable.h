@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* resizable.h - would a growth of the device reach the file system, if it came now?
+/* resizable.h - would a resize of the device reach the file system, if it came now?
  *
  * Pure, as decide.h is. docs/states.md ("Resizable") is its table, and every cell is tested.
  */
