@@ -30,6 +30,7 @@ enum { PROCESSES_PER_STEP = 16 };
 struct asked {
     UT_hash_handle hh;
     bool has_process, has_cgroup;
+    pid_t pid; /* the first one with the id; 0: none, or one that could not be read */
     char token[TOKEN_CHARS + 1];
 };
 
@@ -129,7 +130,11 @@ static int check_process(struct census *census, pid_t pid)
         return r < 0 && !unread ? r : s;
     note_kubelet(census, pid);
     for (struct asked *asked = census->asked; asked; asked = asked->hh.next) {
-        asked->has_process |= unread || holds(&census->arguments, asked);
+        bool named = !unread && holds(&census->arguments, asked);
+
+        asked->has_process |= unread || named;
+        if (named && !asked->pid)
+            asked->pid = pid;
         asked->has_cgroup |= holds(&census->cgroup, asked);
     }
     return 0;
@@ -168,6 +173,13 @@ bool census_has_process(const struct census *census, const char *sandbox_id)
     const struct asked *asked = find(census, sandbox_id);
 
     return !asked || asked->has_process;
+}
+
+pid_t census_get_process(const struct census *census, const char *sandbox_id)
+{
+    const struct asked *asked = find(census, sandbox_id);
+
+    return asked ? asked->pid : 0;
 }
 
 bool census_has_cgroup(const struct census *census, const char *sandbox_id)

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct census;
 
@@ -23,6 +24,8 @@ int census_step(struct census *census);
 
 /* After the last step. Not asked for: true, for nothing is known of it. */
 bool census_has_process(const struct census *census, const char *sandbox_id);
+/* One of them, to be told to people; 0: none is known by its arguments. */
+pid_t census_get_process(const struct census *census, const char *sandbox_id);
 bool census_has_cgroup(const struct census *census, const char *sandbox_id);
 
 /* When the kubelet that runs now was started, CLOCK_BOOTTIME; 0: none was seen. */

@@ -161,6 +161,7 @@ int evidence_suspects(struct cleanup *cleanup, int64_t entry_id, bool any, struc
 
 struct life {
     bool process, cgroup, state_directory, exit_seen;
+    pid_t pid; /* of one of its processes; 0: not known */
 };
 
 /* Also a zombie: its arguments are gone, and other threads of it may not have ended. */
@@ -188,6 +189,8 @@ static void observe_life(struct cleanup *cleanup, const struct surroundings *sur
         .cgroup = census_has_cgroup(surroundings->census, user->sandbox_id),
         .state_directory = r != OBSERVED_ABSENT,
         .exit_seen = user->exit_seen,
+        .pid = user->alive ? user->vmm_pid
+                           : census_get_process(surroundings->census, user->sandbox_id),
     };
 }
 
@@ -211,6 +214,8 @@ static int append_life(struct buffer *json, const char *sandbox_id, const struct
         return 0;
     buffer_append_text(json, json->data[json->length - 1] == '[' ? "{" : ",{");
     json_append_member(json, "id", sandbox_id);
+    if (life->process && life->pid > 0)
+        buffer_append_format(json, ",\"pid\":%d", (int)life->pid);
     return buffer_append_format(json,
                                 ",\"process\":%s,\"cgroup\":%s,\"state_directory\":%s,"
                                 "\"exit_seen\":%s}",

@@ -33,7 +33,7 @@ void visibility_note_root(struct visibility *visibility, enum reconciler_tree tr
         note_root(visibility, tree, &st);
 }
 
-/* 0 there, 1 not there (and never was), or a problem is noted. */
+/* Whether it is there, or never was; otherwise the problem is noted. */
 static bool check_root(struct visibility *visibility, enum reconciler_tree tree)
 {
     const char *path = trees_path(visibility->trees, tree);

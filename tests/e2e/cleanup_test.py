@@ -164,7 +164,9 @@ class Missing(CleanupTest):
         node.record(path, self.sandbox_id)
         self.unpublish(node)
         node.start()
-        self.wait_kept(node, path, "sandbox_alive")
+        row = self.wait_kept(node, path, "sandbox_alive")
+        (sandbox,) = json.loads(row["evidence"])["sandboxes"]
+        self.assertEqual(sandbox["pid"], vmm.pid)
         vmm.stop()
         self.assertEqual(self.wait_removed(node, path)["reason"], "sandbox_cleared")
 

@@ -29,6 +29,7 @@ static bool has_process(const char *sandbox_id)
     struct census *census = count(sandbox_id);
     bool has = census_has_process(census, sandbox_id);
 
+    assert_int_equal(census_get_process(census, sandbox_id) > 0, has);
     assert_false(census_has_cgroup(census, sandbox_id));
     census_free(census);
     return has;
