@@ -59,7 +59,7 @@ struct cleanup_pass {
     int64_t *entry; /* those that are left; up to `suspects` they have been examined and kept */
     size_t entries, room, next, suspects;
     struct census *census;
-    struct surroundings surroundings;
+    struct pass_view view;
     struct verdict *verdict;
     size_t verdicts, verdict_room;
     uint64_t wake_ns; /* when to look again before the sweep does; UINT64_MAX */
@@ -234,16 +234,14 @@ static int add_unobserved(struct cleanup_pass *pass, int64_t entry_id)
 static int judge(struct cleanup_pass *pass, int64_t entry_id)
 {
     cleanup(evidence_done) struct evidence evidence = {0};
-    int r = evidence_take(pass->cleanup, &pass->surroundings, entry_id, &evidence);
+    int r = evidence_take(pass->cleanup, &pass->view, entry_id, &evidence);
 
     if (r < 0 || (r != EVIDENCE_TAKEN && !pass->volume_id))
         return r < 0 ? r : 0;
     if (r != EVIDENCE_TAKEN)
         return add_unobserved(pass, entry_id);
     r = add_verdict(pass, &evidence);
-    return r < 0 ? r
-                 : evidence_each_file(pass->cleanup, &pass->surroundings, entry_id, add_verdict,
-                                      pass);
+    return r < 0 ? r : evidence_each_file(pass->cleanup, &pass->view, entry_id, add_verdict, pass);
 }
 
 /* ---- the brakes -------------------------------------------------------------------------- */
@@ -299,7 +297,7 @@ static unsigned long hold_doubtful(struct cleanup_pass *pass)
 /* What was removed lately is no longer among the volumes, and counts on both sides. */
 static int apply_breaker(struct cleanup_pass *pass)
 {
-    unsigned long recent = brakes_recent(pass->cleanup, pass->surroundings.now_ns);
+    unsigned long recent = brakes_recent(pass->cleanup, pass->view.now_ns);
     unsigned long doubtful = count_doubtful(pass);
     uint64_t volumes;
     int r = store_count_volumes(pass->cleanup->context->store, &volumes);
@@ -320,7 +318,7 @@ static void apply_rate(struct cleanup_pass *pass)
     const struct config *config = pass->cleanup->context->config;
     uint64_t wake_ns;
     unsigned long left = brakes_allowance(pass->cleanup, config->cleanup.max_per_minute,
-                                          pass->surroundings.now_ns, &wake_ns);
+                                          pass->view.now_ns, &wake_ns);
     bool held = false;
 
     for (size_t i = 0; i < pass->verdicts; i++) {
@@ -366,7 +364,7 @@ static int intend(struct cleanup_pass *pass, struct verdict *verdict)
         .fingerprint = verdict->fingerprint,
         .directory = node_trash_path(pass->cleanup->context->config, verdict->layout),
         .file = verdict->file[0] ? verdict->file : NULL,
-        .now_ns = pass->surroundings.now_ns,
+        .now_ns = pass->view.now_ns,
     };
 
     return store_intend_cleanup(pass->cleanup->context->store, verdict->entry_id, &intent,
@@ -455,16 +453,16 @@ static void observe_sources(struct cleanup_pass *pass)
     bool database = database_is_fit(cleanup);
 
     visibility_check(&cleanup->visibility);
-    pass->surroundings = (struct surroundings){
+    pass->view = (struct pass_view){
         .now_ns = clock_boottime(),
         .well_since_ns = cleanup->visibility.well_since_ns,
         .sees_host = census_sees_host(),
         .census = pass->census,
     };
     for (enum volume_layout layout = LAYOUT_KATA; layout <= LAYOUT_CRUST; layout++)
-        pass->surroundings.daemon[layout] = cleanup->visibility.root[tree_of_layout(layout)].seen
-                                                ? judge_daemon(pass, layout, database)
-                                                : STALE_DAEMON_SOURCES;
+        pass->view.daemon[layout] = cleanup->visibility.root[tree_of_layout(layout)].seen
+                                        ? judge_daemon(pass, layout, database)
+                                        : STALE_DAEMON_SOURCES;
 }
 
 static int judge_all(struct cleanup_pass *pass)

@@ -172,7 +172,7 @@ static bool is_there(pid_t pid, uint64_t start_ns)
     return process_read(pid, &process) == 0 && process.start_ns == start_ns;
 }
 
-static void observe_life(struct cleanup *cleanup, const struct surroundings *surroundings,
+static void observe_life(struct cleanup *cleanup, const struct pass_view *view,
                          const struct store_user *user, struct life *ret_life)
 {
     cleanup(observed_sandbox_done) struct observed_sandbox observed = {0};
@@ -184,13 +184,12 @@ static void observe_life(struct cleanup *cleanup, const struct surroundings *sur
     r = observe_sandbox(&paths, user->sandbox_id, &observed);
     *ret_life = (struct life){
         .process = user->alive || observed.alive ||
-                   census_has_process(surroundings->census, user->sandbox_id) ||
+                   census_has_process(view->census, user->sandbox_id) ||
                    (!user->exit_seen && is_there(user->vmm_pid, user->vmm_start_ns)),
-        .cgroup = census_has_cgroup(surroundings->census, user->sandbox_id),
+        .cgroup = census_has_cgroup(view->census, user->sandbox_id),
         .state_directory = r != OBSERVED_ABSENT,
         .exit_seen = user->exit_seen,
-        .pid = user->alive ? user->vmm_pid
-                           : census_get_process(surroundings->census, user->sandbox_id),
+        .pid = user->alive ? user->vmm_pid : census_get_process(view->census, user->sandbox_id),
     };
 }
 
@@ -225,7 +224,7 @@ static int append_life(struct buffer *json, const char *sandbox_id, const struct
 
 struct walk {
     struct cleanup *cleanup;
-    const struct surroundings *surroundings;
+    const struct pass_view *view;
     struct evidence *evidence;
 };
 
@@ -237,7 +236,7 @@ static int add_user(void *userdata, const struct store_user *user)
     enum stale_sandbox sandbox;
     struct life life;
 
-    observe_life(walk->cleanup, walk->surroundings, user, &life);
+    observe_life(walk->cleanup, walk->view, user, &life);
     sandbox = judge_life(&life);
     if (sandbox > facts->sandbox)
         facts->sandbox = sandbox;
@@ -338,21 +337,21 @@ static void take_state(struct evidence *evidence)
     sha256_hex(text, (size_t)length, evidence->state);
 }
 
-static void take_time(const struct cleanup *cleanup, const struct surroundings *surroundings,
-                      bool used, struct evidence *evidence)
+static void take_time(const struct cleanup *cleanup, const struct pass_view *view, bool used,
+                      struct evidence *evidence)
 {
     uint64_t seconds = used ? cleanup->context->config->cleanup.grace_seconds
                             : cleanup->context->config->cleanup.unbound_grace_seconds;
 
-    if (!evidence->since_ns || evidence->since_ns > surroundings->now_ns)
-        evidence->since_ns = surroundings->now_ns;
+    if (!evidence->since_ns || evidence->since_ns > view->now_ns)
+        evidence->since_ns = view->now_ns;
     evidence->settles_ns = stale_settles(&(struct stale_times){
         .since_ns = evidence->since_ns,
-        .well_ns = surroundings->well_since_ns,
-        .kubelet_ns = census_kubelet_start(surroundings->census),
+        .well_ns = view->well_since_ns,
+        .kubelet_ns = census_kubelet_start(view->census),
         .grace_ns = seconds * NSEC_PER_SEC,
     });
-    evidence->facts.settled = surroundings->now_ns >= evidence->settles_ns;
+    evidence->facts.settled = view->now_ns >= evidence->settles_ns;
 }
 
 /* null: it does not end as things are. */
@@ -366,12 +365,12 @@ static int append_wait(uint64_t now_ns, uint64_t settles_ns, struct buffer *json
     return buffer_append_format(json, ",\"waits_seconds\":%" PRIu64 "}", seconds);
 }
 
-static int append_time(const struct surroundings *surroundings, const struct evidence *evidence,
+static int append_time(const struct pass_view *view, const struct evidence *evidence,
                        struct buffer *json)
 {
     buffer_append_format(json, ",\"stale_seconds\":%" PRIu64,
-                         (surroundings->now_ns - evidence->since_ns) / NSEC_PER_SEC);
-    return append_wait(surroundings->now_ns, evidence->settles_ns, json);
+                         (view->now_ns - evidence->since_ns) / NSEC_PER_SEC);
+    return append_wait(view->now_ns, evidence->settles_ns, json);
 }
 
 /* ---- all of it --------------------------------------------------------------------------- */
@@ -429,7 +428,7 @@ static int take_users(struct walk *walk)
     buffer_append_text(&evidence->json, "]");
     if (evidence->suspect.live)
         evidence->facts.sandbox = STALE_SANDBOX_ALIVE;
-    else if (!walk->surroundings->sees_host)
+    else if (!walk->view->sees_host)
         evidence->facts.sandbox = STALE_SANDBOX_UNSEEN;
     return r;
 }
@@ -446,24 +445,24 @@ static int take_all(struct walk *walk)
     used = evidence->facts.sandbox != STALE_SANDBOX_NEVER;
     take_path(cleanup, &evidence->suspect, &path, &evidence->facts.path);
     evidence->facts.kubelet = check_kubelet(cleanup, &path, &kubelet);
-    evidence->facts.daemon = walk->surroundings->daemon[evidence->suspect.layout];
+    evidence->facts.daemon = walk->view->daemon[evidence->suspect.layout];
     evidence->facts.restored = evidence->suspect.restored[0] &&
                                strcmp(evidence->suspect.restored, evidence->fingerprint) == 0;
     take_state(evidence);
     if (evidence->suspect.stale_reason != STALE_REASON_NONE &&
         strcmp(evidence->suspect.fingerprint, evidence->state) == 0)
         evidence->since_ns = evidence->suspect.since_ns;
-    take_time(cleanup, walk->surroundings, used, evidence);
+    take_time(cleanup, walk->view, used, evidence);
     append_kubelet(&evidence->json, &path, &kubelet);
     append_problems(cleanup, evidence, &evidence->json);
-    return r < 0 ? r : append_time(walk->surroundings, evidence, &evidence->json);
+    return r < 0 ? r : append_time(walk->view, evidence, &evidence->json);
 }
 
-int evidence_take(struct cleanup *cleanup, const struct surroundings *surroundings,
-                  int64_t entry_id, struct evidence *ret_evidence)
+int evidence_take(struct cleanup *cleanup, const struct pass_view *view, int64_t entry_id,
+                  struct evidence *ret_evidence)
 {
     cleanup(evidence_done) struct evidence evidence = {0};
-    struct walk walk = {cleanup, surroundings, &evidence};
+    struct walk walk = {cleanup, view, &evidence};
     int r = begin(cleanup, entry_id, &evidence);
 
     if (r == EVIDENCE_TAKEN)
@@ -513,15 +512,15 @@ static int take_file(struct walk *walk, const struct store_user *user)
     if (r == 0)
         r = add_user(walk, user);
     buffer_append_text(&evidence->json, "]");
-    if (!walk->surroundings->sees_host)
+    if (!walk->view->sees_host)
         evidence->facts.sandbox = STALE_SANDBOX_UNSEEN;
     take_path(walk->cleanup, &evidence->suspect, &path, &evidence->facts.path);
-    evidence->facts.daemon = walk->surroundings->daemon[evidence->suspect.layout];
+    evidence->facts.daemon = walk->view->daemon[evidence->suspect.layout];
     evidence->facts.restored = user->restored;
     evidence->since_ns = user->stale_since_ns;
-    take_time(walk->cleanup, walk->surroundings, true, evidence);
+    take_time(walk->cleanup, walk->view, true, evidence);
     append_problems(walk->cleanup, evidence, &evidence->json);
-    return r < 0 ? r : append_time(walk->surroundings, evidence, &evidence->json);
+    return r < 0 ? r : append_time(walk->view, evidence, &evidence->json);
 }
 
 /* EVIDENCE_*, -errno. */
@@ -537,16 +536,15 @@ static int judge_file(struct walk *walk, int64_t entry_id, const struct store_us
     return r == EVIDENCE_TAKEN ? take_file(walk, user) : r;
 }
 
-int evidence_each_file(struct cleanup *cleanup, const struct surroundings *surroundings,
-                       int64_t entry_id, int (*callback)(void *userdata, struct evidence *evidence),
-                       void *userdata)
+int evidence_each_file(struct cleanup *cleanup, const struct pass_view *view, int64_t entry_id,
+                       int (*callback)(void *userdata, struct evidence *evidence), void *userdata)
 {
     struct dead dead = {0};
     int r = store_each_named(cleanup->context->store, entry_id, note_dead, &dead);
 
     for (unsigned i = 0; r == 0 && i < dead.count; i++) {
         cleanup(evidence_done) struct evidence evidence = {0};
-        struct walk walk = {cleanup, surroundings, &evidence};
+        struct walk walk = {cleanup, view, &evidence};
 
         r = judge_file(&walk, entry_id, &dead.name[i].user);
         if (r == EVIDENCE_TAKEN)

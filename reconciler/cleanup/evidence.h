@@ -16,7 +16,7 @@ struct census;
 struct cleanup;
 
 /* What is the same for all directories of one pass. */
-struct surroundings {
+struct pass_view {
     uint64_t now_ns;
     uint64_t well_since_ns; /* visibility.h; 0: not now */
     bool sees_host;
@@ -49,10 +49,9 @@ enum {
     EVIDENCE_TAKEN,
     EVIDENCE_NONE, /* it is gone, or not as it is on the record: look at it first */
 };
-int evidence_take(struct cleanup *cleanup, const struct surroundings *surroundings,
-                  int64_t entry_id, struct evidence *ret_evidence);
+int evidence_take(struct cleanup *cleanup, const struct pass_view *view, int64_t entry_id,
+                  struct evidence *ret_evidence);
 
 /* About each file in it that names a dead sandbox, where the volume is a live one's. 0, -errno. */
-int evidence_each_file(struct cleanup *cleanup, const struct surroundings *surroundings,
-                       int64_t entry_id, int (*callback)(void *userdata, struct evidence *evidence),
-                       void *userdata);
+int evidence_each_file(struct cleanup *cleanup, const struct pass_view *view, int64_t entry_id,
+                       int (*callback)(void *userdata, struct evidence *evidence), void *userdata);
