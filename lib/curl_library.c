@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* curl_library.c - dlopen(3) of the GnuTLS build, by the name that its ABI has.
  *
- * It is never unloaded: libraries beneath it keep state of their own in the process.
+ * It is never unloaded: libraries under it keep state of their own in the process.
  */
 #include "lib/curl_library.h"
 

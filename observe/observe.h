@@ -74,7 +74,7 @@ int observe_open_sysfs(int root, const char *path, int *ret_fd);
 /* ---- what the host itself uses ------------------------------------------------------------ */
 
 /* Device numbers that are mounted on the host or used as swap, a partition's and a holder's (dm,
- * md, …) counted for the disks beneath. A snapshot of the mount table, refreshed when watch says
+ * md, …) counted for the lower devices. A snapshot of the mount table, refreshed when watch says
  * so. */
 struct observed_mounts;
 int observe_mounts(int sysfs, struct observed_mounts **ret_mounts);
@@ -103,7 +103,7 @@ enum observed_layer_kind {
     LAYER_PARTITION,
     LAYER_CRYPT,     /* LUKS and plain, by dm-crypt */
     LAYER_LVM,       /* a logical volume */
-    LAYER_MULTIPATH, /* its layers beneath are its paths */
+    LAYER_MULTIPATH, /* its lower devices are its paths */
     LAYER_DM,        /* some other dm device */
     LAYER_OTHER,     /* md, bcache */
 };

@@ -3,7 +3,7 @@
  *
  * The kubelet makes KUBELET/pods/UID/volumes/kubernetes.io~csi/PV before it calls the driver, and
  * the driver makes `mount` in it, so the names are read from the directories and the path is put
- * together; nothing beneath is opened. One pod is read at a time, for there may be hundreds.
+ * together; nothing below them is opened. One pod is read at a time, for there may be hundreds.
  */
 #include <dirent.h>
 #include <errno.h>

@@ -2,10 +2,10 @@
 /* quarantine.c - a removal that can be taken back.
  *
  * Writers of metadata (Kata's volume.Add: stat, mkdir, open with O_TRUNC, write, close) know of no
- * lock. To unlink beneath them loses what they have just written, however late one looks. A rename
- * loses nothing: who comes by path afterwards finds nothing and writes anew; who has the file open
- * goes on writing into the directory in the trash, where it shows as a change, and the directory is
- * put back. If somebody has made the name anew by then, theirs is newer.
+ * lock. To unlink the files under them loses what they have just written, however late one looks. A
+ * rename loses nothing: who comes by path afterwards finds nothing and writes anew; who has the
+ * file open goes on writing into the directory in the trash, where it shows as a change, and the
+ * directory is put back. If somebody has made the name anew by then, theirs is newer.
  *
  * RENAME_NOREPLACE both ways, so that nothing that stands there is ever lost.
  */
@@ -281,7 +281,7 @@ static int delete_file(int directory, const char *name)
     return unlinkat(directory, name, 0) < 0 && errno != ENOENT ? -errno : 0;
 }
 
-/* One name at a time, from the beginning, for the directory changes beneath the reader. */
+/* One name at a time, from the beginning, for the directory changes while it is read. */
 static int delete_files(int directory)
 {
     int r = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* command.h - what the faces (serve/) may ask of the reconciler.
+/* command.h - what the APIs (api/) may ask of the core.
  *
- * All of it is called from the loop, outside the reconciler's own turn. Nothing here acts on a VMM
- * or a guest: a command marks what to look at again, and the next turn does the rest. A volume's
+ * All of it is called from the loop, outside the reconcile pass. Nothing here acts on a VMM
+ * or a guest: a command queues what to observe again, and the next pass does the rest. A volume's
  * metadata is put in place and taken away at once; that it lasts is answered later.
  */
 #pragma once

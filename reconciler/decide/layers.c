@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* layers.c - see layers.h.
  *
- * What a layer owes when the one beneath it grows depends on who made it. LUKS and multipath take
+ * What a layer owes when its lower device grows depends on who made it. LUKS and multipath take
  * all there is, less a header that stays the same, so growth must equal growth. LVM takes what it
  * is told, so any growth of it ends the matter. A partition, and a layer of unknown kind that is no
  * dm device, owes nothing: nobody expects the first of three partitions to follow its disk.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layers.h - which layer of a stack has not followed what grew beneath it, and what helps. Pure.
+/* layers.h - which layer of a stack has not followed its lower device, and what helps. Pure.
  *
  * Sizes are compared by how much they grew since both layers were last seen in step, not as they
  * are: a LUKS header is not missing space.

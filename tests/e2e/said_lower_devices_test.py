@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What lies beneath a volume's device: a dm device that has not followed its disk, and a disk that
+"""Lower devices of a volume: a dm device that has not followed its disk, and a disk that
 must be rescanned, are said, with the command that helps, and so is what ends it.
 
 Loop devices are real, and so are their events; what they stand on is written into a sysfs of the
-node's own, in which one loop device passes for a dm device and another for the disk beneath it. That
+node's own, in which one loop device passes for a dm device and another for its lower device. That
 a disk announced growth, which only a SCSI disk does, is written into the database while the daemon
 is down: to the daemon it is what it has recorded before.
 """
