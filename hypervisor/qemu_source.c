@@ -9,6 +9,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,7 +93,8 @@ bool qemu_source_read(struct qemu_source *source, const struct qemu_node *root,
     const struct json_limits limits = {QEMU_FILE_BYTES, CHAIN_DEPTH};
     cleanup(json_deletep) cJSON *chain = NULL;
 
-    *source = (struct qemu_source){.layered = false};
+    memset(source, 0, offsetof(struct qemu_source, file));
+    source->file[0] = '\0';
     if (strncmp(root->file, "json:", 5) != 0)
         read_plain(source, root, nodes);
     else if (json_parse(root->file + 5, strlen(root->file + 5), limits, &chain, NULL) < 0 ||

@@ -7,12 +7,12 @@
 #include "hypervisor/qemu_report.h"
 
 struct qemu_source {
-    char file[QEMU_FILE_BYTES]; /* the innermost file name */
-    bool is_set;                /* /dev/fdset/N */
+    bool is_set; /* /dev/fdset/N */
     uint64_t set;
-    bool layered;     /* a layer is neither raw nor a filter */
-    bool fixed;       /* a layer has an offset or a size of its own */
-    bool host_device; /* the protocol node's driver */
+    bool layered;               /* a layer is neither raw nor a filter */
+    bool fixed;                 /* a layer has an offset or a size of its own */
+    bool host_device;           /* the protocol node's driver */
+    char file[QEMU_FILE_BYTES]; /* the innermost file name. Large, and not cleared */
 };
 
 /* Reads the layers of a root node; `nodes` are all of QEMU's. False if its file makes no sense. */

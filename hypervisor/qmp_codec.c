@@ -38,12 +38,15 @@ static bool scan_byte(struct qmp_decoder *decoder, char byte)
     return false;
 }
 
-/* Goes past what is in a string and means nothing to the scanner. */
+/* Goes past what means nothing to the scanner, in a string or between. */
 static void scan_plain(struct qmp_decoder *decoder, const struct buffer *input)
 {
+    static const bool means[256] = {
+        ['"'] = true, ['\\'] = true, ['{'] = true, ['['] = true, ['}'] = true, [']'] = true};
+    const unsigned char *data = (const unsigned char *)input->data;
     size_t at = decoder->scanned;
 
-    while (at < input->length && input->data[at] != '"' && input->data[at] != '\\')
+    while (at < input->length && !means[data[at]])
         at++;
     decoder->scanned = at;
 }
@@ -54,7 +57,7 @@ static size_t scan_object(struct qmp_decoder *decoder, const struct buffer *inpu
     while (decoder->scanned < input->length) {
         if (scan_byte(decoder, input->data[decoder->scanned++]))
             return decoder->scanned;
-        if (decoder->in_string && !decoder->escaped)
+        if (!decoder->escaped)
             scan_plain(decoder, input);
     }
     return 0;

@@ -70,6 +70,8 @@ static bool gate_accept(struct gate *gate, char character)
 
 static void gate_space(struct gate *gate)
 {
+    if (gate->at < gate->length && gate->text[gate->at] > ' ')
+        return;
     while (gate_peek(gate, ' ') || gate_peek(gate, '\t') || gate_peek(gate, '\n') ||
            gate_peek(gate, '\r'))
         gate->at++;
@@ -171,26 +173,27 @@ static int append_folded(struct buffer *folded, uint32_t character)
     return buffer_append(folded, bytes, text_encode_utf8(fold_character(character), bytes));
 }
 
-/* Whether a byte stands for itself wherever it is in a string. */
-static bool is_plain(char byte)
-{
-    return (unsigned char)byte >= 0x20 && (unsigned char)byte < 0x80 && byte != '"' && byte != '\\';
-}
+/* Bytes that stand for themselves wherever they are in a string: printable, and none that begins
+ * something. Nearly all bytes of a document are looked up here. */
+static const bool plain[256] = {
+    [' '] = true, ['!'] = true, ['#' ... '\\' - 1] = true, ['\\' + 1 ... 0x7F] = true};
 
 /* All plain bytes from here on at once, for nearly every string has no others. */
 static int gate_plain(struct gate *gate, struct buffer *folded)
 {
-    size_t start = gate->at, folded_start;
+    size_t start = gate->at, at = start, folded_start;
     int r;
 
-    while (gate->at < gate->length && is_plain(gate->text[gate->at]))
-        gate->at++;
+    while (at < gate->length && plain[(unsigned char)gate->text[at]])
+        at++;
+    gate->at = at;
     if (!folded || gate->at == start)
         return 0;
     folded_start = folded->length;
     r = buffer_append(folded, gate->text + start, gate->at - start);
     for (size_t i = folded_start; r == 0 && i < folded->length; i++)
-        folded->data[i] = (char)fold_character((unsigned char)folded->data[i]);
+        if (folded->data[i] >= 'A' && folded->data[i] <= 'Z')
+            folded->data[i] = (char)(folded->data[i] - 'A' + 'a');
     return r;
 }
 

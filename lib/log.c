@@ -205,9 +205,9 @@ static void line_append_ids(struct line *line, const struct log_ids *ids)
         (void)snprintf(number, sizeof(number), "%" PRId64, ids->volume);
         line_append_field(line, "volume", number, false);
     }
-    if (ids->volume && settings.namer)
+    if (ids->volume && !ids->pv && settings.namer)
         settings.namer(settings.userdata, ids->volume, pv);
-    line_append_text(line, "pv", pv);
+    line_append_text(line, "pv", ids->pv ? ids->pv : pv);
     line_append_text(line, "sandbox", ids->sandbox);
     line_append_text(line, "device", ids->device);
     line_append_text(line, "source", ids->source);
@@ -226,12 +226,13 @@ static void line_write(const struct line *line)
 void log_write(enum log_level level, const struct log_ids *ids, const char *format, ...)
 {
     int saved = errno;
-    struct line line = {.length = 0};
+    struct line line;
     char message[LOG_LINE_BYTES], now[CLOCK_TEXT_BYTES];
     va_list arguments;
 
     if (!log_enabled(level))
         return;
+    line.length = 0;
     va_start(arguments, format);
     (void)vsnprintf(message, sizeof(message), format, arguments);
     va_end(arguments);

@@ -31,12 +31,14 @@ enum log_format {
     LOG_JSON,
 };
 
-/* What a line is about. Zero, NULL and empty members are left out. A volume's PV name is added. */
+/* What a line is about. Zero, NULL and empty members are left out. A volume's PV name is added
+ * where it is not given. */
 struct log_ids {
     int64_t volume;      /* volume_id */
     const char *sandbox; /* sandbox id */
     const char *device;  /* kernel name, /dev/loop0 */
     const char *source;  /* inotify, uevent, mounts, … */
+    const char *pv;      /* the volume's PV name, where it is at hand; NULL: it is asked for */
 };
 
 enum { LOG_PV_BYTES = 256 };

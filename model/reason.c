@@ -455,6 +455,8 @@ const char *reason_name(enum volume_reason reason)
 
 enum volume_reason reason_from_name(const char *name)
 {
+    if (!*name)
+        return REASON_NONE;
     return name_table_find(&reasons[0].name, sizeof(reasons[0]), REASONS, name, REASON_NONE);
 }
 

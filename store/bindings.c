@@ -218,17 +218,6 @@ static int put_list(struct store *store, const struct store_hypervisor_result *r
 
 /* ---- what came of acts --------------------------------------------------------------------- */
 
-/* An answer is journaled if it says something new or something went wrong. */
-static int journal_answer(struct store *store, const char *kind, int64_t volume_id,
-                          enum volume_reason reason, const char *error, uint64_t bytes)
-{
-    return journal_write(store, &(struct journal_line){.kind = kind,
-                                                       .volume_id = volume_id,
-                                                       .detail = {{"bytes", sql_known(bytes)},
-                                                                  {"reason", sql_reason(reason)},
-                                                                  {"error", sql_text(error)}}});
-}
-
 /* The open resize follows. told_bytes, synced_bytes: what the hypervisor, the guest was grown to;
  * 0: it was not. ret_changed is set if there is one and the answer said something new about it. */
 static int follow_in_resize(struct store *store, int64_t volume_id, const char *error,
@@ -249,6 +238,24 @@ static int follow_in_resize(struct store *store, int64_t volume_id, const char *
     "CASE WHEN guest_path LIKE '/%' AND ?5 NOT LIKE '/%' THEN guest_path"                          \
     " ELSE coalesce(?5, guest_path) END"
 
+static int journal_hypervisor_answer(struct store *store,
+                                     const struct store_hypervisor_result *result)
+{
+    bool is_doubtful = result->doubt && *result->doubt;
+    enum volume_reason reason = is_doubtful ? REASON_UNVERIFIED : result->reason;
+
+    return journal_write(
+        store, &(struct journal_line){
+                   .kind = "hypervisor_answered",
+                   .volume_id = result->volume_id,
+                   .sandbox_id = result->sandbox_id,
+                   .device = result->device,
+                   .detail = {{"bytes", sql_known(result->bytes)},
+                              {"reason", sql_reason(reason)},
+                              {"error", sql_text(is_doubtful ? result->doubt : result->error)}}});
+}
+
+/* An answer is journaled if it says something new or something went wrong. */
 int store_put_hypervisor_result(struct store *store, const struct store_hypervisor_result *result)
 {
     static const char put[] =
@@ -274,10 +281,7 @@ int store_put_hypervisor_result(struct store *store, const struct store_hypervis
                              result->told ? result->bytes : 0, 0, &followed);
     if (r < 0 || !(changes || followed || result->told || result->reason != REASON_NONE))
         return r;
-    return journal_answer(store, "hypervisor_answered", result->volume_id,
-                          result->doubt && *result->doubt ? REASON_UNVERIFIED : result->reason,
-                          result->doubt && *result->doubt ? result->doubt : result->error,
-                          result->bytes);
+    return journal_hypervisor_answer(store, result);
 }
 
 /* What the guest said of this file system holds for the next binding, too. */
@@ -315,6 +319,12 @@ int store_put_guest_result(struct store *store, const struct store_guest_result 
                              &followed);
     if (r < 0 || !(changes || followed || result->reason != REASON_NONE))
         return r;
-    return journal_answer(store, "guest_answered", result->volume_id, result->reason, result->error,
-                          result->guest_bytes);
+    return journal_write(
+        store, &(struct journal_line){.kind = "guest_answered",
+                                      .volume_id = result->volume_id,
+                                      .sandbox_id = result->sandbox_id,
+                                      .device = result->device,
+                                      .detail = {{"bytes", sql_known(result->guest_bytes)},
+                                                 {"reason", sql_reason(result->reason)},
+                                                 {"error", sql_text(result->error)}}});
 }

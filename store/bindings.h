@@ -39,6 +39,7 @@ int store_note_size(struct store *store, int64_t volume_id, uint64_t device_byte
  * (not only asked), so that hypervisor_at is set. */
 struct store_hypervisor_result {
     int64_t volume_id;
+    const char *sandbox_id, *device; /* for the journal; NULL: they are looked up */
     enum volume_reason reason;
     const char *error;
     const char *doubt;      /* LIST_HAS: why it is not known which drive it is; NULL it is */
@@ -56,6 +57,7 @@ int store_put_hypervisor_result(struct store *store, const struct store_hypervis
 
 struct store_guest_result {
     int64_t volume_id;
+    const char *sandbox_id, *device; /* as above */
     enum volume_reason reason;
     const char *error;
     uint64_t synced_bytes; /* device size the guest was grown to; 0: it was not */

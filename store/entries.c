@@ -133,6 +133,7 @@ static int end_volume(struct store *store, int64_t volume_id)
         " next_attempt_ns = NULL, next_attempt_ms = NULL, last_changed = ?2, removed_at = ?2"
         " WHERE volume_id = ?1";
     static const char discount[] = "UPDATE meta SET live_volumes = live_volumes - 1 WHERE one = 1";
+    struct store_volume volume;
     int r = store_close_binding(store, volume_id);
 
     if (r == 0)
@@ -143,7 +144,9 @@ static int end_volume(struct store *store, int64_t volume_id)
                     sql_number(store->now_ms));
     if (r == 0)
         r = sql_run_values(&store->connection, discount, NULL, NULL, 0);
-    return r < 0 ? r : store_set_state(store, volume_id, STATE_UNMANAGED, REASON_NONE, NULL);
+    if (r == 0)
+        r = store_get_volume(store, volume_id, &volume);
+    return r < 0 ? r : store_set_state(store, &volume, STATE_UNMANAGED, REASON_NONE, NULL);
 }
 
 static int has_other_entries(struct store *store, const struct known_entry *entry)

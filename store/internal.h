@@ -58,6 +58,7 @@ enum { JOURNAL_MEMBERS = 4 };
 
 struct journal_line {
     const char *kind;
+    const struct store_volume *volume; /* in hand: the three below are its own; NULL: it is not */
     int64_t volume_id;
     const char *sandbox_id;
     const char *device;

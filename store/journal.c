@@ -48,12 +48,24 @@ static const char *write_detail(struct buffer *buffer, const struct journal_memb
     return buffer->length > 2 ? buffer_text(buffer) : NULL;
 }
 
+/* The sandbox is the open binding's; one that the row does not name is looked up. */
+static int journal_volume(struct store *store, const struct journal_line *line, const char *detail)
+{
+    const struct store_volume *volume = line->volume;
+    bool is_here = volume->binding_id && volume->binding_sandbox_ref == volume->sandbox_ref;
+
+    return store_journal(store, line->kind, volume->volume_id, is_here ? volume->sandbox_id : NULL,
+                         volume->device_name, detail);
+}
+
 int journal_write(struct store *store, const struct journal_line *line)
 {
     const char *detail = write_detail(&store->detail, line->detail);
 
     if (buffer_error(&store->detail) < 0)
         return sql_failed(&store->connection, SQLITE_NOMEM);
+    if (line->volume)
+        return journal_volume(store, line, detail);
     return store_journal(store, line->kind, line->volume_id, line->sandbox_id, line->device,
                          detail);
 }

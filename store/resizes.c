@@ -9,26 +9,6 @@
 
 #include "store/internal.h"
 
-struct known_resize {
-    int64_t resize_id; /* 0: none open */
-    uint64_t to_bytes;
-};
-
-static int find_open(struct store *store, int64_t volume_id, struct known_resize *ret_known)
-{
-    static const char find[] =
-        "SELECT resize_id, to_bytes FROM resizes WHERE volume_id = ?1 AND finished_at IS NULL";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first(&store->connection, find, &rows, sql_number(volume_id));
-
-    *ret_known = (struct known_resize){0};
-    if (r <= 0)
-        return r;
-    ret_known->resize_id = sql_take_number(&rows);
-    ret_known->to_bytes = (uint64_t)sql_take_number(&rows);
-    return 0;
-}
-
 static int add_resize(struct store *store, int64_t volume_id, uint64_t from_bytes,
                       uint64_t to_bytes)
 {
@@ -53,31 +33,52 @@ static int raise_resize(struct store *store, int64_t resize_id, uint64_t to_byte
                    sql_number((int64_t)to_bytes));
 }
 
-int store_open_resize(struct store *store, int64_t volume_id, uint64_t from_bytes,
+/* What the last tries ended with says nothing about a new goal. */
+static int forget_reasons(struct store *store, struct store_volume *volume)
+{
+    static const char forget[] = "UPDATE mappings SET hypervisor_reason = NULL, guest_reason = NULL"
+                                 " WHERE volume_id = ?1 AND until IS NULL";
+    int r = 0;
+
+    if (volume->hypervisor_reason != REASON_NONE || volume->guest_reason != REASON_NONE)
+        r = sql_run(&store->connection, forget, NULL, sql_number(volume->volume_id));
+    if (r == 0 && (volume->attempts || volume->next_attempt_ns))
+        r = volume_clear_attempts(store, volume->volume_id);
+    volume->hypervisor_reason = volume->guest_reason = REASON_NONE;
+    volume->attempts = 0;
+    volume->next_attempt_ns = 0;
+    return r;
+}
+
+static int journal_goal(struct store *store, const struct store_volume *volume, const char *kind,
+                        uint64_t from_bytes)
+{
+    return journal_write(store, &(struct journal_line){
+                                    .kind = kind,
+                                    .volume = volume,
+                                    .detail = {{"from_bytes", sql_known(from_bytes)},
+                                               {"to_bytes", sql_known(volume->resize_to_bytes)}}});
+}
+
+int store_open_resize(struct store *store, struct store_volume *volume, uint64_t from_bytes,
                       uint64_t to_bytes)
 {
-    static const char forget_reasons[] =
-        "UPDATE mappings SET hypervisor_reason = NULL, guest_reason = NULL"
-        " WHERE volume_id = ?1 AND until IS NULL"
-        " AND (hypervisor_reason IS NOT NULL OR guest_reason IS NOT NULL)";
-    struct known_resize known;
-    int r = find_open(store, volume_id, &known);
+    bool is_open = volume->resize_id != 0;
+    int r;
 
-    if (r < 0 || (known.resize_id && known.to_bytes >= to_bytes))
+    if (is_open && volume->resize_to_bytes >= to_bytes)
+        return 0;
+    r = is_open ? raise_resize(store, volume->resize_id, to_bytes)
+                : add_resize(store, volume->volume_id, from_bytes, to_bytes);
+    if (r < 0)
         return r;
-    r = known.resize_id ? raise_resize(store, known.resize_id, to_bytes)
-                        : add_resize(store, volume_id, from_bytes, to_bytes);
-    if (r == 0)
-        r = sql_run(&store->connection, forget_reasons, NULL, sql_number(volume_id));
-    if (r == 0)
-        r = volume_clear_attempts(store, volume_id);
+    if (!is_open)
+        volume->resize_id = sqlite3_last_insert_rowid(store->connection.db);
+    volume->resize_to_bytes = to_bytes;
+    r = forget_reasons(store, volume);
     return r < 0 ? r
-                 : journal_write(store,
-                                 &(struct journal_line){
-                                     .kind = known.resize_id ? "resize_raised" : "resize_opened",
-                                     .volume_id = volume_id,
-                                     .detail = {{"from_bytes", sql_known(from_bytes)},
-                                                {"to_bytes", sql_known(to_bytes)}}});
+                 : journal_goal(store, volume, is_open ? "resize_raised" : "resize_opened",
+                                from_bytes);
 }
 
 int store_get_reached_size(struct store *store, int64_t volume_id, uint64_t *ret_bytes)
@@ -94,17 +95,18 @@ int store_get_reached_size(struct store *store, int64_t volume_id, uint64_t *ret
     return 0;
 }
 
-int store_intend(struct store *store, int64_t volume_id, const char *act, uint64_t bytes)
+int store_intend(struct store *store, const struct store_volume *volume, const char *act)
 {
     static const char count[] =
         "UPDATE resizes SET attempts = attempts + 1 WHERE volume_id = ?1 AND finished_at IS NULL";
     char kind[STORE_NAME_BYTES];
-    int r = sql_run(&store->connection, count, NULL, sql_number(volume_id));
+    int r = sql_run(&store->connection, count, NULL, sql_number(volume->volume_id));
 
     (void)snprintf(kind, sizeof(kind), "%s_intended", act);
     return r < 0 ? r
-                 : journal_write(store,
-                                 &(struct journal_line){.kind = kind,
-                                                        .volume_id = volume_id,
-                                                        .detail = {{"bytes", sql_known(bytes)}}});
+                 : journal_write(store, &(struct journal_line){
+                                            .kind = kind,
+                                            .volume = volume,
+                                            .detail = {{"bytes", sql_known(volume->device_bytes)}},
+                                        });
 }

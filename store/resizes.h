@@ -3,9 +3,11 @@
 #pragma once
 
 #include "store/bounds.h"
+#include "store/volume.h"
 
-/* Opens a resize or raises to_bytes of the open one (which also clears attempts and reasons). */
-int store_open_resize(struct store *store, int64_t volume_id, uint64_t from_bytes,
+/* Opens a resize or raises to_bytes of the open one (which also clears attempts and reasons). The
+ * row follows. */
+int store_open_resize(struct store *store, struct store_volume *volume, uint64_t from_bytes,
                       uint64_t to_bytes);
 
 /* The device's size up to which the last guest that had the volume was grown; 0: not known, or the
@@ -14,4 +16,4 @@ int store_get_reached_size(struct store *store, int64_t volume_id, uint64_t *ret
 
 /* An act (decide's name for it) is about to run: journaled as <act>_intended, counted in the open
  * growth. */
-int store_intend(struct store *store, int64_t volume_id, const char *act, uint64_t bytes);
+int store_intend(struct store *store, const struct store_volume *volume, const char *act);

@@ -22,25 +22,24 @@ struct store_volume {
     enum resize_policy policy;
     bool read_only; /* all of its directories say so */
     char key[STORE_KEY_BYTES];
+    char pv[STORE_KEY_BYTES]; /* the PV's name; "" */
     char volume_type[STORE_NAME_BYTES];
 
     int64_t device_id; /* 0: missing */
     enum device_kind device_kind;
     uint32_t major, minor;
-    uint64_t diskseq, file_device, inode;
+    uint64_t file_device, inode;
     uint64_t device_bytes;
     uint64_t size_since_ns; /* the device has had this size at least since then */
-    bool size_changed;      /* and had another one when it was first seen */
     bool device_announced;  /* it said that it grew, and has not yet */
     bool has_layers;        /* layers are on record for it */
     unsigned layers_state;  /* the worst of theirs */
     int64_t shared_with; /* another volume with a live sandbox that leads to it too, unless both are
                             read-only; 0 none */
 
-    unsigned named_sandboxes; /* sandbox-id files */
-    unsigned live_sandboxes;  /* alive, named by a file or claiming the volume or a part of it */
-    bool bypassed;            /* one of them claims a part of it, and was not given the whole */
-    char claim_source[32];    /* what says so: sandbox-file, api, bundle */
+    unsigned live_sandboxes; /* alive, named by a file or claiming the volume or a part of it */
+    bool bypassed;           /* one of them claims a part of it, and was not given the whole */
+    char claim_source[32];   /* what says so: sandbox-file, api, bundle */
 
     int64_t sandbox_ref; /* 0 unless exactly one is alive, and has it whole */
     char sandbox_id[STORE_SANDBOX_ID_BYTES];
@@ -96,7 +95,9 @@ struct store_volume {
 
     enum volume_state state;
     enum volume_reason reason;
-    bool observed;                    /* crustd may only watch it (store_set_observed()) */
+    bool has_unknown_words; /* on record stands a state or a reason of another version's */
+    bool has_evidence;      /* store_set_evidence() */
+    bool observed;          /* crustd may only watch it (store_set_observed()) */
     char resizable[STORE_NAME_BYTES]; /* "" */
     enum volume_reason resizable_reason;
     uint32_t attempts;        /* failed in a row */
@@ -109,6 +110,9 @@ struct store_volume {
     char device_name[STORE_PATH_BYTES];
 };
 
+/* Copies no more of the paths than there is. */
+void store_volume_copy(struct store_volume *ret_copy, const struct store_volume *volume);
+
 enum store_volume_failure { STORE_NO_VOLUME = -ENOENT /* there is none of that number */ };
 
 /* 0, STORE_NO_VOLUME or an enum store_failure: then *ret_volume is of no use. */
@@ -116,3 +120,5 @@ int store_get_volume(struct store *store, int64_t volume_id, struct store_volume
 /* Of volume->volume_id: everything but the sandboxes, their records and who shares the device,
  * which stay as they are in `volume`. */
 int store_get_volume_itself(struct store *store, struct store_volume *volume);
+/* Of its device, which is the same as before: its name and its size. */
+int store_get_volume_device(struct store *store, struct store_volume *volume);

@@ -9,65 +9,45 @@
 
 /* ---- state --------------------------------------------------------------------------------- */
 
-struct known_state {
-    char state[STORE_NAME_BYTES];
-    char reason[STORE_NAME_BYTES];
-    bool removed;
-};
-
-static int find_state(struct store *store, int64_t volume_id, struct known_state *ret_known)
-{
-    static const char find[] =
-        "SELECT state, reason, status = 'removed' FROM volumes WHERE volume_id = ?1";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first(&store->connection, find, &rows, sql_number(volume_id));
-
-    if (r <= 0)
-        return r < 0 ? r : -ENOENT;
-    TAKE_TEXT(&rows, ret_known->state);
-    TAKE_TEXT(&rows, ret_known->reason);
-    ret_known->removed = sql_take_number(&rows) != 0;
-    return 0;
-}
-
-static int write_state(struct store *store, int64_t volume_id, const struct known_state *old,
+static int write_state(struct store *store, const struct store_volume *volume,
                        enum volume_state state, enum volume_reason reason)
 {
     static const char set[] =
         "UPDATE volumes SET state = ?2, reason = ?3, state_since = ?4 WHERE volume_id = ?1";
     char before[2 * STORE_NAME_BYTES], after[2 * STORE_NAME_BYTES];
-    int r =
-        sql_run(&store->connection, set, NULL, sql_number(volume_id), sql_text(state_name(state)),
-                sql_text(reason_name(reason)), sql_number(store->now_ms));
+    int r = sql_run(&store->connection, set, NULL, sql_number(volume->volume_id),
+                    sql_text(state_name(state)), sql_text(reason_name(reason)),
+                    sql_number(store->now_ms));
 
-    (void)snprintf(before, sizeof(before), "%s/%s", old->state, old->reason);
+    (void)snprintf(before, sizeof(before), "%s/%s", state_name(volume->state),
+                   reason_name(volume->reason));
     (void)snprintf(after, sizeof(after), "%s/%s", state_name(state), reason_name(reason));
     return r < 0
                ? r
                : journal_write(store, &(struct journal_line){.kind = "state_changed",
-                                                             .volume_id = volume_id,
+                                                             .volume = volume,
                                                              .detail = {{"from", sql_text(before)},
                                                                         {"to", sql_text(after)}}});
 }
 
-static int follow_state(struct store *store, int64_t volume_id, enum volume_state state,
-                        enum volume_reason reason, bool finish)
+static int follow_state(struct store *store, const struct store_volume *volume,
+                        enum volume_state state, enum volume_reason reason, bool finish)
 {
     static const char follow[] = "UPDATE resizes SET state = ?2, reason = ?3, finished_at = ?4"
                                  " WHERE volume_id = ?1 AND finished_at IS NULL"
                                  " AND (?4 IS NOT NULL OR (state, reason) IS NOT (?2, ?3))";
     int changes = 0;
-    int r = sql_run(&store->connection, follow, &changes, sql_number(volume_id),
+    int r = sql_run(&store->connection, follow, &changes, sql_number(volume->volume_id),
                     sql_text(state_name(state)), sql_text(reason_name(reason)),
                     finish ? sql_number(store->now_ms) : sql_known(0));
 
     if (r == 0 && changes)
-        r = count_resize(store, volume_id, state, reason, finish);
+        r = count_resize(store, volume->volume_id, state, reason, finish);
     if (r < 0 || !finish || !changes)
         return r;
     return journal_write(
         store, &(struct journal_line){.kind = "resize_finished",
-                                      .volume_id = volume_id,
+                                      .volume = volume,
                                       .detail = {{"state", sql_text(state_name(state))}}});
 }
 
@@ -77,27 +57,30 @@ static bool is_without_device(enum volume_state state, enum volume_reason reason
     return state == STATE_DETACHED || reason == REASON_BYPASSED;
 }
 
-int store_set_state(struct store *store, int64_t volume_id, enum volume_state state,
+int store_set_state(struct store *store, struct store_volume *volume, enum volume_state state,
                     enum volume_reason reason, bool *ret_changed)
 {
-    struct known_state old;
-    bool changed, finish;
-    int r = find_state(store, volume_id, &old);
+    bool changed = volume->state != state || volume->reason != reason || volume->has_unknown_words;
+    bool finish =
+        volume->status == STORE_REMOVED || state == STATE_IN_SYNC || state == STATE_UNMANAGED;
+    int r = 0;
 
+    if (changed)
+        r = write_state(store, volume, state, reason);
+    if (r == 0 && changed && is_without_device(state, reason))
+        r = guest_stats_forget(store, volume->volume_id);
+    if (r == 0 && volume->resize_id)
+        r = follow_state(store, volume, state, reason, finish);
     if (r < 0)
         return r;
-    changed =
-        strcmp(old.state, state_name(state)) != 0 || strcmp(old.reason, reason_name(reason)) != 0;
-    finish = old.removed || state == STATE_IN_SYNC || state == STATE_UNMANAGED;
-    if (changed)
-        r = write_state(store, volume_id, &old, state, reason);
-    if (r == 0 && changed && is_without_device(state, reason))
-        r = guest_stats_forget(store, volume_id);
-    if (r == 0)
-        r = follow_state(store, volume_id, state, reason, finish);
-    if (r == 0 && ret_changed)
+    volume->state = state;
+    volume->reason = reason;
+    volume->has_unknown_words = false;
+    if (finish)
+        volume->resize_id = 0;
+    if (ret_changed)
         *ret_changed = changed;
-    return r;
+    return 0;
 }
 
 int store_set_observed(struct store *store, int64_t volume_id, bool observed)
@@ -153,12 +136,18 @@ int store_set_resizable(struct store *store, const struct store_volume *volume,
     return r < 0 ? r : journal_resizable(store, volume, answer, reason);
 }
 
-int store_set_evidence(struct store *store, int64_t volume_id, const char *evidence)
+int store_set_evidence(struct store *store, struct store_volume *volume, const char *evidence)
 {
     static const char set[] =
         "UPDATE volumes SET evidence = ?2 WHERE volume_id = ?1 AND evidence IS NOT ?2";
+    int r = *evidence || volume->has_evidence
+                ? sql_run(&store->connection, set, NULL, sql_number(volume->volume_id),
+                          sql_text(evidence))
+                : 0;
 
-    return sql_run(&store->connection, set, NULL, sql_number(volume_id), sql_text(evidence));
+    if (r == 0)
+        volume->has_evidence = *evidence != '\0';
+    return r;
 }
 
 /* ---- waiting ------------------------------------------------------------------------------- */

@@ -5,8 +5,9 @@
 #include "store/volume.h"
 
 /* The only place that changes a volume's state. Journals "old -> new"; an open resize follows; one
- * that is in_sync, unmanaged or whose volume is removed is finished. ret_changed may be NULL. */
-int store_set_state(struct store *store, int64_t volume_id, enum volume_state state,
+ * that is in_sync, unmanaged or whose volume is removed is finished. The row follows. ret_changed
+ * may be NULL. */
+int store_set_state(struct store *store, struct store_volume *volume, enum volume_state state,
                     enum volume_reason reason, bool *ret_changed);
 
 /* Whether crustd may only watch the volume's resizes: it then never counts as stalled or pending.
@@ -19,8 +20,8 @@ int store_set_observed(struct store *store, int64_t volume_id, bool observed);
 int store_set_resizable(struct store *store, const struct store_volume *volume,
                         const char *resizable, enum volume_reason reason, bool *ret_changed);
 
-/* What shows why the volume is blocked; "" nothing. */
-int store_set_evidence(struct store *store, int64_t volume_id, const char *evidence);
+/* What shows why the volume is blocked; "" nothing. The row follows. */
+int store_set_evidence(struct store *store, struct store_volume *volume, const char *evidence);
 
 /* When it is tried again; next_attempt_ns 0: not until something changes. */
 int store_set_attempts(struct store *store, int64_t volume_id, uint32_t attempts,

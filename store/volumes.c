@@ -17,11 +17,11 @@
 static const char select_volume[] =
     "SELECT v.status, (SELECT max(o.policy) FROM entries o WHERE o.volume_id = v.volume_id"
     "  AND o.gone = 0), (SELECT min(o.read_only) FROM entries o WHERE o.volume_id = v.volume_id"
-    "  AND o.gone = 0), v.target_path, e.key, e.volume_type, e.device,"
+    "  AND o.gone = 0), v.target_path, e.key, e.pv, e.volume_type, e.device,"
     " (SELECT o.device FROM entries o WHERE o.volume_id = v.volume_id AND o.gone = 0"
     "  AND o.device <> e.device LIMIT 1), v.state, v.reason, v.attempts, v.next_attempt_ns,"
-    " d.device_id, d.kind, d.name, d.major, d.minor, d.diskseq, d.file_device, d.inode,"
-    " d.size_bytes, d.size_since_ns, d.size_bytes <> d.first_size, d.announced,"
+    " d.device_id, d.kind, d.name, d.major, d.minor, d.file_device, d.inode,"
+    " d.size_bytes, d.size_since_ns, d.announced,"
     " (SELECT 1 + max(l.state) FROM layers l WHERE l.device_id = v.device_id),"
     " m.mapping_id, m.device_id, b.major, b.minor, m.sandbox_ref, m.drive_id, m.guest_path, "
     "m.source, m.first_bytes,"
@@ -30,9 +30,7 @@ static const char select_volume[] =
     " m.obstacle, m.guest_proven, m.list_doubt, m.hypervisor_error,"
     " v.filled_device_id, v.filled_bytes,"
     " r.resize_id, r.from_bytes, r.to_bytes,"
-    " (SELECT count(*) FROM entries o JOIN entry_sandboxes n"
-    "  ON n.entry_id = o.entry_id WHERE o.volume_id = v.volume_id AND o.gone = 0), e.subpaths,"
-    " v.observed, v.resizable, v.resizable_reason"
+    " e.subpaths, v.evidence IS NOT NULL, v.observed, v.resizable, v.resizable_reason"
     " FROM volumes v"
     " LEFT JOIN entries e ON e.entry_id = v.entry_id"
     " LEFT JOIN devices d ON d.device_id = v.device_id"
@@ -111,6 +109,16 @@ static enum store_status status_from_name(const char *name)
     return STORE_INVALID;
 }
 
+static void take_state(struct sql_rows *rows, struct store_volume *volume)
+{
+    enum volume_state state = state_from_name(sql_borrow_text(rows));
+    const char *reason = sql_borrow_text(rows);
+
+    volume->state = state < STATES ? state : STATE_UNKNOWN;
+    volume->reason = reason_from_name(reason);
+    volume->has_unknown_words = state == STATES || strcmp(reason, reason_name(volume->reason)) != 0;
+}
+
 static void take_volume(struct sql_rows *rows, struct store_volume *volume)
 {
     volume->status = status_from_name(sql_borrow_text(rows));
@@ -118,11 +126,11 @@ static void take_volume(struct sql_rows *rows, struct store_volume *volume)
     volume->read_only = sql_take_number(rows) != 0;
     TAKE_TEXT(rows, volume->target_path);
     TAKE_TEXT(rows, volume->key);
+    TAKE_TEXT(rows, volume->pv);
     TAKE_TEXT(rows, volume->volume_type);
     TAKE_TEXT(rows, volume->device_path);
     TAKE_TEXT(rows, volume->other_device_path);
-    volume->state = state_from_name(sql_borrow_text(rows));
-    volume->reason = reason_from_name(sql_borrow_text(rows));
+    take_state(rows, volume);
     volume->attempts = (uint32_t)sql_take_number(rows);
     volume->next_attempt_ns = (uint64_t)sql_take_number(rows);
 }
@@ -136,12 +144,10 @@ static void take_device(struct sql_rows *rows, struct store_volume *volume)
     TAKE_TEXT(rows, volume->device_name);
     volume->major = (uint32_t)sql_take_number(rows);
     volume->minor = (uint32_t)sql_take_number(rows);
-    volume->diskseq = (uint64_t)sql_take_number(rows);
     volume->file_device = (uint64_t)sql_take_number(rows);
     volume->inode = (uint64_t)sql_take_number(rows);
     volume->device_bytes = (uint64_t)sql_take_number(rows);
     volume->size_since_ns = (uint64_t)sql_take_number(rows);
-    volume->size_changed = sql_take_number(rows) != 0;
     volume->device_announced = sql_take_number(rows) != 0;
     state = (unsigned)sql_take_number(rows);
     volume->has_layers = state > 0;
@@ -202,8 +208,8 @@ static int load_volume(struct store *store, struct store_volume *volume,
     volume->resize_id = sql_take_number(&rows);
     volume->resize_from_bytes = (uint64_t)sql_take_number(&rows);
     volume->resize_to_bytes = (uint64_t)sql_take_number(&rows);
-    volume->named_sandboxes = (unsigned)sql_take_number(&rows);
     sql_take_text(&rows, ret_subpaths, STORE_PATH_BYTES);
+    volume->has_evidence = sql_take_number(&rows) != 0;
     volume->observed = sql_take_number(&rows) != 0;
     TAKE_TEXT(&rows, volume->resizable);
     volume->resizable_reason = reason_from_name(sql_borrow_text(&rows));
@@ -377,6 +383,15 @@ static void clear_volume(struct store_volume *volume)
     volume->other_device_path[0] = volume->device_name[0] = '\0';
 }
 
+void store_volume_copy(struct store_volume *ret_copy, const struct store_volume *volume)
+{
+    memcpy(ret_copy, volume, offsetof(struct store_volume, target_path));
+    strcpy(ret_copy->target_path, volume->target_path);
+    strcpy(ret_copy->device_path, volume->device_path);
+    strcpy(ret_copy->other_device_path, volume->other_device_path);
+    strcpy(ret_copy->device_name, volume->device_name);
+}
+
 int store_get_volume(struct store *store, int64_t volume_id, struct store_volume *ret_volume)
 {
     char subpaths[STORE_PATH_BYTES];
@@ -399,6 +414,22 @@ int store_get_volume_itself(struct store *store, struct store_volume *volume)
     char subpaths[STORE_PATH_BYTES];
 
     return load_volume(store, volume, subpaths);
+}
+
+int store_get_volume_device(struct store *store, struct store_volume *volume)
+{
+    static const char find[] =
+        "SELECT name, size_bytes, size_since_ns, announced FROM devices WHERE device_id = ?1";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_first(&store->connection, find, &rows, sql_number(volume->device_id));
+
+    if (r <= 0)
+        return r;
+    TAKE_TEXT(&rows, volume->device_name);
+    volume->device_bytes = (uint64_t)sql_take_number(&rows);
+    volume->size_since_ns = (uint64_t)sql_take_number(&rows);
+    volume->device_announced = sql_take_number(&rows) != 0;
+    return 0;
 }
 
 int store_get_pv(struct store *store, int64_t volume_id, char ret_pv[static STORE_KEY_BYTES])

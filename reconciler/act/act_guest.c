@@ -70,8 +70,7 @@ static int act_guest_start(struct act *act)
 
 static int act_guest_intend(struct act *act)
 {
-    return store_intend(act->context->store, act->volume.volume_id, decide_action_name(act->action),
-                        act->volume.device_bytes);
+    return store_intend(act->context->store, &act->volume, decide_action_name(act->action));
 }
 
 /* What verified the resize says how full the file system is, too. */
@@ -113,6 +112,8 @@ static int act_guest_record(struct act *act)
     bool has_grown = act->reason == REASON_NONE || act->reason == REASON_UNVERIFIED;
     const struct store_guest_result result = {
         .volume_id = act->volume.volume_id,
+        .sandbox_id = act->volume.sandbox_id,
+        .device = act->volume.device_name,
         .reason = act->reason,
         .error = act->error.text,
         .synced_bytes = has_grown ? act->volume.device_bytes : 0,

@@ -80,9 +80,7 @@ static int act_hypervisor_intend(struct act *act)
     if (r == STORE_FOUND)
         (void)error_set(&act->vmm.others_forbid, 0, "%s in the same sandbox has crust.resize = %s",
                         path, policy_name(policy));
-    return r < 0 ? r
-                 : store_intend(store, volume->volume_id, decide_action_name(act->action),
-                                volume->device_bytes);
+    return r < 0 ? r : store_intend(store, volume, decide_action_name(act->action));
 }
 
 static int act_hypervisor_start(struct act *act)
@@ -142,6 +140,8 @@ static int act_hypervisor_record(struct act *act)
 {
     struct store_hypervisor_result result = {
         .volume_id = act->volume.volume_id,
+        .sandbox_id = act->volume.sandbox_id,
+        .device = act->volume.device_name,
         .reason = act->reason,
         .error = act->error.text,
         .doubt = known(act->vmm.doubt.text),

@@ -121,7 +121,7 @@ static struct act *act_new(struct actor *actor, const struct store_volume *volum
     act->actor = actor;
     act->context = actor->context;
     act->action = action;
-    act->volume = *volume;
+    store_volume_copy(&act->volume, volume);
     push(&actor->decided, act);
     return act;
 }
@@ -297,7 +297,7 @@ static int record_attempt(const struct act *act)
 static void log_result(const struct act *act)
 {
     const struct log_ids ids = {act->volume.volume_id, act->volume.sandbox_id,
-                                act->volume.device_name, NULL};
+                                act->volume.device_name, NULL, act->volume.pv};
 
     if (has_worked(act))
         log_info(&ids, "%s: done", decide_action_name(act->action));

@@ -236,8 +236,8 @@ static int open_debt(struct expansion *expansion)
     if (r < 0)
         return r;
     expansion->owed = true;
-    return store_open_resize(store, expansion->volume_id,
-                             reached < volume.device_bytes ? reached : 0, volume.device_bytes);
+    return store_open_resize(store, &volume, reached < volume.device_bytes ? reached : 0,
+                             volume.device_bytes);
 }
 
 int expansions_note(struct clients *clients, int64_t volume_id)

@@ -121,7 +121,8 @@ static int open_binding(const struct context *context, const struct store_volume
     };
     int r;
 
-    log_info(&(struct log_ids){volume->volume_id, volume->sandbox_id, volume->device_name, NULL},
+    log_info(&(struct log_ids){volume->volume_id, volume->sandbox_id, volume->device_name, NULL,
+                               volume->pv},
              "bound to the sandbox at %" PRIu64 " bytes", volume->device_bytes);
     r = store_open_binding(context->store, &binding);
     return r < 0 ? r : ask_for_neighbours(context, volume);

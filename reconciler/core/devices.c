@@ -41,8 +41,7 @@ int devices_queue_neighbours(const struct context *context, const struct store_v
 
 /* Both the volumes on the device that it leaves and those on the one that it comes to are queued.
  */
-static int set_device(const struct context *context, struct store_volume *volume, int64_t device_id,
-                      bool size_changed)
+static int set_device(const struct context *context, struct store_volume *volume, int64_t device_id)
 {
     struct store *store = context->store;
     bool changed = false;
@@ -52,9 +51,16 @@ static int set_device(const struct context *context, struct store_volume *volume
         r = devices_queue_neighbours(context, volume);
     if (r == 0 && changed && context->synced) /* before, nothing is decided about it */
         r = store_get_volume(store, volume->volume_id, volume);
-    else if (r == 0 && (size_changed || changed))
+    else if (r == 0 && changed)
         r = store_get_volume_itself(store, volume);
     return r == 0 && changed ? devices_queue_neighbours(context, volume) : r;
+}
+
+/* Of a device that was cut, more than its size is forgotten. */
+static int follow_size(const struct context *context, struct store_volume *volume, uint64_t bytes)
+{
+    return bytes < volume->device_bytes ? store_get_volume_itself(context->store, volume)
+                                        : store_get_volume_device(context->store, volume);
 }
 
 int devices_refresh(const struct context *context, struct store_volume *volume)
@@ -74,7 +80,9 @@ int devices_refresh(const struct context *context, struct store_volume *volume)
     }
     r = r == OBSERVED ? record_device(context->store, &observed, &device_id, &size_changed) : 0;
     if (r == 0)
-        r = set_device(context, volume, device_id, size_changed);
+        r = device_id == volume->device_id
+                ? (size_changed ? follow_size(context, volume, observed.size_bytes) : 0)
+                : set_device(context, volume, device_id);
     if (r == 0 && device_id && observed.kind == DEVICE_KIND_BLOCK)
         r = lower_devices_refresh(context, volume, &observed);
     return r;

@@ -68,7 +68,7 @@ static bool is_lasting(const struct store_volume *volume, const struct decision 
            (!reason_heals(decision->reason) || volume->list_doubt[0]);
 }
 
-int evidence_text_record(const struct context *context, const struct store_volume *volume,
+int evidence_text_record(const struct context *context, struct store_volume *volume,
                          const struct decision *decision)
 {
     enum volume_reason reason = decision->state == STATE_BLOCKED ? decision->reason : REASON_NONE;
@@ -84,5 +84,5 @@ int evidence_text_record(const struct context *context, const struct store_volum
         say_shared(context, volume, text, sizeof(text));
     else if (reason == REASON_BYPASSED)
         say_bypassed(volume, text, sizeof(text));
-    return store_set_evidence(context->store, volume->volume_id, text);
+    return store_set_evidence(context->store, volume, text);
 }

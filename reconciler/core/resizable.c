@@ -42,7 +42,8 @@ static void judge_monitor(const struct context *context, const struct store_volu
 static int record(const struct context *context, const struct store_volume *volume,
                   const char *answer, enum volume_reason reason)
 {
-    const struct log_ids ids = {volume->volume_id, volume->sandbox_id, volume->device_name, NULL};
+    const struct log_ids ids = {volume->volume_id, volume->sandbox_id, volume->device_name, NULL,
+                                volume->pv};
     bool changed = false;
     int r = store_set_resizable(context->store, volume, answer, reason, &changed);
 

@@ -17,7 +17,8 @@
 
 static struct log_ids ids_of(const struct store_volume *volume)
 {
-    return (struct log_ids){volume->volume_id, volume->sandbox_id, volume->device_name, NULL};
+    return (struct log_ids){volume->volume_id, volume->sandbox_id, volume->device_name, NULL,
+                            volume->pv};
 }
 
 /* ---- load and refresh ---- */
@@ -38,10 +39,8 @@ static int open_resize(const struct context *context, struct store_volume *volum
 {
     uint64_t from = decide_baseline(volume->hypervisor_bytes, volume->first_bytes);
     const struct log_ids ids = ids_of(volume);
-    int r = store_open_resize(context->store, volume->volume_id, from, volume->device_bytes);
+    int r = store_open_resize(context->store, volume, from, volume->device_bytes);
 
-    if (r == 0)
-        r = store_get_volume_itself(context->store, volume);
     if (r == 0)
         log_info(&ids, "device grew from %" PRIu64 " to %" PRIu64 " bytes", from,
                  volume->device_bytes);
@@ -91,18 +90,19 @@ static int observe_guest_path(const struct volume_pass *pass, struct store_volum
 
 /* ---- record ---- */
 
-static int record_state(const struct context *context, const struct store_volume *volume,
+static int record_state(const struct context *context, struct store_volume *volume,
                         const struct decision *decision)
 {
     const struct log_ids ids = ids_of(volume);
+    enum volume_state state = volume->state;
+    enum volume_reason reason = volume->reason;
     bool observed = permit_of(context->config, volume) == POLICY_OBSERVE, changed = false;
-    int r = store_set_state(context->store, volume->volume_id, decision->state, decision->reason,
-                            &changed);
+    int r = store_set_state(context->store, volume, decision->state, decision->reason, &changed);
 
     if (r == 0 && volume->observed != observed)
         r = store_set_observed(context->store, volume->volume_id, observed);
     if (r == 0 && changed)
-        log_info(&ids, "%s/%s -> %s/%s", state_name(volume->state), reason_name(volume->reason),
+        log_info(&ids, "%s/%s -> %s/%s", state_name(state), reason_name(reason),
                  state_name(decision->state), reason_name(decision->reason));
     return r == 0 && changed ? devices_queue_neighbours(context, volume) : r;
 }
@@ -138,7 +138,7 @@ static int follow(const struct volume_pass *pass, const struct store_volume *vol
     return pass->context->stopping ? 0 : actor_decide(pass->actor, volume, action);
 }
 
-static int record(const struct volume_pass *pass, const struct store_volume *volume,
+static int record(const struct volume_pass *pass, struct store_volume *volume,
                   const struct decide_facts *facts, const struct decision *decision)
 {
     int r;

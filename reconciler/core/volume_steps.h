@@ -29,7 +29,7 @@ struct decide_facts volume_facts_of(const struct context *context,
 uint64_t volume_facts_still_from(const struct context *context, const struct store_volume *volume);
 
 /* evidence_text.c: what shows that the volume is blocked, or what of it was not seen. */
-int evidence_text_record(const struct context *context, const struct store_volume *volume,
+int evidence_text_record(const struct context *context, struct store_volume *volume,
                          const struct decision *decision);
 
 /* resizable.c: whether a resize would reach the volume's file system, by the same facts. */

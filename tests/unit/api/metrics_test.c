@@ -3,6 +3,7 @@
 #include "tests/unit/api/fixture.h"
 
 #include "api/metrics_text.h"
+#include "tests/unit/volume_rows.h"
 
 static void labels_are_escaped(void **state)
 {
@@ -68,7 +69,7 @@ static void volumes_are_counted(void **state)
 
     add_volumes(fixture, 3);
     assert_int_equal(store_begin(store), 0);
-    assert_int_equal(store_set_state(store, 2, STATE_BLOCKED, REASON_NO_DEVICE, NULL), 0);
+    assert_int_equal(row_set_state(store, 2, STATE_BLOCKED, REASON_NO_DEVICE, NULL), 0);
     assert_int_equal(store_commit(store), 0);
     expect_line(fixture, "\ncrustd_volumes{layout=\"kata\",state=\"blocked\","
                          "reason=\"no_device\"} 1\n");
@@ -90,10 +91,10 @@ static void stalled_volumes_are_counted_by_reason(void **state)
 
     add_volumes(fixture, 4);
     assert_int_equal(store_begin(store), 0);
-    assert_int_equal(store_set_state(store, 1, STATE_BLOCKED, REASON_NO_DEVICE, NULL), 0);
-    assert_int_equal(store_set_state(store, 2, STATE_BLOCK_GROWN, REASON_AGENT_DENIED, NULL), 0);
-    assert_int_equal(store_set_state(store, 3, STATE_BLOCK_GROWN, REASON_AGENT_DENIED, NULL), 0);
-    assert_int_equal(store_set_state(store, 4, STATE_BLOCKED, REASON_NO_DEVICE, NULL), 0);
+    assert_int_equal(row_set_state(store, 1, STATE_BLOCKED, REASON_NO_DEVICE, NULL), 0);
+    assert_int_equal(row_set_state(store, 2, STATE_BLOCK_GROWN, REASON_AGENT_DENIED, NULL), 0);
+    assert_int_equal(row_set_state(store, 3, STATE_BLOCK_GROWN, REASON_AGENT_DENIED, NULL), 0);
+    assert_int_equal(row_set_state(store, 4, STATE_BLOCKED, REASON_NO_DEVICE, NULL), 0);
     assert_int_equal(store_set_observed(store, 4, true), 0);
     assert_int_equal(store_commit(store), 0);
     expect_line(fixture, "\ncrustd_volumes_stalled{state=\"blocked\",reason=\"no_device\"} 1\n");
@@ -117,7 +118,7 @@ static void add_abnormal(struct fixture *fixture)
 
     assert_int_equal(store_begin(store), 0);
     bind_first_volume(store);
-    assert_int_equal(store_set_state(store, 1, STATE_IN_SYNC, REASON_NONE, NULL), 0);
+    assert_int_equal(row_set_state(store, 1, STATE_IN_SYNC, REASON_NONE, NULL), 0);
     assert_int_equal(store_put_guest_stats(store, 1, &stats, &changed), 0);
     assert_true(changed);
     assert_int_equal(store_commit(store), 0);
@@ -153,8 +154,8 @@ static void growths_are_counted_once_committed(void **state)
     add_volumes(fixture, 1);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(store_begin(store), 0);
-        assert_int_equal(store_open_resize(store, 1, 1, 2), 0);
-        assert_int_equal(store_set_state(store, 1, STATE_BLOCKED, REASON_READ_ONLY, NULL), 0);
+        assert_int_equal(row_open_resize(store, 1, 1, 2), 0);
+        assert_int_equal(row_set_state(store, 1, STATE_BLOCKED, REASON_READ_ONLY, NULL), 0);
         if (i == 0)
             store_rollback(store);
         else
@@ -162,7 +163,7 @@ static void growths_are_counted_once_committed(void **state)
     }
     expect_line(fixture, "\ncrustd_resizes_total{result=\"blocked\",reason=\"read_only\"} 1\n");
     assert_int_equal(store_begin(store), 0);
-    assert_int_equal(store_set_state(store, 1, STATE_IN_SYNC, REASON_NONE, NULL), 0);
+    assert_int_equal(row_set_state(store, 1, STATE_IN_SYNC, REASON_NONE, NULL), 0);
     assert_int_equal(store_commit(store), 0);
     expect_line(fixture, "\ncrustd_resizes_total{result=\"grown\",reason=\"none\"} 1\n");
     expect_line(fixture, "\ncrustd_resize_duration_seconds_count{stage=\"total\"} 1\n");

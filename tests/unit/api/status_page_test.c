@@ -4,6 +4,7 @@
 
 #include "api/html.h"
 #include "api/status_page.h"
+#include "tests/unit/volume_rows.h"
 
 static void expect_html(void (*write)(struct buffer *html, const void *value), const void *value,
                         const char *expected)
@@ -103,8 +104,8 @@ static void stalled_volumes_come_first_and_are_explained(void **state)
 
     add_volumes(fixture, 3);
     assert_int_equal(store_begin(store), 0);
-    assert_int_equal(store_open_resize(store, 3, 1 << 20, 2 << 20), 0);
-    assert_int_equal(store_set_state(store, 3, STATE_BLOCKED, REASON_NO_DEVICE, NULL), 0);
+    assert_int_equal(row_open_resize(store, 3, 1 << 20, 2 << 20), 0);
+    assert_int_equal(row_set_state(store, 3, STATE_BLOCKED, REASON_NO_DEVICE, NULL), 0);
     assert_int_equal(store_commit(store), 0);
     expect_words(fixture, "<b>1</b> stalled");
     expect_words(fixture, "<b>0</b> to look at");
@@ -124,13 +125,12 @@ static void the_page_counts_stalled_as_the_view_does(void **state)
 
     add_volumes(fixture, 5);
     assert_int_equal(store_begin(store), 0);
-    assert_int_equal(store_set_state(store, 1, STATE_BLOCK_GROWN, REASON_AGENT_UNSUPPORTED, NULL),
-                     0);
-    assert_int_equal(store_set_state(store, 2, STATE_BLOCK_GROWN, REASON_NONE, NULL), 0);
-    assert_int_equal(store_set_state(store, 3, STATE_SHRUNK, REASON_NONE, NULL), 0);
-    assert_int_equal(store_set_state(store, 4, STATE_BLOCKED, REASON_NO_DEVICE, NULL), 0);
+    assert_int_equal(row_set_state(store, 1, STATE_BLOCK_GROWN, REASON_AGENT_UNSUPPORTED, NULL), 0);
+    assert_int_equal(row_set_state(store, 2, STATE_BLOCK_GROWN, REASON_NONE, NULL), 0);
+    assert_int_equal(row_set_state(store, 3, STATE_SHRUNK, REASON_NONE, NULL), 0);
+    assert_int_equal(row_set_state(store, 4, STATE_BLOCKED, REASON_NO_DEVICE, NULL), 0);
     assert_int_equal(store_set_observed(store, 4, true), 0);
-    assert_int_equal(store_set_state(store, 5, STATE_HOST_GROWN, REASON_POLICY, NULL), 0);
+    assert_int_equal(row_set_state(store, 5, STATE_HOST_GROWN, REASON_POLICY, NULL), 0);
     assert_int_equal(store_commit(store), 0);
     expect_words(fixture, "<b>1</b> stalled");
     expect_words(fixture, "<b>2</b> to look at");

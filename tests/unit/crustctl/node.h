@@ -15,6 +15,7 @@
 #include "store/store.h"
 #include "tests/unit/scratch.h"
 #include "tests/unit/test.h"
+#include "tests/unit/volume_rows.h"
 
 struct node {
     char root[SCRATCH_BYTES];
@@ -98,7 +99,7 @@ static inline int64_t node_add_bound_volume(struct node *node, unsigned number, 
                                                                         .reason = REASON_NONE,
                                                                         .bytes = 64 * MIB}),
                      0);
-    assert_int_equal(store_open_resize(node->store, volume, 64 * MIB, 128 * MIB), 0);
+    assert_int_equal(row_open_resize(node->store, volume, 64 * MIB, 128 * MIB), 0);
     return volume;
 }
 
@@ -110,13 +111,12 @@ static inline void node_fill(struct node *node)
     node->blocked =
         node_add_bound_volume(node, 2, "pvc-ledger", "ffeeddccbbaa99887766554433221100", NULL);
     node->unbound = node_add_volume(node, 3, NULL);
-    assert_int_equal(store_set_state(node->store, node->grown, STATE_BLOCK_GROWN,
-                                     REASON_AGENT_UNSUPPORTED, NULL),
-                     0);
     assert_int_equal(
-        store_set_state(node->store, node->blocked, STATE_BLOCKED, REASON_MONITOR_MISSING, NULL),
+        row_set_state(node->store, node->grown, STATE_BLOCK_GROWN, REASON_AGENT_UNSUPPORTED, NULL),
         0);
-    assert_int_equal(store_set_state(node->store, node->unbound, STATE_UNBOUND, REASON_NONE, NULL),
+    assert_int_equal(
+        row_set_state(node->store, node->blocked, STATE_BLOCKED, REASON_MONITOR_MISSING, NULL), 0);
+    assert_int_equal(row_set_state(node->store, node->unbound, STATE_UNBOUND, REASON_NONE, NULL),
                      0);
     assert_int_equal(store_commit(node->store), 0);
 }

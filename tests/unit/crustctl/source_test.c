@@ -13,6 +13,7 @@
 #include "lib/path.h"
 #include "tests/unit/crustctl/node.h"
 #include "tests/unit/unasked_commands.h"
+#include "tests/unit/volume_rows.h"
 
 struct reconciler {
     struct store *store;
@@ -118,7 +119,7 @@ static void serve(const char *root_path, int ready)
         _exit(1);
     node_fill(&inside);
     (void)store_begin(inside.store);
-    (void)store_set_state(inside.store, inside.grown, STATE_IN_SYNC, REASON_NONE, NULL);
+    (void)row_set_state(inside.store, inside.grown, STATE_IN_SYNC, REASON_NONE, NULL);
     (void)store_commit(inside.store);
     reconciler.store = inside.store;
     if (http_server_new(&loop, &reconciler, &options, &server, NULL) != 0 ||

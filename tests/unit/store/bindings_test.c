@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bindings_test.c - a volume's stay in a sandbox, and what was learned during it. */
 #include "tests/unit/store/fixture.h"
+#include "tests/unit/volume_rows.h"
 
 static void open_again(struct store *store, const struct bound *bound, const char *source)
 {
@@ -69,11 +70,11 @@ static void equal_states_and_results_write_nothing(void **state)
     bool changed = true;
     int before;
 
-    assert_int_equal(store_set_state(store, volume_id, STATE_IN_SYNC, REASON_NONE, NULL), 0);
+    assert_int_equal(row_set_state(store, volume_id, STATE_IN_SYNC, REASON_NONE, NULL), 0);
     assert_int_equal(store_put_hypervisor_result(store, &hypervisor), 0);
     assert_int_equal(store_put_guest_result(store, &guest), 0);
     before = written(store);
-    assert_int_equal(store_set_state(store, volume_id, STATE_IN_SYNC, REASON_NONE, &changed), 0);
+    assert_int_equal(row_set_state(store, volume_id, STATE_IN_SYNC, REASON_NONE, &changed), 0);
     assert_false(changed);
     assert_int_equal(store_put_hypervisor_result(store, &hypervisor), 0);
     assert_int_equal(store_put_guest_result(store, &guest), 0);
@@ -110,7 +111,7 @@ static void a_failed_guest_keeps_what_it_said_before(void **state)
     assert_int_equal(store_forget_waiting(store), 0);
     assert_int_equal(get_volume(store, volume_id).guest_reason, REASON_UNVERIFIED);
     assert_true(get_volume(store, volume_id).guest_proven);
-    assert_int_equal(store_open_resize(store, volume_id, 3 * GIB, 4 * GIB), 0);
+    assert_int_equal(row_open_resize(store, volume_id, 3 * GIB, 4 * GIB), 0);
     assert_true(get_volume(store, volume_id).guest_proven);
 }
 

@@ -326,7 +326,7 @@ static void a_directory_that_comes_back_is_the_same_volume(void **state)
     assert_int_equal(
         store_finish_cleanup(store, id, STORE_CLEANUP_PUT_BACK, STALE_REASON_CHANGED, 90), 0);
     assert_int_equal(get_volume(store, volume_id).status, STORE_PRESENT);
-    assert_int_equal(get_volume(store, volume_id).named_sandboxes, 1);
+    assert_int_equal(named_sandboxes(store, volume_id), 1);
     assert_text_of(store, "SELECT decision || reason FROM audit_cleanups", "put-backchanged");
     assert_text_of(store, "SELECT removed_at FROM audit_volumes", NULL);
     assert_int_equal(store_count_volumes(store, &volumes), 0);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* entries_test.c - metadata directories in, volumes out. */
 #include "tests/unit/store/fixture.h"
+#include "tests/unit/volume_rows.h"
 
 static void an_equal_entry_writes_nothing(void **state)
 {
@@ -29,11 +30,11 @@ static void a_changed_entry_is_the_same_volume(void **state)
     assert_int_equal(put_entry(store, &entry, true), volume_id);
     assert_string_equal(get_volume(store, volume_id).device_path, "/dev/other");
     assert_int_equal(get_volume(store, volume_id).policy, POLICY_NEVER);
-    assert_int_equal(get_volume(store, volume_id).named_sandboxes, 2);
+    assert_int_equal(named_sandboxes(store, volume_id), 2);
     entry.sandbox[0] = "sandbox-2";
     entry.sandboxes = 1;
     (void)put_entry(store, &entry, true);
-    assert_int_equal(get_volume(store, volume_id).named_sandboxes, 1);
+    assert_int_equal(named_sandboxes(store, volume_id), 1);
     assert_int_equal(lines_of(store, "volume_changed"), 2);
 }
 
@@ -99,7 +100,7 @@ static void two_layouts_of_one_path_are_one_volume(void **state)
     assert_text_of(store, "SELECT layout FROM audit_volumes", "both");
     assert_text_of(store, "SELECT key FROM audit_volumes", "key-1");
     assert_int_equal(get_volume(store, volume_id).policy, POLICY_OBSERVE);
-    assert_int_equal(get_volume(store, volume_id).named_sandboxes, 2);
+    assert_int_equal(named_sandboxes(store, volume_id), 2);
 
     assert_int_equal(store_remove_entry(store, LAYOUT_KATA, "key-1", &removed), 0);
     assert_int_equal(removed, volume_id);
@@ -142,7 +143,7 @@ static void a_removed_volume_has_nothing_open(void **state)
     uint64_t next;
     int64_t removed;
 
-    assert_int_equal(store_open_resize(store, bound.volume_id, GIB, 2 * GIB), 0);
+    assert_int_equal(row_open_resize(store, bound.volume_id, GIB, 2 * GIB), 0);
     assert_int_equal(store_set_attempts(store, bound.volume_id, 2, 77, 1000), 0);
     assert_int_equal(store_remove_entry(store, LAYOUT_KATA, "key-1", &removed), 0);
     volume = get_volume(store, bound.volume_id);

@@ -221,6 +221,18 @@ static inline int64_t number_of(struct store *store, const char *sql)
     return number;
 }
 
+/* How many sandbox-id files stand in a volume's directories. */
+static inline int64_t named_sandboxes(struct store *store, int64_t volume_id)
+{
+    char sql[200];
+
+    (void)snprintf(sql, sizeof(sql),
+                   "SELECT count(*) FROM entries o JOIN entry_sandboxes n"
+                   " ON n.entry_id = o.entry_id WHERE o.volume_id = %lld AND o.gone = 0",
+                   (long long)volume_id);
+    return number_of(store, sql);
+}
+
 static inline void assert_text_of(struct store *store, const char *sql, const char *expected)
 {
     sqlite3_stmt *statement = NULL;

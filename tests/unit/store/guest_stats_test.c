@@ -3,6 +3,7 @@
 #include "tests/unit/store/fixture.h"
 
 #include "store/overview.h"
+#include "tests/unit/volume_rows.h"
 
 static struct store_guest_stats stats_of(struct store *store, int64_t volume_id)
 {
@@ -111,11 +112,11 @@ static void a_guest_without_the_device_says_nothing_of_the_volume(void **state)
     struct store_guest_stats stats = stats_of(store, volume_id);
 
     for (size_t i = 0; i < array_length(standing); i++) {
-        assert_int_equal(store_set_state(store, volume_id, STATE_IN_SYNC, REASON_NONE, NULL), 0);
+        assert_int_equal(row_set_state(store, volume_id, STATE_IN_SYNC, REASON_NONE, NULL), 0);
         assert_false(put(store, volume_id, &stats));
         assert_text_of(store, "SELECT condition FROM audit_volumes", "normal");
         assert_int_equal(
-            store_set_state(store, volume_id, standing[i].state, standing[i].reason, NULL), 0);
+            row_set_state(store, volume_id, standing[i].state, standing[i].reason, NULL), 0);
         assert_false(put(store, volume_id, &stats));
         assert_text_of(store,
                        "SELECT coalesce(condition, used_bytes, 'unknown') FROM audit_volumes",

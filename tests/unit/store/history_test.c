@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* history_test.c - the journal's lines, another boot, and the bounds of history. */
 #include "tests/unit/store/fixture.h"
+#include "tests/unit/volume_rows.h"
 
 static void a_line_brings_its_volumes_sandbox_and_device(void **state)
 {
@@ -33,7 +34,7 @@ static void another_boot_is_history(void **state)
 
     open_at(fixture, "boot-1");
     bound = put_bound(fixture->store);
-    assert_int_equal(store_open_resize(fixture->store, bound.volume_id, GIB, 2 * GIB), 0);
+    assert_int_equal(row_open_resize(fixture->store, bound.volume_id, GIB, 2 * GIB), 0);
     assert_int_equal(store_set_attempts(fixture->store, bound.volume_id, 2, 500, 1000), 0);
     assert_int_equal(store_commit(fixture->store), 0);
     open_at(fixture, "boot-2");
@@ -86,7 +87,7 @@ static void live_and_end(struct store *store)
     int64_t removed;
     bool changed;
 
-    assert_int_equal(store_open_resize(store, bound.volume_id, GIB, 2 * GIB), 0);
+    assert_int_equal(row_open_resize(store, bound.volume_id, GIB, 2 * GIB), 0);
     assert_int_equal(store_remove_entry(store, LAYOUT_KATA, "key-1", &removed), 0);
     assert_int_equal(store_end_sandbox(store, "sandbox-1", &changed), 0);
 }
@@ -115,7 +116,7 @@ static void old_history_goes_and_the_live_stays(void **state)
     assert_int_equal(rows_of_all(store), 0);
 
     bound = put_bound(store);
-    assert_int_equal(store_open_resize(store, bound.volume_id, GIB, 2 * GIB), 0);
+    assert_int_equal(row_open_resize(store, bound.volume_id, GIB, 2 * GIB), 0);
     live = rows_of_all(store);
     store->now_ms += INT64_C(180) * 24 * 3600 * 1000;
     (void)trim(store);

@@ -61,9 +61,9 @@ static int grow(struct store *store, uint64_t size)
     if (r == 0)
         r = store_get_volume(store, 1, &volume);
     if (r == 0)
-        r = store_open_resize(store, 1, GIB, size);
+        r = store_open_resize(store, &volume, GIB, size);
     if (r == 0)
-        r = store_set_state(store, 1, STATE_HOST_GROWN, REASON_NONE, NULL);
+        r = store_set_state(store, &volume, STATE_HOST_GROWN, REASON_NONE, NULL);
     if (r == 0)
         r = store_commit(store);
     if (r < 0)

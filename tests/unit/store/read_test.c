@@ -6,6 +6,7 @@
 #include "lib/json.h"
 #include "store/overview.h"
 #include "tests/unit/reference.h"
+#include "tests/unit/volume_rows.h"
 
 /* ---- the contract -------------------------------------------------------------------------- */
 
@@ -101,8 +102,8 @@ static void expect_standing(struct store *store, int64_t volume_id, const struct
     struct error error;
 
     assert_int_equal(store_set_observed(store, volume_id, standing->observed), 0);
-    assert_int_equal(store_set_state(store, volume_id, state_from_name(standing->state),
-                                     reason_from_name(standing->reason), NULL),
+    assert_int_equal(row_set_state(store, volume_id, state_from_name(standing->state),
+                                   reason_from_name(standing->reason), NULL),
                      0);
     if (number_of(store, "SELECT stalled FROM audit_volumes") != standing->stalled)
         fail_msg("%s/%s", standing->state, standing->reason);
@@ -134,7 +135,7 @@ static void stalled_is_one_notion(void **state)
     struct store *store = store_of(state);
     int64_t volume_id = put_bound(store).volume_id;
 
-    assert_int_equal(store_open_resize(store, volume_id, GIB, 2 * GIB), 0);
+    assert_int_equal(row_open_resize(store, volume_id, GIB, 2 * GIB), 0);
     for (size_t i = 0; i < array_length(table); i++)
         expect_standing(store, volume_id, &table[i]);
 }
@@ -221,9 +222,8 @@ static void a_resize_is_pending_since_its_binding(void **state)
     struct error error;
     int64_t oldest_ms = 0;
 
-    assert_int_equal(store_open_resize(store, bound.volume_id, GIB, 2 * GIB), 0);
-    assert_int_equal(store_set_state(store, bound.volume_id, STATE_HOST_GROWN, REASON_NONE, NULL),
-                     0);
+    assert_int_equal(row_open_resize(store, bound.volume_id, GIB, 2 * GIB), 0);
+    assert_int_equal(row_set_state(store, bound.volume_id, STATE_HOST_GROWN, REASON_NONE, NULL), 0);
     assert_int_equal(sql_execute(&store->connection, "UPDATE resizes SET detected_at = 1000"), 0);
     assert_int_equal(sql_execute(&store->connection, "UPDATE mappings SET since = 5000"), 0);
     assert_int_equal(store_oldest_pending(store_get_reader(store), &oldest_ms, &error), 0);
@@ -299,7 +299,7 @@ static void every_view_reads(void **state)
     struct bound bound = put_bound(store);
     static const int expected[STORE_VIEWS] = {1, 1, 1, 1, 1, 1, 0, 8};
 
-    assert_int_equal(store_open_resize(store, bound.volume_id, GIB, 2 * GIB), 0);
+    assert_int_equal(row_open_resize(store, bound.volume_id, GIB, 2 * GIB), 0);
     put_layer(store, bound.device_id);
     for (unsigned i = 0; i < STORE_VIEWS; i++) {
         struct store_query query = {.view = i};
@@ -433,7 +433,7 @@ static void the_summary_counts(void **state)
     struct buffer json = BUFFER_INIT(0);
     cJSON *summary = NULL;
 
-    assert_int_equal(store_set_state(store, bound.volume_id, STATE_BLOCKED, REASON_NO_DEVICE, NULL),
+    assert_int_equal(row_set_state(store, bound.volume_id, STATE_BLOCKED, REASON_NO_DEVICE, NULL),
                      0);
     assert_int_equal(store_read_summary(store_get_reader(store), &json, NULL), 0);
     assert_int_equal(json_parse(json.data, json.length, JSON_LIMITS_HTTP, &summary, NULL), 0);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* resizes_test.c - a growth from its opening to its end. */
 #include "tests/unit/store/fixture.h"
+#include "tests/unit/volume_rows.h"
 
 static void a_growth_follows_its_volume_to_the_end(void **state)
 {
@@ -9,10 +10,10 @@ static void a_growth_follows_its_volume_to_the_end(void **state)
     int64_t volume_id = bound.volume_id;
     bool changed = false;
 
-    assert_int_equal(store_open_resize(store, volume_id, GIB, 2 * GIB), 0);
-    assert_int_equal(store_set_state(store, volume_id, STATE_HOST_GROWN, REASON_NONE, &changed), 0);
+    assert_int_equal(row_open_resize(store, volume_id, GIB, 2 * GIB), 0);
+    assert_int_equal(row_set_state(store, volume_id, STATE_HOST_GROWN, REASON_NONE, &changed), 0);
     assert_true(changed);
-    assert_int_equal(store_intend(store, volume_id, "resize_hypervisor", 2 * GIB), 0);
+    assert_int_equal(row_intend(store, volume_id, "resize_hypervisor", 2 * GIB), 0);
     assert_int_equal(store_put_hypervisor_result(
                          store, &(struct store_hypervisor_result){.volume_id = volume_id,
                                                                   .reason = REASON_HYPERVISOR_BUSY,
@@ -22,11 +23,11 @@ static void a_growth_follows_its_volume_to_the_end(void **state)
     assert_int_equal(get_volume(store, volume_id).hypervisor_reason, REASON_HYPERVISOR_BUSY);
     assert_int_equal(store_set_attempts(store, volume_id, 1, 500, 1000), 0);
 
-    assert_int_equal(store_open_resize(store, volume_id, GIB, 3 * GIB), 0);
+    assert_int_equal(row_open_resize(store, volume_id, GIB, 3 * GIB), 0);
     assert_int_equal(get_volume(store, volume_id).attempts, 0);
     assert_int_equal(get_volume(store, volume_id).hypervisor_reason, REASON_NONE);
     assert_int_equal(get_volume(store, volume_id).resize_to_bytes, 3 * GIB);
-    assert_int_equal(store_intend(store, volume_id, "resize_hypervisor", 3 * GIB), 0);
+    assert_int_equal(row_intend(store, volume_id, "resize_hypervisor", 3 * GIB), 0);
     assert_int_equal(
         store_put_hypervisor_result(store, &(struct store_hypervisor_result){.volume_id = volume_id,
                                                                              .drive_id = "drive-9",
@@ -35,7 +36,7 @@ static void a_growth_follows_its_volume_to_the_end(void **state)
         0);
     assert_int_equal(get_volume(store, volume_id).hypervisor_bytes, 3 * GIB);
     assert_string_equal(get_volume(store, volume_id).drive_id, "drive-9");
-    assert_int_equal(store_set_state(store, volume_id, STATE_BLOCK_GROWN, REASON_NONE, NULL), 0);
+    assert_int_equal(row_set_state(store, volume_id, STATE_BLOCK_GROWN, REASON_NONE, NULL), 0);
     assert_int_equal(
         store_put_guest_result(store, &(struct store_guest_result){.volume_id = volume_id,
                                                                    .synced_bytes = 3 * GIB,
@@ -45,7 +46,7 @@ static void a_growth_follows_its_volume_to_the_end(void **state)
                    "SELECT state || attempts || (hypervisor_at IS NOT NULL) ||"
                    " (guest_at IS NOT NULL) || (finished_at IS NULL) FROM audit_resizes",
                    "block_grown2111");
-    assert_int_equal(store_set_state(store, volume_id, STATE_IN_SYNC, REASON_UNVERIFIED, NULL), 0);
+    assert_int_equal(row_set_state(store, volume_id, STATE_IN_SYNC, REASON_UNVERIFIED, NULL), 0);
     assert_int_equal(get_volume(store, volume_id).resize_id, 0);
     assert_text_of(store, "SELECT state || reason || (finished_at IS NOT NULL) FROM audit_resizes",
                    "in_syncunverified1");
@@ -64,9 +65,9 @@ static void an_equal_growth_writes_nothing(void **state)
     int64_t volume_id = put_bound(store).volume_id;
     int before;
 
-    assert_int_equal(store_open_resize(store, volume_id, GIB, 2 * GIB), 0);
+    assert_int_equal(row_open_resize(store, volume_id, GIB, 2 * GIB), 0);
     before = written(store);
-    assert_int_equal(store_open_resize(store, volume_id, GIB, 2 * GIB), 0);
+    assert_int_equal(row_open_resize(store, volume_id, GIB, 2 * GIB), 0);
     assert_int_equal(written(store), before);
 }
 
@@ -86,11 +87,11 @@ static void a_debt_is_paid_by_the_next_sandbox(void **state)
             store, &(struct store_guest_result){.volume_id = bound.volume_id, .synced_bytes = GIB}),
         0);
     assert_int_equal(store_close_binding(store, bound.volume_id), 0);
-    assert_int_equal(store_set_state(store, bound.volume_id, STATE_UNBOUND, REASON_NONE, NULL), 0);
+    assert_int_equal(row_set_state(store, bound.volume_id, STATE_UNBOUND, REASON_NONE, NULL), 0);
     assert_int_equal(store_get_reached_size(store, bound.volume_id, &reached), 0);
     assert_int_equal(reached, GIB);
 
-    assert_int_equal(store_open_resize(store, bound.volume_id, reached, 2 * GIB), 0);
+    assert_int_equal(row_open_resize(store, bound.volume_id, reached, 2 * GIB), 0);
     assert_text_of(store,
                    "SELECT state || (sandbox_id IS NULL) || (finished_at IS NULL) || from_bytes"
                    " FROM audit_resizes",

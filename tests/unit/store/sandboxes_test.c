@@ -82,7 +82,7 @@ static void an_ended_sandbox_leaves_its_volumes(void **state)
     assert_int_equal(store_end_sandbox(store, "sandbox-1", &changed), 0);
     assert_false(changed);
     assert_int_equal(get_volume(store, bound.volume_id).live_sandboxes, 0);
-    assert_int_equal(get_volume(store, bound.volume_id).named_sandboxes, 1);
+    assert_int_equal(named_sandboxes(store, bound.volume_id), 1);
     assert_int_equal(get_volume(store, bound.volume_id).binding_id, 0);
     assert_text_of(store, "SELECT sandbox_id FROM audit_volumes", NULL);
     assert_text_of(store, "SELECT status FROM audit_sandboxes", "gone");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* volumes_test.c - a volume whole: its sandbox and drive, what touches it, and what that costs. */
 #include "tests/unit/store/fixture.h"
+#include "tests/unit/volume_rows.h"
 
 /* ---- whose it is ----------------------------------------------------------------------------- */
 
@@ -10,7 +11,7 @@ static void an_unknown_volume_is_not_found(void **state)
     struct store_volume volume;
 
     assert_int_equal(store_get_volume(store, 99, &volume), -ENOENT);
-    assert_int_equal(store_set_state(store, 99, STATE_IN_SYNC, REASON_NONE, NULL), -ENOENT);
+    assert_int_equal(row_set_state(store, 99, STATE_IN_SYNC, REASON_NONE, NULL), -ENOENT);
 }
 
 static void only_live_sandboxes_count(void **state)
@@ -149,7 +150,7 @@ static void who_bypasses_is_shown(void **state)
 
     (void)get_bypassed(store, volume_id, VOLUME_PATH "/sub", true);
     assert_text_of(store, "SELECT evidence FROM audit_volumes", NULL);
-    assert_int_equal(store_set_state(store, volume_id, STATE_BLOCKED, REASON_BYPASSED, NULL), 0);
+    assert_int_equal(row_set_state(store, volume_id, STATE_BLOCKED, REASON_BYPASSED, NULL), 0);
     assert_text_of(store, "SELECT evidence FROM audit_volumes",
                    "a container of sandbox sandbox-1 mounts " VOLUME_PATH "/sub");
 }
@@ -189,8 +190,8 @@ static void two_directories_may_name_two_devices(void **state)
     (void)put_entry(store, &crust, true);
     assert_string_equal(get_volume(store, volume_id).device_path, "/dev/disk");
     assert_string_equal(get_volume(store, volume_id).other_device_path, "/dev/other");
-    assert_int_equal(
-        store_set_state(store, volume_id, STATE_BLOCKED, REASON_ENTRIES_DISAGREE, NULL), 0);
+    assert_int_equal(row_set_state(store, volume_id, STATE_BLOCKED, REASON_ENTRIES_DISAGREE, NULL),
+                     0);
     assert_text_of(store, "SELECT evidence FROM audit_volumes",
                    "kata/key-1 names /dev/disk, crust/sha-1 names /dev/other");
 }
@@ -221,7 +222,7 @@ static void a_claim_binds_like_a_file(void **state)
     (void)put_sandbox(store, &sandbox, true);
     (void)put_sandbox(store, &sandbox, false);
     volume = get_volume(store, volume_id);
-    assert_int_equal(volume.named_sandboxes, 0);
+    assert_int_equal(named_sandboxes(store, volume.volume_id), 0);
     assert_int_equal(volume.live_sandboxes, 1);
     assert_string_equal(volume.sandbox_id, "sandbox-1");
     assert_string_equal(volume.claim_source, "bundle");
@@ -462,10 +463,9 @@ static void the_hot_path_scans_nothing(void **state)
     assert_int_equal(store_each_volume_of_device(store, 7, 1, sum_volumes, &sum), 0);
     assert_int_equal(store_each_volume_of_sandbox(store, "sandbox-1", sum_volumes, &sum), 0);
     assert_int_equal(store_each_volume_due(store, 1, sum_volumes, &sum), 0);
-    assert_int_equal(store_open_resize(store, bound.volume_id, GIB, 2 * GIB), 0);
-    assert_int_equal(store_set_state(store, bound.volume_id, STATE_HOST_GROWN, REASON_NONE, NULL),
-                     0);
-    assert_int_equal(store_intend(store, bound.volume_id, "resize_hypervisor", 2 * GIB), 0);
+    assert_int_equal(row_open_resize(store, bound.volume_id, GIB, 2 * GIB), 0);
+    assert_int_equal(row_set_state(store, bound.volume_id, STATE_HOST_GROWN, REASON_NONE, NULL), 0);
+    assert_int_equal(row_intend(store, bound.volume_id, "resize_hypervisor", 2 * GIB), 0);
     assert_int_equal(
         store_put_hypervisor_result(
             store, &(struct store_hypervisor_result){.volume_id = bound.volume_id, .told = true}),

@@ -4,6 +4,7 @@
 
 #include "model/reason.h"
 #include "reconciler/command/answers.h"
+#include "tests/unit/volume_rows.h"
 
 static struct reconciler_capacity told_capacity;
 
@@ -50,9 +51,9 @@ static void set_state(enum volume_state volume_state)
     bool changed;
 
     assert_int_equal(store_begin(the_store()), 0);
-    assert_int_equal(store_set_state(the_store(), test.node.bound.volume_id, volume_state,
-                                     REASON_NONE, &changed),
-                     0);
+    assert_int_equal(
+        row_set_state(the_store(), test.node.bound.volume_id, volume_state, REASON_NONE, &changed),
+        0);
     assert_int_equal(store_commit(the_store()), 0);
 }
 
