@@ -144,12 +144,13 @@ static int append_item(const struct config_key *key, struct config_list *list, c
                        struct error *error)
 {
     const bool is_path = key->type == KEY_PATHS;
-    char *value = list->item[list->count];
+    char *value;
     int r;
 
     if (list->count == CONFIG_LIST_ITEMS)
         return error_set(error, -EINVAL, "more than %d %s", CONFIG_LIST_ITEMS,
                          is_path ? "paths" : "names");
+    value = list->item[list->count];
     r = is_path ? parse_path(item, value, error) : parse_word(key, item, value, error);
     if (r < 0)
         return r;

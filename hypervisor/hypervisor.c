@@ -21,9 +21,9 @@ static const struct {
     const char *obstacle;
 } kinds[HYPERVISOR_KINDS] = {
     [HYPERVISOR_UNKNOWN] = {.obstacle = "it is not known which VMM this is"},
-    [HYPERVISOR_QEMU] = {&hypervisor_qemu_ops},
-    [HYPERVISOR_CLOUD_HYPERVISOR] = {&hypervisor_cloud_hypervisor_ops},
-    [HYPERVISOR_FIRECRACKER] = {&hypervisor_firecracker_ops},
+    [HYPERVISOR_QEMU] = {.ops = &hypervisor_qemu_ops},
+    [HYPERVISOR_CLOUD_HYPERVISOR] = {.ops = &hypervisor_cloud_hypervisor_ops},
+    [HYPERVISOR_FIRECRACKER] = {.ops = &hypervisor_firecracker_ops},
     [HYPERVISOR_DRAGONBALL] = {.obstacle = "Dragonball runs inside the shim and has no control "
                                            "socket: its drives keep their size until the pod is "
                                            "started anew"},

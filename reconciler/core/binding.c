@@ -119,11 +119,13 @@ static int open_binding(const struct context *context, const struct store_volume
         .guest_synced_bytes = filled_bytes(volume),
         .record = record_of(volume),
     };
+    const struct log_ids ids = {.volume = volume->volume_id,
+                                .sandbox = volume->sandbox_id,
+                                .device = volume->device_name,
+                                .pv = volume->pv};
     int r;
 
-    log_info(&(struct log_ids){volume->volume_id, volume->sandbox_id, volume->device_name, NULL,
-                               volume->pv},
-             "bound to the sandbox at %" PRIu64 " bytes", volume->device_bytes);
+    log_info(&ids, "bound to the sandbox at %" PRIu64 " bytes", volume->device_bytes);
     r = store_open_binding(context->store, &binding);
     return r < 0 ? r : ask_for_neighbours(context, volume);
 }

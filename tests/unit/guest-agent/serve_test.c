@@ -493,7 +493,7 @@ static void only_the_host_is_served_on_vsock(void **state)
     struct sockaddr_vm name = {.svm_family = AF_VSOCK,
                                .svm_cid = VMADDR_CID_LOCAL,
                                .svm_port = 1 << 20 | (unsigned)getpid()};
-    struct server *on_vsock;
+    struct server *on_vsock = NULL;
     char address[64];
 
     (void)state;

@@ -209,7 +209,8 @@ static void only_what_is_configured_is_run(void **state)
 
 static void a_name_is_an_absolute_path(void **state)
 {
-    static const char *const names[] = {"", "\n", "runtime-tool", "../" TOOL, "/opt/\xff"};
+    static const char above[] = "../" TOOL;
+    static const char *const names[] = {"", "\n", "runtime-tool", above, "/opt/\xff"};
 
     (void)state;
     for (size_t i = 0; i < array_length(names); i++) {
