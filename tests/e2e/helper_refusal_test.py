@@ -201,7 +201,7 @@ class PlaceTest(HelperCase):
         right = program.read_bytes()
         program.write_bytes(right[:18] + b"\xf3\x00" + right[20:])  # e_machine: RISC-V
         self.grow(scene)
-        self.refused(node, scene, "helper_wrong_architecture", "ELF machine 243", "processors")
+        self.refused(node, scene, "helper_wrong_architecture", "ELF machine 243", "another architecture")
         program.write_bytes(right)
         self.heals(node, scene)
 
