@@ -25,6 +25,7 @@ struct client {
     struct grpc_server *server;
     struct client *next;
     struct http2_connection *connection;
+    bool leaving; /* made room for another one; not counted any more */
 };
 
 struct grpc_server {
@@ -34,7 +35,7 @@ struct grpc_server {
     struct loop_timer pause; /* no descriptor was left for a connection */
     struct http2_room room;
     struct client *clients;
-    unsigned count;
+    unsigned count, leaving;
 };
 
 static const struct grpc_method *const services[] = {
@@ -62,7 +63,10 @@ static void remove_client(struct client *client)
     while (*link != client)
         link = &(*link)->next;
     *link = client->next;
-    client->server->count--;
+    if (client->leaving)
+        client->server->leaving--;
+    else
+        client->server->count--;
     http2_connection_free(client->connection);
     free(client);
 }
@@ -81,11 +85,22 @@ static struct client *find_idlest(const struct grpc_server *server)
     uint64_t since = UINT64_MAX;
 
     for (struct client *client = server->clients; client; client = client->next)
-        if (http2_connection_idle_since(client->connection) < since) {
+        if (!client->leaving && http2_connection_idle_since(client->connection) < since) {
             since = http2_connection_idle_since(client->connection);
             idlest = client;
         }
     return idlest;
+}
+
+/* The one that came first. */
+static struct client *find_leaving(const struct grpc_server *server)
+{
+    struct client *first = NULL;
+
+    for (struct client *client = server->clients; client; client = client->next)
+        if (client->leaving)
+            first = client;
+    return first;
 }
 
 static bool make_room(struct grpc_server *server)
@@ -101,7 +116,11 @@ static bool make_room(struct grpc_server *server)
         return false;
     }
     http2_connection_shut_down(idlest->connection); /* so that no call of its is lost */
-    remove_client(idlest);
+    idlest->leaving = true;
+    server->count--;
+    server->leaving++;
+    if (server->leaving > CONNECTIONS)
+        remove_client(find_leaving(server));
     return true;
 }
 

@@ -5,6 +5,10 @@
  * pause leaves the others their turns. A client that does not take its replies is not read from
  * either, and waits for its time to pass.
  *
+ * A connection that we end is told so by GOAWAY and stays half open until the client has hung up:
+ * what a client writes before it has read that must not fail, or it could not tell that its call
+ * was never begun and may be made again.
+ *
  * One timer: while there are requests it looks every CHECK_SECONDS whether one is too slow, else it
  * ends the connection. An idle connection wakes nobody until then.
  */
@@ -25,6 +29,7 @@ enum {
     STALL_SECONDS = 30,
     IDLE_SECONDS = 300,
     CHECK_SECONDS = 5,
+    FAREWELL_SECONDS = 1,
 };
 
 struct http2_connection {
@@ -38,6 +43,7 @@ struct http2_connection {
     uint64_t began_ns;
     uint64_t checked_ns; /* the timer fired */
     uint64_t moved_ns;   /* the last byte was written, or nothing was there to write */
+    bool leaving;        /* GOAWAY has been said */
 };
 
 static void on_io(struct loop_io *io, int events);
@@ -110,6 +116,32 @@ static void end(struct http2_connection *connection)
     connection->options.ended(connection, connection->options.userdata);
 }
 
+static void on_farewell_io(struct loop_io *io, int events)
+{
+    struct http2_connection *connection = container_of(io, struct http2_connection, io);
+    char ignored[READ_BYTES];
+    ssize_t length = recv(connection->fd, ignored, sizeof(ignored), 0);
+
+    (void)events;
+    if (length == 0 || (length < 0 && errno != EAGAIN && errno != EINTR))
+        end(connection);
+}
+
+static void on_farewell_timer(struct loop_timer *timer)
+{
+    end(container_of(timer, struct http2_connection, timer));
+}
+
+/* Nothing more is said, and nothing is heard. */
+static void bid_farewell(struct http2_connection *connection)
+{
+    (void)shutdown(connection->fd, SHUT_WR);
+    loop_io_start(connection->options.loop, &connection->io, connection->fd, LOOP_READ,
+                  on_farewell_io);
+    loop_timer_start(connection->options.loop, &connection->timer, FAREWELL_SECONDS * NSEC_PER_SEC,
+                     on_farewell_timer);
+}
+
 /* Writes, then waits for what comes next; the last thing that a callback does. */
 static void go_on(struct http2_connection *connection)
 {
@@ -118,6 +150,10 @@ static void go_on(struct http2_connection *connection)
     if (!connection->left_bytes)
         connection->moved_ns = clock_boottime();
     r = write_some(connection);
+    if (r == 0 && connection->leaving && http2_session_is_over(connection->session)) {
+        bid_farewell(connection);
+        return;
+    }
     if (r < 0 || (r == 0 && http2_session_is_over(connection->session))) {
         end(connection);
         return;
@@ -159,8 +195,11 @@ static void on_timer(struct loop_timer *timer)
     connection->checked_ns = now;
     if (is_out_of_time(connection, now)) {
         http2_session_shut_down(connection->session);
-        (void)write_some(connection);
-        end(connection);
+        connection->leaving = true;
+        if (connection->left_bytes || !http2_session_has_begun(connection->session))
+            end(connection); /* it takes nothing, or has asked for nothing */
+        else
+            go_on(connection);
         return;
     }
     if (now > REQUEST_SECONDS * NSEC_PER_SEC)
@@ -176,6 +215,7 @@ void http2_connection_wake(struct http2_connection *connection)
 void http2_connection_shut_down(struct http2_connection *connection)
 {
     http2_session_shut_down(connection->session);
+    connection->leaving = true;
     http2_connection_wake(connection);
 }
 

@@ -31,7 +31,8 @@ struct http2_connection *http2_connection_free(struct http2_connection *connecti
 /* A reply was queued outside of the handler: has it sent in the loop's next turn. */
 void http2_connection_wake(struct http2_connection *connection);
 
-/* GOAWAY; it ends once its requests have been replied to. */
+/* GOAWAY; it ends once its requests have been replied to and the client has hung up, or a second
+ * later. */
 void http2_connection_shut_down(struct http2_connection *connection);
 
 /* As http2_session_idle_since(). */

@@ -154,6 +154,8 @@ class Calls(GrpcTest):
         clients[0].request(1, CHECK, message(b""))
         self.assertTrue(clients[0].wait_for(HEADERS, 1))
         self.is_served(self.running)
+        # What it has written by then is not answered, and it can tell that it may ask again.
+        clients[1].socket.sendall(frame(HEADERS, END_HEADERS, 1, request_fields(CHECK)))
         self.assertEqual(clients[1].error_code(), NO_ERROR)
         clients[0].request(3, CHECK, message(b""))
         self.assertTrue(clients[0].wait_for(HEADERS, 3))
