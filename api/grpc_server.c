@@ -79,16 +79,25 @@ static void on_ended(struct http2_connection *connection, void *userdata)
 
 static const struct http2_handler handler = {on_request, on_cancelled};
 
+/* Who has said nothing yet gives way before who has made calls; of either kind the one that has
+ * been idle for longest. */
 static struct client *find_idlest(const struct grpc_server *server)
 {
     struct client *idlest = NULL;
     uint64_t since = UINT64_MAX;
+    bool begun = true;
 
-    for (struct client *client = server->clients; client; client = client->next)
-        if (!client->leaving && http2_connection_idle_since(client->connection) < since) {
-            since = http2_connection_idle_since(client->connection);
-            idlest = client;
-        }
+    for (struct client *client = server->clients; client; client = client->next) {
+        bool has_begun = http2_connection_has_begun(client->connection);
+        uint64_t idle_since = http2_connection_idle_since(client->connection);
+
+        if (client->leaving || idle_since == HTTP2_BUSY || (has_begun && !begun) ||
+            (has_begun == begun && idle_since >= since))
+            continue;
+        idlest = client;
+        since = idle_since;
+        begun = has_begun;
+    }
     return idlest;
 }
 
@@ -116,6 +125,10 @@ static bool make_room(struct grpc_server *server)
         return false;
     }
     http2_connection_shut_down(idlest->connection); /* so that no call of its is lost */
+    if (!http2_connection_has_begun(idlest->connection)) {
+        remove_client(idlest);
+        return true;
+    }
     idlest->leaving = true;
     server->count--;
     server->leaving++;

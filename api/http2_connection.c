@@ -224,6 +224,11 @@ uint64_t http2_connection_idle_since(const struct http2_connection *connection)
     return http2_session_idle_since(connection->session);
 }
 
+bool http2_connection_has_begun(const struct http2_connection *connection)
+{
+    return http2_session_has_begun(connection->session);
+}
+
 /* ---- life ---- */
 
 int http2_connection_new(const struct http2_connection_options *options, int fd,

@@ -35,5 +35,8 @@ void http2_connection_wake(struct http2_connection *connection);
  * later. */
 void http2_connection_shut_down(struct http2_connection *connection);
 
+/* Whether the client has said that it speaks HTTP/2. */
+bool http2_connection_has_begun(const struct http2_connection *connection);
+
 /* As http2_session_idle_since(). */
 uint64_t http2_connection_idle_since(const struct http2_connection *connection);
