@@ -40,7 +40,7 @@ enum stale_reason {
     STALE_REASON_LOST_FROM_TRASH,
     STALE_REASON_REQUESTED,
 
-    /* does not look stale: told to who asks about one volume, and never on record */
+    /* Not stale. Only the answer about a single volume has these; they are never recorded. */
     STALE_REASON_EMPTY_DIR,
     STALE_REASON_IN_USE,
     STALE_REASON_NOT_USED_YET,

@@ -175,7 +175,7 @@ enum status_code stage_check(struct clients *clients, const struct reconciler_st
         r = observe_device_path(clients->context->root, clients->context->sysfs, stage->device,
                                 &device);
     if (r != OBSERVED)
-        return code; /* what is not there yet may come, and is looked at then */
+        return code; /* a device may appear after staging; it is checked then */
     if (device.kind == DEVICE_KIND_BLOCK)
         code = check_host(clients, stage->device, &device, error);
     return code == STATUS_OK ? check_volumes(clients, stage, &device, error) : code;

@@ -311,7 +311,7 @@ class Missing(CleanupTest):
         self.explains(node, path, "judged now: not_stale, empty_dir")
 
     def test_in_use(self):
-        """It does not look stale: who asks about this one volume is told so, and removes nothing."""
+        """A volume in use is not stale: asking about it says so, and removes nothing."""
         node = self.kubelet_node()
         path = self.publish(node)
         vmm = self.use(node, path)

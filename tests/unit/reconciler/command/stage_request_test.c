@@ -103,7 +103,7 @@ static void a_device_can_hold_a_file_system(void **state)
     tree_make("/srv");
     stage.device = "/srv";
     assert_refused(&stage, "neither a block device nor a disk image");
-    stage.device = "/srv/disk.img"; /* what is not there yet may come */
+    stage.device = "/srv/disk.img"; /* a device may appear after staging */
     assert_taken(&stage, STAGE_KATA);
     tree_write("/srv/disk.img", "");
     assert_taken(&stage, STAGE_KATA);

@@ -120,7 +120,7 @@ static void a_volume_is_found_by_its_path_or_its_device(void **state)
     }
 }
 
-/* ---- what is not asked ---- */
+/* ---- calls that do not reach the guest ---- */
 
 /* Its guest has another directory in the volume's place, and would count that. */
 static void a_bypassed_volume_is_told_without_its_guest(void **state)
