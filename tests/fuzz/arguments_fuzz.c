@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* arguments_fuzz.c - arguments of a process, each followed by a NUL, as anybody may have chosen
+ * them, through all that reads them: which sandbox they make a VMM or a shim of, what kind of VMM
+ * and of guest, and whether crust-qemu adds a monitor.
+ *
+ * These readers must agree: whose sandbox the index takes a process for, and whom crust-qemu names
+ * a socket after, is named by the arguments.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "crust-qemu/monitor_option.c"
+#include "observe/guest_traits.h"
+#include "observe/process_index.c" /* its reader is nobody else's */
+
+enum { ARGUMENTS = 64, INPUT_BYTES = 64 * 1024 };
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void must(bool condition)
+{
+    if (!condition)
+        abort();
+}
+
+static void check_index(const struct buffer *arguments)
+{
+    struct entry entry = {.id = ""};
+
+    if (!read_arguments(&entry, arguments))
+        return;
+    must(entry.id[0] && strlen(entry.id) < sizeof(entry.id));
+    must(process_arguments_name(arguments, entry.id));
+    must(entry.process.guest_cid != UINT32_MAX);
+}
+
+/* What the guest may be must not depend on where in the arguments it stands. */
+static void check_traits(const struct buffer *arguments)
+{
+    static const char word[] = "confidential-guest-support=";
+    const char *text = buffer_text(arguments);
+    struct guest_traits traits = {0};
+
+    guest_traits_from_arguments(text, arguments->length, &traits);
+    if (memmem(text, arguments->length, word, strlen(word)))
+        must(traits.is_confidential);
+}
+
+static void check_monitor(const struct buffer *arguments)
+{
+    const char *argument = buffer_text(arguments), *end = argument + arguments->length;
+    const char *list[ARGUMENTS + 1], *name;
+    struct monitor_option option;
+    char id[sizeof(option.path)];
+    size_t count = 0;
+
+    for (; argument < end && count < ARGUMENTS; argument += strlen(argument) + 1)
+        list[count++] = argument;
+    list[count] = NULL;
+    if (!monitor_option(list, MONITOR_DIRECTORY, &option))
+        return;
+    name = strrchr(option.path, '/') + 1;
+    must(strncmp(option.path, MONITOR_DIRECTORY "/", strlen(MONITOR_DIRECTORY) + 1) == 0);
+    must(name == option.path + strlen(MONITOR_DIRECTORY) + 1 && name[0] != '.');
+    must(!strpbrk(option.path, ", \n"));
+    (void)snprintf(id, sizeof(id), "%.*s", (int)(strlen(name) - strlen(".sock")), name);
+    must(process_arguments_name(arguments, id));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    cleanup(buffer_done) struct buffer arguments = BUFFER_INIT(INPUT_BYTES);
+
+    if (size == 0 || buffer_append(&arguments, data, size) < 0)
+        return 0;
+    check_index(&arguments);
+    check_traits(&arguments);
+    check_monitor(&arguments);
+    (void)process_arguments_hypervisor(&arguments);
+    (void)process_arguments_name(&arguments, buffer_text(&arguments));
+    return 0;
+}
