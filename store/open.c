@@ -195,7 +195,14 @@ static int open_file(struct store *store, int busy_msec, struct schema_upgrade *
     return r;
 }
 
-/* STORE_* or -errno. */
+/* What SQLite says of a header that is not damaged in its eyes, but of no format that it knows. */
+static bool is_about_header(int r)
+{
+    return r == STORE_READ_ONLY || r == STORE_UNREADABLE;
+}
+
+/* STORE_* or -errno. A power cut during a checkpoint may leave noise where the header stood; the
+ * log still has the page, so SQLite is asked before such a file is set aside. */
 static int open_or_create(struct store *store, int busy_msec, struct store_opening *ret_opening,
                           struct error *error)
 {
@@ -207,12 +214,12 @@ static int open_or_create(struct store *store, int busy_msec, struct store_openi
         return r;
     if (kind == PLACE_FOREIGN)
         return error_set(error, STORE_FOREIGN, "%s belongs to another application", store->path);
-    if (kind == PLACE_OURS) {
+    if (kind == PLACE_OURS || (kind == PLACE_DAMAGED && place_has_log(store->path))) {
         r = open_file(store, busy_msec, upgrade, error);
         /* Believed when it is found twice: missing memory can look like damage. */
         if (r == STORE_DAMAGED)
             r = open_file(store, busy_msec, upgrade, error);
-        if (r == STORE_DAMAGED)
+        if (r == STORE_DAMAGED || (kind == PLACE_DAMAGED && is_about_header(r)))
             kind = PLACE_DAMAGED;
         else if (r != STORE_NEWER)
             return r;

@@ -221,15 +221,22 @@ int place_set_aside(const char *path, struct error *error)
     return 0;
 }
 
+bool place_has_log(const char *path)
+{
+    cleanup(freep) char *wal = place_with(path, "-wal");
+    struct stat status;
+
+    return wal && stat(wal, &status) == 0 && status.st_size > 0;
+}
+
 int place_clear(const char *path, struct error *error)
 {
     cleanup(freep) char *wal = place_with(path, "-wal");
     cleanup(freep) char *shm = place_with(path, "-shm");
-    struct stat status;
 
     if (!wal || !shm)
         return error_set_errno(error, -ENOMEM, "%s", path);
-    if (stat(wal, &status) == 0 && status.st_size > 0)
+    if (place_has_log(path))
         return place_set_aside(path, error);
     if ((unlink(wal) < 0 && errno != ENOENT) || (unlink(shm) < 0 && errno != ENOENT))
         return error_set_errno(error, -errno, "cannot remove what is left beside %s", path);

@@ -30,6 +30,9 @@ int place_set_aside(const char *path, struct error *error);
 /* Whether there is any PATH.corrupt-N. */
 bool place_has_set_aside(const char *path);
 
+/* Whether a WAL that is not empty stands beside it. */
+bool place_has_log(const char *path);
+
 /* Before a new database: a WAL without its database is nothing, beside a new one it would be
  * replayed into it. */
 int place_clear(const char *path, struct error *error);

@@ -256,6 +256,28 @@ static void garbage_is_set_aside_and_two_are_kept(void **state)
     assert_true(is_rebuilt(fixture));
 }
 
+/* A power cut in the middle of a checkpoint: the first page is noise, and the log still has it. */
+static void header_that_the_log_still_has_is_no_damage(void **state)
+{
+    struct fixture *fixture = *state;
+    static const char noise[512] = "noise";
+    int fd;
+
+    assert_false(is_rebuilt(fixture));
+    fixture->store = fixture_open(fixture->path, "boot-1");
+    put_one(fixture->store, "/kept", NULL, 11);
+    execute_sql(fixture->store, "PRAGMA user_version = 1"); /* so the page is in the log */
+    (void)sqlite3_db_config(fixture->store->connection.db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1,
+                            NULL);
+    store_close(fixture->store);
+    fd = open(fixture->path, O_WRONLY | O_CLOEXEC);
+    assert_int_equal(pwrite(fd, noise, sizeof(noise), 0), sizeof(noise));
+    assert_int_equal(close(fd), 0);
+    fixture->store = fixture_open(fixture->path, "boot-1");
+    assert_int_equal(number_of(fixture->store, "SELECT count(*) FROM audit_volumes"), 1);
+    assert_false(is_there(fixture, ".corrupt-1"));
+}
+
 /* A database with a few rows in every table that matters. */
 static size_t make_database(struct fixture *fixture, void *ret_bytes, size_t size)
 {
@@ -509,6 +531,7 @@ int main(void)
         FILES(a_newer_database_is_not_touched),
         FILES(a_newer_version_that_only_the_wal_knows),
         FILES(garbage_is_set_aside_and_two_are_kept),
+        FILES(header_that_the_log_still_has_is_no_damage),
         FILES(a_truncated_database_is_rebuilt),
         FILES(survives_flipped_bits),
         FILES(an_altered_schema_is_damage),
