@@ -99,7 +99,7 @@ CRUST_QEMU_DIRECTORY ?= $(PREFIX)/libexec/crustd
 PROGRAMS := $(OUT)/crustd $(OUT)/crustctl $(OUT)/crust-guest-agent $(OUT)/stripped/crust-guest-agent \
   $(OUT)/$(CRUST_QEMU)
 
-.PHONY: all check demo install uninstall deps tests unit e2e node kubernetes fuzz replay search bench golden sanitize coverage format lint clean help programs
+.PHONY: all check demo install uninstall deps tests unit power-loss e2e node kubernetes fuzz replay search bench golden sanitize coverage format lint clean help programs
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -177,6 +177,10 @@ $(OUT)/tests/unit/guest-agent/%_test: $(OUT)/tests/unit/guest-agent/%_test.o \
   $(call objects,$(filter-out guest-agent/main.c,$(GUEST_SOURCES))) $(DAEMON_LIBRARY)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(DAEMON_LIBS)
 
+# The disk that it records stands between it and libc.
+POWER_LOSS_SOURCES := $(call sources,tests/power-loss)
+$(OUT)/tests/unit/store/power_loss_test: $(call objects,$(POWER_LOSS_SOURCES))
+
 $(OUT)/tests/unit/crust-qemu/%_test: $(OUT)/tests/unit/crust-qemu/%_test.o \
   $(call objects,$(filter-out crust-qemu/main.c,$(QEMU_SOURCES)))
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcmocka
@@ -246,6 +250,10 @@ uninstall: ## take away what install put there, but for /etc/crustd; not while K
 unit: $(TEST_BINARIES) ## build and run the unit tests
 	@tests/run-unit.sh $(TEST_BINARIES)
 
+# IMAGES: how many (10,000).
+power-loss: $(OUT)/tests/unit/store/power_loss_test ## cut the power of the database's disk at each write and flush of a workload
+	@CRUST_IMAGES=$(or $(IMAGES),10000) $<
+
 e2e: programs $(BENCH_PROGRAMS) ## run the integration tests (root)
 	@CRUST_BUILD=$(OUT) tests/e2e/run.py
 
@@ -312,7 +320,7 @@ clean: ## remove what was built
 	@rm -rf $(BUILD)
 
 help: ## list the targets
-	@sed -n 's/^\([a-z0-9]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
 
 -include $(patsubst %.o,%.d,$(DAEMON_OBJECTS) $(CRUSTCTL_OBJECTS) $(call objects,$(GUEST_SOURCES) $(QEMU_SOURCES) \
-  reconciler/main.c $(TEST_SOURCES) $(FUZZ_SOURCES) $(BENCH_SOURCES)))
+  reconciler/main.c $(TEST_SOURCES) $(FUZZ_SOURCES) $(BENCH_SOURCES) $(POWER_LOSS_SOURCES)))
