@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -24,6 +25,7 @@
 
 enum {
     READ_BYTES = 16 * 1024,
+    WRITE_BYTES = 16 * 1024,
     BEGIN_SECONDS = 10,
     REQUEST_SECONDS = 10,
     STALL_SECONDS = 30,
@@ -38,8 +40,10 @@ struct http2_connection {
     int fd;
     struct loop_io io;
     struct loop_timer timer;
-    const char *left; /* of what the session gave to send, not yet written */
-    size_t left_bytes;
+    const char *piece; /* of what the session gave last, not yet gathered */
+    size_t piece_bytes;
+    size_t left, left_bytes; /* of what is gathered, not yet written */
+    char gathered[WRITE_BYTES];
     uint64_t began_ns;
     uint64_t checked_ns; /* the timer fired */
     uint64_t moved_ns;   /* the last byte was written, or nothing was there to write */
@@ -87,23 +91,45 @@ static bool is_out_of_time(const struct http2_connection *connection, uint64_t n
 
 /* ---- bytes ---- */
 
+/* A reply is several frames, which the session gives one by one: they go out together, for each
+ * write wakes the client. */
+static void gather(struct http2_connection *connection)
+{
+    connection->left = 0;
+    while (connection->left_bytes < WRITE_BYTES) {
+        size_t room = WRITE_BYTES - connection->left_bytes, length = connection->piece_bytes;
+        const void *bytes;
+
+        if (!length) {
+            length = connection->piece_bytes = http2_session_send(connection->session, &bytes);
+            connection->piece = bytes;
+        }
+        if (!length)
+            return;
+        if (length > room)
+            length = room;
+        memcpy(connection->gathered + connection->left_bytes, connection->piece, length);
+        connection->left_bytes += length;
+        connection->piece += length;
+        connection->piece_bytes -= length;
+    }
+}
+
 /* 0 all is written, 1 the socket takes no more for now, -errno. */
 static int write_some(struct http2_connection *connection)
 {
     for (;;) {
-        const void *bytes;
         ssize_t written;
 
-        if (!connection->left_bytes) {
-            connection->left_bytes = http2_session_send(connection->session, &bytes);
-            if (!connection->left_bytes)
-                return 0;
-            connection->left = bytes;
-        }
-        written = send(connection->fd, connection->left, connection->left_bytes, MSG_NOSIGNAL);
+        if (!connection->left_bytes)
+            gather(connection);
+        if (!connection->left_bytes)
+            return 0;
+        written = send(connection->fd, connection->gathered + connection->left,
+                       connection->left_bytes, MSG_NOSIGNAL);
         if (written < 0)
             return errno == EAGAIN || errno == EINTR ? 1 : -errno;
-        connection->left += written;
+        connection->left += (size_t)written;
         connection->left_bytes -= (size_t)written;
         connection->moved_ns = clock_boottime();
     }

@@ -3,7 +3,8 @@
  *
  * Bounds in time: the client must begin within 10 s, say a whole request within 10 s, read without
  * a pause of 30 s, and ask for something at least every 5 minutes. A reply that its flow control
- * does not let through keeps a connection no longer than none would.
+ * does not let through keeps a connection no longer than none would. Bounds in memory: the
+ * session's, and the bytes that are gathered for one write.
  */
 #pragma once
 
