@@ -45,6 +45,11 @@ int directory_list_in_root(int root, const char *path, DIR **ret_names)
     return r < 0 ? r : list(fd, ret_names);
 }
 
+static bool is_itself_or_parent(const char *name)
+{
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
 const char *directory_next(DIR *names)
 {
     const struct dirent *entry;
@@ -52,8 +57,30 @@ const char *directory_next(DIR *names)
     do {
         errno = 0;
         entry = readdir(names);
-    } while (entry && (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0));
+    } while (entry && is_itself_or_parent(entry->d_name));
     return entry ? entry->d_name : NULL;
+}
+
+const char *directory_read_next(struct directory_reader *reader)
+{
+    for (;;) {
+        const struct dirent64 *entry = (const void *)(reader->bytes + reader->at);
+
+        if (reader->at == reader->length) {
+            ssize_t length = getdents64(reader->fd, reader->bytes, sizeof(reader->bytes));
+
+            if (length <= 0) {
+                errno = length < 0 ? errno : 0;
+                return NULL;
+            }
+            reader->at = 0;
+            reader->length = (size_t)length;
+            continue;
+        }
+        reader->at += entry->d_reclen;
+        if (!is_itself_or_parent(entry->d_name))
+            return entry->d_name;
+    }
 }
 
 static int compare(const void *a, const void *b)

@@ -22,6 +22,16 @@ int directory_list_in_root(int root, const char *path, DIR **ret_names);
  * and errno is 0, or they can't be read. */
 const char *directory_next(DIR *names);
 
+/* The same for a directory that was opened to be listed once, from where its offset is, by that
+ * descriptor and without memory of its own: {.fd = FD} begins. */
+struct directory_reader {
+    int fd;
+    size_t at, length; /* of the bytes */
+    _Alignas(8) char bytes[2048];
+};
+
+const char *directory_read_next(struct directory_reader *reader);
+
 /* Names in the order of strcmp(3). */
 struct directory_names {
     unsigned count;

@@ -100,6 +100,9 @@ int path_identify(int fd, struct path_identity *ret_identity)
     *ret_identity = (struct path_identity){
         .device = makedev(x.stx_dev_major, x.stx_dev_minor),
         .inode = x.stx_ino,
+        .owner = x.stx_uid,
+        .mode = x.stx_mode,
+        .links = x.stx_nlink,
         .size = (off_t)x.stx_size,
         .modified = timespec_of(x.stx_mtime),
         .changed = timespec_of(x.stx_ctime),
@@ -153,24 +156,24 @@ static int classify_open(int r, const char *name, struct error *error)
     }
 }
 
-static int require_regular(const struct stat *st, const char *name, struct error *error)
+static int require_regular(const struct path_identity *file, const char *name, struct error *error)
 {
-    if (!S_ISREG(st->st_mode))
+    if (!S_ISREG(file->mode))
         return error_set(error, PATH_UNSAFE, "%s: not a regular file", name);
     return PATH_OK;
 }
 
 /* Below a watched directory. The daemon's own user counts as root: it runs as root, tests need not.
  */
-static int require_trusted(const struct stat *st, const char *name, struct error *error)
+static int require_trusted(const struct path_identity *file, const char *name, struct error *error)
 {
-    if (st->st_nlink == 0)
+    if (file->links == 0)
         return error_set(error, PATH_ABSENT, "%s: was removed", name);
-    if (st->st_nlink > 1)
+    if (file->links > 1)
         return error_set(error, PATH_UNSAFE, "%s: has several hard links", name);
-    if (st->st_uid != 0 && st->st_uid != geteuid())
-        return error_set(error, PATH_UNSAFE, "%s: belongs to uid %u", name, st->st_uid);
-    if (st->st_mode & (S_IWGRP | S_IWOTH))
+    if (file->owner != 0 && file->owner != geteuid())
+        return error_set(error, PATH_UNSAFE, "%s: belongs to uid %u", name, file->owner);
+    if (file->mode & (S_IWGRP | S_IWOTH))
         return error_set(error, PATH_UNSAFE, "%s: is writable by others than its owner", name);
     return PATH_OK;
 }
@@ -189,23 +192,22 @@ static int reopen(int handle, int *ret_fd)
     return 0;
 }
 
-/* Reads the file and makes sure that nobody wrote meanwhile. */
-static int read_unchanged(int fd, const char *name, struct buffer *ret_text,
-                          struct path_identity *ret_identity, struct error *error)
+/* Reads the file and makes sure that nobody has written since it was looked at. */
+static int read_unchanged(int fd, const struct path_identity *before, const char *name,
+                          struct buffer *ret_text, struct path_identity *ret_identity,
+                          struct error *error)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(ret_text->limit);
-    struct path_identity before, after;
-    int r = path_identify(fd, &before);
+    struct path_identity after;
+    int r = buffer_read_all(&text, fd);
 
-    if (r == 0)
-        r = buffer_read_all(&text, fd);
     if (r == 0)
         r = path_identify(fd, &after);
     if (r == BUFFER_FULL)
         return error_set(error, PATH_TOO_BIG, "%s: more than %zu bytes", name, ret_text->limit);
     if (r < 0)
         return error_set_errno(error, r, "%s: cannot read", name);
-    if (!path_identity_equal(&before, &after))
+    if (!path_identity_equal(before, &after))
         return error_set(error, PATH_CHANGING, "%s: changed while it was read", name);
     buffer_done(ret_text);
     *ret_text = text;
@@ -220,20 +222,20 @@ static int read_handle(int handle, const char *name, bool trusted, struct buffer
                        struct path_identity *ret_identity, struct error *error)
 {
     cleanup(fd_closep) int fd = -1;
-    struct stat st;
-    int r;
+    struct path_identity before;
+    int r = path_identify(handle, &before);
 
-    if (fstat(handle, &st) < 0)
-        return error_set_errno(error, -errno, "%s: cannot stat", name);
-    r = require_regular(&st, name, error);
+    if (r < 0)
+        return error_set_errno(error, r, "%s: cannot stat", name);
+    r = require_regular(&before, name, error);
     if (r == PATH_OK && !trusted)
-        r = require_trusted(&st, name, error);
+        r = require_trusted(&before, name, error);
     if (r != PATH_OK)
         return r;
     r = reopen(handle, &fd);
     if (r < 0)
         return error_set_errno(error, r, "%s: cannot open for reading", name);
-    return read_unchanged(fd, name, ret_text, ret_identity, error);
+    return read_unchanged(fd, &before, name, ret_text, ret_identity, error);
 }
 
 int path_read_below(int directory, const char *name, struct buffer *ret_text,

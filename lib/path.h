@@ -58,10 +58,13 @@ bool path_is_no_directory(int r);
  * long. */
 bool path_leads_nowhere(int r);
 
-/* Identity and times of what was read, to tell "unchanged" from "same name". */
+/* Identity and times of what was read, to tell "unchanged" from "same name"; and whose it is. */
 struct path_identity {
     dev_t device;
     ino_t inode;
+    uid_t owner;
+    mode_t mode;
+    nlink_t links;
     off_t size;
     struct timespec modified;
     struct timespec changed;

@@ -133,15 +133,13 @@ static const char *why_not_a_directory(int r)
     }
 }
 
-static int check_directory(int fd, const char *name, struct observed_entry *entry)
+static int check_directory(const char *name, struct observed_entry *entry)
 {
-    struct stat st;
+    const struct path_identity *directory = &entry->directory;
 
-    if (fstat(fd, &st) < 0)
-        return -errno;
-    if (st.st_uid != 0 && st.st_uid != geteuid())
+    if (directory->owner != 0 && directory->owner != geteuid())
         return set_name_problem(entry, false, name, "the directory belongs to somebody else");
-    if (st.st_mode & (S_IWGRP | S_IWOTH))
+    if (directory->mode & (S_IWGRP | S_IWOTH))
         return set_name_problem(entry, false, name, "the directory is writable by others");
     return 0;
 }
@@ -220,14 +218,12 @@ static int set_flood_problem(struct observed_entry *entry)
 
 static int read_names(int fd, struct observed_entry *entry)
 {
-    cleanup(dir_closep) DIR *names = NULL;
+    struct directory_reader names = {.fd = fd};
     struct unknown_names unknown = {0};
-    int r = directory_list(fd, &names);
+    int r = 0;
 
-    if (r < 0)
-        return r;
     for (unsigned count = 0; r == 0;) {
-        const char *name = directory_next(names);
+        const char *name = directory_read_next(&names);
 
         if (!name) {
             r = -errno;
@@ -299,7 +295,7 @@ static int read_directory(int fd, const char *name, struct observed_entry *entry
     int r = path_identify(fd, &entry->directory);
 
     if (r == 0)
-        r = check_directory(fd, name, entry);
+        r = check_directory(name, entry);
     if (r == 0)
         r = read_mount_info(fd, entry);
     if (r == 0)
@@ -312,15 +308,21 @@ static int read_directory(int fd, const char *name, struct observed_entry *entry
 int observe_entry(int directory, const char *name, struct observed_entry *ret_entry)
 {
     cleanup(fd_closep) int fd = -1;
-    cleanup(observed_entry_done) struct observed_entry entry = {0};
-    const char *why;
-    int r = path_open_directory_below(directory, name, &fd);
+    int opened = path_open_directory_below(directory, name, &fd);
 
-    if (r == PATH_MISSING)
+    return observe_opened_entry(opened, fd, name, ret_entry);
+}
+
+int observe_opened_entry(int opened, int fd, const char *name, struct observed_entry *ret_entry)
+{
+    cleanup(observed_entry_done) struct observed_entry entry = {0};
+    const char *why = why_not_a_directory(opened);
+    int r;
+
+    if (opened == PATH_MISSING)
         return OBSERVED_ABSENT;
-    why = why_not_a_directory(r);
-    if (r < 0 && !why)
-        return r;
+    if (opened < 0 && !why)
+        return opened;
     r = decode_name(name, &entry);
     if (r == 0)
         r = why ? set_name_problem(&entry, false, name, why) : read_directory(fd, name, &entry);

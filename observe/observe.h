@@ -48,6 +48,9 @@ enum { OBSERVED, OBSERVED_ABSENT };
 /* Reads directory `name` below `directory` (the open volumes root). OBSERVED, OBSERVED_ABSENT or
  * -errno (a fault of this machine, such as -EMFILE: nothing was learned). */
 int observe_entry(int directory, const char *name, struct observed_entry *ret_entry);
+/* The same of a directory that somebody has opened by path_open_directory_below(): what that
+ * returned, and the descriptor, which stays the caller's. */
+int observe_opened_entry(int opened, int fd, const char *name, struct observed_entry *ret_entry);
 void observed_entry_done(struct observed_entry *entry);
 
 /* ---- a device ----------------------------------------------------------------------------- */

@@ -199,6 +199,14 @@ static int arm(void *userdata, enum reconciler_tree tree, const char *name)
     return watch_directories_arm(daemon->directories, tree, name);
 }
 
+static int arm_opened(void *userdata, enum reconciler_tree tree, const char *name, int opened,
+                      int fd)
+{
+    struct daemon *daemon = userdata;
+
+    return watch_directories_arm_opened(daemon->directories, tree, name, opened, fd);
+}
+
 static int pin(void *userdata, const char *sandbox_id, pid_t pid)
 {
     struct daemon *daemon = userdata;
@@ -447,7 +455,8 @@ static int start_core(struct daemon *daemon, struct error *error)
 {
     struct reconciler_options options;
 
-    daemon->callbacks = (struct reconciler_watchers){daemon, watch, arm, pin, unpin, check, report};
+    daemon->callbacks =
+        (struct reconciler_watchers){daemon, watch, arm, arm_opened, pin, unpin, check, report};
     options = (struct reconciler_options){
         .loop = &daemon->loop,
         .store = daemon->store,

@@ -521,13 +521,21 @@ static int miss(struct watch_directories *watch, unsigned tree, const char *name
 int watch_directories_arm(struct watch_directories *watch, unsigned tree, const char *name)
 {
     cleanup(fd_closep) int child = -1;
-    int descriptor, r = is_child_name(name) ? open_child(watch, tree, name, &child) : -ENOENT;
+    int r = is_child_name(name) ? open_child(watch, tree, name, &child) : -ENOENT;
 
-    if (is_absent(r)) {
+    return watch_directories_arm_opened(watch, tree, name, r, child);
+}
+
+int watch_directories_arm_opened(struct watch_directories *watch, unsigned tree, const char *name,
+                                 int opened, int child)
+{
+    int descriptor;
+
+    if (is_absent(opened) || !is_child_name(name)) {
         child_watches_forget_missed(&watch->children, tree, name);
         return NO_DIRECTORY;
     }
-    if (r < 0)
+    if (opened < 0)
         return miss(watch, tree, name);
     descriptor = add_watch(watch, child, CHILD_MASK | IN_MASK_ADD);
     if (descriptor < 0)

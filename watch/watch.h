@@ -68,6 +68,10 @@ int watch_directories_add_tree(struct watch_directories *watch, const char *path
  * Outcomes: 0 armed, 1 there is no such directory, 2 no more watches to be had (the sweep must look
  * at it). */
 int watch_directories_arm(struct watch_directories *watch, unsigned tree, const char *name);
+/* The same of a directory that was opened below the root: what path_open_directory_below()
+ * returned, and the descriptor, which stays the caller's. */
+int watch_directories_arm_opened(struct watch_directories *watch, unsigned tree, const char *name,
+                                 int opened, int child);
 
 /* Compares each root's descriptor with what its path leads to now, and says observe_all (from
  * the loop) where they differ. Called when mounts changed and by the sweep. Tries again to get an

@@ -166,23 +166,34 @@ static int remove_entry(const struct context *context, enum reconciler_tree tree
     return r == 0 && volume_id ? work_queue_add_volume(context->queue, volume_id) : r;
 }
 
+/* Watched and read by one descriptor: what is watched is what was read. */
+static int read_entry(const struct observer *observer, enum reconciler_tree tree, const char *name,
+                      struct observed_entry *ret_observed)
+{
+    const struct reconciler_watchers *watchers = observer->watchers;
+    cleanup(fd_closep) int fd = -1;
+    int root, opened = trees_open(observer->trees, tree, &root);
+    bool has_root = opened == 0;
+
+    if (has_root)
+        opened = path_open_directory_below(root, name, &fd);
+    trees_release(observer->trees);
+    (void)watchers->arm_opened(watchers->userdata, tree, name, opened, fd);
+    if (has_root)
+        return observe_opened_entry(opened, fd, name, ret_observed);
+    return opened == PATH_MISSING ? OBSERVED_ABSENT : opened;
+}
+
 int observer_observe_entry(const struct observer *observer, enum reconciler_tree tree,
                            const char *name)
 {
     const struct context *context = observer->context;
-    const char *path = trees_path(observer->trees, tree);
-    cleanup(fd_closep) int directory = -1;
     cleanup(observed_entry_done) struct observed_entry observed = {0};
-    int r;
+    int r = read_entry(observer, tree, name, &observed);
 
-    (void)observer->watchers->arm(observer->watchers->userdata, tree, name);
-    r = path_open_directory_in_root(context->root, path, &directory);
-    if (r == PATH_MISSING)
-        return remove_entry(context, tree, name);
-    if (r == 0)
-        r = observe_entry(directory, name, &observed);
     if (r < 0) {
-        log_warning(NULL, "cannot read %s/%s: %s", path, name, strerror(-r));
+        log_warning(NULL, "cannot read %s/%s: %s", trees_path(observer->trees, tree), name,
+                    strerror(-r));
         (void)work_queue_retry(context->queue, tree, name);
         return 0;
     }

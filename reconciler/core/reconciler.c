@@ -186,10 +186,12 @@ static bool run_pass(struct reconciler *reconciler)
     int r;
 
     r = store_begin(reconciler->context.store);
+    trees_keep_open(&reconciler->trees, true);
     if (r == 0)
         r = record_results(reconciler);
     if (r == 0)
         r = observe_and_decide(reconciler);
+    trees_keep_open(&reconciler->trees, false);
     if (r == 0)
         r = store_commit(reconciler->context.store);
     if (r < 0) {

@@ -5,12 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/cleanup.h"
 #include "lib/log.h"
+#include "lib/path.h"
 #include "reconciler/core/context.h"
 #include "reconciler/core/watchers.h"
 
 void trees_done(struct trees *trees)
 {
+    trees_keep_open(trees, false);
     for (unsigned i = 0; i < trees->bundles; i++)
         free(trees->bundle[i]);
     trees->bundles = 0;
@@ -44,6 +47,33 @@ const char *trees_path(const struct trees *trees, enum reconciler_tree tree)
     default:
         return config->paths.kata_rs_sandboxes;
     }
+}
+
+int trees_open(struct trees *trees, enum reconciler_tree tree, int *ret_fd)
+{
+    if (!trees->root[tree].is_known) {
+        trees->root[tree].fd = -1;
+        trees->root[tree].outcome = path_open_directory_in_root(
+            trees->context->root, trees_path(trees, tree), &trees->root[tree].fd);
+        trees->root[tree].is_known = true;
+    }
+    *ret_fd = trees->root[tree].fd;
+    return trees->root[tree].outcome;
+}
+
+void trees_release(struct trees *trees)
+{
+    for (unsigned i = 0; i < TREES && !trees->keeps_open; i++) {
+        if (trees->root[i].is_known)
+            fd_close(trees->root[i].fd);
+        trees->root[i].is_known = false;
+    }
+}
+
+void trees_keep_open(struct trees *trees, bool keeps_open)
+{
+    trees->keeps_open = keeps_open;
+    trees_release(trees);
 }
 
 enum reconciler_tree tree_of_layout(enum volume_layout layout)

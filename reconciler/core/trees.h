@@ -28,6 +28,11 @@ struct trees {
     const struct reconciler_watchers *watchers;
     unsigned bundles;
     char *bundle[RECONCILER_BUNDLES]; /* directories of bundles, below root */
+    bool keeps_open;
+    struct {
+        bool is_known;
+        int outcome, fd;
+    } root[TREES]; /* what is open now */
 };
 
 void trees_done(struct trees *trees);
@@ -38,6 +43,15 @@ bool tree_has_sandboxes(enum reconciler_tree tree);
 
 /* NULL: there is no such tree (yet). */
 const char *trees_path(const struct trees *trees, enum reconciler_tree tree);
+
+/* The directory of a tree, for as long as trees_release() has not been called: what
+ * path_open_directory_in_root() returns, and a descriptor that stays the tree's. */
+int trees_open(struct trees *trees, enum reconciler_tree tree, int *ret_fd);
+void trees_release(struct trees *trees);
+
+/* Within a reconcile pass each is opened once, and released when the pass ends: kept for longer it
+ * would keep its file system from being unmounted. */
+void trees_keep_open(struct trees *trees, bool keeps_open);
 
 /* Where a layout's directories stand. */
 enum reconciler_tree tree_of_layout(enum volume_layout layout);

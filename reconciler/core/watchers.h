@@ -15,6 +15,9 @@ struct reconciler_watchers {
     int (*watch)(void *userdata, enum reconciler_tree tree, const char *path);
     /* Watch a directory before it is read; outcomes as watch_directories_arm(). */
     int (*arm)(void *userdata, enum reconciler_tree tree, const char *name);
+    /* One that is open already, or that could not be opened: watch_directories_arm_opened(). */
+    int (*arm_opened)(void *userdata, enum reconciler_tree tree, const char *name, int opened,
+                      int fd);
     /* Tell when the process ends; outcomes as watch_processes_add(). */
     int (*pin)(void *userdata, const char *sandbox_id, pid_t pid);
     /* The pid, if its process has ended and the event has not arrived yet; outcomes as

@@ -2,6 +2,7 @@
 /* directory_test.c - listings and sorted names. */
 #include "tests/unit/test.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,6 +106,49 @@ static void a_listing_is_its_own(void **state)
     }
 }
 
+/* More names than its bytes hold at once. */
+static void a_reader_gives_each_name_once(void **state)
+{
+    enum { NAMES = 100 };
+    struct fixture *fixture = *state;
+    cleanup(fd_closep) int fd = openat(fixture->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct directory_reader reader = {.fd = fd};
+    bool seen[NAMES] = {false};
+    unsigned count = 0, others = 0, number;
+    char name[16];
+
+    for (unsigned i = 0; i < NAMES; i++) {
+        (void)snprintf(name, sizeof(name), "name-%08u", i);
+        fd_close(openat(fixture->fd, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    }
+    for (const char *next; (next = directory_read_next(&reader));) {
+        if (sscanf(next, "name-%u", &number) != 1) {
+            others++;
+            continue;
+        }
+        assert_false(seen[number]);
+        seen[number] = true;
+        count++;
+    }
+    assert_int_equal(errno, 0);
+    assert_int_equal(count, NAMES);
+    for (unsigned i = 0; i < NAMES; i++) {
+        (void)snprintf(name, sizeof(name), "name-%08u", i);
+        assert_int_equal(unlinkat(fixture->fd, name, 0), 0);
+    }
+    assert_int_equal(others, array_length(files));
+    assert_null(directory_read_next(&reader));
+}
+
+static void a_reader_of_no_directory_says_why(void **state)
+{
+    struct fixture *fixture = *state;
+    struct directory_reader reader = {.fd = fixture->fd}; /* O_PATH: not to be read */
+
+    assert_null(directory_read_next(&reader));
+    assert_int_equal(errno, EBADF);
+}
+
 static void what_cannot_be_listed(void **state)
 {
     struct fixture *fixture = *state;
@@ -140,6 +184,8 @@ int main(void)
         TEST(only_wanted_names_count),
         TEST(more_than_the_limit_is_an_outcome),
         TEST(a_listing_is_its_own),
+        TEST(a_reader_gives_each_name_once),
+        TEST(a_reader_of_no_directory_says_why),
         TEST(what_cannot_be_listed),
         TEST(a_file_is_written_as_a_whole),
     };

@@ -214,6 +214,17 @@ static int fake_arm(void *userdata, enum reconciler_tree tree, const char *name)
     return 0;
 }
 
+static int fake_arm_opened(void *userdata, enum reconciler_tree tree, const char *name, int opened,
+                           int fd)
+{
+    (void)userdata;
+    (void)tree;
+    (void)name;
+    (void)opened;
+    (void)fd;
+    return 0;
+}
+
 static int fake_pin(void *userdata, const char *sandbox_id, pid_t pid)
 {
     (void)userdata;
@@ -243,7 +254,7 @@ static void fake_report(void *userdata, struct reconciler_health *ret_health)
 }
 
 static const struct reconciler_watchers fake_watchers = {
-    NULL, fake_watch, fake_arm, fake_pin, fake_unpin, fake_check, fake_report};
+    NULL, fake_watch, fake_arm, fake_arm_opened, fake_pin, fake_unpin, fake_check, fake_report};
 
 /* ---- the reconciler ----------------------------------------------------------------------- */
 
