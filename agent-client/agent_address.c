@@ -13,6 +13,9 @@
 #include "agent-client/agent_client.h"
 #include "lib/cleanup.h"
 
+/* 0 is the hypervisor, 1 this machine itself, 2 the host (vsock(7)). */
+enum { FIRST_GUEST_CID = 3 };
+
 static const struct {
     const char *scheme;
     enum agent_transport transport;
@@ -42,13 +45,7 @@ int agent_address_parse_number(const char *text, size_t length, uint32_t minimum
 
 static int parse_cid(const char *text, size_t length, uint32_t *ret_cid)
 {
-    uint32_t cid;
-    int r = agent_address_parse_number(text, length, 1, &cid);
-
-    if (r < 0 || cid == 2)
-        return -EINVAL;
-    *ret_cid = cid;
-    return 0;
+    return agent_address_parse_number(text, length, FIRST_GUEST_CID, ret_cid);
 }
 
 static int copy_path(const char *text, size_t length, struct agent_address *address)

@@ -6,9 +6,9 @@
  *     unix://PATH         a plain unix socket, perhaps QEMU's end of a virtio-serial port
  *
  * Read strictly: decimal numbers without sign or leading zero, absolute paths, nothing after them.
- * Cid 1 is the machine itself (which tests use); 0 and 2 are never a guest and are refused, so that
- * a confused address cannot lead to the host. These are the forms that Kata writes and shows
- * (src/runtime/virtcontainers/kata_agent.go, GET /agent-url of both shims).
+ * Cids below 3 are never a guest (vsock(7): the hypervisor, this machine itself, the host) and are
+ * refused, so that no address can lead to a service of the host. These are the forms that Kata
+ * writes and shows (src/runtime/virtcontainers/kata_agent.go, GET /agent-url of both shims).
  */
 #pragma once
 

@@ -77,6 +77,7 @@ int doctor_examine(const struct doctor_request *request, struct buffer *ret_json
     kata_examine(request->root, request->config, &findings);
     (void)clock_boot_id(boot_id);
     sandboxes_judge(request->sandboxes, boot_id, request->config, &findings);
+    sandboxes_judge_doubts(request->doubts, &findings);
     return findings_end(&findings);
 }
 

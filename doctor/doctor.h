@@ -17,6 +17,7 @@ struct doctor_request {
     int root; /* O_PATH of --root */
     const struct config *config;
     const cJSON *sandboxes; /* what store_read_abilities() reads; NULL: nobody knows of any */
+    const cJSON *doubts;    /* {sandbox id: what is not believed of it}; NULL: none */
 };
 
 enum { DOCTOR_BYTES = 4 * 1024 * 1024 };

@@ -417,3 +417,18 @@ void sandboxes_judge(const cJSON *sandboxes, const char *boot_id, const struct c
                      "Run a pod of Kata's with a volume, and ask again",
                      "no sandbox is known to run: what guests are able to shows only in one");
 }
+
+void sandboxes_judge_doubts(const cJSON *doubts, struct findings *findings)
+{
+    const cJSON *doubt;
+    char where[160];
+
+    cJSON_ArrayForEach(doubt, doubts)
+    {
+        (void)snprintf(where, sizeof(where), "sandbox %.128s", doubt->string);
+        findings_add(findings, FINDING_WARNING, "sandbox", where,
+                     "Look at the file or process that is named (ps -o user,ppid,cgroup,args -p "
+                     "PID): end a process that is not Kata's, and look for who started it",
+                     "not believed: %s", doubt->valuestring);
+    }
+}

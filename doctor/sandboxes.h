@@ -11,3 +11,6 @@
 /* sandboxes: what store_read_abilities() reads. Those of another boot are passed over. */
 void sandboxes_judge(const cJSON *sandboxes, const char *boot_id, const struct config *config,
                      struct findings *findings);
+
+/* {sandbox id: what is not believed of it}. */
+void sandboxes_judge_doubts(const cJSON *doubts, struct findings *findings);

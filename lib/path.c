@@ -178,6 +178,47 @@ static int require_trusted(const struct path_identity *file, const char *name, s
     return PATH_OK;
 }
 
+static int require_roots_directory(int directory, int length, const char *path, struct error *error)
+{
+    struct stat st;
+
+    if (fstat(directory, &st) < 0)
+        return error_set_errno(error, -errno, "%.*s: cannot stat", length, path);
+    if (st.st_uid != 0 && st.st_uid != geteuid())
+        return error_set(error, PATH_UNSAFE, "%.*s: belongs to uid %u", length, path, st.st_uid);
+    if (st.st_mode & (S_IWGRP | S_IWOTH))
+        return error_set(error, PATH_UNSAFE, "%.*s: is writable by others than its owner", length,
+                         path);
+    return PATH_OK;
+}
+
+int path_require_roots(int root, const char *path, struct error *error)
+{
+    cleanup(fd_closep) int directory = -1;
+    const char *end = path;
+    int r = PATH_OK;
+
+    while (r == PATH_OK && *(end += strspn(end, "/"))) {
+        char name[NAME_MAX + 1];
+        size_t length = strcspn(end, "/");
+        int next;
+
+        if (length >= sizeof(name))
+            return error_set(error, PATH_UNSAFE, "%s: a name is too long", path);
+        memcpy(name, end, length);
+        name[length] = '\0';
+        end += length;
+        r = open_resolved(directory < 0 ? root : directory, name, O_PATH | O_DIRECTORY,
+                          BELOW & ~(uint64_t)RESOLVE_NO_XDEV, &next);
+        if (r < 0)
+            return classify_open(r, path, error);
+        fd_close(directory);
+        directory = next;
+        r = require_roots_directory(directory, (int)(end - path), path, error);
+    }
+    return r;
+}
+
 /* From an O_PATH descriptor to a readable one of the same inode. */
 static int reopen(int handle, int *ret_fd)
 {

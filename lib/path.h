@@ -87,6 +87,11 @@ int path_open_in_root(int root, const char *path, int *ret_fd);
 /* stat(2) of a host path inside the root, following links; never opens the file itself for I/O. */
 int path_stat_in_root(int root, const char *path, struct stat *ret_stat);
 
+/* Whether a directory can only have been made by root: every one on the way to it from the root is
+ * root's and writable by nobody else, and none is a link. PATH_OK, PATH_ABSENT, PATH_UNSAFE or
+ * -errno; `error` says which one is not. */
+int path_require_roots(int root, const char *path, struct error *error);
+
 /* The whole of a small file below a directory, checked as above. The buffer's limit is the bound on
  * its bytes. ret_identity may be NULL. PATH_* or -errno; `error` says what was wrong. */
 int path_read_below(int directory, const char *name, struct buffer *ret_text,

@@ -2,7 +2,7 @@
 /* added_monitors.c - one reading of the directory, one walk through /proc.
  *
  * The walk begins after the directory was read, and a process that lives during all of it is seen.
- * A process whose arguments cannot be read could be anyone's, so then nothing is known.
+ * A process of root's whose arguments cannot be read could be anyone's, so then nothing is known.
  */
 #include "observe/added_monitors.h"
 
@@ -23,6 +23,7 @@
 #include "lib/path.h"
 #include "observe/observe.h"
 #include "observe/process.h"
+#include "observe/process_trust.h"
 
 enum { ARGUMENTS_BYTES = 2 * 1024 * 1024, MONITORS = 16384, PROCESSES_PER_STEP = 16 };
 
@@ -214,7 +215,7 @@ static int check_process(struct added_monitors *monitors, const char *pid)
     (void)snprintf(trial, sizeof(trial), ".%.16s", pid);
     note_served(monitors, trial, strlen(trial));
     buffer_clear(&monitors->arguments);
-    r = process_read_arguments((pid_t)atoi(pid), &monitors->arguments);
+    r = process_read_counted_arguments((pid_t)atoi(pid), &monitors->arguments);
     if (r < 0)
         return r == PROCESS_GONE ? 0 : r;
     argument = buffer_text(&monitors->arguments);

@@ -142,18 +142,28 @@ static int name_sandbox(struct bundle *bundle, const char *id)
     return bundle->sandbox_id ? FILE_READ : -ENOMEM;
 }
 
+/* Nobody but root can have made it, or anything in it: its parent is root's (claims.c). */
+static int open_bundle(int root, const struct parent *parent, const char *id, int *ret_directory)
+{
+    cleanup(fd_closep) int parent_directory = -1;
+    char path[PATH_MAX + BUNDLES_ID_BYTES];
+    int r = path_open_directory_in_root(root, parent->place.parent, &parent_directory);
+
+    (void)snprintf(path, sizeof(path), "%s%s", id, parent->place.rest);
+    return r < 0 ? r : path_open_directory_below(parent_directory, path, ret_directory);
+}
+
 /* An enum file_text or -ENOMEM; a file that is not there, or not to be read, counts as cut. */
 static int read_bundle(int root, const struct parent *parent, const char *id,
                        struct bundle *ret_bundle)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(JSON_LIMITS_BUNDLE.bytes);
-    char path[2 * PATH_MAX + 512];
+    cleanup(fd_closep) int directory = -1;
     struct error error;
-    int r;
+    int r = open_bundle(root, parent, id, &directory);
 
-    (void)snprintf(path, sizeof(path), "%s/%s%s/config.json", parent->place.parent, id,
-                   parent->place.rest);
-    r = path_read_in_root(root, path, &text, NULL);
+    if (r == 0)
+        r = path_read_below(directory, "config.json", &text, NULL, NULL);
     if (result_is_shortage(r))
         return r;
     if (r != PATH_OK)

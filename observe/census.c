@@ -5,7 +5,9 @@
  * started by somebody who also makes state directories and sandbox records, which are looked at
  * apart; a sandbox that is coming into being has not been stale for the grace time.
  *
- * A process whose arguments are too long to be read could be any sandbox's, so it is everyone's.
+ * A process of root's whose arguments are too long to be read could be any sandbox's, so it is
+ * everyone's. Any user's process that names a sandbox keeps its metadata, for a rootless VMM is
+ * one; but it can keep no more than it names.
  */
 #include "observe/census.h"
 
@@ -23,6 +25,7 @@
 #include "lib/namespaces.h"
 #include "lib/result.h"
 #include "observe/process.h"
+#include "observe/process_trust.h"
 
 enum { ARGUMENTS_BYTES = 2 * 1024 * 1024, CGROUP_BYTES = 64 * 1024, TOKEN_CHARS = 32 };
 enum { PROCESSES_PER_STEP = 16 };
@@ -109,8 +112,8 @@ static void note_kubelet(struct census *census, pid_t pid)
     const char *program = buffer_text(&census->arguments);
     struct process process;
 
-    if (strcmp(basename(program), "kubelet") == 0 && process_read(pid, &process) == 0 &&
-        process.start_ns > census->kubelet_start_ns)
+    if (strcmp(basename(program), "kubelet") == 0 && process_judge(pid, NULL) == PROCESS_ROOTS &&
+        process_read(pid, &process) == 0 && process.start_ns > census->kubelet_start_ns)
         census->kubelet_start_ns = process.start_ns;
 }
 
@@ -121,7 +124,7 @@ static int check_process(struct census *census, pid_t pid)
 
     buffer_clear(&census->arguments);
     buffer_clear(&census->cgroup);
-    r = process_read_arguments(pid, &census->arguments);
+    r = process_read_counted_arguments(pid, &census->arguments);
     s = r == PROCESS_GONE ? r : process_read_file(pid, "cgroup", &census->cgroup);
     if (r == PROCESS_GONE || s == PROCESS_GONE)
         return 0;

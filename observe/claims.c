@@ -41,7 +41,8 @@ static const char *below_root(int root, const char *path)
     return path;
 }
 
-/* The working directory, if it is the one that its path leads to from here: mount namespaces. */
+/* The working directory, if it is the one that its path leads to from here (mount namespaces), and
+ * if only root can have put anything there. */
 static bool find_by_process(int root, pid_t pid, const char *sandbox_id, char *ret_bundle)
 {
     struct bundles_place place;
@@ -57,6 +58,7 @@ static bool find_by_process(int root, pid_t pid, const char *sandbox_id, char *r
     path[length] = '\0';
     bundle = below_root(root, path);
     if (bundles_place_of(bundle, sandbox_id, &place) < 0 || stat(link, &there) < 0 ||
+        path_require_roots(root, bundle, NULL) != PATH_OK ||
         path_stat_in_root(root, bundle, &here) < 0 || there.st_dev != here.st_dev ||
         there.st_ino != here.st_ino)
         return false;
@@ -64,20 +66,33 @@ static bool find_by_process(int root, pid_t pid, const char *sandbox_id, char *r
     return true;
 }
 
+/* Links on the way to what is configured are the administrator's, where they can be followed. */
+static bool is_roots_bundle(int root, const char *bundle)
+{
+    char real[PATH_MAX], path[PATH_MAX + 16];
+    struct stat st;
+    int r;
+
+    (void)snprintf(path, sizeof(path), "%s/config.json", bundle);
+    if (path_stat_in_root(root, path, &st) < 0)
+        return false;
+    r = path_real_in_root(root, bundle, real);
+    if (r < 0 && r != PATH_LEADS_OUT)
+        return false;
+    return path_require_roots(root, r == 0 ? real : bundle, NULL) == PATH_OK;
+}
+
 static bool find_by_path(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                          char *ret_bundle)
 {
     static const char *const rests[] = {"", "/userdata"};
-    char path[PATH_MAX + 16];
-    struct stat st;
 
     for (unsigned i = 0; i < paths->bundle_directories; i++)
         for (size_t j = 0; j < array_length(rests); j++) {
             if (snprintf(ret_bundle, PATH_MAX, "%s/%s%s", paths->bundles[i], sandbox_id,
                          rests[j]) >= PATH_MAX)
                 continue;
-            (void)snprintf(path, sizeof(path), "%s/config.json", ret_bundle);
-            if (path_stat_in_root(paths->root, path, &st) == 0)
+            if (is_roots_bundle(paths->root, ret_bundle))
                 return true;
         }
     return false;
@@ -86,14 +101,13 @@ static bool find_by_path(const struct observe_sandbox_paths *paths, const char *
 int claims_find_bundle(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                        pid_t vmm_pid, char ret_bundle[static PATH_MAX])
 {
-    struct indexed_process shim;
-    bool stale;
-    int r = process_index_find(paths->cache->processes, PROCESS_SHIM, sandbox_id, &shim, &stale);
+    struct process_search shim;
+    int r = process_index_find(paths->cache->processes, PROCESS_SHIM, sandbox_id, &shim);
 
     if (r < 0)
         return r;
     if ((r == PROCESS_INDEX_FOUND &&
-         find_by_process(paths->root, shim.pid, sandbox_id, ret_bundle)) ||
+         find_by_process(paths->root, shim.process.pid, sandbox_id, ret_bundle)) ||
         (vmm_pid && find_by_process(paths->root, vmm_pid, sandbox_id, ret_bundle)) ||
         find_by_path(paths, sandbox_id, ret_bundle))
         return 0;

@@ -14,8 +14,9 @@
  *     firecracker.pid                written by the jailer, which becomes the VMM or starts it
  *
  * The directories outlive a shim that was killed, so they prove nothing about life. A sandbox is
- * alive if a process that one of the files names still runs and was started for this sandbox. With
- * the VM factory VMS/ID is a link to VMS/VM-ID and the process knows the VM's id only.
+ * alive if a process that one of the files names still runs and was started for this sandbox, by
+ * root: a pid may be another process' by now, and anybody's process may say anything. With the VM
+ * factory VMS/ID is a link to VMS/VM-ID and the process knows the VM's id only.
  *
  * persist.json is rewritten in place, and first written after the sandbox-id file; so a missing or
  * cut one of a living sandbox asks to be read again, and whatever could be learned without it
@@ -35,10 +36,11 @@
 #include "lib/cleanup.h"
 #include "lib/directory.h"
 #include "lib/json.h"
+#include "observe/cache.h"
 #include "observe/kata.h"
 #include "observe/persist.h"
 #include "observe/process.h"
-
+#include "observe/process_trust.h"
 #include "observe/records.h"
 
 #define PERSIST "persist.json"
@@ -355,15 +357,21 @@ static int read_pid_file(const struct traces *traces, const char *directory, con
                          struct observed_sandbox *sandbox, pid_t *ret_pid)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(32);
-    char path[PATH_MAX];
+    cleanup(fd_closep) int open_directory = -1;
+    struct error error;
     char *end;
     long pid;
     int r;
 
     *ret_pid = 0;
-    if (!directory[0] || snprintf(path, sizeof(path), "%s/%s", directory, name) >= PATH_MAX)
+    if (!directory[0])
         return 0;
-    r = path_read_in_root(traces->paths->root, path, &text, NULL);
+    r = path_open_directory_in_root(traces->paths->root, directory, &open_directory);
+    if (r < 0)
+        return kata_is_absent(r) ? 0 : r;
+    r = path_read_below(open_directory, name, &text, NULL, &error);
+    if (r == PATH_UNSAFE)
+        return kata_set_problem(sandbox, false, "", error.text);
     if (r != PATH_OK)
         return r < 0 ? r : 0;
     if (!text.length)
@@ -375,19 +383,32 @@ static int read_pid_file(const struct traces *traces, const char *directory, con
     return 0;
 }
 
-/* It has the sandbox's id among its arguments too, but no drive. */
-static bool is_jailer(const struct buffer *arguments)
+/* Root's own, or a rootless VMM, which is a child of the shim. 0 or -ENOMEM, and ret_believed. */
+static int judge_process(const struct traces *traces, pid_t pid, struct observed_sandbox *sandbox,
+                         bool *ret_believed)
 {
-    return strcmp(basename(buffer_text(arguments)), "jailer") == 0;
+    int trust = process_judge(pid, NULL);
+    char text[160];
+
+    *ret_believed = trust == PROCESS_ROOTS ||
+                    (trust == PROCESS_USERS &&
+                     process_index_find_child(traces->paths->cache->processes, traces->sandbox_id,
+                                              pid) == PROCESS_INDEX_FOUND);
+    if (*ret_believed || trust < 0)
+        return 0;
+    (void)snprintf(text, sizeof(text), "process %d has the VMM's number and is not believed: %s",
+                   (int)pid, process_trust_text((enum process_trust)trust));
+    return kata_set_problem(sandbox, false, "", text);
 }
 
 /* Takes the process for the sandbox's if its arguments say so; start times before and after tell
- * that they are its own. */
+ * that they are its own. The jailer has the id among its arguments too, but no drive. */
 static int try_process(const struct traces *traces, pid_t pid, struct observed_sandbox *sandbox)
 {
     cleanup(buffer_done) struct buffer arguments = BUFFER_INIT(ARGUMENTS_BYTES);
     struct process before, after;
     enum hypervisor_kind guess;
+    bool is_believed = false;
     int r = process_read(pid, &before);
 
     if (r == 0)
@@ -396,10 +417,14 @@ static int try_process(const struct traces *traces, pid_t pid, struct observed_s
         r = process_read(pid, &after);
     if (r < 0)
         return r == PROCESS_GONE || r == BUFFER_FULL ? 0 : r;
-    if (!after.alive || before.start_ns != after.start_ns || is_jailer(&arguments) ||
+    if (!after.alive || before.start_ns != after.start_ns ||
+        process_arguments_are_jailers(&arguments) ||
         (!process_arguments_name(&arguments, traces->sandbox_id) &&
          !process_arguments_name(&arguments, traces->vm_id)))
         return 0;
+    r = judge_process(traces, pid, sandbox, &is_believed);
+    if (r < 0 || !is_believed)
+        return r;
     sandbox->alive = true;
     sandbox->vmm_pid = pid;
     sandbox->vmm_start_ns = after.start_ns;

@@ -108,10 +108,9 @@ static int read_state(const struct traces *traces, struct observed_sandbox *sand
 /* A shim without a VMM is about to start one, or about to end. */
 static int note_missing_vmm(const struct traces *traces, struct observed_sandbox *sandbox)
 {
-    struct indexed_process shim;
-    bool stale;
+    struct process_search shim;
     int r = process_index_find(traces->paths->cache->processes, PROCESS_SHIM, traces->sandbox_id,
-                               &shim, &stale);
+                               &shim);
 
     sandbox->try_again |= r == PROCESS_INDEX_FOUND;
     return r < 0 ? r : 0;
@@ -123,19 +122,31 @@ static bool lives_in_shim(enum hypervisor_kind hypervisor)
     return hypervisor == HYPERVISOR_DRAGONBALL || hypervisor == HYPERVISOR_REMOTE;
 }
 
+/* It may have been looked at in the moment of its start: so once more, before it is told. */
+static int note_doubt(const char *doubt, struct observed_sandbox *sandbox)
+{
+    char text[PROCESS_DOUBT_BYTES + 64];
+
+    (void)snprintf(text, sizeof(text), "which process is the VMM is not known: %s", doubt);
+    return kata_set_problem(sandbox, true, "", text);
+}
+
 static int find_vmm(struct traces *traces, struct observed_sandbox *sandbox)
 {
     struct process_index *processes = traces->paths->cache->processes;
     enum process_role role = lives_in_shim(sandbox->hypervisor) ? PROCESS_SHIM : PROCESS_VMM;
-    bool stale;
-    int r = process_index_find(processes, role, traces->sandbox_id, &traces->vmm, &stale);
+    struct process_search search;
+    int r = process_index_find(processes, role, traces->sandbox_id, &search);
 
+    if (r == PROCESS_INDEX_NONE && search.doubt[0])
+        r = note_doubt(search.doubt, sandbox) < 0 ? -ENOMEM : r;
     if (r < 0)
         return r;
     if (r == PROCESS_INDEX_NONE) {
-        sandbox->try_again |= stale;
+        sandbox->try_again |= search.stale;
         return note_missing_vmm(traces, sandbox);
     }
+    traces->vmm = search.process;
     sandbox->alive = true;
     sandbox->vmm_pid = traces->vmm.pid;
     sandbox->vmm_start_ns = traces->vmm.start_ns;

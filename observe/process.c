@@ -2,8 +2,9 @@
 /* process.c - processes by their arguments, and this boot.
  *
  * A pid from a file proves nothing: it may be stale and taken by another process. What ties it to a
- * sandbox is that the process was started with the sandbox's id. Its exe link and comm are no help
- * (a container's own mount namespace, renamed binaries).
+ * sandbox is that the process was started with the sandbox's id, by somebody whose word that is
+ * (process_trust.h). The names of its program are no help (a container's own mount namespace,
+ * renamed binaries).
  *
  * /proc is the kernel's own, whatever --root is.
  */
@@ -24,19 +25,32 @@
 /* What reading a file of /proc fails with once its process has ended. */
 enum { ENDED_MEANWHILE = -ESRCH };
 
-enum { STAT_BYTES = 2048, STAT_FIELD_STATE = 3, STAT_FIELD_START = 22, FIRECRACKER_ID_CHARS = 32 };
+enum {
+    STAT_BYTES = 2048,
+    STAT_FIELD_STATE = 3,
+    STAT_FIELD_PARENT = 4,
+    STAT_FIELD_START = 22,
+    FIRECRACKER_ID_CHARS = 32,
+};
 
-int process_read_file(pid_t pid, const char *name, struct buffer *ret_text)
+static int open_file(pid_t pid, const char *name, int *ret_fd)
 {
-    cleanup(fd_closep) int fd = -1;
     char path[64];
-    int r;
 
     if (pid <= 0)
         return PROCESS_GONE;
     (void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    r = fd < 0 ? -errno : buffer_read_all(ret_text, fd);
+    *ret_fd = open(path, O_RDONLY | O_CLOEXEC);
+    return *ret_fd < 0 ? -errno : 0;
+}
+
+int process_read_file(pid_t pid, const char *name, struct buffer *ret_text)
+{
+    cleanup(fd_closep) int fd = -1;
+    int r = open_file(pid, name, &fd);
+
+    if (r == 0)
+        r = buffer_read_all(ret_text, fd);
     return r == ENDED_MEANWHILE ? PROCESS_GONE : r;
 }
 
@@ -56,16 +70,18 @@ static const char *stat_field(const char *text, int number)
 int process_read(pid_t pid, struct process *ret_process)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(STAT_BYTES);
-    const char *state, *start;
+    const char *state, *parent, *start;
     uint64_t ticks_per_second = (uint64_t)sysconf(_SC_CLK_TCK), ticks;
     int r = process_read_file(pid, "stat", &text);
 
     if (r < 0)
         return r;
     state = stat_field(buffer_text(&text), STAT_FIELD_STATE);
+    parent = stat_field(buffer_text(&text), STAT_FIELD_PARENT);
     start = stat_field(buffer_text(&text), STAT_FIELD_START);
-    if (!state || !start)
+    if (!state || !parent || !start)
         return -EBADMSG;
+    ret_process->parent = (pid_t)strtol(parent, NULL, 10);
     ticks = strtoull(start, NULL, 10);
     ret_process->alive = *state != 'Z' && *state != 'X' && *state != 'x';
     ret_process->start_ns = ticks * (NSEC_PER_SEC / ticks_per_second);
@@ -75,6 +91,24 @@ int process_read(pid_t pid, struct process *ret_process)
 int process_read_arguments(pid_t pid, struct buffer *ret_arguments)
 {
     return process_read_file(pid, "cmdline", ret_arguments);
+}
+
+int process_read_first_arguments(pid_t pid, size_t bytes, struct buffer *ret_arguments)
+{
+    cleanup(fd_closep) int fd = -1;
+    char part[4096];
+    ssize_t count = 1;
+    int r = open_file(pid, "cmdline", &fd);
+
+    while (r == 0 && count > 0 && bytes > 0) {
+        count = read(fd, part, bytes < sizeof(part) ? bytes : sizeof(part));
+        if (count < 0)
+            r = -errno;
+        else
+            r = buffer_append(ret_arguments, part, (size_t)count);
+        bytes -= r == 0 ? (size_t)count : 0;
+    }
+    return r == ENDED_MEANWHILE ? PROCESS_GONE : r;
 }
 
 static bool may_precede(const char *argument, const char *token)
@@ -114,6 +148,11 @@ bool process_arguments_name(const struct buffer *arguments, const char *token)
         if (argument_names(argument, token) || is_firecracker_id(previous, argument, token))
             return true;
     return false;
+}
+
+bool process_arguments_are_jailers(const struct buffer *arguments)
+{
+    return strcmp(basename(buffer_text(arguments)), "jailer") == 0;
 }
 
 enum hypervisor_kind process_arguments_hypervisor(const struct buffer *arguments)

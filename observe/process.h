@@ -12,6 +12,7 @@
 
 struct process {
     bool alive;        /* exists and is not a zombie */
+    pid_t parent;      /* now: it changes when that one ends */
     uint64_t start_ns; /* CLOCK_BOOTTIME */
 };
 
@@ -29,10 +30,16 @@ int process_read(pid_t pid, struct process *ret_process);
 /* The arguments, each followed by a NUL. As process_read_file(). */
 int process_read_arguments(pid_t pid, struct buffer *ret_arguments);
 
+/* The first `bytes` of them. */
+int process_read_first_arguments(pid_t pid, size_t bytes, struct buffer *ret_arguments);
+
 /* Whether one of the arguments holds `token` as a whole token: with nothing, or one of / , = : on
  * either side; before it also "sandbox-". Firecracker is told only the first 32 characters, as the
  * whole argument of --id. */
 bool process_arguments_name(const struct buffer *arguments, const char *token);
+
+/* Whether it is Firecracker's jailer, which becomes the VMM or starts it, by argv[0]. */
+bool process_arguments_are_jailers(const struct buffer *arguments);
 
 /* The kind of VMM by argv[0]. */
 enum hypervisor_kind process_arguments_hypervisor(const struct buffer *arguments);

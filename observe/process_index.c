@@ -6,30 +6,49 @@
  *   Firecracker        --id ID, or --api-sock …/ID/run/fc.sock
  *   a shim             -id ID (containerd's shim API, which CRI-O speaks as well)
  *
- * What a process was started as says nothing about which program it is, so other processes may
- * stand here too; nobody asks for their ids. The index is an array sorted by id, read anew as a
- * whole: at most every SETTLE_NS and for a twentieth of the time, however many sandboxes are looked
- * for in vain.
+ * What a process was started as says nothing about which program it is, so other processes of
+ * root's may stand here too; nobody asks for their ids. The index is an array sorted by id, read
+ * anew as a whole: at most every SETTLE_NS and for a twentieth of the time, however many sandboxes
+ * are looked for in vain. Of those that are not believed only a few are kept, to be told to people.
+ *
+ * What ties a VMM to its sandbox (is_tied()) changes when the shim ends, so a tie that was seen
+ * once holds for as long as the process lives. A rootless VMM is its shim's child, and that alone
+ * counts.
  */
 #include "observe/process_index.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "observe/process.h"
+#include "observe/process_trust.h"
 
-enum { ARGUMENTS_BYTES = 256 * 1024, ID_BYTES = 129, PROCESSES = 65536 };
+enum { ARGUMENTS_BYTES = 256 * 1024, CGROUP_BYTES = 64 * 1024 };
+enum { ID_BYTES = 129, PROCESSES = 65536, REFUSED = 32, CGROUP_ID_CHARS = 32, INIT = 1 };
+
+/* Of vsock: 0 is the hypervisor, 1 this machine itself, 2 the host (vsock(7)). */
+enum { FIRST_GUEST_CID = 3 };
 
 static const uint64_t SETTLE_NS = 100 * NSEC_PER_MSEC;
 
 struct entry {
     char id[ID_BYTES];
     enum process_role role;
+    enum process_trust trust; /* ROOTS; a VMM also USERS */
+    bool tied;                /* to its sandbox */
     struct indexed_process process;
+};
+
+struct refused {
+    char id[ID_BYTES];
+    enum process_role role;
+    enum process_trust trust;
+    pid_t pid;
 };
 
 struct process_index {
@@ -37,6 +56,8 @@ struct process_index {
     uint64_t cost_ns; /* how long it took */
     size_t count, room;
     struct entry *entry;
+    unsigned refusals;
+    struct refused refused[REFUSED];
 };
 
 int process_index_new(struct process_index **ret_index)
@@ -112,7 +133,14 @@ static uint32_t read_cid(const char *argument)
     if (!at || (at > argument && at[-1] != ','))
         return 0;
     cid = strtoul(at + strlen(name), &end, 10);
-    return (*end == ',' || !*end) && cid < UINT32_MAX ? (uint32_t)cid : 0;
+    return (*end == ',' || !*end) && cid >= FIRST_GUEST_CID && cid < UINT32_MAX ? (uint32_t)cid : 0;
+}
+
+/* The engine runs the shim's program with the shim's options also to start the shim and to clean up
+ * after it. */
+static bool is_command(const char *last)
+{
+    return last && (strcmp(last, "start") == 0 || strcmp(last, "delete") == 0);
 }
 
 static bool read_arguments(struct entry *entry, const struct buffer *arguments)
@@ -128,35 +156,11 @@ static bool read_arguments(struct entry *entry, const struct buffer *arguments)
             entry->process.guest_cid = read_cid(argument);
     }
     entry->process.hypervisor = process_arguments_hypervisor(arguments);
-    return found;
+    return found && !(entry->role == PROCESS_SHIM ? is_command(previous)
+                                                  : process_arguments_are_jailers(arguments));
 }
 
 /* ---- all of them ------------------------------------------------------------------------- */
-
-/* One that ends meanwhile is no loss. */
-static int add_process(struct process_index *index, pid_t pid, struct buffer *arguments)
-{
-    struct entry entry = {.process = {.pid = pid}};
-    struct process process;
-    struct entry *room;
-
-    buffer_clear(arguments);
-    if (process_read_arguments(pid, arguments) < 0 || !read_arguments(&entry, arguments) ||
-        process_read(pid, &process) < 0 || !process.alive)
-        return 0;
-    entry.process.start_ns = process.start_ns;
-    if (index->count == index->room) {
-        size_t more = index->room ? 2 * index->room : 64;
-
-        room = reallocarray(index->entry, more, sizeof(*room));
-        if (!room)
-            return -ENOMEM;
-        index->entry = room;
-        index->room = more;
-    }
-    index->entry[index->count++] = entry;
-    return 0;
-}
 
 static int compare(const void *a, const void *b)
 {
@@ -165,32 +169,6 @@ static int compare(const void *a, const void *b)
 
     return order ? order : (int)left->role - (int)right->role;
 }
-
-static int read_all(struct process_index *index)
-{
-    cleanup(buffer_done) struct buffer arguments = BUFFER_INIT(ARGUMENTS_BYTES);
-    cleanup(dir_closep) DIR *directory = opendir("/proc");
-    const struct dirent *name;
-    int r = directory ? 0 : -errno;
-
-    index->count = 0;
-    index->read_ns = clock_boottime();
-    while (r == 0 && index->count < PROCESSES && (name = readdir(directory))) {
-        char *end;
-        long pid = strtol(name->d_name, &end, 10);
-
-        if (pid > 0 && !*end)
-            r = add_process(index, (pid_t)pid, &arguments);
-    }
-    index->cost_ns = clock_boottime() - index->read_ns;
-    if (r < 0)
-        index->read_ns = 0;
-    else if (index->count)
-        qsort(index->entry, index->count, sizeof(*index->entry), compare);
-    return r;
-}
-
-/* ---- finding ----------------------------------------------------------------------------- */
 
 static size_t first_of(const struct process_index *index, const struct entry *key)
 {
@@ -207,20 +185,246 @@ static size_t first_of(const struct process_index *index, const struct entry *ke
     return low;
 }
 
-static bool find_living(const struct process_index *index, const struct entry *key,
-                        struct indexed_process *ret_process)
+static bool is_same(const struct entry *a, const struct entry *b)
 {
+    return compare(a, b) == 0 && a->process.pid == b->process.pid &&
+           a->process.start_ns == b->process.start_ns;
+}
+
+/* Whether the reading before this one had it tied. */
+static bool was_tied(const struct process_index *before, const struct entry *entry)
+{
+    for (size_t i = first_of(before, entry);
+         i < before->count && compare(&before->entry[i], entry) == 0; i++)
+        if (is_same(&before->entry[i], entry))
+            return before->entry[i].tied;
+    return false;
+}
+
+static void note_refused(struct process_index *index, const struct entry *entry)
+{
+    struct refused *refused = &index->refused[index->refusals];
+
+    if (index->refusals == REFUSED)
+        return;
+    index->refusals++;
+    *refused =
+        (struct refused){.role = entry->role, .trust = entry->trust, .pid = entry->process.pid};
+    memcpy(refused->id, entry->id, sizeof(refused->id));
+}
+
+/* A rootless VMM's parent, as far as that one's arguments tell: other users' processes are not
+ * kept. */
+static bool is_shim_of(pid_t pid, const char *id, struct buffer *arguments)
+{
+    struct entry shim = {0};
+
+    buffer_clear(arguments);
+    return process_read_arguments(pid, arguments) == 0 && read_arguments(&shim, arguments) &&
+           shim.role == PROCESS_SHIM && strcmp(shim.id, id) == 0 &&
+           process_judge_unjailed(pid, NULL) == PROCESS_ROOTS;
+}
+
+static bool may_be_kept(const struct entry *entry, pid_t parent, struct buffer *arguments)
+{
+    if (entry->trust == PROCESS_ROOTS)
+        return true;
+    return entry->role == PROCESS_VMM && entry->trust == PROCESS_USERS &&
+           is_shim_of(parent, entry->id, arguments);
+}
+
+static int add_entry(struct process_index *index, const struct entry *entry)
+{
+    if (index->count == index->room) {
+        size_t more = index->room ? 2 * index->room : 64;
+        struct entry *room = reallocarray(index->entry, more, sizeof(*room));
+
+        if (!room)
+            return -ENOMEM;
+        index->entry = room;
+        index->room = more;
+    }
+    index->entry[index->count++] = *entry;
+    return 0;
+}
+
+/* One that ends meanwhile is no loss. */
+static int add_process(struct process_index *index, const struct process_index *before, pid_t pid,
+                       struct buffer *arguments)
+{
+    struct entry entry = {.process = {.pid = pid}};
+    struct process process;
+    int trust;
+
+    buffer_clear(arguments);
+    if (process_read_arguments(pid, arguments) < 0 || !read_arguments(&entry, arguments) ||
+        process_read(pid, &process) < 0 || !process.alive)
+        return 0;
+    entry.process.start_ns = process.start_ns;
+    trust =
+        entry.role == PROCESS_SHIM ? process_judge_unjailed(pid, NULL) : process_judge(pid, NULL);
+    if (trust < 0)
+        return 0;
+    entry.trust = (enum process_trust)trust;
+    entry.tied = was_tied(before, &entry);
+    if (entry.tied || may_be_kept(&entry, process.parent, arguments))
+        return add_entry(index, &entry);
+    note_refused(index, &entry);
+    return 0;
+}
+
+static int read_all(struct process_index *index)
+{
+    cleanup(buffer_done) struct buffer arguments = BUFFER_INIT(ARGUMENTS_BYTES);
+    cleanup(dir_closep) DIR *directory = opendir("/proc");
+    struct process_index before = *index;
+    const struct dirent *name;
+    int r = directory ? 0 : -errno;
+
+    *index = (struct process_index){.read_ns = clock_boottime()};
+    while (r == 0 && index->count < PROCESSES && (name = readdir(directory))) {
+        char *end;
+        long pid = strtol(name->d_name, &end, 10);
+
+        if (pid > 0 && !*end)
+            r = add_process(index, &before, (pid_t)pid, &arguments);
+    }
+    free(before.entry);
+    index->cost_ns = clock_boottime() - index->read_ns;
+    if (r < 0)
+        index->read_ns = 0;
+    else if (index->count)
+        qsort(index->entry, index->count, sizeof(*index->entry), compare);
+    return r;
+}
+
+/* ---- what ties a VMM to its sandbox ------------------------------------------------------- */
+
+struct shim {
+    pid_t pid, parent; /* 0: none is known */
+};
+
+static bool names_sandbox(const struct buffer *cgroup, const char *id)
+{
+    return memmem(buffer_text(cgroup), cgroup->length, id, strnlen(id, CGROUP_ID_CHARS)) != NULL;
+}
+
+/* In a cgroup that has the sandbox's name, or in the shim's. */
+static bool is_in_cgroup(const struct entry *entry, const struct shim *shim)
+{
+    cleanup(buffer_done) struct buffer own = BUFFER_INIT(CGROUP_BYTES);
+    cleanup(buffer_done) struct buffer other = BUFFER_INIT(CGROUP_BYTES);
+
+    if (process_read_file(entry->process.pid, "cgroup", &own) < 0)
+        return false;
+    if (names_sandbox(&own, entry->id))
+        return true;
+    return shim->pid && process_read_file(shim->pid, "cgroup", &other) == 0 &&
+           own.length == other.length &&
+           memcmp(buffer_text(&own), buffer_text(&other), own.length) == 0;
+}
+
+/* Its parent is the shim; or whoever takes children of the shim over, which is the first process or
+ * the shim's own parent. */
+static bool is_tied(const struct entry *entry, pid_t parent, const struct shim *shim)
+{
+    if (shim->pid && parent == shim->pid)
+        return true;
+    if (entry->trust != PROCESS_ROOTS)
+        return false;
+    return parent == INIT || (shim->pid && parent == shim->parent) || is_in_cgroup(entry, shim);
+}
+
+/* ---- finding ----------------------------------------------------------------------------- */
+
+static bool is_living(const struct entry *entry, struct process *ret_now)
+{
+    return process_read(entry->process.pid, ret_now) == 0 && ret_now->alive &&
+           ret_now->start_ns == entry->process.start_ns;
+}
+
+/* A child that has not called execve(2) yet, or a worker, has its parent's arguments. */
+static bool is_child_of_another(const struct process_index *index, const struct entry *entry,
+                                pid_t parent)
+{
+    for (size_t i = first_of(index, entry);
+         i < index->count && compare(&index->entry[i], entry) == 0; i++)
+        if (index->entry[i].process.pid == parent)
+            return true;
+    return false;
+}
+
+/* The one that is believed. ret_parent may be NULL. */
+static bool find_one(struct process_index *index, const struct entry *key, const struct shim *shim,
+                     struct process_search *search, pid_t *ret_parent)
+{
+    const struct entry *found = NULL;
+
     for (size_t i = first_of(index, key); i < index->count && compare(&index->entry[i], key) == 0;
          i++) {
-        const struct indexed_process *known = &index->entry[i].process;
+        struct entry *entry = &index->entry[i];
         struct process now;
 
-        if (process_read(known->pid, &now) == 0 && now.alive && now.start_ns == known->start_ns) {
-            *ret_process = *known;
-            return true;
+        if (!is_living(entry, &now) || is_child_of_another(index, entry, now.parent))
+            continue;
+        entry->tied =
+            entry->tied || entry->role == PROCESS_SHIM || is_tied(entry, now.parent, shim);
+        if (!entry->tied) {
+            (void)snprintf(search->doubt, sizeof(search->doubt),
+                           "process %d says so, but neither its parent nor its cgroup is the "
+                           "sandbox's",
+                           (int)entry->process.pid);
+        } else if (found) {
+            (void)snprintf(search->doubt, sizeof(search->doubt),
+                           "processes %d and %d both say so, and neither is believed",
+                           (int)found->process.pid, (int)entry->process.pid);
+            return false;
+        } else {
+            found = entry;
+            if (ret_parent)
+                *ret_parent = now.parent;
         }
     }
-    return false;
+    if (!found)
+        return false;
+    search->process = found->process;
+    search->doubt[0] = '\0';
+    return true;
+}
+
+static void find_shim(struct process_index *index, const char *sandbox_id, struct shim *ret_shim)
+{
+    struct process_search search = {0};
+    struct entry key = {0};
+
+    *ret_shim = (struct shim){0};
+    if (set_id(&key, PROCESS_SHIM, sandbox_id, strlen(sandbox_id)) &&
+        find_one(index, &key, ret_shim, &search, &ret_shim->parent))
+        ret_shim->pid = search.process.pid;
+}
+
+static bool find_believed(struct process_index *index, const struct entry *key,
+                          struct process_search *search)
+{
+    struct shim shim = {0};
+
+    if (key->role == PROCESS_VMM)
+        find_shim(index, key->id, &shim);
+    return find_one(index, key, &shim, search, NULL);
+}
+
+/* Somebody who is not believed, where nobody else is there. */
+static void tell_refused(const struct process_index *index, const struct entry *key,
+                         struct process_search *search)
+{
+    for (unsigned i = 0; i < index->refusals && !search->doubt[0]; i++) {
+        const struct refused *refused = &index->refused[i];
+
+        if (refused->role == key->role && strcmp(refused->id, key->id) == 0)
+            (void)snprintf(search->doubt, sizeof(search->doubt),
+                           "process %d says so and is not believed: %s", (int)refused->pid,
+                           process_trust_text(refused->trust));
+    }
 }
 
 static bool is_young(const struct process_index *index)
@@ -231,21 +435,38 @@ static bool is_young(const struct process_index *index)
 }
 
 int process_index_find(struct process_index *index, enum process_role role, const char *sandbox_id,
-                       struct indexed_process *ret_process, bool *ret_stale)
+                       struct process_search *ret_search)
 {
     struct entry key = {0};
     int r;
 
-    *ret_stale = false;
+    *ret_search = (struct process_search){0};
     if (!set_id(&key, role, sandbox_id, strlen(sandbox_id)))
         return PROCESS_INDEX_NONE;
-    if (find_living(index, &key, ret_process))
+    if (find_believed(index, &key, ret_search))
         return PROCESS_INDEX_FOUND;
-    *ret_stale = is_young(index);
-    if (*ret_stale)
-        return PROCESS_INDEX_NONE;
-    r = read_all(index);
-    if (r < 0)
+    ret_search->stale = is_young(index);
+    if (!ret_search->stale) {
+        r = read_all(index);
+        if (r < 0)
+            return r;
+        ret_search->doubt[0] = '\0';
+        if (find_believed(index, &key, ret_search))
+            return PROCESS_INDEX_FOUND;
+    }
+    tell_refused(index, &key, ret_search);
+    return PROCESS_INDEX_NONE;
+}
+
+int process_index_find_child(struct process_index *index, const char *sandbox_id, pid_t pid)
+{
+    struct process_search shim;
+    struct process process;
+    int r = process_index_find(index, PROCESS_SHIM, sandbox_id, &shim);
+
+    if (r != PROCESS_INDEX_FOUND)
         return r;
-    return find_living(index, &key, ret_process) ? PROCESS_INDEX_FOUND : PROCESS_INDEX_NONE;
+    return process_read(pid, &process) == 0 && process.parent == shim.process.pid
+               ? PROCESS_INDEX_FOUND
+               : PROCESS_INDEX_NONE;
 }

@@ -3,7 +3,11 @@
  *
  * One reading of /proc serves many questions. An answer is never older than the process: it is
  * checked against /proc/PID before it is given. That a process is not there is believed of a
- * reading that is young enough; ret_stale says that a process started just now may be missing.
+ * reading that is young enough; `stale` says that a process started just now may be missing.
+ *
+ * Arguments are believed of root's processes only (process_trust.h), and a VMM must also be tied to
+ * its sandbox by the kernel's word: by its parent or its cgroup. Where two processes are believed
+ * to be the same, neither is.
  */
 #pragma once
 
@@ -29,9 +33,21 @@ struct process_index *process_index_free(struct process_index *index);
 
 enum process_index_outcome {
     PROCESS_INDEX_FOUND,
-    PROCESS_INDEX_NONE, /* there is none, or none that is known yet: *ret_stale */
+    PROCESS_INDEX_NONE, /* there is none, or none that is known yet: `stale` */
+};
+
+enum { PROCESS_DOUBT_BYTES = 192 };
+
+struct process_search {
+    struct indexed_process process; /* FOUND */
+    bool stale;
+    char doubt[PROCESS_DOUBT_BYTES]; /* NONE: who says to be it, and why that is not believed; "" */
 };
 
 /* An enum process_index_outcome or -errno. */
 int process_index_find(struct process_index *index, enum process_role role, const char *sandbox_id,
-                       struct indexed_process *ret_process, bool *ret_stale);
+                       struct process_search *ret_search);
+
+/* Whether the parent of this process is the sandbox's shim. An enum process_index_outcome or
+ * -errno. */
+int process_index_find_child(struct process_index *index, const char *sandbox_id, pid_t pid);

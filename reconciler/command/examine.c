@@ -7,6 +7,7 @@
 #include "lib/cleanup.h"
 #include "lib/json.h"
 #include "reconciler/command/clients_state.h"
+#include "reconciler/core/doubts.h"
 #include "store/read.h"
 
 static int read_sandboxes(const struct context *context, cJSON **ret_sandboxes, struct error *error)
@@ -19,15 +20,23 @@ static int read_sandboxes(const struct context *context, cJSON **ret_sandboxes, 
                               (struct json_limits){DOCTOR_BYTES, 4}, ret_sandboxes, error);
 }
 
+static void add_doubt(void *userdata, const char *sandbox_id, const char *text)
+{
+    (void)cJSON_AddStringToObject(userdata, sandbox_id, text);
+}
+
 int examine_node(const struct context *context, struct buffer *ret_json, struct error *error)
 {
-    cleanup(json_deletep) cJSON *sandboxes = NULL;
+    cleanup(json_deletep) cJSON *sandboxes = NULL, *doubts = cJSON_CreateObject();
     struct doctor_request request = {.root = context->root, .config = context->config};
     int r = read_sandboxes(context, &sandboxes, error);
 
     if (r < 0)
         return r;
+    if (doubts)
+        doubts_each(context->doubts, add_doubt, doubts);
     request.sandboxes = sandboxes;
+    request.doubts = doubts;
     r = doctor_examine(&request, ret_json);
     return r < 0 ? error_set_errno(error, r, "the findings can't be written") : 0;
 }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 struct config;
+struct doubts;
 struct loop;
 struct observe_cache;
 struct store;
@@ -19,6 +20,7 @@ struct context {
     int root;                    /* O_PATH of --root */
     int sysfs;                   /* O_PATH of paths.sysfs */
     struct observe_cache *cache; /* of what sandboxes' records said */
+    struct doubts *doubts;       /* what of sandboxes is not believed */
     struct work_queue *queue;    /* what to observe and to decide again */
     bool synced;                 /* the first scan is complete; nothing is decided before */
     bool stopping;               /* no new step starts */

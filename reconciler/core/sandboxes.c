@@ -9,6 +9,7 @@
 #include "observe/observe.h"
 #include "reconciler/cleanup/monitors.h"
 #include "reconciler/core/context.h"
+#include "reconciler/core/doubts.h"
 #include "reconciler/core/node_paths.h"
 #include "reconciler/core/observer.h"
 #include "reconciler/core/unresolved.h"
@@ -197,6 +198,7 @@ int observer_observe_sandbox(const struct observer *observer, const char *sandbo
         return 0;
     if (!observed.try_again)
         work_queue_forget_retry(context->queue, TREE_GO_SANDBOXES, sandbox_id);
+    doubts_note(context->doubts, sandbox_id, observed.problem);
     if (r == OBSERVED_ABSENT || !observed.alive)
         return end_sandbox(observer, sandbox_id);
     /* 1: it died between the reading and now. */

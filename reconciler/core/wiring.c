@@ -11,6 +11,7 @@
 #include "reconciler/act/actor.h"
 #include "reconciler/command/clients.h"
 #include "reconciler/command/stats_poll.h"
+#include "reconciler/core/doubts.h"
 #include "reconciler/core/internal.h"
 #include "reconciler/helper/helper.h"
 #include "store/read.h"
@@ -271,6 +272,8 @@ int reconciler_new(const struct reconciler_options *options, struct reconciler *
     }
     r = observe_cache_new(&reconciler->context.cache);
     if (r == 0)
+        r = doubts_new(&reconciler->context.doubts);
+    if (r == 0)
         r = make_modules(reconciler);
     if (r < 0) {
         reconciler_free(reconciler);
@@ -310,6 +313,7 @@ struct reconciler *reconciler_free(struct reconciler *reconciler)
     work_queue_done(&reconciler->queue);
     devices_done(&reconciler->devices);
     trees_done(&reconciler->trees);
+    doubts_free(reconciler->context.doubts);
     observe_cache_free(reconciler->context.cache);
     fd_close(reconciler->context.sysfs);
     free(reconciler);

@@ -37,6 +37,7 @@ static void everything_else_is_refused(void **state)
         "vsock://3:",
         "vsock://:1024",
         "vsock://0:1024",
+        "vsock://1:1024",
         "vsock://2:1024",
         "vsock://4294967295:1024",
         "vsock://4294967299:1024",

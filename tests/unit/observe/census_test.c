@@ -3,6 +3,7 @@
 #include "tests/unit/observe/node_fixture.h"
 
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "lib/clock.h"
@@ -116,6 +117,71 @@ static void sees_when_the_kubelet_was_started(void **state)
     census_free(census);
 }
 
+/* A kubelet is root's. */
+static void a_users_kubelet_is_none(void **state)
+{
+    struct census *census;
+    uint64_t before_kubelets;
+
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    census = count(LONG_ID);
+    before_kubelets = census_kubelet_start(census);
+    census_free(census);
+    (void)start_process_as((struct started_as){NOBODY, "/bin/sh"}, "/", "/usr/bin/kubelet",
+                           "--config", "/x", NULL);
+    census = count(LONG_ID);
+    assert_int_equal(census_kubelet_start(census), before_kubelets);
+    census_free(census);
+}
+
+/* Arguments of 3 MiB, in which the id may be anywhere. */
+static void start_with_long_arguments(uid_t user, const char *first)
+{
+    static char word[96 * 1024];
+    static char *arguments[40];
+    const struct rlimit stack = {64 << 20, 64 << 20};
+    siginfo_t info;
+    pid_t pid;
+
+    memset(word, 'x', sizeof(word) - 1);
+    arguments[0] = (char *)(uintptr_t)first;
+    arguments[1] = (char *)(uintptr_t) "-c";
+    arguments[2] = (char *)(uintptr_t) "kill -STOP $$";
+    for (size_t i = 3; i < array_length(arguments) - 1; i++)
+        arguments[i] = word;
+    pid = fork();
+    if (pid == 0) {
+        if (setrlimit(RLIMIT_STACK, &stack) == 0 && setresuid(user, user, user) == 0)
+            execv("/bin/sh", arguments);
+        _exit(127);
+    }
+    process[processes++] = pid;
+    assert_int_equal(waitid(P_PID, (id_t)pid, &info, WSTOPPED | WEXITED | WNOWAIT), 0);
+    assert_int_equal(info.si_code, CLD_STOPPED);
+}
+
+/* Root's could be any sandbox's; another user's is nobody's but those that it names first. */
+static void long_arguments_of_a_user_count_for_nobody_else(void **state)
+{
+    struct census *census;
+
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    start_with_long_arguments(NOBODY, "sh");
+    assert_false(has_process(LONG_ID));
+    start_with_long_arguments(NOBODY, "sh-" LONG_ID);
+    assert_true(has_process(LONG_ID));
+    stop_processes();
+    start_with_long_arguments(0, "sh");
+    census = count(LONG_ID);
+    assert_true(census_has_process(census, LONG_ID));
+    assert_int_equal(census_get_process(census, LONG_ID), 0);
+    census_free(census);
+}
+
 /* In a namespace of its own a process sees another /proc, or a /proc that has no entry for it. */
 static void another_pid_namespace_is_not_the_host(void **state)
 {
@@ -147,6 +213,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(knows_nothing_of_whom_it_was_not_asked, start, stop),
         cmocka_unit_test_setup_teardown(finds_the_cgroup_of_a_process, start, stop),
         cmocka_unit_test_setup_teardown(sees_when_the_kubelet_was_started, start, stop),
+        cmocka_unit_test_setup_teardown(a_users_kubelet_is_none, start, stop),
+        cmocka_unit_test_setup_teardown(long_arguments_of_a_user_count_for_nobody_else, start,
+                                        stop),
         cmocka_unit_test_setup_teardown(another_pid_namespace_is_not_the_host, start, stop),
     };
 

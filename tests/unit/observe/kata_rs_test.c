@@ -2,6 +2,9 @@
 /* kata_rs_test.c - what is read of a sandbox of runtime-rs: /run/kata, bundles, processes. */
 #include "tests/unit/observe/node_fixture.h"
 
+#include <sys/prctl.h>
+#include <sys/stat.h>
+
 #include "observe/process.h"
 
 #define ID        "5ca1ab1e0123456789abcdef0123456789abcdef0123456789abcdef01234567"
@@ -167,6 +170,7 @@ static void finds_a_vmm_that_has_just_started(void **state)
 {
     (void)state;
     make_directory(STATE);
+    (void)start_process("/", "containerd-shim-kata-v2", "-id", ID, NULL);
     observe();
     assert_false(sandbox.alive);
     (void)start_process("/", "qemu-system-x86_64", "-name", "sandbox-" ID, NULL);
@@ -177,7 +181,6 @@ static void finds_a_vmm_that_has_just_started(void **state)
     assert_true(sandbox.alive);
 }
 
-/* The shim was killed: QEMU has the same working directory. */
 /* Under the container's own id it is a directory of the node. */
 static void tells_a_device_from_a_shared_directory(void **state)
 {
@@ -196,15 +199,28 @@ static void tells_a_device_from_a_shared_directory(void **state)
     assert_string_equal(sandbox.claim[1].guest_path, GUEST "0123456789-89abcdef-data");
 }
 
+static void stop_first_process(void)
+{
+    (void)kill(process[0], SIGKILL);
+    (void)waitpid(process[0], NULL, 0);
+    memmove(process, process + 1, --processes * sizeof(*process));
+}
+
+/* What was read before stays. */
+static void observe_again(void)
+{
+    observed_sandbox_done(&sandbox);
+    assert_int_equal(observe_sandbox(&paths, ID, &sandbox), OBSERVED);
+}
+
+/* The shim was killed: QEMU has the same working directory, and was the shim's before. */
 static void finds_the_bundle_by_qemu(void **state)
 {
     (void)state;
     start_qemu(TASKS);
-    (void)kill(process[0], SIGKILL);
-    (void)waitpid(process[0], NULL, 0);
-    process[0] = process[1];
-    processes = 1;
     observe();
+    stop_first_process();
+    observe_again();
     assert_true(sandbox.alive);
     assert_int_equal(sandbox.claims, 2);
 }
@@ -216,6 +232,7 @@ static void finds_bundles_in_other_engines(void **state)
     (void)state;
     make_directory(STATE);
     make_directory("/elsewhere");
+    (void)start_process("/elsewhere", "containerd-shim-kata-v2", "-id", ID, NULL);
     (void)start_process("/elsewhere", "qemu-system-x86_64", "-name", "sandbox-" ID, NULL);
     write_bundle("/configured/" ID "/userdata", ID, "");
     write_bundle("/configured/" CONTAINER "/userdata", ID, MOUNT("/v/1", "/a"));
@@ -304,6 +321,7 @@ static void reads_the_other_vmms(void **state)
 {
     (void)state;
     make_directory(STATE);
+    (void)start_process("/", "containerd-shim-kata-v2", "-id", ID, NULL);
     (void)start_process("/", "cloud-hypervisor", "--api-socket", STATE "/ch-api.sock", NULL);
     make_socket(STATE, "ch-api.sock");
     observe();
@@ -321,6 +339,7 @@ static void reads_the_other_vmms(void **state)
     stop_processes();
 
     make_directory("/run/kata/firecracker/" ID "/root/run");
+    (void)start_process("/", "containerd-shim-kata-v2", "-id", ID, NULL);
     (void)start_process("/", "firecracker", "--id", ID, NULL);
     make_socket("/run/kata/firecracker/" ID "/root/run", "fc.sock");
     observe();
@@ -361,6 +380,171 @@ static void survives_a_bad_state(void **state)
     assert_non_null(sandbox.problem);
 }
 
+/* ---- who is not believed ------------------------------------------------------------------- */
+
+static const struct started_as nobody = {NOBODY, "/bin/sh"};
+
+static pid_t start_impostor(struct started_as as, const char *directory)
+{
+    (void)start_process_as(as, directory, "containerd-shim-kata-v2", "-id", ID, NULL);
+    return start_process_as(as, directory, "qemu-system-x86_64", "-name", "sandbox-" ID,
+                            "vhost-vsock-pci,guest-cid=99");
+}
+
+static void expect_real_qemu(pid_t pid)
+{
+    observe();
+    assert_true(sandbox.alive);
+    assert_int_equal(sandbox.vmm_pid, pid);
+    assert_string_equal(sandbox.agent_address, "vsock://77:1024");
+    assert_string_equal(sandbox.bundles, TASKS);
+}
+
+/* Whichever comes first. */
+static void another_user_is_not_believed(void **state)
+{
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    write_bundle("/home/" ID, ID, MOUNT("/v/of-a-user", "/data"));
+    make_directory(STATE);
+    (void)start_impostor(nobody, "/home/" ID);
+    observe();
+    assert_false(sandbox.alive);
+    assert_non_null(strstr(sandbox.problem, "belongs to another user than root"));
+    start_qemu(TASKS);
+    expect_real_qemu(process[3]);
+    stop_processes();
+    start_qemu(TASKS);
+    (void)start_impostor(nobody, "/home/" ID);
+    expect_real_qemu(process[1]);
+}
+
+/* A program of which root is the owner, for all users to run. */
+static void a_set_user_id_program_is_not_believed(void **state)
+{
+    char program[1024], command[1100];
+
+    (void)state;
+    make_directory(STATE);
+    (void)snprintf(program, sizeof(program), "%s", in_scratch("/sudo"));
+    (void)snprintf(command, sizeof(command), "cp /bin/sh %s", program);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(chmod(program, 04755), 0);
+    (void)start_impostor((struct started_as){geteuid(), program}, "/");
+    observe();
+    assert_false(sandbox.alive);
+    assert_non_null(strstr(sandbox.problem, "set-user-id"));
+}
+
+static void a_vmm_without_a_tie_is_not_believed(void **state)
+{
+    (void)state;
+    make_directory(STATE);
+    (void)start_process("/", "qemu-system-x86_64", "-name", "sandbox-" ID, NULL);
+    observe();
+    assert_false(sandbox.alive);
+    assert_true(sandbox.try_again);
+    assert_non_null(strstr(sandbox.problem, "neither its parent nor its cgroup"));
+}
+
+static void of_two_neither_is_believed(void **state)
+{
+    pid_t second;
+
+    (void)state;
+    start_qemu(TASKS);
+    second = start_process("/", "qemu-system-x86_64", "-name", "sandbox-" ID, NULL);
+    observe();
+    assert_false(sandbox.alive);
+    assert_true(sandbox.try_again);
+    assert_non_null(strstr(sandbox.problem, "both say so"));
+    assert_int_equal(process[--processes], second);
+    (void)kill(second, SIGKILL);
+    (void)waitpid(second, NULL, 0);
+    expect_real_qemu(process[1]);
+    assert_null(sandbox.problem);
+}
+
+/* What the engine runs for a moment, with the shim's own options. */
+static void a_command_of_the_engine_is_no_shim(void **state)
+{
+    (void)state;
+    start_qemu(TASKS);
+    (void)start_process("/", "containerd-shim-kata-v2", "-id", ID, "delete");
+    expect_real_qemu(process[1]);
+}
+
+/* A VMM of another user, which ends with the shim. */
+static void start_rootless_vmm(void)
+{
+    siginfo_t info;
+    pid_t vmm = fork();
+
+    if (vmm > 0) {
+        (void)waitid(P_PID, (id_t)vmm, &info, WSTOPPED | WEXITED | WNOWAIT);
+        return;
+    }
+    if (setresuid(NOBODY, NOBODY, NOBODY) == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0)
+        execl("/bin/sh", "qemu-system-x86_64", "-c", "kill -STOP $$", "-name", "sandbox-" ID,
+              (char *)NULL);
+    _exit(127);
+}
+
+/* The shim has started it, and is root's. */
+static void a_rootless_vmm_is_its_shims_child(void **state)
+{
+    pid_t shim;
+
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    make_directory(STATE);
+    shim = fork();
+    if (shim == 0) {
+        start_rootless_vmm();
+        execl("/bin/sh", "containerd-shim-kata-v2", "-c", "kill -STOP $$", "-id", ID, (char *)NULL);
+        _exit(127);
+    }
+    process[processes++] = shim;
+    assert_int_equal(waitid(P_PID, (id_t)shim, &(siginfo_t){0}, WSTOPPED | WEXITED | WNOWAIT), 0);
+    observe();
+    assert_true(sandbox.alive);
+    assert_int_not_equal(sandbox.vmm_pid, shim);
+    stop_processes();
+    observe();
+    assert_false(sandbox.alive);
+}
+
+static void a_bundle_that_others_can_write_is_not_read(void **state)
+{
+    (void)state;
+    start_qemu(TASKS);
+    assert_int_equal(chmod(in_scratch(TASKS), 0777), 0);
+    observe();
+    assert_true(sandbox.alive);
+    assert_int_equal(sandbox.claims, 0);
+    assert_null(sandbox.bundles);
+    assert_int_equal(chmod(in_scratch(TASKS), 0700), 0);
+    observe();
+    assert_int_equal(sandbox.claims, 2);
+    assert_int_equal(chmod(in_scratch(TASKS "/" CONTAINER "/config.json"), 0666), 0);
+    observe();
+    assert_int_equal(sandbox.claims, 0);
+}
+
+static void a_cid_of_this_machine_is_no_guests(void **state)
+{
+    (void)state;
+    make_directory(STATE);
+    (void)start_process("/", "containerd-shim-kata-v2", "-id", ID, NULL);
+    (void)start_process("/", "qemu-system-x86_64", "-name", "sandbox-" ID,
+                        "vhost-vsock-pci,guest-cid=1");
+    observe();
+    assert_true(sandbox.alive);
+    assert_null(sandbox.agent_address);
+}
+
 #define TEST(test) cmocka_unit_test_setup_teardown(test, start, stop)
 
 int main(void)
@@ -381,6 +565,14 @@ int main(void)
         TEST(reads_the_other_vmms),
         TEST(reads_bundles_of_the_go_runtime_too),
         TEST(survives_a_bad_state),
+        TEST(another_user_is_not_believed),
+        TEST(a_set_user_id_program_is_not_believed),
+        TEST(a_vmm_without_a_tie_is_not_believed),
+        TEST(of_two_neither_is_believed),
+        TEST(a_command_of_the_engine_is_no_shim),
+        TEST(a_rootless_vmm_is_its_shims_child),
+        TEST(a_bundle_that_others_can_write_is_not_read),
+        TEST(a_cid_of_this_machine_is_no_guests),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,7 +22,7 @@
 #include "observe/observe.h"
 #include "tests/unit/scratch.h"
 
-enum { PROCESSES = 4 };
+enum { PROCESSES = 6, NOBODY = 65534 };
 
 static char scratch[SCRATCH_BYTES];
 static struct observe_sandbox_paths paths;
@@ -72,10 +72,16 @@ static inline void make_socket(const char *directory, const char *name)
     assert_int_equal(bind(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
 }
 
+/* Who runs a process, and which file. */
+struct started_as {
+    uid_t user;
+    const char *file;
+};
+
 /* A shell that stops itself; what follows its script means nothing to it. Waits until it has done
  * so, for only then are its arguments in place for certain. */
-static pid_t start_process(const char *directory, const char *program, const char *option,
-                           const char *value, const char *more)
+static pid_t start_process_as(struct started_as as, const char *directory, const char *program,
+                              const char *option, const char *value, const char *more)
 {
     siginfo_t info;
     pid_t pid;
@@ -83,8 +89,8 @@ static pid_t start_process(const char *directory, const char *program, const cha
     assert_true(processes < PROCESSES);
     pid = fork();
     if (pid == 0) {
-        if (chdir(in_scratch(directory)) == 0)
-            execl("/bin/sh", program, "-c", "kill -STOP $$", option, value, more, (char *)NULL);
+        if (chdir(in_scratch(directory)) == 0 && setresuid(as.user, as.user, as.user) == 0)
+            execl(as.file, program, "-c", "kill -STOP $$", option, value, more, (char *)NULL);
         _exit(127);
     }
     assert_true(pid > 0);
@@ -92,6 +98,13 @@ static pid_t start_process(const char *directory, const char *program, const cha
     assert_int_equal(waitid(P_PID, (id_t)pid, &info, WSTOPPED | WEXITED | WNOWAIT), 0);
     assert_int_equal(info.si_code, CLD_STOPPED);
     return pid;
+}
+
+static inline pid_t start_process(const char *directory, const char *program, const char *option,
+                                  const char *value, const char *more)
+{
+    return start_process_as((struct started_as){geteuid(), "/bin/sh"}, directory, program, option,
+                            value, more);
 }
 
 static void stop_processes(void)

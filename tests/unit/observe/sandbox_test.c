@@ -2,6 +2,8 @@
 /* sandbox_test.c - what is read of a sandbox of the Go runtime: /run/vc and the VMM's process. */
 #include "tests/unit/observe/node_fixture.h"
 
+#include <sys/stat.h>
+
 #include "observe/process.h"
 
 #define SHORT_ID "0123456789abcdef0123456789abcdef"
@@ -365,6 +367,33 @@ static void a_socket_that_the_vmm_does_not_mention_is_not_its_monitor(void **sta
     assert_null(sandbox.control_socket);
 }
 
+/* Whose number was another process' before. */
+static void another_users_process_is_no_vmm(void **state)
+{
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    make_directory("/run/vc/vm/" ID);
+    vmm = start_process_as((struct started_as){NOBODY, "/bin/sh"}, "/", "qemu-system-x86_64",
+                           "-name", "sandbox-" ID, NULL);
+    write_pid("/run/vc/vm/" ID "/pid", vmm);
+    observe();
+    assert_false(sandbox.alive);
+    assert_non_null(strstr(sandbox.problem, "belongs to another user than root"));
+}
+
+static void a_pid_file_that_others_can_write_names_no_vmm(void **state)
+{
+    (void)state;
+    make_directory("/run/vc/vm/" ID);
+    start_vmm("qemu-system-x86_64", "-name", "sandbox-" ID);
+    write_pid("/run/vc/vm/" ID "/pid", vmm);
+    assert_int_equal(chmod(in_scratch("/run/vc/vm/" ID "/pid"), 0666), 0);
+    observe();
+    assert_false(sandbox.alive);
+    assert_non_null(strstr(sandbox.problem, "writable by others"));
+}
+
 static void follows_the_vm_factorys_link(void **state)
 {
     (void)state;
@@ -437,6 +466,8 @@ int main(void)
         TEST(uses_the_main_monitor_only_when_told),
         TEST(finds_the_monitor_that_crust_qemu_added),
         TEST(a_socket_that_the_vmm_does_not_mention_is_not_its_monitor),
+        TEST(another_users_process_is_no_vmm),
+        TEST(a_pid_file_that_others_can_write_names_no_vmm),
         TEST(follows_the_vm_factorys_link),
         TEST(keeps_what_a_cut_file_leaves),
         TEST(reports_a_bad_pid_file),

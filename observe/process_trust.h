@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* process_trust.h - whose word the arguments of a process are. Private to observe/.
+ *
+ * Any user may start a program with any arguments, in any directory: what a process says of itself
+ * is believed only if root of the node started it as it is.
+ */
+#pragma once
+
+#include <sys/types.h>
+
+#include "lib/buffer.h"
+
+enum process_trust {
+    PROCESS_ROOTS,        /* root's, on the node itself */
+    PROCESS_USERS,        /* another user's, or of several */
+    PROCESS_CONTAINED,    /* in a pid namespace of its own: a container's */
+    PROCESS_PRIVILEGED,   /* a set-user-id program: who started it chose arguments and directory */
+    PROCESS_CONCEALED,    /* its program may not be looked at */
+    PROCESS_ROOTED_APART, /* in another root directory than the node's first process */
+};
+
+/* An enum process_trust, PROCESS_GONE or another -errno. The daemon's own user counts as root: it
+ * runs as root, tests need not. ret_user: the real user; may be NULL. */
+int process_judge(pid_t pid, uid_t *ret_user);
+
+/* The same for one that never leaves the node's root directory, such as a shim. */
+int process_judge_unjailed(pid_t pid, uid_t *ret_user);
+
+/* The arguments of a process as far as they count against a removal: root's whole, up to the
+ * buffer's limit, other users' beginning, so that nobody's can be too long to be read. 0,
+ * BUFFER_FULL, PROCESS_GONE or another -errno. */
+int process_read_counted_arguments(pid_t pid, struct buffer *ret_arguments);
+
+/* Why it is not believed: "it belongs to another user than root". */
+const char *process_trust_text(enum process_trust trust);

@@ -1,0 +1,172 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Users of the node who start programs with a sandbox's arguments, in directories of their own:
+crustd believes none of them, whoever comes first, and says so."""
+
+import json
+import os
+import pathlib
+import subprocess
+import unittest
+
+from rust_runtime import RustPod, RustShim, guest_name
+from said import SaidTest
+
+NOBODY = 65534
+VICTIM, OTHER = "1" * 64, "2" * 64
+
+
+class Pod(RustPod):
+    def __init__(self, node, sandbox_id):
+        self.node, self.id = node, sandbox_id
+
+
+class HostileUsersTest(SaidTest):
+
+    def setUp(self):
+        super().setUp()
+        self.host = self.node({"resize.sweep_seconds": 1})
+
+    # the node's side
+
+    def pod(self, sandbox_id):
+        pod = Pod(self.host, sandbox_id)
+        pod.make_directories()
+        return pod
+
+    def run_pod(self, pod, volume):
+        """Shim, VMM and a container with the volume."""
+        shim = RustShim(pod)
+        self.addCleanup(shim.close)
+        pod.vmm = self.host.start_vmm(pod.id)
+        pod.write_state("qemu")
+        pod.run_container(volume.path, guest_name("data"))
+
+    # the users'
+
+    def start(self, arguments, directory="/", user=NOBODY):
+        # pylint: disable-next=consider-using-with
+        process = subprocess.Popen([arguments[0], "-c", "read _", *arguments[1:]],
+                                   executable="/bin/sh", cwd=directory, stdin=subprocess.PIPE,
+                                   user=user, group=user, extra_groups=[])
+        self.addCleanup(self.finish, process)
+        return process
+
+    @staticmethod
+    def finish(process):
+        process.kill()
+        process.wait()
+        process.stdin.close()
+
+    def impersonate(self, sandbox_id, *mounts, home="home"):
+        """A shim and a VMM of a user's, in a bundle of the user's that mounts these paths."""
+        bundle = self.host.root / home / sandbox_id
+        bundle.mkdir(parents=True)
+        (bundle / "config.json").write_text(json.dumps({
+            "mounts": [{"source": path, "destination": f"/data{number}", "type": "bind"}
+                       for number, path in enumerate(mounts)],
+            "annotations": {"io.kubernetes.cri.sandbox-id": sandbox_id}}))
+        for one in (bundle, bundle.parent, bundle / "config.json"):
+            os.chown(one, NOBODY, NOBODY)
+        return (self.start(["containerd-shim-kata-v2", "-id", sandbox_id], bundle),
+                self.start(["qemu-system-x86_64", "-name", f"sandbox-{sandbox_id}"], bundle))
+
+    # what crustd says
+
+    def sandboxes(self):
+        return {row["sandbox_id"]: row["vmm_pid"] for row in self.host.query(
+            "SELECT sandbox_id, vmm_pid FROM audit_sandboxes WHERE status = 'alive'")}
+
+    def findings(self):
+        findings = json.loads(self.host.crustctl("doctor", "-o", "json", check=False).stdout)
+        if isinstance(findings, dict):
+            findings = findings["findings"]
+        return [one["what"] for one in findings if "not believed" in one["what"]]
+
+    def check_two_pods(self, *, impostor_first):
+        """A user becomes the victim's shim, and claims the other pod's volume."""
+        victim, other = self.pod(VICTIM), self.pod(OTHER)
+        own, claimed = self.volume(self.host, "own"), self.volume(self.host, "claimed")
+        if impostor_first:
+            self.impersonate(VICTIM, claimed.path)
+        self.run_pod(victim, own)
+        self.run_pod(other, claimed)
+        if not impostor_first:
+            self.impersonate(VICTIM, claimed.path)
+        self.host.start()
+        self.settle(self.host)
+        self.assertEqual(self.sandboxes(), {VICTIM: victim.vmm.pid, OTHER: other.vmm.pid})
+        for volume, sandbox_id in ((own, VICTIM), (claimed, OTHER)):
+            row = self.host.volume(volume.path)
+            self.assertEqual(row["sandbox_id"], sandbox_id, row)
+            self.assertNotEqual(row["reason"], "multiple_sandboxes", row)
+
+    def test_a_users_process_before_the_real_one(self):
+        self.check_two_pods(impostor_first=True)
+
+    def test_a_users_process_after_the_real_one(self):
+        self.check_two_pods(impostor_first=False)
+
+    def test_a_users_process_alone(self):
+        """Nothing runs for the sandbox but what a user has started."""
+        self.pod(VICTIM).write_state("qemu")
+        volume = self.volume(self.host)
+        shim, vmm = self.impersonate(VICTIM, volume.path)
+        self.host.start()
+        self.host.wait(self.findings, 30, "the doctor to say so")
+        self.assertEqual(self.sandboxes(), {})
+        self.assertEqual(self.host.volume(volume.path)["state"], "unbound")
+        self.assertIn(f"process {vmm.pid} says so and is not believed: it belongs to another user",
+                      self.findings()[0])
+        self.assertIn("it belongs to another user", self.host.log_tail())
+        for process in (shim, vmm):
+            process.kill()
+            process.wait()
+        self.host.wait(lambda: not self.findings(), 30, "the doubt to pass")
+
+    def test_of_two_that_root_has_started_neither_is_believed(self):
+        pod, volume = self.pod(VICTIM), self.volume(self.host)
+        self.run_pod(pod, volume)
+        second = self.start(["qemu-system-x86_64", "-name", f"sandbox-{VICTIM}"], user=0)
+        self.host.start()
+        self.host.wait(self.findings, 30, "the doctor to say so")
+        self.assertEqual(self.sandboxes(), {})
+        self.assertIn("both say so", self.findings()[0])
+        second.kill()
+        second.wait()
+        self.host.wait(lambda: self.sandboxes() == {VICTIM: pod.vmm.pid}, 30, "the real one")
+        self.assertEqual(self.findings(), [])
+
+    def test_a_number_that_a_user_has_got_again(self):
+        """The pid file of Kata's Go runtime names a process of a user's."""
+        volume = self.volume(self.host)
+        vmm = self.start(["qemu-system-x86_64", "-name", f"sandbox-{VICTIM}"])
+        self.host.add_sandbox(VICTIM, vmm.pid, drives=[volume.record()])
+        self.host.record(volume.path, VICTIM)
+        self.host.start()
+        self.settle(self.host)
+        self.assertEqual(self.sandboxes(), {})
+        self.assertEqual(self.host.volume(volume.path)["state"], "unbound")
+
+    def watches(self):
+        """How many inotify watches crustd has."""
+        descriptors = pathlib.Path(f"/proc/{self.host.process.pid}/fdinfo")
+        return sum(file.read_text().count("inotify wd:") for file in descriptors.iterdir())
+
+    def test_users_take_no_watches(self):
+        pods = [self.pod(str(number) * 64) for number in range(1, 7)]
+        for pod in pods:
+            pod.write_state("qemu")
+        self.host.start()
+        self.settle(self.host)
+        before = self.watches()
+        for number, pod in enumerate(pods):
+            self.impersonate(pod.id, "/data", home=f"home{number}")
+        self.host.crustctl("resync")
+        self.settle(self.host)
+        self.host.wait(lambda: len(self.findings()) == len(pods), 30, "all to be doubted")
+        self.assertEqual(self.watches(), before)
+
+
+if __name__ == "__main__":
+    unittest.main()
