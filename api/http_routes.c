@@ -22,6 +22,7 @@
 #include "api/metrics_text.h"
 #include "api/status_page.h"
 #include "lib/cleanup.h"
+#include "lib/clock.h"
 #include "lib/json.h"
 #include "store/read.h"
 
@@ -114,8 +115,11 @@ static int append_health(struct buffer *body, const struct reconciler_health *he
     json_append_member(body, "problem", *health->problem ? health->problem : NULL);
     json_append_member(body, "cleanup_problem",
                        *health->cleanup_problem ? health->cleanup_problem : NULL);
-    buffer_append_format(body, ",\"database\":\"%s\",\"acts_in_flight\":%u,\"sources\":[",
-                         health->in_memory ? "memory" : "file", health->acts_in_flight);
+    buffer_append_format(body,
+                         ",\"database\":\"%s\",\"acts_in_flight\":%u,\"longest_pass_ms\":%" PRIu64
+                         ",\"sources\":[",
+                         health->in_memory ? "memory" : "file", health->acts_in_flight,
+                         health->longest_pass_ns / NSEC_PER_MSEC);
     for (unsigned i = 0; i < health->sources; i++) {
         buffer_append_text(body, i ? "," : "");
         append_source(body, &health->source[i]);

@@ -290,6 +290,12 @@ static void write_daemon(struct metrics_text *text, struct reconciler *reconcile
     metrics_begin(text, "crustd_store_degraded", "gauge",
                   "1 while the database's file fails, so that nothing is kept.");
     metrics_put(text, NULL, health.database_fails || health.in_memory);
+    metrics_begin(text, "crustd_loop_longest_pass_seconds", "gauge",
+                  "The longest that crustd has served nobody since it started.");
+    metrics_put(text, NULL, (double)health.longest_pass_ns / (double)NSEC_PER_SEC);
+    metrics_begin(text, "crustd_loop_longest_pass_cpu_seconds", "gauge",
+                  "The most processor time that one pass of the loop has taken.");
+    metrics_put(text, NULL, (double)health.longest_pass_processor_ns / (double)NSEC_PER_SEC);
     write_sources(text, &health);
 }
 

@@ -97,6 +97,9 @@ static void print_status(const cJSON *status, struct buffer *out)
     if (json_member(status, "acts_in_flight"))
         buffer_append_format(out, "acts in flight    %" PRIu64 "\n",
                              row_number(status, "acts_in_flight", NULL));
+    if (json_member(status, "longest_pass_ms"))
+        buffer_append_format(out, "longest pass      %" PRIu64 " ms\n",
+                             row_number(status, "longest_pass_ms", NULL));
     print_sources(json_member(status, "sources"), out);
 }
 
@@ -108,8 +111,8 @@ int command_status(struct session *session)
     int result = source_status(session->source, &json, &error);
 
     if (result == 0)
-        result = json_parse(buffer_text(&json), json.length, (struct json_limits){STATUS_BYTES, 8},
-                            &status, &error);
+        result = json_parse(buffer_text(&json), json.length,
+                            (struct json_limits){STATUS_BYTES, 8, 0}, &status, &error);
     if (result != 0)
         return session_fail(result, &error);
     if (session->options->json)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* clock.c - the two clocks, read and written out.
+/* clock.c - the clocks, read and written out.
  *
- * clock_gettime(2) cannot fail for these two clocks on any kernel that crustd runs on, so neither
- * function has an error. The text is always 24 characters: a year outside 0000…9999 would not fit,
+ * clock_gettime(2) cannot fail for these clocks on any kernel that crustd runs on, so none of the
+ * functions has an error. The text is always 24 characters: a year outside 0000…9999 would not fit,
  * and is shown as the nearest one that does.
  */
 #include "lib/clock.h"
@@ -20,12 +20,27 @@ enum { MSEC_PER_SEC = 1000 };
 #define FIRST_SECOND INT64_C(-62167219200)
 #define LAST_SECOND  INT64_C(253402300799)
 
-uint64_t clock_boottime(void)
+static uint64_t read_clock(clockid_t clock)
 {
     struct timespec now;
 
-    (void)clock_gettime(CLOCK_BOOTTIME, &now);
+    (void)clock_gettime(clock, &now);
     return (uint64_t)now.tv_sec * NSEC_PER_SEC + (uint64_t)now.tv_nsec;
+}
+
+uint64_t clock_boottime(void)
+{
+    return read_clock(CLOCK_BOOTTIME);
+}
+
+uint64_t clock_monotonic(void)
+{
+    return read_clock(CLOCK_MONOTONIC);
+}
+
+uint64_t clock_processor(void)
+{
+    return read_clock(CLOCK_THREAD_CPUTIME_ID);
 }
 
 int64_t clock_realtime_ms(void)

@@ -2,7 +2,9 @@
 /* clock.h - which clock for what.
  *
  * Timeouts and ages count nanoseconds of CLOCK_BOOTTIME (they go on while the machine sleeps and
- * never jump); text for people is CLOCK_REALTIME. Nothing compares wall time with a file's mtime.
+ * never jump); text for people is CLOCK_REALTIME. How long crustd itself takes is measured by
+ * CLOCK_MONOTONIC, and by processor time where the bound must not depend on who else runs. Nothing
+ * compares wall time with a file's mtime.
  */
 #pragma once
 
@@ -14,6 +16,8 @@
 enum { CLOCK_TEXT_BYTES = 25 }; /* "2026-01-02T03:04:05.678Z" and a NUL */
 
 uint64_t clock_boottime(void);   /* nanoseconds since boot */
+uint64_t clock_monotonic(void);  /* the same without the time that the machine slept */
+uint64_t clock_processor(void);  /* nanoseconds of processor time that this thread has used */
 int64_t clock_realtime_ms(void); /* milliseconds since 1970 UTC */
 
 /* Which boot boottime counts from. Empty if it can't be read, and -errno. */

@@ -22,13 +22,26 @@
 
 enum { TIMER_PRIORITY = -1 };
 
+/* libev calls these around epoll_wait(2) alone. */
+static void on_poll(struct ev_loop *ev)
+{
+    loop_pass_end(&((struct loop *)ev_userdata(ev))->pass);
+}
+
+static void on_polled(struct ev_loop *ev)
+{
+    loop_pass_begin(&((struct loop *)ev_userdata(ev))->pass);
+}
+
 int loop_init(struct loop *loop)
 {
     struct ev_loop *ev = ev_loop_new(EVBACKEND_EPOLL | EVFLAG_NOENV | EVFLAG_NOSIGMASK);
 
     if (!ev)
         return -ENOMEM;
-    loop->ev = ev;
+    *loop = (struct loop){.ev = ev};
+    ev_set_userdata(ev, loop);
+    ev_set_loop_release_cb(ev, on_poll, on_polled);
     return 0;
 }
 

@@ -13,8 +13,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "lib/loop_pass.h"
+
+/* Stays where it was initialised. */
 struct loop {
     struct ev_loop *ev;
+    struct loop_pass pass;
 };
 
 int loop_init(struct loop *loop); /* 0, -ENOMEM */
@@ -23,6 +27,12 @@ void loop_done(struct loop *loop);
 void loop_run(struct loop *loop);      /* until loop_stop() or no source is left */
 void loop_run_once(struct loop *loop); /* one turn, waits for an event */
 void loop_stop(struct loop *loop);
+
+/* What the loop is about to do, for the log should it take too long: loop_pass_announce(). */
+static inline void loop_announce(struct loop *loop, const char *what, const char *name)
+{
+    loop_pass_announce(&loop->pass, what, name);
+}
 
 enum { LOOP_READ = EV_READ, LOOP_WRITE = EV_WRITE };
 

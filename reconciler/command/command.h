@@ -45,6 +45,7 @@ struct reconciler_health {
     bool in_memory;            /* the database's file is left behind meanwhile */
     char cleanup_problem[192]; /* why nothing stale is removed now; "": nothing is wrong */
     unsigned acts_in_flight;
+    uint64_t longest_pass_ns, longest_pass_processor_ns; /* of the loop: lib/loop_pass.h */
     unsigned sources;
     struct reconciler_source source[RECONCILER_SOURCES_MAX];
 };

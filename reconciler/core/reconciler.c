@@ -67,6 +67,14 @@ static bool is_settled(const struct reconciler *reconciler)
 
 static int observe(struct reconciler *reconciler, const struct work *work)
 {
+    static const char *const titles[] = {
+        [WORK_ENTRY] = "observing the metadata directory", [WORK_BUNDLE] = "reading the bundle",
+        [WORK_EXIT] = "noting the end of the sandbox",     [WORK_SANDBOX] = "observing the sandbox",
+        [WORK_ANNOUNCEMENT] = "noting that a disk grew",   [WORK_DEVICE] = "observing a device",
+    };
+
+    loop_announce(reconciler->context.loop, titles[work->kind],
+                  work->kind < WORK_ANNOUNCEMENT ? work->name : NULL);
     switch (work->kind) {
     case WORK_ENTRY:
         return observer_observe_entry(&reconciler->observer, work->tree, work->name);
@@ -114,6 +122,7 @@ static int decide_next(struct reconciler *reconciler)
     if (!work_queue_take_volume(&reconciler->queue, &volume_id) &&
         (reconciler->context.stopping || !actor_next_volume(reconciler->actor, &volume_id)))
         return 0;
+    loop_announce(reconciler->context.loop, "deciding about a volume", NULL);
     r = volume_pass_run(&reconciler->volume_pass, volume_id);
     if (r == 0)
         r = expansions_note(reconciler->clients, volume_id);
@@ -192,6 +201,7 @@ static bool run_pass(struct reconciler *reconciler)
     if (r == 0)
         r = observe_and_decide(reconciler);
     trees_keep_open(&reconciler->trees, false);
+    loop_announce(reconciler->context.loop, "committing to the database", NULL);
     if (r == 0)
         r = store_commit(reconciler->context.store);
     if (r < 0) {
@@ -337,6 +347,7 @@ static void clean_up(struct reconciler *reconciler)
         fallback_is_waiting(&reconciler->fallback) || has_work(reconciler) ||
         !(cleanup_is_busy(&reconciler->cleanup) || monitors_are_busy(&reconciler->monitors)))
         return;
+    loop_announce(reconciler->context.loop, "looking for stale metadata", NULL);
     more = cleanup_work(&reconciler->cleanup);
     more |= monitors_work(&reconciler->monitors);
     if (more || has_work(reconciler))

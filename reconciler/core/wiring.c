@@ -109,6 +109,8 @@ void reconciler_get_health(const struct reconciler *reconciler,
         .database_fails = fallback_database_fails(&reconciler->fallback),
         .in_memory = store_is_in_memory(reconciler->context.store),
         .acts_in_flight = actor_count_running(reconciler->actor),
+        .longest_pass_ns = reconciler->context.loop->pass.longest_ns,
+        .longest_pass_processor_ns = reconciler->context.loop->pass.longest_processor_ns,
     };
     (void)snprintf(ret_health->cleanup_problem, sizeof(ret_health->cleanup_problem), "%s",
                    reconciler->cleanup.visibility.problem);

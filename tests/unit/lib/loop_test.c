@@ -2,6 +2,7 @@
 /* loop_test.c - sources start, stop and vanish in every order; time is compared, never asserted. */
 #include "tests/unit/test.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "lib/log.h"
 #include "lib/loop.h"
 
 static struct loop loop;
@@ -83,6 +85,53 @@ static void timer_is_never_early(void **state)
     loop_timer_start(&loop, &first, 0, on_long_callback);
     loop_run(&loop);
     assert_true(late.fired >= late_started + 20 * NSEC_PER_MSEC);
+}
+
+/* The pass of the long callback, whatever shorter ones follow. */
+static void keeps_the_longest_pass(void **state)
+{
+    struct loop_timer first = {0};
+
+    (void)state;
+    assert_int_equal(loop.pass.longest_ns, 0);
+    loop_timer_start(&loop, &first, 0, on_long_callback);
+    loop_run(&loop);
+    assert_true(loop.pass.longest_ns >= 30 * NSEC_PER_MSEC);
+    assert_true(loop.pass.longest_processor_ns > 0);
+    assert_true(loop.pass.longest_processor_ns <= loop.pass.longest_ns + NSEC_PER_MSEC);
+}
+
+/* Asleep for longer than is passed over in silence, with two things announced. */
+static void on_stall(struct loop_timer *timer)
+{
+    loop_announce(timer->loop, "reading the file", "short");
+    usleep(1000);
+    loop_announce(timer->loop, "reading the file", "long");
+    usleep(1010 * 1000);
+    loop_announce(timer->loop, "reading the file", "short again");
+    loop_stop(timer->loop);
+}
+
+static void a_stall_is_logged_with_what_took_it(void **state)
+{
+    struct loop_timer timer = {0}, next = {0};
+    char text[512] = "";
+    int ends[2];
+
+    (void)state;
+    assert_int_equal(pipe2(ends, O_NONBLOCK | O_CLOEXEC), 0);
+    log_set_descriptor(ends[1]);
+    loop_timer_start(&loop, &timer, 0, on_stall);
+    loop_run(&loop);
+    loop_timer_start(&loop, &next, 0, on_timer_stop); /* a pass ends where the next poll begins */
+    loop_run(&loop);
+    log_set_descriptor(STDERR_FILENO);
+    assert_true(read(ends[0], text, sizeof(text) - 1) > 0);
+    assert_non_null(strstr(text, "nobody was served for "));
+    assert_non_null(strstr(text, " s of which went into reading the file long"));
+    assert_true(loop.pass.longest_ns >= NSEC_PER_SEC);
+    close(ends[0]);
+    close(ends[1]);
 }
 
 static void starting_again_replaces(void **state)
@@ -268,11 +317,17 @@ static void ignores_the_environment(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(timer_fires_once),        TEST(timer_is_never_early),
-        TEST(starting_again_replaces), TEST(callback_may_free_a_pending_source),
-        TEST(io_changes_its_events),   TEST(io_comes_before_timers),
-        TEST(signals_arrive),          TEST(prepare_runs_every_turn),
+        TEST(timer_fires_once),
+        TEST(timer_is_never_early),
+        TEST(starting_again_replaces),
+        TEST(callback_may_free_a_pending_source),
+        TEST(io_changes_its_events),
+        TEST(io_comes_before_timers),
+        TEST(signals_arrive),
+        TEST(prepare_runs_every_turn),
         TEST(ignores_the_environment),
+        TEST(keeps_the_longest_pass),
+        TEST(a_stall_is_logged_with_what_took_it),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
