@@ -37,7 +37,7 @@ enum {
     HTTP_NOT_IMPLEMENTED = 501,
 };
 
-static const struct json_limits limits = {AGENT_REPLY_BYTES, 4};
+static const struct json_limits limits = {AGENT_REPLY_BYTES, 4, 4096};
 
 /* ---- queries ----------------------------------------------------------------------------- */
 

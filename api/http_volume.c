@@ -18,7 +18,7 @@
 
 enum { JOURNAL_LINES = 8, ROW_BYTES = 1024 * 1024 };
 
-static const struct json_limits limits = {ROW_BYTES, 12};
+static const struct json_limits limits = {ROW_BYTES, 12, 0};
 
 /* "[{…}]" without its brackets. */
 static int append_row(struct buffer *json, const struct buffer *rows)

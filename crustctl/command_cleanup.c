@@ -111,7 +111,7 @@ int command_gc(struct session *session)
     if (result != 0)
         return fail(result, &body, &error);
     result = json_parse(buffer_text(&body), body.length,
-                        (struct json_limits){ANSWER_BYTES, ANSWER_DEPTH}, &rows, &error);
+                        (struct json_limits){ANSWER_BYTES, ANSWER_DEPTH, 0}, &rows, &error);
     if (result < 0)
         return session_fail(result, &error);
     if (session->options->json)

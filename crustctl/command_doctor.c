@@ -78,7 +78,7 @@ static void print_text(const cJSON *findings, bool by_daemon, unsigned width, st
 
 static int read_findings(const struct buffer *json, cJSON **ret_findings, struct error *error)
 {
-    return json_parse(buffer_text(json), json->length, (struct json_limits){ANSWER_BYTES, 4},
+    return json_parse(buffer_text(json), json->length, (struct json_limits){ANSWER_BYTES, 4, 0},
                       ret_findings, error);
 }
 

@@ -100,7 +100,8 @@ void dossier_ask_judged(struct session *session, struct dossier *dossier)
                    row_number(dossier->volume, "volume_id", NULL));
     if (source_ask_daemon(session->source, "POST", path, &body, NULL) == 0)
         (void)json_parse(buffer_text(&body), body.length,
-                         (struct json_limits){JUDGED_BYTES, JUDGED_DEPTH}, &dossier->judged, NULL);
+                         (struct json_limits){JUDGED_BYTES, JUDGED_DEPTH, 0}, &dossier->judged,
+                         NULL);
 }
 
 void dossier_done(struct dossier *dossier)

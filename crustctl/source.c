@@ -225,7 +225,7 @@ int source_rows(struct source *source, const struct store_query *query, cJSON **
     if (result != 0)
         return result;
     result = json_parse(buffer_text(&json), json.length,
-                        (struct json_limits){ANSWER_BYTES, ANSWER_DEPTH}, &rows, error);
+                        (struct json_limits){ANSWER_BYTES, ANSWER_DEPTH, 0}, &rows, error);
     if (result < 0)
         return result;
     if (!cJSON_IsArray(rows))
@@ -262,7 +262,7 @@ static cJSON *recorded_sandboxes(const struct source *source)
         return NULL;
     if (store_read_abilities(reader, &json, NULL) == 0)
         (void)json_parse(buffer_text(&json), json.length,
-                         (struct json_limits){DOCTOR_BYTES, ANSWER_DEPTH}, &sandboxes, NULL);
+                         (struct json_limits){DOCTOR_BYTES, ANSWER_DEPTH, 0}, &sandboxes, NULL);
     store_reader_free(reader);
     return sandboxes;
 }

@@ -12,13 +12,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "hypervisor/vmm_http.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
 #include "lib/text.h"
 #include "lib/vmm_version.h"
 
-static const struct json_limits limits = {VMM_HTTP_BODY_BYTES, VMM_HTTP_DEPTH};
+/* How often a name may be compared to find the drives' places in the tree of devices. */
+enum { COMPARISONS = 65536 };
 
 static void copy_word(const char *text, char ret_word[static CLOUD_HYPERVISOR_WORD_BYTES])
 {
@@ -30,7 +30,7 @@ int cloud_hypervisor_read_ping(const char *body, size_t length,
                                struct error *error)
 {
     cleanup(json_deletep) cJSON *ping = NULL;
-    int r = json_parse(body, length, limits, &ping, error);
+    int r = json_parse(body, length, JSON_LIMITS_VMM_HTTP, &ping, error);
     const char *version = r == 0 ? json_string(ping, "version") : NULL;
 
     if (r < 0)
@@ -83,6 +83,12 @@ static void read_address(const cJSON *tree, const char *id, struct drive *drive)
         (void)snprintf(drive->address, sizeof(drive->address), "pci:%.2s", bdf + 8);
 }
 
+/* Beyond what any VM has: its drives' addresses stay unknown. */
+static bool is_crowded(const cJSON *disks, const cJSON *tree)
+{
+    return (int64_t)cJSON_GetArraySize(disks) * cJSON_GetArraySize(tree) > COMPARISONS;
+}
+
 static int read_disk(const cJSON *disk, const cJSON *tree, struct drive_report *report,
                      struct error *error)
 {
@@ -106,7 +112,7 @@ int cloud_hypervisor_read_info(const char *body, size_t length,
                                struct drive_report *report, struct error *error)
 {
     cleanup(json_deletep) cJSON *info = NULL;
-    int r = json_parse(body, length, limits, &info, error);
+    int r = json_parse(body, length, JSON_LIMITS_VMM_HTTP, &info, error);
     const cJSON *disks, *disk, *tree;
     const char *state;
 
@@ -117,6 +123,8 @@ int cloud_hypervisor_read_info(const char *body, size_t length,
     tree = json_member(info, "device_tree");
     if (!state)
         return error_set(error, -EBADMSG, "vm.info: no state");
+    if (is_crowded(disks, tree))
+        tree = NULL;
     if (disks && !cJSON_IsArray(disks) && !cJSON_IsNull(disks))
         return error_set(error, -EBADMSG, "vm.info: config.disks is no list");
     cJSON_ArrayForEach(disk, disks)
@@ -133,7 +141,7 @@ int cloud_hypervisor_read_guest(const char *body, size_t length, struct hypervis
                                 struct error *error)
 {
     cleanup(json_deletep) cJSON *info = NULL;
-    int r = json_parse(body, length, limits, &info, error);
+    int r = json_parse(body, length, JSON_LIMITS_VMM_HTTP, &info, error);
     const cJSON *config, *platform;
 
     if (r < 0)
@@ -165,7 +173,7 @@ enum hypervisor_outcome cloud_hypervisor_refusal(const char *body, size_t length
     const cJSON *innermost = NULL;
     char text[ERROR_TEXT_BYTES];
 
-    if (json_parse(body, length, limits, &list, NULL) == 0)
+    if (json_parse(body, length, JSON_LIMITS_VMM_HTTP, &list, NULL) == 0)
         innermost = cJSON_GetArrayItem(list, cJSON_GetArraySize(list) - 1);
     if (cJSON_IsString(innermost))
         text_clean(innermost->valuestring, strlen(innermost->valuestring), text, sizeof(text));

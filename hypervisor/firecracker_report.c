@@ -12,12 +12,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "hypervisor/vmm_http.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
 #include "lib/text.h"
-
-static const struct json_limits limits = {VMM_HTTP_BODY_BYTES, VMM_HTTP_DEPTH};
 
 static bool id_is_plain(const char *id)
 {
@@ -56,7 +53,7 @@ int firecracker_read_config(const char *body, size_t length, struct drive_report
                             struct error *error)
 {
     cleanup(json_deletep) cJSON *config = NULL;
-    int r = json_parse(body, length, limits, &config, error);
+    int r = json_parse(body, length, JSON_LIMITS_VMM_HTTP, &config, error);
     const cJSON *drives, *entry;
 
     if (r < 0)
@@ -79,7 +76,7 @@ enum hypervisor_outcome firecracker_refusal(const char *body, size_t length, str
     const char *fault = NULL;
     char text[ERROR_TEXT_BYTES];
 
-    if (json_parse(body, length, limits, &refusal, NULL) == 0)
+    if (json_parse(body, length, JSON_LIMITS_VMM_HTTP, &refusal, NULL) == 0)
         fault = json_string(refusal, "fault_message");
     text_clean(fault ? fault : body, fault ? strlen(fault) : length, text, sizeof(text));
     (void)error_set(error, 0, "%s", text[0] ? text : "refused without a word");

@@ -19,7 +19,7 @@
 #include "lib/buffer.h"
 #include "lib/result.h"
 
-enum { HMP_REPLY_BYTES = 4 * 1024 * 1024 };
+enum { HMP_REPLY_BYTES = 1024 * 1024 };
 
 enum { HMP_DECODED = 0, HMP_INCOMPLETE = 1 };
 

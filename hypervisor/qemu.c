@@ -47,6 +47,9 @@ static const uint64_t greeting_ns = 2 * NSEC_PER_SEC;
 
 enum { INPUT_BYTES = QMP_MESSAGE_BYTES + 64 * 1024, OUTPUT_BYTES = 4096 };
 
+/* Of one conversation, events included: some answers of the largest size, and no flood. */
+enum { CONVERSATION_BYTES = 4 * QMP_MESSAGE_BYTES, CONVERSATION_MESSAGES = 4096 };
+
 enum step {
     STEP_GREETING,
     STEP_NEGOTIATE,
@@ -69,6 +72,8 @@ struct qemu_call {
     enum step step;
     unsigned asked, answered; /* commands so far; they number the ids */
     struct qmp_decoder decoder;
+    size_t taken_bytes; /* of what was received */
+    unsigned taken_messages;
     struct qemu_report report;
     char version[HYPERVISOR_VERSION_BYTES];
     char drive[QEMU_NAME_BYTES]; /* found, or refused; "" */
@@ -384,10 +389,8 @@ static bool find_in(struct qemu_call *qemu, struct vmm_resolver *resolver)
     if (qemu->sets.count)
         return compare_drives(qemu, resolver);
     lacks = outcome == HYPERVISOR_DRIVE_NOT_FOUND && !vmm_may_hold(resolver, &wanted.identity);
-    if (!drive && resolver->shortage) {
-        (void)error_set_errno(&error, resolver->shortage, "cannot look at all of the VMM's files");
+    if (vmm_resolver_doubt(resolver, drive, &error) < 0)
         return finish_unreachable(qemu, &error);
-    }
     if (lacks)
         qemu->list = HYPERVISOR_LIST_LACKS;
     if (drive && qemu->call.request.act == HYPERVISOR_QUERY)
@@ -518,17 +521,30 @@ static bool received_message(struct qemu_call *qemu, const struct qmp_message *m
     return proceed(qemu, &answer);
 }
 
+/* After something was taken off the input, which had `before` bytes. 0; -EMSGSIZE: it is a flood.
+ */
+static int count_taken(struct qemu_call *qemu, size_t before, struct error *error)
+{
+    qemu->taken_bytes += before - qemu->stream.input.length;
+    if (qemu->taken_bytes <= CONVERSATION_BYTES && qemu->taken_messages++ < CONVERSATION_MESSAGES)
+        return 0;
+    return error_set(error, -EMSGSIZE, "the monitor says more than it was asked for");
+}
+
 static bool receive_qmp(struct qemu_call *qemu)
 {
     bool going = true;
 
     while (going) {
         cleanup(qmp_message_done) struct qmp_message message = {.kind = QMP_OTHER};
+        size_t before = qemu->stream.input.length;
         struct error error;
         int r = qmp_decode(&qemu->decoder, &qemu->stream.input, &message, &error);
 
         if (r == QMP_INCOMPLETE)
             return true;
+        if (r == 0)
+            r = count_taken(qemu, before, &error);
         if (r < 0)
             return finish_unreachable(qemu, &error);
         going = received_message(qemu, &message);
@@ -548,6 +564,7 @@ static bool receive_hmp(struct qemu_call *qemu)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(HMP_REPLY_BYTES);
     struct answer answer = {.error_class = ""};
+    size_t before = qemu->stream.input.length;
     struct error error;
     int r;
 
@@ -556,6 +573,8 @@ static bool receive_hmp(struct qemu_call *qemu)
     r = hmp_decode(&qemu->stream.input, &text, &error);
     if (r == HMP_INCOMPLETE)
         return true;
+    if (r == 0)
+        r = count_taken(qemu, before, &error);
     if (r < 0)
         return finish_unreachable(qemu, &error);
     answer.text = buffer_text(&text);

@@ -48,6 +48,8 @@ static int list_devices(struct devices *devices, const struct qemu_report *repor
     held = resolver->held(resolver, devices->entries, QEMU_HELD_ENTRIES);
     devices->whole = held < QEMU_HELD_ENTRIES;
     held = qemu_held_unnamed(report, resolver, devices->entries, held);
+    if (resolver->exhausted)
+        return -ETIME;
     for (size_t i = 0; i < held; i++) {
         const struct vmm_identity identity = devices->entries[i];
 

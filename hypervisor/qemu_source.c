@@ -15,7 +15,7 @@
 
 #include "lib/cleanup.h"
 
-enum { CHAIN_DEPTH = 8 };
+enum { CHAIN_DEPTH = 8, CHAIN_VALUES = 256 };
 
 /* Layers that pass the size of what lies beneath through unchanged. */
 static bool driver_passes_size(const char *driver)
@@ -90,7 +90,7 @@ static void read_plain(struct qemu_source *source, const struct qemu_node *root,
 bool qemu_source_read(struct qemu_source *source, const struct qemu_node *root,
                       const struct qemu_nodes *nodes)
 {
-    const struct json_limits limits = {QEMU_FILE_BYTES, CHAIN_DEPTH};
+    const struct json_limits limits = {QEMU_FILE_BYTES, CHAIN_DEPTH, CHAIN_VALUES};
     cleanup(json_deletep) cJSON *chain = NULL;
 
     memset(source, 0, offsetof(struct qemu_source, file));

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { DEPTH = 32 };
+enum { DEPTH = 32, LINE_BYTES = 256 };
 
 struct device {
     size_t indent;
@@ -115,6 +115,8 @@ static bool read_line(struct tree *tree, const char *line)
     return true;
 }
 
+/* Each line by itself, for sscanf(3) measures all the text that it is given. What is cut off a
+ * longer one is of no meaning here. */
 bool qemu_tree_find(const char *text, const char *drive,
                     char ret_address[static QEMU_ADDRESS_BYTES])
 {
@@ -122,8 +124,13 @@ bool qemu_tree_find(const char *text, const char *drive,
     bool going = true;
 
     while (going && *text) {
-        going = read_line(&tree, text);
-        text += strcspn(text, "\n");
+        size_t length = strcspn(text, "\n"), kept = length < LINE_BYTES ? length : LINE_BYTES - 1;
+        char line[LINE_BYTES];
+
+        memcpy(line, text, kept);
+        line[kept] = '\0';
+        going = read_line(&tree, line);
+        text += length;
         text += *text == '\n';
     }
     end_devices(&tree, 0);

@@ -18,19 +18,19 @@
 #include "lib/buffer.h"
 #include "lib/json.h"
 
-enum { QMP_MESSAGE_BYTES = 4 * 1024 * 1024, QMP_MESSAGE_DEPTH = 16 };
+enum { QMP_MESSAGE_BYTES = 2 * 1024 * 1024 }; /* as JSON_LIMITS_QMP has it */
 
 enum qmp_kind {
     QMP_GREETING,
     QMP_RETURN,
     QMP_ERROR,
-    QMP_EVENT,
+    QMP_EVENT, /* nobody asked for it: not parsed, without an object */
     QMP_OTHER, /* an object that is none of these */
 };
 
 struct qmp_message {
     enum qmp_kind kind;
-    cJSON *object;           /* owned; what follows points into it */
+    cJSON *object;           /* owned; what follows points into it. NULL: an event */
     const char *id;          /* of a reply: NULL if it has none or it is no string */
     const cJSON *value;      /* QMP_RETURN */
     const char *error_class; /* QMP_ERROR, never NULL then */

@@ -14,6 +14,7 @@
 #include "hypervisor/vmm_process.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "lib/json.h"
 #include "lib/text.h"
 
 enum { STATUS_FULL = 503 };
@@ -32,7 +33,7 @@ int vmm_http_start(struct vmm_http *vmm, const char *method, const char *target,
         .method = method,
         .target = target,
         .body = body,
-        .body_limit = VMM_HTTP_BODY_BYTES,
+        .body_limit = JSON_LIMITS_VMM_HTTP.bytes,
     };
 
     if (!vmm->until_ns)
@@ -156,12 +157,11 @@ const struct drive *vmm_http_find(struct vmm_http *vmm)
     outcome = drive_report_find(&vmm->report, &wanted, &process.resolver, &drive, &error);
     lacks =
         outcome == HYPERVISOR_DRIVE_NOT_FOUND && !vmm_may_hold(&process.resolver, &wanted.identity);
-    if (drive) {
-        vmm->list = HYPERVISOR_LIST_HAS;
-    } else if (process.resolver.shortage) {
+    if (vmm_resolver_doubt(&process.resolver, drive, &error) < 0) {
         outcome = HYPERVISOR_UNREACHABLE;
-        (void)error_set_errno(&error, process.resolver.shortage,
-                              "cannot look at all of the VMM's files");
+        drive = NULL;
+    } else if (drive) {
+        vmm->list = HYPERVISOR_LIST_HAS;
     } else if (lacks) {
         vmm->list = HYPERVISOR_LIST_LACKS;
     }

@@ -14,8 +14,6 @@
 #include "hypervisor/hypervisor_ops.h"
 #include "lib/http_exchange.h"
 
-enum { VMM_HTTP_BODY_BYTES = 1024 * 1024, VMM_HTTP_DEPTH = 16 };
-
 struct vmm_http;
 
 typedef void vmm_http_answered(struct vmm_http *vmm, const char *body, size_t length);

@@ -17,10 +17,14 @@
 #include <unistd.h>
 
 #include "lib/cleanup.h"
+#include "lib/clock.h"
 #include "lib/directory.h"
 #include "lib/path.h"
 
-enum { SECTOR_BYTES = 512 };
+enum { SECTOR_BYTES = 512, DESCRIPTORS = 4096 };
+
+/* A path costs up to 4 ms: 40 links, each as long as a path can be. */
+static const uint64_t LOOKING_NS = 15 * NSEC_PER_MSEC;
 
 static struct vmm_identity identity_of(const struct stat *st)
 {
@@ -38,6 +42,8 @@ static int resolve_path(struct vmm_resolver *resolver, const char *path,
 
     if (path[0] != '/')
         return -EINVAL;
+    if (vmm_resolver_is_exhausted(resolver))
+        return -ETIME;
     r = vmm_resolver_note(resolver, path_stat_in_root(process->root, path, &st));
     if (r < 0)
         return r;
@@ -63,6 +69,8 @@ static int resolve_descriptor(struct vmm_resolver *resolver, int fd,
 {
     char name[16];
 
+    if (vmm_resolver_is_exhausted(resolver))
+        return -ETIME;
     (void)snprintf(name, sizeof(name), "%d", fd);
     return resolve_name(container_of(resolver, struct vmm_process, resolver), name, ret_identity);
 }
@@ -80,9 +88,13 @@ static size_t list_held(struct vmm_resolver *resolver, struct vmm_identity *ret_
         (void)vmm_resolver_note(resolver, r);
         return 0;
     }
-    while (count < size && (name = directory_next(names)))
+    for (unsigned seen = 0; count < size && (name = directory_next(names)); seen++) {
+        resolver->exhausted |= seen == DESCRIPTORS;
+        if (vmm_resolver_is_exhausted(resolver))
+            break;
         if (resolve_name(process, name, &ret_identities[count]) == 0)
             count++;
+    }
     return count;
 }
 
@@ -133,7 +145,8 @@ int vmm_process_init(struct vmm_process *process, const struct hypervisor_reques
     int r;
 
     *process = (struct vmm_process){
-        .resolver = {.path = resolve_path,
+        .resolver = {.until_ns = clock_processor() + LOOKING_NS,
+                     .path = resolve_path,
                      .descriptor = resolve_descriptor,
                      .held = list_held,
                      .files = vmm_files_list,

@@ -2,9 +2,11 @@
 /* vmm_resolver.c - what can be said of any process' files. */
 #include "hypervisor/vmm_resolver.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "lib/cleanup.h"
+#include "lib/clock.h"
 #include "lib/result.h"
 
 enum { HELD_ENTRIES = 1024 };
@@ -16,6 +18,24 @@ int vmm_resolver_note(struct vmm_resolver *resolver, int r)
     return r;
 }
 
+bool vmm_resolver_is_exhausted(struct vmm_resolver *resolver)
+{
+    if (resolver->until_ns && !resolver->exhausted)
+        resolver->exhausted = clock_processor() >= resolver->until_ns;
+    return resolver->exhausted;
+}
+
+int vmm_resolver_doubt(const struct vmm_resolver *resolver, bool found, struct error *error)
+{
+    if (resolver->exhausted)
+        return error_set(error, -ETIME,
+                         "the VMM has more drives and files, or longer ways to them, than can be "
+                         "looked at");
+    if (resolver->shortage && !found)
+        return error_set_errno(error, resolver->shortage, "cannot look at all of the VMM's files");
+    return 0;
+}
+
 bool vmm_may_hold(struct vmm_resolver *resolver, const struct vmm_identity *identity)
 {
     cleanup(freep) struct vmm_identity *held = calloc(HELD_ENTRIES, sizeof(*held));
@@ -24,5 +44,5 @@ bool vmm_may_hold(struct vmm_resolver *resolver, const struct vmm_identity *iden
     for (size_t i = 0; held && i < count; i++)
         if (vmm_identity_equal(&held[i], identity))
             return true;
-    return count == HELD_ENTRIES; /* there may be more */
+    return count == HELD_ENTRIES || resolver->exhausted; /* there may be more */
 }

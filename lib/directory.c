@@ -94,9 +94,12 @@ static int add_names(DIR *listing, unsigned limit, bool (*is_wanted)(const char 
 {
     const char *name;
 
-    while ((name = directory_next(listing))) {
-        if (is_wanted && !is_wanted(name))
+    for (unsigned unwanted = 0; (name = directory_next(listing));) {
+        if (is_wanted && !is_wanted(name)) {
+            if (unwanted++ == limit)
+                return DIRECTORY_TOO_MANY;
             continue;
+        }
         if (names->count == limit)
             return DIRECTORY_TOO_MANY;
         names->name[names->count] = strdup(name);

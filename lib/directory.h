@@ -40,7 +40,7 @@ struct directory_names {
 
 enum directory_outcome {
     DIRECTORY_READ,
-    DIRECTORY_TOO_MANY, /* ret_names has `limit` of them */
+    DIRECTORY_TOO_MANY, /* of those that are wanted, or of others; ret_names has some of them */
 };
 
 /* The names of a listing that are wanted (NULL: all), but for "." and "..". An enum

@@ -15,6 +15,7 @@
  */
 #include "lib/json.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,6 +42,7 @@ struct gate {
     size_t at;
     unsigned depth;
     unsigned depth_limit;
+    unsigned values, value_limit;
     struct error *error;
     struct buffer folded; /* the folded keys of all open objects, one after another */
     struct key *keys;     /* likewise, as a stack */
@@ -373,6 +375,8 @@ static bool gate_literal(struct gate *gate, const char *literal)
 
 static int gate_value(struct gate *gate)
 {
+    if (gate->values++ == gate->value_limit)
+        return refuse(gate, gate->at, "more values than are read");
     if (gate_peek(gate, '{') || gate_peek(gate, '['))
         return gate_nested(gate);
     if (gate_peek(gate, '"'))
@@ -394,12 +398,14 @@ static int gate_text(struct gate *gate)
     return gate->at < gate->length ? refuse(gate, gate->at, "text after the value") : 0;
 }
 
-static int gate_check(const char *text, size_t length, unsigned depth, struct error *error)
+static int gate_check(const char *text, size_t length, struct json_limits limits,
+                      struct error *error)
 {
     struct gate gate = {
         .text = text,
         .length = length,
-        .depth_limit = depth < JSON_MAX_DEPTH ? depth : JSON_MAX_DEPTH,
+        .depth_limit = limits.depth < JSON_MAX_DEPTH ? limits.depth : JSON_MAX_DEPTH,
+        .value_limit = limits.values ? limits.values : UINT_MAX,
         .error = error,
         .folded = BUFFER_INIT(length + 1), /* unescaping and folding never lengthen */
     };
@@ -421,7 +427,7 @@ int json_parse(const char *text, size_t length, struct json_limits limits, cJSON
     if (length > limits.bytes)
         return error_set(error, JSON_TOO_LONG, "%zu bytes of JSON, more than %zu", length,
                          limits.bytes);
-    r = gate_check(text, length, limits.depth, error);
+    r = gate_check(text, length, limits, error);
     if (r < 0)
         return r;
     value = cJSON_ParseWithLength(text, length);

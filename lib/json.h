@@ -3,9 +3,10 @@
  *
  * cJSON 1.7.15 lets through what other readers of the same file see differently: duplicate keys
  * (the first wins, Go takes the last), \u0000 (cuts the string), invalid UTF-8, trailing text. So
- * json_parse() first walks the text and refuses: more than `bytes`, deeper than `depth`, anything
- * but one value and white space, invalid UTF-8, a NUL written either way, lone surrogates, and one
- * key twice in an object in any letter case (Go matches keys without regard to case).
+ * json_parse() first walks the text and refuses: more than `bytes`, deeper than `depth`, more
+ * values than `values`, anything but one value and white space, invalid UTF-8, a NUL written either
+ * way, lone surrogates, and one key twice in an object in any letter case (Go matches keys without
+ * regard to case).
  */
 #pragma once
 
@@ -20,15 +21,19 @@
 
 struct json_limits {
     size_t bytes;
-    unsigned depth; /* nested arrays and objects; {} is 1 */
+    unsigned depth;  /* nested arrays and objects; {} is 1 */
+    unsigned values; /* all that cJSON would make a node of: 2 bytes of text become 100 of memory.
+                        0: any number, for what crustd itself wrote */
 };
 
-/* Limits per kind of input (DESIGN: hostile input). */
-#define JSON_LIMITS_MOUNT_INFO ((struct json_limits){64 * 1024, 4})
-#define JSON_LIMITS_PERSIST    ((struct json_limits){1024 * 1024, 16})
-#define JSON_LIMITS_BUNDLE     ((struct json_limits){4 * 1024 * 1024, 32})
-#define JSON_LIMITS_QMP        ((struct json_limits){4 * 1024 * 1024, 16})
-#define JSON_LIMITS_HTTP       ((struct json_limits){64 * 1024, 8})
+/* Limits per kind of input (DESIGN: hostile input). A file of the runtime's is read and taken apart
+ * in one go: the largest costs some 10 ms. */
+#define JSON_LIMITS_MOUNT_INFO ((struct json_limits){64 * 1024, 4, 4096})
+#define JSON_LIMITS_PERSIST    ((struct json_limits){1024 * 1024, 16, 65536})
+#define JSON_LIMITS_BUNDLE     ((struct json_limits){1024 * 1024, 32, 32768})
+#define JSON_LIMITS_QMP        ((struct json_limits){2 * 1024 * 1024, 16, 65536})
+#define JSON_LIMITS_VMM_HTTP   ((struct json_limits){1024 * 1024, 16, 16384})
+#define JSON_LIMITS_HTTP       ((struct json_limits){64 * 1024, 8, 4096})
 
 /* Negative, each with the value of the errno that says it in words. */
 enum json_failure {

@@ -26,7 +26,8 @@
 #include "lib/cleanup.h"
 #include "lib/path.h"
 
-enum { READ_BYTES = 16 * 1024 };
+/* DRAIN_READS: what a peer had still to say, unless it goes on saying it. */
+enum { READ_BYTES = 16 * 1024, DRAIN_READS = 64 };
 
 static void on_io(struct loop_io *io, int events);
 static void on_deadline(struct loop_timer *timer);
@@ -115,6 +116,7 @@ static enum read_result stream_read(struct stream *stream)
         stream_end(stream, STREAM_FAILED, r, "cannot keep what was received");
         return READ_ENDED;
     }
+    loop_announce(stream->loop, "what a peer sent", NULL);
     if (!stream_call(stream, stream->handler->received))
         return READ_ENDED;
     if (stream->input.length >= stream->input.limit) {
@@ -129,9 +131,9 @@ static void stream_drain(struct stream *stream, int code)
 {
     enum read_result result = READ_SOME;
 
-    while (result == READ_SOME)
+    for (unsigned reads = 0; result == READ_SOME && reads < DRAIN_READS; reads++)
         result = stream_read(stream);
-    if (result == READ_NOTHING)
+    if (result != READ_ENDED)
         stream_end(stream, STREAM_CLOSED, code, "the peer takes nothing more");
 }
 

@@ -7,6 +7,10 @@
  * A directory of bundles is listed at each question, for its own times are too coarse to say that
  * nothing changed; a name that is known costs one look into a hash table. A config.json that is
  * not there yet, or is being written, is tried again with the next question.
+ *
+ * One question reads so much and no more: what it has learned is kept, and asking again goes on
+ * from there. Whose a container is concerns every question, so a round over those that are not
+ * known is shared by all, and ends with the first question that is answered.
  */
 #include "observe/bundles.h"
 
@@ -17,6 +21,7 @@
 #include <string.h>
 
 #include "lib/cleanup.h"
+#include "lib/clock.h"
 #include "lib/directory.h"
 #include "lib/hash.h"
 #include "lib/json.h"
@@ -27,22 +32,46 @@
  * before what the runtime makes of it, by some milliseconds. */
 enum { CONTAINERS = 65536, YOUNG = 3 };
 
+/* What one question may cost before others have their turn, and what is kept meanwhile. */
+enum { FILES = 64, BYTES = 2 * 1024 * 1024, KEPT_BYTES = 8 * 1024 * 1024 };
+static const uint64_t READING_NS = 8 * NSEC_PER_MSEC;
+
 struct container {
     UT_hash_handle hh;
     bool is_known; /* its bundle was read */
     bool is_listed;
     unsigned young;
+    uint64_t round;                    /* in which it was looked at last, while nobody's is known */
+    struct kept *kept;                 /* read for a question that is not answered yet; NULL */
     char sandbox_id[BUNDLES_ID_BYTES]; /* "" nobody's */
     char id[];
+};
+
+struct kept {
+    struct bundle bundle;
+    size_t bytes;
 };
 
 struct parent {
     struct bundles_place place; /* parent[0] '\0': unused */
     struct container *containers;
+    uint64_t round;
 };
 
 struct bundles {
     struct parent parent[BUNDLES_PARENTS];
+    size_t kept_bytes;
+};
+
+/* Of one question. */
+struct reading {
+    int root;
+    struct bundles *bundles;
+    struct parent *parent;
+    const char *sandbox_id;
+    unsigned files;
+    size_t bytes;
+    uint64_t until_ns;
 };
 
 int bundles_new(struct bundles **ret_bundles)
@@ -55,8 +84,19 @@ int bundles_new(struct bundles **ret_bundles)
     return 0;
 }
 
-static void forget(struct parent *parent, struct container *container)
+static void drop_kept(struct bundles *bundles, struct container *container)
 {
+    if (!container->kept)
+        return;
+    bundles->kept_bytes -= container->kept->bytes;
+    bundle_done(&container->kept->bundle);
+    free(container->kept);
+    container->kept = NULL;
+}
+
+static void forget(struct bundles *bundles, struct parent *parent, struct container *container)
+{
+    drop_kept(bundles, container);
     HASH_DEL(parent->containers, container);
     free(container);
 }
@@ -69,7 +109,7 @@ struct bundles *bundles_free(struct bundles *bundles)
         return NULL;
     for (unsigned i = 0; i < BUNDLES_PARENTS; i++)
         HASH_ITER (hh, bundles->parent[i].containers, container, next) {
-            forget(&bundles->parent[i], container);
+            forget(bundles, &bundles->parent[i], container);
         }
     free(bundles);
     return NULL;
@@ -102,8 +142,10 @@ static struct parent *parent_at(struct bundles *bundles, const struct bundles_pl
     for (unsigned i = 0; i < BUNDLES_PARENTS; i++) {
         struct parent *parent = &bundles->parent[i];
 
-        if (!parent->place.parent[0])
+        if (!parent->place.parent[0]) {
             parent->place = *place;
+            parent->round = 1;
+        }
         if (strcmp(parent->place.parent, place->parent) == 0 &&
             strcmp(parent->place.rest, place->rest) == 0)
             return parent;
@@ -155,7 +197,7 @@ static int open_bundle(int root, const struct parent *parent, const char *id, in
 
 /* An enum file_text or -ENOMEM; a file that is not there, or not to be read, counts as cut. */
 static int read_bundle(int root, const struct parent *parent, const char *id,
-                       struct bundle *ret_bundle)
+                       struct bundle *ret_bundle, size_t *ret_bytes)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(JSON_LIMITS_BUNDLE.bytes);
     cleanup(fd_closep) int directory = -1;
@@ -164,6 +206,7 @@ static int read_bundle(int root, const struct parent *parent, const char *id,
 
     if (r == 0)
         r = path_read_below(directory, "config.json", &text, NULL, NULL);
+    *ret_bytes = text.length;
     if (result_is_shortage(r))
         return r;
     if (r != PATH_OK)
@@ -183,32 +226,100 @@ static void note_owner(struct container *container, int outcome, const struct bu
                        id && observe_is_sandbox_id(id) ? id : "");
 }
 
-static int visit(int root, struct parent *parent, struct container *container,
-                 const char *sandbox_id, bundles_callback *callback, void *userdata)
+static bool is_of(const struct container *container, const char *sandbox_id)
+{
+    return container->is_known && strcmp(container->sandbox_id, sandbox_id) == 0;
+}
+
+/* They are read again when they are asked for. */
+static void drop_those_of_others(const struct reading *reading)
+{
+    for (struct container *container = reading->parent->containers; container;
+         container = container->hh.next)
+        if (container->kept && !is_of(container, reading->sandbox_id)) {
+            drop_kept(reading->bundles, container);
+            container->round = 0;
+        }
+}
+
+static int keep(const struct reading *reading, struct container *container, struct bundle *bundle,
+                size_t bytes)
+{
+    struct bundles *bundles = reading->bundles;
+
+    if (bundles->kept_bytes + bytes > KEPT_BYTES)
+        drop_those_of_others(reading);
+    if (bundles->kept_bytes + bytes > KEPT_BYTES)
+        return 0; /* more than a pod has: what it mounts besides is not looked at */
+    container->kept = calloc(1, sizeof(*container->kept));
+    if (!container->kept)
+        return -ENOMEM;
+    *container->kept = (struct kept){*bundle, bytes};
+    *bundle = (struct bundle){0};
+    bundles->kept_bytes += bytes;
+    return 0;
+}
+
+static int visit(struct reading *reading, struct container *container)
 {
     cleanup(bundle_done) struct bundle bundle = {0};
+    size_t bytes;
     int r;
 
-    if (container->is_known && strcmp(container->sandbox_id, sandbox_id) != 0)
-        return 0;
-    r = read_bundle(root, parent, container->id, &bundle);
+    container->round = reading->parent->round;
+    r = read_bundle(reading->root, reading->parent, container->id, &bundle, &bytes);
+    reading->files++;
+    reading->bytes += bytes;
     if (r < 0)
         return r;
     if (!container->is_known)
         note_owner(container, r, &bundle);
-    if (r != FILE_READ || strcmp(container->sandbox_id, sandbox_id) != 0)
-        return 0;
-    return callback(userdata, container->id, &bundle);
+    if (r == FILE_READ && is_of(container, reading->sandbox_id))
+        return keep(reading, container, &bundle, bytes);
+    if (container->is_known)
+        container->round = 0; /* to be read again for its own sandbox */
+    return 0;
+}
+
+/* Still to be read for this question. */
+static bool is_awaited(const struct reading *reading, const struct container *container)
+{
+    if (container->round == reading->parent->round)
+        return false;
+    return !container->is_known || (is_of(container, reading->sandbox_id) && !container->kept);
+}
+
+static bool is_over(const struct reading *reading)
+{
+    return reading->files >= FILES || reading->bytes >= BYTES ||
+           clock_processor() >= reading->until_ns;
+}
+
+/* An enum progress_outcome or -errno. */
+static int read_awaited(struct reading *reading)
+{
+    struct container *container = reading->parent->containers;
+    int r = 0;
+
+    for (; r == 0 && container; container = container->hh.next) {
+        if (!is_awaited(reading, container))
+            continue;
+        if (is_over(reading))
+            return PROGRESS_MORE;
+        r = visit(reading, container);
+    }
+    return r;
 }
 
 /* Marks who is there, and forgets who is not; whoever asks about another sandbox's container that
  * went is still to be told whose it was. */
-static int list(int root, struct parent *parent, const char *sandbox_id)
+static int list(const struct reading *reading)
 {
+    struct parent *parent = reading->parent;
     cleanup(dir_closep) DIR *directory = NULL;
     struct container *container, *next;
     const char *name;
-    int r = directory_list_in_root(root, parent->place.parent, &directory);
+    int r = directory_list_in_root(reading->root, parent->place.parent, &directory);
 
     if (r < 0 && r != PATH_MISSING)
         return r;
@@ -218,23 +329,49 @@ static int list(int root, struct parent *parent, const char *sandbox_id)
         if (observe_is_sandbox_id(name) && (container = container_at(parent, name)))
             container->is_listed = true;
     HASH_ITER (hh, parent->containers, container, next) {
+        if (!container->is_listed)
+            drop_kept(reading->bundles, container);
         if (!container->is_listed &&
-            (!container->sandbox_id[0] || strcmp(container->sandbox_id, sandbox_id) == 0))
-            forget(parent, container);
+            (!container->sandbox_id[0] || is_of(container, reading->sandbox_id)))
+            forget(reading->bundles, parent, container);
     }
     return 0;
+}
+
+/* All is read: the callback has it, also if it wants no more. */
+static int hand_over(const struct reading *reading, bundles_callback *callback, void *userdata)
+{
+    int r = 0;
+
+    reading->parent->round++;
+    for (struct container *container = reading->parent->containers; container;
+         container = container->hh.next) {
+        if (!container->kept || !is_of(container, reading->sandbox_id))
+            continue;
+        if (r == 0)
+            r = callback(userdata, container->id, &container->kept->bundle);
+        drop_kept(reading->bundles, container);
+    }
+    return r;
 }
 
 int bundles_each(struct bundles *bundles, int root, const struct bundles_place *place,
                  const char *sandbox_id, bundles_callback *callback, void *userdata)
 {
-    struct parent *parent = parent_at(bundles, place);
-    int r = parent ? list(root, parent, sandbox_id) : 0;
+    struct reading reading = {
+        .root = root,
+        .bundles = bundles,
+        .parent = parent_at(bundles, place),
+        .sandbox_id = sandbox_id,
+        .until_ns = clock_processor() + READING_NS,
+    };
+    int r = reading.parent ? list(&reading) : 0;
 
-    for (struct container *container = parent ? parent->containers : NULL; r == 0 && container;
-         container = container->hh.next)
-        r = visit(root, parent, container, sandbox_id, callback, userdata);
-    return r;
+    if (r == 0 && reading.parent)
+        r = read_awaited(&reading);
+    if (r == PROGRESS_MORE)
+        return BUNDLES_UNFINISHED;
+    return r == 0 && reading.parent ? hand_over(&reading, callback, userdata) : r;
 }
 
 /* ---- one container ----------------------------------------------------------------------- */
@@ -244,6 +381,7 @@ static int refresh_owner(int root, struct parent *parent, struct container *cont
     cleanup(bundle_done) struct bundle bundle = {0};
     char path[PATH_MAX + 512];
     struct stat st;
+    size_t bytes;
     int r;
 
     (void)snprintf(path, sizeof(path), "%s/%s", parent->place.parent, container->id);
@@ -255,7 +393,7 @@ static int refresh_owner(int root, struct parent *parent, struct container *cont
     if (container->is_known)
         return container->young && container->young-- ? BUNDLES_OWNER_MAY_CHANGE
                                                       : BUNDLES_OWNER_KNOWN;
-    r = read_bundle(root, parent, container->id, &bundle);
+    r = read_bundle(root, parent, container->id, &bundle, &bytes);
     if (r < 0)
         return r;
     note_owner(container, r, &bundle);
@@ -284,7 +422,7 @@ int bundles_owner(struct bundles *bundles, int root, const char *parent_path,
         if (r >= 0)
             memcpy(ret_sandbox_id, container->sandbox_id, sizeof(container->sandbox_id));
         if (r == BUNDLES_CONTAINER_GONE)
-            forget(parent, container);
+            forget(bundles, parent, container);
         return r;
     }
     return 0;

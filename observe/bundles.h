@@ -4,7 +4,8 @@
  * Engines keep the bundles of all containers beside each other, PARENT/CONTAINER-ID[/REST]; whose
  * container it is stands only inside, in an annotation; without one it is a sandbox by itself. What
  * was found there is remembered by container id, which is never used twice, so each bundle is read
- * through once, and later only those of the sandbox that is asked for.
+ * through once, and later only those of the sandbox that is asked for. What one question costs is
+ * bounded in files, bytes and time: past that it is to be asked again, once others had their turn.
  */
 #pragma once
 
@@ -26,11 +27,16 @@ struct bundles_place {
 };
 int bundles_place_of(const char *bundle, const char *id, struct bundles_place *ret_place);
 
-/* The bundle is borrowed. Returning non-zero ends the walk and is what it returns. */
+/* The bundle is borrowed. Returning -errno ends the walk and is what it returns. */
 typedef int bundles_callback(void *userdata, const char *container_id, struct bundle *bundle);
 
+enum bundles_outcome {
+    BUNDLES_ALL,
+    BUNDLES_UNFINISHED, /* the callback has had none of them: ask again soon */
+};
+
 /* Every container whose annotation, or else whose own id, names this sandbox. A bundle that does
- * not read well is passed over. 0, -errno, or what the callback said. */
+ * not read well is passed over. An enum bundles_outcome or -errno. */
 int bundles_each(struct bundles *bundles, int root, const struct bundles_place *place,
                  const char *sandbox_id, bundles_callback *callback, void *userdata);
 

@@ -121,6 +121,7 @@ struct mount {
     char *path;
     char *destination;
     char container[CONTAINER_CHARS + 1];
+    bool shares_name; /* another path is mounted at a destination that ends alike */
     enum observed_carrier carrier;
     int64_t drive;
 };
@@ -197,24 +198,46 @@ static bool is_container(void *userdata, const char *part)
     return false;
 }
 
-/* Whether another path is mounted at a destination that ends alike. */
-static bool is_shared_name(const struct mounts *mounts, const struct mount *mount)
+static int compare_names(const void *a, const void *b)
 {
-    for (unsigned i = 0; i < mounts->mounts; i++)
-        if (strcmp(mounts->mount[i].path, mount->path) != 0 &&
-            strcmp(basename(mounts->mount[i].destination), basename(mount->destination)) == 0)
-            return true;
-    return false;
+    const struct mount *const *left = a, *const *right = b;
+    int order = strcmp(basename((*left)->destination), basename((*right)->destination));
+
+    return order ? order : strcmp((*left)->path, (*right)->path);
 }
 
-static const char *find_name(struct mounts *mounts, const struct directory_names *passthrough,
-                             const char *path)
+static bool is_named_alike(const struct mount *a, const struct mount *b)
 {
-    for (unsigned i = 0; i < mounts->mounts; i++) {
+    return strcmp(basename(a->destination), basename(b->destination)) == 0;
+}
+
+/* Of those that are named alike, the first and the last tell whether there are several paths. */
+static void mark_shared_names(struct mounts *mounts, struct mount **by_name)
+{
+    for (unsigned i = 0; i < mounts->mounts; i++)
+        by_name[i] = &mounts->mount[i];
+    qsort(by_name, mounts->mounts, sizeof(by_name[0]), compare_names);
+    for (unsigned first = 0, next; first < mounts->mounts; first = next) {
+        bool shared;
+
+        for (next = first + 1; next < mounts->mounts; next++)
+            if (!is_named_alike(by_name[first], by_name[next]))
+                break;
+        shared = strcmp(by_name[first]->path, by_name[next - 1]->path) != 0;
+        for (unsigned i = first; i < next; i++)
+            by_name[i]->shares_name = shared;
+    }
+}
+
+/* Mounts of one path stand together, and of these those that are named alike. */
+static const char *find_name(struct mounts *mounts, const struct directory_names *passthrough,
+                             unsigned first, unsigned next)
+{
+    for (unsigned i = first; i < next; i++) {
         const struct mount *mount = &mounts->mount[i];
         const char *name;
 
-        if (strcmp(mount->path, path) != 0 || is_shared_name(mounts, mount))
+        if (mount->shares_name || (i > first && is_named_alike(mount, mount - 1)))
             continue;
         name = passthrough_find(passthrough, basename(mount->destination), is_container, mounts);
         if (name)
@@ -230,20 +253,19 @@ static int compare(const void *a, const void *b)
     const struct mount *left = a, *right = b;
     int order = strcmp(left->path, right->path);
 
-    return order ? order : strcmp(left->destination, right->destination);
+    return order ? order : strcmp(basename(left->destination), basename(right->destination));
 }
 
 /* The container that has most of it: of several, one may have ended and another one be starting. */
 static void set_carrier(const struct mounts *mounts, const struct directory_names *passthrough,
-                        struct observed_claim *claim)
+                        unsigned first, unsigned next, struct observed_claim *claim)
 {
-    for (unsigned i = 0; i < mounts->mounts; i++) {
+    for (unsigned i = first; i < next; i++) {
         const struct mount *mount = &mounts->mount[i];
         enum observed_carrier carrier = mount->carrier;
 
-        if (strcmp(mount->path, claim->path) != 0)
-            continue;
-        if (carrier == CARRIER_UNKNOWN && !is_shared_name(mounts, mount) &&
+        if (carrier == CARRIER_UNKNOWN && claim->carrier < CARRIER_DIRECTORY &&
+            !mount->shares_name &&
             passthrough_is_shared(passthrough, mount->container, basename(mount->destination)))
             carrier = CARRIER_DIRECTORY;
         if (carrier <= claim->carrier)
@@ -253,19 +275,21 @@ static void set_carrier(const struct mounts *mounts, const struct directory_name
     }
 }
 
-static int add_claim(struct mounts *mounts, const struct directory_names *passthrough, char *path)
+/* Of the mounts of one path. */
+static int add_claim(struct mounts *mounts, const struct directory_names *passthrough,
+                     unsigned first, unsigned next)
 {
     struct observed_sandbox *sandbox = mounts->sandbox;
     struct observed_claim *claim = &sandbox->claim[sandbox->claims++];
-    const char *name = find_name(mounts, passthrough, path);
-    int r = kata_copy(path, &claim->path);
+    const char *name = find_name(mounts, passthrough, first, next);
+    int r = kata_copy(mounts->mount[first].path, &claim->path);
 
     if (r < 0)
         return r;
     claim->source = "bundle";
     claim->carrier = CARRIER_ENDED;
     claim->drive = -1;
-    set_carrier(mounts, passthrough, claim);
+    set_carrier(mounts, passthrough, first, next, claim);
     if (!name)
         return 0;
     if (claim->carrier < CARRIER_DEVICE)
@@ -277,17 +301,22 @@ static int add_claim(struct mounts *mounts, const struct directory_names *passth
 static int add_claims(struct mounts *mounts, const struct directory_names *passthrough)
 {
     struct observed_sandbox *sandbox = mounts->sandbox;
+    cleanup(freep) struct mount **by_name = calloc(mounts->mounts + 1, sizeof(struct mount *));
     int r = 0;
 
     if (!mounts->mounts)
         return 0;
-    qsort(mounts->mount, mounts->mounts, sizeof(*mounts->mount), compare);
     sandbox->claim = calloc(mounts->mounts, sizeof(*sandbox->claim));
-    if (!sandbox->claim)
+    if (!sandbox->claim || !by_name)
         return -ENOMEM;
-    for (unsigned i = 0; r == 0 && i < mounts->mounts; i++)
-        if (i == 0 || strcmp(mounts->mount[i].path, mounts->mount[i - 1].path) != 0)
-            r = add_claim(mounts, passthrough, mounts->mount[i].path);
+    qsort(mounts->mount, mounts->mounts, sizeof(*mounts->mount), compare);
+    mark_shared_names(mounts, by_name);
+    for (unsigned first = 0, next; r == 0 && first < mounts->mounts; first = next) {
+        for (next = first + 1; next < mounts->mounts; next++)
+            if (strcmp(mounts->mount[first].path, mounts->mount[next].path) != 0)
+                break;
+        r = add_claim(mounts, passthrough, first, next);
+    }
     return r;
 }
 
@@ -309,6 +338,8 @@ int claims_read(const struct observe_sandbox_paths *paths, const char *sandbox_i
     if (r == 0)
         r = bundles_each(paths->cache->bundles, paths->root, &place, sandbox_id, add_container,
                          mounts);
+    if (r == BUNDLES_UNFINISHED)
+        return OBSERVED_UNFINISHED;
     if (r == 0 && passthrough)
         r = passthrough_read(paths->root, sandbox_id, &names);
     return r == 0 ? add_claims(mounts, &names) : r;
@@ -362,37 +393,50 @@ int claims_each_place(const struct observe_sandbox_paths *paths, const char *san
     if (r < 0 || !bundle[0] || bundles_place_of(bundle, sandbox_id, &place) < 0)
         return r;
     r = bundles_each(paths->cache->bundles, paths->root, &place, sandbox_id, add_container, mounts);
+    if (r == BUNDLES_UNFINISHED)
+        return -EBUSY;
     if (r == 0)
         r = passthrough_read(paths->root, sandbox_id, &names);
     return r == 0 ? offer_places(mounts, &names, path, callback, userdata) : r;
 }
 
-static bool is_claimed(const struct observed_sandbox *sandbox, const char *path)
+static int compare_sources(const void *a, const void *b)
 {
-    for (unsigned i = 0; i < sandbox->claims; i++)
-        if (strcmp(sandbox->claim[i].path, path) == 0)
-            return true;
-    return false;
+    const struct observed_record *const *left = a, *const *right = b;
+
+    return strcmp((*left)->source, (*right)->source);
+}
+
+static int add_claim_from_record(struct observed_sandbox *sandbox,
+                                 const struct observed_record *record)
+{
+    struct observed_claim *claim = &sandbox->claim[sandbox->claims];
+    int r;
+
+    if (record->carrier != CARRIER_DIRECTORY || record->source[0] != '/' ||
+        strlen(record->source) >= PATH_MAX ||
+        (sandbox->claims && strcmp(claim[-1].path, record->source) == 0))
+        return 0;
+    *claim =
+        (struct observed_claim){.source = "persist", .carrier = CARRIER_DIRECTORY, .drive = -1};
+    r = kata_copy(record->source, &claim->path);
+    sandbox->claims += r == 0;
+    return r;
 }
 
 int claims_from_records(struct observed_sandbox *sandbox)
 {
+    cleanup(freep) const struct observed_record **sorted =
+        calloc(sandbox->records + 1, sizeof(struct observed_record *));
     int r = 0;
 
-    sandbox->claim = sandbox->records ? calloc(sandbox->records, sizeof(*sandbox->claim)) : NULL;
-    if (sandbox->records && !sandbox->claim)
+    sandbox->claim = calloc(sandbox->records + 1, sizeof(*sandbox->claim));
+    if (!sandbox->claim || !sorted)
         return -ENOMEM;
-    for (unsigned i = 0; r == 0 && i < sandbox->records; i++) {
-        const struct observed_record *record = &sandbox->record[i];
-        struct observed_claim *claim = &sandbox->claim[sandbox->claims];
-
-        if (record->carrier != CARRIER_DIRECTORY || record->source[0] != '/' ||
-            strlen(record->source) >= PATH_MAX || is_claimed(sandbox, record->source))
-            continue;
-        *claim =
-            (struct observed_claim){.source = "persist", .carrier = CARRIER_DIRECTORY, .drive = -1};
-        r = kata_copy(record->source, &claim->path);
-        sandbox->claims += r == 0;
-    }
+    for (unsigned i = 0; i < sandbox->records; i++)
+        sorted[i] = &sandbox->record[i];
+    qsort(sorted, sandbox->records, sizeof(sorted[0]), compare_sources);
+    for (unsigned i = 0; r == 0 && i < sandbox->records; i++)
+        r = add_claim_from_record(sandbox, sorted[i]);
     return r;
 }

@@ -12,7 +12,7 @@ int claims_find_bundle(const struct observe_sandbox_paths *paths, const char *sa
                        pid_t vmm_pid, char ret_bundle[static PATH_MAX]);
 
 /* Fills claims, pod and bundles of the sandbox. passthrough: guest paths by Kata's Rust scheme.
- * 0 or -errno. */
+ * OBSERVED, OBSERVED_UNFINISHED or -errno. */
 int claims_read(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                 const char *bundle, bool passthrough, struct observed_sandbox *sandbox);
 

@@ -55,6 +55,9 @@ enum {
     SHORT_ID_CHARS = 32,
 };
 
+/* What is taken from a sandbox's files in one go: it is compared each with each. */
+enum { CONTAINER_BYTES = 2 * 1024 * 1024, SOURCES_OF_DRIVE = 16, DRIVES = 1024 };
+
 struct container {
     char id[ID_BYTES];
     struct persist_container persist;
@@ -71,6 +74,8 @@ struct traces {
     struct persist_sandbox persist;
     unsigned containers;
     struct container container[CONTAINERS];
+    size_t bytes;    /* of the containers' files */
+    unsigned mounts; /* of all of them */
 };
 
 /* ---- directories ------------------------------------------------------------------------- */
@@ -200,11 +205,19 @@ static int read_container_file(struct traces *traces, const char *name,
     sandbox->try_again |= r == PATH_ABSENT; /* the directory comes first */
     if (r != PATH_OK)
         return r < 0 ? r : 0;
+    traces->bytes += text.length;
+    if (traces->bytes > CONTAINER_BYTES)
+        return kata_set_problem(sandbox, false, "", "more of containers than is read");
     r = persist_parse_container(buffer_text(&text), text.length, &container->persist, &error);
     if (r > 0)
         return set_parse_problem(sandbox, r, name, &error);
     if (r < 0)
         return r;
+    traces->mounts += container->persist.mounts;
+    if (traces->mounts > RECORDS) {
+        persist_container_done(&container->persist);
+        return kata_set_problem(sandbox, false, "", "more mounts of containers than are read");
+    }
     (void)snprintf(container->id, sizeof(container->id), "%s", name);
     traces->containers++;
     return 0;
@@ -227,6 +240,8 @@ static int read_containers(struct traces *traces, struct observed_sandbox *sandb
     for (unsigned seen = 0, containers = 0; r == 0 && (name = readdir(names));) {
         if (++seen > SANDBOX_NAMES || containers == CONTAINERS)
             return kata_set_problem(sandbox, false, "", "more containers than are read");
+        if (traces->bytes > CONTAINER_BYTES || traces->mounts > RECORDS)
+            return 0; /* and has been said */
         if (may_be_container(name)) {
             containers++;
             r = read_container_file(traces, name->d_name, sandbox);
@@ -267,6 +282,11 @@ static bool has_drive(const struct observed_sandbox *sandbox, unsigned first, co
     return false;
 }
 
+static bool has_room(const struct observed_sandbox *sandbox, unsigned first)
+{
+    return sandbox->drives - first < SOURCES_OF_DRIVE && sandbox->drives < DRIVES;
+}
+
 /* One drive per device and mount source: the containers of a pod share their volumes. */
 static int add_drives_of(const struct traces *traces, const struct persist_device *device,
                          struct observed_sandbox *sandbox)
@@ -281,7 +301,7 @@ static int add_drives_of(const struct traces *traces, const struct persist_devic
             const struct persist_mount *mount = &container->mount[j];
 
             if (mount->device_id && strcmp(mount->device_id, device->id) == 0 &&
-                !has_drive(sandbox, first, mount->source))
+                has_room(sandbox, first) && !has_drive(sandbox, first, mount->source))
                 r = add_drive(sandbox, device, mount->source);
         }
     }
@@ -339,6 +359,7 @@ static int add_records(const struct traces *traces, const unsigned *first,
         for (unsigned j = 0; r == 0 && j < container->persist.mounts; j++)
             r = add_record(traces, container, &container->persist.mount[j], first, sandbox);
     }
+    records_sort(sandbox);
     return r;
 }
 

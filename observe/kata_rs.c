@@ -228,5 +228,5 @@ int kata_rs_observe(const struct observe_sandbox_paths *paths, const char *sandb
         r = find_vmm(&traces, sandbox);
     if (r == 0 && sandbox->alive)
         r = observe_living(&traces, sandbox);
-    return r < 0 ? r : OBSERVED;
+    return r;
 }

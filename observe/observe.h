@@ -43,7 +43,11 @@ struct observed_entry {
 bool observe_read_only(bool so_far, const char *option);
 
 /* Outcomes. */
-enum { OBSERVED, OBSERVED_ABSENT };
+enum {
+    OBSERVED,
+    OBSERVED_ABSENT,
+    OBSERVED_UNFINISHED, /* of a sandbox: there is more than is read in one go, observe it again */
+};
 
 /* Reads directory `name` below `directory` (the open volumes root). OBSERVED, OBSERVED_ABSENT or
  * -errno (a fault of this machine, such as -EMFILE: nothing was learned). */

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lib/cleanup.h"
@@ -16,7 +17,7 @@
 #define HOST_SANDBOXES "/run/kata-containers/shared/sandboxes"
 #define GUEST_MOUNTS   "/run/kata-containers/shared/containers/passthrough"
 
-enum { NAMES = 4096, DEVICE_CHARS = 10, RANDOM_CHARS = 8, PREFIX_CHARS = 20 };
+enum { NAMES = 2048, DEVICE_CHARS = 10, RANDOM_CHARS = 8, PREFIX_CHARS = 20 };
 
 static bool is_hex(const char *text, size_t length)
 {
@@ -33,6 +34,36 @@ static bool has_form(const char *name)
            is_hex(name + DEVICE_CHARS + 1, RANDOM_CHARS);
 }
 
+/* Those of one mount's name stand together. */
+static int compare(const void *a, const void *b)
+{
+    const char *left = *(char *const *)a, *right = *(char *const *)b;
+    int order = strcmp(left + PREFIX_CHARS, right + PREFIX_CHARS);
+
+    return order ? order : strcmp(left, right);
+}
+
+/* The first of those whose mount ends in this name, or of what would follow them. */
+static unsigned first_of(const struct directory_names *names, const char *basename)
+{
+    unsigned low = 0, high = names->count;
+
+    while (low < high) {
+        unsigned middle = low + (high - low) / 2;
+
+        if (strcmp(names->name[middle] + PREFIX_CHARS, basename) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static bool is_of(const struct directory_names *names, unsigned i, const char *basename)
+{
+    return i < names->count && strcmp(names->name[i] + PREFIX_CHARS, basename) == 0;
+}
+
 int passthrough_read(int root, const char *sandbox_id, struct directory_names *ret_names)
 {
     cleanup(dir_closep) DIR *directory = NULL;
@@ -43,6 +74,10 @@ int passthrough_read(int root, const char *sandbox_id, struct directory_names *r
     r = directory_list_in_root(root, path, &directory);
     if (r == 0)
         r = directory_read_names(directory, NAMES, has_form, ret_names);
+    if (r == DIRECTORY_TOO_MANY)
+        directory_names_done(ret_names); /* which name is whose can't be told from a part of them */
+    if (r >= 0 && ret_names->count)
+        qsort(ret_names->name, ret_names->count, sizeof(*ret_names->name), compare);
     return r < 0 && !kata_is_absent(r) ? r : 0;
 }
 
@@ -61,7 +96,7 @@ const char *passthrough_find(const struct directory_names *names, const char *ba
 {
     const char *found = NULL;
 
-    for (unsigned i = 0; i < names->count; i++) {
+    for (unsigned i = first_of(names, basename); is_of(names, i, basename); i++) {
         const char *name = names->name[i];
 
         if (!passthrough_is_candidate(name, basename, is_container, userdata))
@@ -76,13 +111,9 @@ const char *passthrough_find(const struct directory_names *names, const char *ba
 bool passthrough_is_shared(const struct directory_names *names, const char *container,
                            const char *basename)
 {
-    for (unsigned i = 0; i < names->count; i++) {
-        const char *name = names->name[i];
-
-        if (strcmp(name + PREFIX_CHARS, basename) == 0 &&
-            strncmp(name, container, DEVICE_CHARS) == 0)
+    for (unsigned i = first_of(names, basename); is_of(names, i, basename); i++)
+        if (strncmp(names->name[i], container, DEVICE_CHARS) == 0)
             return true;
-    }
     return false;
 }
 

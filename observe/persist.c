@@ -34,6 +34,9 @@
 
 enum { SOURCE_BYTES = 256 };
 
+/* Kata makes at most 5 bridges; one has 32 slots. */
+enum { BRIDGES = 16, SLOTS = 64 };
+
 /* The guest's own limit on a name leaves room for this much of a source. */
 int persist_guest_path(const char *source, char **ret_path)
 {
@@ -61,12 +64,15 @@ static const char *filled(const cJSON *object, const char *name)
 static long slot_on_bridge(const cJSON *bridge, const char *drive_id)
 {
     const cJSON *slot;
+    unsigned seen = 0;
 
     cJSON_ArrayForEach(slot, json_member(bridge, "DeviceAddr"))
     {
         char *end;
         long number;
 
+        if (seen++ == SLOTS)
+            break;
         if (!cJSON_IsString(slot) || !slot->string || strcmp(slot->valuestring, drive_id) != 0)
             continue;
         number = strtol(slot->string, &end, 10);
@@ -78,10 +84,11 @@ static long slot_on_bridge(const cJSON *bridge, const char *drive_id)
 static bool pci_path(const cJSON *hypervisor, const char *drive_id, char *ret_path, size_t size)
 {
     const cJSON *bridge;
+    unsigned seen = 0;
 
     cJSON_ArrayForEach(bridge, json_member(hypervisor, "Bridges"))
     {
-        long slot = slot_on_bridge(bridge, drive_id);
+        long slot = seen++ < BRIDGES ? slot_on_bridge(bridge, drive_id) : -1;
         uint64_t address, parent = 0;
         bool nested = filled(bridge, "ParentID");
 

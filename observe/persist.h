@@ -19,7 +19,7 @@
 #include "lib/result.h"
 #include "observe/json_cut.h"
 
-enum { PERSIST_DEVICES = 1024, PERSIST_MOUNTS = 4096 };
+enum { PERSIST_DEVICES = 512, PERSIST_MOUNTS = 4096 };
 
 struct persist_device {
     char *id;

@@ -36,17 +36,50 @@ int records_add(struct observed_sandbox *sandbox, const struct observed_record *
     return 0;
 }
 
+static int compare_texts(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) : (a != NULL) - (b != NULL);
+}
+
+/* By place, and there by what is found first: those that are of one place differ in the source. */
+static int compare(const void *a, const void *b)
+{
+    const struct observed_record *left = a, *right = b;
+    int order = compare_texts(left->destination, right->destination);
+
+    if (order == 0)
+        order = strcmp(left->container, right->container);
+    return order ? order : strcmp(left->source, right->source);
+}
+
+void records_sort(struct observed_sandbox *sandbox)
+{
+    if (sandbox->records)
+        qsort(sandbox->record, sandbox->records, sizeof(*sandbox->record), compare);
+}
+
 const struct observed_record *records_find(const struct observed_sandbox *sandbox,
                                            const char *container, const char *destination)
 {
-    for (unsigned i = 0; destination && i < sandbox->records; i++) {
-        const struct observed_record *record = &sandbox->record[i];
+    unsigned low = 0, high = sandbox->records;
 
-        if (record->destination && strcmp(record->destination, destination) == 0 &&
-            strcmp(record->container, container) == 0)
-            return record;
+    while (destination && low < high) {
+        unsigned middle = low + (high - low) / 2;
+        const struct observed_record *record = &sandbox->record[middle];
+        int order = compare_texts(record->destination, destination);
+
+        if (order == 0)
+            order = strcmp(record->container, container);
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
     }
-    return NULL;
+    if (!destination || low == sandbox->records ||
+        compare_texts(sandbox->record[low].destination, destination) != 0 ||
+        strcmp(sandbox->record[low].container, container) != 0)
+        return NULL;
+    return &sandbox->record[low];
 }
 
 void records_done(struct observed_sandbox *sandbox)

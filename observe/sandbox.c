@@ -29,7 +29,7 @@ static int observe_go(const struct observe_sandbox_paths *paths, const char *san
     if (r == 0)
         r = bundle[0] ? claims_read(paths, sandbox_id, bundle, false, sandbox)
                       : claims_from_records(sandbox);
-    return r < 0 ? r : OBSERVED;
+    return r;
 }
 
 static int observe_either(const struct observe_sandbox_paths *paths, const char *sandbox_id,
@@ -49,7 +49,7 @@ static int observe_either(const struct observe_sandbox_paths *paths, const char 
     observed_sandbox_done(sandbox);
     *sandbox = other;
     other = (struct observed_sandbox){0};
-    return OBSERVED;
+    return s;
 }
 
 int observe_sandbox(const struct observe_sandbox_paths *paths, const char *sandbox_id,

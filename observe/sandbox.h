@@ -79,8 +79,8 @@ struct observe_sandbox_paths {
 };
 
 /* Everything about sandbox `sandbox_id`, whose name is checked first
- * (^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$). OBSERVED, OBSERVED_ABSENT (no trace of it at all) or
- * -errno. */
+ * (^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$). OBSERVED, OBSERVED_ABSENT (no trace of it at all),
+ * OBSERVED_UNFINISHED (what was read so far is remembered) or -errno. */
 int observe_sandbox(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                     struct observed_sandbox *ret_sandbox);
 void observed_sandbox_done(struct observed_sandbox *sandbox);

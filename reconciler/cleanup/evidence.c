@@ -183,7 +183,8 @@ static void observe_life(struct cleanup *cleanup, const struct pass_view *view,
     node_sandbox_paths(cleanup->context, bundles, &paths);
     r = observe_sandbox(&paths, user->sandbox_id, &observed);
     *ret_life = (struct life){
-        .process = user->alive || observed.alive ||
+        /* Of the dead nothing is read that could be too much. */
+        .process = user->alive || observed.alive || r == OBSERVED_UNFINISHED ||
                    census_has_process(view->census, user->sandbox_id) ||
                    (!user->exit_seen && is_there(user->vmm_pid, user->vmm_start_ns)),
         .cgroup = census_has_cgroup(view->census, user->sandbox_id),

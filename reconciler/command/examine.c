@@ -17,7 +17,7 @@ static int read_sandboxes(const struct context *context, cJSON **ret_sandboxes, 
 
     return r < 0 ? r
                  : json_parse(buffer_text(&rows), rows.length,
-                              (struct json_limits){DOCTOR_BYTES, 4}, ret_sandboxes, error);
+                              (struct json_limits){DOCTOR_BYTES, 4, 0}, ret_sandboxes, error);
 }
 
 static void add_doubt(void *userdata, const char *sandbox_id, const char *text)

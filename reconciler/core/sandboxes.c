@@ -194,6 +194,10 @@ int observer_observe_sandbox(const struct observer *observer, const char *sandbo
         (void)work_queue_retry(context->queue, TREE_GO_SANDBOXES, sandbox_id);
         return 0;
     }
+    if (r == OBSERVED_UNFINISHED) {
+        work_queue_add_sandbox(context->queue, sandbox_id);
+        return 0;
+    }
     if (observed.try_again && work_queue_retry(context->queue, TREE_GO_SANDBOXES, sandbox_id))
         return 0;
     if (!observed.try_again)

@@ -118,7 +118,7 @@ static int take_volumes(const cJSON *volumes, unsigned paths, struct helper_repo
 int helper_report_parse(const char *text, size_t length, unsigned paths,
                         struct helper_report *ret_report, struct error *error)
 {
-    static const struct json_limits limits = {HELPER_REPORT_BYTES, DEPTH};
+    static const struct json_limits limits = {HELPER_REPORT_BYTES, DEPTH, 4096};
     cleanup(json_deletep) cJSON *object = NULL;
     const cJSON *volumes;
     uint64_t version = 0;

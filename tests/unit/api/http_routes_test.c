@@ -90,7 +90,7 @@ static void what_does_not_exist_is_not_found(void **state)
 static cJSON *rows_of(struct fixture *fixture, const char *path)
 {
     cleanup(buffer_done) struct buffer reply = ask(fixture, "GET", path);
-    const struct json_limits limits = {64 << 20, 8};
+    const struct json_limits limits = {64 << 20, 8, 0};
     const char *body = body_of(&reply);
     cJSON *rows = NULL;
 

@@ -7,9 +7,9 @@ static cJSON *parse(const struct buffer *out)
 {
     cJSON *value = NULL;
 
-    assert_int_equal(
-        json_parse(buffer_text(out), out->length, (struct json_limits){16 * MIB, 12}, &value, NULL),
-        0);
+    assert_int_equal(json_parse(buffer_text(out), out->length,
+                                (struct json_limits){16 * MIB, 12, 0}, &value, NULL),
+                     0);
     return value;
 }
 

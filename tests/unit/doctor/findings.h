@@ -26,7 +26,7 @@ static inline void written_end(struct written *written)
 {
     assert_int_equal(findings_end(&written->findings), 0);
     assert_int_equal(json_parse(buffer_text(&written->json), written->json.length,
-                                (struct json_limits){1 << 20, 4}, &written->list, NULL),
+                                (struct json_limits){1 << 20, 4, 0}, &written->list, NULL),
                      0);
 }
 

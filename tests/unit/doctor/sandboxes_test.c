@@ -26,7 +26,7 @@ static void judge(struct node *node, const char *rows)
     written_done(&node->written);
     written_begin(&node->written);
     assert_int_equal(
-        json_parse(rows, strlen(rows), (struct json_limits){1 << 16, 4}, &sandboxes, NULL), 0);
+        json_parse(rows, strlen(rows), (struct json_limits){1 << 16, 4, 0}, &sandboxes, NULL), 0);
     sandboxes_judge(sandboxes, "b", &node->config, &node->written.findings);
     written_end(&node->written);
 }

@@ -41,7 +41,8 @@ static void parse_report(int fd)
     assert_int_equal(text.data[text.length - 1], '\n');
     assert_ptr_equal(memchr(text.data, '\n', text.length), text.data + text.length - 1);
     assert_int_equal(
-        json_parse(text.data, text.length, (struct json_limits){1 << 20, 4}, &report, &error), 0);
+        json_parse(text.data, text.length, (struct json_limits){1 << 20, 4, 0}, &report, &error),
+        0);
     buffer_done(&text);
 }
 

@@ -18,7 +18,8 @@ static cJSON *parse(struct buffer *line)
 
     assert_int_equal(line->data[line->length - 1], '\n');
     assert_int_equal(
-        json_parse(line->data, line->length, (struct json_limits){1 << 20, 4}, &value, &error), 0);
+        json_parse(line->data, line->length, (struct json_limits){1 << 20, 4, 0}, &value, &error),
+        0);
     buffer_done(line);
     return value;
 }

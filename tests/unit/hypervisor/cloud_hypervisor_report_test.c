@@ -6,7 +6,10 @@
 #include <string.h>
 
 #include "hypervisor/cloud_hypervisor_report.h"
+#include "lib/buffer.h"
 #include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/json.h"
 
 static enum hypervisor_outcome check(const char *version)
 {
@@ -193,6 +196,48 @@ static void says_why_it_was_refused(void **state)
     }
 }
 
+static void append_disks(struct buffer *body, unsigned disks)
+{
+    for (unsigned i = 0; i < disks; i++)
+        buffer_append_format(body, "%s{\"id\":\"d%u\",\"path\":\"/x\"}", i ? "," : "", i);
+}
+
+/* Where looking the drives up in the tree would take long, their addresses stay unknown. */
+static void a_crowded_tree_is_not_searched(void **state)
+{
+    cleanup(buffer_done) struct buffer body = BUFFER_INIT(JSON_LIMITS_VMM_HTTP.bytes);
+    struct drive_report report;
+    uint64_t began;
+
+    (void)state;
+    buffer_append_text(&body, "{\"state\":\"Running\",\"config\":{\"disks\":[");
+    append_disks(&body, 1000);
+    buffer_append_text(&body, "]},\"device_tree\":{\"d999\":{\"parent\":\"p\"},"
+                              "\"p\":{\"pci_bdf\":\"0000:00:03.0\"}");
+    for (unsigned i = 0; i < 10 * 1000; i++)
+        buffer_append_format(&body, ",\"x%u\":0", i);
+    assert_int_equal(buffer_append_text(&body, "}}"), 0);
+    began = clock_processor();
+    assert_int_equal(read_info(buffer_text(&body), &report), 0);
+    assert_true(clock_processor() - began < NSEC_PER_SEC / 2);
+    assert_int_equal(report.count, 1000);
+    assert_string_equal(report.entries[999].address, "");
+    drive_report_done(&report);
+}
+
+static void refuses_more_values_than_a_vm_has(void **state)
+{
+    cleanup(buffer_done) struct buffer body = BUFFER_INIT(JSON_LIMITS_VMM_HTTP.bytes);
+    struct drive_report report;
+
+    (void)state;
+    buffer_append_text(&body, "{\"state\":\"Running\"");
+    for (unsigned i = 0; i < JSON_LIMITS_VMM_HTTP.values; i++)
+        buffer_append_format(&body, ",\"x%u\":0", i);
+    assert_int_equal(buffer_append_text(&body, "}"), 0);
+    assert_int_equal(read_info(buffer_text(&body), &report), -EBADMSG);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -203,6 +248,8 @@ int main(void)
         cmocka_unit_test(tells_what_guest_it_runs),
         cmocka_unit_test(refuses_what_contradicts_itself),
         cmocka_unit_test(says_why_it_was_refused),
+        cmocka_unit_test(a_crowded_tree_is_not_searched),
+        cmocka_unit_test(refuses_more_values_than_a_vm_has),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

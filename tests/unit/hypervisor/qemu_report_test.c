@@ -17,7 +17,7 @@
 
 static cJSON *parse(const char *text)
 {
-    const struct json_limits limits = {1 << 20, 16};
+    const struct json_limits limits = {1 << 20, 16, 0};
     struct error error;
     cJSON *value = NULL;
 

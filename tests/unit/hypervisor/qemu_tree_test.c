@@ -7,6 +7,7 @@
 #include "hypervisor/qemu_tree.h"
 #include "lib/buffer.h"
 #include "lib/cleanup.h"
+#include "lib/clock.h"
 
 #define HEAD                                                                                       \
     "bus: main-system-bus\n  type System\n  dev: hpet, id \"\"\n    gpio-in \"\" 2\n"              \
@@ -93,12 +94,28 @@ static void has_bounds(void **state)
     assert_address(buffer_text(&deep), "a", NULL);
 }
 
+/* As many lines as a monitor may send: each costs what it is long, and not what follows it. */
+static void many_lines_cost_no_more(void **state)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(0);
+    uint64_t began;
+
+    (void)state;
+    assert_int_equal(buffer_append_text(&text, "dev: a, id \"\"\n"), 0);
+    for (unsigned i = 0; i < 100 * 1000; i++)
+        assert_int_equal(buffer_append_text(&text, "  x = 1\n"), 0);
+    began = clock_processor();
+    assert_address(buffer_text(&text), "a", NULL);
+    assert_true(clock_processor() - began < NSEC_PER_SEC);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finds_disks_on_either_bus),
         cmocka_unit_test(says_nothing_where_nothing_is_certain),
         cmocka_unit_test(has_bounds),
+        cmocka_unit_test(many_lines_cost_no_more),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -92,6 +92,57 @@ static void takes_any_split(void **state)
     buffer_done(&input);
 }
 
+/* Not even looked at: what it says is never asked for. */
+static void events_are_not_parsed(void **state)
+{
+    static const struct {
+        const char *text;
+        bool is_event;
+    } cases[] = {
+        {"{\"event\": nonsense}", true},
+        {"{\"data\": [nonsense], \"event\" : 1}", true},
+        {"{\"a\": \"\\\"}\", \"event\": nonsense}", true},
+        {"{\"return\": {\"event\": 1}}", false},
+        {"{\"return\": \"event\"}", false},
+        {"{\"return\": [\"event\"]}", false},
+        {"{\"return\": {}, \"id\": \"event\"}", false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < array_length(cases); i++) {
+        struct buffer input = BUFFER_INIT(4096);
+        struct qmp_decoder decoder = {0};
+        struct qmp_message message;
+        struct error error;
+
+        assert_int_equal(buffer_append_text(&input, cases[i].text), 0);
+        assert_int_equal(qmp_decode(&decoder, &input, &message, &error), QMP_DECODED);
+        assert_int_equal(message.kind, cases[i].is_event ? QMP_EVENT : QMP_RETURN);
+        assert_int_equal(message.object == NULL, cases[i].is_event);
+        assert_int_equal(input.length, 0);
+        qmp_message_done(&message);
+        buffer_done(&input);
+    }
+}
+
+/* Two bytes each, 80 of memory. */
+static void refuses_more_values_than_a_vmm_has(void **state)
+{
+    struct buffer input = BUFFER_INIT(QMP_MESSAGE_BYTES);
+    struct qmp_decoder decoder = {0};
+    struct qmp_message message;
+    struct error error;
+
+    (void)state;
+    assert_int_equal(buffer_append_text(&input, "{\"return\": [0"), 0);
+    for (unsigned i = 0; i < JSON_LIMITS_QMP.values; i++)
+        assert_int_equal(buffer_append_text(&input, ",0"), 0);
+    assert_int_equal(buffer_append_text(&input, "]}"), 0);
+    assert_int_equal(qmp_decode(&decoder, &input, &message, &error), -EBADMSG);
+    assert_non_null(strstr(error.text, "more values than are read"));
+    buffer_done(&input);
+}
+
 static void refuses_nonsense(void **state)
 {
     static const struct {
@@ -195,9 +246,14 @@ static void reads_the_version_of_a_greeting(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tells_kinds_apart), cmocka_unit_test(takes_any_split),
-        cmocka_unit_test(refuses_nonsense),  cmocka_unit_test(refuses_an_endless_message),
-        cmocka_unit_test(writes_commands),   cmocka_unit_test(reads_the_version_of_a_greeting),
+        cmocka_unit_test(tells_kinds_apart),
+        cmocka_unit_test(takes_any_split),
+        cmocka_unit_test(refuses_nonsense),
+        cmocka_unit_test(refuses_an_endless_message),
+        cmocka_unit_test(events_are_not_parsed),
+        cmocka_unit_test(refuses_more_values_than_a_vmm_has),
+        cmocka_unit_test(writes_commands),
+        cmocka_unit_test(reads_the_version_of_a_greeting),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

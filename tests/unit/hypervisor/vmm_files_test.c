@@ -87,6 +87,29 @@ static void a_lack_of_descriptors_is_noted(void **state)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
+/* As long as it takes to look at everything, but no longer than others can wait. */
+static void looking_ends_when_its_time_is_over(void **state)
+{
+    struct vmm_resolver *resolver = &((struct fixture *)*state)->process.resolver;
+    const struct vmm_identity none = {.block_device = true};
+    struct vmm_identity identity;
+    struct vmm_file files[MOST];
+    struct error error;
+    size_t count;
+
+    assert_true(resolver->until_ns > 0);
+    assert_int_equal(resolver->path(resolver, "/dev/null", &identity), 0);
+    assert_int_equal(vmm_resolver_doubt(resolver, false, &error), 0);
+    assert_false(vmm_may_hold(resolver, &none));
+    resolver->until_ns = 1;
+    assert_int_equal(resolver->path(resolver, "/dev/null", &identity), -ETIME);
+    assert_int_equal(resolver->descriptor(resolver, 0, &identity), -ETIME);
+    assert_int_equal(resolver->files(resolver, files, MOST, &count), -ETIME);
+    assert_true(vmm_may_hold(resolver, &none));
+    assert_true(vmm_resolver_doubt(resolver, true, &error) < 0);
+    assert_non_null(strstr(error.text, "than can be looked at"));
+}
+
 static void a_file_counts_by_how_it_is_open(void **state)
 {
     struct fixture *fixture = *state;
@@ -153,6 +176,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         files_test(a_lack_of_descriptors_is_noted),
         files_test(a_file_counts_by_how_it_is_open),
+        files_test(looking_ends_when_its_time_is_over),
         files_test(memory_is_no_drive),
         files_test(more_than_there_is_room_for_is_an_error),
         files_test(sizes_are_the_kernels),

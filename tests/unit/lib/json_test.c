@@ -6,9 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/cleanup.h"
 #include "lib/json.h"
 
-static const struct json_limits limits = {1024, 4};
+static const struct json_limits limits = {1024, 4, 0};
 
 static int parse(const char *text, struct error *error)
 {
@@ -172,7 +173,7 @@ static void refuses_long_numbers(void **state)
 
 static void keeps_to_its_size(void **state)
 {
-    struct json_limits small = {4, 1};
+    struct json_limits small = {4, 1, 0};
     cJSON *value = NULL;
 
     (void)state;
@@ -186,7 +187,7 @@ static void keeps_to_its_size(void **state)
 /* The bound on recursion holds whatever the caller asks for. */
 static void survives_any_depth(void **state)
 {
-    struct json_limits deep = {1024 * 1024, 1000000};
+    struct json_limits deep = {1024 * 1024, 1000000, 0};
     char *text = malloc(500000);
     cJSON *value = NULL;
 
@@ -200,7 +201,7 @@ static void survives_any_depth(void **state)
 /* 40,000 keys of equal length that differ at their end: quadratic work would not come back. */
 static void many_keys_cost_no_more(void **state)
 {
-    struct json_limits large = {4 * 1024 * 1024, 2};
+    struct json_limits large = {4 * 1024 * 1024, 2, 0};
     struct buffer text = BUFFER_INIT(4 * 1024 * 1024);
     struct error error;
     cJSON *value = NULL;
@@ -297,6 +298,25 @@ static void writes_members(void **state)
     buffer_done(&text);
 }
 
+/* Each becomes a node of cJSON's: keys do not count, empty arrays and objects do. */
+static void counts_values_before_any_is_made(void **state)
+{
+    static const char *const five[] = {"[0,0,0,0]", "[[],[],{},\"\"]", "{\"a\":{\"b\":[1,true]}}"};
+    static const char *const six[] = {"[0,0,0,0,0]", "[[],[],{},\"\",null]",
+                                      "{\"a\":{\"b\":[1,true,2]}}"};
+    const struct json_limits few = {1024, 4, 5};
+    struct error error;
+    cJSON *value;
+
+    (void)state;
+    for (size_t i = 0; i < array_length(five); i++) {
+        assert_int_equal(json_parse(five[i], strlen(five[i]), few, &value, &error), 0);
+        cJSON_Delete(value);
+        assert_int_equal(json_parse(six[i], strlen(six[i]), few, &value, &error), JSON_WRONG);
+        assert_non_null(strstr(error.text, "more values than are read"));
+    }
+}
+
 static void knows_text(void **state)
 {
     (void)state;
@@ -323,6 +343,7 @@ int main(void)
         cmocka_unit_test(reads_whole_numbers),
         cmocka_unit_test(writes_strings),
         cmocka_unit_test(knows_text),
+        cmocka_unit_test(counts_values_before_any_is_made),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bundles_test.c - more bundles than are read in one go: who asks again gets them all. */
+#include "tests/unit/test.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/buffer.h"
+#include "lib/cleanup.h"
+#include "lib/path.h"
+#include "observe/bundles.h"
+#include "tests/unit/scratch.h"
+
+/* More than twice of what one question reads, and less than four times. */
+enum { MANY = 200, QUESTIONS_AT_MOST = 64 };
+
+struct fixture {
+    char directory[SCRATCH_BYTES];
+    int root;
+    struct bundles *bundles;
+    struct bundles_place place;
+};
+
+static int set_up(void **state)
+{
+    static struct fixture fixture;
+
+    fixture = (struct fixture){.place = {.parent = "/tasks"}};
+    assert_int_equal(scratch_directory_make(fixture.directory), 0);
+    assert_int_equal(path_open_root(fixture.directory, &fixture.root), 0);
+    assert_int_equal(mkdirat(fixture.root, "tasks", 0755), 0);
+    assert_int_equal(bundles_new(&fixture.bundles), 0);
+    *state = &fixture;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *fixture = *state;
+
+    fixture->bundles = bundles_free(fixture->bundles);
+    fd_close(fixture->root);
+    return scratch_directory_remove(fixture->directory);
+}
+
+static void put_bundle(struct fixture *fixture, const char *prefix, unsigned number,
+                       const char *sandbox_id)
+{
+    cleanup(fd_closep) int directory = -1;
+    char name[64], text[256];
+
+    (void)snprintf(name, sizeof(name), "tasks/%s%u", prefix, number);
+    assert_int_equal(mkdirat(fixture->root, name, 0755), 0);
+    directory = openat(fixture->root, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    (void)snprintf(text, sizeof(text),
+                   "{\"annotations\":{\"io.kubernetes.cri.sandbox-id\":\"%s\"},\"mounts\":["
+                   "{\"source\":\"/v%u\",\"destination\":\"/data\"}]}",
+                   sandbox_id, number);
+    assert_int_equal(path_write_below(directory, "config.json", O_EXCL, 0600, text, strlen(text)),
+                     0);
+}
+
+static int count_bundle(void *userdata, const char *container_id, struct bundle *bundle)
+{
+    unsigned *count = userdata;
+
+    assert_true(container_id[0] != '\0');
+    assert_int_equal(bundle->mounts, 1);
+    (*count)++;
+    return 0;
+}
+
+static int ask(struct fixture *fixture, const char *sandbox_id, unsigned *count)
+{
+    return bundles_each(fixture->bundles, fixture->root, &fixture->place, sandbox_id, count_bundle,
+                        count);
+}
+
+/* Asks until all is told; returns how often. Nothing is told before. */
+static unsigned ask_on(struct fixture *fixture, const char *sandbox_id, unsigned expected)
+{
+    unsigned count = 0;
+
+    for (unsigned questions = 1; questions <= QUESTIONS_AT_MOST; questions++) {
+        int r = ask(fixture, sandbox_id, &count);
+
+        if (r == BUNDLES_ALL) {
+            assert_int_equal(count, expected);
+            return questions;
+        }
+        assert_int_equal(r, BUNDLES_UNFINISHED);
+        assert_int_equal(count, 0);
+    }
+    fail_msg("asked %d times in vain", QUESTIONS_AT_MOST);
+    return 0;
+}
+
+static void a_few_are_told_at_once(void **state)
+{
+    struct fixture *fixture = *state;
+
+    for (unsigned i = 0; i < 10; i++)
+        put_bundle(fixture, "c", i, i % 2 ? "a" : "b");
+    assert_int_equal(ask_on(fixture, "a", 5), 1);
+    assert_int_equal(ask_on(fixture, "b", 5), 1);
+    assert_int_equal(ask_on(fixture, "a", 5), 1);
+    assert_int_equal(ask_on(fixture, "c", 0), 1);
+}
+
+static void many_are_told_after_several_questions(void **state)
+{
+    struct fixture *fixture = *state;
+
+    for (unsigned i = 0; i < MANY; i++)
+        put_bundle(fixture, "c", i, "a");
+    assert_true(ask_on(fixture, "a", MANY) > 2);
+    assert_true(ask_on(fixture, "a", MANY) > 2); /* they are read again, as they may have changed */
+}
+
+/* Whose they are is learned once, whoever asks, and neither loses what it has got. */
+static void two_may_ask_in_turns(void **state)
+{
+    struct fixture *fixture = *state;
+    unsigned a = 0, b = 0, questions = 0;
+    int of_a = BUNDLES_UNFINISHED, of_b = BUNDLES_UNFINISHED;
+
+    for (unsigned i = 0; i < MANY; i++) {
+        put_bundle(fixture, "a", i, "a");
+        put_bundle(fixture, "b", i, "b");
+    }
+    for (; (of_a || of_b) && questions < QUESTIONS_AT_MOST; questions++) {
+        of_a = of_a ? ask(fixture, "a", &a) : of_a;
+        of_b = of_b ? ask(fixture, "b", &b) : of_b;
+        assert_true(of_a >= 0 && of_b >= 0);
+    }
+    assert_int_equal(a, MANY);
+    assert_int_equal(b, MANY);
+}
+
+/* Each that can't be read is tried once for a question, however often that is asked. */
+static void those_that_never_read_well_end_too(void **state)
+{
+    struct fixture *fixture = *state;
+    char name[64];
+
+    for (unsigned i = 0; i < MANY; i++) {
+        (void)snprintf(name, sizeof(name), "tasks/empty%u", i);
+        assert_int_equal(mkdirat(fixture->root, name, 0755), 0);
+    }
+    put_bundle(fixture, "c", 0, "a");
+    assert_true(ask_on(fixture, "a", 1) > 2);
+}
+
+#define bundles_test(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        bundles_test(a_few_are_told_at_once),
+        bundles_test(many_are_told_after_several_questions),
+        bundles_test(two_may_ask_in_turns),
+        bundles_test(those_that_never_read_well_end_too),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
