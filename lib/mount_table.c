@@ -87,8 +87,24 @@ bool mount_table_parse(char *line, struct mount_entry *ret_mount)
         .mount_point = fields[MOUNT_POINT],
         .file_system = file_system,
         .source = source,
+        .super_options = super_options,
     };
     return true;
+}
+
+bool mount_table_source_is_device(const struct mount_entry *mount)
+{
+    static const char *const over_devices[] = {"btrfs", "bcachefs"};
+    static const char fuse[] = "fuse";
+    const char *name = mount->file_system;
+
+    for (size_t i = 0; i < array_length(over_devices); i++)
+        if (strcmp(name, over_devices[i]) == 0)
+            return true;
+    if (strcmp(name, "fuseblk") != 0 && (strncmp(name, fuse, strlen(fuse)) != 0 ||
+                                         (name[strlen(fuse)] && name[strlen(fuse)] != '.')))
+        return false;
+    return has_option(mount->super_options, "user_id=0");
 }
 
 bool mount_table_next(char **cursor, struct mount_entry *ret_mount)

@@ -19,6 +19,7 @@ struct mount_entry {
     const char *mount_point;
     const char *file_system; /* "ext4" */
     const char *source;      /* "/dev/vda", or whatever mount(2) was told */
+    const char *super_options;
 };
 
 enum { MOUNT_TABLE_BYTES = 4 * 1024 * 1024 };
@@ -35,6 +36,11 @@ bool mount_table_next(char **cursor, struct mount_entry *ret_mount);
 
 /* The same of one line, for a reader that takes them one by one. False: it makes no sense. */
 bool mount_table_parse(char *line, struct mount_entry *ret_mount);
+
+/* Whether the source of a file system whose device is anonymous says which device it lies on. Most
+ * have no device, and their source is any word that mount(2) was told; a FUSE file system's is its
+ * owner's word, which counts if that is root. */
+bool mount_table_source_is_device(const struct mount_entry *mount);
 
 /* "\040" and the like, in place: as in mountinfo, so in /proc/swaps. */
 void mount_table_unescape(char *text);

@@ -6,9 +6,10 @@
  * disk asks about its partitions and about what stands on it (dm, md, bcache: sysfs calls them
  * holders), as deep as such stacks get.
  *
- * A mount's device field is the file system's number. Where that is an anonymous one (btrfs, FUSE),
- * its source is a path, and the path's own number is what counts; btrfs over several devices names
- * one of them there and all of them in sysfs. Paths are those of process 1, whose table it is.
+ * A mount's device field is the file system's number. Where that is an anonymous one and the file
+ * system one over devices (btrfs, root's FUSE), its source is a path, and the path's own number is
+ * what counts; btrfs over several devices names one of them there and all of them in sysfs. Paths
+ * are those of process 1, whose table it is.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -107,7 +108,9 @@ static int add_mount_line(struct observed_mounts *mounts, int root, char *line)
         return 0;
     if (major(mount.device) != 0)
         return add_used(mounts, major(mount.device), minor(mount.device), mount.mount_point);
-    return add_path(mounts, root, mount.source, mount.mount_point);
+    return mount_table_source_is_device(&mount)
+               ? add_path(mounts, root, mount.source, mount.mount_point)
+               : 0;
 }
 
 /* "/dev/sda2 partition 1000 0 -2", after a line of headings. */

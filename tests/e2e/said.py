@@ -16,6 +16,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import shutil
 import socket
 import subprocess
@@ -165,12 +166,30 @@ class SaidTest(unittest.TestCase):
         node.wait(lambda: node.volume(marker)["status"] == "removed", 60, "the marker to go")
         node.wait(lambda: status(node)["acts_in_flight"] == 0, 60, "acts in flight to end")
 
+    def assert_served(self, node, seconds=0.05):
+        """No pass of the daemon's loop has taken longer since its start. Processor time: how busy
+        the machine and its disk are beside it is not the daemon's doing."""
+        self.assertLess(longest_pass(node), seconds, node.log_tail())
+
     def turns(self, node):
         return node.query("SELECT coalesce(max(seq), 0) AS n FROM audit_journal")[0]["n"]
 
 
 def status(node):
     return json.loads(node.crustctl("status", "-o", "json").stdout)
+
+
+def longest_pass(node):
+    """Seconds of processor time that the longest pass of the daemon's loop has taken."""
+    _, body = curl(node, "/metrics")
+    found = re.search(rb"^crustd_loop_longest_pass_cpu_seconds (\S+)$", body, re.MULTILINE)
+    return float(found[1])
+
+
+def rss_anon(node):
+    """Bytes of the daemon's own memory."""
+    status_text = pathlib.Path(f"/proc/{node.process.pid}/status").read_text()
+    return int(re.search(r"RssAnon:\s+(\d+)", status_text)[1]) << 10
 
 
 def free_port():

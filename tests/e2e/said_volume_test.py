@@ -3,6 +3,7 @@
 its device, and what has become of the device. In none of these is a resize ever sent.
 """
 
+import ctypes
 import fcntl
 import os
 import pathlib
@@ -290,6 +291,34 @@ class HostTest(VolumeTest):
         run("umount", where)
         node.wait_for(volume.path, "in_sync")
 
+
+    def claim_by_fuse(self, device, owner):
+        """A FUSE mount that this owner says is of the device. Nobody serves it, and nobody asks."""
+        where = self.scratch / f"fuse{owner}"
+        where.mkdir()
+        try:
+            fuse = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            self.skipTest(f"needs FUSE: {error}")
+        self.addCleanup(os.close, fuse)
+        options = f"fd={fuse},rootmode=40000,user_id={owner},group_id=0"
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.mount(device.encode(), bytes(where), b"fuse", 0, options.encode()) < 0:
+            self.skipTest(f"needs FUSE: {os.strerror(ctypes.get_errno())}")
+        self.addCleanup(libc.umount2, bytes(where), 2)
+        if str(where) not in pathlib.Path("/proc/1/mountinfo").read_text():
+            self.skipTest("needs the mount namespace of process 1")
+
+    def test_claimed_by_fuse(self):
+        """Whoever may mount FUSE names the source of what he mounts."""
+        node, volume, _ = self.build({"resize.sweep_seconds": 3600})
+        node.start()
+        node.wait_for(volume.path, "in_sync")
+        self.claim_by_fuse(volume.loop.device, 1000)
+        volume.loop.resize(AFTER)
+        self.check_grown(node, volume)
+        self.claim_by_fuse(volume.loop.device, 0)
+        node.wait_for(volume.path, "blocked", "host_in_use")
 
     def test_partition_mounted(self):
         """What is mounted is a part of the disk that the VM has."""

@@ -42,6 +42,7 @@ class FakeCloudHypervisor(MicroHttp):
         self.disks = list(disks)
         self.state = "Running"
         self.has_share, self.is_confidential = True, False
+        self.clutter = 0  # members of vm.info that mean nothing
 
     def stop(self):
         super().stop()
@@ -87,7 +88,7 @@ class FakeCloudHypervisor(MicroHttp):
             tree[disk.id] = {"id": disk.id, "resources": [], "parent": parent, "children": []}
             tree[parent] = {"id": parent, "resources": [], "children": [disk.id],
                             "pci_bdf": f"0000:00:{slot:02x}.0"}
-        return tree
+        return {str(number): 0 for number in range(self.clutter)} | tree
 
     def _resize(self, body):
         try:

@@ -98,7 +98,7 @@ static void endless_replies_are_unreachable(void **state)
 
         serve(monitor, script, array_length(script));
         assert_int_equal(call(monitor, &request)->outcome, HYPERVISOR_UNREACHABLE);
-        assert_non_null(strstr(monitor->reply.error.text, "beyond 4194304 bytes"));
+        assert_non_null(strstr(monitor->reply.error.text, "beyond 2097152 bytes"));
     }
 }
 

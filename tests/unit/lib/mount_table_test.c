@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/sysmacros.h>
 
+#include "lib/cleanup.h"
 #include "lib/mount_table.h"
 
 static void lines_are_taken_apart(void **state)
@@ -42,6 +43,40 @@ static void lines_are_taken_apart(void **state)
     assert_true(mount.read_only);
     assert_false(mount_table_next(&cursor, &mount));
     assert_false(mount_table_next(&cursor, &mount));
+}
+
+/* Whoever may mount FUSE may name any device as its source. */
+static void a_source_is_not_everybodys_to_name(void **state)
+{
+    static const struct {
+        const char *rest;
+        bool is_device;
+    } cases[] = {
+        {"btrfs /dev/loop0 rw,space_cache", true},
+        {"bcachefs /dev/loop0 rw", true},
+        {"fuse /dev/loop0 rw,user_id=0,group_id=0", true},
+        {"fuse.sshfs /dev/loop0 rw,user_id=0,group_id=0", true},
+        {"fuseblk /dev/loop0 rw,user_id=0,group_id=0", true},
+        {"fuse /dev/loop0 rw,user_id=1000,group_id=0", false},
+        {"fuse.sshfs /dev/loop0 rw,user_id=1000,group_id=1000", false},
+        {"fuse /dev/loop0 rw,group_id=0", false},
+        {"fuse /dev/loop0 rw,xuser_id=0", false},
+        {"fusectl /dev/loop0 rw,user_id=0", false},
+        {"tmpfs /dev/loop0 rw", false},
+        {"nfs4 /dev/loop0 rw", false},
+        {"btrfsx /dev/loop0 rw", false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < array_length(cases); i++) {
+        struct mount_entry mount;
+        char line[256];
+
+        (void)snprintf(line, sizeof(line), "40 22 0:50 / /mnt rw - %s\n", cases[i].rest);
+        assert_true(mount_table_parse(line, &mount));
+        assert_string_equal(mount.source, "/dev/loop0");
+        assert_int_equal(mount_table_source_is_device(&mount), cases[i].is_device);
+    }
 }
 
 static void nonsense_is_skipped(void **state)
@@ -86,6 +121,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_are_taken_apart),
         cmocka_unit_test(nonsense_is_skipped),
+        cmocka_unit_test(a_source_is_not_everybodys_to_name),
         cmocka_unit_test(the_real_file_is_read),
     };
 

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""VMMs that say as much as they can, and bundles that are as many and as large as they can be: others
+are served all the while, and crustd's memory stays bounded."""
+
+import json
+import os
+import threading
+import time
+import unittest
+
+import said
+import vmm as fake_vmm
+from said import AFTER, MIB, SaidTest, curl, fake_monitor, longest_pass, rss_anon, status
+
+MOST_MEMORY = 64 * MIB
+LINKS = 39  # the kernel follows 40
+
+
+class Values(fake_monitor.FakeMonitor):
+    """A list of numbers in place of the drives: two bytes each on the wire."""
+
+    count = 2_000_000
+
+    def _answer_qmp(self, line):
+        request = json.loads(line)
+        if request["execute"] != "query-block":
+            return super()._answer_qmp(line)
+        self._record(fake_monitor.Command(time.monotonic(), request["execute"], {}))
+        return f'{{"id": "{request["id"]}", "return": [{"0," * self.count}0]}}\r\n'
+
+
+class Members(Values):
+    """One drive with as many members as there is room for."""
+
+    def _answer_qmp(self, line):
+        request = json.loads(line)
+        if request["execute"] != "query-block":
+            return fake_monitor.FakeMonitor._answer_qmp(self, line)
+        self._record(fake_monitor.Command(time.monotonic(), request["execute"], {}))
+        members = ",".join(f'"x{number}":0' for number in range(300_000))
+        return f'{{"id": "{request["id"]}", "return": [{{{members}}}]}}\r\n'
+
+
+class Events(fake_monitor.FakeMonitor):
+    """Greets, and then tells of events without end and answers nothing."""
+
+    def _talk(self, client):
+        event = json.dumps({"event": "X", "data": [[number] for number in range(100_000)]})
+        self._reply(client, 0, self._greeting())
+        while not self._stopping.is_set():
+            client.sendall(event.encode() + b"\r\n")
+
+
+class Endless(fake_monitor.FakeMonitor):
+    """One string that does not end."""
+
+    def _talk(self, client):
+        self._reply(client, 0, self._greeting())
+        client.sendall(b'{"return": "')
+        while not self._stopping.is_set():
+            client.sendall(b"x" * 65536)
+
+
+class Chains(fake_monitor.FakeMonitor):
+    """A thousand drives, each behind as many links as the kernel follows."""
+
+    file = ""
+
+    def _qmp_query_block(self, _):
+        return [{"device": "", "qdev": f"d{number}",
+                 "inserted": {"node-name": f"d{number}", "drv": "raw", "ro": False,
+                              "file": self.file, "image": {"virtual-size": 1}}}
+                for number in range(1000)]
+
+    def _qmp_query_named_block_nodes(self, _):
+        return []
+
+
+class HostileTest(SaidTest):
+    def setUp(self):
+        super().setUp()
+        self.slowest, self.largest = 0.0, 0
+        self.watching = threading.Event()
+
+    def watch(self, node):
+        """Until the end of the test: how long /healthz takes, and how much memory there is."""
+        def look():
+            while not self.watching.wait(0.05):
+                began = time.monotonic()
+                curl(node, "/healthz")
+                self.slowest = max(self.slowest, time.monotonic() - began)
+                self.largest = max(self.largest, rss_anon(node))
+
+        thread = threading.Thread(target=look)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(self.watching.set)
+
+    def hostile(self, node, number, kind):
+        """A sandbox whose monitor is of this kind."""
+        volume = self.volume(node, f"hostile{number}")
+        sandbox_id = f"{number:x}" * 64
+        monitor = kind(node.vm_dir(sandbox_id) / "extra-monitor.sock",
+                       drives=[fake_monitor.Drive(volume.drive, volume.loop.device)])
+        self.addCleanup(monitor.stop)
+        monitor.start()
+        self.sandbox(node, volume, sandbox_id=sandbox_id)
+        return monitor
+
+    def chain(self):
+        """A path of as many links as there may be, each as long as it may be."""
+        directory = self.scratch / "links"
+        (directory / "a").mkdir(parents=True)
+        detour = "a/../" * 800
+        for number in range(LINKS):
+            os.symlink(f"{detour}link{number + 1}", directory / f"link{number}")
+        (directory / f"link{LINKS}").write_text("")
+        return str(directory / "link0")
+
+    def cluttered(self, node, number):
+        """A Cloud Hypervisor whose vm.info has a hundred thousand members."""
+        volume = self.volume(node, f"hostile{number}")
+        vmm = fake_vmm.cloud_hypervisor(self, node, f"{number:x}" * 64, volume)
+        vmm.set(clutter=90_000)
+        fake_vmm.record(node, vmm, volume)
+        return vmm
+
+    def test_six_hostile_vmms(self):
+        node = self.node()
+        Chains.file = self.chain()
+        monitors = [self.hostile(node, number, kind)
+                    for number, kind in enumerate((Values, Members, Events, Endless, Chains), 1)]
+        vmm = self.cluttered(node, 6)
+        honest = self.volume(node, "honest")
+        self.sandbox(node, honest, sandbox_id="7" * 64)
+        self.monitor(node, honest, sandbox_id="7" * 64)
+        self.agent(node)
+        node.start(ready=False)
+        node.wait(lambda: node.path("/run/crustd/http.sock").exists(), 60, "the socket")
+        self.watch(node)
+        node.wait_ready()
+        node.wait_for(honest.path, "in_sync")
+        node.wait(lambda: all(monitor.connections for monitor in monitors), 60, "all to be asked")
+        node.wait(lambda: vmm.sent("GET"), 60, "Cloud Hypervisor to be asked")
+        for number in range(1, 7):
+            node.wait_for(said.publish_path(f"hostile{number}"), "blocked", seconds=120)
+        honest.loop.resize(AFTER)
+        node.wait_for(honest.path, "in_sync", hypervisor_bytes=AFTER)
+        node.wait(lambda: status(node)["acts_in_flight"] == 0, 60, "acts in flight to end")
+        self.conclude(node)
+
+    def bundle(self, node, container_id, sandbox_id, clutter):
+        directory = node.path(f"{said_tasks()}/{container_id}")
+        directory.mkdir(parents=True, mode=0o700)
+        annotations = {"io.kubernetes.cri.sandbox-id": sandbox_id}
+        text = json.dumps({"annotations": annotations, "mounts": [], "clutter": []})
+        (directory / "config.json").write_text(text.replace('"clutter": []', clutter))
+        return directory
+
+    def test_many_large_bundles(self):
+        """Beside the sandbox's bundle lie three hundred others, each as large as is read."""
+        node = self.node()
+        volume = self.volume(node)
+        clutters = ['"clutter": [' + "0," * 450_000 + "0]",
+                    '"clutter": [' + f'"{"x" * 24}",' * 30_000 + "0]"]
+        self.sandbox(node, volume)
+        self.monitor(node, volume)
+        self.agent(node)
+        self.bundle(node, said.SANDBOX, said.SANDBOX, '"clutter": []')
+        for number in range(300):
+            self.bundle(node, f"c{number}", said.SANDBOX, clutters[number % 2])
+        node.configure(paths__bundles=said_tasks())
+        node.start(ready=False)
+        node.wait(lambda: node.path("/run/crustd/http.sock").exists(), 60, "the socket")
+        self.watch(node)
+        node.wait_ready(300)
+        node.wait_for(volume.path, "in_sync")
+        self.conclude(node)
+
+    def conclude(self, node):
+        print(f"slowest /healthz {self.slowest:.3f} s, memory {self.largest / MIB:.0f} MiB", flush=True)
+        self.assertLess(self.largest, MOST_MEMORY)
+        print(f"longest pass {longest_pass(node):.3f} s", flush=True)
+        self.assert_served(node)
+        self.assertNotIn("nobody was served", node.log.read_text())
+
+
+def said_tasks():
+    return "/run/containerd/io.containerd.runtime.v2.task/k8s.io"
+
+
+if __name__ == "__main__":
+    unittest.main()
