@@ -2,9 +2,9 @@
 /* base64url.h - RFC 4648 section 5 with padding, one text for one value.
  *
  * Kata names a volume's metadata directory by the padded base64url of its path
- * (src/runtime/pkg/direct-volume/utils.go, base64.URLEncoding). nettle's decoder is lenient, so the
- * result is encoded again and must give the same text: alphabet, padding and trailing bits are
- * thereby checked. NAME_MAX limits a path to 189 bytes (252 characters).
+ * (src/runtime/pkg/direct-volume/utils.go, base64.URLEncoding). What decodes is what encoding
+ * gives: alphabet, padding and trailing bits are checked. NAME_MAX limits a path to 189 bytes (252
+ * characters).
  */
 #pragma once
 

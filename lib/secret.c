@@ -33,7 +33,8 @@ static bool contains(const char *name, size_t length, const struct word *word)
     size_t word_length = strlen(word->text);
 
     for (size_t at = 0; at + word_length <= length; at++)
-        if (strncasecmp(name + at, word->text, word_length) == 0 &&
+        if (tolower((unsigned char)name[at]) == word->text[0] &&
+            strncasecmp(name + at, word->text, word_length) == 0 &&
             (!word->alone || is_word_at(name, length, at, word_length)))
             return true;
     return false;

@@ -44,30 +44,56 @@ static int find_device(struct store *store, const struct store_device *device,
     return 0;
 }
 
-static int add_device(struct store *store, const struct store_device *device, int64_t *ret_id)
+void device_take_columns(const struct store *store, const struct store_device *device,
+                         struct sql_value ret_columns[static DEVICE_COLUMNS])
+{
+    const bool block = device->kind == DEVICE_KIND_BLOCK;
+    const struct sql_value columns[DEVICE_COLUMNS] = {
+        sql_text(store->boot_id),
+        sql_text(device_kind_name(device->kind)),
+        sql_text(device->name),
+        sql_number(block ? device->major : 0),
+        sql_number(block ? device->minor : 0),
+        sql_number(block ? (int64_t)device->diskseq : 0),
+        sql_number(block ? 0 : (int64_t)device->file_device),
+        sql_number(block ? 0 : (int64_t)device->inode),
+        sql_number((int64_t)device->size_bytes),
+    };
+
+    memcpy(ret_columns, columns, sizeof(columns));
+}
+
+int device_insert(struct store *store, const struct store_device *device, int64_t *ret_device_id)
 {
     static const char insert[] =
-        "INSERT INTO devices (boot_id, kind, name, major, minor, diskseq, file_device, inode,"
-        " size_bytes, first_size, size_since_ns, first_seen, last_changed)"
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10, ?11, ?11)";
-    bool block = device->kind == DEVICE_KIND_BLOCK;
-    int r = sql_run(&store->connection, insert, NULL, sql_text(store->boot_id),
-                    sql_text(device_kind_name(device->kind)), sql_text(device->name),
-                    sql_number(block ? device->major : 0), sql_number(block ? device->minor : 0),
-                    sql_number(block ? (int64_t)device->diskseq : 0),
-                    sql_number(block ? 0 : (int64_t)device->file_device),
-                    sql_number(block ? 0 : (int64_t)device->inode),
-                    sql_number((int64_t)device->size_bytes), sql_number((int64_t)device->now_ns),
-                    sql_number(store->now_ms));
+        "INSERT INTO devices (" DEVICE_NAMES ", first_size, size_since_ns, first_seen,"
+        " last_changed) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10, ?11, ?11)"
+        " ON CONFLICT DO NOTHING";
+    struct sql_value values[DEVICE_COLUMNS + 2];
+    int added = 0, r;
 
-    if (r < 0)
-        return r;
-    *ret_id = sqlite3_last_insert_rowid(store->connection.db);
+    device_take_columns(store, device, values);
+    values[DEVICE_COLUMNS] = sql_number((int64_t)device->now_ns);
+    values[DEVICE_COLUMNS + 1] = sql_number(store->now_ms);
+    r = sql_run_values(&store->connection, insert, &added, values, array_length(values));
+    *ret_device_id = r == 0 && added ? sqlite3_last_insert_rowid(store->connection.db) : 0;
+    return r;
+}
+
+int device_journal_seen(struct store *store, const struct store_device *device)
+{
     return journal_write(
         store,
         &(struct journal_line){.kind = "device_seen",
                                .device = device->name,
                                .detail = {{"bytes", sql_number((int64_t)device->size_bytes)}}});
+}
+
+static int add_device(struct store *store, const struct store_device *device, int64_t *ret_id)
+{
+    int r = device_insert(store, device, ret_id);
+
+    return r < 0 ? r : device_journal_seen(store, device);
 }
 
 /* Of a device that was cut, nothing is known about the file system on it. */

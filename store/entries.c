@@ -21,30 +21,151 @@ struct known_entry {
     uint64_t device, inode;
     int64_t born_ns;
     char target_path[STORE_TARGET_BYTES];
+    bool has_same_facts; /* as what is put */
+    bool is_on_device;   /* its volume is on the device that what is put leads to */
+    unsigned sandboxes;
 };
+
+#define FACTS                                                                                      \
+    "problem, directory_device, directory_inode, directory_born_ns, mount_info_sha256,"            \
+    " volume_type, device, fs_type, options, metadata, policy, pv, pod_uid, driver, "              \
+    "volume_handle,"                                                                               \
+    " defer_fs_mount, subpaths, remark, read_only"
+enum { FACT_VALUES = 18 }; /* the problem is none of them */
+
+static struct sql_value flag(enum store_flag known)
+{
+    return known == STORE_UNSAID ? sql_known(0) : sql_number(known == STORE_YES);
+}
+
+static void take_facts(const struct store_entry *entry,
+                       struct sql_value ret_values[static FACT_VALUES])
+{
+    const struct sql_value values[FACT_VALUES] = {
+        sql_known(entry->directory_device),
+        sql_known(entry->directory_inode),
+        sql_known((uint64_t)entry->directory_born_ns),
+        sql_text(entry->mount_info_sha256),
+        sql_text(entry->volume_type),
+        sql_text(entry->device),
+        sql_text(entry->fs_type),
+        sql_text(entry->options),
+        sql_text(entry->metadata),
+        sql_number(entry->policy),
+        sql_text(entry->pv),
+        sql_text(entry->pod_uid),
+        sql_text(entry->driver),
+        sql_text(entry->volume_handle),
+        flag(entry->defer_fs_mount),
+        sql_text(entry->subpaths),
+        sql_text(entry->remark),
+        sql_number(entry->read_only),
+    };
+
+    memcpy(ret_values, values, sizeof(values));
+}
+
+#define KNOWN                                                                                      \
+    "SELECT e.entry_id, e.volume_id, e.directory_device, e.directory_inode,"                       \
+    " e.directory_born_ns, v.target_path"
+#define FROM_KNOWN  " FROM entries e JOIN volumes v ON v.volume_id = e.volume_id"
+#define WHERE_KNOWN " WHERE e.key = ?1 AND e.layout = ?2 AND e.gone = 0"
+
+static void take_known(struct sql_rows *rows, struct known_entry *ret_entry)
+{
+    ret_entry->entry_id = sql_take_number(rows);
+    ret_entry->volume_id = sql_take_number(rows);
+    ret_entry->device = (uint64_t)sql_take_number(rows);
+    ret_entry->inode = (uint64_t)sql_take_number(rows);
+    ret_entry->born_ns = sql_take_number(rows);
+    TAKE_TEXT(rows, ret_entry->target_path);
+}
+
+static void forget_known(struct known_entry *entry)
+{
+    entry->entry_id = entry->volume_id = entry->born_ns = 0;
+    entry->device = entry->inode = 0;
+    entry->target_path[0] = '\0';
+    entry->has_same_facts = entry->is_on_device = false;
+    entry->sandboxes = 0;
+}
 
 static int find_entry(struct store *store, enum volume_layout layout, const char *key,
                       struct known_entry *ret_entry)
 {
-    static const char find[] =
-        "SELECT e.entry_id, e.volume_id, e.directory_device, e.directory_inode,"
-        " e.directory_born_ns, v.target_path FROM entries e"
-        " JOIN volumes v ON v.volume_id = e.volume_id"
-        " WHERE e.key = ?1 AND e.layout = ?2 AND e.gone = 0";
+    static const char find[] = KNOWN FROM_KNOWN WHERE_KNOWN;
     cleanup(sql_end) struct sql_rows rows = {0};
     int r =
         sql_first(&store->connection, find, &rows, sql_text(key), sql_text(layout_name(layout)));
 
-    *ret_entry = (struct known_entry){0};
+    forget_known(ret_entry);
+    if (r > 0)
+        take_known(&rows, ret_entry);
+    return r < 0 ? r : 0;
+}
+
+/* The same entry, and how it differs from what is put: SQLite compares, so that nothing of it has
+ * to be copied. */
+static int compare_entry(struct store *store, const struct store_entry *entry,
+                         struct known_entry *ret_entry)
+{
+    static const char find[] =
+        KNOWN ", (" FACTS ") IS (NULL, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,"
+              " ?16, ?17, ?18, ?19, ?20),"
+              " (SELECT count(*) FROM entry_sandboxes n WHERE n.entry_id = e.entry_id),"
+              " (" DEVICE_NAMES ") IS (?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29)"
+              " AND d.announced = 0"
+              " AND NOT EXISTS (SELECT 1 FROM layers l WHERE l.device_id = d.device_id)" FROM_KNOWN
+              " LEFT JOIN devices d ON d.device_id = v.device_id" WHERE_KNOWN;
+    enum { KEY_VALUES = 2, VALUES = KEY_VALUES + FACT_VALUES + DEVICE_COLUMNS };
+    struct sql_value values[VALUES] = {sql_text(entry->key), sql_text(layout_name(entry->layout))};
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r;
+
+    take_facts(entry, values + KEY_VALUES);
+    if (entry->leads_to)
+        device_take_columns(store, entry->leads_to, values + KEY_VALUES + FACT_VALUES);
+    r = sql_first_values(&store->connection, find, &rows, values, VALUES);
+    forget_known(ret_entry);
     if (r <= 0)
         return r;
-    ret_entry->entry_id = sql_take_number(&rows);
-    ret_entry->volume_id = sql_take_number(&rows);
-    ret_entry->device = (uint64_t)sql_take_number(&rows);
-    ret_entry->inode = (uint64_t)sql_take_number(&rows);
-    ret_entry->born_ns = sql_take_number(&rows);
-    TAKE_TEXT(&rows, ret_entry->target_path);
+    take_known(&rows, ret_entry);
+    ret_entry->has_same_facts = sql_take_number(&rows) != 0;
+    ret_entry->sandboxes = (unsigned)sql_take_number(&rows);
+    ret_entry->is_on_device = sql_take_number(&rows) != 0;
     return 0;
+}
+
+/* In the order of the index, which is that in which they are observed; another order has them
+ * written, which changes nothing. As sql_next(), SQL_ROW: they are. */
+static int has_same_sandboxes(struct store *store, const struct store_entry *entry,
+                              const struct known_entry *known)
+{
+    static const char all[] =
+        "SELECT sandbox_id FROM entry_sandboxes WHERE entry_id = ?1 ORDER BY sandbox_id";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r;
+
+    if (known->sandboxes != entry->sandboxes || entry->sandboxes == 0)
+        return known->sandboxes == entry->sandboxes ? SQL_ROW : SQL_END;
+    r = sql_query(&store->connection, all, &rows, sql_number(known->entry_id));
+    for (unsigned i = 0; r == 0 && i < entry->sandboxes; i++) {
+        r = sql_next(&rows);
+        if (r <= 0 || strcmp(sql_borrow_text(&rows), entry->sandbox[i]) != 0)
+            return r < 0 ? r : SQL_END;
+        r = 0;
+    }
+    return r < 0 ? r : SQL_ROW;
+}
+
+/* As sql_next(), SQL_ROW: nothing is to be written. */
+static int is_as_known(struct store *store, const struct store_entry *entry,
+                       const struct known_entry *known)
+{
+    if (!known->entry_id || entry->problem || !known->has_same_facts ||
+        (entry->target_path && strcmp(known->target_path, entry->target_path) != 0))
+        return SQL_END;
+    return has_same_sandboxes(store, entry, known);
 }
 
 /* Birth times count only where both are known. */
@@ -80,29 +201,38 @@ static int find_volume(struct store *store, const char *target_path, const char 
                        : unresolved_find(store, key, ret_volume_id);
 }
 
-/* Or STORE_TOO_MANY. */
-static int add_volume(struct store *store, const struct store_entry *entry, int64_t *ret_volume_id)
+static int count_live(struct store *store)
 {
-    static const char insert[] =
-        "INSERT INTO volumes (target_path, path_sha256, status, state, reason, state_since,"
-        " first_seen, last_changed) VALUES (?1, ?2, 'present', 'unknown', 'none', ?3, ?3, ?3)";
     static const char count[] = "UPDATE meta SET live_volumes = live_volumes + 1"
                                 " WHERE one = 1 AND live_volumes < ?1";
-    char hash[SHA256_HEX_BYTES];
     int counted = 0;
     int r = sql_run(&store->connection, count, &counted, sql_number(STORE_VOLUMES));
 
-    if (r == 0 && !counted)
-        return STORE_TOO_MANY;
-    if (r == 0)
-        r = sql_run(&store->connection, insert, NULL, sql_text(entry->target_path),
-                    sql_text(hash_path(entry->target_path, hash)), sql_number(store->now_ms));
+    return r == 0 && !counted ? STORE_TOO_MANY : r;
+}
+
+/* Its leading entry is the next that is inserted. Or STORE_TOO_MANY. device_id 0: not known. */
+static int add_volume(struct store *store, const struct store_entry *entry, int64_t device_id,
+                      int64_t *ret_volume_id)
+{
+    static const char insert[] =
+        "INSERT INTO volumes (target_path, path_sha256, entry_id, status, device_id, state, reason,"
+        " state_since, first_seen, last_changed)"
+        " VALUES (?1, ?2, (SELECT coalesce(max(entry_id), 0) + 1 FROM entries), 'present', ?4,"
+        "  'unknown', 'none', ?3, ?3, ?3)";
+    char hash[SHA256_HEX_BYTES];
+    int r = sql_run(&store->connection, insert, NULL, sql_text(entry->target_path),
+                    sql_text(hash_path(entry->target_path, hash)), sql_number(store->now_ms),
+                    sql_known((uint64_t)device_id));
+
     if (r < 0)
         return r;
+    store->has_no_unnamed = store->has_no_unnamed && entry->target_path;
     *ret_volume_id = sqlite3_last_insert_rowid(store->connection.db);
     return journal_write(
         store, &(struct journal_line){.kind = "volume_added",
                                       .volume_id = *ret_volume_id,
+                                      .is_complete = true,
                                       .detail = {{"target_path", sql_text(entry->target_path)},
                                                  {"layout", sql_text(layout_name(entry->layout))},
                                                  {"key", sql_text(entry->key)}}});
@@ -187,22 +317,12 @@ static int end_entry(struct store *store, const struct known_entry *entry)
 
 /* ---- putting ------------------------------------------------------------------------------- */
 
-#define FACTS                                                                                      \
-    "problem, directory_device, directory_inode, directory_born_ns, mount_info_sha256,"            \
-    " volume_type, device, fs_type, options, metadata, policy, pv, pod_uid, driver, "              \
-    "volume_handle,"                                                                               \
-    " defer_fs_mount, subpaths, remark, read_only"
 #define NEW_FACTS                                                                                  \
     "excluded.problem, excluded.directory_device, excluded.directory_inode,"                       \
     " excluded.directory_born_ns, excluded.mount_info_sha256, excluded.volume_type,"               \
     " excluded.device, excluded.fs_type, excluded.options, excluded.metadata, excluded.policy,"    \
     " excluded.pv, excluded.pod_uid, excluded.driver, excluded.volume_handle,"                     \
     " excluded.defer_fs_mount, excluded.subpaths, excluded.remark, excluded.read_only"
-
-static struct sql_value flag(enum store_flag known)
-{
-    return known == STORE_UNSAID ? sql_known(0) : sql_number(known == STORE_YES);
-}
 
 /* entry_id 0 makes a new row. */
 static int write_facts(struct store *store, const struct store_entry *entry, int64_t entry_id,
@@ -214,17 +334,16 @@ static int write_facts(struct store *store, const struct store_entry *entry, int
         "?22)"
         " ON CONFLICT (entry_id) DO UPDATE SET (" FACTS ") = (" NEW_FACTS ")"
         " WHERE (" FACTS ") IS NOT (" NEW_FACTS ")";
+    enum { ID_VALUES = 4 };
+    struct sql_value values[ID_VALUES + FACT_VALUES] = {
+        sql_known((uint64_t)entry_id),
+        sql_number(volume_id),
+        sql_text(layout_name(entry->layout)),
+        sql_text(entry->key),
+    };
 
-    return sql_run(
-        &store->connection, put, ret_changes, sql_known((uint64_t)entry_id), sql_number(volume_id),
-        sql_text(layout_name(entry->layout)), sql_text(entry->key),
-        sql_known(entry->directory_device), sql_known(entry->directory_inode),
-        sql_known((uint64_t)entry->directory_born_ns), sql_text(entry->mount_info_sha256),
-        sql_text(entry->volume_type), sql_text(entry->device), sql_text(entry->fs_type),
-        sql_text(entry->options), sql_text(entry->metadata), sql_number(entry->policy),
-        sql_text(entry->pv), sql_text(entry->pod_uid), sql_text(entry->driver),
-        sql_text(entry->volume_handle), flag(entry->defer_fs_mount), sql_text(entry->subpaths),
-        sql_text(entry->remark), sql_number(entry->read_only));
+    take_facts(entry, values + ID_VALUES);
+    return sql_run_values(&store->connection, put, ret_changes, values, array_length(values));
 }
 
 /* Whose it is follows from its path, and is known of one that never read well, too. */
@@ -273,13 +392,12 @@ static int drop_sandboxes(struct store *store, const struct store_entry *entry, 
     return r;
 }
 
-/* The names in the directory, no more and no less. */
-static int write_sandboxes(struct store *store, const struct store_entry *entry, int64_t entry_id,
-                           int *ret_changes)
+static int add_sandboxes(struct store *store, const struct store_entry *entry, int64_t entry_id,
+                         int *ret_changes)
 {
     static const char add[] =
         "INSERT OR IGNORE INTO entry_sandboxes (entry_id, sandbox_id) VALUES (?1, ?2)";
-    int r = drop_sandboxes(store, entry, entry_id, ret_changes);
+    int r = 0;
 
     for (unsigned i = 0; r == 0 && i < entry->sandboxes && i < STORE_ENTRY_SANDBOXES; i++) {
         int added = 0;
@@ -289,6 +407,15 @@ static int write_sandboxes(struct store *store, const struct store_entry *entry,
         *ret_changes += added;
     }
     return r;
+}
+
+/* The names in the directory, no more and no less. */
+static int write_sandboxes(struct store *store, const struct store_entry *entry, int64_t entry_id,
+                           int *ret_changes)
+{
+    int r = drop_sandboxes(store, entry, entry_id, ret_changes);
+
+    return r < 0 ? r : add_sandboxes(store, entry, entry_id, ret_changes);
 }
 
 /* A name whose path became known: the volume learns it, unless another volume has that path
@@ -308,7 +435,7 @@ static int learn_path(struct store *store, const struct store_entry *entry,
     if (!other && !known->target_path[0])
         return volume_set_path(store, known->volume_id, entry->target_path);
     r = end_entry(store, known);
-    *known = (struct known_entry){0};
+    forget_known(known);
     return r;
 }
 
@@ -357,30 +484,29 @@ static int revive(struct store *store, const struct known_entry *known)
                     sql_number(store->now_ms));
     if (r == 0)
         r = sql_run_values(&store->connection, count, NULL, NULL, 0);
+    store->has_no_unnamed = false; /* its own may be unknown */
     return r < 0 ? r
                  : journal_write(store, &(struct journal_line){.kind = "volume_returned",
                                                                .volume_id = known->volume_id});
 }
 
-/* The entry that this one continues, or none. */
+/* From the one that is known by this name to the entry that this one continues, or none. */
 static int resolve_entry(struct store *store, const struct store_entry *entry,
-                         struct known_entry *ret_known, bool *ret_changed)
+                         struct known_entry *known, bool *ret_changed)
 {
-    int r = find_entry(store, entry->layout, entry->key, ret_known);
+    int r = 0;
 
-    if (r < 0)
-        return r;
-    if (is_another_directory(ret_known, entry)) {
-        r = end_entry(store, ret_known);
-        *ret_known = (struct known_entry){0};
+    if (is_another_directory(known, entry)) {
+        r = end_entry(store, known);
+        forget_known(known);
         *ret_changed = true;
     }
-    if (r == 0 && ret_known->entry_id)
-        return learn_path(store, entry, ret_known, ret_changed);
+    if (r == 0 && known->entry_id)
+        return learn_path(store, entry, known, ret_changed);
     if (r == 0)
-        r = find_returned(store, entry, ret_known);
+        r = find_returned(store, entry, known);
     if (r > 0) {
-        r = revive(store, ret_known);
+        r = revive(store, known);
         *ret_changed = true;
     }
     return r;
@@ -409,28 +535,95 @@ static void count_volume(struct store *store, const struct store_entry *entry, b
         count_published(store);
 }
 
-int store_put_entry(struct store *store, const struct store_entry *entry, int64_t *ret_volume_id,
-                    bool *ret_changed)
+/* ---- a volume that nothing is known of ------------------------------------------------------ */
+
+/* Nor of its name or its path. As sql_next(), SQL_ROW: it is unknown. */
+static int is_unknown(struct store *store, const struct store_entry *entry,
+                      const struct known_entry *known)
 {
-    struct known_entry known;
+    static const char find[] =
+        "SELECT NOT EXISTS (SELECT 1 FROM trash WHERE key = ?1) AND NOT EXISTS"
+        " (SELECT 1 FROM volumes WHERE target_path = ?2 AND removed_at IS NULL)";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r;
+
+    if (known->entry_id || entry->problem || !entry->target_path)
+        return SQL_END;
+    r = sql_first(&store->connection, find, &rows, sql_text(entry->key),
+                  sql_text(entry->target_path));
+    return r <= 0 ? r : sql_take_number(&rows) ? SQL_ROW : SQL_END;
+}
+
+/* Its device, if that is new as well; else the volume is put on it as any other one is. */
+static int insert_device(struct store *store, const struct store_entry *entry,
+                         int64_t *ret_device_id)
+{
+    *ret_device_id = 0;
+    return entry->leads_to ? device_insert(store, entry->leads_to, ret_device_id) : 0;
+}
+
+static int journal_device(struct store *store, const struct store_entry *entry, int64_t volume_id)
+{
+    int r = device_journal_seen(store, entry->leads_to);
+
+    return r < 0 ? r
+                 : journal_write(store, &(struct journal_line){.kind = "device_found",
+                                                               .volume_id = volume_id,
+                                                               .device = entry->leads_to->name,
+                                                               .is_complete = true});
+}
+
+/* Each row once, as it will stay. */
+static int put_unknown(struct store *store, const struct store_entry *entry,
+                       struct store_entry_put *ret_put)
+{
+    int64_t device_id = 0;
+    int names = 0;
+    int r = count_live(store);
+
+    if (r == 0)
+        r = insert_device(store, entry, &device_id);
+    if (r == 0)
+        r = add_volume(store, entry, device_id, &ret_put->volume_id);
+    if (r == 0)
+        r = write_facts(store, entry, 0, ret_put->volume_id, NULL);
+    if (r == 0)
+        r = add_sandboxes(store, entry, sqlite3_last_insert_rowid(store->connection.db), &names);
+    if (r == 0 && device_id)
+        r = journal_device(store, entry, ret_put->volume_id);
+    if (r != 0)
+        return r;
+    count_volume(store, entry, true, &(struct known_entry){0});
+    ret_put->changed = true;
+    ret_put->is_on = device_id != 0;
+    return 0;
+}
+
+/* ---- any other ------------------------------------------------------------------------------- */
+
+static int put_known(struct store *store, const struct store_entry *entry,
+                     struct known_entry *known, int64_t *ret_volume_id, bool *ret_changed)
+{
     bool changed = false, added = false;
     int facts = 0, names = 0;
     int64_t entry_id, volume_id;
-    int r = resolve_entry(store, entry, &known, &changed);
+    int r = resolve_entry(store, entry, known, &changed);
 
-    volume_id = known.volume_id;
+    volume_id = known->volume_id;
     if (r == 0 && !volume_id)
         r = find_volume(store, entry->target_path, entry->key, &volume_id);
     if (r == 0 && !volume_id) {
-        r = add_volume(store, entry, &volume_id);
+        r = count_live(store);
+        if (r == 0)
+            r = add_volume(store, entry, 0, &volume_id);
         added = true;
     }
     if (r == 0)
-        r = entry->problem ? write_problem(store, entry, known.entry_id, volume_id, &facts)
-                           : write_facts(store, entry, known.entry_id, volume_id, &facts);
+        r = entry->problem ? write_problem(store, entry, known->entry_id, volume_id, &facts)
+                           : write_facts(store, entry, known->entry_id, volume_id, &facts);
     if (r != 0)
         return r;
-    entry_id = known.entry_id ? known.entry_id : sqlite3_last_insert_rowid(store->connection.db);
+    entry_id = known->entry_id ? known->entry_id : sqlite3_last_insert_rowid(store->connection.db);
     r = write_sandboxes(store, entry, entry_id, &names);
     changed = changed || facts || names;
     if (r == 0 && changed)
@@ -439,10 +632,43 @@ int store_put_entry(struct store *store, const struct store_entry *entry, int64_
         r = journal_entry(store, entry, volume_id);
     if (r < 0)
         return r;
-    count_volume(store, entry, added, &known);
+    count_volume(store, entry, added, known);
     *ret_volume_id = volume_id;
     *ret_changed = changed;
     return 0;
+}
+
+int store_put_entry_on_device(struct store *store, const struct store_entry *entry,
+                              struct store_entry_put *ret_put)
+{
+    struct known_entry known;
+    int r = compare_entry(store, entry, &known);
+
+    *ret_put = (struct store_entry_put){0};
+    if (r == 0)
+        r = is_as_known(store, entry, &known);
+    if (r == SQL_ROW) {
+        *ret_put = (struct store_entry_put){known.volume_id, false, known.is_on_device};
+        return 0;
+    }
+    if (r == 0)
+        r = is_unknown(store, entry, &known);
+    if (r == SQL_ROW)
+        return put_unknown(store, entry, ret_put);
+    return r < 0 ? r : put_known(store, entry, &known, &ret_put->volume_id, &ret_put->changed);
+}
+
+int store_put_entry(struct store *store, const struct store_entry *entry, int64_t *ret_volume_id,
+                    bool *ret_changed)
+{
+    struct store_entry_put put;
+    int r = store_put_entry_on_device(store, entry, &put);
+
+    if (r == 0) {
+        *ret_volume_id = put.volume_id;
+        *ret_changed = put.changed;
+    }
+    return r;
 }
 
 int store_note_published(struct store *store, int64_t volume_id, const char *sandbox_id)

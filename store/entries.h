@@ -5,6 +5,8 @@
 #include "model/volume.h"
 #include "store/bounds.h"
 
+struct store_device;
+
 enum store_status { STORE_PRESENT, STORE_INVALID, STORE_QUARANTINED, STORE_REMOVED };
 
 enum store_flag { STORE_UNSAID, STORE_NO, STORE_YES };
@@ -31,6 +33,7 @@ struct store_entry {
     const char *remark;   /* shown as its problem while it has none; NULL */
     unsigned sandboxes;
     const char *sandbox[STORE_ENTRY_SANDBOXES]; /* names of its sandbox-id files */
+    const struct store_device *leads_to;        /* where `device` leads, if it was looked at */
 };
 
 /* A new volume's state is unknown/none until store_set_state(). A directory of another identity
@@ -45,6 +48,17 @@ enum store_put {
 
 int store_put_entry(struct store *store, const struct store_entry *entry, int64_t *ret_volume_id,
                     bool *ret_changed);
+
+/* The same, and what came of leads_to. One read finds an entry that is as it was, on the device
+ * that it was on; a volume that nothing is known of is put on its device as it is made. */
+struct store_entry_put {
+    int64_t volume_id;
+    bool changed;
+    bool
+        is_on; /* the volume is on that device, which has its recorded size and stands on nothing */
+};
+int store_put_entry_on_device(struct store *store, const struct store_entry *entry,
+                              struct store_entry_put *ret_put);
 
 /* The directory is gone: a volume without any entry left becomes `removed`. ret_volume_id 0 if the
  * entry was not known. */

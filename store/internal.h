@@ -36,6 +36,7 @@ struct store {
     struct store_counters counters;
     struct store_counters pending; /* of the transaction that is open */
     bool counts_pending;           /* it has any */
+    bool has_no_unnamed;           /* in this transaction: no volume's path is unknown */
 };
 
 /* NULL for none. */
@@ -62,6 +63,7 @@ struct journal_line {
     int64_t volume_id;
     const char *sandbox_id;
     const char *device;
+    bool is_complete; /* these are all there are: nothing is looked up */
     struct journal_member detail[JOURNAL_MEMBERS];
 };
 
@@ -91,6 +93,15 @@ int volume_set_path(struct store *store, int64_t volume_id, const char *path);
 
 /* What the volume's guest has said: it was not about the volume, or is so no longer. */
 int guest_stats_forget(struct store *store, int64_t volume_id);
+
+/* devices.c: what a device is known by and its size, in the order of their names; a row of a device
+ * that has none (0: it has), and the journal's line about that. */
+#define DEVICE_NAMES "boot_id, kind, name, major, minor, diskseq, file_device, inode, size_bytes"
+enum { DEVICE_COLUMNS = 9 };
+void device_take_columns(const struct store *store, const struct store_device *device,
+                         struct sql_value ret_columns[static DEVICE_COLUMNS]);
+int device_insert(struct store *store, const struct store_device *device, int64_t *ret_device_id);
+int device_journal_seen(struct store *store, const struct store_device *device);
 
 /* No retry waits and none has failed. */
 int volume_clear_attempts(struct store *store, int64_t volume_id);

@@ -24,9 +24,11 @@ enum { TRIM_ROWS = 500 }; /* per table and call: well below a millisecond each *
     "(SELECT d.name FROM volumes v JOIN devices d ON d.device_id = v.device_id"                    \
     " WHERE v.volume_id = ?3)"
 
-static const char insert[] =
-    "INSERT INTO journal (at, kind, volume_id, sandbox_id, device, detail) VALUES"
-    " (?1, ?2, ?3, coalesce(?4, " SANDBOX_OF_VOLUME "), coalesce(?5, " DEVICE_OF_VOLUME "), ?6)";
+#define INSERT "INSERT INTO journal (at, kind, volume_id, sandbox_id, device, detail) VALUES"
+
+static const char insert[] = INSERT " (?1, ?2, ?3, coalesce(?4, " SANDBOX_OF_VOLUME
+                                    "), coalesce(?5, " DEVICE_OF_VOLUME "), ?6)";
+static const char insert_complete[] = INSERT " (?1, ?2, ?3, ?4, ?5, ?6)";
 
 /* The members that are known, as a JSON object; NULL if none is. */
 static const char *write_detail(struct buffer *buffer, const struct journal_member *members)
@@ -49,33 +51,49 @@ static const char *write_detail(struct buffer *buffer, const struct journal_memb
 }
 
 /* The sandbox is the open binding's; one that the row does not name is looked up. */
-static int journal_volume(struct store *store, const struct journal_line *line, const char *detail)
+static struct journal_line complete(const struct journal_line *line)
 {
     const struct store_volume *volume = line->volume;
     bool is_here = volume->binding_id && volume->binding_sandbox_ref == volume->sandbox_ref;
+    struct journal_line of_volume = *line;
 
-    return store_journal(store, line->kind, volume->volume_id, is_here ? volume->sandbox_id : NULL,
-                         volume->device_name, detail);
+    of_volume.volume_id = volume->volume_id;
+    of_volume.sandbox_id = is_here ? volume->sandbox_id : NULL;
+    of_volume.device = volume->device_name;
+    of_volume.is_complete = is_here || !volume->binding_id;
+    return of_volume;
+}
+
+static int put_line(struct store *store, const struct journal_line *line, const char *detail)
+{
+    const char *put = line->is_complete || !line->volume_id ? insert_complete : insert;
+
+    return sql_run(&store->connection, put, NULL, sql_number(store->now_ms), sql_text(line->kind),
+                   sql_known((uint64_t)line->volume_id), sql_text(line->sandbox_id),
+                   sql_text(line->device), sql_text(detail));
 }
 
 int journal_write(struct store *store, const struct journal_line *line)
 {
     const char *detail = write_detail(&store->detail, line->detail);
+    struct journal_line of_volume;
 
     if (buffer_error(&store->detail) < 0)
         return sql_failed(&store->connection, SQLITE_NOMEM);
-    if (line->volume)
-        return journal_volume(store, line, detail);
-    return store_journal(store, line->kind, line->volume_id, line->sandbox_id, line->device,
-                         detail);
+    if (!line->volume)
+        return put_line(store, line, detail);
+    of_volume = complete(line);
+    return put_line(store, &of_volume, detail);
 }
 
 int store_journal(struct store *store, const char *kind, int64_t volume_id, const char *sandbox_id,
                   const char *device, const char *detail)
 {
-    return sql_run(&store->connection, insert, NULL, sql_number(store->now_ms), sql_text(kind),
-                   sql_known((uint64_t)volume_id), sql_text(sandbox_id), sql_text(device),
-                   sql_text(detail));
+    return put_line(
+        store,
+        &(struct journal_line){
+            .kind = kind, .volume_id = volume_id, .sandbox_id = sandbox_id, .device = device},
+        detail);
 }
 
 /* ?1 the oldest time kept, ?2 how many rows, ?3 how many to remove at most. */

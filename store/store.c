@@ -38,6 +38,7 @@ int store_begin(struct store *store)
 
     store_rollback(store);
     store->now_ms = clock_realtime_ms();
+    store->has_no_unnamed = false; /* it is to be found out */
     r = sql_prepare(&store->connection, rollback);
     return r < 0 ? r : sql_run_values(&store->connection, begin, NULL, NULL, 0);
 }

@@ -73,6 +73,21 @@ int unresolved_find(struct store *store, const char *key, int64_t *ret_volume_id
     return 0;
 }
 
+/* Nearly always there is none, and each path that appears asks. */
+static int has_unnamed(struct store *store)
+{
+    static const char find[] =
+        "SELECT 1 FROM volumes WHERE target_path IS NULL AND removed_at IS NULL LIMIT 1";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r;
+
+    if (store->has_no_unnamed)
+        return SQL_END;
+    r = sql_first_values(&store->connection, find, &rows, NULL, 0);
+    store->has_no_unnamed = r == SQL_END;
+    return r;
+}
+
 int store_learn_path(struct store *store, const char *path, const char *source,
                      char ret_key[static STORE_KEY_BYTES], int64_t *ret_volume_id)
 {
@@ -81,8 +96,9 @@ int store_learn_path(struct store *store, const char *path, const char *source,
     int r;
 
     *ret_volume_id = 0;
-    if (strlen(path) >= STORE_TARGET_BYTES)
-        return 0;
+    r = has_unnamed(store);
+    if (r <= 0 || strlen(path) >= STORE_TARGET_BYTES)
+        return r < 0 ? r : 0;
     r = unresolved_find(store, hash_path(path, key), &volume_id);
     if (r < 0 || !volume_id)
         return r;

@@ -6,10 +6,9 @@
 #include "observe/observe.h"
 #include "store/store.h"
 
-int record_device(struct store *store, const struct observed_device *observed,
-                  int64_t *ret_device_id, bool *ret_changed)
+struct store_device device_to_record(const struct observed_device *observed)
 {
-    const struct store_device device = {
+    return (struct store_device){
         .kind = observed->kind,
         .name = observed->name,
         .major = observed->major,
@@ -20,6 +19,12 @@ int record_device(struct store *store, const struct observed_device *observed,
         .size_bytes = observed->size_bytes,
         .now_ns = clock_boottime(),
     };
+}
+
+int record_device(struct store *store, const struct observed_device *observed,
+                  int64_t *ret_device_id, bool *ret_changed)
+{
+    const struct store_device device = device_to_record(observed);
 
     return store_put_device(store, &device, ret_device_id, ret_changed);
 }

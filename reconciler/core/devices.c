@@ -88,6 +88,13 @@ int devices_refresh(const struct context *context, struct store_volume *volume)
     return r;
 }
 
+bool devices_observe_plain(const struct context *context, const char *path,
+                           struct observed_device *ret_device)
+{
+    return observe_device_path(context->root, context->sysfs, path, ret_device) == OBSERVED &&
+           (ret_device->kind != DEVICE_KIND_BLOCK || lower_devices_count(context, ret_device) == 0);
+}
+
 int devices_refresh_volume(const struct context *context, int64_t volume_id)
 {
     struct store_volume volume = {.volume_id = volume_id};

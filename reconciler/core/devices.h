@@ -26,6 +26,9 @@ void devices_done(struct devices *devices);
 
 /* Where the volume's path leads now, how large that is, and what it stands on; the row follows. */
 int devices_refresh(const struct context *context, struct store_volume *volume);
+/* Where a path leads, if that is to be had and stands on nothing else. */
+bool devices_observe_plain(const struct context *context, const char *path,
+                           struct observed_device *ret_device);
 /* The same, of one that is on the record. */
 int devices_refresh_volume(const struct context *context, int64_t volume_id);
 
@@ -40,6 +43,9 @@ int devices_queue_neighbours(const struct context *context, const struct store_v
 /* What the device stands on; the row is read again if that changed. */
 int lower_devices_refresh(const struct context *context, struct store_volume *volume,
                           const struct observed_device *device);
+
+/* How many there are. */
+unsigned lower_devices_count(const struct context *context, const struct observed_device *device);
 
 /* A SCSI device, by its path below /sys, reported that its capacity changed: its disks are queued.
  * And one of these disks, in a pass. */

@@ -9,6 +9,7 @@
 #include "lib/path.h"
 #include "observe/observe.h"
 #include "reconciler/core/context.h"
+#include "reconciler/core/device_record.h"
 #include "reconciler/core/devices.h"
 #include "reconciler/core/observer.h"
 #include "reconciler/core/scan.h"
@@ -122,8 +123,9 @@ static int put_entry(const struct observer *observer, enum reconciler_tree tree,
         .read_only = observed->read_only,
         .sandboxes = observed->sandboxes,
     };
-    int64_t volume_id;
-    bool changed;
+    struct observed_device on;
+    struct store_device device;
+    struct store_entry_put put;
     int r;
 
     r = find_target_path(observer, name, observed, learned, &entry.target_path);
@@ -140,18 +142,23 @@ static int put_entry(const struct observer *observer, enum reconciler_tree tree,
     for (unsigned i = 0; i < observed->sandboxes; i++)
         entry.sandbox[i] = observed->sandbox[i];
 
+    /* Later, that is for the pass over the volume. */
+    if (!context->synced && entry.device && devices_observe_plain(context, entry.device, &on)) {
+        device = device_to_record(&on);
+        entry.leads_to = &device;
+    }
     r = queue_beside(context, name);
     if (r == 0)
-        r = store_put_entry(context->store, &entry, &volume_id, &changed);
+        r = store_put_entry_on_device(context->store, &entry, &put);
     if (r == STORE_TOO_MANY) {
         scan_pass_over(observer->scan);
         return 0;
     }
     if (r < 0)
         return r;
-    if (changed)
-        follow_change(observer, name, volume_id, observed);
-    return context->synced ? 0 : devices_refresh_volume(context, volume_id);
+    if (put.changed)
+        follow_change(observer, name, put.volume_id, observed);
+    return context->synced || put.is_on ? 0 : devices_refresh_volume(context, put.volume_id);
 }
 
 static int remove_entry(const struct context *context, enum reconciler_tree tree, const char *name)

@@ -139,11 +139,16 @@ static int put_layers(const struct context *context, struct store_volume *volume
     return r < 0 ? r : store_get_volume(context->store, volume->volume_id, volume);
 }
 
+static struct stack stack; /* too large for the machine's own; every part is filled anew */
+
+unsigned lower_devices_count(const struct context *context, const struct observed_device *device)
+{
+    return observe_stack(context->sysfs, device, stack.seen) - 1;
+}
+
 int lower_devices_refresh(const struct context *context, struct store_volume *volume,
                           const struct observed_device *device)
 {
-    static struct stack stack; /* too large for the machine's own; every part is filled anew */
-
     stack.count = observe_stack(context->sysfs, device, stack.seen);
     if (stack.count == 1 && !volume->has_layers && !volume->device_announced)
         return 0;

@@ -68,6 +68,30 @@ static void refuses_other_spellings(void **state)
     assert_int_equal(length, 77);
 }
 
+/* Each byte in each place of a group: what decodes is what encoding gives. */
+static void what_decodes_is_canonical(void **state)
+{
+    static const unsigned accepted[] = {64, 64, 64, 65}; /* "AAA=" is a group as well */
+
+    (void)state;
+    for (unsigned place = 0; place < 4; place++) {
+        unsigned count = 0;
+
+        for (unsigned byte = 0; byte < 256; byte++) {
+            char text[] = "AAAA", again[8], data[3];
+            size_t length;
+
+            text[place] = (char)byte;
+            if (base64url_decode(text, 4, data, sizeof(data), &length) < 0)
+                continue;
+            base64url_encode(data, length, again);
+            assert_string_equal(again, text);
+            count++;
+        }
+        assert_int_equal(count, accepted[place]);
+    }
+}
+
 static void padding_only_at_the_end(void **state)
 {
     char text[129], data[128];
@@ -107,6 +131,7 @@ int main(void)
         cmocka_unit_test(known_texts),
         cmocka_unit_test(every_length_comes_back),
         cmocka_unit_test(refuses_other_spellings),
+        cmocka_unit_test(what_decodes_is_canonical),
         cmocka_unit_test(padding_only_at_the_end),
         cmocka_unit_test(keeps_to_its_room),
         cmocka_unit_test(longest_path_is_a_file_name),

@@ -215,6 +215,166 @@ static void each_entry_of_a_layout(void **state)
     assert_int_equal(store_each_entry(store, LAYOUT_KATA, count_keys, &seen), 42);
 }
 
+/* ---- with its device ------------------------------------------------------------------------ */
+
+static struct store_entry_put put_on(struct store *store, const struct store_entry *entry)
+{
+    struct store_entry_put put;
+
+    assert_int_equal(store_put_entry_on_device(store, entry, &put), 0);
+    return put;
+}
+
+/* A row as text, all of them in their order. */
+static void append_rows(struct store *store, const char *sql, struct buffer *text)
+{
+    sqlite3_stmt *statement = NULL;
+
+    assert_int_equal(sqlite3_prepare_v2(store->connection.db, sql, -1, &statement, NULL), 0);
+    while (sqlite3_step(statement) == SQLITE_ROW) {
+        for (int i = 0; i < sqlite3_column_count(statement); i++) {
+            const char *value = (const char *)sqlite3_column_text(statement, i);
+
+            assert_int_equal(buffer_append_format(text, "%s=%s ", sqlite3_column_name(statement, i),
+                                                  value ? value : "NULL"),
+                             0);
+        }
+        assert_int_equal(buffer_append_text(text, "\n"), 0);
+    }
+    (void)sqlite3_finalize(statement);
+}
+
+static void dump(struct store *store, struct buffer *ret_text)
+{
+    append_rows(store, "SELECT * FROM volumes", ret_text);
+    append_rows(store, "SELECT * FROM entries", ret_text);
+    append_rows(store, "SELECT * FROM entry_sandboxes", ret_text);
+    append_rows(store, "SELECT * FROM devices", ret_text);
+    append_rows(store, "SELECT * FROM meta", ret_text);
+    append_rows(store, "SELECT * FROM journal", ret_text);
+}
+
+/* Step by step, as a volume is put that something is known of. */
+static void put_in_steps(struct store *store, struct store_entry entry)
+{
+    const struct store_device *device = entry.leads_to;
+    int64_t volume_id, device_id;
+    bool changed = false;
+
+    entry.leads_to = NULL;
+    volume_id = put_entry(store, &entry, true);
+    device_id = put_device(store, device, true);
+    assert_int_equal(store_set_volume_device(store, volume_id, device_id, &changed), 0);
+    assert_true(changed);
+}
+
+static void a_volume_made_at_once_is_as_one_made_in_steps(void **state)
+{
+    struct store *in_steps = store_of(state), *at_once = fixture_open(NULL, "boot-1");
+    cleanup(buffer_done) struct buffer expected = BUFFER_INIT(0), found = BUFFER_INIT(0);
+    struct store_device file = {.kind = DEVICE_KIND_FILE,
+                                .name = "/disk",
+                                .file_device = 5,
+                                .inode = 6,
+                                .size_bytes = GIB,
+                                .now_ns = 50};
+    struct store_device block = device_of(1, GIB);
+    struct store_entry entry = entry_of("key-1", VOLUME_PATH, 11);
+    struct store_entry other = entry_of("key-2", "/another/path", 12);
+
+    entry.leads_to = &file;
+    other.leads_to = &block;
+    other.sandboxes = 0;
+    assert_int_equal(store_begin(at_once), 0);
+    at_once->now_ms = in_steps->now_ms;
+    execute_sql(in_steps, "DELETE FROM journal"); /* store_opened has another time */
+    execute_sql(at_once, "DELETE FROM journal");
+    put_in_steps(in_steps, entry);
+    put_in_steps(in_steps, other);
+    assert_true(put_on(at_once, &entry).is_on);
+    assert_true(put_on(at_once, &other).is_on);
+    dump(in_steps, &expected);
+    dump(at_once, &found);
+    assert_string_equal(buffer_text(&found), buffer_text(&expected));
+    store_close(at_once);
+}
+
+static void an_equal_entry_on_its_device_writes_nothing(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_device device = device_of(1, GIB);
+    struct store_entry entry = entry_of("key-1", VOLUME_PATH, 11);
+    struct store_entry_put put;
+    int before;
+
+    entry.leads_to = &device;
+    entry.sandboxes = 2;
+    entry.sandbox[1] = "sandbox-2";
+    put = put_on(store, &entry);
+    assert_true(put.changed && put.is_on);
+    before = written(store);
+    put = put_on(store, &entry);
+    assert_true(!put.changed && put.is_on);
+    entry.sandbox[0] = "sandbox-2"; /* in another order they are the same */
+    entry.sandbox[1] = "sandbox-1";
+    assert_false(put_on(store, &entry).changed);
+    assert_int_equal(written(store), before);
+    entry.sandbox[1] = "sandbox-3"; /* as many, but others */
+    assert_true(put_on(store, &entry).changed);
+    assert_int_equal(named_sandboxes(store, put.volume_id), 2);
+}
+
+/* Whatever is different about the device is for store_put_device() and its callers. */
+static void a_device_that_differs_is_told(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_device device = device_of(1, GIB), other = device_of(2, GIB);
+    struct store_entry entry = entry_of("key-1", VOLUME_PATH, 11);
+    struct store_layer layer = {.kind = "disk"};
+    int64_t device_id;
+    bool changed;
+
+    entry.leads_to = &device;
+    assert_true(put_on(store, &entry).is_on);
+    device_id = put_device(store, &device, false);
+    entry.leads_to = NULL;
+    assert_false(put_on(store, &entry).is_on);
+    entry.leads_to = &other;
+    assert_false(put_on(store, &entry).is_on);
+    entry.leads_to = &device;
+    device.size_bytes = 2 * GIB;
+    assert_false(put_on(store, &entry).is_on);
+    device.size_bytes = GIB;
+    device.name = "/dev/loop2";
+    assert_false(put_on(store, &entry).is_on);
+    device.name = "/dev/loop1";
+    assert_true(put_on(store, &entry).is_on);
+
+    layer.layer_id = device_id;
+    assert_int_equal(store_put_layers(store, device_id, &layer, 1), 0);
+    assert_false(put_on(store, &entry).is_on);
+    assert_int_equal(store_put_layers(store, device_id, NULL, 0), 0);
+    assert_true(put_on(store, &entry).is_on);
+    assert_int_equal(store_note_capacity_change(store, device_id, 50, &changed), 0);
+    assert_true(changed);
+    assert_false(put_on(store, &entry).is_on);
+}
+
+static void a_device_that_another_volume_has_is_left_to_its_callers(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_device device = device_of(1, GIB);
+    struct store_entry entry = entry_of("key-1", VOLUME_PATH, 11);
+    struct store_entry other = entry_of("key-2", "/another/path", 12);
+
+    entry.leads_to = other.leads_to = &device;
+    assert_true(put_on(store, &entry).is_on);
+    assert_false(put_on(store, &other).is_on);
+    assert_int_equal(number_of(store, "SELECT count(*) FROM devices"), 1);
+    assert_int_equal(lines_of(store, "device_seen"), 1);
+    assert_int_equal(lines_of(store, "device_found"), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -228,6 +388,10 @@ int main(void)
         MODEL(a_removed_volume_has_nothing_open),
         MODEL(a_learned_path_joins_its_volume),
         MODEL(each_entry_of_a_layout),
+        MODEL(a_volume_made_at_once_is_as_one_made_in_steps),
+        MODEL(an_equal_entry_on_its_device_writes_nothing),
+        MODEL(a_device_that_differs_is_told),
+        MODEL(a_device_that_another_volume_has_is_left_to_its_callers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -113,6 +113,21 @@ static void an_overwritten_file_is_noticed_and_set_aside(void **state)
     assert_int_equal(access(aside, F_OK), 0);
 }
 
+/* Words are not tried when they are written: each opening tries them all. */
+static void a_word_that_is_none_of_ours_is_damage(void **state)
+{
+    struct fixture *fixture = *state;
+    struct store_opening opening;
+    struct store_options options = {
+        .path = fixture->path, .boot_id = "boot-1", .max_rows = 100000, .ret_opening = &opening};
+    struct error error = {0};
+
+    execute_sql(fixture->store, "UPDATE volumes SET status = 'nonsense'");
+    store_close(fixture->store);
+    assert_int_equal(store_open(&options, &fixture->store, &error), STORE_OPENED);
+    assert_true(opening.rebuilt);
+}
+
 /* As long as the file cannot be opened, memory keeps what it has. */
 static void memory_survives_a_failed_return(void **state)
 {
@@ -148,6 +163,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FILE_TEST(a_file_left_and_taken_up_at_once_is_the_same),
         FILE_TEST(what_memory_knew_is_missing_and_said),
+        FILE_TEST(a_word_that_is_none_of_ours_is_damage),
         FILE_TEST(a_file_that_took_its_place_is_another),
         FILE_TEST(an_overwritten_file_is_noticed_and_set_aside),
         FILE_TEST(memory_survives_a_failed_return),

@@ -120,6 +120,18 @@ static void claimed_paths_are_told_once_and_by_pages(void **state)
     assert_int_equal(total, strlen(VOLUME_PATH));
 }
 
+/* That there was none is remembered within a transaction only for as long as it is so. */
+static void a_name_that_comes_after_a_search_for_none_is_found(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_entry entry = hashed(LAYOUT_KATA, 12);
+    int64_t volume_id;
+
+    assert_int_equal(learn(store, OTHER_PATH), 0);
+    volume_id = put_entry(store, &entry, true);
+    assert_int_equal(learn(store, VOLUME_PATH), volume_id);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -128,6 +140,7 @@ int main(void)
         MODEL(what_was_known_once_stays_known),
         MODEL(a_name_that_is_no_hash_hides_nothing),
         MODEL(claimed_paths_are_told_once_and_by_pages),
+        MODEL(a_name_that_comes_after_a_search_for_none_is_found),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
