@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* agent_client.c - one call: connect, one request, one reply, close; for GROW two of them.
  *
- * A call reports once: call_report() ends the session before it calls out, and the owner may free
- * the call from there. What fails before anything was started is reported in the loop's next turn,
- * so the owner never hears of a call that it does not hold yet.
+ * A call reports once: call_report() ends the session before it calls `done`, and the owner may
+ * free the call there. A failure before anything was started is reported in the loop's next
+ * iteration, so that the owner already has the call.
  */
 #include "agent-client/agent_client.h"
 
@@ -51,8 +51,8 @@ enum agent_outcome agent_outcome_from_status(int status, const char *message)
         return contains(message, "does not exist") ? AGENT_UNSUPPORTED : AGENT_FAILED;
     case STATUS_PERMISSION_DENIED:
         return AGENT_DENIED;
-    case STATUS_INTERNAL: /* a policy that does not know the call, or the object of it; only the
-                             agent's src/agent/src/policy.rs words it so */
+    case STATUS_INTERNAL: /* a policy that does not know the call or its object; only the agent's
+                             src/agent/src/policy.rs has these words */
         return contains(message, "policy check") || contains(message, "Request: internal error ")
                    ? AGENT_DENIED
                    : AGENT_FAILED;

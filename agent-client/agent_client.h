@@ -35,7 +35,7 @@ enum agent_outcome {
     AGENT_LAYER,        /* FAILED_PRECONDITION: a layer in the guest does not follow */
     AGENT_NOT_GROWABLE, /* FAILED_PRECONDITION beginning with AGENT_NOT_GROWABLE_TEXT */
     AGENT_FAILED,       /* any other status */
-    AGENT_UNTOLD,       /* it failed, and who stands between does not say how (shim_client.h) */
+    AGENT_UNTOLD,       /* it failed, and the shim between does not say why (shim_client.h) */
     AGENT_OUTCOMES,
 };
 
@@ -53,8 +53,8 @@ struct agent_reply {
     int status;               /* the gRPC status code it answered with; 0 */
     struct error error;       /* for a person, when not DONE */
     struct agent_stats stats; /* STATS and DONE; GROW and stats_outcome DONE */
-    /* GROW: `outcome` is that of ResizeVolume, and this what came of the stats after it (`error`
-     * says why not); UNREACHABLE if the connection did not last. */
+    /* GROW: `outcome` is that of ResizeVolume, and this the outcome of the stats after it (`error`
+     * says why they failed); UNREACHABLE if the connection ended before. */
     enum agent_outcome stats_outcome;
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* agent_messages.c - from plain structures to protobuf and back.
  *
- * What a peer may leave out (proto3 has no required fields) reads as zero or empty; an empty path
- * is refused here, once, so that nobody behind this file has to think of it.
+ * Fields that a peer leaves out (proto3 has no required ones) read as zero or empty. An empty path
+ * is refused here, so that no other file has to check for it.
  */
 #include "agent-client/agent_messages.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* agent_messages.h - the payloads of ResizeVolume and GetVolumeStats, in plain structures.
  *
- * protobuf-c stays behind this header and ttrpc_codec.h. Everything parsed here came from the other
- * side of a virtual machine's wall: lengths are bounded, memory is bounded (many small sub-messages
- * in one reply would cost fifty times its size), paths hold no NUL, texts are fit to be shown.
- * Source: kata-containers src/libs/protocols/protos/{agent,csi}.proto.
+ * protobuf-c stays behind this header and ttrpc_codec.h. Everything parsed here came out of a guest
+ * and is hostile: lengths are bounded, memory is bounded (many small sub-messages in one reply
+ * would cost fifty times its size), paths hold no NUL, texts are fit to be shown. Source:
+ * kata-containers src/libs/protocols/protos/{agent,csi}.proto.
  */
 #pragma once
 

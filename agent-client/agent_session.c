@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* agent_session.c - connect, perhaps ask for a port, then calls and their replies.
  *
- * A call that is made before the connection stands waits in `payload`. Stream ids go up by two, as
- * servers that check them want it, from a random one: whatever carries another id is dropped.
+ * A call that is made before the connection stands waits in `payload`. Stream ids start at a random
+ * one and go up by two, as servers that check them require. Frames with another id are dropped.
  */
 #include "agent-client/agent_session.h"
 
@@ -95,7 +95,7 @@ static bool session_shake_hands(struct agent_session *session)
     }
 }
 
-/* `answered` comes last: the session may be gone after it. */
+/* `answered` comes last: the session may have been freed after it. */
 static void session_take_reply(struct agent_session *session, const struct ttrpc_frame *frame,
                                size_t skipped)
 {
@@ -114,7 +114,7 @@ static void session_take_reply(struct agent_session *session, const struct ttrpc
     buffer_done(&payload);
 }
 
-/* Everything received that can be told from a reply is dropped at once. */
+/* Received bytes that cannot be part of a reply are dropped at once. */
 static void session_look_for_reply(struct agent_session *session)
 {
     struct buffer *input = &session->stream.input;

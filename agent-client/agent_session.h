@@ -2,10 +2,10 @@
 /* agent_session.h - one connection to an agent, and calls on it one after another. Private to
  * agent-client/.
  *
- * On a unix:// address the bytes in front of a reply may belong to somebody who died
+ * On a unix:// address the bytes in front of a reply may be meant for a client that died
  * (ttrpc_codec.h). vsock has connections, so there the first bytes must look like ttrpc, and a
- * wrong peer is found at once. Whatever comes back is hostile: its length is checked before it is
- * waited for, its memory is bounded, its texts are cleaned.
+ * wrong peer is found at once. Replies are hostile: their length is checked before the rest is
+ * waited for, their memory is bounded, their texts are cleaned.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agent_text.c - an agent's message without what its own formatting put around it. */
+/* agent_text.c - an agent's message without the quotes and backtrace of its formatting. */
 #include "agent-client/agent_text.h"
 
 #include <stdbool.h>
@@ -8,7 +8,7 @@
 
 #include "lib/text.h"
 
-enum { JOINED_BYTES = 1024 }; /* more than anybody keeps of a text */
+enum { JOINED_BYTES = 1024 }; /* more than any caller keeps of a text */
 
 static bool is_space(char byte)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agent_text.h - a text from the other side, made fit to be shown.
+/* agent_text.h - a text from the guest, made fit to be shown.
  *
  * kata-agent formats errors for debugging, so that they arrive in double quotes, at times with
  * escaped ones inside; the outer pair goes. So do the backtrace that follows an error, and the

@@ -2,8 +2,8 @@
 /* container_answer.h - what an agent's status means for a container's run. Private to
  * agent-client/.
  *
- * kata-agent answers almost everything with INTERNAL, so that its words have to be read. They are
- * the same from Kata 2.5.0 to 4.1.0, except where it is said.
+ * kata-agent answers almost every failure with INTERNAL, so its text has to be parsed. The texts
+ * are the same from Kata 2.5.0 to 4.1.0 unless noted.
  */
 #pragma once
 
@@ -20,5 +20,5 @@ bool container_is_barred(enum container_kind kind);
 /* It does not know this id. */
 bool container_is_absent(const struct ttrpc_status *status);
 
-/* Of ReadStdout and ReadStderr: Kata up to 3.26 has an error in the place of an empty answer. */
+/* Of ReadStdout and ReadStderr: Kata up to 3.26 answers an error instead of an empty answer. */
 bool container_is_end_of_output(const struct ttrpc_status *status);

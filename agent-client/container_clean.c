@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* container_clean.c - what follows a call that removes.
+/* container_clean.c - what follows each call that removes a container.
  *
  * RemoveContainer kills, too, but does not wait: with cgroup v2 the container's cgroup then stays.
  * So KILL and WAIT come before it.
@@ -8,7 +8,7 @@
 #include "agent-client/container_state.h"
 #include "lib/status.h"
 
-/* The container is dealt with: what else there is to remove. */
+/* The container is done; removes what else there is. */
 static void container_run_clean_files(struct container_run *run)
 {
     run->cleaning = true;
@@ -28,7 +28,7 @@ void container_run_clean(struct container_run *run)
         container_run_step(run, run->ended ? CONTAINER_REMOVE : CONTAINER_KILL);
 }
 
-/* KILL and WAIT are for the sake of REMOVE, which is called whatever they come to. */
+/* KILL and WAIT only prepare REMOVE, which is called whatever their result. */
 bool container_only_prepares(enum container_step step)
 {
     return step == CONTAINER_KILL || step == CONTAINER_WAIT;
@@ -47,7 +47,7 @@ static void run_leave(struct container_run *run, const struct error *why)
         run->reply.removal_error = *why;
 }
 
-/* While cleaning there is no answer to the call under way. */
+/* No answer to the call under way while cleaning up. */
 void container_clean_lost(struct container_run *run, enum agent_session_end end, const char *text)
 {
     struct error error;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* container_copy.c - which piece is next. */
+/* container_copy.c - finds the next piece to copy. */
 #include "agent-client/container_copy.h"
 
 #include <errno.h>

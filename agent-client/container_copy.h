@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* container_copy.h - the program into the guest, call by call. Private to agent-client/.
+/* container_copy.h - copies the program into the guest, call by call. Private to agent-client/.
  *
- * For guests without a shared file system. CopyFile makes the parents of a file: an empty file in
- * each mount point is how those directories come to be (Kata before 3.12 does not copy a
- * directory). The agent has no call that removes a file, so what is not needed any more is replaced
- * by an empty one.
+ * For guests without a shared file system. CopyFile makes the parents of a file, so the mount
+ * points are made by an empty file in each of them (Kata before 3.12 does not copy a directory).
+ * The agent has no call that removes a file, so a file that is not needed any more is replaced by
+ * an empty one.
  *
  * The agent writes to a temporary file, and renames it as soon as that has the announced size. Kata
- * before 3.18 goes on with one that an earlier copy left, whatever its size. Hence the sweep: one
- * byte where no program reaches, with just that size announced, has any leftover renamed.
+ * before 3.18 continues a temporary file that an earlier copy left, whatever its size. Hence the
+ * sweep: one byte beyond the end of any program, with exactly that size announced, makes the agent
+ * rename any leftover.
  */
 #pragma once
 

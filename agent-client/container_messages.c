@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* container_messages.c - the container's configuration, and the small requests around it.
  *
- * What is asked for is what was seen to work with Kata 4.1.0 under both runtimes:
+ * The configuration was found to work with Kata 4.1.0 under both runtimes:
  *
  *   - process capabilities must be there, or the agent refuses;
  *   - without /sys the program does not learn a device's size;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* container_messages.h - the payloads of the calls that run a container. Private to agent-client/.
  *
- * Answers that are empty messages are not looked at. Source: kata-containers
+ * Answers that are empty messages are not parsed. Source: kata-containers
  * src/libs/protocols/protos/{agent,oci}.proto.
  */
 #pragma once

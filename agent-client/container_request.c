@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* container_request.c - copies of all texts, and the bounds that the header promises. */
+/* container_request.c - copies all texts, and checks the bounds that container_run.h promises. */
 #include "agent-client/container_request.h"
 
 #include <errno.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* container_request.h - a request that owns its texts, and whether it is one. Private to
- * agent-client/. */
+/* container_request.h - a request that owns its texts, and its check. Private to agent-client/. */
 #pragma once
 
 #include "agent-client/container_run.h"

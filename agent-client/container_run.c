@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* container_run.c - which call comes next, and what is left behind if one does not succeed.
+/* container_run.c - which call comes next, and what may be left in the guest if one fails.
  *
  *     RUN       [COPY…] CREATE START READ… WAIT REMOVE [COPY]
  *     CLEAN_UP  KILL WAIT REMOVE [CREATE KILL WAIT REMOVE] [COPY]
@@ -45,8 +45,8 @@ void container_run_disconnect(struct container_run *run)
     run->connected = false;
 }
 
-/* The agent's child ends with the errno of execve(2). glibc's execvp(3), which it calls, tries a
- * shell for a file of an unknown format: then it is the shell that is not there. */
+/* The agent's child exits with the errno of execve(2). glibc's execvp(3), which it calls, tries a
+ * shell for a file of an unknown format: then the errno says that there is no shell. */
 static bool is_exec_failure(int exit_status)
 {
     return exit_status == ENOEXEC || exit_status == ENOENT || exit_status == EACCES;
@@ -232,7 +232,7 @@ static void run_refused(struct container_run *run, const struct ttrpc_status *st
         read_ended(run);
         return;
     }
-    /* Of any other failure the agent may have left something. */
+    /* After any other failure the agent may have left something. */
     if (run->step == CONTAINER_CREATE)
         run->presence = container_is_barred(kind) ? PRESENCE_NONE : PRESENCE_MADE;
     if (run->step == CONTAINER_COPY && container_is_barred(kind) &&
@@ -286,7 +286,7 @@ static const char *run_prepare(struct container_run *run)
     return fault;
 }
 
-/* From the loop, so that whatever happens is never told from within container_run_new(). */
+/* From the loop, so that nothing is reported from within container_run_new(). */
 static void on_begin(struct loop_timer *timer)
 {
     struct container_run *run = container_of(timer, struct container_run, beginning);

@@ -11,10 +11,10 @@
  * on /dev and on /vol, and volume path N of the guest at /vol/N. The directory must therefore
  * contain `proc`, `sys`, `dev` and `vol`, which are empty, beside the program.
  *
- * Once CreateContainer is sent, something may be in the guest. Whatever ends a run, it tries to
- * kill and to remove its container (SignalProcess, WaitProcess, RemoveContainer), on a new
- * connection: closing the old one makes the agent drop the call that hangs, and with it the agent's
- * lock, on which the workload's own calls wait.
+ * Once CreateContainer is sent, something may be in the guest. However a run ends, it tries to kill
+ * and remove its container (SignalProcess, WaitProcess, RemoveContainer), on a new connection:
+ * closing the old one makes the agent drop the call that hangs, and with it the agent's lock, on
+ * which the workload's own calls wait.
  *
  * Knows nothing of volumes or of the record. Sources: Kata 4.1.0 src/agent/src/rpc.rs and
  * src/libs/protocols/protos/{agent,oci}.proto; field numbers are the same from 2.5.0 on.
@@ -129,8 +129,8 @@ typedef void container_done(struct container_run *run, const struct container_re
 int container_run_new(struct loop *loop, const struct container_request *request,
                       container_done *done, void *userdata, struct container_run **ret_run);
 
-/* Returns NULL. Ends a run in its middle at once: it sends nothing more, and what is in the guest
- * by then stays there until the caller has it removed by CLEAN_UP. */
+/* Returns NULL. Ends a running run at once: it sends nothing more, and its container stays in the
+ * guest until the caller has it removed by CLEAN_UP. */
 struct container_run *container_run_free(struct container_run *run);
 
 /* "CreateContainer", …; "connecting" for the first one. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* container_state.h - a run in its middle. Private to agent-client/.
+/* container_state.h - the state of a run. Private to agent-client/.
  *
  * container_run.c begins a run and knows what follows a call of its first half, container_clean.c
  * what follows one that removes, container_step.c makes the calls.
@@ -32,7 +32,7 @@ struct container_run {
     bool cleaning;
     enum presence presence;
     bool ended;          /* the program's end was seen */
-    bool reading_errors; /* READ: standard error's turn */
+    bool reading_errors; /* READ: of standard error */
     bool created_again;  /* CLEAN_UP */
     bool reconnected;    /* RemoveContainer is on its second connection */
 

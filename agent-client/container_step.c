@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* container_step.c - one call of a run: its request, its time, its connection.
  *
- * No call is given a time after which the agent would drop it in its middle: a container half
- * created is one that RemoveContainer does not know. The connection is closed instead, when the
- * time is over.
+ * No call has a timeout at which the agent would drop it: RemoveContainer does not know a
+ * half-created container. The connection is closed instead when the time is over.
  */
 #include <errno.h>
 #include <signal.h>
@@ -104,7 +103,7 @@ static uint64_t allowed_time(const struct container_run *run)
     return end > now ? end - now : 0;
 }
 
-/* What has to be known even if no answer ever comes. */
+/* Notes what has to be known even if no answer comes. */
 static void note_sent(struct container_run *run)
 {
     if (run->step == CONTAINER_CREATE)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* guest_call.c - see guest_call.h.
  *
- * report() is the last thing that touches a call: its owner may free it there. What comes to an end
+ * report() is the last thing that touches a call: its owner may free it there. A call that ends
  * before guest_call_new() has returned is reported from the loop.
  */
 #include "agent-client/guest_call.h"
@@ -69,7 +69,7 @@ static void finish_counted(struct guest_call *call, const struct agent_stats *st
     finish(call, REASON_NONE, NULL);
 }
 
-/* The file system has grown; what came of asking for its size decides whether that is verified. */
+/* The file system has grown; whether its size could be read decides whether that is verified. */
 static void finish_resized(struct guest_call *call, bool stats_came,
                            const struct agent_stats *stats, const struct error *error)
 {
@@ -195,7 +195,8 @@ static void take_success(struct guest_call *call, const struct agent_reply *repl
         finish_counted(call, &reply->stats);
 }
 
-/* An agent that can, and failed, ends a resize; who only counts asks on. */
+/* A failure of an agent that implements the call ends a resize; a question for stats tries the next
+ * route. */
 static void take_failure(struct guest_call *call, enum volume_reason reason, bool is_told,
                          const struct error *error)
 {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* guest_call.h - has a guest grow a file system, or count it, by the first route that can.
+/* guest_call.h - has a guest grow a file system, or report its usage, by the first route that
+ * works.
  *
  * Walks the routes of guest_route.h. After a resize the file system's size is asked for on the same
- * route: a guest that answers has verified it, one that does not leaves it unverified.
+ * route: an answer verifies the resize, none leaves it unverified.
  *
- * The records of a sandbox tell as a rule where its agent listens. Where they do not, its shim
- * does: GET /agent-url on its management socket, which both of Kata's runtimes have.
+ * The records of a sandbox usually tell where its agent listens. If they do not, its shim is asked:
+ * GET /agent-url on its management socket, which both of Kata's runtimes have.
  */
 #pragma once
 
@@ -24,11 +25,11 @@ struct guest_helper_reply {
 
 typedef void guest_helper_done(const struct guest_helper_reply *reply, void *userdata);
 
-/* How a helper is brought into the guest, by whoever has the means to; `owner` is the request's. */
+/* How the caller brings a helper into the guest; `owner` is the request's. */
 struct guest_helper_ops {
     bool (*is_possible)(void *owner);
-    /* Exactly one `done`, from the loop and never from within; the call is then no more.
-     * deadline_ns: from now. 0 or -errno. */
+    /* Exactly one `done`, from the loop and never from within; the call is freed then. deadline_ns:
+     * from now. 0 or -errno. */
     int (*begin)(void *owner, uint64_t deadline_ns, guest_helper_done *done, void *userdata,
                  struct helper_call **ret_call);
     struct helper_call *(*free)(struct helper_call *call); /* returns NULL */

@@ -18,7 +18,7 @@ void guest_walk_begin(struct guest_walk *walk, const enum guest_route order[stat
 
 /* ---- which there are ---- */
 
-/* Kata's agent knows no disks; who listens where there are no ports may be either. */
+/* kata-agent knows no disks. On an address without ports either agent may listen. */
 static bool find_agent(const struct guest_target *target, enum guest_route route,
                        char ret_address[static GUEST_ADDRESS_BYTES])
 {
@@ -120,7 +120,7 @@ void guest_walk_note(struct guest_walk *walk, enum volume_reason reason, const s
     walk->error = *error;
 }
 
-/* A reason that never heals, of another route, must not keep the helper from its next attempt. */
+/* Another route's permanent reason must not keep the helper from its next attempt. */
 void guest_walk_conclude(struct guest_walk *walk)
 {
     if (walk->helper_reason != REASON_NONE && reason_heals(walk->helper_reason)) {
@@ -151,7 +151,7 @@ enum volume_reason guest_route_reason(enum agent_outcome outcome)
     return reasons[outcome];
 }
 
-/* A failure without a word says nothing of what the route can do. */
+/* A failure without a text says nothing about the route's ability. */
 const char *guest_route_ability(enum agent_outcome outcome)
 {
     switch (outcome) {
@@ -171,7 +171,7 @@ const char *guest_route_ability(enum agent_outcome outcome)
     return NULL;
 }
 
-/* What is wrong with the file system itself, no other route makes better. */
+/* No other route can help with a problem of the file system itself. */
 bool guest_route_ends_resize(enum volume_reason reason)
 {
     return reason == REASON_AGENT_FAILED || reason == REASON_FILE_SYSTEM_NOT_GROWABLE ||

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* guest_route.h - the routes to a volume's guest: which there are, which is tried next, and what an
+/* guest_route.h - the the routes to a volume's guest: which exist, which is tried next, and what an
  * answer on one of them means for the others. Pure.
  *
  * Routes are tried in the order of agent.routes:
@@ -10,9 +10,9 @@
  *                 does; Go's knows the guest's path by itself
  *     helper      a program that crustd brings into the guest, by kata-agent
  *
- * A route that a sandbox was found unable to is passed over, where the caller says so. If no route
- * works, the most telling reason is reported: "its policy forbids" tells more than "it has no such
- * call", that more than "it failed without a word", and that more than "nobody answered".
+ * A route that was found not to work in a sandbox is skipped, if the caller says so. If no route
+ * works, the most specific reason is reported: "its policy forbids" before "it has no such call",
+ * that before "it failed without a text", and that before "no answer".
  */
 #pragma once
 
@@ -41,7 +41,7 @@ struct guest_walk {
     char address[GUEST_ADDRESS_BYTES]; /* of the companion or the agent, on that route */
     bool agent_is_silent;              /* kata-agent was called in this walk and did not answer */
     enum volume_reason inability[GUEST_ROUTES]; /* found before; NONE: to be tried */
-    /* The most telling reason why a route came to nothing, and the helper's own. */
+    /* The most specific reason why a route failed, and the helper's own. */
     enum volume_reason reason, helper_reason;
     struct error error, helper_error;
 };
@@ -53,18 +53,18 @@ void guest_walk_begin(struct guest_walk *walk, const enum guest_route order[stat
 /* Goes on to the next route worth trying, and its address. false: there is none left. */
 bool guest_walk_next(struct guest_walk *walk, const struct guest_target *target);
 
-/* Into how many parts the time that is left is to be cut, so that a silent route leaves time for
- * those after it. A helper has a time of its own. */
+/* The number of parts into which the remaining time is divided, so that a silent route leaves time
+ * for those after it. A helper has its own time. */
 unsigned guest_walk_parts(const struct guest_walk *walk, const struct guest_target *target);
 
-/* This route came to nothing. */
+/* This route failed. */
 void guest_walk_note(struct guest_walk *walk, enum volume_reason reason, const struct error *error);
 
 /* Nothing is left to try: the reason that is reported. */
 void guest_walk_conclude(struct guest_walk *walk);
 
-/* What an answer to a resize means: whether it ends the walk, because no other route could do
- * better; what the route has proved that it can do, or NULL; and the reason that is reported. */
+/* The meaning of an answer to a resize: whether it ends the walk, because no other route could do
+ * better; the ability that the route has proved, or NULL; and the reason that is reported. */
 bool guest_route_ends_resize(enum volume_reason reason);
 const char *guest_route_ability(enum agent_outcome outcome);
 enum volume_reason guest_route_reason(enum agent_outcome outcome);

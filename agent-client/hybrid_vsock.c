@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hybrid_vsock.c - two lines.
  *
- * A wrong answer is refused at its first wrong byte, so that a peer speaking another protocol is
- * found out at once and not by the deadline.
+ * A wrong answer is refused at its first wrong byte, so that a peer with another protocol is
+ * detected at once and not by the deadline.
  */
 #include "agent-client/hybrid_vsock.h"
 

@@ -22,5 +22,5 @@ enum {
     HYBRID_VSOCK_REFUSED,   /* something else, or no end of line within the bound */
 };
 
-/* Looks at what has arrived, byte by byte and never beyond the newline. */
+/* Reads the received bytes one by one and never beyond the newline. */
 int hybrid_vsock_answer(const char *bytes, size_t length, size_t *ret_used);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shim_client.c - one call: an exchange that resizes, an exchange that asks for the size.
  *
- * Each has a connection of its own, and both together the call's deadline. The exchange whose
- * answer is being looked at holds the answer's body, so it is freed last; by then the call may be
- * gone, which is why it is kept in a local variable. call_report() is the last thing that touches a
- * call: its owner may free it there.
+ * Each has its own connection, and both share the call's deadline. An exchange owns the body of its
+ * answer, so it is freed last; the call may have been freed by then, so the exchange is kept in a
+ * local variable. call_report() is the last thing that touches a call: its owner may free it there.
  *
- * The shim goes on with what it was asked when the connection is closed. That does no harm: the
- * agent's calls may be repeated, and whoever asks again gets the result.
+ * The shim finishes a request even if the connection is closed. That does no harm: the agent's
+ * calls may be repeated, and the next one gets the result.
  */
 #include "agent-client/shim_client.h"
 

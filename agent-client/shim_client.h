@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shim_client.h - growing a file system, or asking for its size, by way of the sandbox's shim,
- * which hands it on to the agent.
+/* shim_client.h - growing a file system, or asking for its size, through the sandbox's shim, which
+ * forwards the call to the agent.
  *
- * The other road to the agent's two calls (agent_client.h): one HTTP exchange for ResizeVolume, and
- * where that is done another for GetVolumeStats. What the agent says comes through Go's shim as it
- * is. Rust's says nothing: it closes the connection, whatever went wrong behind it (AGENT_UNTOLD).
+ * The other way to make the agent's two calls (agent_client.h): one HTTP exchange for ResizeVolume,
+ * and after its success another for GetVolumeStats. Go's shim forwards the agent's errors. Rust's
+ * shim closes the connection without a word on any error (AGENT_UNTOLD).
  */
 #pragma once
 

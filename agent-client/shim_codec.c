@@ -5,9 +5,9 @@
  *
  *     rpc error: code = Unimplemented desc = resize_volume is not implemented
  *
- * from the first byte on; with anything before it (or none of it) the agent was not reached, or the
- * shim does not know the volume. The shim's own deadline comes in that form too and is told from an
- * agent's by its words.
+ * from the first byte on. With anything before it, or in any other form, the agent was not reached,
+ * or the shim does not know the volume. The shim's own deadline has the same form and is
+ * distinguished by its words.
  *
  * Rust prints its structures for debugging, member by member in the order of their definition.
  * Nothing of the guest's is in the list of usages but numbers, so its end is the first text that

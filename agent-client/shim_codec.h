@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shim_codec.h - what a sandbox's shim is asked over HTTP, and what its answers mean; no I/O.
+/* shim_codec.h - the requests to a sandbox's shim over HTTP, and the meaning of its answers; no
+ * I/O.
  *
  * Kata's shims serve a management socket, shim-monitor.sock, whose /direct-volume/… hands
  * ResizeVolume and GetVolumeStats on to the agent in the guest. They touch no VMM. Two dialects:
@@ -10,9 +11,9 @@
  *   stats         JSON of VolumeStatsResponse            what Rust prints for debugging
  *   an error      status 500, its text for a body        closed without a status
  *
- * Their faults are met here. Go decodes the path of stats twice, so it is encoded twice. Rust
+ * Their quirks are handled here. Go decodes the path of stats twice, so it is encoded twice. Rust
  * parses the target of stats as a whole URL, so it gets one: a mere path it takes for an error.
- * Rust lets stats be asked by POST only. Paths that are no UTF-8 come through neither.
+ * Rust lets stats be asked by POST only. Neither accepts a path that is no UTF-8.
  *
  * Source: kata-containers 4.1, src/runtime/pkg/containerd-shim-v2/shim_management.go,
  * src/runtime/virtcontainers/{sandbox,kata_agent}.go, src/runtime-rs/crates/runtimes/src/shim_mgmt/
@@ -39,7 +40,7 @@ int shim_query_resize(struct shim_query *query, enum shim_dialect dialect, const
 int shim_query_stats(struct shim_query *query, enum shim_dialect dialect, const char *volume);
 void shim_query_done(struct shim_query *query);
 
-/* What an answer means: the agent's own word where the body has it, else the shim's. DONE, or
+/* The meaning of an answer: the agent's own status if the body has it, else the shim's. DONE, or
  * `error` has a text for people. */
 enum agent_outcome shim_outcome(unsigned status, const char *body, size_t length,
                                 struct error *error);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ttrpc_codec.c - headers by hand, the envelope by protobuf-c.
  *
- * Nothing here waits, allocates by a length that the peer chose, or keeps state: the caller hands
- * in what it has and is told what it can consume. Hence the split of a stream into reads cannot
- * matter.
+ * Nothing here waits, allocates by a length that the peer chose, or keeps state: the caller passes
+ * the bytes it has and learns how many to consume. So it does not matter how a stream is split into
+ * reads.
  */
 #include "agent-client/ttrpc_codec.h"
 

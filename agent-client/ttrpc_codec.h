@@ -9,14 +9,14 @@
  * Resynchronising. A virtio-serial stream has no connections: what an earlier client left unread
  * reaches the next one, and it may begin in the middle of a frame. Nothing in the bytes says where
  * the next header is. But a client knows one thing that nobody else can know: its own stream id,
- * drawn at random from 2^30. So ttrpc_find_response() does not walk from header to header; it looks
- * for the one header that carries this id as a response, and whatever stands before it is dropped:
- * foreign replies and halves of them alike. Chance makes such a header once in 2^60 or so.
+ * drawn at random from 2^30. So ttrpc_find_response() does not walk from header to header; it
+ * searches for the one header that carries this id as a response, and drops everything before it:
+ * foreign replies and parts of them alike. Chance makes such a header once in 2^60 or so.
  *
- * The other direction cannot be healed by the client: if the peer still holds half a request of a
- * client that died, it takes the new request for the rest of that one and never answers. The peer
- * has to drop the half at end-of-file or after a silence; the call fails by its deadline and the
- * retry comes after that.
+ * The client cannot repair the other direction: if the peer still holds half a request of a client
+ * that died, it takes the new request for the rest of it and never answers. The peer has to drop
+ * the half at end-of-file or after a silence; the call fails at its deadline, and the retry comes
+ * after that.
  */
 #pragma once
 
@@ -50,7 +50,7 @@ struct ttrpc_frame {
     size_t size;      /* of the whole frame: consume that much */
 };
 
-/* Outcomes of looking for a frame. */
+/* Outcomes of the search for a frame. */
 enum {
     TTRPC_FRAME,
     TTRPC_MORE,     /* not all of it is there yet */
@@ -62,8 +62,8 @@ enum {
  * FRAME fills all of ret_frame, OVERSIZE only its header. */
 int ttrpc_next_frame(const void *bytes, size_t length, size_t limit, struct ttrpc_frame *ret_frame);
 
-/* Looks for the response to `stream`, skipping everything else, as told above. FRAME, MORE or
- * OVERSIZE; ret_skipped is always set: so many bytes in front are of no use to anyone. */
+/* Searches for the response to `stream`, skipping everything else, as described above. FRAME, MORE
+ * or OVERSIZE; ret_skipped is always set: so many bytes in front are of no use to anyone. */
 int ttrpc_find_response(const void *bytes, size_t length, uint32_t stream, size_t limit,
                         size_t *ret_skipped, struct ttrpc_frame *ret_frame);
 

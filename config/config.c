@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* config.c - from a file to a struct config, all or nothing.
  *
- * inih splits lines into section, key and value; the reader below stands between it and the file,
- * for inih cuts a long line silently and stops a line at a NUL: both are refused here, as is a file
- * beyond FILE_BYTES. The reader also removes white space at the start of lines, so that inih never
- * takes an indented line for the continuation of the one above.
+ * inih splits lines into section, key and value. The reader below stands between it and the file,
+ * because inih silently cuts a long line and ends a line at a NUL: both are refused here, as is a
+ * file larger than FILE_BYTES. The reader also removes white space at the start of lines, so that
+ * inih never takes an indented line for the continuation of the one above.
  *
  * Everything is read into a copy that starts from the defaults; the caller's configuration is only
  * written when all of the file was right. Only the first error is reported.
@@ -107,7 +107,7 @@ static int fail_key(struct reading *reading, const char *section, const char *na
     return 1;
 }
 
-/* inih's handler; 1 always: what went wrong is in reading. */
+/* inih's handler. Always returns 1: a failure is noted in `reading`. */
 static int on_value(void *context, const char *section, const char *name, const char *value)
 {
     struct reading *reading = context;
@@ -154,7 +154,7 @@ int config_read(FILE *stream, const char *name, struct config *ret_config, struc
     return 0;
 }
 
-/* A pipe is read to its end. One that nobody writes to would read like an empty file, which is a
+/* A pipe is read to its end. A pipe without a writer would read like an empty file, which is a
  * configuration of defaults. */
 static int check_source(FILE *stream, const char *name, struct error *error)
 {
@@ -261,7 +261,7 @@ int config_print(const struct config *config, FILE *stream)
     return 0;
 }
 
-/* Without memory to compare, the values count as different: the person is told too much. */
+/* Without memory to compare, the values count as different, so that no change goes unreported. */
 static bool values_equal(const struct config_key *key, const struct config *a,
                          const struct config *b)
 {

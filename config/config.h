@@ -2,8 +2,8 @@
 /* config.h - every setting of crustd, read from an INI file.
  *
  * config/keys.c holds the one table of keys: section.key, type, default, range. config_load() reads
- * all or nothing; an error names file, line and key. Paths are as written: whoever uses one
- * resolves it below --root (only the file's own path is taken as given).
+ * all or nothing; an error names file, line and key. Paths are kept as written; their users resolve
+ * them below --root (only the file's own path is taken as given).
  */
 #pragma once
 
@@ -17,8 +17,8 @@
 
 #define CONFIG_DEFAULT_FILE "/etc/crustd/crustd.conf"
 
-/* What stands for --root and --config where they are not given: in a container's image crustd and
- * crustctl find the node, and each other, without arguments. */
+/* The environment variables that replace --root and --config: with them crustd and crustctl in a
+ * container's image find the node, and each other, without arguments. */
 #define CONFIG_ROOT_VARIABLE "CRUST_ROOT"
 #define CONFIG_FILE_VARIABLE "CRUST_CONFIG"
 
@@ -123,11 +123,11 @@ int config_load(const char *file, struct config *ret_config, struct error *error
 const char *config_root_of_environment(void);
 const char *config_file_of_environment(void);
 
-/* Whether guests without an agent of their own are brought a helper. */
+/* Whether crustd brings a helper into guests without an agent that can grow file systems. */
 bool config_brings_helpers(const struct config *config);
 
-/* What a program on this host goes by: the file it was given, taken as it stands, or else the
- * default one inside the root, without which the defaults hold. root_name stands for the root in
+/* The configuration of a program on this host: from the given file, path as it stands, or else from
+ * the default one inside the root; without that file the defaults. root_name names the root in
  * errors. */
 int config_load_host(int root, const char *root_name, const char *given, struct config *ret_config,
                      struct error *error);

@@ -22,7 +22,7 @@ static const char *const routes[] = {"none", "companion", "agent", "shim", "help
 static const char *const cleanup_modes[] = {"off", "report", "delete", NULL};
 static const char *const stage_layouts[] = {"kata", "crust", "both", NULL};
 
-/* The names that CRUST gives them, without those that it has for nothing. */
+/* CRUST's names for the capabilities, except those that nothing here implements. */
 static const char *const capabilities[] = {"auto",
                                            "FS_GROUP_CHANGE_POLICY_ALWAYS",
                                            "FS_GROUP_CHANGE_POLICY_ROOT_MISMATCH",

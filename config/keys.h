@@ -34,7 +34,7 @@ struct config_key {
     bool restart;              /* a new value needs a restart */
     uint32_t minimum, maximum;
     const char *const *choices; /* ends with NULL */
-    const char *refused;        /* a value that people will try, and … */
+    const char *refused;        /* a value that people are likely to try, and … */
     const char *refusal;        /* … why they can't have it */
 };
 

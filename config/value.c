@@ -2,8 +2,8 @@
 /* value.c - from a value's text to its place in struct config, and back.
  *
  * A parser and a formatter per type, chosen by one switch each. Reading is strict: a number is
- * digits and nothing else, a name is one of those in the table, a path is absolute. What a value
- * cannot be is said with what it could be.
+ * digits and nothing else, a name is one of those in the table, a path is absolute. Errors list the
+ * values that would be accepted.
  */
 #include "config/value.h"
 
@@ -215,8 +215,8 @@ static int parse_group(const char *text, char value[static CONFIG_TEXT_BYTES], s
     return 0;
 }
 
-/* An address, an IPv6 one in brackets. The one name is localhost: others would have to be asked
- * for. */
+/* An address, an IPv6 one in brackets. The only name accepted is localhost; others would need a
+ * resolver. */
 static bool is_host(const char *host, size_t length)
 {
     bool is_ipv6 = length > 2 && host[0] == '[' && host[length - 1] == ']';

@@ -29,7 +29,7 @@ extern char **environ;
 
 static const char *const directories[] = {"/opt/kata/bin", "/usr/bin", NULL};
 
-/* Root's, and nobody else has any of these rights to it. */
+/* Whether it belongs to root and nobody else has any of these rights. */
 static bool is_roots(const char *directory, mode_t foreign)
 {
     struct stat status;
@@ -45,7 +45,7 @@ static bool is_private(void)
            is_roots(MONITOR_DIRECTORY, S_IRWXG | S_IRWXO);
 }
 
-/* QEMU unlinks what is at the socket's path; only a socket of an earlier VM is ours to lose. */
+/* QEMU unlinks whatever is at the socket's path; only a socket of an earlier VM may be lost. */
 static bool is_free(const char *path)
 {
     struct stat status;
@@ -53,8 +53,9 @@ static bool is_free(const char *path)
     return lstat(path, &status) < 0 ? errno == ENOENT : S_ISSOCK(status.st_mode);
 }
 
-/* Rights, space, a security policy: what would keep QEMU from making its socket keeps us, too. The
- * name is this process's, so what is there already was left by one that was killed here. */
+/* Tries to make a socket: missing rights or space, or a security policy, stop this program as they
+ * would stop QEMU. The name contains this process's id, so an existing file was left by a process
+ * that was killed here. */
 static bool can_make_socket(const char *directory)
 {
     cleanup(fd_closep) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -100,7 +101,7 @@ static void become(char *program, int count, char **arguments)
     (void)execve(program, arguments, environ);
 }
 
-/* By /proc, which knows it also where the file has been deleted or replaced. */
+/* From /proc, which knows the file even if it has been deleted or replaced. */
 static void find_self(const char *argument0, char ret_path[static PATH_MAX], struct stat *ret_own)
 {
     static const char running[] = "/proc/self/exe";

@@ -55,7 +55,7 @@ static bool mention(const char *const *arguments, const char *path)
     return false;
 }
 
-/* The measurement by which such a guest proves itself covers QEMU's command line. */
+/* The measurement that attests such a guest covers QEMU's command line. */
 static bool is_confidential(const char *const *arguments)
 {
     return mention(arguments, "confidential-guest-support=") ||

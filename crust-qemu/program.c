@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* program.c - finds the QEMU that is meant. */
+/* program.c - finds the QEMU to run. */
 #include "crust-qemu/program.h"
 
 #include <stdio.h>

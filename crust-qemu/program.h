@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* program.h - which QEMU is meant.
+/* program.h - which QEMU to run.
  *
- * Kata's `path` names crust-NAME; NAME is the QEMU that runs in its place. It is looked for beside
+ * Kata's `path` names crust-NAME; NAME is the QEMU that runs in its place. It is searched beside
  * this program, then where kata-deploy and Debian install it.
  */
 #pragma once

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* call.c - one HTTP exchange on the source's loop, and a timer that has progress shown.
+/* call.c - one HTTP exchange on the source's loop, and a timer that shows progress.
  *
- * The daemon answers a resize when the guest has grown; everything else it answers at once. Showing
- * progress asks the daemon as well, so a call may run inside of another one: each runs the loop
- * until its own answer is there. */
+ * The daemon answers a resize when it is finished, and everything else at once. Showing progress
+ * asks the daemon as well, so a call may run inside another one: each runs the loop until its own
+ * answer is there. */
 #include "crustctl/call.h"
 
 #include <errno.h>

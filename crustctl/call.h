@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* call.h - one request to the daemon, with something to look at while it takes long. */
+/* call.h - one request to the daemon, with progress while it takes long. */
 #pragma once
 
 #include "crustctl/source.h"
 
-/* What is done every half second while the answer is not there. */
+/* Called every half second until the answer is there. */
 typedef void call_progress(void *userdata);
 
 struct call_request {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* command.c - the table of commands, and what they share. */
+/* command.c - the table of commands, and the functions that they share. */
 #include "crustctl/command.h"
 
 #include <errno.h>

@@ -14,8 +14,8 @@ enum {
     EXIT_USAGE = 2,
     EXIT_NOT_FOUND = 3,
     EXIT_UNREACHABLE = 4,
-    EXIT_BLOCKED = 5, /* not here: it stays so until somebody changes something */
-    EXIT_NOT_NOW = 6, /* time may heal it: the same may be asked again */
+    EXIT_BLOCKED = 5, /* cannot be done: it stays so until somebody changes something */
+    EXIT_NOT_NOW = 6, /* time may heal it: the command may be repeated */
 };
 
 /* A command in the middle of its work. */
@@ -23,7 +23,7 @@ struct session {
     const struct options *options;
     struct source *source;
     unsigned width;       /* of prose, in columns */
-    unsigned table_width; /* of what has columns: without bound where nobody looks at a terminal */
+    unsigned table_width; /* of tables: unlimited if stdout is no terminal */
     struct buffer out;    /* written to stdout by session_end(), or session_flush() before */
 };
 
@@ -33,7 +33,7 @@ struct command {
     unsigned operand_count;
     unsigned options;                    /* OPTION_… that it takes */
     const char *summary;                 /* one line */
-    const char *help;                    /* what else there is to say; may be NULL */
+    const char *help;                    /* more text for --help; may be NULL */
     int (*run)(struct session *session); /* an exit code */
 };
 
@@ -42,8 +42,8 @@ extern const struct command commands[];
 
 const struct command *command_find(const char *name);
 
-/* The command of the command line; a name of two words ("crust stats") takes the second from the
- * operands. NULL: there is none. */
+/* The command that the command line names; for a name of two words ("crust stats") the second is
+ * the first operand. NULL: there is none. */
 const struct command *command_choose(struct options *options);
 
 /* -EINVAL with a text if the options and operands do not fit the command. */
@@ -53,7 +53,7 @@ int command_check(const struct command *command, const struct options *options,
 /* 0, -EIO, or the output's failure. */
 int session_flush(struct session *session);
 
-/* What command->run() left in the output, and a failure that it met. The exit code. */
+/* Writes what command->run() left in the output, and reports its failure. The exit code. */
 int session_end(struct session *session, int code);
 
 /* Prints "crustctl: text" on stderr; the exit code for a SOURCE_* outcome or -errno. */
@@ -62,8 +62,8 @@ int session_fail(int result, const struct error *error);
 /* The exit code for an error status of the daemon's HTTP. */
 int session_exit_code(unsigned http_status);
 
-/* The one volume that VOL names: 0 with *ret_row owned by the caller, or an exit code after saying
- * why on stderr. */
+/* The one volume that VOL names: 0 with *ret_row owned by the caller, or an exit code with the
+ * reason on stderr. */
 int session_find_volume(struct session *session, const char *name, cJSON **ret_row);
 
 int command_status(struct session *session);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* command_cleanup.c - gc, restore: a person and stale metadata. */
+/* command_cleanup.c - gc and restore: stale metadata, by hand. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 enum { ANSWER_BYTES = 64 * 1024 * 1024, ANSWER_DEPTH = 8 };
 
-/* What a gc would override, or how long the grace time still lasts. */
+/* Whether a gc would override the reason, or how long the grace time still lasts. */
 static int format_wait(const cJSON *row, struct buffer *ret_text)
 {
     bool known;
@@ -43,7 +43,7 @@ static bool is_one_of(const char *code, const char *const *codes)
     return *codes;
 }
 
-/* 3: there is no such thing; 5: it is not done, and the text says why; 6: not now. */
+/* 3: there is no such cleanup; 5: refused, and the text says why; 6: not now. */
 static int fail(int result, const struct buffer *body, const struct error *error)
 {
     static const char *const refusals[] = {"FAILED_PRECONDITION", "ALREADY_EXISTS", NULL};

@@ -2,11 +2,11 @@
 /* command_direct_volume.c - kata-runtime's `direct-volume`, for CSI drivers that shell out to it.
  *
  * Flags, output and exit codes are kata-runtime's (4.1.0): 0, or 1 with a sentence on stderr. add
- * and remove write where it writes, in place and without a daemon, as
+ * and remove write to the same places as kata-runtime, in place and without a daemon, as
  * src/runtime/pkg/direct-volume/ utils.go does: a directory 0700 by the padded base64url of the
- * path, in it mountInfo.json 0600 with the caller's bytes; remove takes away what is there, and
- * nothing is no error. stats and resize ask crustd, where kata-runtime asks a shim: so a resize
- * reaches the hypervisor too.
+ * path, in it mountInfo.json 0600 with the caller's bytes; remove deletes it, and succeeds if there
+ * is none. stats and resize ask crustd, where kata-runtime asks a shim: so a resize also reaches
+ * the hypervisor.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -55,7 +55,7 @@ static int open_volumes(const struct session *session, int *ret_fd)
 
 /* ---- add ---- */
 
-/* As Go's decoder takes it: a null stands for nothing. */
+/* As Go's decoder reads it: null counts as absent. */
 static bool is_text(const cJSON *value)
 {
     return !value || cJSON_IsNull(value) || cJSON_IsString(value);
@@ -73,7 +73,8 @@ static bool are_texts(const cJSON *list)
     return true;
 }
 
-/* The runtime would not start a container with one of another type, nor crustd grow it. */
+/* The runtime would not start a container with a volume of another type, and crustd would not
+ * resize it. */
 static bool has_its_types(const cJSON *object)
 {
     const cJSON *metadata = json_member(object, "metadata"),
@@ -176,7 +177,7 @@ int command_direct_volume_remove(struct session *session)
 
 /* ---- stats, resize ---- */
 
-/* Nothing else that names a volume: not its number, which a relative path might be. */
+/* Only a path names the volume here: a number could be a relative path. */
 static int check_volume_path(const char *path)
 {
     return path && path[0] == '/' ? EXIT_DONE

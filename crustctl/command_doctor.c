@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* command_doctor.c - what keeps this node from growing volumes, the worst first.
+/* command_doctor.c - what keeps this node from resizing volumes, the worst first.
  *
- * The findings come in the order in which things were looked at, and the JSON keeps it; people are
- * shown what they have to do something about before what is well.
+ * The findings come in the order of the examination, which the JSON keeps. People are shown what
+ * needs attention before what is well.
  */
 #include <stdio.h>
 #include <string.h>
@@ -117,7 +117,7 @@ static void print_users(const cJSON *findings, unsigned width, struct buffer *ou
     }
 }
 
-/* Whatever could not be looked at may name it, too. */
+/* A file that could not be read may name it, too. */
 int command_crust_qemu(struct session *session)
 {
     cleanup(buffer_done) struct buffer json = BUFFER_INIT(ANSWER_BYTES);

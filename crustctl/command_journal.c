@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* command_journal.c - what happened, and with -f what happens.
+/* command_journal.c - the journal, and with -f its new lines as they come.
  *
- * Following is asking for the rows after the last one seen. That needs no open connection, works on
- * the database as well, and goes on when the daemon is restarted meanwhile.
+ * Following asks for the rows after the last one seen. That needs no open connection, also works on
+ * the database, and continues when the daemon is restarted.
  */
 #include <errno.h>
 #include <inttypes.h>

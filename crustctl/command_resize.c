@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* command_resize.c - has a volume grown, or counted, and waits for the guest.
+/* command_resize.c - has a volume resized, or its usage read, and waits for the guest.
  *
- * resize and stats are for operators. `crust …` is the runtime CLI of KEP-2857, so that a
- * volume's runtime-cli file may name crustctl, and `fs …` that of the proposal before it: for those
- * the answer is printed as JSON. All of them name the volume by its number, which is never asked of
- * a runtime-cli again.
+ * resize and stats are for operators. `crust …` is the runtime CLI of KEP-2857, so that a volume's
+ * runtime-cli file may name crustctl, and `fs …` that of the proposal before it: these print the
+ * answer as JSON. All of them ask the daemon by the volume's number, for which it never calls a
+ * runtime-cli again.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -23,8 +23,8 @@
 /* The daemon gives up after 120 s, and says so. */
 enum { ANSWER_BYTES = 64 * 1024, TEXT_BYTES = 8 * 1024, DEADLINE_SECONDS = 130 };
 
-/* What a resize looks like while a person waits for it, said on stderr whenever it changes. A CSI
- * driver may take stderr for a part of the answer. */
+/* The state of a resize while a person waits for it, on stderr whenever it changes. CSI drivers get
+ * none of it, because they may take stderr for a part of the answer. */
 struct progress {
     struct session *session;
     const char *volume;

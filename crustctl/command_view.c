@@ -2,8 +2,8 @@
 /* command_view.c - the commands that list a view: volumes, sandboxes, devices, layers, mappings,
  * resizes, cleanups.
  *
- * What the eye needs stands in 80 columns; the whole row is in the JSON. A volume is shown by its
- * PV name where it has one, because that is the name people gave it.
+ * The table has the columns that fit into 80 characters; the whole row is in the JSON. A volume is
+ * shown by its PV name if it has one, because that is the name people know.
  */
 #include <errno.h>
 #include <string.h>
@@ -123,8 +123,8 @@ static const struct view_layout not_resizable_layout =
 /* The options that choose among the rows. */
 #define FILTERS (OPTION_BLOCKED | OPTION_STALLED | OPTION_NOT_RESIZABLE)
 
-/* The view says what is stalled and what is resizable. A row of an older crustd's does not say it,
- * and is kept. */
+/* The view says what is stalled and what is resizable. A row of an older crustd lacks these
+ * columns, and is shown. */
 static bool is_stalled(const cJSON *row)
 {
     bool known;
@@ -164,7 +164,7 @@ static void filter_rows(cJSON *rows, unsigned filters)
     }
 }
 
-/* Rows to look at, for the table or the filter. */
+/* Rows as JSON values, for the table or the filter. */
 static int print_rows(struct session *session, const struct store_query *query, struct error *error)
 {
     const unsigned filters = session->options->given & FILTERS;
@@ -183,7 +183,7 @@ static int print_rows(struct session *session, const struct store_query *query, 
     return 0;
 }
 
-/* The rows word by word, as they came: no number loses a digit on its way. */
+/* The rows as they came, so that no number loses a digit. */
 static int copy_rows(struct session *session, const struct store_query *query, struct error *error)
 {
     int result = source_read(session->source, query, &session->out, error);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* command_wait.c - waits until a volume has a state, for scripts.
  *
- * The daemon's rows are polled. What can still change does not end the waiting: a volume that is
- * blocked, not known yet, or a daemon that restarts. Only a daemon that is absent at the very start
- * is an error at once.
+ * The daemon's rows are polled. Waiting goes on while the volume is blocked or not known yet, and
+ * while the daemon restarts. Only a daemon that is absent at the start is an error at once.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -32,7 +31,7 @@ static void print_reached(struct session *session, const cJSON *row)
     buffer_append_text(&session->out, "\n");
 }
 
-/* What stands in the way now: an exit code, with the text to print should time run out. */
+/* The present obstacle: an exit code, with the text to print if time runs out. */
 static int check(struct session *session, bool *ret_reached, struct error *why)
 {
     const char *name = session->options->operand[0];

@@ -2,7 +2,7 @@
 /* display.c - text for a terminal.
  *
  * Everything is laid out into a buffer first, so that a layout can be tested without a terminal.
- * Escaping happens before measuring: a width is always that of what is really written.
+ * Text is escaped before it is measured, so that a width is that of the bytes written.
  */
 #include "crustctl/display.h"
 
@@ -43,7 +43,7 @@ unsigned display_table_columns(void)
     return isatty(STDOUT_FILENO) ? display_columns() : UINT_MAX;
 }
 
-/* Marks that change the direction of writing make a line read as something else. */
+/* Characters that change the direction of writing could make a line read as something else. */
 static bool is_obeyed(uint32_t character)
 {
     return character < 0x20 || (character >= 0x7f && character < 0xa0) ||
@@ -127,7 +127,8 @@ static const char *tail_of(const char *text, unsigned width)
     return text;
 }
 
-/* Escaped text into lines of at most `width`; the end of a name tells more than its start. */
+/* Splits escaped text into lines of at most `width`, by its end: the end of a name tells more than
+ * its start. */
 static void append_shortened(struct buffer *out, const char *escaped, unsigned width)
 {
     unsigned head = (width - 1) / 3;

@@ -2,7 +2,7 @@
 /* display.h - text for a terminal: escaped, measured in columns, shortened, wrapped.
  *
  * Widths are columns of a UTF-8 terminal; display_init() must have run. Names come from outside, so
- * whatever a terminal would obey (controls, direction marks) is shown as an escape.
+ * characters that a terminal would obey (controls, changes of direction) are shown as escapes.
  */
 #pragma once
 
@@ -19,12 +19,12 @@ void display_init(void);
 /* The terminal's width if stdout is one, else $COLUMNS, else 80. */
 unsigned display_columns(void);
 
-/* The terminal's width if stdout is one; else without bound, for a program reads it. */
+/* The terminal's width if stdout is one; else unlimited, because a program reads it. */
 unsigned display_table_columns(void);
 
 unsigned display_width(const char *text);
 
-/* What appends returns 0 or the buffer's failure, which is latched: lib/buffer.h. */
+/* Functions that append return 0 or the buffer's failure, which is latched: lib/buffer.h. */
 int display_append(struct buffer *out, const char *text);
 
 /* The escaped text in exactly `width` columns: padded with blanks, or shortened in its middle. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dossier.c - all that is known about one volume.
  *
- * The views are read one after another, so a dossier can show two moments if the volume changes
- * just then. It is for reading, nothing is decided by it.
+ * The views are read one after another, so a dossier can mix two points in time if the volume
+ * changes meanwhile. It is only displayed; nothing is decided by it.
  */
 #include "crustctl/dossier.h"
 
@@ -90,7 +90,7 @@ int dossier_collect(struct session *session, struct dossier *ret_dossier)
     return code;
 }
 
-/* It may be older than this program, or not let itself be asked: then nothing is said. */
+/* The daemon may be older than this program, or refuse the question: then nothing is shown. */
 void dossier_ask_judged(struct session *session, struct dossier *dossier)
 {
     cleanup(buffer_done) struct buffer body = BUFFER_INIT(JUDGED_BYTES);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* facts.c - what is known about a volume, in sentences.
+/* facts.c - the facts about a volume, in sentences.
  *
- * One function per thing; each says what is known of it or, where that matters, that it is not.
- * `sayers` is the order in which a person wants to hear it.
+ * One function per subject; each states what is known or, where it matters, that nothing is.
+ * `sayers` lists them in the order in which they are shown.
  */
 #include "crustctl/facts.h"
 
@@ -191,7 +191,7 @@ static void say_binding(const struct dossier *dossier, const struct config *conf
         say(facts, "The guest has it at %s.", row_text(binding, "guest_path"));
 }
 
-/* What was found where, for the reasons that rest on it. */
+/* The evidence, for the reasons that rest on it. */
 static void say_evidence(const struct dossier *dossier, const struct config *config,
                          struct facts *facts)
 {
@@ -214,7 +214,7 @@ static void say_policy(const struct dossier *dossier, const struct config *confi
             config->resize.mode == RESIZE_NEVER ? "never" : "observe");
 }
 
-/* What a resize would come to, if it came now. */
+/* Whether a resize would succeed now. */
 static void say_resizable(const struct dossier *dossier, const struct config *config,
                           struct facts *facts)
 {
@@ -296,7 +296,7 @@ static void say_found(const cJSON *cleanup, const char *member, const char *labe
         say(facts, "%s: %s.", label, text);
 }
 
-/* What the reason means, what to do about it, and what was found. */
+/* The reason's meaning, its remedy, and the evidence. */
 static void say_stale_reason(const cJSON *row, struct facts *facts)
 {
     const enum stale_reason reason = stale_reason_from_name(row_text(row, "reason"));

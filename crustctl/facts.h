@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* facts.h - what is known about a volume, in sentences. */
+/* facts.h - the facts about a volume, in sentences. */
 #pragma once
 
 #include "config/config.h"

@@ -7,7 +7,7 @@
 
 #include "lib/result.h"
 
-/* Options that only some commands take; a command's row says which. */
+/* Options that only some commands accept, as their rows in the table say. */
 enum {
     OPTION_BLOCKED = 1 << 0,
     OPTION_ALL = 1 << 1,

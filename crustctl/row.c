@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* row.c - what people call the things that a row of a view is about. */
+/* row.c - the objects that a row of a view is about, named as people do. */
 #include "crustctl/row.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* row.h - what people call the things that a row of a view is about. */
+/* row.h - the objects that a row of a view is about, named as people do. */
 #pragma once
 
 #include <cjson/cJSON.h>
@@ -15,7 +15,7 @@ uint64_t row_number(const cJSON *row, const char *key, bool *ret_known);
 /* "none" where the row has no reason. */
 const char *row_reason(const cJSON *row);
 
-/* What appends returns 0 or the buffer's failure, which is latched: lib/buffer.h. */
+/* Functions that append return 0 or the buffer's failure, which is latched: lib/buffer.h. */
 
 /* Formats of table columns: PV name, else path, else key; "state/reason"; "namespace/name"; … */
 int row_volume_name(const cJSON *row, struct buffer *ret_text);

@@ -4,9 +4,9 @@
  * The daemon's socket and the database are named by the same configuration file the daemon reads,
  * below the same --root.
  *
- * Both give the views' rows in the same words. "No daemon" means that nothing listens; a daemon
- * that answers with an error, or a socket that may not be used, is an error and not a reason to
- * read something else.
+ * Both give the views' rows in the same words. "No daemon" means that nothing listens. An error
+ * answer of the daemon, or a socket without permission, is an error and no reason to read the
+ * database instead.
  */
 #include "crustctl/source.h"
 
@@ -38,7 +38,7 @@ struct source {
     const char *root_name; /* borrowed: an argument */
     struct config config;
     bool want_daemon;
-    bool told_memory;            /* whether the daemon works in memory has been looked at */
+    bool told_memory;            /* the check whether the daemon works in memory was made */
     struct store_reader *reader; /* set once no daemon answered */
 };
 
@@ -177,7 +177,7 @@ static int read_from_daemon(struct source *source, const struct store_query *que
     return source_ask_daemon(source, "GET", buffer_text(&path), ret_json, error);
 }
 
-/* While its database fails the daemon knows nothing of before, and the file nothing of now. */
+/* While its database fails, the daemon does not know the past, and the file not the present. */
 static void tell_memory(struct source *source)
 {
     cleanup(buffer_done) struct buffer body = BUFFER_INIT(STATUS_BYTES);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source.h - where crustctl has its answers from: the daemon, or the database without it. */
+/* source.h - the source of crustctl's answers: the daemon, or without it the database. */
 #pragma once
 
 #include <cjson/cJSON.h>
@@ -25,15 +25,15 @@ int source_open(const char *root, const char *config_file, struct source **ret_s
                 struct error *error);
 void source_close(struct source *source);
 
-/* From here on a daemon that does not answer is SOURCE_UNREACHABLE, whatever the database has. */
+/* From now on a daemon that does not answer is SOURCE_UNREACHABLE, even if there is a database. */
 void source_want_daemon(struct source *source);
 
 const struct config *source_config(const struct source *source);
 int source_root(const struct source *source);    /* O_PATH of --root, borrowed */
 struct loop *source_loop(struct source *source); /* where requests are made, borrowed */
 
-/* Rows of a view, as JSON text. Once no daemon answered, this source stays with the database and
- * has said so on stderr. 0, SOURCE_*, -errno. */
+/* Rows of a view, as JSON text. Once no daemon answered, this source keeps to the database, and
+ * says so once on stderr. 0, SOURCE_*, -errno. */
 int source_read(struct source *source, const struct store_query *query, struct buffer *ret_json,
                 struct error *error);
 /* The same, parsed: an array, owned by the caller. */

@@ -57,7 +57,7 @@ struct layout {
     bool hidden[TABLE_COLUMNS];
 };
 
-/* What cannot be formatted fails when it is printed. */
+/* A failure to format is reported when the cell is printed. */
 static unsigned escaped_width(const struct column *column, const cJSON *row)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(0);

@@ -3,7 +3,7 @@
  *
  * A column is data: its title, the row's member, how that is shown, and what happens to it when the
  * terminal is narrow. Columns shrink to their minimum first, those with the longest values most;
- * then the ones marked expendable go, the highest mark first.
+ * then expendable columns are dropped, the highest number first.
  */
 #pragma once
 

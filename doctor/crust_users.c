@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* crust_users.c - read as text, so that a file counts too that no parser understands.
+/* crust_users.c - reads configuration files as text, so that a file counts even if no parser
+ * understands it.
  *
- * Whoever is told that nobody needs crust-qemu removes it, and where somebody did no pod starts any
- * more. So a line that mentions it counts wherever it stands, unless it is a comment as a whole;
- * and so does a path under another name that leads to it.
+ * If the answer is that nothing needs crust-qemu, somebody removes it, and if that was wrong no pod
+ * starts any more. So a line that mentions it counts wherever it is, unless the whole line is a
+ * comment; and so does a path under another name that leads to it.
  */
 #include "doctor/crust_users.h"
 
@@ -175,7 +176,7 @@ static void search_opt(struct search *search)
     }
 }
 
-/* What the engine names anywhere else, with what stands beside it. */
+/* Files that the engine names elsewhere, with the files beside them. */
 static void search_configuration(struct search *search, const char *path)
 {
     char beside[PATH_MAX];

@@ -4,7 +4,6 @@
 
 #include "doctor/finding.h"
 
-/* Every file that stands where Kata's configurations do, in use or not, and those that the
- * container engine names elsewhere. A file that cannot be read counts: what stands in it is not
- * known. */
+/* Every file in the places of Kata's configurations, in use or not, and those that the container
+ * engine names elsewhere. A file that cannot be read counts, because its content is not known. */
 void crust_users_find(int root, struct findings *findings);

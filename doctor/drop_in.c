@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drop_in.c - PREFIX is known when crustd is installed, not when it is built. */
+/* drop_in.c - finds the drop-ins at run time: PREFIX is not known when crustd is built. */
 #include "doctor/drop_in.h"
 
 #include <limits.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* engine.c - runtimes of containerd and CRI-O, found by the table `runtimes` wherever it stands:
- * the name of the plugin above it is another one in each version of containerd's configuration.
+/* engine.c - runtimes of containerd and CRI-O, found by the table `runtimes` at any depth: the
+ * plugin's name above it differs with the version of containerd's configuration.
  */
 #include "doctor/engine.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* finding.c - findings are written as they are found; whoever shows them puts them in order. */
+/* finding.c - findings are written in the order of the examination; crustctl sorts them. */
 #include "doctor/finding.h"
 
 #include <stdarg.h>

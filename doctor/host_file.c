@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* host_file.c - the files are root's own and trusted as such: links in them are followed, inside
- * the root, and nothing but a regular file is read.
+/* host_file.c - the files belong to root and are trusted: links are followed inside the root, and
+ * only regular files are read.
  */
 #include "doctor/host_file.h"
 
@@ -48,7 +48,7 @@ int host_names_read(int root, const char *directory, struct directory_names *ret
     return r < 0 ? r : HOST_READ;
 }
 
-/* Where it can't be told, the path as it is. */
+/* The path as given if this cannot be determined. */
 int host_file_resolve(int root, const char *path, char ret_path[static PATH_MAX])
 {
     int r = path_real_in_root(root, path, ret_path);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kata.c - what becomes of the sandboxes of the configurations in use. */
+/* kata.c - whether sandboxes of the configurations in use can be resized. */
 #include "doctor/kata.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ static void say(const struct judgement *judgement, enum finding_level level, con
                  judgement->settings->is_rust ? "Rust" : "Go", what);
 }
 
-/* Where an extra monitor is asked for already, by somebody who can say so again. */
+/* The file that already asks for an extra monitor, where the setting can be changed. */
 static void format_remedy(const struct judgement *judgement, const char *set_by, char *ret_text,
                           size_t size)
 {
@@ -74,7 +74,7 @@ static bool is_monitor(const char *name)
     return strcmp(name, "hmp") == 0 || strcmp(name, "qmp") == 0 || strcmp(name, "qmp-pretty") == 0;
 }
 
-/* Whether crustd can tell a VMM of this configuration of a new size, as all of judge_…(). */
+/* Whether crustd can tell a VMM of this configuration of a new size; likewise all judge_…(). */
 static bool judge_extra_monitor(const struct judgement *judgement)
 {
     const struct kata_table *table = judgement->table;
@@ -101,7 +101,7 @@ static bool judge_extra_monitor(const struct judgement *judgement)
     return false;
 }
 
-/* Its program is judged apart; a confidential guest it leaves alone. */
+/* Its program is judged separately; it leaves a confidential guest alone. */
 static bool has_crust_qemu(const struct judgement *judgement)
 {
     return judgement->program->is_crust && !judgement->table->confidential;
@@ -145,7 +145,7 @@ static bool judge_qemu(const struct judgement *judgement, const struct config *c
     return tells;
 }
 
-/* Its version shows only in a sandbox that runs. */
+/* Its version is known only from a running sandbox. */
 static bool judge_cloud_hypervisor(const struct judgement *judgement)
 {
     say(judgement, FINDING_WARNING,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kata.h - whether the sandboxes that Kata's configuration makes can grow. Private to doctor/. */
+/* kata.h - whether volumes of sandboxes with Kata's configuration can be resized. Private to
+ * doctor/. */
 #pragma once
 
 #include "config/config.h"
@@ -11,7 +12,8 @@
  * names, else those that Kata's runtimes look for by themselves. */
 void kata_examine(int root, const struct config *config, struct findings *findings);
 
-/* What one configuration leads to; pure. `runtimes`: who uses it, as people call them. */
+/* The findings about one configuration; pure. `runtimes`: the runtimes that use it, as people call
+ * them. */
 void kata_judge(const struct kata_settings *settings, const struct program *program,
                 const char *file, const char *runtimes, const struct config *config,
                 struct findings *findings);

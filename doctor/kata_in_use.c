@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kata_in_use.c - by the engine's configuration, and by the lists that Kata's runtimes are built
- * with.
+/* kata_in_use.c - reads the engine's configuration, and knows the lists that Kata's runtimes are
+ * built with.
  *
  * kata-deploy installs a configuration for each of some thirty runtimes, of which a node uses one
- * or two; only those are looked at. A runtime class names a handler, the engine's configuration
+ * or two; only those are examined. A runtime class names a handler, the engine's configuration
  * gives it a file, and where it gives none the runtime takes the first that it finds on its own
  * list. That list is built into the runtime; these are the ones that Kata 4.1.0 is built with
  * (src/runtime/Makefile, src/libs/kata-types/src/config/default.rs). An environment variable

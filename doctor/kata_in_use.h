@@ -19,5 +19,5 @@ struct kata_in_use {
 };
 
 /* Those that the container engine's configuration names, else those that Kata's runtimes look for
- * by themselves. What could not be looked at becomes a finding. */
+ * by themselves. A file that could not be read becomes a finding. */
 void kata_in_use_find(int root, struct kata_in_use *ret_in_use, struct findings *findings);

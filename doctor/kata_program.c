@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kata_program.c - a path that leads nowhere keeps every pod of a configuration from starting. */
+/* kata_program.c - judges the path of the VMM's program: with a wrong one, no pod of the
+ * configuration starts. */
 #include "doctor/kata_program.h"
 
 #include <stdio.h>

@@ -11,6 +11,6 @@
 void kata_program_judge(const struct kata_table *table, const struct program *program,
                         const char *runtimes, struct findings *findings);
 
-/* Of valid_hypervisor_paths, which only bind the annotations of pods. */
+/* The same for valid_hypervisor_paths, which only restrict the annotations of pods. */
 void kata_program_examine_valid(int root, const struct kata_table *table, const char *runtimes,
                                 struct findings *findings);

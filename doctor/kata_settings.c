@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kata_settings.c - from TOML items to the settings that matter.
  *
- * A key of another type than it should have is not passed over: Kata would refuse the file, and
- * whoever reads the finding should hear of that rather than of a default.
+ * A key of the wrong type is an error, not skipped: Kata would refuse the file, and the finding
+ * should say so rather than speak of a default.
  */
 #include "doctor/kata_settings.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kata_settings.h - the few keys of Kata's configuration.toml that decide whether volumes of its
- * sandboxes can grow; text in, no I/O. Private to doctor/.
+ * sandboxes can be resized; text in, no I/O. Private to doctor/.
  *
  * Kata 4.1.0 reads the file and then every file of config.d beside it, in the order of their names;
  * what comes later wins (src/runtime/pkg/katautils/config.go decodeDropIns(), src/libs/kata-types/

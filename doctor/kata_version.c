@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kata_version.c - Kata's release, as its static tarball and kata-deploy leave it.
  *
- * A distribution's package leaves no such file; then nothing is said, and nothing is concluded.
+ * A distribution's package has no such file; then there is no finding.
  */
 #include "doctor/kata_version.h"
 

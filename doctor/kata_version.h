@@ -16,5 +16,5 @@ bool kata_version_parse(const char *text, struct kata_version *ret_version);
 /* Kata reads the metadata of direct-assigned volumes since 2.4.0 (Go), 3.2.0 (runtime-rs). */
 bool kata_version_has_direct_volumes(const struct kata_version *version);
 
-/* What /opt/kata/VERSION says, below root; nothing where that is absent. */
+/* The finding about /opt/kata/VERSION, below root; none if the file is absent. */
 void kata_version_examine(int root, struct findings *findings);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kernel.h - what the kernel lets this process do, and as whom it runs. Private to doctor/.
  *
- * Reading asks the kernel for each thing itself, for a system-call filter or a namespace can take
- * away what the version promises; judging is pure.
+ * Each feature is tried, because a system-call filter or a namespace can take away what the version
+ * promises; judging is pure.
  */
 #pragma once
 
@@ -24,7 +24,7 @@ struct kernel_facts {
 
     uid_t uid;
     bool may_trace;     /* CAP_SYS_PTRACE */
-    int first_process;  /* looking at process 1: its mounts and its root */
+    int first_process;  /* inspecting process 1: its mounts and its root */
     bool user_is_first; /* lib/namespaces.h */
     bool shows_all_processes;
 };

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* paths.c - what is there, whose it is, and whether crustd may write where it has to.
+/* paths.c - whether the directories exist, who owns them, and whether crustd may write where it has
+ * to.
  *
- * A directory that Kata or a CSI driver makes when it first needs it may be absent; one of which
- * something else is known (a kubelet without pods/) may not. What crustd makes itself is judged by
- * the nearest directory above that exists. Nothing is made or written here.
+ * A directory that Kata or a CSI driver makes when it first needs it may be absent; an incomplete
+ * one (a kubelet without pods/) is a finding. For a directory that crustd makes itself, the nearest
+ * existing parent is judged. Nothing is made or written here.
  */
 #include "doctor/paths.h"
 

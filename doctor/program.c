@@ -51,7 +51,8 @@ static bool is_own_root(int root)
            status.st_ino == own.st_ino;
 }
 
-/* What is not found is not there: the node is seen as a whole, or at least the directory is. */
+/* A file that is not found does not exist: the whole node can be seen, or at least the directory.
+ */
 static enum program_state judge_absence(const struct view *view, const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -131,7 +132,7 @@ static enum program_state find_in(const struct view *view, const struct found *s
     return ret_qemu->state == PROGRAM_NOT_EXECUTABLE ? PROGRAM_ABSENT : ret_qemu->state;
 }
 
-/* Where one directory cannot be seen, it may be there. */
+/* If one of the directories cannot be seen, it may be there. */
 static enum program_state find_qemu(const struct view *view, const struct found *self,
                                     const char *name, struct found *ret_qemu)
 {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sandboxes.c - whether a resize could reach each running sandbox.
  *
- * A resize is told to the VMM, then to the guest. There is one verdict for each, from the sockets
- * that the sandbox has, the outcome of the last calls for its volumes, and what its routes were
- * found able to do. What was never tried is a note, and so is every obstacle of a sandbox that has
- * no volumes.
+ * A resize needs the VMM, then the guest. Each gets a verdict from the sandbox's sockets, the
+ * outcome of the last calls for its volumes, and the abilities of its routes. A route that was
+ * never tried is a note, and so is every obstacle of a sandbox without volumes.
  */
 #include "doctor/sandboxes.h"
 
@@ -129,7 +128,7 @@ static struct verdict find_cloud_hypervisor(const struct vmm *vmm, const char *v
     return verdict;
 }
 
-/* How the last calls ended says more than what there is. */
+/* The results of the last calls outweigh which sockets exist. */
 static struct verdict find_hypervisor(const cJSON *row, const struct config *config)
 {
     const enum hypervisor_kind kind = hypervisor_kind_from_name(json_text(row, "hypervisor"));
@@ -261,8 +260,8 @@ static void judge_one(const cJSON *row, const struct config *config, struct find
 
 /* ---- those that have to be restarted ------------------------------------------------------- */
 
-/* QEMU opens its monitors when it starts. Who has put Kata's configuration right wants to know
- * which pods still run without one. */
+/* QEMU opens its monitors when it starts. After Kata's configuration was corrected, this names the
+ * pods that still run without one. */
 struct restarts {
     char names[640];
     size_t length;
@@ -333,8 +332,8 @@ static void list_restarts(const cJSON *sandboxes, const char *boot_id, const str
 
 /* ---- what would happen ---------------------------------------------------------------------- */
 
-/* As the daemon judged each volume in use: the doors of a sandbox alone do not say it, for a drive
- * may not be found, or not be one that can be resized. */
+/* As the daemon judged each volume in use. The sandbox's sockets alone do not decide: a drive may
+ * not be found, or may be of a kind that cannot be resized. */
 struct forecast {
     uint64_t volumes, not_resizable, unknown;
     char names[640];

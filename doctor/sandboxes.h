@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sandboxes.h - which of the volumes in running sandboxes can grow, before they have to.
- * Private to doctor/. */
+/* sandboxes.h - which of the volumes in running sandboxes could be resized. Private to doctor/. */
 #pragma once
 
 #include <cjson/cJSON.h>

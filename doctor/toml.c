@@ -100,7 +100,7 @@ static int end_line(struct reading *reading)
 
 /* ---- strings ------------------------------------------------------------------------------- */
 
-/* A text of bounded length; what is too long only counts. */
+/* A text of bounded length; bytes beyond the bound are only counted. */
 struct text {
     char *bytes;
     size_t size;
@@ -162,7 +162,7 @@ static int take_escape(struct reading *reading, struct text *text)
     return 0;
 }
 
-/* What stands between two quotes on one line; the first has been taken. */
+/* The text between two quotes on one line; the first quote has been consumed. */
 static int take_string(struct reading *reading, char quote, struct text *text)
 {
     int r = 0;
@@ -351,7 +351,7 @@ static int take_short_string(struct reading *reading, char quote, enum toml_kind
     return r;
 }
 
-/* A boolean, number or date: what a bare word is made of. */
+/* The characters of a boolean, number or date. */
 static int take_word(struct reading *reading, bool silent)
 {
     const char *word = reading->cursor;

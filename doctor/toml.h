@@ -3,9 +3,8 @@
  *
  * TOML 1.0 as far as configurations of Kata and of container engines go: tables, arrays of tables,
  * dotted and quoted keys, inline tables, strings, booleans, arrays of strings. Numbers, dates,
- * other arrays' elements and strings over several lines are passed over, with their kind. What is
- * none of this ends the reading with its line, rather than being guessed at.
- * https://toml.io/en/v1.0.0
+ * other arrays' elements and strings over several lines are passed over, with their kind. Anything
+ * else ends the reading with its line number; nothing is guessed. https://toml.io/en/v1.0.0
  */
 #pragma once
 

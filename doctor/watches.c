@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* watches.c - crustd has one inotify instance, with a watch for each directory of metadata and of
  * sandboxes, and for those that lead to them. The limits are a user's: kubelet, container engine
- * and crustd are all root and share them. So that a watch can be had now is tried, and that there
- * is room for as many again is asked of the limit.
+ * and crustd are all root and share them. So one watch is tried now, and the limit is compared with
+ * twice the number needed.
  */
 #include "doctor/watches.h"
 

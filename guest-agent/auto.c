@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* auto.c - events only say "look again"; what is done follows from sizes alone.
+/* auto.c - an event only triggers a scan; what is done follows from sizes alone.
  *
- * For each file system (by the device number in mountinfo) it remembers at which size of its
- * devices it was last seen to fill them. A larger size, or a file system not seen before, is a
- * reason to grow it; an attempt that failed for a passing reason is not remembered and comes again
- * with the next scan. Growing what fills its device already does nothing.
+ * For each file system (by the device number in mountinfo) it remembers the size of its devices
+ * when it was last seen to fill them. A larger size, or a file system not seen before, is a reason
+ * to grow it. An attempt that failed for a temporary reason is not remembered and is repeated with
+ * the next scan. Growing a file system that fills its device changes nothing.
  *
  * Uevents: datagrams of the kernel's (port id 0) group 1; anything from elsewhere is dropped
  * (netlink(7); format: lib/kobject_uevent.c). An overrun of the socket is one more reason
@@ -123,7 +123,8 @@ static void check_volume(const struct volume *volume, void *userdata)
         automatic->postponed = true;
 }
 
-/* Forgets what is no longer mounted, for its device number may come back as something else. */
+/* Forgets file systems that are no longer mounted, because their device numbers may be given to
+ * others. */
 static void forget_unseen(struct automatic *automatic)
 {
     for (size_t i = 0; i < KNOWN; i++) {
@@ -149,7 +150,7 @@ static void on_scan(struct loop_timer *timer)
     loop_timer_start(automatic->loop, &automatic->scan, SCAN_PERIOD_NS, on_scan);
 }
 
-/* One datagram. False if there is none; true also for what is no reason to scan. */
+/* Reads one datagram. False if there is none; true also for one that is no reason to scan. */
 static bool receive_event(int fd, bool *reason)
 {
     char text[UEVENT_BYTES];

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* connection.c - requests are answered as they are done, in any order, matched by stream id.
  *
- * A request in progress belongs to its connection and ends with it: what a client that left had
- * asked for is not answered to the next one. Bounds: REQUEST_BYTES for one request, REQUESTS in
- * progress, OUTPUT_BYTES of replies that nobody fetches, idle_ns without a whole request on a
- * socket. A frame beyond the bound is answered and its bytes are thrown away as they come.
+ * A request in progress belongs to its connection and ends with it: the next client does not get
+ * answers to the last one's requests. Bounds: REQUEST_BYTES for one request, REQUESTS in progress,
+ * OUTPUT_BYTES of replies that nobody fetches, idle_ns without a whole request on a socket. A frame
+ * beyond the bound is answered and its bytes are thrown away as they come.
  *
- * On a serial line the end of a stream is not the end of the connection until its owner says so:
- * the next client's request may have come before the word that the last one left (see serve.c).
+ * On a serial line the end of a stream is not the end of the connection until the owner says so:
+ * the next client's request may arrive before the notice that the last one left (see serve.c).
  * Replies are held meanwhile, also those that the line did not take before it ended: a line without
- * a peer takes nothing, and is known to have none only by the next read. Half-read frames are
+ * a peer takes nothing, and only the next read shows that it has none. Half-read frames are
  * dropped.
  */
 #include "guest-agent/connection.h"
@@ -67,7 +67,7 @@ static bool is_busy(const struct connection *connection)
     return false;
 }
 
-/* A serial line has one connection, which nobody else waits for. */
+/* A serial line has one connection, for which no other client waits. */
 static void note_activity(struct connection *connection)
 {
     connection->active_ns = clock_boottime();
@@ -89,7 +89,7 @@ static void hold(struct connection *connection, const void *replies, size_t leng
         note_loss(r);
 }
 
-/* A peer that does not read its replies loses them; the stream's end is the loop's to report. */
+/* A peer that does not read its replies loses them. The loop reports the stream's end. */
 static void answer(struct connection *connection, uint32_t stream_id,
                    const struct ttrpc_status *status, const struct buffer *payload)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device.c - reads /sys/dev/block, /sys/class/block and /sys/bus/pci.
  *
- * Where a disk is attached is read from the place of its sysfs directory: below the directory of
- * the PCI function that carries it, and, on a SCSI bus, in one named HOST:CHANNEL:TARGET:LUN. This
- * holds for virtio-blk, virtio-scsi and NVMe alike, so no driver needs to be known by name.
+ * A disk's attachment follows from the path of its sysfs directory: below the directory of the PCI
+ * function that carries it, and, on a SCSI bus, in one named HOST:CHANNEL:TARGET:LUN. This holds
+ * for virtio-blk, virtio-scsi and NVMe alike, so no driver needs to be known by name.
  */
 #include "guest-agent/device.h"
 

@@ -17,7 +17,7 @@
 
 enum { DEVICE_NAME_BYTES = 64 };
 
-/* What the functions here fail with and is told apart. */
+/* The failures that callers distinguish. */
 enum device_failure {
     DEVICE_MISSING = -ENOENT,    /* there is no block device of that number or name */
     DEVICE_IMPOSSIBLE = -EINVAL, /* nothing can have such a name or address */
@@ -32,8 +32,8 @@ void device_name(dev_t device, char ret_name[static DEVICE_NAME_BYTES]);
 /* By the kernel's name. 0, DEVICE_MISSING, DEVICE_IMPOSSIBLE. */
 int device_by_name(const char *name, dev_t *ret_device);
 
-/* Whether something stands between the device and its disk, so that it does not grow with it: a
- * sentence names that layer. */
+/* Whether a layer between the device and its disk keeps it from growing with the disk; a sentence
+ * names the layer. */
 bool device_layer(dev_t device, char *ret_text, size_t size);
 
 /* Outcomes of finding a disk by where it is attached. */

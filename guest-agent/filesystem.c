@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* filesystem.c - three ioctls and what must be known before them.
+/* filesystem.c - three ioctls, and the checks before them.
  *
  * The kernel's headers for user space lack those of ext4 and xfs, so numbers and layouts stand
  * here; they are kernel ABI (fs/ext4/ext4.h, fs/xfs/libxfs/xfs_fs.h).
  *
- * Never smaller: ext4 refuses a size below its own. xfs may accept a small one and btrfs always
- * does, so theirs is read first (statfs(2) would not do: it leaves out what the file system needs
- * for itself). Equal is success for all three, hence growing is idempotent.
+ * Never smaller: ext4 refuses a size below its own. xfs may accept a smaller one and btrfs always
+ * does, so the present size is read first (statfs(2) would not do: it leaves out the file system's
+ * own overhead). An equal size is success for all three, so growing is idempotent.
  */
 #include "guest-agent/filesystem.h"
 

@@ -34,15 +34,15 @@ struct filesystem {
 /* "ext4", as in mountinfo. */
 enum filesystem_kind filesystem_kind_from_name(const char *name);
 
-/* Which devices the file system of an open directory stands on; `device` is what mountinfo says,
- * which is the answer itself but for btrfs. 0, -errno; -ESTALE: by now another file system. */
+/* The devices of the file system of an open directory; `device` is the one in mountinfo, which is
+ * the answer except for btrfs. 0, -errno; -ESTALE: by now another file system. */
 int filesystem_inspect(int directory, enum filesystem_kind kind, dev_t device,
                        struct filesystem *ret_filesystem);
 
 /* Outcomes of growing. */
 enum {
     FILESYSTEM_GROWN,  /* it fills its devices, by this call or before */
-    FILESYSTEM_BUSY,   /* somebody else resizes it: again soon */
+    FILESYSTEM_BUSY,   /* somebody else resizes it: try again soon */
     FILESYSTEM_DENIED, /* a capability is missing; the text says which */
     FILESYSTEM_READ_ONLY,
     FILESYSTEM_UNSUPPORTED, /* this kind of file system, or this kernel, cannot grow it mounted */

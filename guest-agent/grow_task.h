@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* grow_task.h - growing one file system in a process of its own.
  *
- * The ioctl returns when the file system is grown: in milliseconds as a rule, in minutes for a very
- * large ext4, never while the file system is frozen. So that nobody else waits for it, a child
- * calls it and tells its outcome through a pipe.
+ * The ioctl returns when the file system is grown: usually after milliseconds, for a very large
+ * ext4 after minutes, and never while the file system is frozen. So that no other request waits for
+ * it, a child calls it and writes its outcome to a pipe.
  */
 #pragma once
 
@@ -30,10 +30,9 @@ enum grow_task_failure { GROW_TASK_TOO_MANY = -EAGAIN /* at once */ };
 int grow_task_new(struct loop *loop, const struct volume *volume, grow_task_done *done,
                   void *userdata, struct grow_task **ret_task);
 
-/* After done, or to hear no more of it: a running child goes on and is reaped when it ends. */
+/* After done, or to get no `done`: a running child goes on and is reaped when it ends. */
 struct grow_task *grow_task_free(struct grow_task *task); /* NULL is fine; returns NULL */
 
-/* The same before the process exits: the child is killed, which takes effect as soon as the kernel
- * lets it go (the ioctl may still complete); then whoever inherits it reaps
- * it. */
+/* The same before the process exits: the child is killed, which takes effect when its system call
+ * returns (the ioctl may still complete); its next parent reaps it. */
 struct grow_task *grow_task_abandon(struct grow_task *task); /* NULL is fine; returns NULL */

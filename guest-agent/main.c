@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* main.c - crust-guest-agent: options, signals, and what runs on the loop.
  *
- * It serves, grows on its own, or both; or it grows once and exits (oneshot.h). Without an option
- * it serves on the companion's port, where crustd looks for it.
+ * It serves, grows without being asked, or both; or it grows once and exits (oneshot.h). Without an
+ * option it serves on the companion's port, where crustd expects it.
  */
 #include <getopt.h>
 #include <signal.h>
@@ -70,7 +70,7 @@ static bool parse_timeout(const char *text, uint64_t *ret_ns)
     return true;
 }
 
-/* Whether the options fit together, and the paths are such as can be asked for. */
+/* Whether the options fit together, and the paths are valid. */
 static bool check_once(const struct options *options)
 {
     const struct oneshot_request *request = &options->request;

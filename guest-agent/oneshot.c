@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* oneshot.c - finds the volumes, grows them side by side in processes of their own, reports.
  *
- * Only what is meant is touched: a path must be a mount point, and a read-only mount is not
- * exchanged for another one of the same file system. What is known to be refused is not tried, so
- * that the report has the reason and the kernel's log has no complaint.
+ * Only the named volumes are touched: a path must be a mount point, and a read-only mount is not
+ * replaced by another mount of the same file system. A call that the kernel is known to refuse is
+ * not made, so that the report has the reason and the kernel's log no complaint.
  */
 #include "guest-agent/oneshot.h"
 
@@ -63,7 +63,7 @@ static void on_grown(struct grow_task *task, int outcome, const struct error *er
     start_tasks(job->oneshot);
 }
 
-/* As many as may run at once; each that ends makes room for the next. */
+/* Starts as many as may run at once; each that ends makes room for the next. */
 static void start_tasks(struct oneshot *oneshot)
 {
     for (size_t i = 0; i < oneshot->count; i++) {
@@ -166,7 +166,7 @@ static int find_volumes(struct oneshot *oneshot, struct error *error)
     return r < 0 ? error_set_errno(error, r, "cannot list the mounted file systems") : 0;
 }
 
-/* Settles what can be told without trying. */
+/* Settles the volumes whose result is known without trying. */
 static void examine(struct job *job)
 {
     struct report_volume *report = &job->report;
@@ -247,7 +247,7 @@ static int run(struct oneshot *oneshot, int output, struct error *error)
     return print(oneshot, output, error);
 }
 
-/* Without sysfs no size of a device is known, so nothing can be grown or told apart. */
+/* Without sysfs the sizes of devices are not known, so nothing can be grown. */
 static int check_sysfs(struct error *error)
 {
     if (access("/sys/dev/block", F_OK) == 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* oneshot.h - `crust-guest-agent --once`: grow or report what is asked for, print one line of JSON,
- * exit. The contract is docs/guest-helper.md.
+/* oneshot.h - `crust-guest-agent --once`: grows or reports the named volumes, prints one line of
+ * JSON and exits. The contract is docs/guest-helper.md.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* report.c - figures from statfs(2) and sysfs, one object per path.
  *
- * A figure that cannot be had is 0 and no error: the report is for growing first.
+ * A figure that cannot be read is 0 and no error, because the report is mainly about growing.
  */
 #include "guest-agent/report.h"
 

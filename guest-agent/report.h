@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report.h - what the one-shot mode says about each path, as JSON (docs/guest-helper.md). */
+/* report.h - the one-shot mode's report about each path, as JSON (docs/guest-helper.md). */
 #pragma once
 
 #include <stdbool.h>
@@ -47,7 +47,7 @@ void report_describe(const struct volume *volume, struct report_volume *report);
 /* Sets the error, unless one is set already. */
 void report_fail(struct report_volume *report, enum report_error error, const char *text);
 
-/* What an outcome of filesystem_grow(), or -errno, is called. */
+/* The name of an outcome of filesystem_grow(), or of -errno. */
 enum report_error report_error_from_outcome(int outcome);
 
 /* The line is a beginning, any number of volumes, and an end. 0, -EMSGSIZE, -ENOMEM. */

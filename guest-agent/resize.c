@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* resize.c - a small machine of timers: look, look again, grow, or give up.
+/* resize.c - a small state machine on timers: read the sizes, read them again, grow, or give up.
  *
- * It gives up a little before the caller does, so that the caller hears the reason. While it waits
- * it holds no descriptor of the volume, or the volume could not be unmounted.
+ * It gives up a little before the caller does, so that the caller gets the reason. While it waits
+ * it holds no descriptor of the volume, because the volume could not be unmounted then.
  *
- * What each outcome becomes, and why: crustd takes FAILED_PRECONDITION for "will not heal by
- * itself" (of the file system where it begins with AGENT_NOT_GROWABLE_TEXT, else of a layer below
- * it), and NOT_FOUND and UNIMPLEMENTED for "no such call". So a volume that is not there is
- * INVALID_ARGUMENT, a read-only one (which may be remounted) UNAVAILABLE.
+ * The status of each outcome: crustd reads FAILED_PRECONDITION as "does not heal by itself" (about
+ * the file system if the text begins with AGENT_NOT_GROWABLE_TEXT, else about a layer below it),
+ * and NOT_FOUND and UNIMPLEMENTED as "no such call". So a missing volume is INVALID_ARGUMENT, and a
+ * read-only one, which may be remounted, is UNAVAILABLE.
  */
 #include "guest-agent/resize.h"
 
@@ -162,7 +162,7 @@ static void on_deadline(struct loop_timer *timer)
     resize_report(resize, STATUS_DEADLINE_EXCEEDED, text);
 }
 
-/* The first turn: everything that can be said without waiting. */
+/* The first step: everything that can be answered without waiting. */
 static void on_start(struct loop_timer *timer)
 {
     struct resize *resize = container_of(timer, struct resize, step);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* resize.h - one ResizeVolume: wait for the device, grow the file system, say how it went.
+/* resize.h - one ResizeVolume: waits for the device, grows the file system, reports the result.
  *
  * The hypervisor's success does not mean that the guest has seen the new size yet, so a request may
  * come early. It waits, without keeping anybody else waiting, until a device of the volume has the
  * size asked for. Then the file system is grown to what its devices really have; a request for less
- * than that, or for what is already there, is done at once. Nothing is ever shrunk.
+ * than that, or for the present size, is done at once. Nothing is ever shrunk.
  */
 #pragma once
 

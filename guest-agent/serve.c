@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* serve.c - listening sockets and serial ports.
  *
- * A socket: accept, at most SERVE_CONNECTIONS at once; for one more, the one that has been idle for
- * longest ends. Out of descriptors: pause, or accept(2) would fail in a tight loop.
+ * A socket accepts at most SERVE_CONNECTIONS at once; for one more, the connection that has been
+ * idle for longest is closed. Without free descriptors it pauses, because accept(2) would fail in a
+ * tight loop.
  *
  * vsock: the host alone is served. Its cid is 2 for every transport (vsock(7)). Processes of the
  * guest's own have 1 or the guest's cid, sibling VMs of a vhost-user-vsock theirs.
  *
  * A serial port: it is opened once and stays open, and one connection after another runs over a
- * duplicate of its descriptor. While no host peer is attached, virtio-serial reads end-of-file and
- * polls as hung up, at once and always: then the port waits for somebody to come. (Closing it
- * instead would have the VMM announce each closing and opening to its management.) virtio-serial
- * sends SIGIO when a peer attaches, which poll(2) cannot wait for without spinning; five times a
- * second it is asked as well, for drivers that send none. A port that is gone or replaced is opened
+ * duplicate of its descriptor. While no host peer is attached, virtio-serial always reads
+ * end-of-file and polls as hung up at once: then the port waits for a peer. (Closing it instead
+ * would have the VMM announce each closing and opening to its management.) virtio-serial sends
+ * SIGIO when a peer attaches, which poll(2) cannot wait for without spinning; the port is also
+ * polled five times a second, for drivers that send none. A port that is gone or replaced is opened
  * anew.
  *
- * Bytes and the word of comings and goings take different queues to this guest, so a client that
- * comes at the heels of another may be heard before the other is known to have left. Therefore a
- * connection that ended is dropped, with all that it still had to say, only when nobody has come by
- * the next time the port is asked; somebody who has come takes it over. What the last one had asked
- * for may then reach the next one, who knows by the stream id that it is not his.
+ * Bytes and the notices that peers attach or leave take different queues to this guest, so the
+ * bytes of a client may arrive before the notice that the previous one left. Therefore a connection
+ * that ended is dropped, with its pending replies, only if no peer is attached when the port is
+ * polled next; a new peer takes the connection over. Replies to the previous client may then reach
+ * the new one, which recognises by the stream id that they are not its own.
  */
 #include "guest-agent/serve.h"
 
@@ -101,7 +102,8 @@ static bool is_admitted(const struct sockaddr_vm *peer)
     return false;
 }
 
-/* A free slot, if need be of the connection that has been idle for longest; NULL: all are busy. */
+/* A free slot, if necessary that of the connection that has been idle for longest; NULL: all are
+ * busy. */
 static struct connection **make_room(struct server *server)
 {
     struct connection **slot = find_slot(server, NULL), **idlest = NULL;
@@ -163,7 +165,7 @@ static int open_port(const char *path, int *ret_fd)
         if (tcsetattr(fd, TCSANOW, &settings) < 0)
             return -errno;
     }
-    /* Without it the timer alone has to do. */
+    /* Without SIGIO only the timer notices a peer. */
     if (fcntl(fd, F_SETOWN, getpid()) == 0)
         (void)fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK | O_ASYNC);
     *ret_fd = take_fd(&fd);
@@ -256,8 +258,8 @@ static int listen_on(struct server *server, const struct sockaddr *name, socklen
     return 0;
 }
 
-/* A socket left over from an earlier run is replaced, anything else in the way is not. Only root
- * may connect. */
+/* A socket left over from an earlier run is replaced, any other file is not. Only root may connect.
+ */
 static int listen_unix(struct server *server)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stats.c - statfs(2), and what the file system says about its errors.
+/* stats.c - statfs(2), and the file system's own record of errors.
  *
- * statfs(2) on a mounted local file system does not wait, so this is answered on the spot.
+ * statfs(2) on a mounted local file system does not block, so this is answered at once.
  */
 #include "guest-agent/stats.h"
 

@@ -2,7 +2,7 @@
 /* volume.c - reads mountinfo anew for each question: mounts come and go, and nothing is remembered.
  *
  * Of several mounts on one mount point the last one is on top and is the one meant. A mount found
- * by its device may lie hidden below another one, so each candidate is opened and looked at.
+ * by its device may be hidden under another one, so each candidate is opened and checked.
  */
 #include "guest-agent/volume.h"
 
@@ -118,7 +118,7 @@ int volume_find_mount(const char *path, struct volume *ret_volume, struct error 
                  : error_set(error, VOLUME_UNKNOWN, "%s is not a mount point in this guest", path);
 }
 
-/* A writable mount of the device; else one that is not. */
+/* A writable mount of the device, or else a read-only one. */
 static int find_by_device(dev_t disk, struct volume *ret_volume, struct error *error)
 {
     struct buffer text = BUFFER_INIT(MOUNT_TABLE_BYTES);

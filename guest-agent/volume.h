@@ -40,11 +40,11 @@ int volume_find_mount(const char *path, struct volume *ret_volume, struct error 
 /* A file system without a device of its own (tmpfs, virtiofs, overlay) has an anonymous number. */
 bool volume_has_device(const struct volume *volume);
 
-/* What is wrong with the file system itself, as one sentence; NULL if nothing is known. */
+/* A known problem of the file system, as one sentence; NULL if there is none. */
 const char *volume_trouble(const struct volume *volume);
 
-/* For growing: when the mount meant is read-only, another one of the same file system that is not,
- * if there is any. */
+/* For growing: if the mount is read-only, another writable mount of the same file system, if there
+ * is any. */
 void volume_prefer_writable(struct volume *volume);
 
 /* Opens the volume's root directory and checks that it still is that file system. 0 or -errno. */

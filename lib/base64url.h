@@ -18,7 +18,7 @@ enum { BASE64URL_PATH_BYTES = 189, BASE64URL_NAME_CHARS = 252 };
 /* ret_text holds BASE64URL_ENCODED_LENGTH(length) + 1. */
 void base64url_encode(const void *data, size_t length, char *ret_text);
 
-/* Negative, each with the value of the errno that says it in words. */
+/* Negative; each has the value of the errno that describes it. */
 enum base64url_failure {
     BASE64URL_WRONG = -EINVAL, /* not canonical */
     BASE64URL_TOO_LONG = -EMSGSIZE,

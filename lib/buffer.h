@@ -6,7 +6,7 @@
  * The first failure is latched: an enum buffer_failure. An append that fails changes nothing but
  * that, and every append after it does nothing, so a text is written in one go and checked once:
  * every append returns 0 or the latched failure, and so does buffer_error(). buffer_clear(),
- * buffer_done() and buffer_rewind() end it. Code that decides by whether one piece fits uses
+ * buffer_done() and buffer_rewind() clear it. Code that needs to know whether one piece fits uses
  * buffer_try_append().
  */
 #pragma once
@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Negative, each with the value of the errno that says it in words. */
+/* Negative; each has the value of the errno that describes it. */
 enum buffer_failure {
     BUFFER_FULL = -EMSGSIZE, /* past the limit */
     BUFFER_NO_MEMORY = -ENOMEM,
@@ -42,7 +42,7 @@ void buffer_clear(struct buffer *buffer); /* forgets bytes and failure, keeps th
 /* 0 or the latched failure. */
 int buffer_error(const struct buffer *buffer);
 
-/* Latches a failure of whoever writes the text: -errno; 0 is none and does nothing. */
+/* Latches a failure of the caller's own: -errno. 0 does nothing. */
 int buffer_fail(struct buffer *buffer, int error);
 
 int buffer_append(struct buffer *buffer, const void *data, size_t length);
@@ -50,7 +50,7 @@ int buffer_append_text(struct buffer *buffer, const char *text);
 int buffer_append_format(struct buffer *buffer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* As buffer_append(), but a failure is not latched: the buffer can go on without the piece. */
+/* Like buffer_append(), but does not latch a failure: the buffer can go on without the piece. */
 int buffer_try_append(struct buffer *buffer, const void *data, size_t length);
 
 /* A place to go back to: the bytes and the failure that the buffer has now. */
@@ -61,7 +61,8 @@ struct buffer_mark {
 
 struct buffer_mark buffer_mark(const struct buffer *buffer);
 
-/* Takes back everything since the mark, a failure too. The limit may have changed meanwhile. */
+/* Takes back everything since the mark, including a failure. The limit may have changed meanwhile.
+ */
 void buffer_rewind(struct buffer *buffer, struct buffer_mark mark);
 
 /* Drops the first `length` bytes. */

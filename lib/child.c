@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* child.c - fork, a pipe and a pidfd.
  *
- * posix_spawn(3) can neither change the root nor drop capabilities; the daemon and the guest agent
- * have no threads, so what a child does is free of their locks.
+ * fork(2) is used because posix_spawn(3) can neither change the root nor drop capabilities. It is
+ * safe because the daemon and the guest agent have no threads whose locks a child could inherit.
  *
- * The end of the process decides, not that of the pipe: what it started may hold the pipe open for
- * ever. When the process has ended, what it has said by then is read, the rest of its group is
- * killed, and that is the answer.
+ * A child has ended when its process has, not when the pipe is closed: a process that it started
+ * may hold the pipe open for ever. At the end of the process its output so far is read, the rest of
+ * its process group is killed, and `done` is called.
  *
  * A killed process is reaped as soon as its pidfd says that it is dead. One in a system call that
  * does not end is not waited for longer than REAP_MILLISECONDS: it is left behind, and reaped when
@@ -101,7 +101,7 @@ static void on_deadline(struct loop_timer *timer)
 
 static pid_t left_behind[LEFT_BEHIND]; /* killed, and not dead yet; 0: free */
 
-/* A place for one more; NULL: there are too many. */
+/* A free place for one more; NULL: too many are left behind. */
 static pid_t *find_place(void)
 {
     pid_t *place = NULL;
@@ -188,7 +188,8 @@ static int enter_root(int root)
     return chdir("/") < 0 ? -errno : 0;
 }
 
-/* For good: root has its capabilities back with each execve(2), but not where it may gain none. */
+/* Root regains its capabilities with each execve(2), except where it may not gain any: hence
+ * no_new_privs. */
 static int drop_capabilities(void)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -228,7 +229,7 @@ static _Noreturn void call(const struct child_request *request, int report)
     _exit(request->function(request->argument));
 }
 
-/* Nothing writes to the arguments. report: where the reason goes if it comes to nothing. */
+/* Nothing writes to the arguments. report: where the reason for a failure is written. */
 static _Noreturn void become(const struct child_request *request, int output, int report)
 {
     char *environment[] = {NULL};
@@ -253,7 +254,7 @@ static _Noreturn void become(const struct child_request *request, int output, in
     _exit(127);
 }
 
-/* All signals wait, so that no handler of the daemon's runs in its copy. */
+/* All signals are blocked meanwhile, so that no handler of the daemon runs in the child. */
 static pid_t fork_quietly(const struct child_request *request, int output, int report)
 {
     sigset_t all, before;

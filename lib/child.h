@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* child.h - a process run to its end: bounded in time and output, on the loop.
  *
- * It has a process group of its own, which is killed as a whole when its time is over, it says too
- * much or nobody waits any more. It runs either
+ * It has its own process group, which is killed as a whole when the time is over, when the output
+ * exceeds its limit, or when the owner frees the child. It runs either
  *
  *   a program   without a shell: its arguments, an empty environment, no input, no capabilities and
  *               no way to gain any; or
@@ -46,9 +46,9 @@ typedef void child_done(struct child *child, enum child_end end, int status,
 
 enum child_failure { CHILD_NOT_PERMITTED = -EPERM };
 
-/* Exactly one `done` from the loop, never from within. 0; -ENOENT, -EACCES, -ENOEXEC … where there
- * is nothing to run; NOT_PERMITTED where its root or its lack of capabilities was not to be had;
- * -EBUSY while several that were killed are still held by the kernel. */
+/* Exactly one `done` from the loop, never from within this call. 0; -ENOENT, -EACCES, -ENOEXEC … if
+ * the program cannot be run; NOT_PERMITTED if its root could not be changed or its capabilities
+ * could not be dropped; -EBUSY while the kernel still holds several that were killed. */
 int child_new(struct loop *loop, const struct child_request *request, child_done *done,
               void *userdata, struct child **ret_child);
 struct child *child_free(struct child *child); /* kills what still runs; returns NULL */

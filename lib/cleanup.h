@@ -24,7 +24,7 @@ static inline void freep(void *pointer)
     free(*(void **)pointer);
 }
 
-/* Closes and preserves errno; a negative descriptor is nothing to close. */
+/* Closes and preserves errno; ignores a negative descriptor. */
 static inline void fd_close(int fd)
 {
     int saved = errno;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* curl_library.h - libcurl, loaded by whoever makes the first HTTP request.
+/* curl_library.h - libcurl, loaded by the first HTTP request.
  *
  * Linked as usual it brings thirty libraries, which take 1 MB of private memory before main() in
- * every process. A node whose VMMs are all QEMU and whose agents answer directly never asks
- * anything over HTTP, so crustd does without until it does. docs/measurements.md has the figures.
+ * every process. A node whose VMMs are all QEMU and whose agents answer directly needs no HTTP, so
+ * crustd loads libcurl with the first request. docs/measurements.md has the figures.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* directory.h - the names in a directory.
  *
- * A listing is its owner's: cleanup(dir_closep), or closedir(3). What is opened here fails as in
+ * The caller owns a listing: cleanup(dir_closep), or closedir(3). Failures to open are those of
  * path.h.
  */
 #pragma once
@@ -11,15 +11,15 @@
 
 #include "lib/path.h"
 
-/* Of an open directory, also one opened with O_PATH. It stays the caller's, and its offset where it
- * is. */
+/* Of an open directory, also one opened with O_PATH. The caller keeps the descriptor, and its
+ * offset does not change. */
 int directory_list(int directory, DIR **ret_names);
 
 int directory_list_below(int directory, const char *name, DIR **ret_names);
 int directory_list_in_root(int root, const char *path, DIR **ret_names);
 
-/* The next name that is neither "." nor "..", valid until the next call. NULL: there is no more,
- * and errno is 0, or they can't be read. */
+/* The next name that is neither "." nor "..", valid until the next call. NULL: errno is 0 at the
+ * end, or says why the rest cannot be read. */
 const char *directory_next(DIR *names);
 
 /* The same for a directory that was opened to be listed once, from where its offset is, by that
@@ -43,7 +43,7 @@ enum directory_outcome {
     DIRECTORY_TOO_MANY, /* of those that are wanted, or of others; ret_names has some of them */
 };
 
-/* The names of a listing that are wanted (NULL: all), but for "." and "..". An enum
+/* The names of a listing for which `wanted` says yes (NULL: all), without "." and "..". An enum
  * directory_outcome or -errno. */
 int directory_read_names(DIR *listing, unsigned limit, bool (*is_wanted)(const char *name),
                          struct directory_names *ret_names);

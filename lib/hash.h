@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hash.h - uthash as it is used here.
  *
- * It does not exit when memory is short: an entry that did not get in has a NULL table. And it
- * hashes one byte at a time (its default is a switch that clang takes for a mistake).
+ * It does not exit when memory is short: an entry that could not be added has a NULL table. It
+ * hashes one byte at a time, because clang warns of the switch in uthash's default hash.
  */
 #pragma once
 

@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* http_exchange.c - libcurl's multi interface, driven by the loop.
  *
- * All exchanges share one multi handle, which exists while there is one: at rest nothing of libcurl
- * is there but its code, and that comes with the first exchange. (A multi handle costs
- * 40 KiB and two descriptors, an exchange about 10 KiB and its socket.)
+ * All exchanges share one multi handle, which exists only while there is an exchange. At rest
+ * nothing of libcurl is in memory but its code, and that is loaded with the first exchange. (A
+ * multi handle costs 40 KiB and two descriptors, an exchange about 10 KiB and its socket.)
  *
- * What always holds: libcurl's callbacks only note things (what to watch, when to wake up, bytes).
- * Which transfers are over is asked after libcurl has returned, and each of them is then finished
- * by its own timer. So `done` never runs inside of libcurl, nor while a list of ended transfers is
- * walked, and may free any exchange. finish() is the last thing that touches one.
+ * Invariants: libcurl's callbacks only take notes (what to watch, when to wake up, bytes). Which
+ * transfers are over is asked after libcurl has returned, and each of them is then finished by its
+ * own timer. So `done` never runs inside of libcurl, nor while a list of ended transfers is walked,
+ * and may free any exchange. finish() is the last thing that touches one.
  *
- * Everything that libcurl would take from its surroundings is switched off: proxies, redirects,
+ * Everything that libcurl would take from its environment is switched off: proxies, redirects,
  * protocols other than HTTP, signals, its own time limits (the deadline is ours). The socket is
  * named by an open descriptor, so that its path may be of any length.
  *
- * A server that is full answers 503 without reading, and closes. libcurl, which finds the
- * connection closed before it has sent its request, does not look for an answer; so on_close()
- * does.
+ * A server that is full answers 503 without reading, and closes. libcurl finds the connection
+ * closed before it has sent its request and does not read the answer, so on_close() reads it.
  */
 #include "lib/http_exchange.h"
 
@@ -149,7 +148,7 @@ static struct http_exchange *exchange_of(CURL *easy)
     return (struct http_exchange *)(void *)exchange;
 }
 
-/* Lets libcurl go on, then looks which transfers have come to an end. */
+/* Lets libcurl go on, then finishes the transfers that are over. */
 static void advance(curl_socket_t fd, int events)
 {
     const CURLMsg *message;
@@ -246,7 +245,8 @@ static int on_close(void *context, curl_socket_t fd)
     return close(fd);
 }
 
-/* Connected, and not a byte sent: is it the right one? The kernel says who called listen(2). */
+/* Connected, and nothing is sent yet: checks that the right process called listen(2), which the
+ * kernel tells. */
 static int on_connected(void *context, char *peer, char *local, int peer_port, int local_port)
 {
     struct http_exchange *exchange = context;
@@ -381,7 +381,7 @@ static void shared_release(void)
     memset(&shared, 0, sizeof(shared));
 }
 
-/* libcurl asks at once to be woken up in the loop's next turn. */
+/* libcurl asks at once to be woken up in the loop's next iteration. */
 static int start_transfer(struct http_exchange *exchange,
                           const struct http_exchange_request *request)
 {
@@ -409,7 +409,7 @@ static bool not_begun(struct http_exchange *exchange, enum http_exchange_end end
     return false;
 }
 
-/* The socket, and libcurl. Which of them is missing is told from the loop. */
+/* Opens the socket and loads libcurl. A failure of either is reported from the loop. */
 static bool find_means(struct http_exchange *exchange, const struct http_exchange_request *request)
 {
     struct error error;

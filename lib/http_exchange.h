@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* http_exchange.h - one HTTP/1.1 request over a unix socket, on the loop.
  *
- * For VMMs and shims, which serve few connections at a time: every exchange has one of its own,
- * closed as soon as the answer is in. The owner gets exactly one `done`, from the loop and never
- * from within http_exchange_new(), and frees the exchange then or earlier; freeing one that is
- * under way closes its connection.
+ * For VMMs and shims, which serve few connections at a time: every exchange has its own connection,
+ * closed as soon as the answer is complete. The owner gets exactly one `done`, from the loop and
+ * never from within http_exchange_new(), and frees the exchange then or earlier; freeing one that
+ * is under way closes its connection.
  */
 #pragma once
 
@@ -53,8 +53,8 @@ struct http_exchange;
 typedef void http_exchange_done(struct http_exchange *exchange,
                                 const struct http_exchange_answer *answer, void *userdata);
 
-/* Copies the request. All exchanges of a process are on one loop. Whatever goes wrong with the peer
- * is told by `done`. 0 or -ENOMEM. */
+/* Copies the request. All exchanges of a process are on one loop. Every failure of the peer is
+ * reported by `done`. 0 or -ENOMEM. */
 int http_exchange_new(struct loop *loop, const struct http_exchange_request *request,
                       http_exchange_done *done, void *userdata,
                       struct http_exchange **ret_exchange);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json.c - the gate: RFC 8259 to the letter, and stricter where readers differ.
+/* json.c - checks a text against RFC 8259, more strictly where readers differ, before cJSON reads
+ * it.
  *
  * The gate walks the text by itself, one value after another, and builds nothing but a list of the
- * keys of the objects that are open. Only when all of it has passed does cJSON see the text, which
- * it then cannot misread.
+ * keys of the objects that are open. cJSON sees the text only after all of it has passed, and then
+ * cannot misread it.
  *
  * Keys are unescaped and folded into one arena while an object is open; when it closes, its keys
  * are sorted and neighbours compared, so that an object of n keys costs n log n, however its keys
@@ -296,7 +297,7 @@ static int gate_member(struct gate *gate)
     return gate_value(gate);
 }
 
-/* What objects and arrays have in common, after the opening bracket. */
+/* The part that objects and arrays share, after the opening bracket. */
 static int gate_items(struct gate *gate, int (*item)(struct gate *gate), char close)
 {
     int r;

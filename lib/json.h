@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json.h - a strict gate before cJSON, and a writer.
+/* json.h - a strict check in front of cJSON, and a writer.
  *
  * cJSON 1.7.15 lets through what other readers of the same file see differently: duplicate keys
  * (the first wins, Go takes the last), \u0000 (cuts the string), invalid UTF-8, trailing text. So
@@ -35,7 +35,7 @@ struct json_limits {
 #define JSON_LIMITS_VMM_HTTP   ((struct json_limits){1024 * 1024, 16, 16384})
 #define JSON_LIMITS_HTTP       ((struct json_limits){64 * 1024, 8, 4096})
 
-/* Negative, each with the value of the errno that says it in words. */
+/* Negative; each has the value of the errno that describes it. */
 enum json_failure {
     JSON_WRONG = -EBADMSG, /* the error says what, and at which byte */
     JSON_TOO_LONG = -EMSGSIZE,

@@ -104,7 +104,7 @@ int log_format_from_name(const char *name, enum log_format *ret_format)
     return 0;
 }
 
-/* Room for text, beside what closes the line. */
+/* Room for text, apart from the bytes reserved for the end of the line. */
 static size_t line_room(const struct line *line)
 {
     size_t end = sizeof(line->text) - LINE_TAIL;
@@ -122,7 +122,7 @@ static bool line_append(struct line *line, const char *text, size_t length)
     return true;
 }
 
-/* For what closes a value or the line: there is always room. */
+/* Closes a value or the line: room for this is reserved. */
 static void line_close(struct line *line, char character)
 {
     line->text[line->length++] = character;
@@ -181,7 +181,7 @@ static void line_append_key(struct line *line, const char *key)
 
 static void line_append_field(struct line *line, const char *key, const char *value, bool quoted)
 {
-    /* A field whose value would not find room is left out as a whole. */
+    /* A field whose value would not fit is left out as a whole. */
     if (strlen(key) + 4 + LINE_TAIL > line_room(line))
         return;
     line_append_key(line, key);

@@ -9,8 +9,8 @@
  * neither forge a line nor break a parser. errno is preserved. A line is one write(2) of at most
  * LOG_LINE_BYTES; longer text is cut.
  *
- * Rooms that log: reconciler/ (all of it) and main programs. lib/, store/, config/ and the codecs
- * return errors instead.
+ * reconciler/ and the main programs log. lib/, store/, config/ and the codecs return errors
+ * instead.
  */
 #pragma once
 
@@ -43,14 +43,13 @@ struct log_ids {
 
 enum { LOG_PV_BYTES = 256 };
 
-/* The PV name of a volume; leave ret_pv alone where it is not known. Must not log. */
+/* Fills in the PV name of a volume; leaves ret_pv alone if it is not known. Must not log. */
 typedef void log_namer(void *userdata, int64_t volume, char ret_pv[static LOG_PV_BYTES]);
 
 /* Process-wide: set once by main before anything logs. Defaults: LOG_INFO, LOG_LOGFMT, stderr. */
 void log_configure(enum log_level level, enum log_format format);
 void log_set_node(const char *name); /* on every line; borrowed; "" none */
-/* Asked for each line that is written about a volume, so that no caller has to know. NULL: nobody.
- */
+/* Called for each line about a volume, so that callers need not know the PV name. NULL: none. */
 void log_set_namer(log_namer *namer, void *userdata);
 void log_set_descriptor(int fd); /* for tests; not owned */
 bool log_enabled(enum log_level level);

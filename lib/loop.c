@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* loop.c - libev behind five kinds of sources.
+/* loop.c - five kinds of sources, implemented on libev.
  *
- * Each source carries libev's watcher and finds itself again from it; the trampolines below are all
- * that libev ever calls. Stopping also takes back an event that libev has already queued, so a
- * stopped source may be freed at once, even by the callback of another one in the same turn.
+ * Each source contains libev's watcher and is found again from it; libev calls nothing but the
+ * trampolines below. Stopping also takes back an event that libev has already queued, so a stopped
+ * source may be freed at once, even by another source's callback in the same iteration.
  *
- * Time: libev's timers count from the loop's own idea of "now", taken when the turn began. After a
- * long callback that lies in the past and a timer would fire early, so starting one asks the clock
- * first. Timers run on CLOCK_MONOTONIC; the difference to clock_boottime() is a suspended machine.
- * Within one turn I/O comes before timers: an answer that is already here beats its deadline.
+ * Time: libev's timers count from the loop's own "now", read when the iteration began. After a long
+ * callback that is in the past and a timer would fire early, so starting one reads the clock first.
+ * Timers run on CLOCK_MONOTONIC; the difference to clock_boottime() is a suspended machine. Within
+ * one iteration I/O comes before timers: an answer that has arrived beats its deadline.
  *
- * Backend: epoll, and EVFLAG_NOENV, for LIBEV_FLAGS in the environment could pick io_uring, which
- * libev 4.33 does not get right. The loop is not libev's default one: nothing here needs ev_child.
+ * Backend: epoll with EVFLAG_NOENV, because LIBEV_FLAGS in the environment could select io_uring,
+ * which is broken in libev 4.33. The loop is not libev's default one: nothing here needs ev_child.
  */
 #include "lib/loop.h"
 

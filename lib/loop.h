@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* loop.h - the one event loop, a thin layer over libev.
  *
- * Sources are embedded in their owner, which finds itself again with container_of(). A source must
- * be stopped before its memory goes: each owner's _done/_free does so. Callbacks run one after
- * another on the one thread; a callback may start, stop and free any source, its own included.
- * The epoll backend is forced and LIBEV_FLAGS ignored.
+ * Sources are embedded in their owner, which is found with container_of(). A source must be stopped
+ * before its memory is freed: each owner's _done/_free does so. Callbacks run one after another on
+ * the one thread; a callback may start, stop and free any source, its own included. The epoll
+ * backend is forced and LIBEV_FLAGS ignored.
  */
 #pragma once
 
@@ -25,7 +25,7 @@ int loop_init(struct loop *loop); /* 0, -ENOMEM */
 void loop_done(struct loop *loop);
 
 void loop_run(struct loop *loop);      /* until loop_stop() or no source is left */
-void loop_run_once(struct loop *loop); /* one turn, waits for an event */
+void loop_run_once(struct loop *loop); /* one iteration, waits for an event */
 void loop_stop(struct loop *loop);
 
 /* What the loop is about to do, for the log should it take too long: loop_pass_announce(). */
@@ -70,8 +70,8 @@ void loop_signal_start(struct loop *loop, struct loop_signal *source, int number
                        void (*callback)(struct loop_signal *signal));
 void loop_signal_stop(struct loop_signal *source);
 
-/* Runs when all ready sources have been served and just before the loop would sleep: this is where
- * the core makes its reconcile pass. */
+/* Runs after all ready sources have been served, just before the loop would sleep. The core makes
+ * its reconcile pass here. */
 struct loop_prepare {
     ev_prepare ev;
     struct loop *loop;

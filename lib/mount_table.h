@@ -30,11 +30,11 @@ const char *mount_table_path(void);
 /* Appends the whole of /proc/self/mountinfo. 0 or -errno. */
 int mount_table_read(struct buffer *ret_text);
 
-/* Takes the next mount from text, unescaping in place; *cursor starts at the text's first byte. A
- * line that makes no sense is skipped. False at the end. Strings are borrowed from the text. */
+/* Takes the next mount from the text, unescaping in place; *cursor starts at the text's first byte.
+ * A malformed line is skipped. False at the end. Strings are borrowed from the text. */
 bool mount_table_next(char **cursor, struct mount_entry *ret_mount);
 
-/* The same of one line, for a reader that takes them one by one. False: it makes no sense. */
+/* The same for a single line. False: it is malformed. */
 bool mount_table_parse(char *line, struct mount_entry *ret_mount);
 
 /* Whether the source of a file system whose device is anonymous says which device it lies on. Most
@@ -42,5 +42,5 @@ bool mount_table_parse(char *line, struct mount_entry *ret_mount);
  * owner's word, which counts if that is root. */
 bool mount_table_source_is_device(const struct mount_entry *mount);
 
-/* "\040" and the like, in place: as in mountinfo, so in /proc/swaps. */
+/* Unescapes "\040" and the like in place, as mountinfo and /proc/swaps have them. */
 void mount_table_unescape(char *text);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* namespaces.c - by nsfs, and by what /proc has for this process itself. */
+/* namespaces.c - reads nsfs, and this process's own entries in /proc. */
 #include "lib/namespaces.h"
 
 #include <stdio.h>
@@ -21,8 +21,8 @@ static bool has_inode(const char *path, ino_t inode)
     return stat(path, &status) == 0 && status.st_ino == inode;
 }
 
-/* A /proc of another namespace has no entry for us, or another number; one that hides others'
- * processes hides the first. */
+/* The /proc of another namespace has no entry for this process, or one with another number. A /proc
+ * that hides processes of others hides process 1. */
 static bool proc_is_ours(void)
 {
     char self[32];

@@ -8,12 +8,13 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 
-/* The processes below /proc are all of the node's: its pid namespace, shown by a /proc of it. */
+/* /proc shows all processes of the node: this is its pid namespace, and /proc belongs to it. */
 bool namespaces_show_all_processes(void);
 
-/* The user namespace that the kernel's events come to, and whose root may look at every process. */
+/* Whether this is the first user namespace: it receives the kernel's events, and its root may
+ * inspect every process. */
 bool namespaces_user_is_first(void);
 
-/* The first process has this very file at the path, whatever mounts we have ourselves. False also
- * where its root is out of reach (CAP_SYS_PTRACE). */
+/* Whether process 1 has this very file at the path, whatever mounts this process has. False also if
+ * the root of process 1 cannot be reached (CAP_SYS_PTRACE). */
 bool namespaces_first_has(const char *path, const struct stat *file);

@@ -83,7 +83,7 @@ static int send_text(struct notify *notify, const char *text)
     return sent < 0 ? -errno : 0;
 }
 
-/* A beat that is lost is followed by another one in time: there are two in each interval. */
+/* A lost message does no harm: two are sent in each interval. */
 static void on_beat(struct loop_timer *timer)
 {
     struct notify *notify = container_of(timer, struct notify, watchdog);
@@ -97,7 +97,7 @@ int notify_ready(struct notify *notify)
     return send_text(notify, "READY=1");
 }
 
-/* The manager tells by the time which of several reloads this one is. */
+/* The time tells the manager which of several reloads this is. */
 int notify_reloading(struct notify *notify)
 {
     struct timespec now;

@@ -2,10 +2,10 @@
 /* notify.h - tells the service manager how the daemon is (sd_notify(3)'s protocol).
  *
  * One datagram of NAME=VALUE lines to the socket in $NOTIFY_SOCKET: a path, or with a leading @ an
- * abstract name. Started by nothing that listens, all of this does nothing and succeeds.
+ * abstract name. If nothing listens, every function does nothing and succeeds.
  *
- * The watchdog beats from the loop, at half of $WATCHDOG_USEC, so that a loop that hangs is
- * noticed.
+ * The loop sends the watchdog's messages, every half of $WATCHDOG_USEC, so that a loop that hangs
+ * is noticed.
  */
 #pragma once
 
@@ -33,7 +33,7 @@ struct notify {
     }
 
 /* Takes the environment's variables out of it and starts the watchdog. A WATCHDOG_PID that is not
- * this process's means no watchdog. 0; -EINVAL, -errno: nobody is told anything. */
+ * this process's means no watchdog. 0; on -EINVAL or another -errno no message is ever sent. */
 int notify_init(struct notify *notify, struct loop *loop, struct error *error);
 void notify_done(struct notify *notify);
 

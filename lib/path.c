@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* path.c - openat2(2), twice: strictly below a directory, or freely inside a root.
  *
- * What always holds: no descriptor from here was reached by leaving `directory` or `root`; nothing
- * is opened for I/O before fstat(2) on an O_PATH descriptor has said that it is a regular file (so
- * no device node is ever opened), except in sysfs, which has no others; and the file that is read
- * is the one that was looked at, for it is reopened through /proc/self/fd. glibc 2.36 has no
- * wrapper for openat2.
+ * Invariants: no descriptor from here was reached by leaving `directory` or `root`. Nothing is
+ * opened for I/O before fstat(2) on an O_PATH descriptor has shown that it is a regular file, so no
+ * device node is ever opened; sysfs is exempt, because it has none. The file that is read is the
+ * one that was checked, because it is reopened through /proc/self/fd. glibc 2.36 has no wrapper for
+ * openat2.
  *
- * The bytes are read once, bounded, and only believed if size and times of the file are the same
- * before and after: writers of the watched files write in place.
+ * The bytes are read once, up to a bound, and accepted only if size and times of the file are the
+ * same before and after, because writers of the watched files write in place.
  */
 #include "lib/path.h"
 
@@ -233,7 +233,7 @@ static int reopen(int handle, int *ret_fd)
     return 0;
 }
 
-/* Reads the file and makes sure that nobody has written since it was looked at. */
+/* Reads the file and checks that nobody has written to it since it was checked. */
 static int read_unchanged(int fd, const struct path_identity *before, const char *name,
                           struct buffer *ret_text, struct path_identity *ret_identity,
                           struct error *error)

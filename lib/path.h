@@ -28,11 +28,11 @@ enum {
     PATH_ABSENT,   /* no such file or directory */
     PATH_UNSAFE,   /* a link, not regular, several links, foreign owner, writable by others */
     PATH_TOO_BIG,  /* more than the limit */
-    PATH_CHANGING, /* was written while it was read: look again */
+    PATH_CHANGING, /* was written while it was read: read it again */
 };
 
-/* Why there is nothing at a path: what the functions here fail with that is told apart. Each has
- * the value of the errno that says it in words; any other failure is another -errno. */
+/* Why a path leads to nothing: the failures of the functions here that callers distinguish. Each
+ * has the value of the errno that describes it; any other failure is another -errno. */
 enum path_failure {
     PATH_MISSING = -ENOENT,
     PATH_BELOW_A_FILE = -ENOTDIR,
@@ -47,15 +47,14 @@ enum path_failure {
     PATH_UNREADABLE = -EIO,
 };
 
-/* Nothing has that name: MISSING or BELOW_A_FILE. */
+/* Nothing has this name: MISSING or BELOW_A_FILE. */
 bool path_is_missing(int r);
 
-/* What has that name is no directory of the one that it was looked for in: BELOW_A_FILE,
- * BEHIND_A_LINK or LEADS_OUT. */
+/* The name leads out of the directory that it was searched in, or through something that is no
+ * directory: BELOW_A_FILE, BEHIND_A_LINK or LEADS_OUT. */
 bool path_is_no_directory(int r);
 
-/* No directory entry can be reached by that name, whoever looks: missing, behind a link or too
- * long. */
+/* No directory entry can be reached by this name: it is missing, behind a link or too long. */
 bool path_leads_nowhere(int r);
 
 /* Identity and times of what was read, to tell "unchanged" from "same name"; and whose it is. */

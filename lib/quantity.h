@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <stdint.h>
 
-/* Negative, each with the value of the errno that says it in words. */
+/* Negative; each has the value of the errno that describes it. */
 enum quantity_failure {
     QUANTITY_WRONG = -EINVAL,    /* no quantity, or a negative one */
     QUANTITY_FRACTION = -EDOM,   /* no whole number of bytes */
@@ -21,5 +21,5 @@ enum quantity_failure {
 /* 0 or an enum quantity_failure. */
 int quantity_parse(const char *text, uint64_t *ret_bytes);
 
-/* What the error means, to be said after the text itself: "\"8GB\" is …". */
+/* The error as words that follow the text itself: "\"8GB\" is …". */
 const char *quantity_error(int error);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* result.c - texts of errors, written into memory that the caller owns.
  *
- * Nothing here allocates or fails, so that an error path can be walked when memory is what is
- * missing. Text that does not fit is cut in its middle, where long paths have theirs: what it is
- * about stands in front, and the reason at the end. errno is left alone: a caller may still want to
- * look at it after it has described it.
+ * Nothing here allocates or fails, so that error paths work when memory is short. Text that does
+ * not fit is cut in its middle: the object is named in front, the reason at the end, and a long
+ * path stands between them. errno is preserved, because a caller may still need it.
  */
 #include "lib/result.h"
 

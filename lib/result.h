@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* result.h - what a function's int says, and how a reason reaches a person.
+/* result.h - what a function's int result means, and how an error's text reaches a person.
  *
  * Every function that can fail returns int:
  *
  *     0   done
- *    <0   -errno: a failure. The caller forwards it. One who decides by what failed compares it
- *         with the names that the module's header gives its failures (enum store_failure), never
- *         with an errno; tests/check-outcomes.sh sees to that.
+ *    <0 -errno: a failure. The caller forwards it. A caller that distinguishes failures compares it
+ *         with the names in the module's header (enum store_failure), never with an errno;
+ *         tests/check-outcomes.sh sees to that.
  *    >0   an outcome that the function's header enumerates. The caller must handle it and never
  *         forwards the number: the same number means something else one level up.
  *
@@ -30,18 +30,17 @@ struct error {
     char text[ERROR_TEXT_BYTES];
 };
 
-/* The outcomes of a function that does a part of its work at a time. */
+/* The outcomes of a function that works in slices. */
 enum progress_outcome {
     PROGRESS_DONE, /* that was all */
     PROGRESS_MORE, /* there is more, or may be: call it again */
 };
 
-/* Whether this machine lacks descriptors or memory: then nothing was learned about what was asked
- * for. */
+/* Whether descriptors or memory ran out: then nothing was learned about the object in question. */
 bool result_is_shortage(int result);
 
-/* All take error == NULL for a caller that does not care, and return code, so that a failing
- * function can end with `return error_set(error, -EINVAL, "…")`. */
+/* All accept error == NULL and return code, so that a failing function can end with `return
+ * error_set(error, -EINVAL, "…")`. */
 int error_set(struct error *error, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* secret.h - which names stand for secrets, and what may be shown of a text that holds one.
  *
- * Used wherever a mount option or a metadata value of a CSI driver leaves its file: for the
- * database, and so for the journal, HTTP, crustctl and everything else that reads it.
+ * Applied to every mount option and metadata value of a CSI driver before it enters the database,
+ * and so to the journal, HTTP, crustctl and everything else that reads it.
  */
 #pragma once
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* status.h - how a call ended, in the words of google.rpc.Code: gRPC's status, and the code of
- * errors over HTTP. What may still heal is UNAVAILABLE; FAILED_PRECONDITION needs somebody to
- * change something. docs/csi-drivers.md has every case. */
+/* status.h - how a call ended, as a google.rpc.Code: gRPC's status, and the code of errors over
+ * HTTP. UNAVAILABLE may heal by itself; FAILED_PRECONDITION needs somebody to change something.
+ * docs/csi-drivers.md has every case. */
 #pragma once
 
-/* Those that are said or looked for. */
+/* The codes that crustd sends or checks for. */
 enum status_code {
     STATUS_OK = 0,
-    STATUS_CANCELLED = 1, /* only counted: nobody is there to be told */
+    STATUS_CANCELLED = 1, /* only counted: the client is gone */
     STATUS_INVALID_ARGUMENT = 3,
     STATUS_DEADLINE_EXCEEDED = 4,
     STATUS_NOT_FOUND = 5,
@@ -21,7 +21,7 @@ enum status_code {
     STATUS_UNAVAILABLE = 14,
 };
 
-/* "OK", "INVALID_ARGUMENT", …; NULL for what is no google.rpc.Code. */
+/* "OK", "INVALID_ARGUMENT", …; NULL for a number that is no google.rpc.Code. */
 const char *status_name(int code);
 
 /* HTTP's status for it, as google.rpc.Code maps them. */

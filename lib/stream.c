@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stream.c - one connection, from connect(2) to its one closing call.
  *
- * Always holds: a handler is only ever called from the loop, and after each call nothing of the
- * stream is touched before `freed` has been looked at, for the handler may have freed it. `ended`
- * comes last and once; before it the descriptor is closed and every source is stopped.
+ * Invariants: handlers are only called from the loop. After each call `freed` is checked before the
+ * stream is touched, because the handler may have freed it. `ended` comes last and once; before it
+ * the descriptor is closed and every source is stopped.
  *
- * What arrived is delivered before the end is: each turn reads once, so end-of-file is only met
- * when everything before it has been handed over. A failed write therefore does not end the stream
- * by itself; it first reads what the peer had still to say.
+ * Received bytes are delivered before the end is: each iteration reads once, so end-of-file is met
+ * only after everything before it was delivered. Therefore a failed write does not end the stream
+ * at once; the remaining input is read first.
  *
- * The output stays queued until the kernel took it. stream_send() may fail to write without
- * telling: the socket stays writable, the loop tries again, meets the same error and reports it.
+ * The output stays queued until the kernel has taken it. stream_send() does not report a failed
+ * write: the socket stays writable, the loop tries again, meets the same error and reports it.
  */
 #include "lib/stream.h"
 
@@ -126,7 +126,7 @@ static enum read_result stream_read(struct stream *stream)
     return READ_SOME;
 }
 
-/* The peer takes nothing more: what it said before is still read. */
+/* The peer accepts nothing more; what it sent before is still read. */
 static void stream_drain(struct stream *stream, int code)
 {
     enum read_result result = READ_SOME;
@@ -194,7 +194,7 @@ static void stream_init(struct stream *stream, struct loop *loop, size_t input_l
     buffer_init(&stream->output, output_limit);
 }
 
-/* A connection that is on its way is as good as one. */
+/* A connection in progress counts as one. */
 static int begin_connecting(int fd, const void *name, socklen_t length)
 {
     return connect(fd, name, length) < 0 && errno != EINPROGRESS && errno != EINTR ? -errno : 0;

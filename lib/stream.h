@@ -56,7 +56,7 @@ struct stream {
     struct loop_timer deadline;
 };
 
-/* A socket's address as the rest of the program passes it around. */
+/* A socket's address. */
 enum stream_family { STREAM_UNIX, STREAM_VSOCK };
 
 struct stream_address {

@@ -3,7 +3,7 @@
  *
  * One escaping serves the log and JSON: RFC 8259's, which logfmt readers accept as well. Beyond
  * what JSON asks for, DEL, the C1 controls and the characters that reorder a line (U+202A to
- * U+202E, U+2066 to U+2069) are escaped, for a terminal obeys some of them.
+ * U+202E, U+2066 to U+2069) are escaped, because a terminal obeys some of them.
  */
 #pragma once
 
@@ -32,6 +32,7 @@ size_t text_escape_next(const char **cursor, const char *end,
                         char ret_escaped[static TEXT_ESCAPED_BYTES]);
 
 /* Copies text from outside for a person to read: control characters and bytes that are not UTF-8
- * are escaped, what does not fit is cut at the end of a character. size: of ret_text, at least 1.
+ * are escaped, and text that does not fit is cut after a whole character. size: of ret_text, at
+ * least 1.
  */
 void text_clean(const char *text, size_t length, char *ret_text, size_t size);

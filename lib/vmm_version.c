@@ -17,8 +17,8 @@ static const char *skip_v(const char *version)
     return version + (version[0] == 'v');
 }
 
-/* Releases are known by two numbers, but vmm.ping tells that of the crate, 51.1.0: without its last
- * one, if that is 0. */
+/* Releases are known by two numbers, but vmm.ping reports the crate's version, 51.1.0: the last
+ * number is left out if it is 0. */
 static int release_length(const char *number)
 {
     size_t length = strlen(number), second = strcspn(number, ".");

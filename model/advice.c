@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* advice.c - the reason says more than the state; what helps a layer comes with the layer; what
- * would keep a resize from coming through is said once, also where it is the state's reason.
+/* advice.c - picks the explanation of the reason over that of the state, adds the remedies for
+ * layers that have not followed, and names an obstacle to a resize once even if it is also the
+ * state's reason.
  */
 #include "model/advice.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* advice.h - what there is to say of one volume's state, from the table of explanations and from
- * the rows about it. */
+/* advice.h - the explanation and the remedies for one volume's state, from the table of reasons and
+ * from the rows about the volume. */
 #pragma once
 
 #include <cjson/cJSON.h>
@@ -12,7 +12,7 @@ enum { ADVICE_LAYERS = 4, ADVICE_REMEDIES = ADVICE_LAYERS + 2 * EXPLANATION_REME
 struct advice {
     const struct explanation *state;     /* NULL: a word that this version does not know */
     const struct explanation *reason;    /* NULL: none, or likewise */
-    const struct explanation *resizable; /* why no growth would reach it; NULL: one would */
+    const struct explanation *resizable; /* why a resize would not reach it; NULL: it would */
     const char *missing;                 /* NULL: nothing */
     unsigned remedies;
     const char *remedy[ADVICE_REMEDIES]; /* this volume's own come first */

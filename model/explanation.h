@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* explanation.h - what a word means to the person who reads it, what is missing, and what to do. */
+/* explanation.h - what a published word means, what is missing, and what to do. */
 #pragma once
 
 enum { EXPLANATION_REMEDIES = 4 };

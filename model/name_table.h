@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-/* The number of the row whose name, stride bytes after that of the row before, equals name;
- * otherwise if none does.
+/* The number of the row whose name equals `name`; `otherwise` if none does. Names are `stride`
+ * bytes apart.
  */
 unsigned name_table_find(const char *const *first, size_t stride, unsigned rows, const char *name,
                          unsigned otherwise);

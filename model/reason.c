@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reason.c - the table of reasons.
  *
- * Texts name configuration keys as section.key and commands as they are typed. Each answers the
- * question that somebody has who sees the word for the first time at night. Upstream facts: Kata
+ * Texts name configuration keys as section.key and commands as they are typed. Each has to be
+ * enough for somebody who sees the word for the first time, at night. Upstream facts: Kata
  * Containers 4.1.0, QEMU 7.2, Cloud Hypervisor 52, Firecracker 1.12.
  *
  * Of the codes, FAILED_PRECONDITION stops the kubelet for as long as the volume stays on the node,
- * so it stands only where nothing on the node, the pod's own restart included, makes a difference.
- * The others are UNAVAILABLE: what may still heal, and what no call is answered by.
+ * so only reasons have it that nothing on the node can change, not even a restart of the pod. The
+ * others have UNAVAILABLE: they may still heal, or no call is answered with them.
  */
 #include "model/reason.h"
 
@@ -15,8 +15,8 @@
 
 enum { STAYS, HEALS };
 
-/* What a text is about: states that can have the reason, and that a resize would not get through.
- * STATES itself stands for a state of another version, which has none. */
+/* Where a text applies: the states that can have the reason, and volumes that a resize would not
+ * reach. STATES itself stands for a state of another version, which has none. */
 #define IN(state)  (1U << STATE_##state)
 #define RESIZABLE  (1U << (STATES + 1))
 #define HYPERVISOR (IN(BLOCKED) | IN(UNKNOWN) | RESIZABLE)
@@ -218,7 +218,7 @@ static const struct {
           {"The VMM's own log has the details.",
            "crustd tries again with growing pauses; crustctl resync has it try now.",
            "If it lasts, restart the pod: a VM that starts sees the device's size as it is."}}}),
-    /* Heals: the runtime may still be plugging it in. */
+    /* Heals: the runtime may still be plugging in the drive. */
     ROW(DRIVE_NOT_FOUND, "drive_not_found", HEALS, STATUS_UNAVAILABLE,
         {HYPERVISOR,
          {"No drive in the hypervisor's list is known to be this device. Either it has none, or "
@@ -431,7 +431,7 @@ static const struct {
            "first.",
            "Most CSI drivers do it in NodeExpandVolume: look at the driver's log.",
            "crustd notices by itself when the device has grown."}}}),
-    /* The states of these names explain them. */
+    /* Explained by the states of the same names. */
     [REASON_SHRUNK] = {.name = "shrunk", .code = STATUS_UNAVAILABLE},
     [REASON_DETACHED] = {.name = "detached", .code = STATUS_UNAVAILABLE},
     ROW(DRIVES_NOT_READ, "drives_not_read", STAYS, STATUS_UNAVAILABLE,
@@ -470,7 +470,7 @@ enum status_code reason_code(enum volume_reason reason)
     return reasons[reason].code;
 }
 
-/* Of what a text is about, NULL if none is. */
+/* The explanation that applies, NULL if none does. */
 static const struct explanation *find_text(enum volume_reason reason, unsigned about)
 {
     for (unsigned i = 0; i < REASON_TEXTS; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reason.h - why a volume is in its state, or why a resize would not reach its file system: each
- * reason with all that is known of it. */
+ * reason with its explanation, remedies and status code. */
 #pragma once
 
 #include <stdbool.h>
@@ -47,7 +47,7 @@ enum volume_reason {
     REASON_UNVERIFIED,
     REASON_HOST_STALE,
     REASON_HOST_LAYER_PENDING,
-    /* Only of whether a volume is resizable. */
+    /* These only say whether a volume is resizable. */
     REASON_SHRUNK,
     REASON_DETACHED,
     REASON_DRIVES_NOT_READ,
@@ -63,11 +63,11 @@ const char *reason_name(enum volume_reason reason);
 /* "" and unknown names are REASON_NONE. */
 enum volume_reason reason_from_name(const char *name);
 
-/* Whether waiting alone may heal it. The others wait for something to change: another monitor,
- * another agent, a further growth, an operator. */
+/* Whether time alone may heal it. The others wait for something to change: another monitor, another
+ * agent, a further resize, an operator. */
 bool reason_heals(enum volume_reason reason);
 
-/* The status of a call that comes to nothing for this reason; never STATUS_OK. */
+/* The status of a call that fails for this reason; never STATUS_OK. */
 enum status_code reason_code(enum volume_reason reason);
 
 /* Whether a volume in this state can have the reason. */
@@ -77,5 +77,5 @@ bool reason_is_of(enum volume_reason reason, enum volume_state state);
 const struct explanation *reason_explain(enum volume_reason reason, enum volume_state state);
 
 /* Why a resize would not reach a volume's file system, or why that is not known: resizable_reason
- * in audit_volumes. The state's own explanation where that says it. NULL: nothing is in the way. */
+ * in audit_volumes. The state's own explanation if that says it. NULL: there is no obstacle. */
 const struct explanation *reason_explain_resizable(enum volume_reason reason);

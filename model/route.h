@@ -11,6 +11,6 @@ enum guest_route {
     GUEST_ROUTES,
 };
 
-/* What a route is found able to in a sandbox: this, or the name of the reason why not; "" is not
- * known yet. */
+/* The ability of a route in a sandbox: this word, or the name of the reason why it does not work;
+ * "" is not known yet. */
 #define ROUTE_ABLE "able"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stale_reason.h - why metadata that looks stale is kept or removed, and what came of it: the
+/* stale_reason.h - why metadata that looks stale was kept or removed, and how a cleanup ended: the
  * reasons in audit_cleanups. */
 #pragma once
 
@@ -40,7 +40,7 @@ enum stale_reason {
     STALE_REASON_LOST_FROM_TRASH,
     STALE_REASON_REQUESTED,
 
-    /* Not stale. Only the answer about a single volume has these; they are never recorded. */
+    /* Not stale. Only answers about a single volume have these; they are never recorded. */
     STALE_REASON_EMPTY_DIR,
     STALE_REASON_IN_USE,
     STALE_REASON_NOT_USED_YET,
@@ -53,7 +53,7 @@ const char *stale_reason_name(enum stale_reason reason);
 /* STALE_REASON_NONE: "" or a reason of another version. */
 enum stale_reason stale_reason_from_name(const char *name);
 
-/* What it says of "it", the metadata; NULL for STALE_REASON_NONE. */
+/* A sentence whose "it" is the metadata; NULL for STALE_REASON_NONE. */
 const char *stale_reason_meaning(enum stale_reason reason);
 
 /* NULL: nothing is to be done. */

@@ -5,7 +5,7 @@
 /* Where a metadata directory stands: that of Kata's runtimes or crustd's own. */
 enum volume_layout { LAYOUT_KATA, LAYOUT_CRUST };
 
-/* What may be done to a volume, as crust.resize among its metadata says: the strictest counts,
+/* What crustd may do with a volume, from crust.resize in its metadata. The strictest value counts,
  * which is the largest number. */
 enum resize_policy { POLICY_GROW, POLICY_OBSERVE, POLICY_NEVER };
 

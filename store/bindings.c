@@ -3,7 +3,7 @@
  *
  * A binding is one stay of a volume in one sandbox; at most one per volume is open. It carries what
  * was learned during that stay: the sizes that the hypervisor and the guest are known to have, and
- * why the last call failed. Closing it ends all of that: the next sandbox is asked anew. What came
+ * why the last call failed. Closing it ends all of that: the next sandbox is asked anew. The result
  * of an act is written here and, for auditors, into the open resize.
  */
 #include <string.h>
@@ -23,7 +23,7 @@ int store_close_binding(struct store *store, int64_t volume_id)
     if (r <= 0)
         return r;
     sql_end(&rows);
-    /* The line first: it takes the sandbox from the binding while that is open. */
+    /* The journal's line comes first: it takes the sandbox from the binding while that is open. */
     r = journal_write(store,
                       &(struct journal_line){.kind = "mapping_closed", .volume_id = volume_id});
     if (r == 0)
@@ -32,7 +32,7 @@ int store_close_binding(struct store *store, int64_t volume_id)
     return r < 0 ? r : volume_clear_attempts(store, volume_id);
 }
 
-/* The volume of some open binding of the sandbox. 1: found. */
+/* The volume of any open binding of the sandbox. 1: found. */
 static int next_of_sandbox(struct store *store, int64_t sandbox_ref, int64_t *ret_volume_id)
 {
     static const char next[] =
@@ -71,7 +71,7 @@ int store_open_binding(struct store *store, const struct store_binding *binding)
         " WHERE volume_id = ?1 AND finished_at IS NULL AND sandbox_id IS NULL";
     int r = store_close_binding(store, binding->volume_id);
 
-    /* Who put it back did so for this. */
+    /* A person who put the directory back did so for this sandbox. */
     if (r == 0)
         r = sql_run(&store->connection, forget_restored, NULL, sql_number(binding->volume_id));
     if (r == 0)
@@ -182,8 +182,9 @@ int store_want_lists_beside(struct store *store, int64_t sandbox_ref, int64_t vo
     return sql_run(&store->connection, want, NULL, sql_number(sandbox_ref), sql_number(volume_id));
 }
 
-/* list_error stays until the list has the drive. An answer to yesterday's records says nothing.
- * What a VMM that has lost the drive had is not known any more; a resize goes on counting from it.
+/* list_error stays until the list has the drive. An answer that belongs to older records is
+ * ignored. The size in a VMM that has lost the drive is no longer known; a resize goes on counting
+ * from the last one.
  */
 static int put_list(struct store *store, const struct store_hypervisor_result *result)
 {
@@ -216,10 +217,10 @@ static int put_list(struct store *store, const struct store_hypervisor_result *r
                : 0;
 }
 
-/* ---- what came of acts --------------------------------------------------------------------- */
+/* ---- results of acts ----------------------------------------------------------------------- */
 
-/* The open resize follows. told_bytes, synced_bytes: what the hypervisor, the guest was grown to;
- * 0: it was not. ret_changed is set if there is one and the answer said something new about it. */
+/* Updates the open resize. told_bytes, synced_bytes: the size that the hypervisor, the guest now
+ * has; 0: it was not told. ret_changed is set if a resize is open and the answer changed it. */
 static int follow_in_resize(struct store *store, int64_t volume_id, const char *error,
                             uint64_t told_bytes, uint64_t synced_bytes, int *ret_changed)
 {
@@ -233,7 +234,7 @@ static int follow_in_resize(struct store *store, int64_t volume_id, const char *
                    sql_known(told_bytes), sql_known(synced_bytes), sql_number(store->now_ms));
 }
 
-/* A path says more than an address, and a new one of either more than an old one. */
+/* A path replaces an address, and a new one of either kind an old one. */
 #define NEW_GUEST_PATH                                                                             \
     "CASE WHEN guest_path LIKE '/%' AND ?5 NOT LIKE '/%' THEN guest_path"                          \
     " ELSE coalesce(?5, guest_path) END"
@@ -255,7 +256,7 @@ static int journal_hypervisor_answer(struct store *store,
                               {"error", sql_text(is_doubtful ? result->doubt : result->error)}}});
 }
 
-/* An answer is journaled if it says something new or something went wrong. */
+/* An answer is journaled if it changes something or reports a failure. */
 int store_put_hypervisor_result(struct store *store, const struct store_hypervisor_result *result)
 {
     static const char put[] =
@@ -284,7 +285,7 @@ int store_put_hypervisor_result(struct store *store, const struct store_hypervis
     return journal_hypervisor_answer(store, result);
 }
 
-/* What the guest said of this file system holds for the next binding, too. */
+/* The guest's answer about this file system holds for the next binding, too. */
 static int note_filled(struct store *store, const struct store_guest_result *result)
 {
     static const char note[] =

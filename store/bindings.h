@@ -15,7 +15,7 @@ struct store_binding {
 };
 
 /* Closes the volume's open binding, if any, and opens this one. Clears attempts. An open resize
- * that was nobody's yet is this sandbox's. */
+ * without a sandbox becomes this sandbox's. */
 int store_open_binding(struct store *store, const struct store_binding *binding);
 /* Whether it is still its volume's open one. */
 int store_is_binding_open(struct store *store, int64_t binding_id, bool *ret_open);
@@ -23,20 +23,20 @@ int store_is_binding_open(struct store *store, int64_t binding_id, bool *ret_ope
 int store_describe_binding(struct store *store, int64_t volume_id, const char *drive_id,
                            const char *guest_path, const char *source);
 int store_close_binding(struct store *store, int64_t volume_id);
-/* The runtime's records about the volume have changed: what the VMM's list said before is not
- * known any more, nor does the next attempt wait. */
+/* The runtime's records about the volume have changed: the VMM's list has to be read again, and the
+ * next attempt does not wait. */
 int store_renew_record(struct store *store, int64_t volume_id, uint64_t record);
-/* Somebody asks: the VMM's list is read again, for this volume or (0) for all. */
+/* On request: the VMM's list is read again, for this volume or (0) for all. */
 int store_want_list(struct store *store, int64_t volume_id);
 /* The same for the other volumes of a sandbox. */
 int store_want_lists_beside(struct store *store, int64_t sandbox_ref, int64_t volume_id);
-/* Of these, those whose drive is not told from others. */
+/* Only those whose drive is one of several that look alike. */
 int store_want_doubtful_lists(struct store *store, int64_t sandbox_ref, int64_t volume_id);
 /* The device of an open binding was seen with this size: raises largest_bytes. */
 int store_note_size(struct store *store, int64_t volume_id, uint64_t device_bytes);
 
-/* What the hypervisor answered. bytes 0: not learned. reason NONE: it worked; told: it was resized
- * (not only asked), so that hypervisor_at is set. */
+/* The hypervisor's answer. bytes 0: not learned. reason NONE: success. told: the drive was resized
+ * (not only queried), so that hypervisor_at is set. */
 struct store_hypervisor_result {
     int64_t volume_id;
     const char *sandbox_id, *device; /* for the journal; NULL: they are looked up */

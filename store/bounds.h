@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bounds.h - how long what the store keeps may be. */
+/* bounds.h - bounds on the texts that the store keeps. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,7 +8,7 @@
 
 struct store;
 
-/* What looking for one thing comes to. */
+/* The outcomes of a search for one object. */
 enum store_found { STORE_FOUND, STORE_NOT_FOUND };
 
 enum {

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cleanups.c - stale metadata, and the trash.
  *
- * A row of `cleanups` is history and is written once, but for the one that is `intended`: no view
- * shows it before it is decided. What is still to be done stands in `trash`, and only there. The
- * redacted mountInfo.json of a row is put together from the entry's columns, whose secrets were
- * left out when they were written.
+ * A row of `cleanups` is history and is written once, except while it is `intended`: no view shows
+ * it before it is decided. Work that is left to do is in `trash`, and only there. The redacted
+ * mountInfo.json of a row is composed of the entry's columns, which were written without secrets.
  *
- * What an entry looked like when it was last judged is kept with the entry, so that a reason that
- * stays the same writes nothing.
+ * The last judgement of an entry is kept with the entry, so that an unchanged reason writes
+ * nothing.
  */
 #include "store/cleanups.h"
 
@@ -361,7 +360,7 @@ int store_set_trash_step(struct store *store, int64_t cleanup_id, enum store_tra
                    sql_text(step_names[step]), sql_number((int64_t)now_ns));
 }
 
-/* Nothing of the volume is on its way any more: what was quarantined is removed. */
+/* No directory of the volume is being moved any more: a quarantined volume becomes removed. */
 static int end_quarantine(struct store *store, int64_t cleanup_id)
 {
     static const char forget[] = "DELETE FROM trash WHERE cleanup_id = ?1";

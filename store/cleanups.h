@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cleanups.h - stale metadata in the model: how it looks, what was done about it, what lies in the
- * trash.
+/* cleanups.h - stale metadata in the model: its evidence, what was done about it, and the trash.
  *
  * Everything but the reading functions runs inside a transaction (store.h). A directory is moved
  * away in steps, each committed before or after what it says has happened on disk:
@@ -12,7 +11,7 @@
  *   store_set_trash_step()   restoring  a person wants it back
  *                            deleting   its time is up
  *
- * After a crash the disk says how far a row came: any step may turn out not to be done.
+ * After a crash the disk shows how far a row came: any recorded step may turn out not to be done.
  * While a volume's directory is in the trash the volume is `quarantined`, afterwards `removed`. A
  * directory that comes back with the identity that it had is the same volume again.
  */
@@ -80,8 +79,8 @@ int store_note_exit(struct store *store, const char *sandbox_id, pid_t vmm_pid);
 /* Volumes that are not removed. */
 int store_count_volumes(struct store *store, uint64_t *ret_count);
 
-/* How an entry looks now. Another reason than last time becomes a `kept` row; none writes nothing
- * of that kind. */
+/* How an entry looks now. A reason other than last time's becomes a `kept` row; NONE writes no row.
+ */
 struct store_stale {
     enum stale_reason reason; /* NONE: it does not look stale */
     const char *fingerprint;
@@ -128,7 +127,7 @@ struct store_cleanup_intent {
 int store_intend_cleanup(struct store *store, int64_t entry_id,
                          const struct store_cleanup_intent *intent, int64_t *ret_cleanup_id);
 
-/* Those that are under way, or whose bytes have been kept since before then. */
+/* Rows that are under way, or whose bytes have been kept since before that time. */
 int store_each_trash(struct store *store, int64_t kept_before_ns,
                      int (*callback)(void *userdata, int64_t cleanup_id), void *userdata);
 /* Since when the oldest bytes are kept; UINT64_MAX: there are none. */
@@ -140,7 +139,7 @@ int store_set_trash_step(struct store *store, int64_t cleanup_id, enum store_tra
 
 enum store_cleanup_decision { STORE_CLEANUP_REMOVED, STORE_CLEANUP_PUT_BACK, STORE_CLEANUP_FAILED };
 
-/* What came of an intent. reason NONE: the one that it was intended for. */
+/* The result of an intent. reason NONE: the one that it was intended for. */
 int store_finish_cleanup(struct store *store, int64_t cleanup_id,
                          enum store_cleanup_decision decision, enum stale_reason reason,
                          uint64_t now_ns);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* counters.c - counting within transactions.
  *
- * What happens in a transaction is counted aside and added up when it is committed: a turn that is
- * rolled back is taken again, and would be counted twice.
+ * Events within a transaction are counted aside and added when it is committed: a pass that is
+ * rolled back is repeated, and would be counted twice.
  */
 #include "store/counters.h"
 
@@ -16,7 +16,7 @@ const struct store_counters *store_reader_counters(const struct store_reader *re
     return reader->counters;
 }
 
-/* The table holds every reason there is; a full one means that a reason is no name. */
+/* The table has room for every reason; if it is full, a reason has an unknown name. */
 static void add_result(struct store_counters *counters, const char *result, const char *reason,
                        uint64_t count)
 {

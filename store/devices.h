@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* devices.h - devices, what they stand on, and disks that said that they grew. */
+/* devices.h - devices, their lower devices, and disks that announced a new size. */
 #pragma once
 
 #include "model/volume.h"
@@ -20,10 +20,10 @@ struct store_device {
 int store_put_device(struct store *store, const struct store_device *device, int64_t *ret_device_id,
                      bool *ret_changed);
 
-/* A disk says that it has grown, and its size is the old one until it is rescanned. That may be
- * told along with the new size, so a size that changed after since_ns is taken for what it means,
- * but not the size that it was first seen with. A
- * new size, or store_forget_announcements(), ends it. ret_changed: it is news. */
+/* Records a capacity-change event: the disk has grown, and keeps its old size until it is
+ * rescanned. Ignored if the size changed after since_ns, because the event may have come with that
+ * change; the size that the disk was first seen with does not count as a change. A new size, or
+ * store_forget_announcements(), ends the announcement. ret_changed: it was not on record. */
 int store_note_capacity_change(struct store *store, int64_t device_id, uint64_t since_ns,
                                bool *ret_changed);
 int store_is_announced(struct store *store, int64_t device_id, bool *ret_announced);
@@ -35,18 +35,18 @@ struct store_disk {
     uint32_t major, minor;
     uint64_t diskseq, size_bytes;
 };
-/* A disk that announced growth, which the device is or stands on and whose last rescan is not
- * younger than that. An enum store_found, or a failure. */
+/* A disk that announced a new size, that is the device or one of its lower devices, and whose last
+ * rescan was not after the given time. An enum store_found, or a failure. */
 int store_find_announced(struct store *store, int64_t device_id, uint64_t before_ns,
                          struct store_disk *ret_disk);
 /* It is about to be rescanned: journaled as rescan_disk_intended. */
 int store_intend_rescan(struct store *store, int64_t volume_id, const struct store_disk *disk,
                         uint64_t now_ns);
-/* It was, and has so many bytes now. error "": that answers the announcement. */
+/* It was rescanned and now has this size. error "": the announcement is answered. */
 int store_put_rescan_result(struct store *store, int64_t volume_id, const struct store_disk *disk,
                             uint64_t bytes, const char *error);
 
-/* What a device stands on, itself first. */
+/* The device's layers, itself first. */
 enum { STORE_LAYERS = 32 };
 struct store_layer {
     int64_t layer_id; /* a device */
@@ -57,7 +57,7 @@ struct store_layer {
     unsigned state;                   /* 0 in step, 1 pending, 2 stale: the worst is the device's */
     char remedy[STORE_TEXT_BYTES];    /* a command; "" */
 };
-/* What was put last; `kind` stays NULL. */
+/* The layers as last recorded; `kind` stays NULL. */
 int store_get_layers(struct store *store, int64_t device_id,
                      struct store_layer ret_layer[static STORE_LAYERS], unsigned *ret_layers);
 int store_put_layers(struct store *store, int64_t device_id, const struct store_layer *layer,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* downgrade.c - a database of this release made one of release 0.1.0.
  *
- * What is to be dropped is found by comparison with an empty database of that release, so that no
- * migration has to say how it is undone. That the result is right is not assumed: unless the digest
- * of its statements is that of release 0.1.0, nothing is changed.
+ * A comparison with an empty database of that release shows what to drop, so that no migration has
+ * to describe how it is undone. The result is verified: unless the digest of its statements is that
+ * of release 0.1.0, nothing is changed.
  */
 #include "store/downgrade.h"
 

@@ -8,7 +8,7 @@
 
 #include "lib/result.h"
 
-/* Takes out of the database at `path` what minor versions added, tables, columns and what stands in
- * them, all in one transaction. Nobody else may write it. 0, also if there is nothing to take out;
- * STORE_FOREIGN, STORE_NEWER (of a release newer than this one), or another failure. */
+/* Removes everything that minor versions added, tables and columns with their contents, from the
+ * database at `path`, in one transaction. Nobody else may write to it. 0, also if there is nothing
+ * to remove; STORE_FOREIGN, STORE_NEWER (of a release newer than this one), or another failure. */
 int store_downgrade(const char *path, struct error *error);

@@ -238,7 +238,7 @@ static int add_volume(struct store *store, const struct store_entry *entry, int6
                                                  {"key", sql_text(entry->key)}}});
 }
 
-/* Subqueries, for UPDATE … FROM would build a table for its one row. */
+/* Subqueries, because UPDATE … FROM would build a table for its one row. */
 #define LIVE_ENTRIES "FROM entries WHERE volume_id = ?1 AND gone = 0"
 
 static int refresh_volume(struct store *store, int64_t volume_id)
@@ -289,7 +289,7 @@ static int has_other_entries(struct store *store, const struct known_entry *entr
                      sql_number(entry->entry_id));
 }
 
-/* The last entry stays as the removed volume's memory; another one leaves nothing. */
+/* A volume's last entry stays as the record of the removed volume; any other one is deleted. */
 static int end_entry(struct store *store, const struct known_entry *entry)
 {
     static const char forget[] = "DELETE FROM entries WHERE entry_id = ?1";
@@ -346,7 +346,7 @@ static int write_facts(struct store *store, const struct store_entry *entry, int
     return sql_run_values(&store->connection, put, ret_changes, values, array_length(values));
 }
 
-/* Whose it is follows from its path, and is known of one that never read well, too. */
+/* The owner follows from the path, and so is known even for an entry that never read well. */
 static int write_problem(struct store *store, const struct store_entry *entry, int64_t entry_id,
                          int64_t volume_id, int *ret_changes)
 {
@@ -367,7 +367,7 @@ static int write_problem(struct store *store, const struct store_entry *entry, i
                    sql_text(entry->volume_handle));
 }
 
-/* One that is not in the directory any more. */
+/* A name that is no longer in the directory. */
 static int drop_sandboxes(struct store *store, const struct store_entry *entry, int64_t entry_id,
                           int *ret_changes)
 {
@@ -440,7 +440,7 @@ static int learn_path(struct store *store, const struct store_entry *entry,
 }
 
 /* A directory that was moved to the trash and is back, unless its path has another volume by now.
- * The entry is 0 if another one of the volume was the last to go. As sql_next(). */
+ * The entry is 0 if another one of the volume was removed last. As sql_next(). */
 static int find_returned(struct store *store, const struct store_entry *entry,
                          struct known_entry *ret_known)
 {
@@ -466,7 +466,7 @@ static int find_returned(struct store *store, const struct store_entry *entry,
     return SQL_ROW;
 }
 
-/* It is the same volume, for it is the same directory. */
+/* It is the same volume, because it is the same directory. */
 static int revive(struct store *store, const struct known_entry *known)
 {
     static const char entry[] =
@@ -524,8 +524,9 @@ static int journal_entry(struct store *store, const struct store_entry *entry, i
                                           {"sandboxes", sql_number(entry->sandboxes)}}});
 }
 
-/* A volume counts once, when its metadata first reads well. What was on record at start was counted
- * by the run that put it there. In memory all looks new, and the file will have it later. */
+/* A volume is counted once, when its metadata first reads well. Volumes on record at start were
+ * counted by the run that recorded them. In memory everything looks new, and is counted when the
+ * file has it later. */
 static void count_volume(struct store *store, const struct store_entry *entry, bool added,
                          const struct known_entry *known)
 {

@@ -38,7 +38,7 @@ struct store_entry {
 
 /* A new volume's state is unknown/none until store_set_state(). A directory of another identity
  * under a known name ends the old volume and begins a new one. */
-/* A flood of directories fills the store up to a bound and no further. */
+/* A flood of directories fills the store only up to a bound. */
 enum { STORE_VOLUMES = 16384 };
 
 enum store_put {
@@ -65,7 +65,7 @@ int store_put_entry_on_device(struct store *store, const struct store_entry *ent
 int store_remove_entry(struct store *store, enum volume_layout layout, const char *key,
                        int64_t *ret_volume_id);
 
-/* A client said that the volume is this sandbox's: its sandbox-id file stands for that word. */
+/* A client named the sandbox of the volume: the sandbox-id file stands for that. */
 int store_note_published(struct store *store, int64_t volume_id, const char *sandbox_id);
 
 /* The live volume of this target path. ret_volume_id 0: none. */
@@ -75,7 +75,7 @@ int store_find_volume(struct store *store, const char *target_path, int64_t *ret
 int store_each_entry(struct store *store, enum volume_layout layout,
                      int (*callback)(void *userdata, const char *key), void *userdata);
 
-/* The youngest ones that stand for a volume of the kubelet's, STORE_YOUNG at most. */
+/* The youngest entries of kubelet volumes, STORE_YOUNG at most. */
 enum { STORE_YOUNG = 64 };
 int store_each_young_entry(struct store *store, enum volume_layout layout,
                            int (*callback)(void *userdata, const char *key), void *userdata);

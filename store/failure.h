@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* failure.h - what the store can fail with.
  *
- * A function of store/ that fails returns one of these. They are negative, so that a caller who
- * only forwards asks for `r < 0`; one who decides by it switches on the names. Each has the value
- * of the errno that says the same in words, which is what error_set_errno() prints.
+ * A function of store/ that fails returns one of these. They are negative: a caller that only
+ * forwards tests `r < 0`, and one that distinguishes them switches on the names. Each has the value
+ * of the errno that describes it, whose text error_set_errno() prints.
  */
 #pragma once
 
@@ -17,8 +17,8 @@ enum store_failure {
     STORE_DAMAGED = -EUCLEAN,   /* its content, or its header is not ours any more */
     STORE_MISSING = -ENOENT,    /* the file or its directory: never made, or removed */
     STORE_REPLACED = -ESTALE,   /* another file has taken its place */
-    STORE_IN_THE_WAY = -EISDIR, /* what has its name is no regular file */
-    STORE_UNREADABLE = -EIO,    /* its disk fails, or something that has no name here */
+    STORE_IN_THE_WAY = -EISDIR, /* its path is no regular file */
+    STORE_UNREADABLE = -EIO,    /* its disk fails, or any failure without a name here */
     STORE_NO_MEMORY = -ENOMEM,
     /* crustd's own faults: they would fail on any file. */
     STORE_FAULT = -EINVAL,    /* a statement, a value or a constraint is wrong */
@@ -26,5 +26,5 @@ enum store_failure {
     STORE_RUNNING = -EDEADLK, /* the statement, already: a walk started itself */
 };
 
-/* Which of them a system call's -errno is, at the database's place. Outcomes above 0 stay. */
+/* Translates the -errno of a system call on the database's files. Outcomes above 0 stay. */
 int store_failure_of(int r);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* guest_stats.c - what guests say of their file systems: usage and condition.
+/* guest_stats.c - usage and condition of file systems, as guests report them.
  *
- * One row per binding, because what one guest said is nothing that the next one has seen. The rows
- * are small and in a table of their own: usage changes all the time, and a poll of thousands of
- * volumes then dirties few pages.
+ * One row per binding, because one guest's answer says nothing about the next guest. The rows are
+ * small and in a table of their own: usage changes all the time, and a poll of thousands of volumes
+ * then dirties few pages.
  */
 #include <string.h>
 
@@ -11,8 +11,8 @@
 
 enum { FAILURES_COUNTED = 8 };
 
-/* Whether what this binding's guest says is about the volume: it is still open, and the VM is not
- * known to be without the volume's device. */
+/* Whether the guest of this binding speaks of the volume: the binding is still open, and the VM is
+ * not known to lack the volume's device. */
 static int find_binding(struct store *store, int64_t binding_id, bool *ret_found)
 {
     static const char find[] =

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* helper_runs.c - helpers that were about to be brought into a guest, and are not known to be gone.
+/* helper_runs.c - helpers that were going to be brought into a guest, and are not known to be
+ * removed.
  *
  * A row is committed before the first file or container of that name is made, and deleted once both
- * are gone. So after a crash the rows tell what may have been left behind, and where.
+ * are gone. So after a crash the rows show what may have been left behind, and where.
  */
 #include <string.h>
 

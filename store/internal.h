@@ -48,8 +48,8 @@ static inline struct sql_value sql_reason(enum volume_reason reason)
 /* How many rows of history: fewer in memory. */
 int64_t store_rows_kept(const struct store *store);
 
-/* The journal's lines of store/ itself: up to four members, of which the unknown are left out. The
- * sandbox and the device are the volume's own where they are NULL. */
+/* The journal's lines of store/ itself: up to four members; unknown ones are left out. Where
+ * sandbox and device are NULL, they are the volume's own. */
 struct journal_member {
     const char *name;
     struct sql_value value;
@@ -69,8 +69,8 @@ struct journal_line {
 
 int journal_write(struct store *store, const struct journal_line *line);
 
-/* counters.c: in a transaction; with its commit; with a rollback. finished: of the volume's newest
- * growth. */
+/* counters.c: in a transaction; with its commit; with a rollback. finished: the volume's newest
+ * resize. */
 int count_resize(struct store *store, int64_t volume_id, enum volume_state state,
                  enum volume_reason reason, bool finished);
 void count_cleanup(struct store *store, const char *decision);
@@ -78,8 +78,8 @@ void count_published(struct store *store);
 void counts_keep(struct store *store, double commit_seconds);
 void counts_drop(struct store *store);
 
-/* mappings.list: it has the drive; it had, and is to be read again; below 0: how often in a row it
- * had not; NULL: it was not read. */
+/* mappings.list: the list has the drive; it had the drive and is to be read again; below 0: how
+ * often in a row it lacked the drive; NULL: it was not read. */
 enum { LIST_HAS = 1, LIST_AGAIN = 2 };
 
 /* Closes every open mapping of a sandbox that ended. */
@@ -91,7 +91,7 @@ const char *hash_path(const char *path, char ret_hash[static SHA256_HEX_BYTES]);
 int unresolved_find(struct store *store, const char *key, int64_t *ret_volume_id);
 int volume_set_path(struct store *store, int64_t volume_id, const char *path);
 
-/* What the volume's guest has said: it was not about the volume, or is so no longer. */
+/* Forgets the guest's answers: they were not about the volume, or no longer are. */
 int guest_stats_forget(struct store *store, int64_t volume_id);
 
 /* devices.c: what a device is known by and its size, in the order of their names; a row of a device

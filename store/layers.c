@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layers.c - what a device stands on, and disks that announced growth.
+/* layers.c - the lower devices of each device, and disks that announced a new size.
  *
- * A device's layers are replaced as a whole: each is a device of its own, so its size is where
- * every device's size is, and a disk that many volumes stand on is announced once for all of them.
+ * A device's layers are replaced as a whole. Each layer is itself a device, so its size is kept
+ * where every device's size is, and a disk below many volumes is announced once for all of them.
  */
 #include <string.h>
 

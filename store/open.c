@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* open.c - the database opened, left when its file fails, and opened again.
  *
- * Making. A new database is built beside its place (PATH.new), in full, synced and renamed: whoever
- * finds PATH finds a whole database.
+ * Making. A new database is built beside its place (PATH.new), complete and synced, and then
+ * renamed: a file at PATH is always a whole database.
  *
  * Opening. A foreign or newer database is told by its first bytes and refused before SQLite sees it
  * (place.c). Ours is then checked by SQLite (quick_check) and by the digest of its schema
  * (schema_version.c); if it is found damaged twice, it is set aside and a new one begun. Only
  * damage leads there: a full disk, missing memory or a busy file are errors, forwarded.
  *
- * Falling back. The same schema in memory takes the place of a file that fails, empty, behind the
- * same struct store. The file is left as it is: no last checkpoint is tried on a failing disk, what
- * was committed stands in the WAL. Coming back opens the file as a start does, and the journal then
- * says since when history is missing; that there is some room is found out first, so that a full
- * disk does not cost the check of a whole database each time, nor is left again at once. Two
- * connections of one process to one file would take each other's locks away, so the file is closed
- * before it is opened again.
+ * Falling back. An empty database in memory with the same schema takes the place of a file that
+ * fails, behind the same struct store. The file is left as it is: no last checkpoint is tried on a
+ * failing disk, because committed data is in the WAL. Returning opens the file as a start does, and
+ * the journal then says since when history is missing. Free space is checked first, so that a full
+ * disk does not cost the check of a whole database each time, and the file is not left again at
+ * once. Two connections of one process to one file would take each other's locks away, so the file
+ * is closed before it is opened again.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -152,7 +152,7 @@ static int note_wal(void *userdata, sqlite3 *db, const char *schema, int pages)
     return SQLITE_OK;
 }
 
-/* What only a file needs. The WAL and its index stay after the last close, so that an auditor who
+/* Settings for files only. The WAL and its index stay after the last close, so that an auditor who
  * may not write into the directory can still read. */
 static int configure_file(struct store *store)
 {
@@ -216,7 +216,7 @@ static int open_or_create(struct store *store, int busy_msec, struct store_openi
         return error_set(error, STORE_FOREIGN, "%s belongs to another application", store->path);
     if (kind == PLACE_OURS || (kind == PLACE_DAMAGED && place_has_log(store->path))) {
         r = open_file(store, busy_msec, upgrade, error);
-        /* Believed when it is found twice: missing memory can look like damage. */
+        /* Damage counts only if it is found twice, because missing memory can look like damage. */
         if (r == STORE_DAMAGED)
             r = open_file(store, busy_msec, upgrade, error);
         if (r == STORE_DAMAGED || (kind == PLACE_DAMAGED && is_about_header(r)))
@@ -249,8 +249,8 @@ static int open_memory(struct sql_connection *connection, struct error *error)
     return error_set(error, r, "in memory: %s", connection->error_text);
 }
 
-/* What another boot knew about devices, VMMs and waiting is worth nothing in this one. Resizes stay
- * open and follow their volume: whether the file system has grown is not known before a guest has
+/* Facts of another boot about devices, VMMs and waiting do not hold in this one. Resizes stay open
+ * and follow their volume: whether the file system has grown is not known before a guest has
  * mounted it again. */
 static int begin_boot(struct store *store, bool rebuilt)
 {
@@ -300,8 +300,8 @@ static int note_upgrade(struct store *store, const struct schema_upgrade *upgrad
     return journal_write(store, &line);
 }
 
-/* What happened since, the file does not tell: nor whether what looked stale has looked so ever
- * since. */
+/* The file does not show what happened since it was left, nor whether metadata that looked stale
+ * has looked so ever since. */
 static int note_missing(struct store *store, const char *why)
 {
     static const char forget_ages[] = "UPDATE entries SET stale_since_ns = NULL;"
@@ -425,7 +425,8 @@ int store_fall_back(struct store *store, struct error *error)
     }
     memory.written_in_memory = false;
     store_rollback(store);
-    /* What took its file's place must not find our frames beside it; else all is left as it is. */
+    /* If another file took the database's place, our WAL must not stay beside it; else nothing is
+     * changed. */
     r = store_check_file(store);
     if (r != STORE_MISSING && r != STORE_REPLACED)
         (void)sqlite3_db_config(store->connection.db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);

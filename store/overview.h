@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* overview.h - the node in numbers and in short lists, for metrics and the status page.
  *
- * However many volumes there are, an answer is short: they are counted in SQL, and of lists the
- * caller says how many rows. Texts are borrowed for the time of the callback and never NULL; what
- * is unknown is "" or 0.
+ * Answers are short however many volumes there are: volumes are counted in SQL, and the caller
+ * bounds the rows of lists. Texts are borrowed for the time of the callback and never NULL; what is
+ * unknown is "" or 0.
  */
 #pragma once
 
@@ -29,7 +29,7 @@ int store_group_stalled(struct store_reader *reader, store_group_callback *callb
 /* Metadata directories that look stale, by the reason for which they are kept. */
 int store_group_stale(struct store_reader *reader, store_group_callback *callback, void *userdata,
                       struct error *error);
-/* Volumes that should be resizable and are not (V_IS_NOT_RESIZABLE) by resizable_reason. */
+/* Volumes that should be resizable and are not (V_IS_NOT_RESIZABLE), by resizable_reason. */
 int store_group_not_resizable(struct store_reader *reader, store_group_callback *callback,
                               void *userdata, struct error *error);
 /* Volumes whose guest calls its file system abnormal, by state, reason and "1" where stalled, "0"
@@ -42,8 +42,8 @@ int store_group_sandboxes(struct store_reader *reader, store_group_callback *cal
                           void *userdata, struct error *error);
 
 /* Since when the oldest open resize is pending, in ms since 1970; 0: none. The resize of a volume
- * that no sandbox uses waits for the pod, so its time begins with the binding. That of a volume
- * that may only be observed never counts. */
+ * that no sandbox uses waits for the pod, so its time begins with the binding. The resize of a
+ * volume that may only be observed never counts. */
 int store_oldest_pending(struct store_reader *reader, int64_t *ret_ms, struct error *error);
 
 struct store_volume_line {
@@ -54,7 +54,7 @@ struct store_volume_line {
     const char *pod;        /* "namespace/name" */
     const char *hypervisor; /* of the sandbox that has it */
     const char *state, *reason;
-    const char *error; /* why its growth failed last, or what is wrong with its metadata */
+    const char *error; /* why its last resize failed, or what is wrong with its metadata */
     uint64_t device_bytes, hypervisor_bytes, guest_bytes;
     int64_t since_ms, next_attempt_ms;
     bool stalled;

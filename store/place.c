@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* place.c - the files at the database's path, without SQLite.
  *
- * What stands there is told by its first 100 bytes, read with read(2) and before SQLite has it open
- * (closing a second descriptor would drop SQLite's locks): a foreign or newer database is so
- * refused without so much as a lock taken on it. A damaged one is renamed together with its WAL,
- * whose frames may be what is worth a look, to PATH.corrupt-N; of these the two newest are kept.
+ * The first 100 bytes show what the file is. They are read with read(2) and before SQLite has it
+ * open (closing a second descriptor would drop SQLite's locks), so a foreign or newer database is
+ * refused without even taking a lock on it. A damaged one is renamed to PATH.corrupt-N together
+ * with its WAL, whose frames may be worth examining; the two newest are kept.
  */
 #include "store/place.h"
 
@@ -199,7 +199,8 @@ static void drop_old(void *userdata, unsigned number)
     }
 }
 
-/* Renames PATH, PATH-wal and PATH-shm, the database last: if it still stands, so does the reason.
+/* Renames PATH, PATH-wal and PATH-shm. The database comes last: as long as it is there, the next
+ * start sets it aside again.
  */
 int place_set_aside(const char *path, struct error *error)
 {

@@ -23,8 +23,8 @@ enum place_kind place_judge_header(const unsigned char *header, size_t length);
 /* Reads the file's header; touches nothing. -EISDIR, -EINVAL (a device, a FIFO), -errno. */
 int place_judge(const char *path, enum place_kind *ret_kind, struct error *error);
 
-/* Renames PATH, PATH-wal and PATH-shm to PATH.corrupt-N…, the database last: as long as it stands,
- * so does the reason. */
+/* Renames PATH, PATH-wal and PATH-shm to PATH.corrupt-N…, the database last: as long as it is
+ * there, the next start sets it aside again. */
 int place_set_aside(const char *path, struct error *error);
 
 /* Whether there is any PATH.corrupt-N. */
@@ -33,12 +33,12 @@ bool place_has_set_aside(const char *path);
 /* Whether a WAL that is not empty stands beside it. */
 bool place_has_log(const char *path);
 
-/* Before a new database: a WAL without its database is nothing, beside a new one it would be
- * replayed into it. */
+/* Before a new database: removes a WAL without its database, which would be replayed into the new
+ * one. */
 int place_clear(const char *path, struct error *error);
 
-/* Whether some room can be written beside PATH and reaches the disk: cheaper to find out than by
- * opening a database. 0 or -errno. */
+/* Whether a file of some size can be written and synced beside PATH: cheaper than opening a
+ * database to find out. 0 or -errno. */
 int place_try_room(const char *path, struct error *error);
 
 int place_sync_directory(const char *path); /* of the directory that PATH is in */

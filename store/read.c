@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* read.c - rows of the audit views, written out as JSON.
  *
- * A query is put together from the view's name, an interval of its order column and at most one
- * condition; every part of the text is a constant from the table below, what comes from outside is
- * always bound. These statements are prepared per request and not kept: people ask seldom, and a
- * kept statement over a view costs more memory than the page cache it reads.
+ * A query consists of the view's name, an interval of its order column and at most one condition.
+ * Every part of the text is a constant from the table below; values from outside are always bound.
+ * These statements are prepared per request and not kept: requests are rare, and a kept statement
+ * over a view costs more memory than the page cache it reads.
  *
- * The daemon reads through its own connection and so sees its own turn; a reader of its own opens
- * the file read-only and sees the last commit.
+ * The daemon reads through its own connection and so sees its own pass; a separate reader opens the
+ * file read-only and sees the last commit.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -77,7 +77,7 @@ static int open_readonly(struct store_reader *reader, const char *path, struct e
     r = schema_read_minor(connection, &minor);
     if (r < 0)
         return error_set(error, r, "%s: %s", path, connection->error_text);
-    /* It has not the columns that are asked for, and may have secrets. */
+    /* The database lacks the columns that are read, and may hold secrets. */
     if (minor < SCHEMA_MINOR_VERSION)
         return error_set(error, -EINVAL,
                          "%s was written by an older crustd: start this one, which upgrades it",
@@ -128,7 +128,8 @@ static bool is_json_column(const char *name)
     return false;
 }
 
-/* What was written was JSON; a file that was damaged since must not break the answer. */
+/* The text was JSON when it was written; damage to the file since then must not break the answer.
+ */
 static bool is_json(const char *text)
 {
     cleanup(json_deletep) cJSON *value = NULL;
@@ -196,7 +197,7 @@ static void bind(sqlite3_stmt *statement, const struct store_query *query,
 {
     int64_t from = query->after < INT64_MAX ? query->after + 1 : INT64_MAX;
 
-    /* Binding a parameter that the text does not have fails, and is meant to do nothing. */
+    /* Binding a parameter that the text lacks fails, which is ignored on purpose. */
     (void)sqlite3_bind_int64(statement, 1, query->id && query->id > from ? query->id : from);
     (void)sqlite3_bind_int64(statement, 2, query->id ? query->id : INT64_MAX);
     (void)sqlite3_bind_int64(statement, 3, query->last);
@@ -243,8 +244,8 @@ static bool is_number(const char *text)
     return text[0] && strspn(text, "0123456789") == strlen(text);
 }
 
-/* What an operator calls a volume, in this order; the first that matches anything wins, and what is
- * live before what was removed. */
+/* The names by which an operator may call a volume, in this order; the first that matches anything
+ * wins, and live volumes come before removed ones. */
 static int read_volume(struct store_reader *reader, const struct store_query *query,
                        struct buffer *json, unsigned *ret_rows)
 {
@@ -312,7 +313,7 @@ static int check_query(const struct store_query *query, struct error *error)
     return 0;
 }
 
-/* What a failed append left behind is taken back. */
+/* Takes back a row that did not fit as a whole. */
 static int finish(struct store_reader *reader, struct buffer *json, struct buffer_mark before,
                   int r, struct error *error)
 {

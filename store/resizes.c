@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* resizes.c - resizes: opened when a device exceeds what the hypervisor has, finished in sync.
  *
- * At most one is open per volume. Growing again meanwhile raises its goal. Its state and reason are
- * copies of the volume's, written by store_set_state() and by nobody else, so the two can't differ.
- * It survives a restart and a reboot: what was left half done is still to be done.
+ * At most one is open per volume. If the device grows again meanwhile, the goal is raised. Its
+ * state and reason are copies of the volume's, written by store_set_state() and by nobody else, so
+ * the two can't differ. It survives a restart and a reboot, so an unfinished resize is continued.
  */
 #include <stdio.h>
 
@@ -33,7 +33,7 @@ static int raise_resize(struct store *store, int64_t resize_id, uint64_t to_byte
                    sql_number((int64_t)to_bytes));
 }
 
-/* What the last tries ended with says nothing about a new goal. */
+/* The results of earlier attempts say nothing about a new goal. */
 static int forget_reasons(struct store *store, struct store_volume *volume)
 {
     static const char forget[] = "UPDATE mappings SET hypervisor_reason = NULL, guest_reason = NULL"

@@ -14,6 +14,6 @@ int store_open_resize(struct store *store, struct store_volume *volume, uint64_t
  * volume is on another device now. */
 int store_get_reached_size(struct store *store, int64_t volume_id, uint64_t *ret_bytes);
 
-/* An act (decide's name for it) is about to run: journaled as <act>_intended, counted in the open
- * growth. */
+/* An act (by decide's name) is about to run: journaled as <act>_intended and counted in the open
+ * resize. */
 int store_intend(struct store *store, const struct store_volume *volume, const char *act);

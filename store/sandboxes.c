@@ -128,7 +128,7 @@ static int write_drives(struct store *store, const struct store_sandbox *sandbox
     return r;
 }
 
-/* One that was not put is no claim any more. */
+/* Claims that were not recorded this time are deleted. */
 static int drop_claims(struct store *store, const struct store_sandbox *sandbox, int64_t ref,
                        int *ret_changes)
 {
@@ -232,7 +232,7 @@ int store_end_sandbox(struct store *store, const char *sandbox_id, bool *ret_cha
     return r;
 }
 
-/* One at a time: ending a sandbox changes the rows that are looked through. As sql_next(). */
+/* One at a time, because ending a sandbox changes the rows that are searched. As sql_next(). */
 static int next_of_other_boots(struct store *store, int64_t *ret_ref, char *ret_id, size_t size)
 {
     static const char next[] = "SELECT sandbox_ref, sandbox_id FROM sandboxes"

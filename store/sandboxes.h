@@ -15,7 +15,7 @@ struct store_drive {
     const char *guest_path;   /* NULL: not derivable */
 };
 
-/* What a container has in the place of a path that it mounts, as its runtime recorded it. */
+/* What a container has at a path that it mounts, as its runtime recorded it. */
 enum store_carrier {
     STORE_CARRIER_ENDED,
     STORE_CARRIER_UNKNOWN,
@@ -66,6 +66,6 @@ int store_set_agent_address(struct store *store, int64_t sandbox_ref, const char
 /* The VMM's version, as it said itself. */
 int store_set_vmm_version(struct store *store, int64_t sandbox_ref, const char *version);
 
-/* What a route into a guest turned out to be able to do: "", ROUTE_ABLE, or a reason. */
+/* The ability of a route into a guest: "", ROUTE_ABLE, or a reason. */
 int store_set_ability(struct store *store, int64_t sandbox_ref, enum guest_route route,
                       const char *ability);

@@ -20,9 +20,9 @@
  * A row of `trash` lives from the commit of the intent to move metadata away until its bytes are
  * deleted, or are back in their place. The cleanup that it belongs to is shown once it is decided.
  *
- * "At most one" is an index here, not a habit of the code: one live volume per path, one live entry
- * per name, one live sandbox per id, one open binding and one open resize per volume. Open, live
- * and alive all mean that the column with the end time is NULL.
+ * Indices enforce "at most one": one live volume per path, one live entry per name, one live
+ * sandbox per id, one open binding and one open resize per volume. Open, live and alive all mean
+ * that the column with the end time is NULL.
  *
  * Unknown is NULL, never 0. Times are milliseconds since 1970; *_ns count since the boot that
  * meta.boot_id names. Numbers that are unsigned elsewhere (inodes) keep their 64 bits.

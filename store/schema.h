@@ -38,8 +38,8 @@ int schema_finish(struct sql_connection *connection, int r);
 /* The SHA-256 of all statements that an open database keeps. */
 int schema_digest(struct sql_connection *connection, char ret_hex[static SHA256_HEX_BYTES]);
 
-/* Claims `c` of something within a volume: beneath its path, or where the kubelet binds parts of
- * it; but not what is a volume by itself. */
+/* Claims `c` of a part of a volume: below its path, or where the kubelet binds parts of it; but not
+ * a path that is a volume itself. */
 #define CLAIMS_WITHIN(target_path, subpaths)                                                       \
     "(" CLAIM_BELOW(target_path) " OR " CLAIM_BELOW(subpaths) ")" AND_NO_VOLUME
 

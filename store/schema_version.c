@@ -6,10 +6,10 @@
  * tables and columns that it knows and leaves the others alone. That holds because a minor version
  * only adds (schema.c).
  *
- * Integrity. A bit that flips in a kept CREATE statement passes SQLite's own checks. Who migrates a
- * database therefore stores the SHA-256 of all kept statements in it, and everyone who opens it
- * compares; so a program can check also a newer version, whose statements it does not know.
- * Release 0.1.0 stored none: what it makes has one known digest.
+ * Integrity. A flipped bit in a stored CREATE statement passes SQLite's own checks. A migration
+ * therefore stores the SHA-256 of all statements in the database, and every program that opens it
+ * compares; so a program can also check a newer version whose statements it does not know. Release
+ * 0.1.0 stored none, but its databases have one known digest.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -84,7 +84,8 @@ static int read_recorded(struct sql_connection *connection, struct recorded *ret
         return 0;
     }
     r = sql_first_values(connection, recorded, &rows, NULL, 0);
-    /* The table is there: that its columns are not is damage, and SQLite calls it an error. */
+    /* If the table is there and its columns are not, the file is damaged, and SQLite reports an
+     * error. */
     if (r == STORE_UNREADABLE && (sqlite3_errcode(connection->db) & 0xff) == SQLITE_ERROR)
         return STORE_DAMAGED;
     if (r <= 0)
@@ -218,8 +219,7 @@ static int upgrade_from(struct sql_connection *connection, int64_t minor,
     return schema_finish(connection, r);
 }
 
-/* That it cannot be done now (a full disk, a reader) keeps no volume from growing: the next opening
- * tries again. */
+/* A failure now (a full disk, a reader) does not stop resizes: the next opening tries again. */
 static bool wipe(struct sql_connection *connection)
 {
     static const char note[] = "UPDATE schema_minor SET leftovers = 0";

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* secrets.c - redacts rows in place, and then the bytes that rows leave behind.
  *
- * Release 0.1.0 redacted metadata, but no mount options. What it stored is redacted by the same
- * function as what is observed today, so that a row equals the next observation of its file.
+ * Release 0.1.0 redacted metadata, but no mount options. Its rows are redacted by the same function
+ * as today's observations, so that a row equals the next observation of its file.
  *
  * A row that was changed or deleted may still stand in free pages, in the unused part of a page
  * and in the WAL. VACUUM writes all pages anew, and a checkpoint with TRUNCATE empties the WAL.
@@ -144,7 +144,7 @@ int secrets_redact(struct sql_connection *connection, uint64_t *ret_redacted)
     return r;
 }
 
-/* ---- what rows leave behind ---------------------------------------------------------------- */
+/* ---- bytes left in free pages ---------------------------------------------------------------- */
 
 static int vacuum_beside(struct sql_connection *connection)
 {

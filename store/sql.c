@@ -93,7 +93,7 @@ int sql_failed(struct sql_connection *connection, int code)
 
 /* Nothing here has threads, and nobody asks SQLite how much memory it has: without this, each
  * allocation takes a mutex and is counted, and Debian's SQLite allocates for every cursor and text.
- * Only the first call has an effect, and it is not needed for anything to be right. */
+ * Only the first call has an effect, and correctness does not depend on it. */
 static void configure(void)
 {
     (void)sqlite3_config(SQLITE_CONFIG_SINGLETHREAD);

@@ -3,8 +3,8 @@
  *
  * A statement is its text: a `static const char[]` beside the function that uses it. The first use
  * prepares it, later ones find it by the text's address; nothing is prepared on the hot path twice.
- * A statement runs once at a time: whoever walks its rows must not start it again meanwhile (then
- * STORE_RUNNING). What fails returns an enum store_failure.
+ * A statement runs once at a time: starting it again while its rows are walked is STORE_RUNNING.
+ * Every failure is an enum store_failure.
  */
 #pragma once
 
@@ -21,7 +21,7 @@ enum { SQL_STATEMENTS = 256, SQL_TEXT_BYTES = 256 };
 
 struct sql_connection {
     sqlite3 *db;
-    char error_text[SQL_TEXT_BYTES]; /* SQLite's words about the last failure */
+    char error_text[SQL_TEXT_BYTES]; /* SQLite's text for the last failure */
     struct {
         const char *text;
         sqlite3_stmt *statement;
@@ -40,7 +40,7 @@ int sql_execute(struct sql_connection *connection, const char *text);
 /* A one-number pragma. */
 int sql_pragma_number(struct sql_connection *connection, const char *text, int64_t *ret_number);
 
-/* Has a statement at hand for when there is no memory to prepare it. */
+/* Prepares a statement ahead, for use when memory is short. */
 int sql_prepare(struct sql_connection *connection, const char *text);
 
 struct sql_value {

@@ -3,16 +3,16 @@
  *
  * Committing. synchronous=NORMAL: a commit appends to the WAL and waits for no disk. A durable
  * commit syncs the WAL afterwards, by SQLite's own file handle; that covers every earlier commit
- * too. (The level itself can't be changed inside a transaction.) A commit that fails for want of
- * memory may have happened: the turn that is taken again then finds its facts equal.
+ * too. (The level itself can't be changed inside a transaction.) A commit that fails for lack of
+ * memory may have happened: the repeated pass then finds its facts equal.
  *
- * The WAL. Automatic checkpoints are off, for they would fall into some growth's commit.
- * store_idle() does them, each time that the WAL has grown by WAL_IDLE_PAGES, and then writes one
- * row, so that the sync which SQLite makes before it starts a WAL anew is over before the next
- * event comes. A daemon that never idles calls store_contain() after each turn, which checkpoints
- * once the WAL has grown by WAL_MOST_PAGES and no act waits for an answer, or by twice as much.
- * Only a reader that never ends its transaction can make it larger; when that reader is gone, the
- * next checkpoint cuts the file.
+ * The WAL. Automatic checkpoints are off, because they would delay the commit of some resize.
+ * store_idle() makes them whenever the WAL has grown by WAL_IDLE_PAGES, and then writes one row, so
+ * that the sync that SQLite makes before it restarts a WAL is over before the next event comes. A
+ * daemon that never idles calls store_contain() after each pass, which checkpoints once the WAL has
+ * grown by WAL_MOST_PAGES and no act waits for an answer, or by twice as much. Only a reader that
+ * never ends its transaction can make it larger; when that reader is gone, the next checkpoint cuts
+ * the file.
  */
 #include "lib/clock.h"
 #include "store/internal.h"

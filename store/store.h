@@ -113,6 +113,6 @@ bool store_is_in_memory(const struct store *store);
  * there is no file to be missed. */
 int store_check_file(const struct store *store);
 
-/* What is committed now, no later daemon will find: the store is in memory, or its file was removed
- * or replaced. Asked right before anything of the node is removed, which then is not. */
+/* Whether commits are lost on exit: the store is in memory, or its file was removed or replaced.
+ * Checked right before anything on the node is removed, which is then left alone. */
 bool store_is_degraded(const struct store *store);

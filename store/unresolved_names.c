@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* unresolved_names.c - volumes whose directory's name is a hash of their path.
  *
- * A hash cannot be undone, but a path can be hashed: every volume keeps the hash of its path, so
- * that a name is looked up by index in either direction. What was known once stays known, for a
- * hash never stands for another path: a directory that comes back needs no search.
+ * A hash cannot be reversed, but a path can be hashed: every volume keeps the hash of its path, so
+ * that names are found by index in either direction. A hash never stands for another path, so a
+ * path once known stays known, and a directory that comes back needs no search.
  */
 #include <string.h>
 

@@ -11,11 +11,11 @@
 #include "store/entries.h"
 #include "store/sandboxes.h"
 
-/* Whether the VMM's own list of drives has the volume's. */
+/* Whether the VMM's list of drives has the volume's drive. */
 enum store_list { STORE_LIST_UNREAD, STORE_LIST_HAS, STORE_LIST_LACKS };
 
-/* Everything that is known about a volume, joined: what decide() needs and what an act needs.
- * Unknown text is "", unknown numbers 0. */
+/* Everything that is known about a volume, joined, for decide() and for the acts. Unknown text is
+ * "", unknown numbers 0. */
 struct store_volume {
     int64_t volume_id;
     enum store_status status;
@@ -31,7 +31,7 @@ struct store_volume {
     uint64_t file_device, inode;
     uint64_t device_bytes;
     uint64_t size_since_ns; /* the device has had this size at least since then */
-    bool device_announced;  /* it said that it grew, and has not yet */
+    bool device_announced;  /* it announced a new size, and still has the old one */
     bool has_layers;        /* layers are on record for it */
     unsigned layers_state;  /* the worst of theirs */
     int64_t shared_with; /* another volume with a live sandbox that leads to it too, unless both are
@@ -103,22 +103,22 @@ struct store_volume {
     uint32_t attempts;        /* failed in a row */
     uint64_t next_attempt_ns; /* 0: none waits */
 
-    /* Four fifths of the whole, and last, so that a read of a volume need not clear them. */
+    /* Four fifths of the struct, and last, so that reading a volume need not clear them. */
     char target_path[STORE_TARGET_BYTES];
     char device_path[STORE_PATH_BYTES];
     char other_device_path[STORE_PATH_BYTES]; /* of another of its directories; "" the same */
     char device_name[STORE_PATH_BYTES];
 };
 
-/* Copies no more of the paths than there is. */
+/* Copies only as much of the paths as is in use. */
 void store_volume_copy(struct store_volume *ret_copy, const struct store_volume *volume);
 
 enum store_volume_failure { STORE_NO_VOLUME = -ENOENT /* there is none of that number */ };
 
 /* 0, STORE_NO_VOLUME or an enum store_failure: then *ret_volume is of no use. */
 int store_get_volume(struct store *store, int64_t volume_id, struct store_volume *ret_volume);
-/* Of volume->volume_id: everything but the sandboxes, their records and who shares the device,
- * which stay as they are in `volume`. */
+/* Reads volume->volume_id again: everything but the sandboxes, their records and the sharing of the
+ * device, which stay as they are in `volume`. */
 int store_get_volume_itself(struct store *store, struct store_volume *volume);
-/* Of its device, which is the same as before: its name and its size. */
+/* Reads name and size of its device again, which must be the same device as before. */
 int store_get_volume_device(struct store *store, struct store_volume *volume);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* volume_lists.c - which volumes a device, a sandbox, a directory or a moment touches. */
+/* volume_lists.c - which volumes a device, a sandbox, a directory or a point in time concerns. */
 #include "store/internal.h"
 
 #define EACH_VOLUME(store, text, callback, userdata, ...)                                          \
@@ -82,7 +82,7 @@ int store_find_forbidding(struct store *store, const char *sandbox_id, int64_t v
     cleanup(sql_end) struct sql_rows some = {0}, rows = {0};
     int r = sql_first(&store->connection, any, &some);
 
-    if (r > 0) /* on most nodes no volume forbids anything, and each resize asks */
+    if (r > 0) /* on most nodes no volume forbids anything, and each resize runs this */
         r = sql_first(&store->connection, find, &rows, sql_text(sandbox_id), sql_number(volume_id));
     if (r <= 0)
         return r < 0 ? r : STORE_NOT_FOUND;

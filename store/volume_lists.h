@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* volume_lists.h - which volumes an event touches. */
+/* volume_lists.h - which volumes an event concerns. */
 #pragma once
 
 #include "model/volume.h"
@@ -22,8 +22,8 @@ int store_each_volume_beside(struct store *store, const char *key, store_volume_
                              void *userdata);
 int store_each_volume_of_sandbox(struct store *store, const char *sandbox_id,
                                  store_volume_callback *callback, void *userdata);
-/* One of these, other than this volume, whose own metadata forbids to resize it: ret_path
- * and ret_policy say which and how. An enum store_found, or a failure. */
+/* One of these, other than this volume, whose metadata forbids resizing it: ret_path and ret_policy
+ * say which and how. An enum store_found, or a failure. */
 int store_find_forbidding(struct store *store, const char *sandbox_id, int64_t volume_id,
                           char ret_path[static STORE_TARGET_BYTES], enum resize_policy *ret_policy);
 /* Volumes that the sandbox's containers mount something within, and those that were last seen
@@ -31,8 +31,8 @@ int store_find_forbidding(struct store *store, const char *sandbox_id, int64_t v
 int store_each_bypassed_volume(struct store *store, const char *sandbox_id,
                                store_volume_callback *callback, void *userdata);
 int store_each_volume(struct store *store, store_volume_callback *callback, void *userdata);
-/* For the sweep: volumes with a live sandbox, or kept from it; and present ones whose path leads
- * nowhere. */
+/* For the sweep: volumes with a live sandbox, or that conflict about one, and present ones whose
+ * path leads nowhere. */
 int store_each_bound_volume(struct store *store, store_volume_callback *callback, void *userdata);
 int store_each_volume_without_device(struct store *store, store_volume_callback *callback,
                                      void *userdata);

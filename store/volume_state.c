@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* volume_state.c - what was decided about a volume, in the words that auditors read, and when it is
- * tried again. An unfinished resize follows its volume's state.
+/* volume_state.c - the decision about a volume, in the published words, and when it is tried again.
+ * An unfinished resize follows its volume's state.
  */
 #include <stdio.h>
 #include <string.h>

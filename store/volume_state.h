@@ -20,7 +20,7 @@ int store_set_observed(struct store *store, int64_t volume_id, bool observed);
 int store_set_resizable(struct store *store, const struct store_volume *volume,
                         const char *resizable, enum volume_reason reason, bool *ret_changed);
 
-/* What shows why the volume is blocked; "" nothing. The row follows. */
+/* The evidence for why the volume is blocked; "" none. The row follows. */
 int store_set_evidence(struct store *store, struct store_volume *volume, const char *evidence);
 
 /* When it is tried again; next_attempt_ns 0: not until something changes. */
@@ -30,8 +30,8 @@ int store_set_attempts(struct store *store, int64_t volume_id, uint32_t attempts
 /* Whether a next attempt is set that no failed one came before. */
 bool store_awaits_stillness(struct store *store);
 
-/* An operator asks to look again: every waiting volume may try at once, by every route.
- * What the last try ended with stays until the next one ends. */
+/* An operator asked for a resync: every waiting volume may try at once, by every route. The result
+ * of the last attempt stays until the next one ends. */
 int store_forget_waiting(struct store *store);
 /* The same for the volumes bound to one sandbox, about which something changed. */
 int store_forget_waiting_of(struct store *store, int64_t sandbox_ref);

@@ -39,8 +39,8 @@ static const char select_volume[] =
     " LEFT JOIN resizes r ON r.volume_id = v.volume_id AND r.finished_at IS NULL"
     " WHERE v.volume_id = ?1";
 
-/* No DISTINCT and no ORDER BY here or below: each would build a table of its own, which costs more
- * than the rest of the query. Who takes the rows skips and compares. */
+/* No DISTINCT and no ORDER BY here or below: each would build a temporary table, which costs more
+ * than the rest of the query. The readers of the rows skip and compare instead. */
 #define SANDBOX                                                                                    \
     "s.sandbox_ref, s.sandbox_id, s.runtime, s.hypervisor, s.vmm_pid, s.vmm_start_ns,"             \
     " s.control_socket, s.agent_address, s.companion_ability, s.agent_ability, s.shim_ability,"    \
@@ -62,10 +62,10 @@ static const char select_claiming_sandboxes[] =
     " LEFT JOIN sandbox_drives d ON d.sandbox_ref = c.sandbox_ref AND d.position = c.drive"
     " WHERE c.path = ?1";
 
-/* A runtime that finds the metadata by a prefix of what is mounted, as KEP-2857 wants it, goes
- * round nothing: it leaves its file beside the metadata and attaches the device, and no container
- * has the whole path, for which any runtime does so. A part that the kubelet binds elsewhere has no
- * such prefix. */
+/* A KEP-2857 runtime finds the metadata by a prefix of the mounted path, so mounting a part of the
+ * volume does not bypass it there: the runtime leaves its sandbox-id file beside the metadata and
+ * attaches the device, and no container has the whole path, for which every runtime would do so. A
+ * part that the kubelet binds elsewhere has no such prefix. */
 #define UNSERVED                                                                                   \
     " AND NOT (NOT EXISTS (SELECT 1 FROM sandbox_claims w"                                         \
     "  WHERE w.sandbox_ref = c.sandbox_ref AND w.path = ?1)"                                       \
@@ -75,14 +75,14 @@ static const char select_claiming_sandboxes[] =
     "  JOIN sandboxes s ON s.sandbox_id = n.sandbox_id AND s.gone_at IS NULL"                      \
     "  WHERE e.volume_id = ?3 AND e.gone = 0 AND s.sandbox_ref = c.sandbox_ref))"
 
-/* CLAIMS_WITHIN in two halves, for its OR would build a table as well. */
+/* CLAIMS_WITHIN in two halves, because its OR would build a temporary table as well. */
 #define CLAIMING_BELOW(path)                                                                       \
     "SELECT c.sandbox_ref FROM sandbox_claims c WHERE " CLAIM_BELOW(path) AND_NO_VOLUME
 static const char select_bypassing_sandboxes[] =
     CLAIMING_BELOW("?1") UNSERVED " UNION ALL " CLAIMING_BELOW("?2");
 
-/* The same number is the same device; the path as written is what the runtime was given, and leads
- * to the drive even if it points elsewhere by now. */
+/* The same number is the same device. The path as written was given to the runtime, and identifies
+ * the drive even if it points elsewhere by now. */
 static const char select_drive[] =
     "SELECT 2 * (?5 AND major = ?3 AND minor = ?4) + (mount_source IS ?2),"
     " ?5 AND mount_source = ?2 AND major >= 0 AND (major <> ?3 OR minor <> ?4), drive_id,"
@@ -246,8 +246,8 @@ static void forget_sandbox(struct store_volume *volume)
         volume->ability[i][0] = '\0';
 }
 
-/* What the runtime has on record for the very mount of this volume outweighs what is found by the
- * device: the metadata may have been rewritten since. */
+/* The runtime's record for the mount of this volume outweighs a match by device, because the
+ * metadata may have been rewritten since. */
 static void take_carrier(struct sql_rows *rows, struct store_volume *volume)
 {
     enum store_carrier carrier = (enum store_carrier)sql_take_number(rows);
@@ -264,7 +264,8 @@ static void take_carrier(struct sql_rows *rows, struct store_volume *volume)
                                  (major != volume->major || minor != volume->minor);
 }
 
-/* Who is both named and claims it, or is named in both layouts, is one sandbox. */
+/* A sandbox that is named and also claims the volume, or that is named in both layouts, counts
+ * once. */
 static int take_sandboxes(struct sql_rows *rows, struct store_volume *volume)
 {
     int r;
@@ -288,7 +289,7 @@ static int take_sandboxes(struct sql_rows *rows, struct store_volume *volume)
     return r;
 }
 
-/* Who has a part of it only; who has it whole as well was counted. */
+/* Sandboxes that have only a part of it; those that have all of it were counted. */
 static int take_bypassing(struct sql_rows *rows, struct store_volume *volume)
 {
     int64_t known = volume->sandbox_ref;
@@ -375,7 +376,7 @@ static int load_shared(struct store *store, struct store_volume *volume)
     return r < 0 ? r : 0;
 }
 
-/* All but the paths, which are large, and are all taken from the row. */
+/* Everything but the paths, which are large and always read from the row. */
 static void clear_volume(struct store_volume *volume)
 {
     memset(volume, 0, offsetof(struct store_volume, target_path));

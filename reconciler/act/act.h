@@ -8,7 +8,7 @@
 #include "reconciler/act/actor.h"
 #include "store/store.h"
 
-/* What a kind of act has learned, and its calls. */
+/* The results of a kind of act, and its calls. */
 struct act_vmm {
     struct hypervisor_call *call;
     struct error others_forbid; /* why drives of other volumes must keep their size; "" */
@@ -48,18 +48,18 @@ struct act {
         struct act_disk disk;
     };
 
-    /* As it was when this was decided. Large, and last: it is copied into a new act and need not be
-     * cleared before. */
+    /* The volume when this was decided. Large, and last: it is copied into a new act and need not
+     * be cleared before. */
     struct store_volume volume;
 };
 
-/* What a kind of act brings. */
+/* The functions of a kind of act. */
 struct act_ops {
     /* In the pass that decided it. 0 or -errno of the store. */
     int (*intend)(struct act *act);
     /* Ends by act_finish(). -errno: it could not be started. */
     int (*start)(struct act *act);
-    /* What was found out. 0 or -errno of the store. */
+    /* Records the result. 0 or -errno of the store. */
     int (*record)(struct act *act);
     void (*done)(struct act *act); /* frees what `start` made */
     enum volume_reason unstarted;  /* if it could not be started */
@@ -75,7 +75,7 @@ int act_rescan_find(struct store *store, const struct store_volume *volume,
 /* The answer is in: its result waits for the next pass. */
 void act_finish(struct act *act, enum volume_reason reason, const struct error *error);
 
-/* What is left of its time, in nanoseconds; at least one. */
+/* The rest of its time, in nanoseconds; at least one. */
 uint64_t act_time_left(const struct act *act);
 
 struct helpers *act_helpers(const struct act *act);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* act_guest.c - having the guest grow its file system, by the first route that can.
  *
- * The routes and their order are agent-client/guest_call.h's. A route that turned out unable is
- * remembered for the sandbox and passed over from then on; one that could not be reached is tried
+ * The routes and their order are agent-client/guest_call.h's. A route that turned out not to work
+ * is remembered for the sandbox and skipped from then on; one that could not be reached is tried
  * again the next time.
  */
 #include <stddef.h>
@@ -73,7 +73,7 @@ static int act_guest_intend(struct act *act)
     return store_intend(act->context->store, &act->volume, decide_action_name(act->action));
 }
 
-/* What verified the resize says how full the file system is, too. */
+/* The answer that verified the resize also has the usage. */
 static int record_stats(const struct act *act)
 {
     const struct agent_stats *stats = &act->guest.reply.stats;

@@ -25,8 +25,8 @@ static const enum volume_reason reasons[HYPERVISOR_OUTCOMES] = {
     [HYPERVISOR_MISMATCH] = REASON_IDENTITY_MISMATCH,
 };
 
-/* Kata's Go runtime has the agent mount a drive by its PCI address, and records none of Cloud
- * Hypervisor's. So its address is as good as a path, which every route takes. */
+/* Kata's Go runtime has the agent mount a drive by its PCI address, and does not record Cloud
+ * Hypervisor's. So the address from the VMM serves like a path, which every route takes. */
 static bool address_is_mount_point(const struct act *act, const char *address)
 {
     return strncmp(address, "pci:", 4) == 0 && act->volume.runtime == RUNTIME_KATA_GO &&
@@ -67,7 +67,7 @@ static const char *known(const char *text)
     return text[0] ? text : NULL;
 }
 
-/* Drives that are not told apart are read again together, so that any volume of the sandbox may
+/* Drives that cannot be distinguished are read again together, so any volume of the sandbox can
  * forbid it. */
 static int act_hypervisor_intend(struct act *act)
 {
@@ -114,8 +114,8 @@ static const enum store_list lists[] = {
     [HYPERVISOR_LIST_LACKS] = STORE_LIST_LACKS,
 };
 
-/* What is known now of a resize of the drive. One that failed is on record with its reason, and a
- * job that holds the drive passes by itself. */
+/* Whether a resize of the drive would succeed, as far as this answer shows. A resize that failed is
+ * on record with its reason, and a job that holds the drive ends by itself. */
 static enum volume_reason obstacle_of(const struct act *act)
 {
     bool is_clear =
@@ -124,7 +124,7 @@ static enum volume_reason obstacle_of(const struct act *act)
     return is_clear ? REASON_NONE : act->vmm.resize_reason;
 }
 
-/* What was a tie of sizes may be none any more. */
+/* Drives that had the same size may differ now. */
 static int ask_again(struct act *act)
 {
     struct store *store = act->context->store;

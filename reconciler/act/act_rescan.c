@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* act_rescan.c - having the kernel read a SCSI disk's size again, where resize.scsi_rescan allows.
  *
- * The disk is one that announced growth and that a volume stands on, by its number; that it is
- * still the same one is made sure of just before. Nothing that comes from outside is part of the
- * path. A disk is rescanned once in a while at most, whatever it announces.
+ * The disk is a lower device of a volume and announced a new size. It is named by its device
+ * number, and just before the rescan it is checked to be the same disk. Nothing that comes from
+ * outside is part of the path. The rate of rescans of a disk is bounded, whatever it announces.
  *
- * A rescan that went well and brought nothing answers the announcement too.
+ * A successful rescan without a new size answers the announcement, too.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -44,7 +44,7 @@ static int act_rescan_intend(struct act *act)
                                        clock_boottime());
 }
 
-/* Not O_PATH's reopening for reading: this is written to. */
+/* Opened for writing, so the helpers of lib/path.h do not serve. */
 static int open_rescan(int sysfs, const struct store_disk *disk, int *ret_fd)
 {
     cleanup(fd_closep) int handle = -1;
@@ -114,7 +114,7 @@ static int act_rescan_record(struct act *act)
     int r = observe_device_number(context->sysfs, disk->major, disk->minor, &device);
 
     if (r != OBSERVED || device.diskseq != disk->diskseq)
-        return 0; /* another disk, about which nothing was found out */
+        return 0; /* another disk, about which nothing is known */
     work_queue_doubt_devices(context->queue);
     r = record_device(context->store, &device, &device_id, &changed);
     return r < 0 ? r

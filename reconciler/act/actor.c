@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* actor.c - the acts that are decided, running and answered: their slots, deadlines and record. */
+/* actor.c - the acts that are decided, running and answered, with their slots, deadlines and
+ * records. */
 #include "reconciler/act/actor.h"
 
 #include <errno.h>
@@ -126,7 +127,8 @@ static struct act *act_new(struct actor *actor, const struct store_volume *volum
     return act;
 }
 
-/* One helper grows all volumes of a sandbox, once its VMM has them all. */
+/* One helper grows the file systems of all volumes of a sandbox, after its VMM has all their sizes.
+ */
 static bool enter(struct actor *actor, const struct store_volume *volume, enum decide_action action)
 {
     return action == ACTION_RESIZE_GUEST
@@ -258,7 +260,7 @@ static uint64_t random_number(void)
     return number;
 }
 
-/* A device that grew while the call was under way has a resize of its own to begin with. */
+/* If the device grew during the call, a resize has to be opened for it first. */
 static int has_grown_since(const struct act *act, bool *ret_has_grown)
 {
     struct store_volume volume = {.volume_id = act->volume.volume_id};
@@ -273,8 +275,7 @@ static bool has_worked(const struct act *act)
     return act->reason == REASON_NONE || act->reason == REASON_UNVERIFIED;
 }
 
-/* A step that worked starts counting anew; one that failed waits, or waits for something to change.
- */
+/* A success clears the count of attempts; a failure waits for its next attempt, or for a change. */
 static int record_attempt(const struct act *act)
 {
     struct store *store = act->context->store;
@@ -313,8 +314,9 @@ static int act_record(struct act *act)
 
     log_result(act);
     if (act->action == ACTION_RESCAN_DISK)
-        return ops_of(act)->record(act); /* of the host alone, whoever has the volume */
-    /* The volume may have been bound elsewhere meanwhile; then this says nothing about it. */
+        return ops_of(act)->record(
+            act); /* about the host alone, whichever sandbox has the volume */
+    /* If the volume has been bound elsewhere meanwhile, the result does not concern it. */
     r = store_is_binding_open(act->context->store, act->volume.binding_id, &is_open);
     if (r < 0 || !is_open)
         return r;
@@ -335,7 +337,7 @@ int actor_record(struct actor *actor)
     return r;
 }
 
-/* ---- what there is ---- */
+/* ---- queries ---------- */
 
 bool actor_is_acting(const struct actor *actor, int64_t volume_id)
 {

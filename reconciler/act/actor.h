@@ -4,8 +4,8 @@
  *   decided in a pass → committed with its intent → started → answered → recorded in a later pass
  *
  * An act is one step on a VMM, a guest or a disk of the host. It holds its sandbox's slot all that
- * time. It changes nothing but the world: what it found out is a fact for the next pass. Every act
- * may be repeated safely, so being killed anywhere costs nothing but the repetition.
+ * time. It changes no record itself: its result is a fact for the next pass. Every act may be
+ * repeated safely, so a kill at any moment costs only the repetition.
  */
 #pragma once
 
@@ -25,25 +25,25 @@ struct actor *actor_free(struct actor *actor); /* returns NULL */
 
 /* How many may act at once, from now on. */
 void actor_set_parallel(struct actor *actor, unsigned parallel);
-/* All is forgotten, what runs too: ids mean nothing any more. */
+/* Forgets all acts, running ones too, because ids have lost their meaning. */
 void actor_reset(struct actor *actor);
 
 /* ---- within a pass: 0 or -errno of the store, which ends the pass ---- */
 
-/* What was found out goes on record, and slots become free. If the pass is rolled back, that is
- * lost and found out again. */
+/* Records results and frees slots. If the pass is rolled back, the results are lost and the acts
+ * repeated. */
 int actor_record(struct actor *actor);
-/* The volume acts, or waits for its sandbox's slot; nothing if it acts already. The intent goes on
- * record, and the act starts after the commit. */
+/* The volume acts, or waits for its sandbox's slot; nothing happens if it acts already. The intent
+ * goes on record, and the act starts after the commit. */
 int actor_decide(struct actor *actor, const struct store_volume *volume, enum decide_action action);
-/* Whether the kernel may be told now to read a disk's size again, on which the volume stands. */
+/* Whether a lower disk of the volume may be rescanned now. */
 int actor_may_rescan(const struct actor *actor, const struct store_volume *volume, bool *ret_may);
 /* A volume that waited, to be decided again. false: there is none, or no slot for it. */
 bool actor_next_volume(struct actor *actor, int64_t *ret_volume_id);
 /* Another action was decided for the volume, in the same pass: an act of it that has not started
  * never will. */
 void actor_withdraw(struct actor *actor, int64_t volume_id, enum decide_action action);
-/* What runs for a binding that the volume no longer has could only hold it up. */
+/* Ends an act for a binding that the volume no longer has, which could only delay it. */
 void actor_cancel_stale(struct actor *actor, const struct store_volume *volume);
 
 /* ---- after it ---- */
@@ -59,5 +59,6 @@ unsigned actor_count_running(const struct actor *actor);
 bool actor_has_decided(const struct actor *actor);
 bool actor_has_results(const struct actor *actor);
 bool actor_has_next_volume(const struct actor *actor);
-/* Volumes that waited were lost for want of memory: all are to be decided again. Told once. */
+/* Waiting volumes were lost for lack of memory: all volumes have to be decided again. Reported
+ * once. */
 bool actor_take_loss(struct actor *actor);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* abilities.c - what CRUST may say of this node: as the configuration has it, "auto" as it is
- * found. */
+/* abilities.c - this node's CRUST capabilities: as configured, or with "auto" as found. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +10,7 @@
 #include "reconciler/command/clients_state.h"
 #include "store/store.h"
 
-/* A name that does not fit is none; none is given twice. */
+/* A name that does not fit is skipped; none is given twice. */
 static void add(struct reconciler_names *names, const char *name)
 {
     for (unsigned i = 0; i < names->count; i++)
@@ -23,8 +22,8 @@ static void add(struct reconciler_names *names, const char *name)
 
 /* ---- capabilities ---- */
 
-/* A guest can be counted by Kata's own agent, wherever there are guests. To grow it takes a VMM
- * that can be told, and a guest that nobody has found to be unable. */
+/* Kata's own agent reports usage in every guest. A resize needs a VMM that can be told of a new
+ * size, and guests that were not found to be unable. */
 static int find_works(const struct context *context, struct reconciler_names *names,
                       struct error *error)
 {
@@ -66,7 +65,8 @@ static int add_seen(void *userdata, const char *fs_type)
     return 0;
 }
 
-/* Every guest kernel of Kata's has the first two; which others an image has shows in a guest. */
+/* Every guest kernel of Kata's has the first two; other file systems are listed once a guest has
+ * mounted one. */
 static int find_mounted(const struct context *context, struct reconciler_names *names)
 {
     add(names, "ext4");

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* answers.c - the table of cases; a volume's reasons have theirs in model/reason.c.
  *
- * FAILED_PRECONDITION stops the kubelet for as long as the volume stays on the node, so it stands
- * only where nothing on the node, the pod's own restart included, makes a difference. INTERNAL,
- * UNKNOWN, UNIMPLEMENTED and PERMISSION_DENIED keep pods from starting and are retried all the
- * same, so no refusal has them. What may heal has UNAVAILABLE.
+ * FAILED_PRECONDITION stops the kubelet for as long as the volume stays on the node, so only
+ * refusals have it that nothing on the node can change, not even a restart of the pod. INTERNAL,
+ * UNKNOWN, UNIMPLEMENTED and PERMISSION_DENIED keep pods from starting and are retried
+ * nevertheless, so no refusal has them. Refusals that may heal have UNAVAILABLE.
  */
 #include "reconciler/command/answers.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* clients.h - clients that wait for an answer: to a staging, to a resize, to a question for stats.
+/* clients.h - clients that wait for an answer to a stage, resize or stats call.
  *
  * The calls themselves are command.h's, and are described there. They know the controller core only
  * by `struct clients_core`. A pass tells them what it did by the functions below.
@@ -17,7 +17,7 @@ struct clients;
 struct context;
 struct helpers;
 
-/* What the calls need of the controller core, beside the context. */
+/* The functions of the controller core that the calls need, beside the context. */
 struct clients_core {
     bool (*is_full)(void *userdata); /* directories beyond STORE_VOLUMES were passed over */
     /* Within a transaction: a metadata directory is read now; a path that was only known by its
@@ -60,15 +60,15 @@ enum status_code stage_begin(struct clients *clients, const struct reconciler_st
 enum status_code unstage_begin(struct clients *clients, const char *target_path,
                                reconciler_staged *done, void *userdata,
                                struct staging **ret_staging, struct error *error);
-/* Whether a pass is to record any; a bounded number of them, within the pass; it was committed:
- * what they did is made to last, and they are answered. 0 or -errno of the store. */
+/* Whether a pass has any to record; records a bounded number of them, within the pass; after the
+ * commit, syncs their changes and answers them. 0 or -errno of the store. */
 bool stagings_are_due(const struct clients *clients);
 int stagings_record(struct clients *clients);
 int stagings_answer(struct clients *clients);
 bool stagings_wait(const struct clients *clients);
-/* The store did not take it, or is another one: all that wait are told so. */
+/* The store failed, or is another one: all that wait are told so. */
 void stagings_fail(struct clients *clients, const char *why);
-/* Removes what was taken away, or was left half done by a daemon that was killed. */
+/* Removes directories that were unstaged, or left half done by a daemon that was killed. */
 void stagings_sweep(const struct clients *clients);
 
 /* ---- stats (stats.c) ---- */

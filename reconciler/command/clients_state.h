@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* clients_state.h - who waits for what, and what the client calls share. Private to
+/* clients_state.h - the waiting clients, and what the client calls share. Private to
  * reconciler/command/. */
 #pragma once
 
@@ -11,7 +11,7 @@
 struct doctor_abilities;
 struct store_volume;
 
-/* Volumes that were put in place or taken away, and are not on the record yet: oldest first. */
+/* Volumes that were staged or unstaged and are not on record yet, oldest first. */
 struct stagings {
     struct staging *first, *last;
     unsigned count;

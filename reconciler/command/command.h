@@ -21,11 +21,11 @@ struct store_reader;
 /* The audit views, through the daemon's own connection. */
 struct store_reader *reconciler_reader(struct reconciler *reconciler);
 
-/* What stands in the way of growing volumes on this node, as doctor/doctor.h has it: read and tried
- * anew for each answer. 0 or -errno with a text. */
+/* The findings of doctor/doctor.h about this node, examined anew for each answer. 0 or -errno with
+ * a text. */
 int reconciler_examine(struct reconciler *reconciler, struct buffer *ret_json, struct error *error);
 
-/* Looks at everything again; volumes that wait for something to change may try at once. */
+/* Observes everything again; volumes that wait for a change may try at once. */
 void reconciler_resync(struct reconciler *reconciler);
 
 struct reconciler_source {
@@ -39,7 +39,7 @@ enum { RECONCILER_SOURCES_MAX = 8 };
 
 struct reconciler_health {
     bool synced;   /* the first scan is done */
-    bool degraded; /* something below is not as it should be; `problem` says what */
+    bool degraded; /* one of the members below shows a problem, and `problem` names it */
     char problem[256];
     bool database_fails;
     bool in_memory;            /* the database's file is left behind meanwhile */
@@ -62,7 +62,7 @@ struct reconciler_modes {
 
 void reconciler_get_modes(const struct reconciler *reconciler, struct reconciler_modes *ret_modes);
 
-/* ---- what this node is able to ---- */
+/* ---- the node's capabilities ---- */
 
 enum { RECONCILER_NAMES = 32 };
 struct reconciler_names {
@@ -74,16 +74,16 @@ struct reconciler_names {
  * 0 or -errno with a text. */
 int reconciler_find_capabilities(struct reconciler *reconciler, struct reconciler_names *ret_names,
                                  struct error *error);
-/* The file systems that guests of this node mount: crust.file_systems, "auto" being those of every
- * Kata guest and those that one here was seen to have mounted. 0 or -errno of the store. */
+/* The file systems that guests of this node mount: crust.file_systems, or with "auto" those of
+ * every Kata guest and those that a guest here has mounted. 0 or -errno of the store. */
 int reconciler_find_file_systems(struct reconciler *reconciler, struct reconciler_names *ret_names);
 
 /* ---- stale metadata ---------------------------------------------------------------------- */
 
 /* What looks stale and what becomes of it, as a JSON array: decision is kept, removing, or with
  * dry_run would_remove; reason and evidence are as in audit_cleanups. Without dry_run a person has
- * said that what breaker and rate hold back may go; evidence stays evidence. Done at once.
- * STATUS_OK, _FAILED_PRECONDITION, _UNAVAILABLE. */
+ * confirmed what breaker and rate hold back; evidence still counts. Done at once. STATUS_OK,
+ * _FAILED_PRECONDITION, _UNAVAILABLE. */
 enum status_code reconciler_gc(struct reconciler *reconciler, bool dry_run, int64_t volume_id,
                                struct buffer *ret_json, struct error *error);
 
@@ -122,7 +122,7 @@ enum status_code reconciler_stage(struct reconciler *reconciler,
 enum status_code reconciler_unstage(struct reconciler *reconciler, const char *target_path,
                                     reconciler_staged *done, void *userdata,
                                     struct staging **ret_staging, struct error *error);
-/* Nobody waits any more; what was done stays, and goes on the record. Returns NULL. */
+/* The client is gone; what was done stays, and goes on record. Returns NULL. */
 struct staging *reconciler_stage_cancel(struct staging *staging);
 
 /* A volume by its number, where that is not 0; by its path, where that is not NULL; or as the one
@@ -140,8 +140,8 @@ struct reconciler_expand {
 
 struct expansion;
 
-/* With STATUS_OK: the device's size, which the guest has grown to; or, where no sandbox has the
- * volume yet, which it grows to when one does. */
+/* With STATUS_OK: the device's size, to which the guest has grown the file system; or, while no
+ * sandbox has the volume yet, will grow it. */
 struct reconciler_capacity {
     uint64_t bytes;
     bool is_owed; /* it is on record that the guest's file system is yet to grow */
@@ -150,17 +150,17 @@ typedef void reconciler_expanded(void *userdata, enum status_code code,
                                  const struct reconciler_capacity *capacity,
                                  const struct error *error);
 
-/* Has the volume's resize tried at once, and waits for what comes of it. STATUS_OK: exactly one
- * `done` follows, from the loop, never from within; the expansion is gone with it. Otherwise error
- * says why not. */
+/* Has the volume's resize tried at once, and waits for the result. STATUS_OK: exactly one `done`
+ * follows, from the loop, never from within; the expansion is gone with it. Otherwise error says
+ * why not. */
 enum status_code reconciler_expand(struct reconciler *reconciler,
                                    const struct reconciler_expand *asked, reconciler_expanded *done,
                                    void *userdata, struct expansion **ret_expansion,
                                    struct error *error);
-/* Nobody waits any more; what was begun goes on. Returns NULL. */
+/* The client is gone; the resize goes on. Returns NULL. */
 struct expansion *reconciler_expand_cancel(struct expansion *expansion);
 
-/* What the guest's file system says of itself, and how the volume is. */
+/* Usage and condition of the guest's file system. */
 struct reconciler_stats {
     bool has_bytes, has_inodes;
     uint64_t total, used, available;
@@ -179,7 +179,7 @@ struct stats_call;
 typedef void reconciler_stats_told(void *userdata, enum status_code code,
                                    const struct reconciler_stats *stats, const struct error *error);
 
-/* Asks the guest, by the first way that answers. As reconciler_expand(). */
+/* Asks the guest, by the first route that answers. As reconciler_expand(). */
 enum status_code reconciler_ask_stats(struct reconciler *reconciler,
                                       const struct reconciler_target *target,
                                       reconciler_stats_told *done, void *userdata,

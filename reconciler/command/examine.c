@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* examine.c - the daemon examines its node: with its own rights, in its own namespaces, and with
- * what it knows of the sandboxes. */
+/* examine.c - the daemon examines its node, with its own rights, in its own namespaces, and knowing
+ * the sandboxes. */
 #include <errno.h>
 
 #include "doctor/doctor.h"

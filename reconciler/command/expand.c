@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* expand.c - clients that wait for a resize.
  *
- * Nothing is resized here. Where the volume's runtime has left a tool that knows how, that is asked
- * first, if the volume may be grown at all. A client that asks has the volume looked at again, with
- * the attempts that failed before forgotten, so that it is tried at once; then it waits. After each
- * turn that was committed, whoever waits for a volume that was decided since, and for which nothing
- * is in flight, is told what expand_answer() makes of it, or goes on waiting. How long is the
- * client's to say.
+ * Nothing is resized here. If the volume's runtime left a tool for it, and the volume may be
+ * resized, the tool is asked first. A client's call has the volume observed again and clears its
+ * failed attempts, so that the resize is tried at once; then the client waits. After each committed
+ * pass, clients of volumes that were decided since, and for which nothing is in flight, get the
+ * answer of expand_answer() or go on waiting. The client sets the limit.
  *
- * The kubelet asks for a resize before the pod's sandbox exists, and keeps the pod from starting
- * until it is told that all is well. Then there is a debt instead: an open resize of the unbound
- * volume, which is on disk before the client is answered, and paid by the next binding.
+ * The kubelet asks for a resize before the pod's sandbox exists, and does not start the pod before
+ * the call succeeds. The call then leaves a debt: an open resize of the unbound volume, which is on
+ * disk before the client is answered, and which the next binding completes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +33,7 @@ struct expansion {
     struct reconciler_expand asked;
     int64_t volume_id;
     bool decided; /* since the client asked */
-    bool owed;    /* the last decision left a debt on record, of this turn or an older one */
+    bool owed;    /* the last decision left a debt on record, of this pass or an older one */
     struct runtime_cli_run *cli; /* the runtime's own tool is asked first */
     reconciler_expanded *done;
     void *userdata;
@@ -63,7 +62,7 @@ static enum status_code check_range(const struct reconciler_expand *asked, struc
     return answer_refuse(error, ANSWER_BAD_REQUEST, "required_bytes is more than limit_bytes");
 }
 
-/* If the store does not take it, the next attempt is what it was going to be. */
+/* If the store fails, the next attempt stays as it was. */
 static void try_at_once(struct clients *clients, int64_t volume_id)
 {
     int r = store_begin(clients->context->store);
@@ -94,7 +93,7 @@ static void on_cli(const struct runtime_cli_answer *answer, void *userdata)
     tell(expansion, STATUS_OK, answer->capacity_bytes, NULL);
 }
 
-/* What crustd would not do for this client it has nobody do. */
+/* The tool is not asked for anything that crustd itself would refuse this client. */
 static bool is_permitted(const struct expansion *expansion)
 {
     struct clients *clients = expansion->clients;
@@ -214,14 +213,14 @@ static int judge(const struct expansion *expansion, uint64_t *ret_bytes, struct 
     if (r == STORE_NO_VOLUME)
         return (int)answer_refuse(error, ANSWER_UNKNOWN_VOLUME, "the volume was removed");
     if (r < 0)
-        return EXPAND_WAIT; /* the next turn says more */
+        return EXPAND_WAIT; /* the next pass says more */
     facts.observes = permit_of(clients->context->config, &volume) == POLICY_OBSERVE;
     facts.usable_bytes = volume_usable_bytes(clients->context, &volume);
     *ret_bytes = volume.device_bytes;
     return expand_answer(&facts, error);
 }
 
-/* ---- a debt, within the turn that decided ---- */
+/* ---- a debt, within the pass that decided ---- */
 
 /* It counts from where the file system is known to end. */
 static int open_debt(struct expansion *expansion)
@@ -266,7 +265,7 @@ void expansions_forget(struct clients *clients)
 
 /* ---- after its commit ---- */
 
-/* A debt that the disk has not is none. */
+/* A debt that is not on disk does not count. */
 static int answer_debt(struct expansion *expansion, bool *synced, struct error *error)
 {
     struct clients *clients = expansion->clients;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* expand_answer.c - the volume's state in a client's words.
+/* expand_answer.c - the volume's state as a client's answer.
  *
- * First what no trying changes, then the sizes, then how far the resize has come. A failure counts
- * only if it came after the client asked, which cleared the count of attempts: with none since, the
- * reason that stands there is yesterday's.
+ * First the obstacles that no attempt changes, then the sizes, then how far the resize has come. A
+ * failure counts only if it came after the client's call, which cleared the count of attempts: with
+ * no attempt since, the recorded reason is an old one.
  */
 #include "reconciler/command/expand_answer.h"
 
@@ -50,7 +50,7 @@ static int check_standing(const struct store_volume *volume, struct error *error
     return EXPAND_WAIT;
 }
 
-/* Then what it stands on is larger for another reason than a header. */
+/* The lower device is then larger for another reason than a header. */
 static bool lags_behind_its_disk(const struct store_volume *volume)
 {
     return volume->reason == REASON_HOST_STALE || volume->reason == REASON_HOST_LAYER_PENDING;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* expand_answer.h - what a client that asked for a resize is told about a volume as it stands.
+/* expand_answer.h - the answer to a client that asked for a resize, from the volume's present
+ * state.
  *
- * Pure; which status a refusal has is answers.h's.
+ * Pure. answers.h has the status of each refusal.
  */
 #pragma once
 
@@ -15,7 +16,7 @@
 struct expand_facts {
     const struct store_volume
         *volume;           /* decided since the client asked, nothing in flight for it */
-    bool observes;         /* crustd may look at it, and not act */
+    bool observes;         /* crustd may observe it, and not act */
     uint64_t usable_bytes; /* the device's size, with what a LUKS header takes from it */
     uint64_t required_bytes, limit_bytes; /* 0: any */
 };
@@ -28,5 +29,5 @@ enum { EXPAND_WAIT = -1, EXPAND_LATER = -2 };
  * to be tried. Else error says why. */
 int expand_answer(const struct expand_facts *facts, struct error *error);
 
-/* Whether something forbids the resize, which no attempt at it changes: nobody is to say OK. */
+/* Whether something forbids the resize that no attempt changes: then no answer may be OK. */
 bool expand_is_barred(const struct store_volume *volume);

@@ -21,7 +21,7 @@
 
 /* ---- by its path ---- */
 
-/* Its metadata may be so young that the watch has not told of it yet. */
+/* The metadata may be so young that the watch has not reported it yet. */
 static int look_for_entries(struct clients *clients, const char *target_path)
 {
     const size_t length = strlen(target_path);
@@ -40,7 +40,7 @@ static int look_for_entries(struct clients *clients, const char *target_path)
     return r;
 }
 
-/* A path that only the client knows may be what a name hides. */
+/* A path that only the client knows may belong to an unresolved name. */
 static int learn_and_find(struct clients *clients, const char *target_path, int64_t *ret_volume_id)
 {
     int r = store_begin(clients->context->store);
@@ -100,7 +100,7 @@ static int compare(void *userdata, int64_t volume_id)
     return 0;
 }
 
-/* Those that a sandbox has come first: without one, a volume counts that none has yet. */
+/* Volumes in a sandbox come first; without any, one that no sandbox has yet. */
 static int search_all(struct search *search)
 {
     struct store *store = search->clients->context->store;

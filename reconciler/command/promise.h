@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* promise.h - where nothing would be remembered, nothing is promised. */
+/* promise.h - refuses calls whose effect would not be on record after a restart. */
 #pragma once
 
 #include "lib/result.h"

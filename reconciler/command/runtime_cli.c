@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* runtime_cli.c - found and judged.
+/* runtime_cli.c - finds the runtime's tool and decides whether it may be run.
  *
- * The file stands where a runtime can write and names what root would run, so it is believed as
- * little as possible: the program must be one that the configuration names, root's, and nobody
- * else's to write or to replace. It must run where its own paths mean what they say. Below --root
- * that is there, as the program's own root. Without --root crustd may still have mounts of its own
- * (by a unit that protects the system, in a container): then the program and the volumes' directory
- * must be the same files that the node's first process has at these paths.
+ * A runtime can write the file, and root would run the program that it names, so it is trusted as
+ * little as possible: the configuration must name the program too, and only root may write or
+ * replace it. It must run where its paths mean the node's files. With --root, that directory
+ * becomes the program's root. Without --root crustd may still have mounts of its own (by a unit
+ * that protects the system, in a container): then the program and the volumes' directory must be
+ * the same files that the node's first process has at these paths.
  */
 #include "reconciler/command/runtime_cli.h"
 
@@ -103,7 +103,7 @@ static bool is_roots_alone(const struct stat *status)
            !(status->st_mode & (S_IWGRP | S_IWOTH));
 }
 
-/* Who may write to a directory on the way to it can put another program in its place. */
+/* Anyone who may write to a directory on its path can put another program in its place. */
 static int check_parents(int root, const char *program, struct error *error)
 {
     char directory[PATH_MAX];

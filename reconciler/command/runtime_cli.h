@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* runtime_cli.h - the program that a runtime has left with a volume's metadata to be asked by.
+/* runtime_cli.h - the program that a runtime names beside a volume's metadata for stats and resize.
  *
  * KEP-2857: a file `runtime-cli` beside mountInfo.json names the command-line tool of the volume's
  * runtime, which answers `crust stats VOLUME` and `crust resize VOLUME MIN MAX` in JSON. Kata's has
@@ -45,7 +45,7 @@ struct runtime_cli_question {
     uint64_t required_bytes, limit_bytes; /* of a resize; 0 any */
 };
 
-/* What it answered, after that has been held against the device. */
+/* Its answer, after that was checked against the device. */
 struct runtime_cli_answer {
     struct agent_stats stats;
     uint64_t capacity_bytes;
@@ -54,12 +54,12 @@ struct runtime_cli_answer {
 /* answer: NULL if it was of no help. The run may be freed. */
 typedef void runtime_cli_done(const struct runtime_cli_answer *answer, void *userdata);
 
-/* That it will be run is on the record before it is, and then what came of it; the log too says why
- * one was of no help. Exactly one `done` from the loop, never from within. 0 or -errno; -ENOSYS: it
- * has no such command. */
+/* The intent is recorded before it runs, and then the result; the log says why a run was of no
+ * help. Exactly one `done` from the loop, never from within. 0 or -errno; -ENOSYS: it has no such
+ * command. */
 int runtime_cli_ask(const struct context *context, const struct runtime_cli_question *question,
                     runtime_cli_done *done, void *userdata, struct runtime_cli_run **ret_run);
-/* Kills what still runs, which goes on the record, too. Returns NULL. */
+/* Kills a running program, which is recorded too. Returns NULL. */
 struct runtime_cli_run *runtime_cli_free(struct runtime_cli_run *run);
 
 /* The log says why it was of no help. */
@@ -69,7 +69,7 @@ void runtime_cli_pass_over(int64_t volume_id, const struct error *error);
 
 enum { RUNTIME_CLI_OUTPUT_BYTES = 64 * 1024 };
 
-/* What it said. 0, or negative: that was no answer, error says how. */
+/* Parses its output. 0, or negative: that was no answer, error says why. */
 int runtime_cli_read_stats(enum child_end end, int status, const struct buffer *output,
                            struct agent_stats *ret_stats, struct error *error);
 int runtime_cli_read_capacity(enum child_end end, int status, const struct buffer *output,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* runtime_cli_answer.c - what a runtime's tool said: understood, and held against the device.
+/* runtime_cli_answer.c - parses the answer of a runtime's tool and checks it against the device.
  *
- * Pure. A file system is not larger than its device and has no more in it than it is large, and a
- * resize comes to what was asked for: an answer that says otherwise is about something else.
+ * Pure. A file system is not larger than its device and holds no more than its size, and a resize
+ * reaches the size that was asked for: any other answer is about something else.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* runtime_cli_run.c - a runtime's tool run once, on the record.
+/* runtime_cli_run.c - runs a runtime's tool once, and records it.
  *
- * The intent is committed before the program runs; one that can't be recorded is not run. A run
- * whose client has gone is killed, and that is its result.
+ * The intent is committed before the program runs; if it cannot be recorded, the program does not
+ * run. If the client goes away, the run is killed, and that is its result.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -74,8 +74,8 @@ static int record_intent(const struct runtime_cli_run *run, const char *program)
     return record(run, "runtime_cli_intended", &detail);
 }
 
-/* answer: NULL if it is no good; why says that. What can't be recorded is no reason to keep it to
- * oneself. */
+/* answer: NULL if it is unusable, and `why` says so. The client gets the answer even if it cannot
+ * be recorded. */
 static void record_result(const struct runtime_cli_run *run,
                           const struct runtime_cli_answer *answer, const char *why)
 {
@@ -174,7 +174,7 @@ static int start(struct runtime_cli_run *run, const struct runtime_cli_question 
                                               : stats,
         .output_limit = RUNTIME_CLI_OUTPUT_BYTES,
         .root = question->cli->root,
-        /* So that crustd's own ways have their time too. */
+        /* Leaves time for crustd's own routes. */
         .deadline_ns = run->context->config->resize.call_timeout_seconds * NSEC_PER_SEC / 2,
     };
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stage.c - a volume's metadata written and taken away for a CSI driver.
+/* stage.c - writes and removes a volume's metadata for a CSI driver.
  *
- * What the driver asks is checked and put in place as a whole; then the call waits, and whatever
- * makes it last is done once for all calls that wait together. One round of the loop later the
- * kernel's own word about these directories has come in as well, so that one look serves both: the
- * turn reads each by the reader that also reads what others write, and adds its line to the
- * journal. It is committed, the watched roots and the database's log are synced, and only then the
- * calls are answered. So a reply means that the runtime will find the volume and that an auditor
- * will find who asked for it. Killed anywhere before that, nothing half is left: the directory is
- * there or not, the next scan finds it, and the driver asks again.
+ * The request is checked and the directory is put in place as a whole. Then the call waits, so that
+ * one commit and one sync serve all calls that wait together. One iteration of the loop later the
+ * kernel's events about these directories have arrived as well, so each is read only once: the pass
+ * reads it with the reader that also reads other writers' metadata, and adds a line to the journal.
+ * After the commit the watched roots and the database's log are synced, and only then the calls are
+ * answered. So a reply means that the runtime will find the volume and that an auditor will find
+ * who asked for it. If crustd is killed anywhere before, nothing is left half done: the directory
+ * is there or not, the next scan finds it, and the driver repeats its call.
  *
- * That is also why no intent is written first, which would be a second flush: what crustd removes
- * by its own decision only crustd can finish, but this has a driver that repeats it.
+ * For the same reason no intent is written first, which would need a second flush: only crustd can
+ * finish a removal that it decided itself, but here the driver repeats its call.
  */
 #include <inttypes.h>
 #include <limits.h>
@@ -35,12 +35,12 @@
 #include "reconciler/core/work_queue.h"
 #include "store/store.h"
 
-/* As many calls wait as clients may have at a time, so that only those whose client gave up get
- * there. */
+/* As many calls may wait as clients can have in progress, so that the bound only stops calls whose
+ * client gave up. */
 enum { TEXT_BYTES = 32 * 1024, WAITING = 2048, PER_PASS = 64 };
 
-/* Where a volume's directory may stand: first where a runtime looks for it, then what a driver's
- * own hands may have written. */
+/* The possible places of a volume's directory: first the one where a runtime expects it, then those
+ * that a driver may have written itself. */
 enum { RUNTIMES_SPOTS = 2, SPOTS = 4 };
 static const struct spot {
     enum volume_layout layout;
@@ -61,12 +61,13 @@ struct staging {
     bool takes_away;
     enum deed deed[SPOTS];
     bool recorded;
-    /* Of an unstage, as it came: a look may see the directory gone before the call is recorded. */
+    /* Of an unstage, when it came: an observation may find the directory gone before the call is
+     * recorded. */
     int64_t known_volume_id;
     int64_t volume_id;
     enum status_code code;
     struct error error;
-    reconciler_staged *done; /* NULL: nobody waits any more */
+    reconciler_staged *done; /* NULL: the client is gone */
     void *userdata;
     char target_path[];
 };
@@ -111,7 +112,7 @@ static bool can_be_named(const struct spot *spot, const char *target_path)
 
 /* ---- a call begins ---- */
 
-/* A stage and an unstage of one volume in one turn could both be answered with success. */
+/* A stage and an unstage of one volume in one pass could both be answered with success. */
 static bool has_opposite(const struct stagings *waiting, const char *target_path, bool takes_away)
 {
     for (const struct staging *one = waiting->first; one; one = one->next)
@@ -148,8 +149,8 @@ static void on_due(struct loop_timer *timer)
     container_of(timer, struct stagings, timer)->due = true;
 }
 
-/* Takes over the staging: it waits, or it has failed and is gone. What a failed one has left the
- * watch tells of. */
+/* Takes over the staging: it waits, or it failed and is freed. The watch reports what a failed one
+ * left. */
 static enum status_code wait_or_end(struct staging *staging, enum status_code code,
                                     reconciler_staged *done, void *userdata,
                                     struct staging **ret_staging)
@@ -250,9 +251,10 @@ struct staging *reconciler_stage_cancel(struct staging *staging)
     return NULL;
 }
 
-/* ---- in the turn ---- */
+/* ---- in the pass ---- */
 
-/* What was done is read as it now stands, with a line in the journal if anything was. */
+/* Reads the directory in its present state, and adds a line to the journal if anything was changed.
+ */
 static int record_spot(struct staging *staging, unsigned number)
 {
     struct clients *clients = staging->clients;
@@ -379,7 +381,7 @@ static bool has_used(const struct staging *staging, enum volume_layout layout)
     return false;
 }
 
-/* The names of what was put into a root, or taken out of it. */
+/* Syncs the roots in which names were added or removed. */
 static void sync_root(struct clients *clients, enum volume_layout layout)
 {
     struct where where;
@@ -399,7 +401,7 @@ static void sync_root(struct clients *clients, enum volume_layout layout)
                                       where.place.volumes, strerror(-r));
 }
 
-/* Also what a daemon that was killed has left. */
+/* Also removes what a killed daemon left. */
 void stagings_sweep(const struct clients *clients)
 {
     for (enum volume_layout layout = LAYOUT_KATA; layout <= LAYOUT_CRUST; layout++) {

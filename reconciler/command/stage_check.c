@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stage_check.c - whether what a driver says of a volume can be so on this node.
+/* stage_check.c - checks a driver's claims about a volume against this node.
  *
- * A file system that the host, another device or another guest uses is destroyed by a second
- * writer, and nothing in the kernel keeps a VMM from becoming one. So the holder is named and the
- * driver may call again: holders let go. What is staged already is held to the same, for the
- * kubelet repeats its calls whenever it is restarted.
+ * A second writer destroys a file system that the host, another device or another guest uses, and
+ * the kernel does not stop a VMM from becoming one. So the error names the holder, and the driver
+ * may call again later. A volume that is already staged is checked too, because the kubelet repeats
+ * its calls whenever it is restarted.
  */
 #include <errno.h>
 #include <stdio.h>

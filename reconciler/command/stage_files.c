@@ -182,8 +182,8 @@ static int put_files(const struct directories *directories, int directory,
     return sync_directory(directory);
 }
 
-/* Who asks for it again needs it from now on: what looks stale is so by its time, too. And who put
- * it there may have been killed before it was synced. */
+/* A repeated request renews the directory's times, because staleness also depends on its age. And
+ * the daemon that put it there may have been killed before it was synced. */
 static int touch(int directory)
 {
     return futimens(directory, NULL) < 0 ? -errno : sync_directory(directory);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stage_files.h - metadata directories put in place, and taken away, as a whole.
  *
- * A runtime that reads at any moment finds all of it or nothing, and no name of ours: what is not
- * whole yet, and what is being removed, lies in a working directory outside of the watched root, on
- * the same file system.
+ * A runtime that reads at any moment finds all of it or nothing, and no temporary names:
+ * directories that are incomplete or being removed are in a working directory outside the watched
+ * root, on the same file system.
  */
 #pragma once
 
@@ -43,7 +43,7 @@ int stage_files_put(const struct stage_place *place, const char *name,
  * removes it. */
 int stage_files_take(const struct stage_place *place, const char *name, struct error *error);
 
-/* Any number of what was put and taken is on disk after this. 0 or -errno. */
+/* Syncs everything that was put and taken so far. 0 or -errno. */
 int stage_files_sync(const struct stage_place *place);
 
 /* Removes what lies in the working directory, at start also what a daemon that was killed has left.

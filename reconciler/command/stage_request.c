@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stage_request.c - what a CSI driver asks for, checked, and in mountInfo.json's words.
+/* stage_request.c - checks a CSI driver's request and writes it as mountInfo.json.
  *
  * The volume type is written as directvol. Kata's Go runtime takes any word, its Rust runtime fails
  * the container for "block", the word of Kata's documents (src/runtime-rs/crates/resource/src/
@@ -71,7 +71,7 @@ static enum status_code check_layout(const char *path, enum config_stage_layout 
         BASE64URL_PATH_BYTES);
 }
 
-/* What is not there yet may come; what is there and can hold no file system is a mistake. */
+/* A missing device may still appear; one that exists and cannot hold a file system is a mistake. */
 static enum status_code check_device(int root, const char *device, struct error *error)
 {
     struct stat status;
@@ -108,7 +108,7 @@ static bool is_group(const char *text)
     return number < UINT32_MAX;
 }
 
-/* The name is said, its value never. */
+/* The error names the option, but never its value. */
 static enum status_code check_option(const char *option, struct error *error)
 {
     size_t shown = secret_shown_length(option), part = shown;

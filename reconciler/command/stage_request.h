@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stage_request.h - what a CSI driver asks for, and how mountInfo.json says it. */
+/* stage_request.h - a CSI driver's request, checked, and as mountInfo.json. */
 #pragma once
 
 #include "config/config.h"

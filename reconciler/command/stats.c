@@ -3,11 +3,11 @@
  *
  * The routes are those of a resize, in the same order (agent-client/guest_call.h), but all of them
  * are tried: an agent that cannot grow can often count. Nothing is changed and nothing is recorded,
- * so it needs neither a pass nor its sandbox's slot. Each costs a connection and some memory until
- * the guest answers or its time is over, so there is a bound on how many there are, and one on
- * those of a sandbox, so that one which hangs does not keep the others from theirs.
+ * so a question needs neither a pass nor its sandbox's slot. Each costs a connection and some
+ * memory until the guest answers or its time is over, so their number is bounded, in total and per
+ * sandbox, so that a guest that hangs does not use up all of them.
  *
- * Before the guest comes the tool of the volume's runtime, where it is named and may be run.
+ * The tool of the volume's runtime is asked before the guest, if it is named and may be run.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -64,7 +64,7 @@ void stats_done(struct clients *clients)
         (void)reconciler_stats_cancel(clients->stats);
 }
 
-/* What is not of this moment says so. */
+/* Tells how old the figures are. */
 static void append_age(uint64_t age_ns, struct reconciler_stats *stats)
 {
     const size_t length = strlen(stats->condition);
@@ -212,8 +212,8 @@ static bool ask_cli(struct stats_call *call, const char *target_path)
 
 /* ---- the beginning ---- */
 
-/* Then the guest has another directory in the volume's place, or none, and cannot count it; unless
- * another container has the volume itself. */
+/* The guest then has another directory in the volume's place, or none, and cannot report its usage,
+ * unless another container has the volume itself. */
 static bool is_uncountable(const struct store_volume *volume)
 {
     return !(volume->sandbox_ref && volume->bypassed) && volume->state == STATE_BLOCKED &&

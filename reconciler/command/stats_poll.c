@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stats_poll.c - see stats_poll.h.
  *
- * No schedule is kept. Time is cut into periods of guest.stats_seconds, each binding's shifted by a
- * part of one that a hash of its number gives; a volume is due when such a boundary was passed
- * since the timer ran last. So a restart, a reload and a volume that comes or goes need no care.
+ * No schedule is kept. Time is divided into periods of guest.stats_seconds, shifted for each
+ * binding by a hash of its number. A volume is due when the start of a period has passed since the
+ * timer ran last. So restarts, reloads and volumes that come or go need no special case.
  */
 #include "reconciler/command/stats_poll.h"
 
@@ -54,7 +54,7 @@ static uint64_t period_of(const struct stats_poll *poll)
     return poll->context->config->guest.stats_seconds * NSEC_PER_SEC;
 }
 
-/* ---- whose moment has come ---- */
+/* ---- which volumes are due ---- */
 
 /* Knuth's multiplicative hash: neighbours come to lie far from each other. */
 static uint64_t shift_of(int64_t binding_id, uint64_t period_ns)
@@ -161,8 +161,8 @@ static bool is_asked(const struct stats_poll *poll, int64_t volume_id)
     return question != NULL;
 }
 
-/* Whether its guest can have it: not one that crustd is to leave alone, and none without the
- * volume's device, whose guest would speak of another file system. */
+/* Whether its guest is to be asked: not if crustd has to leave the volume alone, nor if the VM
+ * lacks the volume's device, because the guest would report another file system. */
 static bool may_ask(const struct store_volume *volume)
 {
     return volume->binding_id && volume->sandbox_ref && volume->state != STATE_UNMANAGED &&
@@ -195,7 +195,7 @@ static void begin_all(struct stats_poll *poll)
         begin_one(poll, (int64_t)number);
 }
 
-/* ---- what came of it ---- */
+/* ---- the results ---- */
 
 static void log_condition(const struct stats_question *question)
 {
@@ -237,7 +237,7 @@ bool stats_poll_is_due(const struct stats_poll *poll)
     return poll->record;
 }
 
-/* What a turn that is rolled back has recorded is asked for again at the next moment. */
+/* Results that a rolled-back pass recorded are lost; the next poll asks again. */
 int stats_poll_record(struct stats_poll *poll)
 {
     int r = 0;
@@ -268,7 +268,7 @@ static void wait_for_tick(struct stats_poll *poll)
                      on_timer);
 }
 
-/* A store that fails is found by the turns. */
+/* The passes report a store that fails. */
 static void on_timer(struct loop_timer *timer)
 {
     struct stats_poll *poll = container_of(timer, struct stats_poll, timer);
@@ -304,7 +304,7 @@ void stats_poll_begin(struct stats_poll *poll)
 
 void stats_poll_start(struct stats_poll *poll)
 {
-    if (!loop_timer_is_active(&poll->timer)) /* what came due while it was off is not made up for */
+    if (!loop_timer_is_active(&poll->timer)) /* polls that came due while it was off are skipped */
         poll->polled_ns = clock_boottime();
     wait_for_tick(poll);
 }

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stats_poll.h - asks guests, at a steady pace, how full and how well their file systems are.
+/* stats_poll.h - asks guests, at a steady pace, for usage and condition of their file systems.
  *
- * Each bound volume is asked once in guest.stats_seconds. Its moment within that time follows from
- * its binding's number, so that any number of volumes is spread evenly. One sandbox is asked one
- * question at a time, and the node at most STATS_POLLS; a guest that hangs costs one of these until
- * resize.call_timeout_seconds are over. A guest that did not answer is asked at every second,
- * fourth … 32nd of its moments.
+ * Each bound volume is asked once in guest.stats_seconds. When follows from its binding's number,
+ * so that the questions are spread evenly. One sandbox is asked one question at a time, and the
+ * node at most STATS_POLLS; a guest that hangs costs one of these until resize.call_timeout_seconds
+ * are over. A guest that did not answer is asked at every second, fourth … 32nd of its moments.
  *
- * What comes of it is recorded in reconcile passes, several results in one.
+ * Results are recorded in reconcile passes, several in one.
  */
 #pragma once
 
@@ -33,11 +32,12 @@ struct stats_poll *stats_poll_free(struct stats_poll *poll); /* returns NULL */
 
 /* The first scan is complete: guests may be asked from now on. */
 void stats_poll_begin(struct stats_poll *poll);
-/* Begins, or goes on by another configuration. */
+/* Begins, or continues with another configuration. */
 void stats_poll_start(struct stats_poll *poll);
-/* crustd is stopping: nobody else is asked. */
+/* crustd is stopping: no more questions. */
 void stats_poll_stop(struct stats_poll *poll);
-/* Forgets all that is under way: ids mean nothing any more, until stats_poll_begin(). */
+/* Forgets all questions under way, because ids have lost their meaning, until stats_poll_begin().
+ */
 void stats_poll_reset(struct stats_poll *poll);
 
 /* In a pass: whether there is something to record, and to do so. 0 or -errno of the store. */

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attachment.c - the decision table for drives that a VM has not, or not any more.
+/* attachment.c - the decision table for drives that a VM does not have, or has lost.
  *
- * A drive that is missing while the runtime is plugging or unplugging it is nothing to report, so
- * the list alone decides only where no container is there that could be waiting for the drive. A
- * shared directory on the runtime's record needs no second look: the runtime wrote it when it had
- * made the container.
+ * A drive that is missing while the runtime plugs or unplugs it is not reported, so the list alone
+ * decides only if no container could be waiting for the drive. A shared directory in the runtime's
+ * record is decisive at once: the runtime wrote it when it had made the container.
  */
 #include "reconciler/decide/attachment.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attachment.h - whether a VM has a bound volume's drive, and what it means if it has not.
+/* attachment.h - whether a VM has a bound volume's drive, and the meaning if it does not.
  *
  * Pure, as decide.h is. docs/states.md ("Attachment") is its table, and every cell is tested.
  */

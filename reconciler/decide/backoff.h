@@ -14,6 +14,6 @@
 /* The largest delay after so many failures in a row (1, 2, …). */
 uint64_t backoff_bound(uint32_t failures);
 
-/* A delay for it; random is any number, evenly spread. Never less than a hundredth of the bound, so
- * that luck cannot make a loop busy. */
+/* A random delay up to the bound; random is any number, evenly distributed. Never less than a
+ * hundredth of the bound, so that no value makes a busy loop. */
 uint64_t backoff_delay(uint32_t failures, uint64_t random);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bind.c - the decision table for mappings.
  *
- * First whether exactly one sandbox has the volume, then whether what the VMM holds can still be
- * what the path leads to. Where records contradict each other nothing new is believed: a binding
- * that stands is kept, because the VMM holds its device whatever the path does, and none is begun.
+ * First whether exactly one sandbox has the volume, then whether the VMM's device can still be the
+ * one that the path leads to. If records contradict each other, an open binding is kept, because
+ * the VMM holds its device whatever the path does, and none is begun.
  */
 #include "reconciler/decide/bind.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bind.h - whose a volume is: facts about its records in, what becomes of its binding out.
+/* bind.h - which sandbox a volume belongs to: facts about its records in, the fate of its binding
+ * out.
  *
  * Pure, as decide.h is. docs/states.md ("Binding") is its table, and every cell is tested. A
  * binding is a row of audit_mappings: one stay of the volume, on one device, in one sandbox.

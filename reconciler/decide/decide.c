@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decide.c - the decision table for growth.
+/* decide.c - the decision table for resizes.
  *
- * Read from top to bottom: first whether the volume is ours to manage, then whether exactly one
- * sandbox has it and nothing forbids touching it, then how far its growth has come: host,
- * hypervisor, guest. What is unknown is never taken for equal, and nothing ever shrinks.
+ * Read from top to bottom: first whether crustd manages the volume, then whether exactly one
+ * sandbox has it and nothing forbids touching it, then how far its resize has come: host,
+ * hypervisor, guest. An unknown size never counts as equal, and nothing ever shrinks.
  *
  * A state says how things stand and does not depend on may_try; only the action does. So a volume
  * that waits for its next attempt reads the same as one that is just being tried again.
@@ -26,7 +26,7 @@ uint64_t decide_baseline(uint64_t hypervisor_bytes, uint64_t first_bytes)
     return hypervisor_bytes ? hypervisor_bytes : first_bytes;
 }
 
-/* What keeps growth from coming up to the device outweighs what was not verified. */
+/* An obstacle below the device outweighs a result that was not verified. */
 static enum volume_reason remark(const struct decide_facts *facts, bool is_synced)
 {
     bool is_seen =
@@ -43,7 +43,7 @@ static enum volume_reason remark(const struct decide_facts *facts, bool is_synce
     return is_seen && facts->guest_reason != REASON_UNVERIFIED ? REASON_NONE : REASON_UNVERIFIED;
 }
 
-/* Waiting for the VMM's next attempt does not keep the guest from its first one. */
+/* Waiting for the VMM's next attempt does not delay the guest's first one. */
 static enum decide_action guest_action(const struct decide_facts *facts, bool is_synced)
 {
     bool is_untried = facts->hypervisor_reason != REASON_NONE && facts->guest_reason == REASON_NONE;
@@ -55,12 +55,12 @@ static enum decide_action guest_action(const struct decide_facts *facts, bool is
                                                                       : ACTION_NONE;
 }
 
-/* The VMM has the device's size: it said so, or nothing speaks against it. Its list is read before
- * anything is asked of the guest, but one that cannot be read does not keep the guest from being
- * asked. A file system is grown to its device even where the device did not grow before our eyes:
- * it may have grown while no pod had it. One that is known to fill it gets the call all the same,
- * once per binding, so that what this guest can do is known before it is needed. A failure there is
- * not reported as a stuck resize. */
+/* The VMM has the device's size: it said so, or nothing contradicts it. Its list is read before the
+ * guest is asked, but the guest is also asked if the list cannot be read. A file system is grown to
+ * its device even if no change of the device was observed, because it may have grown while no pod
+ * had it. A file system that is known to fill its device gets the call all the same, once per
+ * binding, so that this guest's abilities are known before they are needed. A failure there is not
+ * reported as a stuck resize. */
 static struct decision decide_guest(const struct decide_facts *facts)
 {
     bool is_synced = facts->guest_synced_bytes >= facts->device_bytes;
@@ -90,8 +90,8 @@ static struct decision decide_resize(const struct decide_facts *facts)
     return try_to(facts, ACTION_RESIZE_HYPERVISOR, STATE_HOST_GROWN, REASON_NONE);
 }
 
-/* A VMM whose list has no sizes can be told to read the size that the device has anyway: that
- * changes nothing, and its answer is the size. */
+/* A VMM whose list has no sizes can be told to read the present size of the device again: that
+ * changes nothing, and the answer has the size. */
 static struct decision decide_unknown(const struct decide_facts *facts)
 {
     enum decide_action action = ACTION_QUERY_HYPERVISOR;
@@ -129,8 +129,8 @@ static bool is_of_drive(const struct decide_facts *facts)
     return facts->conflict == CONFLICT_UNPLUGGED || facts->conflict == CONFLICT_DETACHED;
 }
 
-/* Nobody can grow its file system, so its VMM need not know more. Whether it is there at all is
- * looked at. */
+/* Nothing can grow its file system, so its VMM need not know the new size. Only its presence is
+ * checked. */
 static struct decision decide_reader(const struct decide_facts *facts)
 {
     return try_to(facts, facts->list_read ? ACTION_NONE : ACTION_QUERY_HYPERVISOR, STATE_UNMANAGED,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* decide.h - facts about one volume in, its state and at most one action out.
  *
- * Pure: no I/O, no clock, no memory. docs/states.md ("Growth") is its table: the first row that
+ * Pure: no I/O, no clock, no memory. docs/states.md ("Resize") is its table: the first row that
  * matches decides, and every combination is tested.
  */
 #pragma once
@@ -16,7 +16,7 @@ enum decide_status { DECIDE_PRESENT, DECIDE_INVALID, DECIDE_GONE };
 
 enum decide_device { DEVICE_BLOCK, DEVICE_FILE, DEVICE_MISSING, DEVICE_UNSUITABLE };
 
-/* What looking at the host or the VMM showed that forbids touching the drive. In their order. */
+/* Observations on the host or in the VMM that forbid touching the drive, in their order. */
 enum decide_conflict {
     CONFLICT_NONE,
     CONFLICT_ENTRIES_DISAGREE,
@@ -28,7 +28,7 @@ enum decide_conflict {
     CONFLICT_DETACHED,  /* the VMM has no such drive, and no container needs it */
 };
 
-/* What stands between the volume's device and storage that has grown. */
+/* An obstacle between the volume's device and storage that has grown. */
 enum decide_lower {
     LOWER_IN_STEP,
     LOWER_PENDING, /* a layer has not followed its lower device */
@@ -49,8 +49,8 @@ struct decide_facts {
     uint64_t largest_bytes;      /* the largest seen since */
     uint64_t hypervisor_bytes;   /* what the VMM said or acknowledged; 0 unknown */
     uint64_t guest_synced_bytes; /* device size that the file system is known to fill; 0 none */
-    bool list_read;     /* the VMM's list has the drive, as the runtime's records are now */
-    bool list_again;    /* and somebody asks for it to be read again */
+    bool list_read;     /* the VMM's list has the drive, read under the runtime's present records */
+    bool list_again;    /* and it has to be read again on request */
     bool list_doubtful; /* and does not tell which of several drives it is */
     bool size_assumed;  /* the VMM opened the device when it had this size already */
     bool guest_proven;  /* the last call in this binding had the guest grow the file system */
@@ -69,7 +69,7 @@ enum decide_action {
     ACTION_RESIZE_HYPERVISOR, /* have it re-read, check the answer */
     ACTION_RESIZE_GUEST,      /* have the file system grown, and verify */
     ACTION_RESCAN_DISK,       /* have the kernel read the stale disk's size again */
-    ACTION_WAIT,              /* look again once the size has been still for long enough */
+    ACTION_WAIT,              /* decide again once the size has been stable for long enough */
 };
 
 struct decision {
@@ -80,8 +80,8 @@ struct decision {
 
 struct decision decide(const struct decide_facts *facts);
 
-/* The size that a resize counts from: what the VMM has, or where that is unknown what the device
- * had when it was first seen attached. */
+/* The size that a resize counts from: the VMM's, or if that is unknown the device's when it was
+ * first seen attached. */
 uint64_t decide_baseline(uint64_t hypervisor_bytes, uint64_t first_bytes);
 
 const char *decide_action_name(enum decide_action action);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* layers.c - see layers.h.
  *
- * What a layer owes when its lower device grows depends on who made it. LUKS and multipath take
- * all there is, less a header that stays the same, so growth must equal growth. LVM takes what it
- * is told, so any growth of it ends the matter. A partition, and a layer of unknown kind that is no
- * dm device, owes nothing: nobody expects the first of three partitions to follow its disk.
+ * How much a layer has to grow with its lower device depends on its kind. LUKS and multipath take
+ * all of it, less a header of constant size, so both must grow by the same amount. LVM takes what
+ * it is told to, so any increase counts as having followed. A partition, and a layer of unknown
+ * kind that is no dm device, need not follow: nobody expects the first of three partitions to grow
+ * with its disk.
  *
  * A multipath device has the size of its paths, without a header: there the two are in step only if
  * they are equal. All paths must be; those that are smaller than the largest have not been

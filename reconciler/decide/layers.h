@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layers.h - which layer of a stack has not followed its lower device, and what helps. Pure.
+/* layers.h - which layer of a stack has not followed its lower device, and its remedy. Pure.
  *
  * Sizes are compared by how much they grew since both layers were last seen in step, not as they
  * are: a LUKS header is not missing space.
@@ -14,7 +14,7 @@
 /* In their order: the worst of a stack is the stack's. */
 enum layer_state {
     LAYER_IN_STEP,
-    LAYER_PENDING, /* what it stands on has grown and it has not, or a path differs from others */
+    LAYER_PENDING, /* its lower device has grown and it has not, or a path differs from others */
     LAYER_STALE,   /* the disk has announced that it grew, and keeps its old size */
 };
 
@@ -22,7 +22,7 @@ enum { LAYER_REMEDY_BYTES = 256 };
 
 struct layer {
     enum observed_layer_kind kind;
-    unsigned above;       /* index of what stands on it, smaller than its own; 0 for the first */
+    unsigned above;       /* index of the layer above it, smaller than its own; 0 for the first */
     const char *name;     /* /dev/sda */
     const char *label;    /* dm name; "" */
     uint64_t bytes;       /* now */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* resizable.c - the decision table for what a resize would come to.
+/* resizable.c - the decision table for whether a resize would succeed.
  *
- * In the order in which a resize would meet the obstacles, with two exceptions: what was seen to be
- * in the way outweighs what was not seen, and a policy that forbids counts only where nothing else
- * is in the way, so that a node in observe mode shows what it lacks.
+ * In the order in which a resize would meet the obstacles, with two exceptions: an observed
+ * obstacle outweighs a missing observation, and a policy that forbids counts only without any other
+ * obstacle, so that a node in observe mode shows what it lacks.
  */
 #include "reconciler/decide/resizable.h"
 
@@ -17,7 +17,7 @@ static struct resizable say_unknown(enum volume_reason reason)
     return (struct resizable){RESIZABLE_UNKNOWN, reason};
 }
 
-/* Why the volume is none that decide() manages; NONE: it is. */
+/* Why decide() does not manage the volume; NONE: it does. */
 static enum volume_reason unmanaged_reason(const struct decide_facts *growth)
 {
     if (growth->status == DECIDE_INVALID)
@@ -60,7 +60,7 @@ static bool is_shrunk(const struct decide_facts *growth)
            growth->device_bytes < growth->hypervisor_bytes;
 }
 
-/* What was seen to be in the way of a resize that is managed; NONE: nothing was. */
+/* The observed obstacle to a resize of a managed volume; NONE: there is none. */
 static enum volume_reason obstacle(const struct resizable_facts *facts)
 {
     const struct decide_facts *growth = facts->growth;

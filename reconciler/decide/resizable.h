@@ -7,7 +7,7 @@
 
 #include "reconciler/decide/decide.h"
 
-/* What the VMM's monitor can do with the drive, as far as its own list showed. */
+/* What the VMM's monitor can do with the drive, as far as its list shows. */
 enum resizable_monitor {
     MONITOR_UNASKED, /* the list was not read, or does not have the drive */
     MONITOR_ABLE,
@@ -15,7 +15,7 @@ enum resizable_monitor {
 };
 
 struct resizable_facts {
-    const struct decide_facts *growth; /* what decide() goes by */
+    const struct decide_facts *growth; /* the facts of decide() */
     enum resizable_monitor monitor;
     enum volume_reason monitor_reason; /* of MONITOR_UNABLE */
 };
@@ -23,14 +23,14 @@ struct resizable_facts {
 enum resizable_answer {
     RESIZABLE_UNUSED, /* no sandbox has the volume: there is nothing to tell */
     RESIZABLE_YES,    /* each part was seen */
-    RESIZABLE_NO,     /* the first thing in the way that was seen */
+    RESIZABLE_NO,     /* the first observed obstacle */
     RESIZABLE_UNKNOWN,
     RESIZABLE_ANSWERS,
 };
 
 struct resizable {
     enum resizable_answer answer;
-    enum volume_reason reason; /* NO: what is in the way; UNKNOWN: what was not seen */
+    enum volume_reason reason; /* NO: the obstacle; UNKNOWN: the missing observation */
 };
 
 struct resizable resizable_decide(const struct resizable_facts *facts);

@@ -3,11 +3,11 @@
  *
  * Read from top to bottom: whether it looks stale at all, then each piece of evidence that must be
  * there, then what crustd itself must be able to do, then patience, the configuration, the brakes.
- * The reason is the first thing that is missing, in the order in which a person would want to hear
- * it: what concerns this volume before what concerns the node.
+ * The reason is the first condition that is not met, in the order that helps a person most:
+ * conditions of this volume before those of the node.
  *
- * A volume looks stale if its sandboxes are gone, or if the kubelet let go of it. One whose pod is
- * only just starting has neither, and one in ordinary use neither.
+ * A volume looks stale if its sandboxes are gone, or if the kubelet has released it. Neither is
+ * true of a volume whose pod is only just starting, nor of one in ordinary use.
  */
 #include "reconciler/decide/stale.h"
 
@@ -101,7 +101,7 @@ static enum stale_reason why_removed(const struct stale_facts *facts)
                                                    : STALE_REASON_NEVER_USED;
 }
 
-/* What is missing, whatever the kubelet says; of_kubelet: what it says. */
+/* The evidence that is missing apart from the kubelet's; of_kubelet: the kubelet's. */
 static struct stale_decision decide_all(const struct stale_facts *facts,
                                         enum stale_reason of_kubelet)
 {

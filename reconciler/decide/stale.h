@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stale.h - evidence about one metadata directory in, what becomes of it out.
+/* stale.h - evidence about one metadata directory in, a verdict out.
  *
  * Pure: no I/O, no clock, no memory. The order of the tests is the table "Staleness" of
- * docs/states.md; every cell is tested. A wrong removal is worse than a leak, so what is unknown
- * keeps, and only its last three rows, by what became of the sandboxes, remove.
+ * docs/states.md; every cell is tested. A wrong removal is worse than a leak, so missing evidence
+ * keeps the directory, and only the last three rows, which depend on the sandboxes' end, remove it.
  */
 #pragma once
 
@@ -39,11 +39,11 @@ enum stale_kubelet {
     STALE_KUBELET_MOVED,  /* on another file system than at start */
 };
 
-/* What would keep any directory, whatever the evidence about it. */
+/* Obstacles that keep any directory, whatever the evidence about it. */
 enum stale_daemon {
     STALE_DAEMON_FIT,
     STALE_DAEMON_SOURCES,  /* one vanished, or a watcher does not work */
-    STALE_DAEMON_DATABASE, /* what is recorded now could be lost */
+    STALE_DAEMON_DATABASE, /* records written now could be lost */
     STALE_DAEMON_TRASH,    /* there is no place that a directory can be moved to */
 };
 
@@ -56,7 +56,7 @@ enum stale_entry {
 
 enum stale_mode { STALE_MODE_OFF, STALE_MODE_REPORT, STALE_MODE_DELETE };
 
-/* What holds back what is otherwise to be removed. */
+/* A brake on a removal that is otherwise decided. */
 enum stale_brake {
     STALE_BRAKE_NONE,
     STALE_BRAKE_BREAKER, /* more than half of all volumes, and at least five, at once */
@@ -84,8 +84,8 @@ struct stale_decision {
 
 struct stale_decision stale_decide(const struct stale_facts *facts);
 
-/* What is the first thing to keep it from looking stale; only where the verdict is STALE_NOT, and
- * the mode not off. */
+/* The first condition by which it does not look stale; only if the verdict is STALE_NOT and the
+ * mode is not off. */
 enum stale_reason stale_why_not(const struct stale_facts *facts);
 
 /* ---- a sandbox-id file beside others ------------------------------------------------------ */
@@ -109,6 +109,6 @@ uint64_t stale_settles(const struct stale_times *times);
 
 /* ---- the breaker --------------------------------------------------------------------------- */
 
-/* Whether so many at once are to be confirmed by a person. Ends that were witnessed do not count.
+/* Whether a person has to confirm so many at once. Sandboxes whose end was witnessed do not count.
  */
 bool stale_breaks(unsigned long removable, unsigned long all_volumes);
