@@ -259,7 +259,7 @@ e2e: programs $(BENCH_PROGRAMS) ## run the integration tests (root)
 
 # ROUNDS: how often the node of power_loss_test.py loses its power (5). SCENARIOS: which of those of make
 # kubernetes are run among them (none).
-node: programs $(addprefix $(OUT)/tests/unit/guest-agent/,serve_test oneshot_test) ## run the tests on a whole Debian node in a virtual machine (root)
+node: programs $(addprefix $(OUT)/tests/unit/guest-agent/,serve_test serve_protocol_test oneshot_test) ## run the tests on a whole Debian node in a virtual machine (root)
 	@CRUST_BUILD=$(OUT) CRUST_ROUNDS=$(ROUNDS) CRUST_SCENARIOS="$(SCENARIOS)" tests/node/run.py
 
 # SCENARIOS: what the names of the scenarios have in them that are to be run (all).

@@ -6,6 +6,7 @@ import unittest
 from node_test_case import BUILD, NodeTest
 
 PROGRAMS = {"serve_test": "ext4_grows_or_says_what_it_lacks",
+            "serve_protocol_test": "only_the_host_is_served_on_vsock",
             "oneshot_test": "ext4_grows_or_its_capability_is_named"}
 
 
@@ -14,7 +15,7 @@ class GuestAgentTest(NodeTest):
 
     def test_nothing_is_skipped(self):
         self.node.run("modprobe vsock_loopback")
-        for name, ext4 in PROGRAMS.items():
+        for name, test in PROGRAMS.items():
             with self.subTest(name):
                 program = BUILD / "tests/unit/guest-agent" / name
                 if not program.exists():
@@ -22,5 +23,5 @@ class GuestAgentTest(NodeTest):
                 self.node.put(program, f"/root/{name}")
                 result = self.node.run(f"/root/{name} 2>&1", check=False, seconds=600)
                 self.assertEqual(result.status, 0, result.stdout)
-                self.assertIn(f"[       OK ] {ext4}", result.stdout)
+                self.assertIn(f"[       OK ] {test}", result.stdout)
                 self.assertNotIn("SKIPPED", result.stdout)
