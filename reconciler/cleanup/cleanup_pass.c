@@ -21,6 +21,7 @@
 #include "lib/clock.h"
 #include "lib/json.h"
 #include "lib/log.h"
+#include "lib/path.h"
 #include "observe/census.h"
 #include "reconciler/cleanup/brakes.h"
 #include "reconciler/cleanup/cleanup.h"
@@ -428,6 +429,16 @@ static bool database_is_fit(struct cleanup *cleanup)
     return r == 0;
 }
 
+/* Asking makes the trash if it is missing, which a dry run must not do. */
+static bool is_trash_made_later(const struct cleanup_pass *pass, enum volume_layout layout)
+{
+    const struct context *context = pass->cleanup->context;
+    struct stat st;
+
+    return pass->dry && path_is_missing(path_stat_in_root(
+                            context->root, node_trash_path(context->config, layout), &st));
+}
+
 static enum stale_daemon judge_daemon(const struct cleanup_pass *pass, enum volume_layout layout,
                                       bool database)
 {
@@ -440,7 +451,7 @@ static enum stale_daemon judge_daemon(const struct cleanup_pass *pass, enum volu
         return STALE_DAEMON_DATABASE;
     if ((cleanup->context->config->cleanup.mode == CLEANUP_REPORT &&
          (!pass->person || pass->volume_id)) ||
-        trash_is_usable(cleanup, layout, &error))
+        is_trash_made_later(pass, layout) || trash_is_usable(cleanup, layout, &error))
         return STALE_DAEMON_FIT;
     log_warning(NULL, "nothing stale can be removed: %s", error.text);
     return STALE_DAEMON_TRASH;

@@ -2,6 +2,7 @@
 /* visibility.c - the watched roots, the watchers, the kubelet's root. */
 #include "reconciler/cleanup/visibility.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -33,6 +34,23 @@ void visibility_note_root(struct visibility *visibility, enum reconciler_tree tr
         note_root(visibility, tree, &st);
 }
 
+/* Problems are listed, "; " between them; what does not fit is left out. */
+__attribute__((format(printf, 2, 3))) static void note_problem(struct visibility *visibility,
+                                                               const char *format, ...)
+{
+    size_t size = sizeof(visibility->problem);
+    size_t length = strlen(visibility->problem);
+    va_list arguments;
+
+    if (length > 0)
+        length += (size_t)snprintf(visibility->problem + length, size - length, "; ");
+    if (length >= size)
+        return;
+    va_start(arguments, format);
+    (void)vsnprintf(visibility->problem + length, size - length, format, arguments);
+    va_end(arguments);
+}
+
 /* Whether it is there, or never was; otherwise the problem is noted. */
 static bool check_root(struct visibility *visibility, enum reconciler_tree tree)
 {
@@ -43,8 +61,8 @@ static bool check_root(struct visibility *visibility, enum reconciler_tree tree)
     if (r == PATH_MISSING && !visibility->root[tree].seen)
         return true;
     if (r < 0) {
-        (void)snprintf(visibility->problem, sizeof(visibility->problem), "%s: %s", path,
-                       r == PATH_MISSING ? "was there, and is gone" : strerror(-r));
+        note_problem(visibility, "%s: %s", path,
+                     r == PATH_MISSING ? "was there, and is gone" : strerror(-r));
         return false;
     }
     note_root(visibility, tree, &st);
@@ -54,15 +72,15 @@ static bool check_root(struct visibility *visibility, enum reconciler_tree tree)
 static bool check_watchers(struct visibility *visibility)
 {
     struct reconciler_health health = {0};
+    bool well = true;
 
     visibility->watchers->report(visibility->watchers->userdata, &health);
     for (unsigned i = 0; i < health.sources; i++)
         if (!health.source[i].up) {
-            (void)snprintf(visibility->problem, sizeof(visibility->problem), "no events from %s",
-                           health.source[i].name);
-            return false;
+            note_problem(visibility, "no events from %s", health.source[i].name);
+            well = false;
         }
-    return true;
+    return well;
 }
 
 /* That it is not there now is what each volume below it is told by; that it was is noted here. */

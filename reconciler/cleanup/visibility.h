@@ -25,7 +25,7 @@ struct visibility {
     dev_t kubelet[CONFIG_LIST_ITEMS]; /* file system of its pods, when first seen; 0 not yet */
     bool kubelet_seen[CONFIG_LIST_ITEMS];
     uint64_t well_since_ns; /* CLOCK_BOOTTIME; 0: something is out of view */
-    char problem[192];      /* what is */
+    char problem[400];      /* what is; "; " between several */
 };
 
 /* A root is there, open as fd: whatever is learned of it from now on, it was there. */

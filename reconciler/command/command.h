@@ -43,7 +43,7 @@ struct reconciler_health {
     char problem[256];
     bool database_fails;
     bool in_memory;            /* the database's file is left behind meanwhile */
-    char cleanup_problem[192]; /* why nothing stale is removed now; "": nothing is wrong */
+    char cleanup_problem[400]; /* why nothing stale is removed now; "": nothing is wrong */
     unsigned acts_in_flight;
     uint64_t longest_pass_ns, longest_pass_processor_ns; /* of the loop: lib/loop_pass.h */
     unsigned sources;

@@ -69,6 +69,18 @@ static void a_dry_run_moves_nothing(void **state)
     leave_volume();
     assert_non_null(strstr(gc(true), "\"key\""));
     assert_true(is_staged());
+    assert_false(tree_has(config.paths.kata_trash)); /* it is made by the first removal */
+}
+
+static void every_root_that_vanished_is_named(void **state)
+{
+    (void)state;
+    leave_volume();
+    assert_int_equal(rename(tree_path(CRUST_VOLUMES), tree_path("/run/elsewhere")), 0);
+    assert_int_equal(rename(tree_path("/run/vc/sbs"), tree_path("/run/vc/elsewhere")), 0);
+    assert_non_null(strstr(gc(true), CRUST_VOLUMES ": was there, and is gone; "
+                                                   "/run/vc/sbs: was there, and is gone"));
+    assert_true(is_staged());
 }
 
 /* What was found is in the trash, and comes back whole. */
@@ -168,6 +180,29 @@ static void metadata_of_another_path_than_the_kubelets_is_kept(void **state)
         assert_non_null(found);
         found++;
     }
+}
+
+/* Where the path is not known, nobody can ask the kubelet about it. */
+static void metadata_under_a_name_whose_path_is_unknown_is_kept(void **state)
+{
+    static const char name[] = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+    char path[200];
+
+    (void)state;
+    config.cleanup.grace_seconds = config.cleanup.unbound_grace_seconds = 0;
+    tree_make(PODS "/uid-9");
+    (void)snprintf(path, sizeof(path), CRUST_VOLUMES "/%s", name);
+    tree_make(path);
+    (void)snprintf(path, sizeof(path), CRUST_VOLUMES "/%s/mountInfo.json", name);
+    tree_write(path, "{\"volume-type\":\"block\",\"device\":\"" DISK "\",\"fstype\":\"ext4\"}");
+    (void)snprintf(path, sizeof(path), CRUST_VOLUMES "/%s/sandbox-1", name);
+    tree_write(path, "");
+    put_disk(0, DISK, 1, GIB);
+    start_sandbox(0, "sandbox-1");
+    run_node();
+    end_sandbox(0);
+    assert_non_null(strstr(gc(false), "\"decision\":\"kept\",\"reason\":\"path_unknown\""));
+    assert_true(tree_has(path));
 }
 
 static void a_volume_that_no_sandbox_ever_had_is_kept_for_its_pod(void **state)
@@ -303,12 +338,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         NODE(what_is_live_is_kept),
         NODE(a_dry_run_moves_nothing),
+        NODE(every_root_that_vanished_is_named),
         NODE(what_is_stale_is_removed_and_restored),
         NODE(a_process_of_the_sandbox_keeps_its_metadata),
         NODE(a_pod_directory_of_the_kubelet_keeps_metadata),
         NODE(nothing_is_removed_where_the_node_is_not_seen),
         NODE(the_file_of_a_sandbox_that_ended_goes_alone),
         NODE(metadata_of_another_path_than_the_kubelets_is_kept),
+        NODE(metadata_under_a_name_whose_path_is_unknown_is_kept),
         NODE(a_volume_that_no_sandbox_ever_had_is_kept_for_its_pod),
         NODE(a_sweep_removes_no_more_than_the_rate_allows),
         NODE(a_sweep_leaves_many_whose_ends_were_not_seen_to_a_person),
