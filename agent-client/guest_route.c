@@ -130,7 +130,7 @@ void guest_walk_conclude(struct guest_walk *walk)
     if (walk->reason != REASON_NONE)
         return;
     walk->reason = REASON_AGENT_UNREACHABLE;
-    (void)error_set(&walk->error, 0, "agent.routes has no way to this agent");
+    (void)error_set(&walk->error, 0, "agent.routes has no route to this agent");
 }
 
 /* ---- what an answer means ---- */

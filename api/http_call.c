@@ -110,7 +110,7 @@ static void on_deadline(struct loop_timer *timer)
     struct error error;
 
     drop_work(call);
-    (void)error_set(&error, 0, "not done within %d s; a growth that was begun goes on",
+    (void)error_set(&error, 0, "not done within %d s; a resize that was begun goes on",
                     CALL_SECONDS);
     reply(call, STATUS_DEADLINE_EXCEEDED, &body, &error);
 }

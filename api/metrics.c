@@ -223,7 +223,7 @@ static void write_resizes(struct metrics_text *text, const struct store_counters
         text, "crustd_resize_duration_seconds", "histogram",
         "Of finished resizes: from detection to the hypervisor, on to the guest, and in total.");
     for (unsigned i = 0; i < STORE_STAGES; i++)
-        metrics_put_histogram(text, METRICS_WITH({"stage", stages[i]}), &counters->growths[i]);
+        metrics_put_histogram(text, METRICS_WITH({"stage", stages[i]}), &counters->resizes[i]);
 }
 
 static void write_cleanups(struct metrics_text *text, const struct store_counters *counters)

@@ -435,7 +435,7 @@ static int write_resizes(struct page *page, struct store_reader *reader, struct 
 {
     int r;
 
-    html_raw(page->html, "<h2>Recent growths</h2>\n");
+    html_raw(page->html, "<h2>Recent resizes</h2>\n");
     page->rows = 0;
     r = store_list_resizes(reader, STATUS_PAGE_RESIZES, write_resize, page, error);
     html_raw(page->html,
@@ -460,7 +460,7 @@ int status_page_write(struct reconciler *reconciler, struct buffer *ret_page, st
         return r;
     html_raw(page.html,
              "</main>\n<footer><a href=\"/metrics\">metrics</a> <a href=\"/v1/volumes\">volumes"
-             "</a> <a href=\"/v1/resizes?last=100\">growths</a> <a href=\"/v1/journal?last=100\">"
+             "</a> <a href=\"/v1/resizes?last=100\">resizes</a> <a href=\"/v1/journal?last=100\">"
              "journal</a> <a href=\"/v1/doctor\">doctor</a></footer>\n</html>\n");
     r = buffer_error(ret_page);
     return r < 0 ? error_set_errno(error, r, "the status page") : 0;

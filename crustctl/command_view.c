@@ -113,12 +113,12 @@ static const struct view_layout layouts[STORE_VIEWS] = {
     [STORE_VIEW_DEVICES] = LAYOUT(device_columns, "no devices"),
     [STORE_VIEW_LAYERS] = LAYOUT(layer_columns, "no device stands on another one"),
     [STORE_VIEW_MAPPINGS] = LAYOUT(binding_columns, "no mappings"),
-    [STORE_VIEW_RESIZES] = LAYOUT(resize_columns, "no growths"),
+    [STORE_VIEW_RESIZES] = LAYOUT(resize_columns, "no resizes"),
     [STORE_VIEW_CLEANUPS] = LAYOUT(cleanup_columns, "no cleanups"),
 };
 
 static const struct view_layout not_resizable_layout =
-    LAYOUT(not_resizable_columns, "no volume in use that a growth would not reach");
+    LAYOUT(not_resizable_columns, "no volume in use that a resize would not reach");
 
 /* The options that choose among the rows. */
 #define FILTERS (OPTION_BLOCKED | OPTION_STALLED | OPTION_NOT_RESIZABLE)

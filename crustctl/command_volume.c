@@ -105,16 +105,16 @@ static void print_last_lines(struct session *session, const cJSON *journal)
 
 static void print_sheet(struct session *session, const struct dossier *dossier)
 {
-    const char *growth = dossier->resize && !*row_text(dossier->resize, "finished_at")
-                             ? "Open growth"
-                             : "Last growth";
+    const char *title = dossier->resize && !*row_text(dossier->resize, "finished_at")
+                            ? "Open resize"
+                            : "Last resize";
 
     buffer_append_format(&session->out, "Volume %" PRIu64 " (times are UTC)\n",
                          row_number(dossier->volume, "volume_id", NULL));
     table_print_sheet(volume_fields, array_length(volume_fields), dossier->volume, &session->out);
     print_part(session, "Mapping", binding_fields, array_length(binding_fields), dossier->binding);
     print_part(session, "Sandbox", sandbox_fields, array_length(sandbox_fields), dossier->sandbox);
-    print_part(session, growth, resize_fields, array_length(resize_fields), dossier->resize);
+    print_part(session, title, resize_fields, array_length(resize_fields), dossier->resize);
     print_part(session, "Last cleanup", cleanup_fields, array_length(cleanup_fields),
                dossier->cleanup);
     print_last_lines(session, dossier->journal);

@@ -89,8 +89,8 @@ static void say_layers(const struct dossier *dossier, const struct config *confi
         display_size(row_number(layer, "size_bytes", NULL), size);
         say(facts, "%s %s (%s%s%s) has %s%s.", count == 1 ? "Its storage, from the top:" : "Then",
             row_text(layer, "device"), row_text(layer, "kind"), *label ? " " : "", label, size,
-            strcmp(state, "stale") == 0     ? " and says that it has grown"
-            : strcmp(state, "pending") == 0 ? " and has not followed a growth"
+            strcmp(state, "stale") == 0     ? " and has announced a new size"
+            : strcmp(state, "pending") == 0 ? " and has not followed its lower device"
                                             : "");
     }
 }
@@ -225,12 +225,12 @@ static void say_resizable(const struct dossier *dossier, const struct config *co
 
     (void)config;
     if (strcmp(answer, "yes") == 0)
-        say(facts, "A growth would reach the file system: the hypervisor has the drive and can "
+        say(facts, "A resize would reach the file system: the hypervisor has the drive and can "
                    "resize it, and the guest is able to follow.");
     else if (strcmp(answer, "no") == 0)
-        say(facts, "A growth would not reach the file system (%s). %s", reason, meaning);
+        say(facts, "A resize would not reach the file system (%s). %s", reason, meaning);
     else if (strcmp(answer, "unknown") == 0)
-        say(facts, "Whether a growth would reach the file system is not known (%s). %s", reason,
+        say(facts, "Whether a resize would reach the file system is not known (%s). %s", reason,
             meaning);
 }
 
@@ -273,7 +273,7 @@ static void say_attempts(const struct dossier *dossier, const struct config *con
     (void)config;
     if (resize && !*row_text(resize, "finished_at")) {
         display_time(row_text(resize, "detected_at"), time);
-        say(facts, "The growth was noticed at %s UTC; attempts so far: %" PRIu64 ".", time,
+        say(facts, "The resize was noticed at %s UTC; attempts so far: %" PRIu64 ".", time,
             row_number(resize, "attempts", NULL));
         if (*row_text(resize, "error"))
             say(facts, "The last error: %s", row_text(resize, "error"));
@@ -308,6 +308,13 @@ static void say_stale_reason(const cJSON *row, struct facts *facts)
     say_found(row, "problem", "What crustd cannot see", facts);
 }
 
+/* A volume that works: nobody asks what keeps its metadata. */
+static bool is_plainly_in_use(const struct dossier *dossier, enum stale_reason reason)
+{
+    return reason == STALE_REASON_IN_USE &&
+           strcmp(row_text(dossier->volume, "state"), "in_sync") == 0;
+}
+
 static void say_judged(const struct dossier *dossier, const struct config *config,
                        struct facts *facts)
 {
@@ -321,6 +328,8 @@ static void say_judged(const struct dossier *dossier, const struct config *confi
         const char *file = json_string(json_member(row, "evidence"), "file");
         const enum stale_reason waits_for = stale_reason_from_name(row_text(row, "waits_for"));
 
+        if (is_plainly_in_use(dossier, stale_reason_from_name(reason)))
+            continue;
         say(facts, "Its metadata%s%s, judged now: %s, %s%s%s", file ? ", file " : "",
             file ? file : "", decision, reason, meaning ? ". " : "", meaning ? meaning : "");
         if (*row_text(row, "waits_for"))

@@ -119,7 +119,7 @@ static void judge_version(const struct kernel_facts *facts, struct findings *fin
                      "Linux %s: without diskseq (5.15) a device number that goes to another disk "
                      "is not always noticed%s",
                      facts->release,
-                     major < 5 || minor < 11 ? "; before 5.11 not every driver tells of a growth, "
+                     major < 5 || minor < 11 ? "; before 5.11 not every driver reports a new size, "
                                                "which then waits for the sweep"
                                              : "");
     else

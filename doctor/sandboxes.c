@@ -161,7 +161,8 @@ static struct verdict find_hypervisor(const cJSON *row, const struct config *con
     case HYPERVISOR_KINDS:
         break;
     }
-    return make_error(&vmm, "has no way to be told", "Restart the pod after a growth");
+    return make_error(&vmm, "cannot be told of a new size",
+                      "Restart the pod after the device has grown");
 }
 
 /* ---- the guest ----------------------------------------------------------------------------- */
@@ -381,17 +382,17 @@ static void judge_forecast(const cJSON *sandboxes, const char *boot_id, struct f
         findings_add(findings, FINDING_ERROR, "resizable", NULL,
                      "crustctl volumes --not-resizable lists them; crustctl explain VOL says what "
                      "to do",
-                     "a growth would not reach %" PRIu64 " of %" PRIu64 " volumes in use: %s%s",
+                     "a resize would not reach %" PRIu64 " of %" PRIu64 " volumes in use: %s%s",
                      forecast.not_resizable, forecast.volumes, forecast.names,
                      forecast.cut ? ", …" : "");
     else if (forecast.unknown)
         findings_add(findings, FINDING_NOTE, "resizable", NULL, NULL,
-                     "whether a growth would reach them is not known yet of %" PRIu64 " of %" PRIu64
+                     "whether a resize would reach them is not known yet of %" PRIu64 " of %" PRIu64
                      " volumes in use",
                      forecast.unknown, forecast.volumes);
     else if (forecast.volumes)
         findings_add(findings, FINDING_OK, "resizable", NULL, NULL,
-                     "nothing is known to keep a growth from any of the %" PRIu64
+                     "nothing is known to keep a resize from any of the %" PRIu64
                      " volumes in use that crustd may resize",
                      forecast.volumes);
 }

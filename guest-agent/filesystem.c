@@ -66,7 +66,7 @@ struct xfs_growth {
 #if _IOC_WRITE == 1 /* some architectures number their ioctls differently */
 _Static_assert(EXT4_IOC_RESIZE_FS == 0x40086610, "ext4's resize ioctl");
 _Static_assert(XFS_IOC_FSGEOMETRY_V1 == 0x80705864, "xfs's geometry ioctl");
-_Static_assert(XFS_IOC_FSGROWFSDATA == 0x4010586e, "xfs's growth ioctl");
+_Static_assert(XFS_IOC_FSGROWFSDATA == 0x4010586e, "the ioctl that grows xfs");
 _Static_assert(BTRFS_IOC_RESIZE == 0x50009403, "btrfs's resize ioctl");
 #endif
 

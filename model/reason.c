@@ -58,7 +58,7 @@ static const struct {
            "for it alone; the CSI driver copies it from the storage class or the volume's "
            "attributes.",
            "resize.file_backed = never holds for all regular files as devices; observe shows their "
-           "growth."}}},
+           "new sizes."}}},
         {IN(UNKNOWN),
          {"A setting says that crustd only observes, so it does not ask the hypervisor.",
           "Permission to ask.",
@@ -237,7 +237,7 @@ static const struct {
          {"The volume's mount options make it read-only for whoever has it, so nobody can grow its "
           "file system. Any number of sandboxes may have it.",
           NULL,
-          {"If it is meant to be read-only, nothing is wrong: a growth reaches it with the first "
+          {"If it is meant to be read-only, nothing is wrong: a resize reaches it with the first "
            "sandbox that may write.",
            "Else remove \"ro\" from the options of its mountInfo.json, which the CSI driver writes "
            "from the pod's readOnly and the claim's access modes."}}},
@@ -406,7 +406,7 @@ static const struct {
            "resize.mode = observe, and crust.resize = observe, ask nothing of the guest."}}},
         {RESIZABLE,
          {"The hypervisor's list has the drive among others of equal size, and does not tell which "
-          "of them it is. A growth would have all of them read their sizes again, and most likely "
+          "of them it is. A resize would have all of them read their sizes again, and most likely "
           "reach the file system.",
           "A monitor that names each drive.",
           {"crustd's crust-qemu gives QEMU a QMP monitor; pods that run already must be restarted.",
@@ -419,12 +419,13 @@ static const struct {
           {"Rescan the disk by the command above; a multipath device needs it for each path.",
            "resize.scsi_rescan = on has crustd rescan the disk that announced it.",
            "Most CSI drivers do it in NodeExpandVolume: look at the driver's log.",
-           "After a rescan that brought no growth, crustctl resync has crustd forget the "
+           "After a rescan without a new size, crustctl resync has crustd forget the "
            "announcement."}}}),
     ROW(HOST_LAYER_PENDING, "host_layer_pending", STAYS, STATUS_UNAVAILABLE,
         {IN(IN_SYNC),
          {"The disk under this device has grown, but the device itself, a device-mapper layer "
-          "over it (LUKS, LVM, multipath), has not followed. If the growth is meant for something "
+          "over it (LUKS, LVM, multipath), has not followed. If the new space is meant for "
+          "something "
           "else, as it may be in LVM, nothing is wrong.",
           "A larger layer on this host.",
           {"Grow the layer by the command above; multipath needs all of its paths to have one size "

@@ -35,7 +35,7 @@ static const struct {
            "one."}}},
     [STATE_UNKNOWN] =
         {"unknown",
-         {.meaning = "No growth of the device was seen, but it is not known either whether the VM "
+         {.meaning = "The device was not seen to grow, but it is also not known whether the VM "
                      "has its present size: it may have grown while crustd did not run.",
           .missing = "The size that the hypervisor has."}},
     [STATE_HOST_GROWN] = {"host_grown",

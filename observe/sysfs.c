@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sysfs.c - attributes are read whole and bounded; what a vanished device says is "no such file".
+/* sysfs.c - attributes are read whole and bounded; a vanished device is reported as "no such file".
  *
  * The kernel gives an attribute in one read(2) (Documentation/filesystems/sysfs.rst), and a disk is
- * looked at before each command that its VMM gets. So it is read as it is opened, with none of the
- * care that files need which others write.
+ * read before each command to its VMM. So an attribute is read right after it is opened, without
+ * the checks that files of other writers need.
  */
 #include "observe/sysfs.h"
 

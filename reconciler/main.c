@@ -160,7 +160,8 @@ static void on_devices(void *userdata)
 {
     struct daemon *daemon = userdata;
 
-    log_warning(&(struct log_ids){.source = "uevent"}, "events were lost, looking at every volume");
+    log_warning(&(struct log_ids){.source = "uevent"},
+                "events were lost, observing every volume again");
     reconciler_queue_all_volumes(daemon->reconciler);
 }
 
@@ -222,7 +223,7 @@ static pid_t unpin(void *userdata, const char *sandbox_id)
 }
 
 #define UNARMED                                                                                    \
-    "directories could not be watched and are only looked at in the sweep: raise "                 \
+    "directories could not be watched and are only observed by the sweep: raise "                  \
     "fs.inotify.max_user_watches"
 #define DOWN                                                                                       \
     "no events from %s: what they would tell is only found in the sweep; raise "                   \

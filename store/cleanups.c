@@ -265,7 +265,7 @@ int store_note_stale_file(struct store *store, int64_t entry_id, const char *fil
 
 static const char *const step_names[] = {
     [STORE_TRASH_INTENDED] = "intended", [STORE_TRASH_MOVED] = "moved",
-    [STORE_TRASH_KEPT] = "kept",         [STORE_TRASH_RESTORING] = "restoring",
+    [STORE_TRASH_STORED] = "kept",       [STORE_TRASH_RESTORING] = "restoring",
     [STORE_TRASH_DELETING] = "deleting",
 };
 
@@ -274,7 +274,7 @@ static enum store_trash_step step_from_name(const char *name)
     for (size_t i = 0; i < array_length(step_names); i++)
         if (strcmp(name, step_names[i]) == 0)
             return (enum store_trash_step)i;
-    return STORE_TRASH_KEPT;
+    return STORE_TRASH_STORED;
 }
 
 int store_intend_cleanup(struct store *store, int64_t entry_id,
@@ -398,7 +398,7 @@ int store_finish_cleanup(struct store *store, int64_t cleanup_id,
     if (r < 0)
         return r;
     return decision == STORE_CLEANUP_REMOVED
-               ? store_set_trash_step(store, cleanup_id, STORE_TRASH_KEPT, now_ns)
+               ? store_set_trash_step(store, cleanup_id, STORE_TRASH_STORED, now_ns)
                : end_quarantine(store, cleanup_id);
 }
 

@@ -4,9 +4,9 @@
  * Everything but the reading functions runs inside a transaction (store.h). A directory is moved
  * away in steps, each committed before or after what it says has happened on disk:
  *
- *   store_intend_cleanup()   intended   committed durably, then it is moved to the trash
- *   store_set_trash_step()   moved      it is there; whoever was still writing shows within seconds
- *   store_finish_cleanup()   kept       decided as `removed`: the bytes stay for keep_hours
+ *   store_intend_cleanup() intended committed durably, then it is moved to the trash
+ *   store_set_trash_step() moved it is there; whoever was still writing shows within seconds
+ *   store_finish_cleanup() kept       decided as `removed`: stored, the bytes stay for keep_hours
  *                            no row     decided as `put-back` or `failed`
  *   store_set_trash_step()   restoring  a person wants it back
  *                            deleting   its time is up
@@ -99,7 +99,7 @@ int store_note_stale_file(struct store *store, int64_t entry_id, const char *fil
 enum store_trash_step {
     STORE_TRASH_INTENDED,
     STORE_TRASH_MOVED,
-    STORE_TRASH_KEPT,
+    STORE_TRASH_STORED, /* the row says "kept", as release 0.1.0 does */
     STORE_TRASH_RESTORING,
     STORE_TRASH_DELETING,
 };

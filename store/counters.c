@@ -47,7 +47,7 @@ static int count_spans(struct store *store, int64_t volume_id)
     static const char find[] = "SELECT detected_at, hypervisor_at, guest_at, finished_at"
                                " FROM resizes WHERE volume_id = ?1 ORDER BY resize_id DESC LIMIT 1";
     cleanup(sql_end) struct sql_rows rows = {0};
-    struct histogram *spans = store->pending.growths;
+    struct histogram *spans = store->pending.resizes;
     int64_t detected, hypervisor, guest;
     int r = sql_first(&store->connection, find, &rows, sql_number(volume_id));
 
@@ -115,7 +115,7 @@ void counts_keep(struct store *store, double commit_seconds)
     if (!store->counts_pending)
         return;
     for (size_t i = 0; i < STORE_STAGES; i++)
-        histogram_merge(&into->growths[i], &from->growths[i]);
+        histogram_merge(&into->resizes[i], &from->resizes[i]);
     for (size_t i = 0; i < from->resize_results; i++)
         add_result(into, from->resize_result[i].result, from->resize_result[i].reason,
                    from->resize_result[i].count);

@@ -39,7 +39,7 @@ struct store_counted_resize {
 
 struct store_counters {
     struct histogram commits;
-    struct histogram growths[STORE_STAGES]; /* that came through */
+    struct histogram resizes[STORE_STAGES]; /* that came through */
     unsigned resize_results;
     struct store_counted_resize resize_result[STORE_COUNTED_RESIZES];
     uint64_t cleanups[STORE_COUNTED_CLEANUPS];

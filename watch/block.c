@@ -3,7 +3,7 @@
  *
  * Any process with CAP_NET_ADMIN can send to that group and any process at all to our address, so a
  * message counts only if the kernel itself sent it: port 0, group 1, credentials of pid 0 and uid
- * 0. Even then it only says which device to look at again.
+ * 0. Even then it only says which device to observe again.
  *
  * The kernel drops what does not fit the receive buffer and says so once, by ENOBUFS; what was
  * queued before is still there and newer messages go on being dropped until the queue is empty. So

@@ -18,7 +18,7 @@
  * of what its users want, its events go to all of them, and its watch goes with the last of them.
  *
  * After IN_Q_OVERFLOW even the reports of vanished watches may be missing. So a new instance
- * replaces the old one with everything in it, and all trees are looked at again, which arms the
+ * replaces the old one with everything in it, and all trees are observed again, which arms the
  * children.
  *
  * Calls to the listener come from the loop: from reading, or from the timer `due`.
@@ -62,7 +62,7 @@ struct tree {
     struct chain chain;
     bool retake;     /* something happened on the chain */
     bool lost;       /* the root's watch is of no use any more */
-    bool incomplete; /* the root could not be watched, or not even looked for */
+    bool incomplete; /* the root could not be watched, or not even checked for */
     bool due;        /* observe_all is to be called */
 };
 
@@ -208,7 +208,7 @@ static int step_down(struct watch_directories *watch, const char *path, size_t e
 }
 
 /* Walks from the top to the root or to where the path ends. -errno if the root cannot be watched
- * (chain->root_exists) or not even looked for. */
+ * (chain->root_exists) or not even checked for. */
 static int follow(struct watch_directories *watch, const char *path, struct chain *chain)
 {
     cleanup(fd_closep) int directory = -1;

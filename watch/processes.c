@@ -3,7 +3,7 @@
  *
  * A pidfd stays with its process: whoever gets the pid afterwards is not reported. A process that
  * has ended but was not waited for yet has ended too. After the report the sandbox is no longer
- * watched; looking at it again tells whether there is a new process to watch.
+ * watched; observing it again tells whether there is a new process to watch.
  */
 #include <errno.h>
 #include <poll.h>

@@ -2,7 +2,7 @@
 /* uevent_codec.h - one kernel uevent datagram into its parts, no I/O.
  *
  * Layout (lib/kobject_uevent.c of Linux): "action@devpath" NUL, then "KEY=VALUE" NUL …, in any
- * order. RESIZE=1 comes with growth and shrinking alike and not from every driver, so it is only a
+ * order. RESIZE=1 comes with growing and shrinking alike and not from every driver, so it is only a
  * hint to read the size again; SYNTH_* marks an event that somebody wrote into a uevent file.
  */
 #pragma once

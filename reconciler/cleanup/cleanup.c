@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cleanup.c - when passes are taken, and steps in the trash.
  *
- * Both wait until nothing else is to be done. A pass goes in slices, so that no growth waits for
+ * Both wait until nothing else is to be done. A pass goes in slices, so that no resize waits for
  * it; a person's goes at once.
  */
 #include "reconciler/cleanup/cleanup.h"

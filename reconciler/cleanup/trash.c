@@ -202,7 +202,7 @@ static int set_step(struct step *step, enum store_trash_step next, uint64_t sinc
                                 since_ns);
 }
 
-static int advance_kept(struct step *step, const struct quarantine_state *state)
+static int advance_stored(struct step *step, const struct quarantine_state *state)
 {
     if (!state->in_trash)
         return store_forget_trash(step->cleanup->context->store, step->row.cleanup_id);
@@ -225,7 +225,7 @@ static int advance_restoring(struct step *step, const struct quarantine_state *s
         return complain(step, "put back", r);
     return r != QUARANTINE_DONE
                ? store_set_trash_step(step->cleanup->context->store, step->row.cleanup_id,
-                                      STORE_TRASH_KEPT, step->row.since_ns)
+                                      STORE_TRASH_STORED, step->row.since_ns)
                : record_restore(step, reason);
 }
 
@@ -250,8 +250,8 @@ static int advance(struct step *step)
         return advance_intended(step, &state);
     case STORE_TRASH_MOVED:
         return advance_moved(step, &state);
-    case STORE_TRASH_KEPT:
-        return advance_kept(step, &state);
+    case STORE_TRASH_STORED:
+        return advance_stored(step, &state);
     case STORE_TRASH_RESTORING:
         return advance_restoring(step, &state);
     case STORE_TRASH_DELETING:
@@ -382,7 +382,7 @@ static int judge_restore(struct cleanup *cleanup, const struct store_trash *befo
         return r;
     if (r == STORE_NOT_FOUND)
         return TRASH_RESTORED;
-    if (after.step == STORE_TRASH_KEPT)
+    if (after.step == STORE_TRASH_STORED)
         return error_set(error, TRASH_TAKEN,
                          "%s has been staged again since; what is there now is newer, and stays",
                          before->key);
@@ -407,7 +407,7 @@ int trash_restore(struct cleanup *cleanup, int64_t cleanup_id, struct error *err
 
     if (r != STORE_FOUND)
         return r < 0 ? r : refuse(cleanup, cleanup_id, error);
-    if (row.step != STORE_TRASH_KEPT)
+    if (row.step != STORE_TRASH_STORED)
         return error_set(error, TRASH_BUSY, "cleanup %" PRId64 " is under way: try again",
                          cleanup_id);
     if (is_gone(cleanup, cleanup_id))

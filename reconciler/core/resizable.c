@@ -50,17 +50,17 @@ static int record(const struct context *context, const struct store_volume *volu
     if (r < 0 || !changed || !answer)
         return r;
     if (strcmp(answer, "no") == 0)
-        log_info(&ids, "a growth would not reach its file system: %s", reason_name(reason));
+        log_info(&ids, "a resize would not reach its file system: %s", reason_name(reason));
     else if (strcmp(volume->resizable, "no") == 0)
-        log_info(&ids, "what kept a growth from its file system is gone: %s",
+        log_info(&ids, "what kept a resize from its file system is gone: %s",
                  reason_name(volume->resizable_reason));
     return 0;
 }
 
 int resizable_record(const struct context *context, const struct store_volume *volume,
-                     const struct decide_facts *growth)
+                     const struct decide_facts *resize)
 {
-    struct resizable_facts facts = {.growth = growth};
+    struct resizable_facts facts = {.resize = resize};
     struct resizable resizable;
 
     judge_monitor(context, volume, &facts);

@@ -18,23 +18,23 @@ static struct resizable say_unknown(enum volume_reason reason)
 }
 
 /* Why decide() does not manage the volume; NONE: it does. */
-static enum volume_reason unmanaged_reason(const struct decide_facts *growth)
+static enum volume_reason unmanaged_reason(const struct decide_facts *resize)
 {
-    if (growth->status == DECIDE_INVALID)
+    if (resize->status == DECIDE_INVALID)
         return REASON_INVALID_MOUNT_INFO;
-    if (growth->permit == POLICY_NEVER)
+    if (resize->permit == POLICY_NEVER)
         return REASON_POLICY;
-    if (growth->device == DEVICE_UNSUITABLE)
+    if (resize->device == DEVICE_UNSUITABLE)
         return REASON_NOT_A_BLOCK_DEVICE;
-    if (growth->device == DEVICE_MISSING)
+    if (resize->device == DEVICE_MISSING)
         return REASON_NO_DEVICE;
-    return growth->live_sandboxes > 1 && !growth->read_only ? REASON_MULTIPLE_SANDBOXES
+    return resize->live_sandboxes > 1 && !resize->read_only ? REASON_MULTIPLE_SANDBOXES
                                                             : REASON_NONE;
 }
 
-static enum volume_reason conflict_reason(const struct decide_facts *growth)
+static enum volume_reason conflict_reason(const struct decide_facts *resize)
 {
-    switch (growth->conflict) {
+    switch (resize->conflict) {
     case CONFLICT_ENTRIES_DISAGREE:
         return REASON_ENTRIES_DISAGREE;
     case CONFLICT_IDENTITY_MISMATCH:
@@ -46,36 +46,36 @@ static enum volume_reason conflict_reason(const struct decide_facts *growth)
     case CONFLICT_BYPASSED:
         return REASON_BYPASSED;
     case CONFLICT_UNPLUGGED:
-        return growth->live_sandboxes > 1 ? REASON_READ_ONLY : REASON_BYPASSED;
+        return resize->live_sandboxes > 1 ? REASON_READ_ONLY : REASON_BYPASSED;
     case CONFLICT_DETACHED:
     case CONFLICT_NONE:
         break;
     }
-    return growth->read_only ? REASON_READ_ONLY : REASON_NONE;
+    return resize->read_only ? REASON_READ_ONLY : REASON_NONE;
 }
 
-static bool is_shrunk(const struct decide_facts *growth)
+static bool is_shrunk(const struct decide_facts *resize)
 {
-    return growth->device_bytes < growth->largest_bytes ||
-           growth->device_bytes < growth->hypervisor_bytes;
+    return resize->device_bytes < resize->largest_bytes ||
+           resize->device_bytes < resize->hypervisor_bytes;
 }
 
 /* The observed obstacle to a resize of a managed volume; NONE: there is none. */
 static enum volume_reason obstacle(const struct resizable_facts *facts)
 {
-    const struct decide_facts *growth = facts->growth;
+    const struct decide_facts *resize = facts->resize;
 
-    if (is_shrunk(growth))
+    if (is_shrunk(resize))
         return REASON_SHRUNK;
-    if (growth->device == DEVICE_FILE)
+    if (resize->device == DEVICE_FILE)
         return REASON_POLICY; /* a regular file is only ever observed */
-    if (growth->hypervisor_reason != REASON_NONE)
-        return growth->hypervisor_reason;
+    if (resize->hypervisor_reason != REASON_NONE)
+        return resize->hypervisor_reason;
     if (facts->monitor == MONITOR_UNABLE)
         return facts->monitor_reason;
-    if (growth->guest_reason != REASON_NONE && growth->guest_reason != REASON_UNVERIFIED)
-        return growth->guest_reason;
-    return growth->permit == POLICY_OBSERVE ? REASON_POLICY : REASON_NONE;
+    if (resize->guest_reason != REASON_NONE && resize->guest_reason != REASON_UNVERIFIED)
+        return resize->guest_reason;
+    return resize->permit == POLICY_OBSERVE ? REASON_POLICY : REASON_NONE;
 }
 
 static struct resizable decide_managed(const struct resizable_facts *facts)
@@ -86,26 +86,26 @@ static struct resizable decide_managed(const struct resizable_facts *facts)
         return say_no(reason);
     if (facts->monitor == MONITOR_UNASKED)
         return say_unknown(REASON_DRIVES_NOT_READ);
-    if (facts->growth->list_doubtful)
+    if (facts->resize->list_doubtful)
         return say_unknown(REASON_UNVERIFIED);
-    if (!facts->growth->guest_proven)
+    if (!facts->resize->guest_proven)
         return say_unknown(REASON_GUEST_NOT_ASKED);
     return (struct resizable){RESIZABLE_YES, REASON_NONE};
 }
 
 struct resizable resizable_decide(const struct resizable_facts *facts)
 {
-    const struct decide_facts *growth = facts->growth;
+    const struct decide_facts *resize = facts->resize;
     enum volume_reason reason;
 
-    if (growth->status == DECIDE_GONE || growth->live_sandboxes == 0)
+    if (resize->status == DECIDE_GONE || resize->live_sandboxes == 0)
         return (struct resizable){RESIZABLE_UNUSED, REASON_NONE};
-    reason = unmanaged_reason(growth);
+    reason = unmanaged_reason(resize);
     if (reason == REASON_NONE)
-        reason = conflict_reason(growth);
+        reason = conflict_reason(resize);
     if (reason != REASON_NONE)
         return say_no(reason);
-    return growth->conflict == CONFLICT_DETACHED ? say_unknown(REASON_DETACHED)
+    return resize->conflict == CONFLICT_DETACHED ? say_unknown(REASON_DETACHED)
                                                  : decide_managed(facts);
 }
 

@@ -15,7 +15,7 @@ enum resizable_monitor {
 };
 
 struct resizable_facts {
-    const struct decide_facts *growth; /* the facts of decide() */
+    const struct decide_facts *resize; /* the facts of decide() */
     enum resizable_monitor monitor;
     enum volume_reason monitor_reason; /* of MONITOR_UNABLE */
 };

@@ -84,7 +84,7 @@ static void observe(struct helper_guest *guest, const struct context *context,
                              &guest->traits);
     guest->is_known = r == 0;
     if (r == GUEST_TRAITS_UNTOLD)
-        (void)error_set(&guest->error, r, "crustd has no way to learn it of %s",
+        (void)error_set(&guest->error, r, "crustd does not know how to find out for %s",
                         hypervisor_title(sandbox->hypervisor));
     else if (r < 0)
         (void)error_set_errno(&guest->error, r, "cannot read the arguments of its process");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* helper.c - all helpers: their beginning and end, and what earlier ones left. */
+/* helper.c - the beginning and end of all helpers, and the removal of what earlier ones left. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -87,7 +87,7 @@ static void on_end(struct loop_timer *timer)
     helpers_abandon(container_of(timer, struct helpers, end));
 }
 
-/* A helper that hangs would be killed and removed step by step, each of which may hang as well. */
+/* Killing and removing a helper that hangs takes several steps, each of which may hang as well. */
 void helpers_stop(struct helpers *helpers)
 {
     helpers->stopping = true;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* known.h - what a sandbox's last helper said of its volumes. Private to reconciler/helper/. */
+/* known.h - the last helper's answers about the volumes of a sandbox. Private to
+ * reconciler/helper/. */
 #pragma once
 
 #include "lib/hash.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* leftovers.h - what helpers left in one sandbox, and when its removal is tried. Private to
+/* leftovers.h - remains of helpers in one sandbox, and when their removal is tried. Private to
  * reconciler/helper/.
  */
 #pragma once
@@ -26,7 +26,7 @@ void helper_leftovers_remove(struct helper_leftovers *leftovers, const char *nam
 void helper_leftovers_done(struct helper_leftovers *leftovers);
 
 bool helper_leftovers_are_none(const struct helper_leftovers *leftovers);
-/* There are some, whose removal has failed and is not due again yet. */
+/* Whether there are some whose removal has failed and is not due again yet. */
 bool helper_leftovers_are_stuck(const struct helper_leftovers *leftovers);
 /* The next name to remove now; NULL: none. */
 const char *helper_leftovers_due(const struct helper_leftovers *leftovers);

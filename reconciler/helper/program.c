@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* program.c - see program.h.
  *
- * The file belongs to crustd's own installation, so it is not looked for below --root: in a pod it
- * comes with the image. Where the key has its default, the place is taken from where crustd itself
- * stands: PREFIX/sbin/crustd and PREFIX/libexec/crustd/crust-guest-agent.
+ * The file belongs to crustd's own installation, so it is not below --root: in a pod it comes with
+ * the image. If the key has its default, the place follows from crustd's own: PREFIX/sbin/crustd
+ * and PREFIX/libexec/crustd/crust-guest-agent.
  *
- * A guest has the processors of its node. What this program was built for is read from its own
- * file, so nothing has to be known of machines.
+ * A guest has the architecture of its node. Class, byte order and machine are compared with those
+ * of crustd's own file, so no list of machines is needed.
  */
 #include "reconciler/helper/program.h"
 
@@ -66,7 +66,7 @@ static int check_file(int fd, const char *path, struct error *error)
     struct stat st;
 
     if (fstat(fd, &st) < 0)
-        return error_set_errno(error, -errno, "cannot look at %s", path);
+        return error_set_errno(error, -errno, "cannot read the status of %s", path);
     if (!S_ISREG(st.st_mode))
         return error_set(error, HELPER_PROGRAM_MISSING, "%s is no regular file", path);
     if (st.st_uid != 0 || (st.st_mode & (S_IWGRP | S_IWOTH)))
@@ -96,7 +96,7 @@ static int check_architecture(int fd, const char *path, struct error *error)
     return HELPER_PROGRAM_OK;
 }
 
-/* Anything else, such as EMFILE, says nothing of the file. */
+/* Anything else, such as EMFILE, says nothing about the file. */
 static bool is_absence(int number)
 {
     return number == ENOENT || number == ENOTDIR || number == ELOOP || number == EACCES ||

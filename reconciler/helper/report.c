@@ -55,7 +55,7 @@ static uint64_t number_of(const cJSON *object, const char *name)
     return number;
 }
 
-/* A file system without any block has not been looked at. */
+/* A file system without any blocks was not examined. */
 static void take_stats(const cJSON *object, struct agent_stats *stats)
 {
     const char *condition = json_string(object, "condition");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report.h - what the helper said: one line of JSON (docs/guest-helper.md).
+/* report.h - the helper's answer: one line of JSON (docs/guest-helper.md).
  *
  * It comes out of a guest, so everything is bounded and checked, and texts are fit to be shown.
  */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* run.c - see run.h.
  *
- * The order is what makes a kill at any moment harmless: the record is committed before anything
- * is made, and deleted after everything is gone. A container that may still be there keeps its
- * directory, because finding it again takes the program in it (container_run.h).
+ * The order is what makes a kill at any moment harmless: the record is committed before anything is
+ * made, and deleted after everything is gone. The directory of a container that may still exist is
+ * kept, because finding the container again needs the program in it (container_run.h).
  *
- * A guest without a shared directory gets the program by CopyFile, always into the same directory:
- * the agent has no call that would remove it.
+ * A guest without a shared directory gets the program by CopyFile, always into the same directory,
+ * because the agent has no call that removes files.
  */
 #include "reconciler/helper/run.h"
 
@@ -43,7 +43,7 @@ struct helper_run {
     int share, program;
     struct helper_guest *guest;
     struct container_run *container;
-    struct loop_timer deferred; /* an end that needs nobody else */
+    struct loop_timer deferred; /* an end that is known before anything runs */
     struct helper_outcome outcome;
     helper_run_done *done;
     void *userdata;
@@ -88,7 +88,7 @@ static int record(struct helper_run *run)
     return r;
 }
 
-/* What holds for the guest as long as it is what it is. */
+/* The ability to remember for this guest; NULL: none. */
 static const char *ability_of(enum volume_reason reason)
 {
     switch ((int)reason) {
@@ -103,7 +103,7 @@ static const char *ability_of(enum volume_reason reason)
     }
 }
 
-/* A store that fails keeps the record, and the next start finds nothing where it leads. */
+/* If the store fails, the record stays, and the next start finds nothing to remove. */
 static void record_end(struct helper_run *run)
 {
     struct store *store = run->context->store;
@@ -174,7 +174,8 @@ static int judge_guest(struct helper_run *run, const struct guest_traits *traits
     if (unknown) {
         (void)error_set(error, 0, "the VMM does not tell whether its guest is confidential: %s",
                         unknown->text);
-        return refuse(run, REASON_AGENT_UNREACHABLE);
+        return refuse(run, unknown->code == GUEST_TRAITS_UNTOLD ? REASON_AGENT_UNSUPPORTED
+                                                                : REASON_AGENT_UNREACHABLE);
     }
     if (traits->is_confidential) {
         (void)error_set(error, 0, "the guest is confidential: crustd brings nothing into it");
@@ -255,7 +256,7 @@ static enum volume_reason reason_of(const struct container_reply *reply)
     return REASON_HELPER_FAILED;
 }
 
-/* The program has ended: whether it said something that can be believed. */
+/* The program has ended: takes its report, if that is valid. */
 static enum volume_reason read_report(struct helper_run *run, const struct container_reply *reply)
 {
     struct error *error = &run->outcome.error;
@@ -301,7 +302,7 @@ static void on_container(struct container_run *container, const struct container
     finish(run);
 }
 
-/* The helper is to have answered before its time is over, of which the container takes a part. */
+/* The program gets a part of the helper's time, so that it answers before that is over. */
 static void format_timeout(const struct helper_run *run, char ret_text[static NUMBER_BYTES])
 {
     uint32_t seconds = run->context->config->resize.call_timeout_seconds;
@@ -402,7 +403,7 @@ static void on_guest(const struct guest_traits *traits, const struct error *unkn
         finish(run);
 }
 
-/* A path that is not known yet may be in a moment. */
+/* A path that is not known yet may be known soon. */
 static int begin_run(struct helper_run *run, bool withheld)
 {
     bool is_alive = run->sandbox.is_alive;
@@ -439,7 +440,7 @@ int helper_run_new(const struct context *context, const struct helper_task *task
     return 0;
 }
 
-/* What cannot be dealt with now stays on record, and is tried again. */
+/* Remains that cannot be removed now stay on record, and are tried again. */
 static void leave(struct helper_run *run, const struct error *why)
 {
     run->outcome.reason = REASON_HELPER_FAILED;
@@ -485,7 +486,7 @@ static void on_guest_to_clean(const struct guest_traits *traits, const struct er
     finish(run);
 }
 
-/* Of a sandbox that is gone only the directory can be left. */
+/* Of a sandbox that is gone, only the directory can be left. */
 static int begin_clean_up(struct helper_run *run)
 {
     struct error error = {0};

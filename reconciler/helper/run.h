@@ -3,7 +3,8 @@
  *
  *   recorded → program placed in the share → container run → directory removed → record deleted
  *
- * Killed anywhere, what may be left is on record, and its clean-up is the same walk backwards.
+ * After a kill at any step, the possible remains are on record; cleaning up is the same walk
+ * backwards.
  */
 #pragma once
 
@@ -18,7 +19,7 @@ struct helper_run;
 struct helper_task {
     struct store_helper_run sandbox; /* its name is set by the run, unless it is to be cleaned up */
     bool grow;                       /* else only report */
-    bool withheld;                   /* places that may be those of volumes that must not grow */
+    bool withheld;                   /* some places may be those of volumes that must not grow */
     unsigned paths;
     const char *path[HELPER_VOLUMES + 1]; /* in the guest; copied; NULL after the last */
 };
@@ -27,7 +28,7 @@ struct helper_outcome {
     enum volume_reason reason; /* NONE: there is a report; of a clean-up: nothing is left */
     struct error error;        /* when it is not NONE */
     struct helper_report report;
-    bool left; /* something may be in the guest or its share under the sandbox's name */
+    bool left; /* something may be left in the guest or its share under the sandbox's name */
     struct error removal_error; /* why, when it is left */
 };
 
@@ -40,7 +41,7 @@ int helper_run_new(const struct context *context, const struct helper_task *task
 /* Removes what an earlier run left under the sandbox's name. */
 int helper_run_clean_up(const struct context *context, const struct store_helper_run *sandbox,
                         helper_run_done *done, void *userdata, struct helper_run **ret_run);
-/* Returns NULL. In its middle, what is there by then stays, on record. */
+/* Returns NULL. What a running helper has left stays, on record. */
 struct helper_run *helper_run_free(struct helper_run *run);
 
 /* Its container's and directory's name; "" before it has one. */

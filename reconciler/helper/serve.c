@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* serve.c - who gets the next helper, and what it came to; see waiting.h. */
+/* serve.c - picks the sandbox that gets the next helper, and takes in its result; see waiting.h. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -32,7 +32,7 @@ static void learn(struct helper_sandbox *sandbox, const struct helper_outcome *o
     helper_known_begin(&sandbox->known, outcome->reason, &outcome->error);
     sandbox->alone = outcome->reason == REASON_HELPER_FAILED;
     if (targets->paths == 0)
-        sandbox->known.at_ns = 0; /* nothing ran: who counts need not wait */
+        sandbox->known.at_ns = 0; /* nothing ran, so questions for usage need not wait */
     for (unsigned i = 0; outcome->reason == REASON_NONE && i < targets->targets; i++) {
         const struct helper_target *target = &targets->target[i];
         struct helper_verdict verdict;
@@ -90,7 +90,7 @@ static bool has_purpose(const struct helper_sandbox *sandbox, enum helper_purpos
     return call != NULL;
 }
 
-/* Policy, binding and configuration may be others than when it was asked for. */
+/* Policy, binding and configuration may have changed since the call. */
 static void serve_call(struct helper_call *call, struct helper_targets *targets)
 {
     struct helpers *helpers = call->helpers;
@@ -105,7 +105,7 @@ static void serve_call(struct helper_call *call, struct helper_targets *targets)
         helper_targets_add(helpers->context, volume, targets);
 }
 
-/* One volume whose place in the guest is gone, or hangs, fails the helper for all of them. */
+/* One volume whose mount in the guest is gone, or hangs, makes the helper fail for all of them. */
 static int serve_calls(struct helper_sandbox *sandbox, struct helper_task *task)
 {
     struct helper_targets *targets = sandbox->targets;
@@ -139,7 +139,7 @@ static bool serves_any(const struct helper_sandbox *sandbox)
     return call != NULL;
 }
 
-/* Without a run where all that waited for one are barred. */
+/* No run if all waiting calls are barred. */
 static int begin_helper(struct helper_sandbox *sandbox)
 {
     struct helper_task task = {.grow = has_purpose(sandbox, HELPER_RESIZE)};
@@ -197,7 +197,7 @@ static uint64_t turn_of(const struct helper_sandbox *sandbox)
     return sandbox->calls ? sandbox->calls->number : 0;
 }
 
-/* Who waits longest; those first that are to grow. */
+/* The call that has waited longest; resizes come first. */
 static struct helper_sandbox *find_next(struct helpers *helpers)
 {
     struct helper_sandbox *found = NULL, *sandbox, *next;

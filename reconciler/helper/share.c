@@ -28,7 +28,7 @@ static bool is_rust(enum kata_runtime runtime)
     return runtime == RUNTIME_KATA_RS;
 }
 
-/* What is not there, is behind a link or on another mount, or is not crustd's to open. */
+/* Whether it is missing, behind a link, on another mount, or not permitted. */
 static bool is_absence(int r)
 {
     return path_leads_nowhere(r) || r == PATH_LEADS_OUT || r == PATH_FORBIDDEN ||
@@ -106,7 +106,7 @@ int helper_share_each(int share, int (*callback)(void *userdata, const char *nam
 
 /* ---- placing ----------------------------------------------------------------------------- */
 
-/* Whatever the umask is: the guest's root may be another user here. */
+/* Regardless of the umask, because the guest's root may be another user on the host. */
 static int make_directory(int parent, const char *name)
 {
     cleanup(fd_closep) int fd = -1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* share.h - the directory of the node that a sandbox's guest sees, and what is placed in it.
+/* share.h - the node's directory that a sandbox shares with its guest, and the helper in it.
  *
  * Both runtimes share one directory per sandbox with the guest, read-only for the guest:
  *
@@ -12,8 +12,8 @@
  *
  *     crust-0123456789abcdef/agent, proc/, sys/, dev/, vol/
  *
- * Everything is opened below the sandbox's directory, without links and without another mount; what
- * has another name is never touched.
+ * Everything is opened below the sandbox's directory, without links and without another mount;
+ * anything with another name is never touched.
  */
 #pragma once
 
@@ -29,7 +29,7 @@ enum { HELPER_NAME_BYTES = 32, HELPER_GUEST_PATH_BYTES = 128 };
 /* Outcomes of helper_share_open(). */
 enum {
     HELPER_SHARE_OK,
-    HELPER_SHARE_ABSENT, /* the sandbox has none, or it is not what it should be */
+    HELPER_SHARE_ABSENT, /* the sandbox has none, or it is no plain directory of its own */
 };
 
 /* The directory, for reading names and making others in it. The error says what is missing. -errno:

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* targets.c - see targets.h.
  *
- * What one container costs does not depend on how many volumes it is given, and growing a file
- * system that fills its device changes nothing. So a helper that is needed for one volume takes
- * along the others of its sandbox, as far as crustd may grow them.
+ * The cost of one container does not depend on the number of volumes, and growing a file system
+ * that fills its device changes nothing. So a helper that is needed for one volume also serves the
+ * others of its sandbox, as far as crustd may resize them.
  */
 #include "reconciler/helper/targets.h"
 
@@ -114,8 +114,8 @@ void helper_targets_add(const struct context *context, const struct store_volume
 
 /* ---- those that go along ----------------------------------------------------------------- */
 
-/* The guest has the volume's device, as far as is known; what is not in the VM, or is something
- * else there, is no place of the volume's. */
+/* Whether the guest has the volume's device, as far as is known. If the VM lacks it, or has
+ * something else in its place, the place is not the volume's. */
 static bool is_stats_target(const struct store_volume *volume)
 {
     return volume->status == STORE_PRESENT && volume->state != STATE_UNMANAGED &&
@@ -143,8 +143,8 @@ static int note_volume(void *userdata, int64_t volume_id)
     return 0;
 }
 
-/* A volume of the Rust runtime is given by all places that may be its, so one that forbids growing
- * must be known by all places that may be its, too. */
+/* A volume of the Rust runtime is named by all its possible places, so a volume that forbids
+ * resizing forbids all its possible places, too. */
 static int forbid_place(void *userdata, const char *guest_path)
 {
     struct helper_targets *targets = userdata;

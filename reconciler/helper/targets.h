@@ -20,10 +20,11 @@ struct helper_target {
 
 struct helper_targets {
     bool grow; /* else only report */
-    /* Places that may be those of volumes that must not grow: none of them is given. */
+    /* Places that may be those of volumes that must not grow: none of them is passed to the helper.
+     */
     unsigned forbidden;
-    bool withheld;      /* some place was not given for that */
-    bool all_forbidden; /* there are more than fit, so only known places are given */
+    bool withheld;      /* a place was withheld for that reason */
+    bool all_forbidden; /* there are more than fit, so only known places are passed */
     char forbidden_path[HELPER_VOLUMES][STORE_ADDRESS_BYTES];
     unsigned targets;
     struct helper_target target[HELPER_VOLUMES];

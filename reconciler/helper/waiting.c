@@ -74,7 +74,7 @@ struct helper_call *helper_call_free(struct helper_call *call)
     return NULL;
 }
 
-/* Whoever is told may ask again. */
+/* The caller may ask again from within. */
 static void answer(struct helper_call *call, const struct guest_helper_reply *reply)
 {
     guest_helper_done *done = call->done;
@@ -105,7 +105,7 @@ static void answer_by_fact(struct helper_call *call, const struct helper_fact *f
     answer(call, &reply);
 }
 
-/* The helper that ran for it was given no place of it, or there was no room for its places. */
+/* The helper that ran for it was not given its places, or had no room for them. */
 static void answer_by_run(const struct helper_sandbox *sandbox, struct helper_call *call)
 {
     const struct helper_fact *fact = helper_known_find(&sandbox->known, call->binding_id);
@@ -125,7 +125,7 @@ static uint32_t seconds_since(uint64_t ns)
     return (uint32_t)((clock_boottime() - ns) / NSEC_PER_SEC);
 }
 
-/* Counting waits for its time; meanwhile what is known serves. */
+/* Questions for usage wait for their time; meanwhile the known answer is used. */
 static bool answer_count(const struct helper_sandbox *sandbox, struct helper_call *call)
 {
     const struct helper_known *known = &sandbox->known;
@@ -160,8 +160,8 @@ static bool answer_count(const struct helper_sandbox *sandbox, struct helper_cal
     return true;
 }
 
-/* A helper that ran for another volume of the sandbox has grown this one, too, or has found why
- * not. What it found while the device was smaller is no answer. */
+/* A helper that ran for another volume of the sandbox has grown this one, too, or has found why it
+ * cannot. A result from when the device was smaller does not count. */
 static bool answer_resize(struct helper_sandbox *sandbox, struct helper_call *call)
 {
     struct helper_fact *fact = helper_known_find(&sandbox->known, call->binding_id);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* waiting.h - who waits for helpers, sandbox by sandbox, and what each sandbox's last helper said.
- * Private to reconciler/helper/.
+/* waiting.h - the calls that wait for helpers, by sandbox, and each sandbox's last answers. Private
+ * to reconciler/helper/.
  *
- * waiting.c answers whoever can be answered, serve.c runs the next helper and learns from it,
- * helper.c begins and ends all of it. Whatever changes only sets a timer (helpers_serve_soon());
- * all decisions fall in serve.c, from the loop.
+ * waiting.c answers the calls that can be answered, serve.c runs the next helper and takes in its
+ * result, helper.c begins and ends all of it. Changes only set a timer (helpers_serve_soon()); all
+ * decisions are made in serve.c, from the loop.
  */
 #pragma once
 
@@ -18,7 +18,8 @@
 
 struct helpers {
     const struct context *context;
-    struct helper_sandbox *sandboxes; /* by sandbox_ref: who waits, runs, or was read of late */
+    struct helper_sandbox
+        *sandboxes; /* by sandbox_ref: sandboxes with calls, a helper, or a recent answer */
     unsigned running;
     uint64_t calls; /* ever made: their order */
     bool stopping;
@@ -61,16 +62,16 @@ struct helper_sandbox {
 /* waiting.c. NULL: no memory. */
 struct helper_sandbox *helper_sandbox_get(struct helpers *helpers, int64_t sandbox_ref);
 void helper_sandbox_drop(struct helper_sandbox *sandbox);
-/* Whoever is told may ask again, or free another call. */
+/* The callers may ask again, or free other calls, from within. */
 void helper_call_refuse(struct helper_call *call, enum volume_reason reason, const char *text);
-/* All whom no further helper is needed for. */
+/* Answers the calls that need no further helper. */
 void helpers_answer(struct helpers *helpers);
-/* The helper that ran for these calls has ended: its word for each of them. */
+/* The helper that ran for these calls has ended: gives each its answer. */
 void helper_sandbox_answer_served(struct helper_sandbox *sandbox);
 
 /* serve.c */
 void helpers_serve_soon(struct helpers *helpers);
-/* All helpers that run are left where they are, on record. */
+/* Leaves all running helpers where they are, on record. */
 void helpers_abandon(struct helpers *helpers);
 
 /* helper.c: a name that may still be in the guest. 0 or -ENOMEM. */

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Real guests whose QEMU was started through crust-qemu: growths on its monitor, and its socket's end."""
+"""Real guests whose QEMU was started through crust-qemu: resizes on its monitor, and its socket's end."""
 
 import os
 import unittest

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The database's disk fails while volumes grow: full, read-only, broken, its file removed, replaced,
-overwritten or locked. Each growth comes to its end, crustd says what is wrong and what to do, and
+overwritten or locked. Each resize comes to its end, crustd says what is wrong and what to do, and
 once that is done the file has the end state.
 """
 
@@ -72,7 +72,7 @@ class Degraded(SaidTest):
         """The guest has it, and the daemon says so: wherever it keeps what it knows."""
         size = self.grown.loop.size + 4 * MIB
         self.grown.loop.resize(size)
-        self.host.wait(lambda: self.is_grown(self.shown()), SECONDS, f"the growth to {size}")
+        self.host.wait(lambda: self.is_grown(self.shown()), SECONDS, f"the resize to {size}")
         self.assertEqual(self.vmm.drives[0].size, size)
         self.assertEqual(self.guest.stats.total, size)
 
@@ -117,7 +117,7 @@ class Degraded(SaidTest):
                          [])
         self.grow()
         self.host.wait(lambda: self.is_grown(self.host.volume(self.grown.path)), SECONDS,
-                       "a growth on record")
+                       "a resize on record")
 
 
 class Full(Degraded):

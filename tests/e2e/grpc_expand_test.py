@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""crust.v1.Runtime/RuntimeExpandVolume: what a CSI driver that asks for a growth is told, and when."""
+"""crust.v1.Runtime/RuntimeExpandVolume: what a CSI driver that asks for a resize is told, and when."""
 
 import shutil
 import struct

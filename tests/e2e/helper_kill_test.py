@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""crustd killed at every step of a helper's exchange: the next daemon ends the growth, and cleans up."""
+"""crustd killed at every step of a helper's exchange: the next daemon ends the resize, and cleans up."""
 
 import itertools
 import os

@@ -133,7 +133,7 @@ class RefusalTest(HelperCase):
                     f" WHERE v.target_path = '{volume.path}' AND j.kind = 'guest_answered'"
                     " AND j.detail LIKE '%reason%'")]
                 call = name.split()[0]
-                if call != "RemoveContainer":  # then the growth was through
+                if call != "RemoveContainer":  # then the resize was through
                     self.assertIn(call, "".join(said[name]))
 
     def test_who_waits_for_a_helper_holds_up_nobody_else(self):

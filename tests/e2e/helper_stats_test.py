@@ -19,7 +19,7 @@ class StatsTest(HelperCase):
         first = row["stats_at"]
         polls = len(scene.agent.matching(lambda one: one.method == "GetVolumeStats"))
         scene.agent.wait_for_requests(polls + 6, 60, method="GetVolumeStats")
-        self.assertEqual(len(scene.agent.runs), runs, "what the growth's helper said still serves")
+        self.assertEqual(len(scene.agent.runs), runs, "what the resize's helper said still serves")
         # The time at which the guest was read, and not the one at which somebody asked.
         self.assertEqual(node.volume(scene.volumes[1].path)["stats_at"][:18], first[:18])
 

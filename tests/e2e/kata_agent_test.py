@@ -265,7 +265,7 @@ class HelperTest(KataAgentCase):
                 self.assertEqual(entry["error"], "no_capability" if name in left else "", entry)
 
     def test_frozen_file_system_keeps_no_other_back(self):
-        """The report is there in time; the container ends when the kernel lets the growth go."""
+        """The report is there in time; the container ends when the kernel lets the resize go."""
         before = self.vm.guest_size(self.disks["ext4"].mount_point)
         for name in ("ext4", "xfs"):
             self.resize(name)

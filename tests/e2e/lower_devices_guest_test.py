@@ -128,10 +128,10 @@ class LowerDevicesTest(unittest.TestCase):
         self.assertEqual(self.layers(), {device: (BEFORE - HEADER, "pending"),
                                          f"/dev/{disk}": (AFTER, "in_step")})
         self.remap("luks-data", table.format((AFTER - HEADER) // 512))
-        self.wait("blocked/monitor_missing")  # a growth like any other
+        self.wait("blocked/monitor_missing")  # a resize like any other
         self.assertEqual({state for _, state in self.layers().values()}, {"in_step"})
-        (growth,) = json.loads("".join(self.node.run("crustctl resizes -o json")))
-        self.assertEqual((growth["from_bytes"], growth["to_bytes"]),
+        (resize,) = json.loads("".join(self.node.run("crustctl resizes -o json")))
+        self.assertEqual((resize["from_bytes"], resize["to_bytes"]),
                          (BEFORE - HEADER, AFTER - HEADER))
 
     def test_multipath_whose_paths_are_rescanned_by_crustd(self):

@@ -49,7 +49,7 @@ class RecipeTest(SaidTest):
                   60, "the volume's place in the guest")
 
     def is_owed(self, node):
-        """The kubelet asks for a growth before it starts the sandbox."""
+        """The kubelet asks for a resize before it starts the sandbox."""
         self.assertEqual(node.query("SELECT state, sandbox_id, to_bytes, finished_at"
                                     " FROM audit_resizes"),
                          [{"state": "unbound", "sandbox_id": None, "to_bytes": BEFORE,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a growth would reach a volume's file system is told before there is one."""
+"""Whether a resize would reach a volume's file system is told before there is one."""
 
 import json
 import unittest
@@ -65,7 +65,7 @@ class QemuTest(ResizableTest):
         table = node.crustctl("volumes", "--not-resizable").stdout
         self.assertRegex(table, r"pv-lonely.* monitor_missing")
         self.assertNotIn("pv-idle", table)
-        self.explains(node, volume.path, "A growth would not reach the file system", "monitor_missing",
+        self.explains(node, volume.path, "A resize would not reach the file system", "monitor_missing",
                       "extra_monitor_socket")
         code, body = curl(node, f"/v1/volumes/{row['volume_id']}")
         self.assertEqual((code, json.loads(body)["resizable"], json.loads(body)["resizable_reason"]),
@@ -84,7 +84,7 @@ class QemuTest(ResizableTest):
         self.assertRegex(changes[-1][1], "^(yes|unknown)")
 
     def test_monitor_and_agent(self):
-        """Each part was seen, and a growth takes no conversation more than before."""
+        """Each part was seen, and a resize takes no conversation more than before."""
         node = self.node()
         volume = self.volume(node)
         monitor, agent = self.monitor(node, volume), self.agent(node)
@@ -98,7 +98,8 @@ class QemuTest(ResizableTest):
         self.settle(node)
         self.assertEqual((monitor.connections, len(self.asked(agent))), (2, 2))
         self.assertEqual(self.journal(node), [])
-        self.explains(node, volume.path, "A growth would reach the file system")
+        self.explains(node, volume.path, "A resize would reach the file system")
+        self.assertNotIn("judged now", node.crustctl("explain", volume.path).stdout)
 
     def test_hmp(self):
         """One drive: HMP tells which it is, and can resize it."""
@@ -314,7 +315,7 @@ class HelperTest(HelperCase, ResizableTest):
         row = self.wait(node, volume, "no", reason)
         self.assertEqual((row["state"], row["stalled"]), ("in_sync", 0))
         self.assertEqual(self.counted(node), {reason: 1})
-        self.explains(node, volume.path, f"A growth would not reach the file system ({reason})")
+        self.explains(node, volume.path, f"A resize would not reach the file system ({reason})")
 
     def test_no_helper(self):
         self.refused("agent_denied", guest__helper="off")

@@ -66,7 +66,7 @@ class RustSandbox(RustPod, Sandbox):
 
 
 class RustCase(ResizeCase):
-    """Growths under the Rust runtime."""
+    """Resizes under the Rust runtime."""
 
     @classmethod
     def add_sandbox(cls, **options):

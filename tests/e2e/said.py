@@ -104,7 +104,7 @@ class SaidTest(unittest.TestCase):
         self.addCleanup(loop.close)
         return loop
 
-    # the parts of a growth
+    # the parts of a resize
 
     def volume(self, node, name="pv", size=BEFORE, **stage):
         loop = self.loop(size)
@@ -145,7 +145,7 @@ class SaidTest(unittest.TestCase):
         return text
 
     def resize_row(self, node, volume_path):
-        """The newest growth of a volume, or None."""
+        """The newest resize of a volume, or None."""
         rows = node.query("SELECT r.* FROM audit_resizes r JOIN audit_volumes v USING (volume_id)"
                           f" WHERE v.target_path = '{volume_path}' ORDER BY resize_id DESC LIMIT 1")
         return rows[0] if rows else None

@@ -151,7 +151,7 @@ class AgentTest(GuestTest):
         self.finish(node, [volume])
 
     def test_growing_again_does_not_wait_for_the_pause(self):
-        """A fresh growth is a fresh reason to try."""
+        """A fresh resize is a fresh reason to try."""
         node, scene = self.build(["a layer"], seconds=60)
         (volume, agent), = scene.values()
         agent.behave("ResizeVolume", "status:9:a layer", "ok")
@@ -195,7 +195,7 @@ class UnknownTest(SaidTest):
                 node.close()
 
     def test_device_that_grows_while_the_guest_is_asked(self):
-        """Whatever comes of that call, the VMM hears of the growth."""
+        """Whatever comes of that call, the VMM hears of the resize."""
         for behaviour, reason in (("delay=2,status:12:not implemented", "agent_unsupported"),
                                   ("delay=2,status:9:it cannot", "guest_layer_unsupported"),
                                   ("delay=2,close", "agent_unreachable")):

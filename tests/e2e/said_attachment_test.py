@@ -304,7 +304,7 @@ class SeenTest(AttachmentTest):
         node.start()
         node.wait_for(volume.path, "in_sync", "none")
         self.assertEqual(self.grown(), [BEFORE])
-        self.assertIsNone(self.resize_row(node, volume.path))  # nobody waited for a growth
+        self.assertIsNone(self.resize_row(node, volume.path))  # nobody waited for a resize
 
         # Another sandbox has the volume. The file system is known to fill its device, and the guest
         # is asked once all the same: what this guest can do is not known.

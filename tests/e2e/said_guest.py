@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said of a growth that stops in the guest, and when it is through after all."""
+"""What is said of a resize that stops in the guest, and when it is through after all."""
 
 import dataclasses
 

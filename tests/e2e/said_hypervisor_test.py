@@ -21,7 +21,7 @@ PERMISSION_CONFLICT = (
 
 @dataclasses.dataclass
 class Case:
-    """break_it(monitor, drive) before the growth; what is then said."""
+    """break_it(monitor, drive) before the resize; what is then said."""
 
     break_it: typing.Callable
     reason: str

@@ -4,7 +4,7 @@ must be rescanned, are said, with the command that helps, and so is what ends it
 
 Loop devices are real, and so are their events; what they stand on is written into a sysfs of the
 node's own, in which one loop device passes for a dm device and another for its lower device. That
-a disk announced growth, which only a SCSI disk does, is written into the database while the daemon
+a disk announced a new size, which only a SCSI disk does, is written into the database while the daemon
 is down: to the daemon it is what it has recorded before.
 """
 
@@ -43,7 +43,7 @@ class LowerDevicesTest(SaidTest):
         row = node.wait_for(volume.path, "in_sync", "host_layer_pending", device_bytes=BEFORE)
         self.assertIsNone(row["next_attempt_at"])
         self.explains(node, volume.path, "- cryptsetup resize luks-data", "NodeExpandVolume",
-                      "/dev/dm-0 (crypt luks-data) has 32 MiB and has not followed a growth",
+                      "/dev/dm-0 (crypt luks-data) has 32 MiB and has not followed its lower device",
                       "/dev/sda (disk) has 80 MiB")
         self.assertEqual(self.layers(node), {
             "/dev/dm-0": ("crypt", BEFORE, "pending"),
@@ -103,7 +103,7 @@ class LowerDevicesTest(SaidTest):
 class RescanTest(SaidTest):
 
     def build(self, **settings):
-        """A volume on LUKS on a disk that announced growth; returns the disk's rescan attribute."""
+        """A volume on LUKS on a disk that announced a new size; returns the disk's rescan attribute."""
         node = self.node({"resize.sweep_seconds": NEVER} | settings)
         sysfs, self.volume, disks = stack(self, node, ["sda"], label="luks-data",
                                           uuid="CRYPT-LUKS2-0123-luks-data")
@@ -129,7 +129,7 @@ class RescanTest(SaidTest):
         node.start()
         node.wait_for(self.volume.path, "in_sync", "host_stale")
         self.explains(node, self.volume.path, "- echo 1 > /sys/block/sda/device/rescan",
-                      "/dev/sda (disk) has 48 MiB and says that it has grown",
+                      "/dev/sda (disk) has 48 MiB and has announced a new size",
                       "resize.scsi_rescan = on")
         self.settle(node)
         self.assertEqual(rescan.read_text(), "")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""resize.settle_ms: a growth is acted on once the size has been still, and the record says when."""
+"""resize.settle_ms: a resize is acted on once the size has been still, and the record says when."""
 
 import signal
 import unittest

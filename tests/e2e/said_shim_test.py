@@ -403,7 +403,7 @@ class RoutesTest(ShimTest):
 
 
 class NoHandsTest(ShimTest):
-    """VMMs that are recognised, and that nothing can tell of a growth: said, and not tried. Their
+    """VMMs that are recognised, and that nothing can tell of a resize: said, and not tried. Their
     guests are not asked either, for they cannot have the new size."""
 
     def check_kind(self, node, volume, kind, error):

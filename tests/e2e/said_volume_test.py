@@ -74,7 +74,7 @@ class VolumeTest(SaidTest):
             self.assertEqual(monitor.sent("block_resize"), [])
 
     def check_open(self, node, volume, state, reason):
-        """The growth is on the record, with the volume's state, and nothing is due."""
+        """The resize is on the record, with the volume's state, and nothing is due."""
         resize = self.resize_row(node, volume.path)
         self.assertEqual((resize["state"], resize["reason"], resize["finished_at"]),
                          (state, reason, None))
@@ -450,7 +450,7 @@ class SandboxTest(VolumeTest):
         node.wait_for(volume.path, "in_sync")
         monitor.silent = True
         volume.loop.resize(AFTER)
-        node.wait(lambda: self.resize_row(node, volume.path), 60, "the growth")
+        node.wait(lambda: self.resize_row(node, volume.path), 60, "the resize")
         node.vmms[0].stop()
         row = node.wait_for(volume.path, "unbound", "none")
         self.assertIsNone(row["sandbox_id"])

@@ -97,7 +97,7 @@ class ManagerTest(SaidTest):
 class UnitTest(SaidTest):
 
     def grow(self, wrapper):
-        """A growth, seen by the kernel's event alone."""
+        """A resize, seen by the kernel's event alone."""
         node = self.node({"resize.sweep_seconds": 3600}, wrapper)
         volume = self.volume(node)
         self.sandbox(node, volume)

@@ -56,7 +56,7 @@ class StatusPageTest(SaidTest):
             self.skipTest("needs the program curl")
 
     def build(self):
-        """One volume in sync after a growth, one stalled, one that no sandbox uses, and one with a
+        """One volume in sync after a resize, one stalled, one that no sandbox uses, and one with a
         hostile name."""
         self.port = free_port()
         node = self.node({"http.listen": f"127.0.0.1:{self.port}"})

@@ -47,7 +47,7 @@ class FakeShim(MicroHttp):
       status         (code, message) that the agent answers ResizeVolume with; None: it does it
       stats_status   the same for GetVolumeStats
       failure        an error of the shim's on its way to the agent, as a text; None
-      stats          of the file system; a growth raises its total
+      stats          of the file system; a resize raises its total
     """
 
     max_connections = 1 << 20

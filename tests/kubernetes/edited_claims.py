@@ -22,7 +22,7 @@ class EditedClaims(ClaimTest):
         self.expand_device("run", volume, GROWN)
         self.wait_capacity("run", GROWN)
         self.wait_event("run", "FileSystemResizeSuccessful")
-        # The answer came after the growth: nobody has to wait for the guest.
+        # The answer came after the resize: nobody has to wait for the guest.
         self.assertGreater(self.guest_size(guest), GROWN * 3 // 4)
         guest.ask("verify", 0)
         stats = self.wait_stats("run", self.guest_size(guest))

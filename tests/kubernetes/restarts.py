@@ -19,13 +19,13 @@ class Restarts(ClaimTest):
         self.wait_grown(guest, GROWN)
 
     def test_crustd_is_killed(self):
-        """In the middle of the guest's growth."""
+        """In the middle of the guest's resize."""
         volume, guest = self.start_vm("killed")
         guest.ask("freeze", 0)
         self.edit("killed", GROWN)
         self.expand_device("killed", volume, GROWN)
         target = self.target("killed")
-        self.wait_for(lambda: self.node.volume(target)["state"] == "block_grown", "the growth")
+        self.wait_for(lambda: self.node.volume(target)["state"] == "block_grown", "the resize")
         self.node.run("systemctl kill --signal=KILL crustd")
         guest.ask("thaw", 0)
         self.wait_capacity("killed", GROWN)

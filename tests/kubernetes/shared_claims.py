@@ -31,7 +31,7 @@ class SharedClaims(ClaimTest):
         self.wait_running("second")
 
     def test_read_write_once_pod(self):
-        """The scheduler keeps the second pod waiting, and the growth is the first one's."""
+        """The scheduler keeps the second pod waiting, and the resize is the first one's."""
         volume, guest = self.start_vm("alone")
         self.create_pod("waiting", claim="alone")
         self.wait_for(lambda: "ReadWriteOncePod" in self.why_not_scheduled("waiting"),

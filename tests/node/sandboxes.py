@@ -160,7 +160,7 @@ class SandboxTest(NodeTest):
         return self.guest_sizes(name)
 
     def check_grown(self, name, before):
-        """The guest's own word about a growth since settle(); returns the volume's row."""
+        """The guest's own word about a resize since settle(); returns the volume's row."""
         volume, size = self.volume(name), self.device_bytes(name)
         row = self.node.wait_for(volume.path, "in_sync", "none", seconds=RESIZE_SECONDS,
                                  device_bytes=size, hypervisor_bytes=size)

@@ -26,6 +26,18 @@ struct reference {
     const char *cell[REFERENCE_CELLS];
 };
 
+/* The next line, without the blanks in front of it: a table may stand in a list. */
+static inline bool reference_read_line(struct reference *reference)
+{
+    size_t blanks;
+
+    if (!fgets(reference->line, sizeof(reference->line), reference->file))
+        return false;
+    blanks = strspn(reference->line, " ");
+    memmove(reference->line, reference->line + blanks, strlen(reference->line + blanks) + 1);
+    return true;
+}
+
 static inline void reference_open(struct reference *reference, const char *page, const char *table)
 {
     char marker[128];
@@ -34,7 +46,7 @@ static inline void reference_open(struct reference *reference, const char *page,
     if (!reference->file)
         fail_msg("%s: cannot be opened", page);
     (void)snprintf(marker, sizeof(marker), "<!-- %s -->\n", table);
-    while (fgets(reference->line, sizeof(reference->line), reference->file))
+    while (reference_read_line(reference))
         if (strcmp(reference->line, marker) == 0)
             return;
     fail_msg("%s: no %s", page, marker);
@@ -73,7 +85,7 @@ static inline void reference_split(struct reference *reference)
 /* The next row's cells, past the table's head; false after the last. */
 static inline bool reference_next(struct reference *reference)
 {
-    while (fgets(reference->line, sizeof(reference->line), reference->file)) {
+    while (reference_read_line(reference)) {
         assert_non_null(strchr(reference->line, '\n'));
         if (strncmp(reference->line, "|--", 3) == 0) {
             reference->in_table = true;

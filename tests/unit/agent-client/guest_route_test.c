@@ -203,7 +203,7 @@ static void no_route_at_all_is_told(void **state)
     assert_int_equal(next(&walk, &whole), ROUTE_NONE);
     guest_walk_conclude(&walk);
     assert_int_equal(walk.reason, REASON_AGENT_UNREACHABLE);
-    assert_string_equal(walk.error.text, "agent.routes has no way to this agent");
+    assert_string_equal(walk.error.text, "agent.routes has no route to this agent");
 }
 
 static void an_outcome_has_a_reason_and_shows_what_the_route_can_do(void **state)

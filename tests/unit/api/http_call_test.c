@@ -12,7 +12,7 @@ static void begin(struct fixture *fixture, struct client *client)
         loop_run_once(&fixture->loop);
 }
 
-static void a_growth_is_waited_for(void **state)
+static void a_resize_is_waited_for(void **state)
 {
     struct fixture *fixture = *state;
     struct client client;
@@ -100,7 +100,7 @@ static void waiting_is_bounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_growth_is_waited_for), TEST(a_refusal_has_gRPC_s_code),
+        TEST(a_resize_is_waited_for), TEST(a_refusal_has_gRPC_s_code),
         TEST(only_on_the_socket),     TEST(who_waits_is_told_at_the_end),
         TEST(waiting_is_bounded),
     };

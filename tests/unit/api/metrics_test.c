@@ -146,7 +146,7 @@ static void each_volume_where_it_is_wanted(void **state)
     expect_line(fixture, "\ncrustd_volume_available_bytes{pv=\"pv-0\"} 7\n");
 }
 
-static void growths_are_counted_once_committed(void **state)
+static void resizes_are_counted_once_committed(void **state)
 {
     struct fixture *fixture = *state;
     struct store *store = fixture->reconciler.store;
@@ -209,7 +209,7 @@ int main(void)
         TEST(the_modes_are_shown),
         TEST(what_guests_say_is_counted),
         TEST(each_volume_where_it_is_wanted),
-        TEST(growths_are_counted_once_committed),
+        TEST(resizes_are_counted_once_committed),
         TEST(calls_are_counted),
         TEST(no_volume_is_a_label),
     };

@@ -116,7 +116,7 @@ static void not_resizable_is_a_filter(void **state)
     assert_non_null(strstr(buffer_text(&table), "NOT RESIZABLE"));
     expect(node, "volume pvc-ledger", EXIT_DONE, "no/monitor_missing");
     expect(node, "explain pvc-ledger", EXIT_DONE,
-           "A growth would not reach the file system (monitor_missing)");
+           "A resize would not reach the file system (monitor_missing)");
     expect(node, "explain pvc-orders", EXIT_DONE, "is not known (guest_not_asked)");
 }
 
@@ -146,7 +146,7 @@ static void a_volume_is_a_sheet(void **state)
     (void)snprintf(words, sizeof(words), "volume %d", (int)node->blocked);
     expect(node, words, EXIT_DONE, "blocked/monitor_missing");
     expect(node, "volume pvc-ledger", EXIT_DONE, "ffeeddccbbaa99887766554433221100");
-    expect(node, "volume key2", EXIT_DONE, "Open growth\n");
+    expect(node, "volume key2", EXIT_DONE, "Open resize\n");
     expect(node, "volume pvc-ledger", EXIT_DONE, "Last in the journal\n");
     expect(node, "volume pvc-nothing", EXIT_NOT_FOUND, "");
 }

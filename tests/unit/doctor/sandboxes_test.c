@@ -185,7 +185,7 @@ static void firecracker(void **state)
 static void what_cannot_be_told(void **state)
 {
     expect(*state, ROW("\"hypervisor\":\"dragonball\"," ABLE), "error",
-           "Dragonball has no way to be told");
+           "Dragonball cannot be told of a new size");
     expect(*state, ROW("\"hypervisor\":\"cloud-hypervisor\"," ABLE), "error", "no API socket");
     expect(*state, ROW("\"hypervisor\":\"cloud-hypervisor\"," MONITOR "," ABLE), "note",
            "Cloud Hypervisor has not said its version yet");

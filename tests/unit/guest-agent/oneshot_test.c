@@ -422,7 +422,7 @@ static void a_device_that_shrank_is_refused(void **state)
 }
 
 /* A frozen file system lets nobody write, the one who grows it included. */
-static void a_growth_that_hangs_delays_no_other(void **state)
+static void a_resize_that_hangs_delays_no_other(void **state)
 {
     const char *paths[] = {make_volume(0, "xfs"), make_volume(1, "xfs")};
     cleanup(fd_closep) int fd = open(paths[0], O_RDONLY | O_CLOEXEC);
@@ -514,7 +514,7 @@ int main(void)
         TEST(a_shut_down_file_system_is_reported_and_not_forced),
         TEST(recorded_errors_are_reported_and_not_forced),
         TEST(a_device_that_shrank_is_refused),
-        TEST(a_growth_that_hangs_delays_no_other),
+        TEST(a_resize_that_hangs_delays_no_other),
         TEST(no_device_node_is_needed),
         TEST(without_sysfs_there_is_no_report),
         TEST(a_report_that_cannot_be_written_is_an_error),

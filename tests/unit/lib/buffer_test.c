@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* buffer_test.c - growth, limits, and that failure changes nothing. */
+/* buffer_test.c - growing, limits, and that a failure changes nothing. */
 #include "tests/unit/test.h"
 
 #include <errno.h>

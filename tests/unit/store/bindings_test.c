@@ -228,7 +228,7 @@ static void a_vmm_that_lost_the_drive_has_no_size(void **state)
     volume = get_volume(store, bound.volume_id);
     assert_int_equal(volume.list, STORE_LIST_LACKS);
     assert_int_equal(volume.hypervisor_bytes, 0);
-    assert_int_equal(volume.first_bytes, 2 * GIB); /* what a growth counts from */
+    assert_int_equal(volume.first_bytes, 2 * GIB); /* what a resize counts from */
     assert_string_equal(volume.drive_id, "drive-2");
     assert_string_equal(volume.list_error, "none of 0 drives");
     put_list(store, bound, 1, STORE_LIST_HAS);

@@ -284,7 +284,7 @@ static void a_removal_is_shown_when_it_is_decided(void **state)
                      0);
     assert_text_of(store, "SELECT decision || reason FROM audit_cleanups", "removedsandbox_ended");
     assert_int_equal(store_get_trash(store, id, &trash), STORE_FOUND);
-    assert_int_equal(trash.step, STORE_TRASH_KEPT);
+    assert_int_equal(trash.step, STORE_TRASH_STORED);
     assert_int_equal(trash.since_ns, 90);
     assert_int_equal(store_get_cleanup(store, id, decision), STORE_FOUND);
     assert_string_equal(decision, "removed");
@@ -462,7 +462,7 @@ static void another_boot_knows_no_ages(void **state)
     fixture->store = fixture_open(fixture->path, "boot-2");
     assert_int_equal(store_get_trash(fixture->store, id, &trash), STORE_FOUND);
     assert_int_equal(trash.since_ns, 0);
-    assert_int_equal(store_set_trash_step(fixture->store, id, STORE_TRASH_KEPT, 0), 0);
+    assert_int_equal(store_set_trash_step(fixture->store, id, STORE_TRASH_STORED, 0), 0);
     assert_int_equal(due_before(fixture->store, -1), 0); /* younger than they are kept for */
     assert_int_equal(suspect_of(fixture->store, entry_id_of(fixture->store)).since_ns, 0);
     assert_int_equal(suspect_of(fixture->store, entry_id_of(fixture->store)).stale_reason,

@@ -71,7 +71,7 @@ static int grow(struct store *store, uint64_t size)
     return r;
 }
 
-/* The device and its growth were written by the same turn. */
+/* The device and its resize were written by the same turn. */
 static bool is_whole(struct store *store)
 {
     return number_of(store, "SELECT (SELECT size_bytes FROM devices) ="

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* resizes_test.c - a growth from its opening to its end. */
+/* resizes_test.c - a resize from its opening to its end. */
 #include "tests/unit/store/fixture.h"
 #include "tests/unit/volume_rows.h"
 
-static void a_growth_follows_its_volume_to_the_end(void **state)
+static void a_resize_follows_its_volume_to_the_end(void **state)
 {
     struct store *store = store_of(state);
     struct bound bound = put_bound(store);
@@ -59,7 +59,7 @@ static void a_growth_follows_its_volume_to_the_end(void **state)
                    "{\"from\":\"block_grown/none\",\"to\":\"in_sync/unverified\"}");
 }
 
-static void an_equal_growth_writes_nothing(void **state)
+static void an_equal_resize_writes_nothing(void **state)
 {
     struct store *store = store_of(state);
     int64_t volume_id = put_bound(store).volume_id;
@@ -71,7 +71,7 @@ static void an_equal_growth_writes_nothing(void **state)
     assert_int_equal(written(store), before);
 }
 
-/* A client that asks before there is a sandbox is promised a growth, which the next one pays. */
+/* A client that asks before there is a sandbox is promised a resize, which the next one pays. */
 static void a_debt_is_paid_by_the_next_sandbox(void **state)
 {
     struct store *store = store_of(state);
@@ -103,8 +103,8 @@ static void a_debt_is_paid_by_the_next_sandbox(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        MODEL(a_growth_follows_its_volume_to_the_end),
-        MODEL(an_equal_growth_writes_nothing),
+        MODEL(a_resize_follows_its_volume_to_the_end),
+        MODEL(an_equal_resize_writes_nothing),
         MODEL(a_debt_is_paid_by_the_next_sandbox),
     };
 

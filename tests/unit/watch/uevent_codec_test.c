@@ -11,7 +11,7 @@
  */
 #define PARSE(text, event) uevent_parse((char[sizeof(text)]){text}, sizeof(text) - 1, event)
 
-static void reads_growth_of_a_loop_device(void **state)
+static void reads_resize_of_a_loop_device(void **state)
 {
     char data[] = "change@/devices/virtual/block/loop0\0ACTION=change\0"
                   "DEVPATH=/devices/virtual/block/loop0\0SUBSYSTEM=block\0RESIZE=1\0MAJOR=7\0"
@@ -133,7 +133,7 @@ static void refuses_what_is_no_uevent(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_growth_of_a_loop_device),
+        cmocka_unit_test(reads_resize_of_a_loop_device),
         cmocka_unit_test(reads_device_mapper_with_its_own_key_first),
         cmocka_unit_test(reads_scsi_unit_attention),
         cmocka_unit_test(reads_a_rescanned_disk),

@@ -227,7 +227,7 @@ static void in_sync_claims_only_what_was_seen(void **state)
     } while (table_advance(&table, combination));
 }
 
-static void a_growth_counts_from_what_the_vmm_has(void **state)
+static void a_resize_counts_from_what_the_vmm_has(void **state)
 {
     struct decide_facts given = {.first_bytes = 10, .hypervisor_bytes = 20};
 
@@ -257,7 +257,7 @@ static bool is_decided(enum volume_state state, enum volume_reason reason)
 }
 
 /* The table comes to one pair that no volume gets: a guest that is only unverified has been grown,
- * so that no growth waits for it. And one is kept for those who wait for it, though nothing comes
+ * so that no resize waits for it. And one is kept for those who wait for it, though nothing comes
  * to it now. */
 static bool is_exempt(enum volume_state state, enum volume_reason reason)
 {
@@ -285,7 +285,7 @@ int main(void)
         cmocka_unit_test(states_have_the_reasons_that_are_decided),
         cmocka_unit_test(never_touches_what_it_must_not),
         cmocka_unit_test(in_sync_claims_only_what_was_seen),
-        cmocka_unit_test(a_growth_counts_from_what_the_vmm_has),
+        cmocka_unit_test(a_resize_counts_from_what_the_vmm_has),
     };
 
     return cmocka_run_group_tests_name("decide", tests, read_table, NULL);

@@ -62,7 +62,7 @@ static void luks_follows_in_whole(void **state)
     assert_in_step(layers);
 }
 
-static void growth_that_comes_back_is_none(void **state)
+static void resize_that_comes_back_is_none(void **state)
 {
     struct layer layers[2];
 
@@ -151,7 +151,7 @@ static void begin_nested(struct layer *layers)
     layers_judge(layers, 5);
 }
 
-static void growth_comes_up_layer_by_layer(void **state)
+static void resize_comes_up_layer_by_layer(void **state)
 {
     struct layer layers[5];
 
@@ -200,12 +200,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_header_is_not_missing_space),
         cmocka_unit_test(luks_follows_in_whole),
-        cmocka_unit_test(growth_that_comes_back_is_none),
+        cmocka_unit_test(resize_that_comes_back_is_none),
         cmocka_unit_test(lvm_follows_as_it_is_told),
         cmocka_unit_test(who_is_not_expected_to_follow_is_in_step),
         cmocka_unit_test(an_unknown_dm_device_is_named),
         cmocka_unit_test(a_disk_that_announced_a_larger_size_is_stale),
-        cmocka_unit_test(growth_comes_up_layer_by_layer),
+        cmocka_unit_test(resize_comes_up_layer_by_layer),
         cmocka_unit_test(a_multipath_device_is_as_large_as_its_paths),
     };
 

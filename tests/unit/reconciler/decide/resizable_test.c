@@ -77,10 +77,10 @@ static struct decide_facts resize_facts_of(const int *combination)
     };
 }
 
-static struct resizable_facts facts_of(const int *combination, const struct decide_facts *growth)
+static struct resizable_facts facts_of(const int *combination, const struct decide_facts *resize)
 {
     return (struct resizable_facts){
-        .growth = growth,
+        .resize = resize,
         .monitor = combination[MONITOR],
         .monitor_reason = REASON_HYPERVISOR_VERSION,
     };
@@ -90,9 +90,9 @@ static struct resizable_facts facts_of(const int *combination, const struct deci
 static const char *expected_reason(const struct table_row *row, const struct resizable_facts *given)
 {
     if (strcmp(row->outcome[REASON], "hypervisor") == 0)
-        return reason_name(given->growth->hypervisor_reason);
+        return reason_name(given->resize->hypervisor_reason);
     if (strcmp(row->outcome[REASON], "guest") == 0)
-        return reason_name(given->growth->guest_reason);
+        return reason_name(given->resize->guest_reason);
     if (strcmp(row->outcome[REASON], "monitor") == 0)
         return reason_name(given->monitor_reason);
     return row->outcome[REASON];
@@ -111,8 +111,8 @@ static void every_combination_is_decided_as_the_table_says(void **state)
 
     (void)state;
     do {
-        struct decide_facts growth = resize_facts_of(combination);
-        struct resizable_facts given = facts_of(combination, &growth);
+        struct decide_facts resize = resize_facts_of(combination);
+        struct resizable_facts given = facts_of(combination, &resize);
         struct resizable resizable = resizable_decide(&given);
         const struct table_row *row = table_match(&table, combination);
 
@@ -127,7 +127,7 @@ static void every_combination_is_decided_as_the_table_says(void **state)
     table_assert_used(&table);
 }
 
-/* "Yes" claims that each part was seen, and decide() then acts on a growth. */
+/* "Yes" claims that each part was seen, and decide() then acts on a resize. */
 static void yes_claims_only_what_was_seen(void **state)
 {
     int combination[FACTS] = {0};
@@ -135,17 +135,17 @@ static void yes_claims_only_what_was_seen(void **state)
 
     (void)state;
     do {
-        struct decide_facts growth = resize_facts_of(combination);
-        struct resizable_facts given = facts_of(combination, &growth);
+        struct decide_facts resize = resize_facts_of(combination);
+        struct resizable_facts given = facts_of(combination, &resize);
 
         if (resizable_decide(&given).answer != RESIZABLE_YES)
             continue;
         count++;
         assert_int_equal(given.monitor, MONITOR_ABLE);
-        assert_true(growth.guest_proven);
-        assert_false(growth.list_doubtful);
-        growth.is_still = growth.may_try = true;
-        assert_int_equal(decide(&growth).action, ACTION_RESIZE_HYPERVISOR);
+        assert_true(resize.guest_proven);
+        assert_false(resize.list_doubtful);
+        resize.is_still = resize.may_try = true;
+        assert_int_equal(decide(&resize).action, ACTION_RESIZE_HYPERVISOR);
     } while (table_advance(&table, combination));
     assert_true(count > 0);
 }
@@ -157,8 +157,8 @@ static void every_answer_but_yes_has_a_reason(void **state)
 
     (void)state;
     do {
-        struct decide_facts growth = resize_facts_of(combination);
-        struct resizable_facts given = facts_of(combination, &growth);
+        struct decide_facts resize = resize_facts_of(combination);
+        struct resizable_facts given = facts_of(combination, &resize);
         struct resizable resizable = resizable_decide(&given);
         bool needs_reason =
             resizable.answer == RESIZABLE_NO || resizable.answer == RESIZABLE_UNKNOWN;
