@@ -102,7 +102,7 @@ static int add_file(struct vmm_process *process, const char *name, struct vmm_fi
     bool readable = true;
     struct stat st;
 
-    if (!isdigit((unsigned char)name[0]) || fstatat(process->descriptors, name, &st, 0) < 0 ||
+    if (!isdigit((unsigned char)name[0]) || vmm_process_stat(process, name, &st) < 0 ||
         !S_ISREG(st.st_mode))
         return 0;
     r = is_readable(process->pid, fd, &readable);

@@ -51,13 +51,29 @@ static int resolve_path(struct vmm_resolver *resolver, const char *path,
     return 0;
 }
 
+int vmm_process_stat(const struct vmm_process *process, const char *name, struct stat *ret_stat)
+{
+    struct statx x;
+
+    if (statx(process->descriptors, name, AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, &x) < 0)
+        return -errno;
+    *ret_stat = (struct stat){
+        .st_mode = x.stx_mode,
+        .st_dev = makedev(x.stx_dev_major, x.stx_dev_minor),
+        .st_rdev = makedev(x.stx_rdev_major, x.stx_rdev_minor),
+        .st_ino = x.stx_ino,
+    };
+    return 0;
+}
+
 static int resolve_name(struct vmm_process *process, const char *name,
                         struct vmm_identity *ret_identity)
 {
     struct stat st;
+    int r = vmm_process_stat(process, name, &st);
 
-    if (fstatat(process->descriptors, name, &st, 0) < 0)
-        return vmm_resolver_note(&process->resolver, -errno);
+    if (r < 0)
+        return vmm_resolver_note(&process->resolver, r);
     if (!S_ISBLK(st.st_mode) && !S_ISREG(st.st_mode))
         return -ENODEV;
     *ret_identity = identity_of(&st);

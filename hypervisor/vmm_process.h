@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "hypervisor/vmm_resolver.h"
@@ -23,6 +24,10 @@ struct vmm_process {
 int vmm_process_init(struct vmm_process *process, const struct hypervisor_request *request,
                      struct error *error);
 void vmm_process_done(struct vmm_process *process);
+
+/* What the process has open as descriptor `name`: type, device and inode, as the kernel knows them
+ * without asking the file system, which may hang (FUSE, NFS). 0 or -errno. */
+int vmm_process_stat(const struct vmm_process *process, const char *name, struct stat *ret_stat);
 
 /* vmm_files.c: resolver.files. */
 int vmm_files_list(struct vmm_resolver *resolver, struct vmm_file *ret_files, size_t size,

@@ -4,12 +4,14 @@ are served all the while, and crustd's memory stays bounded."""
 
 import json
 import os
+import subprocess
 import threading
 import time
 import unittest
 
 import said
 import vmm as fake_vmm
+from fuse import HangingFile
 from said import AFTER, MIB, SaidTest, curl, fake_monitor, longest_pass, rss_anon, status
 
 MOST_MEMORY = 64 * MIB
@@ -157,6 +159,34 @@ class HostileTest(SaidTest):
             return row.get("reason") in ("hypervisor_unreachable", "hypervisor_busy")
 
         node.wait(refused, 120, f"{name} to be refused")
+
+    def test_a_vmm_with_a_file_that_hangs(self):
+        """Its server answers nobody any more; what the VMM has open is looked at all the same."""
+        try:
+            hanging = HangingFile(self.scratch / "hanging")
+        except OSError as error:
+            self.skipTest(f"needs FUSE: {error}")
+        self.addCleanup(hanging.close)
+        file = hanging.open()
+        self.addCleanup(os.close, file)
+        node = self.node()
+        volume = self.volume(node)
+        held = subprocess.Popen(["sh", "-c", "read _", "qemu-system-x86_64", "-name",
+                                 f"sandbox-{said.SANDBOX},debug-threads=on"],
+                                stdin=subprocess.PIPE, pass_fds=[file])
+        self.addCleanup(held.wait)
+        self.addCleanup(held.kill)
+        self.addCleanup(held.stdin.close)
+        node.add_sandbox(said.SANDBOX, held.pid, agent="unix:///agent.sock",
+                         drives=[volume.record()])
+        node.record(volume.path, said.SANDBOX)
+        monitor = self.monitor(node, volume, mode="hmp")
+        self.agent(node)
+        hanging.silent.set()
+        node.start()
+        monitor.wait_for("info block")
+        node.wait_for(volume.path, "in_sync")
+        self.assertEqual(curl(node, "/healthz")[0], 200)
 
     def bundle(self, node, container_id, sandbox_id, clutter):
         directory = node.path(f"{said_tasks()}/{container_id}")
