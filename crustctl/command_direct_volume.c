@@ -8,7 +8,6 @@
  * is none. stats and resize ask crustd, where kata-runtime asks a shim: so a resize also reaches
  * the hypervisor.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,9 +18,9 @@
 #include "crustctl/command.h"
 #include "lib/base64url.h"
 #include "lib/cleanup.h"
-#include "lib/directory.h"
 #include "lib/json.h"
 #include "lib/path.h"
+#include "lib/removal.h"
 
 enum { DIRECTORY_MODE = 0700, FILE_MODE = 0600 };
 
@@ -138,41 +137,31 @@ int command_direct_volume_add(struct session *session)
 
 /* ---- remove ---- */
 
-static int empty_directory(DIR *names)
-{
-    const char *name;
+/* Its files and the directory; kata-runtime, too, makes nothing else there. */
+enum { LEVELS = 1 };
 
-    while ((name = directory_next(names)))
-        if (unlinkat(dirfd(names), name, 0) < 0 && errno != ENOENT)
-            return -errno;
-    return 0;
-}
-
-static int remove_volume(const struct session *session, const char *name)
+static int remove_volume(const struct session *session, const char *name, struct error *error)
 {
     cleanup(fd_closep) int parent = -1;
-    cleanup(dir_closep) DIR *names = NULL;
     int r = open_volumes(session, &parent);
 
     if (r == 0)
-        r = directory_list_below(parent, name, &names);
-    if (r < 0)
-        return r == PATH_MISSING ? 0 : r;
-    r = empty_directory(names);
-    if (r == 0 && unlinkat(parent, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
-        r = -errno;
-    return r;
+        return removal_run(parent, name, LEVELS, error);
+    return r == PATH_MISSING ? 0 : error_set(error, r, "%s", strerror(-r));
 }
 
 int command_direct_volume_remove(struct session *session)
 {
     char name[BASE64URL_NAME_CHARS + 1];
-    int r, code = name_volume(session, name);
+    struct error error = {0};
+    int code = name_volume(session, name);
 
     if (code != EXIT_DONE)
         return code;
-    r = remove_volume(session, name);
-    return r < 0 ? fail(session->options->volume_path, r) : EXIT_DONE;
+    if (remove_volume(session, name, &error) == 0)
+        return EXIT_DONE;
+    (void)fprintf(stderr, "crustctl: %s: %s\n", session->options->volume_path, error.text);
+    return EXIT_FAILED;
 }
 
 /* ---- stats, resize ---- */

@@ -77,6 +77,9 @@ int path_open_root(const char *root, int *ret_fd);
 int path_open_directory_below(int directory, const char *name, int *ret_fd);
 int path_open_directory_in_root(int root, const char *path, int *ret_fd);
 
+/* Any existing thing below, as O_PATH; of a link the link itself. */
+int path_open_below(int directory, const char *name, int *ret_fd);
+
 /* An existing file to be read, at once: only where there are no device nodes, as in sysfs. */
 int path_open_file_in_root(int root, const char *path, int *ret_fd);
 

@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 #include "lib/cleanup.h"
-#include "lib/directory.h"
 #include "lib/path.h"
+#include "lib/removal.h"
 #include "observe/fingerprint.h"
 
 enum { ANCESTORS = 64 };
@@ -276,51 +276,20 @@ int quarantine_put_back(const struct quarantine *quarantine, const struct quaran
 
 /* ---- deleting ---------------------------------------------------------------------------- */
 
-static int delete_file(int directory, const char *name)
-{
-    return unlinkat(directory, name, 0) < 0 && errno != ENOENT ? -errno : 0;
-}
+enum { LEVELS_OF_DIRECTORY = 1 };
 
-/* One name at a time, from the beginning, for the directory changes while it is read. */
-static int delete_files(int directory)
-{
-    int r = 0;
-
-    for (bool more = true; r == 0 && more;) {
-        cleanup(dir_closep) DIR *names = NULL;
-        const char *name;
-
-        r = directory_list(directory, &names);
-        more = false;
-        while (r == 0 && (name = directory_next(names))) {
-            r = delete_file(directory, name);
-            more = true;
-        }
-    }
-    return r;
-}
-
-static int delete_directory(int drawer, const char *key)
-{
-    cleanup(fd_closep) int directory = -1;
-    int r = path_open_directory_below(drawer, key, &directory);
-
-    if (r == 0)
-        r = delete_files(directory);
-    if (r == 0 && unlinkat(drawer, key, AT_REMOVEDIR) < 0)
-        r = -errno;
-    return r == PATH_MISSING ? 0 : r;
-}
-
-int quarantine_delete(const struct quarantine *quarantine, const struct quarantine_item *item)
+int quarantine_delete(const struct quarantine *quarantine, const struct quarantine_item *item,
+                      struct error *error)
 {
     cleanup(fd_closep) int drawer = -1;
     int r = path_open_directory_below(quarantine->trash, item->name, &drawer);
 
+    if (r == PATH_MISSING)
+        return QUARANTINE_DONE;
     if (r < 0)
-        return r == PATH_MISSING ? QUARANTINE_DONE : r;
-    r = item->file ? delete_file(drawer, item->file) : delete_directory(drawer, item->key);
+        return error_set_errno(error, r, "it can't be opened");
+    r = removal_run(drawer, moved_name(item), item->file ? 0 : LEVELS_OF_DIRECTORY, error);
     if (r == 0 && unlinkat(quarantine->trash, item->name, AT_REMOVEDIR) < 0 && errno != ENOENT)
-        r = -errno;
+        r = error_set_errno(error, -errno, "its directory can't be removed");
     return r;
 }

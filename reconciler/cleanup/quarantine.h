@@ -68,8 +68,10 @@ int quarantine_observe(const struct quarantine *quarantine, const struct quarant
 /* Back to where it was. DONE, TAKEN (for a file: its directory is gone), ABSENT, -errno. */
 int quarantine_put_back(const struct quarantine *quarantine, const struct quarantine_item *item);
 
-/* Deletes what lies in the trash: metadata only, regular files of one directory. DONE, -errno. */
-int quarantine_delete(const struct quarantine *quarantine, const struct quarantine_item *item);
+/* Deletes what lies in the trash: metadata only, regular files of one directory (lib/removal.h).
+ * DONE, -errno. */
+int quarantine_delete(const struct quarantine *quarantine, const struct quarantine_item *item,
+                      struct error *error);
 
 /* Clears away what a move that was cut short left behind: nothing but an empty directory. */
 void quarantine_tidy(const struct quarantine *quarantine, const struct quarantine_item *item);

@@ -231,10 +231,14 @@ static int advance_restoring(struct step *step, const struct quarantine_state *s
 
 static int advance_deleting(struct step *step)
 {
-    int r = quarantine_delete(&step->quarantine, &step->item);
+    struct error error = {0};
+    int r = quarantine_delete(&step->quarantine, &step->item, &error);
 
-    if (r < 0)
-        return complain(step, "delete", r);
+    if (r < 0) {
+        log_error(&(struct log_ids){.volume = step->row.volume_id}, "cannot delete %s/%s: %s",
+                  step->row.directory, step->row.name, error.text);
+        return 0;
+    }
     return store_forget_trash(step->cleanup->context->store, step->row.cleanup_id);
 }
 

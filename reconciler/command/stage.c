@@ -405,13 +405,12 @@ static void sync_root(struct clients *clients, enum volume_layout layout)
 void stagings_sweep(const struct clients *clients)
 {
     for (enum volume_layout layout = LAYOUT_KATA; layout <= LAYOUT_CRUST; layout++) {
+        struct error error = {0};
         struct where where;
-        int r;
 
         find_place(clients, layout, &where);
-        r = stage_files_sweep(&where.place);
-        if (r < 0 && r != PATH_MISSING)
-            log_warning(NULL, "cannot empty %s: %s", where.workshop, strerror(-r));
+        if (stage_files_sweep(&where.place, &error) < 0)
+            log_warning(NULL, "cannot empty %s: %s", where.workshop, error.text);
     }
 }
 

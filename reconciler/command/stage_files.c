@@ -11,6 +11,8 @@
  * tmpfs, where these roots are, all of that costs next to nothing and nothing outlives a crash.
  *
  * Everything is reached through descriptors of the two directories, and nothing follows a link.
+ * What is removed is removed by lib/removal.h, and what that would refuse is not taken away either:
+ * it stays whole in its place, where whoever mounted something into it finds it.
  */
 #include "reconciler/command/stage_files.h"
 
@@ -22,13 +24,13 @@
 #include <unistd.h>
 
 #include "lib/cleanup.h"
-#include "lib/directory.h"
 #include "lib/path.h"
+#include "lib/removal.h"
 
 #define MOUNT_INFO "mountInfo.json"
 #define NEW        "new"
 
-enum { DEPTH = 4, ATTEMPTS = 3 };
+enum { LEVELS = 5, ATTEMPTS = 3 };
 
 /* An outcome beside STAGE_*: somebody else changed the place meanwhile, try again. */
 enum { OVERTAKEN = 100 };
@@ -45,37 +47,6 @@ static void directories_done(struct directories *directories)
 }
 
 /* ---- the working directory ---- */
-
-static int remove_content(int parent, unsigned depth);
-
-static int remove_tree(int parent, const char *name, unsigned depth)
-{
-    cleanup(fd_closep) int fd = -1;
-    int r;
-
-    if (unlinkat(parent, name, 0) == 0 || errno == ENOENT)
-        return 0;
-    if (errno != EISDIR)
-        return -errno;
-    fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    r = depth > 0 ? remove_content(fd, depth - 1) : 0;
-    if (r < 0)
-        return r;
-    return unlinkat(parent, name, AT_REMOVEDIR) < 0 ? -errno : 0;
-}
-
-static int remove_content(int directory, unsigned depth)
-{
-    cleanup(dir_closep) DIR *names = NULL;
-    const char *name;
-    int r = directory_list(directory, &names);
-
-    while (r == 0 && (name = directory_next(names)))
-        r = remove_tree(directory, name, depth);
-    return r;
-}
 
 static int open_or_make(int root, const char *path, int *ret_fd)
 {
@@ -101,12 +72,14 @@ static int open_place(const struct stage_place *place, struct directories *ret_d
     return r < 0 ? error_set_errno(error, r, "cannot work in %s", path) : 0;
 }
 
-int stage_files_sweep(const struct stage_place *place)
+int stage_files_sweep(const struct stage_place *place, struct error *error)
 {
     cleanup(fd_closep) int workshop = -1;
     int r = path_open_directory_in_root(place->root, place->workshop, &workshop);
 
-    return r < 0 ? r : remove_content(workshop, DEPTH);
+    if (r < 0)
+        return r == PATH_MISSING ? 0 : error_set_errno(error, r, "cannot open it");
+    return removal_empty(workshop, LEVELS, error);
 }
 
 /* ---- putting ---- */
@@ -182,11 +155,24 @@ static int put_files(const struct directories *directories, int directory,
     return sync_directory(directory);
 }
 
-/* A repeated request renews the directory's times, because staleness also depends on its age. And
- * the daemon that put it there may have been killed before it was synced. */
-static int touch(int directory)
+static int sync_file(int directory, const char *name)
 {
-    return futimens(directory, NULL) < 0 ? -errno : sync_directory(directory);
+    cleanup(fd_closep) int fd =
+        openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+
+    return fd < 0 || fsync(fd) < 0 ? -errno : 0;
+}
+
+/* A repeated request renews the directory's times, because staleness also depends on its age. And
+ * whoever put it there may have synced neither the file nor its name: a driver need not, and a
+ * daemon may have been killed before. */
+static int confirm(int directory)
+{
+    int r = sync_file(directory, MOUNT_INFO);
+
+    if (r == 0 && futimens(directory, NULL) < 0)
+        r = -errno;
+    return r < 0 ? r : sync_directory(directory);
 }
 
 /* STAGE_*, OVERTAKEN or -errno. */
@@ -201,7 +187,7 @@ static int put_once(const struct directories *directories, const char *name,
     else if (path_is_no_directory(r))
         return error_set(error, STAGE_IN_THE_WAY, "%s: not a directory", name);
     else if (r == 0 && has_content(directory, content)) {
-        r = touch(directory);
+        r = confirm(directory);
         if (r == 0)
             return STAGE_UNCHANGED;
     } else if (r == 0)
@@ -224,9 +210,11 @@ int stage_files_put(const struct stage_place *place, const char *name,
 
         if (done == STAGE_DONE || done == STAGE_UNCHANGED)
             return done;
-        (void)remove_tree(directories.workshop, NEW, DEPTH);
+        r = removal_run(directories.workshop, NEW, LEVELS, done == OVERTAKEN ? error : NULL);
         if (done != OVERTAKEN)
             return done;
+        if (r < 0)
+            return error_prefix(error, "%s/", place->workshop), r;
     }
     return r < 0 ? r : error_set(error, -EBUSY, "%s comes and goes", name);
 }
@@ -247,8 +235,13 @@ int stage_files_take(const struct stage_place *place, const char *name, struct e
     r = open_place(place, &directories, error);
     if (r < 0)
         return r;
-    r = remove_tree(directories.workshop, name, DEPTH);
-    if (r == 0 && renameat(directories.volumes, name, directories.workshop, name) < 0)
+    r = removal_run(directories.workshop, name, LEVELS, error);
+    if (r < 0)
+        return error_prefix(error, "%s/", place->workshop), r;
+    r = removal_check(directories.volumes, name, LEVELS, error);
+    if (r < 0)
+        return error_prefix(error, "%s/", place->volumes), r;
+    if (renameat(directories.volumes, name, directories.workshop, name) < 0)
         r = -errno;
     if (r == PATH_MISSING)
         return STAGE_UNCHANGED;

@@ -38,14 +38,15 @@ struct stage_content {
 int stage_files_put(const struct stage_place *place, const char *name,
                     const struct stage_content *content, struct error *error);
 
-/* Takes the directory, with whatever is in it, out of the watched root. STAGE_DONE, STAGE_UNCHANGED
- * (there was none) or -errno. After stage_files_sync() it stays away; then stage_files_sweep()
- * removes it. */
+/* Takes the directory, with the files in it, out of the watched root. STAGE_DONE, STAGE_UNCHANGED
+ * (there was none) or -errno: also where something in it is not for crustd to remove
+ * (lib/removal.h), and then all of it stays. After stage_files_sync() it stays away; then
+ * stage_files_sweep() removes it. */
 int stage_files_take(const struct stage_place *place, const char *name, struct error *error);
 
 /* Syncs everything that was put and taken so far. 0 or -errno. */
 int stage_files_sync(const struct stage_place *place);
 
 /* Removes what lies in the working directory, at start also what a daemon that was killed has left.
- * 0 or -errno. */
-int stage_files_sweep(const struct stage_place *place);
+ * 0 (also if there is no such directory) or -errno. */
+int stage_files_sweep(const struct stage_place *place, struct error *error);

@@ -14,6 +14,7 @@
 #include "lib/cleanup.h"
 #include "lib/directory.h"
 #include "lib/path.h"
+#include "lib/removal.h"
 
 #define HOST_SANDBOXES "/run/kata-containers/shared/sandboxes"
 #define GUEST_SHARE    "/run/kata-containers/shared/containers"
@@ -198,9 +199,10 @@ int helper_share_place(int share, const char *name, int program, struct error *e
 
 /* ---- removing ---------------------------------------------------------------------------- */
 
-static int remove_name(int directory, const char *name, int flags)
+/* An empty one: nothing that somebody has put there goes with it. */
+static int remove_directory(int directory, const char *name)
 {
-    return unlinkat(directory, name, flags) < 0 && errno != ENOENT ? -errno : 0;
+    return unlinkat(directory, name, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
 }
 
 int helper_share_remove(int share, const char *name)
@@ -210,8 +212,8 @@ int helper_share_remove(int share, const char *name)
 
     if (r < 0)
         return r == PATH_MISSING ? 0 : r;
-    r = remove_name(directory, HELPER_PROGRAM_NAME, 0);
+    r = removal_run(directory, HELPER_PROGRAM_NAME, 0, NULL);
     for (size_t i = 0; r == 0 && i < array_length(directories); i++)
-        r = remove_name(directory, directories[i], AT_REMOVEDIR);
-    return r == 0 ? remove_name(share, name, AT_REMOVEDIR) : r;
+        r = remove_directory(directory, directories[i]);
+    return r == 0 ? remove_directory(share, name) : r;
 }

@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import stat
+import subprocess
 import threading
 import unittest
 
@@ -128,6 +129,30 @@ class Staging(StageTest):
         self.unstage(publish_path("never"))
         self.stage()
         self.assertEqual(node.volume(PATH)["status"], "present")
+        self.nothing_is_left(node)
+
+    def test_what_is_mounted_inside_is_not_emptied(self):
+        """Neither is anything else taken away, by whoever is asked."""
+        node = self.start()
+        self.stage()
+        precious = self.scratch / "precious"
+        precious.mkdir()
+        (precious / "file").write_text("of somebody else")
+        inside = node.directory(PATH) / "inside"
+        inside.mkdir()
+        subprocess.run(["mount", "--bind", precious, inside], check=True)
+        self.addCleanup(subprocess.run, ["umount", "-l", inside], capture_output=True)
+        for _ in range(2):
+            with self.fails("UNAVAILABLE", "inside: something is mounted there", "unmount"):
+                self.unstage()
+        by_hand = node.crustctl("direct-volume", "remove", "--volume-path", PATH, check=False)
+        self.assertEqual((by_hand.returncode, by_hand.stdout), (1, ""))
+        self.assertIn("inside: ", by_hand.stderr)
+        self.assertEqual((precious / "file").read_text(), "of somebody else")
+        self.assertEqual(self.read(node)["device"], DEVICE)
+        subprocess.run(["umount", inside], check=True)
+        self.unstage()
+        self.assertFalse(node.directory(PATH).exists())
         self.nothing_is_left(node)
 
     def test_layouts(self):

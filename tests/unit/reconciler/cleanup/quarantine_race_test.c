@@ -224,7 +224,7 @@ static void run_round(unsigned round)
     atomic_store(&shared->round, round);
     clean_up(&plan, &item, round);
     check(round);
-    assert_int_equal(quarantine_delete(&quarantine, &item), QUARANTINE_DONE);
+    assert_int_equal(quarantine_delete(&quarantine, &item, NULL), QUARANTINE_DONE);
 }
 
 static void no_acknowledged_write_is_lost(void **state)

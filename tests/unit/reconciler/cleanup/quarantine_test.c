@@ -2,12 +2,9 @@
 /* quarantine_test.c - directories that are moved away and come back. */
 #include "tests/unit/tree.h"
 
-#include <sched.h>
-#include <sys/mount.h>
-#include <sys/wait.h>
-
 #include "observe/fingerprint.h"
 #include "reconciler/cleanup/quarantine.h"
+#include "tests/unit/mounts.h"
 
 #define VOLUMES "/run/shared/direct-volumes"
 #define TRASH   "/run/shared/.trash"
@@ -141,10 +138,10 @@ static void deleting_may_be_repeated(void **state)
     (void)state;
     assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
     tree_remove(MOVED "/sandbox-1"); /* killed on its way */
-    assert_int_equal(quarantine_delete(&quarantine, &item), QUARANTINE_DONE);
+    assert_int_equal(quarantine_delete(&quarantine, &item, NULL), QUARANTINE_DONE);
     assert_false(tree_has(TRASH "/1-1"));
     assert_true(tree_has(TRASH));
-    assert_int_equal(quarantine_delete(&quarantine, &item), QUARANTINE_DONE);
+    assert_int_equal(quarantine_delete(&quarantine, &item, NULL), QUARANTINE_DONE);
 }
 
 static void only_files_are_deleted(void **state)
@@ -152,7 +149,7 @@ static void only_files_are_deleted(void **state)
     (void)state;
     assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
     tree_make(MOVED "/directory/deeper");
-    assert_true(quarantine_delete(&quarantine, &item) < 0);
+    assert_true(quarantine_delete(&quarantine, &item, NULL) < 0);
     assert_true(tree_has(MOVED "/directory/deeper"));
 }
 
@@ -172,7 +169,7 @@ static void a_file_goes_and_comes_back(void **state)
     assert_int_equal(rename(tree_path(ENTRY), tree_path("/aside")), 0);
     assert_false(look().in_place);
     assert_int_equal(quarantine_put_back(&quarantine, &item), QUARANTINE_TAKEN);
-    assert_int_equal(quarantine_delete(&quarantine, &item), QUARANTINE_DONE);
+    assert_int_equal(quarantine_delete(&quarantine, &item, NULL), QUARANTINE_DONE);
     assert_false(tree_has(TRASH "/1-1"));
 }
 
@@ -217,28 +214,39 @@ static void a_trash_of_others_is_refused(void **state)
 
 static void a_trash_on_another_mount_is_refused(void **state)
 {
-    pid_t pid;
-    int status;
-
     (void)state;
     tree_make("/elsewhere");
-    pid = fork();
-    if (pid == 0) {
+    if (child_begins()) {
         struct error error = {0};
 
-        if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-            mount(tree_path("/run/shared"), tree_path("/elsewhere"), NULL, MS_BIND, NULL) < 0 ||
-            path_open_root(scratch, &root) < 0)
-            _exit(77);
+        child_mounts(scratch, "/run/shared", "/elsewhere");
+        child_expects(path_open_root(scratch, &root) == 0);
         /* The same file system, and not the same mount: rename(2) gives EXDEV. */
-        _exit(open_at("/elsewhere/.trash", &error) != QUARANTINE_UNFIT ||
-              !strstr(error.text, "same mount"));
+        child_expects(open_at("/elsewhere/.trash", &error) == QUARANTINE_UNFIT);
+        child_expects(strstr(error.text, "same mount"));
+        child_ends();
     }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status));
-    if (WEXITSTATUS(status) == 77)
-        skip();
-    assert_int_equal(WEXITSTATUS(status), 0);
+    child_went_well();
+}
+
+static void what_is_mounted_in_the_trash_stays(void **state)
+{
+    (void)state;
+    tree_make("/precious");
+    tree_write("/precious/file", "");
+    assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
+    if (child_begins()) {
+        struct error error = {0};
+
+        child_mounts(scratch, "/precious/file", MOVED "/mountInfo.json");
+        child_expects(path_open_root(scratch, &root) == 0);
+        child_expects(open_at(TRASH, NULL) == QUARANTINE_READY);
+        child_expects(quarantine_delete(&quarantine, &item, &error) < 0);
+        child_expects(strstr(error.text, KEY "/mountInfo.json: something is mounted there"));
+        child_ends();
+    }
+    child_went_well();
+    assert_true(tree_has("/precious/file") && tree_has(MOVED "/sandbox-1"));
 }
 
 int main(void)
@@ -256,6 +264,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_trash_in_a_watched_directory_is_refused, start, stop),
         cmocka_unit_test_setup_teardown(a_trash_of_others_is_refused, start, stop),
         cmocka_unit_test_setup_teardown(a_trash_on_another_mount_is_refused, start, stop),
+        cmocka_unit_test_setup_teardown(what_is_mounted_in_the_trash_stays, start, stop),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

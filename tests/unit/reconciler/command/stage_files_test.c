@@ -15,6 +15,7 @@
 #include "lib/cleanup.h"
 #include "lib/path.h"
 #include "reconciler/command/stage_files.h"
+#include "tests/unit/mounts.h"
 #include "tests/unit/scratch.h"
 
 struct fixture {
@@ -111,7 +112,7 @@ static void it_comes_and_goes(void **state)
     assert_int_equal(take(fixture, "a"), STAGE_DONE);
     assert_int_equal(count(fixture, "/run/volumes"), 0);
     assert_int_equal(take(fixture, "a"), STAGE_UNCHANGED);
-    assert_int_equal(stage_files_sweep(&fixture->place), 0);
+    assert_int_equal(stage_files_sweep(&fixture->place, NULL), 0);
     assert_int_equal(count(fixture, "/run/workshop"), 0);
 }
 
@@ -178,7 +179,7 @@ static void what_is_in_the_way_stays(void **state)
     assert_int_equal(take(fixture, "file"), STAGE_DONE);
     assert_int_equal(take(fixture, "link"), STAGE_DONE);
     assert_int_equal(take(fixture, "b"), STAGE_DONE);
-    assert_int_equal(stage_files_sweep(&fixture->place), 0);
+    assert_int_equal(stage_files_sweep(&fixture->place, NULL), 0);
     assert_int_equal(count(fixture, "/"), 2);
 }
 
@@ -204,7 +205,7 @@ static void what_is_left_is_in_nobodys_way(void **state)
     make(fixture, "/run/workshop/c", false);
     assert_int_equal(take(fixture, "b"), STAGE_DONE);
     expect_text(fixture, "/run/workshop/b/mountInfo.json", "three");
-    assert_int_equal(stage_files_sweep(&fixture->place), 0);
+    assert_int_equal(stage_files_sweep(&fixture->place, NULL), 0);
     assert_int_equal(count(fixture, "/run/workshop"), 0);
 }
 
@@ -224,8 +225,103 @@ static void what_is_taken_keeps_its_name(void **state)
     expect_text(fixture, "/run/workshop/a/mountInfo.json", "again");
     expect_text(fixture, "/run/workshop/b/mountInfo.json", "two");
     assert_int_equal(count(fixture, "/run/volumes"), 0);
-    assert_int_equal(stage_files_sweep(&fixture->place), 0);
+    assert_int_equal(stage_files_sweep(&fixture->place, NULL), 0);
     assert_int_equal(count(fixture, "/run/workshop"), 0);
+}
+
+/* Files of whoever has mounted them there, as a volume's own directory of another pod. */
+static void mount_inside(struct fixture *fixture, struct error *error)
+{
+    make(fixture, "/precious", true);
+    make(fixture, "/precious/file", false);
+    make(fixture, "/run/volumes/a/inside", true);
+    child_mounts(fixture->directory, "/precious", "/run/volumes/a/inside");
+    child_expects(path_open_root(fixture->directory, &fixture->place.root) == 0);
+    child_expects(stage_files_take(&fixture->place, "a", error) < 0);
+}
+
+static void a_mount_inside_keeps_all_of_it(void **state)
+{
+    struct fixture *fixture = *state;
+    struct error error = {0};
+
+    assert_int_equal(put(fixture, "a", "one"), STAGE_DONE);
+    if (child_begins()) {
+        mount_inside(fixture, &error);
+        child_expects(strcmp(error.text, "/run/volumes/a/inside: something is mounted there: "
+                                         "unmount it first") == 0);
+        child_expects(stage_files_sweep(&fixture->place, &error) == 0);
+        child_ends();
+    }
+    child_went_well();
+    expect_text(fixture, "/precious/file", "");
+    expect_text(fixture, "/run/volumes/a/mountInfo.json", "one");
+    assert_int_equal(take(fixture, "a"), STAGE_DONE);
+    assert_int_equal(stage_files_sweep(&fixture->place, NULL), 0);
+    assert_int_equal(count(fixture, "/run/workshop"), 0);
+}
+
+/* It came there after the directory had been taken. */
+static void a_mount_in_the_workshop_is_not_emptied(void **state)
+{
+    struct fixture *fixture = *state;
+    struct error error = {0};
+
+    assert_int_equal(put(fixture, "a", "one"), STAGE_DONE);
+    make(fixture, "/precious", true);
+    make(fixture, "/precious/file", false);
+    make(fixture, "/run/workshop/b", true);
+    make(fixture, "/run/workshop/b/inside", true);
+    make(fixture, "/run/workshop/c", false);
+    if (child_begins()) {
+        child_mounts(fixture->directory, "/precious", "/run/workshop/b/inside");
+        child_expects(path_open_root(fixture->directory, &fixture->place.root) == 0);
+        child_expects(stage_files_sweep(&fixture->place, &error) < 0);
+        child_expects(strncmp(error.text, "b/inside: something is mounted there", 30) == 0);
+        child_ends();
+    }
+    child_went_well();
+    expect_text(fixture, "/precious/file", "");
+    assert_int_equal(count(fixture, "/run/workshop"), 1); /* "c" went all the same */
+}
+
+/* fsync(2) of this program: what it was called for since the last look. */
+static ino_t synced[16];
+static unsigned syncs;
+
+int fsync(int fd)
+{
+    struct stat status;
+
+    assert_int_equal(fstat(fd, &status), 0);
+    synced[syncs++ % array_length(synced)] = status.st_ino;
+    return 0;
+}
+
+static bool was_synced(const struct fixture *fixture, const char *path)
+{
+    struct stat status;
+
+    assert_int_equal(fstatat(fixture->place.root, path + 1, &status, 0), 0);
+    for (unsigned i = 0; i < syncs && i < array_length(synced); i++)
+        if (synced[i] == status.st_ino)
+            return true;
+    return false;
+}
+
+/* "Unchanged" is a promise like any other: who wrote it may not have synced it. */
+static void what_was_there_already_is_synced(void **state)
+{
+    struct fixture *fixture = *state;
+
+    assert_int_equal(put(fixture, "a", "one"), STAGE_DONE);
+    syncs = 0;
+    assert_int_equal(put(fixture, "a", "one"), STAGE_UNCHANGED);
+    assert_true(was_synced(fixture, "/run/volumes/a/mountInfo.json"));
+    assert_true(was_synced(fixture, "/run/volumes/a"));
+    syncs = 0;
+    assert_int_equal(stage_files_sync(&fixture->place), 0);
+    assert_true(was_synced(fixture, "/run/volumes"));
 }
 
 static void what_cannot_be_made_is_an_error(void **state)
@@ -246,6 +342,9 @@ int main(void)
         TEST(what_is_in_the_way_stays),
         TEST(what_is_left_is_in_nobodys_way),
         TEST(what_is_taken_keeps_its_name),
+        TEST(a_mount_inside_keeps_all_of_it),
+        TEST(a_mount_in_the_workshop_is_not_emptied),
+        TEST(what_was_there_already_is_synced),
         TEST(what_cannot_be_made_is_an_error),
     };
 
