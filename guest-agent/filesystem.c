@@ -109,17 +109,23 @@ static int device_from_path(const char *path, dev_t *ret_device)
     return device_by_name(basename(path), ret_device);
 }
 
+/* max_id is what the superblock says, and whoever wrote that may say anything. A file system gets
+ * an id more with each device that is added in its life. */
+enum { BTRFS_IDS = 4096 };
+
 static int inspect_btrfs(int directory, struct filesystem *filesystem)
 {
     struct btrfs_ioctl_fs_info_args info = {0};
 
     if (ioctl(directory, BTRFS_IOC_FS_INFO, &info) < 0)
         return -errno;
-    for (uint64_t id = 1; id <= info.max_id; id++) {
+    for (uint64_t id = 1; id <= info.max_id && filesystem->device_count < info.num_devices; id++) {
         struct btrfs_ioctl_dev_info_args device = {.devid = id};
         struct filesystem_device *next = &filesystem->devices[filesystem->device_count];
         int r;
 
+        if (id > BTRFS_IDS)
+            return -E2BIG;
         if (ioctl(directory, BTRFS_IOC_DEV_INFO, &device) < 0) {
             if (errno == ENODEV)
                 continue; /* removed earlier: ids have gaps */
