@@ -252,6 +252,14 @@ void sql_take_text(struct sql_rows *rows, char *ret_text, size_t size)
     ret_text[length] = '\0';
 }
 
+void sql_take_name(struct sql_rows *rows, char *ret_text, size_t size)
+{
+    const char *text = sql_borrow_text(rows);
+    const size_t length = strlen(text);
+
+    memcpy(ret_text, length < size ? text : "", length < size ? length + 1 : 1);
+}
+
 int sql_first_values(struct sql_connection *connection, const char *text, struct sql_rows *rows,
                      const struct sql_value *values, size_t count)
 {

@@ -171,8 +171,8 @@ static void take_binding(struct sql_rows *rows, struct store_volume *volume)
     volume->binding_major = (uint32_t)sql_take_number(rows);
     volume->binding_minor = (uint32_t)sql_take_number(rows);
     volume->binding_sandbox_ref = sql_take_number(rows);
-    TAKE_TEXT(rows, volume->drive_id);
-    TAKE_TEXT(rows, volume->guest_path);
+    TAKE_NAME(rows, volume->drive_id);
+    TAKE_NAME(rows, volume->guest_path);
     TAKE_TEXT(rows, volume->binding_source);
     volume->first_bytes = (uint64_t)sql_take_number(rows);
     volume->largest_bytes = (uint64_t)sql_take_number(rows);
@@ -218,13 +218,13 @@ static int load_volume(struct store *store, struct store_volume *volume,
 
 static void take_sandbox(struct sql_rows *rows, struct store_volume *volume)
 {
-    TAKE_TEXT(rows, volume->sandbox_id);
+    TAKE_NAME(rows, volume->sandbox_id);
     volume->runtime = runtime_from_name(sql_borrow_text(rows));
     volume->hypervisor = hypervisor_kind_from_name(sql_borrow_text(rows));
     volume->vmm_pid = (pid_t)sql_take_number(rows);
     volume->vmm_start_ns = (uint64_t)sql_take_number(rows);
-    TAKE_TEXT(rows, volume->control_socket);
-    TAKE_TEXT(rows, volume->agent_address);
+    TAKE_NAME(rows, volume->control_socket);
+    TAKE_NAME(rows, volume->agent_address);
     for (enum guest_route i = ROUTE_COMPANION; i < GUEST_ROUTES; i++)
         TAKE_TEXT(rows, volume->ability[i]);
 }
@@ -256,8 +256,8 @@ static void take_carrier(struct sql_rows *rows, struct store_volume *volume)
     if (carrier <= volume->carrier)
         return;
     volume->carrier = carrier;
-    TAKE_TEXT(rows, volume->recorded_file);
-    TAKE_TEXT(rows, volume->recorded_drive_id);
+    TAKE_NAME(rows, volume->recorded_file);
+    TAKE_NAME(rows, volume->recorded_drive_id);
     volume->is_recorded = carrier == STORE_CARRIER_DEVICE;
     volume->record_contradicts = major >= 0 && volume->device_id &&
                                  volume->device_kind == DEVICE_KIND_BLOCK &&
@@ -283,7 +283,7 @@ static int take_sandboxes(struct sql_rows *rows, struct store_volume *volume)
         TAKE_TEXT(rows, source);
         if (!is_known)
             memcpy(volume->claim_source, source, sizeof(source));
-        TAKE_TEXT(rows, volume->recorded_guest_path);
+        TAKE_NAME(rows, volume->recorded_guest_path);
         take_carrier(rows, volume);
     }
     return r;
@@ -354,9 +354,9 @@ static int load_drive(struct store *store, struct store_volume *volume)
         if (rank <= best)
             continue;
         best = rank;
-        TAKE_TEXT(&rows, volume->recorded_drive_id);
-        TAKE_TEXT(&rows, volume->recorded_guest_path);
-        TAKE_TEXT(&rows, volume->recorded_file);
+        TAKE_NAME(&rows, volume->recorded_drive_id);
+        TAKE_NAME(&rows, volume->recorded_guest_path);
+        TAKE_NAME(&rows, volume->recorded_file);
     }
     volume->record_contradicts &= best < NUMBER_AND_PATH;
     return r;

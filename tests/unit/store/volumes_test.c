@@ -14,6 +14,28 @@ static void an_unknown_volume_is_not_found(void **state)
     assert_int_equal(row_set_state(store, 99, STATE_IN_SYNC, REASON_NONE, NULL), -ENOENT);
 }
 
+/* The beginning of a path leads to somebody else. */
+static void an_address_that_does_not_fit_is_none(void **state)
+{
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    struct store_sandbox sandbox = sandbox_of("sandbox-1", &fixture_drive);
+    char address[STORE_ADDRESS_BYTES + 1];
+
+    memset(address, 'x', sizeof(address));
+    address[0] = '/';
+    address[STORE_ADDRESS_BYTES - 1] = '\0';
+    sandbox.control_socket = sandbox.agent_address = address;
+    (void)put_sandbox(store, &sandbox, true);
+    assert_string_equal(get_volume(store, bound.volume_id).control_socket, address);
+    assert_string_equal(get_volume(store, bound.volume_id).agent_address, address);
+    address[STORE_ADDRESS_BYTES - 1] = 'x';
+    address[STORE_ADDRESS_BYTES] = '\0';
+    (void)put_sandbox(store, &sandbox, true);
+    assert_string_equal(get_volume(store, bound.volume_id).control_socket, "");
+    assert_string_equal(get_volume(store, bound.volume_id).agent_address, "");
+}
+
 static void only_live_sandboxes_count(void **state)
 {
     struct store *store = store_of(state);
@@ -493,6 +515,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         MODEL(an_unknown_volume_is_not_found),
+        MODEL(an_address_that_does_not_fit_is_none),
         MODEL(only_live_sandboxes_count),
         MODEL(a_claim_binds_like_a_file),
         MODEL(sources_that_agree_are_one_sandbox_and_others_two),
