@@ -17,6 +17,13 @@ struct store_reader {
     const struct store_counters *counters; /* NULL: it was */
 };
 
+/* The newest row of clock_spans: when it began, by three clocks. */
+struct clock_span {
+    int64_t counted_ms;
+    int64_t wall_ms;
+    int64_t uptime_ms;
+};
+
 struct store {
     struct sql_connection connection;
     struct store_reader reader;
@@ -31,8 +38,11 @@ struct store {
     bool unsynced;          /* something was committed since the log was synced */
     struct buffer detail;   /* of the journal's line that is written */
     int64_t now_ms;         /* one time for everything in a transaction */
-    int wal_pages;          /* after the last commit */
-    int wal_moved_pages;    /* of these, after the last checkpoint */
+    int64_t uptime_ms;      /* the same moment, since the boot */
+    struct clock_span span;
+    bool has_span;       /* and the transaction in which it was read or made was not rolled back */
+    int wal_pages;       /* after the last commit */
+    int wal_moved_pages; /* of these, after the last checkpoint */
     struct store_counters counters;
     struct store_counters pending; /* of the transaction that is open */
     bool counts_pending;           /* it has any */
@@ -68,6 +78,13 @@ struct journal_line {
 };
 
 int journal_write(struct store *store, const struct journal_line *line);
+
+/* counted_time.c. Called when a transaction begins: whether the clock was set meanwhile. */
+int counted_time_note(struct store *store);
+/* What is older by the clock is older than keep_ms, however often the clock was set. */
+int counted_time_find_limit(struct store *store, int64_t *ret_limit_ms);
+/* Now and then: so that another boot goes on counting from here. */
+int counted_time_keep(struct store *store);
 
 /* counters.c: in a transaction; with its commit; with a rollback. finished: the volume's newest
  * resize. */

@@ -5,10 +5,11 @@
  * journal and the tables never disagree. The detail's JSON leaves out members that are NULL, which
  * is how an unknown number or an empty reason is left out.
  *
- * Trimming removes what is older than keep_days or further back than max_rows, never what is live:
- * open resizes and mappings, live sandboxes, volumes that are not removed, devices that anything
- * points to. Children go before their parents; a parent that still has children waits for the next
- * time. The journal's newest line stays, so that its numbers are never used twice.
+ * Trimming removes what is older than keep_days of counted time (counted_time.c) or further back
+ * than max_rows, never what is live: open resizes and mappings, live sandboxes, volumes that are
+ * not removed, devices that anything points to. Children go before their parents; a parent that
+ * still has children waits for the next time. The journal's newest line stays, so that its numbers
+ * are never used twice.
  */
 #include <inttypes.h>
 
@@ -96,17 +97,23 @@ int store_journal(struct store *store, const char *kind, int64_t volume_id, cons
         detail);
 }
 
-/* ?1 the oldest time kept, ?2 how many rows, ?3 how many to remove at most. */
-#define TRIM(table, id, ended, and)                                                                \
+/* clang-format off */
+/* Of what is too old one sweep takes a part: whatever makes all history look old, somebody has time
+ * to see it. ?1 the oldest time kept, ?2 how many rows, ?3 how many to remove at most. */
+#define SHARE(table) \
+    "min(?3, (SELECT (count(*) + 15) / 16 FROM (SELECT 1 FROM " table " LIMIT 16 * ?3)))"
+#define TRIM(table, id, ended, and) \
     "DELETE FROM " table " WHERE " id " IN (SELECT " id " FROM " table " WHERE " ended " < ?1" and \
-        " ORDER BY " ended " LIMIT ?3) OR " id " IN (SELECT " id " FROM " table " WHERE " id       \
-        " <= (SELECT max(" id ") FROM " table ") - ?2 AND " ended " IS NOT NULL" and               \
-        " LIMIT ?3)"
+    " ORDER BY " ended " LIMIT " SHARE(table) ") OR " id " IN (SELECT " id " FROM " table \
+    " WHERE " id " <= (SELECT max(" id ") FROM " table ") - ?2 AND " ended " IS NOT NULL" and \
+    " LIMIT ?3)"
 
 static const char trim_journal[] =
-    "DELETE FROM journal WHERE seq < (SELECT max(seq) FROM journal) AND seq IN (SELECT seq FROM"
-    " (SELECT seq, at FROM journal ORDER BY seq LIMIT ?3)"
-    " WHERE at < ?1 OR seq <= (SELECT max(seq) FROM journal) - ?2)";
+    "DELETE FROM journal WHERE seq < (SELECT max(seq) FROM journal) AND (seq IN (SELECT seq FROM"
+    " (SELECT seq, at FROM journal ORDER BY seq LIMIT " SHARE("journal") ") WHERE at < ?1)"
+    " OR seq IN (SELECT seq FROM journal WHERE seq <= (SELECT max(seq) FROM journal) - ?2"
+    "  ORDER BY seq LIMIT ?3))";
+/* clang-format on */
 static const char trim_cleanups[] =
     TRIM("cleanups", "cleanup_id", "at",
          " AND NOT EXISTS (SELECT 1 FROM trash t WHERE t.cleanup_id = cleanups.cleanup_id)");
@@ -127,18 +134,23 @@ static const char trim_devices[] =
          " AND NOT EXISTS (SELECT 1 FROM layers l WHERE l.layer_id = devices.device_id"
          " AND l.device_id <> l.layer_id)");
 
-int store_trim(struct store *store)
+int store_trim(struct store *store, bool by_age)
 {
     static const char *const steps[] = {trim_journal,   trim_cleanups, trim_resizes, trim_bindings,
                                         trim_sandboxes, trim_volumes,  trim_devices};
+    int64_t limit_ms = INT64_MIN;
     bool more = false;
+    int r = by_age ? counted_time_find_limit(store, &limit_ms) : 0;
 
+    if (r == 0)
+        r = counted_time_keep(store);
+    if (r < 0)
+        return r;
     for (size_t i = 0; i < array_length(steps); i++) {
         int removed = 0;
-        int r = sql_run(&store->connection, steps[i], &removed,
-                        sql_number(store->now_ms - store->keep_ms),
-                        sql_number(store_rows_kept(store)), sql_number(TRIM_ROWS));
 
+        r = sql_run(&store->connection, steps[i], &removed, sql_number(limit_ms),
+                    sql_number(store_rows_kept(store)), sql_number(TRIM_ROWS));
         if (r < 0)
             return r;
         /* The newest line is spared, which may be one of those that were picked. */

@@ -414,6 +414,7 @@ int store_fall_back(struct store *store, struct error *error)
     memory.connection = (struct sql_connection){0};
     memory.path = NULL;
     memory.written_in_memory = false;
+    memory.has_span = false; /* that is the file's */
     memory.wal_pages = memory.wal_moved_pages = 0;
     memory.left_ms = clock_realtime_ms();
     r = open_memory(&memory.connection, error);
@@ -447,6 +448,7 @@ int store_return(struct store *store, const char *path, const char *why, bool *r
     int r;
 
     file.connection = (struct sql_connection){0};
+    file.has_span = false;
     file.path = strdup(path);
     if (!file.path)
         return error_set_errno(error, -ENOMEM, "cannot open the database");

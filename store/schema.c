@@ -11,6 +11,7 @@
  *     sandboxes ──< helper_runs                what a crash may have left in a guest
  *     cleanups ──< trash                          what became of stale metadata, and what lies in
  *     journal                                     the trash or is on its way; history
+ *     clock_spans                              how wall time and the time since boot went together
  *
  * A volume is one row per life of a target path: its columns that come from mountInfo.json live in
  * `entries`, one row per metadata directory, and volumes.entry_id names the one that leads. (That
@@ -371,7 +372,16 @@ const char *const schema_minors[SCHEMA_MINOR_VERSION] = {
     "  name TEXT PRIMARY KEY,\n"
     "  sandbox_ref INTEGER NOT NULL REFERENCES sandboxes ON DELETE CASCADE,\n"
     "  begun_at INTEGER NOT NULL\n"
-    ") STRICT, WITHOUT ROWID;\n",
+    ") STRICT, WITHOUT ROWID;\n"
+    /* Where wall time and the time since boot have parted (counted_time.c). */
+    "CREATE TABLE clock_spans (\n"
+    "  span_id INTEGER PRIMARY KEY,\n"
+    "  boot_id TEXT NOT NULL,\n"
+    "  counted_from INTEGER NOT NULL,\n"
+    "  wall_from INTEGER NOT NULL,\n"
+    "  uptime_from INTEGER NOT NULL,\n"
+    "  counted_until INTEGER NOT NULL\n"
+    ") STRICT;\n",
 };
 
 /* TO ADD A COLUMN TO A VIEW: put it at the view's end. A migration drops all views and makes these.

@@ -36,11 +36,20 @@ int store_begin(struct store *store)
     static const char begin[] = "BEGIN IMMEDIATE";
     int r;
 
-    store_rollback(store);
+    counts_drop(store);
+    if (!sqlite3_get_autocommit(store->connection.db))
+        store_rollback(store);
     store->now_ms = clock_realtime_ms();
     store->has_no_unnamed = false; /* it is to be found out */
+    store->uptime_ms = (int64_t)(clock_boottime() / NSEC_PER_MSEC);
     r = sql_prepare(&store->connection, rollback);
-    return r < 0 ? r : sql_run_values(&store->connection, begin, NULL, NULL, 0);
+    if (r == 0)
+        r = sql_run_values(&store->connection, begin, NULL, NULL, 0);
+    if (r == 0)
+        r = counted_time_note(store);
+    if (r < 0)
+        store_rollback(store);
+    return r;
 }
 
 /* Since the last checkpoint, or since the WAL began anew. */
@@ -102,6 +111,7 @@ int store_commit_durable(struct store *store)
 void store_rollback(struct store *store)
 {
     counts_drop(store);
+    store->has_span = false;
     if (!sqlite3_get_autocommit(store->connection.db))
         (void)sql_run_values(&store->connection, rollback, NULL, NULL, 0);
 }

@@ -90,8 +90,9 @@ int store_contain(struct store *store, bool at_leisure);
 
 enum store_trimmed { STORE_TRIMMED, STORE_TRIM_MORE };
 
-/* Trims history to its bounds, a bounded number of rows at a time. */
-int store_trim(struct store *store);
+/* Trims history to its bounds, a bounded number of rows at a time. by_age: also a share of what is
+ * too old; asked for once in a sweep. An enum store_trimmed, or a failure. */
+int store_trim(struct store *store, bool by_age);
 
 /* ---- when the file fails ---------------------------------------------------------------- */
 

@@ -257,19 +257,26 @@ static void on_idle(struct loop_timer *timer)
         note_failure(reconciler, store_idle(reconciler->context.store));
 }
 
-/* History is trimmed in steps, between which everything else has its time. */
-static void on_trim(struct loop_timer *timer)
+static void on_trim(struct loop_timer *timer);
+
+/* History is trimmed in steps, between which everything else has its time; by its age in the first
+ * one only. */
+static void trim(struct reconciler *reconciler, bool by_age)
 {
-    struct reconciler *reconciler = container_of(timer, struct reconciler, trim);
     bool more;
     int r = store_begin(reconciler->context.store);
 
     if (r == 0)
-        r = store_trim(reconciler->context.store);
+        r = store_trim(reconciler->context.store, by_age);
     more = r == STORE_TRIM_MORE;
     note_failure(reconciler, r < 0 ? r : store_commit(reconciler->context.store));
     if (more)
-        loop_timer_start(reconciler->context.loop, timer, TRIM_PAUSE_NS, on_trim);
+        loop_timer_start(reconciler->context.loop, &reconciler->trim, TRIM_PAUSE_NS, on_trim);
+}
+
+static void on_trim(struct loop_timer *timer)
+{
+    trim(container_of(timer, struct reconciler, trim), false);
 }
 
 static int queue_kata_entry(void *queue, const char *key)
@@ -318,7 +325,7 @@ void reconciler_on_sweep(struct loop_timer *timer)
     cleanup_want(&reconciler->cleanup);
     monitors_want(&reconciler->monitors);
     helpers_sweep(reconciler->helpers);
-    on_trim(&reconciler->trim);
+    trim(reconciler, true);
     fallback_check_file(&reconciler->fallback);
     loop_timer_start(reconciler->context.loop, &reconciler->sweep,
                      reconciler->config.resize.sweep_seconds * NSEC_PER_SEC, reconciler_on_sweep);

@@ -369,7 +369,7 @@ static void live(struct run *run, unsigned number)
 static void keep_house(struct run *run)
 {
     begin(run);
-    assert_true(store_trim(run->store) >= 0);
+    assert_true(store_trim(run->store, true) >= 0);
     commit(run);
     assert_int_equal(store_idle(run->store), 0);
     note_commit(run);

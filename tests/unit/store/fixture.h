@@ -37,6 +37,31 @@ static inline struct store *fixture_open(const char *path, const char *boot_id)
     return store;
 }
 
+/* Within a transaction: so much later, by all clocks. */
+static inline void pass_time(struct store *store, int64_t milliseconds)
+{
+    store->now_ms += milliseconds;
+    store->uptime_ms += milliseconds;
+}
+
+/* Everything that the sweeps of some time take of what is too old; in how many steps. */
+static inline int trim_in_sweeps(struct store *store, unsigned sweeps)
+{
+    int steps = 0, r;
+
+    while (sweeps--) {
+        bool by_age = true;
+
+        do {
+            r = store_trim(store, by_age);
+            assert_true(r >= 0);
+            by_age = false;
+            steps++;
+        } while (r == STORE_TRIM_MORE);
+    }
+    return steps;
+}
+
 /* A directory without a database. */
 static inline int fixture_directory(void **state)
 {

@@ -140,15 +140,14 @@ static void history_keeps_what_something_stands_on(void **state)
     struct bound bound = put_stack(store, &disk);
     bool changed;
 
-    store->now_ms += store->keep_ms + 1000;
-    assert_true(store_trim(store) >= 0);
+    pass_time(store, store->keep_ms + 1000);
+    (void)trim_in_sweeps(store, 1);
     assert_int_equal(number_of(store, "SELECT count(*) FROM devices"), 2);
     assert_int_equal(store_end_sandbox(store, "sandbox-1", &changed), 0);
     assert_int_equal(store_remove_entry(store, LAYOUT_KATA, "key-1", &removed), 0);
     assert_int_equal(removed, bound.volume_id);
-    store->now_ms += store->keep_ms + 1000;
-    for (unsigned i = 0; i < 4; i++)
-        assert_true(store_trim(store) >= 0);
+    pass_time(store, store->keep_ms + 1000);
+    (void)trim_in_sweeps(store, 4);
     assert_int_equal(number_of(store, "SELECT count(*) FROM devices"), 0);
     assert_int_equal(number_of(store, "SELECT count(*) FROM layers"), 0);
 }
