@@ -89,7 +89,8 @@ static int begin_span(struct store *store, int64_t counted_ms, int64_t wall_ms)
 /* A database that did not count until now: what it has was written before its newest line was. */
 static int begin_counting(struct store *store)
 {
-    static const char newest[] = "SELECT at FROM journal ORDER BY seq DESC LIMIT 1";
+    static const char newest[] =
+        "SELECT at FROM journal WHERE seq = (SELECT max(seq) FROM journal)";
     cleanup(sql_end) struct sql_rows rows = {0};
     int r = sql_first_values(&store->connection, newest, &rows, NULL, 0);
     int64_t wall_ms = r > 0 ? sql_take_number(&rows) : store->now_ms;
