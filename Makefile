@@ -99,7 +99,7 @@ CRUST_QEMU_DIRECTORY ?= $(PREFIX)/libexec/crustd
 PROGRAMS := $(OUT)/crustd $(OUT)/crustctl $(OUT)/crust-guest-agent $(OUT)/stripped/crust-guest-agent \
   $(OUT)/$(CRUST_QEMU)
 
-.PHONY: all check demo install uninstall deps tests unit power-loss e2e node kubernetes fuzz replay search bench golden sanitize coverage format lint clean help programs
+.PHONY: all check demo install uninstall deps tests unit power-loss e2e node kubernetes soak fuzz replay search bench golden sanitize coverage parser-coverage format lint clean help programs
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -269,6 +269,10 @@ kubernetes: programs ## run the tests with a real API server and a real kubelet,
 bench: programs $(BENCH_PROGRAMS) $(BENCH_PRELOADS) ## measure, one line of JSON per figure (root); see docs/measurements.md
 	@CRUST_BUILD=$(OUT) tests/bench/run.py $(FIGURES)
 
+# SOAK_MINUTES: about how long (10, one simulated week).
+soak: programs $(BENCH_PROGRAMS) ## a node's weeks at an accelerated pace; fails if memory, descriptors, watches or database grow (root)
+	@CRUST_BUILD=$(OUT) SOAK_MINUTES=$(SOAK_MINUTES) tests/soak/run.py
+
 replay: $(FUZZ_REPLAYS) ## run every fuzz target over its corpus
 	@tests/run-fuzz.sh replay $(FUZZ_REPLAYS)
 
@@ -290,6 +294,12 @@ coverage: ## line coverage of the unit tests, as text and in build/coverage/
 	@gcovr --root . --object-directory $(BUILD)/flavour-coverage --exclude tests \
 	  --exclude-directories '.*/generated' --html-details $(BUILD)/coverage/index.html --csv $(BUILD)/coverage/lines.csv --txt -
 	@tests/coverage-by-folder.sh $(BUILD)/coverage/lines.csv
+
+# Those in tests/parsers.txt, by unit tests and fuzz corpora together.
+parser-coverage: ## which lines of the parsers no unit test and no fuzz corpus reaches
+	@$(MAKE) unit replay COVERAGE=1
+	@gcovr --root . --object-directory $(BUILD)/flavour-coverage --txt - \
+	  $$(sed -n 's/^[a-z].*/--filter &/p' tests/parsers.txt) $(BUILD)/flavour-coverage
 
 C_FILES = $(shell find $(FOLDERS) tests -name '*.[ch]')
 # All code of ours has a licence line; what the tests compare with has none.

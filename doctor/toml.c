@@ -290,9 +290,9 @@ static int take_element(struct reading *reading, bool silent)
 
 static int take_array(struct reading *reading, bool silent)
 {
-    int r = 0;
+    for (;;) {
+        int r;
 
-    while (r == 0) {
         skip_space(reading);
         if (take(reading, "]"))
             return 0;
@@ -303,7 +303,6 @@ static int take_array(struct reading *reading, bool silent)
         if (!take(reading, ",") && peek(reading) != ']')
             return fail(reading, "an array without its end");
     }
-    return r;
 }
 
 static int take_pair(struct reading *reading, bool silent)
@@ -322,13 +321,12 @@ static int take_pair(struct reading *reading, bool silent)
 
 static int take_inline_table(struct reading *reading, bool silent)
 {
-    int r = 0;
-
     skip_blanks(reading);
     if (take(reading, "}"))
         return 0;
-    while (r == 0) {
-        r = take_pair(reading, silent);
+    for (;;) {
+        int r = take_pair(reading, silent);
+
         if (r < 0)
             return r;
         skip_blanks(reading);
@@ -337,7 +335,6 @@ static int take_inline_table(struct reading *reading, bool silent)
         if (!take(reading, ","))
             return fail(reading, "an inline table without its end");
     }
-    return r;
 }
 
 static int take_short_string(struct reading *reading, char quote, enum toml_kind kind, bool silent)

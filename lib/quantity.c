@@ -106,16 +106,14 @@ static int read_suffix(const char *text, struct number *number)
     return read_exponent(text, number);
 }
 
-/* A tenth is a fifth of a half, and halves may be had from the binary suffix. */
+/* A tenth is a fifth of a half, and halves are had from the binary suffix: the digits are no
+ * multiple of ten. */
 static int divide_by_ten(struct number *number)
 {
-    if (number->digits % 5 != 0 || (number->two == 0 && number->digits % 2 != 0))
+    if (number->digits % 5 != 0 || number->two == 0)
         return QUANTITY_FRACTION;
     number->digits /= 5;
-    if (number->two > 0)
-        number->two--;
-    else
-        number->digits /= 2;
+    number->two--;
     return 0;
 }
 
