@@ -11,36 +11,54 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #define PREFIX "sandbox-"
 
 enum { ID_CHARS = 64, PREFIX_CHARS = sizeof(PREFIX) - 1 };
 
-/* Returns when the copy has its id. */
+/* Ends for its reader when the one program does. */
+static int lifeline[2];
+
+/* Its parent is the first process, as a VMM's is whose shim has let go of it: of another parent's
+ * child crustd does not believe what its arguments say. */
+static void be_copy(char *argument, const char *id, pid_t middle, int report)
+{
+    const pid_t pid = getpid();
+    char byte;
+
+    (void)close(STDIN_FILENO);
+    (void)close(lifeline[1]);
+    memcpy(argument + PREFIX_CHARS, id, ID_CHARS);
+    while (getppid() == middle)
+        (void)usleep(100);
+    (void)!write(report, &pid, sizeof(pid));
+    (void)close(report);
+    (void)!read(lifeline[0], &byte, 1);
+    _exit(0);
+}
+
+/* Returns when the copy has its id; its pid, -1: there is none. */
 static pid_t start_copy(char *argument, const char *id)
 {
     int ends[2];
-    char byte;
-    pid_t parent = getpid(), pid;
+    pid_t pid;
 
     if (pipe(ends) < 0)
         return -1;
     pid = fork();
-    (void)close(ends[pid == 0 ? 0 : 1]);
-    if (pid != 0) {
-        (void)!read(ends[0], &byte, 1);
-        (void)close(ends[0]);
-        return pid;
+    if (pid == 0) {
+        const pid_t middle = getpid();
+
+        if (fork() == 0)
+            be_copy(argument, id, middle, ends[1]);
+        _exit(0);
     }
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    (void)close(STDIN_FILENO);
-    memcpy(argument + PREFIX_CHARS, id, ID_CHARS);
     (void)close(ends[1]);
-    while (getppid() == parent)
-        (void)pause();
-    _exit(0);
+    if (pid > 0 && read(ends[0], &pid, sizeof(pid)) != sizeof(pid))
+        pid = -1;
+    (void)close(ends[0]);
+    return pid;
 }
 
 int main(int argc, char **argv)
@@ -50,6 +68,8 @@ int main(int argc, char **argv)
     if (argc != 3 || strlen(argv[2]) != PREFIX_CHARS + ID_CHARS)
         return 2;
     (void)signal(SIGCHLD, SIG_IGN); /* none is waited for */
+    if (pipe(lifeline) < 0)
+        return 1;
     while (fgets(id, sizeof(id), stdin)) {
         pid_t pid;
 

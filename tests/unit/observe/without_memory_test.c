@@ -83,7 +83,8 @@ void free(void *old)
 }
 
 /* libc's makes two allocations and can do without the second. */
-static int print(char **ret_text, const char *format, va_list list)
+__attribute__((format(printf, 2, 0))) static int print(char **ret_text, const char *format,
+                                                       va_list list)
 {
     char text[8192];
     int length = vsnprintf(text, sizeof(text), format, list);
@@ -96,7 +97,8 @@ static int print(char **ret_text, const char *format, va_list list)
     return length;
 }
 
-int plain_asprintf(char **ret_text, const char *format, ...) __asm__("asprintf");
+int plain_asprintf(char **ret_text, const char *format, ...) __asm__("asprintf")
+    __attribute__((format(printf, 2, 3)));
 int plain_asprintf(char **ret_text, const char *format, ...)
 {
     va_list list;
@@ -108,7 +110,8 @@ int plain_asprintf(char **ret_text, const char *format, ...)
     return length;
 }
 
-int checked_asprintf(char **ret_text, int flag, const char *format, ...) __asm__("__asprintf_chk");
+int checked_asprintf(char **ret_text, int flag, const char *format, ...) __asm__("__asprintf_chk")
+    __attribute__((format(printf, 3, 4)));
 int checked_asprintf(char **ret_text, int flag, const char *format, ...)
 {
     va_list list;
