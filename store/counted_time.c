@@ -36,8 +36,9 @@ static int64_t counted_now(const struct store *store)
 /* STORE_FOUND, STORE_NOT_FOUND, or a failure. */
 static int read_newest(struct store *store, struct newest *ret_newest)
 {
-    static const char newest[] = "SELECT boot_id, counted_from, wall_from, uptime_from,"
-                                 " counted_until FROM clock_spans ORDER BY span_id DESC LIMIT 1";
+    static const char newest[] =
+        "SELECT boot_id, counted_from, wall_from, uptime_from,"
+        " counted_until FROM clock_spans WHERE span_id = (SELECT max(span_id) FROM clock_spans)";
     cleanup(sql_end) struct sql_rows rows = {0};
     int r = sql_first_values(&store->connection, newest, &rows, NULL, 0);
 
