@@ -318,13 +318,27 @@ static int answer_explain(struct reconciler *reconciler, const struct http_reque
     return answer_of_volume(reconciler, request, reply, http_volume_explain);
 }
 
+/* The examination takes tens of milliseconds of the loop: whoever reaches a TCP port has one of the
+ * last half minute. On the socket it is made anew, for a person who has just mended something. */
 static int answer_doctor(struct reconciler *reconciler, const struct http_request *request,
                          struct http_reply *reply)
 {
+    struct http_examination *last = request->examination;
+    const uint64_t now_ns = clock_boottime();
     struct error error = {0};
-    int result = reconciler_examine(reconciler, &reply->body, &error);
+    int result;
 
-    (void)request;
+    if (request->listener != HTTP_LISTENER_SOCKET && last->findings.length > 0 &&
+        now_ns - last->made_ns < HTTP_EXAMINATION_SECONDS * NSEC_PER_SEC) {
+        reply->age_seconds = (now_ns - last->made_ns) / NSEC_PER_SEC;
+        result = buffer_append(&reply->body, last->findings.data, last->findings.length);
+        return finish(reply, result, "\n", &error);
+    }
+    result = reconciler_examine(reconciler, &reply->body, &error);
+    buffer_clear(&last->findings);
+    last->made_ns = now_ns;
+    if (result == 0 && buffer_append(&last->findings, reply->body.data, reply->body.length) < 0)
+        buffer_clear(&last->findings);
     return finish(reply, result, "\n", &error);
 }
 
@@ -458,6 +472,16 @@ static int read_question(const struct route *route, const struct http_request *r
     return code == STATUS_OK ? HTTP_ROUTES_ASKED : http_routes_refuse_code(reply, code, error.text);
 }
 
+bool http_routes_is_costly(const struct http_request *request)
+{
+    const struct route *route = find_route(request);
+
+    return route && route->answer && method_fits(request->method, route->method) &&
+           route->answer != answer_healthz && route->answer != answer_readyz &&
+           route->answer != answer_style && route->answer != answer_resync &&
+           route->answer != answer_restore;
+}
+
 int http_routes_answer(struct reconciler *reconciler, const struct http_request *request,
                        struct http_reply *reply, struct http_asked *ret_asked)
 {
@@ -467,6 +491,7 @@ int http_routes_answer(struct reconciler *reconciler, const struct http_request 
     reply->content_type = "application/json";
     reply->allow = NULL;
     reply->policy = NULL;
+    reply->age_seconds = 0;
     if (!route)
         return http_routes_refuse(reply, 404, "NOT_FOUND", "unknown_path",
                                   "there is nothing at this path");

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "api/http_asked.h"
 #include "lib/buffer.h"
@@ -12,12 +13,24 @@
 enum {
     HTTP_ARGUMENTS = 8,
     HTTP_HISTORY_ROWS = 10000, /* most rows of resizes, cleanups, journal in one answer */
+    HTTP_EXAMINATION_SECONDS = 30,
 };
 
 struct operations;
 
 /* Which listening socket a request came in on; each serves another part of the paths. */
-enum http_listener { HTTP_LISTENER_SOCKET, HTTP_LISTENER_PAGES, HTTP_LISTENER_METRICS };
+enum http_listener {
+    HTTP_LISTENER_SOCKET,
+    HTTP_LISTENER_PAGES,
+    HTTP_LISTENER_METRICS,
+    HTTP_LISTENERS
+};
+
+/* What the doctor found last, for clients over TCP. */
+struct http_examination {
+    struct buffer findings; /* empty: nothing yet */
+    uint64_t made_ns;
+};
 
 struct http_argument {
     const char *name;
@@ -33,15 +46,20 @@ struct http_request {
     size_t body_length;
     enum http_listener listener;
     const struct operations *operations; /* for metrics */
+    struct http_examination *examination;
 };
 
 struct http_reply {
     unsigned status;
     const char *content_type;
-    const char *allow;  /* NULL, or the methods that the path has */
-    const char *policy; /* NULL, or the page's Content-Security-Policy */
-    struct buffer body; /* the caller sets the limit and owns the bytes */
+    const char *allow;    /* NULL, or the methods that the path has */
+    const char *policy;   /* NULL, or the page's Content-Security-Policy */
+    uint64_t age_seconds; /* of an answer that was made earlier */
+    struct buffer body;   /* the caller sets the limit and owns the bytes */
 };
+
+/* Whether the answer takes long enough to take turns (http_turns.h). */
+bool http_routes_is_costly(const struct http_request *request);
 
 /* ret_asked is what is to be answered by http_call_begin(). */
 enum { HTTP_ROUTES_ASKED = 1 };

@@ -7,8 +7,9 @@
  * with three sockets: who exhausts the connections of one leaves the others alone.
  *
  * Bounds: CONNECTIONS at a time and CONNECTION_BYTES of request head each, IDLE_SECONDS without a
- * byte in either direction, BODY_BYTES of request body, and ANSWER_BYTES of answers in memory over
- * all listeners, for a client that asks for everything and then does not read.
+ * byte in either direction, BODY_BYTES of request body, and answer_bytes of answers in memory, for
+ * a client that asks for everything and then does not read. Each listener has its own, so that who
+ * exhausts one leaves the others alone here, too. Costly answers take turns (http_turns.h).
  *
  * A call that the reconciler answers later suspends its connection; WAITING of them leave the
  * others to who only reads. microhttpd wants none suspended when it stops.
@@ -19,6 +20,7 @@
 #include "api/http_server.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <malloc.h>
 #include <microhttpd.h>
 #include <poll.h>
@@ -30,6 +32,7 @@
 #include "api/http_call.h"
 #include "api/http_listen.h"
 #include "api/http_routes.h"
+#include "api/http_turns.h"
 #include "api/unix_socket.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
@@ -41,9 +44,16 @@ enum {
     CONNECTION_BYTES = 8 * 1024,
     IDLE_SECONDS = 10,
     BODY_BYTES = 64 * 1024,
-    ANSWER_BYTES = 64 * 1024 * 1024,
     LARGE_ANSWER_BYTES = 1024 * 1024,
     REFUSAL_BYTES = 4 * 1024, /* always left for an error */
+    EXAMINATION_BYTES = 1024 * 1024,
+};
+
+/* Of answers in memory: 64 MiB in all. */
+static const size_t answer_bytes[HTTP_LISTENERS] = {
+    [HTTP_LISTENER_SOCKET] = 40 * 1024 * 1024,
+    [HTTP_LISTENER_PAGES] = 16 * 1024 * 1024,
+    [HTTP_LISTENER_METRICS] = 8 * 1024 * 1024,
 };
 
 /* One listening socket with its microhttpd. */
@@ -55,6 +65,8 @@ struct listener {
     enum http_listener kind;
     struct exchange *waiting;
     unsigned waiting_count;
+    size_t answer_bytes; /* in memory, waiting to be sent */
+    bool stops;          /* nothing more may be suspended */
 };
 
 struct http_server {
@@ -65,7 +77,9 @@ struct http_server {
     struct listener socket_listener;
     struct listener pages_listener;
     struct listener metrics_listener;
-    size_t answer_bytes; /* in memory, waiting to be sent */
+    struct http_turns turns;
+    struct http_examination examination;
+    struct http_hosts hosts;
 };
 
 /* One request on its way; freed when microhttpd is done with it. While the reconciler works on it
@@ -75,6 +89,7 @@ struct exchange {
     struct listener *listener;
     struct MHD_Connection *connection;
     struct buffer body;
+    struct http_turn turn;
     struct http_call *call;  /* NULL: nothing is waited for */
     struct http_reply reply; /* of the call; status 0: not yet */
 };
@@ -84,7 +99,7 @@ static struct exchange path_with_nul;
 
 /* The bytes of one answer, until microhttpd has sent them. */
 struct answer {
-    struct http_server *server;
+    struct listener *listener;
     struct buffer body;
 };
 
@@ -94,7 +109,7 @@ static void free_answer(void *data)
     struct answer *answer = data;
     const bool large = answer->body.length >= LARGE_ANSWER_BYTES;
 
-    answer->server->answer_bytes -= answer->body.length;
+    answer->listener->answer_bytes -= answer->body.length;
     buffer_done(&answer->body);
     free(answer);
     if (large)
@@ -102,7 +117,7 @@ static void free_answer(void *data)
 }
 
 /* The body belongs to the response, or is freed. */
-static struct MHD_Response *make_response(struct http_server *server, struct buffer *body)
+static struct MHD_Response *make_response(struct listener *listener, struct buffer *body)
 {
     struct answer *answer = calloc(1, sizeof(*answer));
     struct MHD_Response *response;
@@ -111,8 +126,8 @@ static struct MHD_Response *make_response(struct http_server *server, struct buf
         buffer_done(body);
         return NULL;
     }
-    *answer = (struct answer){.server = server, .body = *body};
-    server->answer_bytes += body->length;
+    *answer = (struct answer){.listener = listener, .body = *body};
+    listener->answer_bytes += body->length;
     response = MHD_create_response_from_buffer_with_free_callback_cls(
         answer->body.length, answer->body.data, free_answer, answer);
     if (!response)
@@ -120,10 +135,18 @@ static struct MHD_Response *make_response(struct http_server *server, struct buf
     return response;
 }
 
+static bool add_age(struct MHD_Response *response, uint64_t seconds)
+{
+    char text[24];
+
+    (void)snprintf(text, sizeof(text), "%" PRIu64, seconds);
+    return !seconds || MHD_add_response_header(response, "Age", text) == MHD_YES;
+}
+
 static enum MHD_Result send_reply(struct listener *listener, struct MHD_Connection *connection,
                                   struct http_reply *reply)
 {
-    struct MHD_Response *response = make_response(listener->server, &reply->body);
+    struct MHD_Response *response = make_response(listener, &reply->body);
     enum MHD_Result result = MHD_NO;
 
     reply->body = (struct buffer){0};
@@ -135,18 +158,20 @@ static enum MHD_Result send_reply(struct listener *listener, struct MHD_Connecti
         MHD_add_response_header(response, "X-Content-Type-Options", "nosniff") == MHD_YES &&
         (!reply->policy ||
          MHD_add_response_header(response, "Content-Security-Policy", reply->policy) == MHD_YES) &&
-        (!reply->allow || MHD_add_response_header(response, "Allow", reply->allow) == MHD_YES))
+        (!reply->allow || MHD_add_response_header(response, "Allow", reply->allow) == MHD_YES) &&
+        add_age(response, reply->age_seconds))
         result = MHD_queue_response(connection, reply->status, response);
     MHD_destroy_response(response);
     return result;
 }
 
 static enum MHD_Result refuse(struct listener *listener, struct MHD_Connection *connection,
-                              unsigned status, const char *reason, const char *message)
+                              unsigned status, const char *code, const char *reason,
+                              const char *message)
 {
     struct http_reply reply = {.body = BUFFER_INIT(REFUSAL_BYTES)};
 
-    if (http_routes_refuse(&reply, status, "INVALID_ARGUMENT", reason, message) < 0) {
+    if (http_routes_refuse(&reply, status, code, reason, message) < 0) {
         buffer_done(&reply.body);
         return MHD_NO;
     }
@@ -184,11 +209,13 @@ static enum MHD_Result collect_argument(void *data, enum MHD_ValueKind kind, con
     return MHD_YES;
 }
 
-static size_t answer_limit(const struct http_server *server)
+static size_t answer_limit(const struct listener *listener)
 {
-    if (server->answer_bytes + REFUSAL_BYTES > ANSWER_BYTES)
+    const size_t limit = answer_bytes[listener->kind];
+
+    if (listener->answer_bytes + REFUSAL_BYTES > limit)
         return REFUSAL_BYTES;
-    return ANSWER_BYTES - server->answer_bytes;
+    return limit - listener->answer_bytes;
 }
 
 /* ---- calls that are answered later ---- */
@@ -272,6 +299,11 @@ static enum MHD_Result call_reconciler(struct exchange *exchange, const struct h
     return MHD_NO;
 }
 
+static void on_turn(struct http_turn *turn)
+{
+    resume(container_of(turn, struct exchange, turn));
+}
+
 static enum MHD_Result answer_request(struct listener *listener, struct MHD_Connection *connection,
                                       const char *path, const char *method,
                                       struct exchange *exchange)
@@ -283,16 +315,26 @@ static enum MHD_Result answer_request(struct listener *listener, struct MHD_Conn
                                    .listener = listener->kind,
                                    .body = buffer_text(&exchange->body),
                                    .body_length = exchange->body.length,
-                                   .operations = listener->server->operations};
+                                   .operations = listener->server->operations,
+                                   .examination = &listener->server->examination};
     struct argument_collector collector = {.request = &request};
-    struct http_reply reply = {.body = BUFFER_INIT(answer_limit(listener->server))};
+    struct http_reply reply = {.body = BUFFER_INIT(answer_limit(listener))};
 
     (void)MHD_get_connection_values_n(connection, MHD_GET_ARGUMENT_KIND, collect_argument,
                                       &collector);
     if (collector.refused)
-        return refuse(listener, connection, MHD_HTTP_BAD_REQUEST, "bad_argument",
-                      "too many arguments, one twice, or one that is no text");
+        return refuse(listener, connection, MHD_HTTP_BAD_REQUEST, "INVALID_ARGUMENT",
+                      "bad_argument", "too many arguments, one twice, or one that is no text");
+    if (listener->stops)
+        return refuse(listener, connection, MHD_HTTP_SERVICE_UNAVAILABLE, "UNAVAILABLE", "not_now",
+                      "crustd stops");
+    if (http_routes_is_costly(&request) &&
+        !http_turn_take(&listener->server->turns, &exchange->turn, listener->kind, on_turn)) {
+        MHD_suspend_connection(connection);
+        return MHD_YES;
+    }
     result = http_routes_answer(listener->server->reconciler, &request, &reply, &asked);
+    http_turn_end(&listener->server->turns, &exchange->turn);
     if (result == HTTP_ROUTES_ASKED)
         return call_reconciler(exchange, &asked, &reply);
     if (result < 0) {
@@ -331,6 +373,15 @@ static bool is_admitted(const struct listener *listener, struct MHD_Connection *
     return info && unix_socket_admits(&listener->server->unix_socket, info->connect_fd);
 }
 
+/* metrics.listen names no volume, and is asked for by the names of services. */
+static bool is_asked_by_a_known_name(const struct listener *listener,
+                                     struct MHD_Connection *connection)
+{
+    return listener->kind != HTTP_LISTENER_PAGES ||
+           http_hosts_allow(&listener->server->hosts,
+                            MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host"));
+}
+
 static void check_client(void *data, struct MHD_Connection *connection, void **context,
                          enum MHD_ConnectionNotificationCode code)
 {
@@ -351,10 +402,15 @@ static enum MHD_Result begin_exchange(struct listener *listener, struct MHD_Conn
     if (!is_admitted(listener, connection)) /* it was read before the connection was shut down */
         return MHD_NO;
     if (exchange == &path_with_nul)
-        return refuse(listener, connection, MHD_HTTP_BAD_REQUEST, "bad_path", "the path has a NUL");
+        return refuse(listener, connection, MHD_HTTP_BAD_REQUEST, "INVALID_ARGUMENT", "bad_path",
+                      "the path has a NUL");
+    if (!is_asked_by_a_known_name(listener, connection))
+        return refuse(listener, connection, MHD_HTTP_FORBIDDEN, "PERMISSION_DENIED", "foreign_host",
+                      "Host is neither an address nor localhost, this node's name or one of "
+                      "http.hosts");
     if (announces_large_body(connection))
-        return refuse(listener, connection, MHD_HTTP_CONTENT_TOO_LARGE, "body_too_large",
-                      "a request body has at most 64 KiB");
+        return refuse(listener, connection, MHD_HTTP_CONTENT_TOO_LARGE, "INVALID_ARGUMENT",
+                      "body_too_large", "a request body has at most 64 KiB");
     exchange = calloc(1, sizeof(*exchange));
     if (!exchange)
         return MHD_NO;
@@ -403,6 +459,7 @@ static void forget_request(void *data, struct MHD_Connection *connection, void *
         (void)http_call_cancel(exchange->call);
         stop_waiting(exchange);
     }
+    http_turn_end(&exchange->listener->server->turns, &exchange->turn);
     buffer_done(&exchange->reply.body);
     buffer_done(&exchange->body);
     free(exchange);
@@ -467,11 +524,20 @@ static void close_listener(struct listener *listener)
 {
     if (!listener->daemon)
         return;
+    listener->stops = true;
     while (listener->waiting) {
         struct exchange *one = listener->waiting;
 
         (void)http_call_cancel(one->call);
         stop_waiting(one);
+        (void)http_routes_refuse_code(&one->reply, STATUS_UNAVAILABLE, "crustd stops");
+        resume(one);
+    }
+    while (listener->server->turns.waiting[listener->kind]) {
+        struct exchange *one =
+            container_of(listener->server->turns.waiting[listener->kind], struct exchange, turn);
+
+        http_turn_end(&listener->server->turns, &one->turn);
         (void)http_routes_refuse_code(&one->reply, STATUS_UNAVAILABLE, "crustd stops");
         resume(one);
     }
@@ -551,6 +617,10 @@ int http_server_new(struct loop *loop, struct reconciler *reconciler,
     server->unix_socket = (struct unix_socket)UNIX_SOCKET_INIT;
     server->pages_listener.kind = HTTP_LISTENER_PAGES;
     server->metrics_listener.kind = HTTP_LISTENER_METRICS;
+    server->hosts = options->hosts;
+    http_hosts_add_own(&server->hosts);
+    buffer_init(&server->examination.findings, EXAMINATION_BYTES);
+    http_turns_init(&server->turns, loop);
     result = open_doors(server, options, error);
     if (result < 0) {
         http_server_free(server);
@@ -568,6 +638,8 @@ struct http_server *http_server_free(struct http_server *server)
     close_listener(&server->pages_listener);
     close_listener(&server->socket_listener);
     unix_socket_close(&server->unix_socket);
+    http_turns_done(&server->turns);
+    buffer_done(&server->examination.findings);
     free(server);
     return NULL;
 }

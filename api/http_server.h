@@ -18,11 +18,15 @@
  *   POST /v1/gc               what looks stale and what becomes of it; ?dry_run=1; socket only
  *   POST /v1/cleanups/ID/restore   puts back what was removed; socket only
  *
+ * On http.listen a request whose Host is a foreign name is 403, and GET /v1/doctor is not made anew
+ * each time.
+ *
  * Errors are JSON {"code","reason","message"}: code is gRPC's name (NOT_FOUND, …) with the HTTP
  * status that gRPC's mapping gives.
  */
 #pragma once
 
+#include "api/http_host.h"
 #include "api/operations.h"
 #include "lib/loop.h"
 #include "lib/result.h"
@@ -36,6 +40,7 @@ struct http_server_options {
     const char *socket_group;      /* "" or NULL: root only */
     const char *listen;            /* "" or ADDRESS:PORT */
     const char *metrics_listen;    /* the same */
+    struct http_hosts hosts;       /* names by which http.listen may be asked besides its own */
     struct operations *operations; /* counts the calls; shown by /metrics */
 };
 

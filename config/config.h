@@ -29,7 +29,7 @@ enum {
     CONFIG_PATH_BYTES = 256,
     CONFIG_LIST_ITEMS = 16,
     CONFIG_LINE_BYTES = 1024,
-    CONFIG_WORD_BYTES = 64
+    CONFIG_WORD_BYTES = 254 /* a DNS name has 253 at most */
 };
 
 enum config_resize_mode { RESIZE_NEVER, RESIZE_OBSERVE, RESIZE_GROW };
@@ -62,7 +62,8 @@ struct config {
         char crust_trash[CONFIG_PATH_BYTES];
     } paths;
     struct {
-        char listen[64]; /* ADDRESS:PORT, empty: off */
+        char listen[64];          /* ADDRESS:PORT, empty: off */
+        struct config_list hosts; /* names by which a browser may ask there */
     } http;
     struct {
         char listen[64]; /* as above */

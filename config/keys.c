@@ -67,6 +67,7 @@ const struct config_key config_keys[] = {
     PATH(crust_trash, "/run/.crust-trash"),
 
     KEY(http, listen, KEY_LISTEN, "", .restart = true),
+    KEY(http, hosts, KEY_WORDS, "", .restart = true),
 
     KEY(metrics, listen, KEY_LISTEN, "", .restart = true),
     KEY(metrics, per_volume, KEY_SWITCH, "off"),

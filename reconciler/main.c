@@ -476,7 +476,8 @@ static int start_core(struct daemon *daemon, struct error *error)
 
 static int start_servers(struct daemon *daemon, struct error *error)
 {
-    const struct http_server_options http = {
+    const struct config_list *hosts = &daemon->config.http.hosts;
+    struct http_server_options http = {
         .root = daemon->root,
         .socket_path = daemon->config.paths.http_socket,
         .socket_group = daemon->config.paths.socket_group,
@@ -494,6 +495,8 @@ static int start_servers(struct daemon *daemon, struct error *error)
 
     if (daemon->arguments.once)
         return 0;
+    for (unsigned i = 0; i < hosts->count; i++)
+        http_hosts_add(&http.hosts, hosts->item[i]);
     r = http_server_new(&daemon->loop, daemon->reconciler, &http, &daemon->http, error);
     if (r == 0)
         r = grpc_server_new(&daemon->loop, daemon->reconciler, &grpc, &daemon->grpc, error);

@@ -37,6 +37,7 @@ struct reconciler {
     struct reconciler_health health;
     unsigned resyncs;
     bool examination_fails;
+    unsigned examinations;
     enum status_code outcome; /* of the commands below */
     bool dry_run;
     int64_t restored;
@@ -61,6 +62,7 @@ void reconciler_resync(struct reconciler *reconciler)
 
 int reconciler_examine(struct reconciler *reconciler, struct buffer *ret_json, struct error *error)
 {
+    reconciler->examinations++;
     if (reconciler->examination_fails)
         return error_set(error, -EIO, "nothing can be read");
     return buffer_append_text(ret_json, "[{\"id\":\"kernel\",\"level\":\"ok\"}]");
@@ -196,6 +198,7 @@ static inline int set_up(void **state)
     options = options_of(fixture);
     options.listen = listen_address;
     options.metrics_listen = metrics_address;
+    http_hosts_add(&options.hosts, "a-name.of-ours.example");
     if (http_server_new(&fixture->loop, &fixture->reconciler, &options, &fixture->server, &error))
         fail_msg("%s", error.text);
     loop_timer_start(&fixture->loop, &fixture->watchdog, WATCHDOG_SECONDS * NSEC_PER_SEC,
@@ -270,8 +273,10 @@ static inline int connect_to(const struct fixture *fixture, enum http_listener l
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
                                   .sin_port = htons((uint16_t)fixture->port[listener])};
     const bool tcp = listener != HTTP_LISTENER_SOCKET;
+    const int kept = 64 * 1024; /* by the kernel, for a client that does not read */
     int fd = socket(tcp ? AF_INET : AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &kept, sizeof(kept)), 0);
     (void)snprintf(path.sun_path, sizeof(path.sun_path), "%.40s/run/http.sock", fixture->directory);
     assert_int_equal(tcp ? connect(fd, (struct sockaddr *)&address, sizeof(address))
                          : connect(fd, (struct sockaddr *)&path, sizeof(path)),
@@ -333,7 +338,7 @@ static inline struct buffer ask_listener(struct fixture *fixture, enum http_list
     struct buffer reply;
 
     (void)snprintf(request, sizeof(request),
-                   "%s %s HTTP/1.1\r\nHost: crustd\r\nConnection: close\r\n\r\n", method, path);
+                   "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", method, path);
     talk(fixture, listener, request, strlen(request), &reply);
     return reply;
 }

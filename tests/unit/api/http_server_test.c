@@ -4,9 +4,9 @@
 
 static void large_bodies_are_refused(void **state)
 {
-    static const char announced[] = "POST /v1/resync HTTP/1.1\r\nHost: x\r\n"
+    static const char announced[] = "POST /v1/resync HTTP/1.1\r\nHost: localhost\r\n"
                                     "Content-Length: 65537\r\n\r\n";
-    static const char head[] = "POST /v1/resync HTTP/1.1\r\nHost: x\r\n"
+    static const char head[] = "POST /v1/resync HTTP/1.1\r\nHost: localhost\r\n"
                                "Transfer-Encoding: chunked\r\n\r\n40000\r\n";
     cleanup(buffer_done) struct buffer reply = {0}, chunked = {0}, request = {0};
 
@@ -23,8 +23,9 @@ static void large_bodies_are_refused(void **state)
 
 static void small_bodies_are_dropped(void **state)
 {
-    static const char request[] = "POST /v1/resync HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
-                                  "Content-Length: 4\r\n\r\n{\"\"}";
+    static const char request[] =
+        "POST /v1/resync HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        "Content-Length: 4\r\n\r\n{\"\"}";
     cleanup(buffer_done) struct buffer reply = {0};
 
     talk(*state, HTTP_LISTENER_SOCKET, request, strlen(request), &reply);
@@ -33,10 +34,11 @@ static void small_bodies_are_dropped(void **state)
 
 static void requests_can_be_pipelined(void **state)
 {
-    static const char requests[] = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
-                                   "GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n"
-                                   "GET /v1/devices HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
-                                   "\r\n";
+    static const char requests[] =
+        "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        "GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        "GET /v1/devices HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        "\r\n";
     cleanup(buffer_done) struct buffer reply = {0};
     const char *second, *third;
 
@@ -55,7 +57,7 @@ static void garbage_is_not_answered_with_rows(void **state)
         "\x16\x03\x01\x02\x01\x01\xfc\x03\x03\r\n\r\n",
         "GET\r\n\r\n",
         "GET /healthz HTTP/9.9\r\n\r\n",
-        "GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        "GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
         "GET /healthz HTTP/1.1\r\n\r\n",
     };
 
@@ -75,16 +77,16 @@ static void long_heads_are_refused(void **state)
     assert_int_equal(buffer_append_text(&request, "GET /"), 0);
     for (unsigned i = 0; i < 4096; i++)
         assert_int_equal(buffer_append_text(&request, "aaaaaaaa"), 0);
-    assert_int_equal(buffer_append_text(&request, " HTTP/1.1\r\nHost: x\r\n\r\n"), 0);
+    assert_int_equal(buffer_append_text(&request, " HTTP/1.1\r\nHost: localhost\r\n\r\n"), 0);
     talk(*state, HTTP_LISTENER_SOCKET, request.data, request.length, &reply);
     assert_true(status_of(&reply) == 414 || status_of(&reply) == 431 || status_of(&reply) == 0);
     expect_status(*state, "GET", "/healthz", 200);
 }
 
 static const char status_request[] =
-    "GET /v1/status HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    "GET /v1/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
-static const char volumes_request[] = "GET /v1/volumes HTTP/1.1\r\nHost: x\r\n\r\n";
+static const char volumes_request[] = "GET /v1/volumes HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 static void client_send_all(struct client *client)
 {
@@ -196,14 +198,169 @@ static void unread_answers_are_bounded(void **state)
     expect_status(fixture, "GET", "/v1/volumes", 200);
 }
 
+/* ---- one listener against the others ---- */
+
+/* Clients of one listener that ask for all and read nothing, until it has no room left. */
+static void fill(struct fixture *fixture, enum http_listener listener, struct client *clients,
+                 size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        client_start(fixture, &clients[i], listener, volumes_request, strlen(volumes_request));
+        client_read_some(&clients[i]);
+        loop_io_stop(&clients[i].io);
+    }
+    assert_int_equal(status_of(&clients[count - 1].reply), 429);
+}
+
+static void expect_answer(struct fixture *fixture, enum http_listener listener, const char *path)
+{
+    cleanup(buffer_done) struct buffer reply = ask_listener(fixture, listener, "GET", path);
+
+    if (status_of(&reply) != 200)
+        fail_msg("%s: %s", path, buffer_text(&reply));
+}
+
+static void who_does_not_read_takes_the_others_no_memory(void **state)
+{
+    struct fixture *fixture = *state;
+    struct client clients[8];
+    char metadata[16 * 1024];
+
+    (void)snprintf(metadata, sizeof(metadata), "{\"a\":\"%0*d\"}", (int)sizeof(metadata) - 16, 0);
+    /* More than the kernel takes of an answer for a TCP connection. */
+    add_volumes_with(fixture, 600, metadata);
+    fill(fixture, HTTP_LISTENER_PAGES, clients, array_length(clients));
+    expect_answer(fixture, HTTP_LISTENER_SOCKET, "/v1/volumes");
+    expect_answer(fixture, HTTP_LISTENER_METRICS, "/metrics");
+    for (size_t i = 0; i < array_length(clients); i++)
+        client_done(&clients[i]);
+    fill(fixture, HTTP_LISTENER_SOCKET, clients, array_length(clients));
+    expect_answer(fixture, HTTP_LISTENER_PAGES, "/v1/volumes");
+    for (size_t i = 0; i < array_length(clients); i++)
+        client_done(&clients[i]);
+}
+
+static const char doctor_request[] =
+    "GET /v1/doctor HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+
+static void one_costly_answer_is_made_in_a_pass(void **state)
+{
+    struct fixture *fixture = *state;
+    struct client clients[8];
+    size_t ended = 0;
+
+    for (size_t i = 0; i < array_length(clients); i++)
+        client_start(fixture, &clients[i], HTTP_LISTENER_SOCKET, doctor_request,
+                     strlen(doctor_request));
+    while (ended < array_length(clients)) {
+        const unsigned before = fixture->reconciler.examinations;
+
+        loop_run_once(&fixture->loop);
+        assert_true(fixture->reconciler.examinations <= before + 1);
+        ended = 0;
+        for (size_t i = 0; i < array_length(clients); i++)
+            ended += clients[i].ended;
+    }
+    assert_int_equal(fixture->reconciler.examinations, array_length(clients));
+    for (size_t i = 0; i < array_length(clients); i++) {
+        assert_int_equal(status_of(&clients[i].reply), 200);
+        client_done(&clients[i]);
+    }
+}
+
+/* Those that still wait for their turn when they go, or when the server does. */
+static void clients_may_vanish_before_their_turn(void **state)
+{
+    struct fixture *fixture = *state;
+    struct client clients[16];
+
+    for (size_t i = 0; i < array_length(clients); i++)
+        client_start(fixture, &clients[i], i % 2 ? HTTP_LISTENER_PAGES : HTTP_LISTENER_SOCKET,
+                     doctor_request, strlen(doctor_request));
+    while (fixture->reconciler.examinations == 0)
+        loop_run_once(&fixture->loop);
+    for (size_t i = 0; i < array_length(clients); i++)
+        client_done(&clients[i]);
+    expect_status(fixture, "GET", "/v1/doctor", 200);
+    expect_answer(fixture, HTTP_LISTENER_PAGES, "/v1/status");
+    for (size_t i = 0; i < array_length(clients); i++)
+        client_start(fixture, &clients[i], HTTP_LISTENER_SOCKET, doctor_request,
+                     strlen(doctor_request));
+    fixture->reconciler.examinations = 0;
+    while (fixture->reconciler.examinations == 0)
+        loop_run_once(&fixture->loop);
+    fixture->server = http_server_free(fixture->server);
+    for (size_t i = 0; i < array_length(clients); i++)
+        client_done(&clients[i]);
+}
+
+static void the_doctor_is_not_examined_anew_over_tcp(void **state)
+{
+    struct fixture *fixture = *state;
+
+    for (unsigned i = 0; i < 3; i++) {
+        cleanup(buffer_done) struct buffer reply =
+            ask_listener(fixture, HTTP_LISTENER_PAGES, "GET", "/v1/doctor");
+
+        assert_int_equal(status_of(&reply), 200);
+        assert_non_null(strstr(buffer_text(&reply), "\r\n\r\n[{\"id\":\"kernel\""));
+        assert_int_equal(fixture->reconciler.examinations, 1);
+    }
+    for (unsigned i = 2; i < 4; i++) {
+        expect_status(fixture, "GET", "/v1/doctor", 200);
+        assert_int_equal(fixture->reconciler.examinations, i);
+    }
+    /* What failed is not kept. */
+    fixture->reconciler.examination_fails = true;
+    expect_status(fixture, "GET", "/v1/doctor", 500);
+    fixture->reconciler.examination_fails = false;
+    expect_answer(fixture, HTTP_LISTENER_PAGES, "/v1/doctor");
+    assert_int_equal(fixture->reconciler.examinations, 5);
+}
+
+/* ---- Host ---- */
+
+static unsigned ask_by(struct fixture *fixture, enum http_listener listener, const char *host)
+{
+    cleanup(buffer_done) struct buffer reply = {0};
+    char request[512];
+
+    (void)snprintf(request, sizeof(request),
+                   "GET /healthz HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", host);
+    talk(fixture, listener, request, strlen(request), &reply);
+    return status_of(&reply);
+}
+
+static void pages_are_not_given_to_a_foreign_name(void **state)
+{
+    struct fixture *fixture = *state;
+
+    assert_int_equal(ask_by(fixture, HTTP_LISTENER_PAGES, "rebound.example.com"), 403);
+    assert_int_equal(ask_by(fixture, HTTP_LISTENER_PAGES, "rebound.example.com:9824"), 403);
+    assert_int_equal(ask_by(fixture, HTTP_LISTENER_PAGES, "127.0.0.1:9824"), 200);
+    assert_int_equal(ask_by(fixture, HTTP_LISTENER_PAGES, "a-name.of-ours.example"), 200);
+    assert_int_equal(ask_by(fixture, HTTP_LISTENER_METRICS, "crustd.monitoring.svc"), 200);
+    assert_int_equal(ask_by(fixture, HTTP_LISTENER_SOCKET, "crustd"), 200);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(large_bodies_are_refused),  TEST(small_bodies_are_dropped),
-        TEST(requests_can_be_pipelined), TEST(garbage_is_not_answered_with_rows),
-        TEST(long_heads_are_refused),    TEST(slow_clients_hold_nobody),
-        TEST(many_clients_are_served),   TEST(waiting_clients_get_a_free_place),
-        TEST(clients_may_vanish),        TEST(unread_answers_are_bounded),
+        TEST(large_bodies_are_refused),
+        TEST(small_bodies_are_dropped),
+        TEST(requests_can_be_pipelined),
+        TEST(garbage_is_not_answered_with_rows),
+        TEST(long_heads_are_refused),
+        TEST(slow_clients_hold_nobody),
+        TEST(many_clients_are_served),
+        TEST(waiting_clients_get_a_free_place),
+        TEST(clients_may_vanish),
+        TEST(unread_answers_are_bounded),
+        TEST(who_does_not_read_takes_the_others_no_memory),
+        TEST(one_costly_answer_is_made_in_a_pass),
+        TEST(clients_may_vanish_before_their_turn),
+        TEST(the_doctor_is_not_examined_anew_over_tcp),
+        TEST(pages_are_not_given_to_a_foreign_name),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
