@@ -2,9 +2,11 @@
 """HTTP as operators and tools use it: the metrics through promtool, stats and resize in each dialect."""
 
 import base64
+import ctypes
 import http.client
 import json
 import os
+import pathlib
 import re
 import shutil
 import socket
@@ -160,8 +162,11 @@ class OthersTest(HttpTest):
 
     REQUEST = b"POST /v1/resync HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
-    def ask(self, user, group, node):
+    def ask(self, user, group, node, prepare=lambda: b""):
         def ask():
+            failure = prepare()
+            if failure:
+                return failure
             with socket.socket(socket.AF_UNIX) as client:
                 client.connect(str(node.path("/run/crustd/http.sock")))
                 client.sendall(self.REQUEST)  # before anybody has looked at who it is
@@ -179,6 +184,27 @@ class OthersTest(HttpTest):
         open_addresses(node)
         self.assertEqual(self.ask(USER, GROUP, node), b"")
         self.assertIn(b" 202 ", self.ask(0, 0, node))
+
+    def test_root_of_another_user_namespace(self):
+        """As a pod with user namespaces has it: root inside, somebody else here."""
+        libc = ctypes.CDLL(None, use_errno=True)
+
+        def become_root():
+            libc.prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE: /proc/self is this user's
+            if libc.unshare(0x10000000):  # CLONE_NEWUSER
+                return b"no namespace"
+            pathlib.Path("/proc/self/setgroups").write_text("deny")
+            pathlib.Path("/proc/self/uid_map").write_text(f"0 {USER} 1")
+            pathlib.Path("/proc/self/gid_map").write_text(f"0 {USER} 1")
+            return b"" if (os.getuid(), os.getgid()) == (0, 0) else b"no namespace"
+
+        node = self.node()
+        node.start()
+        open_addresses(node)
+        answer = self.ask(USER, GROUP, node, become_root)
+        if answer == b"no namespace":
+            self.skipTest("needs user namespaces for everybody")
+        self.assertEqual(answer, b"")
 
     def test_a_group(self):
         node = self.node({"paths.socket_group": GROUP})
