@@ -33,7 +33,7 @@ int examine_node(const struct context *context, struct buffer *ret_json, struct 
 
     if (r < 0)
         return r;
-    if (doubts)
+    if (doubts && context->doubts)
         doubts_each(context->doubts, add_doubt, doubts);
     request.sandboxes = sandboxes;
     request.doubts = doubts;

@@ -5,6 +5,7 @@ One daemon serves all cases of a test at once, each in a sandbox of its own.
 """
 
 import dataclasses
+import secrets
 import unittest
 
 from rust_runtime import GUEST_MOUNTS, RustPod, RustShim, guest_name
@@ -60,6 +61,8 @@ GO = UNREACHABLE | {
                          "the shim answers 404: 404 page not found", retried=False),
 }
 
+SANDBOXES = secrets.token_hex(24)  # no other test has such processes meanwhile
+
 SECRETIVE = ("journalctl -t kata", "crust-guest-agent")
 
 RUST = UNREACHABLE | {
@@ -82,7 +85,7 @@ class Pod(RustPod):
 
 
 def sandbox_id(number):
-    return f"{number + 1:064x}"
+    return f"{SANDBOXES}{number + 1:016x}"
 
 
 def resizes(shim):
