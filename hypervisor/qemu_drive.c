@@ -190,7 +190,7 @@ enum hypervisor_outcome qemu_drive_find(const struct qemu_report *report,
 
     if (!report->sets_known)
         search.holding = look_for_descriptors(&search);
-    for (size_t i = 0; i < report->roots.count && !vmm_resolver_is_exhausted(resolver); i++) {
+    for (size_t i = 0; i < report->roots.count && !resolver->exhausted; i++) {
         const struct qemu_node *root = &report->roots.entries[i];
         struct error reason = {.text = ""};
         enum hypervisor_outcome outcome;

@@ -70,8 +70,7 @@ static bool read_shared(const char *line, struct vmm_identity *ret_identity)
 }
 
 /* Takes the files out that are mapped shared. */
-static int remove_memory(struct vmm_resolver *resolver, pid_t pid, struct vmm_file *files,
-                         size_t *count)
+static int remove_memory(pid_t pid, struct vmm_file *files, size_t *count)
 {
     cleanup(close_filep) FILE *maps = open_of_process(pid, "maps");
     cleanup(freep) char *line = NULL;
@@ -83,7 +82,7 @@ static int remove_memory(struct vmm_resolver *resolver, pid_t pid, struct vmm_fi
         struct vmm_identity identity;
         size_t kept = 0;
 
-        if (lines == MAPS_LINES || vmm_resolver_is_exhausted(resolver))
+        if (lines == MAPS_LINES)
             break;
         if (!read_shared(line, &identity))
             continue;
@@ -126,9 +125,9 @@ int vmm_files_list(struct vmm_resolver *resolver, struct vmm_file *ret_files, si
     int r = directory_list(process->descriptors, &names);
 
     *ret_count = 0;
-    while (r == 0 && (name = directory_next(names)))
-        r = vmm_resolver_is_exhausted(resolver)
-                ? -ETIME
-                : add_file(process, name, ret_files, size, ret_count);
-    return r < 0 ? r : remove_memory(resolver, process->pid, ret_files, ret_count);
+    for (unsigned seen = 0; r == 0 && (name = directory_next(names)); seen++) {
+        resolver->exhausted |= seen == VMM_DESCRIPTORS;
+        r = resolver->exhausted ? -ETIME : add_file(process, name, ret_files, size, ret_count);
+    }
+    return r < 0 ? r : remove_memory(process->pid, ret_files, ret_count);
 }

@@ -11,12 +11,16 @@
 
 #include "hypervisor/vmm_resolver.h"
 
+/* At most so many of a process are listed. */
+enum { VMM_DESCRIPTORS = 4096 };
+
 struct vmm_process {
     struct vmm_resolver resolver; /* pass its address; valid until done */
     pid_t pid;
-    int root;        /* /proc/PID/root */
-    int descriptors; /* /proc/PID/fd */
-    int sysfs;       /* borrowed; below it, devices' sizes are found */
+    uint64_t paths_ns; /* processor time that resolving paths took so far */
+    int root;          /* /proc/PID/root */
+    int descriptors;   /* /proc/PID/fd */
+    int sysfs;         /* borrowed; below it, devices' sizes are found */
 };
 
 /* For the VMM that the request is about. 0 or -errno: the process is gone or may not be looked at.

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "lib/cleanup.h"
-#include "lib/clock.h"
 #include "lib/result.h"
 
 enum { HELD_ENTRIES = 1024 };
@@ -16,13 +15,6 @@ int vmm_resolver_note(struct vmm_resolver *resolver, int r)
     if (result_is_shortage(r))
         resolver->shortage = r;
     return r;
-}
-
-bool vmm_resolver_is_exhausted(struct vmm_resolver *resolver)
-{
-    if (resolver->until_ns && !resolver->exhausted)
-        resolver->exhausted = clock_processor() >= resolver->until_ns;
-    return resolver->exhausted;
 }
 
 int vmm_resolver_doubt(const struct vmm_resolver *resolver, bool found, struct error *error)

@@ -31,9 +31,7 @@ struct vmm_file {
 
 /* The process' view of its files. Each returns 0, or -errno when it can't tell. */
 struct vmm_resolver {
-    /* How long all questions together may take, as clock_processor() counts; 0: any time. Once it
-     * is over, `exhausted`, and what was not found or accounted for tells nothing. */
-    uint64_t until_ns;
+    /* A bound was reached; what was not found or accounted for tells nothing. */
     bool exhausted;
     int shortage; /* -EMFILE and the like once something could not be looked at for want of it: what
                      was not found may be there all the same; 0 */
@@ -52,10 +50,6 @@ struct vmm_resolver {
 
 /* Takes note of r if it is a lack of descriptors or memory, and returns it. */
 int vmm_resolver_note(struct vmm_resolver *resolver, int r);
-
-/* Whether no more is to be asked. To be asked itself before each thing that a VMM may have many of.
- */
-bool vmm_resolver_is_exhausted(struct vmm_resolver *resolver);
 
 /* Nothing may be concluded from what the resolver said: why. 0: it may. */
 int vmm_resolver_doubt(const struct vmm_resolver *resolver, bool found, struct error *error);

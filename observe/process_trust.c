@@ -57,6 +57,14 @@ static bool is_roots(const struct numbers *users)
     return users->count == USER_IDS && (users->number[0] == 0 || users->number[0] == geteuid());
 }
 
+/* Without CAP_SYS_PTRACE nothing of it can be seen. Nothing else of the process can be either,
+ * which is said for the volume (hypervisor_unreachable), and such a crustd was made by the
+ * administrator. */
+static bool is_concealed(int code)
+{
+    return code == EACCES || code == EPERM;
+}
+
 static int judge_program(pid_t pid)
 {
     char path[32];
@@ -64,7 +72,7 @@ static int judge_program(pid_t pid)
 
     (void)snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
     if (stat(path, &program) < 0)
-        return errno == EACCES || errno == EPERM ? PROCESS_CONCEALED : -errno;
+        return is_concealed(errno) ? PROCESS_ROOTS : -errno;
     return program.st_mode & (S_ISUID | S_ISGID) ? PROCESS_PRIVILEGED : PROCESS_ROOTS;
 }
 
@@ -93,7 +101,7 @@ static int judge_root(pid_t pid)
 
     (void)snprintf(path, sizeof(path), "/proc/%d/root", (int)pid);
     if (stat(path, &own) < 0)
-        return errno == EACCES || errno == EPERM ? PROCESS_CONCEALED : -errno;
+        return is_concealed(errno) ? PROCESS_ROOTS : -errno;
     if (stat("/proc/1/root", &first) < 0)
         return PROCESS_ROOTS;
     return own.st_dev == first.st_dev && own.st_ino == first.st_ino ? PROCESS_ROOTS
@@ -127,7 +135,6 @@ const char *process_trust_text(enum process_trust trust)
         [PROCESS_USERS] = "it belongs to another user than root",
         [PROCESS_CONTAINED] = "it runs in a container",
         [PROCESS_PRIVILEGED] = "it runs a set-user-id program, whose arguments any user may choose",
-        [PROCESS_CONCEALED] = "crustd may not look at its program, which takes CAP_SYS_PTRACE",
         [PROCESS_ROOTED_APART] = "it has another root directory than the node",
     };
 

@@ -15,7 +15,6 @@ enum process_trust {
     PROCESS_USERS,        /* another user's, or of several */
     PROCESS_CONTAINED,    /* in a pid namespace of its own: a container's */
     PROCESS_PRIVILEGED,   /* a set-user-id program: who started it chose arguments and directory */
-    PROCESS_CONCEALED,    /* its program may not be looked at */
     PROCESS_ROOTED_APART, /* in another root directory than the node's first process */
 };
 

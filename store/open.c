@@ -121,24 +121,24 @@ static int quick_check(struct sql_connection *connection)
     return STORE_DAMAGED;
 }
 
-/* The WAL may know a newer version than the file's header: until that is known, nothing is written,
- * not even by closing. 0, STORE_NEWER, -errno. */
+/* From here on, closing may write. 0, STORE_NEWER, STORE_DAMAGED, -errno. */
 static int check_version(struct sql_connection *connection, struct schema_upgrade *ret_upgrade)
 {
     int64_t version = 0;
     int r;
 
-    (void)sqlite3_db_config(connection->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     r = sql_pragma_number(connection, "PRAGMA user_version", &version);
     if (r < 0)
         return r;
     if (version > STORE_SCHEMA_VERSION)
         return STORE_NEWER;
-    (void)sqlite3_db_config(connection->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
     if (version < 1)
         return STORE_DAMAGED;
     r = quick_check(connection);
-    return r < 0 ? r : schema_upgrade(connection, ret_upgrade);
+    if (r != 0)
+        return r;
+    (void)sqlite3_db_config(connection->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
+    return schema_upgrade(connection, ret_upgrade);
 }
 
 static int note_wal(void *userdata, sqlite3 *db, const char *schema, int pages)
@@ -173,17 +173,20 @@ static int configure_file(struct store *store)
     return 0;
 }
 
-/* 0, STORE_NEWER, -errno; then the connection is closed again. */
+/* The WAL may know a newer version than the file's header, and a damaged file is evidence: until
+ * both are known, nothing is written, not even by closing. 0, STORE_NEWER, STORE_DAMAGED, -errno;
+ * then the connection is closed again. */
 static int open_file(struct store *store, int busy_msec, struct schema_upgrade *ret_upgrade,
                      struct error *error)
 {
     struct sql_connection *connection = &store->connection;
     int r = sql_open(connection, store->path, SQLITE_OPEN_READWRITE);
 
-    if (r == 0)
+    if (r == 0) {
         (void)sqlite3_busy_timeout(connection->db, busy_msec);
-    if (r == 0)
+        (void)sqlite3_db_config(connection->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
         r = harden(connection);
+    }
     if (r == 0)
         r = check_version(connection, ret_upgrade);
     if (r == 0)

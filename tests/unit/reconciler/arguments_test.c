@@ -16,7 +16,8 @@
 #define PARSE(...) parse((const char *const[]){"crustd", ##__VA_ARGS__, NULL})
 
 static struct arguments arguments;
-static char output[4096]; /* of the last call, stdout and stderr together */
+static char output[4096];               /* of the last call, stdout and stderr together */
+static char written[16][64], *argv[17]; /* of the last call: what was parsed may borrow from it */
 
 static int forget_environment(void **state)
 {
@@ -43,14 +44,15 @@ static void put_back(int descriptor, int kept)
 
 static int parse(const char *const *words)
 {
-    char *argv[16];
     int argc = 0, result, out, err;
     FILE *file = tmpfile();
     size_t length;
 
     assert_non_null(file);
     for (; words[argc]; argc++)
-        argv[argc] = strdup(words[argc]);
+        (void)snprintf(written[argc], sizeof(written[argc]), "%s", words[argc]);
+    for (int i = 0; i < argc; i++)
+        argv[i] = written[i];
     argv[argc] = NULL;
     optind = 0; /* glibc: begin anew */
     (void)fflush(stdout);
@@ -64,7 +66,6 @@ static int parse(const char *const *words)
     length = fread(output, 1, sizeof(output) - 1, file);
     output[length] = '\0';
     (void)fclose(file);
-    /* What was parsed may borrow from argv, which therefore stays until the process ends. */
     return result;
 }
 

@@ -83,8 +83,8 @@ static inline int fixture_memory(void **state)
     return 0;
 }
 
-/* A store does not try the constraints upon what it writes itself; see begin_writing(). So each test
- * tries them on what it wrote. 0, or -1 with the first complaint printed. */
+/* A store does not try the constraints upon what it writes itself; see begin_writing(). So each
+ * test tries them on what it wrote. 0, or -1 with the first complaint printed. */
 static inline int fixture_check(struct store *store)
 {
     sqlite3_stmt *check = NULL;

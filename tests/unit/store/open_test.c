@@ -4,6 +4,8 @@
 
 #include <fcntl.h>
 
+#include "lib/cleanup.h"
+
 static void fall_back(struct fixture *fixture)
 {
     struct error error = {0};
@@ -113,6 +115,34 @@ static void an_overwritten_file_is_noticed_and_set_aside(void **state)
     assert_int_equal(access(aside, F_OK), 0);
 }
 
+/* What the log has of it is not written into it. */
+static void a_damaged_file_is_kept_as_it_was_found(void **state)
+{
+    enum { NOISE = 64 * 1024 };
+    static unsigned char noise[NOISE], found[NOISE + 1];
+    struct fixture *fixture = *state;
+    cleanup(fd_closep) int fd = open(fixture->path, O_WRONLY | O_CLOEXEC);
+    cleanup(fd_closep) int aside_fd = -1;
+    char aside[160];
+    bool same = true;
+
+    for (int i = 0; i < NOISE; i++)
+        noise[i] = (unsigned char)(i * 7 + i / 251);
+    /* A log without the first page. */
+    store_close(fixture->store);
+    fixture->store = fixture_open(fixture->path, "boot-1");
+    execute_sql(fixture->store, "UPDATE volumes SET last_changed = last_changed + 1");
+    assert_int_equal(pwrite(fd, noise, NOISE, 0), NOISE);
+    assert_int_equal(ftruncate(fd, NOISE), 0);
+    assert_int_equal(store_check_file(fixture->store), STORE_DAMAGED);
+    fall_back(fixture);
+    assert_int_equal(come_back(fixture, &same), STORE_OPENED);
+    (void)snprintf(aside, sizeof(aside), "%s.corrupt-1", fixture->path);
+    aside_fd = open(aside, O_RDONLY | O_CLOEXEC);
+    assert_int_equal(read(aside_fd, found, sizeof(found)), NOISE);
+    assert_memory_equal(found, noise, NOISE);
+}
+
 /* Words are not tried when they are written: each opening tries them all. */
 static void a_word_that_is_none_of_ours_is_damage(void **state)
 {
@@ -166,6 +196,7 @@ int main(void)
         FILE_TEST(a_word_that_is_none_of_ours_is_damage),
         FILE_TEST(a_file_that_took_its_place_is_another),
         FILE_TEST(an_overwritten_file_is_noticed_and_set_aside),
+        FILE_TEST(a_damaged_file_is_kept_as_it_was_found),
         FILE_TEST(memory_survives_a_failed_return),
         FILE_TEST(memory_is_bounded),
     };
