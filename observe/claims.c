@@ -42,8 +42,9 @@ static const char *below_root(int root, const char *path)
 }
 
 /* The working directory, if it is the one that its path leads to from here (mount namespaces), and
- * if only root can have put anything there. */
-static bool find_by_process(int root, pid_t pid, const char *sandbox_id, char *ret_bundle)
+ * if only root can have put anything there. False with a text in `refused`: others can. */
+static bool find_by_process(int root, pid_t pid, const char *sandbox_id, char *ret_bundle,
+                            struct error *refused)
 {
     struct bundles_place place;
     struct stat there, here;
@@ -58,16 +59,15 @@ static bool find_by_process(int root, pid_t pid, const char *sandbox_id, char *r
     path[length] = '\0';
     bundle = below_root(root, path);
     if (bundles_place_of(bundle, sandbox_id, &place) < 0 || stat(link, &there) < 0 ||
-        path_require_roots(root, bundle, NULL) != PATH_OK ||
         path_stat_in_root(root, bundle, &here) < 0 || there.st_dev != here.st_dev ||
-        there.st_ino != here.st_ino)
+        there.st_ino != here.st_ino || path_require_roots(root, bundle, refused) != PATH_OK)
         return false;
     memcpy(ret_bundle, bundle, strlen(bundle) + 1);
     return true;
 }
 
 /* Links on the way to what is configured are the administrator's, where they can be followed. */
-static bool is_roots_bundle(int root, const char *bundle)
+static bool is_roots_bundle(int root, const char *bundle, struct error *refused)
 {
     char real[PATH_MAX], path[PATH_MAX + 16];
     struct stat st;
@@ -79,11 +79,11 @@ static bool is_roots_bundle(int root, const char *bundle)
     r = path_real_in_root(root, bundle, real);
     if (r < 0 && r != PATH_LEADS_OUT)
         return false;
-    return path_require_roots(root, r == 0 ? real : bundle, NULL) == PATH_OK;
+    return path_require_roots(root, r == 0 ? real : bundle, refused) == PATH_OK;
 }
 
 static bool find_by_path(const struct observe_sandbox_paths *paths, const char *sandbox_id,
-                         char *ret_bundle)
+                         char *ret_bundle, struct error *refused)
 {
     static const char *const rests[] = {"", "/userdata"};
 
@@ -92,27 +92,42 @@ static bool find_by_path(const struct observe_sandbox_paths *paths, const char *
             if (snprintf(ret_bundle, PATH_MAX, "%s/%s%s", paths->bundles[i], sandbox_id,
                          rests[j]) >= PATH_MAX)
                 continue;
-            if (is_roots_bundle(paths->root, ret_bundle))
+            if (is_roots_bundle(paths->root, ret_bundle, refused))
                 return true;
         }
     return false;
 }
 
+/* Without its bundle a sandbox has no volumes, so it is told what looks like one. */
+static int note_refused(const struct error *refused, const char *doubt,
+                        struct observed_sandbox *sandbox)
+{
+    char text[ERROR_TEXT_BYTES + PROCESS_DOUBT_BYTES];
+
+    if (!refused->text[0] && !doubt[0])
+        return 0;
+    (void)snprintf(text, sizeof(text), "which volumes it has is not known: %s %s",
+                   refused->text[0] ? "bundle" : "shim:", refused->text[0] ? refused->text : doubt);
+    return kata_set_problem(sandbox, !refused->text[0], "", text);
+}
+
 int claims_find_bundle(const struct observe_sandbox_paths *paths, const char *sandbox_id,
-                       pid_t vmm_pid, char ret_bundle[static PATH_MAX])
+                       pid_t vmm_pid, struct observed_sandbox *sandbox,
+                       char ret_bundle[static PATH_MAX])
 {
     struct process_search shim;
+    struct error refused = {0};
     int r = process_index_find(paths->cache->processes, PROCESS_SHIM, sandbox_id, &shim);
 
     if (r < 0)
         return r;
     if ((r == PROCESS_INDEX_FOUND &&
-         find_by_process(paths->root, shim.process.pid, sandbox_id, ret_bundle)) ||
-        (vmm_pid && find_by_process(paths->root, vmm_pid, sandbox_id, ret_bundle)) ||
-        find_by_path(paths, sandbox_id, ret_bundle))
+         find_by_process(paths->root, shim.process.pid, sandbox_id, ret_bundle, &refused)) ||
+        (vmm_pid && find_by_process(paths->root, vmm_pid, sandbox_id, ret_bundle, &refused)) ||
+        find_by_path(paths, sandbox_id, ret_bundle, &refused))
         return 0;
     ret_bundle[0] = '\0';
-    return 0;
+    return note_refused(&refused, shim.doubt, sandbox);
 }
 
 /* ---- what its containers mount ----------------------------------------------------------- */
@@ -389,7 +404,7 @@ int claims_each_place(const struct observe_sandbox_paths *paths, const char *san
     if (!mounts)
         return -ENOMEM;
     mounts->sandbox = &sandbox;
-    r = claims_find_bundle(paths, sandbox_id, vmm_pid, bundle);
+    r = claims_find_bundle(paths, sandbox_id, vmm_pid, &sandbox, bundle);
     if (r < 0 || !bundle[0] || bundles_place_of(bundle, sandbox_id, &place) < 0)
         return r;
     r = bundles_each(paths->cache->bundles, paths->root, &place, sandbox_id, add_container, mounts);

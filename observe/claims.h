@@ -7,9 +7,11 @@
 #include "observe/observe.h"
 
 /* The sandbox's own bundle: its shim's working directory, or its VMM's (vmm_pid 0: not asked), or
- * below one of paths.bundles. "" if there is none. 0 or -errno. */
+ * below one of paths.bundles. "" if there is none; if there is one that is not believed, the
+ * sandbox's problem says why. 0 or -errno. */
 int claims_find_bundle(const struct observe_sandbox_paths *paths, const char *sandbox_id,
-                       pid_t vmm_pid, char ret_bundle[static PATH_MAX]);
+                       pid_t vmm_pid, struct observed_sandbox *sandbox,
+                       char ret_bundle[static PATH_MAX]);
 
 /* Fills claims, pod and bundles of the sandbox. passthrough: guest paths by Kata's Rust scheme.
  * OBSERVED, OBSERVED_UNFINISHED or -errno. */

@@ -198,7 +198,8 @@ static int find_agent(const struct traces *traces, struct observed_sandbox *sand
 
 static int observe_living(struct traces *traces, struct observed_sandbox *sandbox)
 {
-    int r = claims_find_bundle(traces->paths, traces->sandbox_id, sandbox->vmm_pid, traces->bundle);
+    int r = claims_find_bundle(traces->paths, traces->sandbox_id, sandbox->vmm_pid, sandbox,
+                               traces->bundle);
 
     if (r == 0)
         r = find_control_socket(traces, sandbox);

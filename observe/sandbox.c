@@ -25,7 +25,7 @@ static int observe_go(const struct observe_sandbox_paths *paths, const char *san
 
     if (r != OBSERVED || !sandbox->alive)
         return r;
-    r = claims_find_bundle(paths, sandbox_id, 0, bundle);
+    r = claims_find_bundle(paths, sandbox_id, 0, sandbox, bundle);
     if (r == 0)
         r = bundle[0] ? claims_read(paths, sandbox_id, bundle, false, sandbox)
                       : claims_from_records(sandbox);

@@ -525,12 +525,55 @@ static void a_bundle_that_others_can_write_is_not_read(void **state)
     assert_true(sandbox.alive);
     assert_int_equal(sandbox.claims, 0);
     assert_null(sandbox.bundles);
+    assert_non_null(strstr(sandbox.problem, TASKS ": is writable by others than its owner"));
     assert_int_equal(chmod(in_scratch(TASKS), 0700), 0);
     observe();
     assert_int_equal(sandbox.claims, 2);
+    assert_null(sandbox.problem);
     assert_int_equal(chmod(in_scratch(TASKS "/" CONTAINER "/config.json"), 0666), 0);
     observe();
     assert_int_equal(sandbox.claims, 0);
+}
+
+/* Where the administrator says that bundles are. */
+static void a_configured_bundle_that_others_can_write_is_named(void **state)
+{
+    static const char *const bundles[] = {"/configured"};
+
+    (void)state;
+    make_directory(STATE);
+    (void)start_process("/", "containerd-shim-kata-v2", "-id", ID, NULL);
+    (void)start_process("/", "qemu-system-x86_64", "-name", "sandbox-" ID, NULL);
+    write_bundle("/configured/" ID, ID, MOUNT("/v/1", "/a"));
+    assert_int_equal(chmod(in_scratch("/configured"), 0775), 0);
+    paths.bundles = bundles;
+    paths.bundle_directories = 1;
+    observe();
+    assert_true(sandbox.alive);
+    assert_int_equal(sandbox.claims, 0);
+    assert_non_null(strstr(sandbox.problem, "/configured: is writable by others"));
+}
+
+/* The Go runtime's VMM is known by its number, so that only the bundle is missing. */
+static void a_shim_that_is_not_believed_is_named(void **state)
+{
+    pid_t vmm;
+
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    make_directory("/run/vc/vm/" ID);
+    write_bundle(TASKS "/" ID, ID, MOUNT("/v/1", "/a"));
+    vmm = start_process("/", "qemu-system-x86_64", "-name", "sandbox-" ID, NULL);
+    write_pid("/run/vc/vm/" ID "/pid", vmm);
+    observe();
+    assert_null(sandbox.problem);
+    (void)start_process_as(nobody, "/", "containerd-shim-kata-v2", "-id", ID, NULL);
+    observe();
+    assert_true(sandbox.alive);
+    assert_int_equal(sandbox.claims, 0);
+    assert_non_null(strstr(sandbox.problem, "shim: process"));
+    assert_non_null(strstr(sandbox.problem, "belongs to another user than root"));
 }
 
 static void a_cid_of_this_machine_is_no_guests(void **state)
@@ -572,6 +615,8 @@ int main(void)
         TEST(a_command_of_the_engine_is_no_shim),
         TEST(a_rootless_vmm_is_its_shims_child),
         TEST(a_bundle_that_others_can_write_is_not_read),
+        TEST(a_configured_bundle_that_others_can_write_is_named),
+        TEST(a_shim_that_is_not_believed_is_named),
         TEST(a_cid_of_this_machine_is_no_guests),
     };
 
