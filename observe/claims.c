@@ -22,6 +22,7 @@
 #include "observe/cache.h"
 #include "observe/kata.h"
 #include "observe/passthrough.h"
+#include "observe/process.h"
 #include "observe/records.h"
 
 enum { MOUNTS = 1024, CONTAINERS = 128, CONTAINER_CHARS = 10 };
@@ -58,7 +59,7 @@ static bool find_by_process(int root, pid_t pid, const char *sandbox_id, char *r
         return false;
     path[length] = '\0';
     bundle = below_root(root, path);
-    if (bundles_place_of(bundle, sandbox_id, &place) < 0 || stat(link, &there) < 0 ||
+    if (bundles_place_of(bundle, sandbox_id, &place) < 0 || process_stat(pid, "cwd", &there) < 0 ||
         path_stat_in_root(root, bundle, &here) < 0 || there.st_dev != here.st_dev ||
         there.st_ino != here.st_ino || path_require_roots(root, bundle, refused) != PATH_OK)
         return false;

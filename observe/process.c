@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "lib/cleanup.h"
@@ -52,6 +53,34 @@ int process_read_file(pid_t pid, const char *name, struct buffer *ret_text)
     if (r == 0)
         r = buffer_read_all(ret_text, fd);
     return r == ENDED_MEANWHILE ? PROCESS_GONE : r;
+}
+
+static int stat_failure(int error)
+{
+    switch (error) {
+    case ESRCH:
+        return PROCESS_GONE;
+    case EPERM:
+        return PROCESS_DENIED;
+    default:
+        return -error;
+    }
+}
+
+int process_stat(pid_t pid, const char *name, struct stat *ret_stat)
+{
+    char path[64];
+    struct statx x;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+    if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_TYPE | STATX_MODE | STATX_INO, &x) < 0)
+        return stat_failure(errno);
+    *ret_stat = (struct stat){
+        .st_mode = x.stx_mode,
+        .st_dev = makedev(x.stx_dev_major, x.stx_dev_minor),
+        .st_ino = x.stx_ino,
+    };
+    return 0;
 }
 
 /* Field `number` (from 1) of /proc/PID/stat, counted from behind the name, which may hold anything.

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "lib/buffer.h"
@@ -18,11 +19,17 @@ struct process {
 
 /* What the functions here fail with and is told apart. */
 enum process_failure {
-    PROCESS_GONE = -ENOENT, /* there is none of that number, or it ended meanwhile */
+    PROCESS_GONE = -ENOENT,   /* there is none of that number, or it ended meanwhile */
+    PROCESS_DENIED = -EACCES, /* it may not be looked at */
 };
 
 /* Appends the whole of /proc/PID/NAME. 0, PROCESS_GONE, BUFFER_FULL, another -errno. */
 int process_read_file(pid_t pid, const char *name, struct buffer *ret_text);
+
+/* What /proc/PID/NAME, a link, leads to: type, mode, device and inode, as the kernel knows them
+ * without asking the file system, which may hang (FUSE, NFS). 0, an enum
+ * process_failure, another -errno. */
+int process_stat(pid_t pid, const char *name, struct stat *ret_stat);
 
 /* 0, PROCESS_GONE, another -errno. */
 int process_read(pid_t pid, struct process *ret_process);

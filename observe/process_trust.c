@@ -9,7 +9,6 @@
 #include "observe/process_trust.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +21,13 @@
 #include "observe/process.h"
 
 /* USER_IDS: the real, effective and saved one, and that of file systems. */
-enum { STATUS_BYTES = 16 * 1024, USER_IDS = 4, NUMBERS = 8, COUNTED_BYTES = 128 * 1024 };
+enum {
+    STATUS_BYTES = 16 * 1024,
+    USER_IDS = 4,
+    NUMBERS = 8,
+    COUNTED_BYTES = 128 * 1024,
+    FIRST_PROCESS = 1
+};
 
 struct numbers {
     unsigned count;
@@ -57,22 +62,16 @@ static bool is_roots(const struct numbers *users)
     return users->count == USER_IDS && (users->number[0] == 0 || users->number[0] == geteuid());
 }
 
-/* Without CAP_SYS_PTRACE nothing of it can be seen. Nothing else of the process can be either,
- * which is said for the volume (hypervisor_unreachable), and such a crustd was made by the
- * administrator. */
-static bool is_concealed(int code)
-{
-    return code == EACCES || code == EPERM;
-}
-
+/* PROCESS_DENIED is for want of CAP_SYS_PTRACE. Without it nothing else of the process can be seen
+ * either, which is said for the volume (hypervisor_unreachable); it is the administrator's to give.
+ */
 static int judge_program(pid_t pid)
 {
-    char path[32];
     struct stat program;
+    int r = process_stat(pid, "exe", &program);
 
-    (void)snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
-    if (stat(path, &program) < 0)
-        return is_concealed(errno) ? PROCESS_ROOTS : -errno;
+    if (r < 0)
+        return r == PROCESS_DENIED ? PROCESS_ROOTS : r;
     return program.st_mode & (S_ISUID | S_ISGID) ? PROCESS_PRIVILEGED : PROCESS_ROOTS;
 }
 
@@ -96,13 +95,12 @@ int process_judge(pid_t pid, uid_t *ret_user)
 /* Where that of the first process cannot be seen, nothing tells them apart. */
 static int judge_root(pid_t pid)
 {
-    char path[32];
     struct stat own, first;
+    int r = process_stat(pid, "root", &own);
 
-    (void)snprintf(path, sizeof(path), "/proc/%d/root", (int)pid);
-    if (stat(path, &own) < 0)
-        return is_concealed(errno) ? PROCESS_ROOTS : -errno;
-    if (stat("/proc/1/root", &first) < 0)
+    if (r < 0)
+        return r == PROCESS_DENIED ? PROCESS_ROOTS : r;
+    if (process_stat(FIRST_PROCESS, "root", &first) < 0)
         return PROCESS_ROOTS;
     return own.st_dev == first.st_dev && own.st_ino == first.st_ino ? PROCESS_ROOTS
                                                                     : PROCESS_ROOTED_APART;

@@ -3,7 +3,12 @@
 #include "tests/unit/test.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -81,6 +86,54 @@ static void knows_that_there_is_none(void **state)
     assert_int_equal(process_read(-1, &process), -ENOENT);
 }
 
+/* 0: it was answered. SILENT_SKIPPED: no file system of this kind can be mounted here. */
+enum { SILENT_SKIPPED = 77, SILENT_SECONDS = 20 };
+
+static int stat_behind_a_silent_server(void)
+{
+    int device = open("/dev/fuse", O_RDWR | O_CLOEXEC), directory;
+    char options[64], name[32];
+    struct stat st;
+
+    (void)snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0", device);
+    if (device < 0 || unshare(CLONE_NEWNS) < 0 ||
+        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount("silent", "/mnt", "fuse", 0, options) < 0)
+        return SILENT_SKIPPED;
+    directory = open("/mnt", O_PATH | O_CLOEXEC);
+    (void)snprintf(name, sizeof(name), "fd/%d", directory);
+    (void)alarm(SILENT_SECONDS);
+    return directory < 0 || process_stat(getpid(), name, &st) < 0 || !S_ISDIR(st.st_mode);
+}
+
+static void asks_no_file_system(void **state)
+{
+    pid_t child = fork();
+    int status;
+
+    (void)state;
+    if (child == 0)
+        _exit(stat_behind_a_silent_server());
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == SILENT_SKIPPED)
+        skip();
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void knows_what_a_process_is_linked_to(void **state)
+{
+    struct stat st, expected;
+
+    (void)state;
+    assert_int_equal(stat("/proc/self/exe", &expected), 0);
+    assert_int_equal(process_stat(getpid(), "exe", &st), 0);
+    assert_int_equal(st.st_dev, expected.st_dev);
+    assert_int_equal(st.st_ino, expected.st_ino);
+    assert_int_equal(st.st_mode, expected.st_mode);
+    assert_int_equal(process_stat(INT32_MAX, "exe", &st), PROCESS_GONE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -88,6 +141,8 @@ int main(void)
         cmocka_unit_test(finds_no_part_of_a_token),
         cmocka_unit_test(knows_a_process_and_its_start),
         cmocka_unit_test(knows_that_there_is_none),
+        cmocka_unit_test(knows_what_a_process_is_linked_to),
+        cmocka_unit_test(asks_no_file_system),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
