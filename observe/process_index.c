@@ -28,7 +28,9 @@
 #include "observe/process.h"
 #include "observe/process_trust.h"
 
-enum { ARGUMENTS_BYTES = 256 * 1024, CGROUP_BYTES = 64 * 1024 };
+/* What of a process' arguments is looked at. Kata's VMMs have a few hundred, of 20 KiB; but anybody
+ * can start thousands of processes with as many as the kernel allows, and all are read at once. */
+enum { ARGUMENTS_BYTES = 64 * 1024, SEARCHED = 2048, CGROUP_BYTES = 64 * 1024 };
 enum { ID_BYTES = 129, PROCESSES = 65536, REFUSED = 32, CGROUP_ID_CHARS = 32, INIT = 1 };
 
 /* Of vsock: 0 is the hypervisor, 1 this machine itself, 2 the host (vsock(7)). */
@@ -111,6 +113,8 @@ static bool read_option(struct entry *entry, const char *option, const char *val
 {
     static const char prefix[] = "sandbox-";
 
+    if (option[0] != '-')
+        return false;
     if (strcmp(option, "-name") == 0 && strncmp(value, prefix, strlen(prefix)) == 0)
         return set_id(entry, PROCESS_VMM, value + strlen(prefix),
                       strcspn(value + strlen(prefix), ","));
@@ -149,11 +153,13 @@ static bool read_arguments(struct entry *entry, const struct buffer *arguments)
     const char *previous = NULL;
     bool found = false;
 
-    for (; argument < end; previous = argument, argument += strlen(argument) + 1) {
+    for (unsigned i = 0; argument < end && i < SEARCHED; i++) {
         if (previous && !found)
             found = read_option(entry, previous, argument);
         if (!entry->process.guest_cid)
             entry->process.guest_cid = read_cid(argument);
+        previous = argument;
+        argument += strlen(argument) + 1;
     }
     entry->process.hypervisor = process_arguments_hypervisor(arguments);
     return found && !(entry->role == PROCESS_SHIM ? is_command(previous)
@@ -220,9 +226,9 @@ static bool is_shim_of(pid_t pid, const char *id, struct buffer *arguments)
     struct entry shim = {0};
 
     buffer_clear(arguments);
-    return process_read_arguments(pid, arguments) == 0 && read_arguments(&shim, arguments) &&
-           shim.role == PROCESS_SHIM && strcmp(shim.id, id) == 0 &&
-           process_judge_unjailed(pid, NULL) == PROCESS_ROOTS;
+    return process_read_first_arguments(pid, ARGUMENTS_BYTES, arguments) == 0 &&
+           read_arguments(&shim, arguments) && shim.role == PROCESS_SHIM &&
+           strcmp(shim.id, id) == 0 && process_judge_unjailed(pid, NULL) == PROCESS_ROOTS;
 }
 
 static bool may_be_kept(const struct entry *entry, pid_t parent, struct buffer *arguments)
@@ -257,8 +263,8 @@ static int add_process(struct process_index *index, const struct process_index *
     int trust;
 
     buffer_clear(arguments);
-    if (process_read_arguments(pid, arguments) < 0 || !read_arguments(&entry, arguments) ||
-        process_read(pid, &process) < 0 || !process.alive)
+    if (process_read_first_arguments(pid, ARGUMENTS_BYTES, arguments) < 0 ||
+        !read_arguments(&entry, arguments) || process_read(pid, &process) < 0 || !process.alive)
         return 0;
     entry.process.start_ns = process.start_ns;
     trust =

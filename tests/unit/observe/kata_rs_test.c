@@ -576,6 +576,48 @@ static void a_shim_that_is_not_believed_is_named(void **state)
     assert_non_null(strstr(sandbox.problem, "belongs to another user than root"));
 }
 
+/* As many arguments as it likes, of one character each, and then the sandbox's. */
+static pid_t start_wordy_process(unsigned words)
+{
+    static char program[] = "qemu-system-x86_64", command[] = "-c", script[] = "kill -STOP $$";
+    static char word[] = "x", option[] = "-name", value[] = "sandbox-" ID;
+    static char *arguments[8192] = {program, command, script};
+    unsigned count = 3;
+    pid_t pid;
+
+    assert_true(words + 6 < array_length(arguments));
+    while (words--)
+        arguments[count++] = word;
+    arguments[count++] = option;
+    arguments[count++] = value;
+    arguments[count] = NULL;
+    pid = fork();
+    if (pid == 0) {
+        (void)execv("/bin/sh", arguments);
+        _exit(127);
+    }
+    process[processes++] = pid;
+    assert_int_equal(waitid(P_PID, (id_t)pid, &(siginfo_t){0}, WSTOPPED | WEXITED | WNOWAIT), 0);
+    return pid;
+}
+
+/* Whoever starts thousands of such processes must not keep the loop busy. */
+static void more_arguments_than_a_vmm_has_are_not_looked_at(void **state)
+{
+    pid_t vmm;
+
+    (void)state;
+    make_directory(STATE);
+    (void)start_process("/", "containerd-shim-kata-v2", "-id", ID, NULL);
+    (void)start_wordy_process(4096);
+    observe();
+    assert_false(sandbox.alive);
+    vmm = start_wordy_process(1024);
+    observe();
+    assert_true(sandbox.alive);
+    assert_int_equal(sandbox.vmm_pid, vmm);
+}
+
 static void a_cid_of_this_machine_is_no_guests(void **state)
 {
     (void)state;
@@ -617,6 +659,7 @@ int main(void)
         TEST(a_bundle_that_others_can_write_is_not_read),
         TEST(a_configured_bundle_that_others_can_write_is_named),
         TEST(a_shim_that_is_not_believed_is_named),
+        TEST(more_arguments_than_a_vmm_has_are_not_looked_at),
         TEST(a_cid_of_this_machine_is_no_guests),
     };
 
