@@ -7,7 +7,9 @@
  *
  * A process of root's whose arguments are too long to be read could be any sandbox's, so it is
  * everyone's. Any user's process that names a sandbox keeps its metadata, for a rootless VMM is
- * one; but it can keep no more than it names.
+ * one; but it can keep no more than it names. The same goes for cgroups: Linux before 6.8
+ * tells no path longer than PATH_MAX, and a user to whom a part of the tree is delegated can make
+ * one.
  */
 #include "observe/census.h"
 
@@ -119,7 +121,7 @@ static void note_kubelet(struct census *census, pid_t pid)
 
 static int check_process(struct census *census, pid_t pid)
 {
-    bool unread;
+    bool unread, unread_cgroup;
     int r, s;
 
     buffer_clear(&census->arguments);
@@ -129,8 +131,9 @@ static int check_process(struct census *census, pid_t pid)
     if (r == PROCESS_GONE || s == PROCESS_GONE)
         return 0;
     unread = r == BUFFER_FULL;
-    if ((r < 0 && !unread) || s < 0)
+    if ((r < 0 && !unread) || result_is_shortage(s))
         return r < 0 && !unread ? r : s;
+    unread_cgroup = s < 0 && process_judge(pid, NULL) == PROCESS_ROOTS;
     note_kubelet(census, pid);
     for (struct asked *asked = census->asked; asked; asked = asked->hh.next) {
         bool named = !unread && holds(&census->arguments, asked);
@@ -138,7 +141,7 @@ static int check_process(struct census *census, pid_t pid)
         asked->has_process |= unread || named;
         if (named && !asked->pid)
             asked->pid = pid;
-        asked->has_cgroup |= holds(&census->cgroup, asked);
+        asked->has_cgroup |= unread_cgroup || holds(&census->cgroup, asked);
     }
     return 0;
 }

@@ -8,6 +8,7 @@
 
 #include "lib/clock.h"
 #include "observe/census.h"
+#include "observe/process.h"
 
 #define LONG_ID "feedfacefeedfacefeedfacefeedfacecafecafecafecafecafecafecafecafe"
 
@@ -101,6 +102,94 @@ static void finds_the_cgroup_of_a_process(void **state)
     assert_true(census_has_cgroup(census, LONG_ID));
     assert_false(census_has_process(census, LONG_ID));
     census_free(census);
+}
+
+/* Of 200 characters each, which is more than PATH_MAX. */
+enum { LEVELS = 24 };
+
+static int enter_level(int parent, const char *name)
+{
+    int fd = -1;
+
+    if (parent >= 0 && mkdirat(parent, name, 0755) == 0)
+        fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd;
+}
+
+static unsigned make_deep_cgroup(const char *name, int *levels)
+{
+    static const char *const trees[] = {"/sys/fs/cgroup/cgroup.procs",
+                                        "/sys/fs/cgroup/unified/cgroup.procs",
+                                        "/sys/fs/cgroup/pids/cgroup.procs"};
+    unsigned count = 0;
+
+    for (size_t i = 0; i < array_length(trees) && !count; i++) {
+        char tree[64];
+
+        if (access(trees[i], W_OK) < 0)
+            continue;
+        (void)snprintf(tree, sizeof(tree), "%.*s", (int)(strrchr(trees[i], '/') - trees[i]),
+                       trees[i]);
+        levels[0] = open(tree, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        while (count < LEVELS && (levels[count + 1] = enter_level(levels[count], name)) >= 0)
+            count++;
+    }
+    return count;
+}
+
+static void remove_deep_cgroup(const char *name, int *levels, unsigned count)
+{
+    while (count) {
+        fd_close(levels[count--]);
+        assert_int_equal(unlinkat(levels[count], name, AT_REMOVEDIR), 0);
+    }
+    fd_close(levels[0]);
+}
+
+static bool enter_deepest(const int *levels, unsigned count, pid_t pid)
+{
+    cleanup(fd_closep) int fd = openat(levels[count], "cgroup.procs", O_WRONLY | O_CLOEXEC);
+
+    return fd >= 0 && dprintf(fd, "%d", (int)pid) > 0;
+}
+
+static bool is_told(pid_t pid)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(0);
+
+    return process_read_file(pid, "cgroup", &text) == 0;
+}
+
+/* Since Linux 6.8 it is cut instead. The walk goes on, and it is nobody's; root's could be
+ * anybody's. */
+static void a_cgroup_that_is_not_told_counts_as_roots_only(void **state)
+{
+    int levels[LEVELS + 1];
+    char name[256];
+    bool told, users, roots;
+    struct census *census;
+    unsigned depth;
+    pid_t pid;
+
+    (void)state;
+    (void)snprintf(name, sizeof(name), "crust-%d-%0200d", (int)getpid(), 0);
+    depth = geteuid() == 0 ? make_deep_cgroup(name, levels) : 0;
+    if (!depth)
+        skip();
+    pid =
+        start_process_as((struct started_as){NOBODY, "/bin/sh"}, "/", "some-vmm", "-x", "y", NULL);
+    told = !enter_deepest(levels, depth, pid) || is_told(pid);
+    census = count(LONG_ID);
+    users = census_has_cgroup(census, LONG_ID);
+    census_free(census);
+    (void)enter_deepest(levels, depth, start_process("/", "some-vmm", "-x", "y", NULL));
+    census = count(LONG_ID);
+    roots = census_has_cgroup(census, LONG_ID);
+    census_free(census);
+    stop_processes();
+    remove_deep_cgroup(name, levels, depth);
+    assert_false(users);
+    assert_int_equal(roots, !told);
 }
 
 static void sees_when_the_kubelet_was_started(void **state)
@@ -212,6 +301,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(finds_whoever_names_the_sandbox, start, stop),
         cmocka_unit_test_setup_teardown(knows_nothing_of_whom_it_was_not_asked, start, stop),
         cmocka_unit_test_setup_teardown(finds_the_cgroup_of_a_process, start, stop),
+        cmocka_unit_test_setup_teardown(a_cgroup_that_is_not_told_counts_as_roots_only, start,
+                                        stop),
         cmocka_unit_test_setup_teardown(sees_when_the_kubelet_was_started, start, stop),
         cmocka_unit_test_setup_teardown(a_users_kubelet_is_none, start, stop),
         cmocka_unit_test_setup_teardown(long_arguments_of_a_user_count_for_nobody_else, start,
