@@ -418,6 +418,21 @@ void sandboxes_judge(const cJSON *sandboxes, const char *boot_id, const struct c
                      "no sandbox is known to run: what guests are able to shows only in one");
 }
 
+/* Of a process, or of what the runtime recorded: nobody is to end a process because of a file. */
+static void judge_doubt(const char *where, const char *text, struct findings *findings)
+{
+    if (strstr(text, "process "))
+        findings_add(findings, FINDING_WARNING, "sandbox", where,
+                     "Look at the process that is named (ps -o user,ppid,cgroup,args -p PID): end "
+                     "one that is not Kata's, and look for who started it",
+                     "not believed: %s", text);
+    else
+        findings_add(findings, FINDING_WARNING, "sandbox", where,
+                     "Look at the file or directory that is named: whose it is, who may write to "
+                     "it, and what is in it. No process has to end for it",
+                     "a part of its records is left out: %s", text);
+}
+
 void sandboxes_judge_doubts(const cJSON *doubts, struct findings *findings)
 {
     const cJSON *doubt;
@@ -426,9 +441,6 @@ void sandboxes_judge_doubts(const cJSON *doubts, struct findings *findings)
     cJSON_ArrayForEach(doubt, doubts)
     {
         (void)snprintf(where, sizeof(where), "sandbox %.128s", doubt->string);
-        findings_add(findings, FINDING_WARNING, "sandbox", where,
-                     "Look at the file or process that is named (ps -o user,ppid,cgroup,args -p "
-                     "PID): end a process that is not Kata's, and look for who started it",
-                     "not believed: %s", doubt->valuestring);
+        judge_doubt(where, doubt->valuestring, findings);
     }
 }

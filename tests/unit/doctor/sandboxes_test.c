@@ -46,6 +46,24 @@ static void expect_remedy(struct node *node, const char *what, const char *remed
     assert_non_null(strstr(json_string(finding, "remedy"), remedy));
 }
 
+/* A file that is too large, or torn, is no impostor. */
+static void a_process_is_ended_because_of_a_process_only(void **state)
+{
+    struct node *node = *state;
+    cleanup(json_deletep) cJSON *doubts = cJSON_CreateObject();
+
+    assert_non_null(cJSON_AddStringToObject(doubts, "5a", "process 7 says so and is not believed"));
+    assert_non_null(cJSON_AddStringToObject(doubts, "5b", "more containers than are read"));
+    written_done(&node->written);
+    written_begin(&node->written);
+    sandboxes_judge_doubts(doubts, &node->written.findings);
+    written_end(&node->written);
+    written_expect(&node->written, "sandbox", "not believed: process 7", "warning");
+    expect_remedy(node, "not believed: process 7", "ps -o");
+    written_expect(&node->written, "sandbox", "left out: more containers", "warning");
+    expect_remedy(node, "left out: more containers", "No process has to end");
+}
+
 static void qemu(void **state)
 {
     struct node *node = *state;
@@ -259,6 +277,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         NODE_TEST(qemu),
+        NODE_TEST(a_process_is_ended_because_of_a_process_only),
         NODE_TEST(volumes_that_would_not_grow),
         NODE_TEST(the_remedy_serves_both_runtimes),
         NODE_TEST(which_monitor_it_is),
