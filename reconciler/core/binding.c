@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* binding.c - the binding of one volume: its row's facts to bind_decide(), and what that says done.
+/* binding.c - the binding of one volume: turns its row into facts for bind_decide(), and carries
+ * out the result.
  *
- * What the runtime's records say of a volume is hashed: when that changes, the VMM's list of drives
- * is read again, for drives come and go with the containers of a sandbox.
+ * What the runtime's records say about a volume is hashed. When the hash changes, the VMM's list of
+ * drives is read again, because drives come and go with the containers of a sandbox.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -68,23 +69,24 @@ static uint64_t mix(uint64_t hash, const char *text)
     return hash * 0x100000001B3;
 }
 
-/* For comparison: whatever of the records could mean another drive. */
+/* A hash of everything in the records that could mean another drive. */
 static uint64_t record_of(const struct store_volume *volume)
 {
     uint64_t hash = 0xCBF29CE484222325 ^ volume->carrier;
 
     hash = mix(hash, volume->recorded_drive_id);
-    return mix(hash, volume->recorded_guest_path) >> 1; /* positive in the database */
+    return mix(hash, volume->recorded_guest_path) >> 1; /* the database is signed */
 }
 
-/* The guest said so in an earlier binding, and the device has not been cut since. */
+/* The bytes that the guest reported in an earlier binding; the store resets them when the device
+ * shrinks. */
 static uint64_t filled_bytes(const struct store_volume *volume)
 {
     return volume->filled_device_id == volume->device_id ? volume->filled_bytes : 0;
 }
 
-/* Who published the volume said all of it; else who knows the drive knows more than who names the
- * sandbox. */
+/* If the volume was published over the API, that is the source of everything. Otherwise a record
+ * that knows the drive outranks one that only names the sandbox. */
 static const char *source_of(const struct store_volume *volume)
 {
     bool is_published = strcmp(volume->claim_source, "api") == 0;
@@ -92,8 +94,8 @@ static const char *source_of(const struct store_volume *volume)
     return volume->recorded_drive_id[0] && !is_published ? "persist" : volume->claim_source;
 }
 
-/* A volume whose own metadata forbids a resize may keep its neighbours in the sandbox from theirs:
- * what was said of them before is to be said again. */
+/* A volume whose metadata forbids a resize can keep other volumes of the sandbox from being
+ * resized, so what is known about those must be asked for again. */
 static int ask_for_neighbours(const struct context *context, const struct store_volume *volume)
 {
     int r;
@@ -146,7 +148,7 @@ static int describe_binding(const struct context *context, const struct store_vo
                                   volume->recorded_drive_id[0] ? source_of(volume) : NULL);
 }
 
-/* It is bound as it was: only what is known about the binding may be better. */
+/* The binding itself is unchanged; only what is known about it may have improved. */
 static int update_binding(const struct context *context, struct store_volume *volume, bool mismatch)
 {
     bool changed = false;

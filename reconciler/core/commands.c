@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* commands.c - command.h's calls handed to the modules that answer them, and what those need of the
- * core. */
+/* commands.c - hands the calls of command.h to the modules that answer them, and provides what
+ * those modules need of the core. */
 #include "reconciler/command/clients.h"
 #include "reconciler/core/internal.h"
 

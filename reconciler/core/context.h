@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* context.h - what all modules of the reconciler are given, and none of them owns. */
+/* context.h - what every module of the reconciler is handed and none of them owns. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,16 +12,16 @@ struct store;
 struct work_queue;
 
 /* The pointers stay the same for as long as the reconciler lives. A reload changes what `config`
- * points to, and a database that fails or comes back changes what `store` is open on. */
+ * points to, and a database that fails or comes back changes which database `store` has open. */
 struct context {
     struct loop *loop;
     struct store *store;
     const struct config *config;
     int root;                    /* O_PATH of --root */
     int sysfs;                   /* O_PATH of paths.sysfs */
-    struct observe_cache *cache; /* of what sandboxes' records said */
-    struct doubts *doubts;       /* what of sandboxes is not believed */
-    struct work_queue *queue;    /* what to observe and to decide again */
-    bool synced;                 /* the first scan is complete; nothing is decided before */
-    bool stopping;               /* no new step starts */
+    struct observe_cache *cache; /* of what the sandboxes' records contain */
+    struct doubts *doubts;       /* facts about sandboxes that crustd does not believe */
+    struct work_queue *queue;    /* what to observe and decide again */
+    bool synced;                 /* the first scan is complete; no volume is decided before */
+    bool stopping;               /* no new action starts */
 };

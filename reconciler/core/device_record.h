@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device_record.h - an observed device onto the record. */
+/* device_record.h - records an observed device in the store. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,7 +10,7 @@
 struct observed_device;
 struct store;
 
-/* As store/ wants it; the name is the observed device's. */
+/* Converts to the store's type; the name stays borrowed from `observed`. */
 struct store_device device_to_record(const struct observed_device *observed);
 
 /* As store_put_device(). */

@@ -16,7 +16,7 @@
 
 struct neighbours {
     const struct context *context;
-    int64_t volume_id; /* whose they are */
+    int64_t volume_id; /* the volume whose neighbours they are */
 };
 
 static int queue_neighbour(void *userdata, int64_t volume_id)
@@ -39,8 +39,7 @@ int devices_queue_neighbours(const struct context *context, const struct store_v
 
 /* ---- the device ---- */
 
-/* Both the volumes on the device that it leaves and those on the one that it comes to are queued.
- */
+/* Queues the volumes on the device that it leaves and those on the device that it comes to. */
 static int set_device(const struct context *context, struct store_volume *volume, int64_t device_id)
 {
     struct store *store = context->store;
@@ -49,14 +48,14 @@ static int set_device(const struct context *context, struct store_volume *volume
 
     if (r == 0 && changed)
         r = devices_queue_neighbours(context, volume);
-    if (r == 0 && changed && context->synced) /* before, nothing is decided about it */
+    if (r == 0 && changed && context->synced) /* until then, it is not decided */
         r = store_get_volume(store, volume->volume_id, volume);
     else if (r == 0 && changed)
         r = store_get_volume_itself(store, volume);
     return r == 0 && changed ? devices_queue_neighbours(context, volume) : r;
 }
 
-/* Of a device that was cut, more than its size is forgotten. */
+/* When a device shrinks, the store resets more than its size, so the whole row is read again. */
 static int follow_size(const struct context *context, struct store_volume *volume, uint64_t bytes)
 {
     return bytes < volume->device_bytes ? store_get_volume_itself(context->store, volume)
@@ -108,7 +107,7 @@ int devices_note_event(const struct context *context, uint32_t major, uint32_t m
     int r = store_each_volume_of_device(context->store, major, minor, work_queue_add_volume,
                                         context->queue);
 
-    /* It may be the one that a volume's path has been waiting for. */
+    /* The device may be the one that a volume's path has been waiting for. */
     return r < 0 ? r
                  : store_each_volume_without_device(context->store, work_queue_add_volume,
                                                     context->queue);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* doubts.c - see doubts.h.
  *
- * In memory only: what is doubted is found again whenever the sandbox is observed. Beyond DOUBTS
- * sandboxes nothing is remembered, and so nothing said.
+ * In memory only: a doubt is found again whenever its sandbox is observed. Beyond DOUBTS sandboxes
+ * nothing is remembered, and so nothing is logged.
  */
 #include "reconciler/core/doubts.h"
 

@@ -45,16 +45,16 @@ static void read_publish_path(const struct context *context, const char *target_
         (void)observe_publish_path(context->root, kubelet, list->count, target_path, ret_path);
 }
 
-/* Before an entry is written: if its volume ends, nothing leads from it to those it shared a device
- * with any more. */
+/* Called before an entry is written: if its volume ends, the store no longer links it to the
+ * volumes it shared a device with. */
 static int queue_beside(const struct context *context, const char *name)
 {
     if (!context->synced)
-        return 0; /* then all will be queued */
+        return 0; /* the end of the first scan queues all */
     return store_each_volume_beside(context->store, name, work_queue_add_volume, context->queue);
 }
 
-/* What is worth saying of a volume that is well. NULL: nothing. */
+/* What is worth reporting about a volume that is well. NULL: nothing. */
 static const char *compose_remark(const struct observed_entry *observed, bool has_plugin_file,
                                   char ret_text[static 2 * STORE_TEXT_BYTES])
 {
@@ -64,7 +64,8 @@ static const char *compose_remark(const struct observed_entry *observed, bool ha
     return ret_text;
 }
 
-/* From the name, or from what was learned about it. NULL if it is not known. */
+/* The path is taken from the name, or from what was learned about the name. NULL if it is not
+ * known. */
 static int find_target_path(const struct observer *observer, const char *name,
                             const struct observed_entry *observed,
                             char learned[static STORE_TARGET_BYTES], const char **ret_path)
@@ -82,7 +83,8 @@ static int find_target_path(const struct observer *observer, const char *name,
     return r;
 }
 
-/* A volume that is new or has changed: it is decided again, and so is what it names. */
+/* A volume is new or has changed: it is decided again, and the sandboxes that it names are
+ * observed. */
 static void follow_change(const struct observer *observer, const char *name, int64_t volume_id,
                           const struct observed_entry *observed)
 {
@@ -142,7 +144,7 @@ static int put_entry(const struct observer *observer, enum reconciler_tree tree,
     for (unsigned i = 0; i < observed->sandboxes; i++)
         entry.sandbox[i] = observed->sandbox[i];
 
-    /* Later, that is for the pass over the volume. */
+    /* After the first scan, the pass over the volume does this. */
     if (!context->synced && entry.device && devices_observe_plain(context, entry.device, &on)) {
         device = device_to_record(&on);
         entry.leads_to = &device;
@@ -173,7 +175,8 @@ static int remove_entry(const struct context *context, enum reconciler_tree tree
     return r == 0 && volume_id ? work_queue_add_volume(context->queue, volume_id) : r;
 }
 
-/* Watched and read by one descriptor: what is watched is what was read. */
+/* The directory is watched and read by one descriptor, so that the watched directory is the one
+ * that was read. */
 static int read_entry(const struct observer *observer, enum reconciler_tree tree, const char *name,
                       struct observed_entry *ret_observed)
 {

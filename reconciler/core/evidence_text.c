@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* evidence_text.c - what shows that a volume is blocked, or why a claim was not verified, for
- * people: who said what of which device.
- */
+/* evidence_text.c - the evidence that a volume is blocked, or the reason why a claim was not
+ * verified, as text for people: which source said what about which device. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,7 +44,7 @@ static void say_shared(const struct context *context, const struct store_volume 
 static void say_bypassed(const struct store_volume *volume, char *text, size_t size)
 {
     if (volume->bypassed)
-        return; /* the view says which part is mounted */
+        return; /* the view names the part that is mounted */
     if (volume->carrier == STORE_CARRIER_DIRECTORY)
         snprintf(
             text, size,
@@ -61,7 +60,7 @@ static void say_bypassed(const struct store_volume *volume, char *text, size_t s
                  volume->sandbox_id, volume->recorded_drive_id, or_nothing(volume->list_error));
 }
 
-/* A VMM that was asked in vain, and not because its pod is just starting. */
+/* A VMM did not answer, and that is not because its pod is just starting. */
 static bool is_lasting(const struct store_volume *volume, const struct decision *decision)
 {
     return volume->hypervisor_error[0] &&

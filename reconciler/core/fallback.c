@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fallback.c - see fallback.h.
  *
- * A failure of the file is answered by closing it and opening it anew, as a start does: what failed
- * is not repeated on the same handle, and what is damaged is set aside. If it fails once more, or
- * cannot be opened, the store goes on in memory. A file that another program keeps locked is given
- * some passes first. What is no failure of the file (no memory, a fault of crustd's own) would fail
- * in memory as well, and only waits.
+ * When the file fails, it is closed and opened anew, as at a start: the failed operation is not
+ * repeated on the same handle, and a damaged file is set aside. If that fails again, or the file
+ * cannot be opened, the store continues in memory. A file that another program keeps locked is
+ * given some passes first. Failures that are not the file's (no memory, a fault in crustd) would
+ * occur in memory as well, so they only delay the next pass.
  *
- * Calls in flight are dropped with the old store. Every call may be repeated safely; what one of
- * them had done is found out by the next.
+ * Calls in flight are dropped with the old store. Every call may be repeated safely; the next one
+ * finds out what the dropped one had done.
  */
 #include "reconciler/core/fallback.h"
 
@@ -26,11 +26,11 @@
 #include "store/store.h"
 
 enum {
-    BUSY_PASSES = 5, /* a second apart */
+    BUSY_PASSES = 5, /* one second apart */
     LASTING_PASSES = 5,
-    FAILURES_COUNTED = 7, /* 64 s between attempts, then */
+    FAILURES_COUNTED = 7, /* by then, 64 s between attempts */
 };
-static const uint64_t GOOD_NS = 60 * NSEC_PER_SEC; /* a file that holds so long is good again */
+static const uint64_t GOOD_NS = 60 * NSEC_PER_SEC; /* a file that holds this long is good again */
 
 /* ---- words ---- */
 
@@ -62,7 +62,7 @@ static void wait_for_store(struct fallback *fallback, int r, const char *text)
 
 /* ---- another store ---- */
 
-/* Opens the file, whose place may be another by now. */
+/* Opens the file, which may be in a different directory by now. */
 static int open_file(struct fallback *fallback, bool *ret_same, struct error *error)
 {
     int r = instance_take_place(fallback->instance, error);
@@ -126,7 +126,7 @@ static bool is_of_the_file(const struct fallback *fallback, int r)
     }
 }
 
-/* In memory from here on, unless the file opens anew at the first attempt. */
+/* Continues in memory, unless the file opens anew at the first attempt. */
 static int leave_file(struct fallback *fallback, int r, const char *text)
 {
     struct error error = {0};

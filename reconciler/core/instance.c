@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* instance.c - two daemons on one database would be two writers, so the lock stands beside it and
- * not in /run: wherever each thinks its /run is, they meet here.
+/* instance.c - prevents two daemons from writing to one database. The lock stands beside the
+ * database and not in /run, because two daemons may have different directories as /run.
  *
- * What is locked is the directory itself, since that can be had on a full disk and on a read-only
- * one, where a file for it could not be made. The directory can be another one later (removed and
- * made anew, mounted over or uncovered), and whoever writes into it must then hold that one: so the
- * lock is looked at again before a database is.
+ * The directory itself is locked: that works on a full or read-only file system, where a lock file
+ * could not be made. The directory may be replaced later (removed and made anew, mounted over or
+ * uncovered), and a daemon that writes into the new one must hold its lock. So the lock is checked
+ * again before a database is opened.
  */
 #include "reconciler/core/instance.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* internal.h - the reconciler: its modules, wired. Private to reconciler/core/. */
+/* internal.h - the reconciler and its modules, wired together. Private to reconciler/core/. */
 #pragma once
 
 #include "config/config.h"
@@ -23,7 +23,7 @@ struct helpers;
 struct stats_poll;
 
 struct reconciler {
-    struct context context; /* what all modules are given */
+    struct context context; /* handed to all modules */
     struct config config;
     void (*on_synced)(void *userdata);
     void (*settled)(void *userdata);
@@ -47,11 +47,11 @@ struct reconciler {
     struct stats_poll *stats_poll;
 
     struct loop_prepare pass;
-    struct loop_timer attempt; /* the next volume's next attempt */
+    struct loop_timer attempt; /* when the next attempt of any volume is due */
     struct loop_timer sweep;
     struct loop_timer idle;
     struct loop_timer trim;
-    uint64_t attempts_queued_ns; /* volumes whose attempts were due until then have been queued */
+    uint64_t attempts_queued_ns; /* volumes whose attempts were due by then have been queued */
 };
 
 /* reconciler.c: one pass, and what starts one. */

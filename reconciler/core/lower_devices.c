@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lower_devices.c - what a volume's device stands on, from sysfs into the store.
+/* lower_devices.c - the lower devices of a volume's device, from sysfs into the store.
  *
- * Most devices stand on nothing: then nothing is kept, and observing it costs two small reads. For
- * the others each layer is a device on the record, which is how an event of a disk finds the
- * volumes above it, and how a disk that announced growth is remembered. What is judged, layers.c
- * judges.
+ * Most devices have none: then nothing is recorded, and observing the device costs two small reads.
+ * Otherwise each layer is recorded as a device, so that an event of a disk leads to the volumes
+ * above it, and a disk that announced a new capacity is remembered. layers.c judges the layers.
  *
- * A SCSI disk announces growth once, when some command happens to meet it, and keeps its old size;
- * the announcement is all there is to know it by. So one that a pass could not
- * commit is kept for the next pass. It also comes along with the new size, when a rescan is what
- * met the resize: before it, behind it, or between.
+ * A SCSI disk announces a new capacity once, when some command happens to meet it, and keeps its
+ * old size; nothing but the announcement shows the change. So an announcement that a pass could not
+ * commit is kept for the next pass. When it was a rescan that met the new capacity, the
+ * announcement can arrive before, after or between the events of the new size.
  */
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +24,7 @@
 #include "reconciler/decide/layers.h"
 #include "store/store.h"
 
-/* An announcement so soon after a new size is about that size. */
+/* An announcement this soon after a new size is about that size. */
 static const uint64_t SAME_CHANGE_NS = 2 * NSEC_PER_SEC;
 
 /* ---- layers ---- */
@@ -52,7 +51,7 @@ static const struct store_layer *find_before(const struct stack *stack, unsigned
     return NULL;
 }
 
-/* Each layer's device on the record, and what is known of it. */
+/* Records each layer's device and fills in what is known about it. */
 static int record_layer(const struct context *context, struct stack *stack, unsigned position)
 {
     const struct observed_layer *seen = &stack->seen[position];
@@ -77,7 +76,8 @@ static int record_layer(const struct context *context, struct stack *stack, unsi
     return 0;
 }
 
-/* Whole, and as bytes: gcc's sanitizer takes two members of one object for one another. */
+/* Copied as a whole, and as bytes: gcc's sanitizer mistakes two members of one object for each
+ * other. */
 _Static_assert((int)LAYER_REMEDY_BYTES == (int)STORE_TEXT_BYTES, "a remedy is copied as it is");
 
 static void fill_row(struct store_layer *row, const struct layer *layer)
@@ -139,7 +139,7 @@ static int put_layers(const struct context *context, struct store_volume *volume
     return r < 0 ? r : store_get_volume(context->store, volume->volume_id, volume);
 }
 
-static struct stack stack; /* too large for the machine's own; every part is filled anew */
+static struct stack stack; /* too large for the call stack; every part in use is filled anew */
 
 unsigned lower_devices_count(const struct context *context, const struct observed_device *device)
 {
@@ -180,7 +180,7 @@ static int queue_above(void *userdata, int64_t volume_id)
     return work_queue_add_volume(above->queue, volume_id);
 }
 
-/* What no volume stands on yet will be rescanned by whoever attaches it. */
+/* A disk under no volume is ignored: whoever attaches it will rescan it. */
 int lower_devices_note_announcement(const struct context *context, uint32_t major, uint32_t minor)
 {
     struct above above = {.queue = context->queue};

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reconciler.c - one reconcile pass, and what starts one.
  *
- * A pass runs when the loop has served every ready source. It records what acts came to, observes a
- * bounded number of queued things, decides the volumes they touch, commits all of it in one
- * transaction, and only then has the decided acts started. What it did not get to waits for the
- * next pass, and the loop serves its sources in between. A pass that the store fails is rolled back
- * and leads to everything being observed anew, for a key that was taken is forgotten.
+ * A pass runs when the loop has served every ready source. It records the results of actions,
+ * observes a bounded number of queued objects, decides the volumes they affect, commits all of it
+ * in one transaction, and only then starts the actions decided upon. The rest waits for the next
+ * pass, and the loop serves its sources in between. If the store fails, the pass is rolled back and
+ * everything is observed anew, because keys already taken are no longer in the queue.
  */
 #include "reconciler/core/reconciler.h"
 
@@ -22,8 +22,8 @@
 #include "reconciler/helper/helper.h"
 #include "store/cleanups.h"
 
-/* How long a pass observes and decides before the loop is served again. Longer before the first
- * scan is done, when nothing else waits. */
+/* How long a pass observes and decides before the loop is served again. Longer until the first scan
+ * is complete, as nothing else waits then. */
 static const uint64_t PASS_NS = 500 * 1000;
 static const uint64_t FIRST_PASSES_NS = 20 * NSEC_PER_MSEC;
 static const uint64_t STORE_RETRY_NS = 1 * NSEC_PER_SEC;
@@ -40,13 +40,14 @@ static bool has_work(const struct reconciler *reconciler)
            (!reconciler->context.stopping && actor_has_next_volume(reconciler->actor));
 }
 
-/* Unlike an attempt after a failure, a resize that has yet to settle is not done. */
+/* Unlike an attempt after a failure, a resize that waits for its device's size to settle is
+ * unfinished work. */
 static bool awaits_stillness(const struct reconciler *reconciler)
 {
     return reconciler->config.resize.settle_ms && store_awaits_stillness(reconciler->context.store);
 }
 
-/* A stop does not wait for a store that fails: what was found out is found out again. */
+/* A stop does not wait for a store that fails: the next start finds the results again. */
 static bool is_settled(const struct reconciler *reconciler)
 {
     if (actor_count_running(reconciler->actor) || actor_has_decided(reconciler->actor) ||
@@ -55,7 +56,7 @@ static bool is_settled(const struct reconciler *reconciler)
     if (reconciler->context.stopping)
         return fallback_is_waiting(&reconciler->fallback) ||
                (!actor_has_results(reconciler->actor) && !stagings_wait(reconciler->clients));
-    /* What the database does not take for so long is not to be done now. */
+    /* After so many failed passes, waiting longer for the database is pointless. */
     if (fallback_is_lasting(&reconciler->fallback))
         return true;
     return !has_work(reconciler) && !work_queue_has_retries(&reconciler->queue) &&
@@ -92,7 +93,7 @@ static int observe(struct reconciler *reconciler, const struct work *work)
     return 0;
 }
 
-/* An enum progress_outcome. */
+/* Returns an enum progress_outcome. */
 static int observe_next(struct reconciler *reconciler)
 {
     struct work work;
@@ -105,8 +106,8 @@ static int observe_next(struct reconciler *reconciler)
     return r < 0 ? r : PROGRESS_MORE;
 }
 
-/* Volumes are decided once what they stand on is known: after the first scan. An enum
- * progress_outcome. */
+/* Volumes are decided only after the first scan, when their devices and sandboxes are known.
+ * Returns an enum progress_outcome. */
 static int decide_next(struct reconciler *reconciler)
 {
     int64_t volume_id;
@@ -116,7 +117,7 @@ static int decide_next(struct reconciler *reconciler)
         return 0;
     if (work_queue_take_all_volumes(&reconciler->queue)) {
         r = store_each_volume(reconciler->context.store, work_queue_add_volume, &reconciler->queue);
-        work_queue_note_decision(&reconciler->queue); /* there may be no volume */
+        work_queue_note_decision(&reconciler->queue); /* there may be no volume at all */
         return r < 0 ? r : PROGRESS_MORE;
     }
     if (!work_queue_take_volume(&reconciler->queue, &volume_id) &&
@@ -168,7 +169,7 @@ static void note_first_scan(struct reconciler *reconciler)
         reconciler->on_synced(reconciler->userdata);
 }
 
-/* The store would not take this pass: nothing of it happened, and everything is observed anew. */
+/* The store refused this pass: none of it is on record, and everything is observed anew. */
 static void roll_back(struct reconciler *reconciler, int r)
 {
     char text[ERROR_TEXT_BYTES];
@@ -183,7 +184,8 @@ static void roll_back(struct reconciler *reconciler, int r)
     reconciler_queue_everything(reconciler);
 }
 
-/* Outside a pass. One that another program hinders is not counted: the passes are. */
+/* For failures outside a pass. A lock that another program holds is not counted here, because
+ * failing passes count it. */
 static void note_failure(struct reconciler *reconciler, int r)
 {
     if (r < 0 && r != STORE_LOCKED)
@@ -233,7 +235,8 @@ static void on_attempt(struct loop_timer *timer)
     note_failure(reconciler, r);
 }
 
-/* What was due before has been decided again; if its sandbox was busy, it waits for its slot. */
+/* Volumes that were due before have been decided again; one whose sandbox was busy waits for its
+ * slot instead. */
 static void arm_attempt(struct reconciler *reconciler)
 {
     uint64_t next, now = clock_boottime();
@@ -248,7 +251,7 @@ static void arm_attempt(struct reconciler *reconciler)
                      next > now ? next - now + NSEC_PER_MSEC : NSEC_PER_MSEC, on_attempt);
 }
 
-/* When nothing has happened for a while: the database's own housekeeping. */
+/* The database's own housekeeping, when nothing has happened for a while. */
 static void on_idle(struct loop_timer *timer)
 {
     struct reconciler *reconciler = container_of(timer, struct reconciler, idle);
@@ -259,8 +262,8 @@ static void on_idle(struct loop_timer *timer)
 
 static void on_trim(struct loop_timer *timer);
 
-/* History is trimmed in steps, between which everything else has its time; by its age in the first
- * one only. */
+/* History is trimmed in steps with pauses, so that other work is not held up; by age in the first
+ * step only. */
 static void trim(struct reconciler *reconciler, bool by_age)
 {
     bool more;
@@ -291,15 +294,15 @@ static int queue_crust_entry(void *queue, const char *key)
     return 0;
 }
 
-/* What may have changed without an event: also what stands beside a volume, which the kubelet and
- * others may write after the driver has staged it. */
+/* Queues what may have changed without an event, including the files beside a volume, which the
+ * kubelet and others may write after the driver has staged it. */
 static int queue_doubtful(struct reconciler *reconciler)
 {
     struct work_queue *queue = &reconciler->queue;
     struct store *store = reconciler->context.store;
     int r = store_each_bound_volume(store, work_queue_add_volume, queue);
 
-    /* Not before the first scan has observed them all: it would never end. */
+    /* Not before the first scan has observed all entries: it would never end. */
     if (r == 0 && reconciler->context.synced)
         r = store_each_young_entry(store, LAYOUT_KATA, queue_kata_entry, queue);
     if (r == 0 && reconciler->context.synced)
@@ -307,8 +310,9 @@ static int queue_doubtful(struct reconciler *reconciler)
     return r == 0 ? store_each_volume_without_device(store, work_queue_add_volume, queue) : r;
 }
 
-/* Events can be lost, and some things never cause one: a link that leads elsewhere, a file that
- * grew, a tree that was mounted over, a VMM that starts long after its sandbox's directory. */
+/* Events can be lost, and some changes never cause one: a symbolic link that leads elsewhere, a
+ * file that grew, a tree that was mounted over, a VMM that starts long after its sandbox's
+ * directory was made. */
 void reconciler_on_sweep(struct loop_timer *timer)
 {
     struct reconciler *reconciler = container_of(timer, struct reconciler, sweep);
@@ -317,7 +321,7 @@ void reconciler_on_sweep(struct loop_timer *timer)
     devices_compare_mounts(&reconciler->devices);
     watchers->check(watchers->userdata);
     note_failure(reconciler, queue_doubtful(reconciler));
-    /* Not while the first scan runs, which may take longer than from sweep to sweep. */
+    /* Not during the first scan, which may take longer than the interval between sweeps. */
     if (reconciler->context.synced) {
         scan_want_sweep(&reconciler->scan);
         unresolved_want(&reconciler->unresolved);
@@ -345,7 +349,7 @@ static void after_pass(struct reconciler *reconciler, bool worked)
     arm_attempt(reconciler);
 }
 
-/* When there is nothing else to do, for it concludes from what is on the record. */
+/* Only when no other work is left, because cleanup draws conclusions from the record. */
 static void clean_up(struct reconciler *reconciler)
 {
     bool more;
@@ -361,7 +365,7 @@ static void clean_up(struct reconciler *reconciler)
         work_queue_wake(&reconciler->queue, 0);
 }
 
-/* Keys that found no memory: everything is observed instead. */
+/* Keys were dropped for want of memory: everything is observed instead. */
 static void recover_lost_keys(struct reconciler *reconciler)
 {
     bool lost = work_queue_recover(&reconciler->queue);
@@ -375,7 +379,7 @@ void reconciler_on_prepare(struct loop_prepare *prepare)
     struct reconciler *reconciler = container_of(prepare, struct reconciler, pass);
 
     recover_lost_keys(reconciler);
-    /* After a failing store the next pass waits for its time. */
+    /* After a failure of the store the next pass waits until it is due. */
     if (fallback_is_waiting(&reconciler->fallback) && work_queue_is_waking(&reconciler->queue))
         return;
     if (has_work(reconciler))

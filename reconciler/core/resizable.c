@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* resizable.c - whether a resize of a volume would reach its file system, on the record.
+/* resizable.c - records whether a resize of a volume would reach its file system.
  *
- * Nothing is asked for this: the VMM's list is read at each binding, and each binding gets one
- * ResizeVolume, by whichever route into the guest is able. So it is judged whenever the volume is.
+ * This needs no request of its own: the VMM's list is read at each binding, and each binding gets
+ * one ResizeVolume, by whichever route into the guest works. So it is judged whenever the volume
+ * is.
  */
 #include <string.h>
 

@@ -18,7 +18,7 @@
 #include "store/cleanups.h"
 #include "store/store.h"
 
-/* Those that it has whole, and those of which it has a part. */
+/* Queues the volumes that the sandbox has, and those of which a container has bypassed a part. */
 static int queue_volumes(const struct context *context, const char *sandbox_id)
 {
     int r = store_each_volume_of_sandbox(context->store, sandbox_id, work_queue_add_volume,
@@ -32,13 +32,14 @@ static int queue_volumes(const struct context *context, const char *sandbox_id)
 static int end_sandbox(const struct observer *observer, const char *sandbox_id)
 {
     struct store *store = observer->context->store;
-    /* This observation may come before the event of the exit, which is witnessed all the same. */
+    /* This observation may precede the event of the exit. The exit counts as witnessed all the
+     * same. */
     pid_t ended = observer->watchers->unpin(observer->watchers->userdata, sandbox_id);
     bool changed;
     int r = ended ? store_note_exit(store, sandbox_id, ended) : 0;
 
-    /* Its volumes first: once it has ended, nothing leads from it to those it shared a device with.
-     */
+    /* Its volumes are queued first: once the sandbox has ended, the store no longer links it to
+     * them or to the volumes they shared a device with. */
     if (r == 0)
         r = queue_volumes(observer->context, sandbox_id);
     if (r == 0)
@@ -94,7 +95,7 @@ static int note_volume(void *userdata, int64_t volume_id)
     return 0;
 }
 
-/* Those that were the sandbox's before the change, and those that are after it. */
+/* Queues the volumes that the sandbox had before the change, and those that it has after it. */
 static int queue_volumes_around(const struct context *context, const char *sandbox_id,
                                 struct key_queue *before)
 {
@@ -205,7 +206,7 @@ int observer_observe_sandbox(const struct observer *observer, const char *sandbo
     doubts_note(context->doubts, sandbox_id, observed.problem);
     if (r == OBSERVED_ABSENT || !observed.alive)
         return end_sandbox(observer, sandbox_id);
-    /* 1: it died between the reading and now. */
+    /* 1: the VMM exited after it was observed. */
     if (watchers->pin(watchers->userdata, sandbox_id, observed.vmm_pid) == 1)
         return end_sandbox(observer, sandbox_id);
     if (observed.bundles)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* scan.c - see scan.h.
  *
- * The tree's root is watched before its scan begins, so a directory made meanwhile is found by one
- * or the other. What the store knows and the tree no longer has is observed too, and found absent.
- * Directories of the sandbox trees only name sandboxes to observe, those of the bundle trees
- * containers, whose sandboxes are observed.
+ * A tree's root is watched before its scan begins, so a directory made meanwhile is found by the
+ * watch or by the scan. Directories that the store knows and the tree no longer has are observed
+ * too, and found absent. Directories of the sandbox trees only name sandboxes to observe. Those of
+ * the bundle trees name containers, whose sandboxes are observed.
  *
- * A sandbox has a directory in more than one tree, and one observation is about all of them. So
- * that it is observed once, the last of the trees that has it queues it, and what the store knows
- * or an entry names is left to them too.
+ * A sandbox has a directory in more than one tree, and one observation covers all of them. To
+ * observe it only once, the last of the trees that contain it queues it; sandboxes that the store
+ * knows or that an entry names are left to the trees as well.
  */
 #include "reconciler/core/scan.h"
 
@@ -47,7 +47,7 @@ static DIR *open_tree(struct scan *scan, enum reconciler_tree tree)
 struct known {
     struct work_queue *queue;
     enum reconciler_tree tree;
-    int directory; /* -1: the root is not there */
+    int directory; /* -1: the root does not exist */
 };
 
 static int add_if_absent(void *userdata, const char *key)
@@ -60,7 +60,7 @@ static int add_if_absent(void *userdata, const char *key)
     return 0;
 }
 
-/* What is known already and may be gone. */
+/* Queues entries that are on record and no longer in the tree. */
 static void add_known_entries(struct scan *scan, enum reconciler_tree tree)
 {
     DIR *dir = scan->open[tree];
@@ -113,7 +113,7 @@ static void begin_tree(struct scan *scan, enum reconciler_tree tree)
         add_known_entries(scan, tree);
 }
 
-/* The sandboxes' trees are read from the same time on: each relies on the later ones. */
+/* The sandbox trees are always read together, because each relies on the later ones. */
 static void begin_wanted(struct scan *scan)
 {
     bool sandboxes = false;
@@ -166,7 +166,7 @@ void scan_want_all(struct scan *scan)
         scan_want(scan, tree);
 }
 
-/* Clears the over-limit flag only after a full scan has passed over nothing. */
+/* Clears the over-limit flag only after a full scan that skipped nothing. */
 static void want_passed_over(struct scan *scan)
 {
     if (!scan->over_limit || !scan_is_done(scan))

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* scan.h - which directories there are: each tree is read name by name, a few per pass.
+/* scan.h - finds the directories that exist: each tree is read name by name, a few per pass.
  *
- * It also has the count of what there is no room for: directories beyond STORE_VOLUMES are passed
- * over, and looked for again by the sweep. */
+ * It also tracks whether there are more directories than the store has room for: those beyond
+ * STORE_VOLUMES are skipped, and the sweep tries them again.
+ */
 #pragma once
 
 #include <dirent.h>
@@ -13,31 +14,32 @@
 struct context;
 struct visibility;
 
-/* The fields are the module's own. */
+/* The fields are private to the module. */
 struct scan {
     const struct context *context;
     const struct trees *trees;
-    struct visibility *visibility; /* is told of the roots that were there */
-    DIR *open[TREES];              /* under way */
+    struct visibility *visibility; /* notified of the roots that exist */
+    DIR *open[TREES];              /* trees being read */
     bool wanted[TREES];
-    bool over_limit;  /* directories were passed over */
-    bool passed_over; /* in this scan, or since the last one */
+    bool over_limit;  /* directories were skipped */
+    bool passed_over; /* during this scan, or since the last one */
 };
 
-void scan_done(struct scan *scan); /* nothing is under way; what is wanted stays wanted */
+void scan_done(struct scan *scan); /* closes what is open; trees that are wanted stay wanted */
 
 void scan_want(struct scan *scan, enum reconciler_tree tree);
 void scan_want_all(struct scan *scan);
-/* The sweep: a VMM may start long after its sandbox's directory, and others may have gone. */
+/* For the sweep: a VMM may start long after its sandbox's directory was made, and skipped
+ * directories may fit now. */
 void scan_want_sweep(struct scan *scan);
 
-/* A few names of each tree into the work queue. */
+/* Adds a few names of each tree to the work queue. */
 void scan_some(struct scan *scan);
 bool scan_is_done(const struct scan *scan);
 
-/* A tree that is being read has it, and will queue it or has done so. */
+/* A tree that is being read contains the sandbox, and has queued it or will do so. */
 bool scan_comes_to(const struct scan *scan, const char *sandbox_id);
 
-/* There are too many volumes for one more. */
+/* The store is full: a directory was skipped. */
 void scan_pass_over(struct scan *scan);
 bool scan_is_over_limit(const struct scan *scan);

@@ -9,8 +9,8 @@
 #include "reconciler/core/instance.h"
 #include "store/store.h"
 
-/* What a step other than the database's fails with and is told apart, each by the errno that says
- * it in words. */
+/* Failures of the steps other than opening the database that have their own remedy, each
+ * represented by the errno that describes it best. */
 enum {
     WRONG_VALUE = -EINVAL,
     NO_OPENAT2 = -ENOSYS,
@@ -102,7 +102,7 @@ const char *start_failure_remedy(enum start_step step, int result)
                : "crustctl doctor says what this node lacks";
 }
 
-/* What stands at the database's place is not ours to touch, and does not go away by itself. */
+/* The file in the database's place does not belong to crustd, and does not go away by itself. */
 static bool is_refused(int result)
 {
     return result == STORE_FOREIGN || result == STORE_NEWER || result == STORE_IN_THE_WAY ||
@@ -117,8 +117,8 @@ int start_failure_exit_code(enum start_step step, int result)
         return EXIT_LOCKED;
     if (step == START_DATABASE)
         return is_refused(result) ? EXIT_REFUSED : EXIT_FAILED;
-    /* A value that only this machine shows to be wrong, such as a group that it has not, or that
-     * crustd is no member of: another start has no more rights. */
+    /* A value that is wrong only on this machine, such as a group that does not exist, or that
+     * crustd is not a member of: another start has no more rights. */
     if (result == WRONG_VALUE || (step == START_SERVING && result == PATH_NOT_PERMITTED))
         return EXIT_USAGE;
     return EXIT_FAILED;

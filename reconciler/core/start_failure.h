@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* start_failure.h - what a person does about a start that failed, and whether another start may
+/* start_failure.h - what a person can do about a start that failed, and whether another start may
  * help. */
 #pragma once
 
@@ -8,10 +8,9 @@ enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_LOCKED = 3, EXIT_REFUSED = 4 };
 
 enum start_step { START_CONFIG, START_DATABASE, START_SERVING, START_OTHER };
 
-/* What to do; `result` as the step returned it: an outcome of its functions, or -errno. Never NULL.
- */
+/* The remedy for a `result` as the step returned it: an outcome of its functions, or -errno. Never
+ * NULL. */
 const char *start_failure_remedy(enum start_step step, int result);
 
-/* The exit code. Those that another start cannot mend are in the unit's RestartPreventExitStatus.
- */
+/* The exit code. Those that a restart cannot cure are in the unit's RestartPreventExitStatus. */
 int start_failure_exit_code(enum start_step step, int result);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trees.h - the trees of directories that are read: where they are, and what they hold. */
+/* trees.h - the trees of directories that crustd reads: where they are, and what they contain. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,7 +12,8 @@ struct reconciler_watchers;
 
 enum { RECONCILER_BUNDLES = 8 };
 
-/* The watchers number theirs alike. Those from TREE_BUNDLES on are found while crustd runs. */
+/* The watchers use the same numbers. Trees from TREE_BUNDLES on are discovered while crustd
+ * runs. */
 enum reconciler_tree {
     TREE_KATA_VOLUMES,
     TREE_CRUST_VOLUMES,
@@ -32,30 +33,31 @@ struct trees {
     struct {
         bool is_known;
         int outcome, fd;
-    } root[TREES]; /* what is open now */
+    } root[TREES]; /* open at present */
 };
 
 void trees_done(struct trees *trees);
 
-/* Whether it holds metadata directories, or directories named by sandboxes; else bundles. */
+/* Whether the tree holds metadata directories, or directories named after sandboxes; otherwise it
+ * holds bundles. */
 bool tree_has_volumes(enum reconciler_tree tree);
 bool tree_has_sandboxes(enum reconciler_tree tree);
 
-/* NULL: there is no such tree (yet). */
+/* NULL: the tree does not exist (yet). */
 const char *trees_path(const struct trees *trees, enum reconciler_tree tree);
 
-/* The directory of a tree, for as long as trees_release() has not been called: what
- * path_open_directory_in_root() returns, and a descriptor that stays the tree's. */
+/* Opens the directory of a tree. Returns what path_open_directory_in_root() returns; the descriptor
+ * belongs to the tree and is valid until trees_release(). */
 int trees_open(struct trees *trees, enum reconciler_tree tree, int *ret_fd);
 void trees_release(struct trees *trees);
 
-/* Within a reconcile pass each is opened once, and released when the pass ends: kept for longer it
- * would keep its file system from being unmounted. */
+/* Within a reconcile pass each tree is opened once, and released when the pass ends: a descriptor
+ * kept for longer would prevent its file system from being unmounted. */
 void trees_keep_open(struct trees *trees, bool keeps_open);
 
-/* Where a layout's directories stand. */
+/* The tree of a layout's metadata directories. */
 enum reconciler_tree tree_of_layout(enum volume_layout layout);
 enum volume_layout tree_layout(enum reconciler_tree tree);
 
-/* One more tree of bundles, where the containers of a sandbox come and go. */
+/* Adds a tree of bundles, in which the containers of a sandbox come and go. */
 void trees_watch_bundles(struct trees *trees, const char *path);

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unresolved.c - the paths behind names that are hashes, searched for among the paths that could be
+/* unresolved.c - resolves directory names that are hashes, by hashing the paths that could be
  * meant.
  *
- * Three kinds of paths are candidates: those of volumes in the other layout, the kubelet's publish
- * paths, and every prefix of what containers mount (a container may mount a directory within a
- * volume). A candidate is hashed and found by index. So a path that appears after its name costs
- * one lookup (unresolved_offer_…), and a name that appears after its path has all candidates gone
- * through once, for all such names together, a few in each pass: the kubelet's directories first,
- * and the claims only if a name is left. Without such names neither costs anything.
+ * There are three kinds of candidates: the paths of volumes in the other layout, the kubelet's
+ * publish paths, and every prefix of the paths that containers mount (a container may mount a
+ * directory within a volume). A candidate is hashed and looked up by index. So a path that appears
+ * after its name costs one lookup (unresolved_offer_…). A name that appears after its path starts
+ * one search through all candidates, for all such names together, a few in each pass: first the
+ * kubelet's directories, then the claims if a name is still unresolved. Without such names there is
+ * no search.
  *
- * Nothing tells when the kubelet makes a directory, so the sweep has them gone through again while
- * a name is left.
+ * No event reports a new directory of the kubelet, so the sweep repeats the search while a name is
+ * unresolved.
  */
 #include "reconciler/core/unresolved.h"
 
@@ -25,7 +26,7 @@
 #include "reconciler/core/work_queue.h"
 #include "store/store.h"
 
-/* What the path was found in; the journal's words. */
+/* The place where the path was found, in the journal's words. */
 #define FROM_LAYOUT  "layout"
 #define FROM_KUBELET "kubelet"
 #define FROM_BUNDLE  "bundle"
@@ -34,11 +35,11 @@
 struct offer {
     const struct context *context;
     const char *source;
-    char last[PATH_MAX]; /* the claim before: what the next one has in common with it is known */
-    int r;               /* of the store */
+    char last[PATH_MAX]; /* the last claim; prefixes shared with it have been tried */
+    int r;               /* result of the store */
 };
 
-/* The directories are read again: what the path says belongs to them. */
+/* The directories are read again, because what the path says belongs to their entries. */
 static int add_resolved(struct work_queue *queue, const char *key, int64_t volume_id,
                         const char *path)
 {
@@ -66,7 +67,7 @@ static size_t common_length(const char *a, const char *b)
     return length;
 }
 
-/* Each prefix that ends before a slash, and the whole, but those that the last path had. */
+/* Offers the whole path and each prefix that ends before a slash, except those of the last path. */
 static int offer_prefixes(void *userdata, const char *path)
 {
     struct offer *offered = userdata;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* volume_facts.c - from a volume's row to the facts that decide() is about. */
+/* volume_facts.c - turns a volume's row into the facts for decide(). */
 #include <string.h>
 
 #include "config/config.h"
@@ -18,8 +18,9 @@ uint64_t volume_facts_still_from(const struct context *context, const struct sto
     return volume->size_since_ns + context->config->resize.settle_ms * NSEC_PER_MSEC;
 }
 
-/* Types that never stand for a block device of the host; others are judged by what the path is.
- * "blk" is the shim's own disk image of an emptyDir, unless it stands elsewhere and is a disk. */
+/* Types that never mean a block device of the host; all others are judged by what the path leads
+ * to. "blk" is the shim's own disk image of an emptyDir, unless the volume is not an emptyDir and
+ * the path leads to a disk. */
 static bool is_unsuitable_type(const struct store_volume *volume)
 {
     static const char *const types[] = {"vfiovol", "vfio",     "spdkvol",
@@ -44,7 +45,8 @@ static enum decide_device device_of(const struct store_volume *volume)
     return volume->device_kind == DEVICE_KIND_FILE ? DEVICE_FILE : DEVICE_BLOCK;
 }
 
-/* Whether another of its directories names another device; one that cannot be observed might. */
+/* Whether another metadata directory of the volume names another device. One whose device cannot be
+ * observed is taken to disagree. */
 static bool entries_disagree(const struct context *context, const struct store_volume *volume)
 {
     struct observed_device other;
@@ -148,8 +150,8 @@ static enum decide_lower lower_of(const struct store_volume *volume)
     return LOWER_IN_STEP;
 }
 
-/* The VMM opened the device when that had its present size already; but the VMM's word counts more.
- */
+/* The VMM opened the device after it had reached its present size. A VMM that contradicts this
+ * counts more. */
 static bool size_is_assumed(const struct store_volume *volume)
 {
     return volume->size_since_ns && volume->vmm_start_ns &&

@@ -47,7 +47,7 @@ static int open_resize(const struct context *context, struct store_volume *volum
     return r;
 }
 
-/* A binding, or a resize, that is new or over is on the record before it is decided upon. */
+/* A new or ended binding, or a new resize, is recorded before the volume is decided. */
 static int bind_and_decide(const struct volume_pass *pass, struct store_volume *volume,
                            struct decide_facts *ret_facts, struct decision *ret_decision)
 {
@@ -69,8 +69,8 @@ static int bind_and_decide(const struct volume_pass *pass, struct store_volume *
     return r;
 }
 
-/* Kata's Rust runtime makes the directory that shows the guest's path when the container exists,
- * long after its bundle. */
+/* Kata's Rust runtime makes the directory that shows the guest path when the container exists, long
+ * after its bundle. */
 static bool lacks_guest_path(const struct volume_pass *pass, const struct store_volume *volume,
                              const struct decision *decision)
 {
@@ -107,7 +107,7 @@ static int record_state(const struct context *context, struct store_volume *volu
     return r == 0 && changed ? devices_queue_neighbours(context, volume) : r;
 }
 
-/* A volume that is due and has nothing to try does not wait: its state says what for. */
+/* A volume that is due and has nothing to try stops waiting: its state says what it lacks. */
 static int end_waiting(const struct context *context, const struct store_volume *volume,
                        const struct decide_facts *facts)
 {
@@ -116,7 +116,7 @@ static int end_waiting(const struct context *context, const struct store_volume 
                : 0;
 }
 
-/* The device may grow further: the timer of attempts has the volume decided again. */
+/* The device may grow further; the timer of attempts will have the volume decided again. */
 static int wait_until_still(const struct context *context, const struct store_volume *volume)
 {
     uint64_t due = volume_facts_still_from(context, volume), now = clock_boottime();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* volume_pass.h - one volume: loaded, its device refreshed, bound, decided, recorded.
+/* volume_pass.h - the pass over one volume: load, refresh its device, bind, decide, record.
  *
  * Everything is compared with the record, and an equal fact writes nothing. So it does not matter
- * why a volume is decided again, or how often.
+ * why or how often a volume is decided again.
  */
 #pragma once
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* volume_steps.h - the steps of a volume's pass. Private to the module of volume_pass.h.
+/* volume_steps.h - the steps of a volume's pass. Private to volume_pass.c and the files named
+ * below.
  *
- * All that return int: 0 or -errno of the store. */
+ * All that return int: 0 or -errno of the store.
+ */
 #pragma once
 
 #include <stdbool.h>
@@ -12,26 +14,27 @@
 struct context;
 struct devices;
 
-/* binding.c: opens, describes or closes the volume's mapping; the row follows. */
+/* binding.c: opens, describes or closes the volume's binding, and brings the row up to date. */
 int binding_refresh(const struct context *context, struct store_volume *volume, bool *ret_mismatch);
 
-/* volume_facts.c: what stands against acting on the volume's device, found by observing. */
+/* volume_facts.c: the observed conflict that forbids acting on the volume's device, if any. */
 enum decide_conflict volume_facts_conflict(struct devices *devices,
                                            const struct store_volume *volume, bool mismatch);
-/* A resize goes on record from the moment it is seen, whatever comes of it. */
+/* Whether a resize has to be opened: it is on record from the moment it is seen, whatever its
+ * result. */
 bool volume_facts_show_resize(const struct context *context, const struct store_volume *volume,
                               enum decide_conflict conflict);
-/* All but whether a disk may be rescanned. */
+/* All facts except whether a disk may be rescanned. */
 struct decide_facts volume_facts_of(const struct context *context,
                                     const struct store_volume *volume,
                                     enum decide_conflict conflict);
-/* When the device will have had its present size for resize.settle_ms. */
+/* The time at which the device will have had its present size for resize.settle_ms. */
 uint64_t volume_facts_still_from(const struct context *context, const struct store_volume *volume);
 
-/* evidence_text.c: what shows that the volume is blocked, or what of it was not seen. */
+/* evidence_text.c: the evidence that the volume is blocked, or what could not be verified. */
 int evidence_text_record(const struct context *context, struct store_volume *volume,
                          const struct decision *decision);
 
-/* resizable.c: whether a resize would reach the volume's file system, by the same facts. */
+/* resizable.c: whether a resize would reach the volume's file system, from the same facts. */
 int resizable_record(const struct context *context, const struct store_volume *volume,
                      const struct decide_facts *facts);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wiring.c - the reconciler's life, and what others ask of it: events, configuration, health. */
+/* wiring.c - makes and frees the reconciler, and serves what others need of it: events,
+ * configuration, health. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,7 +90,8 @@ void reconciler_retry_everything(struct reconciler *reconciler)
     work_queue_wake(&reconciler->queue, 0);
 }
 
-/* Whoever asks has rescanned what was to be rescanned: what brought no growth then brings none. */
+/* The client has rescanned its disks, so announcements that have still not brought a new size are
+ * obsolete. */
 void reconciler_resync(struct reconciler *reconciler)
 {
     forget(reconciler, store_forget_announcements);
@@ -155,7 +157,7 @@ void reconciler_stop(struct reconciler *reconciler)
     work_queue_wake(&reconciler->queue, 0);
 }
 
-/* For the log. A store that fails has no names, and its error is told elsewhere. */
+/* For the log. A store that fails gives no name; its error is reported elsewhere. */
 static void name_volume(void *userdata, int64_t volume_id, char ret_pv[static LOG_PV_BYTES])
 {
     const struct reconciler *reconciler = userdata;
@@ -165,7 +167,7 @@ static void name_volume(void *userdata, int64_t volume_id, char ret_pv[static LO
         (void)snprintf(ret_pv, LOG_PV_BYTES, "%s", pv);
 }
 
-/* The store is another one: whatever holds ids of the old one is dropped. */
+/* The store is a different one: everything that holds ids of the old one is dropped. */
 static void begin_anew(void *userdata)
 {
     struct reconciler *reconciler = userdata;

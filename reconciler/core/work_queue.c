@@ -12,7 +12,7 @@
 #include "observe/observe.h"
 
 /* A retry lives from the first bad reading to the next good one, or to the last bad one. There may
- * be as many as there are directories, so each tree's are found by their names. */
+ * be as many as there are directories, so they are found by name, per tree. */
 struct retry {
     UT_hash_handle hh;
     struct work_queue *queue;
@@ -24,7 +24,7 @@ struct retry {
 
 static const uint64_t delays[] = {20 * NSEC_PER_MSEC, 200 * NSEC_PER_MSEC, 2 * NSEC_PER_SEC};
 
-/* A large tree does not become one large list in memory. */
+/* Limits the queue, so that a large tree does not become one large list in memory. */
 enum { ROOM = 64 };
 
 static void retry_free(struct retry *retry)
@@ -164,7 +164,7 @@ static bool take_directory(struct work_queue *queue, struct work *work)
     return false;
 }
 
-/* Before its sandbox is observed, and found to be gone. */
+/* Taken before the sandbox is observed and found to be gone. */
 static bool take_exit(struct work_queue *queue, struct work *work)
 {
     char exit[WORK_NAME_BYTES];
@@ -182,7 +182,7 @@ static bool take_device(struct work_queue *queue, struct work *work)
 {
     uint64_t number;
 
-    /* Which volumes stand on a disk is known after the first scan. */
+    /* Which volumes use a disk is known only after the first scan. */
     if (queue->takes_volumes && key_queue_take_number(&queue->announced, &number)) {
         key_queue_add_number(&queue->announced_taken, number);
         work->kind = WORK_ANNOUNCEMENT;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* work_queue.h - what to observe or decide again: dirty keys, each queued once.
  *
- * A watcher's event only adds a key; nothing is concluded from what it says. So any number of
- * events about one thing costs one observation, their order cannot matter, and a lost one is made
- * up for by adding everything. Where a key finds no memory, work_queue_recover() says so, and
- * everything is to be added.
+ * A watcher's event only adds a key; its content is not used. So any number of events about one
+ * object costs one observation, their order cannot matter, and a lost event is made up for by
+ * adding everything. If there was no memory for a key, work_queue_recover() returns true, and the
+ * caller has to add everything.
  *
- * A directory that was caught in mid-write is added again after 20 ms, 200 ms and 2 s before it is
- * believed to be bad.
+ * A directory that was caught in mid-write is added again after 20 ms, 200 ms and 2 s before its
+ * content is taken to be invalid.
  */
 #pragma once
 
@@ -23,15 +23,15 @@ struct retry;
 
 enum { WORK_NAME_BYTES = 256 };
 
-/* The fields are the module's own. */
+/* The fields are private to the module. */
 struct work_queue {
     struct loop *loop;
     struct key_queue directories[TREES]; /* names */
     struct key_queue sandboxes;          /* ids */
     struct key_queue exits;              /* "pid id" */
     struct key_queue devices;            /* major << 32 | minor */
-    struct key_queue announced;          /* the same */
-    struct key_queue announced_taken;    /* since the last commit */
+    struct key_queue announced;          /* likewise */
+    struct key_queue announced_taken;    /* taken since the last commit */
     struct key_queue volumes;            /* ids */
     bool all_volumes;
     bool takes_volumes;
@@ -53,20 +53,20 @@ void work_queue_add_sandbox(struct work_queue *queue, const char *sandbox_id);
 /* A VMM whose exit was observed, and its sandbox. */
 void work_queue_add_exit(struct work_queue *queue, const char *sandbox_id, pid_t pid);
 void work_queue_add_device(struct work_queue *queue, uint32_t major, uint32_t minor);
-/* A disk that says it grew. It says so once, so a rollback keeps it. */
+/* A disk that reported a larger capacity. It reports that once, so a rollback keeps the key. */
 void work_queue_add_announcement(struct work_queue *queue, uint32_t major, uint32_t minor);
 
-/* Volumes are taken from the end of the first scan on, which adds them all. A
- * store_volume_callback, whose userdata is the queue. */
+/* Volumes are taken only after the first scan, whose end adds them all. This is a
+ * store_volume_callback; its userdata is the queue. */
 int work_queue_add_volume(void *userdata, int64_t volume_id);
 void work_queue_add_all_volumes(struct work_queue *queue);
 void work_queue_begin_volumes(struct work_queue *queue);
-/* Ids are of another store now: no volume is taken until the next first scan. */
+/* Ids belong to another store now: no volume is taken until the next first scan ends. */
 void work_queue_forget_volumes(struct work_queue *queue);
-/* Somebody waits for it: its device is observed too, and the next pass begins at once. */
+/* A client waits for the volume: its device is observed too, and the next pass begins at once. */
 void work_queue_add_urgent_volume(struct work_queue *queue, int64_t volume_id);
 
-/* Whether some key was lost since the last call. */
+/* Whether a key was lost since the last call. */
 bool work_queue_recover(struct work_queue *queue);
 
 /* ---- taking ---- */
@@ -81,37 +81,37 @@ struct work {
     uint32_t major, minor;      /* ANNOUNCEMENT, DEVICE */
 };
 
-/* The next thing to observe, in the order in which facts build upon each other. */
+/* The next object to observe, in the order in which facts build upon each other. */
 bool work_queue_take(struct work_queue *queue, struct work *ret_work);
 bool work_queue_take_volume(struct work_queue *queue, int64_t *ret_volume_id);
 bool work_queue_take_all_volumes(struct work_queue *queue);
 
-/* What was taken since the last call is on the record, or is not. */
+/* What was taken since the last call was recorded, or was rolled back. */
 void work_queue_commit(struct work_queue *queue);
 void work_queue_roll_back(struct work_queue *queue);
 
 bool work_queue_is_empty(const struct work_queue *queue);
-/* No metadata directory and no sandbox waits. */
+/* No metadata directory and no sandbox is queued. */
 bool work_queue_is_observed(const struct work_queue *queue);
-/* Few enough wait that a scan may add more of this tree. */
+/* The queue is short enough for a scan to add more of this tree. */
 bool work_queue_has_room(const struct work_queue *queue, enum reconciler_tree tree);
 
-/* Whether every device has been observed by the first scan and none was heard of since: then the
- * first decisions need not observe them again. It ends with the last of these decisions. */
+/* Whether the first scan has observed every device and no event has named one since: then the first
+ * decisions need not observe them again. Becomes false with the last of these decisions. */
 bool work_queue_devices_are_fresh(const struct work_queue *queue);
 void work_queue_note_decision(struct work_queue *queue);
 void work_queue_doubt_devices(struct work_queue *queue);
 
 /* ---- the next pass ---- */
 
-/* Whoever takes from the queue does so before the loop sleeps; this wakes the loop. */
+/* Work is taken from the queue before the loop sleeps; this wakes the loop. */
 void work_queue_wake(struct work_queue *queue, uint64_t delay_ns);
 bool work_queue_is_waking(const struct work_queue *queue);
 
 /* ---- reading again ---- */
 
-/* false: it has been read often enough, believe it. Bad readings that events cause while it waits
- * do not count: a writer may be slow. */
+/* false: it has been read often enough, and its content counts as it is. Further events that find
+ * it bad while it waits do not count, because a writer may be slow. */
 bool work_queue_retry(struct work_queue *queue, enum reconciler_tree tree, const char *name);
 void work_queue_forget_retry(struct work_queue *queue, enum reconciler_tree tree, const char *name);
 bool work_queue_has_retries(const struct work_queue *queue);
