@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* added_monitors.c - one reading of the directory, one walk through /proc.
+/* added_monitors.c - one reading of the directory, then one walk through /proc.
  *
- * The walk begins after the directory was read, and a process that lives during all of it is seen.
- * A process of root's whose arguments cannot be read could be anyone's, so then nothing is known.
+ * The walk begins after the directory was read, and it sees every process that lives during all of
+ * it. If the arguments of a root's process cannot be read, it could serve any of the sockets, so
+ * the result is unknown.
  */
 #include "observe/added_monitors.h"
 
@@ -30,7 +31,7 @@ enum { ARGUMENTS_BYTES = 2 * 1024 * 1024, MONITORS = 16384, PROCESSES_PER_STEP =
 static const char suffix[] = ".sock";
 
 struct monitor {
-    UT_hash_handle hh; /* by its key: the sandbox's id, or .PID */
+    UT_hash_handle hh; /* key: the sandbox's id, or .PID */
     bool served;
     size_t key_length;
     struct stat status;
@@ -47,7 +48,7 @@ struct added_monitors {
 
 /* ---- the directory ------------------------------------------------------------------------- */
 
-/* The key's length; 0: nothing of crust-qemu's. */
+/* The length of the key that the name begins with; 0: the name is not of crust-qemu's form. */
 static size_t find_key(const char *name)
 {
     size_t length = strlen(name), end = strlen(suffix);
@@ -97,7 +98,7 @@ static int read_names(struct added_monitors *monitors)
     return r;
 }
 
-/* Without links, and not another file system's. */
+/* Follows no link at its last component, and does not enter another mount there. */
 static int open_directory(int root, int *ret_directory)
 {
     cleanup(fd_closep) int parent = -1, directory = -1;
@@ -165,7 +166,7 @@ int added_monitors_directory(const struct added_monitors *monitors)
     return monitors->directory;
 }
 
-/* ---- who serves them ----------------------------------------------------------------------- */
+/* ---- which processes serve them ------------------------------------------------------------ */
 
 static void note_served(struct added_monitors *monitors, const char *key, size_t length)
 {
@@ -189,7 +190,7 @@ bool added_monitors_are_doubtful(const struct added_monitors *monitors)
     return false;
 }
 
-/* "sandbox-ID" or "…/run/crustd/qemu/ID.sock", and what follows a comma. */
+/* Looks for "sandbox-ID" and "…/run/crustd/qemu/ID.sock", each up to a comma. */
 static void check_argument(struct added_monitors *monitors, const char *argument)
 {
     static const char sandbox[] = "sandbox-", directory[] = ADDED_MONITORS "/";

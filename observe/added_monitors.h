@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* added_monitors.h - the sockets of the monitors that crust-qemu adds, and whose VM is gone.
+/* added_monitors.h - finds sockets of monitors that crust-qemu added, and whose VM is gone.
  *
- * QEMU leaves its socket behind when it is killed. The VM is gone for certain if no process of the
- * node names the socket among its arguments, nor itself `-name sandbox-ID`: crust-qemu has that
- * name before QEMU has the socket. Whoever asks must see every process of the node
+ * QEMU leaves its socket behind when it is killed. The VM is certainly gone if no process of the
+ * node names the socket in its arguments, or names the sandbox as `-name sandbox-ID`: crust-qemu
+ * carries that name before QEMU has the socket. The caller must see every process of the node
  * (namespaces_show_all_processes()).
  *
- * A file named .PID was left by a crust-qemu of that pid that was killed while it tried whether a
- * socket can be made.
+ * A file named .PID was left by the crust-qemu with that pid, which was killed while it tested
+ * whether a socket can be made.
  */
 #pragma once
 
@@ -22,31 +22,31 @@ struct added_monitors;
 
 struct added_monitor {
     const char *name; /* of the socket, in the directory */
-    dev_t device;     /* which socket it was when the directory was read */
+    dev_t device;     /* identify the socket as it was when the directory was read */
     ino_t inode;
     struct timespec modified;
 };
 
-/* What the functions here fail with and is told apart. */
+/* The failures that callers distinguish. */
 enum added_monitors_failure {
-    ADDED_MONITORS_ABSENT = -ENOENT, /* no such directory */
-    ADDED_MONITORS_EXPOSED = -EPERM, /* others than root may use it */
+    ADDED_MONITORS_ABSENT = -ENOENT, /* the directory does not exist */
+    ADDED_MONITORS_EXPOSED = -EPERM, /* users other than root have access to it */
 };
 
-/* What is there now. 0, an enum added_monitors_failure or another -errno. */
+/* Reads the directory as it is now. 0, an enum added_monitors_failure or another -errno. */
 int added_monitors_read(int root, struct added_monitors **ret_monitors);
 struct added_monitors *added_monitors_free(struct added_monitors *monitors);
 
-/* The sandbox is known to live: its socket is not asked about. */
+/* The sandbox is known to be alive: its socket is kept without a check. */
 void added_monitors_keep(struct added_monitors *monitors, const char *sandbox_id);
 
-/* Whether there is one whose VM may be gone. */
+/* Whether there is a socket whose VM may be gone. */
 bool added_monitors_are_doubtful(const struct added_monitors *monitors);
 
-/* Looks at some processes more. An enum progress_outcome; -errno: nothing is known. */
+/* Checks some more processes. An enum progress_outcome; -errno: the result is unknown. */
 int added_monitors_step(struct added_monitors *monitors);
 
-/* After the last step: the next one whose VM is gone; false: no more. */
+/* After the last step: the next socket whose VM is gone; false: no more. */
 bool added_monitors_next(struct added_monitors *monitors, struct added_monitor *ret_monitor);
 
 /* The directory that was read; borrowed. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bundle.c - which host paths a container mounts where, and whose container it is.
+/* bundle.c - which host paths a container mounts where, and which sandbox it belongs to.
  *
  * A mount counts if its source is an absolute path and its type is one that Kata may replace by a
- * block device: "bind", which is what a kubelet's volumes are, or a type that names the kind of
- * volume (src/runtime-rs, resource/src/volume/direct_volume.rs).
+ * block device: "bind", which the kubelet's volumes have, or a type that names the kind of volume
+ * (src/runtime-rs, resource/src/volume/direct_volume.rs).
  */
 #include "observe/bundle.h"
 
@@ -30,7 +30,7 @@ static bool may_be_volume(const char *type)
     for (size_t i = 0; type && i < array_length(types); i++)
         if (strcmp(type, types[i]) == 0)
             return true;
-    return !type || !*type; /* the specification lets a bind mount leave it out */
+    return !type || !*type; /* the specification allows a bind mount to omit it */
 }
 
 static int read_mount(const cJSON *object, struct bundle *bundle)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bundle.h - config.json of an OCI bundle, text in, facts out; no I/O.
  *
- * As in opencontainers/runtime-spec/config.md, of which only this is read:
+ * The format is that of opencontainers/runtime-spec/config.md, of which only this is read:
  *
  *   mounts[]{source, destination, type}
  *   annotations, of containerd: io.kubernetes.cri.{sandbox-id, sandbox-namespace, sandbox-name}
  *                of CRI-O:      io.kubernetes.cri-o.SandboxID, io.kubernetes.pod.{namespace, name}
  *
- * Without CRI (ctr, nerdctl) nothing names a sandbox: the container is one by itself, and its id,
- * which is the bundle's directory, is the sandbox's (bundles.c).
+ * Without CRI (ctr, nerdctl) no annotation names a sandbox: the container is a sandbox by itself,
+ * and its id, which is the name of the bundle's directory, is the sandbox's id (bundles.c).
  */
 #pragma once
 
@@ -25,12 +25,12 @@ struct bundle_mount {
 };
 
 struct bundle {
-    char *sandbox_id;               /* NULL: not said */
+    char *sandbox_id;               /* NULL: not given */
     char *pod_namespace, *pod_name; /* NULL unknown */
     unsigned mounts;
-    struct bundle_mount *mount; /* those of a host path that a runtime may take for a volume */
+    struct bundle_mount *mount; /* mounts of a host path that a runtime may treat as a volume */
 };
 
-/* An enum file_text or -ENOMEM. Whatever is not of the expected type counts as unknown. */
+/* An enum file_text or -ENOMEM. A member of an unexpected type counts as unknown. */
 int bundle_parse(const char *text, size_t length, struct bundle *ret_bundle, struct error *error);
 void bundle_done(struct bundle *bundle);

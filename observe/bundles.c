@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bundles.c - bundle directories by engine, and what was learned of the containers in them.
+/* bundles.c - the bundle directories of each engine, and what was learned about their containers.
  *
  *   containerd, k3s, rke2   …/io.containerd.runtime.v2.task/k8s.io/ID/config.json
  *   CRI-O                   …/overlay-containers/ID/userdata/config.json
  *
- * A directory of bundles is listed at each question, for its own times are too coarse to say that
- * nothing changed; a name that is known costs one look into a hash table. A config.json that is
- * not there yet, or is being written, is tried again with the next question.
+ * A directory of bundles is listed at each call, because its times are too coarse to show that
+ * nothing changed. A known name costs one look-up in a hash table. A config.json that does not
+ * exist yet, or is being written, is tried again at the next call.
  *
- * One question reads so much and no more: what it has learned is kept, and asking again goes on
- * from there. Whose a container is concerns every question, so a round over those that are not
- * known is shared by all, and ends with the first question that is answered.
+ * One call reads a bounded amount. What it has learned is kept, and the next call continues from
+ * there. Containers whose sandbox is unknown have to be read for every sandbox, so all calls share
+ * one round over them, which ends with the first call that completes.
  */
 #include "observe/bundles.h"
 
@@ -28,11 +28,11 @@
 #include "lib/path.h"
 #include "observe/observe.h"
 
-/* YOUNG: how often a container that has just been met is to be looked at again: its bundle comes
- * before what the runtime makes of it, by some milliseconds. */
+/* YOUNG: how often a container that has just been found is observed again, because its bundle
+ * appears some milliseconds before what the runtime makes of it. */
 enum { CONTAINERS = 65536, YOUNG = 3 };
 
-/* What one question may cost before others have their turn, and what is kept meanwhile. */
+/* The bounds of one call, and of what is kept between calls. */
 enum { FILES = 64, BYTES = 2 * 1024 * 1024, KEPT_BYTES = 8 * 1024 * 1024 };
 static const uint64_t READING_NS = 8 * NSEC_PER_MSEC;
 
@@ -41,9 +41,9 @@ struct container {
     bool is_known; /* its bundle was read */
     bool is_listed;
     unsigned young;
-    uint64_t round;                    /* in which it was looked at last, while nobody's is known */
-    struct kept *kept;                 /* read for a question that is not answered yet; NULL */
-    char sandbox_id[BUNDLES_ID_BYTES]; /* "" nobody's */
+    uint64_t round;                    /* the round in which it was last read */
+    struct kept *kept;                 /* read for a call that is not complete yet; NULL */
+    char sandbox_id[BUNDLES_ID_BYTES]; /* "" none */
     char id[];
 };
 
@@ -53,7 +53,7 @@ struct kept {
 };
 
 struct parent {
-    struct bundles_place place; /* parent[0] '\0': unused */
+    struct bundles_place place; /* parent[0] '\0': slot unused */
     struct container *containers;
     uint64_t round;
 };
@@ -63,7 +63,7 @@ struct bundles {
     size_t kept_bytes;
 };
 
-/* Of one question. */
+/* The state of one call. */
 struct reading {
     int root;
     struct bundles *bundles;
@@ -136,7 +136,7 @@ int bundles_place_of(const char *bundle, const char *id, struct bundles_place *r
 
 /* ---- what is remembered ------------------------------------------------------------------ */
 
-/* NULL: more engines on one node than anybody has. */
+/* NULL: all slots are taken by other directories of bundles. */
 static struct parent *parent_at(struct bundles *bundles, const struct bundles_place *place)
 {
     for (unsigned i = 0; i < BUNDLES_PARENTS; i++) {
@@ -175,7 +175,7 @@ static struct container *container_at(struct parent *parent, const char *id)
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
-/* Where no engine for pods says whose container it is, it is a sandbox by itself. */
+/* A container whose bundle no pod engine has annotated is a sandbox by itself. */
 static int name_sandbox(struct bundle *bundle, const char *id)
 {
     if (bundle->sandbox_id)
@@ -184,7 +184,7 @@ static int name_sandbox(struct bundle *bundle, const char *id)
     return bundle->sandbox_id ? FILE_READ : -ENOMEM;
 }
 
-/* Nobody but root can have made it, or anything in it: its parent is root's (claims.c). */
+/* Only root can have made the bundle or anything in it, because its parent is root's (claims.c). */
 static int open_bundle(int root, const struct parent *parent, const char *id, int *ret_directory)
 {
     cleanup(fd_closep) int parent_directory = -1;
@@ -195,7 +195,8 @@ static int open_bundle(int root, const struct parent *parent, const char *id, in
     return r < 0 ? r : path_open_directory_below(parent_directory, path, ret_directory);
 }
 
-/* An enum file_text or -ENOMEM; a file that is not there, or not to be read, counts as cut. */
+/* An enum file_text or -ENOMEM. A file that does not exist or cannot be opened counts as
+ * FILE_CUT. */
 static int read_bundle(int root, const struct parent *parent, const char *id,
                        struct bundle *ret_bundle, size_t *ret_bytes)
 {
@@ -215,7 +216,7 @@ static int read_bundle(int root, const struct parent *parent, const char *id,
     return r == FILE_READ ? name_sandbox(ret_bundle, id) : r;
 }
 
-/* One that will never read well is nobody's, and is not tried again. */
+/* A bundle that will never be readable belongs to no sandbox, and is not tried again. */
 static void note_owner(struct container *container, int outcome, const struct bundle *bundle)
 {
     const char *id = outcome == FILE_READ ? bundle->sandbox_id : NULL;
@@ -231,7 +232,7 @@ static bool is_of(const struct container *container, const char *sandbox_id)
     return container->is_known && strcmp(container->sandbox_id, sandbox_id) == 0;
 }
 
-/* They are read again when they are asked for. */
+/* Dropped bundles are read again when their sandbox is asked for. */
 static void drop_those_of_others(const struct reading *reading)
 {
     for (struct container *container = reading->parent->containers; container;
@@ -250,7 +251,7 @@ static int keep(const struct reading *reading, struct container *container, stru
     if (bundles->kept_bytes + bytes > KEPT_BYTES)
         drop_those_of_others(reading);
     if (bundles->kept_bytes + bytes > KEPT_BYTES)
-        return 0; /* more than a pod has: what it mounts besides is not looked at */
+        return 0; /* more than a pod has; its further mounts are ignored */
     container->kept = calloc(1, sizeof(*container->kept));
     if (!container->kept)
         return -ENOMEM;
@@ -277,11 +278,11 @@ static int visit(struct reading *reading, struct container *container)
     if (r == FILE_READ && is_of(container, reading->sandbox_id))
         return keep(reading, container, &bundle, bytes);
     if (container->is_known)
-        container->round = 0; /* to be read again for its own sandbox */
+        container->round = 0; /* so that a call for its own sandbox reads it */
     return 0;
 }
 
-/* Still to be read for this question. */
+/* Whether it still has to be read for this call. */
 static bool is_awaited(const struct reading *reading, const struct container *container)
 {
     if (container->round == reading->parent->round)
@@ -311,8 +312,8 @@ static int read_awaited(struct reading *reading)
     return r;
 }
 
-/* Marks who is there, and forgets who is not; whoever asks about another sandbox's container that
- * went is still to be told whose it was. */
+/* Marks the containers that exist and forgets those that do not. A container of another sandbox is
+ * remembered, so that bundles_owner() can still name its sandbox. */
 static int list(const struct reading *reading)
 {
     struct parent *parent = reading->parent;
@@ -338,7 +339,7 @@ static int list(const struct reading *reading)
     return 0;
 }
 
-/* All is read: the callback has it, also if it wants no more. */
+/* Everything is read: passes it to the callback, and drops it even if the callback stops early. */
 static int hand_over(const struct reading *reading, bundles_callback *callback, void *userdata)
 {
     int r = 0;

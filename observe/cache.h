@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache.h - what reading one sandbox taught about the others. Private to observe/. */
+/* cache.h - the indexes of processes and bundles, shared by the observations of all sandboxes.
+ * Private to observe/. */
 #pragma once
 
 #include "observe/bundles.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* census.c - one walk through /proc for all sandboxes that are asked for.
+/* census.c - one walk through /proc for all sandboxes that were asked for.
  *
- * A process that ends during the walk is no loss. One that starts behind the walker's back was
- * started by somebody who also makes state directories and sandbox records, which are looked at
- * apart; a sandbox that is coming into being has not been stale for the grace time.
+ * Missing a process that ends during the walk does no harm. A process that starts behind the walk
+ * also leaves state directories and sandbox records, which are checked separately; and a sandbox
+ * that is just being created has not been stale for the grace time.
  *
  * A process of root's whose arguments are too long to be read could be any sandbox's, so it is
  * everyone's. Any user's process that names a sandbox keeps its metadata, for a rootless VMM is
@@ -35,7 +35,7 @@ enum { PROCESSES_PER_STEP = 16 };
 struct asked {
     UT_hash_handle hh;
     bool has_process, has_cgroup;
-    pid_t pid; /* the first one with the id; 0: none, or one that could not be read */
+    pid_t pid; /* the first process with the id; 0: none, or one that could not be read */
     char token[TOKEN_CHARS + 1];
 };
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* claims.c - mount sources of the containers in a sandbox are what it claims.
+/* claims.c - a sandbox claims the mount sources of its containers.
  *
- * A mount source is the volume's path, byte for byte, so a volume whose metadata directory says
- * nothing of sandboxes is bound by it. Every path that could be a volume's is kept, whether or not
- * there is metadata for it now: which of the two is seen first must not matter.
+ * A mount source is the volume's path, byte for byte, so it binds volumes whose metadata directory
+ * names no sandbox. Every path that could be a volume's is kept, whether or not there is metadata
+ * for it now, because the two may be observed in either order.
  *
- * A guest path is found by the last part of the destination, so a destination whose last part other
- * volumes share tells nothing, and neither does a name that several devices have. Better no path
- * than another volume's.
+ * A guest path is found by the last part of the mount's destination. So nothing is concluded from a
+ * destination whose last part is shared with other volumes, nor from a name that several devices
+ * have: no path is better than another volume's path.
  */
 #include "observe/claims.h"
 
@@ -29,7 +29,7 @@ enum { MOUNTS = 1024, CONTAINERS = 128, CONTAINER_CHARS = 10 };
 
 /* ---- the sandbox's bundle ---------------------------------------------------------------- */
 
-/* A path as it is seen from "/", from below root. */
+/* Turns a path as seen from "/" into one below root. */
 static const char *below_root(int root, const char *path)
 {
     char link[32], top[PATH_MAX];
@@ -137,7 +137,7 @@ struct mount {
     char *path;
     char *destination;
     char container[CONTAINER_CHARS + 1];
-    bool shares_name; /* another path is mounted at a destination that ends alike */
+    bool shares_name; /* another path is mounted at a destination with the same last part */
     enum observed_carrier carrier;
     int64_t drive;
 };
@@ -227,7 +227,8 @@ static bool is_named_alike(const struct mount *a, const struct mount *b)
     return strcmp(basename(a->destination), basename(b->destination)) == 0;
 }
 
-/* Of those that are named alike, the first and the last tell whether there are several paths. */
+/* Sorted by name, then by path: in a group with one name, the first and the last mount show whether
+ * there are several paths. */
 static void mark_shared_names(struct mounts *mounts, struct mount **by_name)
 {
     for (unsigned i = 0; i < mounts->mounts; i++)
@@ -245,7 +246,7 @@ static void mark_shared_names(struct mounts *mounts, struct mount **by_name)
     }
 }
 
-/* Mounts of one path stand together, and of these those that are named alike. */
+/* The mounts of one path are adjacent, and sorted by name among themselves. */
 static const char *find_name(struct mounts *mounts, const struct directory_names *passthrough,
                              unsigned first, unsigned next)
 {
@@ -272,7 +273,8 @@ static int compare(const void *a, const void *b)
     return order ? order : strcmp(basename(left->destination), basename(right->destination));
 }
 
-/* The container that has most of it: of several, one may have ended and another one be starting. */
+/* Takes the strongest carrier of all containers: one may have ended while another one is
+ * starting. */
 static void set_carrier(const struct mounts *mounts, const struct directory_names *passthrough,
                         unsigned first, unsigned next, struct observed_claim *claim)
 {
@@ -291,7 +293,7 @@ static void set_carrier(const struct mounts *mounts, const struct directory_name
     }
 }
 
-/* Of the mounts of one path. */
+/* Adds the claim for the mounts of one path. */
 static int add_claim(struct mounts *mounts, const struct directory_names *passthrough,
                      unsigned first, unsigned next)
 {
@@ -313,7 +315,7 @@ static int add_claim(struct mounts *mounts, const struct directory_names *passth
     return passthrough_guest_path(name, &claim->guest_path);
 }
 
-/* One claim per path, in their order. */
+/* Adds one claim per path, sorted by path. */
 static int add_claims(struct mounts *mounts, const struct directory_names *passthrough)
 {
     struct observed_sandbox *sandbox = mounts->sandbox;
@@ -361,7 +363,7 @@ int claims_read(const struct observe_sandbox_paths *paths, const char *sandbox_i
     return r == 0 ? add_claims(mounts, &names) : r;
 }
 
-/* ---- where a path may be in the guest ---------------------------------------------------- */
+/* ---- places that a path may have in the guest -------------------------------------------- */
 
 static int offer_names(struct mounts *mounts, const struct directory_names *names,
                        const struct mount *mount, claims_place *callback, void *userdata)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* claims.h - which volumes a sandbox's containers mount, from their bundles. */
+/* claims.h - the volumes that a sandbox's containers mount, from their bundles. */
 #pragma once
 
 #include <limits.h>
@@ -13,16 +13,17 @@ int claims_find_bundle(const struct observe_sandbox_paths *paths, const char *sa
                        pid_t vmm_pid, struct observed_sandbox *sandbox,
                        char ret_bundle[static PATH_MAX]);
 
-/* Fills claims, pod and bundles of the sandbox. passthrough: guest paths by Kata's Rust scheme.
- * OBSERVED, OBSERVED_UNFINISHED or -errno. */
+/* Fills claims, pod and bundles of the sandbox. passthrough: derive guest paths by the scheme of
+ * Kata's Rust runtime. OBSERVED, OBSERVED_UNFINISHED or -errno. */
 int claims_read(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                 const char *bundle, bool passthrough, struct observed_sandbox *sandbox);
 
-/* Every place in the guest of Kata's Rust runtime that may be the path's, where its records do not
- * tell which one is. callback: 0 goes on. 0, -errno or what it said. */
+/* Calls back with every place in a guest of Kata's Rust runtime that the path may have, where its
+ * records do not tell which one it is. callback: 0 continues. 0, -errno or the callback's
+ * result. */
 typedef int claims_place(void *userdata, const char *guest_path);
 int claims_each_place(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                       pid_t vmm_pid, const char *path, claims_place *callback, void *userdata);
 
-/* Where no bundle is found: what the runtime recorded as shared directories. 0 or -ENOMEM. */
+/* If no bundle is found: claims what the runtime recorded as shared directories. 0 or -ENOMEM. */
 int claims_from_records(struct observed_sandbox *sandbox);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device.c - what a device path leads to, without ever opening the device.
  *
- * stat(2) gives the identity, sysfs the size: opening a block device has side effects (it can load
- * a module, wait for media, hold off a removal) and needs rights that observing does not.
+ * stat(2) yields the identity, sysfs the size. Opening a block device has side effects (it can load
+ * a module, wait for media, delay a removal) and needs privileges that observing does not.
  *
- * `size` counts 512-byte sectors whatever the device's block size is (Documentation/ABI/stable/
- * sysfs-block). `diskseq` is the disk's own and new for each disk that ever uses the number (Linux
- * 5.15); a partition has its disk's.
+ * `size` counts 512-byte sectors whatever the device's block size is
+ * (Documentation/ABI/stable/sysfs-block). `diskseq` belongs to the disk and is new for each disk
+ * that ever uses the number (Linux 5.15); a partition has its disk's.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +21,7 @@
 
 enum { SECTOR_BYTES = 512 };
 
-/* 0 where the kernel has none. */
+/* Yields 0 if the kernel provides none. */
 static int read_diskseq(int sysfs, const char *directory, const char *uevent, uint64_t *ret_diskseq)
 {
     char path[SYSFS_PATH_BYTES], type[16];
@@ -51,7 +51,7 @@ static int read_size(int sysfs, const char *directory, uint64_t *ret_bytes)
     return __builtin_mul_overflow(sectors, SECTOR_BYTES, ret_bytes) ? -EBADMSG : 0;
 }
 
-/* "/dev/" and the kernel's name, which may have a directory in it ("cciss/c0d0"). */
+/* "/dev/" and the kernel's name, which may contain a directory ("cciss/c0d0"). */
 static void name_device(const char *uevent, struct observed_device *device)
 {
     char name[sizeof(device->name) - sizeof("/dev/")];

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* entry.c - one metadata directory.
  *
- * Everything about it is read through one descriptor of the directory, so a directory that is
- * replaced meanwhile cannot mix with its successor. Nothing is opened but mountInfo.json, and that
- * only as lib/path allows; sandbox-id files are looked at, not opened.
+ * Everything is read through one descriptor of the directory, so that a directory that is replaced
+ * meanwhile is not mixed up with its successor. Only mountInfo.json is opened, under the
+ * restrictions of lib/path; sandbox-id files are examined with stat, never opened.
  *
- * A fault of the directory or of mountInfo.json is a problem of the entry, told in words; the first
- * one found stands (a flood of names above all). A name that does not belong into the directory is
- * ignored and remarked upon: one file too many says nothing about the volume. Only a fault of this
- * machine (no descriptors, no memory) is an error, for then nothing was learned.
+ * A fault of the directory or of mountInfo.json becomes the entry's problem, as text. The first one
+ * found is kept, except that too many names replace it. A name that does not belong in the
+ * directory is ignored and reported as a remark, because an extra file says nothing about the
+ * volume. Only a local failure (no descriptors, no memory) is an error, because then nothing was
+ * learned about the directory.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -43,7 +44,7 @@ bool observe_is_sandbox_id(const char *name)
            strcmp(name, RUNTIME_CLI) != 0 && strcmp(name, PLUGIN_FILE) != 0;
 }
 
-/* The first problem stands. 0 or -ENOMEM. */
+/* Only the first problem is kept. 0 or -ENOMEM. */
 static int set_problem(struct observed_entry *entry, bool try_again, const char *text)
 {
     if (entry->problem)
@@ -53,7 +54,7 @@ static int set_problem(struct observed_entry *entry, bool try_again, const char 
     return entry->problem ? 0 : -ENOMEM;
 }
 
-/* The same about a name in the directory. */
+/* The same for a name in the directory. */
 static int set_name_problem(struct observed_entry *entry, bool try_again, const char *name,
                             const char *what)
 {
@@ -64,7 +65,7 @@ static int set_name_problem(struct observed_entry *entry, bool try_again, const 
     return set_problem(entry, try_again, text);
 }
 
-/* Of several unknown names the first by strcmp(3) is remembered, so that the remark does not depend
+/* Of several unknown names, the first by strcmp(3) is reported, so that the remark does not depend
  * on the order in which the directory is listed. */
 struct unknown_names {
     unsigned count;
@@ -116,7 +117,7 @@ static int decode_name(const char *name, struct observed_entry *entry)
     }
 }
 
-/* Why a name below the root is not a directory that may be read; NULL: a fault of this machine. */
+/* Why a name below the root is not a directory that may be read; NULL: a local failure. */
 static const char *why_not_a_directory(int r)
 {
     switch (r) {
@@ -162,7 +163,7 @@ static int add_sandbox(const char *name, struct observed_entry *entry)
     return 0;
 }
 
-/* An empty regular file of root's, not linked from anywhere else; NULL if so. */
+/* NULL if it is a sandbox-id file: an empty regular file of root's with a single hard link. */
 static const char *why_not_a_sandbox_file(const struct stat *st)
 {
     if (S_ISLNK(st->st_mode))
@@ -208,7 +209,7 @@ static int examine_name(int directory, const char *name, struct observed_entry *
     return 0;
 }
 
-/* Says more than what was wrong with the first names of the flood. */
+/* Replaces the problem of the first names, because the number of names says more. */
 static int set_flood_problem(struct observed_entry *entry)
 {
     free(entry->problem);
@@ -277,7 +278,7 @@ static int read_mount_info(int fd, struct observed_entry *entry)
     return set_problem(entry, r == PATH_ABSENT || r == PATH_CHANGING, error.text);
 }
 
-/* A problem anywhere leaves nothing to act on. */
+/* An entry with a problem must leave nothing to act on. */
 static void drop_mount_info(struct observed_entry *entry)
 {
     struct mount_info info = {entry->volume_type, entry->device, entry->fs_type, entry->options,

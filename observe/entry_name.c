@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* entry_name.c - the two layouts' names told apart.
+/* entry_name.c - tells the names of the two layouts apart.
  *
  * They cannot be confused: base64url of a path begins with 'L' (the six upper bits of '/'), which
- * is no hex digit. The decoded path is data: it is stored and shown, never opened, and it is the
- * volume's identity byte by byte, so nothing about it is tidied up.
+ * is not a hex digit. The decoded path is data: it is stored and shown, never opened. It is the
+ * volume's identity byte by byte, so it is not normalised.
  */
 #include "observe/entry_name.h"
 

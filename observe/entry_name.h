@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* entry_name.h - what a directory name below a volumes root stands for; text only, no I/O. */
+/* entry_name.h - decodes a directory name below a volumes root; text only, no I/O. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,7 +11,7 @@
 /* Outcomes. */
 enum {
     ENTRY_NAME_PATH,   /* padded base64url of an absolute path: Kata's layout */
-    ENTRY_NAME_SHA256, /* 64 lower-case hex digits: the KEP's layout, the path stays unknown */
+    ENTRY_NAME_SHA256, /* 64 lower-case hex digits: the KEP's layout, does not reveal the path */
     ENTRY_NAME_OTHER,  /* neither; error says why */
 };
 
@@ -23,5 +23,5 @@ int entry_name_decode(const char *name, char ret_path[static ENTRY_PATH_BYTES],
 
 enum { SHOWN_NAME_BYTES = 97 };
 
-/* A name from outside as it may stand in a problem's text: escaped, and cut with "...". */
+/* A name from outside, made fit for a problem's text: escaped, and cut with "...". */
 void entry_name_show(const char *name, char ret_shown[static SHOWN_NAME_BYTES]);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fingerprint.c - the SHA-256 of a listing.
  *
- * Every file in the directory is one line, the lines sorted. A name's change moves the directory's
- * mtime, a file's change its own mtime and ctime. These times are those of the kernel's clock tick,
- * so a second write within one tick may leave them: therefore sizes, and the bytes.
+ * The listing has one line for every file in the directory, in sorted order. A change of a name
+ * changes the directory's mtime, a change of a file the file's own mtime and ctime. These times
+ * advance with the kernel's clock tick, so a second write within one tick may leave them unchanged;
+ * therefore sizes and the bytes themselves are included.
  */
 #include "observe/fingerprint.h"
 

@@ -4,8 +4,9 @@
  * QEMU has a confidential guest only with an object of one of the types below, which its machine
  * names as confidential-guest-support (Kata: src/runtime/virtcontainers/qemu_*.go,
  * src/runtime-rs/crates/hypervisor/src/qemu/cmdline_generator.rs). A shared directory is a
- * vhost-user-fs device (virtiofs), long ago virtio-9p. Firecracker has neither kind of guest nor
- * any shared directory. Cloud Hypervisor is told both over its API socket and not by arguments.
+ * vhost-user-fs device (virtiofs), in old versions virtio-9p. Firecracker supports neither
+ * confidential guests nor shared directories. Cloud Hypervisor gets both over its API socket and
+ * not by arguments.
  */
 #include "observe/guest_traits.h"
 
@@ -71,7 +72,7 @@ static int read_persist(const struct observe_sandbox_paths *paths, const char *s
     return r == PATH_OK ? 0 : -ENOENT;
 }
 
-/* Where the arguments did not tell. */
+/* Asks persist.json where the arguments do not tell. */
 static void ask_persist(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                         struct guest_traits *traits)
 {

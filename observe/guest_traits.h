@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* guest_traits.h - what a sandbox's guest is like, as far as it decides what may be brought into
- * it: whether it is confidential, and whether it shares a directory with the node.
- */
+/* guest_traits.h - the traits of a sandbox's guest that decide what may be brought into it: whether
+ * it is confidential, and whether it shares a directory with the node. */
 #pragma once
 
 #include <errno.h>
@@ -15,12 +14,12 @@ enum guest_share {
 };
 
 struct guest_traits {
-    bool is_confidential; /* its memory is kept from the node: SEV, SNP, TDX, Secure Execution, … */
+    bool is_confidential; /* memory hidden from the node: SEV, SNP, TDX, Secure Execution, … */
     enum guest_share share;
 };
 
 enum guest_traits_failure {
-    GUEST_TRAITS_UNTOLD = -EOPNOTSUPP, /* neither tells of this kind */
+    GUEST_TRAITS_UNTOLD = -EOPNOTSUPP, /* neither source covers this kind */
 };
 
 /* By the kind of VMM or its arguments (hypervisor_guest_source()), and by persist.json of the Go
@@ -28,5 +27,5 @@ enum guest_traits_failure {
 int guest_traits_observe(const struct observe_sandbox_paths *paths, enum hypervisor_kind kind,
                          const char *sandbox_id, pid_t vmm_pid, struct guest_traits *ret_traits);
 
-/* What a VMM's arguments, each followed by a NUL, tell. */
+/* Traits according to a VMM's arguments, each followed by a NUL. */
 void guest_traits_from_arguments(const char *arguments, size_t length, struct guest_traits *traits);

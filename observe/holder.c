@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* holder.c - what the host has put upon a device.
+/* holder.c - what holds a device on the host.
  *
- * The kernel lists in `holders` who has claimed a device: device-mapper, md, bcache. A volume may
- * be such a device itself (a logical volume, an open LUKS container); only what stands above the
- * one that is asked about counts. A disk is held with any of its partitions.
+ * The kernel lists in `holders` what has claimed a device: device-mapper, md, bcache. A volume may
+ * be such a device itself (a logical volume, an open LUKS container); only holders of the device in
+ * question count. A disk is held if any of its partitions is.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 enum { NAMES = 512 };
 
-/* "dm-3 (vg-data)", "md0" */
+/* For example "dm-3 (vg-data)" or "md0". */
 static void describe(int sysfs, const char *directory, const char *name, char *ret_text,
                      size_t size)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json_cut.c - counts brackets outside strings; everything else is the parser's business. */
+/* json_cut.c - counts brackets outside strings; everything else is left to the parser. */
 #include "observe/json_cut.h"
 
 bool json_is_cut(const char *text, size_t length)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kata.c - names and traces that both runtimes leave alike. */
+/* kata.c - names and traces that both runtimes have in common. */
 #include "observe/kata.h"
 
 #include <errno.h>
@@ -70,7 +70,7 @@ static bool mention_socket(const struct buffer *arguments, const char *path)
     return false;
 }
 
-/* ret_mentioned: QEMU makes it, or has made it. */
+/* ret_mentioned: QEMU's arguments name the socket, so it exists or will exist soon. */
 static int find_added_monitor(int root, const char *name, struct observed_sandbox *sandbox,
                               bool *ret_mentioned)
 {

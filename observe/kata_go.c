@@ -5,22 +5,22 @@
  *   SANDBOXES/ID/CONTAINER/persist.json   which mount is which device
  *   VMS/ID/pid                       QEMU's pid file
  *   VMS/ID/extra-monitor.sock        with enable_debug and extra_monitor_socket
- *   /run/crustd/qemu/ID.sock         where crust-qemu stands in QEMU's place
+ *   /run/crustd/qemu/ID.sock         if crust-qemu is installed in place of QEMU
  *   VMS/ID/qmp.sock                  the shim's own monitor: used only when configured
  *   VMS/ID/clh-api.sock              Cloud Hypervisor's API, which serves several clients
- *   VMS/../firecracker/SHORT/root/   Firecracker's files, and its jail if it has one; SHORT are the
- *                                    id's first 32 characters, which is all that it is told
+ *   VMS/../firecracker/SHORT/root/   Firecracker's files, and its jail if it has one; SHORT is the
+ *                                    first 32 characters of the id, which is all that it gets
  *     run/firecracker.socket         its API
  *     firecracker.pid                written by the jailer, which becomes the VMM or starts it
  *
- * The directories outlive a shim that was killed, so they prove nothing about life. A sandbox is
- * alive if a process that one of the files names still runs and was started for this sandbox, by
- * root: a pid may be another process' by now, and anybody's process may say anything. With the VM
- * factory VMS/ID is a link to VMS/VM-ID and the process knows the VM's id only.
+ * The directories outlive a shim that was killed, so they do not prove that a sandbox is alive. It
+ * is alive if a process that one of the files names is still running and was started for this
+ * sandbox by root: the pid may have been reused, and any process may have any arguments. With the
+ * VM factory, VMS/ID is a link to VMS/VM-ID, and the process knows only the VM's id.
  *
- * persist.json is rewritten in place, and first written after the sandbox-id file; so a missing or
- * cut one of a living sandbox asks to be read again, and whatever could be learned without it
- * stands.
+ * persist.json is rewritten in place, and first written after the sandbox-id file. So if a living
+ * sandbox's file is missing or cut, the sandbox must be observed again, and what was learned
+ * without it is used meanwhile.
  */
 #include "observe/kata_go.h"
 
@@ -55,7 +55,8 @@ enum {
     SHORT_ID_CHARS = 32,
 };
 
-/* What is taken from a sandbox's files in one go: it is compared each with each. */
+/* Limits on what is taken from a sandbox's files, because each device is compared with each
+ * mount. */
 enum { CONTAINER_BYTES = 2 * 1024 * 1024, SOURCES_OF_DRIVE = 16, DRIVES = 1024 };
 
 struct container {
@@ -66,7 +67,7 @@ struct container {
 struct traces {
     const struct observe_sandbox_paths *paths;
     const char *sandbox_id;
-    char vm_id[ID_BYTES];        /* how the VMM knows the sandbox */
+    char vm_id[ID_BYTES];        /* the id by which the VMM knows the sandbox */
     char vm_directory[PATH_MAX]; /* below root; "" none */
     char jail[PATH_MAX];         /* Firecracker's root directory, below root; "" none */
     int state_directory;         /* SANDBOXES/ID, -1 none */
@@ -74,13 +75,13 @@ struct traces {
     struct persist_sandbox persist;
     unsigned containers;
     struct container container[CONTAINERS];
-    size_t bytes;    /* of the containers' files */
-    unsigned mounts; /* of all of them */
+    size_t bytes;    /* of the containers' files so far */
+    unsigned mounts; /* of all containers so far */
 };
 
 /* ---- directories ------------------------------------------------------------------------- */
 
-/* Follows the VM factory's link: the target is a host path like any other. */
+/* Follows the VM factory's link; its target is resolved as a path of the host. */
 static int follow_vm_link(struct traces *traces)
 {
     cleanup(fd_closep) int vms = -1;
@@ -99,7 +100,7 @@ static int follow_vm_link(struct traces *traces)
     name = name ? name + 1 : target;
     if (!observe_is_sandbox_id(name))
         return 0;
-    memcpy(traces->vm_id, name, strlen(name) + 1); /* an id, so it fits */
+    memcpy(traces->vm_id, name, strlen(name) + 1); /* a valid id, so it fits */
     r = target[0] == '/'
             ? snprintf(traces->vm_directory, PATH_MAX, "%s", target)
             : snprintf(traces->vm_directory, PATH_MAX, "%s/%s", traces->paths->kata_go_vms, target);
@@ -123,7 +124,7 @@ static int find_vm_directory(struct traces *traces)
     return kata_is_absent(r) ? 0 : r;
 }
 
-/* Beside VMS, not in it. The VMM then knows the sandbox by the short id alone. */
+/* The jail is beside VMS, not in it. The VMM then knows the sandbox only by the short id. */
 static int find_jail(struct traces *traces)
 {
     const char *vms = traces->paths->kata_go_vms, *end = strrchr(vms, '/');
@@ -158,7 +159,8 @@ static int find_state_directory(struct traces *traces)
 
 /* ---- persist.json ------------------------------------------------------------------------ */
 
-/* PATH_OK with the text; PATH_ABSENT without a word; otherwise a problem was set. */
+/* PATH_OK with the text. For PATH_ABSENT no problem is set; other outcomes that say something about
+ * the file set one. */
 static int read_persist(int directory, const char *container, struct observed_sandbox *sandbox,
                         struct buffer *ret_text)
 {
@@ -202,7 +204,7 @@ static int read_container_file(struct traces *traces, const char *name,
     if (r < 0)
         return kata_is_absent(r) || r == PATH_LEADS_OUT ? 0 : r;
     r = read_persist(directory, name, sandbox, &text);
-    sandbox->try_again |= r == PATH_ABSENT; /* the directory comes first */
+    sandbox->try_again |= r == PATH_ABSENT; /* the directory is made before the file */
     if (r != PATH_OK)
         return r < 0 ? r : 0;
     traces->bytes += text.length;
@@ -241,7 +243,7 @@ static int read_containers(struct traces *traces, struct observed_sandbox *sandb
         if (++seen > SANDBOX_NAMES || containers == CONTAINERS)
             return kata_set_problem(sandbox, false, "", "more containers than are read");
         if (traces->bytes > CONTAINER_BYTES || traces->mounts > RECORDS)
-            return 0; /* and has been said */
+            return 0; /* the problem is set already */
         if (may_be_container(name)) {
             containers++;
             r = read_container_file(traces, name->d_name, sandbox);
@@ -287,7 +289,7 @@ static bool has_room(const struct observed_sandbox *sandbox, unsigned first)
     return sandbox->drives - first < SOURCES_OF_DRIVE && sandbox->drives < DRIVES;
 }
 
-/* One drive per device and mount source: the containers of a pod share their volumes. */
+/* One drive per device and mount source, because the containers of a pod share volumes. */
 static int add_drives_of(const struct traces *traces, const struct persist_device *device,
                          struct observed_sandbox *sandbox)
 {
@@ -308,7 +310,7 @@ static int add_drives_of(const struct traces *traces, const struct persist_devic
     return r == 0 && sandbox->drives == first ? add_drive(sandbox, device, NULL) : r;
 }
 
-/* Each device's drives stand together: `first` is where those of each begin. */
+/* The drives of one device are adjacent; first[i] is the index of the first drive of device i. */
 static int add_drives(const struct traces *traces, struct observed_sandbox *sandbox,
                       unsigned *first)
 {
@@ -323,8 +325,8 @@ static int add_drives(const struct traces *traces, struct observed_sandbox *sand
 
 /* ---- mounts ------------------------------------------------------------------------------ */
 
-/* A device that is not the sandbox's any more went with its container, whose own file is written
- * after the sandbox's. */
+/* If the sandbox no longer has the device, the container has ended: its own file is written after
+ * the sandbox's. */
 static int add_record(const struct traces *traces, const struct container *container,
                       const struct persist_mount *mount, const unsigned *first,
                       struct observed_sandbox *sandbox)
@@ -373,7 +375,7 @@ static int add_drives_and_records(const struct traces *traces, struct observed_s
 
 /* ---- the VMM ----------------------------------------------------------------------------- */
 
-/* 0 and ret_pid 0 if there is none that can be read. */
+/* ret_pid is 0 if the file does not exist or cannot be parsed. */
 static int read_pid_file(const struct traces *traces, const char *directory, const char *name,
                          struct observed_sandbox *sandbox, pid_t *ret_pid)
 {
@@ -404,7 +406,8 @@ static int read_pid_file(const struct traces *traces, const char *directory, con
     return 0;
 }
 
-/* Root's own, or a rootless VMM, which is a child of the shim. 0 or -ENOMEM, and ret_believed. */
+/* Accepts root's processes, and a rootless VMM that is a child of the shim. 0 or -ENOMEM, and
+ * ret_believed. */
 static int judge_process(const struct traces *traces, pid_t pid, struct observed_sandbox *sandbox,
                          bool *ret_believed)
 {
@@ -422,8 +425,9 @@ static int judge_process(const struct traces *traces, pid_t pid, struct observed
     return kata_set_problem(sandbox, false, "", text);
 }
 
-/* Takes the process for the sandbox's if its arguments say so; start times before and after tell
- * that they are its own. The jailer has the id among its arguments too, but no drive. */
+/* Takes the process as the sandbox's VMM if its arguments name the sandbox. The start time is read
+ * before and after, to make sure that the arguments are those of the same process. The jailer has
+ * the id in its arguments too, but no drive. */
 static int try_process(const struct traces *traces, pid_t pid, struct observed_sandbox *sandbox)
 {
     cleanup(buffer_done) struct buffer arguments = BUFFER_INIT(ARGUMENTS_BYTES);

@@ -9,9 +9,9 @@
  *   BUNDLE/debug-monitor.sock, qmp.sock       QEMU's monitors: the shim's working directory is the
  *                                             bundle, and the sockets' paths are relative to it
  *
- * Nothing here names a process, a device or a guest path: state.json says which VMM, and the VMM is
- * found by its arguments. QEMU's guest is reached at the cid among them. Drives are left to what
- * the VMM itself reports.
+ * None of these files names a process, a device or a guest path. state.json names the kind of VMM,
+ * and the VMM is found by its arguments. QEMU's guest is reached at the cid in those arguments. The
+ * drives are left to the VMM's own report.
  */
 #include "observe/kata_rs.h"
 
@@ -51,7 +51,7 @@ static int is_directory(const struct traces *traces, bool *ret_is)
     return kata_is_absent(r) ? 0 : r;
 }
 
-/* The jail first: the directory of the sandbox itself stands beside it. */
+/* The jail is tried first, because the sandbox's own directory exists beside it. */
 static int find_directory(struct traces *traces, bool *ret_found)
 {
     const char *sandboxes = traces->paths->kata_rs_sandboxes, *id = traces->sandbox_id;
@@ -86,7 +86,8 @@ static int parse_state(const struct buffer *text, struct observed_sandbox *sandb
     return 0;
 }
 
-/* Written once, after the VMM has started: before that its arguments tell as much. */
+/* The file is written once, after the VMM has started; until then the VMM's arguments tell its
+ * kind. */
 static int read_state(const struct traces *traces, struct observed_sandbox *sandbox)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(JSON_LIMITS_PERSIST.bytes);
@@ -116,13 +117,14 @@ static int note_missing_vmm(const struct traces *traces, struct observed_sandbox
     return r < 0 ? r : 0;
 }
 
-/* Dragonball is a part of the shim; a remote VM has nothing else on this machine. */
+/* Dragonball is part of the shim; a remote VM has no other process on this machine. */
 static bool lives_in_shim(enum hypervisor_kind hypervisor)
 {
     return hypervisor == HYPERVISOR_DRAGONBALL || hypervisor == HYPERVISOR_REMOTE;
 }
 
-/* It may have been looked at in the moment of its start: so once more, before it is told. */
+/* The process may have been observed just as it started, so the doubt is reported only if it lasts:
+ * try_again is set. */
 static int note_doubt(const char *doubt, struct observed_sandbox *sandbox)
 {
     char text[PROCESS_DOUBT_BYTES + 64];

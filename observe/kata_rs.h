@@ -4,7 +4,7 @@
 
 #include "observe/observe.h"
 
-/* Fills what it finds. OBSERVED, OBSERVED_ABSENT (no directory of this sandbox),
- * OBSERVED_UNFINISHED or -errno; in each case observed_sandbox_done() frees it. */
+/* Fills in what it finds. OBSERVED, OBSERVED_ABSENT (no directory of this sandbox),
+ * OBSERVED_UNFINISHED or -errno; in each case the caller frees it with observed_sandbox_done(). */
 int kata_rs_observe(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                     struct observed_sandbox *sandbox);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kubelet.c - is there still a directory of the pod?
+/* kubelet.c - checks whether the pod's directory still exists.
  *
- * Everything is looked for below one descriptor of KUBELET/pods, so all answers are about the same
- * directory, whatever is mounted meanwhile. Only ENOENT says that something is absent: a mount
- * point, a link, a file where a directory should be, all these are there.
+ * Everything is looked up below one descriptor of KUBELET/pods, so all answers are about the same
+ * directory, whatever is mounted meanwhile. Only ENOENT means absent: a mount point, a link, or a
+ * file in place of a directory count as present.
  *
- * An empty directory proves nothing: where the kubelet's file system is not mounted, every pod is
- * absent. So another pod must be seen, which any node has: the CSI driver's own.
+ * An empty directory proves nothing: if the kubelet's file system is not mounted, every pod is
+ * absent. So the directory of another pod must be visible, which every node has: that of the CSI
+ * driver itself.
  */
 #include "observe/kubelet.h"
 
@@ -22,7 +23,7 @@
 
 enum { CANARY_NAMES = 256 };
 
-/* A fault of this machine tells nothing. */
+/* A local failure says nothing about the directory. */
 static bool is_fault(int r)
 {
     return result_is_shortage(r) || r == PATH_IS_RACING || r == PATH_UNREADABLE;
@@ -40,7 +41,7 @@ static int is_there(int pods, const char *name, bool *ret_there)
     return 0;
 }
 
-/* A pod's directory is named by its uid, at least a letter or digit first. */
+/* A pod's directory is named after its uid, which begins with a letter or digit. */
 static bool may_be_canary(int pods, const char *name, const char *pod_uid, size_t size)
 {
     bool there = false;
@@ -74,7 +75,7 @@ static bool is_same(const struct stat *a, const struct stat *b)
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-/* Our own root, or the node's: not some tree below it. */
+/* Whether root is crustd's own root directory or the node's, and not some tree below it. */
 static bool is_whole(int root, int first)
 {
     struct stat here, own, of_first;
@@ -83,9 +84,9 @@ static bool is_whole(int root, int first)
                                        (fstat(first, &of_first) == 0 && is_same(&here, &of_first)));
 }
 
-/* A mount of our own, made when this container was, goes on showing what the node has since mounted
- * over. Where the first process' root may not be looked at, or has no kubelet, that says nothing.
- */
+/* A mount in crustd's own container, made when the container was, still shows what the node has
+ * since mounted over. If the first process' root cannot be examined, or has no kubelet, nothing is
+ * concluded. */
 static bool is_elsewhere(int root, const char *name, const struct stat *ours)
 {
     cleanup(fd_closep) int first = open("/proc/1/root", O_PATH | O_DIRECTORY | O_CLOEXEC);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mount_info.c - strict about types, deaf to what it does not know.
+/* mount_info.c - strict about types, ignores what it does not know.
  *
- * Metadata is where CSI drivers copy users' parameters to, and mount options may carry a password,
- * so two rules live here: what lib/secret.h takes for a secret leaves this file only as
- * "[redacted]", and the one key that crustd obeys, crust.resize, can only make it do less. "grow"
- * asks for nothing less; a value that is not understood is somebody's wish for something other than
- * growing, so it means observe.
+ * CSI drivers copy users' parameters to metadata, and mount options may contain a password. Hence
+ * two rules: whatever lib/secret.h takes for a secret leaves this file only as "[redacted]", and
+ * crust.resize, the only key that crustd obeys, can only make it do less. "grow" does not restrict
+ * anything. A value that is not understood means observe, because its author probably wanted
+ * something other than a resize.
  */
 #include "observe/mount_info.h"
 
@@ -21,7 +21,7 @@
 
 #define POLICY_KEY "crust.resize"
 
-/* NULL for absent and null. */
+/* NULL if the member is absent or null. */
 static const cJSON *present(const cJSON *object, const char *name)
 {
     const cJSON *member = json_member(object, name);
@@ -41,7 +41,7 @@ static int copy_string(const cJSON *object, const char *name, char **ret_text, s
     return *ret_text ? 0 : -ENOMEM;
 }
 
-/* A PCI address, an SPDK URL, a network export: nothing that grows here, but no fault either. */
+/* A PCI address, an SPDK URL, a network export: crustd cannot resize it, but it is valid. */
 static bool is_no_path(const char *device)
 {
     return device[strcspn(device, "/:")] == ':';

@@ -2,8 +2,8 @@
 /* mount_info.h - mountInfo.json, text in, facts out; no I/O.
  *
  * Fields as Kata reads them (src/runtime/pkg/direct-volume/utils.go): volume-type, device, fstype,
- * metadata {string: string}, options [string], keys in any letter case. Here `device` alone must be
- * there. A null is an absent field, as Go reads it. Unknown fields are passed over.
+ * metadata {string: string}, options [string], keys in any letter case. crustd requires only
+ * `device`. A null is an absent field, as in Go. Unknown fields are ignored.
  */
 #pragma once
 
@@ -16,7 +16,7 @@
 struct mount_info {
     char *volume_type, *device, *fs_type; /* as written; NULL absent */
     char *options, *metadata; /* JSON text, secrets redacted (lib/secret.h); NULL absent */
-    bool read_only;           /* by the options */
+    bool read_only;           /* according to the options */
     enum resize_policy policy;
 };
 

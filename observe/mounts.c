@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mounts.c - which disks the host itself uses.
  *
- * The snapshot keeps one entry per block device in use, sorted by number, so its size and the cost
- * of a question depend on the host's mounts and not on how many volumes there are. Asking about a
- * disk asks about its partitions and about what stands on it (dm, md, bcache: sysfs calls them
- * holders), as deep as such stacks get.
+ * The snapshot has one entry per block device in use, sorted by number, so its size and the cost of
+ * a look-up depend on the host's mounts and not on the number of volumes. Looking up a disk
+ * includes its partitions and the devices above it (dm, md, bcache: sysfs calls them holders), to a
+ * bounded depth.
  *
- * A mount's device field is the file system's number. Where that is an anonymous one and the file
- * system one over devices (btrfs, root's FUSE), its source is a path, and the path's own number is
- * what counts; btrfs over several devices names one of them there and all of them in sysfs. Paths
- * are those of process 1, whose table it is.
+ * A mount's device field is the number of the file system. If that is an anonymous number and the
+ * file system is one on devices (btrfs, root's FUSE), its source is a path, and the number of that
+ * path's device counts. For btrfs on several devices the source names one of them, and sysfs lists
+ * all. Paths are resolved as process 1 sees them, because it is the mount table of process 1.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -51,7 +51,7 @@ static int compare_used(const void *a, const void *b)
     return 0;
 }
 
-/* Unsorted while it is built: the table has few block devices and many other lines. */
+/* The list is unsorted while it is built: the table has few block devices and many other lines. */
 static const struct used_device *find_unsorted(const struct observed_mounts *mounts, uint32_t major,
                                                uint32_t minor)
 {
@@ -92,7 +92,7 @@ static int add_path(struct observed_mounts *mounts, int root, const char *path, 
     int r = path[0] == '/' ? path_stat_in_root(root, path, &st) : PATH_MISSING;
 
     if (path_leads_nowhere(r) || r == PATH_FORBIDDEN)
-        return 0; /* a source that is no path, or none of process 1's any more */
+        return 0; /* the source is not a path, or no longer exists for process 1 */
     if (r < 0)
         return r;
     if (!S_ISBLK(st.st_mode))
@@ -113,7 +113,7 @@ static int add_mount_line(struct observed_mounts *mounts, int root, char *line)
                : 0;
 }
 
-/* "/dev/sda2 partition 1000 0 -2", after a line of headings. */
+/* For example "/dev/sda2 partition 1000 0 -2", after a line of headings. */
 static int add_swap_line(struct observed_mounts *mounts, int root, char *line)
 {
     line[strcspn(line, " \t\n")] = '\0';
@@ -140,7 +140,7 @@ static int read_lines(const char *path, struct observed_mounts *mounts, int root
     return r;
 }
 
-/* A kernel without swap has no table of it. */
+/* A kernel without swap support has no such table. */
 static int read_swaps(struct observed_mounts *mounts, int root)
 {
     int r = read_lines("/proc/swaps", mounts, root, add_swap_line);
@@ -162,7 +162,7 @@ static int open_root_of_process_one(int *ret_fd)
 
 /* ---- btrfs ------------------------------------------------------------------------------- */
 
-/* Calls back with each name of a sysfs directory; one that is not there has none. */
+/* Calls back with each name in a sysfs directory; a directory that does not exist has none. */
 static int for_each_name(int sysfs, const char *path, unsigned most,
                          int (*visit)(void *userdata, const char *name), void *userdata)
 {
@@ -193,7 +193,7 @@ static int add_btrfs_device(void *userdata, const char *name)
     return add_used(file_system->mounts, major, minor, "btrfs");
 }
 
-/* fs/btrfs also has `features`, which has no devices. */
+/* fs/btrfs also contains `features`, which has no devices. */
 static int add_btrfs(void *userdata, const char *uuid)
 {
     struct file_system *file_system = userdata;
@@ -262,26 +262,26 @@ void observed_mounts_each_change(const struct observed_mounts *before,
     }
 }
 
-/* ---- what stands on a disk --------------------------------------------------------------- */
+/* ---- devices above a disk ---------------------------------------------------------------- */
 
-/* What cannot be known counts as in use: the answer guards writes. */
+/* Counts as in use if unknown, because the answer guards writes. */
 #define CANNOT_TELL "(cannot tell)"
 
 struct search {
     const struct observed_mounts *mounts;
     int sysfs;
     unsigned depth, visits;
-    bool partitions;                      /* of the names visited, only partitions count */
-    char disk[NAME_MAX + 1];              /* whose partitions; "" if its name is not known */
-    char directory[SYSFS_PATH_BYTES / 2]; /* whose names are being visited */
+    bool partitions;                      /* only partitions count among the names visited */
+    char disk[NAME_MAX + 1];              /* the disk of the partitions; "" if unknown */
+    char directory[SYSFS_PATH_BYTES / 2]; /* the directory whose names are visited */
     const char *found;
 };
 
 static void search_device(struct search *search, uint32_t major, uint32_t minor);
 
-/* Other things in a disk's directory have numbers too: an NVMe disk's controller, for one. Most
- * names there are ruled out without a look: the kernel gives a partition its disk's name and a
- * number (block/partitions/core.c). */
+/* A disk's directory has other entries with device numbers, such as an NVMe disk's controller. Most
+ * names are ruled out without a read, because the kernel names a partition after its disk, followed
+ * by a number (block/partitions/core.c). */
 static bool is_partition(const struct search *search, const char *name)
 {
     char path[SYSFS_PATH_BYTES + NAME_MAX];

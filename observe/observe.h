@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* observe.h - safe readers: each turns one thing of the world, as it is now, into facts.
+/* observe.h - safe readers: each turns one object of the node, as it is now, into facts.
  *
- * Nothing here remembers, decides or acts. What is read is hostile: bounded, checked, and a fault
- * is a sentence that names file and place, never a crash and never a guess. Facts own their memory:
- * every _init'ed or filled structure ends in its _done.
+ * Nothing here remembers, decides or acts. Input is hostile: it is bounded and checked, and a fault
+ * is reported as a sentence that names file and place, never by a crash or a guess. Facts own their
+ * memory: every structure that was initialised or filled is freed by its _done.
  */
 #pragma once
 
@@ -21,39 +21,38 @@
 
 enum { OBSERVE_ENTRY_NAMES = 64, OBSERVE_SANDBOXES = 16 };
 
-/* What one directory below kata_volumes or crust_volumes says. */
+/* The content of one directory below kata_volumes or crust_volumes. */
 struct observed_entry {
-    char *
-        target_path; /* from the base64url name; NULL: a sha256 name, or one that does not decode */
-    bool is_hashed;  /* a sha256 name */
-    char *problem;   /* NULL, or what is wrong and where: then the mount_info members are empty */
-    bool try_again;  /* the problem may be a write in progress (empty, cut, changing) */
-    char *remark;    /* NULL, or the names in the directory that were ignored, and why */
+    char *target_path; /* from the base64url name; NULL: a sha256 name, or not decodable */
+    bool is_hashed;    /* a sha256 name */
+    char *problem;     /* NULL, or what is wrong and where; then the mount_info members are empty */
+    bool try_again;    /* the problem may be a write in progress (empty, cut, changing) */
+    char *remark;      /* NULL, or the names in the directory that were ignored, and why */
     struct path_identity directory;
     char mount_info_sha256[65];
     char *volume_type, *device, *fs_type; /* as written; NULL absent */
     char *options, *metadata;             /* JSON text, secrets redacted (lib/secret.h) */
     enum resize_policy policy;            /* metadata key crust.resize */
-    bool read_only;                       /* by its mount options */
+    bool read_only;                       /* according to its mount options */
     unsigned sandboxes;                   /* names of sandbox-id files, sorted */
     char *sandbox[OBSERVE_SANDBOXES];
 };
 
-/* What one more mount option makes of it: the last of "ro" and "rw" counts, as mount(8) has it. */
+/* read_only after one more mount option: the last of "ro" and "rw" counts, as in mount(8). */
 bool observe_read_only(bool so_far, const char *option);
 
 /* Outcomes. */
 enum {
     OBSERVED,
     OBSERVED_ABSENT,
-    OBSERVED_UNFINISHED, /* of a sandbox: there is more than is read in one go, observe it again */
+    OBSERVED_UNFINISHED, /* of a sandbox: more than one call reads; observe it again */
 };
 
 /* Reads directory `name` below `directory` (the open volumes root). OBSERVED, OBSERVED_ABSENT or
- * -errno (a fault of this machine, such as -EMFILE: nothing was learned). */
+ * -errno for a local failure, such as -EMFILE, that says nothing about the directory. */
 int observe_entry(int directory, const char *name, struct observed_entry *ret_entry);
-/* The same of a directory that somebody has opened by path_open_directory_below(): what that
- * returned, and the descriptor, which stays the caller's. */
+/* The same for a directory that the caller has opened with path_open_directory_below(): `opened` is
+ * its result, and the descriptor stays the caller's. */
 int observe_opened_entry(int opened, int fd, const char *name, struct observed_entry *ret_entry);
 void observed_entry_done(struct observed_entry *entry);
 
@@ -61,28 +60,28 @@ void observed_entry_done(struct observed_entry *entry);
 
 struct observed_device {
     enum device_kind kind;
-    char name[256]; /* /dev/NAME as the kernel calls it; a file's path as given */
+    char name[256]; /* /dev/NAME by the kernel's name; for a file, the path as given */
     uint32_t major, minor;
-    uint64_t diskseq; /* 0: the kernel has none */
+    uint64_t diskseq; /* 0: the kernel provides none */
     uint64_t file_device, inode;
     uint64_t size_bytes;
 };
 
 /* Follows links below root, never opens the device: size and diskseq come from sysfs. sysfs: an
- * open directory. OBSERVED, OBSERVED_ABSENT (also a dangling link, a node without its device) or
- * -errno. */
+ * open directory. OBSERVED, OBSERVED_ABSENT (also for a dangling link, or a device node without a
+ * device) or -errno. */
 int observe_device_path(int root, int sysfs, const char *path, struct observed_device *ret_device);
 int observe_device_number(int sysfs, uint32_t major, uint32_t minor,
                           struct observed_device *ret_device);
 
-/* sysfs at paths.sysfs below root. */
+/* Opens sysfs at paths.sysfs below root. */
 int observe_open_sysfs(int root, const char *path, int *ret_fd);
 
-/* ---- what the host itself uses ------------------------------------------------------------ */
+/* ---- use by the host ---------------------------------------------------------------------- */
 
-/* Device numbers that are mounted on the host or used as swap, a partition's and a holder's (dm,
- * md, …) counted for the lower devices. A snapshot of the mount table, refreshed when watch says
- * so. */
+/* The devices that are mounted on the host or used as swap, by number. A partition or a holder (dm,
+ * md, …) in use also makes its lower devices count as used. This is a snapshot of the mount table,
+ * taken anew when the watcher reports a change. */
 struct observed_mounts;
 int observe_mounts(int sysfs, struct observed_mounts **ret_mounts);
 struct observed_mounts *observed_mounts_free(struct observed_mounts *mounts);
@@ -90,25 +89,25 @@ struct observed_mounts *observed_mounts_free(struct observed_mounts *mounts);
 const char *observed_mounts_find(const struct observed_mounts *mounts, int sysfs, uint32_t major,
                                  uint32_t minor);
 
-/* Who on the host holds the device or a partition of it (dm, md, bcache), by name. OBSERVED,
- * OBSERVED_ABSENT: nobody does, or -errno. */
+/* What holds the device or a partition of it on the host (dm, md, bcache), by name. OBSERVED,
+ * OBSERVED_ABSENT: nothing does, or -errno. */
 int observe_holder(int sysfs, uint32_t major, uint32_t minor, char *ret_text, size_t size);
 
 typedef void observe_device_callback(void *userdata, uint32_t major, uint32_t minor);
 
-/* Each number that is in use in one of the two snapshots only. */
+/* Calls back with each number that is in use in only one of the two snapshots. */
 void observed_mounts_each_change(const struct observed_mounts *before,
                                  const struct observed_mounts *after,
                                  observe_device_callback *callback, void *userdata);
 
-/* ---- what a device stands on -------------------------------------------------------------- */
+/* ---- lower devices ------------------------------------------------------------------------ */
 
 enum { OBSERVE_LAYERS = 32 };
 
 enum observed_layer_kind {
-    LAYER_DISK, /* stands on nothing, as far as growth goes */
+    LAYER_DISK, /* has no lower device that its size depends on */
     LAYER_PARTITION,
-    LAYER_CRYPT,     /* LUKS and plain, by dm-crypt */
+    LAYER_CRYPT,     /* LUKS and plain dm-crypt */
     LAYER_LVM,       /* a logical volume */
     LAYER_MULTIPATH, /* its lower devices are its paths */
     LAYER_DM,        /* some other dm device */
@@ -117,20 +116,21 @@ enum observed_layer_kind {
 
 struct observed_layer {
     enum observed_layer_kind kind;
-    unsigned above;  /* index of what stands on it, smaller than its own; 0 for the first */
+    unsigned above;  /* index of the layer above it, smaller than its own; 0 for the first */
     char label[128]; /* a dm device's own name; "" */
     struct observed_device device;
 };
 
-/* The device itself, then what it stands on, level by level: a partition's disk, a dm device's
- * slaves, and theirs. How many there are, at least one; what vanishes meanwhile is left out. */
+/* The device itself, then its lower devices level by level: a partition's disk, a dm device's
+ * slaves, and theirs. Returns how many there are, at least one; devices that vanish meanwhile are
+ * left out. */
 unsigned observe_stack(int sysfs, const struct observed_device *device,
                        struct observed_layer ret_layer[static OBSERVE_LAYERS]);
 
-/* The same, numbers only. */
+/* The same, as numbers only. */
 void observe_each_lower_device(int sysfs, uint32_t major, uint32_t minor,
                                observe_device_callback *callback, void *userdata);
 
-/* The disks of a SCSI device (one, for all that is known), by its path below /sys. */
+/* Calls back with the disks of a SCSI device (in practice one), given by its path below /sys. */
 void observe_scsi_disks(int sysfs, const char *devpath, observe_device_callback *callback,
                         void *userdata);

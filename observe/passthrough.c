@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* passthrough.c - reads names, never what is behind them: the guest may write there. */
+/* passthrough.c - reads only names, never what they contain, because the guest may write there. */
 #include "observe/passthrough.h"
 
 #include <ctype.h>
@@ -34,7 +34,7 @@ static bool has_form(const char *name)
            is_hex(name + DEVICE_CHARS + 1, RANDOM_CHARS);
 }
 
-/* Those of one mount's name stand together. */
+/* Sorts by mount name first, so that the names for one mount are adjacent. */
 static int compare(const void *a, const void *b)
 {
     const char *left = *(char *const *)a, *right = *(char *const *)b;
@@ -43,7 +43,7 @@ static int compare(const void *a, const void *b)
     return order ? order : strcmp(left, right);
 }
 
-/* The first of those whose mount ends in this name, or of what would follow them. */
+/* The index of the first name whose mount ends in `basename`, or the place where it would be. */
 static unsigned first_of(const struct directory_names *names, const char *basename)
 {
     unsigned low = 0, high = names->count;
@@ -75,7 +75,7 @@ int passthrough_read(int root, const char *sandbox_id, struct directory_names *r
     if (r == 0)
         r = directory_read_names(directory, NAMES, has_form, ret_names);
     if (r == DIRECTORY_TOO_MANY)
-        directory_names_done(ret_names); /* which name is whose can't be told from a part of them */
+        directory_names_done(ret_names); /* an incomplete list cannot tell whose a name is */
     if (r >= 0 && ret_names->count)
         qsort(ret_names->name, ret_names->count, sizeof(*ret_names->name), compare);
     return r < 0 && !kata_is_absent(r) ? r : 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* persist.c - which drive is which device, and where its guest has it mounted.
+/* persist.c - which drive is which device, and where its guest mounts it.
  *
- * The guest path is a function of what the agent is told about the device (src/runtime/
- * virtcontainers/kata_agent.go): GUEST_STORAGE + padded base64url of the storage's source, and the
- * source depends on how the block device was attached:
+ * The guest path is a function of the storage that is sent to the agent
+ * (src/runtime/virtcontainers/kata_agent.go): GUEST_STORAGE + padded base64url of the storage's
+ * source. The source depends on how the block device was attached:
  *
  *   virtio-scsi      "ID:LUN" of BlockDrive.SCSIAddr
  *   virtio-blk       PCI path "BRIDGE/SLOT" in hexadecimal. BlockDrive.PCIPath is always empty in
@@ -12,8 +12,8 @@
  *   virtio-blk-ccw   BlockDrive.DevNo
  *   virtio-mmio      BlockDrive.VirtPath
  *
- * The file is the runtime's own, yet it passes the strict gate like any other, and a member of an
- * unexpected type is an unknown one: newer runtimes may have changed it.
+ * The file is the runtime's own, yet it passes the strict parser like any other, and a member of an
+ * unexpected type counts as unknown: newer runtimes may have changed it.
  */
 #include "observe/persist.h"
 
@@ -37,7 +37,7 @@ enum { SOURCE_BYTES = 256 };
 /* Kata makes at most 5 bridges; one has 32 slots. */
 enum { BRIDGES = 16, SLOTS = 64 };
 
-/* The guest's own limit on a name leaves room for this much of a source. */
+/* The guest's limit on the length of a name leaves this much for a source. */
 int persist_guest_path(const char *source, char **ret_path)
 {
     size_t length = strlen(source);
@@ -50,7 +50,7 @@ int persist_guest_path(const char *source, char **ret_path)
     return asprintf(ret_path, GUEST_STORAGE "%s", name) < 0 ? -ENOMEM : 0;
 }
 
-/* Empty is absent: Go writes every member. */
+/* An empty string is treated as absent, because Go writes every member. */
 static const char *filled(const cJSON *object, const char *name)
 {
     const char *text = json_string(object, name);
@@ -131,7 +131,7 @@ static int read_guest_path(const struct context *context, const cJSON *drive,
     return source ? persist_guest_path(source, &device->guest_path) : 0;
 }
 
-/* A device number, -1 for a regular file's and for whatever is none. */
+/* A device number, or -1 for a regular file and for anything that is not a device number. */
 static int64_t device_number(const cJSON *device, const char *name)
 {
     uint64_t number;
@@ -147,7 +147,7 @@ static void device_done(struct persist_device *device)
     free(device->guest_path);
 }
 
-/* Other kinds of devices, and block devices that are not attached, are passed over. */
+/* Skips other kinds of devices, and block devices that are not attached. */
 static int read_device(const struct context *context, const cJSON *object,
                        struct persist_sandbox *sandbox)
 {
@@ -175,7 +175,7 @@ static int read_device(const struct context *context, const cJSON *object,
     return 0;
 }
 
-/* Room for the array's elements; checked before it is allocated. */
+/* Allocates room for the array's elements, after checking their number. */
 static int make_room(const cJSON *array, int most, size_t element, void **ret_room,
                      const char *name, struct error *error)
 {
@@ -230,7 +230,7 @@ static int read_sandbox(const cJSON *object, struct persist_sandbox *sandbox, st
     return r;
 }
 
-/* The gate, and what a failure of it means. */
+/* Parses the text, and classifies a failure. */
 static int parse_object(const char *text, size_t length, cJSON **ret_object, struct error *error)
 {
     int r = json_read_text(text, length, JSON_LIMITS_PERSIST, ret_object, error);

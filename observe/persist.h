@@ -25,7 +25,7 @@ struct persist_device {
     char *id;
     char *drive_id;       /* NULL unknown */
     char *file;           /* as given to the hypervisor; NULL unknown */
-    char *guest_path;     /* where the agent mounts it; NULL not derivable */
+    char *guest_path;     /* where the agent mounts it; NULL: cannot be derived */
     int64_t major, minor; /* -1: a regular file */
 };
 
@@ -38,9 +38,9 @@ struct persist_sandbox {
 };
 
 struct persist_mount {
-    char *source;      /* the device where one is attached, else what is shared */
+    char *source;      /* the device if one is attached, otherwise the path that is shared */
     char *destination; /* NULL unknown */
-    char *device_id;   /* NULL: not by a block device */
+    char *device_id;   /* NULL: not attached as a block device */
 };
 
 struct persist_container {
@@ -49,11 +49,11 @@ struct persist_container {
     struct persist_mount *mount;
 };
 
-/* Where the agent mounts what the Go runtime calls `source`: a PCI path ("02/01"), a SCSI address,
- * a name. *ret_path NULL: too long. 0 or -ENOMEM. */
+/* Where the agent mounts a device that the Go runtime identifies by `source`: a PCI path ("02/01"),
+ * a SCSI address, a name. *ret_path NULL: too long. 0 or -ENOMEM. */
 int persist_guest_path(const char *source, char **ret_path);
 
-/* An enum file_text or -ENOMEM. Whatever was not of the expected type counts as unknown. */
+/* An enum file_text or -ENOMEM. A member of an unexpected type counts as unknown. */
 int persist_parse_sandbox(const char *text, size_t length, struct persist_sandbox *ret_sandbox,
                           struct error *error);
 void persist_sandbox_done(struct persist_sandbox *sandbox);

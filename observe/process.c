@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* process.c - processes by their arguments, and this boot.
+/* process.c - processes identified by their arguments, within this boot.
  *
- * A pid from a file proves nothing: it may be stale and taken by another process. What ties it to a
- * sandbox is that the process was started with the sandbox's id, by somebody whose word that is
- * (process_trust.h). The names of its program are no help (a container's own mount namespace,
+ * A pid from a file proves nothing: it may be stale and reused by another process. A process is
+ * tied to a sandbox if it was started with the sandbox's id, by a user whose arguments are believed
+ * (process_trust.h). The name of its program is no evidence (a container's own mount namespace,
  * renamed binaries).
  *
- * /proc is the kernel's own, whatever --root is.
+ * /proc is always the kernel's own, whatever --root is.
  */
 #include "observe/process.h"
 
@@ -23,7 +23,7 @@
 #include "lib/clock.h"
 #include "observe/observe.h"
 
-/* What reading a file of /proc fails with once its process has ended. */
+/* The error of reading a file in /proc once its process has ended. */
 enum { ENDED_MEANWHILE = -ESRCH };
 
 enum {

@@ -13,11 +13,11 @@
 
 struct process {
     bool alive;        /* exists and is not a zombie */
-    pid_t parent;      /* now: it changes when that one ends */
+    pid_t parent;      /* at present: the process gets another parent when this one ends */
     uint64_t start_ns; /* CLOCK_BOOTTIME */
 };
 
-/* What the functions here fail with and is told apart. */
+/* The failures that callers distinguish. */
 enum process_failure {
     PROCESS_GONE = -ENOENT,   /* there is none of that number, or it ended meanwhile */
     PROCESS_DENIED = -EACCES, /* it may not be looked at */
@@ -34,19 +34,19 @@ int process_stat(pid_t pid, const char *name, struct stat *ret_stat);
 /* 0, PROCESS_GONE, another -errno. */
 int process_read(pid_t pid, struct process *ret_process);
 
-/* The arguments, each followed by a NUL. As process_read_file(). */
+/* The arguments, each followed by a NUL. Returns as process_read_file(). */
 int process_read_arguments(pid_t pid, struct buffer *ret_arguments);
 
 /* The first `bytes` of them. */
 int process_read_first_arguments(pid_t pid, size_t bytes, struct buffer *ret_arguments);
 
-/* Whether one of the arguments holds `token` as a whole token: with nothing, or one of / , = : on
- * either side; before it also "sandbox-". Firecracker is told only the first 32 characters, as the
- * whole argument of --id. */
+/* Whether one of the arguments contains `token` as a whole token: bounded on either side by the
+ * argument's end or one of / , = :, and on the left also by "sandbox-". Firecracker gets only the
+ * first 32 characters, as the whole argument of --id. */
 bool process_arguments_name(const struct buffer *arguments, const char *token);
 
-/* Whether it is Firecracker's jailer, which becomes the VMM or starts it, by argv[0]. */
+/* Whether argv[0] is Firecracker's jailer, which becomes the VMM or starts it. */
 bool process_arguments_are_jailers(const struct buffer *arguments);
 
-/* The kind of VMM by argv[0]. */
+/* The kind of VMM according to argv[0]. */
 enum hypervisor_kind process_arguments_hypervisor(const struct buffer *arguments);

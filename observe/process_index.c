@@ -6,14 +6,15 @@
  *   Firecracker        --id ID, or --api-sock …/ID/run/fc.sock
  *   a shim             -id ID (containerd's shim API, which CRI-O speaks as well)
  *
- * What a process was started as says nothing about which program it is, so other processes of
- * root's may stand here too; nobody asks for their ids. The index is an array sorted by id, read
- * anew as a whole: at most every SETTLE_NS and for a twentieth of the time, however many sandboxes
- * are looked for in vain. Of those that are not believed only a few are kept, to be told to people.
+ * The arguments do not prove which program a process runs, so the index may contain other processes
+ * of root's; their ids are never looked up. The index is an array sorted by id and is always read
+ * as a whole: at most once per SETTLE_NS and for at most a twentieth of the time, however many
+ * unsuccessful searches there are. Of the processes that are not believed only a few are kept, for
+ * messages.
  *
- * What ties a VMM to its sandbox (is_tied()) changes when the shim ends, so a tie that was seen
- * once holds for as long as the process lives. A rootless VMM is its shim's child, and that alone
- * counts.
+ * The tie of a VMM to its sandbox (is_tied()) can no longer be verified once the shim has ended, so
+ * a tie once seen holds for as long as the process lives. For a rootless VMM the only accepted tie
+ * is that it is its shim's child.
  */
 #include "observe/process_index.h"
 
@@ -41,7 +42,7 @@ static const uint64_t SETTLE_NS = 100 * NSEC_PER_MSEC;
 struct entry {
     char id[ID_BYTES];
     enum process_role role;
-    enum process_trust trust; /* ROOTS; a VMM also USERS */
+    enum process_trust trust; /* PROCESS_ROOTS; for a VMM also PROCESS_USERS */
     bool tied;                /* to its sandbox */
     struct indexed_process process;
 };
@@ -54,8 +55,8 @@ struct refused {
 };
 
 struct process_index {
-    uint64_t read_ns; /* when it was; 0 never */
-    uint64_t cost_ns; /* how long it took */
+    uint64_t read_ns; /* when it was read; 0 never */
+    uint64_t cost_ns; /* how long the reading took */
     size_t count, room;
     struct entry *entry;
     unsigned refusals;
@@ -92,7 +93,7 @@ static bool set_id(struct entry *entry, enum process_role role, const char *id, 
     return true;
 }
 
-/* The directory of a socket, not counting run/ and root/ within it. */
+/* The id is the last directory of the socket's path, not counting run/ and root/. */
 static bool set_id_of_socket(struct entry *entry, const char *path)
 {
     const char *end = strrchr(path, '/');
@@ -140,8 +141,8 @@ static uint32_t read_cid(const char *argument)
     return (*end == ',' || !*end) && cid >= FIRST_GUEST_CID && cid < UINT32_MAX ? (uint32_t)cid : 0;
 }
 
-/* The engine runs the shim's program with the shim's options also to start the shim and to clean up
- * after it. */
+/* The engine also runs the shim's program with the shim's options to start the shim, and to clean
+ * up after it. */
 static bool is_command(const char *last)
 {
     return last && (strcmp(last, "start") == 0 || strcmp(last, "delete") == 0);
@@ -197,7 +198,7 @@ static bool is_same(const struct entry *a, const struct entry *b)
            a->process.start_ns == b->process.start_ns;
 }
 
-/* Whether the reading before this one had it tied. */
+/* Whether the previous reading had found it tied. */
 static bool was_tied(const struct process_index *before, const struct entry *entry)
 {
     for (size_t i = first_of(before, entry);
@@ -219,8 +220,8 @@ static void note_refused(struct process_index *index, const struct entry *entry)
     memcpy(refused->id, entry->id, sizeof(refused->id));
 }
 
-/* A rootless VMM's parent, as far as that one's arguments tell: other users' processes are not
- * kept. */
+/* Whether pid is the shim of sandbox `id`, which must be the parent of a rootless VMM; other users'
+ * processes are not kept. */
 static bool is_shim_of(pid_t pid, const char *id, struct buffer *arguments)
 {
     struct entry shim = {0};
@@ -254,7 +255,7 @@ static int add_entry(struct process_index *index, const struct entry *entry)
     return 0;
 }
 
-/* One that ends meanwhile is no loss. */
+/* A process that ends meanwhile is skipped. */
 static int add_process(struct process_index *index, const struct process_index *before, pid_t pid,
                        struct buffer *arguments)
 {
@@ -315,7 +316,7 @@ static bool names_sandbox(const struct buffer *cgroup, const char *id)
     return memmem(buffer_text(cgroup), cgroup->length, id, strnlen(id, CGROUP_ID_CHARS)) != NULL;
 }
 
-/* In a cgroup that has the sandbox's name, or in the shim's. */
+/* Whether its cgroup's name contains the sandbox's id, or is the shim's. */
 static bool is_in_cgroup(const struct entry *entry, const struct shim *shim)
 {
     cleanup(buffer_done) struct buffer own = BUFFER_INIT(CGROUP_BYTES);
@@ -330,8 +331,8 @@ static bool is_in_cgroup(const struct entry *entry, const struct shim *shim)
            memcmp(buffer_text(&own), buffer_text(&other), own.length) == 0;
 }
 
-/* Its parent is the shim; or whoever takes children of the shim over, which is the first process or
- * the shim's own parent. */
+/* Whether its parent is the shim, or the process that adopts children of the shim: the first
+ * process, or the shim's own parent. */
 static bool is_tied(const struct entry *entry, pid_t parent, const struct shim *shim)
 {
     if (shim->pid && parent == shim->pid)
@@ -349,7 +350,7 @@ static bool is_living(const struct entry *entry, struct process *ret_now)
            ret_now->start_ns == entry->process.start_ns;
 }
 
-/* A child that has not called execve(2) yet, or a worker, has its parent's arguments. */
+/* A child that has not called execve(2) yet, or a worker, has the arguments of its parent. */
 static bool is_child_of_another(const struct process_index *index, const struct entry *entry,
                                 pid_t parent)
 {
@@ -360,7 +361,7 @@ static bool is_child_of_another(const struct process_index *index, const struct 
     return false;
 }
 
-/* The one that is believed. ret_parent may be NULL. */
+/* Finds the process that is believed. ret_parent may be NULL. */
 static bool find_one(struct process_index *index, const struct entry *key, const struct shim *shim,
                      struct process_search *search, pid_t *ret_parent)
 {
@@ -419,7 +420,7 @@ static bool find_believed(struct process_index *index, const struct entry *key,
     return find_one(index, key, &shim, search, NULL);
 }
 
-/* Somebody who is not believed, where nobody else is there. */
+/* Reports a process that is not believed, if there is no other. */
 static void tell_refused(const struct process_index *index, const struct entry *key,
                          struct process_search *search)
 {

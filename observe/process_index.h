@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* process_index.h - which process runs which sandbox.
  *
- * One reading of /proc serves many questions. An answer is never older than the process: it is
- * checked against /proc/PID before it is given. That a process is not there is believed of a
- * reading that is young enough; `stale` says that a process started just now may be missing.
+ * One reading of /proc answers many calls. A process that is found is checked against /proc/PID
+ * before it is returned. That a process does not exist is taken from a reading if that is young
+ * enough; `stale` says that a process started just now may be missing.
  *
- * Arguments are believed of root's processes only (process_trust.h), and a VMM must also be tied to
- * its sandbox by the kernel's word: by its parent or its cgroup. Where two processes are believed
- * to be the same, neither is.
+ * Only arguments of root's processes are believed (process_trust.h), and a VMM must also be tied to
+ * its sandbox by its parent or its cgroup, which the kernel reports. If two believable processes
+ * claim the same sandbox, neither is believed.
  */
 #pragma once
 
@@ -24,8 +24,8 @@ enum process_role { PROCESS_VMM, PROCESS_SHIM };
 struct indexed_process {
     pid_t pid;
     uint64_t start_ns;               /* CLOCK_BOOTTIME */
-    enum hypervisor_kind hypervisor; /* by argv[0] */
-    uint32_t guest_cid;              /* of QEMU's vhost-vsock device; 0 none */
+    enum hypervisor_kind hypervisor; /* according to argv[0] */
+    uint32_t guest_cid;              /* of QEMU's vhost-vsock device; 0: none */
 };
 
 int process_index_new(struct process_index **ret_index);
@@ -33,15 +33,15 @@ struct process_index *process_index_free(struct process_index *index);
 
 enum process_index_outcome {
     PROCESS_INDEX_FOUND,
-    PROCESS_INDEX_NONE, /* there is none, or none that is known yet: `stale` */
+    PROCESS_INDEX_NONE, /* there is none, or none is known yet: `stale` */
 };
 
 enum { PROCESS_DOUBT_BYTES = 192 };
 
 struct process_search {
-    struct indexed_process process; /* FOUND */
+    struct indexed_process process; /* if FOUND */
     bool stale;
-    char doubt[PROCESS_DOUBT_BYTES]; /* NONE: who says to be it, and why that is not believed; "" */
+    char doubt[PROCESS_DOUBT_BYTES]; /* if NONE: why a claimant is not believed; "" */
 };
 
 /* An enum process_index_outcome or -errno. */

@@ -2,9 +2,9 @@
 /* process_trust.c - see process_trust.h.
  *
  * A user who is root in a container without a user namespace has uid 0 on the node as well, so the
- * pid namespace counts too: /proc/PID/status lists in NSpid the process' number in the namespace of
- * /proc and in each one below it. A set-user-id program has all ids 0 once it has called setuid(2),
- * with its caller's arguments; only the mode of its file tells.
+ * pid namespace counts too: NSpid in /proc/PID/status lists the process' number in the namespace of
+ * /proc and in each one below it. Once a set-user-id program has called setuid(2), all its ids are
+ * 0, but its arguments are its caller's; only the mode of its file reveals that.
  */
 #include "observe/process_trust.h"
 
@@ -34,7 +34,7 @@ struct numbers {
     unsigned long number[NUMBERS];
 };
 
-/* What follows "\nNAME:" in the status. More than NUMBERS are as good as that many. */
+/* Reads the numbers after "\nNAME:" in the status, at most NUMBERS of them. */
 static void read_numbers(const char *status, const char *name, struct numbers *ret_numbers)
 {
     const char *at = strstr(status, name);
@@ -92,7 +92,7 @@ int process_judge(pid_t pid, uid_t *ret_user)
     return pids.count > 1 ? PROCESS_CONTAINED : judge_program(pid);
 }
 
-/* Where that of the first process cannot be seen, nothing tells them apart. */
+/* If the first process' root directory cannot be examined, the process counts as root's. */
 static int judge_root(pid_t pid)
 {
     struct stat own, first;

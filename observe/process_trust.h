@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* process_trust.h - whose word the arguments of a process are. Private to observe/.
+/* process_trust.h - whether the arguments of a process can be believed. Private to observe/.
  *
- * Any user may start a program with any arguments, in any directory: what a process says of itself
- * is believed only if root of the node started it as it is.
+ * Any user may start a program with any arguments, in any directory. So they are believed only if
+ * root of the node started the process with them.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 
 enum process_trust {
     PROCESS_ROOTS,        /* root's, on the node itself */
-    PROCESS_USERS,        /* another user's, or of several */
+    PROCESS_USERS,        /* not root's, or with different user ids */
     PROCESS_CONTAINED,    /* in a pid namespace of its own: a container's */
     PROCESS_PRIVILEGED,   /* a set-user-id program: who started it chose arguments and directory */
     PROCESS_ROOTED_APART, /* in another root directory than the node's first process */
@@ -22,13 +22,13 @@ enum process_trust {
  * runs as root, tests need not. ret_user: the real user; may be NULL. */
 int process_judge(pid_t pid, uid_t *ret_user);
 
-/* The same for one that never leaves the node's root directory, such as a shim. */
+/* The same for a process that never leaves the node's root directory, such as a shim. */
 int process_judge_unjailed(pid_t pid, uid_t *ret_user);
 
-/* The arguments of a process as far as they count against a removal: root's whole, up to the
- * buffer's limit, other users' beginning, so that nobody's can be too long to be read. 0,
- * BUFFER_FULL, PROCESS_GONE or another -errno. */
+/* Reads the arguments as far as they can keep something from being removed: root's up to the
+ * buffer's limit, other users' only the beginning, so that no user can make them too long to be
+ * read. 0, BUFFER_FULL, PROCESS_GONE or another -errno. */
 int process_read_counted_arguments(pid_t pid, struct buffer *ret_arguments);
 
-/* Why it is not believed: "it belongs to another user than root". */
+/* Why it is not believed, such as "it belongs to another user than root". */
 const char *process_trust_text(enum process_trust trust);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* publish_path.c - what the kubelet's directory layout says about a volume path.
  *
- * KUBELET/pods/UID/volumes/PLUGIN/PV/mount, where PLUGIN is kubernetes.io~csi for CSI volumes
- * (pkg/volume/csi of Kubernetes) and kubernetes.io~empty-dir for the pod's own scratch space. The
- * path itself is only taken apart. vol_data.json, which the kubelet writes beside `mount`, names
- * the driver and the volume, and as of KEP-2857 whether the mount is deferred; whatever is wrong
- * with it, they stay unknown.
+ * The layout is KUBELET/pods/UID/volumes/PLUGIN/PV/mount, where PLUGIN is kubernetes.io~csi for CSI
+ * volumes (pkg/volume/csi of Kubernetes) and kubernetes.io~empty-dir for the pod's own scratch
+ * space. The path itself is only parsed. vol_data.json, which the kubelet writes beside `mount`,
+ * names the driver and the volume, and as of KEP-2857 says whether the mount is deferred. If it is
+ * missing or invalid, these stay unknown.
  *
- * A container that mounts a part of a volume (subPath) is not given a path below `mount`: the
- * kubelet binds that part to KUBELET/pods/UID/volume-subpaths/PV/CONTAINER/INDEX (pkg/volume/util/
- * subpath), and such a path says nothing of a volume that is not mounted on the host.
+ * A container that mounts a part of a volume (subPath) does not get a path below `mount`: the
+ * kubelet binds that part to KUBELET/pods/UID/volume-subpaths/PV/CONTAINER/INDEX
+ * (pkg/volume/util/subpath). Such a path says nothing about a volume that is not mounted on the
+ * host.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,8 +23,8 @@
 #include "lib/path.h"
 #include "observe/observe.h"
 
-/* The part of path below directory, whose trailing slashes do not count; NULL if it is elsewhere.
- */
+/* The part of `path` below `directory`, whose trailing slashes are ignored; NULL if path is
+ * elsewhere. */
 static const char *below(const char *path, const char *directory)
 {
     size_t length = strlen(directory);
@@ -65,7 +66,7 @@ static void copy_text(const cJSON *object, const char *name, char *ret_text, siz
         (void)snprintf(ret_text, size, "%s", text);
 }
 
-/* The KEP writes the key in two ways; the kubelet's file holds texts only. */
+/* The KEP spells the key in two ways; all values in the kubelet's file are strings. */
 static enum observed_flag read_deferred(const cJSON *object)
 {
     static const char *const names[] = {"deferFSMount", "deferFsMount"};
@@ -81,7 +82,7 @@ static enum observed_flag read_deferred(const cJSON *object)
     return OBSERVED_UNSAID;
 }
 
-/* 0 also where the file is missing or no good; -errno. */
+/* Returns 0 also if the file is missing or invalid; otherwise -errno. */
 static int read_volume_data(int kubelet, struct observed_publish_path *path)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(JSON_LIMITS_MOUNT_INFO.bytes);
@@ -103,7 +104,8 @@ static int read_volume_data(int kubelet, struct observed_publish_path *path)
     return 0;
 }
 
-/* Only looked for: whoever can write into the volume can write it. */
+/* Only checks that it exists; its content is not read, because anyone who can write to the volume
+ * can write it. */
 static void look_for_plugin_file(int kubelet, struct observed_publish_path *path)
 {
     cleanup(fd_closep) int fd = -1;
@@ -130,7 +132,7 @@ static int open_and_read_volume_data(int root, const char *kubelet,
     return read_volume_data(fd, path);
 }
 
-/* Whether the path lies in one kubelet's pods; fills what its components say. */
+/* Sets the directory to which the kubelet binds parts of the volume. */
 static void note_subpaths(const char *kubelet, struct observed_publish_path *path)
 {
     size_t length = strlen(kubelet);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* publish_path.h - the kubelet's paths. */
+/* publish_path.h - the paths at which the kubelet publishes volumes. */
 #pragma once
 
 #include <limits.h>
@@ -9,7 +9,7 @@ enum observed_flag { OBSERVED_UNSAID, OBSERVED_NO, OBSERVED_YES };
 
 struct observed_publish_path {
     bool is_publish_path; /* KUBELET/pods/UID/volumes/kubernetes.io~csi/PV/mount */
-    unsigned kubelet;     /* which of the roots it lies below */
+    unsigned kubelet;     /* index of the kubelet root that it lies below */
     char pod_uid[64];
     char pv[256];
     char driver[256];                  /* vol_data.json; "" */
@@ -20,19 +20,19 @@ struct observed_publish_path {
     bool is_empty_dir;       /* …/kubernetes.io~empty-dir/…: the shim's own, left alone */
 };
 
-/* kubelet: each root in turn. The path is data; only vol_data.json beside the publish path is
- * opened, below the kubelet root. 0 or -errno. */
+/* kubelet: the roots to try in turn. The path is only parsed, not opened; only vol_data.json beside
+ * the publish path is opened, below the kubelet root. 0 or -errno. */
 int observe_publish_path(int root, const char *const *kubelet, unsigned kubelets,
                          const char *target_path, struct observed_publish_path *ret_path);
 
-/* Every publish path that the kubelets' directories can have, whether or not `mount` is there yet,
- * pod by pod. */
+/* Walks, pod by pod, through every publish path that the kubelets' directories allow, whether or
+ * not `mount` exists yet. */
 struct publish_walk;
 int publish_walk_new(int root, const char *const *kubelet, unsigned kubelets,
                      struct publish_walk **ret_walk); /* kubelet: borrowed */
 struct publish_walk *publish_walk_free(struct publish_walk *walk);
 
-/* Those of the next pod, if there is one. An enum progress_outcome; -errno; else what the callback
- * said, if that is not 0. */
+/* Calls back with the paths of the next pod, if there is one. An enum progress_outcome; -errno; or
+ * the callback's result, if that is not 0. */
 int publish_walk_next(struct publish_walk *walk, int (*callback)(void *userdata, const char *path),
                       void *userdata);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* publish_walk.c - which publish paths there can be on this node.
+/* publish_walk.c - the publish paths that are possible on this node.
  *
  * The kubelet makes KUBELET/pods/UID/volumes/kubernetes.io~csi/PV before it calls the driver, and
- * the driver makes `mount` in it, so the names are read from the directories and the path is put
- * together; nothing below them is opened. One pod is read at a time, for there may be hundreds.
+ * the driver makes `mount` in it. So the names are read from the directories and the path is put
+ * together; nothing below them is opened. One pod is read at a time, because there may be hundreds.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -19,7 +19,7 @@
 struct publish_walk {
     int root;
     const char *const *kubelet;
-    unsigned kubelets, next; /* kubelet[next - 1] is the one that `pods` belongs to */
+    unsigned kubelets, next; /* kubelet[next - 1] is the root that `pods` belongs to */
     DIR *pods;
 };
 
@@ -45,7 +45,7 @@ struct publish_walk *publish_walk_free(struct publish_walk *walk)
     return NULL;
 }
 
-/* 0 also where there is nothing to list. */
+/* Turns the outcomes that mean "nothing to list" into 0. */
 static int without_absence(int r)
 {
     return path_is_missing(r) || r == PATH_BEHIND_A_LINK || r == PATH_LEADS_OUT ? 0 : r;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* records.c - the runtime's word about each mount of each container.
+/* records.c - the runtime's record of each mount of each container.
  *
- * Kata's Go runtime replaces the source of a mount that it attaches as a block device by that
+ * When Kata's Go runtime attaches a mount as a block device, it replaces the mount's source by that
  * device (createBlockDevices() in src/runtime/virtcontainers/container.go), so only the destination
- * tells which of a bundle's mounts a record is about. What is left with its own path as the source
- * is shared with the guest as a directory.
+ * tells which of a bundle's mounts a record is about. A mount whose source is still its own path is
+ * shared with the guest as a directory.
  */
 #include "observe/records.h"
 
@@ -41,7 +41,8 @@ static int compare_texts(const char *a, const char *b)
     return a && b ? strcmp(a, b) : (a != NULL) - (b != NULL);
 }
 
-/* By place, and there by what is found first: those that are of one place differ in the source. */
+/* Sorts by the fields that records_find() compares; records with equal ones are sorted by
+ * source. */
 static int compare(const void *a, const void *b)
 {
     const struct observed_record *left = a, *right = b;

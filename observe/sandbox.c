@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sandbox.c - asks each runtime that is known for a sandbox.
+/* sandbox.c - asks the reader of each supported runtime for a sandbox.
  *
- * Which runtime a sandbox belongs to shows in where it left traces, and a node may have sandboxes
- * of both: a runtime is upgraded while pods run. Traces of the dead prove nothing, so one runtime's
- * leftovers do not keep the other from being asked. The id is checked before it becomes part of any
- * path.
+ * The runtime of a sandbox is recognised by where it left traces. A node may have sandboxes of both
+ * runtimes, because a runtime can be upgraded while pods run. Traces do not prove that a sandbox is
+ * alive, so leftovers of one runtime do not prevent a check for the other. The id is validated
+ * before it becomes part of any path.
  */
 #include <errno.h>
 #include <limits.h>

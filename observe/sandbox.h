@@ -14,10 +14,10 @@ struct observed_drive {
     char *file;
     int64_t major, minor; /* -1: a regular file */
     char *drive_id;
-    char *guest_path; /* NULL: not derivable */
+    char *guest_path; /* NULL: cannot be derived */
 };
 
-/* What a container has in the place of a path that it mounts, by the runtime's own record. */
+/* How a container has a path that it mounts, according to the runtime's own record. */
 enum observed_carrier {
     CARRIER_ENDED, /* the container has ended */
     CARRIER_UNKNOWN,
@@ -40,7 +40,7 @@ struct observed_claim {
     const char *source; /* static: bundle, persist */
     char *guest_path;   /* NULL: not known */
     enum observed_carrier carrier;
-    int64_t drive; /* as above */
+    int64_t drive; /* likewise */
 };
 
 struct observed_sandbox {
@@ -49,21 +49,21 @@ struct observed_sandbox {
     enum hypervisor_kind hypervisor;
     pid_t vmm_pid;
     uint64_t vmm_start_ns; /* CLOCK_BOOTTIME */
-    char *control_socket;  /* as a host path below root; NULL none that may be used */
-    char *agent_address;   /* as it stands in persist.json; NULL unknown */
-    char *problem;         /* a file of it that did not read well, NULL */
+    char *control_socket;  /* a host path below root; NULL: none that may be used */
+    char *agent_address;   /* as written in persist.json; NULL unknown */
+    char *problem;         /* a fault in one of its files; NULL: none */
     bool try_again;
     unsigned drives;
     struct observed_drive *drive;
     unsigned claims;
-    struct observed_claim *claim; /* by path, each once */
+    struct observed_claim *claim; /* sorted by path, each path once */
     unsigned records;
     struct observed_record *record;
     char *pod_namespace, *pod_name; /* NULL unknown */
-    char *bundles;                  /* the directory that holds its containers' bundles, NULL */
+    char *bundles;                  /* the directory of its containers' bundles; NULL */
 };
 
-/* What reading one sandbox taught about the others: processes, bundles. */
+/* What observations of different sandboxes share: the indexes of processes and bundles. */
 struct observe_cache;
 int observe_cache_new(struct observe_cache **ret_cache);
 struct observe_cache *observe_cache_free(struct observe_cache *cache);
@@ -78,7 +78,7 @@ struct observe_sandbox_paths {
     struct observe_cache *cache;
 };
 
-/* Everything about sandbox `sandbox_id`, whose name is checked first
+/* Observes everything about sandbox `sandbox_id`, after checking the id
  * (^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$). OBSERVED, OBSERVED_ABSENT (no trace of it at all),
  * OBSERVED_UNFINISHED (what was read so far is remembered) or -errno. */
 int observe_sandbox(const struct observe_sandbox_paths *paths, const char *sandbox_id,
@@ -89,9 +89,10 @@ bool observe_is_sandbox_id(const char *name);
 
 enum { OBSERVE_SANDBOX_ID_BYTES = 129 };
 
-/* Whose container has its bundle at PARENT/container_id, PARENT being some sandbox's `bundles`. ""
- * if it is nobody's, or not known. Outcomes: 0, 1 it is gone (then it is whose it last was), 2
- * look again soon: its bundle is not whole yet, or has only just been made. */
+/* The sandbox of the container whose bundle is at PARENT/container_id, PARENT being some sandbox's
+ * `bundles`. "" if it has none, or it is not known. Outcomes: 0; 1: the container is gone (then the
+ * last known sandbox is returned); 2: check again soon, because its bundle is incomplete, or has
+ * only just been made. */
 int observe_bundle_owner(const struct observe_sandbox_paths *paths, const char *parent,
                          const char *container_id,
                          char ret_sandbox_id[static OBSERVE_SANDBOX_ID_BYTES]);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stack.c - what a device stands on: the disk of a partition, the slaves of a dm, md or bcache
- * device, and what those stand on.
+/* stack.c - the lower devices of a device: the disk of a partition, the slaves of a dm, md or
+ * bcache device, and their lower devices.
  *
- * mounts.c asks the other way round (what stands on a disk). The walk goes level by level and ends
- * at OBSERVE_LAYERS layers, which bounds its depth and its width: what lies beyond is not seen.
+ * mounts.c searches in the other direction (the devices above a disk). The walk goes level by level
+ * and ends at OBSERVE_LAYERS layers, which bounds its depth and its width; layers beyond that are
+ * not seen.
  *
- * Who made a dm device is written in its uuid: "CRYPT-", "LVM-" and "mpath-" are prefixes that
- * cryptsetup, LVM and multipathd give, "part1-mpath-" one of kpartx. An LVM uuid that ends in
- * "-tpool" or "-vpool" is a pool: volumes in it are as large as they were made, whatever becomes of
- * the pool, so that they stand on nothing as far as growth goes.
+ * The uuid of a dm device tells what made it: cryptsetup, LVM and multipathd use the prefixes
+ * "CRYPT-", "LVM-" and "mpath-", kpartx "part1-mpath-". An LVM uuid that ends in "-tpool" or
+ * "-vpool" is a pool. The size of a volume in a pool does not depend on the pool's size, so such a
+ * volume counts as having no lower device.
  */
 #include <ctype.h>
 #include <limits.h>
@@ -28,7 +29,7 @@ struct stack {
     struct observed_layer *layer;
 };
 
-/* False where it is no dm device. One that nobody gave a uuid has an empty one. */
+/* false if it is not a dm device. A dm device without a uuid has an empty one. */
 static bool read_dm(int sysfs, uint32_t major, uint32_t minor, const char *attribute,
                     char *ret_text, size_t size)
 {
@@ -78,7 +79,7 @@ static enum observed_layer_kind kind_of_uuid(const char *uuid)
                                                                             : LAYER_DM;
 }
 
-/* A layer that has slaves. */
+/* Names a layer that has slaves. */
 static void name_layer(int sysfs, struct observed_layer *layer)
 {
     uint32_t major = layer->device.major, minor = layer->device.minor;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sysfs.c - attributes are read whole and bounded; a vanished device is reported as "no such file".
+/* sysfs.c - reads attributes whole and bounded; a vanished device is reported as "no such file".
  *
- * The kernel gives an attribute in one read(2) (Documentation/filesystems/sysfs.rst), and a disk is
- * read before each command to its VMM. So an attribute is read right after it is opened, without
+ * The kernel returns an attribute in one read(2) (Documentation/filesystems/sysfs.rst), and a disk
+ * is read before each command to its VMM. So an attribute is read right after it is opened, without
  * the checks that files of other writers need.
  */
 #include "observe/sysfs.h"
@@ -28,7 +28,7 @@ static int read_attribute(int fd, char *text, size_t size, size_t *ret_length)
     return 0;
 }
 
-/* What reading an attribute fails with while its device goes away. */
+/* The errors of reading an attribute while its device goes away. */
 enum { ITS_DEVICE_GOES = -ENODEV, ITS_DEVICE_WENT = -ENXIO };
 
 static int error_of_attribute(int r)
@@ -65,7 +65,7 @@ int sysfs_read_text(int sysfs, const char *path, char *ret_text, size_t size)
     return 0;
 }
 
-/* Decimal digits up to `end`; the cursor is left after them. */
+/* Reads decimal digits up to `end`, and moves the cursor behind them. */
 static bool take_number(const char **cursor, uint64_t *ret_number)
 {
     const char *start = *cursor;

@@ -9,18 +9,18 @@
 
 enum { SYSFS_PATH_BYTES = 320, SYSFS_TEXT_BYTES = 4096 };
 
-/* What the functions here fail with and is told apart. */
+/* The failures that callers distinguish. */
 enum sysfs_failure {
-    SYSFS_MISSING = -ENOENT, /* also: its device has gone */
+    SYSFS_MISSING = -ENOENT, /* also: the device is gone */
     SYSFS_TOO_LONG = -EMSGSIZE,
-    SYSFS_WRONG = -EBADMSG, /* no attribute, or not of that form */
+    SYSFS_WRONG = -EBADMSG, /* not an attribute, or not in the expected form */
 };
 
-/* The text of one attribute without its last newline. 0, an enum sysfs_failure or another -errno;
- * what is in ret_text then means nothing. */
+/* The text of one attribute without its final newline. 0, an enum sysfs_failure or another -errno;
+ * then the content of ret_text is undefined. */
 int sysfs_read_text(int sysfs, const char *path, char *ret_text, size_t size);
 int sysfs_read_number(int sysfs, const char *path, uint64_t *ret_number);
 int sysfs_read_device_number(int sysfs, const char *path, uint32_t *ret_major, uint32_t *ret_minor);
 
-/* "KEY=VALUE" of a uevent file's text; false if there is none or it does not fit. */
+/* Finds "KEY=VALUE" in the text of a uevent file; false if it is missing or does not fit. */
 bool sysfs_uevent_value(const char *text, const char *key, char *ret_value, size_t size);
