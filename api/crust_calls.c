@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* crust_calls.c - texts out of requests, and replies that come later. */
+/* crust_calls.c - texts from requests, and replies that come later. */
 #include "api/crust_calls.h"
 
 #include <string.h>
@@ -102,7 +102,7 @@ void crust_unstage(struct grpc_call *call, enum status_code code, const char *ta
 
 /* ---- stats ---- */
 
-/* CSI's numbers have a sign. */
+/* CSI's numbers are signed. */
 static int64_t clamp(uint64_t number)
 {
     return number > INT64_MAX ? INT64_MAX : (int64_t)number;

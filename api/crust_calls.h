@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* crust_calls.h - what the two services of the KEP have in common. Private to api/.
+/* crust_calls.h - what the KEP's two services have in common. Private to api/.
  *
  * Their replies are the same on the wire, so crust.v1's messages serve both.
  */
@@ -10,7 +10,8 @@
 
 enum { CRUST_PATH_BYTES = 4096, CRUST_WORD_BYTES = 128, CRUST_OPTIONS = 256 };
 
-/* A text member of a request, shorter than size; `name` is for the client. */
+/* Takes a text member of a request, shorter than size; `name` is its name in messages to the
+ * client. */
 enum status_code crust_take_text(const ProtobufCBinaryData *member, const char *name,
                                  char *ret_text, size_t size, struct error *error);
 
@@ -30,8 +31,8 @@ enum status_code crust_take_options(const ProtobufCBinaryData *members, size_t c
                                     struct error *error);
 void crust_options_done(struct crust_options *options);
 
-/* The end of a call: where code is STATUS_OK, the reply of what is asked of the reconciler, which
- * comes later. */
+/* Each ends a call. If code is STATUS_OK, it asks the reconciler and replies later; otherwise it
+ * replies with the error. */
 void crust_stage(struct grpc_call *call, enum status_code code,
                  const struct reconciler_stage *asked, struct error *error);
 void crust_unstage(struct grpc_call *call, enum status_code code, const char *target_path,

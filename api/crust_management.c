@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* crust_management.c - crust.management.v1: requests of a kubelet into the reconciler's commands.
+/* crust_management.c - crust.management.v1: turns requests of a kubelet into the reconciler's
+ * commands.
  *
- * What is claimed is what works on this node (docs/operations.md has the table and why). A
- * published volume is a staged one whose sandbox is known: the sandbox's id is recorded beside its
- * metadata, as Kata's Go runtime does when it uses the volume, and its Rust runtime does not.
+ * The capabilities that are reported are those that work on this node (docs/operations.md has the
+ * table and the reasons). Publishing a volume means staging it with a known sandbox: the sandbox's
+ * id is recorded beside its metadata. Kata's Go runtime does the same when it uses the volume, its
+ * Rust runtime does not.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,14 +18,14 @@
 #include "reconciler/command/answers.h"
 #include "reconciler/command/command.h"
 
-/* ---- what there is ---- */
+/* ---- capabilities ---- */
 
 struct capability {
     Crust__Management__V1__RuntimeCapability outer;
     Crust__Management__V1__RuntimeCapability__RPC rpc;
 };
 
-/* Whether it is one. */
+/* Sets the capability of this name. false: the proto has none. */
 static bool name_capability(struct capability *capability, const char *name)
 {
     const ProtobufCEnumValue *value = protobuf_c_enum_descriptor_get_value_by_name(

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* crust_runtime.c - crust.v1.Runtime: requests of a CSI driver into the reconciler's commands.
+/* crust_runtime.c - crust.v1.Runtime: turns requests of a CSI driver into the reconciler's
+ * commands.
  *
- * Here a request becomes plain text and numbers: no NUL, valid UTF-8, of bounded length. What the
- * texts mean is the reconciler's to judge.
+ * A request becomes plain text and numbers here: no NUL, valid UTF-8, of bounded length. The
+ * reconciler judges what the texts mean.
  */
 #include "api/crust_calls.h"
 #include "api/proto/crust_runtime.pb-c.h"
@@ -11,7 +12,7 @@
 
 /* ---- stage ---- */
 
-/* What struct reconciler_stage borrows. */
+/* Storage for what struct reconciler_stage borrows. */
 struct stage_texts {
     char target_path[CRUST_PATH_BYTES];
     char device[CRUST_PATH_BYTES];
@@ -34,7 +35,7 @@ static enum status_code take_type(const Crust__V1__VolumeType *type, struct erro
     }
 }
 
-/* NULL: unsaid. */
+/* ret_policy NULL: not given. */
 static enum status_code take_policy(const Crust__V1__VolumeGroupChangePolicy *policy,
                                     const char **ret_policy, struct error *error)
 {

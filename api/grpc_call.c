@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grpc_call.c - what gRPC asks of a request, and how it is answered.
+/* grpc_call.c - gRPC's requirements on a request, and its replies.
  *
- * What HTTP has to refuse (another method than POST, another content type) is refused in HTTP's
- * words, since whoever sends it is no gRPC client. All else is HTTP 200: a reply that worked is a
- * message and the trailer grpc-status 0, any other one is trailers only, in one HEADERS frame.
+ * Requests that are not gRPC's (another method than POST, another content type) get an HTTP status,
+ * because their sender is not a gRPC client. All others get HTTP 200: a successful reply is a
+ * message and the trailer grpc-status 0, any other reply is trailers only, in one HEADERS frame.
  *
- * A message is taken apart with a bound on memory and given to the method as protobuf-c has it.
+ * A message is unpacked with a bound on memory and passed to the method as protobuf-c's structure.
  */
 #include "api/grpc_call.h"
 
@@ -22,8 +22,8 @@
 
 enum { REPLY_BYTES = 2 * 1024, ESCAPED_BYTES = 3 * ERROR_TEXT_BYTES };
 
-/* For a client that names no time. The kubelet and the sidecars of CSI give up after two minutes.
- */
+/* For clients that set no grpc-timeout. The kubelet and CSI's sidecars give up after two
+ * minutes. */
 static const uint64_t TIMEOUT_NS = 120 * NSEC_PER_SEC;
 
 struct grpc_call {
@@ -31,13 +31,14 @@ struct grpc_call {
     struct http2_connection *connection;
     struct http2_request *request;
     const char *method;  /* its path */
-    uint64_t timeout_ns; /* from when the request began */
+    uint64_t timeout_ns; /* from the beginning of the request */
     struct loop_timer deadline;
-    void (*cancel)(void *work); /* while the method has yet to reply */
+    void (*cancel)(void *work); /* set while the method has yet to reply */
     void *work;
 };
 
-/* And what a command keeps until it answers is smaller than the reply that follows. */
+/* What a command stores until it answers is smaller than the reply that follows, so it needs no
+ * term of its own. */
 _Static_assert(sizeof(struct http2_request) + sizeof(struct grpc_call) + REPLY_BYTES <=
                    HTTP2_REQUEST_BYTES,
                "the bound on what clients take (http2_session.h) holds no more");
@@ -79,7 +80,7 @@ static int append_reply(struct buffer *body, const ProtobufCMessage *message)
     return r;
 }
 
-/* The status that was sent. */
+/* Returns the status that was sent. */
 static enum status_code send_message(struct http2_request *request, const ProtobufCMessage *message)
 {
     static const struct http2_field trailer = {"grpc-status", "0"};
@@ -141,7 +142,7 @@ void grpc_call_cancel(struct http2_request *request)
     forget(call);
 }
 
-/* ---- what a method may ask ---- */
+/* ---- what methods use ---- */
 
 struct reconciler *grpc_call_reconciler(const struct grpc_call *call)
 {
@@ -149,7 +150,7 @@ struct reconciler *grpc_call_reconciler(const struct grpc_call *call)
 }
 
 /* The documents that propose these services name no package, so clients generated from them call
- * "/Runtime/…". NULL: the service is not one of them. */
+ * "/Runtime/…". NULL: the path is not that of a crust service. */
 static const char *without_package(const char *path)
 {
     static const char package[] = "/crust.";
@@ -202,7 +203,7 @@ int grpc_copy_text(const ProtobufCBinaryData *member, char *ret_text, size_t siz
 {
     if (member->len >= size)
         return GRPC_TEXT_TOO_LONG;
-    if (member->len) { /* an empty one has no bytes, not even a place */
+    if (member->len) { /* an empty member has no bytes, and its pointer is not valid */
         if (!json_is_text((const char *)member->data, member->len))
             return GRPC_TEXT_WRONG;
         memcpy(ret_text, member->data, member->len);
@@ -231,7 +232,7 @@ static const struct grpc_method *find_method(const struct grpc_call_options *opt
     return NULL;
 }
 
-/* true: it was refused. */
+/* true: the request was refused. */
 static bool refuse_fault(struct http2_request *request)
 {
     switch (request->fault) {
@@ -268,7 +269,7 @@ static bool refuse_protocol(struct http2_request *request)
     return true;
 }
 
-/* true: there is no single message. */
+/* true: the body is not a single message, and the request was refused. */
 static bool refuse_body(struct http2_request *request, const void **ret_message, size_t *ret_length)
 {
     switch (grpc_find_message(request->body.data, request->body.length, ret_message, ret_length)) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* grpc_call.h - one unary call, from its request to its one reply. Private to api/.
  *
- * A method reads the message and replies at once, or says by grpc_call_wait() whom to tell if the
- * client gives up or its time is over, and replies later.
+ * A method reads the message and either replies at once, or calls grpc_call_wait() with the
+ * function to call when the client gives up or its time is over, and replies later.
  */
 #pragma once
 
@@ -39,22 +39,22 @@ struct grpc_call_options {
     struct operations *operations;
 };
 
-/* Answers a request, now or later; then it wakes the connection. */
+/* Answers a request, now or later; a later answer wakes the connection. */
 void grpc_call_begin(const struct grpc_call_options *options, struct http2_request *request,
                      struct http2_connection *connection);
 
-/* The request is gone: tells the method. */
+/* The request is gone: cancels its method. */
 void grpc_call_cancel(struct http2_request *request);
 
 /* ---- for methods ---- */
 
 struct reconciler *grpc_call_reconciler(const struct grpc_call *call);
 
-/* Whether there is a service of this name here. */
+/* Whether this server offers a service of this name. */
 bool grpc_call_has_service(const struct grpc_call *call, const char *name);
 
-/* The method replies later. `cancel` is called, once, if that is not wanted any more: the client
- * gave up, or grpc-timeout (or a time of our own) passed; then the method does not reply. */
+/* The method will reply later. `cancel` is called once if the reply is no longer wanted: the client
+ * gave up, or grpc-timeout (or crustd's own limit) passed. Then the method must not reply. */
 void grpc_call_wait(struct grpc_call *call, void (*cancel)(void *work), void *work);
 
 /* Each of these is the end of the call. */
@@ -63,9 +63,9 @@ void grpc_call_fail(struct grpc_call *call, enum status_code code, const char *f
     __attribute__((format(printf, 3, 4)));
 
 enum grpc_text_failure {
-    GRPC_TEXT_WRONG = -EINVAL, /* not UTF-8, or it has a NUL */
+    GRPC_TEXT_WRONG = -EINVAL, /* not UTF-8, or contains a NUL */
     GRPC_TEXT_TOO_LONG = -EMSGSIZE,
 };
 
-/* A member of a request as text, shorter than size. 0 or an enum grpc_text_failure. */
+/* Copies a member of a request as text, shorter than size. 0 or an enum grpc_text_failure. */
 int grpc_copy_text(const ProtobufCBinaryData *member, char *ret_text, size_t size);

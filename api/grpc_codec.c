@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grpc_codec.c - the encodings by hand; they are small. */
+/* grpc_codec.c - the encodings, written by hand because they are small. */
 #include "api/grpc_codec.h"
 
 #include <endian.h>
@@ -40,7 +40,8 @@ static uint64_t unit_of(char letter)
     }
 }
 
-/* Eight digits of hours are 3.6e20 ns and do not fit; a century is as good as that. */
+/* Eight digits of hours are 3.6e20 ns and do not fit; anything above a century becomes a
+ * century. */
 int grpc_parse_timeout(const char *text, uint64_t *ret_nanoseconds)
 {
     size_t digits = strspn(text, "0123456789");

@@ -2,7 +2,7 @@
 /* grpc_codec.h - gRPC's own encodings over HTTP/2: text and bytes, no I/O. Private to api/.
  *
  * A message is a byte that says whether it is compressed, its length (4 bytes, big endian) and its
- * bytes; where DATA frames end means nothing. Source: grpc/doc/PROTOCOL-HTTP2.md.
+ * bytes; the boundaries of DATA frames have no meaning. Source: grpc/doc/PROTOCOL-HTTP2.md.
  */
 #pragma once
 
@@ -14,10 +14,10 @@
 
 enum {
     GRPC_PREFIX_BYTES = 5,
-    GRPC_MESSAGE_BYTES = 64 * 1024, /* as long as mountInfo.json may be */
+    GRPC_MESSAGE_BYTES = 64 * 1024, /* the limit of mountInfo.json */
 };
 
-/* "application/grpc", also with "+proto" or another suffix, or parameters. */
+/* "application/grpc", also with "+proto" or another suffix, or with parameters. */
 bool grpc_is_content_type(const char *value);
 
 /* "500m": one to eight digits and H, M, S, m, u or n. 0, -EINVAL. */
@@ -26,23 +26,23 @@ int grpc_parse_timeout(const char *text, uint64_t *ret_nanoseconds);
 /* Outcomes of grpc_find_message(). */
 enum {
     GRPC_MESSAGE,
-    GRPC_EMPTY,      /* no message at all */
-    GRPC_CUT,        /* less than its prefix announces */
+    GRPC_EMPTY,      /* no message */
+    GRPC_CUT,        /* shorter than its prefix announces */
     GRPC_OVERSIZE,   /* its prefix announces more than GRPC_MESSAGE_BYTES */
-    GRPC_COMPRESSED, /* which nobody was told to do */
-    GRPC_SEVERAL,    /* something stands behind it */
+    GRPC_COMPRESSED, /* not offered by this server */
+    GRPC_SEVERAL,    /* followed by more bytes */
 };
 
-/* The one message of a unary call's whole body. ret_message is borrowed from it, and only filled
- * for GRPC_MESSAGE. */
+/* Finds the one message in the whole body of a unary call. ret_message is borrowed from the body,
+ * and only set for GRPC_MESSAGE. */
 int grpc_find_message(const void *body, size_t length, const void **ret_message,
                       size_t *ret_length);
 
-/* Begins a message at the buffer's end, and completes it once it stands there. 0 or as
- * buffer_append(). */
+/* grpc_begin_message() begins a message at the buffer's end; grpc_end_message() sets its length
+ * once its bytes are there. 0 or as buffer_append(). */
 int grpc_begin_message(struct buffer *body, size_t *ret_start);
 void grpc_end_message(struct buffer *body, size_t start);
 
-/* grpc-message: bytes other than printable ASCII, and the percent sign, become %XX. What does not
- * fit into size (at least 1) is cut at the end of an escape. */
+/* Encodes grpc-message: bytes other than printable ASCII, and the percent sign, become %XX. A text
+ * that does not fit into size (at least 1) is cut, but never within an escape. */
 void grpc_escape_text(const char *text, char *ret_escaped, size_t size);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* grpc_server.c - the listening socket and its connections.
  *
- * At most CONNECTIONS at a time. When one more comes, the one that has been without a request for
- * longest makes room, so that clients which connect and say nothing keep nobody out; only if all
- * have a request in flight, the new one is closed. Bodies take at most ROOM_BYTES
- * together, beyond what is each connection's own.
+ * There are at most CONNECTIONS at a time. A new connection beyond that replaces the one that has
+ * been without a request for longest, so that clients that connect and stay silent cannot exclude
+ * others. The new one is closed only if all have a request in flight. Bodies take at most
+ * ROOM_BYTES together, beyond each connection's own allowance.
  */
 #include "api/grpc_server.h"
 
@@ -25,14 +25,14 @@ struct client {
     struct grpc_server *server;
     struct client *next;
     struct http2_connection *connection;
-    bool leaving; /* made room for another one; not counted any more */
+    bool leaving; /* is being replaced by a new connection; no longer counted */
 };
 
 struct grpc_server {
     struct grpc_call_options calls;
     struct unix_socket socket;
     struct loop_io accepting;
-    struct loop_timer pause; /* no descriptor was left for a connection */
+    struct loop_timer pause; /* while no descriptor is left for a connection */
     struct http2_room room;
     struct client *clients;
     unsigned count, leaving;
@@ -79,8 +79,8 @@ static void on_ended(struct http2_connection *connection, void *userdata)
 
 static const struct http2_handler handler = {on_request, on_cancelled};
 
-/* Who has said nothing yet gives way before who has made calls; of either kind the one that has
- * been idle for longest. */
+/* Prefers clients that have said nothing yet over those that have made calls; of either kind, the
+ * one that has been idle for longest. */
 static struct client *find_idlest(const struct grpc_server *server)
 {
     struct client *idlest = NULL;
@@ -101,7 +101,7 @@ static struct client *find_idlest(const struct grpc_server *server)
     return idlest;
 }
 
-/* The one that came first. */
+/* The client that connected first. */
 static struct client *find_leaving(const struct grpc_server *server)
 {
     struct client *first = NULL;
@@ -124,7 +124,7 @@ static bool make_room(struct grpc_server *server)
                     "all %d connections have a call in flight: closing a new one", CONNECTIONS);
         return false;
     }
-    http2_connection_shut_down(idlest->connection); /* so that no call of its is lost */
+    http2_connection_shut_down(idlest->connection); /* GOAWAY, so that none of its calls is lost */
     if (!http2_connection_has_begun(idlest->connection)) {
         remove_client(idlest);
         return true;
@@ -169,7 +169,7 @@ static void on_pause(struct loop_timer *timer)
     loop_io_start(server->calls.loop, &server->accepting, server->socket.fd, LOOP_READ, on_accept);
 }
 
-/* Otherwise the loop would spin on a connection that cannot be accepted. */
+/* Without a pause, the loop would spin on a connection that cannot be accepted. */
 static void pause_accepting(struct grpc_server *server, int error_number)
 {
     log_warning(&(struct log_ids){.source = "grpc"}, "cannot accept a connection: %s",

@@ -6,8 +6,9 @@
  *                                 CRUST, for a kubelet: a volume by its sandbox and device
  *   grpc.health.v1.Health         Check
  *
- * For root, and for the processes of one group (SO_PEERCRED as well as the socket's mode). Unary
- * calls, uncompressed, of at most 64 KiB. At stop: GOAWAY, and what is in flight gets its reply.
+ * Root and the processes of one group have access (by SO_PEERCRED as well as the socket's mode).
+ * Calls are unary, uncompressed, of at most 64 KiB. At stop, clients get GOAWAY, and calls in
+ * flight get their reply.
  */
 #pragma once
 
@@ -22,7 +23,7 @@ struct grpc_server_options {
     int root;                      /* O_PATH of --root */
     const char *socket_path;       /* below root; its directory is made (0755) if absent */
     const char *socket_group;      /* "" or NULL: root only */
-    struct operations *operations; /* counts the calls */
+    struct operations *operations; /* where calls are counted */
 };
 
 /* 0 or -errno with a text. */
@@ -30,8 +31,8 @@ int grpc_server_new(struct loop *loop, struct reconciler *reconciler,
                     const struct grpc_server_options *options, struct grpc_server **ret_server,
                     struct error *error);
 
-/* Takes no new connections and calls. */
+/* Accepts no new connections and calls. */
 void grpc_server_shut_down(struct grpc_server *server);
 
-/* Sends the replies there are, cancels the other calls, closes. NULL is fine; returns NULL. */
+/* Sends the replies that are ready, cancels the other calls, closes. Accepts NULL; returns NULL. */
 struct grpc_server *grpc_server_free(struct grpc_server *server);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* health.c - grpc.health.v1.Health/Check: as /readyz, in gRPC's words. */
+/* health.c - grpc.health.v1.Health/Check: /readyz as a gRPC service. */
 #include "api/grpc_call.h"
 #include "api/proto/health.pb-c.h"
 #include "reconciler/command/command.h"

@@ -34,7 +34,7 @@ static const char *entity_of(uint32_t character)
     }
 }
 
-/* lib/text.h tells by escaping them which characters are not to be shown. */
+/* A character is shown if lib/text.h would not escape it. */
 static bool is_shown(const char *text, size_t length)
 {
     char escaped[TEXT_ESCAPED_BYTES];

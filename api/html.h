@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* html.h - HTML with everything escaped that is not ours. Private to api/.
+/* html.h - HTML in which everything but crustd's own markup is escaped. Private to api/.
  *
- * What cannot be appended is latched in the buffer: lib/buffer.h. */
+ * Failures to append are latched in the buffer: lib/buffer.h.
+ */
 #pragma once
 
 #include <stdint.h>
 
 #include "lib/buffer.h"
 
-/* Markup: constants only. */
+/* Markup: only constants may be passed. */
 void html_raw(struct buffer *html, const char *markup);
 
-/* Text of anybody, between tags or in a quoted attribute. What is no character, controls a terminal
- * or reorders a line is shown as U+FFFD. */
+/* Text of any origin, between tags or in a quoted attribute. Invalid characters, and those that
+ * control a terminal or reorder a line, are shown as U+FFFD. */
 void html_text(struct buffer *html, const char *text);
 
 void html_number(struct buffer *html, uint64_t number);
 
-/* "64 MiB", with the bytes as its title; 0: a dash, for it is not known. */
+/* "64 MiB", with the bytes as its title; 0, which means unknown, as a dash. */
 void html_size(struct buffer *html, uint64_t bytes);
 
 /* <time>2026-01-02 03:04:05</time>, UTC. */

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http2_connection.c - reading, writing and patience.
+/* http2_connection.c - reading, writing and time limits.
  *
- * One read of at most READ_BYTES in each turn of the loop, so that a client that sends without
- * pause leaves the others their turns. A client that does not take its replies is not read from
- * either, and waits for its time to pass.
+ * Each iteration of the loop reads at most READ_BYTES once, so that a client that sends without
+ * pause does not hold up the others. While a client does not read its replies, nothing is read from
+ * it either, until its time is over.
  *
- * A connection that we end is told so by GOAWAY and stays half open until the client has hung up:
- * what a client writes before it has read that must not fail, or it could not tell that its call
- * was never begun and may be made again.
+ * A connection that crustd ends is announced by GOAWAY and stays half open until the client has
+ * hung up. What a client writes before it has read the GOAWAY must not fail, because otherwise the
+ * client could not know that its call was never begun and may be repeated.
  *
- * One timer: while there are requests it looks every CHECK_SECONDS whether one is too slow, else it
- * ends the connection. An idle connection wakes nobody until then.
+ * There is one timer. While there are requests, it checks every CHECK_SECONDS whether one is too
+ * slow; otherwise it ends the connection. An idle connection causes no wake-ups until then.
  */
 #include "api/http2_connection.h"
 
@@ -40,14 +40,14 @@ struct http2_connection {
     int fd;
     struct loop_io io;
     struct loop_timer timer;
-    const char *piece; /* of what the session gave last, not yet gathered */
+    const char *piece; /* rest of the session's last piece, not yet gathered */
     size_t piece_bytes;
-    size_t left, left_bytes; /* of what is gathered, not yet written */
+    size_t left, left_bytes; /* of the gathered bytes, not yet written */
     char gathered[WRITE_BYTES];
     uint64_t began_ns;
-    uint64_t checked_ns; /* the timer fired */
-    uint64_t moved_ns;   /* the last byte was written, or nothing was there to write */
-    bool leaving;        /* GOAWAY has been said */
+    uint64_t checked_ns; /* when the timer last fired */
+    uint64_t moved_ns;   /* when the last byte was written, or when nothing was left to write */
+    bool leaving;        /* GOAWAY was queued */
 };
 
 static void on_io(struct loop_io *io, int events);
@@ -55,8 +55,8 @@ static void on_timer(struct loop_timer *timer);
 
 /* ---- time ---- */
 
-/* When it is looked at again, whatever the client does until then. A client that only pings is
- * idle. */
+/* When the connection is checked next, whatever the client does until then. A client that only
+ * pings counts as idle. */
 static uint64_t due(const struct http2_connection *connection)
 {
     uint64_t idle_since = http2_session_idle_since(connection->session);
@@ -91,8 +91,8 @@ static bool is_out_of_time(const struct http2_connection *connection, uint64_t n
 
 /* ---- bytes ---- */
 
-/* A reply is several frames, which the session gives one by one: they go out together, for each
- * write wakes the client. */
+/* A reply is several frames, which the session provides one by one. They are written together,
+ * because each write wakes the client. */
 static void gather(struct http2_connection *connection)
 {
     connection->left = 0;
@@ -115,7 +115,7 @@ static void gather(struct http2_connection *connection)
     }
 }
 
-/* 0 all is written, 1 the socket takes no more for now, -errno. */
+/* 0: all is written; 1: the socket accepts no more for now; -errno. */
 static int write_some(struct http2_connection *connection)
 {
     for (;;) {
@@ -158,7 +158,7 @@ static void on_farewell_timer(struct loop_timer *timer)
     end(container_of(timer, struct http2_connection, timer));
 }
 
-/* Nothing more is said, and nothing is heard. */
+/* Sends nothing more, and ignores what arrives. */
 static void bid_farewell(struct http2_connection *connection)
 {
     (void)shutdown(connection->fd, SHUT_WR);
@@ -168,7 +168,8 @@ static void bid_farewell(struct http2_connection *connection)
                      on_farewell_timer);
 }
 
-/* Writes, then waits for what comes next; the last thing that a callback does. */
+/* Writes, then waits for what comes next. Must be the last call of a callback, because it may end
+ * the connection. */
 static void go_on(struct http2_connection *connection)
 {
     int r;
@@ -189,8 +190,8 @@ static void go_on(struct http2_connection *connection)
     start_timer(connection);
 }
 
-/* false: the client is gone. What it sent last is still taken, and a session that it broke says so
- * to it when the rest is written. */
+/* false: the client is gone. The bytes that it sent last are still processed. If they broke the
+ * session, the client is told so when the rest is written. */
 static bool read_some(struct http2_connection *connection)
 {
     char bytes[READ_BYTES];
@@ -223,7 +224,7 @@ static void on_timer(struct loop_timer *timer)
         http2_session_shut_down(connection->session);
         connection->leaving = true;
         if (connection->left_bytes || !http2_session_has_begun(connection->session))
-            end(connection); /* it takes nothing, or has asked for nothing */
+            end(connection); /* it does not read, or has requested nothing */
         else
             go_on(connection);
         return;

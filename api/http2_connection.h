@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* http2_connection.h - an HTTP/2 session on a socket of the loop. Private to api/.
  *
- * Bounds in time: the client must begin within 10 s, say a whole request within 10 s, read without
- * a pause of 30 s, and ask for something at least every 5 minutes. A reply that its flow control
- * does not let through keeps a connection no longer than none would. Bounds in memory: the
+ * Bounds in time: the client must begin within 10 s, complete a request within 10 s, read without a
+ * pause of 30 s, and send a request at least every 5 minutes. A reply that is held up by the
+ * client's flow control does not keep the connection open for longer. Bounds in memory: the
  * session's, and the bytes that are gathered for one write.
  */
 #pragma once
@@ -15,9 +15,10 @@ struct http2_connection;
 
 struct http2_connection_options {
     struct loop *loop;
-    const struct http2_handler *handler; /* its userdata is the one below */
+    const struct http2_handler *handler; /* called with `userdata` below */
     struct http2_room *room;
-    /* It has ended; nothing is called any more, and the owner may free it. Called from the loop. */
+    /* The connection has ended; nothing is called after this, and the owner may free it. Called
+     * from the loop. */
     void (*ended)(struct http2_connection *connection, void *userdata);
     void *userdata;
 };
@@ -26,17 +27,17 @@ struct http2_connection_options {
 int http2_connection_new(const struct http2_connection_options *options, int fd,
                          struct http2_connection **ret_connection);
 
-/* Sends what can be sent at once, cancels its requests, closes. Returns NULL. */
+/* Sends what can be sent at once, cancels the requests, closes. Returns NULL. */
 struct http2_connection *http2_connection_free(struct http2_connection *connection);
 
-/* A reply was queued outside of the handler: has it sent in the loop's next turn. */
+/* A reply was queued outside the handler: it is sent in the loop's next iteration. */
 void http2_connection_wake(struct http2_connection *connection);
 
-/* GOAWAY; it ends once its requests have been replied to and the client has hung up, or a second
- * later. */
+/* Sends GOAWAY. The connection ends once its requests have been replied to and the client has hung
+ * up, or a second later. */
 void http2_connection_shut_down(struct http2_connection *connection);
 
-/* Whether the client has said that it speaks HTTP/2. */
+/* Whether the client has shown that it speaks HTTP/2. */
 bool http2_connection_has_begun(const struct http2_connection *connection);
 
 /* As http2_session_idle_since(). */

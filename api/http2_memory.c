@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http2_memory.c - malloc(3) with a count: each block is preceded by its size. */
+/* http2_memory.c - malloc(3) with accounting: each block is preceded by its size. */
 #include "api/http2_memory.h"
 
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* As wide as malloc aligns, and charged twice: for itself, and for malloc's own. */
+/* As wide as malloc's alignment. It is charged twice: once for itself, and once for malloc's own
+ * header. */
 union head {
     size_t size;
     max_align_t align;

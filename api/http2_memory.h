@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http2_memory.h - what nghttp2 may take for one session. Private to api/.
+/* http2_memory.h - limits the memory that nghttp2 takes for one session. Private to api/.
  *
- * How much it keeps for frames, fields and replies that wait follows from what the client does.
- * With this it has a bound, whatever that is: beyond it there is no memory for it, and nghttp2 ends
- * the session.
+ * How much nghttp2 stores for frames, fields and waiting replies depends on the client. This sets a
+ * bound on it, whatever the cause: beyond it, allocations fail and nghttp2 ends the session.
  */
 #pragma once
 
@@ -15,5 +14,5 @@ struct http2_memory {
     size_t used;
 };
 
-/* The allocator that draws on it; the memory is borrowed for the session's life. */
+/* Returns an allocator that draws on `memory`, which is borrowed for the session's life. */
 nghttp2_mem http2_memory_use(struct http2_memory *memory);

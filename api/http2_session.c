@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* http2_session.c - nghttp2, and what it leaves to its user.
  *
- * nghttp2 keeps the protocol; here are the bounds. A request lives as long as its stream. It is
- * given to the handler when it is complete, or as soon as something is wrong with it; what comes
- * after that is dropped. A reply to a request that the client is still sending is followed by
+ * nghttp2 implements the protocol, this file the bounds. A request lives as long as its stream. It
+ * is passed to the handler when it is complete, or as soon as it has a fault; what arrives after
+ * that is dropped. A reply to a request that the client is still sending is followed by
  * RST_STREAM(NO_ERROR), which asks it to stop (RFC 9113, 8.1).
  *
- * Of a request's fields only those are looked at that are kept. nghttp2 would check all of them,
- * and refuse clients that put the socket's path into :authority, as gRPC in Go long did.
+ * Only those fields of a request that are stored are checked. nghttp2 would check all of them, and
+ * refuse clients that put the socket's path into :authority, as gRPC in Go did for a long time.
  *
  * Memory: a session has at most HTTP2_STREAMS requests, each with fields of fixed size, and one
- * reply. Bodies beyond a few KiB draw on the room that all sessions share, so that who fills it
- * keeps no small request of others out. What nghttp2 takes for the session has a limit of its own
- * (http2_memory.h), whatever makes it take so much: fields and frames half said, acknowledgements
- * and resets that the client does not read.
+ * reply. Bodies beyond a few KiB draw on a room that all sessions share, so that a client that
+ * fills it does not keep out the small requests of others. nghttp2's memory for the session has a
+ * limit of its own (http2_memory.h), whatever it is used for: incomplete fields and frames,
+ * acknowledgements and resets that the client does not read.
  *
- * Work: a frame that asks for nothing (PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty DATA, a
- * reset) takes from an allowance that time and replies fill again: a busy client measures its
- * round trips by pings and gives windows back, an idle one does neither. Resets have nghttp2's own
- * limit too. Beyond that the session ends with ENHANCE_YOUR_CALM.
+ * Work: a frame that requests nothing (PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty DATA, a
+ * reset) draws on an allowance that is refilled by time and by replies: a busy client measures its
+ * round trips by pings and returns windows, an idle one does neither. Resets also have nghttp2's
+ * own limit. Beyond the allowance the session ends with ENHANCE_YOUR_CALM.
  */
 #include "api/http2_session.h"
 
@@ -32,7 +32,7 @@
 #include "lib/clock.h"
 
 enum {
-    FIELD_BYTES = 32, /* what RFC 9113 counts for each field */
+    FIELD_BYTES = 32, /* what RFC 9113 adds for each field */
     FIELDS_BYTES_MAX = 64 * 1024,
     RESETS = 200,
     RESETS_PER_SECOND = 20,
@@ -50,10 +50,10 @@ struct http2_session {
     size_t body_bytes; /* of all its requests */
     struct http2_request *requests;
     bool begun;
-    bool broken; /* nothing more is taken from the client */
+    bool broken; /* nothing more is accepted from the client */
     unsigned noise;
     uint64_t noise_since_ns;
-    uint64_t idle_since_ns; /* the last time that a request came, was replied to or went */
+    uint64_t idle_since_ns; /* when a request last came, was replied to or went */
 };
 
 /* ---- requests ---- */
@@ -68,7 +68,7 @@ static size_t beyond_own(size_t body_bytes)
     return body_bytes > HTTP2_OWN_BYTES ? body_bytes - HTTP2_OWN_BYTES : 0;
 }
 
-/* What the session's bodies take becomes so much. false: the room is full. */
+/* Changes the total of the session's bodies to body_bytes. false: the shared room is full. */
 static bool fit_bodies(struct http2_session *session, size_t body_bytes)
 {
     struct http2_room *room = session->room;
@@ -199,7 +199,7 @@ static void note_noise(struct http2_session *session)
         break_off(session, NGHTTP2_ENHANCE_YOUR_CALM);
 }
 
-/* ---- what nghttp2 says ---- */
+/* ---- nghttp2's callbacks ---- */
 
 static int on_begin_frame(nghttp2_session *nghttp2, const nghttp2_frame_hd *head, void *userdata)
 {
@@ -219,11 +219,11 @@ static int on_begin_headers(nghttp2_session *nghttp2, const nghttp2_frame *frame
     (void)nghttp2;
     if (frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST)
         return begin_request(userdata, frame->hd.stream_id);
-    note_noise(userdata); /* trailers, which say nothing here */
+    note_noise(userdata); /* trailers, which have no meaning here */
     return 0;
 }
 
-/* nghttp2 ends name and value with a NUL. */
+/* nghttp2 terminates name and value with a NUL. */
 static int on_header(nghttp2_session *nghttp2, const nghttp2_frame *frame, const uint8_t *name,
                      size_t name_length, const uint8_t *value, size_t value_length, uint8_t flags,
                      void *userdata)
@@ -277,7 +277,7 @@ static int on_frame(nghttp2_session *nghttp2, const nghttp2_frame *frame, void *
     return 0;
 }
 
-/* The reply is out, and the client is still talking. */
+/* The reply is sent; if the client is still sending its request, resets the stream. */
 static int on_sent(nghttp2_session *nghttp2, const nghttp2_frame *frame, void *userdata)
 {
     struct http2_session *session = userdata;
@@ -318,7 +318,7 @@ static nghttp2_nv make_field(const struct http2_field *field)
     return (nghttp2_nv){.name = name.bytes,
                         .namelen = strlen(field->name),
                         .value = value.bytes,
-                        .valuelen = strlen(field->value)}; /* nghttp2 copies all of them */
+                        .valuelen = strlen(field->value)}; /* nghttp2 copies them */
 }
 
 static ssize_t read_reply(nghttp2_session *nghttp2, int32_t stream, uint8_t *bytes, size_t length,

@@ -2,13 +2,13 @@
 /* http2_session.h - HTTP/2 as a server of small requests: bytes in, bytes out, no I/O. Private to
  * api/.
  *
- * nghttp2 with bounds: how many requests at a time, how long their heads and bodies may be, how
- * much the bodies of all sessions take together, how often a client may bother without asking for
- * anything. Replies are either fields alone, or a body and one trailer.
+ * This is nghttp2 with bounds: on the number of concurrent requests, on the length of their heads
+ * and bodies, on the memory of the bodies of all sessions together, and on frames that request
+ * nothing. A reply is either fields alone, or a body and one trailer.
  *
- * So clients take at most, for each connection, HTTP2_SESSION_BYTES and HTTP2_STREAMS times
- * HTTP2_REQUEST_BYTES; and for bodies twice HTTP2_OWN_BYTES, and twice the room of all, since
- * buffers double.
+ * So clients cause at most, for each connection, HTTP2_SESSION_BYTES and HTTP2_STREAMS times
+ * HTTP2_REQUEST_BYTES; and for bodies twice HTTP2_OWN_BYTES for each connection, and twice the
+ * shared room, because buffers double.
  */
 #pragma once
 
@@ -20,17 +20,17 @@
 
 enum {
     HTTP2_STREAMS = 32,
-    HTTP2_FIELDS_BYTES = 8 * 1024, /* a request's head; names and values, and 32 for each */
+    HTTP2_FIELDS_BYTES = 8 * 1024, /* of a request's head: names and values, and 32 for each */
     HTTP2_BODY_BYTES = 64 * 1024 + 5,
-    HTTP2_OWN_BYTES = 16 * 1024,      /* of a session's bodies, which draw on no room */
-    HTTP2_REQUEST_BYTES = 4 * 1024,   /* a request that waits, and its reply; not its body */
-    HTTP2_SESSION_BYTES = 128 * 1024, /* what nghttp2 takes for a session; it ends beyond it */
-    HTTP2_NOISE = 1000,               /* frames that ask for nothing, at once */
+    HTTP2_OWN_BYTES = 16 * 1024,      /* of a session's bodies, not taken from the shared room */
+    HTTP2_REQUEST_BYTES = 4 * 1024,   /* a request that waits, and its reply; without its body */
+    HTTP2_SESSION_BYTES = 128 * 1024, /* of nghttp2's memory for a session, which ends beyond it */
+    HTTP2_NOISE = 1000,               /* frames without a request, at once */
     HTTP2_NOISE_PER_SECOND = 100,
-    HTTP2_NOISE_PER_REPLY = 8, /* what a client that is served may add */
+    HTTP2_NOISE_PER_REPLY = 8, /* what each reply adds to that */
 };
 
-/* What is wrong with a request before anybody has read it. */
+/* A fault of a request, found before the handler gets it. */
 enum http2_fault {
     HTTP2_FINE,
     HTTP2_FIELDS_TOO_LONG,
@@ -47,7 +47,7 @@ struct http2_request {
     int32_t stream;
     uint64_t began_ns; /* CLOCK_BOOTTIME */
 
-    /* "" absent. A value that does not fit makes a fault. */
+    /* "" absent. A value that does not fit is a fault. */
     char method[16];
     char path[256];
     char content_type[64];
@@ -57,13 +57,13 @@ struct http2_request {
     struct buffer body;
 
     enum http2_fault fault;
-    bool complete; /* the client has said all of it */
-    bool given;    /* to the handler */
+    bool complete; /* the client has sent all of it */
+    bool given;    /* passed to the handler */
     bool replied;
-    struct buffer reply; /* waiting to be sent, from reply_sent on */
+    struct buffer reply; /* being sent, from reply_sent on */
     size_t reply_sent;
     const struct http2_field *trailer;
-    void *userdata; /* the handler's */
+    void *userdata; /* the handler's own */
 };
 
 struct http2_field {
@@ -72,14 +72,14 @@ struct http2_field {
 };
 
 struct http2_handler {
-    /* A request is complete or has a fault: reply to it, now or later. */
+    /* A request is complete or has a fault. The handler replies to it, now or later. */
     void (*request)(struct http2_request *request, void *userdata);
-    /* A request that was given and not replied to is gone, and with it the memory behind it when
+    /* A request that was passed to the handler and not replied to is gone; its memory is freed when
      * this returns. */
     void (*cancelled)(struct http2_request *request, void *userdata);
 };
 
-/* What the bodies of several sessions take together, beyond what is each one's own. */
+/* The total of the bodies of several sessions, beyond each one's own allowance. */
 struct http2_room {
     size_t limit;
     size_t used;
@@ -88,36 +88,37 @@ struct http2_room {
 /* All borrowed for the session's life. 0 or -ENOMEM. */
 int http2_session_new(const struct http2_handler *handler, void *userdata, struct http2_room *room,
                       struct http2_session **ret_session);
-/* Every given request is cancelled. Returns NULL. */
+/* Cancels every request that the handler has. Returns NULL. */
 struct http2_session *http2_session_free(struct http2_session *session);
 
-/* Takes bytes from the client. 0, or -EPROTO: it broke the protocol or bothers too much; nothing
- * more is taken from it, what http2_session_send() has left tells it why. */
+/* Processes bytes from the client. 0, or -EPROTO: it broke the protocol or sent too many frames
+ * without a request. Then nothing more is accepted from it, and http2_session_send() still returns
+ * the frames that tell it why. */
 int http2_session_receive(struct http2_session *session, const void *bytes, size_t length);
 
-/* The next bytes to the client, valid until the next call; 0: nothing for now. */
+/* The next bytes for the client, valid until the next call; 0: nothing for now. */
 size_t http2_session_send(struct http2_session *session, const void **ret_bytes);
 
-/* Nothing will come or go any more. */
+/* Nothing more will be received or sent. */
 bool http2_session_is_over(const struct http2_session *session);
 
-/* What the client has begun before that time and not completed gets the fault. */
+/* Requests that began before that time and are not complete get the fault HTTP2_TOO_SLOW. */
 void http2_session_expire(struct http2_session *session, uint64_t before_ns);
 
-/* Takes no new requests (GOAWAY); it is over once those there are have been replied to. */
+/* Accepts no new requests (GOAWAY); the session is over once the present ones have been replied
+ * to. */
 void http2_session_shut_down(struct http2_session *session);
 
 bool http2_session_has_begun(const struct http2_session *session); /* the client's preface came */
 
-/* CLOCK_BOOTTIME since which no request waits for its reply; HTTP2_BUSY: one does. A reply that the
- * client's flow control does not let through is waited for by nobody. */
+/* Since when (CLOCK_BOOTTIME) no request has been waiting for a reply; HTTP2_BUSY: one is waiting.
+ * A reply that is held up by the client's flow control does not count as waiting. */
 #define HTTP2_BUSY UINT64_MAX
 uint64_t http2_session_idle_since(const struct http2_session *session);
 
-/* Replies, once per given request: `status` is three digits; `body` NULL: the fields are all there
- * is, and end the stream. The body's bytes are taken over; the trailer is static. The request's own
- * body is gone. A failure to
- * queue it resets the stream. The request may be gone afterwards. */
+/* Replies, once per request: `status` is three digits; body NULL: the reply has only fields, which
+ * end the stream. Takes over the body's bytes; the trailer must be static. Frees the request's own
+ * body. If the reply cannot be queued, the stream is reset. The request may be gone afterwards. */
 void http2_reply(struct http2_request *request, const char *status,
                  const struct http2_field *fields, size_t count, struct buffer *body,
                  const struct http2_field *trailer);

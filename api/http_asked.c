@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http_asked.c - requests in three dialects into one question. Pure: bytes in, question out. */
+/* http_asked.c - parses requests of three dialects into one question. Pure: bytes in, question
+ * out. */
 #include "api/http_asked.h"
 
 #include <errno.h>
@@ -70,7 +71,7 @@ static enum status_code read_object(const struct http_question *question, cJSON 
     return STATUS_OK;
 }
 
-/* A device below /dev is one; no volume is published there. */
+/* A path below /dev is a device, because no volume is published there. */
 static enum status_code take_path(const char *text, size_t length, struct http_asked *asked,
                                   struct error *error)
 {
@@ -102,7 +103,7 @@ static enum status_code take_id(const char *path, struct http_asked *asked, stru
     return STATUS_OK;
 }
 
-/* ---- by number ---- */
+/* ---- by volume id ---- */
 
 enum status_code http_asked_volume_resize(const struct http_question *question,
                                           struct http_asked *ret_asked, struct error *error)
@@ -131,7 +132,7 @@ enum status_code http_asked_volume_stats(const struct http_question *question,
     return take_id(question->path, ret_asked, error);
 }
 
-/* ---- as Kata's shim has it ---- */
+/* ---- in the form of Kata's shim ---- */
 
 enum status_code http_asked_shim_stats(const struct http_question *question,
                                        struct http_asked *ret_asked, struct error *error)
@@ -171,7 +172,7 @@ enum status_code http_asked_shim_resize(const struct http_question *question,
 
 /* ---- the first proposal ---- */
 
-/* A device is a path, or as the proposal has it a name, which is below /dev. */
+/* A device is a path or, in the proposal's form, a name below /dev. */
 static enum status_code take_device(const cJSON *object, struct http_asked *asked,
                                     struct error *error)
 {

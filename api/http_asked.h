@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http_asked.h - what a request asks about one volume: its stats, or to be grown. Private to
- * api/.
+/* http_asked.h - requests about one volume: for its stats, or for a resize. Private to api/.
  *
  *   POST /v1/volumes/ID/resize           {"required_bytes":N,"limit_bytes":N}, both optional; or
  *                                        nothing at all
@@ -11,10 +10,10 @@
  *   PUT  /fs-stats                       {"block-device":D,"pod-id":SANDBOX}
  *   PUT  /fs-resize                      {"block-device":D,"pod-id":SANDBOX,"volume-size":N}
  *
- * D is a path, or a name below /dev. Keys in any letter case; a size is a number, or a text:
- * digits or a Kubernetes quantity ("8Gi"). The last two were proposed for a shim, which knows its
- * sandbox: here pod-id names it, and may be left out while one volume alone is on the device. A
- * size that is asked for is the least: a volume grows to what its device has.
+ * D is a path, or a name below /dev. Keys may have any letter case. A size is a number or a text:
+ * digits or a Kubernetes quantity ("8Gi"). The last two requests were proposed for a shim, which
+ * knows its sandbox; here pod-id names the sandbox, and may be omitted if only one volume is on the
+ * device. A requested size is a minimum: a volume is resized to the size of its device.
  */
 #pragma once
 
@@ -27,16 +26,16 @@
 
 enum { HTTP_PATH_BYTES = 4096, HTTP_SANDBOX_BYTES = 256 };
 
-/* The texts that `expand` borrows. */
+/* Includes the texts that `expand` borrows. */
 struct http_asked {
     const char *method; /* a constant, for metrics */
-    bool resizes;       /* else: stats, of which only the target counts */
+    bool resizes;       /* otherwise stats, for which only the target counts */
     struct reconciler_expand expand;
-    char path[HTTP_PATH_BYTES]; /* of the volume, or its device */
+    char path[HTTP_PATH_BYTES]; /* of the volume or its device */
     char sandbox_id[HTTP_SANDBOX_BYTES];
 };
 
-/* Without their NUL; any bytes. */
+/* Path and argument without their NUL; the body may be any bytes. */
 struct http_question {
     const char *path;     /* of the URL, decoded */
     const char *argument; /* ?path=, decoded; NULL: none */

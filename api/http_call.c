@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* http_call.c - stats and resize over HTTP: the same commands that gRPC's methods use, answered in
- * JSON. A call has its own end, for HTTP carries no client's: CALL_SECONDS, as a gRPC call without
- * grpc-timeout has. */
+ * JSON. HTTP has no time limit of the client's, so a call ends after CALL_SECONDS, like a gRPC call
+ * without grpc-timeout. */
 #include "api/http_call.h"
 
 #include <errno.h>
@@ -51,7 +51,7 @@ static void append_stats(struct buffer *body, const struct reconciler_stats *sta
     buffer_append_text(body, "}}\n");
 }
 
-/* Memory that is too short for a reply is too short to say so. */
+/* If there is no memory for the reply, there is none for an error either: the reply stays empty. */
 static void reply(struct http_call *call, enum status_code code, struct http_reply *body,
                   const struct error *error)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http_host.c - an address cannot be rebound, a name has to be known. */
+/* http_host.c - addresses are always allowed, because they cannot be rebound; names must be
+ * known. */
 #include "api/http_host.h"
 
 #include <arpa/inet.h>
@@ -27,7 +28,7 @@ void http_hosts_add_own(struct http_hosts *hosts)
     http_hosts_add(hosts, name);
 }
 
-/* "[::1]:9824", "10.0.0.7:9824", "node-7": what stands before the port, without brackets. */
+/* "[::1]:9824", "10.0.0.7:9824", "node-7": cuts off the port and the brackets. */
 static bool cut_port(const char *host, char ret_name[static HTTP_HOST_BYTES])
 {
     const char *begin = *host == '[' ? host + 1 : host;

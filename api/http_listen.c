@@ -13,9 +13,9 @@
 
 enum { BACKLOG = 128 };
 
-/* What listening fails with and is told apart. */
+/* The failures of listening that are distinguished. */
 enum {
-    WRONG_ADDRESS = -EINVAL, /* it is not a numeric one */
+    WRONG_ADDRESS = -EINVAL, /* not numeric */
     NO_FAMILY = -EAFNOSUPPORT,
     ABSENT_ADDRESS = -EADDRNOTAVAIL,
 };
@@ -43,7 +43,7 @@ static int split_address(const char *address, char *ret_host, size_t size, const
     return 0;
 }
 
-/* [::] stands for every address of either family, whatever net.ipv6.bindv6only says. */
+/* [::] means every address of either family, regardless of net.ipv6.bindv6only. */
 static int take_both_families(int fd, const struct addrinfo *info)
 {
     const struct sockaddr_in6 *address = (const struct sockaddr_in6 *)(const void *)info->ai_addr;

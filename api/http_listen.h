@@ -4,7 +4,7 @@
 
 #include "lib/result.h"
 
-/* Listens on "ADDRESS:PORT", "[ADDRESS]:PORT" or ":PORT" (numbers only: nothing waits for a name
- * server). "[::]" means every address of either family. `key` is the configuration's, for the text.
- * 0 or -errno with a text. */
+/* Listens on "ADDRESS:PORT", "[ADDRESS]:PORT" or ":PORT" (numbers only, so that nothing waits for a
+ * name server). "[::]" means every address of either family. `key` is the configuration key, for
+ * the error text. 0 or -errno with a text. */
 int http_listen_tcp(const char *key, const char *address, int *ret_fd, struct error *error);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* http_routes.c - what each path answers.
  *
- * The audit views go out exactly as the store words them. A request that is not understood (an
- * argument of another name, a number that is none) is refused rather than answered in part: a
- * misspelt filter would otherwise return everything.
+ * The audit views are sent exactly as the store formats them. A request that is not understood (an
+ * unknown argument, an invalid number) is refused rather than answered in part, because a misspelt
+ * filter would otherwise return everything.
  *
- * All of it runs on the daemon's loop, so one answer must not take long. The history views can have
- * a million rows; an answer has the newest HTTP_HISTORY_ROWS of them at most. Who needs all
- * of it reads the database, which costs the daemon nothing.
+ * All of this runs on the daemon's loop, so one answer must not take long. The history views can
+ * have a million rows; an answer has at most the newest HTTP_HISTORY_ROWS of them. A client that
+ * needs all of them can read the database, which costs the daemon nothing.
  */
 #include "api/http_routes.h"
 
@@ -61,7 +61,7 @@ static int refuse_argument(struct http_reply *reply, const char *name)
     return http_routes_refuse(reply, 400, "INVALID_ARGUMENT", "bad_argument", error.text);
 }
 
-/* What the store wrote, or why it did not. */
+/* Completes what the store wrote, or turns its failure into an error. */
 static int finish(struct http_reply *reply, int result, const char *end, const struct error *error)
 {
     if (result == 0)
@@ -191,7 +191,8 @@ static int read_argument(const struct http_argument *argument, struct store_quer
     return -EINVAL;
 }
 
-/* {"dry_run":true}, or nothing. Who is not understood has nothing removed. */
+/* The body is {"dry_run":true} or empty. Anything else is refused, so that a request that was not
+ * understood removes nothing. */
 static int read_gc_body(const struct http_request *request, bool *dry_run)
 {
     cleanup(json_deletep) cJSON *object = NULL;
@@ -318,8 +319,9 @@ static int answer_explain(struct reconciler *reconciler, const struct http_reque
     return answer_of_volume(reconciler, request, reply, http_volume_explain);
 }
 
-/* The examination takes tens of milliseconds of the loop: whoever reaches a TCP port has one of the
- * last half minute. On the socket it is made anew, for a person who has just mended something. */
+/* The examination takes tens of milliseconds of the loop, so clients over TCP get one that is up to
+ * half a minute old. On the unix socket it is always made anew, for a person who has just fixed
+ * something. */
 static int answer_doctor(struct reconciler *reconciler, const struct http_request *request,
                          struct http_reply *reply)
 {
@@ -380,7 +382,7 @@ struct route {
     bool takes_arguments;
     int (*answer)(struct reconciler *reconciler, const struct http_request *request,
                   struct http_reply *reply);
-    http_asked_read *read; /* instead of answer: it is answered later */
+    http_asked_read *read; /* used instead of `answer`: the reconciler answers later */
 };
 
 static const struct route routes[] = {
@@ -424,7 +426,7 @@ static bool is_path_of(const char *pattern, const char *path)
     return component && strcmp(star + 1, path + before + component) == 0;
 }
 
-/* What metrics.listen serves, and nothing else. */
+/* Whether metrics.listen serves it, too. */
 static bool is_for_monitoring(const struct route *route)
 {
     return route->answer == answer_metrics || route->answer == answer_healthz ||

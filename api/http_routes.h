@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http_routes.h - what each path answers, apart from how HTTP is spoken. Private to api/. */
+/* http_routes.h - what each path answers, separate from the HTTP protocol. Private to api/. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,13 +12,13 @@
 
 enum {
     HTTP_ARGUMENTS = 8,
-    HTTP_HISTORY_ROWS = 10000, /* most rows of resizes, cleanups, journal in one answer */
+    HTTP_HISTORY_ROWS = 10000, /* the most rows of resizes, cleanups or journal in one answer */
     HTTP_EXAMINATION_SECONDS = 30,
 };
 
 struct operations;
 
-/* Which listening socket a request came in on; each serves another part of the paths. */
+/* The listening socket of a request; each serves a different set of paths. */
 enum http_listener {
     HTTP_LISTENER_SOCKET,
     HTTP_LISTENER_PAGES,
@@ -26,9 +26,9 @@ enum http_listener {
     HTTP_LISTENERS
 };
 
-/* What the doctor found last, for clients over TCP. */
+/* The doctor's last findings, for clients over TCP. */
 struct http_examination {
-    struct buffer findings; /* empty: nothing yet */
+    struct buffer findings; /* empty: none yet */
     uint64_t made_ns;
 };
 
@@ -42,35 +42,35 @@ struct http_request {
     const char *path;
     unsigned arguments;
     struct http_argument argument[HTTP_ARGUMENTS];
-    const char *body; /* what came after the head */
+    const char *body; /* the bytes after the head */
     size_t body_length;
     enum http_listener listener;
-    const struct operations *operations; /* for metrics */
+    const struct operations *operations; /* shown as metrics */
     struct http_examination *examination;
 };
 
 struct http_reply {
     unsigned status;
     const char *content_type;
-    const char *allow;    /* NULL, or the methods that the path has */
+    const char *allow;    /* NULL, or the methods that the path supports */
     const char *policy;   /* NULL, or the page's Content-Security-Policy */
-    uint64_t age_seconds; /* of an answer that was made earlier */
+    uint64_t age_seconds; /* since the answer was made, if it is not new */
     struct buffer body;   /* the caller sets the limit and owns the bytes */
 };
 
-/* Whether the answer takes long enough to take turns (http_turns.h). */
+/* Whether the answer takes so long that it must take turns (http_turns.h). */
 bool http_routes_is_costly(const struct http_request *request);
 
-/* ret_asked is what is to be answered by http_call_begin(). */
+/* ret_asked has to be answered by http_call_begin(). */
 enum { HTTP_ROUTES_ASKED = 1 };
 
-/* 0: the reply is something that can be sent. HTTP_ROUTES_ASKED. -ENOMEM is left to the caller. */
+/* 0: the reply can be sent. HTTP_ROUTES_ASKED. -ENOMEM: the caller has to reply. */
 int http_routes_answer(struct reconciler *reconciler, const struct http_request *request,
                        struct http_reply *reply, struct http_asked *ret_asked);
 
-/* An error of HTTP itself (too much, too many arguments) in the same shape. */
+/* An error of the HTTP level (too much, too many arguments) in the same JSON form. */
 int http_routes_refuse(struct http_reply *reply, unsigned status, const char *code,
                        const char *reason, const char *message);
 
-/* A command that was not done, in gRPC's words. */
+/* A command that failed, with gRPC's code. */
 int http_routes_refuse_code(struct http_reply *reply, enum status_code code, const char *message);

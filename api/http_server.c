@@ -2,20 +2,21 @@
 /* http_server.c - libmicrohttpd on the daemon's loop.
  *
  * Each of the three listeners (the unix socket, http.listen, metrics.listen) is a microhttpd daemon
- * in epoll mode without a thread: the loop watches its epoll descriptor, gives it a turn with
- * MHD_run() and keeps a timer for the time-outs that it asks for. Three daemons rather than one
- * with three sockets: who exhausts the connections of one leaves the others alone.
+ * in epoll mode without a thread: the loop watches its epoll descriptor, calls MHD_run() and keeps
+ * a timer for the time-outs that it requests. There are three daemons rather than one with three
+ * sockets, so that a client that exhausts the connections of one does not affect the others.
  *
- * Bounds: CONNECTIONS at a time and CONNECTION_BYTES of request head each, IDLE_SECONDS without a
- * byte in either direction, BODY_BYTES of request body, and answer_bytes of answers in memory, for
- * a client that asks for everything and then does not read. Each listener has its own, so that who
- * exhausts one leaves the others alone here, too. Costly answers take turns (http_turns.h).
+ * Bounds: CONNECTIONS at a time, each with CONNECTION_BYTES of request head, IDLE_SECONDS without a
+ * byte in either direction, BODY_BYTES of request body, and answer_bytes of answers in memory,
+ * against a client that requests everything and then does not read. Each listener has its own, for
+ * the same reason. Costly answers take turns (http_turns.h).
  *
- * A call that the reconciler answers later suspends its connection; WAITING of them leave the
- * others to who only reads. microhttpd wants none suspended when it stops.
+ * A call that the reconciler answers later suspends its connection. At most WAITING may be
+ * suspended, which leaves the other connections to clients that only read. microhttpd requires that
+ * none is suspended when it stops.
  *
- * An answer is complete before its first byte is sent, so a client that reads slowly sees one
- * moment of the store and holds no transaction open.
+ * An answer is complete before its first byte is sent, so a client that reads slowly gets a
+ * consistent state of the store and holds no transaction open.
  */
 #include "api/http_server.h"
 
@@ -40,16 +41,16 @@
 
 enum {
     CONNECTIONS = 32,
-    WAITING = 16, /* of these, for the reconciler */
+    WAITING = 16, /* of these, for answers of the reconciler */
     CONNECTION_BYTES = 8 * 1024,
     IDLE_SECONDS = 10,
     BODY_BYTES = 64 * 1024,
     LARGE_ANSWER_BYTES = 1024 * 1024,
-    REFUSAL_BYTES = 4 * 1024, /* always left for an error */
+    REFUSAL_BYTES = 4 * 1024, /* always reserved for an error */
     EXAMINATION_BYTES = 1024 * 1024,
 };
 
-/* Of answers in memory: 64 MiB in all. */
+/* The limits of answers in memory: 64 MiB in total. */
 static const size_t answer_bytes[HTTP_LISTENERS] = {
     [HTTP_LISTENER_SOCKET] = 40 * 1024 * 1024,
     [HTTP_LISTENER_PAGES] = 16 * 1024 * 1024,
@@ -66,7 +67,7 @@ struct listener {
     struct exchange *waiting;
     unsigned waiting_count;
     size_t answer_bytes; /* in memory, waiting to be sent */
-    bool stops;          /* nothing more may be suspended */
+    bool stops;          /* no more connections may be suspended */
 };
 
 struct http_server {
@@ -82,19 +83,19 @@ struct http_server {
     struct http_hosts hosts;
 };
 
-/* One request on its way; freed when microhttpd is done with it. While the reconciler works on it
+/* One request in progress; freed when microhttpd is done with it. While the reconciler works on it,
  * its connection is suspended. */
 struct exchange {
-    struct exchange *next; /* of those that wait */
+    struct exchange *next; /* the next waiting exchange */
     struct listener *listener;
     struct MHD_Connection *connection;
     struct buffer body;
     struct http_turn turn;
-    struct http_call *call;  /* NULL: nothing is waited for */
-    struct http_reply reply; /* of the call; status 0: not yet */
+    struct http_call *call;  /* NULL: not waiting */
+    struct http_reply reply; /* the call's; status 0: not yet */
 };
 
-/* Stands for the exchange of a request that is refused for its path. */
+/* Marks a request that is refused because its path contains a NUL. */
 static struct exchange path_with_nul;
 
 /* The bytes of one answer, until microhttpd has sent them. */
@@ -103,7 +104,7 @@ struct answer {
     struct buffer body;
 };
 
-/* glibc keeps what a large answer took for the next one; the daemon gives it back. */
+/* glibc would keep the memory of a large answer for the next one; this returns it to the kernel. */
 static void free_answer(void *data)
 {
     struct answer *answer = data;
@@ -116,7 +117,7 @@ static void free_answer(void *data)
         (void)malloc_trim(0);
 }
 
-/* The body belongs to the response, or is freed. */
+/* The response takes over the body; on failure it is freed. */
 static struct MHD_Response *make_response(struct listener *listener, struct buffer *body)
 {
     struct answer *answer = calloc(1, sizeof(*answer));
@@ -191,8 +192,8 @@ static bool is_given(const struct http_request *request, const char *name)
     return false;
 }
 
-/* A value with a NUL inside would end early, and of two only one would count; the request is then
- * not what it seems. */
+/* A value that contains a NUL would end early, and of two values for one name only one would count.
+ * Such a request does not mean what it seems to, so it is refused. */
 static enum MHD_Result collect_argument(void *data, enum MHD_ValueKind kind, const char *name,
                                         size_t name_length, const char *value, size_t value_length)
 {
@@ -233,7 +234,7 @@ static void stop_waiting(struct exchange *exchange)
 
 static void on_timer(struct loop_timer *timer);
 
-/* Without a thread of its own microhttpd is not woken by this. */
+/* microhttpd has no thread that this would wake, so a timer runs it. */
 static void resume(struct exchange *exchange)
 {
     struct listener *listener = exchange->listener;
@@ -251,7 +252,7 @@ static void on_called(void *userdata, struct http_reply *reply)
     resume(exchange);
 }
 
-/* A suspended connection is not looked at, so who hangs up is found here. */
+/* microhttpd does not watch a suspended connection, so clients that have hung up are found here. */
 static void end_abandoned(struct listener *listener)
 {
     struct exchange *next;
@@ -351,7 +352,7 @@ static bool announces_large_body(struct MHD_Connection *connection)
     return length && strtoull(length, NULL, 10) > BODY_BYTES;
 }
 
-/* microhttpd decodes a path and hands it on as a string: what follows a NUL would be ignored. */
+/* microhttpd decodes the path into a C string, which would hide everything after a NUL. */
 static void *check_uri(void *data, const char *uri, struct MHD_Connection *connection)
 {
     const char *nul = strstr(uri, "%00");
@@ -361,8 +362,8 @@ static void *check_uri(void *data, const char *uri, struct MHD_Connection *conne
     return nul && nul < uri + strcspn(uri, "?") ? &path_with_nul : NULL;
 }
 
-/* The socket's mode keeps others from connecting; a descriptor can be handed on, and whoever mounts
- * the directory elsewhere brings users of his own. What such a client has sent is not read. */
+/* The socket's mode keeps others from connecting. But a descriptor can be passed on, and a mount of
+ * the directory elsewhere comes with other users. Requests of such a client are not read. */
 static bool is_admitted(const struct listener *listener, struct MHD_Connection *connection)
 {
     const union MHD_ConnectionInfo *info;
@@ -373,7 +374,8 @@ static bool is_admitted(const struct listener *listener, struct MHD_Connection *
     return info && unix_socket_admits(&listener->server->unix_socket, info->connect_fd);
 }
 
-/* metrics.listen names no volume, and is asked for by the names of services. */
+/* Only the pages are checked: metrics.listen is scraped by names of services, and shows names of
+ * volumes only with metrics.per_volume. */
 static bool is_asked_by_a_known_name(const struct listener *listener,
                                      struct MHD_Connection *connection)
 {
@@ -399,7 +401,7 @@ static enum MHD_Result begin_exchange(struct listener *listener, struct MHD_Conn
     struct exchange *exchange = *exchange_pointer;
 
     *exchange_pointer = NULL;
-    if (!is_admitted(listener, connection)) /* it was read before the connection was shut down */
+    if (!is_admitted(listener, connection)) /* data may have been read before the shutdown */
         return MHD_NO;
     if (exchange == &path_with_nul)
         return refuse(listener, connection, MHD_HTTP_BAD_REQUEST, "INVALID_ARGUMENT", "bad_path",
@@ -421,8 +423,8 @@ static enum MHD_Result begin_exchange(struct listener *listener, struct MHD_Conn
     return MHD_YES;
 }
 
-/* microhttpd calls once when the head is there, then per piece of the body, then once at its end,
- * and once more when a suspended connection is resumed. */
+/* microhttpd calls this once when the head is complete, then for each piece of the body, then once
+ * at its end, and once more when a suspended connection is resumed. */
 static enum MHD_Result serve_request(void *data, struct MHD_Connection *connection,
                                      const char *path, const char *method, const char *version,
                                      const char *body, size_t *body_length, void **exchange_pointer)
@@ -486,8 +488,8 @@ static bool is_full(const struct listener *listener)
                ->num_connections >= CONNECTIONS;
 }
 
-/* A full microhttpd stops listening, and begins again only at the start of a turn after the one in
- * which a connection ended. Nothing else would give it that turn. */
+/* A full microhttpd stops listening, and resumes only at the start of a run after the one in which
+ * a connection ended. Nothing else would cause that run. */
 static void run_listener(struct listener *listener)
 {
     const bool was_full = is_full(listener);
@@ -548,7 +550,7 @@ static void close_listener(struct listener *listener)
     listener->daemon = NULL;
 }
 
-/* The descriptor is microhttpd's from here on. */
+/* microhttpd takes over the descriptor. */
 static int open_listener(struct http_server *server, struct listener *listener, int fd,
                          struct error *error)
 {
@@ -571,7 +573,7 @@ static int open_listener(struct http_server *server, struct listener *listener, 
     return 0;
 }
 
-/* The address is "" or NULL: the listener stays closed. */
+/* If the address is "" or NULL, the listener stays closed. */
 static int open_tcp_listener(struct http_server *server, struct listener *listener, const char *key,
                              const char *address, struct error *error)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http_turns.c - one turn at a time; a timer of no length is the next pass of the loop. */
+/* http_turns.c - gives one turn at a time; a timer of zero length fires in the loop's next pass. */
 #include "api/http_turns.h"
 
 #include "lib/cleanup.h"
@@ -27,7 +27,7 @@ static bool tcp_rests(const struct http_turns *turns)
     return clock_boottime() < turns->tcp_due_ns;
 }
 
-/* The two TCP listeners in turn, so that neither waits behind all clients of the other. */
+/* The two TCP listeners alternate, so that neither waits behind all clients of the other. */
 static struct http_turn *first_waiting(struct http_turns *turns)
 {
     const enum http_listener other =
@@ -93,7 +93,7 @@ bool http_turn_take(struct http_turns *turns, struct http_turn *turn, enum http_
                     void (*on_turn)(struct http_turn *turn))
 {
     if (turn->state == TURN_GIVEN) {
-        turn->began_ns = clock_boottime(); /* the way here was not the answer's */
+        turn->began_ns = clock_boottime(); /* the time until here does not count as the answer's */
         return true;
     }
     turn->listener = listener;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* http_turns.h - costly answers take turns. Private to api/.
  *
- * An answer that reads the database or examines the node takes milliseconds of the one loop. One of
- * them is made in a pass of the loop, so that a resize never waits for more than one. Clients over
- * TCP have a budget besides: after an answer theirs rest for three times as long as it took, so
- * that they have a fourth of the loop's time at most, however many they are. The unix socket does
- * not wait for that, and goes first.
+ * An answer that reads the database or examines the node takes milliseconds of the only loop. At
+ * most one of them is made in a pass of the loop, so that a resize never waits for more than one.
+ * Clients over TCP also share a budget: after each of their answers they must wait for three times
+ * as long as it took, so that together they get at most a quarter of the loop's time. The unix
+ * socket has no such wait, and goes first.
  */
 #pragma once
 
@@ -14,7 +14,7 @@
 #include "api/http_routes.h"
 #include "lib/loop.h"
 
-/* What wants to answer; zero-initialise before use. */
+/* A request for a turn; zero-initialise before use. */
 struct http_turn {
     struct http_turn *next;
     enum http_listener listener;
@@ -26,19 +26,19 @@ struct http_turn {
 struct http_turns {
     struct loop *loop;
     struct loop_timer timer;
-    bool taken;          /* one was given in this pass, or is not over */
-    uint64_t tcp_due_ns; /* when a client over TCP may have the next one */
+    bool taken;          /* a turn was given in this pass, or is still in use */
+    uint64_t tcp_due_ns; /* when clients over TCP may have the next turn */
     enum http_listener last_tcp;
-    struct http_turn *waiting[HTTP_LISTENERS]; /* the first, by listener */
+    struct http_turn *waiting[HTTP_LISTENERS]; /* the first waiting one, by listener */
 };
 
 void http_turns_init(struct http_turns *turns, struct loop *loop);
 void http_turns_done(struct http_turns *turns);
 
 /* Whether the answer may be made now. If not, on_turn() is called in a later pass; the caller then
- * takes its turn again, which it gets. */
+ * calls this again, and gets its turn. */
 bool http_turn_take(struct http_turns *turns, struct http_turn *turn, enum http_listener listener,
                     void (*on_turn)(struct http_turn *turn));
 
-/* The answer is made, or nobody wants it any more. Fine for one that took none. */
+/* The answer is made, or no longer wanted. Has no effect on a request without a turn. */
 void http_turn_end(struct http_turns *turns, struct http_turn *turn);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http_volume.c - what crustctl explain says in sentences, as the rows that the sentences are made
- * of.
+/* http_volume.c - the rows from which crustctl explain makes its sentences.
  *
- * The views are read one after another on the daemon's own connection, between its turns, so that
- * all rows are of one moment.
+ * The views are read one after another on the daemon's own connection, within one iteration of the
+ * loop, so that all rows are of the same moment.
  */
 #include "api/http_volume.h"
 
@@ -20,7 +19,7 @@ enum { JOURNAL_LINES = 8, ROW_BYTES = 1024 * 1024 };
 
 static const struct json_limits limits = {ROW_BYTES, 12, 0};
 
-/* "[{…}]" without its brackets. */
+/* Appends the content of "[{…}]" without the brackets. */
 static int append_row(struct buffer *json, const struct buffer *rows)
 {
     return rows->length <= strlen("[]") ? buffer_append_text(json, "null")
@@ -45,7 +44,7 @@ int http_volume_write(struct store_reader *reader, int64_t volume_id, struct buf
     return r < 0 ? r : append_row(json, &rows);
 }
 
-/* ---- what explains it ---- */
+/* ---- the explanation ---- */
 
 static void append_advice(struct buffer *json, const struct advice *advice)
 {
@@ -62,7 +61,7 @@ static void append_advice(struct buffer *json, const struct advice *advice)
     buffer_append_text(json, "]");
 }
 
-/* The members that name the volume, and what there is to say of its state. */
+/* The members that name the volume, and the explanation of its state. */
 static void append_head(struct buffer *json, const cJSON *volume, const cJSON *layers)
 {
     struct advice advice;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* metrics.c - each family in turn: from the store by counting in SQL, from counters that are kept
- * where things happen, from the watchers, and from the process itself. */
+/* metrics.c - writes each family in turn: from the store by counting in SQL, from counters that are
+ * kept where events happen, from the watchers, and from the process itself. */
 #include "api/metrics.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@
 
 /* ---- the store ---- */
 
-/* Volumes whose condition is abnormal, counted while all are. */
+/* Volumes whose condition is abnormal, counted while all volumes are written. */
 struct volumes {
     struct metrics_text *text;
     uint64_t abnormal;
@@ -59,7 +59,7 @@ static int put_reason(void *userdata, const char *const name[static STORE_GROUP_
     return buffer_error(text->out);
 }
 
-/* Beside those that were counted by their state. */
+/* Adds those whose state has not counted them already. */
 static int count_abnormal(void *userdata, const char *const name[static STORE_GROUP_NAMES],
                           uint64_t count)
 {
@@ -151,7 +151,7 @@ static int write_store(struct metrics_text *text, struct store_reader *reader, s
 struct usage {
     struct metrics_text *text;
     uint64_t (*value_of)(const struct store_usage_line *line);
-    bool of_guest; /* known only where the guest has said it */
+    bool of_guest; /* known only after the guest has reported it */
 };
 
 static uint64_t size_of(const struct store_usage_line *line)
@@ -201,7 +201,7 @@ static int write_usage(struct metrics_text *text, struct store_reader *reader, s
     return r;
 }
 
-/* ---- what happened ---- */
+/* ---- events so far ---- */
 
 static void write_resizes(struct metrics_text *text, const struct store_counters *counters)
 {

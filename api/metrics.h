@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* metrics.h - what /metrics says. Private to api/.
+/* metrics.h - the content of /metrics. Private to api/.
  *
- * No volume, sandbox or device is ever a label: the number of lines is bounded by the names of
- * states, reasons, runtimes, methods and codes.
+ * Unless metrics.per_volume is on, no volume, sandbox or device is a label: the number of lines is
+ * bounded by the names of states, reasons, runtimes, methods and codes.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* metrics_process.c - /proc/self, as proc(5) has it. */
+/* metrics_process.c - reads /proc/self as described in proc(5). */
 #include "api/metrics_process.h"
 
 #include <dirent.h>
@@ -18,7 +18,7 @@ struct process {
     int64_t resident_pages;
 };
 
-/* The name, which may hold anything, ends at the last parenthesis. */
+/* The name may contain any byte, and ends at the last parenthesis. */
 static bool read_stat(struct process *ret_process)
 {
     FILE *file = fopen("/proc/self/stat", "re");
@@ -38,7 +38,7 @@ static bool read_stat(struct process *ret_process)
                   &ret_process->virtual_bytes, &ret_process->resident_pages) == 5;
 }
 
-/* Without the one that counts; -1: not known. */
+/* Excludes the descriptor that is used for counting; -1: unknown. */
 static int count_descriptors(void)
 {
     DIR *directory = opendir("/proc/self/fd");
@@ -52,7 +52,7 @@ static int count_descriptors(void)
     return count;
 }
 
-/* Worked out once: the clocks drift against each other, and a start does not move. */
+/* Computed once: the clocks drift against each other, but the start time must stay the same. */
 static double started_at(const struct process *process)
 {
     static double started;

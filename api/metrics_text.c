@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* metrics_text.c - the format, and nothing of what is measured. */
+/* metrics_text.c - the format, independent of what is measured. */
 #include "api/metrics_text.h"
 
 #include <inttypes.h>
@@ -31,7 +31,7 @@ static void put_character(struct metrics_text *text, const char *bytes, size_t l
         buffer_append(text->out, bytes, length);
 }
 
-/* One label that is not UTF-8 would have Prometheus refuse the whole answer. */
+/* A single label that is not UTF-8 would make Prometheus refuse the whole answer. */
 static void put_escaped(struct metrics_text *text, const char *value)
 {
     const char *end = value + strlen(value);

@@ -11,7 +11,7 @@
 #define METRICS_CONTENT_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
 struct metrics_text {
-    struct buffer *out; /* latches what cannot be appended */
+    struct buffer *out; /* latches failures to append */
     const char *family;
 };
 
@@ -27,10 +27,10 @@ struct metrics_labels {
 
 #define METRICS_WITH(...) (&(const struct metrics_labels){{__VA_ARGS__}})
 
-/* Begins a family; type: "counter", "gauge", "histogram". Its samples follow it. */
+/* Begins a family; type: "counter", "gauge", "histogram". Its samples must follow. */
 void metrics_begin(struct metrics_text *text, const char *name, const char *type, const char *help);
 
-/* labels: NULL none. */
+/* labels NULL: none. */
 void metrics_put(struct metrics_text *text, const struct metrics_labels *labels, double value);
 void metrics_put_histogram(struct metrics_text *text, const struct metrics_labels *labels,
                            const struct histogram *histogram);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* operations.c - a list, for there are few. One that memory is short for is not counted. */
+/* operations.c - a linked list, because there are few. A call is not counted if there is no memory
+ * for its entry. */
 #include "api/operations.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* operations.h - calls of clients, how they ended and how long they took, for metrics. */
+/* operations.h - calls of clients, with their result and duration, for metrics. */
 #pragma once
 
 #include <stdint.h>
@@ -14,12 +14,12 @@ struct operation {
     struct histogram spans;
 };
 
-/* As many as there are methods and codes; zeroed at first. */
+/* One entry per pair of method and code; zero-initialise. */
 struct operations {
     struct operation *first;
 };
 
-/* method: a constant, by whose address it is known; it took from began_ns (CLOCK_BOOTTIME) until
+/* method: a constant, identified by its address. The call took from began_ns (CLOCK_BOOTTIME) until
  * now. */
 void operations_note(struct operations *operations, const char *method, enum status_code code,
                      uint64_t began_ns);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* status_page.c - what an operator looks for, in this order: is crustd well, what is stalled and
- * why, what else to look at, what would not grow, who has which size, what grew lately.
+/* status_page.c - what an operator looks for, in this order: whether crustd is well, what is
+ * stalled and why, what else needs attention, what could not be resized, the size of each volume,
+ * the latest resizes.
  *
- * The page is complete in itself but for its style sheet; it has no scripts, no forms and no
- * styles inline, and says so in its Content-Security-Policy. Every name on it was written by
- * somebody else, and goes through html_text().
+ * The page is complete except for its style sheet. It has no scripts, forms or inline styles, and
+ * its Content-Security-Policy says so. Every name on it is untrusted and goes through html_text().
  */
 #include "api/status_page.h"
 
@@ -17,19 +17,19 @@
 #include "model/reason.h"
 #include "store/overview.h"
 
-enum { OPENED = 2 }; /* of those that are stalled, with all there is to say */
+enum { OPENED = 2 }; /* the stalled volumes whose details are open */
 
 struct page {
     struct buffer *html;
     int64_t now_ms;
     uint64_t volumes, stalled, attention, resizing, in_sync, idle; /* counted in SQL */
-    unsigned rows;                                                 /* of the list being written */
+    unsigned rows;                                                 /* of the present list */
 };
 
-/* ---- the numbers ---- */
+/* ---- the counts ---- */
 
-/* Of one that is not stalled: blocked and only observed, smaller than it was, or of a size that the
- * hypervisor does not say. */
+/* For a volume that is not stalled: it is blocked and only observed, has shrunk, or its hypervisor
+ * does not report its size. */
 static bool needs_attention(enum volume_state state, enum volume_reason reason)
 {
     return state == STATE_BLOCKED || state == STATE_SHRUNK ||
@@ -41,7 +41,7 @@ static bool is_resizing(enum volume_state state, enum volume_reason reason)
     return (state == STATE_HOST_GROWN || state == STATE_BLOCK_GROWN) && reason != REASON_POLICY;
 }
 
-/* Where a volume in this state is counted, if nothing else is to be said of it. */
+/* The counter for this state, unless the volume is counted for something else. */
 static uint64_t *tile_of(struct page *page, const char *state_text, const char *reason_text)
 {
     const enum volume_state state = state_from_name(state_text);
@@ -64,7 +64,7 @@ static int count_volumes(void *userdata, const char *const name[static STORE_GRO
     return 0;
 }
 
-/* They were counted by their states before. */
+/* Volumes that were already counted by their states are moved. */
 static int count_stalled(void *userdata, const char *const name[static STORE_GROUP_NAMES],
                          uint64_t count)
 {
@@ -156,7 +156,7 @@ static void write_head(struct page *page, struct reconciler *reconciler)
     write_health(html, &health);
 }
 
-/* ---- words for a state ---- */
+/* ---- names of states ---- */
 
 static const char *kind_of(const char *state_text, const char *reason_text, bool stalled)
 {
@@ -172,7 +172,7 @@ static const char *kind_of(const char *state_text, const char *reason_text, bool
     return is_resizing(state, reason) || state == STATE_UNKNOWN ? "busy" : "idle";
 }
 
-/* "block_grown" -> "block grown": the word can be searched for as it is in the title. */
+/* "block_grown" -> "block grown"; the title has the original, which can be searched for. */
 static void write_words(struct buffer *html, const char *name)
 {
     for (; *name; name++) {
@@ -200,7 +200,7 @@ static void write_state(struct buffer *html, const char *state, const char *reas
     html_raw(html, "</span>");
 }
 
-/* ---- what is stalled, and what else to look at ---- */
+/* ---- stalled volumes, and others that need attention ---- */
 
 static const struct explanation *explain_line(const struct store_volume_line *line)
 {
@@ -294,7 +294,7 @@ static int write_attention(void *userdata, const struct store_volume_line *line)
     return buffer_error(page->html);
 }
 
-/* In use, nothing wrong today, and a resize would not reach the file system. */
+/* In use and without a present problem, but a resize would not reach the file system. */
 static int write_not_resizable(void *userdata, const struct store_volume_line *line)
 {
     struct page *page = userdata;

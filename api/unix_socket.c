@@ -4,13 +4,15 @@
  * A socket is bound through /proc/self/fd/N/NAME, where N is its directory as resolved below
  * --root. So a path longer than sun_path works, and the directory that was checked is the one that
  * is used. The inode is 0600 from its first moment on (bind(2) takes the mode of the socket
- * itself); group and mode are widened before listen(2), until which every connect is refused.
+ * itself). Group and mode are widened before listen(2), until which every connect is refused.
  *
- * A daemon that was killed leaves its name behind. Only a socket that refuses connections is such a
- * remnant: whatever else has the name, a file or a socket with somebody behind it, stays.
+ * A daemon that was killed leaves its socket behind. Only a socket that refuses connections is such
+ * a remnant; anything else with the name, a file or a socket that something listens on, is left
+ * alone.
  *
- * The mode keeps others from connecting. Who connected is asked for as well, for a descriptor can
- * be handed on, and a directory mounted into a pod brings the pod's idea of users with it.
+ * The mode keeps others from connecting. The peer's credentials are checked as well, because a
+ * descriptor can be passed on, and a directory that is mounted into a pod is subject to the pod's
+ * users.
  */
 #include "api/unix_socket.h"
 
@@ -54,7 +56,7 @@ static void make_address(const struct unix_socket *self, struct sockaddr_un *ret
                    self->directory, self->name);
 }
 
-/* Removes a socket on which nobody answers. */
+/* Removes a socket that nothing listens on. */
 static int remove_stale(const struct unix_socket *self, const struct sockaddr_un *address)
 {
     cleanup(fd_closep) int probe = -1;
@@ -112,7 +114,7 @@ static int open_directory(int root, const char *path, struct unix_socket *self)
     return path_open_directory_in_root(root, directory, &self->directory);
 }
 
-/* Remembers which inode the name is, so that only that one is removed at the end. */
+/* Remembers the inode, so that only this one is removed at the end. */
 static int widen_and_listen(struct unix_socket *self)
 {
     struct stat status;
