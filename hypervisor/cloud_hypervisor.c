@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cloud_hypervisor.c - three requests to a Cloud Hypervisor.
+/* cloud_hypervisor.c - the requests to a Cloud Hypervisor.
  *
  *     GET vmm.ping ─ version ─ GET vm.info ─ find the drive ─▶ done (query: its address in the
- *                                                  │             guest, size not learned)
+ *                                                  │             guest, size unknown)
  *                                                  └─ PUT vm.resize-disk ─▶ done
  *
- * Of a block device, vm.resize-disk changes nothing: it compares the size that is asked for with
- * the device's own and tells the guest. So it may be repeated, and is exact: a device that has
- * grown again meanwhile is refused, and comes up once more by itself. Of a regular file it would be
- * a truncation, so a drive is only resized if the device is a block device, which the VMM's path
- * leads to and which it has open.
+ * On a block device vm.resize-disk changes nothing: it compares the requested size with the
+ * device's own and notifies the guest. So it may be repeated. It is also exact: if the device has
+ * grown again meanwhile, the request is refused, and the volume is tried again by itself. On a
+ * regular file it would truncate. So a drive is only resized if the device is a block device to
+ * which the VMM's path leads, and which the VMM has open.
  *
- * The version is asked first in either case: before v52 the call truncates and fails on devices.
+ * The version is always requested first: before v52 the call truncates, and fails on devices.
  *
- * What guest it is takes vm.info alone, of any version.
+ * The kind of guest needs only vm.info, of any version.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -92,7 +92,7 @@ static void received_ping(struct vmm_http *vmm, const char *body, size_t length)
     }
     if (outcome == HYPERVISOR_VERSION && vmm->call.request.act == HYPERVISOR_QUERY) {
         vmm->resize = outcome;
-        outcome = HYPERVISOR_DONE; /* its drives can be read all the same */
+        outcome = HYPERVISOR_DONE; /* its drives can be read nevertheless */
     }
     if (outcome == HYPERVISOR_DONE)
         vmm_http_ask(vmm, "GET", "/api/v1/vm.info", NULL, received_info);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cloud_hypervisor_report.c - strict about shape, lax about what is new.
+/* cloud_hypervisor_report.c - strict about the expected form, tolerant of additions.
  *
- * Members that are not known are skipped, for each version adds some. A disk without a path has its
- * image elsewhere (vhost-user) and can't be the device, so it is left out; one without an id can't
- * be named, but Cloud Hypervisor gives each one before it shows it.
+ * Unknown members are skipped, because each version adds some. A disk without a path has its image
+ * elsewhere (vhost-user) and cannot be the device, so it is left out. A disk without an id cannot
+ * be named, but Cloud Hypervisor assigns each an id before it reports it.
  */
 #include "hypervisor/cloud_hypervisor_report.h"
 
@@ -17,7 +17,7 @@
 #include "lib/text.h"
 #include "lib/vmm_version.h"
 
-/* How often a name may be compared to find the drives' places in the tree of devices. */
+/* How many names may be compared to find the drives' places in the tree of devices. */
 enum { COMPARISONS = 65536 };
 
 static void copy_word(const char *text, char ret_word[static CLOUD_HYPERVISOR_WORD_BYTES])
@@ -52,7 +52,7 @@ enum hypervisor_outcome cloud_hypervisor_check_version(const char *version, stru
     return HYPERVISOR_VERSION;
 }
 
-/* A resize of another format would change the image, not re-read the device. */
+/* With another format, a resize would change the image instead of re-reading the device. */
 static const char *obstacle_of(const cJSON *disk)
 {
     const char *type = json_string(disk, "image_type");
@@ -73,7 +73,7 @@ static bool is_on_first_bus(const char *bdf)
            strcmp(bdf + 10, ".0") == 0;
 }
 
-/* In the tree of devices a disk's parent is its virtio device, which has the PCI address. */
+/* In the tree of devices, a disk's parent is its virtio device, which has the PCI address. */
 static void read_address(const cJSON *tree, const char *id, struct drive *drive)
 {
     const char *parent = json_string(json_member(tree, id), "parent");
@@ -83,7 +83,7 @@ static void read_address(const cJSON *tree, const char *id, struct drive *drive)
         (void)snprintf(drive->address, sizeof(drive->address), "pci:%.2s", bdf + 8);
 }
 
-/* Beyond what any VM has: its drives' addresses stay unknown. */
+/* More than any VM has: the drives' addresses stay unknown. */
 static bool is_crowded(const cJSON *disks, const cJSON *tree)
 {
     return (int64_t)cJSON_GetArraySize(disks) * cJSON_GetArraySize(tree) > COMPARISONS;
@@ -166,7 +166,7 @@ enum hypervisor_outcome cloud_hypervisor_refusal(const char *body, size_t length
         enum hypervisor_outcome outcome;
     } causes[] = {
         {"Failed to find device", HYPERVISOR_DRIVE_NOT_FOUND},
-        {"does not match requested size", HYPERVISOR_REFUSED}, /* it grew again meanwhile */
+        {"does not match requested size", HYPERVISOR_REFUSED}, /* the device grew again meanwhile */
         {"Unsupported operation", HYPERVISOR_UNSUPPORTED},
     };
     cleanup(json_deletep) cJSON *list = NULL;

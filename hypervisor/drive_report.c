@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_report.c - by identity, twice.
+/* drive_report.c - checks a drive's identity twice.
  *
- * The path is what the VMM was told once. It may be a link that has been turned since, or the name
- * of another device by now; so it must lead to the device, as the VMM sees it, and the VMM must
- * have that device open. Either alone would not do: Cloud Hypervisor resizes the file that it has
- * open, Firecracker opens the path anew.
+ * The path was given to the VMM once. Since then it may have become a link to something else, or
+ * the name of another device. So the path must lead to the device as the VMM sees it, and the VMM
+ * must have that device open. Neither check alone is enough: Cloud Hypervisor resizes the file that
+ * it has open, Firecracker opens the path anew.
  *
- * Two drives on one device can't be told apart by identity. The recorded one is taken; without a
- * record neither is.
+ * Two drives on one device cannot be distinguished by identity. The recorded one is taken; without
+ * a record neither is.
  */
 #include "hypervisor/drive_report.h"
 
@@ -82,7 +82,7 @@ static bool is_held(const struct vmm_identity *identity, struct vmm_resolver *re
     return false;
 }
 
-/* May `act` be done to this drive, which is the device? */
+/* Whether `act` may be done to this drive, which is the device. */
 static enum hypervisor_outcome judge(const struct drive *drive, const struct vmm_wanted *wanted,
                                      struct error *error)
 {

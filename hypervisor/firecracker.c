@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* firecracker.c - two requests to a Firecracker.
  *
- *     GET /vm/config ─ find the drive ─▶ done (query, size not learned)
+ *     GET /vm/config ─ find the drive ─▶ done (query, size unknown)
  *                            └─ PATCH /drives/ID with the path it has ─▶ done
  *
- * The PATCH has Firecracker open the path again, inside its jail, take what it finds there for the
- * drive, and tell the guest of its size. So the path must lead to the device before: another one
- * would become the guest's disk. It may be repeated.
+ * The PATCH makes Firecracker open the path again, inside its jail, use whatever it finds there as
+ * the drive, and notify the guest of its size. So the path must be known to lead to the device,
+ * because any other file would become the guest's disk. The PATCH may be repeated.
  *
- * With the Async engine the requests that are under way would be dropped, so only Sync is served.
- * What Firecracker's makers describe is a drive that the guest has not mounted; that is why an
- * operator has to ask for this (resize.firecracker, looked at by hypervisor.c).
+ * With the Async engine, requests in flight would be dropped, so only Sync is supported.
+ * Firecracker's documentation covers only drives that the guest has not mounted; therefore an
+ * operator has to enable this (resize.firecracker, checked by hypervisor.c).
  */
 #include "hypervisor/firecracker_report.h"
 #include "hypervisor/vmm_http.h"

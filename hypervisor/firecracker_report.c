@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* firecracker_report.c - the drives of a Firecracker and what stands in their way.
+/* firecracker_report.c - the drives of a Firecracker and the obstacles to resizing them.
  *
- * A vhost-user drive has a socket and no path, and is left out. Firecracker before 1.0 knew one I/O
- * engine and did not name it: a drive without io_engine is served synchronously.
+ * A vhost-user drive has a socket and no path, and is left out. Firecracker before 1.0 had only one
+ * I/O engine and did not name it: a drive without io_engine is served synchronously.
  *
- * An id goes into a URL. Firecracker lets only letters, digits and '_' be one, so anything else did
- * not come from it and is not to be sent anywhere.
+ * An id becomes part of a URL. Firecracker allows only letters, digits and '_' in it, so any other
+ * id did not come from Firecracker and is rejected.
  */
 #include "hypervisor/firecracker_report.h"
 

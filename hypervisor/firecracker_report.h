@@ -11,9 +11,9 @@
 
 #include "hypervisor/drive_report.h"
 
-/* 0, -EBADMSG, -EMSGSIZE, -ENOMEM; the report is to be done with in any case. */
+/* 0, -EBADMSG, -EMSGSIZE, -ENOMEM; in each case the caller frees the report. */
 int firecracker_read_config(const char *body, size_t length, struct drive_report *report,
                             struct error *error);
 
-/* HYPERVISOR_REFUSED, with Firecracker's words in `error`. */
+/* HYPERVISOR_REFUSED, with Firecracker's message in `error`. */
 enum hypervisor_outcome firecracker_refusal(const char *body, size_t length, struct error *error);

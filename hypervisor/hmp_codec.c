@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hmp_codec.c - reading tables that were made for people.
+/* hmp_codec.c - parses tables that were made for people.
  *
- * A block in `info block` looks like this; the blank lines separate, within a block too:
+ * A block in `info block` looks like this; blank lines separate blocks, but also occur within one:
  *
  *     NODE: FILE (DRIVER, read-only)          or  DEVICE (NODE): FILE (DRIVER)
  *         Attached to:      QOM PATH          or  NODE: [not inserted]
  *
  *     Images:
  *     image: FILE
- *     virtual size: 64 MiB (67108864 bytes)   then the same of what lies behind it, if anything
+ *     virtual size: 64 MiB (67108864 bytes)   then the same for its backing file, if any
  *
- * A file name could hold line ends and forge blocks. It can't hide the true ones, though, so a
+ * A file name could contain line ends and forge blocks. It cannot hide the true ones, though, so a
  * forged block makes a name appear twice, which qemu_nodes_add() refuses.
  */
 #include "hypervisor/hmp_codec.h"
@@ -34,7 +34,7 @@ static bool ends_with_prompt(const struct buffer *input)
            memcmp(input->data + input->length - length, prompt, length) == 0;
 }
 
-/* Appends text[0, length) with each CR LF made LF. */
+/* Appends text[0, length), with each CR LF replaced by LF. */
 static int append_lines(struct buffer *output, const char *text, size_t length)
 {
     while (length) {
@@ -85,7 +85,7 @@ void hmp_read_version(const struct buffer *input, char *ret_version, size_t size
         text_clean(version, strcspn(version, " \r\n"), ret_version, size);
 }
 
-/* One block while its lines are read. Its texts point into the line's copy. */
+/* A block while its lines are read. Its texts point into the copy of the line. */
 struct block {
     struct qemu_node node;
     const char *file;
@@ -122,7 +122,7 @@ static int read_name(struct qemu_node *node, const char *line, size_t length, st
     return copy_name(node->name, inner, (size_t)(line + length - 1 - inner), line, error);
 }
 
-/* The last " (" of a line, where the driver stands. */
+/* Finds the last " (" of a line, where the driver begins. */
 static char *find_attributes(char *text)
 {
     char *found = NULL;
@@ -132,7 +132,7 @@ static char *find_attributes(char *text)
     return found;
 }
 
-/* Opens a block, or none for a drive without a medium. Cuts the line into pieces. */
+/* Opens a block, or none for a drive without a medium. Splits the line in place. */
 static int read_header(struct block *block, char *line, struct error *error)
 {
     char *file = strstr(line, ": "), *attributes, *driver;
@@ -161,7 +161,7 @@ static int read_header(struct block *block, char *line, struct error *error)
     return 0;
 }
 
-/* "virtual size: 64 MiB (67108864 bytes)"; the first of a block is the node's own. */
+/* "virtual size: 64 MiB (67108864 bytes)"; the first one in a block is the node's own. */
 static int read_size(struct block *block, const char *line, struct error *error)
 {
     const char *digits = strrchr(line, '(');
@@ -177,7 +177,7 @@ static int read_size(struct block *block, const char *line, struct error *error)
     return 0;
 }
 
-/* The block is complete: keeps it. */
+/* The block is complete: adds its node. */
 static int close_block(struct block *block, bool repeated, struct qemu_nodes *nodes,
                        struct error *error)
 {

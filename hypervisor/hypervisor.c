@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hypervisor.c - one call, whatever the VMM.
  *
- * This file owns the call, the copy of its request and the promise about `done`: once, from the
- * loop, and never after hypervisor_call_free(). What is known at once (no control socket, a VMM
- * that nothing here can talk to) is therefore delivered by a timer of no time. The kinds of VMM own
- * their conversation and are stopped before `done` is called, so that the monitor is free again
- * while the caller thinks about the answer.
+ * This file owns the call, the copy of its request and the guarantee about `done`: once, from the
+ * loop, and never after hypervisor_call_free(). A result that is known at once (no control socket,
+ * a VMM without a client here) is therefore delivered by a timer of zero length. The kinds of VMM
+ * own their conversation and are stopped before `done` is called, so that the monitor is free again
+ * while the caller handles the answer.
  */
 #include "hypervisor/hypervisor.h"
 
@@ -15,7 +15,7 @@
 #include "hypervisor/hypervisor_ops.h"
 #include "lib/cleanup.h"
 
-/* A kind has a client, or an obstacle: the sentence that says why nothing can resize its drives. */
+/* A kind has a client, or an obstacle: the sentence that says why its drives cannot be resized. */
 static const struct {
     const struct hypervisor_ops *ops;
     const char *obstacle;
@@ -65,7 +65,7 @@ bool hypervisor_has_client(enum hypervisor_kind kind)
     return kinds[kind].ops;
 }
 
-/* Why this VMM is not to be asked; NULL: it may be. */
+/* Why this VMM must not be asked; NULL: it may be. */
 static const char *obstacle_to(const struct hypervisor_call *call)
 {
     if (call->request.act == HYPERVISOR_DESCRIBE &&
@@ -77,7 +77,7 @@ static const char *obstacle_to(const struct hypervisor_call *call)
                                       : "crustd has no client for this kind of VMM";
 }
 
-/* Starts the conversation, or prepares the reply that makes one unnecessary. */
+/* Starts the conversation, or prepares the reply if none is needed. */
 static void call_start(struct hypervisor_call *call)
 {
     struct hypervisor_reply *reply = &call->reply;

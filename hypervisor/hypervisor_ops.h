@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hypervisor_ops.h - what a kind of VMM brings along. Private to hypervisor/.
+/* hypervisor_ops.h - the interface that each kind of VMM implements. Private to hypervisor/.
  *
  * A kind embeds struct hypervisor_call as the first member of its own state. `start` begins the
- * conversation and must not complete the call; later the kind calls hypervisor_call_complete()
- * exactly once, as the last thing it does with the call, for `done` may free it.
+ * conversation and must not complete the call. Later the kind calls hypervisor_call_complete()
+ * exactly once, as the last thing it does with the call, because `done` may free it.
  */
 #pragma once
 
@@ -12,18 +12,18 @@
 #include "hypervisor/hypervisor.h"
 
 struct hypervisor_ops {
-    size_t size; /* of the kind's state, struct hypervisor_call included; allocated zeroed */
-    int (*start)(struct hypervisor_call *call); /* 0 or -errno, which becomes UNREACHABLE */
-    /* Ends the conversation and releases everything but the call. Called once, also after a start
-     * that failed. */
+    size_t size; /* of the kind's state, including struct hypervisor_call; allocated zeroed */
+    int (*start)(struct hypervisor_call *call); /* 0, or -errno, which becomes UNREACHABLE */
+    /* Ends the conversation and releases everything but the call. Called once, also after a failed
+     * start. */
     void (*stop)(struct hypervisor_call *call);
 };
 
 struct hypervisor_call {
     struct loop *loop;
-    const struct hypervisor_ops *ops; /* NULL: nothing can be asked */
+    const struct hypervisor_ops *ops; /* NULL: this kind has no client */
     enum hypervisor_kind kind;
-    struct hypervisor_request request; /* its strings are ours */
+    struct hypervisor_request request; /* its strings are owned */
     hypervisor_done *done;
     void *userdata;
     bool stopped;

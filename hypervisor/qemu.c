@@ -1,30 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* qemu.c - one conversation on a QEMU monitor, QMP or HMP.
  *
- * The same steps over both:
+ * The steps are the same over both:
  *
  *     greeting ─ [negotiate] ─ frontends ─ nodes ─ [sets] ─ find the drive ─▶ done (query)
  *                                                                └─ resize ─ check ─▶ done
  *
- * What needs no answer before it goes out together with it: all questions at once, and the check
- * with the resize. QMP carries commands out one after another and answers in their order (QEMU:
- * docs/interop/qmp-spec.txt), so that each saves the time that the monitor takes to turn round. HMP
- * is asked one at a time, for nothing but its prompt tells where an answer ends.
+ * Commands that do not depend on the previous answer are sent together with the previous command:
+ * all queries at once, and the check with the resize. QMP executes commands one after another and
+ * answers in their order (QEMU: docs/interop/qmp-spec.txt), so each saves one round trip. HMP gets
+ * one command at a time, because only its prompt shows where an answer ends.
  *
- * Where the guest sees the drive is asked last, if at all, and what comes of that ends nothing.
+ * The guest's address of the drive is asked for last, if at all, and its failure does not fail the
+ * call.
  *
- * The greeting tells which it is, for a debug monitor speaks what the runtime was configured to.
- * Not a byte is written before it: a monitor serves one client at a time, and what a waiting client
- * has written may be carried out after it has given up. No greeting in time therefore means busy.
+ * The greeting tells which dialect it is, because a debug monitor speaks what the runtime was
+ * configured to. Nothing is written before it: a monitor serves one client at a time, and commands
+ * that a waiting client has written may be executed after it has given up. No greeting in time
+ * therefore means busy.
  *
  * QMP is asked for the device's real size, never for less than the drive has. HMP's block_resize
- * can't name a drive by its node; `qemu-io NODE "truncate N"` can. N is the drive's own size: over
- * host_device any size up to the real one means "read it again", and should the node not be what it
- * was taken for, its own size is the one that cuts nothing off. Where HMP does not tell which of
- * several drives the device is, all of them are read again, one after the other (qemu_sets.h).
+ * cannot name a drive by its node; `qemu-io NODE "truncate N"` can. N is the drive's own size: over
+ * host_device any size up to the real one means "read it again", and if the node is not the
+ * expected one, its own size cuts nothing off. If HMP does not show which of several drives the
+ * device is, all of them are re-read, one after the other (qemu_sets.h).
  *
- * Every path ends in finish(), after which nothing here touches the call: its owner may have freed
- * it. Functions that may have finished return false, and their callers return at once.
+ * Every path ends in finish(), after which nothing here uses the call, because its owner may have
+ * freed it. Functions that may have finished return false, and their callers return at once.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -47,7 +49,8 @@ static const uint64_t greeting_ns = 2 * NSEC_PER_SEC;
 
 enum { INPUT_BYTES = QMP_MESSAGE_BYTES + 64 * 1024, OUTPUT_BYTES = 4096 };
 
-/* Of one conversation, events included: some answers of the largest size, and no flood. */
+/* Bounds for one conversation, events included: several answers of the largest size, but no
+ * flood. */
 enum { CONVERSATION_BYTES = 4 * QMP_MESSAGE_BYTES, CONVERSATION_MESSAGES = 4096 };
 
 enum step {
@@ -72,23 +75,23 @@ struct qemu_call {
     enum step step;
     unsigned asked, answered; /* commands so far; they number the ids */
     struct qmp_decoder decoder;
-    size_t taken_bytes; /* of what was received */
+    size_t taken_bytes; /* of the received bytes */
     unsigned taken_messages;
     struct qemu_report report;
     char version[HYPERVISOR_VERSION_BYTES];
-    char drive[QEMU_NAME_BYTES]; /* found, or refused; "" */
+    char drive[QEMU_NAME_BYTES]; /* found or refused; "" */
     uint64_t drive_bytes;
     enum hypervisor_list list;
-    enum hypervisor_outcome resize;    /* what a resize would come to */
-    struct qemu_sets sets;             /* none: the drive is told by what its file is */
+    enum hypervisor_outcome resize;    /* the expected outcome of a resize */
+    struct qemu_sets sets;             /* empty: the drive is identified by its file */
     struct qemu_set_drive *refreshing; /* one of them */
-    struct error doubt;                /* which of them it is; "" none */
-    enum hypervisor_outcome refusal;   /* of the last of them that was refused; DONE: none was */
+    struct error doubt;                /* about which of them it is; "" */
+    enum hypervisor_outcome refusal;   /* of the last one that was refused; DONE: none */
     struct error refusal_text;
     char address[QEMU_ADDRESS_BYTES];
 };
 
-/* What came back for the step, in either dialect. */
+/* The answer to a step, in either dialect. */
 struct answer {
     const cJSON *value;      /* QMP */
     const char *text;        /* HMP */
@@ -101,7 +104,7 @@ static struct qemu_call *qemu_call_of(struct hypervisor_call *call)
     return container_of(call, struct qemu_call, call);
 }
 
-/* Ends the call; the reply's text is `error`'s. Returns false for the caller to return. */
+/* Ends the call with the text of `error`. Returns false, for the caller to return. */
 static bool finish(struct qemu_call *qemu, enum hypervisor_outcome outcome,
                    const struct error *error)
 {
@@ -168,7 +171,7 @@ static int encode_hmp(const struct qemu_call *qemu, enum step step, struct buffe
                               step == STEP_NODES ? "info block -n -v\n" : "info block -v\n");
 }
 
-/* Goes on to `step` by sending its command; over QMP those up to `last` as well. */
+/* Goes on to `step` by sending its command; over QMP also the commands up to `last`. */
 static bool ask(struct qemu_call *qemu, enum step step, enum step last)
 {
     cleanup(buffer_done) struct buffer output = BUFFER_INIT(OUTPUT_BYTES);
@@ -188,7 +191,7 @@ static bool ask(struct qemu_call *qemu, enum step step, enum step last)
     return finish_unreachable(qemu, &error);
 }
 
-/* Goes on to `step`, which QMP has been asked for together with the one before. */
+/* Goes on to `step`, whose command QMP was sent together with an earlier one. */
 static bool go_on(struct qemu_call *qemu, enum step step)
 {
     if (qemu->dialect == DIALECT_HMP)
@@ -214,7 +217,7 @@ static int read_nodes(struct qemu_call *qemu, const struct answer *answer, struc
     return hmp_read_blocks(answer->text, false, &qemu->report.nodes, error);
 }
 
-/* The drive has the size that it should have. */
+/* The drive has the required size. */
 static bool finish_done(struct qemu_call *qemu)
 {
     return qemu->call.request.wants_address ? ask(qemu, STEP_TREE, STEP_TREE)
@@ -233,7 +236,7 @@ static bool read_tree(struct qemu_call *qemu, const struct answer *answer)
 
 /* ---- several drives over fd sets (qemu_sets.h) ---- */
 
-/* Which drive it is, or that it is one of some, is known; and the size that it has. */
+/* The drive, or a set of drives that includes it, is identified, and its size is known. */
 static bool finish_told(struct qemu_call *qemu, const struct qemu_told_drive *told)
 {
     qemu->list = HYPERVISOR_LIST_HAS;
@@ -245,7 +248,7 @@ static bool finish_told(struct qemu_call *qemu, const struct qemu_told_drive *to
     return finish_done(qemu);
 }
 
-/* Whether the drives may be read again; if not, why. */
+/* Whether the drives may be re-read; if not, why. */
 static enum hypervisor_outcome may_refresh(const struct qemu_call *qemu,
                                            struct vmm_resolver *resolver, struct error *error)
 {
@@ -257,7 +260,7 @@ static enum hypervisor_outcome may_refresh(const struct qemu_call *qemu,
     return HYPERVISOR_DRIVE_NOT_FOUND;
 }
 
-/* Has the next drive read its size again; after the last one, asks for all sizes. */
+/* Makes the next drive re-read its size; after the last one, asks for all sizes. */
 static bool refresh_next(struct qemu_call *qemu)
 {
     const struct hypervisor_request *request = &qemu->call.request;
@@ -276,7 +279,7 @@ static bool refresh_next(struct qemu_call *qemu)
                                       : finish(qemu, outcome, &error);
 }
 
-/* The listed sizes tell, or all drives are read again. */
+/* Finishes if the listed sizes are conclusive, and otherwise re-reads all drives. */
 static bool compare_drives(struct qemu_call *qemu, struct vmm_resolver *resolver)
 {
     const struct hypervisor_request *request = &qemu->call.request;
@@ -290,7 +293,7 @@ static bool compare_drives(struct qemu_call *qemu, struct vmm_resolver *resolver
                                                                      : refresh_next(qemu);
     qemu->resize = told.drive && !told.drive->writable ? HYPERVISOR_READ_ONLY
                                                        : may_refresh(qemu, resolver, &error);
-    return finish_told(qemu, &told); /* UNTOLD: of no size */
+    return finish_told(qemu, &told); /* UNTOLD: without a size */
 }
 
 static bool refreshed(struct qemu_call *qemu)
@@ -299,7 +302,7 @@ static bool refreshed(struct qemu_call *qemu)
     return refresh_next(qemu);
 }
 
-/* A drive refused to be read again; it may be another one than the device's. */
+/* A drive refused to be re-read; it need not be the device's. */
 static bool note_refusal(struct qemu_call *qemu, enum hypervisor_outcome outcome, const char *words,
                          size_t length)
 {
@@ -308,7 +311,7 @@ static bool note_refusal(struct qemu_call *qemu, enum hypervisor_outcome outcome
     return refresh_next(qemu);
 }
 
-/* Why nothing tells after all have been read again. */
+/* The sizes are not conclusive although all drives have been re-read. */
 static bool finish_untold(struct qemu_call *qemu, const struct qemu_told_drive *told)
 {
     struct error error = told->doubt;
@@ -358,7 +361,7 @@ static bool received_drive(struct qemu_call *qemu, enum hypervisor_outcome outco
                                                       : ask(qemu, STEP_RESIZE, STEP_CHECK);
 }
 
-/* A query finds drives that may not be resized, too. */
+/* A query also finds drives that may not be resized. */
 static enum hypervisor_outcome foresee_resize(const struct qemu_call *qemu,
                                               struct vmm_resolver *resolver)
 {
@@ -398,7 +401,7 @@ static bool find_in(struct qemu_call *qemu, struct vmm_resolver *resolver)
     return received_drive(qemu, outcome, drive, &error);
 }
 
-/* The report is complete: finds the drive, and asks for the resize if that is the act. */
+/* The report is complete: finds the drive, and sends the resize if that is requested. */
 static bool find_drive(struct qemu_call *qemu)
 {
     struct vmm_process process;
@@ -412,7 +415,7 @@ static bool find_drive(struct qemu_call *qemu)
     return going;
 }
 
-/* What the drive has after the resize is the answer, not that the command succeeded. */
+/* The drive's size after the resize decides, not the success of the command. */
 static bool check_drive(struct qemu_call *qemu)
 {
     const struct qemu_node *drive = qemu_nodes_find(&qemu->report.roots, qemu->drive);
@@ -447,7 +450,7 @@ static bool refused(struct qemu_call *qemu, const struct answer *answer)
     return finish(qemu, outcome, &error);
 }
 
-/* One step is answered: takes it in and goes on to the next. */
+/* Processes the answer to one step and goes on to the next. */
 static bool proceed(struct qemu_call *qemu, const struct answer *answer)
 {
     struct error error;
@@ -485,7 +488,7 @@ static bool proceed(struct qemu_call *qemu, const struct answer *answer)
     return qemu->sets.count ? check_drives(qemu) : check_drive(qemu);
 }
 
-/* The greeting has arrived: from here on the caller's deadline counts. */
+/* The greeting has arrived: from now on the caller's deadline counts. */
 static void greeted(struct qemu_call *qemu)
 {
     uint64_t deadline_ns = qemu->call.request.deadline_ns;
@@ -521,8 +524,8 @@ static bool received_message(struct qemu_call *qemu, const struct qmp_message *m
     return proceed(qemu, &answer);
 }
 
-/* After something was taken off the input, which had `before` bytes. 0; -EMSGSIZE: it is a flood.
- */
+/* Called after something was taken off the input, which had `before` bytes. 0; -EMSGSIZE: too
+ * much. */
 static int count_taken(struct qemu_call *qemu, size_t before, struct error *error)
 {
     qemu->taken_bytes += before - qemu->stream.input.length;
@@ -552,7 +555,7 @@ static bool receive_qmp(struct qemu_call *qemu)
     return false;
 }
 
-/* HMP has no failures, only words: a resize that worked says nothing. */
+/* HMP reports failures only as text: a successful resize prints nothing. */
 static bool is_refusal(enum step step, const char *text)
 {
     return step == STEP_RESIZE
@@ -606,7 +609,7 @@ static void on_received(struct stream *stream)
     }
 }
 
-/* The connection ended before the conversation did. */
+/* The connection ended before the conversation was complete. */
 static enum hypervisor_outcome outcome_of_end(const struct qemu_call *qemu, enum stream_end end,
                                               int code)
 {

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* qemu_drive.c - identity first, then permission.
+/* qemu_drive.c - first a drive's identity, then the permission to act.
  *
- * A drive is found by what its file is, never by what it is called: the reported name is resolved
- * as QEMU sees it and compared with the device. A name that was recorded only decides between
- * several drives on one device, and tells "another device" from "no such drive".
+ * A drive is found by the identity of its file, never by its name: the reported file name is
+ * resolved as QEMU sees it and compared with the device. The recorded drive name only decides
+ * between several drives on one device, and distinguishes "another device" from "no such drive".
  *
- * The node that is resized is the root, for QEMU 7.2 tells the guest of no other.
+ * The root node is resized, because QEMU 7.2 notifies the guest only for that node.
  *
- * Two frontends on one device: one call serves one drive, the recorded one, else the first that may
- * be resized. Runtimes attach a device once per sandbox and count its users, so a second frontend
- * is not theirs; and unless locking is off, QEMU refuses to resize either one ("Failed to get
+ * Two frontends on one device: a call serves one drive, the recorded one, or else the first that
+ * may be resized. Runtimes attach a device once per sandbox and count its users, so a second
+ * frontend is not theirs. Unless locking is off, QEMU refuses to resize either one ("Failed to get
  * "resize" lock").
  *
- * HMP does not tell which descriptors a set has. A drive over /dev/fdset/N is then taken for the
- * device only if the process holds the device open and no reported path accounts for that, and if
- * either nothing else is held that way or the runtime recorded just this drive for it. A wrong
- * guess would do no harm beyond a size re-read too early, but it would be reported as success.
- * Several drives over sets are another matter (qemu_sets.h).
+ * HMP does not report which descriptors a set has. A drive over /dev/fdset/N is then taken to be
+ * the device only if the process has the device open, no reported path accounts for that, and
+ * either no other device is open in this way or the runtime recorded exactly this drive for it. A
+ * wrong guess would do no harm beyond re-reading a size too early, but it would be reported as
+ * success. Several drives over sets are handled by qemu_sets.h.
  */
 #include "hypervisor/qemu_drive.h"
 
@@ -28,17 +28,18 @@
 #include "hypervisor/qemu_source.h"
 #include "lib/cleanup.h"
 
-/* What a process holds open without any reported path accounting for it. */
+/* Whether the process has the device open without a reported path that accounts for it. */
 enum holding { HELD_NOT, HELD_ALONE, HELD_AMONG_OTHERS };
 
 struct search {
     const struct qemu_report *report;
     const struct vmm_wanted *wanted;
     struct vmm_resolver *resolver;
-    enum holding holding; /* of the wanted device; used only where sets are not known */
+    enum holding holding; /* of the wanted device; used only if sets are unknown */
 };
 
-/* All descriptors of a set must be one file: it may hold one for reading and one for writing. */
+/* All descriptors of a set must be the same file: it may contain one for reading and one for
+ * writing. */
 static int resolve_set(const struct search *search, uint64_t set, struct vmm_identity *ret_identity)
 {
     const struct qemu_report *report = search->report;
@@ -118,7 +119,7 @@ static bool is_wanted(const struct search *search, const struct qemu_node *root,
            vmm_identity_equal(&identity, &search->wanted->identity);
 }
 
-/* May `act` be done to this drive, whose device is the right one? */
+/* Whether `act` may be done to this drive, whose device is the right one. */
 static enum hypervisor_outcome judge(const struct search *search, const struct qemu_node *root,
                                      const struct qemu_source *source, struct error *error)
 {
@@ -144,7 +145,7 @@ static enum hypervisor_outcome judge(const struct search *search, const struct q
     return HYPERVISOR_DONE;
 }
 
-/* Nothing matched: says whether the recorded drive is there, as another device. */
+/* Nothing matched: reports whether the recorded drive exists, as another device. */
 static enum hypervisor_outcome explain_absence(const struct search *search, struct error *error)
 {
     const struct qemu_nodes *roots = &search->report->roots;
@@ -215,7 +216,7 @@ enum hypervisor_outcome qemu_drive_find(const struct qemu_report *report,
 
 enum hypervisor_outcome qemu_refusal(const char *error_class, const char *text)
 {
-    /* In this order: a job's hold on a node is worded as a permission conflict over HMP. */
+    /* The order matters: over HMP, a job's hold on a node is reported as a permission conflict. */
     static const struct {
         const char *words;
         enum hypervisor_outcome outcome;

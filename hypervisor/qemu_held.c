@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* qemu_held.c - descriptors against reported paths. */
+/* qemu_held.c - compares descriptors with reported paths. */
 #include "hypervisor/qemu_held.h"
 
 #include "hypervisor/qemu_source.h"

@@ -2,7 +2,7 @@
 /* qemu_report.c - QMP's replies into a report.
  *
  * Every string is bounded before it is copied and every list before it grows. Roots may repeat a
- * name (two frontends can share a node); then the first entry stands for both. Named nodes may not.
+ * name (two frontends can share a node); then the first entry represents both. Named nodes may not.
  */
 #include "hypervisor/qemu_report.h"
 
@@ -36,7 +36,8 @@ const struct qemu_node *qemu_nodes_find(const struct qemu_nodes *nodes, const ch
     return NULL;
 }
 
-/* Room for one more of `size` bytes; capacities are powers of two, so none need be kept. */
+/* Makes room for one more entry of `size` bytes. Capacities are powers of two, so they need not be
+ * stored. */
 static int reserve(void **entries, size_t count, size_t size, struct error *error)
 {
     void *grown;
@@ -86,7 +87,7 @@ static bool copy_name(const cJSON *object, const char *key, char ret_name[static
     return true;
 }
 
-/* One BlockDeviceInfo (QEMU: qapi/block-core.json). */
+/* Parses one BlockDeviceInfo (QEMU: qapi/block-core.json). */
 static int read_node(struct qemu_nodes *nodes, const cJSON *object, struct error *error)
 {
     const char *file = json_string(object, "file");

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* qemu_report.h - what a QEMU says about its block nodes, over either monitor. Private to
- * hypervisor/.
+/* qemu_report.h - QEMU's report of its block nodes, over either monitor. Private to hypervisor/.
  *
  * QEMU keeps a graph of nodes; a frontend (the guest's disk) holds the root of one chain:
  *
  *     virtio-blk ── raw "drive-1" ── host_device "#block046" ── /dev/fdset/2
  *                   root node        protocol node              file
  *
- * Neither query-named-block-nodes nor `info block -n` shows the edges. What ties a root to its
- * protocol node is that QEMU reports the same file for both, or names the whole chain in the root's
+ * Neither query-named-block-nodes nor `info block -n` shows the edges. A root is matched with its
+ * protocol node because QEMU reports the same file for both, or names the whole chain in the root's
  * file as "json:{…}".
  */
 #pragma once
@@ -50,25 +49,25 @@ struct qemu_report {
     struct qemu_nodes nodes;             /* all named nodes */
     struct qemu_descriptor *descriptors; /* owned */
     size_t descriptor_count;
-    bool sets_known; /* QMP tells which descriptors a set has; HMP does not */
+    bool sets_known; /* QMP reports which descriptors a set has; HMP does not */
 };
 
 void qemu_report_done(struct qemu_report *report);
 void qemu_nodes_done(struct qemu_nodes *nodes);
 
-/* Appends a copy of the node with this file (node->file is not looked at). -EBADMSG for a name or
- * file out of bounds or a name that is there already (a report that contradicts itself is not to be
- * acted upon), -EMSGSIZE past the bound, -ENOMEM. */
+/* Appends a copy of the node with this file (node->file is ignored). -EBADMSG for a name or file
+ * that exceeds its bounds, or a name that exists already, because a report that contradicts itself
+ * must not be acted upon. -EMSGSIZE if there are too many nodes, -ENOMEM. */
 int qemu_nodes_add(struct qemu_nodes *nodes, const struct qemu_node *node, const char *file,
                    struct error *error);
 const struct qemu_node *qemu_nodes_find(const struct qemu_nodes *nodes, const char *name);
 
-/* The "return" of query-block, query-named-block-nodes and query-fdsets. 0, -EBADMSG, -EMSGSIZE,
- * -ENOMEM. */
+/* Parse the "return" of query-block, query-named-block-nodes and query-fdsets. 0, -EBADMSG,
+ * -EMSGSIZE, -ENOMEM. */
 int qemu_report_read_frontends(struct qemu_nodes *roots, const cJSON *value, struct error *error);
 int qemu_report_read_nodes(struct qemu_nodes *nodes, const cJSON *value, struct error *error);
 int qemu_report_read_sets(struct qemu_report *report, const cJSON *value, struct error *error);
 
-/* A name that may be put into a command: letters, digits, '-', '.', '_', and one leading '#' as in
- * the names that QEMU makes up. */
+/* Whether a name may be put into a command: letters, digits, '-', '.', '_', and one leading '#' as
+ * in the names that QEMU generates. */
 bool qemu_name_is_plain(const char *name);

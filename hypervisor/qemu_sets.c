@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* qemu_sets.c - sizes as the only evidence.
+/* qemu_sets.c - identifies drives by size alone.
  *
- * Before anything is read again, a drive's listed size may be an old one. The sizes tell then only
- * if the drives' are, all together, exactly the devices': were any of them old, its device would
- * have grown since and the sum would differ. Afterwards each drive that was read again has its
- * device's size, so that one device of that size and one drive of that size belong together.
+ * Before anything is re-read, a drive's listed size may be outdated. The sizes are then conclusive
+ * only if all drives' sizes together are exactly those of the devices: if any were outdated, its
+ * device would have grown since, and the totals would differ. Afterwards each drive that was
+ * re-read has its device's size, so that one device of a size and one drive of that size belong
+ * together.
  */
 #include "hypervisor/qemu_sets.h"
 
@@ -17,11 +18,12 @@
 #include "hypervisor/qemu_source.h"
 #include "lib/cleanup.h"
 
-/* Block devices that may be in a set: what the process holds and no reported path leads to. */
+/* Block devices that may be in a set: the process has them open, and no reported path leads to
+ * them. */
 struct devices {
-    struct vmm_identity *entries; /* each once; owned */
+    struct vmm_identity *entries; /* without duplicates; owned */
     size_t count;
-    bool whole; /* the process does not hold more than could be listed */
+    bool whole; /* the process has no more open than could be listed */
 };
 
 static void devices_done(struct devices *devices)
@@ -65,7 +67,8 @@ void qemu_sets_done(struct qemu_sets *sets)
     *sets = (struct qemu_sets){.count = 0};
 }
 
-/* A raw layer over host_device and a set, without an offset or size of its own. */
+/* Whether the node is a raw layer over host_device and a set, without an offset or size of its
+ * own. */
 static bool is_of_set(const struct qemu_node *root, const struct qemu_nodes *nodes)
 {
     struct qemu_source source;
@@ -105,7 +108,7 @@ int qemu_sets_read(struct qemu_sets *sets, const struct qemu_report *report,
     return list_drives(sets, report);
 }
 
-/* ---- telling ---- */
+/* ---- comparing sizes ---- */
 
 static int compare_sizes(const void *left, const void *right)
 {
@@ -114,7 +117,7 @@ static int compare_sizes(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* The sizes of all devices; -errno where one is not to be had. */
+/* Reads the sizes of all devices; -errno if one cannot be read. */
 static int read_sizes(const struct devices *devices, struct vmm_resolver *resolver, uint64_t *sizes)
 {
     for (size_t i = 0; i < devices->count; i++) {
@@ -126,7 +129,7 @@ static int read_sizes(const struct devices *devices, struct vmm_resolver *resolv
     return 0;
 }
 
-/* Whether the drives' listed sizes are, all together, those of the devices. */
+/* Whether the drives' listed sizes together are those of the devices. */
 static bool are_equal(const struct qemu_sets *sets, const uint64_t *sizes, size_t count)
 {
     cleanup(freep) uint64_t *sorted = calloc(2 * count + 1, sizeof(*sorted));
@@ -216,7 +219,7 @@ enum qemu_told qemu_sets_tell(const struct qemu_sets *sets, const struct qemu_re
     return told;
 }
 
-/* ---- reading again ---- */
+/* ---- re-reading ---- */
 
 /* A job puts a filter of its own over the node that it works on. */
 static bool is_of_job(const struct qemu_node *node)
@@ -241,7 +244,8 @@ static bool has_job(const struct qemu_nodes *nodes, struct error *error)
     return false;
 }
 
-/* Every node over a set is told to be, or to lie over, host_device and nothing else. */
+/* Whether every node over a set is reported to be host_device, or to lie over it and nothing
+ * else. */
 static bool all_are_devices(const struct qemu_report *report, struct error *error)
 {
     const struct qemu_nodes *nodes = &report->nodes;
@@ -262,7 +266,7 @@ static bool all_are_devices(const struct qemu_report *report, struct error *erro
     return true;
 }
 
-/* Takes the files out that nodes name. */
+/* Removes the files that nodes name. */
 static size_t remove_named(const struct qemu_report *report, struct vmm_resolver *resolver,
                            struct vmm_file *files, size_t count)
 {

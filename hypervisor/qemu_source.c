@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* qemu_source.c - the layers of a drive, as far as QEMU names them.
  *
- * Only raw layers and filters without an offset or a size of their own over host_device may be
+ * Only raw layers and filters without an offset or a size of their own, over host_device, may be
  * re-read: over a regular file the same command truncates, and over qcow2 it changes the guest's
  * disk.
  */
@@ -17,7 +17,7 @@
 
 enum { CHAIN_DEPTH = 8, CHAIN_VALUES = 256 };
 
-/* Layers that pass the size of what lies beneath through unchanged. */
+/* Whether a layer has the size of the layer below it. */
 static bool driver_passes_size(const char *driver)
 {
     return strcmp(driver, "raw") == 0 || strcmp(driver, "throttle") == 0 ||
@@ -42,7 +42,7 @@ static bool read_set_number(const char *file, uint64_t *ret_set)
     return errno == 0 && *end == '\0';
 }
 
-/* "json:{…}" names every layer; the last one is the protocol. False if it makes no sense. */
+/* "json:{…}" names every layer; the last one is the protocol. false if it is invalid. */
 static bool read_chain(struct qemu_source *source, const cJSON *layer)
 {
     for (unsigned depth = 0; depth < CHAIN_DEPTH; depth++) {
@@ -65,8 +65,8 @@ static bool read_chain(struct qemu_source *source, const cJSON *layer)
     return false;
 }
 
-/* A plain name is that of the root and of the protocol node beneath it; every protocol node of that
- * name must be host_device, since nothing tells which of several is the root's. */
+/* A plain name is shared by the root and the protocol node below it. Every protocol node of that
+ * name must be host_device, because nothing shows which of several belongs to the root. */
 static void read_plain(struct qemu_source *source, const struct qemu_node *root,
                        const struct qemu_nodes *nodes)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* qemu_source.h - where a drive's bytes come from, read out of its file name. Private to
- * hypervisor/.
- */
+/* qemu_source.h - parses the source of a drive's bytes from its file name. Private to
+ * hypervisor/. */
 #pragma once
 
 #include "hypervisor/qemu_report.h"
@@ -12,9 +11,9 @@ struct qemu_source {
     bool layered;               /* a layer is neither raw nor a filter */
     bool fixed;                 /* a layer has an offset or a size of its own */
     bool host_device;           /* the protocol node's driver */
-    char file[QEMU_FILE_BYTES]; /* the innermost file name. Large, and not cleared */
+    char file[QEMU_FILE_BYTES]; /* the innermost file name; large, and not cleared */
 };
 
-/* Reads the layers of a root node; `nodes` are all of QEMU's. False if its file makes no sense. */
+/* Reads the layers of a root node; `nodes` are all of QEMU's. false if its file is invalid. */
 bool qemu_source_read(struct qemu_source *source, const struct qemu_node *root,
                       const struct qemu_nodes *nodes);

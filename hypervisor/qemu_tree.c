@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* qemu_tree.c - a stack of the devices that the line at hand lies in.
+/* qemu_tree.c - keeps a stack of the devices that contain the current line.
  *
- * A device ends where another one, or a bus, stands no deeper than itself. Which drive a SCSI disk
- * has is printed before its target and LUN, so the address is made when the disk ends.
+ * A device ends where another device or a bus is not indented more deeply. The drive of a SCSI disk
+ * is printed before its target and LUN, so the address is written when the disk ends.
  */
 #include "hypervisor/qemu_tree.h"
 
@@ -96,7 +96,7 @@ static void read_property(struct tree *tree, const char *line)
         device->has_lun = true;
 }
 
-/* False: deeper than any machine is built. */
+/* false: deeper than any real machine. */
 static bool read_line(struct tree *tree, const char *line)
 {
     size_t indent = strspn(line, " ");
@@ -115,8 +115,8 @@ static bool read_line(struct tree *tree, const char *line)
     return true;
 }
 
-/* Each line by itself, for sscanf(3) measures all the text that it is given. What is cut off a
- * longer one is of no meaning here. */
+/* Each line is parsed by itself, because sscanf(3) measures all the text that it is given. The part
+ * that is cut off a longer line has no meaning here. */
 bool qemu_tree_find(const char *text, const char *drive,
                     char ret_address[static QEMU_ADDRESS_BYTES])
 {

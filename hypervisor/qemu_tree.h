@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* qemu_tree.h - where the guest sees a drive, out of QEMU's tree of devices. No I/O. Private to
+/* qemu_tree.h - the guest's address of a drive, from QEMU's tree of devices. No I/O. Private to
  * hypervisor/.
  *
- * `info qtree`, over HMP or by QMP's human-monitor-command, as QEMU 7.2 prints it (recorded): two
- * spaces for each level, a device's own lines before its buses.
+ * The input is `info qtree`, over HMP or by QMP's human-monitor-command, as QEMU 7.2 prints it
+ * (recorded): two spaces for each level, a device's own lines before its buses.
  *
  *     bus: pcie.0
  *       type PCIE
@@ -22,7 +22,8 @@
 
 enum { QEMU_ADDRESS_BYTES = 64 };
 
-/* The drive's address in crust-guest-agent's words: pci:02/01, each device from the root bus on by
- * its slot, or scsi:0:1, by target and LUN. False if the tree does not have it, or has it twice. */
+/* The drive's address in crust-guest-agent's format: pci:02/01, the slots of all devices from the
+ * root bus on, or scsi:0:1, target and LUN. false if the tree does not contain it, or contains it
+ * twice. */
 bool qemu_tree_find(const char *text, const char *drive,
                     char ret_address[static QEMU_ADDRESS_BYTES]);

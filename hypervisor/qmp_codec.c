@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* qmp_codec.c - finding the end of an object, and telling the kinds of messages apart.
+/* qmp_codec.c - finds the end of an object, and distinguishes the kinds of messages.
  *
- * The scanner only finds where an object ends; whether what lies before it is JSON is
- * json_parse()'s to say. It remembers where it stopped, so a message that arrives byte by byte
- * costs no more than one that arrives whole. It never looks beyond QMP_MESSAGE_BYTES.
+ * The scanner only finds where an object ends; json_parse() judges whether it is valid JSON. The
+ * scanner remembers where it stopped, so a message that arrives byte by byte costs no more than one
+ * that arrives whole. It never reads beyond QMP_MESSAGE_BYTES.
  */
 #include "hypervisor/qmp_codec.h"
 
@@ -38,7 +38,7 @@ static bool scan_byte(struct qmp_decoder *decoder, char byte)
     return false;
 }
 
-/* Goes past what means nothing to the scanner, in a string or between. */
+/* Skips bytes that have no meaning for the scanner, inside a string or outside. */
 static void scan_plain(struct qmp_decoder *decoder, const struct buffer *input)
 {
     static const bool means[256] = {
@@ -51,7 +51,7 @@ static void scan_plain(struct qmp_decoder *decoder, const struct buffer *input)
     decoder->scanned = at;
 }
 
-/* The length of the object at the front of the input; 0 while its end has not arrived. */
+/* The length of the object at the front of the input; 0 if its end has not arrived. */
 static size_t scan_object(struct qmp_decoder *decoder, const struct buffer *input)
 {
     while (decoder->scanned < input->length) {
@@ -72,7 +72,7 @@ static void skip_space(struct buffer *input)
     buffer_consume(input, length);
 }
 
-/* Past the string that begins at `at`. */
+/* The position after the string that begins at `at`. */
 static size_t skip_string(const char *text, size_t length, size_t at)
 {
     for (at++; at < length && text[at] != '"'; at++)
@@ -80,11 +80,11 @@ static size_t skip_string(const char *text, size_t length, size_t at)
     return at + 1;
 }
 
-/* Whether the object has a member of this name of its own, written without escapes. */
+/* Whether the object itself has a member of this name, written without escapes. */
 static bool has_member(const char *text, size_t length, const char *quoted)
 {
     size_t depth = 0, at = 0, name = strlen(quoted);
-    char before = '\0'; /* the last character that is no space */
+    char before = '\0'; /* the last character that is not white space */
 
     while (at < length) {
         char byte = text[at];
@@ -105,7 +105,7 @@ static bool has_member(const char *text, size_t length, const char *quoted)
     return false;
 }
 
-/* Nearly no answer has the word in it, so that few are walked through. */
+/* Almost no answer contains the word, so few are scanned for the member. */
 static bool is_event(const char *text, size_t length)
 {
     static const char quoted[] = "\"event\"";

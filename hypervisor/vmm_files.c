@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vmm_files.c - regular files of a process that could be behind a drive.
+/* vmm_files.c - regular files of a process that could belong to a drive.
  *
- * Nothing tells from outside which descriptors a QEMU has in its fd sets, so what cannot be in use
- * by a drive is left out, and all else counts. A drive's descriptor is open for reading, or for
- * reading and writing: QEMU takes none for writing only out of a set (monitor/fds.c), so logs and
- * the pid file drop out. Guest memory is a file that the process has mapped shared, which the block
- * layer never does.
+ * The descriptors in QEMU's fd sets are not visible from outside. So files that no drive can use
+ * are left out, and all others count. A drive's descriptor is open for reading, or for reading and
+ * writing: QEMU uses no write-only one from a set (monitor/fds.c), so logs and the pid file are
+ * left out. Guest memory is a file that the process has mapped shared, which the block layer never
+ * does.
  */
 #include <ctype.h>
 #include <errno.h>

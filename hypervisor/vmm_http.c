@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* vmm_http.c - one request after another, and every way in which they can end.
  *
- * The exchange that has just been answered holds the body, so it is freed when its answer has been
- * dealt with; by then the call itself may be gone, which is why it is kept in a local variable.
+ * The exchange that has just been answered owns the body, so it is freed after its answer has been
+ * handled. By then the call itself may have been freed, so the exchange is kept in a local
+ * variable.
  *
- * Neither VMM tells the size of a drive. What a query can find out is that the drive is there; a
- * resize that is acknowledged leaves the drive with the size the device has.
+ * Neither VMM reports the size of a drive. A query can only find out that the drive exists; after
+ * an acknowledged resize the drive has the size of the device.
  */
 #include "hypervisor/vmm_http.h"
 
@@ -120,7 +121,7 @@ static void on_done(struct http_exchange *exchange, const struct http_exchange_a
     (void)http_exchange_free(exchange);
 }
 
-/* A query finds drives that may not be resized, and VMMs that are not able to, too. */
+/* A query also finds drives that may not be resized, and VMMs that are not able to resize them. */
 static enum hypervisor_outcome foresee_resize(const struct vmm_http *vmm,
                                               struct vmm_resolver *resolver)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vmm_process.c - the resolver on a live process.
+/* vmm_process.c - the resolver for a live process.
  *
  * Absolute paths, and absolute links in them, are resolved inside the process' own root. A relative
- * path would depend on a working directory of long ago, so it is not resolved at all. Descriptors
- * are followed through /proc/PID/fd, whose links are magic: stat(2) yields the open file itself.
+ * path would depend on an earlier working directory, so it is not resolved at all. Descriptors are
+ * followed through /proc/PID/fd, whose links are magic: stat(2) yields the open file itself.
  */
 #include "hypervisor/vmm_process.h"
 
@@ -133,8 +133,8 @@ static int open_directory(pid_t pid, const char *name, int *ret_fd)
     return 0;
 }
 
-/* sysfs counts in sectors of 512 bytes, whatever those of the device (Documentation/ABI/stable/
- * sysfs-block). */
+/* sysfs counts in sectors of 512 bytes, whatever the device's block size is
+ * (Documentation/ABI/stable/sysfs-block). */
 static int read_bytes(struct vmm_resolver *resolver, const struct vmm_identity *identity,
                       uint64_t *ret_bytes)
 {

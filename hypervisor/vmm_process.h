@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vmm_process.h - what the files that a VMM reports really are, seen through /proc/PID.
- * Private to hypervisor/.
+/* vmm_process.h - identifies the files that a VMM reports, as seen through /proc/PID. Private to
+ * hypervisor/.
  *
- * Nothing is ever opened but as O_PATH: names are only looked up and their identity read.
+ * Everything is opened as O_PATH only: names are looked up and their identity is read.
  */
 #pragma once
 
@@ -15,7 +15,7 @@
 enum { VMM_DESCRIPTORS = 4096 };
 
 struct vmm_process {
-    struct vmm_resolver resolver; /* pass its address; valid until done */
+    struct vmm_resolver resolver; /* callers pass its address; valid until vmm_process_done() */
     pid_t pid;
     uint64_t paths_ns; /* processor time that resolving paths took so far */
     int root;          /* /proc/PID/root */
@@ -23,19 +23,18 @@ struct vmm_process {
     int sysfs;         /* borrowed; below it, devices' sizes are found */
 };
 
-/* For the VMM that the request is about. 0 or -errno: the process is gone or may not be looked at.
- */
+/* For the request's VMM. 0, or -errno: the process is gone or may not be examined. */
 int vmm_process_init(struct vmm_process *process, const struct hypervisor_request *request,
                      struct error *error);
 void vmm_process_done(struct vmm_process *process);
 
-/* What the process has open as descriptor `name`: type, device and inode, as the kernel knows them
- * without asking the file system, which may hang (FUSE, NFS). 0 or -errno. */
+/* What the process has open as descriptor `name`: type, device and inode as the kernel knows them,
+ * without a request to the file system, which may hang (FUSE, NFS). 0 or -errno. */
 int vmm_process_stat(const struct vmm_process *process, const char *name, struct stat *ret_stat);
 
 /* vmm_files.c: resolver.files. */
 int vmm_files_list(struct vmm_resolver *resolver, struct vmm_file *ret_files, size_t size,
                    size_t *ret_count);
 
-/* The file that a request is about; borrows from it. */
+/* The file of the request; borrows from it. */
 struct vmm_wanted vmm_wanted_of(const struct hypervisor_request *request);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vmm_resolver.c - what can be said of any process' files. */
+/* vmm_resolver.c - the functions that do not depend on the kind of resolver. */
 #include "hypervisor/vmm_resolver.h"
 
 #include <errno.h>

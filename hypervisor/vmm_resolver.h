@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vmm_resolver.h - which device or file a path or descriptor that a VMM reports really is, and
- * which one is wanted. Private to hypervisor/.
- */
+/* vmm_resolver.h - identifies the device or file behind a path or descriptor that a VMM reports,
+ * and describes the one that is wanted. Private to hypervisor/. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,10 +10,11 @@
 
 #include "hypervisor/hypervisor.h"
 
-/* Who a file is: a block device by its number, anything else by where it lies. */
+/* The identity of a file: a block device by its number, anything else by its file system and
+ * inode. */
 struct vmm_identity {
     bool block_device;
-    dev_t device; /* block device: its own number; else that of its file system */
+    dev_t device; /* block device: its own number; otherwise that of its file system */
     ino_t inode;  /* 0 for a block device */
 };
 
@@ -29,33 +29,35 @@ struct vmm_file {
     int fd;
 };
 
-/* The process' view of its files. Each returns 0, or -errno when it can't tell. */
+/* The process' view of its files. Functions return 0, or -errno if the answer is unknown. */
 struct vmm_resolver {
     /* A bound was reached; what was not found or accounted for tells nothing. */
     bool exhausted;
-    int shortage; /* -EMFILE and the like once something could not be looked at for want of it: what
-                     was not found may be there all the same; 0 */
+    int shortage; /* -EMFILE and the like, once a file could not be examined for want of a resource:
+                     what was not found may exist all the same; 0: none */
     int (*path)(struct vmm_resolver *resolver, const char *path, struct vmm_identity *ret_identity);
     int (*descriptor)(struct vmm_resolver *resolver, int fd, struct vmm_identity *ret_identity);
-    /* Every block device or file that the process has open, at most `size`; their number. */
+    /* Lists every block device or file that the process has open, at most `size`; returns their
+     * number. */
     size_t (*held)(struct vmm_resolver *resolver, struct vmm_identity *ret_identities, size_t size);
-    /* Every regular file that could be a drive's: all but those that are open for writing only, and
-     * its memory. -EMSGSIZE: more than `size`. */
+    /* Lists every regular file that could be a drive's: all but the process' memory and those that
+     * are open for writing only. -EMSGSIZE: there are more than `size`. */
     int (*files)(struct vmm_resolver *resolver, struct vmm_file *ret_files, size_t size,
                  size_t *ret_count);
-    /* The present size of a block device, as the host's kernel has it. */
+    /* The present size of a block device according to the host's kernel. */
     int (*bytes)(struct vmm_resolver *resolver, const struct vmm_identity *identity,
                  uint64_t *ret_bytes);
 };
 
-/* Takes note of r if it is a lack of descriptors or memory, and returns it. */
+/* Records r if it is a lack of descriptors or memory, and returns it. */
 int vmm_resolver_note(struct vmm_resolver *resolver, int r);
 
 /* Nothing may be concluded from what the resolver said: why. 0: it may. */
 int vmm_resolver_doubt(const struct vmm_resolver *resolver, bool found, struct error *error);
 
-/* Whether the process has the file open, or has so many open that nobody can tell. A drive that a
- * list of drives does not show is missing only if the process does not hold its device. */
+/* Whether the process has the file open, or has so many open that the answer is unknown. A drive
+ * that is not in the list of drives is only missing if the process does not have its device
+ * open. */
 bool vmm_may_hold(struct vmm_resolver *resolver, const struct vmm_identity *identity);
 
 struct vmm_wanted {
