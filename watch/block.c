@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* block.c - the kernel's uevents, straight from its netlink multicast group.
+/* block.c - the kernel's uevents, directly from its netlink multicast group.
  *
- * Any process with CAP_NET_ADMIN can send to that group and any process at all to our address, so a
- * message counts only if the kernel itself sent it: port 0, group 1, credentials of pid 0 and uid
- * 0. Even then it only says which device to observe again.
+ * Any process with CAP_NET_ADMIN can send to that group, and any process at all to crustd's
+ * address. So a message counts only if the kernel itself sent it: port 0, group 1, credentials of
+ * pid 0 and uid 0. Even then it only names the device to observe again.
  *
- * The kernel drops what does not fit the receive buffer and says so once, by ENOBUFS; what was
- * queued before is still there and newer messages go on being dropped until the queue is empty. So
- * after a loss the queue is first emptied and only then everything looked at. A message longer than
- * the buffer here cannot come from the kernel (its path and 2 KiB of variables) and counts as a
- * loss.
+ * The kernel drops messages that do not fit into the receive buffer and reports that once, by
+ * ENOBUFS. What was queued before is still there, and newer messages are dropped until the queue is
+ * empty. So after a loss the queue is emptied first, and only then everything is observed. A
+ * message longer than the buffer here cannot come from the kernel (its path and 2 KiB of variables)
+ * and counts as a loss.
  *
  * One callback takes at most BATCH messages; the loop calls again for the rest.
  */
@@ -32,7 +32,7 @@ struct watch_block {
     struct watch_counters counters;
     struct loop_io io;
     int receive_bytes;
-    int fd;    /* -1: none is to be had */
+    int fd;    /* -1: not available */
     bool lost; /* messages were dropped and the queue is not empty yet */
 };
 
@@ -72,7 +72,7 @@ static void dispatch(struct watch_block *watch, char *data, size_t length)
 
 enum received { RECEIVED, RECEIVED_NOTHING, RECEIVED_TOO_MUCH, RECEIVED_FAILURE };
 
-/* One message; a signal in between is no failure. */
+/* Receives one message; an interruption by a signal is not a failure. */
 static enum received receive(struct watch_block *watch)
 {
     static char data[MESSAGE_BYTES + 1];
@@ -136,7 +136,7 @@ static void on_readable(struct loop_io *io, int events)
     }
 }
 
-/* As large as allowed: past rmem_max only with CAP_NET_ADMIN. */
+/* As large as permitted: beyond rmem_max only with CAP_NET_ADMIN. */
 static void set_receive_buffer(int fd, int bytes)
 {
     if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes)) < 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* child_watches.c - two hash tables of one kind of entry.
+/* child_watches.c - two hash tables with entries of one type.
  *
- * A child is in one of them at a time, as far as this process knows. When memory is short
- * an entry that did not get into its table is freed by its maker.
+ * A child is in at most one of them, as far as this process knows. If an entry cannot be inserted
+ * for want of memory, its creator frees it.
  */
 #include "watch/child_watches.h"
 
@@ -55,7 +55,7 @@ int child_watches_arm(struct child_watches *children, int descriptor, unsigned t
     return add_armed(children, child);
 }
 
-/* The key is not text alone: it is looked up in an entry made for the purpose. */
+/* The key is not only text, so the search needs an entry that holds it. */
 static struct child_watch *find_missed(const struct child_watches *children,
                                        const struct child_watch *like)
 {

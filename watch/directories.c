@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* directories.c - inotify on the volume roots, their children, and the chain that leads to them.
+/* directories.c - inotify on the volume roots, their children, and the chains that lead to them.
  *
- * One inotify instance. Each tree holds watch descriptors for every directory of its path: those
- * above the root only report that they themselves were moved or removed, which never happens by
- * chance; the last one that exists of an incomplete path also reports new names. Whatever happens
- * on the chain, the tree is taken up anew from the top, so there are no cases to tell apart.
- * Mounting over a directory gives no inotify event at all; taking up anew
- * (watch_directories_check_roots) sees it.
+ * There is one inotify instance. Each tree has watch descriptors for every directory of its path.
+ * Those above the root only report that they themselves were moved or removed, which is rare. If a
+ * path is incomplete, the last existing directory also reports new names. After any event on the
+ * chain the whole path is walked again from the top, so there are no cases to distinguish. Mounting
+ * over a directory causes no inotify event at all; walking the path again
+ * (watch_directories_check_roots) detects it.
  *
- * A watch descriptor is an inode's identity for as long as it is watched: a root is the same one if
- * and only if arming what its path leads to now gives the same descriptor. No descriptor of the
- * directory itself is kept, since that would keep its file system from being unmounted.
+ * A watch descriptor identifies an inode for as long as it is watched: a root is the same if and
+ * only if arming what its path leads to now returns the same descriptor. No descriptor of the
+ * directory itself is kept, because that would prevent its file system from being unmounted.
  *
- * Always watch first, then look: a name is only taken to be absent after its parent was armed.
+ * A directory is always watched before it is read: a name is only taken to be absent after its
+ * parent was armed.
  *
- * One directory may serve as part of several paths, as a root and as a child. Its mask is the union
- * of what its users want, its events go to all of them, and its watch goes with the last of them.
+ * One directory may be part of several paths, a root and a child. Its mask is the union of what its
+ * users need, its events go to all of them, and its watch is removed with the last of them.
  *
  * After IN_Q_OVERFLOW even the reports of vanished watches may be missing. So a new instance
- * replaces the old one with everything in it, and all trees are observed again, which arms the
+ * replaces the old one and all its watches, and all trees are observed again, which arms the
  * children.
  *
- * Calls to the listener come from the loop: from reading, or from the timer `due`.
+ * The listener is called from the loop: when events are read, or by the timer `due`.
  */
 #include <errno.h>
 #include <limits.h>
@@ -54,16 +55,16 @@ struct chain {
         uint32_t mask;
     } step[CHAIN_LENGTH];
     int root;         /* watch descriptor, -1 none */
-    bool root_exists; /* though it may not be watched */
+    bool root_exists; /* also if it cannot be watched */
 };
 
 struct tree {
     char *path;
     struct chain chain;
-    bool retake;     /* something happened on the chain */
-    bool lost;       /* the root's watch is of no use any more */
-    bool incomplete; /* the root could not be watched, or not even checked for */
-    bool due;        /* observe_all is to be called */
+    bool retake;     /* an event occurred on the chain */
+    bool lost;       /* the root's watch is no longer valid */
+    bool incomplete; /* the root could not be watched, or its path not be walked */
+    bool due;        /* observe_all must be called */
 };
 
 struct watch_directories {
@@ -74,7 +75,7 @@ struct watch_directories {
     struct watch_counters counters;
     struct loop_io io;
     struct loop_timer due;
-    bool unarmed_due; /* observe_again is to be called for every child that is not armed */
+    bool unarmed_due; /* observe_again must be called for every child without a watch */
     int inotify_fd;
     bool overflowed;
     struct child_watches children;
@@ -84,7 +85,7 @@ struct watch_directories {
 
 /* ---- watch descriptors ------------------------------------------------------------------- */
 
-/* Arms an open directory, in addition to what it is armed for. Watch descriptor or -errno. */
+/* Arms an open directory, in addition to its present mask. Watch descriptor or -errno. */
 static int add_watch(const struct watch_directories *watch, int directory, uint32_t mask)
 {
     char link[32];
@@ -105,7 +106,7 @@ static uint32_t chain_mask(const struct chain *chain, int descriptor)
     return mask;
 }
 
-/* What a watch is needed for by anybody; 0: it can go. */
+/* The events for which any user needs a watch; 0: it can be removed. */
 static uint32_t needed_mask(const struct watch_directories *watch, int descriptor)
 {
     uint32_t mask = child_watches_find(&watch->children, descriptor) ? CHILD_MASK : 0;
@@ -160,8 +161,9 @@ static int open_prefix(const struct watch_directories *watch, const char *path, 
     return path_open_directory_in_root(watch->root, prefix, ret_fd);
 }
 
-/* Arms for `mask` and for what all others need it for, but no more: a directory that once reported
- * new names would go on waking the daemon. The first call adds and tells which watch it is. */
+/* Arms for `mask` and for what all other users need, but for nothing else: a directory that no
+ * longer has to report new names would otherwise go on waking the daemon. The first call adds the
+ * mask and returns the watch descriptor. */
 static int set_watch(const struct watch_directories *watch, const struct chain *chain,
                      int directory, uint32_t mask)
 {
@@ -173,8 +175,8 @@ static int set_watch(const struct watch_directories *watch, const struct chain *
     return add_watch(watch, directory, mask);
 }
 
-/* Arms one directory of the chain. That none can be had is no reason to stop: the sweep looks too.
- */
+/* Arms one directory of the chain. A failure does not stop the walk, because the sweep checks the
+ * path as well. */
 static void step_onto(struct watch_directories *watch, struct chain *chain, int directory,
                       uint32_t mask)
 {
@@ -187,8 +189,8 @@ static void step_onto(struct watch_directories *watch, struct chain *chain, int 
     chain->steps++;
 }
 
-/* One step down, to the prefix that ends at `end`. If it is not there, its parent is asked to
- * report new names before a second look. */
+/* Goes one step down, to the prefix that ends at `end`. If that does not exist, its parent is armed
+ * to report new names before a second try. */
 static int step_down(struct watch_directories *watch, const char *path, size_t end,
                      struct chain *chain, int *directory)
 {
@@ -207,8 +209,8 @@ static int step_down(struct watch_directories *watch, const char *path, size_t e
     return 0;
 }
 
-/* Walks from the top to the root or to where the path ends. -errno if the root cannot be watched
- * (chain->root_exists) or not even checked for. */
+/* Walks from the top to the root or to the end of the existing path. -errno if the root cannot be
+ * watched (chain->root_exists), or the path cannot be walked. */
 static int follow(struct watch_directories *watch, const char *path, struct chain *chain)
 {
     cleanup(fd_closep) int directory = -1;
@@ -240,7 +242,7 @@ static void release_chain(const struct watch_directories *watch, const struct ch
 
 static void set_due(struct watch_directories *watch, struct tree *tree);
 
-/* Finds the root again and, if it is not the one it was, starts the tree over. */
+/* Finds the root again and, if it is a different one, starts the tree over. */
 static void take_up(struct watch_directories *watch, unsigned number)
 {
     struct tree *tree = &watch->tree[number];
@@ -316,8 +318,8 @@ static void set_due(struct watch_directories *watch, struct tree *tree)
     start_due(watch);
 }
 
-/* Two trees may lead to the same directory; its children are known under the last that armed them.
- */
+/* Two trees may lead to the same directory; its children are known only under the tree that armed
+ * them last. */
 static void observe_child_again(struct watch_directories *watch, unsigned tree, const char *name)
 {
     int root = watch->tree[tree].chain.root;
@@ -397,7 +399,7 @@ static bool read_events(struct watch_directories *watch)
 
 static void on_readable(struct loop_io *io, int events);
 
-/* A new instance in the place of the one there may be. */
+/* Opens a new instance in place of the present one, if any. */
 static bool begin(struct watch_directories *watch)
 {
     int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
@@ -411,7 +413,7 @@ static bool begin(struct watch_directories *watch)
     return true;
 }
 
-/* Where no new instance is to be had the old one goes on, with entries that may be stale. */
+/* If no new instance is available, the old one continues, with entries that may be stale. */
 static void start_over(struct watch_directories *watch)
 {
     watch->overflowed = false;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mounts.c - changes of the mount table.
  *
- * The kernel reports them as POLLPRI on a mountinfo file, which libev cannot ask for. So the file
- * sits in an epoll set of its own, asked for EPOLLPRI only, and the loop watches that set, which is
- * readable whenever something in it is ready. Asking is what consumes the report: once the outer
- * epoll has looked, the inner one may have nothing left to say. Readable is therefore the whole
- * message, and the inner wait only clears its list. For the same reason a change before the loop's
- * first turn can get lost when libev adds the set to its own; so that turn ends with one call.
+ * The kernel reports them as POLLPRI on a mountinfo file, which libev cannot wait for. So the file
+ * is in an epoll set of its own, for EPOLLPRI only, and the loop watches that set, which is
+ * readable whenever something in it is ready. Checking consumes the report: once the outer epoll
+ * has checked, the inner one may have nothing left to return. So "readable" is the whole message,
+ * and the inner wait only clears its list. For the same reason a change before the loop's first
+ * iteration can get lost when libev adds the set to its own, so that iteration ends with one call.
  *
- * Process 1 has the host's mount table; reading it takes the rights of a debugger, and without them
- * the daemon's own table is the next best.
+ * Process 1 has the host's mount table. Reading it requires the permissions of a debugger; without
+ * them the daemon's own table is used instead.
  */
 #include <errno.h>
 #include <fcntl.h>

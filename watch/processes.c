@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* processes.c - one pidfd per sandbox, readable when its VMM has ended.
  *
- * A pidfd stays with its process: whoever gets the pid afterwards is not reported. A process that
- * has ended but was not waited for yet has ended too. After the report the sandbox is no longer
- * watched; observing it again tells whether there is a new process to watch.
+ * A pidfd stays with its process: a process that reuses the pid is not reported. A process that has
+ * ended but has not been waited for counts as ended. After the report the sandbox is no longer
+ * watched; observing it again shows whether there is a new process to watch.
  */
 #include <errno.h>
 #include <poll.h>
@@ -93,7 +93,7 @@ struct watch_processes *watch_processes_free(struct watch_processes *watch)
     return NULL;
 }
 
-/* Takes the descriptor over, also when it fails. */
+/* Takes over the descriptor, also on failure. */
 static int insert(struct watch_processes *watch, const char *sandbox_id, pid_t pid, int pidfd)
 {
     size_t length = strlen(sandbox_id);

@@ -3,8 +3,8 @@
  *
  * Every string lies inside the datagram and ends at a NUL, the last one at the byte that the
  * receiver adds. Keys come in any order (device mapper puts its own first) and unknown ones are
- * passed over, so that no kernel can be too new. udev's re-broadcast begins with "libudev", has no
- * '@' there, and is thereby refused.
+ * ignored, so that newer kernels do no harm. udev's re-broadcast begins with "libudev", has no '@'
+ * there, and is thereby refused.
  */
 #include "watch/uevent_codec.h"
 
@@ -38,7 +38,7 @@ static bool parse_number(const char *text, uint32_t *ret_number)
     return true;
 }
 
-/* "action@devpath", cut in two where it stands. */
+/* Splits "action@devpath" in place. */
 static int parse_header(char *header, struct uevent *event)
 {
     char *at = strchr(header, '@');

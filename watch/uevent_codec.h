@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* uevent_codec.h - one kernel uevent datagram into its parts, no I/O.
+/* uevent_codec.h - splits one kernel uevent datagram into its parts, no I/O.
  *
  * Layout (lib/kobject_uevent.c of Linux): "action@devpath" NUL, then "KEY=VALUE" NUL …, in any
- * order. RESIZE=1 comes with growing and shrinking alike and not from every driver, so it is only a
- * hint to read the size again; SYNTH_* marks an event that somebody wrote into a uevent file.
+ * order. RESIZE=1 is sent for growing and shrinking alike and not by every driver, so it is only a
+ * hint to read the size again; SYNTH_* marks an event that a user wrote into a uevent file.
  */
 #pragma once
 

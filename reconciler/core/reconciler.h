@@ -50,7 +50,7 @@ void reconciler_start(struct reconciler *reconciler);
 void reconciler_retry_everything(struct reconciler *reconciler);
 
 /* Something may have changed: it is queued, and observed in the next pass. reconciler_queue_tree():
- * the watcher's root of the tree was replaced, and the tree must be read as a whole. */
+ * the whole tree must be read, because its root was replaced or events were lost. */
 void reconciler_queue_directory(struct reconciler *reconciler, enum reconciler_tree tree,
                                 const char *name);
 void reconciler_queue_tree(struct reconciler *reconciler, enum reconciler_tree tree);
