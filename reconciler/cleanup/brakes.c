@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* brakes.c - counters in memory: a daemon that is started anew begins its grace time anew too. */
+/* brakes.c - the counters are kept in memory only: after a restart of the daemon the grace time
+ * starts over as well. */
 #include "reconciler/cleanup/brakes.h"
 
 #include "lib/clock.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* brakes.h - how much may be removed: so many in a minute, and never half of everything unasked.
- * Private to reconciler/cleanup/. */
+/* brakes.h - limits removals: so many per minute, and never half of all volumes without a person's
+ * confirmation. Private to reconciler/cleanup/. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,7 +8,7 @@
 
 struct cleanup;
 
-/* How many more may be removed now; ret_wake_ns: when there will be more, if there are none. */
+/* How many more may be removed now; ret_wake_ns: when more will be allowed, if none are. */
 unsigned long brakes_allowance(const struct cleanup *cleanup, uint32_t max_per_minute,
                                uint64_t now_ns, uint64_t *ret_wake_ns);
 

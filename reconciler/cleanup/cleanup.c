@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cleanup.c - when passes are taken, and steps in the trash.
+/* cleanup.c - schedules cleanup passes and steps in the trash.
  *
- * Both wait until nothing else is to be done. A pass goes in slices, so that no resize waits for
- * it; a person's goes at once.
+ * Both wait until no other work is left. A pass runs in slices, so that no resize waits for it; a
+ * pass that a person requests runs at once.
  */
 #include "reconciler/cleanup/cleanup.h"
 
@@ -17,7 +17,7 @@
 #include "reconciler/core/context.h"
 
 static const uint64_t SLICE_NS = 500 * 1000;
-static const uint64_t SOON_NS = 5 * NSEC_PER_SEC; /* longer than anything takes to settle */
+static const uint64_t SOON_NS = 5 * NSEC_PER_SEC; /* longer than any change takes to settle */
 
 /* ---- in slices --------------------------------------------------------------------------- */
 
@@ -47,7 +47,7 @@ static void arm(struct cleanup *cleanup, struct loop_timer *timer, uint64_t at_n
                          at_ns > now ? at_ns - now + NSEC_PER_MSEC : NSEC_PER_MSEC, callback);
 }
 
-/* What fails now is tried again at the next sweep. */
+/* A failure is retried at the next sweep. */
 static void advance_trash(struct cleanup *cleanup)
 {
     int r;
@@ -109,7 +109,7 @@ void cleanup_want(struct cleanup *cleanup)
     cleanup->trash_wanted = true;
 }
 
-/* Bytes that are only kept for a while are nothing to wait for. */
+/* Metadata that is only kept in the trash for a while does not count as work. */
 bool cleanup_is_busy(const struct cleanup *cleanup)
 {
 
@@ -130,7 +130,7 @@ void cleanup_done(struct cleanup *cleanup)
     cleanup_abandon(cleanup);
 }
 
-/* ---- on behalf of a person --------------------------------------------------------------- */
+/* ---- at a person's request --------------------------------------------------------------- */
 
 int cleanup_run(struct cleanup *cleanup, const struct cleanup_question *question,
                 struct buffer *ret_json)

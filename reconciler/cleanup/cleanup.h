@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cleanup.h - finding stale metadata, a slice at a time, and having it moved away.
+/* cleanup.h - finds stale metadata, a slice at a time, and moves it away.
  *
- * A pass examines every directory that is known, has the processes of the node counted for those
- * that look stale, and then decides about all of them at once. It runs when nothing else is to be
- * done, in slices, and may be abandoned anywhere before it decides.
+ * A pass examines every known directory, counts the node's processes for those that look stale, and
+ * then decides all of them at once. It runs in slices when no other work is left, and may be
+ * abandoned at any time before it decides.
  */
 #pragma once
 
@@ -29,43 +29,43 @@ struct cleanup {
     const struct observer *observer;
     const struct fallback *fallback;
     struct visibility visibility;
-    struct cleanup_pass *pass; /* under way; NULL: none */
+    struct cleanup_pass *pass; /* in progress; NULL: none */
     bool pass_wanted;
     bool trash_wanted;      /* rows of the trash may have a next step */
-    struct loop_timer look; /* the next pass, before the sweep wants one */
-    struct loop_timer step; /* the next step in the trash */
-    uint64_t settles_ns;    /* when the trash has its next step; UINT64_MAX: never */
+    struct loop_timer look; /* starts the next pass before the sweep does */
+    struct loop_timer step; /* starts the next step in the trash */
+    uint64_t settles_ns;    /* when the next step in the trash is due; UINT64_MAX: none */
 
-    /* How many were removed in each of the last seconds, for the rate. */
+    /* The number of removals in each of the last seconds, for the rate. */
     struct {
         uint64_t second;
         uint32_t count;
     } removed[CLEANUP_RATE_SECONDS];
-    /* And lately without having been seen to end, for the breaker. */
+    /* Recent removals of volumes whose sandboxes' exit was not observed, for the breaker. */
     uint64_t doubtful_ns;
     unsigned long doubtful;
 };
 
 void cleanup_done(struct cleanup *cleanup);
 
-/* Have a pass begun as soon as there is time, and what is under way looked at. */
+/* Requests a pass as soon as there is time, and a check of what is in the trash. */
 void cleanup_want(struct cleanup *cleanup);
 
-/* A slice of what there is to do. Whether there is more right now. */
+/* Does one slice of the work. Returns whether there is more to do now. */
 bool cleanup_work(struct cleanup *cleanup);
 bool cleanup_is_busy(const struct cleanup *cleanup);
 
-/* What the pass under way knows is of another database. */
+/* The results of the pass in progress belong to another database. */
 void cleanup_abandon(struct cleanup *cleanup);
 
-/* A whole pass at once, on behalf of a person, who thereby confirms what the breaker holds back.
+/* Runs a whole pass at once, at a person's request, which confirms what the breaker holds back.
  * Appends [{volume_id, key, target_path, decision, reason, waits_for, evidence}, …]; dry: nothing
- * is done. 0 or -errno of the store. */
+ * is removed. 0 or -errno of the store. */
 struct cleanup_question;
 int cleanup_run(struct cleanup *cleanup, const struct cleanup_question *question,
                 struct buffer *ret_json);
 
-/* cleanup_command.c: what a person may ask for; see reconciler_gc() and reconciler_restore(). */
+/* cleanup_command.c: commands for people; see reconciler_gc() and reconciler_restore(). */
 enum status_code cleanup_gc(struct cleanup *cleanup, bool dry_run, int64_t volume_id,
                             struct buffer *ret_json, struct error *error);
 enum status_code cleanup_restore(struct cleanup *cleanup, int64_t cleanup_id, struct error *error);

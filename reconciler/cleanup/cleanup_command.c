@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cleanup_command.c - what a person may ask for about stale metadata. */
+/* cleanup_command.c - the commands about stale metadata. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -43,7 +43,8 @@ enum status_code cleanup_restore(struct cleanup *cleanup, int64_t cleanup_id, st
                                              [TRASH_BUSY] = STATUS_UNAVAILABLE};
     int r;
 
-    /* Ids in memory are not those of the file, which alone knows what lies in the trash. */
+    /* Ids in memory differ from those of the file, and only the file records what is in the
+     * trash. */
     if (promise_check(cleanup->context->store, error) != STATUS_OK)
         return STATUS_UNAVAILABLE;
     r = trash_restore(cleanup, cleanup_id, error);

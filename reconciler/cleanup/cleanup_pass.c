@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cleanup_pass.c - list, examine, count processes; decide; act.
  *
- * Only the last part writes. It reads everything again, decides about all suspects in one
- * transaction, commits the intents durably, and only then moves anything; what came of it is
- * recorded by the next step of the trash. A store that fails ends the pass, and nothing of it
- * happened.
+ * Only the last part writes. It reads everything again, decides all suspects in one transaction,
+ * commits the intents durably, and only then moves anything. The next step of the trash records the
+ * results. A failure of the store ends the pass, and none of it is on record.
  *
- * The brakes are applied to what would otherwise be removed, and are then decided by the same table
- * as all the rest.
+ * The brakes are applied to what would otherwise be removed; the same table then decides these
+ * again with the brake as a fact.
  */
 #include "reconciler/cleanup/cleanup_pass.h"
 
@@ -43,7 +42,7 @@ struct verdict {
     struct stale_decision decision;
     enum stale_reason reason_before;
     bool held;                   /* by the breaker, until a person confirms */
-    bool unobserved;             /* the directory is not what is on record */
+    bool unobserved;             /* the directory differs from the record */
     enum stale_reason waits_for; /* a brake that a person overrides */
     char fingerprint[SHA256_HEX_BYTES], state[SHA256_HEX_BYTES];
     uint64_t since_ns;
@@ -55,15 +54,15 @@ struct verdict {
 struct cleanup_pass {
     struct cleanup *cleanup;
     bool person, dry;
-    int64_t volume_id; /* the only one that is asked about; 0: all */
+    int64_t volume_id; /* the only one in question; 0: all */
     bool listed, counted;
-    int64_t *entry; /* those that are left; up to `suspects` they have been examined and kept */
+    int64_t *entry; /* the candidates; the first `suspects` have been examined and kept */
     size_t entries, room, next, suspects;
     struct census *census;
     struct pass_view view;
     struct verdict *verdict;
     size_t verdicts, verdict_room;
-    uint64_t wake_ns; /* when to look again before the sweep does; UINT64_MAX */
+    uint64_t wake_ns; /* when another pass is due before the sweep; UINT64_MAX */
 };
 
 /* ---- a pass ------------------------------------------------------------------------------ */
@@ -160,13 +159,13 @@ static struct stale_decision decide_one(const struct verdict *verdict)
     return verdict->file[0] ? stale_decide_file(&verdict->facts) : stale_decide(&verdict->facts);
 }
 
-/* Nobody saw its sandbox end. One dead file is no volume. */
+/* No exit of its sandbox was observed. A single dead sandbox's file does not count as a volume. */
 static bool is_doubtful(const struct verdict *verdict)
 {
     return !verdict->file[0] && verdict->facts.sandbox != STALE_SANDBOX_SEEN;
 }
 
-/* What would keep it from crustd's own pass, as far as the last one knew. */
+/* What would keep it from being removed by crustd's own pass, according to the last one. */
 static enum stale_reason held_back_by(const struct verdict *verdict,
                                       const struct store_suspect *suspect)
 {
@@ -208,7 +207,7 @@ static int add_verdict(void *userdata, struct evidence *evidence)
     if (verdict->held)
         verdict->facts.brake = STALE_BRAKE_BREAKER;
     verdict->waits_for = held_back_by(verdict, &evidence->suspect);
-    /* A person who asks for it is no report. */
+    /* Report mode does not limit a pass that a person requests. */
     if (pass->person && verdict->facts.mode == STALE_MODE_REPORT)
         verdict->facts.mode = STALE_MODE_DELETE;
     verdict->decision = decide_one(verdict);
@@ -267,7 +266,7 @@ static void brake_one(struct verdict *verdict, enum stale_brake brake)
     verdict->decision = decide_one(verdict);
 }
 
-/* Those that it holds already count as well. */
+/* Includes those that the breaker already holds. */
 static unsigned long count_doubtful(const struct cleanup_pass *pass)
 {
     cleanup(key_queue_done) struct key_queue counted = {0};
@@ -295,7 +294,7 @@ static unsigned long hold_doubtful(struct cleanup_pass *pass)
     return held;
 }
 
-/* What was removed lately is no longer among the volumes, and counts on both sides. */
+/* Recent removals are no longer among the volumes, so they are added to both sides. */
 static int apply_breaker(struct cleanup_pass *pass)
 {
     unsigned long recent = brakes_recent(pass->cleanup, pass->view.now_ns);
@@ -372,7 +371,7 @@ static int intend(struct cleanup_pass *pass, struct verdict *verdict)
                                 &verdict->cleanup_id);
 }
 
-/* Only intents have to be on the disk before anything else happens. */
+/* Only intents have to be on disk before anything else happens. */
 static int write_verdicts(struct cleanup_pass *pass)
 {
     bool intends = false;
@@ -389,7 +388,7 @@ static int write_verdicts(struct cleanup_pass *pass)
                    : store_commit(pass->cleanup->context->store);
 }
 
-/* The rate is counted from now: the pass may have begun long ago. */
+/* The rate is counted from now, because the pass may have begun long ago. */
 static void take_away(struct cleanup_pass *pass)
 {
     struct cleanup *cleanup = pass->cleanup;
@@ -410,7 +409,7 @@ static void take_away(struct cleanup_pass *pass)
     if (key_queue_is_empty(&ids))
         return;
     cleanup->trash_wanted = true;
-    /* The intents are of no use where nobody will find them. */
+    /* Intents that are only in memory would not be found after a restart. */
     if (store_is_degraded(pass->cleanup->context->store))
         return;
     trash_take(pass->cleanup, &ids);
@@ -429,7 +428,7 @@ static bool database_is_fit(struct cleanup *cleanup)
     return r == 0;
 }
 
-/* Asking makes the trash if it is missing, which a dry run must not do. */
+/* The check makes the trash if it is missing, which a dry run must not do. */
 static bool is_trash_made_later(const struct cleanup_pass *pass, enum volume_layout layout)
 {
     const struct context *context = pass->cleanup->context;
@@ -457,7 +456,7 @@ static enum stale_daemon judge_daemon(const struct cleanup_pass *pass, enum volu
     return STALE_DAEMON_TRASH;
 }
 
-/* Which layouts the suspects are of is not known yet, and does not matter. */
+/* The layouts of the suspects are not known yet, so both are checked. */
 static void observe_sources(struct cleanup_pass *pass)
 {
     struct cleanup *cleanup = pass->cleanup;
@@ -516,7 +515,7 @@ int cleanup_pass_finish(struct cleanup_pass *pass)
     return pass->dry ? judge_all(pass) : decide_and_act(pass);
 }
 
-/* ---- to a person ------------------------------------------------------------------------- */
+/* ---- the report -------------------------------------------------------------------------- */
 
 static enum stale_reason reason_told(const struct verdict *verdict)
 {
@@ -560,7 +559,7 @@ static int append_verdict(struct cleanup_pass *pass, const struct verdict *verdi
     return buffer_append_format(json, ",\"evidence\":%s}", verdict->json);
 }
 
-/* As many as there is room for, and for what ends it. */
+/* Appends as many verdicts as there is room for, leaving room for the end of the array. */
 int cleanup_pass_report(struct cleanup_pass *pass, struct buffer *json)
 {
     size_t limit = json->limit;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cleanup_pass.h - one look at all metadata, and what follows from it. Private to
+/* cleanup_pass.h - one check of all metadata, and its consequences. Private to
  * reconciler/cleanup/. */
 #pragma once
 
@@ -11,28 +11,29 @@
 struct cleanup_pass;
 struct cleanup;
 
-/* What a person asks for. dry: nothing is done; otherwise the person thereby confirms what the
- * brakes hold back. volume_id: about one volume only, dry, and also if it does not look stale; 0:
- * all that look stale. */
+/* A person's request. dry: nothing is removed; otherwise the request confirms what the brakes hold
+ * back. volume_id: only about this volume, dry, and also if it does not look stale; 0: all that
+ * look stale. */
 struct cleanup_question {
     bool dry;
     int64_t volume_id;
 };
 
-/* question NULL: crustd's own. */
+/* question NULL: crustd's own pass. */
 int cleanup_pass_new(struct cleanup *cleanup, const struct cleanup_question *question,
                      struct cleanup_pass **ret_pass);
 struct cleanup_pass *cleanup_pass_free(struct cleanup_pass *pass);
 
-/* A small step before the decision. 1: there are more, 0: that was the last, -errno. */
+/* One small step before the decision. 1: there are more, 0: that was the last, -errno. */
 int cleanup_pass_prepare(struct cleanup_pass *pass);
 
-/* Decides, records and moves away. 0, or -errno of the store: then nothing of it happened. */
+/* Decides, records and moves away. 0, or -errno of the store: then none of it is on record. */
 int cleanup_pass_finish(struct cleanup_pass *pass);
 
-/* What was decided, as a JSON array; before the trash is looked at. What is too much for the buffer
+/* The decisions as a JSON array; to be called before the trash is advanced. What exceeds the buffer
  * is left out. */
 int cleanup_pass_report(struct cleanup_pass *pass, struct buffer *json);
 
-/* When another pass would find something else (CLOCK_BOOTTIME); UINT64_MAX: not by itself. */
+/* When another pass would have a different result (CLOCK_BOOTTIME); UINT64_MAX: only after a
+ * change. */
 uint64_t cleanup_pass_wake(const struct cleanup_pass *pass);

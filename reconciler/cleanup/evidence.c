@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* evidence.c - from a row, the directory itself, the kubelet's paths, processes and state
- * directories to the facts that stale_decide() is about, and to JSON for people.
+/* evidence.c - turns a row, the directory itself, the kubelet's paths, processes and state
+ * directories into facts for stale_decide(), and into JSON for people.
  *
- * What cannot be read counts against removing. Nothing is concluded from the row alone: the
- * directory is read again, and if it is not what the row says, the row is brought up to date first
- * and nothing is said about it this time.
+ * Anything that cannot be read counts against a removal. Nothing is concluded from the row alone:
+ * the directory is read again, and if it differs from the row, the row is updated first and nothing
+ * is decided this time.
  *
- * The time for which nothing has changed begins anew when any of it does: the directory, what its
- * sandboxes have come to, what the kubelet has there.
+ * The time for which nothing has changed starts over when any of this changes: the directory, the
+ * state of its sandboxes, the kubelet's directories.
  */
 #include "reconciler/cleanup/evidence.h"
 
@@ -39,7 +39,7 @@ void evidence_done(struct evidence *evidence)
     buffer_done(&evidence->json);
 }
 
-/* ---- where its path lies ----------------------------------------------------------------- */
+/* ---- the kind of its path ---------------------------------------------------------------- */
 
 static void take_path(const struct cleanup *cleanup, const struct store_suspect *suspect,
                       struct observed_publish_path *ret_path, enum stale_path *ret_kind)
@@ -116,7 +116,7 @@ static int ask_for_user(void *userdata, const struct store_user *user)
     return census_ask(users->census, user->sandbox_id);
 }
 
-/* A volume in use is looked at for what the kubelet has, and for names of the dead. */
+/* A volume in use is a suspect if the kubelet no longer has it, or if it names dead sandboxes. */
 static bool is_suspect(const struct cleanup *cleanup, const struct store_suspect *suspect,
                        const struct users *users, const struct users *named)
 {
@@ -161,10 +161,10 @@ int evidence_suspects(struct cleanup *cleanup, int64_t entry_id, bool any, struc
 
 struct life {
     bool process, cgroup, state_directory, exit_seen;
-    pid_t pid; /* of one of its processes; 0: not known */
+    pid_t pid; /* of one of its processes; 0: unknown */
 };
 
-/* Also a zombie: its arguments are gone, and other threads of it may not have ended. */
+/* A zombie counts as well: its arguments are gone, and other threads of it may still run. */
 static bool is_there(pid_t pid, uint64_t start_ns)
 {
     struct process process;
@@ -183,7 +183,8 @@ static void observe_life(struct cleanup *cleanup, const struct pass_view *view,
     node_sandbox_paths(cleanup->context, bundles, &paths);
     r = observe_sandbox(&paths, user->sandbox_id, &observed);
     *ret_life = (struct life){
-        /* Of the dead nothing is read that could be too much. */
+        /* A dead sandbox has nothing that would exceed one call, so an unfinished observation means
+         * alive. */
         .process = user->alive || observed.alive || r == OBSERVED_UNFINISHED ||
                    census_has_process(view->census, user->sandbox_id) ||
                    (!user->exit_seen && is_there(user->vmm_pid, user->vmm_start_ns)),
@@ -210,7 +211,7 @@ static const char *yes(bool value)
 
 static int append_life(struct buffer *json, const char *sandbox_id, const struct life *life)
 {
-    if (json->length > JSON_LIVES) /* more than anybody reads; all of them count */
+    if (json->length > JSON_LIVES) /* more than anyone reads; all of them count nevertheless */
         return 0;
     buffer_append_text(json, json->data[json->length - 1] == '[' ? "{" : ",{");
     json_append_member(json, "id", sandbox_id);
@@ -229,7 +230,7 @@ struct walk {
     struct evidence *evidence;
 };
 
-/* Of several the worst counts. */
+/* Of several sandboxes the worst counts. */
 static int add_user(void *userdata, const struct store_user *user)
 {
     struct walk *walk = userdata;
@@ -260,7 +261,8 @@ static int find_name(void *userdata, const struct store_user *user)
     return 0;
 }
 
-/* The row's hash stays that of the last content which read well. */
+/* For an invalid entry the row keeps the hash of the last valid content, so the hash is not
+ * compared. */
 static bool is_on_record(const struct store_suspect *suspect, const struct observed_entry *entry)
 {
     if ((entry->problem != NULL) != suspect->invalid ||
@@ -289,8 +291,8 @@ static int take_fingerprint(int volumes, struct evidence *evidence)
     return EVIDENCE_TAKEN;
 }
 
-/* Something of somebody else's in the directory keeps the directory; a dead sandbox's file beside
- * it is nobody else's. */
+/* A foreign file in the directory keeps the directory, but not the file of a dead sandbox beside
+ * it. */
 static void note_entry(const struct observed_entry *entry, struct evidence *evidence)
 {
     if (evidence->suspect.invalid)
@@ -302,7 +304,7 @@ static void note_entry(const struct observed_entry *entry, struct evidence *evid
                         entry->problem ? entry->problem : entry->remark);
 }
 
-/* Reads it again, and compares. */
+/* Reads the directory again, and compares it with the row. */
 static int take_directory(struct cleanup *cleanup, struct evidence *evidence)
 {
     const struct store_suspect *suspect = &evidence->suspect;
@@ -355,7 +357,7 @@ static void take_time(const struct cleanup *cleanup, const struct pass_view *vie
     evidence->facts.settled = view->now_ns >= evidence->settles_ns;
 }
 
-/* null: it does not end as things are. */
+/* null: the wait does not end unless something changes. */
 static int append_wait(uint64_t now_ns, uint64_t settles_ns, struct buffer *json)
 {
     uint64_t seconds =
@@ -374,7 +376,7 @@ static int append_time(const struct pass_view *view, const struct evidence *evid
     return append_wait(view->now_ns, evidence->settles_ns, json);
 }
 
-/* ---- all of it --------------------------------------------------------------------------- */
+/* ---- all evidence ------------------------------------------------------------------------ */
 
 static enum stale_mode mode_of(const struct cleanup *cleanup)
 {
@@ -477,7 +479,7 @@ int evidence_take(struct cleanup *cleanup, const struct pass_view *view, int64_t
     return EVIDENCE_TAKEN;
 }
 
-/* ---- a file of the dead ------------------------------------------------------------------ */
+/* ---- files of dead sandboxes ------------------------------------------------------------- */
 
 struct dead {
     unsigned count;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* evidence.h - what is known about one metadata directory that may be stale, read now.
+/* evidence.h - the evidence about one metadata directory that may be stale, read now.
  *
- * First the cheap part, for every directory at every sweep: evidence_suspects() says whether it is
- * worth more. Then, with a census of the node's processes, all of it.
+ * At every sweep evidence_suspects() makes the cheap checks for every directory. The full evidence,
+ * with a census of the node's processes, is taken only for the suspects.
  */
 #pragma once
 
@@ -15,10 +15,10 @@
 struct census;
 struct cleanup;
 
-/* What is the same for all directories of one pass. */
+/* What is common to all directories of one pass. */
 struct pass_view {
     uint64_t now_ns;
-    uint64_t well_since_ns; /* visibility.h; 0: not now */
+    uint64_t well_since_ns; /* visibility.h; 0: not at present */
     bool sees_host;
     const struct census *census;
     enum stale_daemon daemon[2]; /* by enum volume_layout */
@@ -29,29 +29,29 @@ struct evidence {
     char file[STORE_SANDBOX_ID_BYTES]; /* of a dead sandbox, beside a live one's; "": all of it */
     struct stale_facts facts;
     char fingerprint[SHA256_HEX_BYTES]; /* of the directory or the file */
-    char state[SHA256_HEX_BYTES];       /* that, and what sandboxes and kubelet say */
+    char state[SHA256_HEX_BYTES];       /* that, with the state of sandboxes and kubelet */
     uint64_t since_ns;                  /* stale and unchanged since then */
-    uint64_t settles_ns;                /* when it will have been so for long enough */
+    uint64_t settles_ns;                /* when that will have lasted long enough */
     struct error problem;               /* of the directory; text "": none */
     struct buffer json;
 };
 
 void evidence_done(struct evidence *evidence);
 
-/* Whether it looks stale, as far as can be told without looking at processes, or did last time;
- * then its sandboxes are asked for in the census. any: all are suspects. 0 or -errno of the store
- * or for want of memory. */
+/* Whether the directory looks stale without a check of processes, or did last time; then its
+ * sandboxes are added to the census. any: all are suspects. 0, -errno of the store, or -ENOMEM. */
 int evidence_suspects(struct cleanup *cleanup, int64_t entry_id, bool any, struct census *census,
                       bool *ret_suspect);
 
 /* Outcomes. */
 enum {
     EVIDENCE_TAKEN,
-    EVIDENCE_NONE, /* it is gone, or not as it is on the record: look at it first */
+    EVIDENCE_NONE, /* it is gone or differs from the record, and must be observed first */
 };
 int evidence_take(struct cleanup *cleanup, const struct pass_view *view, int64_t entry_id,
                   struct evidence *ret_evidence);
 
-/* About each file in it that names a dead sandbox, where the volume is a live one's. 0, -errno. */
+/* Calls back for each file that names a dead sandbox, if the volume is used by a live one. 0,
+ * -errno. */
 int evidence_each_file(struct cleanup *cleanup, const struct pass_view *view, int64_t entry_id,
                        int (*callback)(void *userdata, struct evidence *evidence), void *userdata);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* monitors.c - a socket is renamed, looked at again, and only then unlinked.
+/* monitors.c - a socket is renamed, checked again, and only then unlinked.
  *
  * Between the walk through /proc and the removal, another VM of the same name may start and put its
- * socket in this place; it gets its name back. Nothing connects by path meanwhile but crustd.
+ * socket in this place; then the socket gets its name back. Only crustd connects by path, so no
+ * client misses it meanwhile.
  */
 #include "reconciler/cleanup/monitors.h"
 
@@ -78,7 +79,7 @@ static void end_pass(struct monitors *monitors)
     monitors->pass = added_monitors_free(monitors->pass);
 }
 
-/* Processes are only gone through where some socket is not a known VM's. */
+/* Processes are only checked if some socket does not belong to a known VM. */
 static void begin_pass(struct monitors *monitors)
 {
     int r;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* quarantine.c - a removal that can be taken back.
+/* quarantine.c - a removal that can be undone.
  *
- * Writers of metadata (Kata's volume.Add: stat, mkdir, open with O_TRUNC, write, close) know of no
- * lock. To unlink the files under them loses what they have just written, however late one looks. A
- * rename loses nothing: who comes by path afterwards finds nothing and writes anew; who has the
- * file open goes on writing into the directory in the trash, where it shows as a change, and the
- * directory is put back. If somebody has made the name anew by then, theirs is newer.
+ * Writers of metadata (Kata's volume.Add: stat, mkdir, open with O_TRUNC, write, close) use no
+ * lock. Unlinking the files under them would lose what they have just written, however late the
+ * last check is. A rename loses nothing: a writer that comes by path afterwards finds nothing and
+ * writes anew; a writer that has the file open goes on writing into the directory in the trash,
+ * where the change is detected and the directory is put back. If the name has been made anew by
+ * then, the new directory stays.
  *
- * RENAME_NOREPLACE both ways, so that nothing that stands there is ever lost.
+ * RENAME_NOREPLACE is used in both directions, so that nothing that exists is ever overwritten.
  */
 #include "reconciler/cleanup/quarantine.h"
 
@@ -166,7 +167,7 @@ static const char *moved_name(const struct quarantine_item *item)
     return item->file ? item->file : item->key;
 }
 
-/* The directory that the thing stands in when it is in its place. 0, -ENOENT, -errno. */
+/* Opens the directory that the item is in when it is in its place. 0, -ENOENT, -errno. */
 static int open_home(const struct quarantine *quarantine, const struct quarantine_item *item,
                      int *ret_fd)
 {

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trash.c - finishing what was begun.
+/* trash.c - completes what was begun.
  *
  *   intended   in the trash: it was moved      not there: it was not, forget it
  *   moved      changed since: put it back      unchanged for SETTLE_NS: it is removed
- *   kept       its time is up: delete it, unless it changed even now
+ *   kept       its time is up: delete it, unless it has changed even then
  *   restoring  put it back
- *   deleting   go on
+ *   deleting   continue
  *
  * Every step may have been taken already. A move is recorded after it happened, in the same
- * transaction in which the directory that it concerns is looked at again, so that the volume and
- * its cleanup tell the same.
+ * transaction in which its directory is observed again, so that the volume and its cleanup agree.
  */
 #include "reconciler/cleanup/trash.h"
 
@@ -39,7 +38,7 @@ struct step {
     struct quarantine_item item;
     struct quarantine quarantine;
     uint64_t now_ns;
-    uint64_t wake_ns; /* UINT64_MAX: it waits for nothing */
+    uint64_t wake_ns; /* UINT64_MAX: waits for nothing */
 };
 
 static int open_place(struct cleanup *cleanup, enum volume_layout layout, const char *directory,
@@ -75,7 +74,7 @@ static void step_done(struct step *step)
 
 enum {
     STEP_READY,
-    STEP_IDLE, /* there is nothing to be done about it now */
+    STEP_IDLE, /* nothing can be done about it now */
 };
 
 static int step_init(struct cleanup *cleanup, int64_t cleanup_id, struct step *step)
@@ -102,7 +101,7 @@ static int step_init(struct cleanup *cleanup, int64_t cleanup_id, struct step *s
     return STEP_IDLE;
 }
 
-/* The directory is where it was, or no longer: the volume follows. */
+/* The directory is back in its place, or gone: updates the volume. */
 static int observe_again(struct step *step)
 {
     return observer_observe_entry(step->cleanup->observer, tree_of_layout(step->row.layout),
@@ -124,7 +123,7 @@ static int finish(struct step *step, enum store_cleanup_decision decision, enum 
                                 reason, step->now_ns);
 }
 
-/* A fault of the disk: it stays where it is, and is tried again at the next sweep. */
+/* A failure of the disk: the item stays where it is, and the next sweep tries again. */
 static int complain(const struct step *step, const char *what, int r)
 {
     log_error(&(struct log_ids){.volume = step->row.volume_id}, "cannot %s %s/%s: %s", what,
@@ -132,7 +131,7 @@ static int complain(const struct step *step, const char *what, int r)
     return 0;
 }
 
-/* It changed while it was on its way. */
+/* It changed after its fingerprint was taken. */
 static int put_back(struct step *step)
 {
     int r = quarantine_put_back(&step->quarantine, &step->item);
@@ -220,7 +219,7 @@ static int advance_restoring(struct step *step, const struct quarantine_state *s
     if (state->in_trash)
         r = quarantine_put_back(&step->quarantine, &step->item);
     else if (!state->in_place)
-        r = QUARANTINE_ABSENT; /* somebody took it */
+        r = QUARANTINE_ABSENT; /* someone removed it */
     if (r < 0)
         return complain(step, "put back", r);
     return r != QUARANTINE_DONE
@@ -288,7 +287,7 @@ static int advance_all(struct cleanup *cleanup, uint64_t *ret_wake_ns)
 {
     cleanup(key_queue_done) struct key_queue ids = {0};
     uint64_t now_ns = clock_boottime(), keep = keep_ns(cleanup), cleanup_id, oldest_ns;
-    /* Below zero where this boot is younger than bytes are kept for. */
+    /* Negative if the node has been up for less than the time that items are kept. */
     int r =
         store_each_trash(cleanup->context->store, (int64_t)now_ns - (int64_t)keep, note_id, &ids);
 
@@ -303,7 +302,7 @@ static int advance_all(struct cleanup *cleanup, uint64_t *ret_wake_ns)
     return r;
 }
 
-/* A step that leads at once to the next is committed in between. */
+/* If a step leads at once to the next, it is committed in between. */
 int trash_advance(struct cleanup *cleanup, uint64_t *ret_wake_ns)
 {
     uint64_t wake_ns;
@@ -329,7 +328,7 @@ static void fail(struct cleanup *cleanup, struct key_queue *failed)
     while (r == 0 && key_queue_take_number(failed, &cleanup_id))
         r = store_finish_cleanup(cleanup->context->store, (int64_t)cleanup_id, STORE_CLEANUP_FAILED,
                                  STALE_REASON_CANNOT_MOVE, 0);
-    /* Where that fails, they are dropped as never having been moved. */
+    /* If that fails, the rows are later dropped as never moved. */
     (void)store_end(cleanup->context->store, r);
 }
 
@@ -353,7 +352,7 @@ void trash_take(struct cleanup *cleanup, struct key_queue *cleanup_ids)
         fail(cleanup, &failed);
 }
 
-/* ---- a person wants it back -------------------------------------------------------------- */
+/* ---- restoring at a person's request ----------------------------------------------------- */
 
 static int refuse(struct cleanup *cleanup, int64_t cleanup_id, struct error *error)
 {
@@ -375,7 +374,7 @@ static int refuse(struct cleanup *cleanup, int64_t cleanup_id, struct error *err
                      cleanup_id, decision);
 }
 
-/* What came of a restore, from what the row has become. */
+/* Derives the result of a restore from the row as it is now. */
 static int judge_restore(struct cleanup *cleanup, const struct store_trash *before,
                          struct error *error)
 {
@@ -393,7 +392,7 @@ static int judge_restore(struct cleanup *cleanup, const struct store_trash *befo
     return error_set(error, TRASH_BUSY, "it could not be moved back now; see the log of crustd");
 }
 
-/* Somebody may have taken it out by hand. What cannot be looked at now is not gone. */
+/* Someone may have removed it by hand. If it cannot be observed now, it does not count as gone. */
 static bool is_gone(struct cleanup *cleanup, int64_t cleanup_id)
 {
     cleanup(step_done) struct step step;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* visibility.c - the watched roots, the watchers, the kubelet's root. */
+/* visibility.c - checks the watched roots, the watchers, and the kubelet's root. */
 #include "reconciler/cleanup/visibility.h"
 
 #include <stdarg.h>
@@ -34,7 +34,7 @@ void visibility_note_root(struct visibility *visibility, enum reconciler_tree tr
         note_root(visibility, tree, &st);
 }
 
-/* Problems are listed, "; " between them; what does not fit is left out. */
+/* Appends to the list of problems, separated by "; "; what does not fit is left out. */
 __attribute__((format(printf, 2, 3))) static void note_problem(struct visibility *visibility,
                                                                const char *format, ...)
 {
@@ -51,7 +51,7 @@ __attribute__((format(printf, 2, 3))) static void note_problem(struct visibility
     va_end(arguments);
 }
 
-/* Whether it is there, or never was; otherwise the problem is noted. */
+/* Whether the root exists, or never existed; otherwise the problem is noted. */
 static bool check_root(struct visibility *visibility, enum reconciler_tree tree)
 {
     const char *path = trees_path(visibility->trees, tree);
@@ -83,7 +83,8 @@ static bool check_watchers(struct visibility *visibility)
     return well;
 }
 
-/* That it is not there now is what each volume below it is told by; that it was is noted here. */
+/* Volumes of a kubelet's root that is missing now are judged by evidence.c; this only records
+ * whether the root was seen. */
 static void check_kubelet(struct visibility *visibility, unsigned number)
 {
     const char *path = visibility->context->config->paths.kubelet.item[number];
