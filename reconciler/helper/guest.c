@@ -13,7 +13,7 @@
 #include "reconciler/core/node_paths.h"
 
 struct helper_guest {
-    struct hypervisor_call *call; /* NULL: its arguments are enough */
+    struct hypervisor_call *call; /* NULL: its arguments are sufficient */
     struct loop_timer deferred;
     struct guest_traits traits;
     bool is_known;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* guest_routes.c - see guest_routes.h.
  *
- * The shim's socket stands in the sandbox's state directory, also where the VMM has a jail
- * elsewhere. Go's shim knows a volume by its device, Rust's by the guest's path of it.
+ * The shim's socket is in the sandbox's state directory, also if the VMM has a jail elsewhere. Go's
+ * shim identifies a volume by its device, Rust's by its guest path.
  */
 #include "reconciler/helper/guest_routes.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* guest_routes.h - what the record and the configuration say of the routes to a volume's guest. */
+/* guest_routes.h - what the record and the configuration say about the routes to a volume's
+ * guest. */
 #pragma once
 
 #include "agent-client/guest_call.h"
@@ -7,8 +8,8 @@
 struct context;
 struct store_volume;
 
-/* Everything in it but what is asked, of whom and until when. It borrows the volume, whose address
- * it may fill in, and the socket's path. */
+/* Fills in everything but the call itself, its route and its deadline. Borrows the volume, whose
+ * address it may fill in, and the socket's path. */
 void guest_routes_describe(const struct context *context, struct store_volume *volume,
                            char shim_socket[static GUEST_ADDRESS_BYTES],
                            struct guest_request *ret_request);

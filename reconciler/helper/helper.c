@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* helper.c - the beginning and end of all helpers, and the removal of what earlier ones left. */
+/* helper.c - starts and ends the service of helpers, and removes what earlier ones left. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -45,7 +45,8 @@ static int search_share(void *userdata, const struct store_helper_run *run)
     return helper_leftovers_search(search.helpers->context->root, run, note_name, &search);
 }
 
-/* Before its first helper: it may have been found after the start. */
+/* Called before a sandbox's first helper, because the sandbox may have been found after the
+ * start. */
 int helper_sandbox_search(struct helper_sandbox *sandbox)
 {
     struct store_helper_run run;

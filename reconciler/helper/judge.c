@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* judge.c - see judge.h.
  *
- * The container binds a place whatever is there: where the volume is not mounted, or not yet, the
- * helper finds the directory, which has no block device.
+ * The container binds a place whatever is there: if the volume is not mounted there, or not yet,
+ * the helper finds the directory, which has no block device.
  */
 #include "reconciler/helper/judge.h"
 
@@ -30,7 +30,7 @@ static void say(struct helper_verdict *verdict, enum volume_reason reason, const
     (void)snprintf(verdict->text, sizeof(verdict->text), "%s", text);
 }
 
-/* It worked as far as the helper can tell; whether the device is the one that was meant. */
+/* The helper reported success; checks whether the device has the expected size. */
 static void judge_size(const struct helper_volume *volume, uint64_t device_bytes,
                        struct helper_verdict *verdict)
 {
@@ -84,7 +84,8 @@ static struct choice choose(const struct helper_volume *volume, unsigned volumes
     return choice;
 }
 
-/* Several devices of one size: each is as it should be, or none is known to be. */
+/* Several devices have this size: a resize is judged by all of them together, and usage is
+ * unknown. */
 static void judge_alike(const struct helper_volume *volume, unsigned volumes, uint64_t device_bytes,
                         bool grew, struct helper_verdict *verdict)
 {

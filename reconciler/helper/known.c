@@ -36,7 +36,7 @@ struct helper_fact *helper_known_find(const struct helper_known *known, int64_t 
     return fact;
 }
 
-/* Without memory it is asked for again. */
+/* Without memory nothing is remembered, so a helper is asked again. */
 void helper_known_put(struct helper_known *known, int64_t binding_id, bool grew,
                       const struct helper_verdict *verdict)
 {

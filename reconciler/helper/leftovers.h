@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* leftovers.h - remains of helpers in one sandbox, and when their removal is tried. Private to
- * reconciler/helper/.
- */
+/* leftovers.h - remains of helpers in one sandbox, and when their removal is due. Private to
+ * reconciler/helper/. */
 #pragma once
 
 #include "reconciler/helper/share.h"
@@ -19,20 +18,22 @@ struct helper_leftovers {
     struct error error; /* why the last removal failed */
 };
 
-/* New, due at once (error NULL: found at start), or its removal has failed once more. */
+/* Adds a name, which is due at once (error NULL: found at start), or records that its removal has
+ * failed again. */
 void helper_leftovers_put(struct helper_leftovers *leftovers, const char *name,
                           const struct error *error);
 void helper_leftovers_remove(struct helper_leftovers *leftovers, const char *name);
 void helper_leftovers_done(struct helper_leftovers *leftovers);
 
 bool helper_leftovers_are_none(const struct helper_leftovers *leftovers);
-/* Whether there are some whose removal has failed and is not due again yet. */
+/* Whether the removal of some has failed and is not due again yet. */
 bool helper_leftovers_are_stuck(const struct helper_leftovers *leftovers);
 /* The next name to remove now; NULL: none. */
 const char *helper_leftovers_due(const struct helper_leftovers *leftovers);
-/* Until one is due; UINT64_MAX: there is none. */
+/* The time until one is due; UINT64_MAX: there is none. */
 uint64_t helper_leftovers_wait(const struct helper_leftovers *leftovers);
 
-/* Names of ours in a live sandbox's share. 0, -errno, or what the callback said. */
+/* Calls back with the names of helpers in a live sandbox's share. 0, -errno, or the callback's
+ * result. */
 int helper_leftovers_search(int root, const struct store_helper_run *sandbox,
                             int (*callback)(void *userdata, const char *name), void *userdata);

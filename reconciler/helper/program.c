@@ -2,7 +2,7 @@
 /* program.c - see program.h.
  *
  * The file belongs to crustd's own installation, so it is not below --root: in a pod it comes with
- * the image. If the key has its default, the place follows from crustd's own: PREFIX/sbin/crustd
+ * the image. If the key has its default, the path is derived from crustd's own: PREFIX/sbin/crustd
  * and PREFIX/libexec/crustd/crust-guest-agent.
  *
  * A guest has the architecture of its node. Class, byte order and machine are compared with those
@@ -30,7 +30,7 @@ struct architecture {
 /* Whether it is an ELF file at all. */
 static bool read_architecture(int fd, struct architecture *ret_architecture)
 {
-    Elf64_Ehdr header; /* the members that are read stand at the same place in both classes */
+    Elf64_Ehdr header; /* the members that are read have the same offsets in both classes */
 
     if (pread(fd, &header, sizeof(header), 0) != sizeof(header) ||
         memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
@@ -96,7 +96,7 @@ static int check_architecture(int fd, const char *path, struct error *error)
     return HELPER_PROGRAM_OK;
 }
 
-/* Anything else, such as EMFILE, says nothing about the file. */
+/* Any other error, such as EMFILE, says nothing about the file. */
 static bool is_absence(int number)
 {
     return number == ENOENT || number == ENOTDIR || number == ELOOP || number == EACCES ||

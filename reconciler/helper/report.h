@@ -26,25 +26,25 @@ enum helper_fault {
     HELPER_FAULT_NO_CAPABILITY,
     HELPER_FAULT_BUSY,
     HELPER_FAULT_TIMED_OUT,
-    HELPER_FAULT_FAILED, /* and any code that is not known here */
+    HELPER_FAULT_FAILED, /* and any code that is unknown here */
     HELPER_FAULTS,
 };
 
 struct helper_volume {
     enum helper_fault fault;
     char text[HELPER_TEXT_BYTES];  /* why; "" without a fault */
-    char layer[HELPER_TEXT_BYTES]; /* what stands between file system and disk; "" nothing */
+    char layer[HELPER_TEXT_BYTES]; /* what is between the file system and the disk; "" nothing */
     uint64_t device_bytes;         /* 0 unknown */
-    struct agent_stats stats;      /* after growing; has_bytes false: not known */
+    struct agent_stats stats;      /* after growing; has_bytes false: unknown */
 };
 
 struct helper_report {
     unsigned volumes;
-    struct helper_volume volume[HELPER_VOLUMES]; /* in the order of the paths that were given */
+    struct helper_volume volume[HELPER_VOLUMES]; /* in the order of the given paths */
 };
 
-/* Of a helper that was given so many paths: /vol/0, /vol/1, … in this order. 0; -EBADMSG: it is no
- * such report. */
+/* Parses the report of a helper that was given this many paths: /vol/0, /vol/1, … in this order. 0;
+ * -EBADMSG: it is not a valid report. */
 int helper_report_parse(const char *text, size_t length, unsigned paths,
                         struct helper_report *ret_report, struct error *error);
 

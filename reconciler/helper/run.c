@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* run.c - see run.h.
  *
- * The order is what makes a kill at any moment harmless: the record is committed before anything is
- * made, and deleted after everything is gone. The directory of a container that may still exist is
- * kept, because finding the container again needs the program in it (container_run.h).
+ * The order makes a kill at any moment harmless: the record is committed before anything is made,
+ * and deleted after everything is gone. The directory of a container that may still exist is kept,
+ * because finding the container again needs the program in it (container_run.h).
  *
  * A guest without a shared directory gets the program by CopyFile, always into the same directory,
  * because the agent has no call that removes files.
@@ -43,7 +43,7 @@ struct helper_run {
     int share, program;
     struct helper_guest *guest;
     struct container_run *container;
-    struct loop_timer deferred; /* an end that is known before anything runs */
+    struct loop_timer deferred; /* for a result that is known before anything runs */
     struct helper_outcome outcome;
     helper_run_done *done;
     void *userdata;
@@ -302,7 +302,7 @@ static void on_container(struct container_run *container, const struct container
     finish(run);
 }
 
-/* The program gets a part of the helper's time, so that it answers before that is over. */
+/* The program gets only a part of the helper's time, so that it answers before that is over. */
 static void format_timeout(const struct helper_run *run, char ret_text[static NUMBER_BYTES])
 {
     uint32_t seconds = run->context->config->resize.call_timeout_seconds;
@@ -403,7 +403,7 @@ static void on_guest(const struct guest_traits *traits, const struct error *unkn
         finish(run);
 }
 
-/* A path that is not known yet may be known soon. */
+/* A guest path that is unknown now may be known soon. */
 static int begin_run(struct helper_run *run, bool withheld)
 {
     bool is_alive = run->sandbox.is_alive;
@@ -448,8 +448,8 @@ static void leave(struct helper_run *run, const struct error *why)
     run->outcome.left = true;
 }
 
-/* The directory is needed to find a container that was being created. NULL: it is not there. 0 or
- * -errno. */
+/* The directory is needed to find a container whose creation may be in progress. NULL: it does not
+ * exist. 0 or -errno. */
 static int find_directory(const struct helper_run *run,
                           char ret_path[static HELPER_GUEST_PATH_BYTES], const char **ret_directory)
 {
@@ -486,7 +486,7 @@ static void on_guest_to_clean(const struct guest_traits *traits, const struct er
     finish(run);
 }
 
-/* Of a sandbox that is gone, only the directory can be left. */
+/* If the sandbox is gone, only the directory can be left. */
 static int begin_clean_up(struct helper_run *run)
 {
     struct error error = {0};

@@ -3,7 +3,7 @@
  *
  *   recorded → program placed in the share → container run → directory removed → record deleted
  *
- * After a kill at any step, the possible remains are on record; cleaning up is the same walk
+ * After a kill at any step, the possible remains are on record; a clean-up takes the same steps
  * backwards.
  */
 #pragma once
@@ -17,32 +17,32 @@ struct helper_run;
 
 /* What one run is for. */
 struct helper_task {
-    struct store_helper_run sandbox; /* its name is set by the run, unless it is to be cleaned up */
-    bool grow;                       /* else only report */
-    bool withheld;                   /* some places may be those of volumes that must not grow */
+    struct store_helper_run sandbox; /* the run sets its name, except for a clean-up */
+    bool grow;                       /* otherwise only report */
+    bool withheld;                   /* places may be those of volumes that must not be resized */
     unsigned paths;
-    const char *path[HELPER_VOLUMES + 1]; /* in the guest; copied; NULL after the last */
+    const char *path[HELPER_VOLUMES + 1]; /* in the guest; copied; ended by NULL */
 };
 
 struct helper_outcome {
     enum volume_reason reason; /* NONE: there is a report; of a clean-up: nothing is left */
-    struct error error;        /* when it is not NONE */
+    struct error error;        /* if it is not NONE */
     struct helper_report report;
     bool left; /* something may be left in the guest or its share under the sandbox's name */
-    struct error removal_error; /* why, when it is left */
+    struct error removal_error; /* why, if something is left */
 };
 
 typedef void helper_run_done(struct helper_run *run, const struct helper_outcome *outcome,
                              void *userdata);
 
-/* Exactly one `done` from the loop, never from within. 0 or -ENOMEM. */
+/* Exactly one `done` follows from the loop, never from within. 0 or -ENOMEM. */
 int helper_run_new(const struct context *context, const struct helper_task *task,
                    helper_run_done *done, void *userdata, struct helper_run **ret_run);
 /* Removes what an earlier run left under the sandbox's name. */
 int helper_run_clean_up(const struct context *context, const struct store_helper_run *sandbox,
                         helper_run_done *done, void *userdata, struct helper_run **ret_run);
-/* Returns NULL. What a running helper has left stays, on record. */
+/* Returns NULL. The remains of a running helper stay, on record. */
 struct helper_run *helper_run_free(struct helper_run *run);
 
-/* Its container's and directory's name; "" before it has one. */
+/* The name of its container and directory; "" before it has one. */
 const char *helper_run_name(const struct helper_run *run);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* serve.c - picks the sandbox that gets the next helper, and takes in its result; see waiting.h. */
+/* serve.c - picks the sandbox that gets the next helper, and processes its result; see
+ * waiting.h. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -32,7 +33,7 @@ static void learn(struct helper_sandbox *sandbox, const struct helper_outcome *o
     helper_known_begin(&sandbox->known, outcome->reason, &outcome->error);
     sandbox->alone = outcome->reason == REASON_HELPER_FAILED;
     if (targets->paths == 0)
-        sandbox->known.at_ns = 0; /* nothing ran, so questions for usage need not wait */
+        sandbox->known.at_ns = 0; /* nothing ran, so calls for usage need not wait */
     for (unsigned i = 0; outcome->reason == REASON_NONE && i < targets->targets; i++) {
         const struct helper_target *target = &targets->target[i];
         struct helper_verdict verdict;
@@ -105,7 +106,8 @@ static void serve_call(struct helper_call *call, struct helper_targets *targets)
         helper_targets_add(helpers->context, volume, targets);
 }
 
-/* One volume whose mount in the guest is gone, or hangs, makes the helper fail for all of them. */
+/* After a helper failed as a whole, the next one gets a single volume: one mount in the guest that
+ * is gone or hangs makes the helper fail for all volumes. */
 static int serve_calls(struct helper_sandbox *sandbox, struct helper_task *task)
 {
     struct helper_targets *targets = sandbox->targets;
@@ -139,7 +141,7 @@ static bool serves_any(const struct helper_sandbox *sandbox)
     return call != NULL;
 }
 
-/* No run if all waiting calls are barred. */
+/* There is no run if all waiting calls are barred. */
 static int begin_helper(struct helper_sandbox *sandbox)
 {
     struct helper_task task = {.grow = has_purpose(sandbox, HELPER_RESIZE)};
@@ -197,7 +199,7 @@ static uint64_t turn_of(const struct helper_sandbox *sandbox)
     return sandbox->calls ? sandbox->calls->number : 0;
 }
 
-/* The call that has waited longest; resizes come first. */
+/* Picks the sandbox of the call that has waited longest; resizes come first. */
 static struct helper_sandbox *find_next(struct helpers *helpers)
 {
     struct helper_sandbox *found = NULL, *sandbox, *next;
@@ -209,7 +211,7 @@ static struct helper_sandbox *find_next(struct helpers *helpers)
     return found;
 }
 
-/* What was left is tried again later, as after a removal that failed. */
+/* Leftovers are retried later, as after a failed removal. */
 static void fail_begin(struct helper_sandbox *sandbox, int r)
 {
     struct error error;

@@ -107,7 +107,8 @@ int helper_share_each(int share, int (*callback)(void *userdata, const char *nam
 
 /* ---- placing ----------------------------------------------------------------------------- */
 
-/* Regardless of the umask, because the guest's root may be another user on the host. */
+/* Sets the mode regardless of the umask, because the guest's root may be another user on the
+ * host. */
 static int make_directory(int parent, const char *name)
 {
     cleanup(fd_closep) int fd = -1;
@@ -167,7 +168,7 @@ static int place_program(int directory, int program)
     r = copy_program(program, fd);
     if (r == 0 && fchmod(fd, 0555) < 0)
         r = -errno;
-    /* A file that is still open for writing cannot be run. */
+    /* A file that is still open for writing cannot be executed. */
     return close(take_fd(&fd)) < 0 && r == 0 ? -errno : r;
 }
 
@@ -199,7 +200,7 @@ int helper_share_place(int share, const char *name, int program, struct error *e
 
 /* ---- removing ---------------------------------------------------------------------------- */
 
-/* An empty one: nothing that somebody has put there goes with it. */
+/* Removes only an empty directory, so nothing that others put there is lost. */
 static int remove_directory(int directory, const char *name)
 {
     return unlinkat(directory, name, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;

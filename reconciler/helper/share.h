@@ -29,15 +29,15 @@ enum { HELPER_NAME_BYTES = 32, HELPER_GUEST_PATH_BYTES = 128 };
 /* Outcomes of helper_share_open(). */
 enum {
     HELPER_SHARE_OK,
-    HELPER_SHARE_ABSENT, /* the sandbox has none, or it is no plain directory of its own */
+    HELPER_SHARE_ABSENT, /* the sandbox has none, or it is not a plain directory of its own */
 };
 
-/* The directory, for reading names and making others in it. The error says what is missing. -errno:
- * crustd itself could not open it (EMFILE, ENOMEM, EIO …), which says nothing of the share. */
+/* Opens the directory, for reading names and making directories in it. The error says what is
+ * missing. -errno: a local failure (EMFILE, ENOMEM, EIO …), which says nothing about the share. */
 int helper_share_open(int root, enum kata_runtime runtime, const char *sandbox_id, int *ret_fd,
                       struct error *error);
 
-/* Where the guest of such a runtime sees the directory of that name. */
+/* The path under which a guest of this runtime sees the directory of that name. */
 void helper_share_guest_path(enum kata_runtime runtime, const char *name,
                              char ret_path[static HELPER_GUEST_PATH_BYTES]);
 
@@ -45,19 +45,20 @@ void helper_share_guest_path(enum kata_runtime runtime, const char *name,
 int helper_name_make(char ret_name[static HELPER_NAME_BYTES]);
 bool helper_name_is_ours(const char *name);
 
-/* Makes the directory with a copy of the program and the places that its container mounts at. On an
- * error nothing is left of it. 0; -EEXIST, -ENOSPC, … */
+/* Makes the directory with a copy of the program and the mount points of its container. On failure
+ * nothing of it is left. 0; -EEXIST, -ENOSPC, … */
 int helper_share_place(int share, const char *name, int program, struct error *error);
 
-/* Removes it, and nothing that helper_share_place() does not make: 0 also where there is none;
- * -ENOTEMPTY where something else is in it; -ELOOP, -ENOTDIR, … where it is no directory. */
+/* Removes the directory, but nothing that helper_share_place() does not make. 0 also if it does not
+ * exist; -ENOTEMPTY if it contains something else; -ELOOP, -ENOTDIR, … if it is not a directory. */
 int helper_share_remove(int share, const char *name);
 
 enum helper_share_presence { HELPER_SHARE_HAS_NOT, HELPER_SHARE_HAS };
 
-/* Whether there is a directory of that name: an enum helper_share_presence, or -errno: it cannot be
- * told now. */
+/* Whether a directory of that name exists: an enum helper_share_presence, or -errno: unknown at
+ * present. */
 int helper_share_has(int share, const char *name);
 
-/* Names of ours in the share; a bounded number. callback: 0 goes on. 0, -errno or what it said. */
+/* Calls back with the names of helpers in the share; a bounded number. callback: 0 continues. 0,
+ * -errno or the callback's result. */
 int helper_share_each(int share, int (*callback)(void *userdata, const char *name), void *userdata);

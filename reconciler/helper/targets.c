@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* targets.c - see targets.h.
  *
- * The cost of one container does not depend on the number of volumes, and growing a file system
- * that fills its device changes nothing. So a helper that is needed for one volume also serves the
+ * The cost of a container does not depend on the number of volumes, and growing a file system that
+ * fills its device changes nothing. So a helper that is needed for one volume also serves the
  * others of its sandbox, as far as crustd may resize them.
  */
 #include "reconciler/helper/targets.h"
@@ -25,8 +25,8 @@ static bool has_path(const struct store_volume *volume)
     return volume->guest_path[0] == '/';
 }
 
-/* Its shared directory shows where volumes may be, also where the records do not tell them apart.
- */
+/* The Rust runtime's shared directory shows where volumes may be, even if the records do not
+ * distinguish them. */
 static bool is_rust(const struct store_volume *volume)
 {
     return volume->runtime == RUNTIME_KATA_RS;
@@ -54,7 +54,7 @@ static bool is_forbidden(const struct helper_targets *targets, const char *guest
     return false;
 }
 
-/* Two volumes that may be at the same places share them: each is given once. */
+/* Two volumes that may be at the same place share it, so each place is passed once. */
 static int add_place(void *userdata, const char *guest_path)
 {
     struct places *places = userdata;
@@ -112,10 +112,10 @@ void helper_targets_add(const struct context *context, const struct store_volume
         targets->target[targets->targets++] = places.target;
 }
 
-/* ---- those that go along ----------------------------------------------------------------- */
+/* ---- other volumes of the sandbox -------------------------------------------------------- */
 
-/* Whether the guest has the volume's device, as far as is known. If the VM lacks it, or has
- * something else in its place, the place is not the volume's. */
+/* Whether the guest has the volume's device, as far as known. If the VM lacks it, or has something
+ * else in its place, the guest path is not the volume's. */
 static bool is_stats_target(const struct store_volume *volume)
 {
     return volume->status == STORE_PRESENT && volume->state != STATE_UNMANAGED &&
@@ -143,8 +143,8 @@ static int note_volume(void *userdata, int64_t volume_id)
     return 0;
 }
 
-/* A volume of the Rust runtime is named by all its possible places, so a volume that forbids
- * resizing forbids all its possible places, too. */
+/* A volume of the Rust runtime is represented by all its possible places, so a volume that forbids
+ * resizing forbids all of its possible places. */
 static int forbid_place(void *userdata, const char *guest_path)
 {
     struct helper_targets *targets = userdata;

@@ -74,7 +74,7 @@ struct helper_call *helper_call_free(struct helper_call *call)
     return NULL;
 }
 
-/* The caller may ask again from within. */
+/* From within, the caller may call again. */
 static void answer(struct helper_call *call, const struct guest_helper_reply *reply)
 {
     guest_helper_done *done = call->done;
@@ -105,7 +105,8 @@ static void answer_by_fact(struct helper_call *call, const struct helper_fact *f
     answer(call, &reply);
 }
 
-/* The helper that ran for it was not given its places, or had no room for them. */
+/* If the helper that ran for the call has no answer, the call's places were withheld from it or did
+ * not fit. */
 static void answer_by_run(const struct helper_sandbox *sandbox, struct helper_call *call)
 {
     const struct helper_fact *fact = helper_known_find(&sandbox->known, call->binding_id);
@@ -125,7 +126,7 @@ static uint32_t seconds_since(uint64_t ns)
     return (uint32_t)((clock_boottime() - ns) / NSEC_PER_SEC);
 }
 
-/* Questions for usage wait for their time; meanwhile the known answer is used. */
+/* Calls for usage wait until the next helper is due; until then the known answer is used. */
 static bool answer_count(const struct helper_sandbox *sandbox, struct helper_call *call)
 {
     const struct helper_known *known = &sandbox->known;
@@ -175,7 +176,7 @@ static bool answer_resize(struct helper_sandbox *sandbox, struct helper_call *ca
     return true;
 }
 
-/* Without a helper, if that is possible. */
+/* Answers without a helper, if possible. */
 static bool answer_now(struct helper_sandbox *sandbox, struct helper_call *call)
 {
     if (call->served)
@@ -204,7 +205,7 @@ static bool answer_now(struct helper_sandbox *sandbox, struct helper_call *call)
                                          : answer_resize(sandbox, call);
 }
 
-/* Each answer may change everything: it begins anew after one. */
+/* An answer may change anything, including the lists, so the walk starts over after each. */
 void helpers_answer(struct helpers *helpers)
 {
     struct helper_sandbox *sandbox, *next;
@@ -224,7 +225,7 @@ void helpers_answer(struct helpers *helpers)
     } while (answered);
 }
 
-/* The volume that asked has heard it. */
+/* The volume that called has its answer, so the fact is no longer news. */
 void helper_sandbox_answer_served(struct helper_sandbox *sandbox)
 {
     struct helper_call *call;
