@@ -57,7 +57,7 @@ bool grpc_call_has_service(const struct grpc_call *call, const char *name);
  * gave up, or grpc-timeout (or crustd's own limit) passed. Then the method must not reply. */
 void grpc_call_wait(struct grpc_call *call, void (*cancel)(void *work), void *work);
 
-/* Each of these is the end of the call. */
+/* Each of these ends the call. */
 void grpc_call_reply(struct grpc_call *call, const ProtobufCMessage *message);
 void grpc_call_fail(struct grpc_call *call, enum status_code code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

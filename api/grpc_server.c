@@ -101,7 +101,7 @@ static struct client *find_idlest(const struct grpc_server *server)
     return idlest;
 }
 
-/* The client that connected first. */
+/* Of the leaving clients, the one that connected first. */
 static struct client *find_leaving(const struct grpc_server *server)
 {
     struct client *first = NULL;

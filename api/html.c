@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* html.c - the writer of the status page. */
+/* html.c - writes HTML for the status page. */
 #include "api/html.h"
 
 #include <inttypes.h>

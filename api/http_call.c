@@ -51,7 +51,8 @@ static void append_stats(struct buffer *body, const struct reconciler_stats *sta
     buffer_append_text(body, "}}\n");
 }
 
-/* If there is no memory for the reply, there is none for an error either: the reply stays empty. */
+/* If there is no memory for the reply, there is none for an error either, so that failure is
+ * ignored. */
 static void reply(struct http_call *call, enum status_code code, struct http_reply *body,
                   const struct error *error)
 {

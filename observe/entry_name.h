@@ -12,7 +12,7 @@
 enum {
     ENTRY_NAME_PATH,   /* padded base64url of an absolute path: Kata's layout */
     ENTRY_NAME_SHA256, /* 64 lower-case hex digits: the KEP's layout, does not reveal the path */
-    ENTRY_NAME_OTHER,  /* neither; error says why */
+    ENTRY_NAME_OTHER,  /* neither; the error has the reason */
 };
 
 enum { ENTRY_PATH_BYTES = BASE64URL_PATH_BYTES + 1 };

@@ -37,7 +37,7 @@ int process_read(pid_t pid, struct process *ret_process);
 /* The arguments, each followed by a NUL. Returns as process_read_file(). */
 int process_read_arguments(pid_t pid, struct buffer *ret_arguments);
 
-/* The first `bytes` of them. */
+/* The first `bytes` bytes of the arguments. */
 int process_read_first_arguments(pid_t pid, size_t bytes, struct buffer *ret_arguments);
 
 /* Whether one of the arguments contains `token` as a whole token: bounded on either side by the

@@ -60,7 +60,7 @@ static struct bind_facts facts_of(const struct store_volume *volume)
     };
 }
 
-/* ---- what follows ---- */
+/* ---- the actions ---- */
 
 static uint64_t mix(uint64_t hash, const char *text)
 {

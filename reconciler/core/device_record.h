@@ -13,6 +13,6 @@ struct store;
 /* Converts to the store's type; the name stays borrowed from `observed`. */
 struct store_device device_to_record(const struct observed_device *observed);
 
-/* As store_put_device(). */
+/* Returns as store_put_device(). */
 int record_device(struct store *store, const struct observed_device *observed,
                   int64_t *ret_device_id, bool *ret_changed);

@@ -32,7 +32,7 @@ enum {
 };
 static const uint64_t GOOD_NS = 60 * NSEC_PER_SEC; /* a file that holds this long is good again */
 
-/* ---- words ---- */
+/* ---- problem texts ---- */
 
 static void set_problem(char problem[static ERROR_TEXT_BYTES], const char *text)
 {

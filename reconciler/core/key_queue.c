@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* key_queue.c - an insertion-ordered set of keys, on uthash.
  *
- * Out of memory loses the key, not the truth: `lost` has everything queued.
+ * A key that finds no memory is dropped, but its change is not lost: `lost` makes the caller queue
+ * everything.
  */
 #include "reconciler/core/key_queue.h"
 

@@ -48,5 +48,5 @@ struct helper_report {
 int helper_report_parse(const char *text, size_t length, unsigned paths,
                         struct helper_report *ret_report, struct error *error);
 
-/* As the report spells it. */
+/* The code as the report spells it. */
 const char *helper_fault_name(enum helper_fault fault);

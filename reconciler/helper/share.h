@@ -8,7 +8,7 @@
  *     Rust    /run/kata-containers/shared/sandboxes/ID/rw/passthrough/  seen in the guest as
  *             /run/kata-containers/shared/containers/passthrough/
  *
- * A helper is one directory there, with a name of its own that nobody else gives:
+ * A helper is one directory there, with a name that no other program uses:
  *
  *     crust-0123456789abcdef/agent, proc/, sys/, dev/, vol/
  *
