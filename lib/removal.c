@@ -75,10 +75,10 @@ static int visit(struct walk *walk, int directory, const char *name, unsigned le
     struct stat status;
     int r = path_open_below(directory, name, &handle);
 
-    if (r == PATH_MISSING)
-        return 0;
     if (++walk->names > REMOVAL_NAMES)
         return refuse(walk, -E2BIG, name, "one of too many names: remove them by hand");
+    if (r == PATH_MISSING)
+        return 0;
     if (r == PATH_LEADS_OUT)
         return refuse(walk, r, name, "something is mounted there: unmount it first");
     if (r < 0 || fstat(handle, &status) < 0)

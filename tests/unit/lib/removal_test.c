@@ -2,6 +2,8 @@
 /* removal_test.c - what is removed, and what has to stay. */
 #include "tests/unit/tree.h"
 
+#include <dirent.h>
+#include <dlfcn.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -11,6 +13,22 @@
 #define LEVELS 2
 
 static int directory = -1;
+
+/* Each listing also has a name that cannot be found, as on a damaged file system. */
+static bool has_ghost;
+
+/* This stands before the C library's. */
+struct dirent *readdir(DIR *names)
+{
+    static struct dirent ghost = {.d_name = "ghost"};
+    static bool is_shown;
+    static struct dirent *(*next)(DIR * names);
+
+    if (!next)
+        *(void **)&next = dlsym(RTLD_NEXT, sizeof(off_t) == 8 ? "readdir64" : "readdir");
+    is_shown = has_ghost && !is_shown;
+    return is_shown ? &ghost : next(names);
+}
 
 static int start(void **state)
 {
@@ -112,6 +130,20 @@ static void a_name_that_stays_keeps_no_other(void **state)
     assert_true(tree_has("/top/pipe"));
 }
 
+static void a_name_that_cannot_be_found_is_not_looked_for_for_ever(void **state)
+{
+    int r;
+
+    (void)state;
+    (void)alarm(60);
+    has_ghost = true;
+    r = removal_run(directory, "top", LEVELS, NULL);
+    has_ghost = false;
+    (void)alarm(0);
+    assert_int_equal(r, -E2BIG);
+    assert_int_equal(removal_run(directory, "top", LEVELS, NULL), 0);
+}
+
 static void a_tree_has_a_bound(void **state)
 {
     (void)state;
@@ -133,6 +165,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_name_that_is_a_link_goes_alone, start, stop),
         cmocka_unit_test_setup_teardown(what_is_mounted_stays, start, stop),
         cmocka_unit_test_setup_teardown(a_name_that_stays_keeps_no_other, start, stop),
+        cmocka_unit_test_setup_teardown(a_name_that_cannot_be_found_is_not_looked_for_for_ever,
+                                        start, stop),
         cmocka_unit_test_setup_teardown(a_tree_has_a_bound, start, stop),
     };
 
