@@ -101,6 +101,14 @@ static void follow_change(const struct observer *observer, const char *name, int
         log_warning(&ids, "metadata in %s: %s", name, observed->remark);
 }
 
+/* The first decisions take it as it is here; each later one observes it by itself. */
+static int refresh_device(const struct context *context, int64_t volume_id)
+{
+    return context->synced && !work_queue_devices_are_fresh(context->queue)
+               ? 0
+               : devices_refresh_volume(context, volume_id);
+}
+
 static int put_entry(const struct observer *observer, enum reconciler_tree tree, const char *name,
                      const struct observed_entry *observed)
 {
@@ -160,7 +168,7 @@ static int put_entry(const struct observer *observer, enum reconciler_tree tree,
         return r;
     if (put.changed)
         follow_change(observer, name, put.volume_id, observed);
-    return context->synced || put.is_on ? 0 : devices_refresh_volume(context, put.volume_id);
+    return put.is_on ? 0 : refresh_device(context, put.volume_id);
 }
 
 static int remove_entry(const struct context *context, enum reconciler_tree tree, const char *name)
@@ -172,7 +180,10 @@ static int remove_entry(const struct context *context, enum reconciler_tree tree
     r = queue_beside(context, name);
     if (r == 0)
         r = store_remove_entry(context->store, tree_layout(tree), name, &volume_id);
-    return r == 0 && volume_id ? work_queue_add_volume(context->queue, volume_id) : r;
+    if (r == 0 && volume_id)
+        r = work_queue_add_volume(context->queue, volume_id);
+    /* The entry that leads now may name another one. */
+    return r == 0 && volume_id ? refresh_device(context, volume_id) : r;
 }
 
 /* The directory is watched and read by one descriptor, so that the watched directory is the one

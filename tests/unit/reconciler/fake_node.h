@@ -46,6 +46,7 @@ static bool fake_watcher_down;
 static pid_t fake_unpinned;
 static unsigned fake_settled, fake_synced, fake_checks;
 static bool fake_pin_fails;
+static void (*fake_when_synced)(void); /* what happens between the first scan and what follows it */
 static bool fake_goes_on; /* the loop, although nothing is left to do: somebody else stops it */
 
 static struct loop loop;
@@ -262,6 +263,8 @@ static void on_fake_synced(void *userdata)
 {
     (void)userdata;
     fake_synced++;
+    if (fake_when_synced)
+        fake_when_synced();
 }
 
 static void on_fake_settled(void *userdata)
@@ -309,6 +312,7 @@ static int node_start(void **state)
     fake_owner_result = 0;
     fake_process = fake_cgroup = fake_watcher_down = fake_pin_fails = fake_goes_on = false;
     fake_sees_host = true;
+    fake_when_synced = NULL;
     fake_unpinned = 0;
     fake_settled = fake_synced = fake_checks = 0;
     instance = (struct instance)INSTANCE_INIT;

@@ -127,6 +127,49 @@ static void layouts_that_name_two_devices_disagree(void **state)
     assert_is(last_volume(), STATE_BLOCKED, REASON_ENTRIES_DISAGREE);
 }
 
+static void stage_on_other_disks(void)
+{
+    stage(TARGET, "/dev/disk-2", NULL);
+    reconciler_queue_directory(reconciler, TREE_KATA_VOLUMES, key_of(TARGET));
+    stage(OTHER_TARGET, "/dev/disk-3", NULL);
+    reconciler_queue_directory(reconciler, TREE_KATA_VOLUMES, key_of(OTHER_TARGET));
+}
+
+static void what_is_staged_before_the_first_decisions_is_on_its_device(void **state)
+{
+    (void)state;
+    stage(TARGET, DISK, NULL);
+    for (unsigned i = 0; i < 3; i++)
+        put_disk(i, ((const char *[]){DISK, "/dev/disk-2", "/dev/disk-3"})[i], i + 1,
+                 GIB * (i + 1));
+    fake_when_synced = stage_on_other_disks;
+    run_node();
+    assert_string_equal(volume_of(1).device_name, "/dev/disk-2");
+    assert_int_equal(volume_of(1).device_bytes, 2 * GIB);
+    assert_string_equal(volume_of(2).device_name, "/dev/disk-3");
+    assert_is(2, STATE_UNBOUND, REASON_NONE);
+}
+
+static void unstage_from_kata(void)
+{
+    unstage(KATA_VOLUMES, TARGET);
+    reconciler_queue_directory(reconciler, TREE_KATA_VOLUMES, key_of(TARGET));
+}
+
+static void
+a_layout_that_goes_before_the_first_decisions_leaves_the_device_of_the_other(void **state)
+{
+    (void)state;
+    put_disk(0, DISK, 1, GIB);
+    put_disk(1, "/dev/disk-2", 2, 2 * GIB);
+    stage(TARGET, DISK, NULL);
+    stage_at(CRUST_VOLUMES, TARGET, "/dev/disk-2", NULL);
+    fake_when_synced = unstage_from_kata;
+    run_node();
+    assert_string_equal(volume_of(last_volume()).device_name, "/dev/disk-2");
+    assert_is(last_volume(), STATE_UNBOUND, REASON_NONE);
+}
+
 static void what_may_only_be_observed_is_not_acted_on(void **state)
 {
     int64_t volume_id;
@@ -387,6 +430,8 @@ int main(void)
         NODE(two_volumes_of_one_device_block_each_other),
         NODE(two_sandboxes_of_one_volume_block_it),
         NODE(layouts_that_name_two_devices_disagree),
+        NODE(what_is_staged_before_the_first_decisions_is_on_its_device),
+        NODE(a_layout_that_goes_before_the_first_decisions_leaves_the_device_of_the_other),
         NODE(what_may_only_be_observed_is_not_acted_on),
         NODE(a_file_is_observed_only),
         NODE(a_sandbox_that_ends_gives_its_volume_back),
