@@ -62,8 +62,10 @@ def programs():
         sources = {name: kubernetes() for name in NAMES}
         sources |= {name: DEBIAN / path for name, path in HERE_TOO.items()}
         for name, source in sources.items():
-            with contextlib.suppress(FileExistsError):
-                (directory / name).symlink_to(source)
+            link = directory / name
+            if not link.exists():  # nor where it leads: the checkout may have been moved
+                link.unlink(missing_ok=True)
+                link.symlink_to(source)
     return directory
 
 
