@@ -47,7 +47,7 @@ enum qemu_told {
 struct qemu_told_drive {
     const struct qemu_set_drive *drive; /* TOLD */
     uint64_t bytes;                     /* TOLD, TIED: the size that the device's drive has */
-    struct error doubt;                 /* TIED, UNTOLD: what is not known, for people */
+    struct error doubt;                 /* TIED, UNTOLD: what is unknown, as readable text */
 };
 
 void qemu_sets_done(struct qemu_sets *sets);

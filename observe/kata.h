@@ -4,7 +4,7 @@
 
 #include "observe/observe.h"
 
-/* Whether r says that the path leads nowhere, which is not an error. */
+/* Whether r means that there is nothing at the path, which is not an error. */
 bool kata_is_absent(int r);
 
 /* NULL stays NULL. 0 or -ENOMEM. */

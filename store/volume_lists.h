@@ -32,7 +32,7 @@ int store_each_bypassed_volume(struct store *store, const char *sandbox_id,
                                store_volume_callback *callback, void *userdata);
 int store_each_volume(struct store *store, store_volume_callback *callback, void *userdata);
 /* For the sweep: volumes with a live sandbox, or that conflict about one, and present ones whose
- * path leads nowhere. */
+ * path leads to no device. */
 int store_each_bound_volume(struct store *store, store_volume_callback *callback, void *userdata);
 int store_each_volume_without_device(struct store *store, store_volume_callback *callback,
                                      void *userdata);

@@ -25,7 +25,7 @@ struct visibility {
     dev_t kubelet[CONFIG_LIST_ITEMS]; /* file system of its pods when first seen; 0: not yet */
     bool kubelet_seen[CONFIG_LIST_ITEMS];
     uint64_t well_since_ns; /* CLOCK_BOOTTIME; 0: something is not visible */
-    char problem[400];      /* what is not; "; " between several */
+    char problem[400];      /* what cannot be seen; several are separated by "; " */
 };
 
 /* A root exists, open as fd: from now on it is known to have existed. */

@@ -14,6 +14,7 @@
 #include "lib/child.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "tests/unit/scratch.h"
 
 struct made {
     struct loop loop;
@@ -125,7 +126,7 @@ static void it_has_no_capabilities(void **state)
 static void its_root(void **state)
 {
     static const char *const arguments[] = {"/bin/sh", "-c", "pwd", NULL};
-    char directory[] = "/tmp/child_test-XXXXXX";
+    char directory[SCRATCH_BYTES];
     cleanup(fd_closep) int ours = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     cleanup(fd_closep) int empty = -1;
     struct made *made = *state;
@@ -134,7 +135,7 @@ static void its_root(void **state)
 
     if (geteuid() != 0)
         skip();
-    assert_non_null(mkdtemp(directory));
+    assert_int_equal(scratch_directory_make(directory), 0);
     empty = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
     assert_int_equal(rmdir(directory), 0);
     assert_int_equal(child_new(&made->loop, &request, on_done, made, &child), 0);

@@ -12,9 +12,10 @@
 
 #include "lib/cleanup.h"
 #include "lib/directory.h"
+#include "tests/unit/scratch.h"
 
 struct fixture {
-    char path[32];
+    char path[SCRATCH_BYTES];
     int fd; /* O_PATH */
 };
 
@@ -24,12 +25,11 @@ static int set_up(void **state)
 {
     static struct fixture fixture;
 
-    strcpy(fixture.path, "/tmp/directory_test-XXXXXX");
-    assert_non_null(mkdtemp(fixture.path));
+    assert_int_equal(scratch_directory_make(fixture.path), 0);
     fixture.fd = open(fixture.path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     assert_true(fixture.fd >= 0);
     for (size_t i = 0; i < array_length(files); i++) {
-        char path[64];
+        char path[SCRATCH_BYTES + 16];
 
         (void)snprintf(path, sizeof(path), "%s/%s", fixture.path, files[i]);
         fd_close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
@@ -42,10 +42,8 @@ static int tear_down(void **state)
 {
     struct fixture *fixture = *state;
 
-    for (size_t i = 0; i < array_length(files); i++)
-        (void)unlinkat(fixture->fd, files[i], 0);
     fd_close(fixture->fd);
-    return rmdir(fixture->path);
+    return scratch_directory_remove(fixture->path);
 }
 
 static bool is_visible(const char *name)
