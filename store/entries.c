@@ -2,7 +2,7 @@
 /* entries.c - metadata directories, and the volumes that they make.
  *
  * An entry is one directory: (layout, name). Entries of one target path are one volume; while the
- * path is not known, the name stands for it. Entries come and go one by one, and refresh_volume()
+ * path is not known, the name stands for it. Entries come and go one by one, and volume_refresh()
  * then derives what the volume is: which entry leads (kata before crust: it is what Kata reads),
  * and whether it is present or invalid (one entry that does not read well is enough: crustd then
  * does less).
@@ -178,106 +178,7 @@ static bool is_another_directory(const struct known_entry *known, const struct s
             known->born_ns != entry->directory_born_ns);
 }
 
-/* ---- the volume behind entries ------------------------------------------------------------- */
-
-int store_find_volume(struct store *store, const char *target_path, int64_t *ret_volume_id)
-{
-    static const char by_path[] =
-        "SELECT volume_id FROM volumes WHERE target_path = ?1 AND removed_at IS NULL";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first(&store->connection, by_path, &rows, sql_text(target_path));
-
-    if (r < 0)
-        return r;
-    *ret_volume_id = r > 0 ? sql_take_number(&rows) : 0;
-    return 0;
-}
-
-/* A live volume of this path, or of this name if no path is known for it. 0: none. */
-static int find_volume(struct store *store, const char *target_path, const char *key,
-                       int64_t *ret_volume_id)
-{
-    return target_path ? store_find_volume(store, target_path, ret_volume_id)
-                       : unresolved_find(store, key, ret_volume_id);
-}
-
-static int count_live(struct store *store)
-{
-    static const char count[] = "UPDATE meta SET live_volumes = live_volumes + 1"
-                                " WHERE one = 1 AND live_volumes < ?1";
-    int counted = 0;
-    int r = sql_run(&store->connection, count, &counted, sql_number(STORE_VOLUMES));
-
-    return r == 0 && !counted ? STORE_TOO_MANY : r;
-}
-
-/* Its leading entry is the next that is inserted. Or STORE_TOO_MANY. device_id 0: not known. */
-static int add_volume(struct store *store, const struct store_entry *entry, int64_t device_id,
-                      int64_t *ret_volume_id)
-{
-    static const char insert[] =
-        "INSERT INTO volumes (target_path, path_sha256, entry_id, status, device_id, state, reason,"
-        " state_since, first_seen, last_changed)"
-        " VALUES (?1, ?2, (SELECT coalesce(max(entry_id), 0) + 1 FROM entries), 'present', ?4,"
-        "  'unknown', 'none', ?3, ?3, ?3)";
-    char hash[SHA256_HEX_BYTES];
-    int r = sql_run(&store->connection, insert, NULL, sql_text(entry->target_path),
-                    sql_text(hash_path(entry->target_path, hash)), sql_number(store->now_ms),
-                    sql_known((uint64_t)device_id));
-
-    if (r < 0)
-        return r;
-    store->has_no_unnamed = store->has_no_unnamed && entry->target_path;
-    *ret_volume_id = sqlite3_last_insert_rowid(store->connection.db);
-    return journal_write(
-        store, &(struct journal_line){.kind = "volume_added",
-                                      .volume_id = *ret_volume_id,
-                                      .is_complete = true,
-                                      .detail = {{"target_path", sql_text(entry->target_path)},
-                                                 {"layout", sql_text(layout_name(entry->layout))},
-                                                 {"key", sql_text(entry->key)}}});
-}
-
-/* Subqueries, because UPDATE … FROM would build a table for its one row. */
-#define LIVE_ENTRIES "FROM entries WHERE volume_id = ?1 AND gone = 0"
-
-static int refresh_volume(struct store *store, int64_t volume_id)
-{
-    static const char refresh[] =
-        "UPDATE volumes SET last_changed = ?2,"
-        " entry_id = coalesce((SELECT min(entry_id) " LIVE_ENTRIES " AND layout = 'kata'),"
-        "  (SELECT min(entry_id) " LIVE_ENTRIES ")),"
-        " status = CASE WHEN EXISTS (SELECT 1 " LIVE_ENTRIES " AND problem IS NOT NULL)"
-        "  THEN 'invalid' ELSE 'present' END WHERE volume_id = ?1";
-
-    return sql_run(&store->connection, refresh, NULL, sql_number(volume_id),
-                   sql_number(store->now_ms));
-}
-
-static int end_volume(struct store *store, int64_t volume_id)
-{
-    static const char end[] =
-        "UPDATE volumes SET status = CASE WHEN EXISTS (SELECT 1 FROM trash t"
-        "  WHERE t.volume_id = ?1 AND t.file IS NULL) THEN 'quarantined' ELSE 'removed' END,"
-        " device_id = NULL, attempts = 0,"
-        " next_attempt_ns = NULL, next_attempt_ms = NULL, last_changed = ?2, removed_at = ?2"
-        " WHERE volume_id = ?1";
-    static const char discount[] = "UPDATE meta SET live_volumes = live_volumes - 1 WHERE one = 1";
-    struct store_volume volume;
-    int r = store_close_binding(store, volume_id);
-
-    if (r == 0)
-        r = journal_write(store,
-                          &(struct journal_line){.kind = "volume_removed", .volume_id = volume_id});
-    if (r == 0)
-        r = sql_run(&store->connection, end, NULL, sql_number(volume_id),
-                    sql_number(store->now_ms));
-    if (r == 0)
-        r = sql_run_values(&store->connection, discount, NULL, NULL, 0);
-    if (r == 0)
-        r = store_get_volume(store, volume_id, &volume);
-    return r < 0 ? r : store_set_state(store, &volume, STATE_UNMANAGED, REASON_NONE, NULL);
-}
+/* ---- the end of an entry -------------------------------------------------------------------- */
 
 static int has_other_entries(struct store *store, const struct known_entry *entry)
 {
@@ -304,7 +205,7 @@ static int end_entry(struct store *store, const struct known_entry *entry)
     if (others) {
         r = sql_run(&store->connection, forget, NULL, entry_id);
         if (r == 0)
-            r = refresh_volume(store, entry->volume_id);
+            r = volume_refresh(store, entry->volume_id);
         return r < 0 ? r
                      : journal_write(store, &(struct journal_line){.kind = "volume_changed",
                                                                    .volume_id = entry->volume_id});
@@ -312,7 +213,7 @@ static int end_entry(struct store *store, const struct known_entry *entry)
     r = sql_run(&store->connection, set_gone, NULL, entry_id);
     if (r == 0)
         r = sql_run(&store->connection, forget_names, NULL, entry_id);
-    return r < 0 ? r : end_volume(store, entry->volume_id);
+    return r < 0 ? r : volume_end(store, entry->volume_id);
 }
 
 /* ---- putting ------------------------------------------------------------------------------- */
@@ -428,7 +329,7 @@ static int learn_path(struct store *store, const struct store_entry *entry,
 
     if (!entry->target_path || strcmp(known->target_path, entry->target_path) == 0)
         return 0;
-    r = find_volume(store, entry->target_path, NULL, &other);
+    r = volume_find(store, entry->target_path, NULL, &other);
     if (r < 0)
         return r;
     *ret_changed = true;
@@ -580,12 +481,12 @@ static int put_unknown(struct store *store, const struct store_entry *entry,
 {
     int64_t device_id = 0;
     int names = 0;
-    int r = count_live(store);
+    int r = volume_count(store);
 
     if (r == 0)
         r = insert_device(store, entry, &device_id);
     if (r == 0)
-        r = add_volume(store, entry, device_id, &ret_put->volume_id);
+        r = volume_add(store, entry, device_id, &ret_put->volume_id);
     if (r == 0)
         r = write_facts(store, entry, 0, ret_put->volume_id, NULL);
     if (r == 0)
@@ -612,11 +513,11 @@ static int put_known(struct store *store, const struct store_entry *entry,
 
     volume_id = known->volume_id;
     if (r == 0 && !volume_id)
-        r = find_volume(store, entry->target_path, entry->key, &volume_id);
+        r = volume_find(store, entry->target_path, entry->key, &volume_id);
     if (r == 0 && !volume_id) {
-        r = count_live(store);
+        r = volume_count(store);
         if (r == 0)
-            r = add_volume(store, entry, 0, &volume_id);
+            r = volume_add(store, entry, 0, &volume_id);
         added = true;
     }
     if (r == 0)
@@ -628,7 +529,7 @@ static int put_known(struct store *store, const struct store_entry *entry,
     r = write_sandboxes(store, entry, entry_id, &names);
     changed = changed || facts || names;
     if (r == 0 && changed)
-        r = refresh_volume(store, volume_id);
+        r = volume_refresh(store, volume_id);
     if (r == 0 && changed && (!added || entry->problem))
         r = journal_entry(store, entry, volume_id);
     if (r < 0)

@@ -108,6 +108,17 @@ const char *hash_path(const char *path, char ret_hash[static SHA256_HEX_BYTES]);
 int unresolved_find(struct store *store, const char *key, int64_t *ret_volume_id);
 int volume_set_path(struct store *store, int64_t volume_id, const char *path);
 
+/* volume_lifetime.c: the live volume of this path, or of this name if no path is known for it (0:
+ * none); one more live volume, or STORE_TOO_MANY; a new one, whose leading entry is the next that
+ * is inserted (device_id 0: not known); what its entries make of it; its end. */
+int volume_find(struct store *store, const char *target_path, const char *key,
+                int64_t *ret_volume_id);
+int volume_count(struct store *store);
+int volume_add(struct store *store, const struct store_entry *entry, int64_t device_id,
+               int64_t *ret_volume_id);
+int volume_refresh(struct store *store, int64_t volume_id);
+int volume_end(struct store *store, int64_t volume_id);
+
 /* Forgets the guest's answers: they were not about the volume, or no longer are. */
 int guest_stats_forget(struct store *store, int64_t volume_id);
 
