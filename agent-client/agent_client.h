@@ -35,7 +35,7 @@ enum agent_outcome {
     AGENT_LAYER,        /* FAILED_PRECONDITION: a layer in the guest does not follow */
     AGENT_NOT_GROWABLE, /* FAILED_PRECONDITION beginning with AGENT_NOT_GROWABLE_TEXT */
     AGENT_FAILED,       /* any other status */
-    AGENT_UNTOLD,       /* it failed, and the shim between does not say why (shim_client.h) */
+    AGENT_UNEXPLAINED,  /* it failed, and the shim between does not say why (shim_client.h) */
     AGENT_OUTCOMES,
 };
 

@@ -36,7 +36,7 @@ enum container_kind container_kind_of(enum container_step step, const struct ttr
     case AGENT_LAYER:
     case AGENT_NOT_GROWABLE:
     case AGENT_FAILED:
-    case AGENT_UNTOLD:
+    case AGENT_UNEXPLAINED:
     case AGENT_OUTCOMES:
     default:
         return kind_of_failure(step, status->message);

@@ -214,7 +214,7 @@ static void take_reply(struct guest_call *call, const struct agent_reply *reply)
     if (reply->outcome == AGENT_DONE)
         take_success(call, reply);
     else
-        take_failure(call, guest_route_reason(reply->outcome), reply->outcome != AGENT_UNTOLD,
+        take_failure(call, guest_route_reason(reply->outcome), reply->outcome != AGENT_UNEXPLAINED,
                      &reply->error);
 }
 

@@ -145,7 +145,7 @@ enum volume_reason guest_route_reason(enum agent_outcome outcome)
         [AGENT_LAYER] = REASON_GUEST_LAYER_UNSUPPORTED,
         [AGENT_NOT_GROWABLE] = REASON_FILE_SYSTEM_NOT_GROWABLE,
         [AGENT_FAILED] = REASON_AGENT_FAILED,
-        [AGENT_UNTOLD] = REASON_AGENT_FAILED,
+        [AGENT_UNEXPLAINED] = REASON_AGENT_FAILED,
     };
 
     return reasons[outcome];
@@ -164,7 +164,7 @@ const char *guest_route_ability(enum agent_outcome outcome)
     case AGENT_FAILED:
         return ROUTE_ABLE;
     case AGENT_UNREACHABLE:
-    case AGENT_UNTOLD:
+    case AGENT_UNEXPLAINED:
     case AGENT_OUTCOMES:
         break;
     }

@@ -84,7 +84,7 @@ static enum agent_outcome outcome_of(const struct shim_call *call,
         (void)error_set(error, 0,
                         "the shim closed the connection without a status, as Kata's Rust shim does "
                         "whatever the agent's error is; its log says which");
-        return AGENT_UNTOLD;
+        return AGENT_UNEXPLAINED;
     }
     (void)error_set(error, 0, "the shim: %s", answer->error.text);
     return AGENT_UNREACHABLE;

@@ -4,7 +4,7 @@
  *
  * The other way to make the agent's two calls (agent_client.h): one HTTP exchange for ResizeVolume,
  * and after its success another for GetVolumeStats. Go's shim forwards the agent's errors. Rust's
- * shim closes the connection without a word on any error (AGENT_UNTOLD).
+ * shim closes the connection without a word on any error (AGENT_UNEXPLAINED).
  */
 #pragma once
 

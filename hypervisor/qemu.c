@@ -6,6 +6,8 @@
  *     greeting ─ [negotiate] ─ frontends ─ nodes ─ [sets] ─ find the drive ─▶ done (query)
  *                                                                └─ resize ─ check ─▶ done
  *
+ * qemu_search.h finds the drive and says which step comes next.
+ *
  * Commands that do not depend on the previous answer are sent together with the previous command:
  * all queries at once, and the check with the resize. QMP executes commands one after another and
  * answers in their order (QEMU: docs/interop/qmp-spec.txt), so each saves one round trip. HMP gets
@@ -35,11 +37,9 @@
 #include "hypervisor/hmp_codec.h"
 #include "hypervisor/hypervisor_ops.h"
 #include "hypervisor/qemu_drive.h"
-#include "hypervisor/qemu_report.h"
-#include "hypervisor/qemu_sets.h"
+#include "hypervisor/qemu_search.h"
 #include "hypervisor/qemu_tree.h"
 #include "hypervisor/qmp_codec.h"
-#include "hypervisor/vmm_process.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/path.h"
@@ -77,17 +77,8 @@ struct qemu_call {
     struct qmp_decoder decoder;
     size_t taken_bytes; /* of the received bytes */
     unsigned taken_messages;
-    struct qemu_report report;
+    struct qemu_search search;
     char version[HYPERVISOR_VERSION_BYTES];
-    char drive[QEMU_NAME_BYTES]; /* found or refused; "" */
-    uint64_t drive_bytes;
-    enum hypervisor_list list;
-    enum hypervisor_outcome resize;    /* the expected outcome of a resize */
-    struct qemu_sets sets;             /* empty: the drive is identified by its file */
-    struct qemu_set_drive *refreshing; /* one of them */
-    struct error doubt;                /* about which of them it is; "" */
-    enum hypervisor_outcome refusal;   /* of the last one that was refused; DONE: none */
-    struct error refusal_text;
     char address[QEMU_ADDRESS_BYTES];
 };
 
@@ -108,23 +99,24 @@ static struct qemu_call *qemu_call_of(struct hypervisor_call *call)
 static bool finish(struct qemu_call *qemu, enum hypervisor_outcome outcome,
                    const struct error *error)
 {
+    const struct qemu_search *search = &qemu->search;
     struct hypervisor_reply reply = {
-        .bytes = qemu->drive_bytes,
-        .list = qemu->list,
-        .resize = qemu->resize,
+        .bytes = search->drive_bytes,
+        .list = search->list,
+        .resize = search->resize,
     };
 
     if (qemu->step == STEP_TREE)
         outcome = HYPERVISOR_DONE;
     reply.outcome = outcome;
     memcpy(reply.version, qemu->version, sizeof(reply.version));
-    (void)snprintf(reply.drive_id, sizeof(reply.drive_id), "%s", qemu->drive);
+    (void)snprintf(reply.drive_id, sizeof(reply.drive_id), "%s", search->drive);
     (void)snprintf(reply.address, sizeof(reply.address), "%s", qemu->address);
-    reply.others_refreshed = qemu->sets.next > 0;
+    reply.others_refreshed = search->sets.next > 0;
     if (outcome != HYPERVISOR_DONE)
         reply.error = *error;
     else
-        reply.doubt = qemu->doubt;
+        reply.doubt = search->doubt;
     hypervisor_call_complete(&qemu->call, &reply);
     return false;
 }
@@ -144,7 +136,8 @@ static int encode_qmp(struct qemu_call *qemu, enum step step, struct buffer *out
         [STEP_RESIZE] = "block_resize",           [STEP_CHECK] = "query-block",
         [STEP_TREE] = "human-monitor-command",
     };
-    const struct hypervisor_request *request = &qemu->call.request;
+    const struct qemu_search *search = &qemu->search;
+    uint64_t bytes = qemu->call.request.bytes;
     char id[24], arguments[QEMU_NAME_BYTES + 64] = "";
 
     (void)snprintf(id, sizeof(id), "crustd-%u", ++qemu->asked);
@@ -154,17 +147,19 @@ static int encode_qmp(struct qemu_call *qemu, enum step step, struct buffer *out
         (void)snprintf(arguments, sizeof(arguments), "{\"command-line\": \"info qtree\"}");
     if (step == STEP_RESIZE)
         (void)snprintf(arguments, sizeof(arguments),
-                       "{\"node-name\": \"%s\", \"size\": %" PRIu64 "}", qemu->drive,
-                       request->bytes > qemu->drive_bytes ? request->bytes : qemu->drive_bytes);
+                       "{\"node-name\": \"%s\", \"size\": %" PRIu64 "}", search->drive,
+                       bytes > search->drive_bytes ? bytes : search->drive_bytes);
     return qmp_encode(output, commands[step], arguments[0] ? arguments : NULL, id);
 }
 
 static int encode_hmp(const struct qemu_call *qemu, enum step step, struct buffer *output)
 {
-    if (step == STEP_RESIZE && qemu->refreshing)
-        return hmp_encode_truncate(output, qemu->refreshing->name, qemu->refreshing->bytes);
+    const struct qemu_search *search = &qemu->search;
+
+    if (step == STEP_RESIZE && search->refreshing)
+        return hmp_encode_truncate(output, search->refreshing->name, search->refreshing->bytes);
     if (step == STEP_RESIZE)
-        return hmp_encode_truncate(output, qemu->drive, qemu->drive_bytes);
+        return hmp_encode_truncate(output, search->drive, search->drive_bytes);
     if (step == STEP_TREE)
         return buffer_append_text(output, "info qtree\n");
     return buffer_append_text(output,
@@ -204,24 +199,17 @@ static bool go_on(struct qemu_call *qemu, enum step step)
 
 static int read_roots(struct qemu_call *qemu, const struct answer *answer, struct error *error)
 {
-    qemu_nodes_done(&qemu->report.roots);
+    qemu_nodes_done(&qemu->search.report.roots);
     if (qemu->dialect == DIALECT_QMP)
-        return qemu_report_read_frontends(&qemu->report.roots, answer->value, error);
-    return hmp_read_blocks(answer->text, true, &qemu->report.roots, error);
+        return qemu_report_read_frontends(&qemu->search.report.roots, answer->value, error);
+    return hmp_read_blocks(answer->text, true, &qemu->search.report.roots, error);
 }
 
 static int read_nodes(struct qemu_call *qemu, const struct answer *answer, struct error *error)
 {
     if (qemu->dialect == DIALECT_QMP)
-        return qemu_report_read_nodes(&qemu->report.nodes, answer->value, error);
-    return hmp_read_blocks(answer->text, false, &qemu->report.nodes, error);
-}
-
-/* The drive has the required size. */
-static bool finish_done(struct qemu_call *qemu)
-{
-    return qemu->call.request.wants_address ? ask(qemu, STEP_TREE, STEP_TREE)
-                                            : finish(qemu, HYPERVISOR_DONE, NULL);
+        return qemu_report_read_nodes(&qemu->search.report.nodes, answer->value, error);
+    return hmp_read_blocks(answer->text, false, &qemu->search.report.nodes, error);
 }
 
 static bool read_tree(struct qemu_call *qemu, const struct answer *answer)
@@ -230,241 +218,80 @@ static bool read_tree(struct qemu_call *qemu, const struct answer *answer)
         qemu->dialect == DIALECT_QMP ? cJSON_GetStringValue(answer->value) : answer->text;
 
     if (text)
-        (void)qemu_tree_find(text, qemu->drive, qemu->address);
+        (void)qemu_tree_find(text, qemu->search.drive, qemu->address);
     return finish(qemu, HYPERVISOR_DONE, NULL);
 }
 
-/* ---- several drives over fd sets (qemu_sets.h) ---- */
+/* ---- the search (qemu_search.h) ---- */
 
-/* The drive, or a set of drives that includes it, is identified, and its size is known. */
-static bool finish_told(struct qemu_call *qemu, const struct qemu_told_drive *told)
+/* Goes on with what the search asks for. */
+static bool follow(struct qemu_call *qemu, const struct qemu_search_result *result)
 {
-    qemu->list = HYPERVISOR_LIST_HAS;
-    qemu->drive_bytes = told->bytes;
-    qemu->doubt = told->doubt;
-    if (!told->drive)
-        return finish(qemu, HYPERVISOR_DONE, NULL);
-    memcpy(qemu->drive, told->drive->name, sizeof(qemu->drive));
-    return finish_done(qemu);
-}
+    bool wants_address = qemu->call.request.wants_address && qemu->search.drive[0];
 
-/* Whether the drives may be re-read; if not, why. */
-static enum hypervisor_outcome may_refresh(const struct qemu_call *qemu,
-                                           struct vmm_resolver *resolver, struct error *error)
-{
-    const char *forbidden = qemu->call.request.others_forbid;
-
-    if (!forbidden)
-        return qemu_sets_may_refresh(&qemu->report, resolver, error);
-    (void)error_set(error, 0, "QEMU's drives cannot be read again together: %s", forbidden);
-    return HYPERVISOR_DRIVE_NOT_FOUND;
-}
-
-/* Makes the next drive re-read its size; after the last one, asks for all sizes. */
-static bool refresh_next(struct qemu_call *qemu)
-{
-    const struct hypervisor_request *request = &qemu->call.request;
-    struct vmm_process process;
-    struct error error;
-    enum hypervisor_outcome outcome;
-
-    qemu->refreshing = qemu_sets_next(&qemu->sets);
-    if (!qemu->refreshing)
-        return ask(qemu, STEP_CHECK, STEP_CHECK);
-    if (vmm_process_init(&process, request, &error) < 0)
-        return finish_unreachable(qemu, &error);
-    outcome = may_refresh(qemu, &process.resolver, &error);
-    vmm_process_done(&process);
-    return outcome == HYPERVISOR_DONE ? ask(qemu, STEP_RESIZE, STEP_RESIZE)
-                                      : finish(qemu, outcome, &error);
-}
-
-/* Finishes if the listed sizes are conclusive, and otherwise re-reads all drives. */
-static bool compare_drives(struct qemu_call *qemu, struct vmm_resolver *resolver)
-{
-    const struct hypervisor_request *request = &qemu->call.request;
-    struct vmm_wanted wanted = vmm_wanted_of(request);
-    struct qemu_told_drive told;
-    enum qemu_told result = qemu_sets_tell(&qemu->sets, &qemu->report, &wanted, resolver, &told);
-    struct error error;
-
-    if (request->act == HYPERVISOR_RESIZE)
-        return result != QEMU_UNTOLD && told.bytes >= request->bytes ? finish_told(qemu, &told)
-                                                                     : refresh_next(qemu);
-    qemu->resize = told.drive && !told.drive->writable ? HYPERVISOR_READ_ONLY
-                                                       : may_refresh(qemu, resolver, &error);
-    return finish_told(qemu, &told); /* UNTOLD: without a size */
-}
-
-static bool refreshed(struct qemu_call *qemu)
-{
-    qemu->refreshing->refreshed = true;
-    return refresh_next(qemu);
-}
-
-/* A drive refused to be re-read; it need not be the device's. */
-static bool note_refusal(struct qemu_call *qemu, enum hypervisor_outcome outcome, const char *words,
-                         size_t length)
-{
-    qemu->refusal = outcome;
-    (void)error_set(&qemu->refusal_text, 0, "%s: %.*s", qemu->refreshing->name, (int)length, words);
-    return refresh_next(qemu);
-}
-
-/* The sizes are not conclusive although all drives have been re-read. */
-static bool finish_untold(struct qemu_call *qemu, const struct qemu_told_drive *told)
-{
-    struct error error = told->doubt;
-
-    if (qemu->refusal != HYPERVISOR_DONE)
-        return finish(qemu, qemu->refusal, &qemu->refusal_text);
-    (void)error_prefix(&error, "all drives have been read again, and still: ");
-    return finish(qemu, HYPERVISOR_DRIVE_NOT_FOUND, &error);
-}
-
-static bool check_drives(struct qemu_call *qemu)
-{
-    const struct hypervisor_request *request = &qemu->call.request;
-    struct vmm_wanted wanted = vmm_wanted_of(request);
-    struct qemu_told_drive told;
-    struct vmm_process process;
-    struct error error;
-    enum qemu_told result;
-
-    if (vmm_process_init(&process, request, &error) < 0)
-        return finish_unreachable(qemu, &error);
-    qemu_sets_update(&qemu->sets, &qemu->report.roots);
-    result = qemu_sets_tell(&qemu->sets, &qemu->report, &wanted, &process.resolver, &told);
-    vmm_process_done(&process);
-    if (result == QEMU_UNTOLD)
-        return finish_untold(qemu, &told);
-    if (told.bytes >= request->bytes)
-        return finish_told(qemu, &told);
-    (void)error_set(&error, 0, "the device has %" PRIu64 " bytes, and is to have %" PRIu64,
-                    told.bytes, request->bytes);
-    return finish(qemu, HYPERVISOR_REFUSED, &error);
-}
-
-/* ---- one drive ---- */
-
-static bool received_drive(struct qemu_call *qemu, enum hypervisor_outcome outcome,
-                           const struct qemu_node *drive, const struct error *error)
-{
-    if (drive) {
-        memcpy(qemu->drive, drive->name, sizeof(qemu->drive));
-        qemu->drive_bytes = drive->bytes;
-        qemu->list = HYPERVISOR_LIST_HAS;
+    switch (result->next) {
+    case QEMU_SEARCH_RESIZE:
+        return ask(qemu, STEP_RESIZE, STEP_CHECK);
+    case QEMU_SEARCH_CHECK:
+        return go_on(qemu, STEP_CHECK);
+    case QEMU_SEARCH_FOUND:
+        return wants_address ? ask(qemu, STEP_TREE, STEP_TREE)
+                             : finish(qemu, HYPERVISOR_DONE, NULL);
+    case QEMU_SEARCH_END:
+        break;
     }
-    if (outcome != HYPERVISOR_DONE)
-        return finish(qemu, outcome, error);
-    return qemu->call.request.act == HYPERVISOR_QUERY ? finish_done(qemu)
-                                                      : ask(qemu, STEP_RESIZE, STEP_CHECK);
-}
-
-/* A query also finds drives that may not be resized. */
-static enum hypervisor_outcome foresee_resize(const struct qemu_call *qemu,
-                                              struct vmm_resolver *resolver)
-{
-    struct vmm_wanted wanted = vmm_wanted_of(&qemu->call.request);
-    const struct qemu_node *drive = NULL;
-    struct error error;
-
-    wanted.act = HYPERVISOR_RESIZE;
-    return qemu_drive_find(&qemu->report, &wanted, resolver, &drive, &error);
-}
-
-static bool find_in(struct qemu_call *qemu, struct vmm_resolver *resolver)
-{
-    struct vmm_wanted wanted = vmm_wanted_of(&qemu->call.request);
-    const struct qemu_node *drive = NULL;
-    enum hypervisor_outcome outcome;
-    struct error error;
-    bool lacks;
-    int r = 0;
-
-    outcome = qemu_drive_find(&qemu->report, &wanted, resolver, &drive, &error);
-    if (outcome == HYPERVISOR_DRIVE_NOT_FOUND)
-        r = qemu_sets_read(&qemu->sets, &qemu->report, &wanted, resolver);
-    if (r < 0 && !resolver->exhausted) {
-        (void)error_set_errno(&error, r, "cannot compare the VMM's drives");
-        return finish_unreachable(qemu, &error);
-    }
-    if (qemu->sets.count && !resolver->exhausted)
-        return compare_drives(qemu, resolver);
-    lacks = outcome == HYPERVISOR_DRIVE_NOT_FOUND && !vmm_may_hold(resolver, &wanted.identity);
-    if (vmm_resolver_doubt(resolver, drive, &error) < 0)
-        return finish_unreachable(qemu, &error);
-    if (lacks)
-        qemu->list = HYPERVISOR_LIST_LACKS;
-    if (drive && qemu->call.request.act == HYPERVISOR_QUERY)
-        qemu->resize = foresee_resize(qemu, resolver);
-    return received_drive(qemu, outcome, drive, &error);
-}
-
-/* The report is complete: finds the drive, and sends the resize if that is requested. */
-static bool find_drive(struct qemu_call *qemu)
-{
-    struct vmm_process process;
-    struct error error;
-    bool going;
-
-    if (vmm_process_init(&process, &qemu->call.request, &error) < 0)
-        return finish_unreachable(qemu, &error);
-    going = find_in(qemu, &process.resolver);
-    vmm_process_done(&process);
-    return going;
-}
-
-/* The drive's size after the resize decides, not the success of the command. */
-static bool check_drive(struct qemu_call *qemu)
-{
-    const struct qemu_node *drive = qemu_nodes_find(&qemu->report.roots, qemu->drive);
-    uint64_t bytes = qemu->call.request.bytes;
-    struct error error;
-
-    if (!drive) {
-        qemu->list = HYPERVISOR_LIST_UNREAD;
-        (void)error_set(&error, 0, "%s was removed in the meantime", qemu->drive);
-        return finish(qemu, HYPERVISOR_DRIVE_NOT_FOUND, &error);
-    }
-    qemu->drive_bytes = drive->bytes;
-    if (drive->bytes >= bytes)
-        return finish_done(qemu);
-    (void)error_set(&error, 0, "%s has %" PRIu64 " bytes after the resize, the device %" PRIu64,
-                    qemu->drive, drive->bytes, bytes);
-    return finish(qemu, HYPERVISOR_REFUSED, &error);
+    return finish(qemu, result->outcome, &result->error);
 }
 
 static bool refused(struct qemu_call *qemu, const struct answer *answer)
 {
     enum hypervisor_outcome outcome = qemu_refusal(answer->error_class, answer->error_text);
     size_t length = strcspn(answer->error_text, "\n");
-    struct error error;
+    struct qemu_search_result result;
 
     if (length > ERROR_TEXT_BYTES)
         length = ERROR_TEXT_BYTES;
-    if (qemu->step == STEP_RESIZE && qemu->refreshing)
-        return note_refusal(qemu, outcome, answer->error_text, length);
-    (void)error_set(&error, 0, "%s%s%.*s", qemu->drive, qemu->drive[0] ? ": " : "", (int)length,
-                    answer->error_text);
-    return finish(qemu, outcome, &error);
+    result = qemu_search_refused(&qemu->search, outcome, answer->error_text, length);
+    return follow(qemu, &result);
+}
+
+/* Reads the answer to the present step into the report. */
+static int read_answer(struct qemu_call *qemu, const struct answer *answer, struct error *error)
+{
+    switch (qemu->step) {
+    case STEP_FRONTENDS:
+    case STEP_CHECK:
+        return read_roots(qemu, answer, error);
+    case STEP_NODES:
+        return read_nodes(qemu, answer, error);
+    case STEP_SETS:
+        return qemu_report_read_sets(&qemu->search.report, answer->value, error);
+    case STEP_GREETING:
+    case STEP_NEGOTIATE:
+    case STEP_RESIZE:
+    case STEP_TREE:
+    case STEPS:
+        break;
+    }
+    return 0;
+}
+
+static bool find_drive(struct qemu_call *qemu)
+{
+    struct qemu_search_result result = qemu_search_find(&qemu->search);
+
+    return follow(qemu, &result);
 }
 
 /* Processes the answer to one step and goes on to the next. */
 static bool proceed(struct qemu_call *qemu, const struct answer *answer)
 {
+    struct qemu_search_result result;
     struct error error;
-    int r = 0;
 
     if (answer->error_text)
         return refused(qemu, answer);
-    if (qemu->step == STEP_FRONTENDS || qemu->step == STEP_CHECK)
-        r = read_roots(qemu, answer, &error);
-    else if (qemu->step == STEP_NODES)
-        r = read_nodes(qemu, answer, &error);
-    else if (qemu->step == STEP_SETS)
-        r = qemu_report_read_sets(&qemu->report, answer->value, &error);
-    if (r < 0)
+    if (read_answer(qemu, answer, &error) < 0)
         return finish_unreachable(qemu, &error);
     switch (qemu->step) {
     case STEP_GREETING:
@@ -478,14 +305,16 @@ static bool proceed(struct qemu_call *qemu, const struct answer *answer)
     case STEP_SETS:
         return find_drive(qemu);
     case STEP_RESIZE:
-        return qemu->refreshing ? refreshed(qemu) : go_on(qemu, STEP_CHECK);
+        result = qemu_search_resized(&qemu->search);
+        return follow(qemu, &result);
     case STEP_TREE:
         return read_tree(qemu, answer);
     case STEP_CHECK:
     case STEPS:
         break;
     }
-    return qemu->sets.count ? check_drives(qemu) : check_drive(qemu);
+    result = qemu_search_check(&qemu->search);
+    return follow(qemu, &result);
 }
 
 /* The greeting has arrived: from now on the caller's deadline counts. */
@@ -647,6 +476,7 @@ static int qemu_start(struct hypervisor_call *call)
         .path = request->control_socket,
     };
 
+    qemu_search_init(&qemu->search, request);
     qemu->started_ns = clock_boottime();
     return stream_connect(&qemu->stream, call->loop, &address,
                           request->deadline_ns < greeting_ns ? request->deadline_ns : greeting_ns,
@@ -658,8 +488,7 @@ static void qemu_stop(struct hypervisor_call *call)
     struct qemu_call *qemu = qemu_call_of(call);
 
     stream_done(&qemu->stream);
-    qemu_report_done(&qemu->report);
-    qemu_sets_done(&qemu->sets);
+    qemu_search_done(&qemu->search);
 }
 
 const struct hypervisor_ops hypervisor_qemu_ops = {

@@ -153,70 +153,72 @@ static bool was_refreshed(const struct qemu_sets *sets)
     return false;
 }
 
-static void say_tied(const struct qemu_sets *sets, struct qemu_told_drive *told)
+static void describe_tie(const struct qemu_sets *sets, struct qemu_match *match)
 {
     const char *names[2] = {"", ""};
     size_t tied = 0;
 
     for (size_t i = 0; i < sets->count; i++) {
-        if (sets->drives[i].bytes != told->bytes)
+        if (sets->drives[i].bytes != match->bytes)
             continue;
         if (tied < array_length(names))
             names[tied] = sets->drives[i].name;
         tied++;
     }
-    (void)error_set(&told->doubt, 0,
+    (void)error_set(&match->doubt, 0,
                     "%zu drives (%s, %s%s) have %" PRIu64 " bytes, as this device has, and HMP "
-                    "does not tell which of them it is",
-                    tied, names[0], names[1], tied > array_length(names) ? ", …" : "", told->bytes);
+                    "does not show which of them it is",
+                    tied, names[0], names[1], tied > array_length(names) ? ", …" : "",
+                    match->bytes);
 }
 
-static enum qemu_told tell(const struct qemu_sets *sets, const uint64_t *sizes, size_t count,
-                           struct qemu_told_drive *told)
+static enum qemu_match_result match_sizes(const struct qemu_sets *sets, const uint64_t *sizes,
+                                          size_t count, struct qemu_match *match)
 {
     bool only_refreshed = was_refreshed(sets);
     size_t drives = 0, devices = 0;
 
     for (size_t i = 0; i < count; i++)
-        devices += sizes[i] == told->bytes;
+        devices += sizes[i] == match->bytes;
     for (size_t i = sets->count; i-- > 0;) {
         const struct qemu_set_drive *drive = &sets->drives[i];
 
-        if (drive->bytes != told->bytes || (only_refreshed && !drive->refreshed))
+        if (drive->bytes != match->bytes || (only_refreshed && !drive->refreshed))
             continue;
-        told->drive = drive;
+        match->drive = drive;
         drives++;
     }
     if (devices == 1 && drives)
-        return QEMU_TOLD;
-    told->drive = NULL;
-    return devices > 1 && drives >= devices ? QEMU_TIED : QEMU_UNTOLD;
+        return QEMU_MATCH_UNIQUE;
+    match->drive = NULL;
+    return devices > 1 && drives >= devices ? QEMU_MATCH_TIED : QEMU_MATCH_UNCLEAR;
 }
 
-enum qemu_told qemu_sets_tell(const struct qemu_sets *sets, const struct qemu_report *report,
-                              const struct vmm_wanted *wanted, struct vmm_resolver *resolver,
-                              struct qemu_told_drive *ret_told)
+enum qemu_match_result qemu_sets_match(const struct qemu_sets *sets,
+                                       const struct qemu_report *report,
+                                       const struct vmm_wanted *wanted,
+                                       struct vmm_resolver *resolver, struct qemu_match *ret_match)
 {
     cleanup(freep) uint64_t *sizes = calloc(QEMU_HELD_ENTRIES, sizeof(*sizes));
     cleanup(devices_done) struct devices devices = {0};
-    enum qemu_told told = QEMU_UNTOLD;
+    enum qemu_match_result result = QEMU_MATCH_UNCLEAR;
 
-    *ret_told = (struct qemu_told_drive){.drive = NULL};
+    *ret_match = (struct qemu_match){.drive = NULL};
     if (sizes && list_devices(&devices, report, resolver) == 0 && devices.whole &&
         read_sizes(&devices, resolver, sizes) == 0 &&
-        resolver->bytes(resolver, &wanted->identity, &ret_told->bytes) == 0 &&
+        resolver->bytes(resolver, &wanted->identity, &ret_match->bytes) == 0 &&
         (was_refreshed(sets) || are_equal(sets, sizes, devices.count)))
-        told = tell(sets, sizes, devices.count, ret_told);
-    if (told == QEMU_TIED)
-        say_tied(sets, ret_told);
-    if (told != QEMU_UNTOLD)
-        return told;
-    ret_told->bytes = 0;
-    (void)error_set(&ret_told->doubt, 0,
-                    "%zu drives came as descriptors, HMP does not tell which of them is the "
+        result = match_sizes(sets, sizes, devices.count, ret_match);
+    if (result == QEMU_MATCH_TIED)
+        describe_tie(sets, ret_match);
+    if (result != QEMU_MATCH_UNCLEAR)
+        return result;
+    ret_match->bytes = 0;
+    (void)error_set(&ret_match->doubt, 0,
+                    "%zu drives came as descriptors, HMP does not show which of them is the "
                     "device, and their sizes do not either",
                     sets->count);
-    return told;
+    return result;
 }
 
 /* ---- re-reading ---- */

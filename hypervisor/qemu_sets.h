@@ -38,16 +38,16 @@ struct qemu_sets {
     size_t next; /* the first that still has to be re-read */
 };
 
-enum qemu_told {
-    QEMU_TOLD,   /* one drive is the device */
-    QEMU_TIED,   /* the device is one of several drives, which all have its size */
-    QEMU_UNTOLD, /* the sizes are not conclusive */
+enum qemu_match_result {
+    QEMU_MATCH_UNIQUE,  /* one drive is the device */
+    QEMU_MATCH_TIED,    /* the device is one of several drives, which all have its size */
+    QEMU_MATCH_UNCLEAR, /* the sizes are not conclusive */
 };
 
-struct qemu_told_drive {
-    const struct qemu_set_drive *drive; /* TOLD */
-    uint64_t bytes;                     /* TOLD, TIED: the size that the device's drive has */
-    struct error doubt;                 /* TIED, UNTOLD: what is unknown, as readable text */
+struct qemu_match {
+    const struct qemu_set_drive *drive; /* UNIQUE */
+    uint64_t bytes;                     /* UNIQUE, TIED: the size that the device's drive has */
+    struct error doubt;                 /* TIED, UNCLEAR: what is unknown, as readable text */
 };
 
 void qemu_sets_done(struct qemu_sets *sets);
@@ -58,9 +58,10 @@ int qemu_sets_read(struct qemu_sets *sets, const struct qemu_report *report,
                    const struct vmm_wanted *wanted, struct vmm_resolver *resolver);
 
 /* Compares the drives' sizes with those of the devices on the host. */
-enum qemu_told qemu_sets_tell(const struct qemu_sets *sets, const struct qemu_report *report,
-                              const struct vmm_wanted *wanted, struct vmm_resolver *resolver,
-                              struct qemu_told_drive *ret_told);
+enum qemu_match_result qemu_sets_match(const struct qemu_sets *sets,
+                                       const struct qemu_report *report,
+                                       const struct vmm_wanted *wanted,
+                                       struct vmm_resolver *resolver, struct qemu_match *ret_match);
 
 /* Whether any of the drives may safely re-read its size now: DONE, or BUSY (a block job works on a
  * drive), or DRIVE_NOT_FOUND; `error` has the reason. */

@@ -121,7 +121,7 @@ static void on_done(struct http_exchange *exchange, const struct http_exchange_a
     (void)http_exchange_free(exchange);
 }
 
-/* A query also finds drives that may not be resized, and VMMs that are not able to resize them. */
+/* A query also finds drives that cannot be resized, and VMMs that cannot resize any. */
 static enum hypervisor_outcome foresee_resize(const struct vmm_http *vmm,
                                               struct vmm_resolver *resolver)
 {
@@ -148,7 +148,6 @@ const struct drive *vmm_http_find(struct vmm_http *vmm)
     const struct drive *drive = NULL;
     enum hypervisor_outcome outcome;
     struct vmm_process process;
-    bool lacks;
     struct error error;
 
     if (vmm_process_init(&process, request, &error) < 0) {
@@ -156,16 +155,9 @@ const struct drive *vmm_http_find(struct vmm_http *vmm)
         return NULL;
     }
     outcome = drive_report_find(&vmm->report, &wanted, &process.resolver, &drive, &error);
-    lacks =
-        outcome == HYPERVISOR_DRIVE_NOT_FOUND && !vmm_may_hold(&process.resolver, &wanted.identity);
-    if (vmm_resolver_doubt(&process.resolver, drive, &error) < 0) {
-        outcome = HYPERVISOR_UNREACHABLE;
+    vmm->list = vmm_search_list(&process.resolver, &wanted, drive, &outcome, &error);
+    if (vmm->list != HYPERVISOR_LIST_HAS)
         drive = NULL;
-    } else if (drive) {
-        vmm->list = HYPERVISOR_LIST_HAS;
-    } else if (lacks) {
-        vmm->list = HYPERVISOR_LIST_LACKS;
-    }
     if (drive && request->act == HYPERVISOR_QUERY)
         vmm->resize = foresee_resize(vmm, &process.resolver);
     vmm_process_done(&process);

@@ -21,10 +21,10 @@ int vmm_resolver_doubt(const struct vmm_resolver *resolver, bool found, struct e
 {
     if (resolver->exhausted)
         return error_set(error, -ETIME,
-                         "the VMM has more drives and files, or longer ways to them, than can be "
-                         "looked at");
+                         "the VMM has more drives and files, or longer paths to them, than "
+                         "crustd examines");
     if (resolver->shortage && !found)
-        return error_set_errno(error, resolver->shortage, "cannot look at all of the VMM's files");
+        return error_set_errno(error, resolver->shortage, "cannot read all of the VMM's files");
     return 0;
 }
 
@@ -37,4 +37,20 @@ bool vmm_may_hold(struct vmm_resolver *resolver, const struct vmm_identity *iden
         if (vmm_identity_equal(&held[i], identity))
             return true;
     return count == HELD_ENTRIES || resolver->exhausted; /* there may be more */
+}
+
+enum hypervisor_list vmm_search_list(struct vmm_resolver *resolver, const struct vmm_wanted *wanted,
+                                     bool found, enum hypervisor_outcome *outcome,
+                                     struct error *error)
+{
+    bool lacks =
+        *outcome == HYPERVISOR_DRIVE_NOT_FOUND && !vmm_may_hold(resolver, &wanted->identity);
+
+    if (vmm_resolver_doubt(resolver, found, error) < 0) {
+        *outcome = HYPERVISOR_UNREACHABLE;
+        return HYPERVISOR_LIST_UNREAD;
+    }
+    if (found)
+        return HYPERVISOR_LIST_HAS;
+    return lacks ? HYPERVISOR_LIST_LACKS : HYPERVISOR_LIST_UNREAD;
 }

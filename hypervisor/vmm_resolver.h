@@ -52,7 +52,8 @@ struct vmm_resolver {
 /* Records r if it is a lack of descriptors or memory, and returns it. */
 int vmm_resolver_note(struct vmm_resolver *resolver, int r);
 
-/* Nothing may be concluded from what the resolver said: why. 0: it may. */
+/* 0, or, with the reason in `error`, a negative number: nothing may be concluded from what the
+ * resolver answered. */
 int vmm_resolver_doubt(const struct vmm_resolver *resolver, bool found, struct error *error);
 
 /* Whether the process has the file open, or has so many open that the answer is unknown. A drive
@@ -65,3 +66,11 @@ struct vmm_wanted {
     struct vmm_identity identity;
     const char *recorded_drive; /* NULL: unknown */
 };
+
+/* What the VMM's list of drives says about the wanted device, after every listed drive was compared
+ * with it and one was `found` or none. A device that no listed drive shows is missing only if the
+ * process does not have it open either. If nothing may be concluded, *outcome becomes UNREACHABLE,
+ * `error` says why, and the drive that was found does not count. */
+enum hypervisor_list vmm_search_list(struct vmm_resolver *resolver, const struct vmm_wanted *wanted,
+                                     bool found, enum hypervisor_outcome *outcome,
+                                     struct error *error);

@@ -13,15 +13,15 @@ static const struct {
     bool has_program; /* of a name that begins with its own */
     enum hypervisor_guest_source guest_source;
 } kinds[HYPERVISOR_KINDS] = {
-    [HYPERVISOR_UNKNOWN] = {"unknown", "its VMM", false, HYPERVISOR_GUEST_UNTOLD},
+    [HYPERVISOR_UNKNOWN] = {"unknown", "its VMM", false, HYPERVISOR_GUEST_UNKNOWN},
     [HYPERVISOR_QEMU] = {"qemu", "QEMU", true, HYPERVISOR_GUEST_BY_ARGUMENTS},
     [HYPERVISOR_CLOUD_HYPERVISOR] = {"cloud-hypervisor", "Cloud Hypervisor", true,
                                      HYPERVISOR_GUEST_BY_CALL},
     [HYPERVISOR_FIRECRACKER] = {"firecracker", "Firecracker", true, HYPERVISOR_GUEST_BY_KIND},
-    [HYPERVISOR_DRAGONBALL] = {"dragonball", "Dragonball", false, HYPERVISOR_GUEST_UNTOLD},
-    [HYPERVISOR_STRATOVIRT] = {"stratovirt", "StratoVirt", true, HYPERVISOR_GUEST_UNTOLD},
-    [HYPERVISOR_OPENVMM] = {"openvmm", "OpenVMM", false, HYPERVISOR_GUEST_UNTOLD},
-    [HYPERVISOR_REMOTE] = {"remote", "a remote hypervisor", false, HYPERVISOR_GUEST_UNTOLD},
+    [HYPERVISOR_DRAGONBALL] = {"dragonball", "Dragonball", false, HYPERVISOR_GUEST_UNKNOWN},
+    [HYPERVISOR_STRATOVIRT] = {"stratovirt", "StratoVirt", true, HYPERVISOR_GUEST_UNKNOWN},
+    [HYPERVISOR_OPENVMM] = {"openvmm", "OpenVMM", false, HYPERVISOR_GUEST_UNKNOWN},
+    [HYPERVISOR_REMOTE] = {"remote", "a remote hypervisor", false, HYPERVISOR_GUEST_UNKNOWN},
 };
 
 const char *hypervisor_name(enum hypervisor_kind kind)

@@ -18,7 +18,7 @@ enum hypervisor_kind {
 /* How to find out whether a guest is confidential, and whether it shares a directory with the node.
  */
 enum hypervisor_guest_source {
-    HYPERVISOR_GUEST_UNTOLD, /* no way: it may be confidential, so nothing is brought into it */
+    HYPERVISOR_GUEST_UNKNOWN, /* no way: it may be confidential, so nothing is brought into it */
     HYPERVISOR_GUEST_BY_ARGUMENTS, /* of the VMM's process */
     HYPERVISOR_GUEST_BY_KIND,      /* all its guests are alike: neither */
     HYPERVISOR_GUEST_BY_CALL,      /* the VMM is asked: HYPERVISOR_DESCRIBE */

@@ -103,7 +103,7 @@ int guest_traits_observe(const struct observe_sandbox_paths *paths, enum hypervi
     else if (source == HYPERVISOR_GUEST_BY_KIND)
         traits.share = GUEST_SHARE_NONE;
     else
-        return GUEST_TRAITS_UNTOLD;
+        return GUEST_TRAITS_NO_SOURCE;
     if (traits.share == GUEST_SHARE_UNKNOWN)
         ask_persist(paths, sandbox_id, &traits);
     *ret_traits = traits;

@@ -19,7 +19,7 @@ struct guest_traits {
 };
 
 enum guest_traits_failure {
-    GUEST_TRAITS_UNTOLD = -EOPNOTSUPP, /* neither source covers this kind */
+    GUEST_TRAITS_NO_SOURCE = -EOPNOTSUPP, /* neither source covers this kind */
 };
 
 /* By the kind of VMM or its arguments (hypervisor_guest_source()), and by persist.json of the Go

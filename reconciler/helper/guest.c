@@ -83,7 +83,7 @@ static void observe(struct helper_guest *guest, const struct context *context,
     r = guest_traits_observe(&paths, sandbox->hypervisor, sandbox->sandbox_id, sandbox->vmm_pid,
                              &guest->traits);
     guest->is_known = r == 0;
-    if (r == GUEST_TRAITS_UNTOLD)
+    if (r == GUEST_TRAITS_NO_SOURCE)
         (void)error_set(&guest->error, r, "crustd does not know how to find out for %s",
                         hypervisor_title(sandbox->hypervisor));
     else if (r < 0)

@@ -174,8 +174,8 @@ static int judge_guest(struct helper_run *run, const struct guest_traits *traits
     if (unknown) {
         (void)error_set(error, 0, "the VMM does not tell whether its guest is confidential: %s",
                         unknown->text);
-        return refuse(run, unknown->code == GUEST_TRAITS_UNTOLD ? REASON_AGENT_UNSUPPORTED
-                                                                : REASON_AGENT_UNREACHABLE);
+        return refuse(run, unknown->code == GUEST_TRAITS_NO_SOURCE ? REASON_AGENT_UNSUPPORTED
+                                                                   : REASON_AGENT_UNREACHABLE);
     }
     if (traits->is_confidential) {
         (void)error_set(error, 0, "the guest is confidential: crustd brings nothing into it");

@@ -74,7 +74,7 @@ class SeveralDisksTest(SeveralCase):
         for volume in (first, second):
             row = self.wait_row(volume, "in_sync", "unverified", hypervisor_bytes=64 * MIB)
             self.assertIn("2 drives (drive-1, drive-2) have 67108864 bytes", row["evidence"])
-            self.assertIn("HMP does not tell which of them it is", self.explanation(volume))
+            self.assertIn("HMP does not show which of them it is", self.explanation(volume))
             self.assertIsNone(self.mappings(volume)[-1]["drive_id"])
             self.assertEqual((row["resizable"], row["resizable_reason"]), ("unknown", "unverified"))
         first.loop.resize(128 * MIB)

@@ -73,7 +73,7 @@ static void compare_sizes(const struct qemu_report *report)
     const struct vmm_wanted wanted = {.identity = {.block_device = true, .device = 2}};
     cleanup(qemu_sets_done) struct qemu_sets sets = {0};
     const struct qemu_set_drive *drive;
-    struct qemu_told_drive told;
+    struct qemu_match match;
     struct error error;
     bool may = qemu_sets_may_refresh(report, &resolver, &error) == HYPERVISOR_DONE;
 
@@ -83,8 +83,8 @@ static void compare_sizes(const struct qemu_report *report)
             abort();
     if (qemu_sets_read(&sets, report, &wanted, &resolver) < 0)
         abort();
-    if (qemu_sets_tell(&sets, report, &wanted, &resolver, &told) == QEMU_TOLD &&
-        (!told.drive || told.bytes != 2 || told.drive->bytes != 2))
+    if (qemu_sets_match(&sets, report, &wanted, &resolver, &match) == QEMU_MATCH_UNIQUE &&
+        (!match.drive || match.bytes != 2 || match.drive->bytes != 2))
         abort();
     while ((drive = qemu_sets_next(&sets)))
         if (!drive->writable || !qemu_name_is_plain(drive->name))
@@ -107,7 +107,7 @@ static void read_tables(const char *text)
         abort();
 }
 
-/* Replies are only told apart by where a read ends: every prompt in turn is tried as an end. */
+/* Only the end of a read separates replies: every prompt in turn is tried as an end. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     cleanup(buffer_done) struct buffer input = BUFFER_INIT(HMP_REPLY_BYTES + 4096);

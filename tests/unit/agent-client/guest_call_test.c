@@ -385,7 +385,7 @@ static void a_failure_without_a_word_leads_on(void **state)
     const struct guest_request request = request_of(true);
     const struct guest_reply *reply =
         WALK(&request, {.route = 'c', .outcome = AGENT_UNREACHABLE},
-             {.route = 'a', .outcome = AGENT_DENIED}, {.route = 's', .outcome = AGENT_UNTOLD},
+             {.route = 'a', .outcome = AGENT_DENIED}, {.route = 's', .outcome = AGENT_UNEXPLAINED},
              {.route = 'h', .reason = REASON_HELPER_NO_CGROUPS});
 
     (void)state;

@@ -220,7 +220,7 @@ static void an_outcome_has_a_reason_and_shows_what_the_route_can_do(void **state
         [AGENT_LAYER] = {REASON_GUEST_LAYER_UNSUPPORTED, "able", true},
         [AGENT_NOT_GROWABLE] = {REASON_FILE_SYSTEM_NOT_GROWABLE, "able", true},
         [AGENT_FAILED] = {REASON_AGENT_FAILED, "able", true},
-        [AGENT_UNTOLD] = {REASON_AGENT_FAILED, NULL, true},
+        [AGENT_UNEXPLAINED] = {REASON_AGENT_FAILED, NULL, true},
     };
 
     (void)state;

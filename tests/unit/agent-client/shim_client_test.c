@@ -103,7 +103,7 @@ static void nothing_is_an_answer_of_rust(void **state)
 
     server->close_at = 0;
     assert_int_equal(converse(server, SHIM_GO, &go, 1).outcome, AGENT_UNREACHABLE);
-    assert_int_equal(converse(server, SHIM_RUST, &rust, 1).outcome, AGENT_UNTOLD);
+    assert_int_equal(converse(server, SHIM_RUST, &rust, 1).outcome, AGENT_UNEXPLAINED);
 }
 
 static void half_an_answer_is_none(void **state)
@@ -137,7 +137,7 @@ static void grown_without_stats_is_grown(void **state)
          {{GO_RESIZE, OK("")}, {GO_STATS, FAILED("rpc error: code = Internal desc = x")}},
          AGENT_FAILED},
         {SHIM_GO, {{GO_RESIZE, OK("")}, {GO_STATS, OK("what?")}}, AGENT_FAILED},
-        {SHIM_RUST, {{RUST_RESIZE, OK("")}, {RUST_STATS, NOTHING}}, AGENT_UNTOLD},
+        {SHIM_RUST, {{RUST_RESIZE, OK("")}, {RUST_STATS, NOTHING}}, AGENT_UNEXPLAINED},
     };
     struct http_server *server = *state;
 
@@ -145,7 +145,7 @@ static void grown_without_stats_is_grown(void **state)
     for (size_t i = 0; i < array_length(table); i++) {
         struct agent_reply reply;
 
-        server->close_at = table[i].stats == AGENT_UNTOLD ? 1 : HTTP_SERVER_NEVER;
+        server->close_at = table[i].stats == AGENT_UNEXPLAINED ? 1 : HTTP_SERVER_NEVER;
         reply = converse(server, table[i].dialect, table[i].script, 2);
         assert_int_equal(reply.outcome, AGENT_DONE);
         assert_int_equal(reply.stats_outcome, table[i].stats);

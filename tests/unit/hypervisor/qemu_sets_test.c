@@ -133,17 +133,19 @@ static void add_set(struct qemu_report *report, const char *name, uint64_t bytes
     add_drive(report, name, "host_device", file, bytes, false);
 }
 
-/* What the sizes tell of loop device 7; ret_drive: its name, "" none. */
-static enum qemu_told told(const struct qemu_sets *sets, const struct qemu_report *report,
-                           const char **ret_drive, uint64_t *ret_bytes)
+/* Matches loop device 7 by size; ret_drive: its drive's name, "" for none. */
+static enum qemu_match_result match_loop7(const struct qemu_sets *sets,
+                                          const struct qemu_report *report, const char **ret_drive,
+                                          uint64_t *ret_bytes)
 {
-    static struct qemu_told_drive result;
+    static struct qemu_match result;
     struct vmm_wanted wanted = {.identity = loop_device(MINE)};
-    enum qemu_told answer = qemu_sets_tell(sets, report, &wanted, &process.resolver, &result);
+    enum qemu_match_result answer =
+        qemu_sets_match(sets, report, &wanted, &process.resolver, &result);
 
     *ret_drive = result.drive ? result.drive->name : "";
     *ret_bytes = result.bytes;
-    assert_int_equal(result.doubt.text[0] != '\0', answer != QEMU_TOLD);
+    assert_int_equal(result.doubt.text[0] != '\0', answer != QEMU_MATCH_UNIQUE);
     return answer;
 }
 
@@ -171,12 +173,12 @@ static void refresh(struct qemu_sets *sets, struct qemu_report *report, const ui
     do {                                                                                           \
         const char *drive;                                                                         \
         uint64_t bytes;                                                                            \
-        assert_int_equal(told(sets, report, &drive, &bytes), expected);                            \
+        assert_int_equal(match_loop7(sets, report, &drive, &bytes), expected);                     \
         assert_string_equal(drive, name);                                                          \
         assert_int_equal(bytes, size);                                                             \
     } while (0)
 
-static void listed_sizes_tell_if_they_are_the_devices(void **state)
+static void listed_sizes_count_if_they_are_those_of_the_devices(void **state)
 {
     cleanup(qemu_report_done) struct qemu_report report = {0};
     cleanup(qemu_sets_done) struct qemu_sets sets = {0};
@@ -187,11 +189,11 @@ static void listed_sizes_tell_if_they_are_the_devices(void **state)
     hold(6, 200);
     hold(MINE, 100);
     assert_int_equal(read_sets(&sets, &report), 2);
-    CHECK(&sets, &report, QEMU_TOLD, "a", 100);
+    CHECK(&sets, &report, QEMU_MATCH_UNIQUE, "a", 100);
 }
 
 /* One device has grown, to the very size of the other: its old size must not be taken for it. */
-static void old_sizes_tell_nothing(void **state)
+static void outdated_sizes_are_not_conclusive(void **state)
 {
     cleanup(qemu_report_done) struct qemu_report report = {0};
     cleanup(qemu_sets_done) struct qemu_sets sets = {0};
@@ -202,9 +204,9 @@ static void old_sizes_tell_nothing(void **state)
     hold(6, 400);
     hold(MINE, 200);
     assert_int_equal(read_sets(&sets, &report), 2);
-    CHECK(&sets, &report, QEMU_UNTOLD, "", 0);
+    CHECK(&sets, &report, QEMU_MATCH_UNCLEAR, "", 0);
     refresh(&sets, &report, (const uint64_t[]){200, 400});
-    CHECK(&sets, &report, QEMU_TOLD, "a", 200);
+    CHECK(&sets, &report, QEMU_MATCH_UNIQUE, "a", 200);
 }
 
 static void equal_sizes_are_a_tie(void **state)
@@ -218,14 +220,14 @@ static void equal_sizes_are_a_tie(void **state)
         hold(5 + i, 100);
     }
     assert_int_equal(read_sets(&sets, &report), 3);
-    CHECK(&sets, &report, QEMU_TIED, "", 100);
+    CHECK(&sets, &report, QEMU_MATCH_TIED, "", 100);
     process.bytes[2] = 200; /* loop 7 */
-    CHECK(&sets, &report, QEMU_UNTOLD, "", 0);
+    CHECK(&sets, &report, QEMU_MATCH_UNCLEAR, "", 0);
     refresh(&sets, &report, (const uint64_t[]){100, 200, 100});
-    CHECK(&sets, &report, QEMU_TOLD, "b", 200);
+    CHECK(&sets, &report, QEMU_MATCH_UNIQUE, "b", 200);
     process.bytes[1] = 200;
     refresh(&sets, &report, (const uint64_t[]){100, 200, 200});
-    CHECK(&sets, &report, QEMU_TIED, "", 200);
+    CHECK(&sets, &report, QEMU_MATCH_TIED, "", 200);
 }
 
 static void one_that_was_not_read_again_does_not_count(void **state)
@@ -240,9 +242,9 @@ static void one_that_was_not_read_again_does_not_count(void **state)
     hold(MINE, 200);
     assert_int_equal(read_sets(&sets, &report), 2);
     refresh(&sets, &report, (const uint64_t[]){200, 200});
-    CHECK(&sets, &report, QEMU_TOLD, "a", 200);
+    CHECK(&sets, &report, QEMU_MATCH_UNIQUE, "a", 200);
     refresh(&sets, &report, (const uint64_t[]){200, 100}); /* it grew once more meanwhile */
-    CHECK(&sets, &report, QEMU_UNTOLD, "", 0);
+    CHECK(&sets, &report, QEMU_MATCH_UNCLEAR, "", 0);
 }
 
 /* Another device of that size is held, and no drive is it: then the drive may be that one's. */
@@ -256,11 +258,11 @@ static void a_device_without_a_drive_counts(void **state)
     hold(6, 100);
     hold(MINE, 100);
     assert_int_equal(read_sets(&sets, &report), 1);
-    CHECK(&sets, &report, QEMU_UNTOLD, "", 0);
+    CHECK(&sets, &report, QEMU_MATCH_UNCLEAR, "", 0);
     refresh(&sets, &report, (const uint64_t[]){100});
-    CHECK(&sets, &report, QEMU_UNTOLD, "", 0);
+    CHECK(&sets, &report, QEMU_MATCH_UNCLEAR, "", 0);
     process.bytes[0] = 50;
-    CHECK(&sets, &report, QEMU_TOLD, "a", 100);
+    CHECK(&sets, &report, QEMU_MATCH_UNIQUE, "a", 100);
 }
 
 static void a_drive_that_is_gone_is_none(void **state)
@@ -276,10 +278,10 @@ static void a_drive_that_is_gone_is_none(void **state)
     hold(MINE, 100);
     assert_int_equal(read_sets(&sets, &report), 2);
     qemu_sets_update(&sets, &none);
-    CHECK(&sets, &report, QEMU_UNTOLD, "", 0);
+    CHECK(&sets, &report, QEMU_MATCH_UNCLEAR, "", 0);
 }
 
-static void sizes_that_cannot_be_read_tell_nothing(void **state)
+static void unreadable_sizes_are_not_conclusive(void **state)
 {
     cleanup(qemu_report_done) struct qemu_report report = {0};
     cleanup(qemu_sets_done) struct qemu_sets sets = {0};
@@ -291,10 +293,10 @@ static void sizes_that_cannot_be_read_tell_nothing(void **state)
     hold(MINE, 100);
     process.bytes_result = -ENOENT;
     assert_int_equal(read_sets(&sets, &report), 2);
-    CHECK(&sets, &report, QEMU_UNTOLD, "", 0);
+    CHECK(&sets, &report, QEMU_MATCH_UNCLEAR, "", 0);
 }
 
-/* The device is not held, or by a path, or the monitor tells: no sets are compared. */
+/* The device is not held, or by a path, or the monitor reports its sets: no sizes are compared. */
 static void no_sets_without_need(void **state)
 {
     cleanup(qemu_report_done) struct qemu_report report = {0};
@@ -399,13 +401,13 @@ static void a_job_is_waited_for(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(listed_sizes_tell_if_they_are_the_devices, set_up),
-        cmocka_unit_test_setup(old_sizes_tell_nothing, set_up),
+        cmocka_unit_test_setup(listed_sizes_count_if_they_are_those_of_the_devices, set_up),
+        cmocka_unit_test_setup(outdated_sizes_are_not_conclusive, set_up),
         cmocka_unit_test_setup(equal_sizes_are_a_tie, set_up),
         cmocka_unit_test_setup(one_that_was_not_read_again_does_not_count, set_up),
         cmocka_unit_test_setup(a_device_without_a_drive_counts, set_up),
         cmocka_unit_test_setup(a_drive_that_is_gone_is_none, set_up),
-        cmocka_unit_test_setup(sizes_that_cannot_be_read_tell_nothing, set_up),
+        cmocka_unit_test_setup(unreadable_sizes_are_not_conclusive, set_up),
         cmocka_unit_test_setup(no_sets_without_need, set_up),
         cmocka_unit_test_setup(odd_drives_are_left_alone, set_up),
         cmocka_unit_test_setup(a_regular_file_keeps_all_as_they_are, set_up),

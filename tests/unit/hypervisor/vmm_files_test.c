@@ -109,7 +109,7 @@ static void paths_have_their_time(void **state)
     assert_int_equal(resolver->files(resolver, files, MOST, &count), -ETIME);
     assert_true(vmm_may_hold(resolver, &none));
     assert_true(vmm_resolver_doubt(resolver, true, &error) < 0);
-    assert_non_null(strstr(error.text, "than can be looked at"));
+    assert_non_null(strstr(error.text, "than crustd examines"));
 }
 
 static void a_file_counts_by_how_it_is_open(void **state)

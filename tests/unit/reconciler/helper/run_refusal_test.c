@@ -31,7 +31,7 @@ static void a_guest_that_is_unknown_may_be_confidential(void **state)
 static void a_guest_that_nothing_tells_of_is_not_asked_again(void **state)
 {
     (void)state;
-    test.unobservable = GUEST_TRAITS_UNTOLD;
+    test.unobservable = GUEST_TRAITS_NO_SOURCE;
     grow();
     assert_ended(REASON_AGENT_UNSUPPORTED, "crustd does not know how to find out for QEMU");
     assert_int_equal(test.programs, 0);

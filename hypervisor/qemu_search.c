@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* qemu_search.c - identifies one drive by the report (qemu_drive.h), or else one of several over fd
+ * sets by their sizes (qemu_sets.h). */
+#include "hypervisor/qemu_search.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "hypervisor/qemu_drive.h"
+#include "hypervisor/vmm_process.h"
+
+static struct qemu_search_result go_on(enum qemu_search_next next)
+{
+    return (struct qemu_search_result){.next = next};
+}
+
+static struct qemu_search_result end(enum hypervisor_outcome outcome, const struct error *error)
+{
+    struct qemu_search_result result = {.next = QEMU_SEARCH_END, .outcome = outcome};
+
+    if (outcome != HYPERVISOR_DONE)
+        result.error = *error;
+    return result;
+}
+
+void qemu_search_init(struct qemu_search *search, const struct hypervisor_request *request)
+{
+    *search = (struct qemu_search){.request = request};
+}
+
+void qemu_search_done(struct qemu_search *search)
+{
+    qemu_report_done(&search->report);
+    qemu_sets_done(&search->sets);
+}
+
+/* ---- several drives over fd sets ---- */
+
+/* The drive, or a set of drives that includes it, is identified, and its size is known. */
+static struct qemu_search_result found_among(struct qemu_search *search,
+                                             const struct qemu_match *match)
+{
+    search->list = HYPERVISOR_LIST_HAS;
+    search->drive_bytes = match->bytes;
+    search->doubt = match->doubt;
+    if (match->drive)
+        memcpy(search->drive, match->drive->name, sizeof(search->drive));
+    return go_on(QEMU_SEARCH_FOUND);
+}
+
+/* Whether the drives may be re-read; if not, `error` says why. */
+static enum hypervisor_outcome may_refresh(const struct qemu_search *search,
+                                           struct vmm_resolver *resolver, struct error *error)
+{
+    const char *forbidden = search->request->others_forbid;
+
+    if (!forbidden)
+        return qemu_sets_may_refresh(&search->report, resolver, error);
+    (void)error_set(error, 0, "QEMU's drives cannot be read again together: %s", forbidden);
+    return HYPERVISOR_DRIVE_NOT_FOUND;
+}
+
+/* Makes the next drive re-read its size; after the last one, asks for all sizes. */
+static struct qemu_search_result refresh_next(struct qemu_search *search)
+{
+    struct vmm_process process;
+    struct error error;
+    enum hypervisor_outcome outcome;
+
+    search->refreshing = qemu_sets_next(&search->sets);
+    if (!search->refreshing)
+        return go_on(QEMU_SEARCH_CHECK);
+    if (vmm_process_init(&process, search->request, &error) < 0)
+        return end(HYPERVISOR_UNREACHABLE, &error);
+    outcome = may_refresh(search, &process.resolver, &error);
+    vmm_process_done(&process);
+    return outcome == HYPERVISOR_DONE ? go_on(QEMU_SEARCH_RESIZE) : end(outcome, &error);
+}
+
+/* Ends the search if the listed sizes are conclusive, and otherwise re-reads all drives. */
+static struct qemu_search_result compare_drives(struct qemu_search *search,
+                                                struct vmm_resolver *resolver)
+{
+    struct vmm_wanted wanted = vmm_wanted_of(search->request);
+    struct qemu_match match;
+    enum qemu_match_result result =
+        qemu_sets_match(&search->sets, &search->report, &wanted, resolver, &match);
+    struct error error;
+
+    if (search->request->act == HYPERVISOR_RESIZE)
+        return result != QEMU_MATCH_UNCLEAR && match.bytes >= search->request->bytes
+                   ? found_among(search, &match)
+                   : refresh_next(search);
+    search->resize = match.drive && !match.drive->writable ? HYPERVISOR_READ_ONLY
+                                                           : may_refresh(search, resolver, &error);
+    return found_among(search, &match); /* UNCLEAR: without a size */
+}
+
+/* The sizes are not conclusive although all drives have been re-read. */
+static struct qemu_search_result end_unclear(struct qemu_search *search,
+                                             const struct qemu_match *match)
+{
+    struct error error = match->doubt;
+
+    if (search->refusal != HYPERVISOR_DONE)
+        return end(search->refusal, &search->refusal_text);
+    (void)error_prefix(&error, "all drives have been read again, and still: ");
+    return end(HYPERVISOR_DRIVE_NOT_FOUND, &error);
+}
+
+static struct qemu_search_result check_drives(struct qemu_search *search)
+{
+    struct vmm_wanted wanted = vmm_wanted_of(search->request);
+    struct qemu_match match;
+    struct vmm_process process;
+    struct error error;
+    enum qemu_match_result result;
+
+    if (vmm_process_init(&process, search->request, &error) < 0)
+        return end(HYPERVISOR_UNREACHABLE, &error);
+    qemu_sets_update(&search->sets, &search->report.roots);
+    result = qemu_sets_match(&search->sets, &search->report, &wanted, &process.resolver, &match);
+    vmm_process_done(&process);
+    if (result == QEMU_MATCH_UNCLEAR)
+        return end_unclear(search, &match);
+    if (match.bytes >= search->request->bytes)
+        return found_among(search, &match);
+    (void)error_set(&error, 0, "the device has %" PRIu64 " bytes, and is to have %" PRIu64,
+                    match.bytes, search->request->bytes);
+    return end(HYPERVISOR_REFUSED, &error);
+}
+
+/* ---- one drive ---- */
+
+static void note_drive(struct qemu_search *search, const struct qemu_node *drive)
+{
+    memcpy(search->drive, drive->name, sizeof(search->drive));
+    search->drive_bytes = drive->bytes;
+}
+
+/* A query also finds drives that may not be resized. */
+static enum hypervisor_outcome foresee_resize(const struct qemu_search *search,
+                                              struct vmm_resolver *resolver)
+{
+    struct vmm_wanted wanted = vmm_wanted_of(search->request);
+    const struct qemu_node *drive = NULL;
+    struct error error;
+
+    wanted.act = HYPERVISOR_RESIZE;
+    return qemu_drive_find(&search->report, &wanted, resolver, &drive, &error);
+}
+
+static struct qemu_search_result find_in(struct qemu_search *search, struct vmm_resolver *resolver)
+{
+    bool query = search->request->act == HYPERVISOR_QUERY;
+    struct vmm_wanted wanted = vmm_wanted_of(search->request);
+    const struct qemu_node *drive = NULL;
+    enum hypervisor_outcome outcome;
+    struct error error;
+    int r = 0;
+
+    outcome = qemu_drive_find(&search->report, &wanted, resolver, &drive, &error);
+    if (outcome == HYPERVISOR_DRIVE_NOT_FOUND)
+        r = qemu_sets_read(&search->sets, &search->report, &wanted, resolver);
+    if (r < 0 && !resolver->exhausted) {
+        (void)error_set_errno(&error, r, "cannot compare the VMM's drives");
+        return end(HYPERVISOR_UNREACHABLE, &error);
+    }
+    if (search->sets.count && !resolver->exhausted)
+        return compare_drives(search, resolver);
+    search->list = vmm_search_list(resolver, &wanted, drive, &outcome, &error);
+    if (search->list != HYPERVISOR_LIST_HAS)
+        drive = NULL;
+    if (drive)
+        note_drive(search, drive);
+    if (drive && query)
+        search->resize = foresee_resize(search, resolver);
+    if (outcome != HYPERVISOR_DONE)
+        return end(outcome, &error);
+    return go_on(query ? QEMU_SEARCH_FOUND : QEMU_SEARCH_RESIZE);
+}
+
+/* The drive's size after the resize decides, not the success of the command. */
+static struct qemu_search_result check_drive(struct qemu_search *search)
+{
+    const struct qemu_node *drive = qemu_nodes_find(&search->report.roots, search->drive);
+    uint64_t bytes = search->request->bytes;
+    struct error error;
+
+    if (!drive) {
+        search->list = HYPERVISOR_LIST_UNREAD;
+        (void)error_set(&error, 0, "%s was removed in the meantime", search->drive);
+        return end(HYPERVISOR_DRIVE_NOT_FOUND, &error);
+    }
+    search->drive_bytes = drive->bytes;
+    if (drive->bytes >= bytes)
+        return go_on(QEMU_SEARCH_FOUND);
+    (void)error_set(&error, 0, "%s has %" PRIu64 " bytes after the resize, the device %" PRIu64,
+                    search->drive, drive->bytes, bytes);
+    return end(HYPERVISOR_REFUSED, &error);
+}
+
+/* ---- the steps ---- */
+
+struct qemu_search_result qemu_search_find(struct qemu_search *search)
+{
+    struct qemu_search_result result;
+    struct vmm_process process;
+    struct error error;
+
+    if (vmm_process_init(&process, search->request, &error) < 0)
+        return end(HYPERVISOR_UNREACHABLE, &error);
+    result = find_in(search, &process.resolver);
+    vmm_process_done(&process);
+    return result;
+}
+
+struct qemu_search_result qemu_search_resized(struct qemu_search *search)
+{
+    if (!search->refreshing)
+        return go_on(QEMU_SEARCH_CHECK);
+    search->refreshing->refreshed = true;
+    return refresh_next(search);
+}
+
+struct qemu_search_result qemu_search_refused(struct qemu_search *search,
+                                              enum hypervisor_outcome outcome, const char *words,
+                                              size_t length)
+{
+    const char *drive = search->refreshing ? search->refreshing->name : search->drive;
+    struct error error;
+
+    (void)error_set(&error, 0, "%s%s%.*s", drive, drive[0] ? ": " : "", (int)length, words);
+    if (!search->refreshing)
+        return end(outcome, &error);
+    /* The refused drive need not be the device's. */
+    search->refusal = outcome;
+    search->refusal_text = error;
+    return refresh_next(search);
+}
+
+struct qemu_search_result qemu_search_check(struct qemu_search *search)
+{
+    return search->sets.count ? check_drives(search) : check_drive(search);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* qemu_search.h - which drive a call is about, and what to ask QEMU next. Private to hypervisor/.
+ *
+ * qemu.c holds the conversation: it reads QEMU's answers into `report` and calls the function that
+ * belongs to the step. Each function returns what comes next. Nothing here talks to QEMU.
+ *
+ *     find ─┬─▶ FOUND                                          one drive, a query
+ *           ├─▶ RESIZE ─▶ resized ─▶ CHECK ─▶ check ─▶ FOUND   one drive, a resize
+ *           └─▶ RESIZE ─▶ resized or refused ─▶ RESIZE … CHECK ─▶ check ─▶ FOUND
+ *                                                              several drives over fd sets
+ *
+ * Each of them may also return END, with the reason.
+ */
+#pragma once
+
+#include "hypervisor/hypervisor.h"
+#include "hypervisor/qemu_report.h"
+#include "hypervisor/qemu_sets.h"
+
+struct qemu_search {
+    const struct hypervisor_request *request; /* borrowed */
+    struct qemu_report report;                /* of QEMU's answers */
+    char drive[QEMU_NAME_BYTES];              /* found or refused; "" */
+    uint64_t drive_bytes;                     /* 0: unknown */
+    enum hypervisor_list list;
+    enum hypervisor_outcome resize;    /* of a query: the expected outcome of a resize */
+    struct qemu_sets sets;             /* empty: the drive is identified by its file */
+    struct qemu_set_drive *refreshing; /* the one of them to RESIZE; NULL: `drive` */
+    struct error doubt;                /* about which of them it is; "" */
+    enum hypervisor_outcome refusal;   /* of the last one that was refused; DONE: none */
+    struct error refusal_text;
+};
+
+enum qemu_search_next {
+    QEMU_SEARCH_END,    /* the call ends with this outcome */
+    QEMU_SEARCH_FOUND,  /* the call succeeded: the drive is identified and has the required size */
+    QEMU_SEARCH_RESIZE, /* make QEMU re-read a drive's size */
+    QEMU_SEARCH_CHECK,  /* read all drives with their sizes into report.roots */
+};
+
+struct qemu_search_result {
+    enum qemu_search_next next;
+    enum hypervisor_outcome outcome; /* END */
+    struct error error;              /* END: as readable text */
+};
+
+void qemu_search_init(struct qemu_search *search, const struct hypervisor_request *request);
+void qemu_search_done(struct qemu_search *search);
+
+/* The report is complete. */
+struct qemu_search_result qemu_search_find(struct qemu_search *search);
+
+/* RESIZE was executed, or QEMU refused it with the first `length` bytes of `words` as the reason.
+ */
+struct qemu_search_result qemu_search_resized(struct qemu_search *search);
+struct qemu_search_result qemu_search_refused(struct qemu_search *search,
+                                              enum hypervisor_outcome outcome, const char *words,
+                                              size_t length);
+
+/* report.roots was read again. */
+struct qemu_search_result qemu_search_check(struct qemu_search *search);
