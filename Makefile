@@ -16,7 +16,8 @@ WERROR   ?=
 V        ?=
 BUILD    ?= build
 
-VERSION := 0.2.0
+# debian/changelog is the one place that has it; `make lint` compares those that repeat it.
+VERSION := $(shell sed -n '1s/^crustd (\(.*\)).*/\1/p' debian/changelog)
 
 comma  := ,
 ifneq ($(filter-out address undefined address$(comma)undefined thread,$(SANITIZE)),)
@@ -99,7 +100,7 @@ CRUST_QEMU_DIRECTORY ?= $(PREFIX)/libexec/crustd
 PROGRAMS := $(OUT)/crustd $(OUT)/crustctl $(OUT)/crust-guest-agent $(OUT)/stripped/crust-guest-agent \
   $(OUT)/$(CRUST_QEMU)
 
-.PHONY: all check demo install uninstall deps tests unit power-loss e2e node kubernetes soak fuzz replay search bench golden sanitize coverage parser-coverage format lint clean help programs
+.PHONY: all check demo install install-man uninstall man deb sbom deps tests unit power-loss e2e node kubernetes soak fuzz replay search bench golden sanitize coverage parser-coverage format lint clean help programs
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -123,7 +124,7 @@ $(OUT)/crustctl-objects/%.o: crustctl/%.c
 # A new version is a new program.
 VERSIONED := $(shell grep -l CRUST_VERSION $(FOLDERS:%=%/*.c) reconciler/*/*.c)
 $(patsubst crustctl/%.c,$(OUT)/crustctl-objects/%.o,$(filter crustctl/%,$(VERSIONED))) \
-  $(call objects,$(filter-out crustctl/%,$(VERSIONED))): Makefile
+  $(call objects,$(filter-out crustctl/%,$(VERSIONED))): Makefile debian/changelog
 
 # Generated code is not ours to warn about.
 $(OUT)/generated/%.pb-c.o: $(GEN)/%.pb-c.c
@@ -213,6 +214,12 @@ demo: ## install what it needs, build, and watch a volume of a real micro-VM gro
 	@if [ -n "$$SUDO_UID" ]; then chown -R "$$SUDO_UID:$$SUDO_GID" build; fi
 	@CRUST_BUILD=$(OUT) tests/demo.py
 
+# Where a shell looks for completions; Debian's zsh looks in share/zsh/vendor-completions.
+BASH_COMPLETIONS ?= $(PREFIX)/share/bash-completion/completions
+ZSH_COMPLETIONS  ?= $(PREFIX)/share/zsh/site-functions
+FISH_COMPLETIONS ?= $(PREFIX)/share/fish/vendor_completions.d
+COMPLETIONS = $(BASH_COMPLETIONS)/crustctl $(ZSH_COMPLETIONS)/_crustctl $(FISH_COMPLETIONS)/crustctl.fish
+
 # By rename(2): a pod that starts during an upgrade finds the old program or the new one, and always a whole one.
 replace = install -D -m 755 $(1) $(2).new && mv -f $(2).new $(2)
 
@@ -231,10 +238,30 @@ install: programs ## programs, unit, configuration, proto files and Kata's drop-
 	install -d $(DESTDIR)$(PREFIX)/share/crustd/kata
 	install -m 644 config/deploy/kata/* $(DESTDIR)$(PREFIX)/share/crustd/kata
 	sed -i 's|/usr/libexec/crustd/[a-z0-9_-]*|$(CRUST_QEMU_DIRECTORY)/$(CRUST_QEMU)|' $(DESTDIR)$(PREFIX)/share/crustd/kata/crust-qemu.toml
+	install -D -m 755 packaging/completion/candidates $(DESTDIR)$(PREFIX)/libexec/crustctl/candidates
+	install -D -m 644 packaging/completion/crustctl.bash $(DESTDIR)$(BASH_COMPLETIONS)/crustctl
+	install -D -m 644 packaging/completion/_crustctl $(DESTDIR)$(ZSH_COMPLETIONS)/_crustctl
+	install -D -m 644 packaging/completion/crustctl.fish $(DESTDIR)$(FISH_COMPLETIONS)/crustctl.fish
+	sed -i 's|/usr/libexec/|$(PREFIX)/libexec/|' $(addprefix $(DESTDIR),$(COMPLETIONS))
 	@conf=$(DESTDIR)/etc/crustd/crustd.conf; \
 	if [ ! -e $$conf ]; then install -D -m 644 config/crustd.conf $$conf; \
 	elif ! cmp -s config/crustd.conf $$conf; then install -m 644 config/crustd.conf $$conf.new; \
 	  echo "kept $$conf; the shipped one is $$conf.new"; fi
+
+MAN_PAGES := man1/crustctl.1 man5/crustd.conf.5 man8/crustd.8 man8/crust-guest-agent.8
+
+man: ## the man pages, from docs/reference, into build/man (python3)
+	@packaging/man_pages.py $(OUT)/man
+
+install-man: man install ## install, with the man pages
+	for page in $(MAN_PAGES); do \
+	  install -D -m 644 $(OUT)/man/$${page#*/} $(DESTDIR)$(PREFIX)/share/man/$$page || exit 1; done
+
+sbom: programs ## what the programs are made of, as CycloneDX, into build/crustd.cdx.json (Debian)
+	@packaging/sbom.py $(PROGRAMS) >$(OUT)/crustd.cdx.json
+
+deb: ## Debian packages into build/deb
+	@packaging/build-deb.sh $(OUT)/deb
 
 # Asked of the node that is uninstalled from, before anything is removed.
 CRUST_USERS = ctl=$(DESTDIR)$(PREFIX)/bin/crustctl; [ -x "$$ctl" ] || ctl=$(OUT)/crustctl; \
@@ -244,7 +271,8 @@ uninstall: ## take away what install put there, but for /etc/crustd; not while K
 	@$(CRUST_USERS)
 	rm -f $(DESTDIR)$(PREFIX)/sbin/crustd $(DESTDIR)$(PREFIX)/bin/crust-guest-agent
 	rm -f $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/crustd.conf $(DESTDIR)$(PREFIX)/lib/systemd/system/crustd.service
-	rm -rf $(DESTDIR)$(PREFIX)/libexec/crustd $(DESTDIR)$(PREFIX)/share/crustd
+	rm -f $(addprefix $(DESTDIR),$(COMPLETIONS)) $(MAN_PAGES:%=$(DESTDIR)$(PREFIX)/share/man/%)
+	rm -rf $(DESTDIR)$(PREFIX)/libexec/crustd $(DESTDIR)$(PREFIX)/libexec/crustctl $(DESTDIR)$(PREFIX)/share/crustd
 	rm -f $(DESTDIR)$(PREFIX)/bin/crustctl
 
 unit: $(TEST_BINARIES) ## build and run the unit tests
@@ -312,7 +340,7 @@ format: ## lay out all C files by .clang-format
 # It sees neither uthash's macros nor what cleanup() frees: leaks and such are the sanitizers' to find.
 CPPCHECK_BLIND := $(addprefix --suppress=,unknownMacro internalAstError uninitvar memleak)
 
-lint: $(DAEMON_LIBRARY) $(OUT)/reconciler/main.o ## layout, licence lines, layering, modules, references of the docs, and cppcheck
+lint: $(DAEMON_LIBRARY) $(OUT)/reconciler/main.o ## layout, licence lines, layering, modules, references of the docs, versions, and cppcheck
 	@clang-format --dry-run -Werror $(C_FILES)
 	@! grep -L 'SPDX-License-Identifier: Apache-2.0' $(LICENSED) | grep . || { echo "these lack their SPDX line"; exit 1; }
 	@tests/check-layers.sh
@@ -321,6 +349,8 @@ lint: $(DAEMON_LIBRARY) $(OUT)/reconciler/main.o ## layout, licence lines, layer
 	@CC='$(CC)' tests/check-modules-test.sh
 	@tests/check-docs.py
 	@tests/check-docs-test.sh
+	@tests/check-version.sh
+	@tests/check-version-test.sh
 	@tests/check-outcomes.sh
 	@tests/check-outcomes-test.sh
 	@if command -v cppcheck >/dev/null; then cppcheck --quiet --std=c11 -I. -j2 --inline-suppr \

@@ -172,7 +172,11 @@ class InstallTest(unittest.TestCase):
                         for path in (REPOSITORY / "api/proto").iterdir()} | {
                         f"{below}/share/crustd/kata/{path.name}"
                         for path in (REPOSITORY / "config/deploy/kata").iterdir()} | {
-                        f"{below}/share/crustd/alerts/crustd-rules.yaml"})
+                        f"{below}/share/crustd/alerts/crustd-rules.yaml",
+                        f"{below}/libexec/crustctl/candidates",
+                        f"{below}/share/bash-completion/completions/crustctl",
+                        f"{below}/share/zsh/site-functions/_crustctl",
+                        f"{below}/share/fish/vendor_completions.d/crustctl.fish"})
                 unit = (root / below / "lib/systemd/system/crustd.service").read_text()
                 self.assertIn(f"ExecStart={prefix}/sbin/crustd\n", unit)
                 drop_in = (root / below / "share/crustd/kata/crust-qemu.toml").read_text()

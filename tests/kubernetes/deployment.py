@@ -4,10 +4,10 @@
 from claims import GROWN, ClaimTest
 from cluster import NODE, START_SECONDS
 from container_image import make_crustd
-from node_test_case import REPOSITORY
+from node_test_case import REPOSITORY, VERSION
 
 MANIFESTS = REPOSITORY / "config/deploy"
-IMAGE = "docker.io/library/crustd:0.2.0"  # what kustomization.yaml has, as containerd writes it
+IMAGE = f"docker.io/library/crustd:{VERSION}"  # what kustomization.yaml has, as containerd writes it
 LABEL = "katacontainers.io/kata-runtime"
 
 
