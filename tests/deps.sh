@@ -23,6 +23,7 @@ packages="
 "
 [ -n "$demo" ] || packages="$packages
     clang clang-format cppcheck gcovr libclang-rt-14-dev libcmocka-dev llvm strace valgrind
+    debhelper fish lintian man-db zsh
 
     busybox chromium dmsetup libprotobuf-dev mmdebstrap protobuf-compiler protobuf-compiler-grpc python3-grpcio
     python3-protobuf python3-yaml qemu-utils
