@@ -3,8 +3,8 @@
 # deps.sh [--demo] BUILD - has everything there that building and testing need, or the demo.
 #
 # Installs the Debian 12 packages below that are missing. What would start a service or change how
-# the machine boots is unpacked instead: the test guest's kernel into BUILD/guest/kernel, promtool
-# into BUILD/tools, etcd, containerd and what goes with them into BUILD/kubernetes/debian. When all is
+# the machine boots is unpacked instead: the test guest's kernel into BUILD/guest/kernel, promtool and
+# prometheus into BUILD/tools, etcd, containerd and what goes with them into BUILD/kubernetes/debian. When all is
 # there already it does nothing, and needs neither root nor a network.
 set -eu
 
