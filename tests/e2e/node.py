@@ -41,6 +41,13 @@ def encode(volume_path):
     return base64.urlsafe_b64encode(os.fsencode(volume_path)).decode()
 
 
+def processor_time():
+    """What this machine's processors have done since its boot, and what of that its own host took
+    away from them, in ticks."""
+    ticks = [int(field) for field in pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    return sum(ticks), ticks[7]
+
+
 class Vmm:
     """A process that has a sandbox's id in its arguments, as a VMM has, and does nothing."""
 
@@ -196,11 +203,17 @@ class Node:
                 *arguments]
 
     def start(self, *arguments, ready=True):
+        self.started_at = processor_time()
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(self.wrapper + self.command(*arguments),
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         if ready:
             self.wait_ready()
+
+    def stolen_share(self):
+        """The share of the machine's time since the daemon's start that its host took away."""
+        total, stolen = (now - then for now, then in zip(processor_time(), self.started_at))
+        return stolen / max(total, 1)
 
     def wait_ready(self, seconds=60):
         def answers():
