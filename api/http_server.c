@@ -586,8 +586,8 @@ static int open_tcp_listener(struct http_server *server, struct listener *listen
     return result == 0 ? open_listener(server, listener, fd, error) : result;
 }
 
-static int open_doors(struct http_server *server, const struct http_server_options *options,
-                      struct error *error)
+static int open_listeners(struct http_server *server, const struct http_server_options *options,
+                          struct error *error)
 {
     int result = unix_socket_listen(options->root, options->socket_path, options->socket_group,
                                     &server->unix_socket, error);
@@ -623,7 +623,7 @@ int http_server_new(struct loop *loop, struct reconciler *reconciler,
     http_hosts_add_own(&server->hosts);
     buffer_init(&server->examination.findings, EXAMINATION_BYTES);
     http_turns_init(&server->turns, loop);
-    result = open_doors(server, options, error);
+    result = open_listeners(server, options, error);
     if (result < 0) {
         http_server_free(server);
         return result;

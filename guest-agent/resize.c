@@ -184,7 +184,7 @@ static void on_start(struct loop_timer *timer)
     volume_prefer_writable(&resize->volume);
     r = volume_open(&resize->volume, &resize->filesystem, &directory);
     if (r < 0) {
-        (void)error_set_errno(&error, r, "cannot look at the file system");
+        (void)error_set_errno(&error, r, "cannot inspect the file system");
         resize_report(resize, STATUS_INTERNAL, error.text);
         return;
     }

@@ -183,7 +183,7 @@ int vmm_process_init(struct vmm_process *process, const struct hypervisor_reques
     if (r == 0)
         return 0;
     vmm_process_done(process);
-    return error_set_errno(error, r, "cannot look at the VMM, process %d", (int)pid);
+    return error_set_errno(error, r, "cannot inspect the VMM, process %d", (int)pid);
 }
 
 void vmm_process_done(struct vmm_process *process)

@@ -27,12 +27,12 @@ static void log_stall(const struct loop_pass *pass, uint64_t elapsed_ns)
     const struct loop_work *work = &pass->longest_work;
 
     if (work->what)
-        log_warning(NULL, "nobody was served for %.1f s, %.1f s of which went into %s%s%s",
+        log_warning(NULL, "the event loop was blocked for %.1f s, %.1f s of which went into %s%s%s",
                     (double)elapsed_ns / (double)NSEC_PER_SEC,
                     (double)work->elapsed_ns / (double)NSEC_PER_SEC, work->what,
                     work->name[0] ? " " : "", work->name);
     else
-        log_warning(NULL, "nobody was served for %.1f s",
+        log_warning(NULL, "the event loop was blocked for %.1f s",
                     (double)elapsed_ns / (double)NSEC_PER_SEC);
 }
 

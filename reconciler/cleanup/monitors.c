@@ -94,7 +94,7 @@ static void begin_pass(struct monitors *monitors)
                     "chmod 700",
                     ADDED_MONITORS);
     else if (r < 0 && r != ADDED_MONITORS_ABSENT)
-        log_warning(NULL, "cannot look into " ADDED_MONITORS ": %s", strerror(-r));
+        log_warning(NULL, "cannot read " ADDED_MONITORS ": %s", strerror(-r));
     if (r == 0)
         r = store_each_live_sandbox(monitors->context->store, keep, monitors->pass);
     if (r < 0 || !added_monitors_are_doubtful(monitors->pass))

@@ -73,7 +73,7 @@ int devices_refresh(const struct context *context, struct store_volume *volume)
         return 0;
     r = observe_device_path(context->root, context->sysfs, volume->device_path, &observed);
     if (r < 0) {
-        log_warning(&(struct log_ids){.volume = volume->volume_id}, "cannot look at device %s: %s",
+        log_warning(&(struct log_ids){.volume = volume->volume_id}, "cannot observe device %s: %s",
                     volume->device_path, strerror(-r));
         return 0;
     }

@@ -190,7 +190,7 @@ int observer_observe_sandbox(const struct observer *observer, const char *sandbo
     arm(observer, sandbox_id);
     r = observe_sandbox(&paths, sandbox_id, &observed);
     if (r < 0) {
-        log_warning(&(struct log_ids){.sandbox = sandbox_id}, "cannot look at the sandbox: %s",
+        log_warning(&(struct log_ids){.sandbox = sandbox_id}, "cannot observe the sandbox: %s",
                     strerror(-r));
         (void)work_queue_retry(context->queue, TREE_GO_SANDBOXES, sandbox_id);
         return 0;

@@ -79,7 +79,7 @@ void helpers_start(struct helpers *helpers)
     if (r == 0)
         r = store_each_helper_sandbox(helpers->context->store, search_share, helpers);
     if (r < 0)
-        log_warning(NULL, "cannot look for what helpers left in guests: %s", strerror(-r));
+        log_warning(NULL, "cannot search for helper leftovers in guests: %s", strerror(-r));
     helpers_serve_soon(helpers);
 }
 
