@@ -154,6 +154,7 @@ class Staging(StageTest):
         self.unstage()
         self.assertFalse(node.directory(PATH).exists())
         self.nothing_is_left(node)
+        self.assert_served(node)
 
     def test_layouts(self):
         for layout, where in (("kata", {"kata"}), ("crust", {"crust"}), ("both", {"kata", "crust"})):

@@ -25,6 +25,7 @@ class Pod(RustPod):
 
 
 class HostileUsersTest(SaidTest):
+    hostile = True
 
     def setUp(self):
         super().setUp()

@@ -80,6 +80,8 @@ class Chains(fake_monitor.FakeMonitor):
 
 
 class HostileTest(SaidTest):
+    hostile = True
+
     def setUp(self):
         super().setUp()
         self.slowest, self.largest = 0.0, 0

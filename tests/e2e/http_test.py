@@ -160,6 +160,8 @@ class MetricsTest(HttpTest):
 class OthersTest(HttpTest):
     """Who may ask, whatever the socket's mode has become."""
 
+    hostile = True
+
     REQUEST = b"POST /v1/resync HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
     def ask(self, user, group, node, prepare=lambda: b""):

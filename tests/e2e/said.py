@@ -64,6 +64,7 @@ class SaidTest(unittest.TestCase):
     """A test with a scratch directory, whose nodes and devices end with it."""
 
     maxDiff = None
+    hostile = False  # True: whatever the test does, no pass of a daemon's loop may take long
 
     @classmethod
     def setUpClass(cls):
@@ -92,7 +93,10 @@ class SaidTest(unittest.TestCase):
     def end(self, node):
         """A daemon that is still there stops when it is told to, in good order."""
         try:
-            if node.process and node.process.poll() is None and not node.wrapper:
+            running = node.process and node.process.poll() is None
+            if running and self.hostile:
+                self.assert_served(node)
+            if running and not node.wrapper:
                 self.assertEqual(node.stop(), 0, node.log_tail())
         finally:
             node.close()

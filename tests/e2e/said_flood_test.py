@@ -11,6 +11,8 @@ EXTRA = 40
 
 
 class FloodTest(SaidTest):
+    hostile = True
+
     def test_further_directories_are_passed_over(self):
         node = self.node({"resize.sweep_seconds": 1})
         paths = [f"/flood/{number}" for number in range(MOST + EXTRA)]
