@@ -193,13 +193,6 @@ static int watch(void *userdata, enum reconciler_tree tree, const char *path)
     return r == 0 && number != tree ? -EEXIST : r;
 }
 
-static void unwatch(void *userdata, enum reconciler_tree tree)
-{
-    struct daemon *daemon = userdata;
-
-    watch_directories_remove_tree(daemon->directories, (unsigned)tree);
-}
-
 static int arm(void *userdata, enum reconciler_tree tree, const char *name)
 {
     struct daemon *daemon = userdata;
@@ -463,8 +456,8 @@ static int start_core(struct daemon *daemon, struct error *error)
 {
     struct reconciler_options options;
 
-    daemon->callbacks = (struct reconciler_watchers){daemon, watch, unwatch, arm,   arm_opened,
-                                                     pin,    unpin, check,   report};
+    daemon->callbacks =
+        (struct reconciler_watchers){daemon, watch, arm, arm_opened, pin, unpin, check, report};
     options = (struct reconciler_options){
         .loop = &daemon->loop,
         .store = daemon->store,

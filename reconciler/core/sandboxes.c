@@ -44,7 +44,6 @@ static int end_sandbox(const struct observer *observer, const char *sandbox_id)
         r = queue_volumes(observer->context, sandbox_id);
     if (r == 0)
         r = store_end_sandbox(store, sandbox_id, &changed);
-    trees_leave_bundles(observer->trees, sandbox_id);
     if (r == 0 && changed) {
         log_info(&(struct log_ids){.sandbox = sandbox_id}, "sandbox is gone");
         monitors_want(observer->monitors);
@@ -211,6 +210,6 @@ int observer_observe_sandbox(const struct observer *observer, const char *sandbo
     if (watchers->pin(watchers->userdata, sandbox_id, observed.vmm_pid) == 1)
         return end_sandbox(observer, sandbox_id);
     if (observed.bundles)
-        trees_watch_bundles(observer->trees, observed.bundles, sandbox_id);
+        trees_watch_bundles(observer->trees, observed.bundles);
     return put_sandbox(context, sandbox_id, &observed);
 }

@@ -215,12 +215,6 @@ static int fake_arm(void *userdata, enum reconciler_tree tree, const char *name)
     return 0;
 }
 
-static void fake_unwatch(void *userdata, enum reconciler_tree tree)
-{
-    (void)userdata;
-    (void)tree;
-}
-
 static int fake_arm_opened(void *userdata, enum reconciler_tree tree, const char *name, int opened,
                            int fd)
 {
@@ -260,9 +254,8 @@ static void fake_report(void *userdata, struct reconciler_health *ret_health)
         (struct reconciler_source){.name = "inotify", .up = !fake_watcher_down};
 }
 
-static const struct reconciler_watchers fake_watchers = {NULL,       fake_watch,      fake_unwatch,
-                                                         fake_arm,   fake_arm_opened, fake_pin,
-                                                         fake_unpin, fake_check,      fake_report};
+static const struct reconciler_watchers fake_watchers = {
+    NULL, fake_watch, fake_arm, fake_arm_opened, fake_pin, fake_unpin, fake_check, fake_report};
 
 /* ---- the reconciler ----------------------------------------------------------------------- */
 
