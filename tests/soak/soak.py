@@ -50,7 +50,6 @@ DATABASE_BOUND = {"share": 0.05, "least": 256 * 1024}
 SETTINGS = {"resize.sweep_seconds": 2, "guest.stats_seconds": 60, "guest.helper": "off",
             "history.max_rows": 3000, "cleanup.grace_seconds": 1, "cleanup.unbound_grace_seconds": 1,
             "cleanup.max_per_minute": 6000, "cleanup.keep_hours": 0}
-TRASH = "run/kata-containers/shared/.crust-trash"
 CANARY = "99999999-0000-0000-0000-000000000000"
 
 
@@ -125,13 +124,9 @@ class Soak(Churn):
         wait_until(lambda: self._staged() == self.volumes, SETTLE_SECONDS,
                    "the metadata that was left behind to be cleaned up")
         super().wait_settled()
-        wait_until(self._trash_is_empty, SETTLE_SECONDS, "the trash to be empty")
-
-    def _trash_is_empty(self):
-        try:
-            return not any((self.node.root / TRASH).glob("*/*"))
-        except FileNotFoundError:  # removed between its listing and its opening
-            return False
+        trash = self.node.root / "run/kata-containers/shared/.crust-trash"
+        wait_until(lambda: not trash.exists() or not any(trash.glob("*/*")), SETTLE_SECONDS,
+                   "the trash to be empty")
 
     def _held(self):
         return {"descriptors": self.descriptors, "watches": self.watches}
