@@ -39,7 +39,8 @@ BEGIN {
     allowed["reconciler/helper"] = core
     allowed["crustctl"] = "crustctl/ doctor/doctor.h config/ store/read.h model/ lib/"
     allowed["guest-agent"] = "guest-agent/ agent-client/ttrpc_codec.h " \
-                             "agent-client/agent_messages.h agent-client/agent_address.h lib/"
+                             "agent-client/agent_messages.h agent-client/agent_address.h " \
+                             "agent-client/drive_call.h lib/"
     allowed["crust-qemu"] = "crust-qemu/ lib/cleanup.h"
 
     only["sqlite3.h"] = "store"

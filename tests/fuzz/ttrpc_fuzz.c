@@ -6,10 +6,12 @@
  */
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "agent-client/agent_messages.h"
 #include "agent-client/container_answer.h"
 #include "agent-client/container_messages.h"
+#include "agent-client/drive_call.h"
 #include "agent-client/ttrpc_codec.h"
 
 enum { STREAM = 3, LIMIT = 4096 };
@@ -43,6 +45,37 @@ static void take_status(const struct ttrpc_status *status)
          (!container_is_absent(status) && !container_is_end_of_output(status)));
 }
 
+/* What was taken for a request has a form that a second reading accepts. */
+static void take_mount_request(const struct drive_mount_request *request)
+{
+    struct buffer again = BUFFER_INIT(0);
+    struct drive_mount_request copy;
+    const char *wrong;
+
+    must(drive_append_mount_request(&again, request) == 0);
+    must(drive_parse_mount_request(buffer_text(&again), again.length, &copy, &wrong) == 0);
+    must(strcmp(copy.vm_path, request->vm_path) == 0 && copy.option_count == request->option_count);
+    buffer_done(&again);
+}
+
+static void take_drive_payload(const struct buffer *payload)
+{
+    const char *bytes = buffer_text(payload), *wrong;
+    struct drive_mount_request request;
+    struct drive_unmount_request unmount;
+    struct drive_mount_answer answer;
+    struct drive_unmount_answer unmounted;
+    struct drive_guest_list list;
+
+    if (drive_parse_mount_request(bytes, payload->length, &request, &wrong) == 0)
+        take_mount_request(&request);
+    (void)drive_parse_unmount_request(bytes, payload->length, &unmount, &wrong);
+    (void)drive_parse_mount_answer(bytes, payload->length, &answer);
+    (void)drive_parse_unmount_answer(bytes, payload->length, &unmounted);
+    if (drive_parse_list(bytes, payload->length, &list) == 0)
+        drive_guest_list_done(&list);
+}
+
 static void take_payload(const struct buffer *payload)
 {
     char path[AGENT_PATH_BYTES];
@@ -53,6 +86,7 @@ static void take_payload(const struct buffer *payload)
     (void)agent_parse_stats_request(buffer_text(payload), payload->length, path);
     (void)agent_parse_stats(buffer_text(payload), payload->length, &stats);
     take_container_payload(payload);
+    take_drive_payload(payload);
 }
 
 static void take_frame(const struct ttrpc_frame *frame)

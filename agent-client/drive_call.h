@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drive_call.h - the calls of crust.guest.v1.Drives in plain structures: crustd asks, and
+ * crust-guest-agent answers. crust_drive.proto says what each call does.
+ *
+ * Either side is hostile to the other: texts are bounded and hold no NUL, identifiers have their
+ * form, numbers of options and drives are bounded, and an enum has one of its values.
+ *
+ * Statuses of a call that failed (lib/status.h), with a message for people:
+ *   INVALID_ARGUMENT     a field is malformed, an option is refused, vm_path is protected
+ *   ALREADY_EXISTS       the drive is mounted otherwise, or vm_path is a mount point already
+ *   FAILED_PRECONDITION  the disk is not what was asked for (size, read-only, several of one
+ *                        serial), the guest's kernel or programs cannot do it, the file system
+ *                        refuses; of UnmountDrive: somebody holds the disk
+ *   UNAVAILABLE          no disk has appeared in time, another call for the drive is in progress,
+ *                        or UnmountDrive has cancelled the mount
+ *   DEADLINE_EXCEEDED    the work goes on; call again to wait for it
+ *   UNIMPLEMENTED        an agent without this service
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/buffer.h"
+
+#define DRIVE_SERVICE        "crust.guest.v1.Drives"
+#define DRIVE_METHOD_MOUNT   "MountDrive"
+#define DRIVE_METHOD_UNMOUNT "UnmountDrive"
+#define DRIVE_METHOD_LIST    "ListDrives"
+
+#define DRIVE_SERIAL_PREFIX "crust-" /* then 14 characters of base32, a-z and 2-7 */
+
+/* Of texts, the NUL included. */
+enum {
+    DRIVE_ID_BYTES = 37, /* [A-Za-z0-9_-]{1,36} */
+    DRIVE_SERIAL_BYTES = 21,
+    DRIVE_PATH_BYTES = 4096,
+    DRIVE_TYPE_BYTES = 16,
+    DRIVE_OPTION_BYTES = 128,
+    DRIVE_DEVICE_BYTES = 64, /* "sda", no path */
+};
+
+enum {
+    DRIVE_OPTIONS = 32, /* of one drive */
+    DRIVE_LIST = 256,   /* drives in one answer */
+};
+
+enum drive_fsck { DRIVE_FSCK_NONE, DRIVE_FSCK_PREEN };
+enum drive_fsck_result { DRIVE_FSCK_NOT_RUN, DRIVE_FSCK_CLEAN, DRIVE_FSCK_REPAIRED };
+enum drive_fs_group_policy { DRIVE_FS_GROUP_ALWAYS, DRIVE_FS_GROUP_ON_ROOT_MISMATCH };
+
+struct drive_mount_request {
+    char drive_id[DRIVE_ID_BYTES];
+    char serial[DRIVE_SERIAL_BYTES];
+    uint64_t bytes; /* the disk's size; 0 is refused */
+    bool read_only;
+    char vm_path[DRIVE_PATH_BYTES]; /* absolute, no "." and no ".." */
+    char filesystem_type[DRIVE_TYPE_BYTES];
+    size_t option_count;
+    char options[DRIVE_OPTIONS][DRIVE_OPTION_BYTES];
+    enum drive_fsck fsck;
+    bool has_fs_group;
+    uint32_t fs_group;
+    enum drive_fs_group_policy fs_group_policy;
+    uint64_t timeout_ms; /* until the answer; 0 is the agent's default, 10 s */
+};
+
+/* What the walk for fs_group has done so far, or in all. */
+struct drive_walk_count {
+    uint64_t changed, skipped, failed;
+};
+
+struct drive_mount_answer {
+    char device[DRIVE_DEVICE_BYTES];
+    uint64_t bytes;            /* of the disk */
+    uint64_t filesystem_bytes; /* statfs(2)'s total */
+    struct drive_walk_count walk;
+    enum drive_fsck_result fsck;
+    bool was_mounted; /* before this call, as it asks for */
+};
+
+struct drive_unmount_request {
+    char drive_id[DRIVE_ID_BYTES];
+    char serial[DRIVE_SERIAL_BYTES];
+    uint64_t timeout_ms; /* as above */
+};
+
+struct drive_unmount_answer {
+    bool was_mounted;
+    bool disk_removed; /* by the guest (SCSI), or it is not there */
+};
+
+enum drive_guest_state {
+    DRIVE_GUEST_PRESENT, /* the disk is there, not mounted */
+    DRIVE_GUEST_MOUNTING,
+    DRIVE_GUEST_MOUNTED,
+    DRIVE_GUEST_UNMOUNTING,
+};
+
+struct drive_guest_entry {
+    char serial[DRIVE_SERIAL_BYTES];
+    char drive_id[DRIVE_ID_BYTES]; /* while a call is in progress, else "" */
+    enum drive_guest_state state;
+    char device[DRIVE_DEVICE_BYTES]; /* "": the disk is not there */
+    uint64_t bytes;
+    bool read_only;
+    char vm_path[DRIVE_PATH_BYTES]; /* "": not mounted */
+    char filesystem_type[DRIVE_TYPE_BYTES];
+    struct drive_walk_count walk; /* while MOUNTING */
+};
+
+struct drive_guest_list {
+    size_t count;
+    struct drive_guest_entry *entries; /* owned */
+    bool incomplete;                   /* there are more than fit */
+};
+
+void drive_guest_list_done(struct drive_guest_list *list); /* frees, resets */
+
+/* Whether it has the form of an id, of a serial. */
+bool drive_id_is_valid(const char *id);
+bool drive_serial_is_valid(const char *serial);
+
+/* Append to the buffer. 0, -EMSGSIZE, -ENOMEM. A list is cut to what fits into AGENT_REPLY_BYTES
+ * and is then incomplete. */
+int drive_append_mount_request(struct buffer *payload, const struct drive_mount_request *request);
+int drive_append_mount_answer(struct buffer *payload, const struct drive_mount_answer *answer);
+int drive_append_unmount_request(struct buffer *payload,
+                                 const struct drive_unmount_request *request);
+int drive_append_unmount_answer(struct buffer *payload, const struct drive_unmount_answer *answer);
+int drive_append_list(struct buffer *payload, const struct drive_guest_list *list);
+
+/* Of a request. 0; -EBADMSG: not such a message; -EINVAL: *ret_wrong names the field that is
+ * malformed (static). */
+int drive_parse_mount_request(const void *payload, size_t length,
+                              struct drive_mount_request *ret_request, const char **ret_wrong);
+int drive_parse_unmount_request(const void *payload, size_t length,
+                                struct drive_unmount_request *ret_request, const char **ret_wrong);
+
+/* Of an answer. 0; -EBADMSG: not such a message, or one with a malformed field; -ENOMEM. The
+ * caller's list is done with drive_guest_list_done(). */
+int drive_parse_mount_answer(const void *payload, size_t length,
+                             struct drive_mount_answer *ret_answer);
+int drive_parse_unmount_answer(const void *payload, size_t length,
+                               struct drive_unmount_answer *ret_answer);
+int drive_parse_list(const void *payload, size_t length, struct drive_guest_list *ret_list);
