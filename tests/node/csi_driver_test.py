@@ -22,13 +22,11 @@ class CsiDriverTest(SandboxTest):
     DISKS = {"lvm": 3 << 30}
 
     @classmethod
-    def setUpClass(cls):
-        """Programs first: without them no node is booted."""
+    def get_programs(cls):
         if grpc_client.missing():
             raise unittest.SkipTest(f"needs {grpc_client.missing()}")
         cls.programs = {"crust-csi": csi_driver.program(),
                         "csi-sanity": build(REPOSITORY / "tests/csi-sanity", SANITY, "csi-sanity")}
-        super().setUpClass()
 
     @classmethod
     def prepare(cls):

@@ -114,6 +114,7 @@ class NodeTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
+        cls.get_programs()
         scratch = cls.enterClassContext(tempfile.TemporaryDirectory(
             prefix="crust-node-", ignore_cleanup_errors=True))
         try:
@@ -134,6 +135,10 @@ class NodeTest(unittest.TestCase):
             print(cls.node.report(), file=sys.stderr)
             cls._note_failure()
             raise
+
+    @classmethod
+    def get_programs(cls):
+        """Builds what the class brings to the node, before that boots; raises SkipTest where it cannot."""
 
     @classmethod
     def prepare(cls):

@@ -32,9 +32,8 @@ class PackageTest(NodeTest):
     INSTALL = False
 
     @classmethod
-    def setUpClass(cls):
-        debian_packages.get()  # skips before a node is booted
-        super().setUpClass()
+    def get_programs(cls):
+        debian_packages.get()
 
     @classmethod
     def prepare(cls):

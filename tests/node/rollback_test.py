@@ -24,9 +24,8 @@ class RollbackTest(NodeTest):
     INSTALL = False
 
     @classmethod
-    def setUpClass(cls):
-        previous_release.build()  # skips before a node is booted
-        super().setUpClass()
+    def get_programs(cls):
+        previous_release.build()
 
     @classmethod
     def prepare(cls):
