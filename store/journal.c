@@ -119,9 +119,11 @@ static const char trim_cleanups[] =
          " AND NOT EXISTS (SELECT 1 FROM trash t WHERE t.cleanup_id = cleanups.cleanup_id)");
 static const char trim_resizes[] = TRIM("resizes", "resize_id", "finished_at", "");
 static const char trim_bindings[] = TRIM("mappings", "mapping_id", "until", "");
-static const char trim_sandboxes[] =
-    TRIM("sandboxes", "sandbox_ref", "gone_at",
-         " AND NOT EXISTS (SELECT 1 FROM mappings m WHERE m.sandbox_ref = sandboxes.sandbox_ref)");
+static const char trim_drive_mounts[] = TRIM("drive_mounts", "drive_ref", "ended_at", "");
+static const char trim_sandboxes[] = TRIM(
+    "sandboxes", "sandbox_ref", "gone_at",
+    " AND NOT EXISTS (SELECT 1 FROM mappings m WHERE m.sandbox_ref = sandboxes.sandbox_ref)"
+    " AND NOT EXISTS (SELECT 1 FROM drive_mounts d WHERE d.sandbox_ref = sandboxes.sandbox_ref)");
 static const char trim_volumes[] =
     TRIM("volumes", "volume_id", "removed_at",
          " AND NOT EXISTS (SELECT 1 FROM mappings m WHERE m.volume_id = volumes.volume_id)"
@@ -136,8 +138,9 @@ static const char trim_devices[] =
 
 int store_trim(struct store *store, bool by_age)
 {
-    static const char *const steps[] = {trim_journal,   trim_cleanups, trim_resizes, trim_bindings,
-                                        trim_sandboxes, trim_volumes,  trim_devices};
+    static const char *const steps[] = {trim_journal,  trim_cleanups,     trim_resizes,
+                                        trim_bindings, trim_drive_mounts, trim_sandboxes,
+                                        trim_volumes,  trim_devices};
     int64_t limit_ms = INT64_MIN;
     bool more = false;
     int r = by_age ? counted_time_find_limit(store, &limit_ms) : 0;

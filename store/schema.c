@@ -9,6 +9,7 @@
  *        └──< resizes                             each resize, its states and times
  *     devices ──< layers                       what a device stands on, if on anything
  *     sandboxes ──< helper_runs                what a crash may have left in a guest
+ *     sandboxes ──< drive_mounts               disks that clients attached to it
  *     cleanups ──< trash                          what became of stale metadata, and what lies in
  *     journal                                     the trash or is on its way; history
  *     clock_spans                              how wall time and the time since boot went together
@@ -381,7 +382,50 @@ const char *const schema_minors[SCHEMA_MINOR_VERSION] = {
     "  wall_from INTEGER NOT NULL,\n"
     "  uptime_from INTEGER NOT NULL,\n"
     "  counted_until INTEGER NOT NULL\n"
-    ") STRICT;\n",
+    ") STRICT;\n"
+    /* Disks that clients have attached to running VMs: one row per life of a drive_id. The columns
+     * from kind to size_bytes are of the disk that was claimed. */
+    "CREATE TABLE drive_mounts (\n"
+    "  drive_ref INTEGER PRIMARY KEY AUTOINCREMENT,\n"
+    "  drive_id TEXT NOT NULL,\n"
+    "  sandbox_ref INTEGER NOT NULL REFERENCES sandboxes ON DELETE CASCADE,\n"
+    "  host_path TEXT NOT NULL,\n"
+    "  vm_path TEXT NOT NULL,\n"
+    "  fs_type TEXT NOT NULL,\n"
+    "  options TEXT NOT NULL,\n"
+    "  writable INTEGER NOT NULL,\n"
+    "  fsck TEXT NOT NULL,\n"
+    "  fs_group INTEGER,\n"
+    "  fs_group_policy TEXT NOT NULL,\n"
+    "  bandwidth_size INTEGER,\n"
+    "  bandwidth_refill_ms INTEGER,\n"
+    "  bandwidth_burst INTEGER,\n"
+    "  operations_size INTEGER,\n"
+    "  operations_refill_ms INTEGER,\n"
+    "  operations_burst INTEGER,\n"
+    "  serial TEXT NOT NULL,\n"
+    "  kind TEXT CHECK (kind IN ('block', 'file')),\n"
+    "  major INTEGER,\n"
+    "  minor INTEGER,\n"
+    "  diskseq INTEGER,\n"
+    "  file_device INTEGER,\n"
+    "  inode INTEGER,\n"
+    "  size_bytes INTEGER,\n"
+    "  guest_device TEXT,\n"
+    "  wanted INTEGER NOT NULL DEFAULT 1,\n"
+    "  state TEXT NOT NULL,\n"
+    "  status INTEGER NOT NULL DEFAULT 0,\n"
+    "  message TEXT,\n"
+    "  requested_at INTEGER NOT NULL,\n"
+    "  ready_at INTEGER,\n"
+    "  ended_at INTEGER\n"
+    ") STRICT;\n"
+    "CREATE UNIQUE INDEX drive_mounts_open ON drive_mounts (drive_id) WHERE ended_at IS NULL;\n"
+    "CREATE UNIQUE INDEX drive_mounts_by_target ON drive_mounts (sandbox_ref, vm_path)"
+    " WHERE ended_at IS NULL;\n"
+    "CREATE INDEX drive_mounts_by_id ON drive_mounts (drive_id);\n"
+    "CREATE INDEX drive_mounts_by_sandbox ON drive_mounts (sandbox_ref);\n"
+    "CREATE INDEX drive_mounts_ended ON drive_mounts (ended_at) WHERE ended_at IS NOT NULL;\n",
 };
 
 /* TO ADD A COLUMN TO A VIEW: put it at the view's end. A migration drops all views and makes these.
@@ -473,6 +517,18 @@ const char schema_views[] =
     "SELECT cleanup_id, volume_id, key, target_path, decision, reason, evidence, mount_info,\n"
     "  mount_info_sha256, " TIME("at") " AS at, " PV_OF("cleanups.volume_id") "\n"
     "FROM cleanups WHERE decision <> 'intended';\n"
+
+    "CREATE VIEW audit_drives AS\n"
+    "SELECT d.drive_id, s.sandbox_id, d.host_path, d.vm_path, d.fs_type, d.options, d.writable,\n"
+    "  CASE d.kind WHEN 'block' THEN d.major END AS major,\n"
+    "  CASE d.kind WHEN 'block' THEN d.minor END AS minor,\n"
+    "  CASE d.kind WHEN 'file' THEN d.inode END AS inode,\n"
+    "  d.size_bytes, d.serial, d.guest_device, d.fsck, d.fs_group, d.fs_group_policy,\n"
+    "  d.bandwidth_size, d.bandwidth_refill_ms, d.bandwidth_burst,\n"
+    "  d.operations_size, d.operations_refill_ms, d.operations_burst,\n"
+    "  d.wanted, d.state, d.message, " TIME("d.requested_at") " AS requested_at,\n"
+    "  " TIME("d.ready_at") " AS ready_at, " TIME("d.ended_at") " AS ended_at\n"
+    "FROM drive_mounts d JOIN sandboxes s ON s.sandbox_ref = d.sandbox_ref;\n"
 
     "CREATE VIEW audit_journal AS\n"
     "SELECT seq, " TIME("at") " AS at, kind, volume_id, sandbox_id, device, detail,\n"

@@ -2,6 +2,7 @@
 /* reference_test.c - pages of docs/reference/ against the tables of words. */
 #include "tests/unit/reference.h"
 
+#include "model/drive.h"
 #include "model/hypervisor.h"
 #include "model/reason.h"
 #include "model/stale_reason.h"
@@ -16,6 +17,19 @@ static void every_state_has_its_row(void **state)
     reference_open(&page, PAGE, "states");
     for (unsigned i = 0; i < STATES; i++) {
         reference_expect(&page, state_name(i));
+        reference_expect_words(&page, 1);
+    }
+    reference_expect_end(&page);
+}
+
+static void every_state_of_drives_has_its_row(void **state)
+{
+    struct reference page;
+
+    (void)state;
+    reference_open(&page, PAGE, "drive_states");
+    for (unsigned i = 0; i < DRIVE_STATES; i++) {
+        reference_expect(&page, drive_state_name(i));
         reference_expect_words(&page, 1);
     }
     reference_expect_end(&page);
@@ -95,6 +109,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_state_has_its_row),
+        cmocka_unit_test(every_state_of_drives_has_its_row),
         cmocka_unit_test(every_reason_has_its_row),
         cmocka_unit_test(every_stale_reason_has_its_row),
         cmocka_unit_test(every_hypervisor_is_in_its_row),

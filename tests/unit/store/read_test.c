@@ -34,8 +34,8 @@ static void expect_columns(struct store *store, const char *view)
 static void views_have_their_columns(void **state)
 {
     static const char *const views[] = {
-        "audit_volumes",  "audit_sandboxes", "audit_devices",  "audit_layers",
-        "audit_mappings", "audit_resizes",   "audit_cleanups", "audit_journal",
+        "audit_volumes", "audit_sandboxes", "audit_devices", "audit_layers", "audit_mappings",
+        "audit_resizes", "audit_cleanups",  "audit_journal", "audit_drives",
     };
 
     for (size_t i = 0; i < array_length(views); i++)

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drive_mounts.c - disks that clients have attached to running VMs: asked for, brought in, taken
+ * out.
+ *
+ * Two indices hold "at most one": one drive per id that has not ended, and one per place in a
+ * sandbox. What is asked for never changes afterwards, except the limits.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/internal.h"
+
+void store_drive_mount_done(struct store_drive_mount *drive)
+{
+    free(drive->request.options);
+    drive->request.options = NULL;
+}
+
+/* ---- rows ----------------------------------------------------------------------------------- */
+
+#define LIMITS                                                                                     \
+    "bandwidth_size, bandwidth_refill_ms, bandwidth_burst, operations_size, operations_refill_ms," \
+    " operations_burst"
+
+/* In the order in which take_drive() takes them. */
+/* clang-format off */
+#define SELECT_DRIVES \
+    "SELECT d.drive_ref, d.sandbox_ref, s.gone_at IS NULL, d.drive_id, s.sandbox_id, d.host_path," \
+    " d.vm_path, d.fs_type, d.options, d.writable, d.fsck, d.fs_group IS NOT NULL, d.fs_group," \
+    " d.fs_group_policy, " LIMITS ", d.serial, d.kind, d.major, d.minor, d.diskseq," \
+    " d.file_device, d.inode, d.size_bytes, d.guest_device, d.wanted, d.state, d.status," \
+    " d.message, d.requested_at, d.ready_at, d.ended_at" \
+    " FROM drive_mounts d JOIN sandboxes s ON s.sandbox_ref = d.sandbox_ref"
+/* clang-format on */
+
+static struct drive_bucket take_bucket(struct sql_rows *rows)
+{
+    struct drive_bucket bucket;
+
+    bucket.size = (uint64_t)sql_take_number(rows);
+    bucket.refill_ms = (uint64_t)sql_take_number(rows);
+    bucket.one_time_burst = (uint64_t)sql_take_number(rows);
+    return bucket;
+}
+
+static int take_request(struct sql_rows *rows, struct store_drive_mount_request *request)
+{
+    TAKE_NAME(rows, request->drive_id);
+    TAKE_NAME(rows, request->sandbox_id);
+    TAKE_NAME(rows, request->host_path);
+    TAKE_NAME(rows, request->vm_path);
+    TAKE_NAME(rows, request->fs_type);
+    request->options = strdup(sql_borrow_text(rows));
+    request->writable = sql_take_number(rows) != 0;
+    request->fsck = drive_fsck_from_name(sql_borrow_text(rows));
+    request->has_fs_group = sql_take_number(rows) != 0;
+    request->fs_group = (uint32_t)sql_take_number(rows);
+    request->fs_group_policy = drive_group_policy_from_name(sql_borrow_text(rows));
+    request->limits.bandwidth = take_bucket(rows);
+    request->limits.operations = take_bucket(rows);
+    return request->options ? 0 : sql_failed(rows->connection, SQLITE_NOMEM);
+}
+
+static void take_disk(struct sql_rows *rows, struct store_drive_mount *drive)
+{
+    const char *kind = sql_borrow_text(rows);
+
+    drive->has_disk = *kind != '\0';
+    drive->disk.kind = device_kind_from_name(kind);
+    drive->disk.major = (uint32_t)sql_take_number(rows);
+    drive->disk.minor = (uint32_t)sql_take_number(rows);
+    drive->disk.diskseq = (uint64_t)sql_take_number(rows);
+    drive->disk.file_device = (uint64_t)sql_take_number(rows);
+    drive->disk.inode = (uint64_t)sql_take_number(rows);
+    drive->disk.size_bytes = (uint64_t)sql_take_number(rows);
+}
+
+static int take_drive(struct sql_rows *rows, struct store_drive_mount *drive)
+{
+    int r;
+
+    drive->drive_ref = sql_take_number(rows);
+    drive->sandbox_ref = sql_take_number(rows);
+    drive->sandbox_is_alive = sql_take_number(rows) != 0;
+    r = take_request(rows, &drive->request);
+    TAKE_NAME(rows, drive->serial);
+    take_disk(rows, drive);
+    TAKE_NAME(rows, drive->guest_device);
+    drive->wanted = sql_take_number(rows) != 0;
+    drive->state = drive_state_from_name(sql_borrow_text(rows));
+    drive->status = (enum status_code)sql_take_number(rows);
+    TAKE_TEXT(rows, drive->message);
+    drive->requested_ms = sql_take_number(rows);
+    drive->ready_ms = sql_take_number(rows);
+    drive->ended_ms = sql_take_number(rows);
+    return r;
+}
+
+int store_get_drive_mount(struct store *store, const char *drive_id,
+                          struct store_drive_mount *ret_drive)
+{
+    static const char find[] = SELECT_DRIVES " WHERE d.drive_id = ?1"
+                                             " ORDER BY d.ended_at IS NULL DESC, d.drive_ref DESC"
+                                             " LIMIT 1";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_first(&store->connection, find, &rows, sql_text(drive_id));
+
+    *ret_drive = (struct store_drive_mount){0};
+    if (r <= 0)
+        return r < 0 ? r : STORE_NOT_FOUND;
+    r = take_drive(&rows, ret_drive);
+    return r < 0 ? r : STORE_FOUND;
+}
+
+int store_each_drive_mount(struct store *store, store_drive_mount_callback *callback,
+                           void *userdata)
+{
+    static const char open[] = SELECT_DRIVES " WHERE d.ended_at IS NULL ORDER BY d.drive_ref";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_query_values(&store->connection, open, &rows, NULL, 0);
+
+    while (r == 0 && (r = sql_next(&rows)) > 0) {
+        cleanup(store_drive_mount_done) struct store_drive_mount drive = {0};
+
+        r = take_drive(&rows, &drive);
+        if (r == 0)
+            r = callback(userdata, &drive);
+    }
+    return r;
+}
+
+/* ---- asked for ------------------------------------------------------------------------------ */
+
+/* What stands against a new row: an enum store_drive_mount_added, or a failure. */
+static int find_conflict(struct store *store, const struct store_drive_mount_request *request,
+                         int64_t *ret_sandbox_ref)
+{
+    static const char find[] =
+        "SELECT s.sandbox_ref,"
+        " EXISTS (SELECT 1 FROM drive_mounts d WHERE d.drive_id = ?2 AND d.ended_at IS NULL),"
+        " EXISTS (SELECT 1 FROM drive_mounts d WHERE d.sandbox_ref = s.sandbox_ref"
+        "  AND d.vm_path = ?3 AND d.ended_at IS NULL),"
+        " (SELECT count(*) FROM drive_mounts d WHERE d.ended_at IS NULL)"
+        " FROM sandboxes s WHERE s.sandbox_id = ?1 AND s.gone_at IS NULL";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    bool has_id, has_path;
+    int r = sql_first(&store->connection, find, &rows, sql_text(request->sandbox_id),
+                      sql_text(request->drive_id), sql_text(request->vm_path));
+
+    if (r <= 0)
+        return r < 0 ? r : STORE_DRIVE_MOUNT_NO_SANDBOX;
+    *ret_sandbox_ref = sql_take_number(&rows);
+    has_id = sql_take_number(&rows) != 0;
+    has_path = sql_take_number(&rows) != 0;
+    if (has_id)
+        return STORE_DRIVE_MOUNT_ID_TAKEN;
+    if (has_path)
+        return STORE_DRIVE_MOUNT_PATH_TAKEN;
+    return sql_take_number(&rows) >= STORE_DRIVE_MOUNTS ? STORE_DRIVE_MOUNT_TOO_MANY
+                                                        : STORE_DRIVE_MOUNT_ADDED;
+}
+
+static int journal_drive(struct store *store, const char *kind, int64_t drive_ref)
+{
+    static const char find[] = "SELECT s.sandbox_id, d.host_path, d.drive_id, d.vm_path, d.state,"
+                               " d.message FROM drive_mounts d JOIN sandboxes s"
+                               " ON s.sandbox_ref = d.sandbox_ref WHERE d.drive_ref = ?1";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_first(&store->connection, find, &rows, sql_number(drive_ref));
+    struct journal_line line = {.kind = kind};
+
+    if (r <= 0)
+        return r;
+    line.sandbox_id = sql_borrow_text(&rows);
+    line.device = sql_borrow_text(&rows);
+    line.detail[0] = (struct journal_member){"drive_id", sql_text(sql_borrow_text(&rows))};
+    line.detail[1] = (struct journal_member){"vm_path", sql_text(sql_borrow_text(&rows))};
+    line.detail[2] = (struct journal_member){"state", sql_text(sql_borrow_text(&rows))};
+    line.detail[3] = (struct journal_member){"message", sql_text(sql_borrow_text(&rows))};
+    return journal_write(store, &line);
+}
+
+static int insert_drive(struct store *store, const struct store_drive_mount_request *request,
+                        int64_t sandbox_ref, const char *serial)
+{
+    static const char insert[] =
+        "INSERT INTO drive_mounts (drive_id, sandbox_ref, host_path, vm_path, fs_type, options, "
+        "writable,"
+        " fsck, fs_group, fs_group_policy, " LIMITS ", serial, state, requested_at)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,"
+        " 'requested', ?18)";
+    const struct drive_limits *limits = &request->limits;
+    struct sql_value group = request->has_fs_group ? sql_number(request->fs_group) : sql_text(NULL);
+
+    return sql_run(
+        &store->connection, insert, NULL, sql_text(request->drive_id), sql_number(sandbox_ref),
+        sql_text(request->host_path), sql_text(request->vm_path), sql_text(request->fs_type),
+        sql_text(request->options ? request->options : "[]"), sql_number(request->writable),
+        sql_text(drive_fsck_name(request->fsck)), group,
+        sql_text(drive_group_policy_name(request->fs_group_policy)),
+        sql_known(limits->bandwidth.size), sql_known(limits->bandwidth.refill_ms),
+        sql_known(limits->bandwidth.one_time_burst), sql_known(limits->operations.size),
+        sql_known(limits->operations.refill_ms), sql_known(limits->operations.one_time_burst),
+        sql_text(serial), sql_number(store->now_ms));
+}
+
+int store_add_drive_mount(struct store *store, const struct store_drive_mount_request *request,
+                          const char *serial, int64_t *ret_drive_ref)
+{
+    int64_t sandbox_ref = 0, drive_ref;
+    int r = find_conflict(store, request, &sandbox_ref);
+
+    if (r != STORE_DRIVE_MOUNT_ADDED)
+        return r;
+    r = insert_drive(store, request, sandbox_ref, serial);
+    if (r < 0)
+        return r;
+    drive_ref = sqlite3_last_insert_rowid(store->connection.db);
+    r = journal_drive(store, "drive_requested", drive_ref);
+    if (r < 0)
+        return r;
+    *ret_drive_ref = drive_ref;
+    return STORE_DRIVE_MOUNT_ADDED;
+}
+
+/* ---- on its way ----------------------------------------------------------------------------- */
+
+int store_set_drive_mount_state(struct store *store, int64_t drive_ref, enum drive_state state,
+                                enum status_code status, const char *message)
+{
+    static const char set[] =
+        "UPDATE drive_mounts SET state = ?2, status = ?3, message = ?4,"
+        " ready_at = coalesce(ready_at, CASE WHEN ?2 = 'ready' THEN ?5 END),"
+        " ended_at = CASE WHEN ?6 THEN ?5 END WHERE drive_ref = ?1 AND ended_at IS NULL"
+        " AND (state <> ?2 OR status <> ?3 OR message IS NOT ?4)";
+    int changes = 0;
+    int r = sql_run(&store->connection, set, &changes, sql_number(drive_ref),
+                    sql_text(drive_state_name(state)), sql_number(status), sql_text(message),
+                    sql_number(store->now_ms), sql_number(drive_state_is_end(state)));
+
+    return r == 0 && changes ? journal_drive(store, "drive_state_changed", drive_ref) : r;
+}
+
+int store_unwant_drive_mount(struct store *store, int64_t drive_ref)
+{
+    static const char unwant[] =
+        "UPDATE drive_mounts SET wanted = 0 WHERE drive_ref = ?1 AND wanted = 1"
+        " AND ended_at IS NULL";
+    int changes = 0;
+    int r = sql_run(&store->connection, unwant, &changes, sql_number(drive_ref));
+
+    return r == 0 && changes ? journal_drive(store, "drive_unwanted", drive_ref) : r;
+}
+
+int store_set_drive_mount_disk(struct store *store, int64_t drive_ref,
+                               const struct store_drive_mount_disk *disk)
+{
+    static const char set[] =
+        "UPDATE drive_mounts SET kind = ?2, major = ?3, minor = ?4, diskseq = ?5, file_device = ?6,"
+        " inode = ?7, size_bytes = ?8 WHERE drive_ref = ?1 AND ended_at IS NULL";
+
+    return sql_run(&store->connection, set, NULL, sql_number(drive_ref),
+                   sql_text(device_kind_name(disk->kind)), sql_number(disk->major),
+                   sql_number(disk->minor), sql_known(disk->diskseq), sql_known(disk->file_device),
+                   sql_known(disk->inode), sql_number((int64_t)disk->size_bytes));
+}
+
+int store_set_drive_mount_guest_device(struct store *store, int64_t drive_ref, const char *device)
+{
+    static const char set[] =
+        "UPDATE drive_mounts SET guest_device = ?2 WHERE drive_ref = ?1 AND guest_device IS NOT ?2";
+
+    return sql_run(&store->connection, set, NULL, sql_number(drive_ref), sql_text(device));
+}
+
+int store_set_drive_mount_limits(struct store *store, int64_t drive_ref,
+                                 const struct drive_limits *limits)
+{
+    static const char set[] =
+        "UPDATE drive_mounts SET bandwidth_size = ?2, bandwidth_refill_ms = ?3, bandwidth_burst = "
+        "?4,"
+        " operations_size = ?5, operations_refill_ms = ?6, operations_burst = ?7"
+        " WHERE drive_ref = ?1 AND ended_at IS NULL";
+
+    return sql_run(&store->connection, set, NULL, sql_number(drive_ref),
+                   sql_known(limits->bandwidth.size), sql_known(limits->bandwidth.refill_ms),
+                   sql_known(limits->bandwidth.one_time_burst), sql_known(limits->operations.size),
+                   sql_known(limits->operations.refill_ms),
+                   sql_known(limits->operations.one_time_burst));
+}
