@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drive.c - the decision table for drive mounts.
+ *
+ * No VMM protects a mounted disk: removal succeeds, and the guest loses data without an error. So
+ * the order is what protects it. A disk that the VMM has is taken from it only if no guest was ever
+ * asked to mount it, or if the guest has answered that it let go. A drive that somebody else took
+ * from the VM is never brought back by itself: it is lost, and its client is told.
+ */
+#include "reconciler/decide/drive.h"
+
+enum drive_phase drive_phase(enum drive_state state)
+{
+    static const enum drive_phase phases[DRIVE_STATES + 1] = {
+        [DRIVE_REQUESTED] = DRIVE_PLANNED,
+        [DRIVE_CLAIMED] = DRIVE_PLANNED,
+        [DRIVE_ATTACHED] = DRIVE_MOUNTING,
+        [DRIVE_SEEN] = DRIVE_MOUNTING,
+        [DRIVE_MOUNTED] = DRIVE_MOUNTING,
+        [DRIVE_READY] = DRIVE_IN_USE,
+        [DRIVE_UNMOUNTING] = DRIVE_LEAVING_GUEST,
+        [DRIVE_UNMOUNTED] = DRIVE_FLUSHED,
+        [DRIVE_REMOVING] = DRIVE_FLUSHED,
+        [DRIVE_REMOVED] = DRIVE_ENDED,
+        [DRIVE_FAILED] = DRIVE_ENDED,
+        [DRIVE_LOST] = DRIVE_ENDED,
+        [DRIVE_STATES] = DRIVE_LEAVING_GUEST, /* another version's: as if it were mounted */
+    };
+
+    return phases[state];
+}
+
+static struct drive_decision decide_without_vm(enum drive_phase phase)
+{
+    return (struct drive_decision){DRIVE_END, phase == DRIVE_PLANNED ? DRIVE_FAILED : DRIVE_LOST};
+}
+
+/* The VMM does not have all of the device. */
+static struct drive_decision bring_in(const struct drive_facts *facts)
+{
+    if (drive_phase(facts->state) != DRIVE_PLANNED)
+        return facts->vmm == DRIVE_VMM_ABSENT
+                   ? (struct drive_decision){DRIVE_END, DRIVE_LOST}
+                   : (struct drive_decision){DRIVE_REMOVE, DRIVE_REMOVING};
+    if (facts->vmm == DRIVE_VMM_ABSENT && !facts->is_open)
+        return (struct drive_decision){DRIVE_CLAIM, DRIVE_REQUESTED};
+    return (struct drive_decision){DRIVE_ATTACH, DRIVE_CLAIMED};
+}
+
+/* The VMM has the device. */
+static struct drive_decision mount(const struct drive_facts *facts)
+{
+    enum drive_phase phase = drive_phase(facts->state);
+
+    if (phase == DRIVE_FLUSHED)
+        return (struct drive_decision){DRIVE_REMOVE, DRIVE_REMOVING};
+    if (phase == DRIVE_LEAVING_GUEST)
+        return (struct drive_decision){DRIVE_UNMOUNT, DRIVE_UNMOUNTING};
+    if (facts->guest == DRIVE_GUEST_UNKNOWN)
+        return (struct drive_decision){DRIVE_LOOK_GUEST,
+                                       phase == DRIVE_PLANNED ? DRIVE_ATTACHED : facts->state};
+    if (facts->guest == DRIVE_GUEST_ABSENT)
+        return (struct drive_decision){DRIVE_MOUNT, DRIVE_ATTACHED};
+    return (struct drive_decision){phase == DRIVE_IN_USE ? DRIVE_DO_NOTHING : DRIVE_ANSWER,
+                                   DRIVE_READY};
+}
+
+static struct drive_decision decide_wanted(const struct drive_facts *facts)
+{
+    if (facts->vmm == DRIVE_VMM_LEAVING)
+        return (struct drive_decision){DRIVE_REMOVE, DRIVE_REMOVING};
+    return facts->vmm == DRIVE_VMM_HAS ? mount(facts) : bring_in(facts);
+}
+
+static struct drive_decision decide_unwanted(const struct drive_facts *facts)
+{
+    enum drive_phase phase = drive_phase(facts->state);
+    bool is_free = phase == DRIVE_PLANNED || phase == DRIVE_FLUSHED;
+
+    if (facts->vmm == DRIVE_VMM_ABSENT)
+        return (struct drive_decision){DRIVE_END, is_free ? DRIVE_REMOVED : DRIVE_LOST};
+    if (is_free || facts->vmm != DRIVE_VMM_HAS)
+        return (struct drive_decision){DRIVE_REMOVE, DRIVE_REMOVING};
+    return (struct drive_decision){DRIVE_UNMOUNT, DRIVE_UNMOUNTING};
+}
+
+struct drive_decision drive_decide(const struct drive_facts *facts)
+{
+    enum drive_phase phase = drive_phase(facts->state);
+
+    if (phase == DRIVE_ENDED)
+        return (struct drive_decision){DRIVE_DO_NOTHING, facts->state};
+    if (!facts->vm_is_alive)
+        return decide_without_vm(phase);
+    if (facts->vmm == DRIVE_VMM_UNKNOWN)
+        return (struct drive_decision){DRIVE_LOOK_VMM, facts->state};
+    return facts->is_wanted ? decide_wanted(facts) : decide_unwanted(facts);
+}
+
+const char *drive_act_name(enum drive_act act)
+{
+    static const char *const names[DRIVE_ACTS] = {"nothing",    "look_vmm", "claim",  "attach",
+                                                  "look_guest", "mount",    "answer", "unmount",
+                                                  "remove",     "end"};
+
+    return names[act];
+}

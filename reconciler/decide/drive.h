@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drive.h - what a drive mount needs next. Pure.
+ *
+ * The facts are what was last read from the VMM and the guest, never what was meant: after a crash
+ * they are unknown, and are read again before anything else is done. docs/states.md has the table.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "model/drive.h"
+
+enum drive_in_vmm {
+    DRIVE_VMM_UNKNOWN,
+    DRIVE_VMM_ABSENT,
+    DRIVE_VMM_PARTLY, /* a descriptor or nodes of it, and no device */
+    DRIVE_VMM_HAS,
+    DRIVE_VMM_LEAVING, /* its removal was asked for, and the guest has not let go */
+    DRIVE_VMMS,
+};
+
+enum drive_in_guest {
+    DRIVE_GUEST_UNKNOWN,
+    DRIVE_GUEST_ABSENT, /* not mounted there */
+    DRIVE_GUEST_MOUNTED,
+    DRIVE_GUESTS,
+};
+
+struct drive_facts {
+    enum drive_state state; /* the row's */
+    bool vm_is_alive;
+    bool is_wanted;
+    bool is_open; /* this daemon has the host's disk open, checked and claimed */
+    enum drive_in_vmm vmm;
+    enum drive_in_guest guest;
+};
+
+enum drive_act {
+    DRIVE_DO_NOTHING,
+    DRIVE_LOOK_VMM,
+    DRIVE_CLAIM, /* open the host's disk */
+    DRIVE_ATTACH,
+    DRIVE_LOOK_GUEST,
+    DRIVE_MOUNT,
+    DRIVE_ANSWER, /* all is there: sync the row, then tell the client */
+    DRIVE_UNMOUNT,
+    DRIVE_REMOVE,
+    DRIVE_END,
+    DRIVE_ACTS,
+};
+
+struct drive_decision {
+    enum drive_act act;
+    enum drive_state state; /* to be committed before the act */
+};
+
+struct drive_decision drive_decide(const struct drive_facts *facts);
+
+const char *drive_act_name(enum drive_act act);
+
+/* The phases of states that the table distinguishes. */
+enum drive_phase {
+    DRIVE_PLANNED,  /* no guest was asked to mount it */
+    DRIVE_MOUNTING, /* a guest may have it mounted */
+    DRIVE_IN_USE,
+    DRIVE_LEAVING_GUEST,
+    DRIVE_FLUSHED, /* the guest has let go */
+    DRIVE_ENDED,
+    DRIVE_PHASES,
+};
+
+enum drive_phase drive_phase(enum drive_state state);

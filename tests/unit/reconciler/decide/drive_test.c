@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drive_test.c - the table of drives in docs/states.md against the code, cell by cell; and what
+ * holds whatever the table says. */
+#include "tests/unit/reconciler/decide/table.h"
+
+#include "reconciler/decide/drive.h"
+
+enum { PHASE, VM, WANTED, DISK, VMM, GUEST, FACTS };
+
+static const struct table_fact facts[FACTS] = {
+    [PHASE] = {"phase", {"planned", "mounting", "in_use", "leaving", "flushed", "ended"}},
+    [VM] = {"vm", {"gone", "alive"}},
+    [WANTED] = {"wanted", {"no", "yes"}},
+    [DISK] = {"disk", {"closed", "open"}},
+    [VMM] = {"vmm", {"unknown", "absent", "partly", "has", "leaving"}},
+    [GUEST] = {"guest", {"unknown", "absent", "mounted"}},
+};
+
+static struct table table = {
+    .marker = "<!-- drives -->",
+    .facts = facts,
+    .fact_count = FACTS,
+    .outcomes = 2,
+};
+
+static int read_table(void **state)
+{
+    (void)state;
+    table_read(&table);
+    return 0;
+}
+
+static struct drive_facts facts_of(const int *combination, enum drive_state state)
+{
+    return (struct drive_facts){
+        .state = state,
+        .vm_is_alive = combination[VM] != 0,
+        .is_wanted = combination[WANTED] != 0,
+        .is_open = combination[DISK] != 0,
+        .vmm = combination[VMM],
+        .guest = combination[GUEST],
+    };
+}
+
+static void expect_row(const int *combination, enum drive_state state)
+{
+    struct drive_facts given = facts_of(combination, state);
+    struct drive_decision decision = drive_decide(&given);
+    const struct table_row *row = table_match(&table, combination);
+    const char *same = decision.state == state ? "same" : "", *act = drive_act_name(decision.act);
+
+    if (strcmp(act, row->outcome[0]) == 0 &&
+        (strcmp(drive_state_name(decision.state), row->outcome[1]) == 0 ||
+         strcmp(same, row->outcome[1]) == 0))
+        return;
+    table_print(&table, combination);
+    fail_msg("state %s: row %u says %s, %s; the code %s, %s", drive_state_name(state),
+             (unsigned)(row - table.rows) + 1, row->outcome[0], row->outcome[1], act,
+             drive_state_name(decision.state));
+}
+
+/* Another version's state too. */
+static void every_combination_is_decided_as_the_table_says(void **state)
+{
+    int combination[FACTS] = {0};
+
+    (void)state;
+    do
+        for (unsigned i = 0; i <= DRIVE_STATES; i++)
+            if (drive_phase(i) == (enum drive_phase)combination[PHASE])
+                expect_row(combination, i);
+    while (table_advance(&table, combination));
+    table_assert_used(&table);
+}
+
+static void expect_safe(const struct drive_facts *given)
+{
+    struct drive_decision decision = drive_decide(given);
+    bool comes = decision.act == DRIVE_CLAIM || decision.act == DRIVE_ATTACH ||
+                 decision.act == DRIVE_MOUNT || decision.act == DRIVE_ANSWER;
+
+    assert_false(comes && (!given->is_wanted || !given->vm_is_alive));
+    /* No disk is taken from under a mounted file system. */
+    if (decision.act == DRIVE_REMOVE && given->vmm == DRIVE_VMM_HAS)
+        assert_true(drive_state_is_flushed(given->state));
+    /* "Removed" and "failed" say that nothing is missing on the disk, and that nobody has it. */
+    if (decision.act == DRIVE_END && decision.state != DRIVE_LOST)
+        assert_true(drive_state_is_flushed(given->state) &&
+                    (!given->vm_is_alive || given->vmm == DRIVE_VMM_ABSENT));
+    /* A guest is asked only about a disk that its VM has. */
+    if (decision.act == DRIVE_MOUNT || decision.act == DRIVE_UNMOUNT)
+        assert_int_equal(given->vmm, DRIVE_VMM_HAS);
+    if (decision.act == DRIVE_MOUNT)
+        assert_false(drive_state_is_flushed(decision.state));
+    assert_int_equal(decision.act == DRIVE_END,
+                     drive_state_is_end(decision.state) && !drive_state_is_end(given->state));
+}
+
+static void no_decision_loses_data_or_a_disk(void **state)
+{
+    int combination[FACTS] = {0};
+
+    (void)state;
+    do
+        for (unsigned i = 0; i <= DRIVE_STATES; i++) {
+            struct drive_facts given = facts_of(combination, i);
+
+            expect_safe(&given);
+        }
+    while (table_advance(&table, combination));
+}
+
+/* What each act comes to when it succeeds. */
+static void carry_out(struct drive_facts *drive, const struct drive_decision *decision)
+{
+    drive->state = decision->state;
+    switch (decision->act) {
+    case DRIVE_LOOK_VMM:
+        drive->vmm = DRIVE_VMM_ABSENT;
+        break;
+    case DRIVE_CLAIM:
+        drive->is_open = true;
+        break;
+    case DRIVE_ATTACH:
+        drive->vmm = DRIVE_VMM_HAS;
+        break;
+    case DRIVE_LOOK_GUEST:
+        drive->guest = DRIVE_GUEST_ABSENT;
+        break;
+    case DRIVE_MOUNT:
+        drive->guest = DRIVE_GUEST_MOUNTED;
+        break;
+    case DRIVE_UNMOUNT:
+        drive->guest = DRIVE_GUEST_ABSENT;
+        drive->state = DRIVE_UNMOUNTED;
+        break;
+    case DRIVE_REMOVE:
+        drive->vmm = DRIVE_VMM_ABSENT;
+        break;
+    case DRIVE_ANSWER:
+    case DRIVE_END:
+    case DRIVE_DO_NOTHING:
+    case DRIVE_ACTS:
+        break;
+    }
+}
+
+static void go_on(struct drive_facts *drive, const char *way)
+{
+    char walked[160] = "";
+    struct drive_decision decision;
+
+    do {
+        decision = drive_decide(drive);
+        (void)snprintf(walked + strlen(walked), sizeof(walked) - strlen(walked), "%s ",
+                       drive_act_name(decision.act));
+        carry_out(drive, &decision);
+    } while (decision.act != DRIVE_DO_NOTHING && strlen(walked) < 140);
+    assert_string_equal(walked, way);
+}
+
+static void a_drive_is_brought_in_and_taken_out(void **state)
+{
+    struct drive_facts drive = {.state = DRIVE_REQUESTED, .vm_is_alive = true, .is_wanted = true};
+
+    (void)state;
+    go_on(&drive, "look_vmm claim attach look_guest mount answer nothing ");
+    assert_int_equal(drive.state, DRIVE_READY);
+    drive.is_wanted = false;
+    go_on(&drive, "unmount remove end nothing ");
+    assert_int_equal(drive.state, DRIVE_REMOVED);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_combination_is_decided_as_the_table_says),
+        cmocka_unit_test(no_decision_loses_data_or_a_disk),
+        cmocka_unit_test(a_drive_is_brought_in_and_taken_out),
+    };
+
+    return cmocka_run_group_tests_name("drive", tests, read_table, NULL);
+}
