@@ -66,6 +66,11 @@ int path_open_below(int directory, const char *name, int *ret_fd)
     return open_resolved(directory, name, O_PATH | O_NOFOLLOW, BELOW, ret_fd);
 }
 
+int path_open_within(int directory, const char *name, int *ret_fd)
+{
+    return open_resolved(directory, name, O_PATH, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS, ret_fd);
+}
+
 int path_open_directory_in_root(int root, const char *path, int *ret_fd)
 {
     return open_resolved(root, path, O_RDONLY | O_DIRECTORY | O_NONBLOCK, IN_ROOT, ret_fd);

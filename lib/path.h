@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* path.h - opening files that others control.
  *
- * Two kinds of opening, both by openat2(2):
+ * Kinds of opening, all by openat2(2):
  *
  *   below(dir, name)   for watched directories. No symlink, no magic link, no "..", no other mount:
  *                      RESOLVE_BENEATH | NO_SYMLINKS | NO_MAGICLINKS | NO_XDEV. A file must then be
  *                      regular, have one link, belong to root and be writable by nobody else.
+ *   within(dir, name)  for a directory that the operator named: links may lead anywhere below it.
  *   in_root(root, p)   for the host's own trusted prefixes below --root: links, absolute ones too,
  *                      resolve inside the root (RESOLVE_IN_ROOT).
  *
@@ -79,6 +80,9 @@ int path_open_directory_in_root(int root, const char *path, int *ret_fd);
 
 /* Any existing thing below, as O_PATH; of a link the link itself. */
 int path_open_below(int directory, const char *name, int *ret_fd);
+
+/* Any existing thing below as O_PATH, links followed as long as they stay below. */
+int path_open_within(int directory, const char *name, int *ret_fd);
 
 /* An existing file to be read, at once: only where there are no device nodes, as in sysfs. */
 int path_open_file_in_root(int root, const char *path, int *ret_fd);

@@ -29,7 +29,7 @@ BEGIN {
     allowed["reconciler/decide"] = "reconciler/decide/ observe/observe.h " \
                                    "model/ lib/cleanup.h"
     core = "reconciler/core/ reconciler/decide/ reconciler/act/ reconciler/cleanup/ " \
-            "reconciler/command/ reconciler/helper/ observe/ hypervisor/ " \
+            "reconciler/command/ reconciler/helper/ reconciler/drive/ observe/ hypervisor/ " \
             "store/ agent-client/ doctor/doctor.h config/ model/ lib/"
     allowed["reconciler"] = "reconciler/*.h reconciler/core/start_failure.h config/ lib/"
     allowed["reconciler/core"] = core
@@ -37,6 +37,7 @@ BEGIN {
     allowed["reconciler/cleanup"] = core
     allowed["reconciler/command"] = core
     allowed["reconciler/helper"] = core
+    allowed["reconciler/drive"] = core
     allowed["crustctl"] = "crustctl/ doctor/doctor.h config/ store/read.h model/ lib/"
     allowed["guest-agent"] = "guest-agent/ agent-client/ttrpc_codec.h " \
                              "agent-client/agent_messages.h agent-client/agent_address.h " \

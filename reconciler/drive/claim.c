@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* claim.c - the host's disk of a drive mount, opened once and for good.
+ *
+ * What was judged is what is opened: the path is resolved once, to an O_PATH descriptor below one
+ * of the allowed directories, and reopened through /proc/self/fd. What the kernel says about the
+ * opened device (its number, size and write protection) counts, not the name.
+ */
+#include "reconciler/drive/claim.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <linux/loop.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include "lib/cleanup.h"
+#include "lib/directory.h"
+#include "lib/path.h"
+#include "observe/observe.h"
+#include "observe/sysfs.h"
+
+#ifndef BLKGETDISKSEQ
+#define BLKGETDISKSEQ _IOR(0x12, 128, uint64_t) /* since Linux 5.15 */
+#endif
+
+/* ---- the path ------------------------------------------------------------------------------- */
+
+/* What is left of an absolute path below the directory; NULL: it is not below it. */
+static const char *path_below(const char *path, const char *directory)
+{
+    size_t length = strlen(directory);
+
+    while (length && directory[length - 1] == '/')
+        length--;
+    if (strncmp(path, directory, length) != 0 || path[length] != '/')
+        return NULL;
+    path += length + strspn(path + length, "/");
+    return *path ? path : NULL;
+}
+
+static int explain_path(const struct drive_claim_request *request, int r, struct error *error)
+{
+    const char *path = request->host_path;
+
+    if (path_is_missing(r))
+        return error_set(error, DRIVE_CLAIM_MISSING, "%s does not exist on the host", path);
+    if (r == PATH_LEADS_OUT || r == PATH_BEHIND_A_LINK)
+        return error_set(error, DRIVE_CLAIM_OUTSIDE,
+                         "%s leads out of the directory that drives.host_prefixes allows", path);
+    return error_set_errno(error, r, "cannot open %s", path);
+}
+
+static int open_path(const struct drive_claim_request *request, int *ret_fd, struct error *error)
+{
+    for (unsigned i = 0; i < request->prefix_count; i++) {
+        const char *below = path_below(request->host_path, request->prefixes[i]);
+        cleanup(fd_closep) int prefix = -1;
+        int r;
+
+        if (!below)
+            continue;
+        r = path_open_directory_in_root(request->root, request->prefixes[i], &prefix);
+        if (r == 0)
+            r = path_open_within(prefix, below, ret_fd);
+        return r == 0 ? 0 : explain_path(request, r, error);
+    }
+    return error_set(error, DRIVE_CLAIM_OUTSIDE, "%s is below no directory of drives.host_prefixes",
+                     request->host_path);
+}
+
+/* ---- who uses it ---------------------------------------------------------------------------- */
+
+static int say_in_use(const struct drive_claim_request *request, const struct stat *status,
+                      struct error *error)
+{
+    uint32_t major = major(status->st_rdev), minor = minor(status->st_rdev);
+    const char *mount = request->mounts
+                            ? observed_mounts_find(request->mounts, request->sysfs, major, minor)
+                            : NULL;
+    char holder[128];
+
+    if (mount && strcmp(mount, "swap") == 0)
+        return error_set(error, DRIVE_CLAIM_IN_USE, "%s is in use on the host as swap space",
+                         request->host_path);
+    if (mount)
+        return error_set(error, DRIVE_CLAIM_IN_USE, "%s is mounted on the host at %s",
+                         request->host_path, mount);
+    if (observe_holder(request->sysfs, major, minor, holder, sizeof(holder)) == OBSERVED)
+        return error_set(error, DRIVE_CLAIM_IN_USE, "%s is held on the host by %s",
+                         request->host_path, holder);
+    return error_set(error, DRIVE_CLAIM_IN_USE,
+                     "%s is open exclusively: another VM has it, or a program on the host",
+                     request->host_path);
+}
+
+/* Whether this loop device stands on the file. One that cannot be asked has no file, or is being
+ * taken down. */
+static bool is_backed_by(const struct drive_claim_request *request, const char *loop,
+                         const struct stat *file)
+{
+    struct loop_info64 info = {0};
+    cleanup(fd_closep) int fd = -1;
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "dev/%s", loop);
+    return path_open_file_in_root(request->root, path, &fd) == 0 &&
+           ioctl(fd, LOOP_GET_STATUS64, &info) == 0 && info.lo_device == file->st_dev &&
+           info.lo_inode == file->st_ino;
+}
+
+static bool is_loop_with_a_file(const struct drive_claim_request *request, const char *name)
+{
+    char path[64];
+    cleanup(fd_closep) int fd = -1;
+
+    if (strncmp(name, "loop", 4) != 0 || strlen(name) > 16)
+        return false;
+    (void)snprintf(path, sizeof(path), "block/%s/loop", name);
+    return path_open_directory_in_root(request->sysfs, path, &fd) == 0;
+}
+
+static int refuse_loop_file(const struct drive_claim_request *request, const struct stat *file,
+                            struct error *error)
+{
+    cleanup(dir_closep) DIR *names = NULL;
+    const char *name;
+    int r = directory_list_in_root(request->sysfs, "block", &names);
+
+    if (r < 0)
+        return error_set_errno(error, r, "cannot list the block devices");
+    while ((name = directory_next(names)))
+        if (is_loop_with_a_file(request, name) && is_backed_by(request, name, file))
+            return error_set(error, DRIVE_CLAIM_IN_USE, "%s is the file of /dev/%s on the host",
+                             request->host_path, name);
+    return errno ? error_set_errno(error, -errno, "cannot list the block devices")
+                 : DRIVE_CLAIM_OPEN;
+}
+
+/* ---- what it is ----------------------------------------------------------------------------- */
+
+static int judge_file(const struct drive_claim_request *request, const struct stat *status,
+                      struct error *error)
+{
+    const char *what = NULL;
+
+    if (status->st_uid != 0)
+        what = "belongs to a user";
+    else if (status->st_mode & 022)
+        what = "can be written by others than root";
+    else if (status->st_nlink != 1)
+        what = "has several names";
+    if (what)
+        return error_set(error, DRIVE_CLAIM_UNSUITABLE, "%s %s", request->host_path, what);
+    return refuse_loop_file(request, status, error);
+}
+
+static int judge(const struct drive_claim_request *request, const struct stat *status,
+                 struct error *error)
+{
+    if (S_ISBLK(status->st_mode))
+        return DRIVE_CLAIM_OPEN;
+    if (S_ISREG(status->st_mode))
+        return judge_file(request, status, error);
+    return error_set(error, DRIVE_CLAIM_UNSUITABLE, "%s is neither a block device nor a file",
+                     request->host_path);
+}
+
+/* ---- opening -------------------------------------------------------------------------------- */
+
+/* The kernel refuses to open a write-protected device for writing with EACCES, as a device cgroup
+ * refuses with EPERM. */
+static bool is_write_protected(const struct drive_claim_request *request, const struct stat *status)
+{
+    char path[64];
+    uint64_t number = 0;
+
+    (void)snprintf(path, sizeof(path), "dev/block/%u:%u/ro", major(status->st_rdev),
+                   minor(status->st_rdev));
+    return request->writable && S_ISBLK(status->st_mode) &&
+           sysfs_read_number(request->sysfs, path, &number) == 0 && number != 0;
+}
+
+static int explain_open(const struct drive_claim_request *request, const struct stat *status,
+                        int failure, struct error *error)
+{
+    const char *path = request->host_path;
+
+    if (failure == EROFS || is_write_protected(request, status))
+        return error_set(error, DRIVE_CLAIM_READ_ONLY, "%s is read-only on the host", path);
+    switch (failure) {
+    case EBUSY:
+        return say_in_use(request, status, error);
+    case EACCES:
+    case EPERM:
+        return error_set(error, DRIVE_CLAIM_FORBIDDEN,
+                         "crustd may not open %s: drives need the drop-in or overlay that allows "
+                         "block devices",
+                         path);
+    case ENXIO:
+    case ENODEV:
+    case ENOMEDIUM:
+        return error_set(error, DRIVE_CLAIM_MISSING, "%s has no device behind it", path);
+    default:
+        return error_set_errno(error, -failure, "cannot open %s", path);
+    }
+}
+
+static int read_block(int fd, struct store_drive_mount_disk *disk, bool *ret_read_only)
+{
+    struct stat status;
+    int read_only = 0;
+
+    if (fstat(fd, &status) < 0 || ioctl(fd, BLKGETSIZE64, &disk->size_bytes) < 0 ||
+        ioctl(fd, BLKROGET, &read_only) < 0)
+        return -errno;
+    disk->kind = DEVICE_KIND_BLOCK;
+    disk->major = major(status.st_rdev);
+    disk->minor = minor(status.st_rdev);
+    if (ioctl(fd, BLKGETDISKSEQ, &disk->diskseq) < 0)
+        disk->diskseq = 0;
+    *ret_read_only = read_only != 0;
+    return 0;
+}
+
+static int read_file(int fd, struct store_drive_mount_disk *disk)
+{
+    struct stat status;
+
+    if (fstat(fd, &status) < 0)
+        return -errno;
+    disk->kind = DEVICE_KIND_FILE;
+    disk->file_device = status.st_dev;
+    disk->inode = status.st_ino;
+    disk->size_bytes = (uint64_t)status.st_size;
+    return 0;
+}
+
+/* What the opened descriptor itself says. */
+static int check_opened(const struct drive_claim_request *request, int fd, bool is_block,
+                        struct store_drive_mount_disk *disk, struct error *error)
+{
+    bool read_only = false;
+    int r = is_block ? read_block(fd, disk, &read_only) : read_file(fd, disk);
+
+    if (r < 0)
+        return error_set_errno(error, r, "cannot examine %s", request->host_path);
+    if (read_only && request->writable)
+        return error_set(error, DRIVE_CLAIM_READ_ONLY, "%s is read-only on the host",
+                         request->host_path);
+    if (disk->size_bytes == 0)
+        return error_set(error, DRIVE_CLAIM_UNSUITABLE, "%s is empty", request->host_path);
+    return DRIVE_CLAIM_OPEN;
+}
+
+/* The very thing that was judged. */
+static int reopen(int fd, bool is_block, bool writable)
+{
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    return open(path, (writable ? O_RDWR : O_RDONLY) | (is_block ? O_EXCL : 0) | O_NONBLOCK |
+                          O_NOCTTY | O_CLOEXEC);
+}
+
+int drive_claim(const struct drive_claim_request *request, int *ret_fd,
+                struct store_drive_mount_disk *ret_disk, struct error *error)
+{
+    struct store_drive_mount_disk disk = {0};
+    cleanup(fd_closep) int found = -1, opened = -1;
+    struct stat status;
+    int r = open_path(request, &found, error);
+
+    if (r != 0)
+        return r;
+    if (fstat(found, &status) < 0)
+        return error_set_errno(error, -errno, "cannot examine %s", request->host_path);
+    r = judge(request, &status, error);
+    if (r != DRIVE_CLAIM_OPEN)
+        return r;
+    opened = reopen(found, S_ISBLK(status.st_mode), request->writable);
+    if (opened < 0)
+        return explain_open(request, &status, errno, error);
+    r = check_opened(request, opened, S_ISBLK(status.st_mode), &disk, error);
+    if (r != DRIVE_CLAIM_OPEN)
+        return r;
+    *ret_disk = disk;
+    *ret_fd = opened;
+    opened = -1;
+    return DRIVE_CLAIM_OPEN;
+}
