@@ -2,7 +2,7 @@
 /* disk.h - records what this process does to the files of one directory, and makes images of what a
  * power cut at any moment leaves of them.
  *
- * Linking disk.c puts it between the program, SQLite included, and libc: open, write, pwrite,
+ * Linking recording.c puts it between the program, SQLite included, and libc: open, write, pwrite,
  * ftruncate, fsync, fdatasync, rename and unlink. What goes to the recorded directory is done and
  * recorded, all else is passed on; flushes are only recorded, and none is made until disk_forget().
  *
@@ -46,3 +46,4 @@ int disk_image(size_t operations, enum disk_loss loss, uint64_t seed, const char
 
 /* Of a seed: the same numbers each time. */
 uint64_t disk_random(uint64_t *seed);
+size_t disk_random_below(uint64_t *seed, size_t bound);
