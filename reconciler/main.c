@@ -26,10 +26,10 @@
 #include "reconciler/core/instance.h"
 #include "reconciler/core/reconciler.h"
 #include "reconciler/core/start_failure.h"
+#include "reconciler/events.h"
 #include "store/downgrade.h"
 #include "store/read.h"
 #include "store/store.h"
-#include "watch/watch.h"
 
 struct daemon {
     struct arguments arguments;
@@ -41,24 +41,19 @@ struct daemon {
     struct store *store;
     bool in_memory; /* the store, from the beginning */
     struct error why_in_memory;
-    struct reconciler_watchers callbacks; /* what the core asks of the watchers below */
+    struct events events;
     struct reconciler *reconciler;
     struct operations operations; /* of both servers */
     struct http_server *http;
     struct grpc_server *grpc;
-    struct watch_directories *directories;
-    struct watch_block *block;
-    struct watch_mounts *mounts;
-    struct watch_processes *processes;
     struct loop_signal terminate, interrupt, hangup;
-    bool ready; /* the service manager has been told so */
+    bool ready; /* the service manager knows */
     bool stopping;
     int exit_code;
 };
 
 /* ---- to the service manager ---- */
 
-/* At every sweep, and whenever the daemon comes to rest. */
 static void tell_status(struct daemon *daemon)
 {
     struct reconciler_health health;
@@ -76,6 +71,11 @@ static void tell_status(struct daemon *daemon)
     (void)notify_status(&daemon->notify, text);
 }
 
+static void on_swept(void *userdata)
+{
+    tell_status(userdata);
+}
+
 static void on_synced(void *userdata)
 {
     struct daemon *daemon = userdata;
@@ -83,7 +83,7 @@ static void on_synced(void *userdata)
 
     daemon->ready = true;
     if (r < 0)
-        log_warning(NULL, "cannot tell the service manager: %s", strerror(-r));
+        log_warning(NULL, "cannot notify the service manager: %s", strerror(-r));
     tell_status(daemon);
 }
 
@@ -122,162 +122,6 @@ static void on_hangup(struct loop_signal *signal)
     reload(daemon);
     if (daemon->ready)
         (void)notify_ready(&daemon->notify);
-}
-
-/* ---- watchers to core ---- */
-
-static void on_directory(void *userdata, unsigned tree, const char *name)
-{
-    struct daemon *daemon = userdata;
-
-    reconciler_queue_directory(daemon->reconciler, tree, name);
-}
-
-static void on_tree(void *userdata, unsigned tree)
-{
-    struct daemon *daemon = userdata;
-
-    reconciler_queue_tree(daemon->reconciler, tree);
-}
-
-static const struct watch_directories_handler directories_handler = {on_directory, on_tree};
-
-static void on_device(void *userdata, uint32_t major, uint32_t minor)
-{
-    struct daemon *daemon = userdata;
-
-    reconciler_queue_device(daemon->reconciler, major, minor);
-}
-
-static void on_capacity(void *userdata, const char *devpath)
-{
-    struct daemon *daemon = userdata;
-
-    reconciler_queue_announcement(daemon->reconciler, devpath);
-}
-
-static void on_devices(void *userdata)
-{
-    struct daemon *daemon = userdata;
-
-    log_warning(&(struct log_ids){.source = "uevent"},
-                "events were lost, observing every volume again");
-    reconciler_queue_all_volumes(daemon->reconciler);
-}
-
-static const struct watch_block_handler block_handler = {on_device, on_capacity, on_devices};
-
-static void on_mounts(void *userdata)
-{
-    struct daemon *daemon = userdata;
-
-    watch_directories_check_roots(daemon->directories);
-    reconciler_queue_mounts(daemon->reconciler);
-}
-
-static void on_exited(void *userdata, const char *sandbox_id, pid_t pid)
-{
-    struct daemon *daemon = userdata;
-
-    reconciler_queue_exit(daemon->reconciler, sandbox_id, pid);
-}
-
-/* ---- core to watchers ---- */
-
-static int watch(void *userdata, enum reconciler_tree tree, const char *path)
-{
-    struct daemon *daemon = userdata;
-    unsigned number;
-    int r = watch_directories_add_tree(daemon->directories, path, &number);
-
-    return r == 0 && number != tree ? -EEXIST : r;
-}
-
-static int arm(void *userdata, enum reconciler_tree tree, const char *name)
-{
-    struct daemon *daemon = userdata;
-
-    return watch_directories_arm(daemon->directories, tree, name);
-}
-
-static int arm_opened(void *userdata, enum reconciler_tree tree, const char *name, int opened,
-                      int fd)
-{
-    struct daemon *daemon = userdata;
-
-    return watch_directories_arm_opened(daemon->directories, tree, name, opened, fd);
-}
-
-static int pin(void *userdata, const char *sandbox_id, pid_t pid)
-{
-    struct daemon *daemon = userdata;
-
-    return watch_processes_add(daemon->processes, sandbox_id, pid);
-}
-
-static pid_t unpin(void *userdata, const char *sandbox_id)
-{
-    struct daemon *daemon = userdata;
-
-    return watch_processes_remove(daemon->processes, sandbox_id);
-}
-
-#define UNARMED                                                                                    \
-    "directories could not be watched and are only observed by the sweep: raise "                  \
-    "fs.inotify.max_user_watches"
-#define DOWN                                                                                       \
-    "no events from %s: what they would tell is only found in the sweep; raise "                   \
-    "fs.inotify.max_user_instances, or the limit of open files"
-
-static void warn_if_down(enum watch_source source, const struct watch_counters *counters)
-{
-    const char *name = watch_source_name(source);
-
-    if (!counters->up)
-        log_warning(&(struct log_ids){.source = name}, DOWN, name);
-}
-
-static void check(void *userdata)
-{
-    struct daemon *daemon = userdata;
-
-    watch_block_check(daemon->block);
-    watch_directories_check_roots(daemon->directories);
-    watch_directories_observe_unarmed(daemon->directories);
-    warn_if_down(WATCH_UEVENT, watch_block_counters(daemon->block));
-    warn_if_down(WATCH_INOTIFY, watch_directories_counters(daemon->directories));
-    if (watch_directories_unarmed(daemon->directories))
-        log_warning(&(struct log_ids){.source = "inotify"}, "%u " UNARMED,
-                    watch_directories_unarmed(daemon->directories));
-    tell_status(daemon);
-}
-
-static void report_source(struct reconciler_health *health, enum watch_source source,
-                          const struct watch_counters *counters)
-{
-    const char *name = watch_source_name(source);
-
-    health->source[health->sources++] =
-        (struct reconciler_source){name, counters->up, counters->events, counters->overflows};
-    if (!counters->up) {
-        health->degraded = true;
-        snprintf(health->problem, sizeof(health->problem), DOWN, name);
-    }
-}
-
-static void report(void *userdata, struct reconciler_health *ret_health)
-{
-    struct daemon *daemon = userdata;
-    unsigned unarmed = watch_directories_unarmed(daemon->directories);
-
-    if (unarmed) {
-        ret_health->degraded = true;
-        snprintf(ret_health->problem, sizeof(ret_health->problem), "%u " UNARMED, unarmed);
-    }
-    report_source(ret_health, WATCH_INOTIFY, watch_directories_counters(daemon->directories));
-    report_source(ret_health, WATCH_UEVENT, watch_block_counters(daemon->block));
-    report_source(ret_health, WATCH_MOUNTS, watch_mounts_counters(daemon->mounts));
-    report_source(ret_health, WATCH_PROCESS, watch_processes_counters(daemon->processes));
 }
 
 /* ---- the end ---- */
@@ -426,38 +270,11 @@ static void downgrade(struct daemon *daemon)
                  daemon->instance.database);
 }
 
-static int start_watchers(struct daemon *daemon, struct error *error)
-{
-    static const enum reconciler_tree order[] = {TREE_KATA_VOLUMES, TREE_CRUST_VOLUMES,
-                                                 TREE_GO_SANDBOXES, TREE_GO_VMS, TREE_RS_SANDBOXES};
-    const char *paths[] = {daemon->config.paths.kata_volumes, daemon->config.paths.crust_volumes,
-                           daemon->config.paths.kata_go_sandboxes, daemon->config.paths.kata_go_vms,
-                           daemon->config.paths.kata_rs_sandboxes};
-    unsigned tree;
-    int r;
-
-    r = watch_directories_new(&daemon->loop, daemon->root, &directories_handler, daemon,
-                              &daemon->directories);
-    for (unsigned i = 0; r == 0 && i < array_length(order); i++)
-        r = watch_directories_add_tree(daemon->directories, paths[i], &tree);
-    if (r < 0)
-        return error_set_errno(error, r, "cannot watch directories");
-    r = watch_block_new(&daemon->loop, &block_handler, daemon, &daemon->block);
-    if (r < 0)
-        return error_set_errno(error, r, "cannot listen to the kernel's block events");
-    r = watch_mounts_new(&daemon->loop, on_mounts, daemon, &daemon->mounts);
-    if (r < 0)
-        return error_set_errno(error, r, "cannot watch the host's mounts");
-    r = watch_processes_new(&daemon->loop, on_exited, daemon, &daemon->processes);
-    return r < 0 ? error_set_errno(error, r, "cannot watch processes") : 0;
-}
-
 static int start_core(struct daemon *daemon, struct error *error)
 {
     struct reconciler_options options;
 
-    daemon->callbacks =
-        (struct reconciler_watchers){daemon, watch, arm, arm_opened, pin, unpin, check, report};
+    events_init(&daemon->events, on_swept, daemon);
     options = (struct reconciler_options){
         .loop = &daemon->loop,
         .store = daemon->store,
@@ -465,7 +282,7 @@ static int start_core(struct daemon *daemon, struct error *error)
         .why_in_memory = daemon->in_memory ? &daemon->why_in_memory : NULL,
         .config = &daemon->config,
         .root = daemon->root,
-        .watchers = &daemon->callbacks,
+        .watchers = &daemon->events.callbacks,
         .synced = on_synced,
         .settled = on_settled,
         .userdata = daemon,
@@ -503,13 +320,13 @@ static int start_servers(struct daemon *daemon, struct error *error)
     return r;
 }
 
-/* A service manager that cannot be told is no reason not to work. */
+/* crustd also works when the service manager cannot be reached. */
 static void greet_manager(struct daemon *daemon)
 {
     struct error error;
 
     if (!daemon->arguments.once && notify_init(&daemon->notify, &daemon->loop, &error) < 0)
-        log_warning(NULL, "cannot tell the service manager: %s", error.text);
+        log_warning(NULL, "cannot notify the service manager: %s", error.text);
 }
 
 /* Each VMM takes a descriptor, and the usual 1,024 are few. */
@@ -550,7 +367,8 @@ static int start(struct daemon *daemon)
         return -1;
     r = start_core(daemon, &error);
     if (r == 0)
-        r = start_watchers(daemon, &error);
+        r = events_start(&daemon->events, &daemon->loop, daemon->root, &daemon->config,
+                         daemon->reconciler, &error);
     if (r < 0)
         return fail(daemon, START_OTHER, r, &error);
     r = start_servers(daemon, &error);
@@ -558,7 +376,7 @@ static int start(struct daemon *daemon)
         return fail(daemon, START_SERVING, r, &error);
     if (daemon->arguments.once)
         reconciler_retry_everything(
-            daemon->reconciler); /* whoever asks for it wants it tried now */
+            daemon->reconciler); /* --once asks for an attempt now, not at the next retry */
     reconciler_start(daemon->reconciler);
     log_info(NULL, "crustd " CRUST_VERSION " is up, root %s, database %s", daemon->arguments.root,
              daemon->config.paths.database);
@@ -570,10 +388,7 @@ static void end(struct daemon *daemon)
     grpc_server_free(daemon->grpc);
     http_server_free(daemon->http);
     operations_done(&daemon->operations);
-    watch_processes_free(daemon->processes);
-    watch_mounts_free(daemon->mounts);
-    watch_block_free(daemon->block);
-    watch_directories_free(daemon->directories);
+    events_done(&daemon->events);
     reconciler_free(daemon->reconciler);
     store_close(daemon->store);
     notify_done(&daemon->notify);

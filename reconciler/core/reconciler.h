@@ -5,7 +5,7 @@
  * queued objects, records the facts, decides each affected volume and commits everything; only then
  * do actions start. Their results come back as facts in a later pass.
  *
- * The reconciler does not depend on watch/. main.c makes the watchers' events call the functions
+ * The reconciler does not depend on watch/. events.c makes the watchers' events call the functions
  * below, and provides `reconciler_watchers`, by which the reconciler arms a watch before it reads.
  */
 #pragma once

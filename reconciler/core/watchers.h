@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* watchers.h - what the reconciler needs of the watchers. It does not depend on watch/: main.c
+/* watchers.h - what the reconciler needs of the watchers. It does not depend on watch/: events.c
  * wires the two. */
 #pragma once
 
