@@ -12,11 +12,11 @@
 
 enum {
     HTTP_ARGUMENTS = 8,
-    HTTP_HISTORY_ROWS = 10000, /* the most rows of resizes, cleanups or journal in one answer */
     HTTP_EXAMINATION_SECONDS = 30,
 };
 
 struct operations;
+struct store_reading;
 
 /* The listening socket of a request; each serves a different set of paths. */
 enum http_listener {
@@ -52,19 +52,23 @@ struct http_request {
 struct http_reply {
     unsigned status;
     const char *content_type;
-    const char *allow;    /* NULL, or the methods that the path supports */
-    const char *policy;   /* NULL, or the page's Content-Security-Policy */
-    uint64_t age_seconds; /* since the answer was made, if it is not new */
-    struct buffer body;   /* the caller sets the limit and owns the bytes */
+    const char *allow;          /* NULL, or the methods that the path supports */
+    const char *policy;         /* NULL, or the page's Content-Security-Policy */
+    uint64_t age_seconds;       /* since the answer was made, if it is not new */
+    struct buffer body;         /* the caller sets the limit and owns the bytes */
+    struct store_reading *rows; /* with HTTP_ROUTES_ROWS; the caller owns it */
 };
 
 /* Whether the answer takes so long that it must take turns (http_turns.h). */
 bool http_routes_is_costly(const struct http_request *request);
 
-/* ret_asked has to be answered by http_call_begin(). */
-enum { HTTP_ROUTES_ASKED = 1 };
+enum http_routes_result {
+    HTTP_ROUTES_REPLY, /* it can be sent */
+    HTTP_ROUTES_ASKED, /* ret_asked has to be answered by http_call_begin() */
+    HTTP_ROUTES_ROWS,  /* they have to be read by http_rows_go_on() */
+};
 
-/* 0: the reply can be sent. HTTP_ROUTES_ASKED. -ENOMEM: the caller has to reply. */
+/* An enum http_routes_result. -ENOMEM: the caller has to reply. */
 int http_routes_answer(struct reconciler *reconciler, const struct http_request *request,
                        struct http_reply *reply, struct http_asked *ret_asked);
 
@@ -74,3 +78,14 @@ int http_routes_refuse(struct http_reply *reply, unsigned status, const char *co
 
 /* A command that failed, with gRPC's code. */
 int http_routes_refuse_code(struct http_reply *reply, enum status_code code, const char *message);
+
+/* An argument that is not known at the path, or whose value is not valid. */
+int http_routes_refuse_argument(struct http_reply *reply, const char *name);
+
+/* Completes what the store wrote, or turns its failure into an error. */
+int http_routes_finish(struct http_reply *reply, int result, const char *end,
+                       const struct error *error);
+
+/* Values of arguments. -EINVAL. */
+int http_routes_read_number(const char *text, int64_t *ret_number);
+int http_routes_read_flag(const char *text, bool *ret_flag);

@@ -15,8 +15,8 @@
  * suspended, which leaves the other connections to clients that only read. microhttpd requires that
  * none is suspended when it stops.
  *
- * An answer is complete before its first byte is sent, so a client that reads slowly gets a
- * consistent state of the store and holds no transaction open.
+ * An answer is complete before its first byte is sent. The rows of one that is large are read in
+ * pieces, over several passes of the loop (http_rows.h), while its connection is suspended.
  */
 #include "api/http_server.h"
 
@@ -33,6 +33,7 @@
 #include "api/http_call.h"
 #include "api/http_listen.h"
 #include "api/http_routes.h"
+#include "api/http_rows.h"
 #include "api/http_turns.h"
 #include "api/unix_socket.h"
 #include "lib/cleanup.h"
@@ -92,7 +93,9 @@ struct exchange {
     struct buffer body;
     struct http_turn turn;
     struct http_call *call;  /* NULL: not waiting */
-    struct http_reply reply; /* the call's; status 0: not yet */
+    struct http_reply reply; /* the call's, or its rows are being read */
+    bool has_reply;          /* it is complete */
+    bool failed;             /* there is not even memory for a refusal */
 };
 
 /* Marks a request that is refused because its path contains a NUL. */
@@ -243,12 +246,20 @@ static void resume(struct exchange *exchange)
     loop_timer_start(listener->server->loop, &listener->timer, 0, on_timer);
 }
 
+static void refuse_later(struct exchange *exchange, const char *message)
+{
+    (void)http_routes_refuse_code(&exchange->reply, STATUS_UNAVAILABLE, message);
+    exchange->has_reply = true;
+    resume(exchange);
+}
+
 static void on_called(void *userdata, struct http_reply *reply)
 {
     struct exchange *exchange = userdata;
 
     stop_waiting(exchange);
     exchange->reply = *reply;
+    exchange->has_reply = true;
     resume(exchange);
 }
 
@@ -267,8 +278,7 @@ static void end_abandoned(struct listener *listener)
             continue;
         (void)http_call_cancel(one->call);
         stop_waiting(one);
-        (void)http_routes_refuse_code(&one->reply, STATUS_UNAVAILABLE, "the client has gone");
-        resume(one);
+        refuse_later(one, "the client has gone");
     }
 }
 
@@ -305,6 +315,38 @@ static void on_turn(struct http_turn *turn)
     resume(container_of(turn, struct exchange, turn));
 }
 
+/* ---- rows that are read in pieces ---- */
+
+static void on_piece(struct http_turn *turn)
+{
+    struct exchange *exchange = container_of(turn, struct exchange, turn);
+    struct http_turns *turns = &exchange->listener->server->turns;
+    const int result = http_rows_go_on(&exchange->reply);
+
+    if (result == HTTP_ROUTES_ROWS) {
+        http_turn_pause(turns, turn, on_piece);
+        return;
+    }
+    http_turn_end(turns, turn);
+    exchange->has_reply = result == 0;
+    exchange->failed = result < 0;
+    resume(exchange);
+}
+
+/* The first piece is made at once: most answers have no other. */
+static int read_rows(struct exchange *exchange, struct http_reply *reply)
+{
+    const int result = http_rows_go_on(reply);
+
+    if (result != HTTP_ROUTES_ROWS)
+        return result;
+    exchange->reply = *reply;
+    *reply = (struct http_reply){0};
+    http_turn_pause(&exchange->listener->server->turns, &exchange->turn, on_piece);
+    MHD_suspend_connection(exchange->connection);
+    return HTTP_ROUTES_ROWS;
+}
+
 static enum MHD_Result answer_request(struct listener *listener, struct MHD_Connection *connection,
                                       const char *path, const char *method,
                                       struct exchange *exchange)
@@ -335,6 +377,10 @@ static enum MHD_Result answer_request(struct listener *listener, struct MHD_Conn
         return MHD_YES;
     }
     result = http_routes_answer(listener->server->reconciler, &request, &reply, &asked);
+    if (result == HTTP_ROUTES_ROWS)
+        result = read_rows(exchange, &reply);
+    if (result == HTTP_ROUTES_ROWS)
+        return MHD_YES;
     http_turn_end(&listener->server->turns, &exchange->turn);
     if (result == HTTP_ROUTES_ASKED)
         return call_reconciler(exchange, &asked, &reply);
@@ -441,7 +487,9 @@ static enum MHD_Result serve_request(void *data, struct MHD_Connection *connecti
         *body_length = 0;
         return result < 0 ? MHD_NO : MHD_YES;
     }
-    if (exchange->reply.status)
+    if (exchange->failed)
+        return MHD_NO;
+    if (exchange->has_reply)
         return send_reply(listener, connection, &exchange->reply);
     return answer_request(listener, connection, path, method, exchange);
 }
@@ -462,6 +510,7 @@ static void forget_request(void *data, struct MHD_Connection *connection, void *
         stop_waiting(exchange);
     }
     http_turn_end(&exchange->listener->server->turns, &exchange->turn);
+    http_rows_end(&exchange->reply);
     buffer_done(&exchange->reply.body);
     buffer_done(&exchange->body);
     free(exchange);
@@ -532,16 +581,14 @@ static void close_listener(struct listener *listener)
 
         (void)http_call_cancel(one->call);
         stop_waiting(one);
-        (void)http_routes_refuse_code(&one->reply, STATUS_UNAVAILABLE, "crustd stops");
-        resume(one);
+        refuse_later(one, "crustd stops");
     }
     while (listener->server->turns.waiting[listener->kind]) {
         struct exchange *one =
             container_of(listener->server->turns.waiting[listener->kind], struct exchange, turn);
 
         http_turn_end(&listener->server->turns, &one->turn);
-        (void)http_routes_refuse_code(&one->reply, STATUS_UNAVAILABLE, "crustd stops");
-        resume(one);
+        refuse_later(one, "crustd stops");
     }
     (void)MHD_run(listener->daemon);
     loop_io_stop(&listener->io);

@@ -115,16 +115,31 @@ static void stop_waiting(struct http_turns *turns, struct http_turn *turn)
     *link = turn->next;
 }
 
+/* Clients over TCP rest for a while after each of their turns. */
+static void end_turn(struct http_turns *turns, const struct http_turn *turn)
+{
+    const uint64_t now = clock_boottime();
+
+    if (is_tcp(turn->listener))
+        turns->tcp_due_ns = now + REST_FACTOR * (now - turn->began_ns);
+    loop_timer_start(turns->loop, &turns->timer, 0, on_timer);
+}
+
+void http_turn_pause(struct http_turns *turns, struct http_turn *turn,
+                     void (*on_turn)(struct http_turn *turn))
+{
+    end_turn(turns, turn);
+    turn->next = turns->waiting[turn->listener];
+    turns->waiting[turn->listener] = turn;
+    turn->state = TURN_WAITS;
+    turn->on_turn = on_turn;
+}
+
 void http_turn_end(struct http_turns *turns, struct http_turn *turn)
 {
-    uint64_t now = clock_boottime();
-
     if (turn->state == TURN_WAITS)
         stop_waiting(turns, turn);
-    if (turn->state == TURN_GIVEN) {
-        if (is_tcp(turn->listener))
-            turns->tcp_due_ns = now + REST_FACTOR * (now - turn->began_ns);
-        loop_timer_start(turns->loop, &turns->timer, 0, on_timer);
-    }
+    if (turn->state == TURN_GIVEN)
+        end_turn(turns, turn);
     turn->state = TURN_NONE;
 }

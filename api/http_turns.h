@@ -2,7 +2,8 @@
 /* http_turns.h - costly answers take turns. Private to api/.
  *
  * An answer that reads the database or examines the node takes milliseconds of the only loop. At
- * most one of them is made in a pass of the loop, so that a resize never waits for more than one.
+ * most one of them, or a piece of one, is made in a pass of the loop, so that a resize never waits
+ * for more than that.
  * Clients over TCP also share a budget: after each of their answers they must wait for three times
  * as long as it took, so that together they get at most a quarter of the loop's time. The unix
  * socket has no such wait, and goes first.
@@ -39,6 +40,11 @@ void http_turns_done(struct http_turns *turns);
  * calls this again, and gets its turn. */
 bool http_turn_take(struct http_turns *turns, struct http_turn *turn, enum http_listener listener,
                     void (*on_turn)(struct http_turn *turn));
+
+/* A piece of the answer is made: on_turn() is called in a later pass, to make the next one. Of its
+ * listener's answers it stays the first, but another listener's may come before it. */
+void http_turn_pause(struct http_turns *turns, struct http_turn *turn,
+                     void (*on_turn)(struct http_turn *turn));
 
 /* The answer is made, or no longer wanted. Has no effect on a request without a turn. */
 void http_turn_end(struct http_turns *turns, struct http_turn *turn);

@@ -15,6 +15,7 @@ struct store_reader {
     struct sql_connection *connection;
     struct sql_connection own;             /* a reader that was opened by itself */
     const struct store_counters *counters; /* NULL: it was */
+    struct store *store;                   /* likewise */
 };
 
 /* The newest row of clock_spans: when it began, by three clocks. */
@@ -27,7 +28,8 @@ struct clock_span {
 struct store {
     struct sql_connection connection;
     struct store_reader reader;
-    char *path; /* NULL: in memory */
+    struct store_reading *readings; /* those that have begun and not ended */
+    char *path;                     /* NULL: in memory */
     char *boot_id;
     int64_t keep_ms;
     int64_t max_rows;
@@ -48,6 +50,9 @@ struct store {
     bool counts_pending;           /* it has any */
     bool has_no_unnamed;           /* in this transaction: no volume's path is unknown */
 };
+
+/* Before the file is closed: SQLite would leave the log's end to the last connection. */
+void readings_leave(struct store *store);
 
 /* NULL for none. */
 static inline struct sql_value sql_reason(enum volume_reason reason)

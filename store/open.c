@@ -14,8 +14,8 @@
  * failing disk, because committed data is in the WAL. Returning opens the file as a start does, and
  * the journal then says since when history is missing. Free space is checked first, so that a full
  * disk does not cost the check of a whole database each time, and the file is not left again at
- * once. Two connections of one process to one file would take each other's locks away, so the file
- * is closed before it is opened again.
+ * once. The file is closed before it is opened again, as are the connections that read it in pieces
+ * (reading.c).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -378,6 +378,7 @@ int store_open(const struct store_options *options, struct store **ret_store, st
     store->left_ms = clock_realtime_ms();
     store->reader.connection = &store->connection;
     store->reader.counters = &store->counters;
+    store->reader.store = store;
     r = store->path ? open_or_create(store, BUSY_OPENING_MSEC, &beginning.opening, error)
                     : open_memory(&store->connection, error);
     if (r == STORE_OPENED)
@@ -395,6 +396,7 @@ void store_close(struct store *store)
 {
     if (!store)
         return;
+    readings_leave(store);
     sql_close(&store->connection);
     buffer_done(&store->detail);
     free(store->path);
@@ -411,9 +413,11 @@ int64_t store_rows_kept(const struct store *store)
 
 int store_fall_back(struct store *store, struct error *error)
 {
-    struct store memory = *store;
+    struct store memory;
     int r;
 
+    readings_leave(store);
+    memory = *store;
     memory.connection = (struct sql_connection){0};
     memory.path = NULL;
     memory.written_in_memory = false;

@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read.c - rows of the audit views, written out as JSON.
- *
- * A query consists of the view's name, an interval of its order column and at most one condition.
- * Every part of the text is a constant from the table below; values from outside are always bound.
- * These statements are prepared per request and not kept: requests are rare, and a kept statement
- * over a view costs more memory than the page cache it reads.
+/* read.c - readers, and what they answer as JSON: the audit views (row_cursor.c) and summaries.
  *
  * The daemon reads through its own connection and so sees its own pass; a separate reader opens the
  * file read-only and sees the last commit.
@@ -16,46 +11,8 @@
 
 #include "lib/json.h"
 #include "store/internal.h"
+#include "store/row_cursor.h"
 #include "store/schema.h"
-
-struct view {
-    const char *name;
-    const char *table;
-    const char *id;    /* the first column, if it is a number */
-    const char *order; /* rows come in this order */
-    const char *live;  /* condition for query.live; NULL: everything is */
-    bool of_volumes;   /* has a volume_id */
-};
-
-static const struct view views[STORE_VIEWS] = {
-    [STORE_VIEW_VOLUMES] = {"volumes", "audit_volumes", "volume_id", "volume_id",
-                            "status <> 'removed'", false},
-    [STORE_VIEW_SANDBOXES] = {"sandboxes", "audit_sandboxes", NULL, "first_seen",
-                              "status = 'alive'", false},
-    [STORE_VIEW_DEVICES] = {"devices", "audit_devices", NULL, "first_seen", NULL, false},
-    [STORE_VIEW_LAYERS] = {"layers", "audit_layers", "volume_id", "volume_id, position", NULL,
-                           true},
-    [STORE_VIEW_MAPPINGS] = {"mappings", "audit_mappings", "volume_id", "since", "until IS NULL",
-                             true},
-    [STORE_VIEW_RESIZES] = {"resizes", "audit_resizes", "resize_id", "resize_id", NULL, true},
-    [STORE_VIEW_CLEANUPS] = {"cleanups", "audit_cleanups", "cleanup_id", "cleanup_id", NULL, true},
-    [STORE_VIEW_JOURNAL] = {"journal", "audit_journal", "seq", "seq", NULL, true},
-};
-
-int store_view_from_name(const char *name, enum store_view *ret_view)
-{
-    for (size_t i = 0; i < STORE_VIEWS; i++)
-        if (strcmp(name, views[i].name) == 0) {
-            *ret_view = (enum store_view)i;
-            return 0;
-        }
-    return -EINVAL;
-}
-
-const char *store_view_name(enum store_view view)
-{
-    return views[view].name;
-}
 
 /* ---- readers ------------------------------------------------------------------------------- */
 
@@ -116,202 +73,7 @@ struct store_reader *store_get_reader(struct store *store)
     return &store->reader;
 }
 
-/* ---- rows ---------------------------------------------------------------------------------- */
-
-static bool is_json_column(const char *name)
-{
-    static const char *const names[] = {"options", "metadata", "detail", "evidence"};
-
-    for (size_t i = 0; i < array_length(names); i++)
-        if (strcmp(name, names[i]) == 0)
-            return true;
-    return false;
-}
-
-/* The text was JSON when it was written; damage to the file since then must not break the answer.
- */
-static bool is_json(const char *text)
-{
-    cleanup(json_deletep) cJSON *value = NULL;
-
-    return json_parse(text, strlen(text), JSON_LIMITS_HTTP, &value, NULL) == 0;
-}
-
-static int append_value(struct buffer *json, sqlite3_stmt *statement, int column)
-{
-    const char *text;
-
-    switch (sqlite3_column_type(statement, column)) {
-    case SQLITE_NULL:
-        return buffer_append_text(json, "null");
-    case SQLITE_INTEGER:
-        return buffer_append_format(json, "%" PRId64,
-                                    (int64_t)sqlite3_column_int64(statement, column));
-    default:
-        text = (const char *)sqlite3_column_text(statement, column);
-        if (!text)
-            return buffer_fail(json, -ENOMEM);
-        if (is_json_column(sqlite3_column_name(statement, column)) && is_json(text))
-            return buffer_append_text(json, text);
-        return json_append_string(json, text);
-    }
-}
-
-static int append_row(struct buffer *json, sqlite3_stmt *statement, bool first)
-{
-    buffer_append_text(json, first ? "{" : ",{");
-    for (int i = 0; i < sqlite3_column_count(statement); i++) {
-        json_append_name(json, sqlite3_column_name(statement, i));
-        append_value(json, statement, i);
-    }
-    return buffer_append_text(json, "}");
-}
-
-/* ---- queries ------------------------------------------------------------------------------- */
-
-struct selection {
-    const char *condition; /* " AND …" or "" */
-    const char *text;      /* bound to ?4 */
-};
-
-static int build(const struct view *view, const struct store_query *query,
-                 const struct selection *selection, struct buffer *text)
-{
-    bool last = query->last > 0;
-
-    buffer_append_format(text, "%sSELECT * FROM %s WHERE 1", last ? "SELECT * FROM (" : "",
-                         view->table);
-    if (view->id)
-        buffer_append_format(text, " AND %s BETWEEN ?1 AND ?2", view->id);
-    if (query->live && view->live)
-        buffer_append_format(text, " AND %s", view->live);
-    buffer_append_format(text, "%s ORDER BY %s%s", selection->condition, view->order,
-                         last ? " DESC LIMIT ?3)" : "");
-    if (last)
-        buffer_append_format(text, " ORDER BY %s", view->order);
-    return buffer_error(text);
-}
-
-static void bind(sqlite3_stmt *statement, const struct store_query *query,
-                 const struct selection *selection)
-{
-    int64_t from = query->after < INT64_MAX ? query->after + 1 : INT64_MAX;
-
-    /* Binding a parameter that the text lacks fails, which is ignored on purpose. */
-    (void)sqlite3_bind_int64(statement, 1, query->id && query->id > from ? query->id : from);
-    (void)sqlite3_bind_int64(statement, 2, query->id ? query->id : INT64_MAX);
-    (void)sqlite3_bind_int64(statement, 3, query->last);
-    if (selection->text)
-        (void)sqlite3_bind_text(statement, 4, selection->text, -1, SQLITE_STATIC);
-}
-
-static int append_rows(struct sql_connection *connection, sqlite3_stmt *statement,
-                       struct buffer *json, unsigned *ret_rows)
-{
-    unsigned rows = 0;
-    int code, r = 0;
-
-    while (r == 0 && (code = sqlite3_step(statement)) == SQLITE_ROW)
-        r = append_row(json, statement, rows++ == 0);
-    if (r == 0 && code != SQLITE_DONE)
-        r = sql_failed(connection, code);
-    *ret_rows = rows;
-    return r;
-}
-
-static int read_selection(struct store_reader *reader, const struct store_query *query,
-                          const struct selection *selection, struct buffer *json,
-                          unsigned *ret_rows)
-{
-    struct sql_connection *connection = reader->connection;
-    cleanup(buffer_done) struct buffer text = BUFFER_INIT(4096);
-    sqlite3_stmt *statement = NULL;
-    int code, r = build(&views[query->view], query, selection, &text);
-
-    if (r < 0)
-        return r;
-    code = sqlite3_prepare_v2(connection->db, buffer_text(&text), -1, &statement, NULL);
-    if (code != SQLITE_OK)
-        return sql_failed(connection, code);
-    bind(statement, query, selection);
-    r = append_rows(connection, statement, json, ret_rows);
-    (void)sqlite3_finalize(statement);
-    return r;
-}
-
-static bool is_number(const char *text)
-{
-    return text[0] && strspn(text, "0123456789") == strlen(text);
-}
-
-/* The names by which an operator may call a volume, in this order; the first that matches anything
- * wins, and live volumes come before removed ones. */
-static int read_volume(struct store_reader *reader, const struct store_query *query,
-                       struct buffer *json, unsigned *ret_rows)
-{
-    static const char *const conditions[] = {
-        " AND removed_at IS NULL AND volume_id = CAST(?4 AS INTEGER)",
-        " AND removed_at IS NULL AND target_path = ?4",
-        " AND removed_at IS NULL AND key = ?4",
-        " AND removed_at IS NULL AND (pv = ?4 OR volume_handle = ?4)",
-        " AND removed_at IS NOT NULL AND volume_id = CAST(?4 AS INTEGER)",
-        " AND removed_at IS NOT NULL AND target_path = ?4",
-        " AND removed_at IS NOT NULL AND key = ?4",
-        " AND removed_at IS NOT NULL AND (pv = ?4 OR volume_handle = ?4)",
-    };
-    bool by_id = is_number(query->volume);
-    int r = 0;
-
-    *ret_rows = 0;
-    for (size_t i = 0; r == 0 && *ret_rows == 0 && i < array_length(conditions); i++) {
-        struct selection selection = {conditions[i], query->volume};
-
-        if (by_id || i % 4 != 0)
-            r = read_selection(reader, query, &selection, json, ret_rows);
-    }
-    return r;
-}
-
-static int read_of_volume(struct store_reader *reader, const struct store_query *query,
-                          struct buffer *json, unsigned *ret_rows)
-{
-    const struct selection of_volume = {" AND volume_id = CAST(?4 AS INTEGER)", query->volume};
-    const struct selection its_sandbox = {
-        " AND sandbox_id = (SELECT v.sandbox_id FROM audit_volumes"
-        " v WHERE v.volume_id = CAST(?4 AS INTEGER))",
-        query->volume};
-
-    if (query->view == STORE_VIEW_VOLUMES)
-        return read_volume(reader, query, json, ret_rows);
-    if (query->view == STORE_VIEW_SANDBOXES)
-        return read_selection(reader, query, &its_sandbox, json, ret_rows);
-    return read_selection(reader, query, &of_volume, json, ret_rows);
-}
-
-static int read_all(struct store_reader *reader, const struct store_query *query,
-                    struct buffer *json)
-{
-    static const struct selection everything = {"", NULL};
-    unsigned rows;
-    int r = buffer_append_text(json, "[");
-
-    if (r == 0)
-        r = query->volume ? read_of_volume(reader, query, json, &rows)
-                          : read_selection(reader, query, &everything, json, &rows);
-    return r < 0 ? r : buffer_append_text(json, "]");
-}
-
-static int check_query(const struct store_query *query, struct error *error)
-{
-    const struct view *view = &views[query->view];
-
-    if ((query->id || query->after) && !view->id)
-        return error_set(error, -EINVAL, "%s have no numbers", view->name);
-    if (query->volume && query->view != STORE_VIEW_VOLUMES &&
-        !((view->of_volumes || query->view == STORE_VIEW_SANDBOXES) && is_number(query->volume)))
-        return error_set(error, -EINVAL, "%s can't be chosen by volume", view->name);
-    return 0;
-}
+/* ---- answers ------------------------------------------------------------------------------- */
 
 /* Takes back a row that did not fit as a whole. */
 static int finish(struct store_reader *reader, struct buffer *json, struct buffer_mark before,
@@ -329,9 +91,17 @@ int store_read_json(struct store_reader *reader, const struct store_query *query
                     struct buffer *ret_json, struct error *error)
 {
     struct buffer_mark before = buffer_mark(ret_json);
-    int r = check_query(query, error);
+    cleanup(row_cursor_done) struct row_cursor cursor = {0};
+    int r = row_cursor_init(&cursor, reader->connection, query, error);
 
-    return r < 0 ? r : finish(reader, ret_json, before, read_all(reader, query, ret_json), error);
+    if (r < 0)
+        return r;
+    r = buffer_append_text(ret_json, "[");
+    if (r == 0)
+        r = row_cursor_read(&cursor, UINT64_MAX, ret_json);
+    if (r == 0)
+        r = buffer_append_text(ret_json, "]");
+    return finish(reader, ret_json, before, r, error);
 }
 
 int store_read_summary(struct store_reader *reader, struct buffer *ret_json, struct error *error)
@@ -366,12 +136,13 @@ int store_read_summary(struct store_reader *reader, struct buffer *ret_json, str
 static int append_array(struct sql_connection *connection, const char *text, struct buffer *json)
 {
     sqlite3_stmt *statement = NULL;
-    unsigned rows;
     int code = sqlite3_prepare_v2(connection->db, text, -1, &statement, NULL);
     int r = code == SQLITE_OK ? buffer_append_text(json, "[") : sql_failed(connection, code);
 
-    if (r == 0)
-        r = append_rows(connection, statement, json, &rows);
+    for (bool first = true; r == 0 && (code = sqlite3_step(statement)) == SQLITE_ROW; first = false)
+        r = row_append(json, statement, first);
+    if (r == 0 && code != SQLITE_DONE)
+        r = sql_failed(connection, code);
     (void)sqlite3_finalize(statement);
     return r < 0 ? r : buffer_append_text(json, "]");
 }

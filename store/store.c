@@ -128,8 +128,9 @@ int store_end(struct store *store, int r)
 int store_idle(struct store *store)
 {
     static const char restart[] = "UPDATE meta SET checkpoints = checkpoints + 1";
-    int mode =
-        store->wal_pages > WAL_MOST_PAGES ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE;
+    /* TRUNCATE would wait for our own reader, which goes on only after this. */
+    int mode = store->wal_pages > WAL_MOST_PAGES && !store->readings ? SQLITE_CHECKPOINT_TRUNCATE
+                                                                     : SQLITE_CHECKPOINT_PASSIVE;
     bool complete = false;
     int r;
 
