@@ -32,6 +32,13 @@ enum { READ_BYTES = 16 * 1024, DRAIN_READS = 64 };
 static void on_io(struct loop_io *io, int events);
 static void on_deadline(struct loop_timer *timer);
 
+static void stop_passing(struct stream *stream)
+{
+    if (stream->passes)
+        fd_close(stream->passed);
+    stream->passes = false;
+}
+
 /* The last thing done to a stream: the handler may free it. */
 static void stream_end(struct stream *stream, enum stream_end end, int code, const char *what)
 {
@@ -41,6 +48,7 @@ static void stream_end(struct stream *stream, enum stream_end end, int code, con
     loop_io_stop(&stream->io);
     loop_timer_stop(&stream->deadline);
     fd_close(take_fd(&stream->fd));
+    stop_passing(stream);
     if (end == STREAM_TIMEOUT || end == STREAM_OVERFLOW)
         (void)error_set(&error, code, "%s", what);
     else
@@ -72,16 +80,54 @@ static void stream_watch(struct stream *stream)
                   on_io);
 }
 
+/* Writes with the descriptor that is to be passed; once a byte is written, so is the descriptor. */
+static ssize_t send_passing(struct stream *stream)
+{
+    union {
+        struct cmsghdr header; /* for its alignment */
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {.bytes = {0}};
+    struct iovec bytes = {.iov_base = stream->output.data, .iov_len = stream->output.length};
+    struct msghdr message = {
+        .msg_iov = &bytes,
+        .msg_iovlen = 1,
+        .msg_control = control.bytes,
+        .msg_controllen = sizeof(control.bytes),
+    };
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    ssize_t written;
+
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(header), &stream->passed, sizeof(int));
+    written = sendmsg(stream->fd, &message, MSG_NOSIGNAL);
+    if (written > 0)
+        stop_passing(stream);
+    return written;
+}
+
+static ssize_t send_output(struct stream *stream)
+{
+    const struct buffer *output = &stream->output;
+    ssize_t written;
+
+    if (stream->passes)
+        return send_passing(stream);
+    written = send(stream->fd, output->data, output->length, MSG_NOSIGNAL);
+    if (written < 0 && errno == ENOTSOCK)
+        written = write(stream->fd, output->data, output->length);
+    return written;
+}
+
 /* Writes what the kernel takes. 0 also if it takes nothing now. */
 static int stream_flush(struct stream *stream)
 {
     struct buffer *output = &stream->output;
 
     while (output->length) {
-        ssize_t written = send(stream->fd, output->data, output->length, MSG_NOSIGNAL);
+        ssize_t written = send_output(stream);
 
-        if (written < 0 && errno == ENOTSOCK)
-            written = write(stream->fd, output->data, output->length);
         if (written < 0 && errno == EINTR)
             continue;
         if (written < 0)
@@ -312,6 +358,24 @@ int stream_send(struct stream *stream, const void *data, size_t length)
     return 0;
 }
 
+int stream_send_descriptor(struct stream *stream, const void *data, size_t length, int descriptor)
+{
+    int r;
+
+    if (stream->output.length)
+        return -EBUSY;
+    if (!stream->handler || stream->ended)
+        return -EPIPE;
+    stream->passed = fcntl(descriptor, F_DUPFD_CLOEXEC, 3);
+    if (stream->passed < 0)
+        return -errno;
+    stream->passes = true;
+    r = stream_send(stream, data, length);
+    if (r < 0)
+        stop_passing(stream);
+    return r;
+}
+
 void stream_done(struct stream *stream)
 {
     if (!stream || !stream->handler)
@@ -321,6 +385,7 @@ void stream_done(struct stream *stream)
     loop_io_stop(&stream->io);
     loop_timer_stop(&stream->deadline);
     fd_close(stream->fd);
+    stop_passing(stream);
     buffer_done(&stream->input);
     buffer_done(&stream->output);
     *stream = (struct stream){.fd = -1};

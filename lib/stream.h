@@ -50,6 +50,8 @@ struct stream {
     bool ended;
     bool *freed; /* set while a handler runs, so that it may free the stream */
     int refusal; /* what connect(2) said, until the loop reports it */
+    bool passes; /* `passed` goes with the first byte of the output */
+    int passed;  /* owned while `passes` */
     struct buffer input;
     struct buffer output;
     struct loop_io io;
@@ -91,6 +93,10 @@ void stream_set_deadline(struct stream *stream, uint64_t nanoseconds);
 /* Queues bytes (also while still connecting) and tries to write at once. -EMSGSIZE past the limit,
  * -EPIPE after the end. A peer that is gone is reported by the loop, through `ended`. */
 int stream_send(struct stream *stream, const void *data, size_t length);
+
+/* The same, and passes a copy of the descriptor with the first of these bytes (SCM_RIGHTS), as one
+ * message: unix sockets only. -EBUSY: earlier bytes still wait to be written. -errno of dup. */
+int stream_send_descriptor(struct stream *stream, const void *data, size_t length, int descriptor);
 
 /* Stops, closes, frees. Fine on a zeroed or ended stream, and from within its handlers. */
 void stream_done(struct stream *stream);

@@ -48,6 +48,58 @@ static void delivers_before_it_ends(void **state)
     stream_done(&stream);
 }
 
+/* The peer gets a descriptor of its own with the first bytes, and no other. */
+static void passes_a_descriptor(void **state)
+{
+    char bytes[16], control[CMSG_SPACE(4 * sizeof(int))];
+    struct iovec part = {.iov_base = bytes, .iov_len = sizeof(bytes)};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control,
+                             .msg_controllen = sizeof(control)};
+    struct stream stream;
+    int peer = adopt_pair(&stream, LONG_TIME), ends[2], passed;
+
+    (void)state;
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    assert_int_equal(stream_send_descriptor(&stream, "take", 4, ends[1]), 0);
+    close(ends[1]);
+    assert_int_equal(recvmsg(peer, &message, MSG_CMSG_CLOEXEC), 4);
+    assert_memory_equal(bytes, "take", 4);
+    assert_non_null(CMSG_FIRSTHDR(&message));
+    assert_int_equal(CMSG_FIRSTHDR(&message)->cmsg_type, SCM_RIGHTS);
+    assert_int_equal(CMSG_FIRSTHDR(&message)->cmsg_len, CMSG_LEN(sizeof(int)));
+    memcpy(&passed, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(int));
+    assert_int_equal(write(passed, "x", 1), 1);
+    close(passed); /* the last one of the pipe's end: none is left in the stream */
+    assert_int_equal(read(ends[0], bytes, sizeof(bytes)), 1);
+    assert_int_equal(read(ends[0], bytes, sizeof(bytes)), 0);
+    close(ends[0]);
+    assert_int_equal(stream_send_descriptor(&stream, "take", 4, -1), -EBADF);
+    message.msg_controllen = sizeof(control);
+    assert_int_equal(stream_send(&stream, "more", 4), 0);
+    assert_int_equal(recvmsg(peer, &message, MSG_CMSG_CLOEXEC), 4);
+    assert_null(CMSG_FIRSTHDR(&message));
+    stream_done(&stream);
+    close(peer);
+}
+
+/* What is not written yet would be parted from its descriptor. */
+static void passes_a_descriptor_at_the_front_only(void **state)
+{
+    static char bytes[LIMIT];
+    struct stream stream;
+    int peer = adopt_pair(&stream, LONG_TIME);
+
+    (void)state;
+    while (stream_send(&stream, bytes, sizeof(bytes)) == 0)
+        ;
+    assert_true(stream.output.length > 0);
+    assert_int_equal(stream_send_descriptor(&stream, "take", 4, peer), -EBUSY);
+    stream_done(&stream);
+    close(peer);
+}
+
 /* The peer hung up before the request left: its words still count. */
 static void reads_although_it_cannot_write(void **state)
 {
@@ -273,6 +325,8 @@ static void adopts_what_is_no_socket(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(passes_a_descriptor),
+        TEST(passes_a_descriptor_at_the_front_only),
         TEST(delivers_what_comes_in_pieces),
         TEST(delivers_before_it_ends),
         TEST(reads_although_it_cannot_write),
