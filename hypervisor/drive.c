@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drive.c - one call about a drive, whatever the VMM.
+ *
+ * This file owns the call, the copy of its request and the guarantee about `done`: once, from the
+ * loop, and never after hypervisor_drive_call_free(). The kinds of VMM own their conversation and
+ * are stopped before `done` is called, so that the monitor is free again while the caller handles
+ * the reply.
+ */
+#include "hypervisor/drive.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hypervisor/drive_ops.h"
+#include "lib/cleanup.h"
+
+static const struct hypervisor_drive_ops *const kinds[HYPERVISOR_KINDS] = {
+    [HYPERVISOR_QEMU] = &hypervisor_drive_qemu_ops,
+};
+
+static void stop_call(struct hypervisor_drive_call *call)
+{
+    if (call->stopped)
+        return;
+    call->stopped = true;
+    if (call->ops)
+        call->ops->stop(call);
+}
+
+void hypervisor_drive_complete(struct hypervisor_drive_call *call,
+                               const struct hypervisor_drive_reply *reply)
+{
+    struct hypervisor_drive_reply copy = *reply; /* `done` may free the call that holds the reply */
+
+    stop_call(call);
+    copy.error.code = (int)copy.outcome;
+    call->done(call, &copy, call->userdata);
+}
+
+static void on_deferred(struct loop_timer *timer)
+{
+    struct hypervisor_drive_call *call =
+        container_of(timer, struct hypervisor_drive_call, deferred);
+
+    hypervisor_drive_complete(call, &call->reply);
+}
+
+bool hypervisor_drive_has_client(enum hypervisor_kind kind)
+{
+    return kinds[kind];
+}
+
+/* ---- the request ---- */
+
+static bool is_plain(const char *text, size_t size)
+{
+    size_t length = text ? strlen(text) : 0;
+
+    return length > 0 && length < size &&
+           strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") ==
+               length;
+}
+
+/* The VMM would refuse the descriptor, or use it otherwise than was meant. */
+static int check_descriptor(const struct hypervisor_drive_request *request, struct error *error)
+{
+    int flags = fcntl(request->descriptor, F_GETFL);
+
+    if (flags < 0)
+        return error_set_errno(error, -errno, "the disk's descriptor");
+    if ((flags & O_ACCMODE) != (request->read_only ? O_RDONLY : O_RDWR))
+        return error_set(error, -EINVAL, "the disk was not opened as a %s drive is",
+                         request->read_only ? "read-only" : "writable");
+    if (!(flags & O_DIRECT) != !request->direct)
+        return error_set(error, -EINVAL, "the disk was opened with%s O_DIRECT",
+                         request->direct ? "out" : "");
+    return 0;
+}
+
+static int check_request(const struct hypervisor_drive_request *request, struct error *error)
+{
+    if (request->act == HYPERVISOR_DRIVE_LIST)
+        return 0;
+    if (!is_plain(request->drive_id, HYPERVISOR_DRIVE_ID_BYTES))
+        return error_set(error, -EINVAL, "a drive's id has 1 to %d of A-Z a-z 0-9 _ -",
+                         HYPERVISOR_DRIVE_ID_BYTES - 1);
+    if (request->act != HYPERVISOR_DRIVE_ATTACH)
+        return 0;
+    if (!is_plain(request->serial, HYPERVISOR_DRIVE_SERIAL_BYTES))
+        return error_set(error, -EINVAL, "a drive's serial has 1 to %d of A-Z a-z 0-9 _ -",
+                         HYPERVISOR_DRIVE_SERIAL_BYTES - 1);
+    return request->descriptor < 0 ? 0 : check_descriptor(request, error);
+}
+
+static int copy_text(const char *text, const char **ret_copy)
+{
+    *ret_copy = text ? strdup(text) : NULL;
+    return text && !*ret_copy ? -ENOMEM : 0;
+}
+
+static int copy_descriptor(const struct hypervisor_drive_request *request, int *ret_copy)
+{
+    if (request->act != HYPERVISOR_DRIVE_ATTACH || request->descriptor < 0)
+        return 0;
+    *ret_copy = fcntl(request->descriptor, F_DUPFD_CLOEXEC, 3);
+    return *ret_copy < 0 ? -errno : 0;
+}
+
+/* Takes over what the request borrows. */
+static int copy_request(struct hypervisor_drive_call *call,
+                        const struct hypervisor_drive_request *request)
+{
+    int r, s, t, u;
+
+    call->request = *request;
+    call->request.descriptor = -1;
+    r = copy_text(request->control_socket, &call->request.control_socket);
+    s = copy_text(request->drive_id, &call->request.drive_id);
+    t = copy_text(request->serial, &call->request.serial);
+    u = copy_descriptor(request, &call->request.descriptor);
+    return r < 0 || s < 0 || t < 0 ? -ENOMEM : u;
+}
+
+/* ---- the call ---- */
+
+/* Starts the conversation, or prepares the reply if none is possible. */
+static void start_call(struct hypervisor_drive_call *call)
+{
+    struct hypervisor_drive_reply *reply = &call->reply;
+    int r;
+
+    if (!call->ops) {
+        reply->outcome = HYPERVISOR_DRIVE_UNSUPPORTED;
+        (void)error_set(&reply->error, 0, "crustd cannot attach drives to this kind of VMM");
+    } else if (!call->request.control_socket) {
+        reply->outcome = HYPERVISOR_DRIVE_MONITOR_MISSING;
+        (void)error_set(&reply->error, 0, "the VMM has no control socket that may be used");
+    } else {
+        r = call->ops->start(call);
+        if (r == 0)
+            return;
+        reply->outcome = HYPERVISOR_DRIVE_UNREACHABLE;
+        (void)error_set_errno(&reply->error, r, "cannot talk to the VMM");
+    }
+    loop_timer_start(call->loop, &call->deferred, 0, on_deferred);
+}
+
+int hypervisor_drive_call_new(struct loop *loop, enum hypervisor_kind kind,
+                              const struct hypervisor_drive_request *request,
+                              hypervisor_drive_done *done, void *userdata,
+                              struct hypervisor_drive_call **ret_call, struct error *error)
+{
+    const struct hypervisor_drive_ops *ops = kinds[kind];
+    struct hypervisor_drive_call *call;
+    int r = check_request(request, error);
+
+    if (r < 0)
+        return r;
+    call = calloc(1, ops ? ops->size : sizeof(*call));
+    if (!call)
+        return error_set_errno(error, -ENOMEM, "cannot call the VMM");
+    call->loop = loop;
+    call->done = done;
+    call->userdata = userdata;
+    r = copy_request(call, request);
+    if (r < 0) {
+        (void)hypervisor_drive_call_free(call);
+        return error_set_errno(error, r, "cannot call the VMM");
+    }
+    call->ops = ops;
+    start_call(call);
+    *ret_call = call;
+    return 0;
+}
+
+struct hypervisor_drive_call *hypervisor_drive_call_free(struct hypervisor_drive_call *call)
+{
+    if (!call)
+        return NULL;
+    stop_call(call);
+    if (call->ops)
+        call->ops->done(call);
+    loop_timer_stop(&call->deferred);
+    fd_close(call->request.descriptor);
+    free((void *)(uintptr_t)call->request.control_socket);
+    free((void *)(uintptr_t)call->request.drive_id);
+    free((void *)(uintptr_t)call->request.serial);
+    free(call);
+    return NULL;
+}

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* qemu_hotplug_steps.c - up through the parts of a drive, or down.
+ *
+ * Up: the lowest part that is missing is added. Down: the highest that is there is removed. Both go
+ * by what was found, so a call goes on from wherever an earlier one ended.
+ *
+ * Only an attach that found the parts to be the request's own goes on from them, and takes them
+ * back when it fails. Others are a conflict, and stay as they are.
+ */
+#include "hypervisor/qemu_hotplug_steps.h"
+
+#include <string.h>
+
+enum { ADDRESSES = 2048 /* to be tried in one call */ };
+
+static struct qemu_hotplug_step step(enum qemu_hotplug_next next)
+{
+    return (struct qemu_hotplug_step){.next = next};
+}
+
+static struct qemu_hotplug_step command(enum qemu_hotplug_command command)
+{
+    return (struct qemu_hotplug_step){.next = QEMU_HOTPLUG_COMMAND, .command = command};
+}
+
+static struct qemu_hotplug_step end(enum hypervisor_drive_outcome outcome)
+{
+    return (struct qemu_hotplug_step){.next = QEMU_HOTPLUG_END, .outcome = outcome};
+}
+
+void qemu_hotplug_plan_init(struct qemu_hotplug_plan *plan,
+                            const struct hypervisor_drive_request *request)
+{
+    *plan = (struct qemu_hotplug_plan){.failure = HYPERVISOR_DRIVE_DONE};
+    plan->values.request = request;
+    plan->values.scsi_id = QEMU_HOTPLUG_SCSI_ID;
+    if (request->drive_id)
+        qemu_hotplug_names_init(&plan->values.names, request->drive_id);
+}
+
+/* ---- down ---- */
+
+static struct qemu_hotplug_step end_down(struct qemu_hotplug_plan *plan)
+{
+    return end(plan->failure);
+}
+
+static struct qemu_hotplug_step go_down(struct qemu_hotplug_plan *plan)
+{
+    for (unsigned part = QEMU_PARTS; part-- > 0;) {
+        if (!plan->found.has[part])
+            continue;
+        if (part == QEMU_PART_DEVICE && plan->told)
+            return step(QEMU_HOTPLUG_WAIT);
+        if (part == QEMU_PART_SET && plan->found.set_count)
+            plan->values.set = plan->found.sets[0].number;
+        return command(qemu_remove_of((enum qemu_part)part));
+    }
+    plan->cleared = true;
+    return step(QEMU_HOTPLUG_READ);
+}
+
+/* QEMU before 9.1 keeps a descriptor of a paused VM although it was told to close it; so what is
+ * still there after everything was removed is given time. */
+static struct qemu_hotplug_step found_down(struct qemu_hotplug_plan *plan)
+{
+    if (qemu_hotplug_is_absent(&plan->found))
+        return end_down(plan);
+    if (plan->cleared) {
+        plan->cleared = false;
+        return step(QEMU_HOTPLUG_WAIT);
+    }
+    return go_down(plan);
+}
+
+/* ---- up ---- */
+
+/* The attach has failed: takes back what there is. */
+static struct qemu_hotplug_step fail(struct qemu_hotplug_plan *plan,
+                                     enum hypervisor_drive_outcome outcome, const char *text)
+{
+    plan->failure = outcome;
+    (void)error_set(&plan->error, 0, "%s", text);
+    return step(QEMU_HOTPLUG_READ);
+}
+
+static struct qemu_hotplug_step conflict(struct qemu_hotplug_plan *plan, const char *text)
+{
+    (void)error_set(&plan->error, 0, "%s", text);
+    return end(HYPERVISOR_DRIVE_CONFLICT);
+}
+
+/* The device's bus; without one a controller is added first. */
+static struct qemu_hotplug_step add_device(struct qemu_hotplug_plan *plan)
+{
+    const struct qemu_hotplug_found *found = &plan->found;
+
+    if (found->has_kata_controller || found->has_own_controller) {
+        strcpy(plan->values.bus, found->has_kata_controller ? QEMU_KATA_CONTROLLER ".0"
+                                                            : QEMU_HOTPLUG_CONTROLLER ".0");
+        return command(QEMU_ADD_DEVICE);
+    }
+    if (plan->bridges < found->bridge_count) {
+        strcpy(plan->values.bus, found->bridges[plan->bridges]);
+        return command(QEMU_ADD_CONTROLLER);
+    }
+    return fail(plan, HYPERVISOR_DRIVE_NO_ADDRESS,
+                found->bridge_count ? "slot 31 of every PCI bridge is taken"
+                                    : "the VM has neither a SCSI controller nor a PCI bridge");
+}
+
+static struct qemu_hotplug_step go_up(struct qemu_hotplug_plan *plan)
+{
+    const bool *has = plan->found.has;
+    enum qemu_part part = QEMU_PART_SET;
+
+    while (part < QEMU_PARTS && has[part])
+        part++;
+    if (has[QEMU_PART_GROUP] && !plan->limits_set)
+        return command(QEMU_SET_LIMITS);
+    if (part == QEMU_PARTS)
+        return step(QEMU_HOTPLUG_ADDRESS);
+    if (part == QEMU_PART_SET && plan->values.request->descriptor < 0) {
+        (void)error_set(&plan->error, 0, "QEMU does not have the disk: it has to be opened");
+        return end(HYPERVISOR_DRIVE_NEEDS_DESCRIPTOR);
+    }
+    if (part == QEMU_PART_DEVICE)
+        return add_device(plan);
+    return command(qemu_add_of(part));
+}
+
+static struct qemu_hotplug_step found_up(struct qemu_hotplug_plan *plan)
+{
+    const struct qemu_hotplug_found *found = &plan->found;
+
+    if (plan->failure != HYPERVISOR_DRIVE_DONE)
+        return found_down(plan);
+    if (qemu_hotplug_has_gap(found))
+        return conflict(plan, "QEMU has parts of this drive without those below them");
+    if (found->has[QEMU_PART_SET]) {
+        plan->values.set = found->sets[0].number;
+        if (!plan->is_disk(plan, plan->userdata))
+            return conflict(plan, "QEMU has another disk under this drive's id");
+    }
+    if (found->has[QEMU_PART_FILE] && found->read_only != plan->values.request->read_only)
+        return conflict(plan, found->read_only ? "QEMU has this drive as a read-only one"
+                                               : "QEMU has this drive as a writable one");
+    return go_up(plan);
+}
+
+/* ---- the steps ---- */
+
+struct qemu_hotplug_step qemu_hotplug_step_found(struct qemu_hotplug_plan *plan)
+{
+    const bool *has = plan->found.has;
+
+    switch (plan->values.request->act) {
+    case HYPERVISOR_DRIVE_ATTACH:
+        return found_up(plan);
+    case HYPERVISOR_DRIVE_DETACH:
+        return found_down(plan);
+    case HYPERVISOR_DRIVE_LIMIT:
+        if (has[QEMU_PART_GROUP] && has[QEMU_PART_THROTTLE])
+            return command(QEMU_SET_LIMITS);
+        (void)error_set(&plan->error, 0, "QEMU does not have this drive");
+        return end(HYPERVISOR_DRIVE_NOT_ATTACHED);
+    case HYPERVISOR_DRIVE_LOOK:
+    case HYPERVISOR_DRIVE_LIST:
+        break;
+    }
+    return has[QEMU_PART_DEVICE] ? step(QEMU_HOTPLUG_ADDRESS) : end(HYPERVISOR_DRIVE_DONE);
+}
+
+static struct qemu_hotplug_step removed(struct qemu_hotplug_plan *plan,
+                                        enum qemu_hotplug_command done)
+{
+    struct qemu_hotplug_found *found = &plan->found;
+
+    if (done == QEMU_REMOVE_DEVICE) {
+        plan->told = true;
+        return step(QEMU_HOTPLUG_READ); /* it may take the guest's consent */
+    }
+    if (done == QEMU_REMOVE_SET && found->set_count > 1)
+        found->sets[0] = found->sets[--found->set_count];
+    else
+        found->has[done - QEMU_REMOVE_SET] = false;
+    return go_down(plan);
+}
+
+struct qemu_hotplug_step qemu_hotplug_step_done(struct qemu_hotplug_plan *plan,
+                                                enum qemu_hotplug_command done)
+{
+    if (done == QEMU_SET_LIMITS) {
+        plan->limits_set = true;
+        return plan->values.request->act == HYPERVISOR_DRIVE_LIMIT ? end(HYPERVISOR_DRIVE_DONE)
+                                                                   : go_up(plan);
+    }
+    if (done >= QEMU_REMOVE_SET && done <= QEMU_REMOVE_DEVICE)
+        return removed(plan, done);
+    plan->duplicate = false;
+    if (done == QEMU_ADD_CONTROLLER)
+        plan->found.has_own_controller = true;
+    else
+        plan->found.has[done - QEMU_ADD_SET] = true;
+    return done == QEMU_ADD_DEVICE ? step(QEMU_HOTPLUG_READ) : go_up(plan);
+}
+
+/* ---- refusals ---- */
+
+static bool says(const char *text, const char *word)
+{
+    return strcasestr(text, word);
+}
+
+/* The same address cannot be had; the next one. */
+static struct qemu_hotplug_step next_address(struct qemu_hotplug_plan *plan)
+{
+    struct qemu_hotplug_values *values = &plan->values;
+
+    if (++values->lun == QEMU_HOTPLUG_LUNS) {
+        values->lun = 0;
+        values->scsi_id--;
+    }
+    if (++plan->addresses == ADDRESSES || values->scsi_id < QEMU_HOTPLUG_SCSI_ID_LAST)
+        return fail(plan, HYPERVISOR_DRIVE_NO_ADDRESS, "every SCSI address is taken");
+    return command(QEMU_ADD_DEVICE);
+}
+
+static struct qemu_hotplug_step refused_up(struct qemu_hotplug_plan *plan,
+                                           enum qemu_hotplug_command refused,
+                                           const char *error_class, const char *text)
+{
+    if (strcmp(error_class, "CommandNotFound") == 0)
+        return fail(plan, HYPERVISOR_DRIVE_VERSION, text);
+    if (refused == QEMU_ADD_DEVICE && says(text, "lun already used"))
+        return next_address(plan);
+    if (says(text, "duplicate") && !plan->duplicate) {
+        plan->duplicate = true;
+        return step(QEMU_HOTPLUG_READ);
+    }
+    if (refused == QEMU_ADD_CONTROLLER) {
+        plan->bridges++;
+        return add_device(plan);
+    }
+    return fail(plan, HYPERVISOR_DRIVE_REFUSED, text);
+}
+
+static bool is_gone(const char *error_class, const char *text)
+{
+    return strcmp(error_class, "DeviceNotFound") == 0 || says(text, "not found") ||
+           says(text, "failed to find") || says(text, "cannot find");
+}
+
+static struct qemu_hotplug_step refused_down(struct qemu_hotplug_plan *plan,
+                                             enum qemu_hotplug_command refused,
+                                             const char *error_class, const char *text)
+{
+    if (is_gone(error_class, text)) {
+        if (refused == QEMU_REMOVE_DEVICE) /* not through removed(): nothing is to be waited for */
+            plan->found.has[QEMU_PART_DEVICE] = false;
+        else
+            return removed(plan, refused);
+        return go_down(plan);
+    }
+    if (refused == QEMU_REMOVE_DEVICE && says(text, "unplug")) {
+        plan->told = true;
+        return step(QEMU_HOTPLUG_WAIT);
+    }
+    if (says(text, "in use") || says(text, "busy"))
+        return step(QEMU_HOTPLUG_WAIT);
+    if (plan->failure == HYPERVISOR_DRIVE_DONE) {
+        (void)error_set(&plan->error, 0, "%s", text);
+        return end(HYPERVISOR_DRIVE_REFUSED);
+    }
+    return end(plan->failure); /* the first reason counts */
+}
+
+struct qemu_hotplug_step qemu_hotplug_step_refused(struct qemu_hotplug_plan *plan,
+                                                   enum qemu_hotplug_command refused,
+                                                   const char *error_class, const char *text)
+{
+    char line[ERROR_TEXT_BYTES];
+    size_t length = strcspn(text, "\r\n");
+
+    if (length >= sizeof(line))
+        length = sizeof(line) - 1;
+    memcpy(line, text, length);
+    line[length] = '\0';
+    if (refused >= QEMU_REMOVE_SET && refused <= QEMU_REMOVE_DEVICE)
+        return refused_down(plan, refused, error_class, line);
+    if (plan->values.request->act == HYPERVISOR_DRIVE_ATTACH)
+        return refused_up(plan, refused, error_class, line);
+    (void)error_set(&plan->error, 0, "%s", line);
+    return end(strcmp(error_class, "CommandNotFound") == 0 ? HYPERVISOR_DRIVE_VERSION
+                                                           : HYPERVISOR_DRIVE_REFUSED);
+}
+
+struct qemu_hotplug_step qemu_hotplug_step_address(struct qemu_hotplug_plan *plan,
+                                                   const char *serial)
+{
+    const struct hypervisor_drive_request *request = plan->values.request;
+
+    if (request->act == HYPERVISOR_DRIVE_ATTACH && strcmp(serial, request->serial) != 0)
+        return conflict(plan, "QEMU has this drive with another serial");
+    return end(HYPERVISOR_DRIVE_DONE);
+}
+
+struct qemu_hotplug_step qemu_hotplug_step_late(struct qemu_hotplug_plan *plan)
+{
+    if (plan->failure != HYPERVISOR_DRIVE_DONE)
+        return end(plan->failure);
+    (void)error_set(&plan->error, 0, "%s",
+                    plan->found.has[QEMU_PART_DEVICE]
+                        ? "the guest has not let go of the device"
+                        : "QEMU has not let go of the disk; a paused VM keeps it until it goes on");
+    return end(HYPERVISOR_DRIVE_PENDING);
+}

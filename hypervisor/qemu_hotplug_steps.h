@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* qemu_hotplug_steps.h - what to do next to a drive, from what QEMU has of it. Pure. Private to
+ * hypervisor/.
+ *
+ *     READ ─▶ found ─▶ COMMAND ─▶ done ─▶ COMMAND … READ ─▶ found ─▶ END
+ *                         └─▶ refused ─▶ the next address, READ, WAIT, or backwards
+ *
+ * A success is believed until all is read again, which comes before each END that claims something.
+ * An attach that fails goes backwards until nothing of the drive is left.
+ */
+#pragma once
+
+#include "hypervisor/drive.h"
+#include "hypervisor/qemu_hotplug_found.h"
+
+enum qemu_hotplug_next {
+    QEMU_HOTPLUG_READ,    /* ask the four questions, then call qemu_hotplug_step_found() */
+    QEMU_HOTPLUG_COMMAND, /* then qemu_hotplug_step_done() or _refused() */
+    QEMU_HOTPLUG_ADDRESS, /* ask the device's target, unit and serial, then END or _address() */
+    QEMU_HOTPLUG_WAIT,    /* a little, then READ; too long: qemu_hotplug_step_late() */
+    QEMU_HOTPLUG_END,
+};
+
+struct qemu_hotplug_step {
+    enum qemu_hotplug_next next;
+    enum qemu_hotplug_command command;     /* COMMAND */
+    enum hypervisor_drive_outcome outcome; /* END; its text is plan->error */
+};
+
+struct qemu_hotplug_plan {
+    struct qemu_hotplug_values values;
+    struct qemu_hotplug_found found;
+    /* Whether the set's descriptor is the request's disk; asked for in step_found(). */
+    bool (*is_disk)(const struct qemu_hotplug_plan *plan, void *userdata);
+    void *userdata;
+    enum hypervisor_drive_outcome failure; /* of an attach that goes backwards; DONE: none */
+    struct error error;
+    bool limits_set;
+    bool duplicate;              /* a part was said to be there already */
+    bool told;                   /* the device's removal was accepted */
+    bool cleared;                /* everything was believed to be removed */
+    unsigned addresses, bridges; /* tried so far */
+};
+
+void qemu_hotplug_plan_init(struct qemu_hotplug_plan *plan,
+                            const struct hypervisor_drive_request *request);
+
+/* plan->found is complete. */
+struct qemu_hotplug_step qemu_hotplug_step_found(struct qemu_hotplug_plan *plan);
+/* The command succeeded; ADD_SET: plan->values.set has the new set's number. */
+struct qemu_hotplug_step qemu_hotplug_step_done(struct qemu_hotplug_plan *plan,
+                                                enum qemu_hotplug_command command);
+struct qemu_hotplug_step qemu_hotplug_step_refused(struct qemu_hotplug_plan *plan,
+                                                   enum qemu_hotplug_command command,
+                                                   const char *error_class, const char *text);
+/* The device's target and unit are in plan->values, and this is its serial. */
+struct qemu_hotplug_step qemu_hotplug_step_address(struct qemu_hotplug_plan *plan,
+                                                   const char *serial);
+/* Waited for as long as the request allows. */
+struct qemu_hotplug_step qemu_hotplug_step_late(struct qemu_hotplug_plan *plan);

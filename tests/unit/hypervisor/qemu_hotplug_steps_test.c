@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* qemu_hotplug_steps_test.c - the steps, against a model of QEMU that keeps which parts are there
+ * and insists on their order. */
+#include "tests/unit/test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "hypervisor/qemu_hotplug_steps.h"
+
+enum { STEPS_MAX = 64, WAITS_MAX = 5 };
+
+struct model {
+    struct qemu_hotplug_found found;
+    bool other_disk;
+    const char *serial;
+    /* One command is refused, so often. */
+    enum qemu_hotplug_command refused;
+    unsigned refusals;
+    const char *error_class, *text;
+    bool applied;     /* the refused command was carried out all the same */
+    bool guest_holds; /* a device stays after its removal was accepted */
+    bool keeps_set;   /* a set stays after it was removed, as of a paused VM */
+    char log[1024];   /* the commands that were carried out */
+    unsigned waits;
+};
+
+static struct hypervisor_drive_request request;
+static struct qemu_hotplug_plan plan;
+
+static const char *const words[QEMU_HOTPLUG_COMMANDS] = {
+    [QEMU_ADD_SET] = "+set",
+    [QEMU_ADD_FILE] = "+file",
+    [QEMU_ADD_RAW] = "+raw",
+    [QEMU_ADD_GROUP] = "+group",
+    [QEMU_ADD_THROTTLE] = "+throttle",
+    [QEMU_ADD_DEVICE] = "+device",
+    [QEMU_REMOVE_SET] = "-set",
+    [QEMU_REMOVE_FILE] = "-file",
+    [QEMU_REMOVE_RAW] = "-raw",
+    [QEMU_REMOVE_GROUP] = "-group",
+    [QEMU_REMOVE_THROTTLE] = "-throttle",
+    [QEMU_REMOVE_DEVICE] = "-device",
+    [QEMU_ADD_CONTROLLER] = "+controller",
+    [QEMU_SET_LIMITS] = "limits",
+};
+
+static bool is_disk(const struct qemu_hotplug_plan *of, void *userdata)
+{
+    const struct model *model = userdata;
+
+    assert_true(of->found.has[QEMU_PART_SET]);
+    return !model->other_disk;
+}
+
+static void note(struct model *model, enum qemu_hotplug_command command)
+{
+    size_t length = strlen(model->log);
+
+    (void)snprintf(model->log + length, sizeof(model->log) - length, "%s%s", length ? " " : "",
+                   words[command]);
+}
+
+static void add_part(struct model *model, enum qemu_part part)
+{
+    struct qemu_hotplug_found *found = &model->found;
+
+    assert_false(found->has[part]);
+    for (unsigned below = 0; below < part; below++)
+        assert_true(found->has[below]);
+    if (part == QEMU_PART_SET)
+        found->sets[found->set_count++].number = plan.values.set = 7;
+    if (part == QEMU_PART_FILE) {
+        found->is_on_set = true;
+        found->read_only = request.read_only;
+    }
+    if (part == QEMU_PART_DEVICE) {
+        assert_true(found->has_kata_controller || found->has_own_controller);
+        model->serial = request.serial;
+    }
+    found->has[part] = true;
+}
+
+static void remove_part(struct model *model, enum qemu_part part)
+{
+    for (unsigned above = part + 1; above < QEMU_PARTS; above++)
+        assert_false(model->found.has[above]);
+    if (part == QEMU_PART_SET) {
+        assert_int_equal(plan.values.set, model->found.sets[0].number);
+        if (model->keeps_set)
+            return;
+        model->found.sets[0] = model->found.sets[1];
+        model->found.has[part] = --model->found.set_count > 0;
+    } else if (part != QEMU_PART_DEVICE || !model->guest_holds) {
+        model->found.has[part] = false;
+    }
+}
+
+static void apply(struct model *model, enum qemu_hotplug_command command)
+{
+    note(model, command);
+    if (command >= QEMU_ADD_SET && command <= QEMU_ADD_DEVICE)
+        add_part(model, (enum qemu_part)(command - QEMU_ADD_SET));
+    else if (command >= QEMU_REMOVE_SET && command <= QEMU_REMOVE_DEVICE)
+        remove_part(model, (enum qemu_part)(command - QEMU_REMOVE_SET));
+    else if (command == QEMU_ADD_CONTROLLER)
+        model->found.has_own_controller = true;
+    else
+        assert_true(model->found.has[QEMU_PART_GROUP]);
+}
+
+static struct qemu_hotplug_step run_command(struct model *model, enum qemu_hotplug_command command)
+{
+    if (model->refusals && command == model->refused) {
+        model->refusals--;
+        if (model->applied)
+            apply(model, command);
+        return qemu_hotplug_step_refused(&plan, command, model->error_class, model->text);
+    }
+    apply(model, command);
+    return qemu_hotplug_step_done(&plan, command);
+}
+
+/* Carries out up to `steps` steps; fewer than that are needed by every call. */
+static struct qemu_hotplug_step carry_out(struct model *model, unsigned steps)
+{
+    struct qemu_hotplug_step step = {.next = QEMU_HOTPLUG_READ};
+
+    qemu_hotplug_plan_init(&plan, &request);
+    plan.is_disk = is_disk;
+    plan.userdata = model;
+    model->log[0] = '\0';
+    model->waits = 0;
+    for (unsigned i = 0; i < steps && step.next != QEMU_HOTPLUG_END; i++) {
+        if (step.next == QEMU_HOTPLUG_WAIT && ++model->waits == WAITS_MAX)
+            step = qemu_hotplug_step_late(&plan);
+        else if (step.next == QEMU_HOTPLUG_COMMAND)
+            step = run_command(model, step.command);
+        else if (step.next == QEMU_HOTPLUG_ADDRESS)
+            step = qemu_hotplug_step_address(&plan, model->serial);
+        else {
+            plan.found = model->found;
+            step = qemu_hotplug_step_found(&plan);
+        }
+    }
+    return step;
+}
+
+static void expect(struct model *model, enum hypervisor_drive_act act,
+                   enum hypervisor_drive_outcome outcome, enum hypervisor_drive_state left)
+{
+    struct qemu_hotplug_step step;
+
+    request.act = act;
+    step = carry_out(model, STEPS_MAX);
+    assert_int_equal(step.next, QEMU_HOTPLUG_END);
+    if (step.outcome != outcome)
+        print_error("%s: %s\n", model->log, plan.error.text);
+    assert_int_equal(step.outcome, outcome);
+    assert_int_equal(qemu_hotplug_state(&model->found), left);
+    if (outcome != HYPERVISOR_DRIVE_DONE)
+        assert_true(plan.error.text[0]);
+}
+
+static struct model model_of(bool has_scsi)
+{
+    struct model model = {.serial = "", .error_class = "GenericError"};
+
+    model.found.has_kata_controller = has_scsi;
+    request =
+        (struct hypervisor_drive_request){.drive_id = "d", .serial = "crust-1", .descriptor = 3};
+    return model;
+}
+
+#define ATTACH  HYPERVISOR_DRIVE_ATTACH
+#define DETACH  HYPERVISOR_DRIVE_DETACH
+#define DONE    HYPERVISOR_DRIVE_DONE
+#define ABSENT  HYPERVISOR_DRIVE_ABSENT
+#define PARTIAL HYPERVISOR_DRIVE_PARTIAL
+#define PRESENT HYPERVISOR_DRIVE_PRESENT
+
+static void goes_up_and_down(void **state)
+{
+    struct model model = model_of(true);
+
+    (void)state;
+    expect(&model, ATTACH, DONE, PRESENT);
+    assert_string_equal(model.log, "+set +file +raw +group limits +throttle +device");
+    assert_string_equal(plan.values.bus, "scsi0.0");
+    expect(&model, ATTACH, DONE, PRESENT);
+    assert_string_equal(model.log, "limits");
+    expect(&model, DETACH, DONE, ABSENT);
+    assert_string_equal(model.log, "-device -throttle -group -raw -file -set");
+    expect(&model, DETACH, DONE, ABSENT);
+    assert_string_equal(model.log, "");
+}
+
+/* Interrupted after any number of steps, in either direction; then any call does its own. */
+static void goes_on_from_anywhere(void **state)
+{
+    (void)state;
+    for (unsigned steps = 0; steps < 16; steps++) {
+        for (unsigned way = 0; way < 4; way++) {
+            struct model model = model_of(true);
+
+            request.act = ATTACH;
+            (void)carry_out(&model, way & 1 ? STEPS_MAX : steps);
+            if (way & 1) {
+                request.act = DETACH;
+                (void)carry_out(&model, steps);
+            }
+            expect(&model, way & 2 ? DETACH : ATTACH, DONE, way & 2 ? ABSENT : PRESENT);
+        }
+    }
+}
+
+/* Whatever is refused, once or always: nothing is left of an attach that fails. */
+static void a_failed_attach_leaves_nothing(void **state)
+{
+    (void)state;
+    for (enum qemu_part part = QEMU_PART_SET; part < QEMU_PARTS; part++) {
+        struct model model = model_of(true);
+
+        model.refused = qemu_add_of(part);
+        model.refusals = 1;
+        model.text = "Failed to get \"write\" lock\nIs another process using the image?";
+        expect(&model, ATTACH, HYPERVISOR_DRIVE_REFUSED, ABSENT);
+        assert_string_equal(plan.error.text, "Failed to get \"write\" lock");
+        model.refusals = 1;
+        model.error_class = "CommandNotFound";
+        expect(&model, ATTACH, HYPERVISOR_DRIVE_VERSION, ABSENT);
+    }
+}
+
+/* What QEMU has already was added by a call whose answer was lost. */
+static void a_duplicate_is_looked_at(void **state)
+{
+    (void)state;
+    for (enum qemu_part part = QEMU_PART_FILE; part < QEMU_PARTS; part++) {
+        struct model model = model_of(true);
+
+        model.refused = qemu_add_of(part);
+        model.refusals = 1;
+        model.applied = true;
+        model.text = "Duplicate device ID";
+        expect(&model, ATTACH, DONE, PRESENT);
+        model = model_of(true);
+        model.refused = qemu_add_of(part);
+        model.refusals = 100; /* and yet it never shows */
+        model.text = "Duplicate nodes with node-name";
+        expect(&model, ATTACH, HYPERVISOR_DRIVE_REFUSED, ABSENT);
+    }
+}
+
+static void takes_the_next_address(void **state)
+{
+    struct model model = model_of(true);
+
+    (void)state;
+    model.refused = QEMU_ADD_DEVICE;
+    model.refusals = 2;
+    model.text = "lun already used by 'crust-x'";
+    expect(&model, ATTACH, DONE, PRESENT);
+    assert_int_equal(plan.values.scsi_id, 255);
+    assert_int_equal(plan.values.lun, 2);
+}
+
+/* From 255 downwards, 256 units each, and never below Kata's bound. */
+static void gives_up_after_many_addresses(void **state)
+{
+    struct qemu_hotplug_step step;
+    unsigned tried = 0;
+
+    (void)state;
+    (void)model_of(true);
+    request.act = ATTACH;
+    qemu_hotplug_plan_init(&plan, &request);
+    do {
+        step = qemu_hotplug_step_refused(&plan, QEMU_ADD_DEVICE, "GenericError",
+                                         "lun already used by 'x'");
+        tried++;
+        assert_true(plan.values.lun < 256 && plan.values.scsi_id <= 255);
+        assert_int_equal(plan.values.scsi_id, 255 - tried / 256);
+    } while (step.next == QEMU_HOTPLUG_COMMAND && step.command == QEMU_ADD_DEVICE);
+    assert_int_equal(step.next, QEMU_HOTPLUG_READ);
+    assert_int_equal(plan.failure, HYPERVISOR_DRIVE_NO_ADDRESS);
+    assert_true(plan.values.scsi_id >= QEMU_HOTPLUG_SCSI_ID_LAST);
+}
+
+static void brings_a_controller_along(void **state)
+{
+    struct model model = model_of(false);
+
+    (void)state;
+    expect(&model, ATTACH, HYPERVISOR_DRIVE_NO_ADDRESS, ABSENT);
+    strcpy(model.found.bridges[0], "pci-bridge-0");
+    strcpy(model.found.bridges[1], "pci-bridge-1");
+    model.found.bridge_count = 2;
+    model.refused = QEMU_ADD_CONTROLLER;
+    model.refusals = 2;
+    model.text = "PCI: slot 31 function 0 not available for virtio-scsi-pci, in use by x";
+    expect(&model, ATTACH, HYPERVISOR_DRIVE_NO_ADDRESS, ABSENT);
+    model.refusals = 1;
+    expect(&model, ATTACH, DONE, PRESENT);
+    assert_string_equal(model.log, "+set +file +raw +group limits +throttle +controller +device");
+    assert_string_equal(plan.values.bus, "crust-scsi.0");
+    expect(&model, DETACH, DONE, ABSENT); /* the controller stays */
+    expect(&model, ATTACH, DONE, PRESENT);
+    assert_string_equal(model.log, "+set +file +raw +group limits +throttle +device");
+}
+
+static void what_is_not_its_own_stays(void **state)
+{
+    struct model model = model_of(true);
+
+    (void)state;
+    expect(&model, ATTACH, DONE, PRESENT);
+    model.other_disk = true;
+    expect(&model, ATTACH, HYPERVISOR_DRIVE_CONFLICT, PRESENT);
+    model.other_disk = false;
+    request.read_only = true;
+    expect(&model, ATTACH, HYPERVISOR_DRIVE_CONFLICT, PRESENT);
+    request.read_only = false;
+    model.serial = "crust-2";
+    expect(&model, ATTACH, HYPERVISOR_DRIVE_CONFLICT, PRESENT);
+    model.serial = request.serial;
+    model.found.is_on_set = false;
+    expect(&model, ATTACH, HYPERVISOR_DRIVE_CONFLICT, PRESENT);
+    model.found.is_on_set = true;
+    model.found.has[QEMU_PART_RAW] = false;
+    expect(&model, ATTACH, HYPERVISOR_DRIVE_CONFLICT, PRESENT);
+}
+
+static void needs_a_descriptor_only_at_first(void **state)
+{
+    struct model model = model_of(true);
+
+    (void)state;
+    request.descriptor = -1;
+    expect(&model, ATTACH, HYPERVISOR_DRIVE_NEEDS_DESCRIPTOR, ABSENT);
+    assert_string_equal(model.log, "");
+    model.found.has[QEMU_PART_SET] = true;
+    model.found.set_count = 1;
+    model.found.sets[0].number = 7;
+    expect(&model, ATTACH, DONE, PRESENT);
+    assert_int_equal(plan.values.set, 7);
+}
+
+static void a_guest_may_hold_the_device(void **state)
+{
+    struct model model = model_of(true);
+
+    (void)state;
+    expect(&model, ATTACH, DONE, PRESENT);
+    model.guest_holds = true;
+    expect(&model, DETACH, HYPERVISOR_DRIVE_PENDING, PRESENT);
+    assert_string_equal(model.log, "-device");
+    model.refused = QEMU_REMOVE_DEVICE;
+    model.refusals = 1;
+    model.text = "Device crust-x is already in the process of unplug";
+    expect(&model, DETACH, HYPERVISOR_DRIVE_PENDING, PRESENT);
+    assert_string_equal(model.log, "");
+    model.found.has[QEMU_PART_DEVICE] = false;
+    expect(&model, DETACH, DONE, ABSENT);
+}
+
+static void a_paused_vm_keeps_the_descriptor(void **state)
+{
+    struct model model = model_of(true);
+
+    (void)state;
+    expect(&model, ATTACH, DONE, PRESENT);
+    model.keeps_set = true;
+    expect(&model, DETACH, HYPERVISOR_DRIVE_PENDING, PARTIAL);
+    model.keeps_set = false;
+    expect(&model, DETACH, DONE, ABSENT);
+}
+
+/* It was gone before the command came, or is in use for a moment longer, or is refused. */
+static void removals_may_be_refused(void **state)
+{
+    (void)state;
+    for (enum qemu_part part = QEMU_PART_SET; part < QEMU_PARTS; part++) {
+        struct model model = model_of(true);
+
+        expect(&model, ATTACH, DONE, PRESENT);
+        model.refused = qemu_remove_of(part);
+        model.refusals = 1;
+        model.applied = true;
+        model.text = "Failed to find node with node-name='x'";
+        expect(&model, DETACH, DONE, ABSENT);
+        expect(&model, ATTACH, DONE, PRESENT);
+        model.refusals = 2;
+        model.applied = false;
+        model.text = "Node x is in use";
+        expect(&model, DETACH, DONE, ABSENT);
+        assert_int_equal(model.waits, 2);
+        expect(&model, ATTACH, DONE, PRESENT);
+        model.refusals = 1;
+        model.text = "No";
+        expect(&model, DETACH, HYPERVISOR_DRIVE_REFUSED,
+               part == QEMU_PART_DEVICE ? PRESENT : PARTIAL);
+    }
+}
+
+static void removes_every_set(void **state)
+{
+    struct model model = model_of(true);
+
+    (void)state;
+    expect(&model, ATTACH, DONE, PRESENT);
+    model.found.sets[model.found.set_count++].number = 9;
+    expect(&model, DETACH, DONE, ABSENT);
+    assert_string_equal(model.log, "-device -throttle -group -raw -file -set -set");
+}
+
+static void limits_only_what_is_there(void **state)
+{
+    struct model model = model_of(true);
+
+    (void)state;
+    expect(&model, HYPERVISOR_DRIVE_LIMIT, HYPERVISOR_DRIVE_NOT_ATTACHED, ABSENT);
+    expect(&model, HYPERVISOR_DRIVE_LOOK, DONE, ABSENT);
+    expect(&model, ATTACH, DONE, PRESENT);
+    expect(&model, HYPERVISOR_DRIVE_LIMIT, DONE, PRESENT);
+    assert_string_equal(model.log, "limits");
+    model.refused = QEMU_SET_LIMITS;
+    model.refusals = 1;
+    model.text = "bps/iops/max total values and read/write values cannot be used at the same time";
+    expect(&model, HYPERVISOR_DRIVE_LIMIT, HYPERVISOR_DRIVE_REFUSED, PRESENT);
+    expect(&model, HYPERVISOR_DRIVE_LOOK, DONE, PRESENT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(goes_up_and_down),
+        cmocka_unit_test(goes_on_from_anywhere),
+        cmocka_unit_test(a_failed_attach_leaves_nothing),
+        cmocka_unit_test(a_duplicate_is_looked_at),
+        cmocka_unit_test(takes_the_next_address),
+        cmocka_unit_test(gives_up_after_many_addresses),
+        cmocka_unit_test(brings_a_controller_along),
+        cmocka_unit_test(what_is_not_its_own_stays),
+        cmocka_unit_test(needs_a_descriptor_only_at_first),
+        cmocka_unit_test(a_guest_may_hold_the_device),
+        cmocka_unit_test(a_paused_vm_keeps_the_descriptor),
+        cmocka_unit_test(removals_may_be_refused),
+        cmocka_unit_test(removes_every_set),
+        cmocka_unit_test(limits_only_what_is_there),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
