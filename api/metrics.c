@@ -296,6 +296,10 @@ static void write_daemon(struct metrics_text *text, struct reconciler *reconcile
     metrics_begin(text, "crustd_loop_longest_pass_cpu_seconds", "gauge",
                   "The most processor time that one pass of the loop has taken.");
     metrics_put(text, NULL, (double)health.longest_pass_processor_ns / (double)NSEC_PER_SEC);
+    metrics_begin(text, "crustd_journal_lines_total", "counter",
+                  "Lines of the journal on stdout (log.journal), and rows that were not printed.");
+    metrics_put(text, METRICS_WITH({"result", "printed"}), (double)health.journal_printed);
+    metrics_put(text, METRICS_WITH({"result", "dropped"}), (double)health.journal_dropped);
     write_sources(text, &health);
 }
 

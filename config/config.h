@@ -108,6 +108,9 @@ struct config {
         uint32_t keep_days;
         uint32_t max_rows;
     } history;
+    struct {
+        bool journal; /* on stdout */
+    } log;
 };
 
 void config_defaults(struct config *ret_config);

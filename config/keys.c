@@ -106,6 +106,8 @@ const struct config_key config_keys[] = {
 
     NUMBER(history, keep_days, "90", 1, 3650),
     NUMBER(history, max_rows, "1000000", 1000, 100 * 1000 * 1000),
+
+    KEY(log, journal, KEY_SWITCH, "off"),
 };
 /* clang-format on */
 

@@ -283,6 +283,9 @@ static int start_core(struct daemon *daemon, struct error *error)
         .config = &daemon->config,
         .root = daemon->root,
         .watchers = &daemon->events.callbacks,
+        /* --once prints its summary there. */
+        .journal_output = daemon->arguments.once ? 0 : STDOUT_FILENO,
+        .node = daemon->arguments.node,
         .synced = on_synced,
         .settled = on_settled,
         .userdata = daemon,

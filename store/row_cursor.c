@@ -68,7 +68,7 @@ static bool is_json_column(const char *name)
 
 /* The text was JSON when it was written; damage to the file since then must not break the answer.
  */
-static bool is_json(const char *text)
+bool is_json_text(const char *text)
 {
     cleanup(json_deletep) cJSON *value = NULL;
 
@@ -89,7 +89,7 @@ static int append_value(struct buffer *json, sqlite3_stmt *statement, int column
         text = (const char *)sqlite3_column_text(statement, column);
         if (!text)
             return buffer_fail(json, -ENOMEM);
-        if (is_json_column(sqlite3_column_name(statement, column)) && is_json(text))
+        if (is_json_column(sqlite3_column_name(statement, column)) && is_json_text(text))
             return buffer_append_text(json, text);
         return json_append_string(json, text);
     }

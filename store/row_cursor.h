@@ -35,3 +35,6 @@ int row_cursor_read(struct row_cursor *cursor, uint64_t until_ns, struct buffer 
 
 /* One row as an object. */
 int row_append(struct buffer *json, sqlite3_stmt *statement, bool first);
+
+/* Whether text from the file may be embedded as JSON. */
+bool is_json_text(const char *text);

@@ -19,7 +19,7 @@ packages="
     libcjson-dev libcurl4-gnutls-dev libev-dev libinih-dev libmicrohttpd-dev libnghttp2-dev
     libprotobuf-c-dev libsqlite3-dev nettle-dev protobuf-c-compiler uthash-dev
 
-    btrfs-progs cpio curl e2fsprogs mount procps python3 qemu-system-x86 sqlite3 util-linux xfsprogs
+    btrfs-progs cpio curl e2fsprogs jq mount procps python3 qemu-system-x86 sqlite3 util-linux xfsprogs
 "
 [ -n "$demo" ] || packages="$packages
     clang clang-format cppcheck gcovr libclang-rt-14-dev libcmocka-dev llvm strace valgrind

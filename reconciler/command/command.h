@@ -46,6 +46,7 @@ struct reconciler_health {
     char cleanup_problem[400]; /* why nothing stale is removed now; "": nothing is wrong */
     unsigned acts_in_flight;
     uint64_t longest_pass_ns, longest_pass_processor_ns; /* of the loop: lib/loop_pass.h */
+    uint64_t journal_printed, journal_dropped;           /* lines of log.journal */
     unsigned sources;
     struct reconciler_source source[RECONCILER_SOURCES_MAX];
 };

@@ -8,6 +8,7 @@
 #include "reconciler/core/context.h"
 #include "reconciler/core/devices.h"
 #include "reconciler/core/fallback.h"
+#include "reconciler/core/journal_lines.h"
 #include "reconciler/core/observer.h"
 #include "reconciler/core/reconciler.h"
 #include "reconciler/core/scan.h"
@@ -39,6 +40,7 @@ struct reconciler {
     struct cleanup cleanup;
     struct monitors monitors;
     struct fallback fallback;
+    struct journal_lines journal_lines;
 
     struct actor *actor;
     struct helpers *helpers;

@@ -385,6 +385,7 @@ void reconciler_on_prepare(struct loop_prepare *prepare)
     if (has_work(reconciler))
         after_pass(reconciler, run_pass(reconciler));
     clean_up(reconciler);
+    journal_lines_follow(&reconciler->journal_lines);
     if (reconciler->settled && is_settled(reconciler))
         reconciler->settled(reconciler->userdata);
 }

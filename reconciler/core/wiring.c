@@ -113,6 +113,8 @@ void reconciler_get_health(const struct reconciler *reconciler,
         .acts_in_flight = actor_count_running(reconciler->actor),
         .longest_pass_ns = reconciler->context.loop->pass.longest_ns,
         .longest_pass_processor_ns = reconciler->context.loop->pass.longest_processor_ns,
+        .journal_printed = journal_lines_printed(&reconciler->journal_lines),
+        .journal_dropped = journal_lines_dropped(&reconciler->journal_lines),
     };
     (void)snprintf(ret_health->cleanup_problem, sizeof(ret_health->cleanup_problem), "%s",
                    reconciler->cleanup.visibility.problem);
@@ -132,6 +134,7 @@ void reconciler_configure(struct reconciler *reconciler, const struct config *co
     memcpy(&next.paths, &reconciler->config.paths, sizeof(next.paths));
     reconciler->config = next;
     actor_set_parallel(reconciler->actor, next.resize.parallel);
+    journal_lines_configure(&reconciler->journal_lines);
     reconciler_on_sweep(&reconciler->sweep);
     stats_poll_start(reconciler->stats_poll);
     reconciler_retry_everything(reconciler);
@@ -141,6 +144,7 @@ void reconciler_start(struct reconciler *reconciler)
 {
     stagings_sweep(reconciler->clients);
     reconciler_queue_everything(reconciler);
+    journal_lines_start(&reconciler->journal_lines);
     loop_prepare_start(reconciler->context.loop, &reconciler->pass, reconciler_on_prepare);
     work_queue_wake(&reconciler->queue, 0);
     loop_timer_start(reconciler->context.loop, &reconciler->sweep,
@@ -180,6 +184,7 @@ static void begin_anew(void *userdata)
     cleanup_abandon(&reconciler->cleanup);
     work_queue_forget_volumes(&reconciler->queue);
     scan_done(&reconciler->scan);
+    journal_lines_begin_anew(&reconciler->journal_lines);
     reconciler->attempts_queued_ns = 0;
     reconciler->context.synced = false;
     reconciler_queue_everything(reconciler);
@@ -238,6 +243,8 @@ static void wire(struct reconciler *reconciler, const struct reconciler_options 
                                            .queue = &reconciler->queue};
     wire_observing(reconciler, options->watchers);
     wire_deciding(reconciler, options);
+    journal_lines_init(&reconciler->journal_lines, &reconciler->context, options->journal_output,
+                       options->node);
 }
 
 static int make_modules(struct reconciler *reconciler)
@@ -306,6 +313,7 @@ struct reconciler *reconciler_free(struct reconciler *reconciler)
     log_set_namer(NULL, NULL);
     stop_timers(reconciler);
     fallback_done(&reconciler->fallback);
+    journal_lines_done(&reconciler->journal_lines);
     stats_poll_free(reconciler->stats_poll);
     clients_free(reconciler->clients);
     actor_free(reconciler->actor);

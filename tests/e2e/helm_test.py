@@ -115,9 +115,11 @@ class HelmTest(unittest.TestCase):
         shipped = yaml.safe_load((DEPLOY / "configmap.yaml").read_text())
         self.assertEqual(self.effective(self.render()), self.effective({("ConfigMap", "crustd"): shipped}))
         keys = self.effective(self.render(mode="observe", metrics={"port": 9999},
-                                          config={"resize": {"settle_ms": 500}, "history": {"keep_days": 7}}))
-        self.assertEqual([keys[key] for key in ("resize.mode", "metrics.listen", "resize.settle_ms", "history.keep_days")],
-                         ["observe", "[::]:9999", "500", "7"])
+                                          config={"resize": {"settle_ms": 500}, "history": {"keep_days": 7},
+                                                  "log": {"journal": "on"}}))
+        self.assertEqual([keys[key] for key in ("resize.mode", "metrics.listen", "resize.settle_ms", "history.keep_days",
+                                                   "log.journal")],
+                         ["observe", "[::]:9999", "500", "7", "on"])
         self.assertEqual(self.pod(metrics={"port": 9999})["containers"][0]["ports"][0]["containerPort"], 9999)
 
     def checksum(self, **values):

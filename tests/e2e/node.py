@@ -202,11 +202,12 @@ class Node:
         return [str(self.programs / "crustd"), "--root", str(self.root), "--log-level", "debug",
                 *arguments]
 
-    def start(self, *arguments, ready=True):
+    def start(self, *arguments, ready=True, stdout=None):
+        """stdout: a file for what the daemon prints there; it is the log's otherwise."""
         self.started_at = processor_time()
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(self.wrapper + self.command(*arguments),
-                                            stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+                                            stdin=subprocess.DEVNULL, stdout=stdout or log, stderr=log)
         if ready:
             self.wait_ready()
 

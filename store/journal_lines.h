@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* journal_lines.h - the journal's rows as lines of JSON, for log engines.
+ *
+ * docs/reference/journal.md is the contract. Outside a transaction only, so that every line is of a
+ * row that is committed.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "lib/buffer.h"
+
+struct store;
+
+/* The newest row's number, and that of the row with which this opening of the store began; 0: there
+ * is none. 0 or an enum store_failure. */
+int store_newest_journal_row(struct store *store, int64_t *ret_seq);
+int store_opening_journal_row(struct store *store, int64_t *ret_seq);
+
+struct store_journal_lines {
+    const char *node;  /* on every line; NULL or "": left out */
+    int64_t seq;       /* in: rows after this one; out: the last that was written */
+    uint64_t gone;     /* rows that were trimmed before they were read are added */
+    unsigned most;     /* rows */
+    size_t line_bytes; /* the longest line: a longer one loses what can be looked up */
+};
+
+/* Appends whole lines. How many, or an enum store_failure; a buffer that is full ends it sooner. */
+int store_read_journal_lines(struct store *store, struct store_journal_lines *lines,
+                             struct buffer *ret_text);
