@@ -170,6 +170,7 @@ static int call_start(struct agent_call *call, struct loop *loop,
     struct agent_session_options options = {
         .root = request->root,
         .address = request->address,
+        .listener = request->listener,
         .request_bytes = REQUEST_BYTES,
         .tells_time = true,
     };

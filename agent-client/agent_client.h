@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "agent-client/agent_messages.h"
+#include "lib/listener.h"
 #include "lib/loop.h"
 #include "lib/result.h"
 
@@ -41,11 +42,12 @@ enum agent_outcome {
 
 struct agent_request {
     enum agent_act act;
-    int root;                /* O_PATH of --root; borrowed until done */
-    const char *address;     /* as above */
-    const char *volume_path; /* guest mount point, or pci:02/01, scsi:0:1, /dev/NAME */
-    uint64_t bytes;          /* RESIZE: the device's size */
-    uint64_t deadline_ns;    /* from now, for everything */
+    int root;                 /* O_PATH of --root; borrowed until done */
+    const char *address;      /* as above */
+    struct listener listener; /* who may listen on a unix socket of that address */
+    const char *volume_path;  /* guest mount point, or pci:02/01, scsi:0:1, /dev/NAME */
+    uint64_t bytes;           /* RESIZE: the device's size */
+    uint64_t deadline_ns;     /* from now, for everything */
 };
 
 struct agent_reply {

@@ -200,6 +200,7 @@ int agent_session_start(struct agent_session *session, struct loop *loop,
         .family = session->address.transport == AGENT_VSOCK ? STREAM_VSOCK : STREAM_UNIX,
         .directory = options->root,
         .path = session->address.path,
+        .listener = options->listener,
         .cid = session->address.cid,
         .port = session->address.port,
     };

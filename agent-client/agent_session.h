@@ -17,6 +17,7 @@
 #include "agent-client/agent_messages.h"
 #include "agent-client/ttrpc_codec.h"
 #include "lib/buffer.h"
+#include "lib/listener.h"
 #include "lib/loop.h"
 #include "lib/result.h"
 #include "lib/stream.h"
@@ -39,9 +40,10 @@ struct agent_session_handler {
 };
 
 struct agent_session_options {
-    int root;             /* O_PATH of --root; borrowed for the duration of the call */
-    const char *address;  /* agent_address.h */
-    size_t request_bytes; /* the longest frame that is sent */
+    int root;                 /* O_PATH of --root; borrowed for the duration of the call */
+    const char *address;      /* agent_address.h */
+    struct listener listener; /* who may listen on a unix socket; borrowed likewise */
+    size_t request_bytes;     /* the longest frame that is sent */
     /* The agent is told the time that is left, so that it can give its own reason before ours is
      * "no answer". kata-agent drops a call in its middle when that time is over. */
     bool tells_time;

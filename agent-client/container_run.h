@@ -25,6 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lib/listener.h"
 #include "lib/loop.h"
 #include "lib/result.h"
 
@@ -72,6 +73,8 @@ struct container_request {
     enum container_act act;
     int root;                 /* O_PATH of --root; borrowed until done */
     const char *address;      /* of the agent: vsock://, hvsock://, unix:// (agent_address.h) */
+    struct listener listener; /* who may listen on a unix socket of that address; its text is
+                                 borrowed until done */
     const char *container_id; /* letters, digits, dashes */
 
     /* As the agent sees it. RUN needs all of it. CLEAN_UP may have NULL for the directory; with

@@ -117,6 +117,7 @@ static int run_connect(struct container_run *run, struct error *error)
     struct agent_session_options options = {
         .root = run->order.request.root,
         .address = run->order.request.address,
+        .listener = run->order.request.listener,
         .request_bytes = REQUEST_BYTES,
     };
     int r;

@@ -116,6 +116,7 @@ static int call_agent(struct guest_call *call, enum agent_act act, uint64_t dead
         .act = act,
         .root = call->request.root,
         .address = call->walk.address,
+        .listener = call->request.listener,
         .volume_path = call->request.guest_path,
         .bytes = call->request.bytes,
         .deadline_ns = deadline_ns,
@@ -130,6 +131,7 @@ static int call_shim(struct guest_call *call, uint64_t deadline_ns)
         .act = call->request.resizes ? AGENT_RESIZE_AND_STATS : AGENT_STATS,
         .root = call->request.root,
         .socket_path = call->request.shim_socket,
+        .listener = call->request.listener,
         .dialect = call->request.shim_dialect,
         .volume = call->request.shim_volume,
         .bytes = call->request.bytes,
@@ -318,6 +320,7 @@ static int ask_address(struct guest_call *call)
     const struct http_exchange_request request = {
         .directory = call->request.root,
         .socket_path = call->request.shim_socket,
+        .listener = call->request.listener,
         .method = "GET",
         .target = "/agent-url",
         .body_limit = call->request.agent_address_size,

@@ -12,6 +12,7 @@
 
 #include "agent-client/guest_route.h"
 #include "agent-client/shim_client.h"
+#include "lib/listener.h"
 #include "lib/loop.h"
 
 struct helper_call;
@@ -37,8 +38,9 @@ struct guest_helper_ops {
 
 /* Everything is borrowed until done. */
 struct guest_request {
-    bool resizes; /* else it counts */
-    int root;     /* O_PATH of --root */
+    bool resizes;             /* else it counts */
+    int root;                 /* O_PATH of --root */
+    struct listener listener; /* who may listen on the sandbox's sockets */
     enum guest_route order[GUEST_ROUTES];
     enum volume_reason inability[GUEST_ROUTES]; /* routes to be passed over; NONE: to be tried */
 

@@ -22,6 +22,7 @@ struct shim_call {
     struct loop *loop;
     int root;
     char *socket_path, *volume;
+    struct listener listener;
     enum shim_dialect dialect;
     uint64_t ends_at; /* on clock_boottime() */
     bool stats_only;
@@ -40,6 +41,7 @@ static int call_send(struct shim_call *call, const struct shim_query *query)
     struct http_exchange_request request = {
         .directory = call->root,
         .socket_path = call->socket_path,
+        .listener = call->listener,
         .method = query->method,
         .target = buffer_text(&query->target),
         .body = query->body.length ? buffer_text(&query->body) : NULL,
@@ -133,6 +135,7 @@ int shim_call_new(struct loop *loop, const struct shim_request *request, shim_do
         return -ENOMEM;
     call->loop = loop;
     call->root = request->root;
+    call->listener = request->listener;
     call->dialect = request->dialect;
     call->ends_at = clock_boottime() + request->deadline_ns;
     call->stats_only = request->act == AGENT_STATS;

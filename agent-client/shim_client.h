@@ -9,11 +9,13 @@
 #pragma once
 
 #include "agent-client/shim_codec.h"
+#include "lib/listener.h"
 
 struct shim_request {
-    enum agent_act act;      /* AGENT_RESIZE_AND_STATS, AGENT_STATS */
-    int root;                /* O_PATH of --root; borrowed until done */
-    const char *socket_path; /* below root */
+    enum agent_act act;       /* AGENT_RESIZE_AND_STATS, AGENT_STATS */
+    int root;                 /* O_PATH of --root; borrowed until done */
+    const char *socket_path;  /* below root */
+    struct listener listener; /* who may listen there; borrowed until done */
     enum shim_dialect dialect;
     const char *volume;   /* as the dialect has it */
     uint64_t bytes;       /* GROW: the device's size */

@@ -98,6 +98,8 @@ struct hypervisor_drive_request {
     int root;                   /* O_PATH of --root; borrowed until done */
     const char *control_socket; /* below root; NULL: none */
     pid_t vmm_pid;              /* its descriptors are compared with the disk */
+    const char *sandbox_id;     /* its shim may listen on the control socket too; NULL: it may not.
+                                   Borrowed while the call is made */
     const char *drive_id;       /* LIST: NULL */
 
     /* ATTACH. */

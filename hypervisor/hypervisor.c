@@ -112,7 +112,7 @@ int hypervisor_call_new(struct loop *loop, enum hypervisor_kind kind,
 {
     const struct hypervisor_ops *ops = kinds[kind].ops;
     struct hypervisor_call *call = calloc(1, ops ? ops->size : sizeof(*call));
-    int r, s, t;
+    int r, s, t, u;
 
     if (!call)
         return -ENOMEM;
@@ -124,7 +124,8 @@ int hypervisor_call_new(struct loop *loop, enum hypervisor_kind kind,
     r = copy_text(request->control_socket, &call->request.control_socket);
     s = copy_text(request->recorded_drive, &call->request.recorded_drive);
     t = copy_text(request->others_forbid, &call->request.others_forbid);
-    if (r < 0 || s < 0 || t < 0) {
+    u = copy_text(request->sandbox_id, &call->request.sandbox_id);
+    if (r < 0 || s < 0 || t < 0 || u < 0) {
         (void)hypervisor_call_free(call);
         return -ENOMEM;
     }
@@ -143,6 +144,7 @@ struct hypervisor_call *hypervisor_call_free(struct hypervisor_call *call)
     free((void *)(uintptr_t)call->request.control_socket);
     free((void *)(uintptr_t)call->request.recorded_drive);
     free((void *)(uintptr_t)call->request.others_forbid);
+    free((void *)(uintptr_t)call->request.sandbox_id);
     free(call);
     return NULL;
 }

@@ -47,10 +47,11 @@ struct hypervisor_request {
     int sysfs;                  /* O_PATH of /sys, likewise */
     const char *control_socket; /* below root; NULL: none */
     pid_t vmm_pid;              /* its /proc/PID/root and descriptors resolve reported paths */
-    const char *forbidden;      /* RESIZE: why crustd's configuration forbids it, static; NULL */
-    bool regular_file;          /* the device is a file: query only */
-    dev_t device;               /* st_rdev of the block device */
-    dev_t file_device;          /* regular file: st_dev, inode */
+    const char *sandbox_id; /* its shim may listen on the control socket too; NULL: it may not */
+    const char *forbidden;  /* RESIZE: why crustd's configuration forbids it, static; NULL */
+    bool regular_file;      /* the device is a file: query only */
+    dev_t device;           /* st_rdev of the block device */
+    dev_t file_device;      /* regular file: st_dev, inode */
     ino_t inode;
     const char *recorded_drive; /* drive id that the runtime recorded, NULL unknown */
     bool wants_address;         /* the guest's address of the drive is not known otherwise: QEMU is

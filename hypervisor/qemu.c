@@ -474,6 +474,7 @@ static int qemu_start(struct hypervisor_call *call)
         .family = STREAM_UNIX,
         .directory = request->root,
         .path = request->control_socket,
+        .listener = {.vmm = request->vmm_pid, .sandbox_id = request->sandbox_id},
     };
 
     qemu_search_init(&qemu->search, request);

@@ -322,6 +322,7 @@ static int hotplug_start(struct hypervisor_drive_call *call)
         .family = STREAM_UNIX,
         .directory = call->request.root,
         .path = call->request.control_socket,
+        .listener = {.vmm = call->request.vmm_pid, .sandbox_id = call->request.sandbox_id},
     };
 
     qemu_hotplug_plan_init(&hotplug->plan, &call->request);

@@ -30,7 +30,7 @@ int vmm_http_start(struct vmm_http *vmm, const char *method, const char *target,
     struct http_exchange_request request = {
         .directory = vmm->call.request.root,
         .socket_path = vmm->call.request.control_socket,
-        .listener = vmm->call.request.vmm_pid,
+        .listener = {.vmm = vmm->call.request.vmm_pid, .sandbox_id = vmm->call.request.sandbox_id},
         .method = method,
         .target = target,
         .body = body,

@@ -53,15 +53,17 @@ struct http_exchange {
     struct curl_slist *headers;
     int handle; /* O_PATH of the socket, until it is connected */
     int fd;     /* libcurl's connection, borrowed; -1 before there is one */
-    pid_t listener;
+    struct listener listener;
+    char *socket_path;
     struct buffer body;
     size_t header_bytes;
     struct loop_io io;
     struct loop_timer timer; /* the deadline, or the end that is already known */
     struct http_exchange_answer answer;
     bool foreign, overflow;
-    bool turned_away;   /* by a 503 that libcurl did not read */
-    bool headers_whole; /* the empty line after the last of them was there */
+    struct error foreigner; /* who listens there */
+    bool turned_away;       /* by a 503 that libcurl did not read */
+    bool headers_whole;     /* the empty line after the last of them was there */
     char detail[CURL_ERROR_SIZE];
 };
 
@@ -112,7 +114,7 @@ static enum http_exchange_end end_of(const struct http_exchange *exchange)
 static const char *text_of(const struct http_exchange *exchange, enum http_exchange_end end)
 {
     if (end == HTTP_EXCHANGE_FOREIGN)
-        return "another process listens there";
+        return exchange->foreigner.text;
     if (end == HTTP_EXCHANGE_OVERFLOW)
         return "the answer is too long";
     if (end == HTTP_EXCHANGE_NOTHING)
@@ -250,13 +252,10 @@ static int on_close(void *context, curl_socket_t fd)
 static int on_connected(void *context, char *peer, char *local, int peer_port, int local_port)
 {
     struct http_exchange *exchange = context;
-    struct ucred listener;
-    socklen_t size = sizeof(listener);
 
     (void)peer, (void)local, (void)peer_port, (void)local_port;
-    exchange->foreign = exchange->listener &&
-                        (getsockopt(exchange->fd, SOL_SOCKET, SO_PEERCRED, &listener, &size) < 0 ||
-                         listener.pid != exchange->listener);
+    exchange->foreign = !listener_is_believed(exchange->fd, exchange->socket_path,
+                                              &exchange->listener, &exchange->foreigner);
     fd_close(take_fd(&exchange->handle));
     return exchange->foreign ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
 }
@@ -413,12 +412,13 @@ static bool not_begun(struct http_exchange *exchange, enum http_exchange_end end
 static bool find_means(struct http_exchange *exchange, const struct http_exchange_request *request)
 {
     struct error error;
-    int r = path_open_in_root(request->directory, request->socket_path, &exchange->handle);
+    int r = listener_open(request->directory, request->socket_path, &request->listener,
+                          &exchange->handle, &error);
 
     if (path_is_missing(r))
-        return not_begun(exchange, HTTP_EXCHANGE_NO_SOCKET, strerror(-r));
+        return not_begun(exchange, HTTP_EXCHANGE_NO_SOCKET, error.text);
     if (r < 0)
-        return not_begun(exchange, HTTP_EXCHANGE_REFUSED, strerror(-r));
+        return not_begun(exchange, HTTP_EXCHANGE_REFUSED, error.text);
     if (curl_library_load(&error) < 0)
         return not_begun(exchange, HTTP_EXCHANGE_FAILED, error.text);
     return true;
@@ -437,7 +437,12 @@ int http_exchange_new(struct loop *loop, const struct http_exchange_request *req
     exchange->userdata = userdata;
     exchange->handle = exchange->fd = -1;
     exchange->listener = request->listener;
+    exchange->socket_path = strdup(request->socket_path);
     buffer_init(&exchange->body, request->body_limit);
+    if (!exchange->socket_path) {
+        (void)http_exchange_free(exchange);
+        return -ENOMEM;
+    }
     if (find_means(exchange, request)) {
         r = start_transfer(exchange, request);
         if (r < 0) {
@@ -464,6 +469,7 @@ struct http_exchange *http_exchange_free(struct http_exchange *exchange)
     if (exchange->added)
         shared_release();
     fd_close(exchange->handle);
+    free(exchange->socket_path);
     buffer_done(&exchange->body);
     free(exchange);
     return NULL;

@@ -12,15 +12,16 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "lib/listener.h"
 #include "lib/loop.h"
 #include "lib/result.h"
 
 enum { HTTP_EXCHANGE_HEADER_BYTES = 8 * 1024 };
 
 struct http_exchange_request {
-    int directory;           /* O_PATH of what socket_path lies below; borrowed while it starts */
-    const char *socket_path; /* of any length; links resolve inside the directory */
-    pid_t listener;          /* the process that must be listening there; 0: any */
+    int directory;            /* O_PATH of what socket_path lies below; borrowed while it starts */
+    const char *socket_path;  /* of any length; opened by listener_open() */
+    struct listener listener; /* who may listen there; borrowed until done */
     const char *method;
     const char *target; /* path and query, or a whole http URL, as it goes into the request line */
     const char *body;   /* JSON, or "" for an empty one; NULL none */
@@ -32,7 +33,7 @@ enum http_exchange_end {
     HTTP_EXCHANGE_ANSWERED,  /* a whole answer, whatever its status */
     HTTP_EXCHANGE_NO_SOCKET, /* nothing has that name */
     HTTP_EXCHANGE_REFUSED,   /* nobody listens there, or no connection is to be had */
-    HTTP_EXCHANGE_FOREIGN,   /* another process than `listener` does */
+    HTTP_EXCHANGE_FOREIGN,   /* who listens there is not believed */
     HTTP_EXCHANGE_NOTHING,   /* closed in good order, but without a status */
     HTTP_EXCHANGE_CLOSED,    /* closed before the answer was whole */
     HTTP_EXCHANGE_TIMEOUT,

@@ -81,6 +81,9 @@ int path_open_directory_in_root(int root, const char *path, int *ret_fd);
 /* Any existing thing below, as O_PATH; of a link the link itself. */
 int path_open_below(int directory, const char *name, int *ret_fd);
 
+/* The same, also on a mount below; a link is PATH_BEHIND_A_LINK. */
+int path_open_unlinked(int directory, const char *name, int *ret_fd);
+
 /* Any existing thing below as O_PATH, links followed as long as they stay below. */
 int path_open_within(int directory, const char *name, int *ret_fd);
 

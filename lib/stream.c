@@ -40,20 +40,27 @@ static void stop_passing(struct stream *stream)
 }
 
 /* The last thing done to a stream: the handler may free it. */
-static void stream_end(struct stream *stream, enum stream_end end, int code, const char *what)
+static void stream_end_with(struct stream *stream, enum stream_end end, const struct error *error)
 {
-    struct error error;
+    const struct error copy = *error; /* it may be the stream's */
 
     stream->ended = true;
     loop_io_stop(&stream->io);
     loop_timer_stop(&stream->deadline);
     fd_close(take_fd(&stream->fd));
     stop_passing(stream);
+    stream->handler->ended(stream, end, &copy);
+}
+
+static void stream_end(struct stream *stream, enum stream_end end, int code, const char *what)
+{
+    struct error error;
+
     if (end == STREAM_TIMEOUT || end == STREAM_OVERFLOW)
         (void)error_set(&error, code, "%s", what);
     else
         (void)error_set_errno(&error, code, "%s", what);
-    stream->handler->ended(stream, end, &error);
+    stream_end_with(stream, end, &error);
 }
 
 /* Calls a handler that may free the stream; false if it did, or if the stream has ended. */
@@ -229,7 +236,7 @@ static void on_refusal(struct loop_timer *timer)
 {
     struct stream *stream = container_of(timer, struct stream, deadline);
 
-    stream_end(stream, STREAM_REFUSED, stream->refusal, "cannot connect");
+    stream_end_with(stream, STREAM_REFUSED, &stream->refusal);
 }
 
 static void stream_init(struct stream *stream, struct loop *loop, size_t input_limit,
@@ -246,29 +253,49 @@ static int begin_connecting(int fd, const void *name, socklen_t length)
     return connect(fd, name, length) < 0 && errno != EINPROGRESS && errno != EINTR ? -errno : 0;
 }
 
-/* A socket inside a directory, or one whose path is too long, is named by an open descriptor. */
-static int connect_unix(int fd, const struct stream_address *address)
+static int cannot_connect(int r, struct error *error)
+{
+    return r < 0 ? error_set_errno(error, r, "cannot connect") : 0;
+}
+
+/* A socket that is named by an open descriptor: its path may be of any length. */
+static int connect_handle(int fd, int handle)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+
+    (void)snprintf(name.sun_path, sizeof(name.sun_path), "/proc/self/fd/%d", handle);
+    return begin_connecting(fd, &name, sizeof(name));
+}
+
+static int connect_absolute(int fd, const char *path)
 {
     cleanup(fd_closep) int handle = -1;
     struct sockaddr_un name = {.sun_family = AF_UNIX};
-    size_t length = strlen(address->path);
+    size_t length = strlen(path);
 
-    if (address->directory == AT_FDCWD && length < sizeof(name.sun_path)) {
-        memcpy(name.sun_path, address->path, length + 1);
-    } else {
-        if (address->directory == AT_FDCWD) {
-            handle = open(address->path, O_PATH | O_CLOEXEC);
-            if (handle < 0)
-                return -errno;
-        } else {
-            int r = path_open_in_root(address->directory, address->path, &handle);
-
-            if (r < 0)
-                return r;
-        }
-        (void)snprintf(name.sun_path, sizeof(name.sun_path), "/proc/self/fd/%d", handle);
+    if (length < sizeof(name.sun_path)) {
+        memcpy(name.sun_path, path, length + 1);
+        return begin_connecting(fd, &name, sizeof(name));
     }
-    return begin_connecting(fd, &name, sizeof(name));
+    handle = open(path, O_PATH | O_CLOEXEC);
+    return handle < 0 ? -errno : connect_handle(fd, handle);
+}
+
+/* The listener is known as soon as connect(2) returns: unix sockets are connected at once. */
+static int connect_unix(int fd, const struct stream_address *address, struct error *error)
+{
+    cleanup(fd_closep) int handle = -1;
+    int r;
+
+    if (address->directory == AT_FDCWD)
+        return cannot_connect(connect_absolute(fd, address->path), error);
+    r = listener_open(address->directory, address->path, &address->listener, &handle, error);
+    if (r == 0)
+        r = cannot_connect(connect_handle(fd, handle), error);
+    if (r == 0 && !listener_is_believed(fd, address->path, &address->listener, error))
+        r = STREAM_FOREIGN;
+    error->code = r;
+    return r;
 }
 
 static int connect_vsock(int fd, const struct stream_address *address)
@@ -282,15 +309,16 @@ static int connect_vsock(int fd, const struct stream_address *address)
     return begin_connecting(fd, &name, sizeof(name));
 }
 
-static int stream_open(const struct stream_address *address, int *ret_fd)
+static int stream_open(const struct stream_address *address, int *ret_fd, struct error *error)
 {
     int family = address->family == STREAM_UNIX ? AF_UNIX : AF_VSOCK;
     cleanup(fd_closep) int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     int r;
 
     if (fd < 0)
-        return -errno;
-    r = family == AF_UNIX ? connect_unix(fd, address) : connect_vsock(fd, address);
+        return cannot_connect(-errno, error);
+    r = family == AF_UNIX ? connect_unix(fd, address, error)
+                          : cannot_connect(connect_vsock(fd, address), error);
     if (r < 0)
         return r;
     *ret_fd = take_fd(&fd);
@@ -303,8 +331,7 @@ int stream_connect(struct stream *stream, struct loop *loop, const struct stream
 {
     stream_init(stream, loop, input_limit, output_limit, handler);
     stream->connecting = true;
-    stream->refusal = stream_open(address, &stream->fd);
-    if (stream->refusal < 0) {
+    if (stream_open(address, &stream->fd, &stream->refusal) < 0) {
         loop_timer_start(loop, &stream->deadline, 0, on_refusal);
         return 0;
     }
@@ -335,7 +362,7 @@ int stream_adopt(struct stream *stream, struct loop *loop, int fd, uint64_t dead
 
 void stream_set_deadline(struct stream *stream, uint64_t nanoseconds)
 {
-    if (stream->ended || stream->refusal)
+    if (stream->ended || stream->refusal.code)
         return;
     if (nanoseconds == STREAM_NO_DEADLINE)
         loop_timer_stop(&stream->deadline);

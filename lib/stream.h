@@ -15,12 +15,14 @@
 #include <stdint.h>
 
 #include "lib/buffer.h"
+#include "lib/listener.h"
 #include "lib/loop.h"
 #include "lib/result.h"
 
 /* Why connect(2) failed; others are another -errno, and path_is_missing() is told of a path. */
 enum stream_refusal {
     STREAM_BACKLOG_FULL = -EAGAIN, /* of a unix socket: whoever listens accepts none for now */
+    STREAM_FOREIGN = -EPERM,       /* who listens there is not believed */
 };
 
 enum stream_end {
@@ -48,10 +50,10 @@ struct stream {
     int fd;
     bool connecting;
     bool ended;
-    bool *freed; /* set while a handler runs, so that it may free the stream */
-    int refusal; /* what connect(2) said, until the loop reports it */
-    bool passes; /* `passed` goes with the first byte of the output */
-    int passed;  /* owned while `passes` */
+    bool *freed;          /* set while a handler runs, so that it may free the stream */
+    struct error refusal; /* why connecting failed, until the loop reports it */
+    bool passes;          /* `passed` goes with the first byte of the output */
+    int passed;           /* owned while `passes` */
     struct buffer input;
     struct buffer output;
     struct loop_io io;
@@ -66,8 +68,9 @@ struct stream_address {
     int directory;    /* unix: resolve path below this descriptor; AT_FDCWD for an absolute one.
                          Borrowed for the duration of the call. */
     const char *path; /* unix: any length; beyond sun_path it is reached through its directory */
-    uint32_t cid;     /* vsock */
-    uint32_t port;    /* vsock */
+    struct listener listener; /* unix, below a directory: who may listen there; borrowed likewise */
+    uint32_t cid;             /* vsock */
+    uint32_t port;            /* vsock */
 };
 
 /* For streams that live until one side ends them. */

@@ -22,9 +22,9 @@
 #include "lib/directory.h"
 #include "lib/hash.h"
 #include "lib/path.h"
+#include "lib/process.h"
+#include "lib/process_trust.h"
 #include "observe/observe.h"
-#include "observe/process.h"
-#include "observe/process_trust.h"
 
 enum { ARGUMENTS_BYTES = 2 * 1024 * 1024, MONITORS = 16384, PROCESSES_PER_STEP = 16 };
 

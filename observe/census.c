@@ -25,9 +25,9 @@
 #include "lib/cleanup.h"
 #include "lib/hash.h"
 #include "lib/namespaces.h"
+#include "lib/process.h"
+#include "lib/process_trust.h"
 #include "lib/result.h"
-#include "observe/process.h"
-#include "observe/process_trust.h"
 
 enum { ARGUMENTS_BYTES = 2 * 1024 * 1024, CGROUP_BYTES = 64 * 1024, TOKEN_CHARS = 32 };
 enum { PROCESSES_PER_STEP = 16 };

@@ -18,11 +18,11 @@
 #include <unistd.h>
 
 #include "lib/cleanup.h"
+#include "lib/process.h"
 #include "observe/bundles.h"
 #include "observe/cache.h"
 #include "observe/kata.h"
 #include "observe/passthrough.h"
-#include "observe/process.h"
 #include "observe/records.h"
 
 enum { MOUNTS = 1024, CONTAINERS = 128, CONTAINER_CHARS = 10 };

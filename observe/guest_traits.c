@@ -18,8 +18,8 @@
 #include "lib/cleanup.h"
 #include "lib/json.h"
 #include "lib/path.h"
+#include "lib/process.h"
 #include "observe/kata.h"
-#include "observe/process.h"
 
 enum { ARGUMENTS_BYTES = 256 * 1024 };
 

@@ -11,8 +11,8 @@
 
 #include "lib/cleanup.h"
 #include "lib/path.h"
+#include "lib/process.h"
 #include "observe/added_monitors.h"
-#include "observe/process.h"
 
 enum { ARGUMENTS_BYTES = 256 * 1024 };
 

@@ -36,11 +36,11 @@
 #include "lib/cleanup.h"
 #include "lib/directory.h"
 #include "lib/json.h"
+#include "lib/process.h"
+#include "lib/process_trust.h"
 #include "observe/cache.h"
 #include "observe/kata.h"
 #include "observe/persist.h"
-#include "observe/process.h"
-#include "observe/process_trust.h"
 #include "observe/records.h"
 
 #define PERSIST "persist.json"
@@ -453,7 +453,7 @@ static int try_process(const struct traces *traces, pid_t pid, struct observed_s
     sandbox->alive = true;
     sandbox->vmm_pid = pid;
     sandbox->vmm_start_ns = after.start_ns;
-    guess = process_arguments_hypervisor(&arguments);
+    guess = hypervisor_kind_from_program(process_arguments_program(&arguments));
     if (guess != HYPERVISOR_UNKNOWN)
         sandbox->hypervisor = guess;
     return 0;

@@ -26,8 +26,8 @@
 
 #include "lib/cleanup.h"
 #include "lib/clock.h"
-#include "observe/process.h"
-#include "observe/process_trust.h"
+#include "lib/process.h"
+#include "lib/process_trust.h"
 
 /* What of a process' arguments is looked at. Kata's VMMs have a few hundred, of 20 KiB; but anybody
  * can start thousands of processes with as many as the kernel allows, and all are read at once. */
@@ -162,7 +162,7 @@ static bool read_arguments(struct entry *entry, const struct buffer *arguments)
         previous = argument;
         argument += strlen(argument) + 1;
     }
-    entry->process.hypervisor = process_arguments_hypervisor(arguments);
+    entry->process.hypervisor = hypervisor_kind_from_program(process_arguments_program(arguments));
     return found && !(entry->role == PROCESS_SHIM ? is_command(previous)
                                                   : process_arguments_are_jailers(arguments));
 }

@@ -92,6 +92,7 @@ static int act_hypervisor_start(struct act *act)
         .sysfs = act->context->sysfs,
         .control_socket = known(volume->control_socket),
         .vmm_pid = volume->vmm_pid,
+        .sandbox_id = volume->sandbox_id,
         .forbidden = permit_find_forbidding(act->context->config, volume->hypervisor),
         .regular_file = volume->device_kind == DEVICE_KIND_FILE,
         .device = makedev(volume->major, volume->minor),

@@ -25,6 +25,7 @@ void guest_routes_describe(const struct context *context, struct store_volume *v
                    volume->sandbox_id);
     *ret_request = (struct guest_request){
         .root = context->root,
+        .listener = {.vmm = volume->vmm_pid, .sandbox_id = volume->sandbox_id},
         .agent_address = volume->agent_address,
         .agent_address_size = sizeof(volume->agent_address),
         .guest_path = volume->guest_path,

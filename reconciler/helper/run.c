@@ -319,6 +319,7 @@ static int run_container(struct helper_run *run, const char *directory)
         .act = run->cleans_up ? CONTAINER_CLEAN_UP : CONTAINER_RUN,
         .root = run->context->root,
         .address = run->sandbox.agent_address,
+        .listener = {.vmm = run->sandbox.vmm_pid, .sandbox_id = run->sandbox.sandbox_id},
         .container_id = run->sandbox.name,
         .directory = directory,
         .program = directory ? HELPER_PROGRAM_NAME : NULL,

@@ -77,7 +77,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check_index(&arguments);
     check_traits(&arguments);
     check_monitor(&arguments);
-    (void)process_arguments_hypervisor(&arguments);
+    (void)hypervisor_kind_from_program(process_arguments_program(&arguments));
     (void)process_arguments_name(&arguments, buffer_text(&arguments));
     return 0;
 }

@@ -38,7 +38,7 @@ static struct http_exchange_request get(const struct http_server *server)
     return (struct http_exchange_request){
         .directory = server->root,
         .socket_path = server->path,
-        .listener = getpid(),
+        .listener = {.vmm = getpid()},
         .method = "GET",
         .target = "/x?a=b",
         .body_limit = 200,
@@ -182,7 +182,7 @@ static void talks_to_no_other_process(void **state)
     struct http_exchange_request request = get(server);
 
     http_server_listen(server, &none, 0);
-    request.listener = getppid();
+    request.listener.vmm = getppid();
     assert_int_equal(run(server, &request).end, HTTP_EXCHANGE_FOREIGN);
     assert_int_equal(server->input.length, 0);
 }
@@ -287,7 +287,7 @@ static void runs_several_at_once(void **state)
     request.socket_path = "/nonexistent/api.sock";
     assert_int_equal(run(server, &request).end, HTTP_EXCHANGE_NO_SOCKET);
     request.socket_path = server->path;
-    request.listener = getppid();
+    request.listener.vmm = getppid();
     assert_int_equal(run(server, &request).end, HTTP_EXCHANGE_FOREIGN);
     assert_null(http_exchange_free(first));
     assert_null(http_exchange_free(second));
@@ -295,19 +295,20 @@ static void runs_several_at_once(void **state)
     assert_int_equal(lost.count, 0);
 }
 
-/* A path that no sockaddr_un can hold, with links below the directory. */
+/* A path that no sockaddr_un can hold, with a link to the socket's directory. */
 static void reaches_long_paths(void **state)
 {
     const struct http_script script = {"GET", HTTP_NO_CONTENT};
     struct http_server *server = *state;
     struct http_exchange_request request = get(server);
-    char path[400], name[300];
+    char path[400], socket_path[416], name[300];
 
     memset(name, 'n', 200);
     name[200] = '\0';
     (void)snprintf(path, sizeof(path), "%s/%s", server->directory, name);
-    assert_int_equal(symlink("api.sock", path), 0);
-    request.socket_path = path;
+    assert_int_equal(symlink(".", path), 0);
+    (void)snprintf(socket_path, sizeof(socket_path), "%s/api.sock", path);
+    request.socket_path = socket_path;
     http_server_listen(server, &script, 1);
     assert_int_equal(run(server, &request).status, 204);
     assert_int_equal(unlink(path), 0);

@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 
 #include "lib/clock.h"
+#include "lib/process.h"
 #include "observe/census.h"
-#include "observe/process.h"
 
 #define LONG_ID "feedfacefeedfacefeedfacefeedfacecafecafecafecafecafecafecafecafe"
 

@@ -4,7 +4,7 @@
 
 #include "tests/unit/observe/kata_rs_fixture.h"
 
-#include "observe/process.h"
+#include "lib/process.h"
 
 #define OTHER  "deadbeef0123456789abcdef0123456789abcdef0123456789abcdef01234567"
 #define SHARED "/run/kata-containers/shared/sandboxes/" ID "/rw/passthrough"

@@ -4,7 +4,7 @@
 
 #include <sys/stat.h>
 
-#include "observe/process.h"
+#include "lib/process.h"
 
 #define SHORT_ID "0123456789abcdef0123456789abcdef"
 #define ID       SHORT_ID "0123456789abcdef0123456789abcdef"

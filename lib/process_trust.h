@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* process_trust.h - whether the arguments of a process can be believed. Private to observe/.
+/* process_trust.h - whether the arguments of a process can be believed.
  *
  * Any user may start a program with any arguments, in any directory. So they are believed only if
  * root of the node started the process with them.

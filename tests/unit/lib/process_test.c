@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "lib/clock.h"
+#include "lib/process.h"
 #include "observe/observe.h"
-#include "observe/process.h"
 
 #define ID "0123456789abcdef0123456789abcdef01234567"
 

@@ -9,7 +9,6 @@
 #include <sys/types.h>
 
 #include "lib/buffer.h"
-#include "model/hypervisor.h"
 
 struct process {
     bool alive;        /* exists and is not a zombie */
@@ -48,5 +47,5 @@ bool process_arguments_name(const struct buffer *arguments, const char *token);
 /* Whether argv[0] is Firecracker's jailer, which becomes the VMM or starts it. */
 bool process_arguments_are_jailers(const struct buffer *arguments);
 
-/* The kind of VMM according to argv[0]. */
-enum hypervisor_kind process_arguments_hypervisor(const struct buffer *arguments);
+/* argv[0] without its directories; "" if there is none. */
+const char *process_arguments_program(const struct buffer *arguments);

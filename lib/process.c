@@ -8,7 +8,7 @@
  *
  * /proc is always the kernel's own, whatever --root is.
  */
-#include "observe/process.h"
+#include "lib/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +21,6 @@
 
 #include "lib/cleanup.h"
 #include "lib/clock.h"
-#include "observe/observe.h"
 
 /* The error of reading a file in /proc once its process has ended. */
 enum { ENDED_MEANWHILE = -ESRCH };
@@ -179,12 +178,12 @@ bool process_arguments_name(const struct buffer *arguments, const char *token)
     return false;
 }
 
-bool process_arguments_are_jailers(const struct buffer *arguments)
+const char *process_arguments_program(const struct buffer *arguments)
 {
-    return strcmp(basename(buffer_text(arguments)), "jailer") == 0;
+    return basename(buffer_text(arguments));
 }
 
-enum hypervisor_kind process_arguments_hypervisor(const struct buffer *arguments)
+bool process_arguments_are_jailers(const struct buffer *arguments)
 {
-    return hypervisor_kind_from_program(basename(buffer_text(arguments)));
+    return strcmp(process_arguments_program(arguments), "jailer") == 0;
 }

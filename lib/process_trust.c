@@ -6,7 +6,7 @@
  * /proc and in each one below it. Once a set-user-id program has called setuid(2), all its ids are
  * 0, but its arguments are its caller's; only the mode of its file reveals that.
  */
-#include "observe/process_trust.h"
+#include "lib/process_trust.h"
 
 #include <ctype.h>
 #include <stdbool.h>
@@ -18,7 +18,7 @@
 
 #include "lib/buffer.h"
 #include "lib/cleanup.h"
-#include "observe/process.h"
+#include "lib/process.h"
 
 /* USER_IDS: the real, effective and saved one, and that of file systems. */
 enum {

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* listener_test.c - sockets of a directory of our own; who listens is this process or a child. */
+#include "tests/unit/test.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/cleanup.h"
+#include "lib/listener.h"
+#include "lib/path.h"
+
+#define ID "0123456789abcdef0123456789abcdef01234567"
+
+struct fixture {
+    char directory[64];
+    int root;
+    pid_t child;
+};
+
+static int setup(void **state)
+{
+    struct fixture *fixture = calloc(1, sizeof(*fixture));
+
+    assert_non_null(fixture);
+    (void)snprintf(fixture->directory, sizeof(fixture->directory), "/tmp/listener-XXXXXX");
+    assert_non_null(mkdtemp(fixture->directory));
+    assert_int_equal(path_open_root(fixture->directory, &fixture->root), 0);
+    *state = fixture;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *fixture = *state;
+    char command[96];
+
+    if (fixture->child) {
+        (void)kill(fixture->child, SIGKILL);
+        (void)waitpid(fixture->child, NULL, 0);
+    }
+    fd_close(fixture->root);
+    (void)snprintf(command, sizeof(command), "rm -rf %s", fixture->directory);
+    assert_int_equal(system(command), 0);
+    free(fixture);
+    return 0;
+}
+
+static void make_directory(const struct fixture *fixture, const char *name)
+{
+    assert_int_equal(mkdirat(fixture->root, name, 0755), 0);
+}
+
+static int listen_at(const struct fixture *fixture, const char *name)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    assert_true(fd >= 0);
+    assert_true(snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s", fixture->directory,
+                         name) < (int)sizeof(address.sun_path));
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(listen(fd, 4), 0);
+    return fd;
+}
+
+static int open_socket(const struct fixture *fixture, const char *path, pid_t vmm)
+{
+    const struct listener listener = {.vmm = vmm, .sandbox_id = ID};
+    cleanup(fd_closep) int fd = -1;
+    struct error error;
+
+    return listener_open(fixture->root, path, &listener, &fd, &error);
+}
+
+static bool is_believed(const struct fixture *fixture, const char *name,
+                        const struct listener *listener, struct error *error)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    cleanup(fd_closep) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s", fixture->directory, name);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    return listener_is_believed(fd, name, listener, error);
+}
+
+/* A process that listens, and then waits; `ends`: it ends, and the socket stays this process'. */
+static void listen_in_child(struct fixture *fixture, const char *name, bool ends)
+{
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), pipe_of[2];
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char byte;
+
+    (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s", fixture->directory, name);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(pipe(pipe_of), 0);
+    fixture->child = fork();
+    assert_true(fixture->child >= 0);
+    if (fixture->child == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        (void)listen(fd, 4);
+        (void)!write(pipe_of[1], "x", 1);
+        while (!ends)
+            pause();
+        _exit(0);
+    }
+    assert_int_equal(read(pipe_of[0], &byte, 1), 1);
+    (void)close(pipe_of[0]);
+    (void)close(pipe_of[1]);
+    if (ends) {
+        assert_int_equal(waitpid(fixture->child, NULL, 0), fixture->child);
+        fixture->child = 0;
+    } else {
+        fd_close(fd);
+    }
+}
+
+static void the_vmm_and_its_parent_are_believed(void **state)
+{
+    struct fixture *fixture = *state;
+    struct listener listener = {.vmm = getpid()};
+    cleanup(fd_closep) int own = listen_at(fixture, "own");
+    struct error error = {0};
+
+    assert_true(is_believed(fixture, "own", &listener, &error));
+    listen_in_child(fixture, "childs", false);
+    listener.vmm = fixture->child;
+    assert_true(is_believed(fixture, "childs", &listener, &error));
+    assert_true(is_believed(fixture, "own", &listener, &error));
+}
+
+static void another_process_is_not(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct listener listener = {.vmm = getpid(), .sandbox_id = ID};
+    struct error error = {0};
+    char expected[64];
+
+    listen_in_child(fixture, "childs", false);
+    assert_false(is_believed(fixture, "childs", &listener, &error));
+    (void)snprintf(expected, sizeof(expected), "process %d (listener_test", (int)fixture->child);
+    assert_non_null(strstr(error.text, expected));
+    assert_non_null(strstr(error.text, "listens on childs"));
+}
+
+/* It is this user's, who is the VMM's as well: the socket was handed on. */
+static void one_that_has_ended_is_believed_if_it_was_the_vmms_users(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct listener listener = {.vmm = getpid(), .sandbox_id = ID};
+    struct error error = {0};
+
+    listen_in_child(fixture, "childs", true);
+    assert_true(is_believed(fixture, "childs", &listener, &error));
+}
+
+static void no_vmm_no_question(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct listener listener = {0};
+    struct error error = {0};
+
+    listen_in_child(fixture, "childs", false);
+    assert_true(is_believed(fixture, "childs", &listener, &error));
+}
+
+static void links_lead_to_the_sandbox_but_not_on(void **state)
+{
+    struct fixture *fixture = *state;
+    cleanup(fd_closep) int own = -1, other = -1;
+
+    make_directory(fixture, "real");
+    make_directory(fixture, "real/" ID);
+    make_directory(fixture, "real/" ID "/inner");
+    assert_int_equal(symlinkat("real", fixture->root, "run"), 0);
+    own = listen_at(fixture, "real/" ID "/s");
+    other = listen_at(fixture, "real/" ID "/inner/s");
+    assert_int_equal(symlinkat("s", fixture->root, "real/" ID "/linked"), 0);
+    assert_int_equal(symlinkat("inner", fixture->root, "real/" ID "/way"), 0);
+
+    assert_int_equal(open_socket(fixture, "/run/" ID "/s", getpid()), 0);
+    assert_int_equal(open_socket(fixture, "/run/" ID "/inner/s", getpid()), 0);
+    assert_int_equal(open_socket(fixture, "/run/" ID "/linked", getpid()), PATH_BEHIND_A_LINK);
+    assert_int_equal(open_socket(fixture, "/run/" ID "/way/s", getpid()), PATH_BEHIND_A_LINK);
+    assert_int_equal(open_socket(fixture, "/run/" ID "/../s", getpid()), PATH_LEADS_OUT);
+    assert_int_equal(open_socket(fixture, "/run/" ID "/way/s", 0), 0);
+    assert_int_equal(open_socket(fixture, "/run/" ID "/none", getpid()), PATH_MISSING);
+}
+
+/* Where no directory has the sandbox's name, the socket's own directory counts. */
+static void a_directory_of_many_sockets(void **state)
+{
+    struct fixture *fixture = *state;
+    cleanup(fd_closep) int own = -1;
+
+    make_directory(fixture, "many");
+    assert_int_equal(symlinkat("many", fixture->root, "way"), 0);
+    own = listen_at(fixture, "many/" ID ".sock");
+    assert_int_equal(symlinkat(ID ".sock", fixture->root, "many/linked.sock"), 0);
+    assert_int_equal(open_socket(fixture, "/way/" ID ".sock", getpid()), 0);
+    assert_int_equal(open_socket(fixture, "/way/linked.sock", getpid()), PATH_BEHIND_A_LINK);
+}
+
+/* Firecracker's directories have the first 32 characters of the id. */
+static void a_jails_directory_is_the_sandboxs(void **state)
+{
+    struct fixture *fixture = *state;
+    cleanup(fd_closep) int own = -1;
+
+    make_directory(fixture, "0123456789abcdef0123456789abcdef");
+    make_directory(fixture, "0123456789abcdef0123456789abcdef/root");
+    own = listen_at(fixture, "0123456789abcdef0123456789abcdef/root/s");
+    assert_int_equal(symlinkat("root", fixture->root, "0123456789abcdef0123456789abcdef/way"), 0);
+    assert_int_equal(open_socket(fixture, "/0123456789abcdef0123456789abcdef/root/s", getpid()), 0);
+    assert_int_equal(open_socket(fixture, "/0123456789abcdef0123456789abcdef/way/s", getpid()),
+                     PATH_BEHIND_A_LINK);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(the_vmm_and_its_parent_are_believed),
+        TEST(another_process_is_not),
+        TEST(one_that_has_ended_is_believed_if_it_was_the_vmms_users),
+        TEST(no_vmm_no_question),
+        TEST(links_lead_to_the_sandbox_but_not_on),
+        TEST(a_directory_of_many_sockets),
+        TEST(a_jails_directory_is_the_sandboxs),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
