@@ -164,6 +164,7 @@ static void limits_change_and_nothing_else(void **state)
     assert_int_equal(store_set_drive_mount_limits(store, drive_ref, &limits), 0);
     assert_int_equal(store_get_drive_mount(store, "data-1", &drive), STORE_FOUND);
     assert_memory_equal(&drive.request.limits, &limits, sizeof(limits));
+    store_drive_mount_done(&drive);
     assert_int_equal(store_get_drive_mount(store, "data-2", &drive), STORE_NOT_FOUND);
     assert_int_equal(drive.drive_ref, 0);
 }
