@@ -119,13 +119,27 @@ static bool is_parent(pid_t pid, pid_t vmm)
     return process_read(vmm, &process) == 0 && process.parent == pid;
 }
 
+/* Shims of Kata are started with "-id SANDBOX" (containerd's shim API, which CRI-O speaks as well).
+ */
+static bool has_id(const struct buffer *arguments, const char *sandbox_id)
+{
+    const char *argument = buffer_text(arguments), *end = argument + arguments->length;
+    bool found = false, expected = false;
+
+    for (; argument < end && !found; argument += strlen(argument) + 1) {
+        found = expected && strcmp(argument, sandbox_id) == 0;
+        expected = strcmp(argument, "-id") == 0;
+    }
+    return found;
+}
+
+/* Not any process of root's that names the sandbox: a virtiofsd does, and a guest may have it. */
 static bool is_shim(pid_t pid, const char *sandbox_id)
 {
     cleanup(buffer_done) struct buffer arguments = BUFFER_INIT(ARGUMENTS_BYTES);
 
     return sandbox_id && *sandbox_id && process_judge_unjailed(pid, NULL) == PROCESS_ROOTS &&
-           process_read_arguments(pid, &arguments) == 0 &&
-           process_arguments_name(&arguments, sandbox_id);
+           process_read_arguments(pid, &arguments) == 0 && has_id(&arguments, sandbox_id);
 }
 
 static bool is_roots_or(uid_t uid, pid_t vmm)

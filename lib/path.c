@@ -68,8 +68,7 @@ int path_open_below(int directory, const char *name, int *ret_fd)
 
 int path_open_unlinked(int directory, const char *name, int *ret_fd)
 {
-    return open_resolved(directory, name, O_PATH, BELOW & ~(uint64_t)RESOLVE_NO_XDEV,
-                         ret_fd);
+    return open_resolved(directory, name, O_PATH, BELOW & ~(uint64_t)RESOLVE_NO_XDEV, ret_fd);
 }
 
 int path_open_within(int directory, const char *name, int *ret_fd)

@@ -127,9 +127,10 @@ static void the_vmm_and_its_parent_are_believed(void **state)
 {
     struct fixture *fixture = *state;
     struct listener listener = {.vmm = getpid()};
-    cleanup(fd_closep) int own = listen_at(fixture, "own");
+    cleanup(fd_closep) int own = -1;
     struct error error = {0};
 
+    own = listen_at(fixture, "own");
     assert_true(is_believed(fixture, "own", &listener, &error));
     listen_in_child(fixture, "childs", false);
     listener.vmm = fixture->child;
