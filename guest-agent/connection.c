@@ -15,11 +15,14 @@
 #include "guest-agent/connection.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agent-client/agent_messages.h"
+#include "agent-client/drive_call.h"
 #include "agent-client/ttrpc_codec.h"
+#include "guest-agent/drive_list.h"
 #include "guest-agent/resize.h"
 #include "guest-agent/stats.h"
 #include "lib/cleanup.h"
@@ -181,12 +184,45 @@ static void answer_stats(struct connection *connection, uint32_t stream_id,
     buffer_done(&reply);
 }
 
+static void answer_drives(struct connection *connection, uint32_t stream_id)
+{
+    struct buffer reply = BUFFER_INIT(OUTPUT_BYTES);
+    struct ttrpc_status status = {0};
+    struct drive_guest_list list = {0};
+    int r = drive_list_read(&list);
+
+    if (r < 0) {
+        status.code = STATUS_INTERNAL;
+        (void)snprintf(status.message, sizeof(status.message), "cannot list the drives: %s",
+                       strerror(-r));
+        answer(connection, stream_id, &status, NULL);
+    } else if (drive_append_list(&reply, &list) < 0) {
+        refuse(connection, stream_id, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+    } else {
+        answer(connection, stream_id, &status, &reply);
+    }
+    drive_guest_list_done(&list);
+    buffer_done(&reply);
+}
+
+static void dispatch_drives(struct connection *connection, uint32_t stream_id,
+                            const struct ttrpc_request *request)
+{
+    if (strcmp(request->method, DRIVE_METHOD_LIST) == 0)
+        answer_drives(connection, stream_id);
+    else
+        refuse(connection, stream_id, STATUS_UNIMPLEMENTED,
+               "only " DRIVE_METHOD_LIST " of " DRIVE_SERVICE " is served here");
+}
+
 static void dispatch(struct connection *connection, uint32_t stream_id,
                      const struct ttrpc_request *request, const struct buffer *payload)
 {
-    if (strcmp(request->service, AGENT_SERVICE) != 0)
+    if (strcmp(request->service, DRIVE_SERVICE) == 0)
+        dispatch_drives(connection, stream_id, request);
+    else if (strcmp(request->service, AGENT_SERVICE) != 0)
         refuse(connection, stream_id, STATUS_UNIMPLEMENTED,
-               "only " AGENT_SERVICE " is served here");
+               "only " AGENT_SERVICE " and " DRIVE_SERVICE " are served here");
     else if (strcmp(request->method, AGENT_METHOD_RESIZE) == 0)
         start_resize(connection, stream_id, payload, request->timeout_ns);
     else if (strcmp(request->method, AGENT_METHOD_STATS) == 0)

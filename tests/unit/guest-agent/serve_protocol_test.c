@@ -2,6 +2,8 @@
 /* serve_protocol_test.c - calls, connections and addresses that the agent has to bear. */
 #include "tests/unit/guest-agent/serve_fixture.h"
 
+#include "agent-client/drive_call.h"
+
 /* ---- the protocol */
 
 static void other_calls_are_not_implemented(void **state)
@@ -18,6 +20,49 @@ static void other_calls_are_not_implemented(void **state)
     assert_int_equal(await_status(fd, 7).code, STATUS_UNIMPLEMENTED);
     assert_int_equal(await_status(fd, 5).code, STATUS_UNIMPLEMENTED);
     buffer_done(&frames);
+}
+
+static void post_drives_call(int fd, uint32_t stream, const char *method)
+{
+    struct ttrpc_request request = {.service = DRIVE_SERVICE};
+    struct buffer frames = BUFFER_INIT(0);
+
+    strcpy(request.method, method);
+    assert_int_equal(ttrpc_append_request(&frames, stream, &request, NULL, 0), 0);
+    post(fd, frames.data, frames.length);
+    buffer_done(&frames);
+}
+
+/* The machine that runs the tests has no drives of crustd's. */
+static void drives_are_listed(void **state)
+{
+    cleanup(fd_closep) int fd = dial();
+    struct buffer payload = BUFFER_INIT(0);
+    struct ttrpc_status status;
+    struct drive_guest_list list;
+
+    (void)state;
+    post_drives_call(fd, 3, DRIVE_METHOD_LIST);
+    assert_true(await(fd, 3, &status, &payload));
+    if (access("/sys/block", F_OK) == 0) {
+        assert_int_equal(status.code, STATUS_OK);
+        assert_int_equal(drive_parse_list(buffer_text(&payload), payload.length, &list), 0);
+        assert_int_equal(list.count, 0);
+        assert_false(list.incomplete);
+        drive_guest_list_done(&list);
+    } else {
+        assert_int_equal(status.code, STATUS_INTERNAL);
+    }
+    buffer_done(&payload);
+}
+
+static void other_calls_for_drives_are_not_implemented(void **state)
+{
+    cleanup(fd_closep) int fd = dial();
+
+    (void)state;
+    post_drives_call(fd, 3, "FreezeDrive");
+    assert_int_equal(await_status(fd, 3).code, STATUS_UNIMPLEMENTED);
 }
 
 static void what_cannot_be_grown_is_told(void **state)
@@ -194,6 +239,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(other_calls_are_not_implemented),
+        TEST(drives_are_listed),
+        TEST(other_calls_for_drives_are_not_implemented),
         TEST(what_cannot_be_grown_is_told),
         TEST(a_request_may_come_byte_by_byte),
         TEST(strange_frames_are_survived),

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drive_disk.c - reads /sys/block. */
+#include "guest-agent/drive_disk.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "lib/cleanup.h"
+#include "lib/directory.h"
+
+enum {
+    DISKS_LOOKED_AT = 16384, /* of any serial; more than this is no guest of ours */
+    PAGE_BYTES = 256,        /* of VPD page 0x80: header and text */
+    PAGE_HEADER_BYTES = 4,
+    SECTOR_BYTES = 512,
+};
+
+/* At most size - 1 bytes, then a NUL. The number of bytes or -errno. */
+static ssize_t read_attribute(int disk, const char *name, char *ret_bytes, size_t size)
+{
+    cleanup(fd_closep) int fd = openat(disk, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    ssize_t count;
+
+    if (fd < 0)
+        return -errno;
+    count = read(fd, ret_bytes, size - 1);
+    if (count < 0)
+        return -errno;
+    ret_bytes[count] = '\0';
+    return count;
+}
+
+static bool read_number(int disk, const char *name, uint64_t *ret_number)
+{
+    char text[32], *end;
+
+    if (read_attribute(disk, name, text, sizeof(text)) <= 0 || text[0] < '0' || text[0] > '9')
+        return false;
+    errno = 0;
+    *ret_number = strtoull(text, &end, 10);
+    return errno == 0 && (*end == '\n' || *end == '\0');
+}
+
+/* Without the blanks and the newline around it: SCSI serials may be padded. */
+static bool take_serial(const char *text, char ret_serial[static DRIVE_SERIAL_BYTES])
+{
+    const char *start = text + strspn(text, " ");
+    size_t length = strcspn(start, " \n");
+
+    if (length >= DRIVE_SERIAL_BYTES || start[length + strspn(start + length, " \n")])
+        return false;
+    memcpy(ret_serial, start, length);
+    ret_serial[length] = '\0';
+    return drive_serial_is_valid(ret_serial);
+}
+
+/* Of a SCSI disk. */
+static bool read_page_serial(int disk, char ret_serial[static DRIVE_SERIAL_BYTES])
+{
+    char page[PAGE_BYTES];
+    ssize_t count = read_attribute(disk, "device/vpd_pg80", page, sizeof(page));
+    size_t length;
+
+    if (count < PAGE_HEADER_BYTES || (unsigned char)page[1] != 0x80)
+        return false;
+    length = (size_t)(unsigned char)page[2] << 8 | (unsigned char)page[3];
+    if (length > (size_t)count - PAGE_HEADER_BYTES)
+        return false;
+    page[PAGE_HEADER_BYTES + length] = '\0';
+    return strlen(page + PAGE_HEADER_BYTES) == length &&
+           take_serial(page + PAGE_HEADER_BYTES, ret_serial);
+}
+
+static bool read_serial(int disk, char ret_serial[static DRIVE_SERIAL_BYTES])
+{
+    char text[64];
+
+    if (read_attribute(disk, "serial", text, sizeof(text)) > 0 && take_serial(text, ret_serial))
+        return true;
+    return read_page_serial(disk, ret_serial);
+}
+
+static bool read_device(int disk, dev_t *ret_device)
+{
+    char text[32];
+    unsigned major, minor;
+
+    if (read_attribute(disk, "dev", text, sizeof(text)) <= 0 ||
+        sscanf(text, "%u:%u", &major, &minor) != 2)
+        return false;
+    *ret_device = makedev(major, minor);
+    return true;
+}
+
+/* False: not a drive, or it has gone. */
+static bool read_disk(const char *sysfs, const char *name, struct drive_disk *ret_disk)
+{
+    cleanup(fd_closep) int disk = -1;
+    uint64_t sectors, read_only;
+    char path[PATH_MAX];
+
+    if (strlen(name) >= sizeof(ret_disk->name) ||
+        snprintf(path, sizeof(path), "%s/block/%s", sysfs, name) >= (int)sizeof(path))
+        return false;
+    disk = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (disk < 0 || !read_serial(disk, ret_disk->serial) || !read_device(disk, &ret_disk->device) ||
+        !read_number(disk, "size", &sectors) || sectors > UINT64_MAX / SECTOR_BYTES ||
+        !read_number(disk, "ro", &read_only))
+        return false;
+    strcpy(ret_disk->name, name);
+    ret_disk->bytes = sectors * SECTOR_BYTES;
+    ret_disk->read_only = read_only != 0;
+    return true;
+}
+
+static void names_donep(struct directory_names *names)
+{
+    directory_names_done(names);
+}
+
+int drive_disks_read(const char *sysfs, struct drive_disks *ret_disks)
+{
+    cleanup(names_donep) struct directory_names names = {0};
+    cleanup(freep) struct drive_disk *disks = calloc(DRIVE_LIST, sizeof(*disks));
+    cleanup(dir_closep) DIR *listing = NULL;
+    struct drive_disk disk;
+    char path[PATH_MAX];
+    size_t count = 0;
+    bool incomplete;
+    int r;
+
+    if (!disks)
+        return -ENOMEM;
+    if (snprintf(path, sizeof(path), "%s/block", sysfs) >= (int)sizeof(path))
+        return -ENAMETOOLONG;
+    listing = opendir(path);
+    if (!listing)
+        return -errno;
+    r = directory_read_names(listing, DISKS_LOOKED_AT, NULL, &names);
+    if (r < 0)
+        return r;
+    incomplete = r == DIRECTORY_TOO_MANY;
+    for (unsigned i = 0; i < names.count; i++) {
+        if (!read_disk(sysfs, names.name[i], &disk))
+            continue;
+        if (count < DRIVE_LIST)
+            disks[count++] = disk;
+        else
+            incomplete = true;
+    }
+    *ret_disks = (struct drive_disks){count, take_pointer(&disks), incomplete};
+    return 0;
+}
+
+void drive_disks_done(struct drive_disks *disks)
+{
+    free(disks->disks);
+    *disks = (struct drive_disks){0};
+}
+
+enum drive_disk_outcome drive_disks_find(const struct drive_disks *disks, const char *serial,
+                                         const struct drive_disk **ret_disk)
+{
+    const struct drive_disk *found = NULL;
+
+    for (size_t i = 0; i < disks->count; i++) {
+        if (strcmp(disks->disks[i].serial, serial) != 0)
+            continue;
+        if (found)
+            return DRIVE_DISK_AMBIGUOUS;
+        found = &disks->disks[i];
+    }
+    if (disks->incomplete) /* another one may be among those that were not read */
+        return DRIVE_DISK_AMBIGUOUS;
+    if (!found)
+        return DRIVE_DISK_ABSENT;
+    *ret_disk = found;
+    return DRIVE_DISK_FOUND;
+}

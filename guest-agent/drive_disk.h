@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drive_disk.h - the disks that crustd has attached to this guest, found by their serials.
+ *
+ * Neither the kernel's name of a disk nor the order in which disks appear says which one it is. A
+ * serial is read from sysfs at each call and nothing is remembered.
+ *
+ * Sources: Documentation/ABI/testing/sysfs-block (serial, of virtio-blk; size in sectors of 512
+ * bytes), SPC-4 section 7.7 (VPD page 0x80, of SCSI disks: four bytes of header, the last two of
+ * which are the length of the text that follows).
+ */
+#pragma once
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "agent-client/drive_call.h"
+
+struct drive_disk {
+    char name[DRIVE_DEVICE_BYTES]; /* the kernel's, "sda" */
+    char serial[DRIVE_SERIAL_BYTES];
+    dev_t device;
+    uint64_t bytes;
+    bool read_only; /* the disk itself, or made so by blockdev --setro */
+};
+
+struct drive_disks {
+    size_t count;
+    struct drive_disk *disks; /* owned; in the order of their names */
+    bool incomplete;          /* there are more than DRIVE_LIST */
+};
+
+/* All disks whose serial has the form of a drive's. A disk that goes away meanwhile is left out.
+ * sysfs: "/sys". 0 or -errno. */
+int drive_disks_read(const char *sysfs, struct drive_disks *ret_disks);
+void drive_disks_done(struct drive_disks *disks); /* frees, resets */
+
+enum drive_disk_outcome {
+    DRIVE_DISK_FOUND,
+    DRIVE_DISK_ABSENT,
+    DRIVE_DISK_AMBIGUOUS, /* several disks have the serial, or the disks are incomplete */
+};
+
+/* The one disk with the serial, borrowed from `disks`. */
+enum drive_disk_outcome drive_disks_find(const struct drive_disks *disks, const char *serial,
+                                         const struct drive_disk **ret_disk);

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drive_list_test.c - drives' disks in a made-up sysfs, and where they are mounted. */
+#include "tests/unit/tree.h"
+
+#include <sys/sysmacros.h>
+
+#include "guest-agent/drive_list.h"
+
+#define SERIAL_A "crust-abcdefghijklmn"
+#define SERIAL_B "crust-bbbbbbbbbbbbbb"
+
+static void write_attribute(const char *disk, const char *name, const void *bytes, size_t length)
+{
+    char path[256];
+    cleanup(fd_closep) int fd = -1;
+
+    (void)snprintf(path, sizeof(path), "/block/%s/device", disk);
+    tree_make(path);
+    (void)snprintf(path, sizeof(path), "/block/%s/%s", disk, name);
+    fd = open(tree_path(path), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, bytes, length), length);
+}
+
+static void write_text(const char *disk, const char *name, const char *text)
+{
+    write_attribute(disk, name, text, strlen(text));
+}
+
+static void make_disk(const char *disk, const char *device, const char *sectors, const char *ro)
+{
+    write_text(disk, "dev", device);
+    write_text(disk, "size", sectors);
+    write_text(disk, "ro", ro);
+}
+
+/* VPD page 0x80; `length` is what its header says. */
+static void write_page(const char *disk, const char *text, size_t length)
+{
+    char page[128] = {0, (char)0x80, (char)(length >> 8), (char)length};
+
+    memcpy(page + 4, text, strlen(text));
+    write_attribute(disk, "device/vpd_pg80", page, 4 + strlen(text));
+}
+
+static void read_disks(struct drive_disks *disks)
+{
+    assert_int_equal(drive_disks_read(scratch, disks), 0);
+}
+
+static void both_kinds_of_disks_are_found_by_serial(void **state)
+{
+    const struct drive_disk *disk;
+    struct drive_disks disks;
+
+    (void)state;
+    make_disk("vda", "253:0\n", "2048\n", "0\n");
+    write_text("vda", "serial", SERIAL_A); /* virtio-blk writes no newline */
+    make_disk("sdb", "8:16\n", "4096\n", "1\n");
+    write_page("sdb", SERIAL_B "  ", strlen(SERIAL_B) + 2);
+    read_disks(&disks);
+    assert_int_equal(disks.count, 2);
+    assert_int_equal(drive_disks_find(&disks, SERIAL_A, &disk), DRIVE_DISK_FOUND);
+    assert_string_equal(disk->name, "vda");
+    assert_int_equal(disk->device, makedev(253, 0));
+    assert_int_equal(disk->bytes, 2048 * 512);
+    assert_false(disk->read_only);
+    assert_int_equal(drive_disks_find(&disks, SERIAL_B, &disk), DRIVE_DISK_FOUND);
+    assert_string_equal(disk->name, "sdb");
+    assert_int_equal(disk->device, makedev(8, 16));
+    assert_true(disk->read_only);
+    assert_int_equal(drive_disks_find(&disks, "crust-cccccccccccccc", &disk), DRIVE_DISK_ABSENT);
+    drive_disks_done(&disks);
+}
+
+static void two_disks_of_one_serial_are_ambiguous(void **state)
+{
+    const struct drive_disk *disk = NULL;
+    struct drive_disks disks;
+
+    (void)state;
+    make_disk("sda", "8:0\n", "2048\n", "0\n");
+    write_page("sda", SERIAL_A, strlen(SERIAL_A));
+    make_disk("vda", "253:0\n", "2048\n", "0\n");
+    write_text("vda", "serial", SERIAL_A "\n");
+    read_disks(&disks);
+    assert_int_equal(disks.count, 2);
+    assert_int_equal(drive_disks_find(&disks, SERIAL_A, &disk), DRIVE_DISK_AMBIGUOUS);
+    assert_null(disk);
+    drive_disks_done(&disks);
+}
+
+static void other_disks_are_no_drives(void **state)
+{
+    static const char *const serials[] = {
+        "",
+        "crust-",
+        "QEMU",
+        "crust-ABCDEFGHIJKLMN",
+        SERIAL_A "a",
+        SERIAL_A " b",
+        "Crust-abcdefghijklmn",
+        "0123456789012345678901234567890123456789012345678901234567890123456789",
+    };
+    struct drive_disks disks;
+    char name[16];
+
+    (void)state;
+    for (size_t i = 0; i < array_length(serials); i++) {
+        (void)snprintf(name, sizeof(name), "vd%zu", i);
+        make_disk(name, "253:0\n", "2048\n", "0\n");
+        write_text(name, "serial", serials[i]);
+        (void)snprintf(name, sizeof(name), "sd%zu", i);
+        make_disk(name, "8:0\n", "2048\n", "0\n");
+        write_page(name, serials[i], strlen(serials[i]));
+    }
+    make_disk("sdx", "8:0\n", "2048\n", "0\n"); /* its page says that it is longer than it is */
+    write_page("sdx", SERIAL_A, strlen(SERIAL_A) + 1);
+    make_disk("sdy", "8:0\n", "2048\n", "0\n"); /* another page */
+    write_attribute("sdy", "device/vpd_pg80", "\0\x83\0\x14" SERIAL_A, 24);
+    make_disk("sdz", "8:0\n", "2048\n", "0\n"); /* a header alone */
+    write_attribute("sdz", "device/vpd_pg80", "\0\x80\0", 3);
+    read_disks(&disks);
+    assert_int_equal(disks.count, 0);
+    assert_false(disks.incomplete);
+    drive_disks_done(&disks);
+}
+
+static void a_disk_without_numbers_is_left_out(void **state)
+{
+    struct drive_disks disks;
+
+    (void)state;
+    make_disk("vda", "253:0\n", "-1\n", "0\n");
+    write_text("vda", "serial", SERIAL_A);
+    make_disk("vdb", "253:16\n", "99999999999999999999\n", "0\n");
+    write_text("vdb", "serial", SERIAL_A);
+    make_disk("vdc", "253\n", "2048\n", "0\n");
+    write_text("vdc", "serial", SERIAL_A);
+    make_disk("vdd", "253:48\n", "36028797018963968\n", "0\n"); /* 2^64 bytes */
+    write_text("vdd", "serial", SERIAL_A);
+    write_text("vde", "serial", SERIAL_A);
+    read_disks(&disks);
+    assert_int_equal(disks.count, 0);
+    drive_disks_done(&disks);
+}
+
+static void more_disks_than_fit_are_incomplete(void **state)
+{
+    const struct drive_disk *disk = NULL;
+    struct drive_disks disks;
+    char name[16], serial[32];
+
+    (void)state;
+    for (unsigned i = 0; i < DRIVE_LIST + 1; i++) {
+        (void)snprintf(name, sizeof(name), "vd%03u", i);
+        (void)snprintf(serial, sizeof(serial), "crust-aaaaaaaaaaa%c%c%c", 'a' + (char)(i / 100),
+                       'a' + (char)(i / 10 % 10), 'a' + (char)(i % 10));
+        make_disk(name, "253:0\n", "2048\n", "0\n");
+        write_text(name, "serial", serial);
+    }
+    read_disks(&disks);
+    assert_int_equal(disks.count, DRIVE_LIST);
+    assert_true(disks.incomplete);
+    assert_int_equal(drive_disks_find(&disks, "crust-aaaaaaaaaaaaaa", &disk), DRIVE_DISK_AMBIGUOUS);
+    drive_disks_done(&disks);
+}
+
+static void without_sysfs_nothing_is_listed(void **state)
+{
+    struct drive_disks disks;
+
+    (void)state;
+    assert_int_equal(drive_disks_read(tree_path("/none"), &disks), -ENOENT);
+}
+
+/* ---- the list */
+
+static struct drive_guest_list list_with(const char *mountinfo)
+{
+    static struct drive_disk both[] = {
+        {"sda", SERIAL_A, 0, 4096, true},
+        {"vdb", SERIAL_B, 0, 8192, false},
+    };
+    const struct drive_disks disks = {array_length(both), both, false};
+    struct drive_guest_list list;
+    char text[8192];
+
+    both[0].device = makedev(8, 0);
+    both[1].device = makedev(253, 16);
+    assert_true(strlen(mountinfo) < sizeof(text));
+    strcpy(text, mountinfo);
+    assert_int_equal(drive_list_make(&disks, text, &list), 0);
+    assert_int_equal(list.count, 2);
+    assert_false(list.incomplete);
+    return list;
+}
+
+static void a_list_says_where_a_disk_is_mounted(void **state)
+{
+    struct drive_guest_list list =
+        list_with("22 1 254:0 / / rw - ext4 /dev/vda rw\n"
+                  "30 22 253:16 / /data\\040of rw,nosuid,nodev - xfs /dev/vdb rw\n"
+                  "31 22 8:1 / /partition rw - ext4 /dev/sda1 rw\n");
+
+    (void)state;
+    assert_string_equal(list.entries[0].serial, SERIAL_A);
+    assert_string_equal(list.entries[0].device, "sda");
+    assert_int_equal(list.entries[0].state, DRIVE_GUEST_PRESENT);
+    assert_int_equal(list.entries[0].bytes, 4096);
+    assert_true(list.entries[0].read_only);
+    assert_string_equal(list.entries[0].vm_path, "");
+    assert_int_equal(list.entries[1].state, DRIVE_GUEST_MOUNTED);
+    assert_string_equal(list.entries[1].vm_path, "/data of");
+    assert_string_equal(list.entries[1].filesystem_type, "xfs");
+    assert_false(list.entries[1].read_only);
+    drive_guest_list_done(&list);
+}
+
+static void the_first_mount_of_the_whole_file_system_counts(void **state)
+{
+    struct drive_guest_list list = list_with("30 22 8:0 /sub /bind rw - ext4 /dev/sda rw\n"
+                                             "31 22 8:0 / /whole rw - ext4 /dev/sda rw\n"
+                                             "32 22 8:0 / /again rw - ext4 /dev/sda rw\n"
+                                             "33 22 253:16 /sub /one rw - ext4 /dev/vdb rw\n"
+                                             "34 22 253:16 /sub /two rw - ext4 /dev/vdb rw\n");
+
+    (void)state;
+    assert_string_equal(list.entries[0].vm_path, "/whole");
+    assert_string_equal(list.entries[1].vm_path, "/one");
+    assert_int_equal(list.entries[1].state, DRIVE_GUEST_MOUNTED);
+    drive_guest_list_done(&list);
+}
+
+/* The host refuses a list with a text that is not UTF-8. */
+static void a_strange_mount_point_does_not_spoil_the_list(void **state)
+{
+    struct drive_guest_list list = list_with("30 22 8:0 / /\xff rw - ext4 /dev/sda rw\n"), parsed;
+    struct buffer payload = BUFFER_INIT(0);
+
+    (void)state;
+    assert_int_equal(drive_append_list(&payload, &list), 0);
+    assert_int_equal(drive_parse_list(payload.data, payload.length, &parsed), 0);
+    assert_int_equal(parsed.count, 2);
+    assert_int_equal(parsed.entries[0].state, DRIVE_GUEST_MOUNTED);
+    assert_string_equal(parsed.entries[0].vm_path, list.entries[0].vm_path);
+    drive_guest_list_done(&parsed);
+    drive_guest_list_done(&list);
+    buffer_done(&payload);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, tree_start, tree_stop)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(both_kinds_of_disks_are_found_by_serial),
+        TEST(two_disks_of_one_serial_are_ambiguous),
+        TEST(other_disks_are_no_drives),
+        TEST(a_disk_without_numbers_is_left_out),
+        TEST(more_disks_than_fit_are_incomplete),
+        TEST(without_sysfs_nothing_is_listed),
+        cmocka_unit_test(a_list_says_where_a_disk_is_mounted),
+        cmocka_unit_test(the_first_mount_of_the_whole_file_system_counts),
+        cmocka_unit_test(a_strange_mount_point_does_not_spoil_the_list),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
