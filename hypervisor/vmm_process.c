@@ -20,6 +20,7 @@
 #include "lib/clock.h"
 #include "lib/directory.h"
 #include "lib/path.h"
+#include "lib/path_guard.h"
 
 enum { SECTOR_BYTES = 512 };
 
@@ -49,7 +50,10 @@ static int resolve_path(struct vmm_resolver *resolver, const char *path,
     if (resolver->exhausted)
         return -ETIME;
     began_ns = clock_processor();
-    r = vmm_resolver_note(resolver, path_stat_in_root(process->root, path, &st));
+    r = path_guard_check_process(process->pid, process->root, path);
+    if (r == 0)
+        r = path_stat_in_root(process->root, path, &st);
+    r = vmm_resolver_note(resolver, r);
     process->paths_ns += clock_processor() - began_ns;
     if (r < 0)
         return r;

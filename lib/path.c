@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "lib/cleanup.h"
+#include "lib/path_guard.h"
 
 #define BELOW   (RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV)
 #define IN_ROOT (RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS)
@@ -44,6 +45,13 @@ static int open_resolved(int directory, const char *path, int flags, uint64_t re
         if ((errno != EAGAIN && errno != EINTR) || attempt == OPEN_ATTEMPTS)
             return -errno;
     }
+}
+
+static int open_in_root(int root, const char *path, int flags, int *ret_fd)
+{
+    int r = path_guard_check(root, path);
+
+    return r < 0 ? r : open_resolved(root, path, flags, IN_ROOT, ret_fd);
 }
 
 int path_open_root(const char *root, int *ret_fd)
@@ -78,17 +86,17 @@ int path_open_within(int directory, const char *name, int *ret_fd)
 
 int path_open_directory_in_root(int root, const char *path, int *ret_fd)
 {
-    return open_resolved(root, path, O_RDONLY | O_DIRECTORY | O_NONBLOCK, IN_ROOT, ret_fd);
+    return open_in_root(root, path, O_RDONLY | O_DIRECTORY | O_NONBLOCK, ret_fd);
 }
 
 int path_open_file_in_root(int root, const char *path, int *ret_fd)
 {
-    return open_resolved(root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, IN_ROOT, ret_fd);
+    return open_in_root(root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, ret_fd);
 }
 
 int path_open_in_root(int root, const char *path, int *ret_fd)
 {
-    return open_resolved(root, path, O_PATH, IN_ROOT, ret_fd);
+    return open_in_root(root, path, O_PATH, ret_fd);
 }
 
 int path_stat_in_root(int root, const char *path, struct stat *ret_stat)
@@ -211,7 +219,11 @@ int path_require_roots(int root, const char *path, struct error *error)
 {
     cleanup(fd_closep) int directory = -1;
     const char *end = path;
-    int r = PATH_OK;
+    int r = path_guard_check(root, path);
+
+    if (r < 0)
+        return classify_open(r, path, error);
+    r = PATH_OK;
 
     while (r == PATH_OK && *(end += strspn(end, "/"))) {
         char name[NAME_MAX + 1];
@@ -344,13 +356,13 @@ int path_write_below(int directory, const char *name, int flags, mode_t mode, co
 static int enter_or_make(int root, int directory, const char *prefix, const char *name, mode_t mode,
                          int *ret_fd)
 {
-    int r = open_resolved(root, prefix, O_PATH | O_DIRECTORY, IN_ROOT, ret_fd);
+    int r = open_in_root(root, prefix, O_PATH | O_DIRECTORY, ret_fd);
 
     if (r != PATH_MISSING)
         return r;
     if (mkdirat(directory, name, mode) < 0 && errno != EEXIST)
         return -errno;
-    return open_resolved(root, prefix, O_PATH | O_DIRECTORY, IN_ROOT, ret_fd);
+    return open_in_root(root, prefix, O_PATH | O_DIRECTORY, ret_fd);
 }
 
 static int name_of_descriptor(int fd, char ret_path[static PATH_MAX])

@@ -91,7 +91,9 @@ static const struct {
           {"Nothing is wrong. Resize such a volume where its data is kept."}}}),
     ROW(NO_DEVICE, "no_device", STAYS, STATUS_UNAVAILABLE,
         {IN(BLOCKED) | RESIZABLE,
-         {"The path that mountInfo.json gives for the device leads to nothing on this node.",
+         {"The path that mountInfo.json gives for the device leads to nothing on this node, or "
+          "into "
+          "a file system that may hang (FUSE, NFS and the like), where crustd does not look.",
           "The device at that path.",
           {"Is the volume attached to this node? Look at the path above with ls -lL, and at the "
            "CSI driver's log.",

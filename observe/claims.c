@@ -52,6 +52,7 @@ static bool find_by_process(int root, pid_t pid, const char *sandbox_id, char *r
     char link[48], path[PATH_MAX];
     const char *bundle;
     ssize_t length;
+    int r;
 
     (void)snprintf(link, sizeof(link), "/proc/%d/cwd", (int)pid);
     length = readlink(link, path, sizeof(path) - 1);
@@ -59,9 +60,13 @@ static bool find_by_process(int root, pid_t pid, const char *sandbox_id, char *r
         return false;
     path[length] = '\0';
     bundle = below_root(root, path);
-    if (bundles_place_of(bundle, sandbox_id, &place) < 0 || process_stat(pid, "cwd", &there) < 0 ||
-        path_stat_in_root(root, bundle, &here) < 0 || there.st_dev != here.st_dev ||
-        there.st_ino != here.st_ino || path_require_roots(root, bundle, refused) != PATH_OK)
+    if (bundles_place_of(bundle, sandbox_id, &place) < 0 || process_stat(pid, "cwd", &there) < 0)
+        return false;
+    r = path_stat_in_root(root, bundle, &here);
+    if (r == PATH_MAY_HANG)
+        (void)error_set(refused, r, "%s lies in a file system that may hang", bundle);
+    if (r < 0 || there.st_dev != here.st_dev || there.st_ino != here.st_ino ||
+        path_require_roots(root, bundle, refused) != PATH_OK)
         return false;
     memcpy(ret_bundle, bundle, strlen(bundle) + 1);
     return true;

@@ -113,7 +113,7 @@ int observe_device_path(int root, int sysfs, const char *path, struct observed_d
     struct stat st;
     int r = path_stat_in_root(root, path, &st);
 
-    if (path_leads_nowhere(r))
+    if (path_leads_nowhere(r) || r == PATH_MAY_HANG)
         return OBSERVED_ABSENT;
     if (r < 0)
         return r;

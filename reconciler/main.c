@@ -22,6 +22,7 @@
 #include "lib/loop.h"
 #include "lib/notify.h"
 #include "lib/path.h"
+#include "lib/path_guard.h"
 #include "reconciler/arguments.h"
 #include "reconciler/core/instance.h"
 #include "reconciler/core/reconciler.h"
@@ -353,6 +354,27 @@ static void take_signals(struct daemon *daemon)
     loop_signal_start(&daemon->loop, &daemon->hangup, SIGHUP, on_hangup);
 }
 
+/* What the administrator named is entered wherever it lies. */
+static int start_guard(const struct daemon *daemon)
+{
+    const struct config *config = &daemon->config;
+    const char *paths[12 + 2 * CONFIG_LIST_ITEMS] = {
+        config->paths.kata_volumes,      config->paths.crust_volumes,
+        config->paths.kata_go_sandboxes, config->paths.kata_go_vms,
+        config->paths.kata_rs_sandboxes, config->paths.sysfs,
+        config->paths.database,          config->paths.grpc_socket,
+        config->paths.http_socket,       config->paths.kata_trash,
+        config->paths.crust_trash,
+    };
+    size_t count = 11;
+
+    for (unsigned i = 0; i < config->paths.bundles.count; i++)
+        paths[count++] = config->paths.bundles.item[i];
+    for (unsigned i = 0; i < config->paths.kubelet.count; i++)
+        paths[count++] = config->paths.kubelet.item[i];
+    return path_guard_start(daemon->root, paths, count);
+}
+
 static int start(struct daemon *daemon)
 {
     struct error error = {0};
@@ -361,6 +383,11 @@ static int start(struct daemon *daemon)
     r = loop_init(&daemon->loop);
     if (r < 0) {
         error_set_errno(&error, r, "cannot make the event loop");
+        return fail(daemon, START_OTHER, r, &error);
+    }
+    r = start_guard(daemon);
+    if (r < 0) {
+        error_set_errno(&error, r, "cannot read the mount table");
         return fail(daemon, START_OTHER, r, &error);
     }
     raise_descriptor_limit();
@@ -402,6 +429,7 @@ static void end(struct daemon *daemon)
         loop_done(&daemon->loop);
     }
     instance_done(&daemon->instance);
+    path_guard_stop();
     fd_close(daemon->root);
 }
 

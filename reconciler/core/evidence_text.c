@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/path.h"
+#include "lib/path_guard.h"
 #include "reconciler/core/context.h"
 #include "reconciler/core/volume_steps.h"
 
@@ -26,6 +28,13 @@ static void say_mismatch(const struct store_volume *volume, char *text, size_t s
                  "the metadata names %.200s (%s), another disk now than the one that the VM was "
                  "given under this number",
                  volume->device_path, volume->device_name);
+}
+
+static void say_no_device(const struct context *context, const struct store_volume *volume,
+                          char *text, size_t size)
+{
+    if (path_guard_check(context->root, volume->device_path) == PATH_MAY_HANG)
+        snprintf(text, size, "%s leads into a file system that may hang", volume->device_path);
 }
 
 static void say_shared(const struct context *context, const struct store_volume *volume, char *text,
@@ -79,6 +88,8 @@ int evidence_text_record(const struct context *context, struct store_volume *vol
         snprintf(text, sizeof(text), "%s", volume->list_doubt);
     else if (reason == REASON_IDENTITY_MISMATCH)
         say_mismatch(volume, text, sizeof(text));
+    else if (reason == REASON_NO_DEVICE)
+        say_no_device(context, volume, text, sizeof(text));
     else if (reason == REASON_DEVICE_SHARED)
         say_shared(context, volume, text, sizeof(text));
     else if (reason == REASON_BYPASSED)

@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* path_guard.c - see path_guard.h.
+ *
+ * Every step of a walk is an openat2(2) that must stay on its mount. A name that something is
+ * mounted on fails with EXDEV before the mounted file system is asked anything, and is then looked
+ * up in the list of mounts that may hang, by the name that the kernel has for its directory. Links
+ * are read and followed here. "." and ".." need no lookup: what was walked has no links in it.
+ *
+ * A mount that is made between the reading of the table and the walk is not seen; poll(2) says
+ * before each walk whether there is one.
+ */
+#include "lib/path_guard.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <poll.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "lib/buffer.h"
+#include "lib/cleanup.h"
+#include "lib/mount_table.h"
+#include "lib/path.h"
+
+enum { LINKS = 40 /* as the kernel's */, MOUNTS = 4096 };
+
+/* Mount points, as this process' kernel names them. */
+struct mounts {
+    char **point;
+    size_t count;
+    bool unknown; /* the table could not be read: any mount may hang */
+};
+
+static struct {
+    int mountinfo; /* open while guarding */
+    bool started;
+    struct mounts mounts;
+    struct mounts trusted; /* names of the administrator's directories and files */
+} guard = {.mountinfo = -1};
+
+/* ---- which mounts -------------------------------------------------------------------------- */
+
+bool path_guard_may_hang(const char *file_system)
+{
+    static const char *const types[] = {
+        "9p",   "afs",  "autofs", "beegfs", "ceph", "cifs",  "coda",     "fuse", "fuseblk",
+        "gfs2", "gpfs", "lustre", "nfs",    "nfs4", "ocfs2", "orangefs", "smb3",
+    };
+
+    for (size_t i = 0; i < array_length(types); i++)
+        if (strcmp(file_system, types[i]) == 0)
+            return true;
+    return strncmp(file_system, "fuse.", strlen("fuse.")) == 0;
+}
+
+static void mounts_done(struct mounts *mounts)
+{
+    for (size_t i = 0; i < mounts->count; i++)
+        free(mounts->point[i]);
+    free(mounts->point);
+    *mounts = (struct mounts){0};
+}
+
+static bool mounts_add(struct mounts *mounts, const char *point)
+{
+    char **longer = mounts->count == MOUNTS
+                        ? NULL
+                        : realloc(mounts->point, (mounts->count + 1) * sizeof(*longer));
+
+    if (!longer)
+        return false;
+    mounts->point = longer;
+    longer[mounts->count] = strdup(point);
+    return longer[mounts->count] && ++mounts->count;
+}
+
+static bool lies_below(const char *path, const char *directory)
+{
+    size_t length = strcmp(directory, "/") == 0 ? 0 : strlen(directory);
+
+    return strncmp(path, directory, length) == 0 && (!path[length] || path[length] == '/');
+}
+
+static bool is_trusted(const char *point)
+{
+    for (size_t i = 0; i < guard.trusted.count; i++)
+        if (lies_below(guard.trusted.point[i], point))
+            return true;
+    return false;
+}
+
+/* Of several on one point the last is on top, but the others may come to light again. */
+static void mounts_read(struct mounts *mounts, struct buffer *table)
+{
+    struct mount_entry mount;
+    char *cursor = table->length ? (char *)table->data : NULL;
+
+    while (cursor && mount_table_next(&cursor, &mount))
+        if (path_guard_may_hang(mount.file_system) && !is_trusted(mount.mount_point) &&
+            !mounts_add(mounts, mount.mount_point))
+            mounts->unknown = true;
+}
+
+static bool mounts_have(const struct mounts *mounts, const char *point)
+{
+    for (size_t i = 0; i < mounts->count; i++)
+        if (strcmp(mounts->point[i], point) == 0)
+            return true;
+    return mounts->unknown;
+}
+
+static int read_table(int fd, struct mounts *ret_mounts)
+{
+    cleanup(buffer_done) struct buffer table = BUFFER_INIT(MOUNT_TABLE_BYTES);
+    int r = lseek(fd, 0, SEEK_SET) < 0 ? -errno : buffer_read_all(&table, fd);
+
+    mounts_done(ret_mounts);
+    if (r == 0)
+        mounts_read(ret_mounts, &table);
+    else
+        ret_mounts->unknown = true;
+    return r;
+}
+
+static void refresh(void)
+{
+    struct pollfd changed = {.fd = guard.mountinfo, .events = POLLPRI};
+
+    if (poll(&changed, 1, 0) > 0)
+        (void)read_table(guard.mountinfo, &guard.mounts);
+}
+
+/* ---- a walk -------------------------------------------------------------------------------- */
+
+struct walk {
+    const struct mounts *mounts;
+    int root;
+    int directory;     /* where the walk is: `root` itself, or owned */
+    char at[PATH_MAX]; /* its name below the root, without links */
+    char rest[2 * PATH_MAX];
+    unsigned links;
+};
+
+enum step { STEP_ON, STEP_END, STEP_MAY_HANG };
+
+static int open_on(int directory, const char *name, uint64_t resolve, int *ret_fd)
+{
+    struct open_how how = {
+        .flags = O_PATH | O_NOFOLLOW | O_CLOEXEC,
+        .resolve = RESOLVE_NO_MAGICLINKS | resolve,
+    };
+    long fd = syscall(SYS_openat2, directory, name, &how, sizeof(how));
+
+    if (fd < 0)
+        return -errno;
+    *ret_fd = (int)fd;
+    return 0;
+}
+
+static void walk_to(struct walk *walk, int directory)
+{
+    if (walk->directory != walk->root)
+        fd_close(walk->directory);
+    walk->directory = directory;
+}
+
+static void walk_to_root(struct walk *walk)
+{
+    walk_to(walk, walk->root);
+    walk->at[0] = '\0';
+}
+
+static enum step walk_up(struct walk *walk)
+{
+    char *last = strrchr(walk->at, '/');
+    int fd = -1;
+
+    if (!last || last == walk->at) {
+        walk_to_root(walk);
+        return STEP_ON;
+    }
+    *last = '\0';
+    if (open_on(walk->root, walk->at + 1, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS, &fd) < 0)
+        return STEP_END;
+    walk_to(walk, fd);
+    return STEP_ON;
+}
+
+/* Whether what is mounted on the name may hang. */
+static bool is_guarded(const struct walk *walk, const char *name)
+{
+    char link[32], point[PATH_MAX + NAME_MAX + 2];
+    ssize_t length;
+
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", walk->directory);
+    length = readlink(link, point, PATH_MAX);
+    if (length <= 0 || length == PATH_MAX)
+        return true;
+    if (point[length - 1] == '/')
+        length--;
+    (void)snprintf(point + length, sizeof(point) - (size_t)length, "/%s", name);
+    return mounts_have(walk->mounts, point);
+}
+
+static enum step walk_into(struct walk *walk, const char *name, int *ret_fd)
+{
+    int r = open_on(walk->directory, name, RESOLVE_NO_XDEV, ret_fd);
+
+    if (r == PATH_LEADS_OUT) {
+        if (is_guarded(walk, name))
+            return STEP_MAY_HANG;
+        r = open_on(walk->directory, name, 0, ret_fd);
+    }
+    return r < 0 ? STEP_END : STEP_ON;
+}
+
+/* The link's target comes before the rest; what is too long leads nowhere. */
+static enum step follow(struct walk *walk, const char *target)
+{
+    char rest[sizeof(walk->rest)];
+
+    if (++walk->links > LINKS ||
+        snprintf(rest, sizeof(rest), "%s/%s", target, walk->rest) >= (int)sizeof(rest))
+        return STEP_END;
+    memcpy(walk->rest, rest, sizeof(rest));
+    if (target[0] == '/')
+        walk_to_root(walk);
+    return STEP_ON;
+}
+
+static enum step take_step(struct walk *walk, const char *name)
+{
+    char target[PATH_MAX];
+    enum step step;
+    size_t length = strlen(walk->at);
+    ssize_t count;
+    int fd = -1;
+
+    if (strcmp(name, ".") == 0)
+        return STEP_ON;
+    if (strcmp(name, "..") == 0)
+        return walk_up(walk);
+    step = walk_into(walk, name, &fd);
+    if (step != STEP_ON)
+        return step;
+    count = readlinkat(fd, "", target, sizeof(target));
+    if (count >= 0) {
+        fd_close(fd);
+        if (count == sizeof(target))
+            return STEP_END;
+        target[count] = '\0';
+        return follow(walk, target);
+    }
+    walk_to(walk, fd);
+    return snprintf(walk->at + length, sizeof(walk->at) - length, "/%s", name) <
+                   (int)(sizeof(walk->at) - length)
+               ? STEP_ON
+               : STEP_END;
+}
+
+/* Takes the next name from the rest. False: there is none, or it is too long for one. */
+static bool next_name(struct walk *walk, char ret_name[static NAME_MAX + 1])
+{
+    size_t slashes = strspn(walk->rest, "/"), length = strcspn(walk->rest + slashes, "/");
+
+    if (!length || length > NAME_MAX)
+        return false;
+    memcpy(ret_name, walk->rest + slashes, length);
+    ret_name[length] = '\0';
+    memmove(walk->rest, walk->rest + slashes + length, strlen(walk->rest + slashes + length) + 1);
+    return true;
+}
+
+static int check(const struct mounts *mounts, int root, const char *path)
+{
+    struct walk walk = {.mounts = mounts, .root = root, .directory = root};
+    enum step step = STEP_ON;
+    char name[NAME_MAX + 1];
+
+    if ((!mounts->count && !mounts->unknown) || strlen(path) >= PATH_MAX)
+        return 0;
+    (void)snprintf(walk.rest, sizeof(walk.rest), "%s", path);
+    while (step == STEP_ON && next_name(&walk, name))
+        step = take_step(&walk, name);
+    walk_to_root(&walk);
+    return step == STEP_MAY_HANG ? PATH_MAY_HANG : 0;
+}
+
+int path_guard_check(int root, const char *path)
+{
+    if (!guard.started)
+        return 0;
+    refresh();
+    return check(&guard.mounts, root, path);
+}
+
+/* ---- other processes ----------------------------------------------------------------------- */
+
+static bool has_own_mounts(pid_t pid)
+{
+    struct stat own, other;
+    char name[48];
+
+    (void)snprintf(name, sizeof(name), "/proc/%d/ns/mnt", (int)pid);
+    return stat("/proc/self/ns/mnt", &own) < 0 || stat(name, &other) < 0 ||
+           own.st_ino != other.st_ino || own.st_dev != other.st_dev;
+}
+
+int path_guard_check_process(pid_t pid, int root, const char *path)
+{
+    cleanup(mounts_done) struct mounts mounts = {0};
+    cleanup(fd_closep) int fd = -1;
+    char name[48];
+
+    if (!guard.started || !has_own_mounts(pid))
+        return 0; /* path.h checks it */
+    (void)snprintf(name, sizeof(name), "/proc/%d/mountinfo", (int)pid);
+    fd = open(name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    (void)read_table(fd, &mounts);
+    return check(&mounts, root, path);
+}
+
+/* ---- life ---------------------------------------------------------------------------------- */
+
+/* Its name and, where links lead elsewhere, that place's; but not where they lead into what may
+ * hang. */
+static bool trust(int root, const char *path)
+{
+    cleanup(fd_closep) int fd = -1;
+    char link[32], name[2 * PATH_MAX], top[PATH_MAX];
+    ssize_t length;
+
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", root);
+    length = readlink(link, top, sizeof(top) - 1);
+    if (length < 0)
+        return false;
+    top[length] = '\0';
+    (void)snprintf(name, sizeof(name), "%s/%s", strcmp(top, "/") == 0 ? "" : top,
+                   path + strspn(path, "/"));
+    if (!mounts_add(&guard.trusted, name))
+        return false;
+    if (path_open_in_root(root, path, &fd) < 0)
+        return true;
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    length = readlink(link, name, sizeof(name) - 1);
+    if (length < 0)
+        return false;
+    name[length] = '\0';
+    return mounts_add(&guard.trusted, name);
+}
+
+static int trust_all(int root, const char *const *trusted, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!trust(root, trusted[i]))
+            return -ENOMEM;
+    return read_table(guard.mountinfo, &guard.mounts);
+}
+
+/* Guards at once, so that nothing is entered by looking where the trusted paths lead. */
+int path_guard_start(int root, const char *const *trusted, size_t count)
+{
+    int r;
+
+    guard.mountinfo = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
+    r = guard.mountinfo < 0 ? -errno : read_table(guard.mountinfo, &guard.mounts);
+    guard.started = r == 0;
+    if (r == 0)
+        r = trust_all(root, trusted, count);
+    if (r < 0)
+        path_guard_stop();
+    return r;
+}
+
+void path_guard_stop(void)
+{
+    mounts_done(&guard.mounts);
+    mounts_done(&guard.trusted);
+    fd_close(take_fd(&guard.mountinfo));
+    guard.started = false;
+}

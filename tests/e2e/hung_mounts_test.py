@@ -1,0 +1,114 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Paths into a file system that never answers: crustd looks up nothing there, says so of the volume
+whose device it is, and goes on serving all others."""
+
+import contextlib
+import http.client
+import json
+import secrets
+import socket
+import unittest
+
+from fuse import HangingFile
+from said import AFTER, SANDBOX, SaidTest, publish_path
+
+OTHER = secrets.token_hex(32)
+LEADS = "leads into a file system that may hang"
+
+
+class HungMountsTest(SaidTest):
+    hostile = True
+
+    def setUp(self):
+        super().setUp()
+        self.host = self.node()
+        (self.host.root / "mnt").mkdir()
+
+    def hang(self):
+        """Returns what ends it."""
+        hanging = HangingFile(self.host.root / "mnt/hung")
+        ending = contextlib.ExitStack()
+        ending.callback(hanging.close)
+        self.addCleanup(ending.close)
+        hanging.silent.set()
+        return ending
+
+    def link(self, name, target):
+        path = self.host.root / "dev" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(target)
+        return f"/dev/{name}"
+
+    def blocked(self, *devices):
+        """A volume with each of these as its device."""
+        paths = [publish_path(f"hung{number}") for number, _ in enumerate(devices)]
+        vmm = self.host.start_vmm(OTHER)
+        self.host.add_sandbox(OTHER, vmm.pid, agent="unix:///agent.sock")
+        for path, device in zip(paths, devices):
+            self.host.stage(path, device)
+            self.host.record(path, OTHER)
+        return paths
+
+    def put(self, target, body):
+        connection = http.client.HTTPConnection("localhost", timeout=60)
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.settimeout(60)
+        connection.sock.connect(str(self.host.root / "run/crustd/http.sock"))
+        connection.request("PUT", target, json.dumps(body),
+                           {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        connection.close()
+        return answer.status, text
+
+    def check_served(self):
+        """Another volume, from its metadata to the end of a resize."""
+        volume = self.volume(self.host, "served")
+        self.agent(self.host)
+        self.monitor(self.host, volume)
+        self.sandbox(self.host, volume)
+        self.host.wait_for(volume.path, "in_sync", "none")
+        volume.loop.resize(AFTER)
+        self.host.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
+        self.assertEqual(self.host.crustctl("status").returncode, 0)
+
+    def test_devices(self):
+        self.hang()
+        paths = self.blocked("/mnt/hung/disk", "/mnt/hung", self.link("by-id/a", "/mnt/hung/file"),
+                             self.link("by-id/b", "../../mnt/hung/file"),
+                             "/dev/../mnt/./hung/file/", "/mnt/hung/../hung/x")
+        self.host.start()
+        for path in paths:
+            row = self.host.wait_for(path, "blocked", "no_device")
+            self.assertIn(LEADS, row["evidence"])
+        self.explains(self.host, paths[0], "file system that may hang")
+        self.check_served()
+
+    def test_a_mount_that_is_made_and_hangs_later(self):
+        path, = self.blocked("/mnt/hung/disk")
+        self.host.start()
+        row = self.host.wait_for(path, "blocked", "no_device")
+        self.assertNotIn(LEADS, row["evidence"] or "")
+        ending = self.hang()
+        self.host.stage(path, "/mnt/hung/other")
+        self.host.wait(lambda: LEADS in (self.host.volume(path)["evidence"] or ""), 60,
+                       "the mount to be noticed")
+        self.check_served()
+        ending.close()
+        (self.host.root / "mnt/hung/other").write_bytes(bytes(4096))
+        self.host.stage(path, "/mnt/hung/./other")
+        self.host.wait(lambda: self.host.volume(path)["device_bytes"] == 4096, 60,
+                       "the file to be seen again")
+
+    def test_requests(self):
+        """A device that a client names."""
+        self.hang()
+        self.host.start()
+        status, text = self.put("/fs-stats", {"block-device": "/mnt/hung/disk", "pod-id": SANDBOX})
+        self.assertEqual(status, 404, text)
+        self.check_served()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* path_guard_test.c - a FUSE file system that nobody serves, in a mount namespace of this test's:
+ * whoever looks up a name there waits for ever, so the test would be ended by its alarm. */
+#include "tests/unit/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/cleanup.h"
+#include "lib/path.h"
+#include "lib/path_guard.h"
+
+enum { SECONDS = 60 };
+
+static char directory[64];
+static int root = -1, fuse = -1;
+
+static bool mount_hung(const char *path)
+{
+    char options[96];
+
+    if (fuse < 0)
+        fuse = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+    if (fuse < 0)
+        return false;
+    (void)snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0", fuse);
+    return mount("hung", path, "fuse", 0, options) == 0;
+}
+
+static void make(const char *name)
+{
+    assert_int_equal(mkdirat(root, name, 0755), 0);
+}
+
+static int set_up(void **state)
+{
+    char path[128];
+
+    (void)state;
+    if (unshare(CLONE_NEWNS) < 0 || mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        return 0;
+    (void)snprintf(directory, sizeof(directory), "/tmp/path-guard-XXXXXX");
+    assert_non_null(mkdtemp(directory));
+    assert_int_equal(path_open_root(directory, &root), 0);
+    make("dir");
+    make("dir/hung");
+    make("dir/fine");
+    make("dir/plain");
+    assert_int_equal(symlinkat("hung", root, "dir/link"), 0);
+    assert_int_equal(symlinkat("/dir/hung/inner", root, "far"), 0);
+    assert_int_equal(symlinkat("dir/plain/../fine", root, "around"), 0);
+    assert_int_equal(symlinkat("loop", root, "loop"), 0);
+    (void)snprintf(path, sizeof(path), "%s/dir/fine", directory);
+    assert_int_equal(mount("fine", path, "tmpfs", 0, NULL), 0);
+    (void)snprintf(path, sizeof(path), "%s/dir/hung", directory);
+    (void)alarm(SECONDS);
+    if (!mount_hung(path))
+        root = -1;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    char command[128];
+
+    (void)state;
+    path_guard_stop();
+    (void)snprintf(command, sizeof(command), "%s/dir/hung", directory);
+    (void)umount2(command, MNT_DETACH);
+    fd_close(take_fd(&fuse));
+    (void)snprintf(command, sizeof(command), "%s/dir/fine", directory);
+    (void)umount2(command, MNT_DETACH);
+    (void)snprintf(command, sizeof(command), "rm -rf %s", directory);
+    return directory[0] ? system(command) : 0;
+}
+
+static void start(const char *trusted)
+{
+    if (root < 0)
+        skip(); /* mounting is not allowed here */
+    path_guard_stop();
+    assert_int_equal(path_guard_start(root, &trusted, trusted ? 1 : 0), 0);
+}
+
+static void nothing_is_looked_up_there(void **state)
+{
+    static const char *const paths[] = {
+        "/dir/hung",
+        "/dir/hung/inner",
+        "dir/hung/",
+        "/dir/link/x",
+        "/far",
+        "/dir/plain/../hung",
+        "/far/../x",
+        "/dir/./link",
+        "/../../dir/hung/x/",
+        "/around/../hung/one",
+    };
+    struct stat st;
+    int fd = -1;
+
+    (void)state;
+    start(NULL);
+    for (size_t i = 0; i < array_length(paths); i++) {
+        assert_int_equal(path_guard_check(root, paths[i]), PATH_MAY_HANG);
+        assert_int_equal(path_stat_in_root(root, paths[i], &st), PATH_MAY_HANG);
+        assert_int_equal(path_open_in_root(root, paths[i], &fd), PATH_MAY_HANG);
+        assert_int_equal(path_open_directory_in_root(root, paths[i], &fd), PATH_MAY_HANG);
+    }
+    assert_false(path_is_missing(PATH_MAY_HANG));
+    assert_false(path_leads_nowhere(PATH_MAY_HANG));
+    assert_false(path_is_no_directory(PATH_MAY_HANG));
+}
+
+static void all_else_is_as_it_was(void **state)
+{
+    struct stat st;
+
+    (void)state;
+    start(NULL);
+    assert_int_equal(path_stat_in_root(root, "/dir/fine", &st), 0);
+    assert_int_equal(path_stat_in_root(root, "/around", &st), 0);
+    assert_int_equal(path_stat_in_root(root, "/../dir/plain/../../dir", &st), 0);
+    assert_int_equal(path_stat_in_root(root, "/", &st), 0);
+    assert_int_equal(path_stat_in_root(root, "/dir/none/../hung", &st), PATH_MISSING);
+    assert_int_equal(path_stat_in_root(root, "/loop", &st), PATH_BEHIND_A_LINK);
+}
+
+static void what_is_trusted_is_entered(void **state)
+{
+    (void)state;
+    start("/dir/hung/inner");
+    /* Only asked, not opened: that would wait for ever. */
+    assert_int_equal(path_guard_check(root, "/dir/hung/inner/deep"), 0);
+    assert_int_equal(path_guard_check(root, "/dir/hung"), 0);
+    start("/dir/hungry");
+    assert_int_equal(path_guard_check(root, "/dir/hung"), PATH_MAY_HANG);
+    start("/dir/link"); /* a link is not a name */
+    assert_int_equal(path_guard_check(root, "/dir/link"), PATH_MAY_HANG);
+}
+
+static void mounts_are_noticed(void **state)
+{
+    char path[128];
+
+    (void)state;
+    start(NULL);
+    (void)snprintf(path, sizeof(path), "%s/dir/plain", directory);
+    assert_int_equal(path_guard_check(root, "/dir/plain/x"), 0);
+    fd_close(take_fd(&fuse));
+    (void)umount2(path, MNT_DETACH);
+    assert_true(mount_hung(path));
+    assert_int_equal(path_guard_check(root, "/dir/plain/x"), PATH_MAY_HANG);
+    assert_int_equal(umount2(path, MNT_DETACH), 0);
+    assert_int_equal(path_guard_check(root, "/dir/plain/x"), 0);
+}
+
+/* Its mounts are not this process': the child has one more. */
+static void another_process_has_its_own_mounts(void **state)
+{
+    int pipe_of[2], process = -1;
+    char byte, name[128], path[128];
+    pid_t child;
+
+    (void)state;
+    start(NULL);
+    (void)snprintf(path, sizeof(path), "%s/dir/plain", directory);
+    assert_int_equal(pipe(pipe_of), 0);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        fuse = -1;
+        if (unshare(CLONE_NEWNS) < 0 || !mount_hung(path))
+            _exit(1);
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        (void)!write(pipe_of[1], "x", 1);
+        for (;;)
+            pause();
+    }
+    fd_close(pipe_of[1]);
+    assert_int_equal(read(pipe_of[0], &byte, 1), 1);
+    fd_close(pipe_of[0]);
+    (void)snprintf(name, sizeof(name), "/proc/%d/root%s", (int)child, directory);
+    process = open(name, O_PATH | O_CLOEXEC);
+    assert_true(process >= 0);
+    assert_int_equal(path_guard_check_process(child, process, "/dir/plain/x"), PATH_MAY_HANG);
+    assert_int_equal(path_guard_check_process(child, process, "/dir/fine"), 0);
+    assert_int_equal(path_guard_check_process(getpid(), root, "/dir/hung"), 0);
+    fd_close(process);
+    (void)kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
+static void types_that_may_hang(void **state)
+{
+    (void)state;
+    assert_true(path_guard_may_hang("fuse"));
+    assert_true(path_guard_may_hang("fuse.sshfs"));
+    assert_true(path_guard_may_hang("nfs4"));
+    assert_true(path_guard_may_hang("autofs"));
+    assert_false(path_guard_may_hang("fusectl"));
+    assert_false(path_guard_may_hang("ext4"));
+    assert_false(path_guard_may_hang("virtiofs"));
+    assert_false(path_guard_may_hang(""));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_is_looked_up_there),
+        cmocka_unit_test(all_else_is_as_it_was),
+        cmocka_unit_test(what_is_trusted_is_entered),
+        cmocka_unit_test(mounts_are_noticed),
+        cmocka_unit_test(another_process_has_its_own_mounts),
+        cmocka_unit_test(types_that_may_hang),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
