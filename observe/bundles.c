@@ -40,6 +40,7 @@ struct container {
     UT_hash_handle hh;
     bool is_known; /* its bundle was read */
     bool is_listed;
+    bool is_left_out; /* of the call in progress, because too much is kept already */
     unsigned young;
     uint64_t round;                    /* the round in which it was last read */
     struct kept *kept;                 /* read for a call that is not complete yet; NULL */
@@ -55,6 +56,7 @@ struct kept {
 struct parent {
     struct bundles_place place; /* parent[0] '\0': slot unused */
     struct container *containers;
+    bool is_cut; /* there are more containers than are remembered */
     uint64_t round;
 };
 
@@ -250,8 +252,9 @@ static int keep(const struct reading *reading, struct container *container, stru
 
     if (bundles->kept_bytes + bytes > KEPT_BYTES)
         drop_those_of_others(reading);
-    if (bundles->kept_bytes + bytes > KEPT_BYTES)
-        return 0; /* more than a pod has; its further mounts are ignored */
+    container->is_left_out = bundles->kept_bytes + bytes > KEPT_BYTES;
+    if (container->is_left_out)
+        return 0; /* more than a pod has */
     container->kept = calloc(1, sizeof(*container->kept));
     if (!container->kept)
         return -ENOMEM;
@@ -326,9 +329,15 @@ static int list(const struct reading *reading)
         return r;
     for (container = parent->containers; container; container = container->hh.next)
         container->is_listed = false;
-    while (directory && (name = directory_next(directory)))
-        if (observe_is_sandbox_id(name) && (container = container_at(parent, name)))
+    parent->is_cut = false;
+    while (directory && (name = directory_next(directory))) {
+        if (!observe_is_sandbox_id(name))
+            continue;
+        container = container_at(parent, name);
+        if (container)
             container->is_listed = true;
+        parent->is_cut |= !container;
+    }
     HASH_ITER (hh, parent->containers, container, next) {
         if (!container->is_listed)
             drop_kept(reading->bundles, container);
@@ -339,21 +348,27 @@ static int list(const struct reading *reading)
     return 0;
 }
 
-/* Everything is read: passes it to the callback, and drops it even if the callback stops early. */
+/* Everything is read: passes it to the callback, and drops it even if the callback stops early.
+ * An enum bundles_outcome or -errno. */
 static int hand_over(const struct reading *reading, bundles_callback *callback, void *userdata)
 {
+    bool is_cut = reading->parent->is_cut;
     int r = 0;
 
     reading->parent->round++;
     for (struct container *container = reading->parent->containers; container;
          container = container->hh.next) {
-        if (!container->kept || !is_of(container, reading->sandbox_id))
+        if (!is_of(container, reading->sandbox_id))
+            continue;
+        is_cut |= container->is_left_out;
+        container->is_left_out = false;
+        if (!container->kept)
             continue;
         if (r == 0)
             r = callback(userdata, container->id, &container->kept->bundle);
         drop_kept(reading->bundles, container);
     }
-    return r;
+    return r == 0 && is_cut ? BUNDLES_CUT : r;
 }
 
 int bundles_each(struct bundles *bundles, int root, const struct bundles_place *place,
@@ -366,13 +381,16 @@ int bundles_each(struct bundles *bundles, int root, const struct bundles_place *
         .sandbox_id = sandbox_id,
         .until_ns = clock_processor() + READING_NS,
     };
-    int r = reading.parent ? list(&reading) : 0;
+    int r;
 
-    if (r == 0 && reading.parent)
+    if (!reading.parent)
+        return BUNDLES_CUT;
+    r = list(&reading);
+    if (r == 0)
         r = read_awaited(&reading);
     if (r == PROGRESS_MORE)
         return BUNDLES_UNFINISHED;
-    return r == 0 && reading.parent ? hand_over(&reading, callback, userdata) : r;
+    return r == 0 ? hand_over(&reading, callback, userdata) : r;
 }
 
 /* ---- one container ----------------------------------------------------------------------- */

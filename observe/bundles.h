@@ -34,6 +34,7 @@ typedef int bundles_callback(void *userdata, const char *container_id, struct bu
 enum bundles_outcome {
     BUNDLES_ALL,
     BUNDLES_UNFINISHED, /* the callback has been given none yet: call again soon */
+    BUNDLES_CUT,        /* the callback has been given what is read; there is more than that */
 };
 
 /* Calls back for every container whose annotation, or else whose own id, names this sandbox. A

@@ -150,6 +150,7 @@ struct mount {
 struct mounts {
     struct observed_sandbox *sandbox;
     unsigned containers, mounts;
+    bool is_cut;                                     /* it has more */
     char container[CONTAINERS][CONTAINER_CHARS + 1]; /* the beginnings of their ids */
     struct mount mount[MOUNTS];
 };
@@ -179,6 +180,7 @@ static int add_container(void *userdata, const char *container_id, struct bundle
 {
     struct mounts *mounts = userdata;
 
+    mounts->is_cut |= mounts->containers == CONTAINERS || bundle->mounts > MOUNTS - mounts->mounts;
     if (mounts->containers < CONTAINERS)
         (void)snprintf(mounts->container[mounts->containers++], CONTAINER_CHARS + 1, "%s",
                        container_id);
@@ -363,6 +365,13 @@ int claims_read(const struct observe_sandbox_paths *paths, const char *sandbox_i
                          mounts);
     if (r == BUNDLES_UNFINISHED)
         return OBSERVED_UNFINISHED;
+    mounts->is_cut |= r == BUNDLES_CUT;
+    if (r == BUNDLES_CUT)
+        r = 0;
+    if (r == 0 && mounts->is_cut)
+        r = kata_set_problem(sandbox, false, "",
+                             "its containers have more mounts than crustd reads: volumes among the "
+                             "rest are not seen");
     if (r == 0 && passthrough)
         r = passthrough_read(paths->root, sandbox_id, &names);
     return r == 0 ? add_claims(mounts, &names) : r;
@@ -418,7 +427,7 @@ int claims_each_place(const struct observe_sandbox_paths *paths, const char *san
     r = bundles_each(paths->cache->bundles, paths->root, &place, sandbox_id, add_container, mounts);
     if (r == BUNDLES_UNFINISHED)
         return -EBUSY;
-    if (r == 0)
+    if (r == 0 || r == BUNDLES_CUT)
         r = passthrough_read(paths->root, sandbox_id, &names);
     return r == 0 ? offer_places(mounts, &names, path, callback, userdata) : r;
 }

@@ -46,21 +46,29 @@ static int tear_down(void **state)
     return scratch_directory_remove(fixture->directory);
 }
 
-static void put_bundle(struct fixture *fixture, const char *prefix, unsigned number,
-                       const char *sandbox_id)
+/* padding: bytes that say nothing. */
+static void put_long_bundle(struct fixture *fixture, const char *prefix, unsigned number,
+                            const char *sandbox_id, int padding)
 {
     cleanup(fd_closep) int directory = -1;
-    char name[64], text[256];
+    static char text[64 * 1024];
+    char name[64];
 
     (void)snprintf(name, sizeof(name), "tasks/%s%u", prefix, number);
     assert_int_equal(mkdirat(fixture->root, name, 0755), 0);
     directory = openat(fixture->root, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
     (void)snprintf(text, sizeof(text),
                    "{\"annotations\":{\"io.kubernetes.cri.sandbox-id\":\"%s\"},\"mounts\":["
-                   "{\"source\":\"/v%u\",\"destination\":\"/data\"}]}",
-                   sandbox_id, number);
+                   "{\"source\":\"/v%u\",\"destination\":\"/data\"}]%*s}",
+                   sandbox_id, number, padding, "");
     assert_int_equal(path_write_below(directory, "config.json", O_EXCL, 0600, text, strlen(text)),
                      0);
+}
+
+static void put_bundle(struct fixture *fixture, const char *prefix, unsigned number,
+                       const char *sandbox_id)
+{
+    put_long_bundle(fixture, prefix, number, sandbox_id, 0);
 }
 
 static int count_bundle(void *userdata, const char *container_id, struct bundle *bundle)
@@ -120,6 +128,23 @@ static void many_are_told_after_several_questions(void **state)
     assert_true(ask_on(fixture, "a", MANY) > 2); /* they are read again, as they may have changed */
 }
 
+/* 200 of 60 kB are more than is kept between the questions. */
+static void more_than_is_kept_is_said(void **state)
+{
+    struct fixture *fixture = *state;
+    unsigned count = 0, questions = 0;
+    int r = BUNDLES_UNFINISHED;
+
+    for (unsigned i = 0; i < MANY; i++)
+        put_long_bundle(fixture, "c", i, "a", 60000);
+    put_bundle(fixture, "d", 0, "b");
+    for (; r == BUNDLES_UNFINISHED && questions < QUESTIONS_AT_MOST; questions++)
+        r = ask(fixture, "a", &count);
+    assert_int_equal(r, BUNDLES_CUT);
+    assert_in_range(count, MANY / 2, MANY - 1);
+    (void)ask_on(fixture, "b", 1); /* another sandbox's are whole */
+}
+
 /* Whose they are is learned once, whoever asks, and neither loses what it has got. */
 static void two_may_ask_in_turns(void **state)
 {
@@ -161,6 +186,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         bundles_test(a_few_are_told_at_once),
         bundles_test(many_are_told_after_several_questions),
+        bundles_test(more_than_is_kept_is_said),
         bundles_test(two_may_ask_in_turns),
         bundles_test(those_that_never_read_well_end_too),
     };

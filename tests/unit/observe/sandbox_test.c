@@ -4,6 +4,8 @@
 
 #include <sys/stat.h>
 
+#include "lib/buffer.h"
+#include "lib/cleanup.h"
 #include "lib/process.h"
 
 #define SHORT_ID "0123456789abcdef0123456789abcdef"
@@ -394,6 +396,46 @@ static void a_pid_file_that_others_can_write_names_no_vmm(void **state)
     assert_non_null(strstr(sandbox.problem, "writable by others"));
 }
 
+static void write_mounts(const char *file, unsigned count)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(0);
+
+    assert_int_equal(buffer_append_format(&text,
+                                          "{\"annotations\":{\"io.kubernetes.cri.sandbox-id\":"
+                                          "\"" ID "\"},\"mounts\":["),
+                     0);
+    for (unsigned i = 0; i < count; i++)
+        assert_int_equal(buffer_append_format(&text,
+                                              "%s{\"source\":\"/v%u\",\"destination\":\"/d%u\"}",
+                                              i ? "," : "", i, i),
+                         0);
+    assert_int_equal(buffer_append_format(&text, "]}"), 0);
+    write_file(file, buffer_text(&text));
+}
+
+static void says_that_there_are_more_mounts_than_are_read(void **state)
+{
+    enum { MOUNTS = 1024 };
+
+    (void)state;
+    make_directory("/run/vc/vm/" ID);
+    make_directory(TASKS "/" ID);
+    make_directory(TASKS "/c1");
+    start_vmm("qemu", "-name", "sandbox-" ID);
+    write_pid("/run/vc/vm/" ID "/pid", vmm);
+    (void)start_process(TASKS "/" ID, "containerd-shim-kata-v2", "-id", ID, NULL);
+    write_file(TASKS "/" ID "/config.json", "{}");
+    write_mounts(TASKS "/c1/config.json", MOUNTS);
+    observe();
+    assert_int_equal(sandbox.claims, MOUNTS);
+    assert_null(sandbox.problem);
+    make_directory(TASKS "/c2");
+    write_mounts(TASKS "/c2/config.json", 1);
+    observe();
+    assert_int_equal(sandbox.claims, MOUNTS);
+    assert_non_null(strstr(sandbox.problem, "more mounts than crustd reads"));
+}
+
 static void follows_the_vm_factorys_link(void **state)
 {
     (void)state;
@@ -468,6 +510,7 @@ int main(void)
         TEST(a_socket_that_the_vmm_does_not_mention_is_not_its_monitor),
         TEST(another_users_process_is_no_vmm),
         TEST(a_pid_file_that_others_can_write_names_no_vmm),
+        TEST(says_that_there_are_more_mounts_than_are_read),
         TEST(follows_the_vm_factorys_link),
         TEST(keeps_what_a_cut_file_leaves),
         TEST(reports_a_bad_pid_file),
