@@ -51,8 +51,18 @@ struct mount_parts {
     ProtobufCBinaryData options[MOUNT_OPTIONS];
 };
 
+/* The storage and what it points to. */
+struct storage_parts {
+    Agent__Storage message;
+    Agent__Storage *pointer;
+    Agent__FsGroup group;
+    char source[sizeof("255:16383")];
+    ProtobufCBinaryData options[CONTAINER_STORAGE_OPTIONS];
+};
+
 /* Everything that the message borrows. */
 struct create_parts {
+    struct storage_parts storage;
     struct mount_parts mounts[MOUNTS];
     Agent__Mount *mount_pointers[MOUNTS];
     char program[AGENT_PATH_BYTES];
@@ -148,6 +158,39 @@ static void fill_linux(struct create_parts *parts, const char *container_id, Age
     platform->n_namespaces = array_length(namespace_types);
 }
 
+/* Within bounds. */
+static void fill_storage(struct storage_parts *parts, const struct container_storage *from,
+                         Agent__CreateContainerRequest *message)
+{
+    Agent__Storage *storage = &parts->message;
+
+    agent__storage__init(storage);
+    (void)snprintf(parts->source, sizeof(parts->source), "%u:%u", from->scsi_id, from->lun);
+    storage->driver = proto_borrow_text("scsi");
+    storage->source = proto_borrow_text(parts->source);
+    storage->fstype = proto_borrow_text(from->filesystem_type);
+    storage->options = parts->options;
+    storage->n_options = borrow_texts(from->options, parts->options, CONTAINER_STORAGE_OPTIONS);
+    storage->mount_point = proto_borrow_text(from->mount_point);
+    if (from->has_fs_group) {
+        agent__fs_group__init(&parts->group);
+        parts->group.group_id = from->fs_group;
+        parts->group.group_change_policy = from->on_root_mismatch
+                                               ? AGENT__FS_GROUP__CHANGE_POLICY__ON_ROOT_MISMATCH
+                                               : AGENT__FS_GROUP__CHANGE_POLICY__ALWAYS;
+        storage->fs_group = &parts->group;
+    }
+    parts->pointer = storage;
+    message->storages = &parts->pointer;
+    message->n_storages = 1;
+}
+
+static bool storage_fits(const struct container_storage *storage)
+{
+    return storage->scsi_id < CONTAINER_SCSI_IDS && storage->lun < CONTAINER_SCSI_LUNS &&
+           container_count_texts(storage->options) <= CONTAINER_STORAGE_OPTIONS;
+}
+
 int container_append_create(struct buffer *payload, const struct container_spec *from)
 {
     cleanup(freep) struct create_parts *parts = calloc(1, sizeof(*parts));
@@ -162,7 +205,8 @@ int container_append_create(struct buffer *payload, const struct container_spec 
     if (!parts)
         return -ENOMEM;
     if (container_count_texts(from->volume_paths) > CONTAINER_VOLUMES ||
-        container_count_texts(from->arguments) > CONTAINER_ARGUMENTS)
+        container_count_texts(from->arguments) > CONTAINER_ARGUMENTS ||
+        (from->storage && !storage_fits(from->storage)))
         return -EMSGSIZE;
     fill_process(parts, from, &process, &capabilities);
     process.user = &user;
@@ -175,6 +219,8 @@ int container_append_create(struct buffer *payload, const struct container_spec 
     spec.root = &root;
     spec.platform = &platform;
     message.container_id = message.exec_id = proto_borrow_text(from->container_id);
+    if (from->storage)
+        fill_storage(&parts->storage, from->storage, &message);
     message.spec = &spec;
     return proto_append(payload, &message.base);
 }

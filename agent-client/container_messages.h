@@ -21,6 +21,25 @@
 #define CONTAINER_METHOD_REMOVE      "RemoveContainer"
 #define CONTAINER_METHOD_COPY        "CopyFile"
 
+/* A SCSI disk that the agent mounts in its own mount namespace before it answers CreateContainer;
+ * it waits for the disk to appear. RemoveContainer unmounts it, also of a container that was never
+ * started. The agent checks neither which disk is there nor where the mount point leads. */
+struct container_storage {
+    unsigned scsi_id, lun; /* below 256; below 16384, as the guest's kernel scans them */
+    const char *filesystem_type;
+    const char *const *options; /* NULL at the end; NULL: none. At most CONTAINER_STORAGE_OPTIONS */
+    const char *mount_point;    /* absolute, in the guest; the agent makes it */
+    bool has_fs_group;          /* walks the tree, and follows links to directories */
+    uint32_t fs_group;
+    bool on_root_mismatch; /* no walk if the root has the group and its permissions already */
+};
+
+enum {
+    CONTAINER_STORAGE_OPTIONS = 32,
+    CONTAINER_SCSI_IDS = 256,
+    CONTAINER_SCSI_LUNS = 16384,
+};
+
 /* What is created; as in container_run.h. */
 struct container_spec {
     const char *container_id;
@@ -28,6 +47,7 @@ struct container_spec {
     const char *program;
     const char *const *arguments;    /* NULL at the end; NULL: none */
     const char *const *volume_paths; /* NULL at the end; NULL: none. At most CONTAINER_VOLUMES */
+    const struct container_storage *storage; /* NULL: none */
 };
 
 enum { CONTAINER_PIECE_BYTES = 256 * 1024 }; /* the agent takes up to 4 MiB in one request */
@@ -45,7 +65,7 @@ struct container_copy {
 /* Of a list that ends with NULL; NULL: none. */
 size_t container_count_texts(const char *const *texts);
 
-/* Append to the buffer. 0, -EMSGSIZE, -ENOMEM. */
+/* Append to the buffer. 0, -EMSGSIZE (also for a SCSI address out of bounds), -ENOMEM. */
 int container_append_create(struct buffer *payload, const struct container_spec *spec);
 int container_append_start(struct buffer *payload, const char *container_id);
 int container_append_remove(struct buffer *payload, const char *container_id);

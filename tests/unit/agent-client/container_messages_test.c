@@ -120,6 +120,7 @@ static const struct container_spec ordinary = {
 enum {
     CREATE_CONTAINER_ID = 1,
     CREATE_EXEC_ID = 2,
+    CREATE_STORAGES = 5,
     CREATE_SPEC = 6,
     SPEC_PROCESS = 2,
     SPEC_ROOT = 3,
@@ -139,6 +140,14 @@ enum {
     LINUX_CGROUPS_PATH = 5,
     LINUX_NAMESPACES = 6,
     NAMESPACE_TYPE = 1,
+    STORAGE_DRIVER = 1,
+    STORAGE_SOURCE = 3,
+    STORAGE_FSTYPE = 4,
+    STORAGE_OPTIONS = 5,
+    STORAGE_MOUNT_POINT = 6,
+    STORAGE_FS_GROUP = 7,
+    FS_GROUP_ID = 2,
+    FS_GROUP_POLICY = 3,
 };
 
 static struct slice spec_of(struct buffer *payload)
@@ -271,6 +280,101 @@ static void lists_have_bounds(void **state)
     buffer_done(&payload);
 }
 
+static const struct container_storage drive = {
+    .scsi_id = 255,
+    .lun = 16383,
+    .filesystem_type = "ext4",
+    .options = (const char *const[]){"noatime", "ro", NULL},
+    .mount_point = "/run/kata-containers/crust/d1",
+};
+
+/* What CreateContainer says of it; the buffer keeps it. */
+static struct slice create_with(struct buffer *payload, const struct container_storage *storage)
+{
+    struct container_spec spec = ordinary;
+
+    spec.storage = storage;
+    assert_int_equal(container_append_create(payload, &spec), 0);
+    assert_int_equal(count(whole(payload), CREATE_STORAGES), 1);
+    assert_int_equal(count(whole(payload), CREATE_SPEC), 1);
+    return part(whole(payload), CREATE_STORAGES, 0);
+}
+
+static void storage_is_a_disk_at_an_address(void **state)
+{
+    struct buffer payload = BUFFER_INIT(0);
+    struct slice storage = create_with(&payload, &drive);
+
+    (void)state;
+    assert_text(storage, STORAGE_DRIVER, 0, "scsi");
+    assert_text(storage, STORAGE_SOURCE, 0, "255:16383");
+    assert_text(storage, STORAGE_FSTYPE, 0, "ext4");
+    assert_int_equal(count(storage, STORAGE_OPTIONS), 2);
+    assert_text(storage, STORAGE_OPTIONS, 0, "noatime");
+    assert_text(storage, STORAGE_OPTIONS, 1, "ro");
+    assert_text(storage, STORAGE_MOUNT_POINT, 0, "/run/kata-containers/crust/d1");
+    assert_int_equal(count(storage, STORAGE_FS_GROUP), 0); /* root's group is asked for by 0 */
+    buffer_done(&payload);
+}
+
+static void storage_has_its_group_and_policy(void **state)
+{
+    for (unsigned policy = 0; policy < 2; policy++) { /* Always, OnRootMismatch */
+        struct container_storage storage = drive;
+        struct buffer payload = BUFFER_INIT(0);
+        struct slice group;
+
+        storage.has_fs_group = true;
+        storage.fs_group = policy ? 2000 : 0;
+        storage.on_root_mismatch = policy;
+        group = part(create_with(&payload, &storage), STORAGE_FS_GROUP, 0);
+        assert_int_equal(number_of(group, FS_GROUP_ID), policy ? 2000 : 0);
+        assert_int_equal(number_of(group, FS_GROUP_POLICY), policy);
+        buffer_done(&payload);
+    }
+    (void)state;
+}
+
+static void container_without_storage_has_none(void **state)
+{
+    struct buffer payload = BUFFER_INIT(0);
+
+    (void)state;
+    (void)spec_of(&payload);
+    assert_int_equal(count(whole(&payload), CREATE_STORAGES), 0);
+    buffer_done(&payload);
+}
+
+static void storage_has_bounds(void **state)
+{
+    const char *options[CONTAINER_STORAGE_OPTIONS + 2] = {NULL};
+    struct container_storage wrong[] = {drive, drive, drive};
+
+    (void)state;
+    for (size_t i = 0; i <= CONTAINER_STORAGE_OPTIONS; i++)
+        options[i] = "noatime";
+    wrong[0].scsi_id = CONTAINER_SCSI_IDS;
+    wrong[1].lun = CONTAINER_SCSI_LUNS;
+    wrong[2].options = options;
+    for (size_t i = 0; i < 3; i++) {
+        struct container_spec spec = ordinary;
+        struct buffer payload = BUFFER_INIT(0);
+
+        spec.storage = &wrong[i];
+        assert_int_equal(container_append_create(&payload, &spec), -EMSGSIZE);
+        assert_int_equal(payload.length, 0);
+        buffer_done(&payload);
+    }
+    options[CONTAINER_STORAGE_OPTIONS] = NULL;
+    {
+        struct buffer payload = BUFFER_INIT(0);
+
+        assert_int_equal(count(create_with(&payload, &wrong[2]), STORAGE_OPTIONS),
+                         CONTAINER_STORAGE_OPTIONS);
+        buffer_done(&payload);
+    }
+}
+
 static void small_requests_have_these_bytes(void **state)
 {
     struct buffer payload = BUFFER_INIT(0);
@@ -371,6 +475,10 @@ int main(void)
         cmocka_unit_test(namespaces_and_cgroup_are_its_own),
         cmocka_unit_test(container_without_volumes_or_arguments_can_be_made),
         cmocka_unit_test(lists_have_bounds),
+        cmocka_unit_test(storage_is_a_disk_at_an_address),
+        cmocka_unit_test(storage_has_its_group_and_policy),
+        cmocka_unit_test(container_without_storage_has_none),
+        cmocka_unit_test(storage_has_bounds),
         cmocka_unit_test(small_requests_have_these_bytes),
         cmocka_unit_test(copied_piece_has_its_place),
         cmocka_unit_test(answers_are_read),
