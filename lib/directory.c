@@ -78,6 +78,7 @@ const char *directory_read_next(struct directory_reader *reader)
             continue;
         }
         reader->at += entry->d_reclen;
+        reader->resume = entry->d_off;
         if (!is_itself_or_parent(entry->d_name))
             return entry->d_name;
     }

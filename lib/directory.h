@@ -26,6 +26,7 @@ const char *directory_next(DIR *names);
  * descriptor and without memory of its own: {.fd = FD} begins. */
 struct directory_reader {
     int fd;
+    off_t resume; /* the offset behind the last name, where another reader can go on (lseek(2)) */
     size_t at, length; /* of the bytes */
     _Alignas(8) char bytes[2048];
 };
