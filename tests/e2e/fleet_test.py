@@ -20,6 +20,11 @@ from programs import wait_until
 from said import SaidTest, curl
 
 PAGE = REPOSITORY / "docs/fleet.md"
+DASHBOARDS = REPOSITORY / "config/dashboards"
+NOTHING_YET = {"Condition, as the guests report it", "Resizes an hour, by result", "Cleanup decisions an hour",
+               "How long a resize takes, 99 of 100", "Stale metadata, by the reason for which it is kept",
+               "Calls of drivers and operators, 99 of 100", "Commits of the database, 99 of 100",
+               "Events a second, by watcher", "Events that were lost, an hour", "Processor time"}
 NODES = 50
 DEAD = 49
 QUERY = re.compile(r"^\*\*([^*\n]+)\*\*\n\n```promql\n([^`]+)\n```", re.M)
@@ -142,6 +147,30 @@ class FleetTest(SaidTest):
                 self.assertEqual(set(got), set(wanted))
                 for key, value in wanted.items():
                     self.assertAlmostEqual(got[key], value)
+
+    def panels(self):
+        """Title and expression of each, for the node that has the most to show."""
+        for path in sorted(DASHBOARDS.glob("*.json")):
+            for panel in json.loads(path.read_text())["panels"]:
+                for target in panel["targets"]:
+                    expression = target["expr"].replace("$__rate_interval", "5m").replace("$instance", "node-0")
+                    yield f"{path.name}: {panel['title']}", expression
+
+    def test_each_panel_is_answered(self):
+        self.start()
+        silent = set()
+        for title, expression in self.panels():
+            with self.subTest(title):
+                if not self.ask(expression):  # a query that is wrong is an error of Prometheus'
+                    silent.add(title.partition(": ")[2])
+        # Nothing of this has happened on the nodes yet.
+        self.assertLessEqual(silent, NOTHING_YET)
+
+    def test_panels_show_what_exists(self):
+        for title, expression in self.panels():
+            used = set(re.findall(r"\b((?:crustd|process)_\w+)\b", expression))
+            self.assertTrue(used, title)
+            self.assertLessEqual({re.sub("_bucket$", "", name) for name in used}, self.families, title)
 
     def test_metrics_exist(self):
         """A misspelt name would be a query that never answers."""

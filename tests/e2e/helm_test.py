@@ -19,6 +19,7 @@ except ImportError:
     yaml = None
 
 CHART = REPOSITORY / "config/helm/crustd"
+DASHBOARDS = REPOSITORY / "config/dashboards"
 
 
 class HelmTest(unittest.TestCase):
@@ -182,6 +183,12 @@ class HelmTest(unittest.TestCase):
         self.assertEqual(port, self.pod()["containers"][0]["ports"][0]["name"])
         self.assertEqual(objects["PrometheusRule", "crustd"]["spec"],
                          yaml.safe_load((DEPLOY / "alerts/crustd-rules.yaml").read_text()))
+
+    def test_dashboards(self):
+        found = self.render(metrics={"dashboards": {"enabled": True}})["ConfigMap", "crustd-dashboards"]
+        self.assertEqual(found["metadata"]["labels"], {"grafana_dashboard": "1"})
+        files = {path.name: json.loads(path.read_text()) for path in DASHBOARDS.glob("*.json")}
+        self.assertEqual({name: json.loads(text) for name, text in found["data"].items()}, files)
 
     def test_wrong_values_are_refused(self):
         for values, word in (({"mode": "explode"}, "mode"), ({"mdoe": "grow"}, "mdoe"), ({"config": {"rezise": {}}}, "rezise"),
