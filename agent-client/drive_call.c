@@ -146,7 +146,7 @@ static const char *take_mount_request(const MountRequest *message,
         return "fsck";
     if (message->has_fs_group && message->fs_group == UINT32_MAX) /* chown(2) takes it for none */
         return "fs_group";
-    if ((unsigned)message->fs_group_change_policy > DRIVE_FS_GROUP_ON_ROOT_MISMATCH)
+    if ((unsigned)message->fs_group_change_policy > DRIVE_GROUP_ON_ROOT_MISMATCH)
         return "fs_group_change_policy";
     return NULL;
 }
@@ -171,7 +171,7 @@ int drive_parse_mount_request(const void *payload, size_t length,
     request->fsck = (enum drive_fsck)message->fsck;
     request->has_fs_group = message->has_fs_group;
     request->fs_group = message->fs_group;
-    request->fs_group_policy = (enum drive_fs_group_policy)message->fs_group_change_policy;
+    request->fs_group_policy = (enum drive_group_policy)message->fs_group_change_policy;
     request->timeout_ms = message->timeout_ms;
     *ret_request = *request;
     return 0;

@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "lib/buffer.h"
+#include "model/drive.h"
 
 #define DRIVE_SERVICE        "crust.guest.v1.Drives"
 #define DRIVE_METHOD_MOUNT   "MountDrive"
@@ -33,22 +34,17 @@
 
 /* Of texts, the NUL included. */
 enum {
-    DRIVE_ID_BYTES = 37, /* [A-Za-z0-9_-]{1,36} */
-    DRIVE_SERIAL_BYTES = 21,
-    DRIVE_PATH_BYTES = 4096,
-    DRIVE_TYPE_BYTES = 16,
-    DRIVE_OPTION_BYTES = 128,
+    DRIVE_ID_BYTES = DRIVE_ID_CHARS + 1,
+    DRIVE_SERIAL_BYTES = DRIVE_SERIAL_CHARS + 1,
+    DRIVE_PATH_BYTES = 4096, /* somebody may have mounted a drive where no drive's path leads */
+    DRIVE_TYPE_BYTES = DRIVE_FS_TYPE_CHARS + 1,
+    DRIVE_OPTION_BYTES = DRIVE_OPTION_CHARS + 1,
     DRIVE_DEVICE_BYTES = 64, /* "sda", no path */
 };
 
-enum {
-    DRIVE_OPTIONS = 32, /* of one drive */
-    DRIVE_LIST = 256,   /* drives in one answer */
-};
+enum { DRIVE_LIST = 256 }; /* drives in one answer */
 
-enum drive_fsck { DRIVE_FSCK_NONE, DRIVE_FSCK_PREEN };
 enum drive_fsck_result { DRIVE_FSCK_NOT_RUN, DRIVE_FSCK_CLEAN, DRIVE_FSCK_REPAIRED };
-enum drive_fs_group_policy { DRIVE_FS_GROUP_ALWAYS, DRIVE_FS_GROUP_ON_ROOT_MISMATCH };
 
 struct drive_mount_request {
     char drive_id[DRIVE_ID_BYTES];
@@ -62,7 +58,7 @@ struct drive_mount_request {
     enum drive_fsck fsck;
     bool has_fs_group;
     uint32_t fs_group;
-    enum drive_fs_group_policy fs_group_policy;
+    enum drive_group_policy fs_group_policy;
     uint64_t timeout_ms; /* until the answer; 0 is the agent's default, 10 s */
 };
 

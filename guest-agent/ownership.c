@@ -333,7 +333,7 @@ int ownership_apply(const struct ownership_request *request, struct ownership_re
     *ret_result = (struct ownership_result){0};
     if (fstat(request->directory, &status) < 0 || fstatvfs(request->directory, &file_system) < 0)
         return -errno;
-    if (request->policy == DRIVE_FS_GROUP_ON_ROOT_MISMATCH &&
+    if (request->policy == DRIVE_GROUP_ON_ROOT_MISMATCH &&
         is_right(request, status.st_gid, status.st_mode))
         return OWNERSHIP_LEFT_ALONE;
     if (file_system.f_flag & ST_RDONLY)

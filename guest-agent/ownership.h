@@ -45,7 +45,7 @@ enum { OWNERSHIP_REPORT_ENTRIES = 1024, OWNERSHIP_REPORT_MS = 100 };
 struct ownership_request {
     int directory; /* the root, O_PATH or not; a mount that is not attached yet is fine */
     gid_t group;
-    enum drive_fs_group_policy policy;
+    enum drive_group_policy policy;
     bool read_only;           /* how the pod uses the volume */
     ownership_report *report; /* NULL: nobody asks */
     void *userdata;

@@ -38,10 +38,10 @@ static struct drive_decision decide_without_vm(enum drive_phase phase)
 static struct drive_decision bring_in(const struct drive_facts *facts)
 {
     if (drive_phase(facts->state) != DRIVE_PLANNED)
-        return facts->vmm == DRIVE_VMM_ABSENT
+        return facts->vmm == DRIVE_IN_VMM_ABSENT
                    ? (struct drive_decision){DRIVE_END, DRIVE_LOST}
                    : (struct drive_decision){DRIVE_REMOVE, DRIVE_REMOVING};
-    if (facts->vmm == DRIVE_VMM_ABSENT && !facts->is_open)
+    if (facts->vmm == DRIVE_IN_VMM_ABSENT && !facts->is_open)
         return (struct drive_decision){DRIVE_CLAIM, DRIVE_REQUESTED};
     return (struct drive_decision){DRIVE_ATTACH, DRIVE_CLAIMED};
 }
@@ -55,10 +55,10 @@ static struct drive_decision mount(const struct drive_facts *facts)
         return (struct drive_decision){DRIVE_REMOVE, DRIVE_REMOVING};
     if (phase == DRIVE_LEAVING_GUEST)
         return (struct drive_decision){DRIVE_UNMOUNT, DRIVE_UNMOUNTING};
-    if (facts->guest == DRIVE_GUEST_UNKNOWN)
+    if (facts->guest == DRIVE_IN_GUEST_UNKNOWN)
         return (struct drive_decision){DRIVE_LOOK_GUEST,
                                        phase == DRIVE_PLANNED ? DRIVE_ATTACHED : facts->state};
-    if (facts->guest == DRIVE_GUEST_ABSENT)
+    if (facts->guest == DRIVE_IN_GUEST_ABSENT)
         return (struct drive_decision){DRIVE_MOUNT, DRIVE_ATTACHED};
     return (struct drive_decision){phase == DRIVE_IN_USE ? DRIVE_DO_NOTHING : DRIVE_ANSWER,
                                    DRIVE_READY};
@@ -66,9 +66,9 @@ static struct drive_decision mount(const struct drive_facts *facts)
 
 static struct drive_decision decide_wanted(const struct drive_facts *facts)
 {
-    if (facts->vmm == DRIVE_VMM_LEAVING)
+    if (facts->vmm == DRIVE_IN_VMM_LEAVING)
         return (struct drive_decision){DRIVE_REMOVE, DRIVE_REMOVING};
-    return facts->vmm == DRIVE_VMM_HAS ? mount(facts) : bring_in(facts);
+    return facts->vmm == DRIVE_IN_VMM_HAS ? mount(facts) : bring_in(facts);
 }
 
 static struct drive_decision decide_unwanted(const struct drive_facts *facts)
@@ -76,9 +76,9 @@ static struct drive_decision decide_unwanted(const struct drive_facts *facts)
     enum drive_phase phase = drive_phase(facts->state);
     bool is_free = phase == DRIVE_PLANNED || phase == DRIVE_FLUSHED;
 
-    if (facts->vmm == DRIVE_VMM_ABSENT)
+    if (facts->vmm == DRIVE_IN_VMM_ABSENT)
         return (struct drive_decision){DRIVE_END, is_free ? DRIVE_REMOVED : DRIVE_LOST};
-    if (is_free || facts->vmm != DRIVE_VMM_HAS)
+    if (is_free || facts->vmm != DRIVE_IN_VMM_HAS)
         return (struct drive_decision){DRIVE_REMOVE, DRIVE_REMOVING};
     return (struct drive_decision){DRIVE_UNMOUNT, DRIVE_UNMOUNTING};
 }
@@ -91,7 +91,7 @@ struct drive_decision drive_decide(const struct drive_facts *facts)
         return (struct drive_decision){DRIVE_DO_NOTHING, facts->state};
     if (!facts->vm_is_alive)
         return decide_without_vm(phase);
-    if (facts->vmm == DRIVE_VMM_UNKNOWN)
+    if (facts->vmm == DRIVE_IN_VMM_UNKNOWN)
         return (struct drive_decision){DRIVE_LOOK_VMM, facts->state};
     return facts->is_wanted ? decide_wanted(facts) : decide_unwanted(facts);
 }

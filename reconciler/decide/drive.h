@@ -11,19 +11,19 @@
 #include "model/drive.h"
 
 enum drive_in_vmm {
-    DRIVE_VMM_UNKNOWN,
-    DRIVE_VMM_ABSENT,
-    DRIVE_VMM_PARTLY, /* a descriptor or nodes of it, and no device */
-    DRIVE_VMM_HAS,
-    DRIVE_VMM_LEAVING, /* its removal was asked for, and the guest has not let go */
-    DRIVE_VMMS,
+    DRIVE_IN_VMM_UNKNOWN,
+    DRIVE_IN_VMM_ABSENT,
+    DRIVE_IN_VMM_PARTLY, /* a descriptor or nodes of it, and no device */
+    DRIVE_IN_VMM_HAS,
+    DRIVE_IN_VMM_LEAVING, /* its removal was asked for, and the guest has not let go */
+    DRIVE_IN_VMMS,
 };
 
 enum drive_in_guest {
-    DRIVE_GUEST_UNKNOWN,
-    DRIVE_GUEST_ABSENT, /* not mounted there */
-    DRIVE_GUEST_MOUNTED,
-    DRIVE_GUESTS,
+    DRIVE_IN_GUEST_UNKNOWN,
+    DRIVE_IN_GUEST_ABSENT, /* not mounted there */
+    DRIVE_IN_GUEST_MOUNTED,
+    DRIVE_IN_GUESTS,
 };
 
 struct drive_facts {

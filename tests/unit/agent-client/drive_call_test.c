@@ -27,7 +27,7 @@ static struct drive_mount_request good_request(void)
         .fsck = DRIVE_FSCK_PREEN,
         .has_fs_group = true,
         .fs_group = 2000,
-        .fs_group_policy = DRIVE_FS_GROUP_ON_ROOT_MISMATCH,
+        .fs_group_policy = DRIVE_GROUP_ON_ROOT_MISMATCH,
         .timeout_ms = 30000,
     };
 
@@ -70,7 +70,7 @@ static void a_mount_request_comes_back(void **state)
     assert_int_equal(parsed.fsck, DRIVE_FSCK_PREEN);
     assert_true(parsed.has_fs_group);
     assert_int_equal(parsed.fs_group, 2000);
-    assert_int_equal(parsed.fs_group_policy, DRIVE_FS_GROUP_ON_ROOT_MISMATCH);
+    assert_int_equal(parsed.fs_group_policy, DRIVE_GROUP_ON_ROOT_MISMATCH);
     assert_int_equal(parsed.timeout_ms, 30000);
     buffer_done(&payload);
 }
@@ -125,7 +125,7 @@ static void malformed_fields_are_named(void **state)
     request.fs_group = UINT32_MAX;
     assert_string_equal(wrong_field(&request), "fs_group");
     request = good_request();
-    request.fs_group_policy = (enum drive_fs_group_policy)7;
+    request.fs_group_policy = (enum drive_group_policy)7;
     assert_string_equal(wrong_field(&request), "fs_group_change_policy");
 }
 

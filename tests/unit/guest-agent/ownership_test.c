@@ -91,7 +91,7 @@ static void check_mismatch(mode_t root_mode, bool read_only, int outcome)
     struct ownership_request request = request_for(-1);
     struct ownership_result result;
 
-    request.policy = DRIVE_FS_GROUP_ON_ROOT_MISMATCH;
+    request.policy = DRIVE_GROUP_ON_ROOT_MISMATCH;
     request.read_only = read_only;
     assert_int_equal(chmod(tree_path("/volume/file"), 0400), 0);
     assert_int_equal(chmod(tree_path("/volume"), root_mode), 0);
@@ -255,7 +255,7 @@ static void a_read_only_file_system_is_not_walked(void **state)
     assert_int_equal(mount(NULL, tree_path("/volume"), NULL, MS_REMOUNT, NULL), 0);
     assert_int_equal(apply_to("/volume", request, &result), OWNERSHIP_APPLIED);
     assert_int_equal(mount(NULL, tree_path("/volume"), NULL, MS_REMOUNT | MS_RDONLY, NULL), 0);
-    request.policy = DRIVE_FS_GROUP_ON_ROOT_MISMATCH;
+    request.policy = DRIVE_GROUP_ON_ROOT_MISMATCH;
     assert_int_equal(apply_to("/volume", request, &result), OWNERSHIP_LEFT_ALONE);
     assert_int_equal(umount(tree_path("/volume")), 0);
 }

@@ -81,15 +81,15 @@ static void expect_safe(const struct drive_facts *given)
 
     assert_false(comes && (!given->is_wanted || !given->vm_is_alive));
     /* No disk is taken from under a mounted file system. */
-    if (decision.act == DRIVE_REMOVE && given->vmm == DRIVE_VMM_HAS)
+    if (decision.act == DRIVE_REMOVE && given->vmm == DRIVE_IN_VMM_HAS)
         assert_true(drive_state_is_flushed(given->state));
     /* "Removed" and "failed" say that nothing is missing on the disk, and that nobody has it. */
     if (decision.act == DRIVE_END && decision.state != DRIVE_LOST)
         assert_true(drive_state_is_flushed(given->state) &&
-                    (!given->vm_is_alive || given->vmm == DRIVE_VMM_ABSENT));
+                    (!given->vm_is_alive || given->vmm == DRIVE_IN_VMM_ABSENT));
     /* A guest is asked only about a disk that its VM has. */
     if (decision.act == DRIVE_MOUNT || decision.act == DRIVE_UNMOUNT)
-        assert_int_equal(given->vmm, DRIVE_VMM_HAS);
+        assert_int_equal(given->vmm, DRIVE_IN_VMM_HAS);
     if (decision.act == DRIVE_MOUNT)
         assert_false(drive_state_is_flushed(decision.state));
     assert_int_equal(decision.act == DRIVE_END,
@@ -116,26 +116,26 @@ static void carry_out(struct drive_facts *drive, const struct drive_decision *de
     drive->state = decision->state;
     switch (decision->act) {
     case DRIVE_LOOK_VMM:
-        drive->vmm = DRIVE_VMM_ABSENT;
+        drive->vmm = DRIVE_IN_VMM_ABSENT;
         break;
     case DRIVE_CLAIM:
         drive->is_open = true;
         break;
     case DRIVE_ATTACH:
-        drive->vmm = DRIVE_VMM_HAS;
+        drive->vmm = DRIVE_IN_VMM_HAS;
         break;
     case DRIVE_LOOK_GUEST:
-        drive->guest = DRIVE_GUEST_ABSENT;
+        drive->guest = DRIVE_IN_GUEST_ABSENT;
         break;
     case DRIVE_MOUNT:
-        drive->guest = DRIVE_GUEST_MOUNTED;
+        drive->guest = DRIVE_IN_GUEST_MOUNTED;
         break;
     case DRIVE_UNMOUNT:
-        drive->guest = DRIVE_GUEST_ABSENT;
+        drive->guest = DRIVE_IN_GUEST_ABSENT;
         drive->state = DRIVE_UNMOUNTED;
         break;
     case DRIVE_REMOVE:
-        drive->vmm = DRIVE_VMM_ABSENT;
+        drive->vmm = DRIVE_IN_VMM_ABSENT;
         break;
     case DRIVE_ANSWER:
     case DRIVE_END:
