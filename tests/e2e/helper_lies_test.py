@@ -71,7 +71,7 @@ class Liar(KataAgent):
 
 
 class LiesTest(HelperCase):
-    hostile = True
+    hostile = in_memory = True
 
     def build_all(self, names):
         node = self.helper_node(guest__helpers=16)
