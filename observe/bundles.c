@@ -155,13 +155,19 @@ static struct parent *parent_at(struct bundles *bundles, const struct bundles_pl
     return NULL;
 }
 
+static bool is_full(const struct parent *parent)
+{
+    return HASH_COUNT(parent->containers) >= CONTAINERS;
+}
+
+/* NULL: there is no memory, or, if is_full(), no room. */
 static struct container *container_at(struct parent *parent, const char *id)
 {
     size_t length = strlen(id);
     struct container *container;
 
     HASH_FIND(hh, parent->containers, id, length, container);
-    if (container || HASH_COUNT(parent->containers) >= CONTAINERS)
+    if (container || is_full(parent))
         return container;
     container = calloc(1, sizeof(*container) + length + 1);
     if (!container)
@@ -334,9 +340,12 @@ static int list(const struct reading *reading)
         if (!observe_is_sandbox_id(name))
             continue;
         container = container_at(parent, name);
+        if (!container && !is_full(parent))
+            return -ENOMEM;
         if (container)
             container->is_listed = true;
-        parent->is_cut |= !container;
+        else
+            parent->is_cut = true;
     }
     HASH_ITER (hh, parent->containers, container, next) {
         if (!container->is_listed)

@@ -369,9 +369,10 @@ int claims_read(const struct observe_sandbox_paths *paths, const char *sandbox_i
     if (r == BUNDLES_CUT)
         r = 0;
     if (r == 0 && mounts->is_cut)
-        r = kata_set_problem(sandbox, false, "",
-                             "its containers have more mounts than crustd reads: volumes among the "
-                             "rest are not seen");
+        r = kata_set_problem(
+            sandbox, false, "",
+            "it has more containers or mounts than crustd reads: volumes among the rest "
+            "are not seen");
     if (r == 0 && passthrough)
         r = passthrough_read(paths->root, sandbox_id, &names);
     return r == 0 ? add_claims(mounts, &names) : r;
@@ -427,7 +428,9 @@ int claims_each_place(const struct observe_sandbox_paths *paths, const char *san
     r = bundles_each(paths->cache->bundles, paths->root, &place, sandbox_id, add_container, mounts);
     if (r == BUNDLES_UNFINISHED)
         return -EBUSY;
-    if (r == 0 || r == BUNDLES_CUT)
+    if (r == BUNDLES_CUT || (r == 0 && mounts->is_cut))
+        return -EOVERFLOW; /* the caller has to know all of them */
+    if (r == 0)
         r = passthrough_read(paths->root, sandbox_id, &names);
     return r == 0 ? offer_places(mounts, &names, path, callback, userdata) : r;
 }

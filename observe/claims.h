@@ -19,8 +19,8 @@ int claims_read(const struct observe_sandbox_paths *paths, const char *sandbox_i
                 const char *bundle, bool passthrough, struct observed_sandbox *sandbox);
 
 /* Calls back with every place in a guest of Kata's Rust runtime that the path may have, where its
- * records do not tell which one it is. callback: 0 continues. 0, -errno or the callback's
- * result. */
+ * records do not tell which one it is. callback: 0 continues. 0, -errno (-EOVERFLOW: it
+ * has more containers or mounts than are read) or the callback's result. */
 typedef int claims_place(void *userdata, const char *guest_path);
 int claims_each_place(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                       pid_t vmm_pid, const char *path, claims_place *callback, void *userdata);

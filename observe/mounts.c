@@ -28,7 +28,7 @@
 #include "observe/observe.h"
 #include "observe/sysfs.h"
 
-enum { STACK_DEPTH = 8, STACK_VISITS = 256, STACK_NAMES = 512, DEVICES_OF_FILE_SYSTEM = 256 };
+enum { STACK_DEPTH = 8, STACK_VISITS = 256, STACK_NAMES = 512, DEVICES_OF_FILE_SYSTEM = 4096 };
 
 struct used_device {
     uint32_t major, minor;
@@ -163,7 +163,8 @@ static int open_root_of_process_one(int *ret_fd)
 
 /* ---- btrfs ------------------------------------------------------------------------------- */
 
-/* Calls back with each name in a sysfs directory; a directory that does not exist has none. */
+/* Calls back with each name in a sysfs directory; a directory that does not exist has none. -E2BIG:
+ * there are more than `most`, and those that were left out may be in use. */
 static int for_each_name(int sysfs, const char *path, unsigned most,
                          int (*visit)(void *userdata, const char *name), void *userdata)
 {
@@ -171,8 +172,8 @@ static int for_each_name(int sysfs, const char *path, unsigned most,
     const char *name;
     int r = directory_list_in_root(sysfs, path, &names);
 
-    for (unsigned count = 0; r == 0 && count < most && (name = directory_next(names)); count++)
-        r = visit(userdata, name);
+    for (unsigned count = 0; r == 0 && (name = directory_next(names)); count++)
+        r = count < most ? visit(userdata, name) : -E2BIG;
     return path_is_missing(r) ? 0 : r;
 }
 

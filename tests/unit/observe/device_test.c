@@ -204,6 +204,25 @@ static void gives_up_safely(void **state)
     observed_mounts_free(mounts);
 }
 
+/* The one that is left out may be in use. */
+static void more_holders_than_are_looked_at_are_not_said_to_be_unused(void **state)
+{
+    struct observed_mounts *mounts;
+    char holder[32];
+
+    (void)state;
+    make_disk("held", "4002:1", "8\n", "1\n", "");
+    assert_int_equal(observe_mounts(sysfs, &mounts), 0);
+    for (unsigned i = 0; i <= 512; i++) {
+        if (i == 512)
+            assert_null(observed_mounts_find(mounts, sysfs, 4002, 1));
+        (void)snprintf(holder, sizeof(holder), "holder%u", i);
+        link_holder("held", holder);
+    }
+    assert_non_null(observed_mounts_find(mounts, sysfs, 4002, 1));
+    observed_mounts_free(mounts);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -217,6 +236,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(falls_back_to_the_real_sysfs, start, stop),
         cmocka_unit_test_setup_teardown(finds_what_the_host_uses, start, stop),
         cmocka_unit_test_setup_teardown(gives_up_safely, start, stop),
+        cmocka_unit_test_setup_teardown(more_holders_than_are_looked_at_are_not_said_to_be_unused,
+                                        start, stop),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

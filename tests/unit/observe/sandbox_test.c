@@ -433,7 +433,7 @@ static void says_that_there_are_more_mounts_than_are_read(void **state)
     write_mounts(TASKS "/c2/config.json", 1);
     observe();
     assert_int_equal(sandbox.claims, MOUNTS);
-    assert_non_null(strstr(sandbox.problem, "more mounts than crustd reads"));
+    assert_non_null(strstr(sandbox.problem, "more containers or mounts than crustd reads"));
 }
 
 static void follows_the_vm_factorys_link(void **state)
