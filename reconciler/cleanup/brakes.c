@@ -14,7 +14,7 @@ unsigned long brakes_allowance(const struct cleanup *cleanup, uint32_t max_per_m
     uint64_t now = now_ns / NSEC_PER_SEC, first = UINT64_MAX;
     unsigned long count = 0;
 
-    for (unsigned i = 0; i < CLEANUP_RATE_SECONDS; i++) {
+    for (unsigned i = 0; i < CLEANUP_RATE_SLOTS; i++) {
         if (!cleanup->removed[i].count || cleanup->removed[i].second + CLEANUP_RATE_SECONDS < now)
             continue;
         count += cleanup->removed[i].count;
@@ -39,7 +39,7 @@ void brakes_confirm(struct cleanup *cleanup)
 void brakes_note(struct cleanup *cleanup, uint64_t now_ns, bool doubtful)
 {
     uint64_t now = now_ns / NSEC_PER_SEC;
-    unsigned slot = (unsigned)(now % CLEANUP_RATE_SECONDS);
+    unsigned slot = (unsigned)(now % CLEANUP_RATE_SLOTS);
 
     if (cleanup->removed[slot].second != now)
         cleanup->removed[slot].count = 0;

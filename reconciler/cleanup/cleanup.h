@@ -21,7 +21,8 @@ struct cleanup_pass;
 struct fallback;
 struct observer;
 
-enum { CLEANUP_RATE_SECONDS = 60 };
+/* The last minute reaches into sixty-one seconds: of the first and of the last it has a part. */
+enum { CLEANUP_RATE_SECONDS = 60, CLEANUP_RATE_SLOTS = CLEANUP_RATE_SECONDS + 1 };
 
 struct cleanup {
     const struct context *context;
@@ -40,7 +41,7 @@ struct cleanup {
     struct {
         uint64_t second;
         uint32_t count;
-    } removed[CLEANUP_RATE_SECONDS];
+    } removed[CLEANUP_RATE_SLOTS];
     /* Recent removals of volumes whose sandboxes' exit was not observed, for the breaker. */
     uint64_t doubtful_ns;
     unsigned long doubtful;

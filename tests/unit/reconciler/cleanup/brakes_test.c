@@ -43,6 +43,21 @@ static void no_minute_has_more_than_the_rate(void **state)
     assert_int_equal(allowance(&cleanup, 200), 3);
 }
 
+/* Sixty seconds apart, the last of two seconds does not take the place of the first. */
+static void a_full_minute_later_the_second_still_counts(void **state)
+{
+    struct cleanup cleanup = {0};
+
+    (void)state;
+    note(&cleanup, 0, false);
+    note(&cleanup, 1, false);
+    note(&cleanup, 1, false);
+    assert_int_equal(allowance(&cleanup, 61), 1);
+    note(&cleanup, 61, false);
+    assert_int_equal(allowance(&cleanup, 61), 0);
+    assert_int_equal(allowance(&cleanup, 62), 2);
+}
+
 static void a_lower_rate_holds_at_once(void **state)
 {
     struct cleanup cleanup = {0};
@@ -76,6 +91,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_minute_has_more_than_the_rate),
+        cmocka_unit_test(a_full_minute_later_the_second_still_counts),
         cmocka_unit_test(a_lower_rate_holds_at_once),
         cmocka_unit_test(the_breaker_remembers_for_a_while),
     };
