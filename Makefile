@@ -35,11 +35,11 @@ WARNINGS := -Wall -Wextra -Wformat=2 -Wshadow -Wstrict-prototypes -Wmissing-prot
 CFLAGS  ?= -O2 -g
 ALL_CFLAGS := -std=gnu11 $(WARNINGS) -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 \
   -DCRUST_VERSION='"$(VERSION)"' -I. -I$(GEN) -fno-common -fPIE -fstack-protector-strong \
-  -fstack-clash-protection -fno-strict-aliasing \
+  -fstack-clash-protection -fno-strict-aliasing -ffunction-sections -fdata-sections \
   $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=all) \
   $(if $(SANITIZE)$(COVERAGE),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2) \
   $(CFLAGS) $(if $(COVERAGE),--coverage -O0) $(if $(FUZZER),-fsanitize=fuzzer-no-link)
-ALL_LDFLAGS := -pie -Wl,-z,relro,-z,now -Wl,--as-needed $(if $(SANITIZE),-fsanitize=$(SANITIZE)) \
+ALL_LDFLAGS := -pie -Wl,-z,relro,-z,now -Wl,--as-needed -Wl,--gc-sections $(if $(SANITIZE),-fsanitize=$(SANITIZE)) \
   $(if $(COVERAGE),--coverage) $(LDFLAGS)
 
 # Which folder stands on which libraries. libev ships no .pc file on Debian 12.
@@ -154,7 +154,7 @@ $(OUT)/crustctl: $(CRUSTCTL_OBJECTS) $(DAEMON_LIBRARY)
 # running guests.
 $(OUT)/crust-guest-agent: $(call objects,$(GUEST_SOURCES)) $(DAEMON_LIBRARY)
 	$(if $(V),,@echo "  LINK  $@")
-	$(Q)$(CC) $(if $(SANITIZE)$(COVERAGE),$(ALL_LDFLAGS),-static $(LDFLAGS)) -o $@ $^ -lprotobuf-c -lev -lm
+	$(Q)$(CC) $(if $(SANITIZE)$(COVERAGE),$(ALL_LDFLAGS),-static -Wl,--gc-sections $(LDFLAGS)) -o $@ $^ -lprotobuf-c -lev -lm
 
 # The one that crustd brings along to guests, as small as can be. Here, and not by install(1): where it
 # is installed there need be no strip.
@@ -165,7 +165,7 @@ $(OUT)/stripped/crust-guest-agent: $(OUT)/crust-guest-agent
 # Static: it runs in the mount namespace of a shim, and starts in no time.
 $(OUT)/$(CRUST_QEMU): $(call objects,$(QEMU_SOURCES))
 	$(if $(V),,@echo "  LINK  $@")
-	$(Q)$(CC) $(if $(SANITIZE)$(COVERAGE),$(ALL_LDFLAGS),-static $(LDFLAGS)) -o $@ $^
+	$(Q)$(CC) $(if $(SANITIZE)$(COVERAGE),$(ALL_LDFLAGS),-static -Wl,--gc-sections $(LDFLAGS)) -o $@ $^
 
 $(OUT)/tests/unit/%_test: $(OUT)/tests/unit/%_test.o $(DAEMON_LIBRARY)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) $(DAEMON_LIBRARY) -lcmocka $(DAEMON_LIBS)
