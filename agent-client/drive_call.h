@@ -10,7 +10,8 @@
  *   ALREADY_EXISTS       the drive is mounted otherwise, or vm_path is a mount point already
  *   FAILED_PRECONDITION  the disk is not what was asked for (size, read-only, several of one
  *                        serial), the guest's kernel or programs cannot do it, the file system
- *                        refuses; of UnmountDrive: somebody holds the disk
+ *                        refuses; of UnmountDrive: somebody holds the disk, mounted
+ *                        or, where the message says so, unmounted already
  *   UNAVAILABLE          no disk has appeared in time, another call for the drive is in progress,
  *                        or UnmountDrive has cancelled the mount
  *   DEADLINE_EXCEEDED    the work goes on; call again to wait for it

@@ -23,6 +23,7 @@
 #include "agent-client/drive_call.h"
 #include "agent-client/ttrpc_codec.h"
 #include "guest-agent/drive_list.h"
+#include "guest-agent/drive_task.h"
 #include "guest-agent/resize.h"
 #include "guest-agent/stats.h"
 #include "lib/cleanup.h"
@@ -39,11 +40,12 @@ enum {
 
 #define SILENCE_NS (1 * NSEC_PER_SEC)
 
-/* A resize in progress; a free slot has no resize. */
+/* In progress; a free slot has neither a resize nor a drive. */
 struct request {
     struct connection *connection;
     uint32_t stream_id;
     struct resize *resize;
+    struct drive_waiter *drive;
     char path[AGENT_PATH_BYTES];
 };
 
@@ -61,10 +63,15 @@ struct connection {
     void *userdata;
 };
 
+static bool is_free(const struct request *request)
+{
+    return !request->resize && !request->drive;
+}
+
 static bool is_busy(const struct connection *connection)
 {
     for (size_t i = 0; i < REQUESTS; i++) {
-        if (connection->requests[i].resize)
+        if (!is_free(&connection->requests[i]))
             return true;
     }
     return false;
@@ -136,7 +143,7 @@ static void on_resized(struct resize *resize, const struct ttrpc_status *status,
 static struct request *free_slot(struct connection *connection)
 {
     for (size_t i = 0; i < REQUESTS; i++) {
-        if (!connection->requests[i].resize)
+        if (is_free(&connection->requests[i]))
             return &connection->requests[i];
     }
     return NULL;
@@ -191,6 +198,8 @@ static void answer_drives(struct connection *connection, uint32_t stream_id)
     struct drive_guest_list list = {0};
     int r = drive_list_read(&list);
 
+    if (r == 0)
+        r = drive_tasks_note(&list);
     if (r < 0) {
         status.code = STATUS_INTERNAL;
         (void)snprintf(status.message, sizeof(status.message), "cannot list the drives: %s",
@@ -205,21 +214,80 @@ static void answer_drives(struct connection *connection, uint32_t stream_id)
     buffer_done(&reply);
 }
 
-static void dispatch_drives(struct connection *connection, uint32_t stream_id,
-                            const struct ttrpc_request *request)
+static void on_drive_done(struct drive_waiter *waiter, const struct ttrpc_status *status,
+                          const struct buffer *payload, void *userdata)
 {
-    if (strcmp(request->method, DRIVE_METHOD_LIST) == 0)
+    struct request *request = userdata;
+
+    request->drive = drive_waiter_free(waiter);
+    note_activity(request->connection);
+    answer(request->connection, request->stream_id, status, payload);
+}
+
+static void refuse_malformed(struct connection *connection, uint32_t stream_id, const char *wrong)
+{
+    char text[96];
+
+    (void)snprintf(text, sizeof(text), "%s is malformed", wrong ? wrong : "the request");
+    refuse(connection, stream_id, STATUS_INVALID_ARGUMENT, text);
+}
+
+static void start_mount(struct request *slot, const struct buffer *payload, uint64_t timeout_ns)
+{
+    struct drive_mount_request request;
+    const char *wrong = NULL;
+
+    if (drive_parse_mount_request(buffer_text(payload), payload->length, &request, &wrong) < 0)
+        refuse_malformed(slot->connection, slot->stream_id, wrong);
+    else if (drive_task_mount(slot->connection->loop, &request, timeout_ns, on_drive_done, slot,
+                              &slot->drive) < 0)
+        refuse(slot->connection, slot->stream_id, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+}
+
+static void start_unmount(struct request *slot, const struct buffer *payload, uint64_t timeout_ns)
+{
+    struct drive_unmount_request request;
+    const char *wrong = NULL;
+
+    if (drive_parse_unmount_request(buffer_text(payload), payload->length, &request, &wrong) < 0)
+        refuse_malformed(slot->connection, slot->stream_id, wrong);
+    else if (drive_task_unmount(slot->connection->loop, &request, timeout_ns, on_drive_done, slot,
+                                &slot->drive) < 0)
+        refuse(slot->connection, slot->stream_id, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+}
+
+static void dispatch_drives(struct connection *connection, uint32_t stream_id,
+                            const struct ttrpc_request *request, const struct buffer *payload)
+{
+    bool mounts = strcmp(request->method, DRIVE_METHOD_MOUNT) == 0;
+    struct request *slot;
+
+    if (strcmp(request->method, DRIVE_METHOD_LIST) == 0) {
         answer_drives(connection, stream_id);
+        return;
+    }
+    if (!mounts && strcmp(request->method, DRIVE_METHOD_UNMOUNT) != 0) {
+        refuse(connection, stream_id, STATUS_UNIMPLEMENTED, "not a method of " DRIVE_SERVICE);
+        return;
+    }
+    slot = free_slot(connection);
+    if (!slot) {
+        refuse(connection, stream_id, STATUS_RESOURCE_EXHAUSTED, "too many requests in progress");
+        return;
+    }
+    slot->connection = connection;
+    slot->stream_id = stream_id;
+    if (mounts)
+        start_mount(slot, payload, request->timeout_ns);
     else
-        refuse(connection, stream_id, STATUS_UNIMPLEMENTED,
-               "only " DRIVE_METHOD_LIST " of " DRIVE_SERVICE " is served here");
+        start_unmount(slot, payload, request->timeout_ns);
 }
 
 static void dispatch(struct connection *connection, uint32_t stream_id,
                      const struct ttrpc_request *request, const struct buffer *payload)
 {
     if (strcmp(request->service, DRIVE_SERVICE) == 0)
-        dispatch_drives(connection, stream_id, request);
+        dispatch_drives(connection, stream_id, request, payload);
     else if (strcmp(request->service, AGENT_SERVICE) != 0)
         refuse(connection, stream_id, STATUS_UNIMPLEMENTED,
                "only " AGENT_SERVICE " and " DRIVE_SERVICE " are served here");
@@ -374,6 +442,8 @@ struct connection *connection_free(struct connection *connection)
         return NULL;
     for (size_t i = 0; i < REQUESTS; i++)
         (void)resize_free(connection->requests[i].resize);
+    for (size_t i = 0; i < REQUESTS; i++)
+        (void)drive_waiter_free(connection->requests[i].drive);
     loop_timer_stop(&connection->silence);
     stream_done(&connection->stream);
     buffer_done(&connection->held);

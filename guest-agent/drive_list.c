@@ -12,8 +12,7 @@
 #include "lib/mount_table.h"
 #include "lib/text.h"
 
-/* btrfs has an anonymous device, so the node that it was mounted from tells the disk. */
-static dev_t device_of(const struct mount_entry *mount)
+dev_t drive_list_device(const struct mount_entry *mount)
 {
     struct stat status;
 
@@ -69,7 +68,7 @@ int drive_list_make(const struct drive_disks *disks, char *mountinfo,
         entries[i].read_only = disks->disks[i].read_only;
     }
     while (mount_table_next(&cursor, &mount)) {
-        dev_t device = disks->count ? device_of(&mount) : 0;
+        dev_t device = disks->count ? drive_list_device(&mount) : 0;
 
         for (size_t i = 0; i < disks->count; i++) {
             if (disks->disks[i].device == device)

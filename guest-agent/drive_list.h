@@ -9,6 +9,12 @@
 #include "agent-client/drive_call.h"
 #include "guest-agent/drive_disk.h"
 
+struct mount_entry;
+
+/* The disk of a mount. btrfs has an anonymous device, so the node that it was mounted from tells.
+ */
+dev_t drive_list_device(const struct mount_entry *mount);
+
 /* mountinfo: its text, which is unescaped in place. 0 or -ENOMEM. */
 int drive_list_make(const struct drive_disks *disks, char *mountinfo,
                     struct drive_guest_list *ret_list);

@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 #include "guest-agent/auto.h"
+#include "guest-agent/drive_flush.h"
+#include "guest-agent/drive_task.h"
 #include "guest-agent/oneshot.h"
 #include "guest-agent/serve.h"
 #include "lib/cleanup.h"
@@ -20,7 +22,10 @@
 
 #define IDLE_NS (60 * NSEC_PER_SEC) /* of a connection, until it ends */
 
-enum { LISTENERS = 4, EXIT_INCOMPLETE = 1, EXIT_USAGE = 2, TIMEOUT_SECONDS_MAX = 3600 };
+enum { LISTENERS = 4, EXIT_INCOMPLETE = 1, EXIT_USAGE = 2, SECONDS_MAX = 3600 };
+
+#define FLUSH_DEFAULT UINT64_MAX
+#define FLUSH_NS      (5 * NSEC_PER_SEC)
 
 static const char default_address[] = "vsock://1030"; /* agent.companion_port of crustd.conf */
 
@@ -28,18 +33,21 @@ struct options {
     const char *listen[LISTENERS];
     size_t listen_count;
     bool automatic;
+    uint64_t flush_ns; /* 0: never; FLUSH_DEFAULT: not said */
     bool once;
     struct oneshot_request request;
 };
 
 static const char help[] =
-    "usage: crust-guest-agent [--listen ADDRESS]... [--auto]\n"
+    "usage: crust-guest-agent [--listen ADDRESS]... [--flush SECONDS] [--auto]\n"
     "       crust-guest-agent --once [--report] [--timeout SECONDS] PATH...|--all\n"
     "\n"
-    "Grows the file systems of a virtual machine's volumes.\n"
+    "Grows the file systems of a virtual machine's volumes, mounts and unmounts its drives.\n"
     "\n"
-    "  --listen ADDRESS   serve ResizeVolume and GetVolumeStats there (up to 4 times):\n"
-    "                     vsock://PORT, unix:///PATH or serial:///dev/NAME\n"
+    "  --listen ADDRESS   serve ResizeVolume, GetVolumeStats and the calls for drives there (up "
+    "to\n"
+    "                     4 times): vsock://PORT, unix:///PATH or serial:///dev/NAME\n"
+    "  --flush SECONDS    sync the drives that are mounted this often (0 to 3600; 0: never; 5)\n"
     "  --auto             grow every mounted file system when its device grows\n"
     "  --once             grow the file systems mounted at these paths (up to 64) to the size of\n"
     "                     their devices, print one line of JSON, exit\n"
@@ -49,9 +57,9 @@ static const char help[] =
     "  --version          print the version\n"
     "  --help             print this\n"
     "\n"
-    "Without an option it listens on vsock://1030. ext4 needs CAP_SYS_RESOURCE, xfs and btrfs "
-    "need\n"
-    "CAP_SYS_ADMIN, in the guest's initial user namespace.\n"
+    "Without an option it listens on vsock://1030. ext4 needs CAP_SYS_RESOURCE; xfs, btrfs "
+    "and\n"
+    "drives need CAP_SYS_ADMIN, in the guest's initial user namespace.\n"
     "\n"
     "Exit codes of --once: 0 all is done, 1 a path has an error in the JSON, 2 nothing could be "
     "done.\n";
@@ -59,12 +67,12 @@ static const char help[] =
 /* Outcomes of reading the options. */
 enum { OPTIONS_RUN, OPTIONS_SHOWN, OPTIONS_BAD };
 
-static bool parse_timeout(const char *text, uint64_t *ret_ns)
+static bool parse_seconds(const char *text, unsigned long least, uint64_t *ret_ns)
 {
     char *end;
     unsigned long seconds = strtoul(text, &end, 10);
 
-    if (text[0] < '0' || text[0] > '9' || *end || seconds < 1 || seconds > TIMEOUT_SECONDS_MAX)
+    if (text[0] < '0' || text[0] > '9' || *end || seconds < least || seconds > SECONDS_MAX)
         return false;
     *ret_ns = seconds * NSEC_PER_SEC;
     return true;
@@ -75,8 +83,8 @@ static bool check_once(const struct options *options)
 {
     const struct oneshot_request *request = &options->request;
 
-    if (options->listen_count || options->automatic || request->count > ONESHOT_PATHS ||
-        request->all == (request->count > 0))
+    if (options->listen_count || options->automatic || options->flush_ns != FLUSH_DEFAULT ||
+        request->count > ONESHOT_PATHS || request->all == (request->count > 0))
         return false;
     for (size_t i = 0; i < request->count; i++) {
         if (request->paths[i][0] != '/' || strlen(request->paths[i]) >= ONESHOT_PATH_BYTES)
@@ -95,15 +103,19 @@ static bool check_options(struct options *options)
         return false;
     if (!options->automatic && !options->listen_count)
         options->listen[options->listen_count++] = default_address;
+    if (options->flush_ns != FLUSH_DEFAULT)
+        return options->listen_count > 0;
+    options->flush_ns = FLUSH_NS;
     return true;
 }
 
 static int parse_options(int argc, char **argv, struct options *options)
 {
-    enum { LISTEN = 256, AUTO, ONCE, REPORT, TIMEOUT, ALL, VERSION, HELP };
+    enum { LISTEN = 256, AUTO, FLUSH, ONCE, REPORT, TIMEOUT, ALL, VERSION, HELP };
     static const struct option known[] = {
         {"listen", required_argument, NULL, LISTEN},
         {"auto", no_argument, NULL, AUTO},
+        {"flush", required_argument, NULL, FLUSH},
         {"once", no_argument, NULL, ONCE},
         {"report", no_argument, NULL, REPORT},
         {"timeout", required_argument, NULL, TIMEOUT},
@@ -124,6 +136,10 @@ static int parse_options(int argc, char **argv, struct options *options)
         case AUTO:
             options->automatic = true;
             break;
+        case FLUSH:
+            if (!parse_seconds(optarg, 0, &options->flush_ns))
+                return OPTIONS_BAD;
+            break;
         case ONCE:
             options->once = true;
             break;
@@ -131,7 +147,7 @@ static int parse_options(int argc, char **argv, struct options *options)
             options->request.report_only = true;
             break;
         case TIMEOUT:
-            if (!parse_timeout(optarg, &options->request.timeout_ns))
+            if (!parse_seconds(optarg, 1, &options->request.timeout_ns))
                 return OPTIONS_BAD;
             break;
         case ALL:
@@ -186,12 +202,16 @@ static int run(const struct options *options)
     r = start_servers(&loop, options, servers);
     status = r == SERVER_NO_ADDRESS ? EXIT_USAGE : EXIT_FAILURE;
     if (r == 0 && (!options->automatic || automatic_new(&loop, &automatic) == 0)) {
+        if (options->listen_count)
+            drive_flush_start(&loop, options->flush_ns);
         loop_run(&loop);
         status = EXIT_SUCCESS;
     }
     (void)automatic_free(automatic);
     for (size_t i = 0; i < LISTENERS; i++)
         (void)server_free(servers[i]);
+    drive_tasks_end();
+    drive_flush_end();
     loop_signal_stop(&terminated);
     loop_signal_stop(&interrupted);
     loop_done(&loop);
@@ -215,7 +235,7 @@ static int run_once(const struct oneshot_request *request)
 
 int main(int argc, char **argv)
 {
-    struct options options = {0};
+    struct options options = {.flush_ns = FLUSH_DEFAULT};
 
     switch (parse_options(argc, argv, &options)) {
     case OPTIONS_SHOWN:

@@ -97,6 +97,11 @@ static void on_deadline(struct loop_timer *timer)
     end_by(container_of(timer, struct child, deadline), CHILD_TIMEOUT);
 }
 
+void child_kill(struct child *child)
+{
+    end_by(child, CHILD_TIMEOUT);
+}
+
 /* ---- its end ---- */
 
 static pid_t left_behind[LEFT_BEHIND]; /* killed, and not dead yet; 0: free */

@@ -51,4 +51,8 @@ enum child_failure { CHILD_NOT_PERMITTED = -EPERM };
  * could not be dropped; -EBUSY while the kernel still holds several that were killed. */
 int child_new(struct loop *loop, const struct child_request *request, child_done *done,
               void *userdata, struct child **ret_child);
+
+/* Ends it as if its time were over: `done` comes soon. */
+void child_kill(struct child *child);
+
 struct child *child_free(struct child *child); /* kills what still runs; returns NULL */

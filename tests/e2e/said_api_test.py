@@ -196,6 +196,8 @@ class GuestAgentTest(unittest.TestCase):
                         ["--once", ""], ["--once", "--all", "/a"], ["--once", *["/a"] * 65],
                         ["--once", "/" + "a" * 255], ["--once", "--timeout", "0", "/a"],
                         ["--once", "--timeout", "3601", "/a"], ["--once", "--timeout", "1s", "/a"],
+                        ["--flush", "-1"], ["--flush", "3601"], ["--auto", "--flush", "1"],
+                        ["--once", "--flush", "1", "/a"],
                         ["--report"], ["--report", "/a"], ["--all"], ["--timeout", "5"],
                         ["more"], ["--what"]):
             with self.subTest(options):

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drive_flush.c - a timer that rests while no writable drive is mounted. */
+#include "guest-agent/drive_flush.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "guest-agent/drive_list.h"
+#include "lib/child.h"
+#include "lib/cleanup.h"
+#include "lib/log.h"
+
+static struct {
+    struct loop *loop;
+    uint64_t interval_ns;
+    struct loop_timer timer;
+    struct child *child;
+} flush;
+
+static void on_time(struct loop_timer *timer);
+
+static bool is_writable(const struct drive_guest_entry *entry)
+{
+    return entry->state == DRIVE_GUEST_MOUNTED && !entry->read_only;
+}
+
+static bool sync_mount(const char *path)
+{
+    cleanup(fd_closep) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    return fd >= 0 && syncfs(fd) == 0;
+}
+
+/* In the child. Returns the number of those that could not be synced. */
+static int sync_all(const void *argument)
+{
+    const struct drive_guest_list *list = argument;
+    int failed = 0;
+
+    for (size_t i = 0; i < list->count; i++)
+        failed += is_writable(&list->entries[i]) && !sync_mount(list->entries[i].vm_path);
+    return failed < UINT8_MAX ? failed : UINT8_MAX;
+}
+
+static void sleep_again(void)
+{
+    loop_timer_start(flush.loop, &flush.timer, flush.interval_ns, on_time);
+}
+
+static void on_end(struct child *child, enum child_end end, int status, const struct buffer *output,
+                   void *userdata)
+{
+    (void)output;
+    (void)userdata;
+    if (end != CHILD_EXITED)
+        log_warning(NULL, "the process that syncs the drives has died");
+    else if (status)
+        log_warning(NULL, "%d of the drives cannot be synced", status);
+    flush.child = child_free(child);
+    sleep_again();
+}
+
+static void on_time(struct loop_timer *timer)
+{
+    struct drive_guest_list list = {0};
+    const struct child_request request = {
+        .function = sync_all, .argument = &list, .input = -1, .root = -1};
+    size_t writable = 0;
+
+    (void)timer;
+    if (drive_list_read(&list) < 0) {
+        sleep_again();
+        return;
+    }
+    for (size_t i = 0; i < list.count; i++)
+        writable += is_writable(&list.entries[i]);
+    if (writable && child_new(flush.loop, &request, on_end, NULL, &flush.child) < 0)
+        sleep_again();
+    drive_guest_list_done(&list);
+}
+
+void drive_flush_wake(void)
+{
+    if (flush.interval_ns && !flush.child && !loop_timer_is_active(&flush.timer))
+        sleep_again();
+}
+
+void drive_flush_start(struct loop *loop, uint64_t interval_ns)
+{
+    flush.loop = loop;
+    flush.interval_ns = interval_ns;
+    drive_flush_wake();
+}
+
+void drive_flush_end(void)
+{
+    flush.child = child_free(flush.child);
+    loop_timer_stop(&flush.timer);
+    flush.interval_ns = 0;
+}

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drive_holders.c - one pass over /proc. */
+#include "guest-agent/drive_holders.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/cleanup.h"
+#include "lib/directory.h"
+#include "lib/mount_table.h"
+#include "lib/text.h"
+
+enum { NAMESPACES = 1024, PEER_GROUPS = 64 };
+
+struct search {
+    const struct drive_held *held;
+    struct drive_holders *holders;
+    ino_t namespaces[NAMESPACES]; /* read already; the first is ours */
+    size_t namespace_count;
+    unsigned groups[PEER_GROUPS]; /* of our own mounts of the file system */
+    size_t group_count;
+};
+
+/* ---- mounts ---- */
+
+/* The number after "shared:" or "master:" among a line's optional fields; 0: it has none. */
+static unsigned find_group(const char *line, const char *tag)
+{
+    const char *end = strstr(line, " - "), *at = strstr(line, tag);
+
+    return end && at && at < end ? (unsigned)strtoul(at + strlen(tag), NULL, 10) : 0;
+}
+
+static bool is_ours(const struct search *search, unsigned group)
+{
+    for (size_t i = 0; i < search->group_count; i++) {
+        if (group && search->groups[i] == group)
+            return true;
+    }
+    return false;
+}
+
+struct line {
+    unsigned shared, master;
+    struct mount_entry mount;
+};
+
+/* The next mount of the file system. False at the end. */
+static bool next_line(const struct search *search, char **cursor, struct line *ret_line)
+{
+    while (**cursor) {
+        char *line = *cursor, *end = strchr(line, '\n');
+
+        *cursor = end ? end + 1 : line + strlen(line);
+        if (end)
+            *end = '\0';
+        ret_line->shared = find_group(line, " shared:");
+        ret_line->master = find_group(line, " master:");
+        if (mount_table_parse(line, &ret_line->mount) &&
+            ret_line->mount.device == search->held->mounts)
+            return true;
+    }
+    return false;
+}
+
+static void note_groups(struct search *search, char *text)
+{
+    struct line line;
+
+    while (next_line(search, &text, &line)) {
+        if (line.shared && search->group_count < PEER_GROUPS)
+            search->groups[search->group_count++] = line.shared;
+    }
+}
+
+static bool keeps_mount(const struct search *search, char *text)
+{
+    struct line line;
+
+    while (next_line(search, &text, &line)) {
+        if (!is_ours(search, line.shared) && !is_ours(search, line.master))
+            return true;
+    }
+    return false;
+}
+
+static int read_mounts(int process, struct buffer *ret_text)
+{
+    cleanup(fd_closep) int fd = openat(process, "mountinfo", O_RDONLY | O_CLOEXEC);
+    char bytes[16 * 1024];
+    ssize_t length;
+
+    if (fd < 0)
+        return -errno;
+    while ((length = read(fd, bytes, sizeof(bytes))) > 0) {
+        int r = buffer_append(ret_text, bytes, (size_t)length);
+
+        if (r < 0)
+            return r;
+    }
+    return length < 0 ? -errno : 0;
+}
+
+/* Whether the namespace was not met before. */
+static bool is_new_namespace(struct search *search, int process)
+{
+    struct stat status;
+
+    if (fstatat(process, "ns/mnt", &status, 0) < 0)
+        return false;
+    for (size_t i = 0; i < search->namespace_count; i++) {
+        if (search->namespaces[i] == status.st_ino)
+            return false;
+    }
+    if (search->namespace_count < NAMESPACES)
+        search->namespaces[search->namespace_count++] = status.st_ino;
+    return true;
+}
+
+/* Of a namespace the first process that is met counts for all of its processes. */
+static bool has_mount(struct search *search, int process)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(MOUNT_TABLE_BYTES);
+
+    return is_new_namespace(search, process) && read_mounts(process, &text) == 0 && text.data &&
+           keeps_mount(search, text.data);
+}
+
+/* ---- open files ---- */
+
+static bool leads_to_it(const struct search *search, int directory, const char *name)
+{
+    struct stat status;
+
+    if (fstatat(directory, name, &status, AT_NO_AUTOMOUNT) < 0)
+        return false;
+    return status.st_dev == search->held->files ||
+           (S_ISBLK(status.st_mode) && status.st_rdev == search->held->disk);
+}
+
+static bool has_open_file(const struct search *search, int process)
+{
+    cleanup(dir_closep) DIR *names = NULL;
+    const char *name;
+
+    if (leads_to_it(search, process, "cwd") || leads_to_it(search, process, "root") ||
+        leads_to_it(search, process, "exe"))
+        return true;
+    if (directory_list_below(process, "fd", &names) < 0)
+        return false;
+    while ((name = directory_next(names))) {
+        if (leads_to_it(search, dirfd(names), name))
+            return true;
+    }
+    return false;
+}
+
+/* ---- processes ---- */
+
+static void note_holder(struct search *search, int process, const char *pid)
+{
+    cleanup(fd_closep) int fd = openat(process, "comm", O_RDONLY | O_CLOEXEC);
+    struct drive_holders *holders = search->holders;
+    char bytes[32] = "", name[64];
+    ssize_t length = fd < 0 ? 0 : read(fd, bytes, sizeof(bytes) - 1);
+    size_t used = strlen(holders->text);
+
+    text_clean(bytes, length > 0 ? strcspn(bytes, "\n") : 0, name, sizeof(name));
+    if (used + strlen(pid) + strlen(name) + sizeof(",  ()") <= sizeof(holders->text))
+        (void)snprintf(holders->text + used, sizeof(holders->text) - used, "%s%s (%s)",
+                       used ? ", " : "", pid, name);
+    holders->count++;
+}
+
+static bool is_process(const char *name)
+{
+    return isdigit((unsigned char)name[0]);
+}
+
+static int begin(struct search *search, const char *proc)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(MOUNT_TABLE_BYTES);
+    cleanup(fd_closep) int self = -1;
+    char path[PATH_MAX];
+    int r;
+
+    if (snprintf(path, sizeof(path), "%s/self", proc) >= (int)sizeof(path))
+        return -ENAMETOOLONG;
+    self = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (self < 0)
+        return -errno;
+    (void)is_new_namespace(search, self);
+    r = read_mounts(self, &text);
+    if (r == 0 && text.data)
+        note_groups(search, text.data);
+    return r;
+}
+
+int drive_holders_find(const char *proc, const struct drive_held *held,
+                       struct drive_holders *ret_holders)
+{
+    cleanup(freep) struct search *search = calloc(1, sizeof(*search));
+    cleanup(dir_closep) DIR *names = opendir(proc);
+    struct drive_holders holders = {0};
+    const char *name;
+    int r;
+
+    if (!names)
+        return -errno;
+    if (!search)
+        return -ENOMEM;
+    *search = (struct search){.held = held, .holders = &holders};
+    r = begin(search, proc);
+    while (r == 0 && (name = directory_next(names))) {
+        cleanup(fd_closep) int process = -1;
+
+        if (!is_process(name) || strtol(name, NULL, 10) == getpid())
+            continue;
+        process = openat(dirfd(names), name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (process >= 0 && (has_mount(search, process) || has_open_file(search, process)))
+            note_holder(search, process, name);
+    }
+    *ret_holders = holders;
+    return r;
+}

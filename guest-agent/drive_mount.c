@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drive_mount.c - one step after the other; each returns a status and fills the error. */
+#include "guest-agent/drive_mount.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "guest-agent/drive_find.h"
+#include "guest-agent/drive_fsck.h"
+#include "guest-agent/drive_list.h"
+#include "guest-agent/drive_options.h"
+#include "guest-agent/drive_target.h"
+#include "guest-agent/filesystem.h"
+#include "guest-agent/ownership.h"
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/mount_table.h"
+#include "lib/text.h"
+
+enum { KERNEL_MESSAGE_BYTES = 160 };
+
+static enum status_code refuse(struct error *error, enum status_code code, const char *text)
+{
+    (void)error_set(error, code, "%s", text);
+    return code;
+}
+
+/* ---- is it there already? ---- */
+
+/* Whether the disk is mounted; if so, whether it is as the request has it. */
+static enum status_code judge_mount(const struct drive_guest_entry *entry,
+                                    const struct drive_mount_request *request, struct error *error)
+{
+    if (strcmp(entry->vm_path, request->vm_path) == 0 &&
+        strcmp(entry->filesystem_type, request->filesystem_type) == 0)
+        return STATUS_OK;
+    (void)error_set(error, STATUS_ALREADY_EXISTS, "the drive is mounted on %s as %s",
+                    entry->vm_path, entry->filesystem_type);
+    return STATUS_ALREADY_EXISTS;
+}
+
+static enum status_code find_mount(const struct drive_mount_request *request,
+                                   const struct drive_disk *disk, bool *ret_is_mounted,
+                                   struct error *error)
+{
+    struct drive_disk copy = *disk;
+    const struct drive_disks disks = {.count = 1, .disks = &copy};
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(MOUNT_TABLE_BYTES);
+    cleanup(drive_guest_list_done) struct drive_guest_list list = {0};
+    char none[] = "";
+    int r = mount_table_read(&text);
+
+    if (r == 0)
+        r = drive_list_make(&disks, text.data ? text.data : none, &list);
+    if (r < 0) {
+        (void)error_set_errno(error, r, "cannot read the mounts");
+        return STATUS_INTERNAL;
+    }
+    *ret_is_mounted = list.entries[0].state == DRIVE_GUEST_MOUNTED;
+    return *ret_is_mounted ? judge_mount(&list.entries[0], request, error) : STATUS_OK;
+}
+
+/* ---- the file system, detached ---- */
+
+/* The kernel's own words about the last call, without their class ("e "). */
+static void read_message(int context, char ret_text[static KERNEL_MESSAGE_BYTES])
+{
+    char bytes[KERNEL_MESSAGE_BYTES];
+    ssize_t length = read(context, bytes, sizeof(bytes) - 1);
+    const char *text = bytes;
+
+    bytes[length < 0 ? 0 : length] = '\0';
+    if (length > 2 && bytes[1] == ' ')
+        text += 2;
+    text_clean(text, strcspn(text, "\n"), ret_text, KERNEL_MESSAGE_BYTES);
+}
+
+/* The file system refused. What the kernel says about it heals by nobody's waiting. */
+static enum status_code refused(int context, const char *what, const char *type,
+                                struct error *error)
+{
+    int code = errno;
+    char message[KERNEL_MESSAGE_BYTES];
+
+    read_message(context, message);
+    (void)error_set_errno(error, -code, "cannot %s %s%s%s%s", what, type, message[0] ? " (" : "",
+                          message, message[0] ? ")" : "");
+    return code == ENOMEM ? STATUS_RESOURCE_EXHAUSTED : STATUS_FAILED_PRECONDITION;
+}
+
+/* 0, or the call's -1. */
+static int configure(int context, const struct drive_mount_request *request,
+                     const struct drive_options *options, const char *source)
+{
+    if (fsconfig(context, FSCONFIG_SET_STRING, "source", source, 0) < 0 ||
+        (request->read_only && fsconfig(context, FSCONFIG_SET_FLAG, "ro", NULL, 0) < 0))
+        return -1;
+    for (size_t i = 0; i < options->count; i++) {
+        const struct drive_parameter *parameter = &options->parameters[i];
+
+        if (fsconfig(context, parameter->value[0] ? FSCONFIG_SET_STRING : FSCONFIG_SET_FLAG,
+                     parameter->name, parameter->value[0] ? parameter->value : NULL, 0) < 0)
+            return -1;
+    }
+    return fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0);
+}
+
+static enum status_code mount_detached(const struct drive_mount_request *request,
+                                       const struct drive_options *options, const char *source,
+                                       int *ret_mount, struct error *error)
+{
+    const char *type = request->filesystem_type;
+    cleanup(fd_closep) int context = fsopen(type, FSOPEN_CLOEXEC);
+    int mount;
+
+    if (context < 0) {
+        int code = errno;
+
+        (void)error_set_errno(error, -code, "the guest's kernel cannot mount %s", type);
+        return code == EPERM ? STATUS_PERMISSION_DENIED : STATUS_FAILED_PRECONDITION;
+    }
+    if (configure(context, request, options, source) < 0)
+        return refused(context, "mount the disk as", type, error);
+    mount = fsmount(context, FSMOUNT_CLOEXEC, (unsigned)options->attributes);
+    if (mount < 0)
+        return refused(context, "mount the disk as", type, error);
+    *ret_mount = mount;
+    return STATUS_OK;
+}
+
+/* The kernel was given a name. Whoever can change what a name in /dev leads to has not done so if
+ * the file system is on the disk that was checked, and on no other. */
+static enum status_code check_disk(int directory, const struct drive_mount_request *request,
+                                   const struct drive_disk *disk, struct error *error)
+{
+    struct filesystem filesystem;
+    struct stat status;
+    int r = fstat(directory, &status) < 0 ? -errno : 0;
+
+    if (r == 0)
+        r = filesystem_inspect(directory, filesystem_kind_from_name(request->filesystem_type),
+                               status.st_dev, &filesystem);
+    if (r < 0) {
+        (void)error_set_errno(error, r, "cannot tell on which disk the file system lies");
+        return STATUS_INTERNAL;
+    }
+    if (filesystem.device_count != 1 || filesystem.devices[0].device != disk->device) {
+        (void)error_set(error, STATUS_FAILED_PRECONDITION,
+                        "the file system does not lie on %s alone", disk->name);
+        return STATUS_FAILED_PRECONDITION;
+    }
+    return STATUS_OK;
+}
+
+/* ---- the group ---- */
+
+static bool note_walk(const struct drive_walk_count *count, void *userdata)
+{
+    struct drive_walk_count *walk = userdata;
+
+    *walk = *count;
+    return true;
+}
+
+/* A disk that cannot be written to keeps the groups it has, as with the kubelet. */
+static enum status_code apply_group(const struct drive_mount_work *work, int directory,
+                                    struct drive_mount_answer *answer, struct error *error)
+{
+    const struct drive_mount_request *request = work->request;
+    const struct ownership_request ownership = {.directory = directory,
+                                                .group = request->fs_group,
+                                                .policy = request->fs_group_policy,
+                                                .report = note_walk,
+                                                .userdata = work->walk};
+    struct ownership_result result;
+    int r;
+
+    if (!request->has_fs_group || request->read_only)
+        return STATUS_OK;
+    r = ownership_apply(&ownership, &result);
+    if (r < 0) {
+        (void)error_set_errno(error, r, "cannot give the file system to the group %u",
+                              request->fs_group);
+        return STATUS_INTERNAL;
+    }
+    answer->walk = result.count;
+    if (r == OWNERSHIP_APPLIED || r == OWNERSHIP_LEFT_ALONE)
+        return STATUS_OK;
+    (void)error_set(error, STATUS_FAILED_PRECONDITION,
+                    "the group %u was not given to the whole file system: %s", request->fs_group,
+                    result.error_count ? result.errors[0].text : "it is read-only");
+    return STATUS_FAILED_PRECONDITION;
+}
+
+/* ---- its place ---- */
+
+static enum status_code open_target(const char *path, int *ret_fd, struct error *error)
+{
+    switch (drive_target_open(path, ret_fd, error)) {
+    case DRIVE_TARGET_OPEN:
+        return STATUS_OK;
+    case DRIVE_TARGET_PROTECTED:
+        return STATUS_INVALID_ARGUMENT;
+    case DRIVE_TARGET_TAKEN:
+        return STATUS_ALREADY_EXISTS;
+    case DRIVE_TARGET_UNREACHABLE:
+        return STATUS_FAILED_PRECONDITION;
+    default:
+        return STATUS_INTERNAL;
+    }
+}
+
+/* Before anything else is done to the disk. */
+static enum status_code check_target(const char *path, struct error *error)
+{
+    int fd = -1;
+    enum status_code code = open_target(path, &fd, error);
+
+    fd_close(fd);
+    return code;
+}
+
+static enum status_code put_in_place(int mount, const char *path, struct error *error)
+{
+    cleanup(fd_closep) int target = -1;
+    enum status_code code = open_target(path, &target, error);
+
+    if (code != STATUS_OK)
+        return code;
+    if (move_mount(mount, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0) {
+        (void)error_set_errno(error, -errno, "cannot mount on %s", path);
+        return STATUS_FAILED_PRECONDITION;
+    }
+    return STATUS_OK;
+}
+
+/* ---- all of it ---- */
+
+static enum status_code measure(const char *path, struct drive_mount_answer *answer,
+                                struct error *error)
+{
+    struct statvfs status;
+
+    if (statvfs(path, &status) < 0) {
+        (void)error_set_errno(error, -errno, "cannot read the size of the file system");
+        return STATUS_INTERNAL;
+    }
+    answer->filesystem_bytes = (uint64_t)status.f_frsize * status.f_blocks;
+    return STATUS_OK;
+}
+
+/* What is done to the file system while only this process has it. */
+static enum status_code prepare(const struct drive_mount_work *work, const struct drive_disk *disk,
+                                int mount, struct drive_mount_answer *answer, struct error *error)
+{
+    cleanup(fd_closep) int directory = openat(mount, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    enum status_code code;
+
+    if (directory < 0) {
+        (void)error_set_errno(error, -errno, "cannot open the file system");
+        return STATUS_FAILED_PRECONDITION;
+    }
+    code = check_disk(directory, work->request, disk, error);
+    if (code == STATUS_OK)
+        code = apply_group(work, directory, answer, error);
+    if (code == STATUS_OK && !work->request->read_only && syncfs(directory) < 0) {
+        (void)error_set_errno(error, -errno, "cannot write the file system to the disk");
+        code = STATUS_FAILED_PRECONDITION;
+    }
+    return code;
+}
+
+static enum status_code mount_disk(const struct drive_mount_work *work,
+                                   const struct drive_options *options,
+                                   const struct drive_disk *disk, struct drive_mount_answer *answer,
+                                   struct error *error)
+{
+    const struct drive_mount_request *request = work->request;
+    cleanup(fd_closep) int mount = -1;
+    enum status_code code = STATUS_OK;
+    char source[PATH_MAX];
+
+    if (snprintf(source, sizeof(source), "%s/%s", work->devices, disk->name) >= (int)sizeof(source))
+        return refuse(error, STATUS_INTERNAL, "the name of the disk is too long");
+    if (request->fsck == DRIVE_FSCK_PREEN)
+        code = drive_fsck_run(source, request->filesystem_type, request->read_only, &answer->fsck,
+                              error);
+    if (code == STATUS_OK)
+        code = mount_detached(request, options, source, &mount, error);
+    if (code == STATUS_OK)
+        code = prepare(work, disk, mount, answer, error);
+    return code == STATUS_OK ? put_in_place(mount, request->vm_path, error) : code;
+}
+
+/* The node of a disk comes a little after its attributes. */
+static enum status_code check_node(const struct drive_find_request *find,
+                                   const struct drive_disk *disk, struct error *error)
+{
+    const struct timespec pause = {.tv_nsec = 5 * NSEC_PER_MSEC};
+    cleanup(fd_closep) int fd = -1;
+    int r = drive_find_open(find, disk, O_PATH, &fd);
+
+    while (r == DRIVE_FIND_ABSENT && clock_boottime() < find->deadline_ns) {
+        (void)nanosleep(&pause, NULL);
+        r = drive_find_open(find, disk, O_PATH, &fd);
+    }
+    if (r == 0)
+        return STATUS_OK;
+    (void)error_set_errno(error, r, "%s/%s is not the disk", find->devices, disk->name);
+    return STATUS_UNAVAILABLE;
+}
+
+enum status_code drive_mount_run(const struct drive_mount_work *work,
+                                 struct drive_mount_answer *ret_answer, struct error *error)
+{
+    const struct drive_mount_request *request = work->request;
+    const struct drive_find_request find = {work->sysfs, work->devices, request->serial,
+                                            work->deadline_ns};
+    struct drive_mount_answer answer = {0};
+    struct drive_options options;
+    struct drive_disk disk;
+    enum status_code code = STATUS_OK;
+
+    if (drive_options_take(request, &options, error) != DRIVE_OPTIONS_FINE)
+        return STATUS_INVALID_ARGUMENT;
+    code = drive_find(&find, &disk, error);
+    if (code == STATUS_OK)
+        code = drive_find_check(&disk, request->bytes, request->read_only, error);
+    if (code == STATUS_OK)
+        code = find_mount(request, &disk, &answer.was_mounted, error);
+    if (code == STATUS_OK && !answer.was_mounted)
+        code = check_target(request->vm_path, error);
+    if (code == STATUS_OK)
+        code = check_node(&find, &disk, error);
+    if (code != STATUS_OK)
+        return code;
+    strcpy(answer.device, disk.name);
+    answer.bytes = disk.bytes;
+    if (!answer.was_mounted)
+        code = mount_disk(work, &options, &disk, &answer, error);
+    if (code == STATUS_OK)
+        code = measure(request->vm_path, &answer, error);
+    if (code == STATUS_OK)
+        *ret_answer = answer;
+    return code;
+}

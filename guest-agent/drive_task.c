@@ -1,0 +1,513 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drive_task.c - the work of each drive, and the calls that wait for it.
+ *
+ * A task begins with its first call. A call that cannot join the work in progress is answered from
+ * the loop, like every other. An unmount that finds a mount in progress takes its place: the
+ * mount's process is killed, its calls are told, and the unmount begins when that process has
+ * ended.
+ */
+#include "guest-agent/drive_task.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "guest-agent/drive_flush.h"
+#include "guest-agent/drive_mount.h"
+#include "guest-agent/drive_unmount.h"
+#include "lib/child.h"
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/log.h"
+
+#define DEFAULT_TIMEOUT_NS (10 * NSEC_PER_SEC)
+#define LONGEST_TIMEOUT_NS (600 * NSEC_PER_SEC)
+#define MARGIN_NS          (200 * NSEC_PER_MSEC) /* to answer before the caller gives up */
+
+enum { ANSWER_BYTES = 1024 };
+
+/* What the process writes. */
+struct report {
+    enum status_code code;
+    struct error error;
+    union {
+        struct drive_mount_answer mount;
+        struct drive_unmount_answer unmount;
+    };
+};
+
+/* What the process works on: a copy of its own, but for the walk's memory, which is shared. */
+struct work {
+    bool unmounts;
+    union {
+        struct drive_mount_request mount;
+        struct drive_unmount_request unmount;
+    };
+    uint64_t deadline_ns;
+    struct drive_walk_count *walk;
+};
+
+struct drive_task {
+    struct drive_task *next;
+    struct loop *loop;
+    struct work work;
+    struct child *child;
+    bool is_cancelled;            /* its process was killed for an unmount */
+    struct drive_waiter *waiters; /* that wait for it */
+};
+
+struct drive_waiter {
+    struct drive_waiter *next;
+    struct drive_task *task; /* NULL: answered, or about to be */
+    struct loop_timer timer;
+    struct ttrpc_status refusal;
+    drive_waiter_done *done;
+    void *userdata;
+};
+
+static struct drive_task *tasks;
+
+/* What decides is what is asked for, not by when. */
+static bool is_same_mount(const struct drive_mount_request *one,
+                          const struct drive_mount_request *other)
+{
+    for (size_t i = 0; i < one->option_count && i < other->option_count; i++) {
+        if (strcmp(one->options[i], other->options[i]) != 0)
+            return false;
+    }
+    return strcmp(one->drive_id, other->drive_id) == 0 && one->bytes == other->bytes &&
+           one->read_only == other->read_only && strcmp(one->vm_path, other->vm_path) == 0 &&
+           strcmp(one->filesystem_type, other->filesystem_type) == 0 &&
+           one->option_count == other->option_count && one->fsck == other->fsck &&
+           one->has_fs_group == other->has_fs_group && one->fs_group == other->fs_group &&
+           one->fs_group_policy == other->fs_group_policy;
+}
+
+static bool is_same(const struct work *one, const struct work *other)
+{
+    if (one->unmounts != other->unmounts)
+        return false;
+    return one->unmounts ? strcmp(one->unmount.drive_id, other->unmount.drive_id) == 0
+                         : is_same_mount(&one->mount, &other->mount);
+}
+
+static const char *serial_of(const struct work *work)
+{
+    return work->unmounts ? work->unmount.serial : work->mount.serial;
+}
+
+static const char *id_of(const struct work *work)
+{
+    return work->unmounts ? work->unmount.drive_id : work->mount.drive_id;
+}
+
+/* ---- calls ---- */
+
+static void leave(struct drive_waiter *waiter)
+{
+    struct drive_waiter **at = waiter->task ? &waiter->task->waiters : NULL;
+
+    while (at && *at && *at != waiter)
+        at = &(*at)->next;
+    if (at && *at)
+        *at = waiter->next;
+    waiter->task = NULL;
+}
+
+static void answer(struct drive_waiter *waiter, const struct ttrpc_status *status,
+                   const struct buffer *payload)
+{
+    struct buffer none = BUFFER_INIT(0);
+
+    leave(waiter);
+    loop_timer_stop(&waiter->timer);
+    waiter->done(waiter, status, payload ? payload : &none, waiter->userdata);
+}
+
+static void set_status(struct ttrpc_status *status, enum status_code code, const char *text)
+{
+    status->code = (int)code;
+    (void)snprintf(status->message, sizeof(status->message), "%.*s",
+                   (int)sizeof(status->message) - 1, text);
+}
+
+static void on_refused(struct loop_timer *timer)
+{
+    struct drive_waiter *waiter = container_of(timer, struct drive_waiter, timer);
+
+    answer(waiter, &waiter->refusal, NULL);
+}
+
+static void refuse(struct drive_waiter *waiter, struct loop *loop, enum status_code code,
+                   const char *text)
+{
+    set_status(&waiter->refusal, code, text);
+    loop_timer_start(loop, &waiter->timer, 0, on_refused);
+}
+
+static void on_deadline(struct loop_timer *timer)
+{
+    struct drive_waiter *waiter = container_of(timer, struct drive_waiter, timer);
+
+    set_status(&waiter->refusal, STATUS_DEADLINE_EXCEEDED,
+               waiter->task->work.unmounts ? "the drive is still being unmounted"
+                                           : "the drive is still being mounted");
+    answer(waiter, &waiter->refusal, NULL);
+}
+
+struct drive_waiter *drive_waiter_free(struct drive_waiter *waiter)
+{
+    if (!waiter)
+        return NULL;
+    leave(waiter);
+    loop_timer_stop(&waiter->timer);
+    free(waiter);
+    return NULL;
+}
+
+/* ---- the process ---- */
+
+/* In the child. */
+static int run(const void *argument)
+{
+    const struct work *work = argument;
+    struct report report = {0};
+
+    if (work->unmounts) {
+        const struct drive_unmount_work unmount = {&work->unmount, "/sys", "/dev", "/proc",
+                                                   work->deadline_ns};
+
+        report.code = drive_unmount_run(&unmount, &report.unmount, &report.error);
+    } else {
+        const struct drive_mount_work mount = {&work->mount, "/sys", "/dev", work->deadline_ns,
+                                               work->walk};
+
+        report.code = drive_mount_run(&mount, &report.mount, &report.error);
+    }
+    return write(STDOUT_FILENO, &report, sizeof(report)) == sizeof(report) ? EXIT_SUCCESS
+                                                                           : EXIT_FAILURE;
+}
+
+static void on_end(struct child *child, enum child_end end, int status, const struct buffer *output,
+                   void *userdata);
+
+static int task_start(struct drive_task *task)
+{
+    const struct child_request request = {.output_limit = sizeof(struct report),
+                                          .function = run,
+                                          .argument = &task->work,
+                                          .input = -1,
+                                          .root = -1};
+
+    return child_new(task->loop, &request, on_end, task, &task->child);
+}
+
+/* ---- tasks ---- */
+
+static struct drive_task *task_find(const char *serial)
+{
+    struct drive_task *task = tasks;
+
+    while (task && strcmp(serial_of(&task->work), serial) != 0)
+        task = task->next;
+    return task;
+}
+
+static unsigned count_tasks(void)
+{
+    unsigned count = 0;
+
+    for (const struct drive_task *task = tasks; task; task = task->next)
+        count++;
+    return count;
+}
+
+static void task_free(struct drive_task *task)
+{
+    struct drive_task **at = &tasks;
+
+    while (*at && *at != task)
+        at = &(*at)->next;
+    if (*at)
+        *at = task->next;
+    (void)child_free(task->child);
+    if (task->work.walk)
+        (void)munmap(task->work.walk, sizeof(*task->work.walk));
+    free(task);
+}
+
+static int task_new(struct loop *loop, const struct work *work, struct drive_task **ret_task)
+{
+    struct drive_task *task = calloc(1, sizeof(*task));
+    void *shared = MAP_FAILED;
+    int r;
+
+    if (!task)
+        return -ENOMEM;
+    shared = mmap(NULL, sizeof(struct drive_walk_count), PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) {
+        free(task);
+        return -ENOMEM;
+    }
+    *task = (struct drive_task){.loop = loop, .work = *work};
+    task->work.walk = shared;
+    r = task_start(task);
+    if (r < 0) {
+        task_free(task);
+        return r;
+    }
+    task->next = tasks;
+    tasks = task;
+    *ret_task = task;
+    return 0;
+}
+
+/* The owners of calls may begin others in here, which then find no task. */
+static void tell_all(struct drive_waiter *waiters, const struct ttrpc_status *status,
+                     const struct buffer *payload)
+{
+    struct drive_waiter *next;
+
+    for (struct drive_waiter *waiter = waiters; waiter; waiter = waiter->next)
+        waiter->task = NULL;
+    for (struct drive_waiter *waiter = waiters; waiter; waiter = next) {
+        next = waiter->next;
+        answer(waiter, status, payload);
+    }
+}
+
+static void log_end(const struct work *work, const struct ttrpc_status *status)
+{
+    const char *what = work->unmounts ? "unmounted" : "mounted";
+    char number[16];
+
+    if (status->code == STATUS_OK)
+        log_info(NULL, "drive %s: %s", id_of(work), what);
+    else
+        log_warning(NULL, "drive %s is not %s: %s: %s", id_of(work), what,
+                    ttrpc_code_name(status->code, number), status->message);
+}
+
+static void read_report(const struct work *work, enum child_end end, int exit_status,
+                        const struct buffer *output, struct ttrpc_status *status,
+                        struct buffer *payload)
+{
+    struct report report;
+    int r;
+
+    if (end != CHILD_EXITED || exit_status != EXIT_SUCCESS || output->length != sizeof(report)) {
+        set_status(status, STATUS_INTERNAL, "the process that works on the drive has died");
+        return;
+    }
+    memcpy(&report, output->data, sizeof(report));
+    set_status(status, report.code, report.code == STATUS_OK ? "" : report.error.text);
+    if (report.code != STATUS_OK)
+        return;
+    r = work->unmounts ? drive_append_unmount_answer(payload, &report.unmount)
+                       : drive_append_mount_answer(payload, &report.mount);
+    if (r < 0)
+        set_status(status, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+}
+
+static void finish(struct drive_task *task, const struct ttrpc_status *status,
+                   const struct buffer *payload)
+{
+    struct drive_waiter *waiters = task->waiters;
+
+    log_end(&task->work, status);
+    if (status->code == STATUS_OK && !task->work.unmounts)
+        drive_flush_wake();
+    task_free(task);
+    tell_all(waiters, status, payload);
+}
+
+/* The unmount that has taken the mount's place begins now. */
+static void begin_again(struct drive_task *task)
+{
+    struct ttrpc_status status = {0};
+
+    task->is_cancelled = false;
+    task->child = child_free(task->child);
+    if (task_start(task) == 0)
+        return;
+    set_status(&status, STATUS_RESOURCE_EXHAUSTED, "cannot start a process for the drive");
+    finish(task, &status, NULL);
+}
+
+static void on_end(struct child *child, enum child_end end, int status, const struct buffer *output,
+                   void *userdata)
+{
+    cleanup(buffer_done) struct buffer payload = BUFFER_INIT(ANSWER_BYTES);
+    struct drive_task *task = userdata;
+    struct ttrpc_status result = {0};
+
+    (void)child;
+    if (task->is_cancelled) {
+        begin_again(task);
+        return;
+    }
+    read_report(&task->work, end, status, output, &result, &payload);
+    finish(task, &result, &payload);
+}
+
+/* ---- a call meets a task ---- */
+
+static void cancel(struct drive_task *task, const struct work *work)
+{
+    struct ttrpc_status status = {0};
+    struct drive_waiter *waiters = task->waiters;
+    struct drive_walk_count *walk = task->work.walk;
+
+    log_info(NULL, "drive %s: its mounting is cancelled", id_of(work));
+    task->work = *work;
+    task->work.walk = walk;
+    task->waiters = NULL;
+    task->is_cancelled = true;
+    child_kill(task->child);
+    set_status(&status, STATUS_UNAVAILABLE, "an UnmountDrive has cancelled it");
+    tell_all(waiters, &status, NULL);
+}
+
+/* The task that the call waits for; NULL: it was refused. */
+static struct drive_task *find_or_begin(struct drive_waiter *waiter, struct loop *loop,
+                                        const struct work *work)
+{
+    struct drive_task *task = task_find(serial_of(work));
+
+    if (task && work->unmounts && !task->work.unmounts)
+        cancel(task, work);
+    if (task && is_same(&task->work, work))
+        return task;
+    if (task)
+        refuse(waiter, loop,
+               work->unmounts || task->work.unmounts ? STATUS_UNAVAILABLE : STATUS_ALREADY_EXISTS,
+               task->work.unmounts ? "the drive is being unmounted"
+                                   : "the drive is being mounted otherwise");
+    else if (count_tasks() >= DRIVE_TASK_LIMIT)
+        refuse(waiter, loop, STATUS_RESOURCE_EXHAUSTED,
+               "too many drives are being mounted at once");
+    else if (task_new(loop, work, &task) < 0)
+        refuse(waiter, loop, STATUS_RESOURCE_EXHAUSTED, "cannot start a process for the drive");
+    else
+        return task;
+    return NULL;
+}
+
+static uint64_t shorter(uint64_t timeout_ns, uint64_t request_ms)
+{
+    uint64_t asked = DEFAULT_TIMEOUT_NS;
+
+    if (request_ms)
+        asked = request_ms < LONGEST_TIMEOUT_NS / NSEC_PER_MSEC ? request_ms * NSEC_PER_MSEC
+                                                                : LONGEST_TIMEOUT_NS;
+    if (timeout_ns && timeout_ns < asked)
+        asked = timeout_ns;
+    return asked > 2 * MARGIN_NS ? asked - MARGIN_NS : asked / 2;
+}
+
+static int waiter_new(struct loop *loop, struct work *work, uint64_t timeout_ns,
+                      drive_waiter_done *done, void *userdata, struct drive_waiter **ret_waiter)
+{
+    struct drive_waiter *waiter = calloc(1, sizeof(*waiter));
+
+    if (!waiter)
+        return -ENOMEM;
+    waiter->done = done;
+    waiter->userdata = userdata;
+    work->deadline_ns = clock_boottime() + timeout_ns;
+    waiter->task = find_or_begin(waiter, loop, work);
+    if (waiter->task) {
+        waiter->next = waiter->task->waiters;
+        waiter->task->waiters = waiter;
+        loop_timer_start(loop, &waiter->timer, timeout_ns + MARGIN_NS / 2, on_deadline);
+    }
+    *ret_waiter = waiter;
+    return 0;
+}
+
+int drive_task_mount(struct loop *loop, const struct drive_mount_request *request,
+                     uint64_t timeout_ns, drive_waiter_done *done, void *userdata,
+                     struct drive_waiter **ret_waiter)
+{
+    struct work work = {.mount = *request};
+
+    return waiter_new(loop, &work, shorter(timeout_ns, request->timeout_ms), done, userdata,
+                      ret_waiter);
+}
+
+int drive_task_unmount(struct loop *loop, const struct drive_unmount_request *request,
+                       uint64_t timeout_ns, drive_waiter_done *done, void *userdata,
+                       struct drive_waiter **ret_waiter)
+{
+    struct work work = {.unmounts = true, .unmount = *request};
+
+    return waiter_new(loop, &work, shorter(timeout_ns, request->timeout_ms), done, userdata,
+                      ret_waiter);
+}
+
+/* ---- for ListDrives, and the end ---- */
+
+static struct drive_guest_entry *find_entry(struct drive_guest_list *list, const char *serial)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        if (strcmp(list->entries[i].serial, serial) == 0)
+            return &list->entries[i];
+    }
+    return NULL;
+}
+
+static int add_entry(struct drive_guest_list *list, const char *serial,
+                     struct drive_guest_entry **ret_entry)
+{
+    struct drive_guest_entry *entries =
+        reallocarray(list->entries, list->count + 1, sizeof(*entries));
+
+    if (!entries)
+        return -ENOMEM;
+    list->entries = entries;
+    entries[list->count] = (struct drive_guest_entry){0};
+    strcpy(entries[list->count].serial, serial);
+    *ret_entry = &entries[list->count++];
+    return 0;
+}
+
+static void note_task(struct drive_guest_entry *entry, const struct drive_task *task)
+{
+    strcpy(entry->drive_id, id_of(&task->work));
+    entry->state = task->work.unmounts ? DRIVE_GUEST_UNMOUNTING : DRIVE_GUEST_MOUNTING;
+    if (task->work.unmounts)
+        return;
+    strcpy(entry->vm_path, task->work.mount.vm_path);
+    strcpy(entry->filesystem_type, task->work.mount.filesystem_type);
+    entry->walk = *task->work.walk;
+}
+
+int drive_tasks_note(struct drive_guest_list *list)
+{
+    for (const struct drive_task *task = tasks; task; task = task->next) {
+        const char *serial = serial_of(&task->work);
+        struct drive_guest_entry *entry = find_entry(list, serial);
+
+        if (!entry && list->count >= DRIVE_LIST) {
+            list->incomplete = true;
+            continue;
+        }
+        if (!entry && add_entry(list, serial, &entry) < 0)
+            return -ENOMEM;
+        note_task(entry, task);
+    }
+    return 0;
+}
+
+void drive_tasks_end(void)
+{
+    while (tasks) {
+        for (struct drive_waiter *waiter = tasks->waiters; waiter; waiter = waiter->next)
+            waiter->task = NULL;
+        task_free(tasks);
+    }
+}

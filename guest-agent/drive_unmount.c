@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drive_unmount.c - holders first, because a file system that is unmounted here and not elsewhere
+ * is neither there nor gone. */
+#include "guest-agent/drive_unmount.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "guest-agent/drive_find.h"
+#include "guest-agent/drive_holders.h"
+#include "guest-agent/drive_list.h"
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/mount_table.h"
+
+#define PAUSE_NS (20 * NSEC_PER_MSEC)
+
+/* The mounts of the disk in our namespace. */
+struct places {
+    unsigned count;
+    char first[DRIVE_PATH_BYTES]; /* as it is, not escaped */
+    char second[DRIVE_PATH_BYTES];
+    dev_t device; /* as mountinfo has it */
+};
+
+static void note_place(struct places *places, const struct mount_entry *mount)
+{
+    char *text = places->count ? places->second : places->first;
+
+    if (places->count < 2)
+        (void)snprintf(text, DRIVE_PATH_BYTES, "%s", mount->mount_point);
+    places->device = mount->device;
+    places->count++;
+}
+
+static enum status_code find_places(const struct drive_disk *disk, struct places *places,
+                                    struct error *error)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(MOUNT_TABLE_BYTES);
+    struct mount_entry mount;
+    int r = mount_table_read(&text);
+    char *cursor = text.data;
+
+    if (r < 0) {
+        (void)error_set_errno(error, r, "cannot read the mounts");
+        return STATUS_INTERNAL;
+    }
+    while (cursor && mount_table_next(&cursor, &mount)) {
+        if (drive_list_device(&mount) == disk->device)
+            note_place(places, &mount);
+    }
+    return STATUS_OK;
+}
+
+/* ---- unmounting ---- */
+
+static enum status_code refuse_held(const struct drive_holders *holders, const char *path,
+                                    struct error *error)
+{
+    (void)error_set(error, STATUS_FAILED_PRECONDITION, "%s is in use by %u processes: %s", path,
+                    holders->count, holders->text);
+    return STATUS_FAILED_PRECONDITION;
+}
+
+/* Of the file system that is mounted at places->first; of the disk alone, if it is not mounted. */
+static enum status_code check_holders(const struct drive_unmount_work *work,
+                                      const struct drive_disk *disk, const struct places *places,
+                                      struct error *error)
+{
+    const char *what = places->count ? places->first : disk->name;
+    struct drive_held held = {disk->device, disk->device, disk->device};
+    struct drive_holders holders;
+    struct stat status;
+    int r = 0;
+
+    if (places->count) {
+        r = stat(places->first, &status) < 0 ? -errno : 0;
+        held.files = status.st_dev;
+        held.mounts = places->device;
+    }
+    if (r == 0)
+        r = drive_holders_find(work->proc, &held, &holders);
+    if (r < 0) {
+        (void)error_set_errno(error, r, "cannot tell who uses %s", what);
+        return STATUS_INTERNAL;
+    }
+    return holders.count ? refuse_held(&holders, what, error) : STATUS_OK;
+}
+
+/* Busy although no process was found: it came in between, or the kernel itself holds it. */
+static enum status_code refuse_busy(const struct drive_unmount_work *work,
+                                    const struct drive_disk *disk, const struct places *places,
+                                    struct error *error)
+{
+    enum status_code code = check_holders(work, disk, places, error);
+
+    if (code != STATUS_OK)
+        return code;
+    (void)error_set(error, STATUS_FAILED_PRECONDITION,
+                    "%s is in use by no process: something is mounted below it, or swap, a loop "
+                    "device or an export lies on it",
+                    places->first);
+    return STATUS_FAILED_PRECONDITION;
+}
+
+static enum status_code unmount(const struct drive_unmount_work *work,
+                                const struct drive_disk *disk, const struct places *places,
+                                struct error *error)
+{
+    if (places->count > 1) {
+        (void)error_set(error, STATUS_FAILED_PRECONDITION, "the drive is mounted on %s and on %s",
+                        places->first, places->second);
+        return STATUS_FAILED_PRECONDITION;
+    }
+    if (umount2(places->first, UMOUNT_NOFOLLOW) == 0)
+        return STATUS_OK;
+    if (errno == EBUSY)
+        return refuse_busy(work, disk, places, error);
+    (void)error_set_errno(error, -errno, "cannot unmount %s", places->first);
+    return STATUS_FAILED_PRECONDITION;
+}
+
+/* ---- the disk ---- */
+
+static enum status_code refuse_claimed(const struct drive_disk *disk, bool was_mounted,
+                                       struct error *error)
+{
+    (void)error_set(error, STATUS_FAILED_PRECONDITION,
+                    "%s is %s, and the kernel or a mount in another namespace still has it",
+                    disk->name, was_mounted ? "unmounted" : "not mounted here");
+    return STATUS_FAILED_PRECONDITION;
+}
+
+/* The kernel may let go of a file system a little after it was unmounted. */
+static enum status_code claim(const struct drive_unmount_work *work,
+                              const struct drive_find_request *find, const struct drive_disk *disk,
+                              bool was_mounted, int *ret_fd, struct error *error)
+{
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    int r = drive_find_open(find, disk, O_RDONLY | O_EXCL, ret_fd);
+
+    while (r == DRIVE_FIND_IN_USE && clock_boottime() < work->deadline_ns) {
+        (void)nanosleep(&pause, NULL);
+        r = drive_find_open(find, disk, O_RDONLY | O_EXCL, ret_fd);
+    }
+    if (r == DRIVE_FIND_IN_USE)
+        return refuse_claimed(disk, was_mounted, error);
+    if (r < 0) {
+        (void)error_set_errno(error, r, "cannot open %s", disk->name);
+        return STATUS_INTERNAL;
+    }
+    if (fsync(*ret_fd) < 0) {
+        (void)error_set_errno(error, -errno, "cannot write everything to %s", disk->name);
+        return STATUS_FAILED_PRECONDITION;
+    }
+    return STATUS_OK;
+}
+
+/* A SCSI disk is removed by the guest while nobody else can open it. PCI devices have no such
+ * attribute here: the VMM asks the guest for them. */
+static bool remove_disk(const struct drive_unmount_work *work, const struct drive_disk *disk)
+{
+    cleanup(fd_closep) int fd = -1;
+    char path[PATH_MAX];
+
+    if (snprintf(path, sizeof(path), "%s/block/%s/device/delete", work->sysfs, disk->name) >=
+        (int)sizeof(path))
+        return false;
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    return fd >= 0 && write(fd, "1", 1) == 1;
+}
+
+enum status_code drive_unmount_run(const struct drive_unmount_work *work,
+                                   struct drive_unmount_answer *ret_answer, struct error *error)
+{
+    const struct drive_find_request find = {work->sysfs, work->devices, work->request->serial, 0};
+    struct drive_unmount_answer answer = {0};
+    cleanup(fd_closep) int fd = -1;
+    struct places places = {0};
+    struct drive_disk disk;
+    enum status_code code = drive_find(&find, &disk, error);
+
+    if (code == STATUS_UNAVAILABLE) { /* no such disk */
+        *ret_answer = (struct drive_unmount_answer){.disk_removed = true};
+        return STATUS_OK;
+    }
+    if (code == STATUS_OK)
+        code = find_places(&disk, &places, error);
+    answer.was_mounted = places.count > 0;
+    if (code == STATUS_OK)
+        code = check_holders(work, &disk, &places, error);
+    if (code == STATUS_OK && places.count)
+        code = unmount(work, &disk, &places, error);
+    if (code == STATUS_OK)
+        code = claim(work, &find, &disk, answer.was_mounted, &fd, error);
+    if (code != STATUS_OK)
+        return code;
+    answer.disk_removed = remove_disk(work, &disk);
+    *ret_answer = answer;
+    return STATUS_OK;
+}

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drive_mount_test.c - a drive is mounted as it was asked for, or nothing is mounted at all. */
+#include "tests/unit/guest-agent/drive_fixture.h"
+
+#include "guest-agent/drive_mount.h"
+
+static struct drive_walk_count walk;
+static struct error error;
+
+static struct drive_mount_request ask(const char *file_system)
+{
+    struct drive_mount_request request = {
+        .drive_id = "data", .serial = SERIAL, .bytes = SMALL * MIB};
+
+    (void)snprintf(request.vm_path, sizeof(request.vm_path), "%s", target());
+    (void)snprintf(request.filesystem_type, sizeof(request.filesystem_type), "%s", file_system);
+    return request;
+}
+
+static enum status_code mount_until(const struct drive_mount_request *request, uint64_t wait_ns,
+                                    struct drive_mount_answer *answer)
+{
+    const struct drive_mount_work work = {.request = request,
+                                          .sysfs = tree_path("/sys"),
+                                          .devices = "/dev",
+                                          .deadline_ns = clock_boottime() + wait_ns,
+                                          .walk = &walk};
+
+    error = (struct error){0};
+    *answer = (struct drive_mount_answer){0};
+    return drive_mount_run(&work, answer, &error);
+}
+
+static enum status_code mount_now(const struct drive_mount_request *request,
+                                  struct drive_mount_answer *answer)
+{
+    return mount_until(request, 0, answer);
+}
+
+static void check_refused(const struct drive_mount_request *request, enum status_code code,
+                          const char *text)
+{
+    struct drive_mount_answer answer;
+
+    assert_int_equal(mount_now(request, &answer), code);
+    assert_non_null(strstr(error.text, text));
+    assert_false(is_mounted(target()));
+}
+
+static void check_type(const char *file_system)
+{
+    struct drive_mount_request request = ask(file_system);
+    struct drive_mount_answer answer;
+    struct stat status;
+
+    attach_disk(file_system);
+    assert_int_equal(mount_now(&request, &answer), STATUS_OK);
+    assert_string_equal(answer.device, volume.device + strlen("/dev/"));
+    assert_int_equal(answer.bytes, SMALL * MIB);
+    assert_true(answer.filesystem_bytes > SMALL * MIB / 2 &&
+                answer.filesystem_bytes <= SMALL * MIB);
+    assert_false(answer.was_mounted);
+    assert_true(is_mounted(target()));
+    assert_true(run_command("echo written > '%s/file'", target()));
+    assert_int_equal(mknod(tree_path("/vm/data/node"), S_IFBLK | 0600, makedev(1, 0)), 0);
+    assert_int_equal(open(tree_path("/vm/data/node"), O_RDONLY | O_CLOEXEC), -1); /* nodev */
+    assert_int_equal(stat(tree_path("/vm/data/file"), &status), 0);
+    /* The same once more. */
+    assert_int_equal(mount_now(&request, &answer), STATUS_OK);
+    assert_true(answer.was_mounted);
+    assert_true(answer.filesystem_bytes > SMALL * MIB / 2);
+    assert_int_equal(umount(target()), 0);
+    assert_false(is_mounted(target()));
+}
+
+static void ext4_is_mounted(void **state)
+{
+    (void)state;
+    check_type("ext4");
+}
+
+static void xfs_is_mounted(void **state)
+{
+    (void)state;
+    check_type("xfs");
+}
+
+static void btrfs_is_mounted(void **state)
+{
+    (void)state;
+    check_type("btrfs");
+}
+
+static void the_disk_may_come_later(void **state)
+{
+    struct drive_mount_request request = ask("ext4");
+    struct drive_mount_answer answer;
+    pid_t pid;
+    int status;
+
+    (void)state;
+    attach_disk("ext4");
+    show_disk("crust-bbbbbbbbbbbbbb", false);
+    check_refused(&request, STATUS_UNAVAILABLE, SERIAL);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        (void)usleep(100000);
+        show_disk(SERIAL, false);
+        _exit(0);
+    }
+    assert_int_equal(mount_until(&request, 60 * NSEC_PER_SEC, &answer), STATUS_OK);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+}
+
+static void another_disk_is_refused(void **state)
+{
+    struct drive_mount_request request = ask("ext4");
+
+    (void)state;
+    attach_disk("ext4");
+    request.bytes += 512;
+    check_refused(&request, STATUS_FAILED_PRECONDITION, "bytes and not");
+    request.bytes -= 512;
+    request.read_only = true;
+    check_refused(&request, STATUS_FAILED_PRECONDITION, "is writable");
+    show_disk(SERIAL, true);
+    request.read_only = false;
+    check_refused(&request, STATUS_FAILED_PRECONDITION, "is read-only");
+    write_attribute("sdz", "dev", "8:400\n");
+    write_attribute("sdz", "size", "8\n");
+    write_attribute("sdz", "ro", "0\n");
+    write_attribute("sdz", "serial", SERIAL);
+    check_refused(&request, STATUS_FAILED_PRECONDITION, "several disks");
+}
+
+static void the_node_is_of_another_disk(void **state)
+{
+    struct drive_mount_request request = ask("ext4");
+
+    (void)state;
+    attach_disk("ext4");
+    write_attribute(volume.device + strlen("/dev/"), "dev", "7:4093\n");
+    check_refused(&request, STATUS_UNAVAILABLE, "is not the disk");
+}
+
+static void a_wrong_request_touches_nothing(void **state)
+{
+    struct drive_mount_request request = ask("ext4");
+
+    (void)state;
+    attach_disk("ext4");
+    strcpy(request.vm_path, "/proc/sys");
+    check_refused(&request, STATUS_INVALID_ARGUMENT, "protected");
+    request = ask("ext4");
+    request.option_count = 1;
+    strcpy(request.options[0], "journal_path=/dev/sda");
+    check_refused(&request, STATUS_INVALID_ARGUMENT, "options[0]");
+    request = ask("vfat");
+    check_refused(&request, STATUS_INVALID_ARGUMENT, "filesystem_type");
+    request = ask("ext4");
+    tree_make("/elsewhere");
+    assert_int_equal(symlink("elsewhere", tree_path("/vm")), 0);
+    check_refused(&request, STATUS_FAILED_PRECONDITION, "cannot reach");
+    assert_false(tree_has("/elsewhere/data"));
+}
+
+static void no_file_system_is_the_kernels_word(void **state)
+{
+    struct drive_mount_request request = ask("ext4");
+
+    (void)state;
+    attach_disk("");
+    check_refused(&request, STATUS_FAILED_PRECONDITION, "cannot mount the disk as ext4");
+}
+
+static void a_place_that_is_taken(void **state)
+{
+    struct drive_mount_request request = ask("ext4");
+    struct drive_mount_answer answer;
+
+    (void)state;
+    attach_disk("ext4");
+    tree_make("/vm/data");
+    assert_int_equal(mount("none", target(), "tmpfs", 0, NULL), 0);
+    assert_int_equal(mount_now(&request, &answer), STATUS_ALREADY_EXISTS);
+    assert_int_equal(umount(target()), 0);
+    assert_int_equal(mount_now(&request, &answer), STATUS_OK);
+    (void)snprintf(request.vm_path, sizeof(request.vm_path), "%s/elsewhere", scratch);
+    assert_int_equal(mount_now(&request, &answer), STATUS_ALREADY_EXISTS);
+    assert_non_null(strstr(error.text, target()));
+    assert_false(is_mounted(request.vm_path));
+}
+
+static void a_read_only_disk(void **state)
+{
+    struct drive_mount_request request = ask("ext4");
+    struct drive_mount_answer answer;
+    int on = 1, off = 0;
+
+    (void)state;
+    attach_disk("ext4");
+    assert_int_equal(ioctl(volume.loop, BLKROSET, &on), 0);
+    show_disk(SERIAL, true);
+    request.read_only = true;
+    request.has_fs_group = true; /* is left alone */
+    request.fs_group = 4711;
+    request.fsck = DRIVE_FSCK_PREEN;
+    assert_int_equal(mount_now(&request, &answer), STATUS_OK);
+    assert_int_equal(answer.fsck, DRIVE_FSCK_CLEAN);
+    assert_int_equal(answer.walk.changed, 0);
+    assert_int_equal(open(tree_path("/vm/data/new"), O_CREAT | O_WRONLY | O_CLOEXEC, 0600), -1);
+    assert_int_equal(errno, EROFS);
+    assert_int_equal(umount(target()), 0);
+    assert_int_equal(ioctl(volume.loop, BLKROSET, &off), 0);
+}
+
+static void the_group_is_given_before_anybody_sees_it(void **state)
+{
+    struct drive_mount_request request = ask("ext4");
+    struct drive_mount_answer answer;
+    struct stat status;
+
+    (void)state;
+    attach_disk("ext4");
+    assert_int_equal(mount_now(&request, &answer), STATUS_OK);
+    assert_true(run_command("mkdir '%s/below' && touch '%s/below/file'", target(), target()));
+    assert_int_equal(umount(target()), 0);
+    request.has_fs_group = true;
+    request.fs_group = 4711;
+    assert_int_equal(mount_now(&request, &answer), STATUS_OK);
+    assert_int_equal(stat(tree_path("/vm/data/below/file"), &status), 0);
+    assert_int_equal(status.st_gid, 4711);
+    assert_int_equal(status.st_mode & 0660, 0660);
+    assert_int_equal(answer.walk.changed, 4); /* /, lost+found, below, file */
+    assert_int_equal(answer.walk.failed, 0);
+}
+
+static void a_file_system_is_repaired(void **state)
+{
+    struct drive_mount_request request = ask("ext4");
+    struct drive_mount_answer answer;
+
+    (void)state;
+    attach_disk("ext4");
+    request.fsck = DRIVE_FSCK_PREEN;
+    assert_int_equal(mount_now(&request, &answer), STATUS_OK);
+    assert_int_equal(answer.fsck, DRIVE_FSCK_CLEAN);
+    assert_int_equal(umount(target()), 0);
+    /* A count of free blocks that is wrong is repaired without asking. */
+    assert_true(
+        run_command("debugfs -w -R 'ssv free_blocks_count 5' '%s' 2>/dev/null", volume.device));
+    assert_true(run_command("debugfs -w -R 'ssv state 0' '%s' 2>/dev/null", volume.device));
+    assert_int_equal(mount_now(&request, &answer), STATUS_OK);
+    assert_int_equal(answer.fsck, DRIVE_FSCK_REPAIRED);
+    assert_int_equal(umount(target()), 0);
+    /* A root directory that is gone is not. */
+    assert_true(run_command("debugfs -w -R 'clri <2>' '%s' 2>/dev/null", volume.device));
+    assert_true(run_command("debugfs -w -R 'ssv state 2' '%s' 2>/dev/null", volume.device));
+    check_refused(&request, STATUS_FAILED_PRECONDITION, "without asking");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(ext4_is_mounted),
+        TEST(xfs_is_mounted),
+        TEST(btrfs_is_mounted),
+        TEST(the_disk_may_come_later),
+        TEST(another_disk_is_refused),
+        TEST(the_node_is_of_another_disk),
+        TEST(a_wrong_request_touches_nothing),
+        TEST(no_file_system_is_the_kernels_word),
+        TEST(a_place_that_is_taken),
+        TEST(a_read_only_disk),
+        TEST(the_group_is_given_before_anybody_sees_it),
+        TEST(a_file_system_is_repaired),
+    };
+
+    return cmocka_run_group_tests(tests, private_mounts, NULL);
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drive_unmount_test.c - a drive is given back by everybody, or it stays where it is. */
+#include "tests/unit/guest-agent/drive_fixture.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+
+#include "guest-agent/drive_unmount.h"
+
+static struct drive_unmount_answer answer;
+static struct error error;
+
+static enum status_code unmount_now(void)
+{
+    const struct drive_unmount_request request = {.drive_id = "data", .serial = SERIAL};
+    const struct drive_unmount_work work = {&request, tree_path("/sys"), "/dev", "/proc",
+                                            clock_boottime() + NSEC_PER_SEC / 5};
+
+    error = (struct error){0};
+    answer = (struct drive_unmount_answer){0};
+    return drive_unmount_run(&work, &answer, &error);
+}
+
+static void mount_disk(const char *file_system)
+{
+    attach_disk(file_system);
+    tree_make("/vm/data");
+    if (mount(volume.device, target(), file_system, 0, NULL) < 0)
+        skip();
+}
+
+/* Refused, with this text, and everything is as before. */
+static void check_refused(const char *text)
+{
+    assert_int_equal(unmount_now(), STATUS_FAILED_PRECONDITION);
+    assert_non_null(strstr(error.text, text));
+    assert_true(is_mounted(target()));
+}
+
+/* A process of its own, which does what `begin` does and then waits. The read end of the pipe says
+ * that it has. */
+static pid_t start_holder(void (*begin)(void))
+{
+    int ends[2];
+    char byte;
+    pid_t pid;
+
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        (void)close(volume.loop);
+        begin();
+        (void)!write(ends[1], "", 1);
+        for (;;)
+            (void)pause();
+    }
+    assert_int_equal(read(ends[0], &byte, 1), 1);
+    fd_close(ends[0]);
+    fd_close(ends[1]);
+    return pid;
+}
+
+static void stop_holder(pid_t pid)
+{
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+static void check_type(const char *file_system)
+{
+    mount_disk(file_system);
+    assert_true(run_command("echo written > '%s/file'", target()));
+    assert_int_equal(unmount_now(), STATUS_OK);
+    assert_true(answer.was_mounted);
+    assert_false(answer.disk_removed);
+    assert_false(is_mounted(target()));
+    /* What was written is on the disk. */
+    assert_int_equal(mount(volume.device, target(), file_system, MS_RDONLY, NULL), 0);
+    assert_true(run_command("grep -qx written '%s/file'", target()));
+    assert_int_equal(umount(target()), 0);
+    assert_int_equal(unmount_now(), STATUS_OK);
+    assert_false(answer.was_mounted);
+}
+
+static void ext4_is_unmounted(void **state)
+{
+    (void)state;
+    check_type("ext4");
+}
+
+static void xfs_is_unmounted(void **state)
+{
+    (void)state;
+    check_type("xfs");
+}
+
+static void btrfs_is_unmounted(void **state)
+{
+    (void)state;
+    check_type("btrfs");
+}
+
+static void a_scsi_disk_is_removed(void **state)
+{
+    char path[256];
+
+    (void)state;
+    mount_disk("ext4");
+    (void)snprintf(path, sizeof(path), "/sys/block/%.32s/device", volume.device + strlen("/dev/"));
+    tree_make(path);
+    (void)strcat(path, "/delete");
+    tree_write(path, "");
+    assert_int_equal(unmount_now(), STATUS_OK);
+    assert_true(answer.disk_removed);
+    assert_true(run_command("grep -qx 1 '%s%s'", scratch, path));
+}
+
+static void a_disk_that_is_not_there(void **state)
+{
+    (void)state;
+    if (!has_mounts)
+        skip();
+    tree_make("/sys/block");
+    assert_int_equal(unmount_now(), STATUS_OK);
+    assert_false(answer.was_mounted);
+    assert_true(answer.disk_removed);
+}
+
+static void open_a_file(void)
+{
+    if (open(tree_path("/vm/data/file"), O_CREAT | O_RDWR, 0600) < 0)
+        _exit(1);
+}
+
+static void enter_it(void)
+{
+    if (chdir(target()) < 0)
+        _exit(1);
+}
+
+static void open_the_disk(void)
+{
+    if (open(volume.device, O_RDONLY) < 0)
+        _exit(1);
+}
+
+static void leave_with_the_mount(void)
+{
+    if (unshare(CLONE_NEWNS) < 0)
+        _exit(1);
+}
+
+/* Each of them is named, and when it has gone nothing is in the way. */
+static void whoever_holds_it_is_named(void **state)
+{
+    void (*const ways[])(void) = {open_a_file, enter_it, open_the_disk, leave_with_the_mount};
+    char name[32];
+
+    (void)state;
+    mount_disk("ext4");
+    for (size_t i = 0; i < array_length(ways); i++) {
+        pid_t pid = start_holder(ways[i]);
+
+        (void)snprintf(name, sizeof(name), "%d (drive_unmount_t)", pid);
+        check_refused(name);
+        stop_holder(pid);
+    }
+    assert_int_equal(unmount_now(), STATUS_OK);
+}
+
+/* A namespace that follows this one gives it back together with us. */
+static void a_slave_is_no_holder(void **state)
+{
+    pid_t pid;
+
+    (void)state;
+    attach_disk("ext4");
+    tree_make("/vm");
+    assert_int_equal(mount("none", tree_path("/vm"), "tmpfs", 0, NULL), 0);
+    assert_int_equal(mount(NULL, tree_path("/vm"), NULL, MS_SHARED, NULL), 0);
+    tree_make("/vm/data");
+    assert_int_equal(mount(volume.device, target(), "ext4", 0, NULL), 0);
+    pid = start_holder(leave_with_the_mount);
+    assert_int_equal(unmount_now(), STATUS_OK);
+    stop_holder(pid);
+    assert_int_equal(umount(tree_path("/vm")), 0);
+}
+
+static void two_mounts_are_one_too_many(void **state)
+{
+    (void)state;
+    mount_disk("ext4");
+    tree_make("/second");
+    assert_int_equal(mount(target(), tree_path("/second"), NULL, MS_BIND, NULL), 0);
+    check_refused("/second");
+    assert_int_equal(umount(tree_path("/second")), 0);
+    assert_int_equal(unmount_now(), STATUS_OK);
+}
+
+static void what_is_mounted_below_keeps_it(void **state)
+{
+    (void)state;
+    mount_disk("ext4");
+    tree_make("/vm/data/below");
+    assert_int_equal(mount("none", tree_path("/vm/data/below"), "tmpfs", 0, NULL), 0);
+    check_refused("mounted below");
+    assert_int_equal(umount(tree_path("/vm/data/below")), 0);
+    assert_int_equal(unmount_now(), STATUS_OK);
+}
+
+static void somebody_claims_the_disk(void **state)
+{
+    int fd;
+
+    (void)state;
+    attach_disk("ext4");
+    fd = open(volume.device, O_RDONLY | O_EXCL | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(unmount_now(), STATUS_FAILED_PRECONDITION);
+    assert_non_null(strstr(error.text, "still has it"));
+    fd_close(fd);
+    assert_int_equal(unmount_now(), STATUS_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(ext4_is_unmounted),
+        TEST(xfs_is_unmounted),
+        TEST(btrfs_is_unmounted),
+        TEST(a_scsi_disk_is_removed),
+        TEST(a_disk_that_is_not_there),
+        TEST(whoever_holds_it_is_named),
+        TEST(a_slave_is_no_holder),
+        TEST(two_mounts_are_one_too_many),
+        TEST(what_is_mounted_below_keeps_it),
+        TEST(somebody_claims_the_disk),
+    };
+
+    return cmocka_run_group_tests(tests, private_mounts, NULL);
+}
