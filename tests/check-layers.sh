@@ -23,7 +23,7 @@ BEGIN {
     allowed["watch"] = "watch/ lib/"
     allowed["observe"] = "observe/ model/ lib/"
     allowed["hypervisor"] = "hypervisor/ model/ lib/"
-    allowed["api"] = "api/ reconciler/command/command.h " \
+    allowed["api"] = "api/ reconciler/command/command.h reconciler/command/drives.h " \
                      "reconciler/command/answers.h store/read.h store/reading.h " \
                      "store/counters.h store/overview.h model/ lib/"
     allowed["reconciler/decide"] = "reconciler/decide/ observe/observe.h " \
