@@ -105,6 +105,11 @@ struct config {
         struct config_list file_systems; /* as above */
     } crust;
     struct {
+        bool enabled;
+        struct config_list host_prefixes; /* of the disks that may be attached */
+        uint32_t flush_seconds;
+    } drives;
+    struct {
         uint32_t keep_days;
         uint32_t max_rows;
     } history;

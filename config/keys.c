@@ -104,6 +104,10 @@ const struct config_key config_keys[] = {
     KEY(crust, capabilities, KEY_WORDS, "auto", .choices = capabilities),
     KEY(crust, file_systems, KEY_WORDS, "auto"),
 
+    KEY(drives, enabled, KEY_SWITCH, "off"),
+    KEY(drives, host_prefixes, KEY_PATHS, ""),
+    NUMBER(drives, flush_seconds, "5", 1, 3600),
+
     NUMBER(history, keep_days, "90", 1, 3650),
     NUMBER(history, max_rows, "1000000", 1000, 100 * 1000 * 1000),
 
