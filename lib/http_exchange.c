@@ -14,6 +14,9 @@
  * protocols other than HTTP, signals, its own time limits (the deadline is ours). The socket is
  * named by an open descriptor, so that its path may be of any length.
  *
+ * Over TLS nothing but the given CA is trusted (libcurl's own default directory of CAs is switched
+ * off), and the server is an address: nothing is resolved, which would take a thread.
+ *
  * A server that is full answers 503 without reading, and closes. libcurl finds the connection
  * closed before it has sent its request and does not read the answer, so on_close() reads it.
  */
@@ -51,6 +54,7 @@ struct http_exchange {
     bool added; /* to the multi handle */
     CURLcode code;
     struct curl_slist *headers;
+    bool is_tls;
     int handle; /* O_PATH of the socket, until it is connected */
     int fd;     /* libcurl's connection, borrowed; -1 before there is one */
     struct listener listener;
@@ -100,6 +104,9 @@ static enum http_exchange_end end_of(const struct http_exchange *exchange)
         return exchange->headers_whole ? HTTP_EXCHANGE_ANSWERED : HTTP_EXCHANGE_CLOSED;
     case CURLE_COULDNT_CONNECT:
         return HTTP_EXCHANGE_REFUSED;
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CACERT_BADFILE:
+        return HTTP_EXCHANGE_UNTRUSTED;
     case CURLE_GOT_NOTHING:
         return HTTP_EXCHANGE_NOTHING;
     case CURLE_PARTIAL_FILE:
@@ -292,20 +299,37 @@ static size_t on_body(char *data, size_t size, size_t count, void *context)
             return -ENOMEM;                                                                        \
     } while (0)
 
-static int set_surroundings(struct http_exchange *exchange)
+static int set_unix_socket(struct http_exchange *exchange)
 {
     char link[32];
 
     (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", exchange->handle);
-    SET(CURLOPT_PRIVATE, exchange);
     SET(CURLOPT_UNIX_SOCKET_PATH, link);
-    SET(CURLOPT_OPENSOCKETFUNCTION, on_open);
-    SET(CURLOPT_OPENSOCKETDATA, exchange);
     SET(CURLOPT_CLOSESOCKETFUNCTION, on_close);
     SET(CURLOPT_CLOSESOCKETDATA, exchange);
     SET(CURLOPT_PREREQFUNCTION, on_connected);
     SET(CURLOPT_PREREQDATA, exchange);
     SET(CURLOPT_PROTOCOLS_STR, "http");
+    return 0;
+}
+
+/* Certificate and address are verified by default; here it is only said by which CA. */
+static int set_tls(struct http_exchange *exchange, const struct http_exchange_tls *tls)
+{
+    SET(CURLOPT_PROTOCOLS_STR, "https");
+    SET(CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+    SET(CURLOPT_SSL_VERIFYPEER, 1L);
+    SET(CURLOPT_SSL_VERIFYHOST, 2L);
+    SET(CURLOPT_CAINFO, tls->ca_file);
+    SET(CURLOPT_CAPATH, NULL);
+    return 0;
+}
+
+static int set_surroundings(struct http_exchange *exchange)
+{
+    SET(CURLOPT_PRIVATE, exchange);
+    SET(CURLOPT_OPENSOCKETFUNCTION, on_open);
+    SET(CURLOPT_OPENSOCKETDATA, exchange);
     SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     SET(CURLOPT_PROXY, "");
     SET(CURLOPT_NOPROXY, "*");
@@ -332,16 +356,44 @@ static int add_header(struct http_exchange *exchange, const char *header)
     return 0;
 }
 
+static int add_token(struct http_exchange *exchange, const char *token)
+{
+    cleanup(buffer_done) struct buffer header = BUFFER_INIT(REQUEST_BYTES);
+    int r = buffer_append_format(&header, "Authorization: Bearer %s", token);
+
+    return r == 0 ? add_header(exchange, buffer_text(&header)) : r;
+}
+
+static int add_headers(struct http_exchange *exchange, const struct http_exchange_request *request)
+{
+    int r = add_header(exchange, "Accept: application/json");
+
+    if (r == 0 && request->body && *request->body)
+        r = add_header(exchange, "Content-Type: application/json");
+    if (r == 0 && request->tls && request->tls->token)
+        r = add_token(exchange, request->tls->token);
+    return r;
+}
+
+static int append_server(struct buffer *url, const struct http_exchange_tls *tls)
+{
+    bool is_ipv6 = tls && strchr(tls->address, ':');
+
+    return tls ? buffer_append_format(url, "https://%s%s%s:%u", is_ipv6 ? "[" : "", tls->address,
+                                      is_ipv6 ? "]" : "", tls->port)
+               : buffer_append_text(url, "http://localhost");
+}
+
 static int set_request(struct http_exchange *exchange, const struct http_exchange_request *request)
 {
     cleanup(buffer_done) struct buffer url = BUFFER_INIT(REQUEST_BYTES);
     bool is_whole = request->target[0] != '/';
-    int r = buffer_append_format(&url, "%s%s", is_whole ? "" : "http://localhost", request->target);
+    int r = is_whole ? 0 : append_server(&url, request->tls);
 
     if (r == 0)
-        r = add_header(exchange, "Accept: application/json");
-    if (r == 0 && request->body && *request->body)
-        r = add_header(exchange, "Content-Type: application/json");
+        r = buffer_append_text(&url, request->target);
+    if (r == 0)
+        r = add_headers(exchange, request);
     if (r < 0)
         return r;
     SET(CURLOPT_URL, buffer_text(&url));
@@ -391,6 +443,8 @@ static int start_transfer(struct http_exchange *exchange,
     exchange->easy = libcurl.easy_init();
     r = exchange->easy ? set_surroundings(exchange) : -ENOMEM;
     if (r == 0)
+        r = request->tls ? set_tls(exchange, request->tls) : set_unix_socket(exchange);
+    if (r == 0)
         r = set_request(exchange, request);
     if (r == 0 && libcurl.multi_add_handle(shared.multi, exchange->easy) != CURLM_OK)
         r = -ENOMEM;
@@ -412,8 +466,9 @@ static bool not_begun(struct http_exchange *exchange, enum http_exchange_end end
 static bool find_means(struct http_exchange *exchange, const struct http_exchange_request *request)
 {
     struct error error;
-    int r = listener_open(request->directory, request->socket_path, &request->listener,
-                          &exchange->handle, &error);
+    int r = exchange->is_tls ? 0
+                             : listener_open(request->directory, request->socket_path,
+                                             &request->listener, &exchange->handle, &error);
 
     if (path_is_missing(r))
         return not_begun(exchange, HTTP_EXCHANGE_NO_SOCKET, error.text);
@@ -437,9 +492,10 @@ int http_exchange_new(struct loop *loop, const struct http_exchange_request *req
     exchange->userdata = userdata;
     exchange->handle = exchange->fd = -1;
     exchange->listener = request->listener;
-    exchange->socket_path = strdup(request->socket_path);
+    exchange->is_tls = request->tls != NULL;
+    exchange->socket_path = exchange->is_tls ? NULL : strdup(request->socket_path);
     buffer_init(&exchange->body, request->body_limit);
-    if (!exchange->socket_path) {
+    if (!exchange->is_tls && !exchange->socket_path) {
         (void)http_exchange_free(exchange);
         return -ENOMEM;
     }
