@@ -18,6 +18,7 @@
 #include "store/bindings.h"
 #include "store/bounds.h"
 #include "store/devices.h"
+#include "store/disk_users.h"
 #include "store/drive_mounts.h"
 #include "store/entries.h"
 #include "store/failure.h"

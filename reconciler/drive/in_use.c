@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* in_use.c - one search for the users of a disk: first the record, then every process.
+ *
+ * A slice looks at a bounded number of processes and descriptors and is followed by a pass of the
+ * loop. The search stops at the first user that is an obstacle.
+ *
+ * Of each process at most DESCRIPTORS are looked at. If a sandbox's VMM has more, or may not be
+ * looked at, the answer is unknown; other processes can hide theirs behind a great number, for
+ * otherwise anybody could keep every drive from being attached.
+ *
+ * A process that starts behind the search is missed. The VMM of a new sandbox gets a disk that is
+ * not on record yet only if somebody hands out the same disk twice at the same moment.
+ */
+#include "reconciler/drive/in_use.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "lib/buffer.h"
+#include "lib/cleanup.h"
+#include "lib/directory.h"
+#include "lib/loop.h"
+#include "lib/namespaces.h"
+#include "lib/process.h"
+#include "lib/text.h"
+#include "model/hypervisor.h"
+#include "observe/observe.h"
+#include "observe/sysfs.h"
+#include "reconciler/core/context.h"
+#include "store/disk_users.h"
+#include "store/sandboxes.h"
+
+enum { PROCESSES_PER_SLICE = 64, DESCRIPTORS_PER_SLICE = 1024, DESCRIPTORS = 4096 };
+enum {
+    RELATIVES = 64,
+    PARTITIONS = 512,
+    FDINFO_BYTES = 4096,
+    ARGUMENTS_BYTES = 1024,
+    PROGRAM_BYTES = 48
+};
+
+struct drive_in_use_call {
+    const struct context *context;
+    drive_in_use_done *done;
+    void *userdata;
+    struct loop_timer timer;
+    struct store_drive_mount_disk disk;
+    char drive_id[DRIVE_ID_CHARS + 1];
+    pid_t own_vmm;
+    bool writable;
+    dev_t relatives[RELATIVES]; /* devices that share sectors with the disk */
+    unsigned relative_count;
+    DIR *proc;
+    pid_t pid; /* whose descriptors are being looked at */
+    DIR *descriptors;
+    unsigned seen; /* of them */
+    struct drive_in_use_reply reply;
+};
+
+static int say(struct drive_in_use_call *call, enum drive_in_use_outcome outcome,
+               const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Returns PROGRESS_DONE: the search is over. */
+static int say(struct drive_in_use_call *call, enum drive_in_use_outcome outcome,
+               const char *format, ...)
+{
+    char text[ERROR_TEXT_BYTES * 2];
+    va_list arguments;
+
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    call->reply.outcome = outcome;
+    (void)error_set(&call->reply.error, (int)outcome, "%s", text);
+    return PROGRESS_DONE;
+}
+
+/* ---- the record ---------------------------------------------------------------------------- */
+
+/* 1 ends the walk. */
+static int note_user(void *userdata, const struct store_disk_user *user)
+{
+    struct drive_in_use_call *call = userdata;
+
+    if (!call->writable && !user->writable)
+        return 0;
+    (void)say(call, DRIVE_IN_USE_BY_OTHERS, "sandbox %s has the disk as %s %s, %s",
+              user->sandbox_id, user->is_drive ? "drive" : "volume",
+              user->name[0] ? user->name : "of an unknown path",
+              user->writable ? "writable" : "read-only");
+    return 1;
+}
+
+static int search_record(struct drive_in_use_call *call)
+{
+    int r = store_each_disk_user(call->context->store, &call->disk,
+                                 call->drive_id[0] ? call->drive_id : NULL, note_user, call);
+
+    if (r < 0)
+        return say(call, DRIVE_IN_USE_UNKNOWN, "the record of volumes and drives cannot be read");
+    return r > 0 ? PROGRESS_DONE : PROGRESS_MORE;
+}
+
+struct sandbox_search {
+    pid_t pid;
+    char sandbox_id[STORE_SANDBOX_ID_BYTES];
+};
+
+static int compare_sandbox(void *userdata, const char *sandbox_id, pid_t vmm_pid)
+{
+    struct sandbox_search *search = userdata;
+
+    if (vmm_pid != search->pid)
+        return 0;
+    (void)snprintf(search->sandbox_id, sizeof(search->sandbox_id), "%s", sandbox_id);
+    return 1;
+}
+
+/* Whether the process is the VMM of a sandbox on record. */
+static bool find_sandbox(const struct drive_in_use_call *call, pid_t pid,
+                         char ret_sandbox_id[static STORE_SANDBOX_ID_BYTES])
+{
+    struct sandbox_search search = {.pid = pid};
+    bool found = store_each_live_sandbox(call->context->store, compare_sandbox, &search) > 0;
+
+    memcpy(ret_sandbox_id, search.sandbox_id, sizeof(search.sandbox_id));
+    return found;
+}
+
+/* ---- related devices ----------------------------------------------------------------------- */
+
+static void add_relative(void *userdata, uint32_t major, uint32_t minor)
+{
+    struct drive_in_use_call *call = userdata;
+    bool is_disk = major == call->disk.major && minor == call->disk.minor;
+
+    if (!is_disk && call->relative_count < RELATIVES)
+        call->relatives[call->relative_count++] = makedev(major, minor);
+}
+
+static void add_partitions(struct drive_in_use_call *call)
+{
+    char disk[64], path[SYSFS_PATH_BYTES + NAME_MAX];
+    cleanup(dir_closep) DIR *names = NULL;
+    const char *name;
+    uint32_t major, minor;
+    uint64_t number;
+
+    (void)snprintf(disk, sizeof(disk), "dev/block/%u:%u", call->disk.major, call->disk.minor);
+    (void)directory_list_in_root(call->context->sysfs, disk, &names);
+    for (unsigned i = 0; names && i < PARTITIONS && (name = directory_next(names)); i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s/partition", disk, name);
+        if (sysfs_read_number(call->context->sysfs, path, &number) < 0)
+            continue;
+        (void)snprintf(path, sizeof(path), "%s/%s/dev", disk, name);
+        if (sysfs_read_device_number(call->context->sysfs, path, &major, &minor) == 0)
+            add_relative(call, major, minor);
+    }
+}
+
+static void find_relatives(struct drive_in_use_call *call)
+{
+    if (call->disk.kind != DEVICE_KIND_BLOCK)
+        return;
+    observe_each_lower_device(call->context->sysfs, call->disk.major, call->disk.minor,
+                              add_relative, call);
+    add_partitions(call);
+}
+
+/* ---- one descriptor ------------------------------------------------------------------------ */
+
+enum relation { UNRELATED, THE_DISK, A_RELATIVE };
+
+static enum relation compare(const struct drive_in_use_call *call, const struct statx *status)
+{
+    dev_t number;
+
+    if (call->disk.kind != DEVICE_KIND_BLOCK)
+        return S_ISREG(status->stx_mode) && status->stx_ino == call->disk.inode &&
+                       makedev(status->stx_dev_major, status->stx_dev_minor) ==
+                           call->disk.file_device
+                   ? THE_DISK
+                   : UNRELATED;
+    if (!S_ISBLK(status->stx_mode))
+        return UNRELATED;
+    number = makedev(status->stx_rdev_major, status->stx_rdev_minor);
+    if (number == makedev(call->disk.major, call->disk.minor))
+        return THE_DISK;
+    for (unsigned i = 0; i < call->relative_count; i++)
+        if (number == call->relatives[i])
+            return A_RELATIVE;
+    return UNRELATED;
+}
+
+/* false: it is only a path, or closed by now. */
+static bool read_access(pid_t pid, const char *fd, bool *ret_writable)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(FDINFO_BYTES);
+    const char *line;
+    char path[64];
+    unsigned flags;
+
+    (void)snprintf(path, sizeof(path), "fdinfo/%s", fd);
+    if (process_read_file(pid, path, &text) < 0)
+        return false;
+    line = strstr(buffer_text(&text), "flags:");
+    if (!line || sscanf(line, "flags: %o", &flags) != 1 || flags & O_PATH)
+        return false;
+    *ret_writable = (flags & O_ACCMODE) != O_RDONLY;
+    return true;
+}
+
+/* A child that crustd has forked for a moment has copies of its descriptors. */
+static bool is_crustd(pid_t pid)
+{
+    struct process process;
+
+    return pid == getpid() || (process_read(pid, &process) == 0 && process.parent == getpid());
+}
+
+static void read_program(pid_t pid, char ret_program[static PROGRAM_BYTES])
+{
+    cleanup(buffer_done) struct buffer arguments = BUFFER_INIT(2 * ARGUMENTS_BYTES);
+    const char *program;
+
+    (void)process_read_first_arguments(pid, ARGUMENTS_BYTES, &arguments);
+    program = process_arguments_program(&arguments);
+    text_clean(program, strlen(program), ret_program, PROGRAM_BYTES);
+}
+
+/* PROGRESS_DONE: this process is an obstacle. */
+static int judge_holder(struct drive_in_use_call *call, enum relation relation, const char *fd)
+{
+    char sandbox_id[STORE_SANDBOX_ID_BYTES], program[PROGRAM_BYTES];
+    const char *what =
+        relation == THE_DISK ? "the disk" : "a device that shares data with the disk";
+    const char *access;
+    bool writable;
+
+    if (!read_access(call->pid, fd, &writable) || (!writable && !call->writable) ||
+        is_crustd(call->pid))
+        return PROGRESS_MORE;
+    access = writable ? "writable" : "read-only";
+    read_program(call->pid, program);
+    if (find_sandbox(call, call->pid, sandbox_id))
+        return say(call, DRIVE_IN_USE_BY_OTHERS,
+                   "process %d (%s), the VMM of sandbox %s, has %s open, %s", (int)call->pid,
+                   program, sandbox_id, what, access);
+    if (hypervisor_kind_from_program(program) == HYPERVISOR_UNKNOWN &&
+        !(writable && relation == THE_DISK))
+        return PROGRESS_MORE;
+    return say(call, DRIVE_IN_USE_BY_OTHERS, "process %d (%s) has %s open, %s", (int)call->pid,
+               program, what, access);
+}
+
+static void close_listing(DIR **names)
+{
+    dir_closep(names);
+    *names = NULL;
+}
+
+/* ---- all processes ------------------------------------------------------------------------- */
+
+static int doubt_process(struct drive_in_use_call *call, const char *why)
+{
+    char sandbox_id[STORE_SANDBOX_ID_BYTES];
+
+    close_listing(&call->descriptors);
+    if (!find_sandbox(call, call->pid, sandbox_id))
+        return PROGRESS_MORE;
+    return say(call, DRIVE_IN_USE_UNKNOWN, "process %d, the VMM of sandbox %s, %s", (int)call->pid,
+               sandbox_id, why);
+}
+
+static int look_at_descriptors(struct drive_in_use_call *call, unsigned *budget)
+{
+    while (*budget > 0) {
+        const char *name = directory_next(call->descriptors);
+        enum relation relation;
+        struct statx status;
+        int r;
+
+        if (!name) {
+            close_listing(&call->descriptors);
+            return PROGRESS_MORE;
+        }
+        if (call->seen++ == DESCRIPTORS)
+            return doubt_process(call, "has too many files open to look at each");
+        (*budget)--;
+        if (statx(dirfd(call->descriptors), name, AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO,
+                  &status) < 0)
+            continue;
+        relation = compare(call, &status);
+        r = relation == UNRELATED ? PROGRESS_MORE : judge_holder(call, relation, name);
+        if (r == PROGRESS_DONE)
+            return r;
+    }
+    return PROGRESS_MORE;
+}
+
+static int begin_process(struct drive_in_use_call *call)
+{
+    char path[48];
+    int r;
+
+    if (call->pid == call->own_vmm || call->pid == getpid())
+        return PROGRESS_MORE;
+    (void)snprintf(path, sizeof(path), "/proc/%d/fd", (int)call->pid);
+    call->descriptors = opendir(path);
+    call->seen = 0;
+    if (call->descriptors)
+        return PROGRESS_MORE;
+    r = -errno;
+    if (result_is_shortage(r))
+        return say(call, DRIVE_IN_USE_UNKNOWN, "process %d cannot be looked at: %s", (int)call->pid,
+                   strerror(-r));
+    return path_is_missing(r) ? PROGRESS_MORE : doubt_process(call, "may not be looked at");
+}
+
+/* PROGRESS_DONE: no process is left, or the search is over. */
+static int next_process(struct drive_in_use_call *call)
+{
+    const char *name = directory_next(call->proc);
+    char *end;
+    long pid;
+
+    if (!name)
+        return errno ? say(call, DRIVE_IN_USE_UNKNOWN, "the processes cannot be listed: %s",
+                           strerror(errno))
+                     : PROGRESS_DONE;
+    pid = strtol(name, &end, 10);
+    if (!isdigit((unsigned char)name[0]) || *end || pid > INT_MAX)
+        return PROGRESS_MORE;
+    call->pid = (pid_t)pid;
+    return begin_process(call);
+}
+
+static int search_processes(struct drive_in_use_call *call)
+{
+    unsigned processes = PROCESSES_PER_SLICE, descriptors = DESCRIPTORS_PER_SLICE;
+    int r = PROGRESS_MORE;
+
+    while (r == PROGRESS_MORE && descriptors > 0) {
+        if (call->descriptors)
+            r = look_at_descriptors(call, &descriptors);
+        else if (processes-- > 0)
+            r = next_process(call);
+        else
+            break;
+    }
+    return r;
+}
+
+static int begin_search(struct drive_in_use_call *call)
+{
+    int r = search_record(call);
+
+    if (r == PROGRESS_DONE)
+        return r;
+    if (!namespaces_show_all_processes())
+        return say(call, DRIVE_IN_USE_UNKNOWN,
+                   "crustd does not see all processes of the node: it needs the node's pid "
+                   "namespace and /proc");
+    find_relatives(call);
+    call->proc = opendir("/proc");
+    return call->proc
+               ? PROGRESS_MORE
+               : say(call, DRIVE_IN_USE_UNKNOWN, "/proc cannot be listed: %s", strerror(errno));
+}
+
+/* ---- the call ------------------------------------------------------------------------------ */
+
+static void on_timer(struct loop_timer *timer)
+{
+    struct drive_in_use_call *call = container_of(timer, struct drive_in_use_call, timer);
+    struct drive_in_use_reply reply;
+    int r;
+
+    loop_announce(call->context->loop, "searching for users of a disk", call->drive_id);
+    r = call->proc ? search_processes(call) : begin_search(call);
+    if (r == PROGRESS_MORE) {
+        loop_timer_start(call->context->loop, &call->timer, 0, on_timer);
+        return;
+    }
+    reply = call->reply; /* `done` may free the call */
+    call->done(call, &reply, call->userdata);
+}
+
+int drive_in_use_call_new(const struct context *context, const struct drive_in_use_request *request,
+                          drive_in_use_done *done, void *userdata,
+                          struct drive_in_use_call **ret_call)
+{
+    struct drive_in_use_call *call = calloc(1, sizeof(*call));
+
+    if (!call)
+        return -ENOMEM;
+    call->context = context;
+    call->done = done;
+    call->userdata = userdata;
+    call->disk = *request->disk;
+    call->own_vmm = request->own_vmm;
+    call->writable = request->writable;
+    (void)snprintf(call->drive_id, sizeof(call->drive_id), "%s",
+                   request->drive_id ? request->drive_id : "");
+    loop_timer_start(context->loop, &call->timer, 0, on_timer);
+    *ret_call = call;
+    return 0;
+}
+
+struct drive_in_use_call *drive_in_use_call_free(struct drive_in_use_call *call)
+{
+    if (!call)
+        return NULL;
+    loop_timer_stop(&call->timer);
+    dir_closep(&call->descriptors);
+    dir_closep(&call->proc);
+    free(call);
+    return NULL;
+}

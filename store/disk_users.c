@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* disk_users.c - volumes and drive mounts on one disk.
+ *
+ * A disk is its number and its sequence, or its file system and inode, as in `devices`. A volume is
+ * read-only if its mount options say "ro" and nothing else.
+ */
+#include "store/internal.h"
+
+/* ?1 kind, ?2 major, ?3 minor, ?4 diskseq, ?5 file_device, ?6 inode. */
+#define KNOWN(row, column) "coalesce(" row "." column ", 0)"
+#define IS_DISK(row)                                                                               \
+    row ".kind = ?1 AND " row ".major = ?2 AND " row ".minor = ?3"                                 \
+        " AND " KNOWN(row, "file_device") " = ?5 AND " KNOWN(                                      \
+            row, "inode") " = ?6"                                                                  \
+                          " AND (?4 = 0 OR " KNOWN(row, "diskseq") " IN (0, ?4))"
+
+/* ?7: the drive that does not count. */
+static const char find_users[] =
+    "SELECT 0, v.target_path, s.sandbox_id,"
+    " NOT EXISTS (SELECT 1 FROM json_each(coalesce(e.options, '[]')) WHERE value = 'ro')"
+    " OR EXISTS (SELECT 1 FROM json_each(e.options) WHERE value = 'rw')"
+    " FROM devices d JOIN mappings m ON m.device_id = d.device_id AND m.until IS NULL"
+    " JOIN sandboxes s ON s.sandbox_ref = m.sandbox_ref AND s.gone_at IS NULL"
+    " JOIN volumes v ON v.volume_id = m.volume_id"
+    " LEFT JOIN entries e ON e.entry_id = v.entry_id"
+    " WHERE d.boot_id = (SELECT boot_id FROM meta) AND " IS_DISK(
+        "d") " UNION ALL SELECT 1, r.drive_id, s.sandbox_id, r.writable"
+             " FROM drive_mounts r JOIN sandboxes s ON s.sandbox_ref = r.sandbox_ref"
+             " WHERE r.ended_at IS NULL AND r.drive_id IS NOT ?7 AND " IS_DISK("r");
+
+int store_each_disk_user(struct store *store, const struct store_drive_mount_disk *disk,
+                         const char *drive_id, store_disk_user_callback *callback, void *userdata)
+{
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_query(&store->connection, find_users, &rows, sql_text(device_kind_name(disk->kind)),
+                      sql_number(disk->major), sql_number(disk->minor),
+                      sql_number((int64_t)disk->diskseq), sql_number((int64_t)disk->file_device),
+                      sql_number((int64_t)disk->inode), sql_text(drive_id));
+
+    while (r == 0 && (r = sql_next(&rows)) > 0) {
+        struct store_disk_user user;
+
+        user.is_drive = sql_take_number(&rows) != 0;
+        TAKE_NAME(&rows, user.name);
+        TAKE_NAME(&rows, user.sandbox_id);
+        user.writable = sql_take_number(&rows) != 0;
+        r = callback(userdata, &user);
+    }
+    return r;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* disk_users.h - who has a disk, as far as it is on record. */
+#pragma once
+
+#include "store/bounds.h"
+#include "store/drive_mounts.h"
+
+struct store_disk_user {
+    bool is_drive;                 /* a drive mount; otherwise a volume */
+    char name[STORE_TARGET_BYTES]; /* the drive's id, the volume's path; "" not known */
+    char sandbox_id[STORE_SANDBOX_ID_BYTES];
+    bool writable;
+};
+
+/* The callback must not write; returning non-zero ends the walk and is what it returns. */
+typedef int store_disk_user_callback(void *userdata, const struct store_disk_user *user);
+
+/* Volumes on this disk that a live sandbox has, and drive mounts of it that have not ended, except
+ * the one of this id (NULL: none). A diskseq of 0 says nothing: then the number alone counts. */
+int store_each_disk_user(struct store *store, const struct store_drive_mount_disk *disk,
+                         const char *drive_id, store_disk_user_callback *callback, void *userdata);

@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* in_use_test.c - who has a disk: on record, and open in processes that the test starts. */
+#include "reconciler/drive/in_use.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+
+#include "lib/clock.h"
+#include "lib/loop.h"
+#include "lib/namespaces.h"
+#include "observe/observe.h"
+#include "reconciler/core/context.h"
+#include "tests/unit/guest-agent/loop_volume.h"
+#include "tests/unit/store/fixture.h"
+
+struct search_fixture {
+    char directory[SCRATCH_BYTES];
+    struct loop loop;
+    struct loop_timer watchdog;
+    struct context context;
+    struct loop_volume volume;
+    pid_t holder;
+    unsigned done;
+    struct drive_in_use_reply reply;
+};
+
+static void on_watchdog(struct loop_timer *timer)
+{
+    (void)timer;
+    fail_msg("the search does not end");
+}
+
+static int set_up(void **state)
+{
+    struct search_fixture *fixture = calloc(1, sizeof(*fixture));
+    int root;
+
+    assert_non_null(fixture);
+    assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
+    assert_int_equal(scratch_directory_make(fixture->directory), 0);
+    assert_int_equal(loop_init(&fixture->loop), 0);
+    fixture->context.loop = &fixture->loop;
+    fixture->context.store = fixture_open(NULL, "boot-1");
+    assert_int_equal(path_open_root("/", &root), 0);
+    assert_int_equal(observe_open_sysfs(root, "/sys", &fixture->context.sysfs), 0);
+    fd_close(root);
+    fixture->volume.loop = -1;
+    loop_timer_start(&fixture->loop, &fixture->watchdog, 120 * NSEC_PER_SEC, on_watchdog);
+    assert_int_equal(store_begin(fixture->context.store), 0);
+    *state = fixture;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct search_fixture *fixture = *state;
+    int r;
+
+    if (fixture->holder > 0)
+        (void)kill(fixture->holder, SIGKILL);
+    if (fixture->volume.loop >= 0)
+        (void)ioctl(fixture->volume.loop, LOOP_CLR_FD);
+    fd_close(fixture->volume.loop);
+    loop_timer_stop(&fixture->watchdog);
+    store_close(fixture->context.store);
+    fd_close(fixture->context.sysfs);
+    loop_done(&fixture->loop);
+    r = scratch_directory_remove(fixture->directory);
+    free(fixture);
+    return r;
+}
+
+/* ---- disks and their holders ---------------------------------------------------------------- */
+
+static void make_file(struct search_fixture *fixture, char ret_path[static 128])
+{
+    int fd;
+
+    (void)snprintf(ret_path, 128, "%s/disk.img", fixture->directory);
+    fd = open(ret_path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, 1 << 20), 0);
+    fd_close(fd);
+}
+
+static struct store_drive_mount_disk disk_of(const char *path)
+{
+    struct store_drive_mount_disk disk = {.kind = DEVICE_KIND_FILE};
+    struct stat status;
+
+    assert_int_equal(stat(path, &status), 0);
+    if (S_ISBLK(status.st_mode)) {
+        disk.kind = DEVICE_KIND_BLOCK;
+        disk.major = major(status.st_rdev);
+        disk.minor = minor(status.st_rdev);
+    } else {
+        disk.file_device = status.st_dev;
+        disk.inode = status.st_ino;
+    }
+    return disk;
+}
+
+static void loop_device(struct search_fixture *fixture)
+{
+    char path[128];
+
+    make_file(fixture, path);
+    (void)snprintf(fixture->volume.image, sizeof(fixture->volume.image), "%.90s", path);
+    loop_volume_attach(&fixture->volume);
+    if (fixture->volume.loop < 0)
+        skip(); /* this machine has no loop devices */
+}
+
+/* Becomes `program`, with the file open; never returns. */
+static void hold(char *program, const char *path, int flags)
+{
+    char duration[] = "600", *arguments[] = {program, duration, NULL};
+
+    if (open(path, flags) < 0)
+        _exit(1);
+    (void)execv("/bin/sleep", arguments);
+    _exit(1);
+}
+
+/* Not a child of this process, because crustd's own children do not count. */
+static void start_holder(struct search_fixture *fixture, const char *program, const char *path,
+                         int flags)
+{
+    int ready[2], status;
+    pid_t child;
+
+    assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        char name[64];
+        pid_t holder = fork();
+
+        (void)snprintf(name, sizeof(name), "%s", program);
+        if (holder == 0)
+            hold(name, path, flags);
+        _exit(write(ready[1], &holder, sizeof(holder)) == sizeof(holder) ? 0 : 1);
+    }
+    fd_close(ready[1]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(read(ready[0], &fixture->holder, sizeof(fixture->holder)),
+                     sizeof(fixture->holder));
+    assert_int_equal(read(ready[0], &status, 1), 0); /* it has become the program */
+    fd_close(ready[0]);
+}
+
+static void end_holder(struct search_fixture *fixture)
+{
+    char path[32];
+
+    assert_int_equal(kill(fixture->holder, SIGKILL), 0);
+    (void)snprintf(path, sizeof(path), "/proc/%d/fd/0", (int)fixture->holder);
+    while (access(path, F_OK) == 0) /* until its descriptors are closed */
+        (void)sched_yield();
+    fixture->holder = 0;
+}
+
+/* ---- the search ----------------------------------------------------------------------------- */
+
+static void on_done(struct drive_in_use_call *call, const struct drive_in_use_reply *reply,
+                    void *userdata)
+{
+    struct search_fixture *fixture = userdata;
+
+    fixture->done++;
+    fixture->reply = *reply;
+    (void)drive_in_use_call_free(call);
+    loop_stop(&fixture->loop);
+}
+
+static void search(struct search_fixture *fixture, const struct drive_in_use_request *request)
+{
+    struct drive_in_use_call *call;
+
+    if (!namespaces_show_all_processes())
+        skip();
+    fixture->done = 0;
+    assert_int_equal(drive_in_use_call_new(&fixture->context, request, on_done, fixture, &call), 0);
+    assert_int_equal(fixture->done, 0);
+    loop_run(&fixture->loop);
+    assert_int_equal(fixture->done, 1);
+}
+
+static void expect_free(struct search_fixture *fixture, const struct drive_in_use_request *request)
+{
+    search(fixture, request);
+    if (fixture->reply.outcome != DRIVE_IN_USE_NOT)
+        fail_msg("in use: %s", fixture->reply.error.text);
+}
+
+static void expect_used(struct search_fixture *fixture, const struct drive_in_use_request *request,
+                        const char *who, const char *access)
+{
+    search(fixture, request);
+    assert_int_equal(fixture->reply.outcome, DRIVE_IN_USE_BY_OTHERS);
+    if (!strstr(fixture->reply.error.text, who) || !strstr(fixture->reply.error.text, access))
+        fail_msg("\"%s\" says nothing of \"%s\", %s", fixture->reply.error.text, who, access);
+}
+
+static void a_file_that_nobody_has_is_free(void **state)
+{
+    struct search_fixture *fixture = *state;
+    char path[128];
+    struct store_drive_mount_disk disk;
+    int own;
+
+    make_file(fixture, path);
+    disk = disk_of(path);
+    own = open(path, O_RDWR | O_CLOEXEC); /* crustd's own claim */
+    assert_true(own >= 0);
+    expect_free(fixture, &(struct drive_in_use_request){.disk = &disk, .writable = true});
+    fd_close(own);
+}
+
+static void a_vmm_that_has_the_file_open_is_named(void **state)
+{
+    struct search_fixture *fixture = *state;
+    struct drive_in_use_request request = {.writable = true};
+    char path[128], name[64];
+    struct store_drive_mount_disk disk;
+
+    make_file(fixture, path);
+    disk = disk_of(path);
+    request.disk = &disk;
+    start_holder(fixture, "qemu-system-x86_64", path, O_RDWR);
+    (void)snprintf(name, sizeof(name), "process %d (qemu-system-x86_64)", (int)fixture->holder);
+    expect_used(fixture, &request, name, "writable");
+    request.writable = false;
+    expect_used(fixture, &request, name, "writable");
+    request.own_vmm = fixture->holder;
+    expect_free(fixture, &request);
+    request.own_vmm = 0;
+    end_holder(fixture);
+    expect_free(fixture, &request);
+}
+
+static void readers_are_no_obstacle_to_a_reader(void **state)
+{
+    struct search_fixture *fixture = *state;
+    struct drive_in_use_request request = {.writable = false};
+    char path[128];
+    struct store_drive_mount_disk disk;
+
+    make_file(fixture, path);
+    disk = disk_of(path);
+    request.disk = &disk;
+    start_holder(fixture, "/usr/bin/cloud-hypervisor", path, O_RDONLY);
+    expect_free(fixture, &request);
+    request.writable = true;
+    expect_used(fixture, &request, "cloud-hypervisor", "read-only");
+}
+
+static void of_other_programs_only_writers_count(void **state)
+{
+    struct search_fixture *fixture = *state;
+    char path[128];
+    struct store_drive_mount_disk disk;
+    struct drive_in_use_request request = {.disk = &disk, .writable = true};
+
+    make_file(fixture, path);
+    disk = disk_of(path);
+    start_holder(fixture, "blkid", path, O_RDONLY);
+    expect_free(fixture, &request);
+    end_holder(fixture);
+    start_holder(fixture, "a-daemon", path, O_PATH);
+    expect_free(fixture, &request);
+    end_holder(fixture);
+    start_holder(fixture, "qemu-storage-daemon\n", path, O_RDWR);
+    expect_used(fixture, &request, "(qemu-storage-daemon", "writable");
+}
+
+static void the_vmm_of_a_sandbox_is_named_with_it(void **state)
+{
+    struct search_fixture *fixture = *state;
+    struct store_sandbox sandbox = sandbox_of("sandbox-9", NULL);
+    char path[128];
+    struct store_drive_mount_disk disk;
+
+    make_file(fixture, path);
+    disk = disk_of(path);
+    start_holder(fixture, "anything", path, O_RDONLY);
+    sandbox.vmm_pid = fixture->holder;
+    (void)put_sandbox(fixture->context.store, &sandbox, true);
+    expect_used(fixture, &(struct drive_in_use_request){.disk = &disk, .writable = true},
+                "the VMM of sandbox sandbox-9", "read-only");
+}
+
+static void a_block_device_is_found_by_its_number(void **state)
+{
+    struct search_fixture *fixture = *state;
+    struct store_drive_mount_disk disk;
+    char node[128];
+    struct stat status;
+
+    loop_device(fixture);
+    assert_int_equal(fstat(fixture->volume.loop, &status), 0);
+    (void)snprintf(node, sizeof(node), "%s/node", fixture->directory);
+    if (mknod(node, S_IFBLK | 0600, status.st_rdev) < 0)
+        skip();
+    disk = disk_of(node);
+    expect_free(fixture, &(struct drive_in_use_request){.disk = &disk, .writable = true});
+    start_holder(fixture, "firecracker", node, O_RDWR);
+    expect_used(fixture, &(struct drive_in_use_request){.disk = &disk, .writable = false},
+                "(firecracker)", "writable");
+}
+
+/* ---- on record ------------------------------------------------------------------------------ */
+
+/* A number that no process of this machine has open. */
+static const struct store_drive_mount_disk recorded = {
+    .kind = DEVICE_KIND_BLOCK, .major = 4001, .minor = 1, .diskseq = 3};
+
+static void bind_volume(struct store *store)
+{
+    struct store_device device = device_of(1, GIB);
+    struct bound bound = put_bound(store);
+
+    device.major = recorded.major;
+    assert_int_equal(
+        store_open_binding(store,
+                           &(struct store_binding){.volume_id = bound.volume_id,
+                                                   .sandbox_ref = bound.sandbox_ref,
+                                                   .device_id = put_device(store, &device, true),
+                                                   .source = "persist",
+                                                   .record = 1}),
+        0);
+}
+
+static void a_volume_of_a_live_sandbox_has_the_disk(void **state)
+{
+    struct search_fixture *fixture = *state;
+    struct store_drive_mount_disk disk = recorded;
+    struct drive_in_use_request request = {.disk = &disk, .writable = false};
+    bool changed;
+
+    bind_volume(fixture->context.store);
+    expect_used(fixture, &request, "sandbox-1 has the disk as volume " VOLUME_PATH, "writable");
+    disk.diskseq = 0; /* not known */
+    expect_used(fixture, &request, "sandbox-1", "writable");
+    disk.diskseq = 4; /* another disk of the same number */
+    expect_free(fixture, &request);
+    disk.diskseq = 3;
+    assert_int_equal(store_end_sandbox(fixture->context.store, "sandbox-1", &changed), 0);
+    expect_free(fixture, &request);
+}
+
+static void a_volume_that_is_only_read_is_no_obstacle_to_a_reader(void **state)
+{
+    struct search_fixture *fixture = *state;
+    struct store_drive_mount_disk disk = recorded;
+    struct store_entry entry = entry_of("key-1", VOLUME_PATH, 11);
+    bool changed;
+    int64_t volume_id;
+
+    bind_volume(fixture->context.store);
+    entry.options = "[\"ro\",\"noatime\"]";
+    entry.mount_info_sha256 = "bb";
+    assert_int_equal(store_put_entry(fixture->context.store, &entry, &volume_id, &changed), 0);
+    expect_free(fixture, &(struct drive_in_use_request){.disk = &disk, .writable = false});
+    expect_used(fixture, &(struct drive_in_use_request){.disk = &disk, .writable = true}, "volume",
+                "read-only");
+}
+
+static void another_drive_has_the_disk(void **state)
+{
+    struct search_fixture *fixture = *state;
+    struct store_drive_mount_disk disk = {
+        .kind = DEVICE_KIND_FILE, .file_device = 1, .inode = UINT64_C(1) << 63};
+    struct store_drive_mount_request asked = {.drive_id = "data-1",
+                                              .sandbox_id = "sandbox-1",
+                                              .host_path = "/srv/disk.img",
+                                              .vm_path = "/data",
+                                              .fs_type = "ext4",
+                                              .writable = true};
+    int64_t drive_ref;
+
+    (void)put_bound(fixture->context.store);
+    assert_int_equal(
+        store_add_drive_mount(fixture->context.store, &asked, "crust-abcdefghijklmn", &drive_ref),
+        0);
+    expect_free(fixture, &(struct drive_in_use_request){.disk = &disk, .writable = true});
+    assert_int_equal(store_set_drive_mount_disk(fixture->context.store, drive_ref, &disk), 0);
+    expect_used(
+        fixture,
+        &(struct drive_in_use_request){.disk = &disk, .drive_id = "data-2", .writable = true},
+        "sandbox-1 has the disk as drive data-1", "writable");
+    expect_free(fixture, &(struct drive_in_use_request){
+                             .disk = &disk, .drive_id = "data-1", .writable = true});
+}
+
+static void a_search_that_was_freed_says_nothing(void **state)
+{
+    struct search_fixture *fixture = *state;
+    struct drive_in_use_call *call;
+
+    assert_int_equal(
+        drive_in_use_call_new(&fixture->context,
+                              &(struct drive_in_use_request){.disk = &recorded, .writable = true},
+                              on_done, fixture, &call),
+        0);
+    assert_null(drive_in_use_call_free(call));
+    assert_null(drive_in_use_call_free(NULL));
+    loop_timer_stop(&fixture->watchdog);
+    loop_run(&fixture->loop); /* nothing is left to do */
+    assert_int_equal(fixture->done, 0);
+}
+
+#define SEARCH(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        SEARCH(a_file_that_nobody_has_is_free),
+        SEARCH(a_vmm_that_has_the_file_open_is_named),
+        SEARCH(readers_are_no_obstacle_to_a_reader),
+        SEARCH(of_other_programs_only_writers_count),
+        SEARCH(the_vmm_of_a_sandbox_is_named_with_it),
+        SEARCH(a_block_device_is_found_by_its_number),
+        SEARCH(a_volume_of_a_live_sandbox_has_the_disk),
+        SEARCH(a_volume_that_is_only_read_is_no_obstacle_to_a_reader),
+        SEARCH(another_drive_has_the_disk),
+        SEARCH(a_search_that_was_freed_says_nothing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
