@@ -99,6 +99,7 @@ static void free_request(struct http2_request *request)
         session->handler->cancelled(request, session->userdata);
     session->idle_since_ns = clock_boottime();
     free_body(request);
+    (void)fit_bodies(session, session->body_bytes - request->reply_room);
     buffer_done(&request->reply);
     free(request);
 }
@@ -340,6 +341,17 @@ static ssize_t read_reply(nghttp2_session *nghttp2, int32_t stream, uint8_t *byt
             return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     }
     return (ssize_t)length;
+}
+
+bool http2_reserve_reply(struct http2_request *request, size_t bytes)
+{
+    struct http2_session *session = request->session;
+
+    free_body(request);
+    if (!fit_bodies(session, session->body_bytes + bytes))
+        return false;
+    request->reply_room += bytes;
+    return true;
 }
 
 void http2_reply(struct http2_request *request, const char *status,

@@ -61,6 +61,7 @@ struct http2_request {
     bool given;    /* passed to the handler */
     bool replied;
     struct buffer reply; /* being sent, from reply_sent on */
+    size_t reply_room;   /* what http2_reserve_reply() took for it */
     size_t reply_sent;
     const struct http2_field *trailer;
     void *userdata; /* the handler's own */
@@ -115,6 +116,10 @@ bool http2_session_has_begun(const struct http2_session *session); /* the client
  * A reply that is held up by the client's flow control does not count as waiting. */
 #define HTTP2_BUSY UINT64_MAX
 uint64_t http2_session_idle_since(const struct http2_session *session);
+
+/* Counts a reply's body, which HTTP2_REQUEST_BYTES does not hold, among the session's bodies until
+ * the request is gone; the request's own body is freed. false: no room, nothing is counted. */
+bool http2_reserve_reply(struct http2_request *request, size_t bytes);
 
 /* Replies, once per request: `status` is three digits; body NULL: the reply has only fields, which
  * end the stream. Takes over the body's bytes; the trailer must be static. Frees the request's own
