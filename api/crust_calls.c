@@ -51,8 +51,8 @@ void crust_options_done(struct crust_options *options)
 
 /* ---- now or later ---- */
 
-static void wait_or_fail(struct grpc_call *call, enum status_code code, void (*cancel)(void *work),
-                         void *work, const struct error *error)
+void crust_wait_or_fail(struct grpc_call *call, enum status_code code, void (*cancel)(void *work),
+                        void *work, const struct error *error)
 {
     if (code == STATUS_OK)
         grpc_call_wait(call, cancel, work);
@@ -86,7 +86,7 @@ void crust_stage(struct grpc_call *call, enum status_code code,
     if (code == STATUS_OK)
         code =
             reconciler_stage(grpc_call_reconciler(call), asked, on_staged, call, &staging, error);
-    wait_or_fail(call, code, cancel_staging, staging, error);
+    crust_wait_or_fail(call, code, cancel_staging, staging, error);
 }
 
 void crust_unstage(struct grpc_call *call, enum status_code code, const char *target_path,
@@ -97,7 +97,7 @@ void crust_unstage(struct grpc_call *call, enum status_code code, const char *ta
     if (code == STATUS_OK)
         code = reconciler_unstage(grpc_call_reconciler(call), target_path, on_staged, call,
                                   &staging, error);
-    wait_or_fail(call, code, cancel_staging, staging, error);
+    crust_wait_or_fail(call, code, cancel_staging, staging, error);
 }
 
 /* ---- stats ---- */
@@ -158,7 +158,7 @@ void crust_count(struct grpc_call *call, enum status_code code,
     if (code == STATUS_OK)
         code = reconciler_ask_stats(grpc_call_reconciler(call), target, on_counted, call,
                                     &stats_call, error);
-    wait_or_fail(call, code, cancel_stats, stats_call, error);
+    crust_wait_or_fail(call, code, cancel_stats, stats_call, error);
 }
 
 /* ---- expand ---- */
@@ -189,5 +189,5 @@ void crust_expand(struct grpc_call *call, enum status_code code,
     if (code == STATUS_OK)
         code = reconciler_expand(grpc_call_reconciler(call), asked, on_expanded, call, &expansion,
                                  error);
-    wait_or_fail(call, code, cancel_expansion, expansion, error);
+    crust_wait_or_fail(call, code, cancel_expansion, expansion, error);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* crust_calls.h - what the KEP's two services have in common. Private to api/.
+/* crust_calls.h - what the services have in common. Private to api/.
  *
- * Their replies are the same on the wire, so crust.v1's messages serve both.
+ * The replies of the KEP's two services are the same on the wire, so crust.v1's messages serve
+ * both.
  */
 #pragma once
 
@@ -30,6 +31,10 @@ enum status_code crust_take_options(const ProtobufCBinaryData *members, size_t c
                                     const char *name, struct crust_options *ret_options,
                                     struct error *error);
 void crust_options_done(struct crust_options *options);
+
+/* The reconciler has been asked. STATUS_OK: it replies later; otherwise the error is the reply. */
+void crust_wait_or_fail(struct grpc_call *call, enum status_code code, void (*cancel)(void *work),
+                        void *work, const struct error *error);
 
 /* Each ends a call. If code is STATUS_OK, it asks the reconciler and replies later; otherwise it
  * replies with the error. */

@@ -68,31 +68,48 @@ static void send_error(struct http2_request *request, enum status_code code, con
     http2_reply(request, "200", fields, array_length(fields), NULL, NULL);
 }
 
-static int append_reply(struct buffer *body, const ProtobufCMessage *message)
+static int append_reply(struct buffer *body, const void *packed, size_t length)
 {
     size_t start = 0;
     int r = grpc_begin_message(body, &start);
 
     if (r == 0)
-        r = proto_append(body, message);
+        r = buffer_append(body, packed, length);
     if (r == 0)
         grpc_end_message(body, start);
     return r;
 }
 
 /* Returns the status that was sent. */
-static enum status_code send_message(struct http2_request *request, const ProtobufCMessage *message)
+static enum status_code send_packed(struct http2_request *request, const void *packed,
+                                    size_t length)
 {
     static const struct http2_field trailer = {"grpc-status", "0"};
-    cleanup(buffer_done) struct buffer body = BUFFER_INIT(REPLY_BYTES);
+    const size_t bytes = GRPC_PREFIX_BYTES + length;
+    cleanup(buffer_done) struct buffer body = BUFFER_INIT(bytes);
 
-    if (append_reply(&body, message) < 0) {
+    if (bytes > REPLY_BYTES && !http2_reserve_reply(request, bytes)) {
+        send_error(request, STATUS_RESOURCE_EXHAUSTED, "too many large replies at a time");
+        return STATUS_RESOURCE_EXHAUSTED;
+    }
+    if (append_reply(&body, packed, length) < 0) {
         send_error(request, STATUS_INTERNAL, "the reply does not fit into memory");
         return STATUS_INTERNAL;
     }
     log_call(request, STATUS_OK, "");
     http2_reply(request, "200", &content_type, 1, &body, &trailer);
     return STATUS_OK;
+}
+
+static enum status_code send_message(struct http2_request *request, const ProtobufCMessage *message)
+{
+    cleanup(buffer_done) struct buffer packed = BUFFER_INIT(REPLY_BYTES);
+
+    if (proto_append(&packed, message) < 0) {
+        send_error(request, STATUS_INTERNAL, "the reply does not fit into memory");
+        return STATUS_INTERNAL;
+    }
+    return send_packed(request, packed.data, packed.length);
 }
 
 /* ---- a call ends ---- */
@@ -114,6 +131,12 @@ static void note(const struct grpc_call *call, enum status_code code)
 void grpc_call_reply(struct grpc_call *call, const ProtobufCMessage *message)
 {
     note(call, send_message(call->request, message));
+    forget(call);
+}
+
+void grpc_call_reply_packed(struct grpc_call *call, const void *packed, size_t length)
+{
+    note(call, send_packed(call->request, packed, length));
     forget(call);
 }
 

@@ -31,6 +31,7 @@ struct grpc_method {
 extern const struct grpc_method health_methods[];
 extern const struct grpc_method crust_runtime_methods[];
 extern const struct grpc_method crust_management_methods[];
+extern const struct grpc_method crust_drives_methods[];
 
 struct grpc_call_options {
     struct loop *loop;
@@ -57,8 +58,10 @@ bool grpc_call_has_service(const struct grpc_call *call, const char *name);
  * gave up, or grpc-timeout (or crustd's own limit) passed. Then the method must not reply. */
 void grpc_call_wait(struct grpc_call *call, void (*cancel)(void *work), void *work);
 
-/* Each of these ends the call. */
+/* Each of these ends the call. A message that was packed already may be long: it draws on the room
+ * for bodies, and the client gets RESOURCE_EXHAUSTED where none is left. */
 void grpc_call_reply(struct grpc_call *call, const ProtobufCMessage *message);
+void grpc_call_reply_packed(struct grpc_call *call, const void *packed, size_t length);
 void grpc_call_fail(struct grpc_call *call, enum status_code code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -39,7 +39,7 @@ struct grpc_server {
 };
 
 static const struct grpc_method *const services[] = {
-    crust_runtime_methods, crust_management_methods, health_methods, NULL};
+    crust_runtime_methods, crust_management_methods, crust_drives_methods, health_methods, NULL};
 
 /* ---- clients ---- */
 

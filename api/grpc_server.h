@@ -4,6 +4,7 @@
  *   crust.v1.Runtime              crust_ops of KEP-2857, for CSI drivers: a volume by its path
  *   crust.management.v1.RuntimeAssistedStorageManagement
  *                                 CRUST, for a kubelet: a volume by its sandbox and device
+ *   crust.drive.v1.Drives         a disk of the node, mounted in a running VM
  *   grpc.health.v1.Health         Check
  *
  * Root and the processes of one group have access (by SO_PEERCRED as well as the socket's mode).

@@ -14,6 +14,9 @@ CONDITION = {"abnormal": (1, "bool"), "message": (2, "string")}
 CAPACITY = {"capacity_bytes": (1, "int64")}
 UNITS = {"UNKNOWN": 0, "BYTES": 1, "INODES": 2}
 
+BUCKET = {"size": (1, "uint64"), "refill_time_ms": (2, "uint64"), "one_time_burst": (3, "uint64")}
+DRIVE = {"drive": (1, "Drive")}
+
 MESSAGES = {
     "crust_runtime": {
         "RuntimeStageVolumeRequest": {
@@ -57,6 +60,37 @@ MESSAGES = {
                                        "required_bytes": (3, "int64")},
         "RuntimeExpandVolumeResponse": CAPACITY,
     },
+    "crust_drive_v1": {
+        "AttachDriveRequest": {
+            "drive_id": (1, "string"), "sandbox_id": (2, "string"), "host_path": (3, "string"),
+            "vm_path": (4, "string"), "filesystem_type": (5, "string"),
+            "options": (6, "repeated string"), "rate_limiter": (7, "RateLimiter"),
+            "is_writable": (8, "bool"), "fsck": (9, "AttachDriveRequest.Fsck"),
+            "fs_group": (10, "uint32"),
+            "fs_group_change_policy": (11, "AttachDriveRequest.FsGroupChangePolicy"),
+            "containers": (12, "repeated Container")},
+        "Container": {"container_id": (1, "string"), "path": (2, "string"),
+                      "sub_path": (3, "string"), "read_only": (4, "bool")},
+        "RateLimiter": {"bandwidth": (1, "TokenBucket"), "ops": (2, "TokenBucket")},
+        "TokenBucket": BUCKET,
+        "AttachDriveResponse": DRIVE,
+        "DetachDriveRequest": {"drive_id": (1, "string")},
+        "DetachDriveResponse": {},
+        "UpdateDriveLimitsRequest": {"drive_id": (1, "string"), "rate_limiter": (2, "RateLimiter")},
+        "UpdateDriveLimitsResponse": DRIVE,
+        "GetDriveRequest": {"drive_id": (1, "string")},
+        "GetDriveResponse": DRIVE,
+        "ListDrivesRequest": {"sandbox_id": (1, "string")},
+        "ListDrivesResponse": {"drives": (1, "repeated Drive")},
+        "Drive": {
+            "drive_id": (1, "string"), "sandbox_id": (2, "string"), "host_path": (3, "string"),
+            "vm_path": (4, "string"), "filesystem_type": (5, "string"),
+            "options": (6, "repeated string"), "is_writable": (7, "bool"),
+            "rate_limiter": (8, "RateLimiter"), "serial": (9, "string"),
+            "guest_device": (10, "string"), "size_bytes": (11, "uint64"),
+            "is_wanted": (12, "bool"), "state": (13, "Drive.State"), "status": (14, "int32"),
+            "message": (15, "string")},
+    },
     "health": {
         "HealthCheckRequest": {"service": (1, "string")},
         "HealthCheckResponse": {"status": (1, "HealthCheckResponse.ServingStatus")},
@@ -76,6 +110,14 @@ ENUMS = {
             "SELINUX_RELABEL_ON_MOUNT": 6, "VOLUME_STATS": 7, "VOLUME_RESIZE": 8},
         "VolumeUsage.Unit": UNITS,
     },
+    "crust_drive_v1": {
+        "AttachDriveRequest.Fsck": {"NONE": 0, "PREEN": 1},
+        "AttachDriveRequest.FsGroupChangePolicy": {"ALWAYS": 0, "ON_ROOT_MISMATCH": 1},
+        "Drive.State": {
+            "UNKNOWN": 0, "REQUESTED": 1, "CLAIMED": 2, "ATTACHED": 3, "SEEN": 4, "MOUNTED": 5,
+            "READY": 6, "UNMOUNTING": 7, "UNMOUNTED": 8, "REMOVING": 9, "REMOVED": 10,
+            "FAILED": 11, "LOST": 12},
+    },
     "health": {
         "HealthCheckResponse.ServingStatus": {
             "UNKNOWN": 0, "SERVING": 1, "NOT_SERVING": 2, "SERVICE_UNKNOWN": 3},
@@ -88,10 +130,11 @@ SERVICES = {
     "crust.management.v1.RuntimeAssistedStorageManagement": (
         "RuntimeGetCapabilities", "RuntimeGetSupportedFileSystems", "RuntimePublishVolume",
         "RuntimeGetVolumeStats", "RuntimeExpandVolume"),
+    "crust.drive.v1.Drives": ("AttachDrive", "DetachDrive", "UpdateDriveLimits", "GetDrive"),
     "grpc.health.v1.Health": ("Check",),
 }
 
-SCALARS = {3: "int64", 5: "int32", 8: "bool", 9: "string"}  # FieldDescriptor's
+SCALARS = {3: "int64", 4: "uint64", 5: "int32", 8: "bool", 9: "string", 13: "uint32"}  # FieldDescriptor's
 
 
 def name_in_package(descriptor):

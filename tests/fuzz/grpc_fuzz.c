@@ -11,11 +11,12 @@
 
 #include "api/grpc_call.h"
 #include "reconciler/command/command.h"
+#include "reconciler/command/drives.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct grpc_method *const services[] = {
-    crust_runtime_methods, crust_management_methods, health_methods, NULL};
+    crust_runtime_methods, crust_management_methods, crust_drives_methods, health_methods, NULL};
 
 static void must(int condition)
 {
@@ -130,6 +131,90 @@ int reconciler_find_file_systems(struct reconciler *reconciler, struct reconcile
     (void)reconciler;
     *ret_names = (struct reconciler_names){1, {"ext4"}};
     return 0;
+}
+
+enum status_code reconciler_attach_drive(struct reconciler *reconciler,
+                                         const struct reconciler_drive_attach *attach,
+                                         reconciler_drive_done *done, void *userdata,
+                                         struct drive_wait **ret_wait, struct error *error)
+{
+    (void)reconciler;
+    (void)done;
+    (void)userdata;
+    (void)ret_wait;
+    for (unsigned i = 0; i < attach->options; i++)
+        (void)measure(attach->option[i], error);
+    for (unsigned i = 0; i < attach->containers; i++) {
+        (void)measure(attach->container[i].container_id, error);
+        (void)measure(attach->container[i].path, error);
+        (void)measure(attach->container[i].sub_path, error);
+    }
+    (void)measure(attach->sandbox_id, error);
+    (void)measure(attach->host_path, error);
+    (void)measure(attach->vm_path, error);
+    (void)measure(attach->fs_type, error);
+    (void)measure(attach->drive_id, error);
+    return STATUS_FAILED_PRECONDITION;
+}
+
+enum status_code reconciler_detach_drive(struct reconciler *reconciler, const char *drive_id,
+                                         reconciler_drive_done *done, void *userdata,
+                                         struct drive_wait **ret_wait, struct error *error)
+{
+    (void)reconciler;
+    (void)done;
+    (void)userdata;
+    (void)ret_wait;
+    (void)measure(drive_id, error);
+    return STATUS_FAILED_PRECONDITION;
+}
+
+enum status_code reconciler_limit_drive(struct reconciler *reconciler, const char *drive_id,
+                                        const struct drive_limits *limits,
+                                        reconciler_drive_done *done, void *userdata,
+                                        struct drive_wait **ret_wait, struct error *error)
+{
+    must(limits->bandwidth.size <= INT64_MAX && limits->operations.size <= INT64_MAX);
+    return reconciler_detach_drive(reconciler, drive_id, done, userdata, ret_wait, error);
+}
+
+struct drive_wait *reconciler_drive_cancel(struct drive_wait *wait)
+{
+    return wait;
+}
+
+/* Enough of them that a list needs room. */
+enum status_code reconciler_each_drive(struct reconciler *reconciler, const char *sandbox_id,
+                                       reconciler_drive_callback *callback, void *userdata,
+                                       struct error *error)
+{
+    const struct reconciler_drive drive = {.drive_id = "d",
+                                           .sandbox_id = sandbox_id ? sandbox_id : "s",
+                                           .host_path = "/dev/vg/data",
+                                           .vm_path = "/mnt/data",
+                                           .fs_type = "ext4",
+                                           .options = "[\"noatime\"]",
+                                           .serial = "crust-abcdefghijklmn",
+                                           .guest_device = "sdb",
+                                           .state = DRIVE_READY,
+                                           .message = ""};
+
+    (void)reconciler;
+    (void)error;
+    for (unsigned i = 0; i < 64; i++)
+        must(callback(userdata, &drive) == 0);
+    return STATUS_OK;
+}
+
+enum status_code reconciler_get_drive(struct reconciler *reconciler, const char *drive_id,
+                                      reconciler_drive_callback *callback, void *userdata,
+                                      struct error *error)
+{
+    (void)reconciler;
+    (void)callback;
+    (void)userdata;
+    (void)measure(drive_id, error);
+    return STATUS_NOT_FOUND;
 }
 
 static void on_request(struct http2_request *request, void *userdata)

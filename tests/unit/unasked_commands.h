@@ -6,6 +6,7 @@
 #include "tests/unit/test.h"
 
 #include "reconciler/command/command.h"
+#include "tests/unit/drive_commands.h"
 
 enum status_code reconciler_stage(struct reconciler *reconciler,
                                   const struct reconciler_stage *stage, reconciler_staged *done,

@@ -4,6 +4,7 @@
 #include "tests/unit/reference.h"
 
 #include "api/grpc_call.h"
+#include "api/proto/crust_drive_v1.pb-c.h"
 #include "api/proto/crust_management.pb-c.h"
 #include "api/proto/crust_runtime.pb-c.h"
 #include "api/proto/health.pb-c.h"
@@ -48,6 +49,7 @@ static void services_are_as_the_page_has_them(void **state)
     expect_service(&page, crust_runtime_methods, &crust__v1__runtime__descriptor);
     expect_service(&page, crust_management_methods,
                    &crust__management__v1__runtime_assisted_storage_management__descriptor);
+    expect_service(&page, crust_drives_methods, &crust__drive__v1__drives__descriptor);
     expect_service(&page, health_methods, &grpc__health__v1__health__descriptor);
     reference_expect_end(&page);
 }

@@ -2,6 +2,7 @@
 /* proto_test.c - what must hold of every message that comes in by gRPC. */
 #include "tests/unit/test.h"
 
+#include "api/proto/crust_drive_v1.pb-c.h"
 #include "api/proto/crust_management.pb-c.h"
 #include "api/proto/crust_runtime.pb-c.h"
 #include "api/proto/health.pb-c.h"
@@ -28,6 +29,7 @@ static void no_message_contains_itself(void **state)
     static const ProtobufCServiceDescriptor *const services[] = {
         &crust__v1__runtime__descriptor,
         &crust__management__v1__runtime_assisted_storage_management__descriptor,
+        &crust__drive__v1__drives__descriptor,
         &grpc__health__v1__health__descriptor,
     };
 
