@@ -134,11 +134,19 @@ static void set_status(struct ttrpc_status *status, enum status_code code, const
                    (int)sizeof(status->message) - 1, text);
 }
 
+/* The waiter may be freed by the time its owner reads the status. */
+static void answer_refusal(struct drive_waiter *waiter)
+{
+    const struct ttrpc_status refusal = waiter->refusal;
+
+    answer(waiter, &refusal, NULL);
+}
+
 static void on_refused(struct loop_timer *timer)
 {
     struct drive_waiter *waiter = container_of(timer, struct drive_waiter, timer);
 
-    answer(waiter, &waiter->refusal, NULL);
+    answer_refusal(waiter);
 }
 
 static void refuse(struct drive_waiter *waiter, struct loop *loop, enum status_code code,
@@ -155,7 +163,7 @@ static void on_deadline(struct loop_timer *timer)
     set_status(&waiter->refusal, STATUS_DEADLINE_EXCEEDED,
                waiter->task->work.unmounts ? "the drive is still being unmounted"
                                            : "the drive is still being mounted");
-    answer(waiter, &waiter->refusal, NULL);
+    answer_refusal(waiter);
 }
 
 struct drive_waiter *drive_waiter_free(struct drive_waiter *waiter)
