@@ -3,6 +3,7 @@
 kata-agent (tests/guest/kata_agent) is what the tests of crustd's own route to the guest rely on.
 """
 
+import concurrent.futures
 import contextlib
 import json
 import pathlib
@@ -58,10 +59,19 @@ class KataAgentCase(unittest.TestCase):
         self.client = self.enterContext(contextlib.closing(self.guest.client()))
 
     def container(self, *arguments, program=HELPER, volumes=(), **options):
-        """One whose root is on the share."""
+        """One whose root is on the share. A test that fails leaves none in the guest."""
         name = f"crust-{next(self.numbers):04}"
         place(self.guest.share / name, program)
+        self.addCleanup(self.remove_leftover, name)
         return Container(name, list(arguments), list(volumes), **options)
+
+    def remove_leftover(self, name):
+        with self.guest.client() as client:
+            try:
+                client.remove(name)
+            except AgentError as error:
+                if "Invalid container id" not in error.text:
+                    raise
 
     def mount_points(self, *names):
         return [self.disks[name].mount_point for name in names]
@@ -137,6 +147,17 @@ class StandInTest(KataAgentCase):
         container = self.probe(capabilities=())
         self.client.create(container)
         self.assertEqual(self.found(container)["CapBnd"], ["0" * 16])
+
+    def test_containers_created_while_others_end(self):
+        """The agent has threads that begin and end while it clones a container's process."""
+        def run_one_by_one(containers):
+            with self.guest.client() as client:
+                return [client.run(one)[0] for one in containers]
+
+        rows = [[self.container("--version") for _ in range(10)] for _ in range(4)]
+        with concurrent.futures.ThreadPoolExecutor(len(rows)) as pool:
+            self.assertEqual(list(pool.map(run_one_by_one, rows)), [[0] * 10] * len(rows))
+        self.assert_nothing_left()
 
     def test_what_creating_refuses(self):
         for what, (text, options) in {

@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <linux/capability.h>
 #include <pthread.h>
 #include <sched.h>
@@ -176,6 +175,9 @@ static bool set_up(const struct container_spec *spec, const struct container_opt
     return true;
 }
 
+/* By system calls: glibc's setgroups(), setresgid() and setresuid() have all threads of the process
+ * take part, and wait for ever for one of the agent's that was just being created when the child
+ * was cloned. */
 static void give_capabilities(const struct container_spec *spec)
 {
     const struct container_capabilities *all = &spec->capabilities;
@@ -190,8 +192,10 @@ static void give_capabilities(const struct container_spec *spec)
         if (!(all->bounding & UINT64_C(1) << number) && prctl(PR_CAPBSET_DROP, number, 0, 0, 0) < 0)
             _exit(1);
     }
-    if (setgroups(0, NULL) < 0 || setresgid(spec->group, spec->group, spec->group) < 0 ||
-        setresuid(spec->user, spec->user, spec->user) < 0 || syscall(SYS_capset, &header, data) < 0)
+    if (syscall(SYS_setgroups, 0, NULL) < 0 ||
+        syscall(SYS_setresgid, spec->group, spec->group, spec->group) < 0 ||
+        syscall(SYS_setresuid, spec->user, spec->user, spec->user) < 0 ||
+        syscall(SYS_capset, &header, data) < 0)
         _exit(1);
     if (spec->no_new_privileges && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         _exit(1);
