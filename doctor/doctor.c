@@ -60,6 +60,10 @@ int doctor_find_abilities(const struct doctor_request *request,
         .has_guests = findings.configurations || findings.sandboxes,
         .tells_hypervisor = findings.tells_hypervisor,
         .resizes_guests = findings.sandboxes ? findings.resizes_guests : findings.configurations,
+        .applies_group = (findings.configurations || findings.sandboxes) && !findings.ignores_group,
+        .ignores_labels = findings.configurations && !findings.label_guests,
+        .enforces_labels =
+            findings.configurations && findings.label_guests == findings.configurations,
     };
     return r;
 }

@@ -27,6 +27,9 @@ struct doctor_abilities {
     bool has_guests;       /* some run, or Kata is configured to run them */
     bool tells_hypervisor; /* some VMM, running or configured, can be told a new size */
     bool resizes_guests;   /* false: every running guest has turned out to be unable */
+    bool applies_group;    /* every guest, running or configured, is of Kata's Go runtime */
+    bool ignores_labels;   /* no configuration has its guests enforce SELinux */
+    bool enforces_labels;  /* every configuration does */
 };
 int doctor_find_abilities(const struct doctor_request *request,
                           struct doctor_abilities *ret_abilities);

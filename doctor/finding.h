@@ -21,6 +21,8 @@ struct findings {
     /* What works, found by the way. */
     unsigned configurations, sandboxes; /* of Kata's, that give a guest its volumes; that run */
     bool tells_hypervisor, resizes_guests;
+    bool ignores_group;    /* some runtime is not Kata's in Go, the only one that applies fsGroup */
+    unsigned label_guests; /* of the configurations, those whose guests enforce SELinux */
     bool lacks_direct_volumes; /* Kata is too old */
 };
 

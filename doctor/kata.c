@@ -197,6 +197,8 @@ static void judge_table(const struct judgement *judgement, const struct config *
         return;
     }
     judgement->findings->configurations++;
+    judgement->findings->ignores_group |= judgement->settings->is_rust;
+    judgement->findings->label_guests += judgement->table->enforces_labels;
     judgement->findings->tells_hypervisor |= judge_hypervisor(judgement, config);
 }
 

@@ -93,6 +93,9 @@ static void take_hypervisor(struct reading *reading, const struct toml_item *ite
         take_boolean(reading, item, &table->no_block_devices);
     } else if (is_at(item, 2, "confidential_guest")) {
         take_boolean(reading, item, &table->confidential);
+    } else if (is_at(item, 2, "disable_guest_selinux")) {
+        take_boolean(reading, item, &table->enforces_labels);
+        table->enforces_labels = !table->enforces_labels;
     } else if (is_at(item, 2, "path")) {
         take_text(reading, item, table->path, sizeof(table->path));
         (void)snprintf(table->path_file, sizeof(table->path_file), "%s", reading->file);

@@ -24,6 +24,7 @@ struct kata_table {
     char monitor_file[KATA_FILE_BYTES];
     bool no_block_devices;      /* disable_block_device_use */
     bool confidential;          /* confidential_guest */
+    bool enforces_labels;       /* disable_guest_selinux = false: SELinux in the guest */
     char path[KATA_FILE_BYTES]; /* "": the runtime's own default */
     char path_file[KATA_FILE_BYTES];
     unsigned valid_paths; /* valid_hypervisor_paths; those beyond KATA_PATHS are passed over */

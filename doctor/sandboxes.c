@@ -16,6 +16,7 @@
 #include "lib/json.h"
 #include "lib/vmm_version.h"
 #include "model/hypervisor.h"
+#include "model/runtime.h"
 
 /* Whether the VMM, or the guest, can be told. */
 struct verdict {
@@ -250,6 +251,7 @@ static void judge_one(const cJSON *row, const struct config *config, struct find
     findings->sandboxes++;
     findings->tells_hypervisor |= vmm.level == FINDING_OK;
     findings->resizes_guests |= guest.level != FINDING_ERROR;
+    findings->ignores_group |= runtime_from_name(json_text(row, "runtime")) != RUNTIME_KATA_GO;
     (void)json_number(row, "volumes", &volumes);
     if (volumes == 0 && level == FINDING_ERROR)
         level = FINDING_NOTE;

@@ -22,6 +22,21 @@ static void add(struct reconciler_names *names, const char *name)
 
 /* ---- capabilities ---- */
 
+/* A label is taken care of where it means nothing: no guest enforces SELinux, and staging leaves
+ * the option out (stage.c). Where all guests do, the option reaches the guest's mount; relabelling
+ * file by file is nobody's. SUBPATH is never found: the kubelet's way passes by the device. */
+static void add_post_mount(const struct doctor_abilities *abilities, struct reconciler_names *names)
+{
+    if (abilities->applies_group) {
+        add(names, "FS_GROUP_CHANGE_POLICY_ALWAYS");
+        add(names, "FS_GROUP_CHANGE_POLICY_ROOT_MISMATCH");
+    }
+    if (abilities->ignores_labels)
+        add(names, "SELINUX_RELABEL");
+    if (abilities->ignores_labels || abilities->enforces_labels)
+        add(names, "SELINUX_RELABEL_ON_MOUNT");
+}
+
 /* Kata's own agent reports usage in every guest. A resize needs a VMM that can be told of a new
  * size, and guests that were not found to be unable. */
 static int find_works(const struct context *context, struct reconciler_names *names,
@@ -39,6 +54,7 @@ static int find_works(const struct context *context, struct reconciler_names *na
     if (has_routes && config->resize.mode == RESIZE_GROW && abilities.tells_hypervisor &&
         abilities.resizes_guests)
         add(names, "VOLUME_RESIZE");
+    add_post_mount(&abilities, names);
     return 0;
 }
 

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "config/config.h"
+#include "doctor/doctor.h"
 #include "lib/base64url.h"
 #include "lib/cleanup.h"
 #include "lib/log.h"
@@ -195,6 +196,22 @@ static enum status_code act(struct staging *staging, unsigned spot,
     return answer_code(r < 0 ? ANSWER_NOT_STAGED : ANSWER_NAME_TAKEN);
 }
 
+/* A label is passed on only where every guest enforces it; elsewhere it is no obstacle and means
+ * nothing, as the KEP has it (docs/operations.md). */
+static enum status_code write_request(struct clients *clients, const struct reconciler_stage *stage,
+                                      struct buffer *text, struct error *error)
+{
+    struct doctor_abilities abilities = {0};
+
+    if (stage_request_has_label(stage) &&
+        examine_abilities(clients->context, &abilities, error) < 0)
+        return answer_code(ANSWER_DATABASE);
+    if (stage_request_write(stage, abilities.enforces_labels, text) < 0)
+        return answer_refuse(error, ANSWER_BAD_REQUEST, "all of it is more than %d bytes",
+                             TEXT_BYTES);
+    return STATUS_OK;
+}
+
 enum status_code stage_begin(struct clients *clients, const struct reconciler_stage *stage,
                              reconciler_staged *done, void *userdata, struct staging **ret_staging,
                              struct error *error)
@@ -205,9 +222,8 @@ enum status_code stage_begin(struct clients *clients, const struct reconciler_st
     struct staging *staging = NULL;
     enum status_code code = stage_request_check(clients->context->root, layout, stage, error);
 
-    if (code == STATUS_OK && stage_request_write(stage, &text) < 0)
-        code =
-            answer_refuse(error, ANSWER_BAD_REQUEST, "all of it is more than %d bytes", TEXT_BYTES);
+    if (code == STATUS_OK)
+        code = write_request(clients, stage, &text, error);
     if (code == STATUS_OK)
         code = stage_check(clients, stage, error);
     if (code == STATUS_OK)

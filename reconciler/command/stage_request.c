@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "lib/base64url.h"
+#include "lib/cleanup.h"
 #include "lib/json.h"
 #include "lib/path.h"
 #include "lib/secret.h"
@@ -154,33 +155,72 @@ enum status_code stage_request_check(int root, enum config_stage_layout layout,
 
 /* ---- mountInfo.json ---- */
 
+/* Mount options of SELinux (context_mounts in mount(8)). A kernel without SELinux gives them to the
+ * file system, which refuses them. */
+static bool is_label(const char *option)
+{
+    static const char *const names[] = {"context=", "fscontext=", "defcontext=", "rootcontext="};
+
+    for (size_t i = 0; i < array_length(names); i++)
+        if (strncmp(option, names[i], strlen(names[i])) == 0)
+            return true;
+    return false;
+}
+
+bool stage_request_has_label(const struct reconciler_stage *stage)
+{
+    for (unsigned i = 0; i < stage->options; i++)
+        if (is_label(stage->option[i]))
+            return true;
+    return false;
+}
+
+static bool is_read_only(const struct reconciler_stage *stage)
+{
+    bool read_only = false;
+
+    for (unsigned i = 0; i < stage->options; i++)
+        read_only = observe_read_only(read_only, stage->option[i]);
+    return read_only;
+}
+
+/* The kubelet changes no file of a read-only volume either. Kata's agent would try, and the
+ * container would not start (src/agent/src/storage/mod.rs). */
 static void append_group(struct buffer *text, const struct reconciler_stage *stage)
 {
+    const bool has_group = stage->group && !is_read_only(stage);
+
     buffer_append_text(text, ",\"metadata\":{");
-    if (stage->group)
+    if (has_group)
         json_append_member(text, "fsGroup", stage->group);
-    if (stage->group_policy)
+    if (has_group && stage->group_policy)
         json_append_member(text, "fsGroupChangePolicy", stage->group_policy);
     buffer_append_text(text, "}");
 }
 
-static void append_options(struct buffer *text, const struct reconciler_stage *stage)
+static void append_options(struct buffer *text, const struct reconciler_stage *stage,
+                           bool with_labels)
 {
+    bool is_first = true;
+
     buffer_append_text(text, ",\"options\":[");
     for (unsigned i = 0; i < stage->options; i++) {
-        buffer_append_text(text, i ? "," : "");
+        if (!with_labels && is_label(stage->option[i]))
+            continue;
+        buffer_append_text(text, is_first ? "" : ",");
         json_append_string(text, stage->option[i]);
+        is_first = false;
     }
     buffer_append_text(text, "]");
 }
 
-int stage_request_write(const struct reconciler_stage *stage, struct buffer *text)
+int stage_request_write(const struct reconciler_stage *stage, bool with_labels, struct buffer *text)
 {
     buffer_append_text(text, "{");
     json_append_member(text, "volume-type", VOLUME_TYPE);
     json_append_member(text, "device", stage->device);
     json_append_member(text, "fstype", stage->fs_type);
     append_group(text, stage);
-    append_options(text, stage);
+    append_options(text, stage, with_labels);
     return buffer_append_text(text, "}");
 }

@@ -10,5 +10,10 @@
 enum status_code stage_request_check(int root, enum config_stage_layout layout,
                                      const struct reconciler_stage *stage, struct error *error);
 
-/* Appends mountInfo.json. 0, -EMSGSIZE, -ENOMEM. */
-int stage_request_write(const struct reconciler_stage *stage, struct buffer *text);
+/* Whether an option gives the file system an SELinux label: context= and its like. */
+bool stage_request_has_label(const struct reconciler_stage *stage);
+
+/* Appends mountInfo.json; the group only if the volume is writable, such options only with
+ * with_labels. 0, -EMSGSIZE, -ENOMEM. */
+int stage_request_write(const struct reconciler_stage *stage, bool with_labels,
+                        struct buffer *text);

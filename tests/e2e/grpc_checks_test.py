@@ -2,6 +2,7 @@
 """What is staged or published is checked against the node: who holds the device, which file systems
 guests mount, which sandboxes there are. And what the node says of itself to CRUST."""
 
+import json
 import os
 import subprocess
 import unittest
@@ -154,6 +155,12 @@ class Sandboxes(CheckTest):
         self.assertIn(OTHER, os.listdir(node.directory(PATH)))
 
 
+LABEL = 'context="system_u:object_r:container_file_t:s0:c1,c2"'
+# Of guests that Kata's Go runtime starts, without SELinux in them.
+POST_MOUNT = ["FS_GROUP_CHANGE_POLICY_ALWAYS", "FS_GROUP_CHANGE_POLICY_ROOT_MISMATCH",
+              "SELINUX_RELABEL", "SELINUX_RELABEL_ON_MOUNT"]
+
+
 class Capabilities(CheckTest):
     def names(self):
         reply = self.kubelet.RuntimeGetCapabilities(
@@ -161,10 +168,10 @@ class Capabilities(CheckTest):
         name = self.management.RuntimeCapability.RPC.Type.Name
         return [name(one.rpc.type) for one in reply.capabilities]
 
-    def configure_kata(self, node, debug):
+    def configure_kata(self, node, debug, more=""):
         file = node.root / KATA
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(QEMU.format(debug=debug))
+        file.write_text(QEMU.format(debug=debug) + more)
 
     def test_without_kata(self):
         self.start(self.node())
@@ -174,13 +181,42 @@ class Capabilities(CheckTest):
         node = self.node()
         self.configure_kata(node, "true")
         self.start(node)
-        self.assertEqual(self.names(), ["VOLUME_STATS", "VOLUME_RESIZE"])
+        self.assertEqual(self.names(), ["VOLUME_STATS", "VOLUME_RESIZE", *POST_MOUNT])
 
     def test_without_a_monitor(self):
         node = self.node()
         self.configure_kata(node, "false")
         self.start(node)
-        self.assertEqual(self.names(), ["VOLUME_STATS"])
+        self.assertEqual(self.names(), ["VOLUME_STATS", *POST_MOUNT])
+
+    def test_with_katas_rust_runtime(self):
+        """It passes no group on (story 2: the kubelet then has the driver mount on the node)."""
+        node = self.node()
+        self.configure_kata(node, "true", '[runtime]\nname = "virt_container"\n'
+                                          'hypervisor_name = "qemu"\n')
+        self.start(node)
+        self.assertEqual(self.names(), ["VOLUME_STATS", *POST_MOUNT[2:]])
+
+    def test_with_guests_that_enforce_labels(self):
+        node = self.node()
+        self.configure_kata(node, "true", "disable_guest_selinux = false\n")
+        self.start(node)
+        self.assertEqual(self.names(), ["VOLUME_STATS", "VOLUME_RESIZE", *POST_MOUNT[:2],
+                                        "SELINUX_RELABEL_ON_MOUNT"])
+
+    def options_with_a_label(self, more):
+        node = self.node()
+        self.configure_kata(node, "true", more)
+        self.start(node)
+        self.stage("/dev/crust-none", mount_flags=[LABEL, "noatime"])
+        return json.loads((node.directory(PATH) / "mountInfo.json").read_text())["options"]
+
+    def test_a_label_where_guests_enforce_it(self):
+        """It reaches the guest's mount there, and is left out elsewhere: without SELinux a mount
+        with it fails."""
+        self.assertEqual(self.options_with_a_label(""), ["noatime"])
+        self.assertEqual(self.options_with_a_label("disable_guest_selinux = false\n"),
+                         [LABEL, "noatime"])
 
     def test_with_a_kata_that_ignores_direct_volumes(self):
         node = self.node()
@@ -191,7 +227,7 @@ class Capabilities(CheckTest):
         self.start(node)
         self.assertEqual(self.names(), [])
         version.write_text("4.1.0\n")
-        self.assertEqual(self.names(), ["VOLUME_STATS", "VOLUME_RESIZE"])
+        self.assertEqual(self.names(), ["VOLUME_STATS", "VOLUME_RESIZE", *POST_MOUNT])
 
     def test_by_a_sandbox_alone(self):
         node = self.node()
@@ -201,23 +237,22 @@ class Capabilities(CheckTest):
         self.sandbox(node, volume)
         self.start(node)
         node.wait_for(volume.path, "in_sync")
-        self.assertEqual(self.names(), ["VOLUME_STATS", "VOLUME_RESIZE"])
+        self.assertEqual(self.names(), ["VOLUME_STATS", "VOLUME_RESIZE", *POST_MOUNT[:2]])
 
     def test_where_nothing_may_grow(self):
         for settings in ({"resize.mode": "observe"}, {"resize.mode": "never"}):
             node = self.node(settings)
             self.configure_kata(node, "true")
             self.start(node)
-            self.assertEqual(self.names(), ["VOLUME_STATS"])
+            self.assertEqual(self.names(), ["VOLUME_STATS", *POST_MOUNT])
 
     def test_as_an_administrator_declares(self):
         self.start(self.node({"crust.capabilities": "SELINUX_RELABEL_ON_MOUNT, VOLUME_STATS"}))
         self.assertEqual(self.names(), ["SELINUX_RELABEL_ON_MOUNT", "VOLUME_STATS"])
-        node = self.node({"crust.capabilities": "auto, FS_GROUP_CHANGE_POLICY_ALWAYS"})
+        node = self.node({"crust.capabilities": "auto, FS_GROUP_CHANGE_POLICY_ALWAYS, SUBPATH"})
         self.configure_kata(node, "true")
         self.start(node)
-        self.assertEqual(self.names(), ["VOLUME_STATS", "VOLUME_RESIZE",
-                                        "FS_GROUP_CHANGE_POLICY_ALWAYS"])
+        self.assertEqual(self.names(), ["VOLUME_STATS", "VOLUME_RESIZE", *POST_MOUNT, "SUBPATH"])
 
 
 if __name__ == "__main__":

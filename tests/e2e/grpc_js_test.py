@@ -109,7 +109,8 @@ class JavaScript(SaidTest):
         reply = self.call("crust.management.v1.RuntimeAssistedStorageManagement",
                           "RuntimeGetCapabilities")["reply"]
         self.assertEqual([one["rpc"]["type"] for one in reply["capabilities"]],
-                         ["VOLUME_STATS", "VOLUME_RESIZE"])
+                         ["VOLUME_STATS", "VOLUME_RESIZE", "FS_GROUP_CHANGE_POLICY_ALWAYS",
+                          "FS_GROUP_CHANGE_POLICY_ROOT_MISMATCH"])
 
 
 if __name__ == "__main__":

@@ -94,6 +94,18 @@ class Staging(StageTest):
         self.assertEqual(self.kinds(node), ["volume_staged"])
         self.nothing_is_left(node)
 
+    def test_a_group_in_both_layouts(self):
+        """Group 0 is root's, one like any other. A read-only volume gets none: its files stay as
+        they are, and Kata's agent would fail on the first one."""
+        node = self.start(crust__stage_layout="both")
+        self.stage(volume_supplemental_group="0", policy="ALWAYS")
+        for layout in ("kata", "crust"):
+            self.assertEqual(self.read(node, layout)["metadata"],
+                             {"fsGroup": "0", "fsGroupChangePolicy": "Always"})
+        self.stage(volume_supplemental_group="4059", policy="ALWAYS", mount_flags=["ro"])
+        for layout in ("kata", "crust"):
+            self.assertEqual(self.read(node, layout)["metadata"], {})
+
     def test_the_least(self):
         node = self.start()
         self.stage()

@@ -41,6 +41,21 @@ static void qemu_needs_a_monitor(void **state)
     expect(*state, QEMU("qpm", "true"), "error", "none of hmp, qmp");
 }
 
+/* Kata's Rust runtime passes no group on. A label matters where guests enforce SELinux. */
+static void what_is_done_after_the_mount_is_noted(void **state)
+{
+    const struct findings *findings = &((struct node *)*state)->written.findings;
+
+    judge(*state, QEMU("qmp", "true"));
+    assert_true(!findings->ignores_group && findings->label_guests == 0);
+    judge(*state, QEMU("qmp", "true") "disable_guest_selinux = true\n");
+    assert_int_equal(findings->label_guests, 0);
+    judge(*state, QEMU("qmp", "true") "disable_guest_selinux = false\n");
+    assert_int_equal(findings->label_guests, 1);
+    judge(*state, QEMU("qmp", "true") RUST);
+    assert_true(findings->ignores_group);
+}
+
 /* What CRUST's capabilities follow from. */
 static void what_works_is_noted(void **state)
 {
@@ -271,6 +286,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         NODE_TEST(qemu_needs_a_monitor),
+        NODE_TEST(what_is_done_after_the_mount_is_noted),
         NODE_TEST(what_works_is_noted),
         NODE_TEST(the_rust_runtime_needs_hmp),
         NODE_TEST(the_remedy_is_crust_qemu),

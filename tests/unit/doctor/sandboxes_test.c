@@ -46,6 +46,18 @@ static void expect_remedy(struct node *node, const char *what, const char *remed
     assert_non_null(strstr(json_string(finding, "remedy"), remedy));
 }
 
+static void a_runtime_that_passes_no_group_on_is_noted(void **state)
+{
+    const struct findings *findings = &((struct node *)*state)->written.findings;
+
+    judge(*state, ROW(QEMU "," MONITOR));
+    assert_false(findings->ignores_group);
+    judge(*state, ROW("\"runtime\":\"kata-rs\",\"hypervisor\":\"qemu\""));
+    assert_true(findings->ignores_group);
+    judge(*state, ROW("\"runtime\":\"unknown\",\"hypervisor\":\"qemu\""));
+    assert_true(findings->ignores_group);
+}
+
 /* A file that is too large, or torn, is no impostor. */
 static void a_process_is_ended_because_of_a_process_only(void **state)
 {
@@ -276,6 +288,7 @@ static void none_that_runs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        NODE_TEST(a_runtime_that_passes_no_group_on_is_noted),
         NODE_TEST(qemu),
         NODE_TEST(a_process_is_ended_because_of_a_process_only),
         NODE_TEST(volumes_that_would_not_grow),

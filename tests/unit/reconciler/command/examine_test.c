@@ -53,7 +53,8 @@ static int set_up(void **state)
     memset(&test, 0, sizeof(test));
     surroundings_begin(&test.node, true);
     surroundings_bind(&test.node);
-    test.abilities = (struct doctor_abilities){true, true, true};
+    test.abilities = (struct doctor_abilities){
+        .has_guests = true, .tells_hypervisor = true, .resizes_guests = true};
     return 0;
 }
 
@@ -134,12 +135,21 @@ static void capabilities_are_what_was_found(void **state)
         enum config_resize_mode mode;
         const char *said;
     } table[] = {
-        {{true, true, true}, RESIZE_GROW, "VOLUME_STATS VOLUME_RESIZE"},
-        {{true, true, true}, RESIZE_OBSERVE, "VOLUME_STATS"},
-        {{true, false, true}, RESIZE_GROW, "VOLUME_STATS"},
-        {{true, true, false}, RESIZE_GROW, "VOLUME_STATS"},
-        {{false, true, true}, RESIZE_GROW, "VOLUME_RESIZE"},
-        {{false, false, false}, RESIZE_GROW, ""},
+        {{.has_guests = true, .tells_hypervisor = true, .resizes_guests = true},
+         RESIZE_GROW,
+         "VOLUME_STATS VOLUME_RESIZE"},
+        {{.has_guests = true, .tells_hypervisor = true, .resizes_guests = true},
+         RESIZE_OBSERVE,
+         "VOLUME_STATS"},
+        {{.has_guests = true, .resizes_guests = true}, RESIZE_GROW, "VOLUME_STATS"},
+        {{.has_guests = true, .tells_hypervisor = true}, RESIZE_GROW, "VOLUME_STATS"},
+        {{.tells_hypervisor = true, .resizes_guests = true}, RESIZE_GROW, "VOLUME_RESIZE"},
+        {{0}, RESIZE_GROW, ""},
+        {{.applies_group = true},
+         RESIZE_GROW,
+         "FS_GROUP_CHANGE_POLICY_ALWAYS FS_GROUP_CHANGE_POLICY_ROOT_MISMATCH"},
+        {{.ignores_labels = true}, RESIZE_GROW, "SELINUX_RELABEL SELINUX_RELABEL_ON_MOUNT"},
+        {{.enforces_labels = true}, RESIZE_GROW, "SELINUX_RELABEL_ON_MOUNT"},
     };
 
     (void)state;

@@ -187,13 +187,71 @@ static void mount_info_is_written_as_kata_reads_it(void **state)
     stage.option = options;
     stage.group = "1000";
     stage.group_policy = "Always";
-    assert_int_equal(stage_request_write(&stage, &text), 0);
+    assert_int_equal(stage_request_write(&stage, true, &text), 0);
     assert_string_equal(buffer_text(&text),
                         "{\"volume-type\":\"directvol\",\"device\":\"/dev/sdb\","
                         "\"fstype\":\"ext4\",\"metadata\":{\"fsGroup\":\"1000\","
                         "\"fsGroupChangePolicy\":\"Always\"},"
                         "\"options\":[\"rw\",\"context=\\\"a\\\"\"]}");
-    assert_true(stage_request_write(&stage, &small) < 0);
+    assert_true(stage_request_write(&stage, true, &small) < 0);
+}
+
+static const char *written(const struct reconciler_stage *stage, bool with_labels)
+{
+    static char copy[1024];
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(sizeof(copy) - 1);
+
+    assert_int_equal(stage_request_write(stage, with_labels, &text), 0);
+    (void)snprintf(copy, sizeof(copy), "%s", buffer_text(&text));
+    return copy;
+}
+
+/* Root's group is one like any other; the value stays as it came, in decimal. */
+static void the_group_0_is_a_group(void **state)
+{
+    struct reconciler_stage stage = ordinary();
+
+    (void)state;
+    stage.group = "0";
+    assert_taken(&stage, STAGE_BOTH);
+    assert_non_null(strstr(written(&stage, false), "\"metadata\":{\"fsGroup\":\"0\"}"));
+    stage.group = NULL;
+    assert_non_null(strstr(written(&stage, false), "\"metadata\":{}"));
+}
+
+static void no_group_is_applied_to_a_read_only_volume(void **state)
+{
+    const char *options[] = {"ro", "noatime,rw"};
+    struct reconciler_stage stage = ordinary();
+
+    (void)state;
+    stage.group = "1000";
+    stage.group_policy = "Always";
+    stage.options = 1;
+    stage.option = options;
+    assert_non_null(strstr(written(&stage, false), "\"metadata\":{},\"options\":[\"ro\"]"));
+    stage.options = 2;
+    assert_non_null(strstr(written(&stage, false), "\"fsGroupChangePolicy\":\"Always\""));
+}
+
+/* A guest without SELinux would refuse to mount with them. */
+static void labels_are_written_for_guests_that_enforce_them(void **state)
+{
+    const char *options[] = {"context=\"u:o:t:s0:c1,c2\"", "noatime", "fscontext=a", "defcontext=a",
+                             "rootcontext=a"};
+    struct reconciler_stage stage = ordinary();
+
+    (void)state;
+    stage.option = options;
+    assert_false(stage_request_has_label(&stage));
+    stage.options = 5;
+    assert_true(stage_request_has_label(&stage));
+    assert_non_null(strstr(written(&stage, false), "\"options\":[\"noatime\"]"));
+    assert_non_null(strstr(written(&stage, true),
+                           "\"options\":[\"context=\\\"u:o:t:s0:c1,c2\\\"\",\"noatime\","));
+    stage.option = &options[1];
+    stage.options = 1;
+    assert_false(stage_request_has_label(&stage));
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, tree_start, tree_stop)
@@ -209,6 +267,9 @@ int main(void)
         TEST(a_sandbox_is_one),
         TEST(an_option_carries_no_secret),
         TEST(mount_info_is_written_as_kata_reads_it),
+        TEST(the_group_0_is_a_group),
+        TEST(no_group_is_applied_to_a_read_only_volume),
+        TEST(labels_are_written_for_guests_that_enforce_them),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
