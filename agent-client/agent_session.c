@@ -7,6 +7,7 @@
 #include "agent-client/agent_session.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "agent-client/hybrid_vsock.h"
@@ -36,10 +37,11 @@ static void session_break(struct agent_session *session, const char *text)
 static int session_send(struct agent_session *session)
 {
     struct buffer frame = BUFFER_INIT(session->stream.output.limit);
-    struct ttrpc_request request = {.service = AGENT_SERVICE};
+    struct ttrpc_request request = {0};
     uint64_t now = clock_boottime();
     int r;
 
+    (void)snprintf(request.service, sizeof(request.service), "%s", session->service);
     (void)strcpy(request.method, session->method);
     if (session->tells_time)
         request.timeout_ns = session->ends_at > now ? session->ends_at - now : 1;
@@ -189,7 +191,11 @@ int agent_session_start(struct agent_session *session, struct loop *loop,
     int r;
 
     *session = (struct agent_session){
-        .loop = loop, .handler = session_handler, .tells_time = options->tells_time};
+        .loop = loop,
+        .handler = session_handler,
+        .service = options->service ? options->service : AGENT_SERVICE,
+        .tells_time = options->tells_time,
+    };
     r = agent_address_parse(options->address, &session->address, error);
     if (r == 0)
         r = ttrpc_random_stream(&session->stream_id);

@@ -43,6 +43,7 @@ struct agent_session_options {
     int root;                 /* O_PATH of --root; borrowed for the duration of the call */
     const char *address;      /* agent_address.h */
     struct listener listener; /* who may listen on a unix socket; borrowed likewise */
+    const char *service;      /* whose methods are called; static. NULL: grpc.AgentService */
     size_t request_bytes;     /* the longest frame that is sent */
     /* The agent is told the time that is left, so that it can give its own reason before ours is
      * "no answer". kata-agent drops a call in its middle when that time is over. */
@@ -53,6 +54,7 @@ struct agent_session {
     struct loop *loop;
     const struct agent_session_handler *handler;
     struct agent_address address;
+    const char *service;
     struct stream stream;
     bool started;
     bool ready;   /* connected, and the port is there: a call can be sent */
@@ -76,7 +78,8 @@ int agent_session_start(struct agent_session *session, struct loop *loop,
 /* From now on, for all that is still to come on this session. */
 void agent_session_allow(struct agent_session *session, uint64_t nanoseconds);
 
-/* Calls grpc.AgentService/METHOD, also while still connecting. 0, -EMSGSIZE, -ENOMEM, -EPIPE. */
+/* Calls a method of the session's service, also while still connecting. 0, -EMSGSIZE, -ENOMEM,
+ * -EPIPE. */
 int agent_session_call(struct agent_session *session, const char *method, const void *payload,
                        size_t length);
 

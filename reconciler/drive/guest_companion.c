@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* guest_companion.c - a drive by crust-guest-agent in the guest, which does all of it itself.
+ *
+ * The agent mounts in its place last, so a MountDrive that it refuses has mounted nothing. What an
+ * UnmountDrive that it refuses has left is not known.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent-client/agent_address.h"
+#include "agent-client/agent_client.h"
+#include "config/config.h"
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "reconciler/drive/guest_state.h"
+
+/* ---- what it answers ---- */
+
+static void take_device(struct drive_guest_call *call, const char *device)
+{
+    (void)snprintf(call->reply.device, sizeof(call->reply.device), "%s", device);
+}
+
+static void take_mounted(struct drive_guest_call *call, const struct drive_mount_answer *answer)
+{
+    char *remark = call->reply.remark;
+    size_t size = sizeof(call->reply.remark);
+
+    call->reply.guest = DRIVE_IN_GUEST_MOUNTED;
+    take_device(call, answer->device);
+    if (answer->walk.failed)
+        (void)snprintf(remark, size, "the group of %" PRIu64 " entries could not be changed",
+                       answer->walk.failed);
+    if (answer->fsck == DRIVE_FSCK_REPAIRED)
+        (void)snprintf(remark + strlen(remark), size - strlen(remark),
+                       "%se2fsck has repaired the file system", remark[0] ? "; " : "");
+}
+
+/* Mounted elsewhere is not mounted there: mounting it says so. */
+static void take_list(struct drive_guest_call *call, const struct drive_guest_list *list)
+{
+    const struct store_drive_mount *drive = &call->drive;
+
+    call->reply.guest = list->incomplete ? DRIVE_IN_GUEST_UNKNOWN : DRIVE_IN_GUEST_ABSENT;
+    for (size_t i = 0; i < list->count; i++) {
+        const struct drive_guest_entry *entry = &list->entries[i];
+
+        if (strcmp(entry->serial, drive->serial) != 0)
+            continue;
+        call->reply.guest = entry->state == DRIVE_GUEST_MOUNTED &&
+                                    strcmp(entry->vm_path, drive->request.vm_path) == 0
+                                ? DRIVE_IN_GUEST_MOUNTED
+                                : DRIVE_IN_GUEST_ABSENT;
+        take_device(call, entry->device);
+    }
+    if (call->reply.guest != DRIVE_IN_GUEST_UNKNOWN)
+        return;
+    call->reply.status = STATUS_UNAVAILABLE;
+    (void)error_set(&call->reply.error, (int)call->reply.status,
+                    "the guest has more drives than its agent can list");
+}
+
+static bool has_mounted_nothing(const struct drive_client_reply *reply)
+{
+    return reply->outcome == DRIVE_CLIENT_ANSWERED &&
+           (reply->status == STATUS_INVALID_ARGUMENT || reply->status == STATUS_ALREADY_EXISTS ||
+            reply->status == STATUS_FAILED_PRECONDITION);
+}
+
+static void on_answer(struct drive_client *client, const struct drive_client_reply *reply,
+                      void *userdata)
+{
+    struct drive_guest_call *call = userdata;
+
+    call->reply.status = reply->status;
+    call->reply.error = reply->error;
+    if (reply->status != STATUS_OK) {
+        if (call->act == DRIVE_GUEST_MOUNT && has_mounted_nothing(reply))
+            call->reply.guest = DRIVE_IN_GUEST_ABSENT;
+    } else if (call->act == DRIVE_GUEST_MOUNT) {
+        take_mounted(call, &reply->mount);
+    } else if (call->act == DRIVE_GUEST_UNMOUNT) {
+        call->reply.guest = DRIVE_IN_GUEST_ABSENT;
+    } else {
+        take_list(call, &reply->list);
+    }
+    call->client = drive_client_free(client);
+    drive_guest_finish(call);
+}
+
+static enum status_code status_of(const struct agent_reply *reply)
+{
+    switch (reply->outcome) {
+    case AGENT_DONE:
+        return STATUS_OK;
+    case AGENT_UNREACHABLE:
+        return STATUS_UNAVAILABLE;
+    case AGENT_DENIED:
+        return STATUS_PERMISSION_DENIED;
+    case AGENT_UNSUPPORTED:
+    case AGENT_LAYER:
+    case AGENT_NOT_GROWABLE:
+        return STATUS_FAILED_PRECONDITION;
+    case AGENT_FAILED:
+    case AGENT_UNEXPLAINED:
+    case AGENT_OUTCOMES:
+    default:
+        return reply->status == STATUS_UNAVAILABLE || reply->status == STATUS_DEADLINE_EXCEEDED
+                   ? (enum status_code)reply->status
+                   : STATUS_INTERNAL;
+    }
+}
+
+static void on_grown(struct agent_call *agent, const struct agent_reply *reply, void *userdata)
+{
+    struct drive_guest_call *call = userdata;
+
+    call->reply.status = status_of(reply);
+    if (call->reply.status == STATUS_OK)
+        call->reply.guest = DRIVE_IN_GUEST_MOUNTED;
+    else
+        call->reply.error = reply->error;
+    call->agent = agent_call_free(agent);
+    drive_guest_finish(call);
+}
+
+/* ---- what it is asked ---- */
+
+static int fill_mount(const struct drive_guest_call *call, struct drive_mount_request *mount)
+{
+    const struct store_drive_mount_request *from = &call->drive.request;
+
+    *mount = (struct drive_mount_request){
+        .bytes = call->bytes ? call->bytes : call->drive.disk.size_bytes,
+        .read_only = !from->writable,
+        .fsck = from->fsck,
+        .has_fs_group = from->has_fs_group,
+        .fs_group = from->fs_group,
+        .fs_group_policy = from->fs_group_policy,
+    };
+    (void)strcpy(mount->drive_id, from->drive_id);
+    (void)strcpy(mount->serial, call->drive.serial);
+    (void)strcpy(mount->vm_path, from->vm_path);
+    (void)strcpy(mount->filesystem_type, from->fs_type);
+    return drive_guest_options(&call->drive, mount->options, &mount->option_count);
+}
+
+static int ask(struct drive_guest_call *call, const char *address)
+{
+    cleanup(freep) struct drive_mount_request *mount = calloc(1, sizeof(*mount));
+    struct drive_unmount_request unmount = {0};
+    const struct drive_client_request request = {
+        .act = call->act == DRIVE_GUEST_MOUNT     ? DRIVE_CLIENT_MOUNT
+               : call->act == DRIVE_GUEST_UNMOUNT ? DRIVE_CLIENT_UNMOUNT
+                                                  : DRIVE_CLIENT_LIST,
+        .root = call->context->root,
+        .address = address,
+        .listener = {.vmm = call->sandbox.vmm_pid, .sandbox_id = call->sandbox.sandbox_id},
+        .mount = mount,
+        .unmount = &unmount,
+        .deadline_ns = drive_guest_time(call),
+    };
+    int r = mount ? fill_mount(call, mount) : -ENOMEM;
+
+    if (r < 0)
+        return r;
+    (void)strcpy(unmount.drive_id, call->drive.request.drive_id);
+    (void)strcpy(unmount.serial, call->drive.serial);
+    return drive_client_new(call->context->loop, &request, on_answer, call, &call->client);
+}
+
+static int ask_to_grow(struct drive_guest_call *call, const char *address)
+{
+    const struct agent_request request = {
+        .act = AGENT_RESIZE,
+        .root = call->context->root,
+        .address = address,
+        .listener = {.vmm = call->sandbox.vmm_pid, .sandbox_id = call->sandbox.sandbox_id},
+        .volume_path = call->drive.request.vm_path,
+        .bytes = call->bytes,
+        .deadline_ns = drive_guest_time(call),
+    };
+
+    return agent_call_new(call->context->loop, &request, on_grown, call, &call->agent);
+}
+
+void drive_guest_ask_companion(struct drive_guest_call *call)
+{
+    char address[STORE_ADDRESS_BYTES];
+    struct error error;
+    int r;
+
+    if (!agent_companion_address(call->sandbox.agent_address,
+                                 call->context->config->agent.companion_port, address,
+                                 sizeof(address))) {
+        drive_guest_fail_later(call, STATUS_FAILED_PRECONDITION,
+                               "the guest's agent has no vsock, so crust-guest-agent cannot be "
+                               "reached");
+        return;
+    }
+    r = call->act == DRIVE_GUEST_GROW ? ask_to_grow(call, address) : ask(call, address);
+    if (r == 0)
+        return;
+    (void)error_set_errno(&error, r, "cannot ask the guest's agent");
+    drive_guest_fail_later(call, STATUS_UNAVAILABLE, error.text);
+}
+
+void drive_guest_drop_companion(struct drive_guest_call *call)
+{
+    call->client = drive_client_free(call->client);
+    call->agent = agent_call_free(call->agent);
+}
