@@ -4,6 +4,7 @@ manifests of config/deploy say, and its values do what they should."""
 
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -20,6 +21,8 @@ except ImportError:
 
 CHART = REPOSITORY / "config/helm/crustd"
 DASHBOARDS = REPOSITORY / "config/dashboards"
+# Values that a table has as one.
+LISTED_AS_ONE = {"updateStrategy", "nodeSelector", "resources", "seccompProfile", "labels"}
 
 
 class HelmTest(unittest.TestCase):
@@ -183,6 +186,38 @@ class HelmTest(unittest.TestCase):
         self.assertEqual(port, self.pod()["containers"][0]["ports"][0]["name"])
         self.assertEqual(objects["PrometheusRule", "crustd"]["spec"],
                          yaml.safe_load((DEPLOY / "alerts/crustd-rules.yaml").read_text()))
+
+    def test_addresses_of_runbooks(self):
+        """Each alert's section on the site, where the values say where that is; nothing else changes."""
+        address = "https://docs.example/crustd/operations.html"
+        objects = self.render(metrics={"rules": {"enabled": True, "runbooks": address}})
+        spec = objects["PrometheusRule", "crustd"]["spec"]
+        for group in spec["groups"]:
+            for rule in group["rules"]:
+                found = rule["annotations"].pop("runbook_url")
+                self.assertEqual(found, f"{address}#{rule['alert'].lower()}")
+        self.assertEqual(spec, yaml.safe_load((DEPLOY / "alerts/crustd-rules.yaml").read_text()))
+        self.refused({"metrics": {"rules": {"runbooks": "operations.html"}}}, "runbooks")
+
+    def leaves(self, values, before=""):
+        for key, value in values.items():
+            if isinstance(value, dict) and value and key not in LISTED_AS_ONE:
+                yield from self.leaves(value, f"{before}{key}.")
+            else:
+                yield before + key
+
+    def test_page_has_every_value(self):
+        table = re.search(r"<!-- values -->(.*?)\n\n#", (CHART / "README.md").read_text(), re.S)[1]
+        first = [line.split("|")[1] for line in table.splitlines() if line.startswith("|")]
+        named = re.findall(r"`([\w.]+)`", "".join(first))
+        values = yaml.safe_load((CHART / "values.yaml").read_text())
+        self.assertEqual(sorted(named), sorted(self.leaves(values)))
+
+    def test_what_is_said_after_an_install(self):
+        """The engine renders the notes too; here, that the warning stands in them."""
+        notes = (CHART / "templates/NOTES.txt").read_text()
+        for word in ("ROOT ON THEIR NODES", "hostPID", "SYS_PTRACE", "/run"):
+            self.assertIn(word, notes)
 
     def test_dashboards(self):
         found = self.render(metrics={"dashboards": {"enabled": True}})["ConfigMap", "crustd-dashboards"]
