@@ -232,6 +232,7 @@ install: programs ## programs, unit, configuration, proto files and Kata's drop-
 	install -D -m 644 config/deploy/crustd.tmpfiles $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/crustd.conf
 	install -D -m 644 config/deploy/crustd.service $(DESTDIR)$(PREFIX)/lib/systemd/system/crustd.service
 	sed -i 's|=/usr/sbin/|=$(PREFIX)/sbin/|' $(DESTDIR)$(PREFIX)/lib/systemd/system/crustd.service
+	install -D -m 644 config/deploy/crustd-drives.conf $(DESTDIR)$(PREFIX)/share/crustd/crustd-drives.conf
 	install -d $(DESTDIR)$(PREFIX)/share/crustd/proto
 	install -m 644 api/proto/*.proto $(DESTDIR)$(PREFIX)/share/crustd/proto
 	install -D -m 644 config/deploy/alerts/crustd-rules.yaml $(DESTDIR)$(PREFIX)/share/crustd/alerts/crustd-rules.yaml

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "doctor/crust_users.h"
+#include "doctor/drives.h"
 #include "doctor/finding.h"
 #include "doctor/kata.h"
 #include "doctor/kata_version.h"
@@ -77,6 +78,7 @@ int doctor_examine(const struct doctor_request *request, struct buffer *ret_json
     examine_kernel(request->root, request->config, &findings);
     paths_examine(request->root, request->config, &findings);
     examine_policy(request->config, &findings);
+    drives_examine(request->root, request->config, &findings);
     kata_version_examine(request->root, &findings);
     kata_examine(request->root, request->config, &findings);
     (void)clock_boot_id(boot_id);

@@ -35,8 +35,8 @@ int doctor_find_abilities(const struct doctor_request *request,
                           struct doctor_abilities *ret_abilities);
 
 /* Appends `[{"id","level","what","where","remedy"}, …]`; level is ok, note, warning or error, where
- * and remedy may be null. An error means that some volume cannot be resized, or that crustd cannot
- * start. 0, -EMSGSIZE, -ENOMEM. */
+ * and remedy may be null. An error means that some volume cannot be resized, that no drive can be
+ * attached although drives.enabled is on, or that crustd cannot start. 0, -EMSGSIZE, -ENOMEM. */
 int doctor_examine(const struct doctor_request *request, struct buffer *ret_json);
 
 /* Which files of Kata's configurations name crust-qemu: without it, no pod of theirs starts.

@@ -10,7 +10,7 @@ enum finding_level {
     FINDING_OK,
     FINDING_NOTE,    /* good to know; nothing has to be done */
     FINDING_WARNING, /* something is slower, coarser or less safe than it could be */
-    FINDING_ERROR,   /* some volume cannot grow, or crustd not start */
+    FINDING_ERROR,   /* some volume cannot grow, no drive be attached, or crustd not start */
 };
 
 /* `[{"id","level","what","where","remedy"}, …]`, being written. */

@@ -96,6 +96,17 @@ class HelmTest(unittest.TestCase):
         theirs["initContainers"] = self.operations("crust-qemu")[0]["value"]
         self.assertEqual(self.by_name(self.pod(crustQemu={"enabled": True})), self.by_name(theirs))
 
+    def test_drives(self):
+        theirs = patched(self.manifest(), self.operations("drives"))
+        objects = self.render(drives={"enabled": True, "hostPrefixes": ["/dev/vg", "/dev/disk"]},
+                              config={"drives": {"flush_seconds": 9}})
+        self.assertEqual(self.by_name(objects["DaemonSet", "crustd"]["spec"]["template"]["spec"]),
+                         self.by_name(theirs["spec"]["template"]["spec"]))
+        keys = self.effective(objects)
+        self.assertEqual([keys[f"drives.{key}"] for key in ("enabled", "host_prefixes", "flush_seconds")],
+                         ["on", "/dev/vg, /dev/disk", "9"])
+        self.assertEqual(self.effective(self.render())["drives.enabled"], "off")
+
     # -- values
 
     def effective(self, objects, name="crustd"):
@@ -228,6 +239,7 @@ class HelmTest(unittest.TestCase):
     def test_wrong_values_are_refused(self):
         for values, word in (({"mode": "explode"}, "mode"), ({"mdoe": "grow"}, "mdoe"), ({"config": {"rezise": {}}}, "rezise"),
                              ({"canary": {"enabled": "yes"}}, "enabled"), ({"metrics": {"port": 0}}, "port"),
+                             ({"drives": {"hostPrefixes": ["vg"]}}, "hostPrefixes"),
                              ({"containerdConfiguration": "relative"}, "containerdConfiguration")):
             with self.subTest(values):
                 self.refused(values, word)

@@ -51,7 +51,7 @@ def load(name):
 
 
 def patched(manifest, operations):
-    """The replacements of a JSON patch."""
+    """The additions and replacements of a JSON patch."""
     for operation in operations:
         *path, last = operation["path"].strip("/").split("/")
         place = manifest
@@ -408,6 +408,17 @@ class ManifestTest(unittest.TestCase):
                 self.assertNotIn("volumeMounts", init)
                 self.assertEqual({mount["name"] for mount in daemon["volumeMounts"]},
                                  {volume["name"] for volume in pod["volumes"]})
+
+    def test_component_drives(self):
+        """Nothing but a privileged container may open block devices; it still asks for no more."""
+        for components in (["drives"], ["no-host-paths", "drives", "crust-qemu"]):
+            with self.subTest(components):
+                daemon, = self.rendered(*components)["spec"]["template"]["spec"]["containers"]
+                context = daemon["securityContext"]
+                self.assertEqual((context["privileged"], context["allowPrivilegeEscalation"]), (True, True))
+                self.assertTrue(context["readOnlyRootFilesystem"])
+        context = load("daemonset.yaml")["spec"]["template"]["spec"]["containers"][0]["securityContext"]
+        self.assertNotIn("privileged", context)
 
     def test_removal_of_crust_qemu(self):
         needs("kubectl")

@@ -173,6 +173,7 @@ class InstallTest(unittest.TestCase):
                         f"{below}/share/crustd/kata/{path.name}"
                         for path in (REPOSITORY / "config/deploy/kata").iterdir()} | {
                         f"{below}/share/crustd/alerts/crustd-rules.yaml",
+                        f"{below}/share/crustd/crustd-drives.conf",
                         f"{below}/libexec/crustctl/candidates",
                         f"{below}/share/bash-completion/completions/crustctl",
                         f"{below}/share/zsh/site-functions/_crustctl",

@@ -168,9 +168,9 @@ class ServiceTest(NodeTest):
         self.refuses_to_start("paths.socket_group", "nobodys", "create what it names")
 
 
-def service_lines():
+def service_lines(name="crustd.service"):
     """The lines of the unit's [Service] section, as shipped."""
-    text = (REPOSITORY / "config/deploy/crustd.service").read_text()
+    text = (REPOSITORY / "config/deploy" / name).read_text()
     section = text.partition("[Service]\n")[2].partition("\n[")[0]
     return [line for line in section.splitlines() if line and not line.startswith("#")]
 
@@ -194,6 +194,63 @@ RESTRICTS = (
 def matches(line, names):
     return next((name for name in names if line == name or line.startswith(
         f"{name} " if "=" in name else f"{name}=")), None)
+
+
+class DriveRightsTest(NodeTest):
+    """Block devices may be opened with crustd-drives.conf, and not without it."""
+
+    DROP_IN = "/etc/systemd/system/crustd.service.d/crustd-drives.conf"
+
+    def setUp(self):
+        self.node.run("truncate -s 64M /var/drive && losetup -f --show /var/drive >/run/drive && echo 0 131072 linear"
+                      " $(cat /run/drive) 0 | dmsetup create crust-drive")
+        self.addCleanup(self.node.run, "dmsetup remove crust-drive && losetup -d $(cat /run/drive) && rm /var/drive")
+        self.loop = self.node.read("/run/drive").strip()
+
+    def findings(self):
+        done = self.node.crustctl("doctor", "-o", "json", check=False)
+        return {one["where"]: (one["level"], one["remedy"] or "") for one in json.loads(done.stdout)
+                if one["id"] == "drives"}
+
+    def opens(self, device, lines):
+        """Whether a program under the unit's restrictions, and these lines, may write to it."""
+        unit = "/run/systemd/system/crust-open.service"
+        self.node.write(unit, "\n".join([
+            "[Service]", "Type=oneshot",
+            f"ExecStart=/usr/bin/dd if={device} of={device} bs=4096 count=1 conv=notrunc,nocreat", *lines, ""]))
+        done = self.node.run("systemctl daemon-reload; systemctl reset-failed crust-open; systemctl start crust-open",
+                             check=False)
+        self.addCleanup(self.node.run, f"rm -f {unit}; systemctl daemon-reload")
+        return done.status == 0
+
+    def test_a_unit_may_open_them_with_the_drop_in_only(self):
+        shipped = [line for line in service_lines() if matches(line, RESTRICTS + PERMITS)
+                   and not line.startswith("StateDirectoryMode")]
+        more = service_lines("crustd-drives.conf")
+        self.assertTrue(more)
+        for device in (self.loop, "/dev/mapper/crust-drive"):
+            with self.subTest(device):
+                self.assertFalse(self.opens(device, shipped))
+                self.assertTrue(self.opens(device, shipped + more))
+
+    def test_the_doctor_says_which_right_is_missing(self):
+        self.node.run("cp /etc/crustd/crustd.conf /run/crustd.conf.kept; systemctl stop crustd")
+        self.addCleanup(self.node.run, f"rm -f {self.DROP_IN}; systemctl daemon-reload; systemctl stop crustd;"
+                                       " mv /run/crustd.conf.kept /etc/crustd/crustd.conf")
+        self.node.start_crustd()
+        self.assertEqual(self.findings(), {})
+        self.node.run("systemctl stop crustd")
+        self.node.configure(drives__enabled="on", drives__host_prefixes="/dev/mapper")
+        self.node.start_crustd()
+        found = self.findings()
+        self.assertEqual(found.pop("/dev/mapper"), ("ok", ""))
+        (level, remedy), = found.values()
+        self.assertEqual(level, "error")
+        self.assertIn("crustd-drives.conf", remedy)
+        self.node.run(f"install -D -m 644 /usr/share/crustd/crustd-drives.conf {self.DROP_IN}"
+                      " && systemctl daemon-reload && systemctl stop crustd")
+        self.node.start_crustd()
+        self.assertEqual({level for level, _ in self.findings().values()}, {"ok"})
 
 
 class CoverageTest(unittest.TestCase):

@@ -7,6 +7,10 @@
 {{- $resize := get $config "resize" | default dict -}}
 {{- $_ := set $resize "mode" .mode -}}
 {{- $_ := set $config "resize" $resize -}}
+{{- if .root.Values.drives.enabled -}}
+{{- $prefixes := dict "enabled" "on" "host_prefixes" (join ", " .root.Values.drives.hostPrefixes) -}}
+{{- $_ := set $config "drives" (merge $prefixes (get $config "drives" | default dict)) -}}
+{{- end -}}
 {{- range $section, $keys := $config }}
 [{{ $section }}]
 {{- range $key, $value := $keys }}
@@ -136,7 +140,10 @@ spec:
           securityContext:
             runAsUser: 0
             readOnlyRootFilesystem: true
-            allowPrivilegeEscalation: false
+            allowPrivilegeEscalation: {{ $values.drives.enabled }}
+            {{- if $values.drives.enabled }}
+            privileged: true
+            {{- end }}
             capabilities:
               drop: ["ALL"]
               add:

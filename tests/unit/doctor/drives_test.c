@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drives_test.c - what drive mounts lack of rights, and where their disks may lie. */
+#include "tests/unit/doctor/node.h"
+
+#include <errno.h>
+
+#include "doctor/drives.h"
+
+static void judge(struct node *node, const struct drive_facts *facts)
+{
+    written_done(&node->written);
+    written_begin(&node->written);
+    drives_judge(facts, &node->written.findings);
+    written_end(&node->written);
+}
+
+static void expect(struct node *node, const struct drive_facts *facts, const char *text,
+                   const char *level)
+{
+    judge(node, facts);
+    written_expect(&node->written, "drives", text, level);
+}
+
+static void examine(struct node *node)
+{
+    written_done(&node->written);
+    written_begin(&node->written);
+    drives_examine(node->root, &node->config, &node->written.findings);
+    written_end(&node->written);
+}
+
+static void name_prefixes(struct node *node, const char *first, const char *second)
+{
+    struct config_list *prefixes = &node->config.drives.host_prefixes;
+
+    node->config.drives.enabled = true;
+    prefixes->count = 2;
+    (void)snprintf(prefixes->item[0], CONFIG_PATH_BYTES, "%s", first);
+    (void)snprintf(prefixes->item[1], CONFIG_PATH_BYTES, "%s", second);
+}
+
+static void which_right_is_missing_is_said(void **state)
+{
+    struct drive_facts facts = {.device = "/dev/sda"};
+    struct node *node = *state;
+
+    expect(node, &facts, "block devices may be opened", "ok");
+    facts.device_access = EPERM;
+    expect(node, &facts, "DeviceAllow=block-* rw is missing", "error");
+    assert_non_null(strstr(json_string(written_find(&node->written, "drives", "cgroup"), "remedy"),
+                           "crustd-drives.conf"));
+    facts.device_access = EACCES;
+    expect(node, &facts, "Permission denied", "error");
+    facts.device[0] = '\0';
+    expect(node, &facts, "not tried", "note");
+}
+
+static void where_disks_lie_is_judged(void **state)
+{
+    struct drive_facts facts = {.device = "/dev/sda"};
+
+    expect(*state, &facts, "no path of this node may be attached", "warning");
+    facts.prefixes = 1;
+    facts.prefix[0] = (struct drive_prefix){.path = "/dev/vg", .is_directory = true};
+    expect(*state, &facts, "disks below it may be attached", "ok");
+    facts.prefix[0].is_read_only = true;
+    expect(*state, &facts, "image files can't be opened for writing", "note");
+    facts.prefix[0].is_directory = false;
+    expect(*state, &facts, "it is no directory", "warning");
+    facts.prefix[0].found = -ENOENT;
+    expect(*state, &facts, "No such file or directory", "warning");
+}
+
+static void nothing_is_said_while_drives_are_off(void **state)
+{
+    struct node *node = *state;
+
+    examine(node);
+    assert_int_equal(written_count(&node->written, "drives"), 0);
+}
+
+/* The scratch node has no /dev at first; then one with a file by a disk's name, which is none. */
+static void the_node_itself_is_read(void **state)
+{
+    struct node *node = *state;
+    struct drive_facts facts;
+
+    node_make(node, "/disks", 0755);
+    node_write(node, "/file", "");
+    name_prefixes(node, "/disks", "/file");
+    examine(node);
+    written_expect(&node->written, "drives", "not tried", "note");
+    written_expect(&node->written, "drives", "disks below it may be attached", "ok");
+    written_expect(&node->written, "drives", "it is no directory", "warning");
+    name_prefixes(node, "/disks", "/none");
+    drives_read(node->root, &node->config, &facts);
+    assert_int_equal(facts.prefixes, 2);
+    assert_int_equal(facts.prefix[1].found, -ENOENT);
+    assert_string_equal(facts.device, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        NODE_TEST(which_right_is_missing_is_said),
+        NODE_TEST(where_disks_lie_is_judged),
+        NODE_TEST(nothing_is_said_while_drives_are_off),
+        NODE_TEST(the_node_itself_is_read),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
