@@ -19,6 +19,12 @@ static enum status_code refuse(const char *what, struct error *error)
     return answer_refuse(error, ANSWER_BAD_REQUEST, "%s", what);
 }
 
+void http_asked_done(struct http_asked *asked)
+{
+    free(asked->drive);
+    asked->drive = NULL;
+}
+
 /* ---- parts ---- */
 
 static int read_digits(const char *text, uint64_t *ret_number)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* http_asked.h - requests about one volume: for its stats, or for a resize. Private to api/.
+ * http_asked_drive.h has those about a drive.
  *
  *   POST /v1/volumes/ID/resize           {"required_bytes":N,"limit_bytes":N}, both optional; or
  *                                        nothing at all
@@ -26,10 +27,13 @@
 
 enum { HTTP_PATH_BYTES = 4096, HTTP_SANDBOX_BYTES = 256 };
 
+struct drive_asked;
+
 /* Includes the texts that `expand` borrows. */
 struct http_asked {
-    const char *method; /* a constant, for metrics */
-    bool resizes;       /* otherwise stats, for which only the target counts */
+    const char *method;        /* a constant, for metrics */
+    struct drive_asked *drive; /* NULL: it is about a volume */
+    bool resizes;              /* otherwise stats, for which only the target counts */
     struct reconciler_expand expand;
     char path[HTTP_PATH_BYTES]; /* of the volume or its device */
     char sandbox_id[HTTP_SANDBOX_BYTES];
@@ -43,6 +47,10 @@ struct http_question {
     size_t body_length;
 };
 
+/* Frees what a reader allocated, also one that refused. */
+void http_asked_done(struct http_asked *asked);
+
+/* ret_asked is all zero before. */
 typedef enum status_code http_asked_read(const struct http_question *question,
                                          struct http_asked *ret_asked, struct error *error);
 

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http_call.c - stats and resize over HTTP: the same commands that gRPC's methods use, answered in
- * JSON. HTTP has no time limit of the client's, so a call ends after CALL_SECONDS, like a gRPC call
- * without grpc-timeout. */
+/* http_call.c - stats, resizes and drives over HTTP: the same commands that gRPC's methods use,
+ * answered in JSON. HTTP has no time limit of the client's, so a call ends after CALL_SECONDS, like
+ * a gRPC call without grpc-timeout. */
 #include "api/http_call.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "api/drive_asked.h"
+#include "api/http_asked_drive.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/json.h"
 
-enum { CALL_SECONDS = 120, REPLY_BYTES = 8 * 1024 };
+enum { CALL_SECONDS = 120, REPLY_BYTES = 32 * 1024 /* more than the longest drive */ };
 
 struct http_call {
     struct operations *operations;
@@ -20,6 +22,7 @@ struct http_call {
     uint64_t began_ns;
     struct expansion *expansion;
     struct stats_call *stats;
+    struct drive_wait *drive;
     struct loop_timer deadline;
     http_call_done *done;
     void *userdata;
@@ -94,6 +97,27 @@ static void on_expanded(void *userdata, enum status_code code,
     reply(userdata, code, &body, error);
 }
 
+static void on_drive(void *userdata, enum status_code code, const struct reconciler_drive *drive,
+                     const struct error *error)
+{
+    struct http_reply body = empty_reply();
+
+    if (code == STATUS_OK)
+        (void)http_append_drive(&body.body, drive);
+    (void)buffer_append_text(&body.body, "\n");
+    reply(userdata, code, &body, error);
+}
+
+static void on_detached(void *userdata, enum status_code code, const struct reconciler_drive *drive,
+                        const struct error *error)
+{
+    struct http_reply body = empty_reply();
+
+    (void)drive;
+    (void)buffer_append_text(&body.body, "{}\n");
+    reply(userdata, code, &body, error);
+}
+
 /* ---- a call begins and ends ---- */
 
 static void drop_work(struct http_call *call)
@@ -102,6 +126,8 @@ static void drop_work(struct http_call *call)
         call->expansion = reconciler_expand_cancel(call->expansion);
     if (call->stats)
         call->stats = reconciler_stats_cancel(call->stats);
+    if (call->drive)
+        call->drive = reconciler_drive_cancel(call->drive);
 }
 
 static void on_deadline(struct loop_timer *timer)
@@ -111,14 +137,33 @@ static void on_deadline(struct loop_timer *timer)
     struct error error;
 
     drop_work(call);
-    (void)error_set(&error, 0, "not done within %d s; a resize that was begun goes on",
-                    CALL_SECONDS);
+    (void)error_set(&error, 0, "not done within %d s; what was begun goes on", CALL_SECONDS);
     reply(call, STATUS_DEADLINE_EXCEEDED, &body, &error);
+}
+
+static enum status_code start_drive(struct http_call *call, struct reconciler *reconciler,
+                                    const struct drive_asked *asked, struct error *error)
+{
+    const struct reconciler_drive_attach *attach = &asked->attach;
+
+    switch (asked->call) {
+    case DRIVE_ASKED_ATTACH:
+        return reconciler_attach_drive(reconciler, attach, on_drive, call, &call->drive, error);
+    case DRIVE_ASKED_DETACH:
+        return reconciler_detach_drive(reconciler, attach->drive_id, on_detached, call,
+                                       &call->drive, error);
+    case DRIVE_ASKED_LIMITS:
+        break;
+    }
+    return reconciler_limit_drive(reconciler, attach->drive_id, &attach->limits, on_drive, call,
+                                  &call->drive, error);
 }
 
 static enum status_code start(struct http_call *call, struct reconciler *reconciler,
                               const struct http_asked *asked, struct error *error)
 {
+    if (asked->drive)
+        return start_drive(call, reconciler, asked->drive, error);
     if (asked->resizes)
         return reconciler_expand(reconciler, &asked->expand, on_expanded, call, &call->expansion,
                                  error);

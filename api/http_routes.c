@@ -16,6 +16,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "api/http_asked_drive.h"
 #include "api/http_rows.h"
 #include "api/http_volume.h"
 #include "api/metrics.h"
@@ -363,12 +364,16 @@ static const struct route routes[] = {
     {"/v1/resizes", "GET", false, true, http_rows_answer, NULL},
     {"/v1/cleanups", "GET", false, true, http_rows_answer, NULL},
     {"/v1/journal", "GET", false, true, http_rows_answer, NULL},
+    {"/v1/drives", "GET", false, true, http_rows_answer, NULL},
     {"/v1/doctor", "GET", false, false, answer_doctor, NULL},
     {"/v1/resync", "POST", true, false, answer_resync, NULL},
     {"/v1/gc", "POST", true, true, answer_gc, NULL},
     {"/v1/cleanups/*/restore", "POST", true, false, answer_restore, NULL},
     {"/v1/volumes/*/resize", "POST", true, false, NULL, http_asked_volume_resize},
     {"/v1/volumes/*/stats", "GET", true, false, NULL, http_asked_volume_stats},
+    {"/v1/drives", "POST", true, false, NULL, http_asked_drive_attach},
+    {"/v1/drives/*/detach", "POST", true, false, NULL, http_asked_drive_detach},
+    {"/v1/drives/*/limits", "POST", true, false, NULL, http_asked_drive_limits},
     {"/direct-volume/stats", "GET", true, true, NULL, http_asked_shim_stats},
     {"/direct-volume/stats/*", "GET", true, false, NULL, http_asked_shim_stats},
     {"/direct-volume/resize", "POST", true, false, NULL, http_asked_shim_resize},
@@ -401,20 +406,44 @@ static bool is_served_on(const struct route *route, enum http_listener listener)
            (listener == HTTP_LISTENER_METRICS && is_for_monitoring(route));
 }
 
-static const struct route *find_route(const struct http_request *request)
-{
-    for (size_t i = 0; i < array_length(routes); i++)
-        if (is_path_of(routes[i].path, request->path) &&
-            is_served_on(&routes[i], request->listener))
-            return &routes[i];
-    return NULL;
-}
-
 static bool method_fits(const char *method, const char *route_method)
 {
     if (strcmp(method, "HEAD") == 0)
         method = "GET";
     return strcmp(method, route_method) == 0;
+}
+
+static bool is_served_at(const struct route *route, const struct http_request *request)
+{
+    return is_path_of(route->path, request->path) && is_served_on(route, request->listener);
+}
+
+/* The one that has the request's method, or else any at its path. */
+static const struct route *find_route(const struct http_request *request)
+{
+    const struct route *other = NULL;
+
+    for (size_t i = 0; i < array_length(routes); i++) {
+        if (!is_served_at(&routes[i], request))
+            continue;
+        if (method_fits(request->method, routes[i].method))
+            return &routes[i];
+        other = &routes[i];
+    }
+    return other;
+}
+
+/* Where a path has two methods, they are GET and POST. */
+static const char *methods_at(const struct http_request *request)
+{
+    const char *methods = NULL;
+
+    for (size_t i = 0; i < array_length(routes); i++)
+        if (is_served_at(&routes[i], request))
+            methods = methods                                ? "GET, HEAD, POST"
+                      : strcmp(routes[i].method, "GET") == 0 ? "GET, HEAD"
+                                                             : routes[i].method;
+    return methods;
 }
 
 static int read_question(const struct route *route, const struct http_request *request,
@@ -432,7 +461,10 @@ static int read_question(const struct route *route, const struct http_request *r
     }
     memset(ret_asked, 0, sizeof(*ret_asked));
     code = route->read(&question, ret_asked, &error);
-    return code == STATUS_OK ? HTTP_ROUTES_ASKED : http_routes_refuse_code(reply, code, error.text);
+    if (code == STATUS_OK)
+        return HTTP_ROUTES_ASKED;
+    http_asked_done(ret_asked);
+    return http_routes_refuse_code(reply, code, error.text);
 }
 
 bool http_routes_is_costly(const struct http_request *request)
@@ -459,7 +491,7 @@ int http_routes_answer(struct reconciler *reconciler, const struct http_request 
         return http_routes_refuse(reply, 404, "NOT_FOUND", "unknown_path",
                                   "there is nothing at this path");
     if (!method_fits(request->method, route->method)) {
-        reply->allow = strcmp(route->method, "GET") == 0 ? "GET, HEAD" : route->method;
+        reply->allow = methods_at(request);
         return http_routes_refuse(reply, 405, "UNIMPLEMENTED", "wrong_method",
                                   "this path has another method");
     }

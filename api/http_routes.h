@@ -68,7 +68,8 @@ enum http_routes_result {
     HTTP_ROUTES_ROWS,  /* they have to be read by http_rows_go_on() */
 };
 
-/* An enum http_routes_result. -ENOMEM: the caller has to reply. */
+/* An enum http_routes_result. -ENOMEM: the caller has to reply. ret_asked is filled with
+ * HTTP_ROUTES_ASKED only, and is to be done. */
 int http_routes_answer(struct reconciler *reconciler, const struct http_request *request,
                        struct http_reply *reply, struct http_asked *ret_asked);
 

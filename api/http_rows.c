@@ -31,7 +31,8 @@ static int read_argument(const struct http_argument *argument, struct store_quer
 
 static bool is_history(enum store_view view)
 {
-    return view == STORE_VIEW_RESIZES || view == STORE_VIEW_CLEANUPS || view == STORE_VIEW_JOURNAL;
+    return view == STORE_VIEW_RESIZES || view == STORE_VIEW_CLEANUPS ||
+           view == STORE_VIEW_JOURNAL || view == STORE_VIEW_DRIVES;
 }
 
 int http_rows_answer(struct reconciler *reconciler, const struct http_request *request,

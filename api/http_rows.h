@@ -10,7 +10,7 @@
 #include "api/http_routes.h"
 
 enum {
-    HTTP_HISTORY_ROWS = 10000,   /* the most rows of resizes, cleanups or journal in one answer */
+    HTTP_HISTORY_ROWS = 10000,   /* the most rows of a history in one answer */
     HTTP_ROWS_PIECE_USEC = 2000, /* the time for one piece, made in one pass of the loop */
 };
 

@@ -382,8 +382,12 @@ static enum MHD_Result answer_request(struct listener *listener, struct MHD_Conn
     if (result == HTTP_ROUTES_ROWS)
         return MHD_YES;
     http_turn_end(&listener->server->turns, &exchange->turn);
-    if (result == HTTP_ROUTES_ASKED)
-        return call_reconciler(exchange, &asked, &reply);
+    if (result == HTTP_ROUTES_ASKED) {
+        const enum MHD_Result called = call_reconciler(exchange, &asked, &reply);
+
+        http_asked_done(&asked);
+        return called;
+    }
     if (result < 0) {
         buffer_done(&reply.body);
         return MHD_NO;

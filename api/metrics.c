@@ -88,6 +88,15 @@ static int put_sandboxes(void *userdata, const char *const name[static STORE_GRO
     return buffer_error(text->out);
 }
 
+static int put_state(void *userdata, const char *const name[static STORE_GROUP_NAMES],
+                     uint64_t count)
+{
+    struct metrics_text *text = userdata;
+
+    metrics_put(text, METRICS_WITH({"state", name[0]}), (double)count);
+    return buffer_error(text->out);
+}
+
 static int write_volumes(struct metrics_text *text, struct store_reader *reader,
                          struct error *error)
 {
@@ -133,6 +142,11 @@ static int write_store(struct metrics_text *text, struct store_reader *reader, s
         return r;
     metrics_begin(text, "crustd_sandboxes", "gauge", "Sandboxes that are alive.");
     r = store_group_sandboxes(reader, put_sandboxes, text, error);
+    if (r < 0)
+        return r;
+    metrics_begin(text, "crustd_drives", "gauge",
+                  "Drives that clients attached to running VMs and that have not ended.");
+    r = store_group_drives(reader, put_state, text, error);
     if (r == 0)
         r = store_oldest_pending(reader, &oldest_ms, error);
     if (r < 0)

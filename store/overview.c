@@ -101,6 +101,15 @@ int store_group_sandboxes(struct store_reader *reader, store_group_callback *cal
     return count_groups(reader, count, 2, callback, userdata, error);
 }
 
+int store_group_drives(struct store_reader *reader, store_group_callback *callback, void *userdata,
+                       struct error *error)
+{
+    static const char count[] = "SELECT state, count(*) FROM drive_mounts"
+                                " WHERE ended_at IS NULL GROUP BY state";
+
+    return count_groups(reader, count, 1, callback, userdata, error);
+}
+
 /* Not by the index of finished ones, which grows with history. */
 int store_oldest_pending(struct store_reader *reader, int64_t *ret_ms, struct error *error)
 {

@@ -41,6 +41,10 @@ int store_group_conditions(struct store_reader *reader, store_group_callback *ca
 int store_group_sandboxes(struct store_reader *reader, store_group_callback *callback,
                           void *userdata, struct error *error);
 
+/* Drives that have not ended, by state. */
+int store_group_drives(struct store_reader *reader, store_group_callback *callback, void *userdata,
+                       struct error *error);
+
 /* Since when the oldest open resize is pending, in ms since 1970; 0: none. The resize of a volume
  * that no sandbox uses waits for the pod, so its time begins with the binding. The resize of a
  * volume that may only be observed never counts. */

@@ -26,6 +26,7 @@ enum store_view {
     STORE_VIEW_RESIZES,
     STORE_VIEW_CLEANUPS,
     STORE_VIEW_JOURNAL,
+    STORE_VIEW_DRIVES,
     STORE_VIEWS,
 };
 
@@ -41,7 +42,8 @@ struct store_query {
     const char *volume; /* NULL, or a volume path, key, PV name, CSI volume handle or volume_id (a
                            removed volume only if nothing live matches); in the other views that
                            have a volume_id column, and for its sandbox, that number only */
-    bool live;          /* volumes: not removed; sandboxes: alive; mappings: open */
+    bool live;          /* volumes: not removed; sandboxes: alive; mappings: open;
+                           drives: not ended */
 };
 
 /* Opens an existing database read-only. STORE_MISSING if there is none, STORE_FAULT if it is not

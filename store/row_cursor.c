@@ -37,6 +37,8 @@ static const struct view views[STORE_VIEWS] = {
     [STORE_VIEW_RESIZES] = {"resizes", "audit_resizes", "resize_id", "resize_id", NULL, true},
     [STORE_VIEW_CLEANUPS] = {"cleanups", "audit_cleanups", "cleanup_id", "cleanup_id", NULL, true},
     [STORE_VIEW_JOURNAL] = {"journal", "audit_journal", "seq", "seq", NULL, true},
+    [STORE_VIEW_DRIVES] = {"drives", "audit_drives", NULL, "requested_at", "ended_at IS NULL",
+                           false},
 };
 
 int store_view_from_name(const char *name, enum store_view *ret_view)
