@@ -80,7 +80,17 @@ static int watch(void *userdata, enum reconciler_tree tree, const char *path)
     unsigned number;
     int r = watch_directories_add_tree(events->directories, path, &number);
 
-    return r == 0 && number != tree ? -EEXIST : r;
+    if (r < 0 || number == tree)
+        return r;
+    watch_directories_remove_tree(events->directories, number);
+    return -EEXIST;
+}
+
+static void unwatch(void *userdata, enum reconciler_tree tree)
+{
+    struct events *events = userdata;
+
+    watch_directories_remove_tree(events->directories, tree);
 }
 
 static int arm(void *userdata, enum reconciler_tree tree, const char *name)
@@ -175,7 +185,7 @@ static void report(void *userdata, struct reconciler_health *ret_health)
 void events_init(struct events *events, void (*swept)(void *userdata), void *userdata)
 {
     *events = (struct events){
-        .callbacks = {events, watch, arm, arm_opened, pin, unpin, check, report},
+        .callbacks = {events, watch, unwatch, arm, arm_opened, pin, unpin, check, report},
         .swept = swept,
         .userdata = userdata,
     };

@@ -250,6 +250,8 @@ static void take_up(struct watch_directories *watch, unsigned number)
     bool is_same;
     int r;
 
+    if (!tree->path) /* removed */
+        return;
     tree->chain = now;
     r = follow(watch, tree->path, &now);
     tree->retake = false;
@@ -426,6 +428,8 @@ static void start_over(struct watch_directories *watch)
         }
     }
     for (unsigned i = 0; i < watch->trees; i++) {
+        if (!watch->tree[i].path)
+            continue;
         watch->tree[i].lost = watch->tree[i].retake = true;
         set_due(watch, &watch->tree[i]);
     }
@@ -484,20 +488,40 @@ struct watch_directories *watch_directories_free(struct watch_directories *watch
 int watch_directories_add_tree(struct watch_directories *watch, const char *path,
                                unsigned *ret_tree)
 {
-    struct tree *tree = &watch->tree[watch->trees];
+    unsigned number = 0;
+    struct tree *tree;
 
-    if (watch->trees == TREES)
+    while (number < watch->trees && watch->tree[number].path)
+        number++;
+    if (number == TREES)
         return -E2BIG;
+    tree = &watch->tree[number];
     if (path[0] != '/' || strlen(path) >= PATH_MAX)
         return -EINVAL;
     *tree = (struct tree){.path = strdup(path), .chain.root = -1};
     if (!tree->path)
         return -ENOMEM;
-    *ret_tree = watch->trees++;
-    take_up(watch, *ret_tree);
+    if (number == watch->trees)
+        watch->trees++;
+    *ret_tree = number;
+    take_up(watch, number);
     set_due(watch, tree);
     update_up(watch);
     return 0;
+}
+
+void watch_directories_remove_tree(struct watch_directories *watch, unsigned number)
+{
+    struct chain chain;
+
+    if (number >= watch->trees || !watch->tree[number].path)
+        return;
+    chain = watch->tree[number].chain;
+    free(watch->tree[number].path);
+    watch->tree[number] = (struct tree){.chain.root = -1};
+    forget_children(watch, number);
+    release_chain(watch, &chain);
+    update_up(watch);
 }
 
 static bool is_child_name(const char *name)

@@ -44,6 +44,7 @@ static int end_sandbox(const struct observer *observer, const char *sandbox_id)
         r = queue_volumes(observer->context, sandbox_id);
     if (r == 0)
         r = store_end_sandbox(store, sandbox_id, &changed);
+    trees_leave_bundles(observer->trees, sandbox_id);
     if (r == 0 && changed) {
         log_info(&(struct log_ids){.sandbox = sandbox_id}, "sandbox is gone");
         monitors_want(observer->monitors);
@@ -155,8 +156,9 @@ int observer_observe_bundle(const struct observer *observer, enum reconciler_tre
     const struct context *context = observer->context;
     const char *path = trees_path(observer->trees, tree);
     struct observe_sandbox_paths paths = {.root = context->root, .cache = context->cache};
-    char sandbox_id[OBSERVE_SANDBOX_ID_BYTES];
-    int r = observe_bundle_owner(&paths, path, name, sandbox_id);
+    char sandbox_id[OBSERVE_SANDBOX_ID_BYTES] = "";
+    /* A name may be queued when the tree's last sandbox ends, and the tree with it. */
+    int r = path ? observe_bundle_owner(&paths, path, name, sandbox_id) : 0;
 
     if (r < 0)
         log_warning(NULL, "cannot read the bundle %s/%s: %s", path, name, strerror(-r));
@@ -210,6 +212,6 @@ int observer_observe_sandbox(const struct observer *observer, const char *sandbo
     if (watchers->pin(watchers->userdata, sandbox_id, observed.vmm_pid) == 1)
         return end_sandbox(observer, sandbox_id);
     if (observed.bundles)
-        trees_watch_bundles(observer->trees, observed.bundles);
+        trees_watch_bundles(observer->trees, observed.bundles, sandbox_id);
     return put_sandbox(context, sandbox_id, &observed);
 }

@@ -6,17 +6,36 @@
 #include <string.h>
 
 #include "lib/cleanup.h"
+#include "lib/hash.h"
 #include "lib/log.h"
 #include "lib/path.h"
 #include "reconciler/core/context.h"
 #include "reconciler/core/watchers.h"
 
+struct tree_user {
+    UT_hash_handle hh;
+    unsigned bundle; /* index */
+    char sandbox_id[];
+};
+
+static void forget_user(struct trees *trees, struct tree_user *user)
+{
+    HASH_DEL(trees->users, user);
+    free(user);
+}
+
 void trees_done(struct trees *trees)
 {
+    struct tree_user *user, *next;
+
     trees_keep_open(trees, false);
-    for (unsigned i = 0; i < trees->bundles; i++)
+    HASH_ITER (hh, trees->users, user, next) {
+        forget_user(trees, user);
+    }
+    for (unsigned i = 0; i < RECONCILER_BUNDLES; i++) {
         free(trees->bundle[i]);
-    trees->bundles = 0;
+        trees->bundle[i] = NULL;
+    }
 }
 
 bool tree_has_volumes(enum reconciler_tree tree)
@@ -34,7 +53,7 @@ const char *trees_path(const struct trees *trees, enum reconciler_tree tree)
     const struct config *config = trees->context->config;
 
     if (tree >= TREE_BUNDLES)
-        return tree < TREE_BUNDLES + trees->bundles ? trees->bundle[tree - TREE_BUNDLES] : NULL;
+        return tree < TREES ? trees->bundle[tree - TREE_BUNDLES] : NULL;
     switch ((int)tree) {
     case TREE_KATA_VOLUMES:
         return config->paths.kata_volumes;
@@ -61,13 +80,17 @@ int trees_open(struct trees *trees, enum reconciler_tree tree, int *ret_fd)
     return trees->root[tree].outcome;
 }
 
+static void release_tree(struct trees *trees, unsigned tree)
+{
+    if (trees->root[tree].is_known)
+        fd_close(trees->root[tree].fd);
+    trees->root[tree].is_known = false;
+}
+
 void trees_release(struct trees *trees)
 {
-    for (unsigned i = 0; i < TREES && !trees->keeps_open; i++) {
-        if (trees->root[i].is_known)
-            fd_close(trees->root[i].fd);
-        trees->root[i].is_known = false;
-    }
+    for (unsigned i = 0; i < TREES && !trees->keeps_open; i++)
+        release_tree(trees, i);
 }
 
 void trees_keep_open(struct trees *trees, bool keeps_open)
@@ -86,20 +109,97 @@ enum volume_layout tree_layout(enum reconciler_tree tree)
     return tree == TREE_CRUST_VOLUMES ? LAYOUT_CRUST : LAYOUT_KATA;
 }
 
-void trees_watch_bundles(struct trees *trees, const char *path)
+/* ---- bundles ------------------------------------------------------------------------------- */
+
+static struct tree_user *find_user(const struct trees *trees, const char *sandbox_id)
 {
-    enum reconciler_tree tree = TREE_BUNDLES + trees->bundles;
-    char *copy;
+    struct tree_user *user;
+
+    HASH_FIND(hh, trees->users, sandbox_id, strlen(sandbox_id), user);
+    return user;
+}
+
+static bool add_user(struct trees *trees, unsigned bundle, const char *sandbox_id)
+{
+    size_t length = strlen(sandbox_id);
+    struct tree_user *user = calloc(1, sizeof(*user) + length + 1);
+
+    if (!user)
+        return false;
+    user->bundle = bundle;
+    memcpy(user->sandbox_id, sandbox_id, length + 1);
+    HASH_ADD_KEYPTR(hh, trees->users, user->sandbox_id, length, user);
+    if (user->hh.tbl)
+        return true;
+    free(user);
+    return false;
+}
+
+/* Where the path is kept, or else can be; RECONCILER_BUNDLES: nowhere. */
+static unsigned find_bundle(const struct trees *trees, const char *path)
+{
+    unsigned unused = RECONCILER_BUNDLES;
+
+    for (unsigned i = RECONCILER_BUNDLES; i-- > 0;) {
+        if (!trees->bundle[i])
+            unused = i;
+        else if (strcmp(trees->bundle[i], path) == 0)
+            return i;
+    }
+    return unused;
+}
+
+static bool begin_bundle(struct trees *trees, unsigned bundle, const char *path)
+{
     int r;
 
-    for (unsigned i = 0; i < trees->bundles; i++)
-        if (strcmp(trees->bundle[i], path) == 0)
+    trees->bundle[bundle] = strdup(path);
+    if (!trees->bundle[bundle])
+        return false;
+    r = trees->watchers->watch(trees->watchers->userdata, TREE_BUNDLES + bundle, path);
+    if (r == 0)
+        return true;
+    log_warning(NULL, "cannot watch %s: %s", path, strerror(-r));
+    free(trees->bundle[bundle]);
+    trees->bundle[bundle] = NULL;
+    return false;
+}
+
+static void end_bundle(struct trees *trees, unsigned bundle)
+{
+    for (const struct tree_user *user = trees->users; user; user = user->hh.next)
+        if (user->bundle == bundle)
             return;
-    copy = trees->bundles < RECONCILER_BUNDLES ? strdup(path) : NULL;
-    if (!copy)
-        return; /* the sweep observes its sandboxes */
-    trees->bundle[trees->bundles++] = copy;
-    r = trees->watchers->watch(trees->watchers->userdata, tree, path);
-    if (r < 0)
-        log_warning(NULL, "cannot watch %s: %s", path, strerror(-r));
+    release_tree(trees, TREE_BUNDLES + bundle); /* another directory's number, next time */
+    trees->watchers->unwatch(trees->watchers->userdata, TREE_BUNDLES + bundle);
+    free(trees->bundle[bundle]);
+    trees->bundle[bundle] = NULL;
+}
+
+/* Where something is missing for it, the sweep observes its sandboxes. */
+void trees_watch_bundles(struct trees *trees, const char *path, const char *sandbox_id)
+{
+    const struct tree_user *user = find_user(trees, sandbox_id);
+    unsigned bundle = find_bundle(trees, path);
+
+    if (user && user->bundle == bundle)
+        return;
+    trees_leave_bundles(trees, sandbox_id);
+    if (bundle == RECONCILER_BUNDLES ||
+        (!trees->bundle[bundle] && !begin_bundle(trees, bundle, path)))
+        return;
+    if (!add_user(trees, bundle, sandbox_id))
+        end_bundle(trees, bundle);
+}
+
+void trees_leave_bundles(struct trees *trees, const char *sandbox_id)
+{
+    struct tree_user *user = find_user(trees, sandbox_id);
+    unsigned bundle;
+
+    if (!user)
+        return;
+    bundle = user->bundle;
+    forget_user(trees, user);
+    end_bundle(trees, bundle);
 }

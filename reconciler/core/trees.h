@@ -24,11 +24,13 @@ enum reconciler_tree {
     TREES = TREE_BUNDLES + RECONCILER_BUNDLES,
 };
 
+struct tree_user;
+
 struct trees {
     const struct context *context;
     const struct reconciler_watchers *watchers;
-    unsigned bundles;
-    char *bundle[RECONCILER_BUNDLES]; /* directories of bundles, below root */
+    char *bundle[RECONCILER_BUNDLES]; /* directories of bundles, below root; NULL: none */
+    struct tree_user *users;          /* which sandbox has its bundles in which of them */
     bool keeps_open;
     struct {
         bool is_known;
@@ -59,5 +61,7 @@ void trees_keep_open(struct trees *trees, bool keeps_open);
 enum reconciler_tree tree_of_layout(enum volume_layout layout);
 enum volume_layout tree_layout(enum reconciler_tree tree);
 
-/* Adds a tree of bundles, in which the containers of a sandbox come and go. */
-void trees_watch_bundles(struct trees *trees, const char *path);
+/* Adds a tree of bundles, in which the containers of a sandbox come and go; and ends it, if no
+ * other sandbox has its bundles there. */
+void trees_watch_bundles(struct trees *trees, const char *path, const char *sandbox_id);
+void trees_leave_bundles(struct trees *trees, const char *sandbox_id);

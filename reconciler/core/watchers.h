@@ -13,6 +13,8 @@ struct reconciler_watchers {
     void *userdata;
     /* Watches one more tree, under this number. 0 or -errno. */
     int (*watch)(void *userdata, enum reconciler_tree tree, const char *path);
+    /* Stops watching a tree, whose number is free then. */
+    void (*unwatch)(void *userdata, enum reconciler_tree tree);
     /* Watches a directory before it is read; outcomes as watch_directories_arm(). */
     int (*arm)(void *userdata, enum reconciler_tree tree, const char *name);
     /* The same for a directory that is open already, or could not be opened:

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import secrets
+import shutil
 import subprocess
 import unittest
 
@@ -40,8 +41,8 @@ class HostileUsersTest(SaidTest):
 
     def run_pod(self, pod, volume):
         """Shim, VMM and a container with the volume."""
-        shim = RustShim(pod)
-        self.addCleanup(shim.close)
+        pod.shim = RustShim(pod)
+        self.addCleanup(pod.shim.close)
         pod.vmm = self.host.start_vmm(pod.id)
         pod.write_state("qemu")
         pod.run_container(volume.path, guest_name("data"))
@@ -172,6 +173,24 @@ class HostileUsersTest(SaidTest):
         self.host.wait(lambda: self.host.crustctl("resync") and len(self.findings()) == len(pods),
                        60, "all to be doubted")
         self.assertEqual(self.watches(), before)
+
+    def test_directories_are_watched_for_as_long_as_a_pod_needs_them(self):
+        volume = self.volume(self.host)
+        self.host.path("/run/kata").mkdir()
+        self.host.start()
+        self.settle(self.host)
+        before = self.watches()
+        pod = self.pod(VICTIM)
+        self.run_pod(pod, volume)
+        self.host.wait(self.sandboxes, 30, "the pod")
+        self.settle(self.host)
+        self.assertGreater(self.watches(), before)
+        pod.vmm.stop()
+        pod.shim.close()
+        self.host.wait(lambda: not self.sandboxes(), 30, "the pod to be gone")
+        shutil.rmtree(pod.state)
+        self.settle(self.host)
+        self.host.wait(lambda: self.watches() == before, 30, "the watches to be released")
 
 
 if __name__ == "__main__":

@@ -129,7 +129,7 @@ int observe_bundle_owner(const struct observe_sandbox_paths *paths, const char *
                          char ret_sandbox_id[static OBSERVE_SANDBOX_ID_BYTES])
 {
     (void)paths;
-    (void)parent;
+    assert_non_null(parent);
     (void)container_id;
     (void)snprintf(ret_sandbox_id, OBSERVE_SANDBOX_ID_BYTES, "%s", fake_owner ? fake_owner : "");
     return fake_owner_result;
@@ -200,11 +200,15 @@ bool census_sees_host(void)
 
 /* ---- watchers ----------------------------------------------------------------------------- */
 
+static char fake_watched[64]; /* the path of TREE_BUNDLES; "": none */
+
 static int fake_watch(void *userdata, enum reconciler_tree tree, const char *path)
 {
     (void)userdata;
-    (void)path;
-    return tree == TREE_BUNDLES ? 0 : -ENOSPC;
+    if (tree != TREE_BUNDLES)
+        return -ENOSPC;
+    (void)snprintf(fake_watched, sizeof(fake_watched), "%s", path);
+    return 0;
 }
 
 static int fake_arm(void *userdata, enum reconciler_tree tree, const char *name)
@@ -213,6 +217,13 @@ static int fake_arm(void *userdata, enum reconciler_tree tree, const char *name)
     (void)tree;
     (void)name;
     return 0;
+}
+
+static void fake_unwatch(void *userdata, enum reconciler_tree tree)
+{
+    (void)userdata;
+    assert_int_equal(tree, TREE_BUNDLES);
+    fake_watched[0] = '\0';
 }
 
 static int fake_arm_opened(void *userdata, enum reconciler_tree tree, const char *name, int opened,
@@ -254,8 +265,9 @@ static void fake_report(void *userdata, struct reconciler_health *ret_health)
         (struct reconciler_source){.name = "inotify", .up = !fake_watcher_down};
 }
 
-static const struct reconciler_watchers fake_watchers = {
-    NULL, fake_watch, fake_arm, fake_arm_opened, fake_pin, fake_unpin, fake_check, fake_report};
+static const struct reconciler_watchers fake_watchers = {NULL,       fake_watch,      fake_unwatch,
+                                                         fake_arm,   fake_arm_opened, fake_pin,
+                                                         fake_unpin, fake_check,      fake_report};
 
 /* ---- the reconciler ----------------------------------------------------------------------- */
 

@@ -291,6 +291,43 @@ static void bundles_that_appear_are_watched(void **state)
     settle();
 }
 
+static void end_vmm(unsigned place, const char *sandbox_id)
+{
+    fake_sandbox[place].ended = true;
+    reconciler_queue_exit(reconciler, sandbox_id, fake_sandbox[place].pid);
+}
+
+/* Two share a directory of bundles. The third's directory cannot be watched beside it, and takes
+ * its place. A container's name may still be queued when its directory is no longer watched. */
+static void bundles_are_watched_until_their_last_sandbox_ends(void **state)
+{
+    static const char *const ids[] = {"sandbox-1", "sandbox-2", "sandbox-3"};
+
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        start_sandbox(i, ids[i]);
+        fake_sandbox[i].bundles = "/run/bundles";
+    }
+    run_node();
+    assert_string_equal(fake_watched, "/run/bundles");
+    start_sandbox(2, ids[2]);
+    fake_sandbox[2].bundles = "/run/others";
+    end_vmm(0, ids[0]);
+    reconciler_queue_exit(reconciler, ids[2], 1); /* of another VMM: it is observed */
+    settle();
+    assert_string_equal(fake_watched, "/run/bundles");
+    end_vmm(1, ids[1]);
+    reconciler_queue_tree(reconciler, TREE_BUNDLES);
+    settle();
+    assert_string_equal(fake_watched, "/run/others");
+    end_vmm(2, ids[2]);
+    settle();
+    assert_string_equal(fake_watched, "");
+    reconciler_queue_directory(reconciler, TREE_BUNDLES, "container-1");
+    settle();
+    assert_string_equal(fake_watched, "");
+}
+
 static void metadata_that_goes_ends_the_volume(void **state)
 {
     int64_t volume_id = bind_one();
@@ -440,6 +477,7 @@ int main(void)
         NODE(a_sandbox_in_mid_write_is_believed_at_last),
         NODE(a_container_that_mounts_the_volume_binds_it),
         NODE(bundles_that_appear_are_watched),
+        NODE(bundles_are_watched_until_their_last_sandbox_ends),
         NODE(metadata_that_goes_ends_the_volume),
         NODE(metadata_in_mid_write_is_read_four_times),
         NODE(a_name_that_is_a_hash_is_resolved),
