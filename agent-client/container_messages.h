@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agent-client/container_run.h"
 #include "lib/buffer.h"
 
 #define CONTAINER_METHOD_CREATE      "CreateContainer"
@@ -20,25 +21,6 @@
 #define CONTAINER_METHOD_SIGNAL      "SignalProcess"
 #define CONTAINER_METHOD_REMOVE      "RemoveContainer"
 #define CONTAINER_METHOD_COPY        "CopyFile"
-
-/* A SCSI disk that the agent mounts in its own mount namespace before it answers CreateContainer;
- * it waits for the disk to appear. RemoveContainer unmounts it, also of a container that was never
- * started. The agent checks neither which disk is there nor where the mount point leads. */
-struct container_storage {
-    unsigned scsi_id, lun; /* below 256; below 16384, as the guest's kernel scans them */
-    const char *filesystem_type;
-    const char *const *options; /* NULL at the end; NULL: none. At most CONTAINER_STORAGE_OPTIONS */
-    const char *mount_point;    /* absolute, in the guest; the agent makes it */
-    bool has_fs_group;          /* walks the tree, and follows links to directories */
-    uint32_t fs_group;
-    bool on_root_mismatch; /* no walk if the root has the group and its permissions already */
-};
-
-enum {
-    CONTAINER_STORAGE_OPTIONS = 32,
-    CONTAINER_SCSI_IDS = 256,
-    CONTAINER_SCSI_LUNS = 16384,
-};
 
 /* What is created; as in container_run.h. */
 struct container_spec {

@@ -38,6 +38,19 @@ static char **copy_texts(const char *const *texts, bool *failed)
     return copies;
 }
 
+static void copy_storage(struct container_order *order, const struct container_storage *storage,
+                         bool *failed)
+{
+    order->storage = *storage;
+    order->storage_type = copy_text(storage->filesystem_type, failed);
+    order->mount_point = copy_text(storage->mount_point, failed);
+    order->storage_options = copy_texts(storage->options, failed);
+    order->storage.filesystem_type = order->storage_type;
+    order->storage.mount_point = order->mount_point;
+    order->storage.options = (const char *const *)order->storage_options;
+    order->request.storage = &order->storage;
+}
+
 int container_order_init(struct container_order *order, const struct container_request *request)
 {
     bool failed = false;
@@ -57,6 +70,8 @@ int container_order_init(struct container_order *order, const struct container_r
     order->request.program = order->program;
     order->request.arguments = (const char *const *)order->arguments;
     order->request.volume_paths = (const char *const *)order->volume_paths;
+    if (request->storage)
+        copy_storage(order, request->storage, &failed);
     return failed ? -ENOMEM : 0;
 }
 
@@ -68,6 +83,9 @@ void container_order_done(struct container_order *order)
     free(order->program);
     free_texts(order->arguments);
     free_texts(order->volume_paths);
+    free(order->storage_type);
+    free(order->mount_point);
+    free_texts(order->storage_options);
     *order = (struct container_order){0};
 }
 
@@ -104,7 +122,7 @@ static bool are_volumes(const char *const *paths)
 const char *container_order_fault(const struct container_order *order)
 {
     const struct container_request *request = &order->request;
-    bool needs_program = request->act == CONTAINER_RUN || request->copied;
+    bool needs_program = request->act != CONTAINER_CLEAN_UP || request->copied;
 
     if (!request->address)
         return "there is no address";
@@ -118,6 +136,9 @@ const char *container_order_fault(const struct container_order *order)
         return "the program has too many arguments";
     if (!are_volumes(request->volume_paths))
         return "a volume's path is not absolute or too long, or there are too many of them";
+    if (request->storage &&
+        (!is_path(request->storage->mount_point) || !is_name(request->storage->filesystem_type)))
+        return "the storage's mount point is no absolute path, or its type is none";
     if (!request->step_ns)
         return "there is no time for a call";
     return NULL;

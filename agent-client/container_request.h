@@ -8,6 +8,9 @@ struct container_order {
     struct container_request request; /* points to what follows */
     char *address, *container_id, *directory, *program;
     char **arguments, **volume_paths; /* never NULL */
+    struct container_storage storage; /* if the request has one */
+    char *storage_type, *mount_point;
+    char **storage_options;
 };
 
 /* 0, -ENOMEM; then container_order_done() is still due. */

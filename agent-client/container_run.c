@@ -2,6 +2,7 @@
 /* container_run.c - which call comes next, and what may be left in the guest if one fails.
  *
  *     RUN       [COPY…] CREATE START READ… WAIT REMOVE [COPY]
+ *     HOLD      the same up to READ, until a line has come
  *     CLEAN_UP  KILL WAIT REMOVE [CREATE KILL WAIT REMOVE] [COPY]
  *
  * `step` is the call that is under way. A run has two halves. In the first a call that fails
@@ -15,6 +16,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "agent-client/container_answer.h"
 #include "agent-client/container_messages.h"
@@ -56,8 +58,9 @@ static bool is_exec_failure(int exit_status)
 void container_run_finish(struct container_run *run)
 {
     container_run_disconnect(run);
-    run->reply.not_executed = run->reply.kind == CONTAINER_DONE && !run->output.length &&
-                              !run->errors.length && is_exec_failure(run->reply.exit_status);
+    run->reply.not_executed = run->reply.kind == CONTAINER_DONE && !run->reply.held &&
+                              !run->output.length && !run->errors.length &&
+                              is_exec_failure(run->reply.exit_status);
     run->reply.output = buffer_text(&run->output);
     run->reply.output_length = run->output.length;
     run->reply.errors = buffer_text(&run->errors);
@@ -162,6 +165,21 @@ static void read_ended(struct container_run *run)
     container_run_step(run, all ? CONTAINER_WAIT : CONTAINER_READ);
 }
 
+/* HOLD: the program has said its line, and the container stays. */
+static bool is_held(const struct container_run *run)
+{
+    return run->order.request.act == CONTAINER_HOLD && !run->reading_errors && run->output.length &&
+           memchr(buffer_text(&run->output), '\n', run->output.length);
+}
+
+static void run_hold(struct container_run *run)
+{
+    run->reply.kind = CONTAINER_DONE;
+    run->reply.step = CONTAINER_READ;
+    run->reply.held = true;
+    container_run_finish(run);
+}
+
 static void read_answered(struct container_run *run, const struct buffer *payload)
 {
     bool end = false;
@@ -174,6 +192,8 @@ static void read_answered(struct container_run *run, const struct buffer *payloa
         container_run_fail(run, CONTAINER_FAILED, text);
     } else if (r < 0) {
         container_run_fail(run, CONTAINER_UNREACHABLE, "the agent's reply cannot be understood");
+    } else if (is_held(run)) {
+        run_hold(run);
     } else if (end) {
         read_ended(run);
     } else {

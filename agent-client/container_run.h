@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* container_run.h - one short-lived container in a guest, by the calls of kata-agent.
+/* container_run.h - one container of crustd's own in a guest, by the calls of kata-agent.
  *
  * A run is CreateContainer, StartContainer, ReadStdout and ReadStderr until they are at their end,
  * WaitProcess and RemoveContainer, in this order, on one connection. (After WaitProcess the agent
@@ -38,8 +38,30 @@ enum {
     CONTAINER_PROGRAM_BYTES = 64 * 1024 * 1024, /* the largest program that is copied */
 };
 
+/* A SCSI disk that the agent mounts in its own mount namespace before it answers CreateContainer;
+ * it waits for the disk to appear. RemoveContainer unmounts it, also of a container that was never
+ * started. The agent checks neither which disk is there nor where the mount point leads. */
+struct container_storage {
+    unsigned scsi_id, lun; /* below 256; below 16384, as the guest's kernel scans them */
+    const char *filesystem_type;
+    const char *const *options; /* NULL at the end; NULL: none. At most CONTAINER_STORAGE_OPTIONS */
+    const char *mount_point;    /* absolute, in the guest; the agent makes it */
+    bool has_fs_group;          /* walks the tree, and follows links to directories */
+    uint32_t fs_group;
+    bool on_root_mismatch; /* no walk if the root has the group and its permissions already */
+};
+
+enum {
+    CONTAINER_STORAGE_OPTIONS = 32,
+    CONTAINER_SCSI_IDS = 256,
+    CONTAINER_SCSI_LUNS = 16384,
+};
+
 enum container_act {
     CONTAINER_RUN,
+    /* As RUN, but the container stays as soon as the program has written a whole line: the storage
+     * is mounted for as long as the container is there. CLEAN_UP removes both. */
+    CONTAINER_HOLD,
     CONTAINER_CLEAN_UP, /* remove what an earlier run may have left under this id */
 };
 
@@ -59,7 +81,8 @@ enum container_step {
 /* Where no cgroup is mounted at all, Kata 4.1.0 creates the container and then panics in
  * StartContainer and RemoveContainer, and answers neither: TIMED_OUT, and left. */
 enum container_kind {
-    CONTAINER_DONE,        /* RUN: the program has ended; CLEAN_UP: the container is gone */
+    CONTAINER_DONE,        /* RUN: the program has ended; HOLD: it has, or the container is held;
+                              CLEAN_UP: the container is gone */
     CONTAINER_DENIED,      /* the guest's policy forbids the call of `step` */
     CONTAINER_UNSUPPORTED, /* the agent does not know the call */
     CONTAINER_UNREACHABLE, /* no connection, no handshake, closed, nonsense */
@@ -77,8 +100,8 @@ struct container_request {
                                  borrowed until done */
     const char *container_id; /* letters, digits, dashes */
 
-    /* As the agent sees it. RUN needs all of it. CLEAN_UP may have NULL for the directory; with
-     * directory and program it also finds what a CreateContainer left that was cut off in its
+    /* As the agent sees it. RUN and HOLD need all of it. CLEAN_UP may have NULL for the directory;
+     * with directory and program it also finds what a CreateContainer left that was cut off in its
      * middle and that RemoveContainer does not know: it creates the container once more, which
      * either rolls that back or makes one that can be removed. Nothing is started. So the
      * directory has to be removed after CLEAN_UP, and must not be given if it is not there. */
@@ -91,8 +114,9 @@ struct container_request {
     bool copied;
     int program_file;
 
-    const char *const *arguments;    /* NULL at the end: what follows the program's name */
-    const char *const *volume_paths; /* NULL at the end: /vol/0, /vol/1, … */
+    const char *const *arguments;            /* NULL at the end: what follows the program's name */
+    const char *const *volume_paths;         /* NULL at the end: /vol/0, /vol/1, … */
+    const struct container_storage *storage; /* mounted before volume_paths are; NULL: none */
 
     uint64_t step_ns;    /* for the answer to each call; for kill and remove too */
     uint64_t program_ns; /* for the program, from its start to its end */
@@ -103,7 +127,8 @@ struct container_reply {
     enum container_kind kind;
     enum container_step step; /* where it ended; DONE: the last step before removing */
     struct error error;       /* for a person, when not DONE */
-    int exit_status;          /* RUN and DONE */
+    bool held;                /* HOLD and DONE: the container stays; else its program has ended */
+    int exit_status;          /* RUN or HOLD, DONE and not held */
     bool not_executed; /* DONE, but the guest could not execute the file: another architecture,
                           a program that is not static, a mount that forbids it */
 

@@ -53,6 +53,7 @@ static int append_create(const struct container_run *run, struct buffer *payload
         .program = request->program,
         .arguments = request->arguments,
         .volume_paths = request->volume_paths,
+        .storage = request->act == CONTAINER_HOLD ? request->storage : NULL,
     };
 
     return container_append_create(payload, &spec);
