@@ -112,20 +112,25 @@ enum status_code drive_find_check(const struct drive_disk *disk, uint64_t bytes,
     return STATUS_OK;
 }
 
-int drive_find_open(const struct drive_find_request *request, const struct drive_disk *disk,
-                    int flags, int *ret_fd)
+int drive_find_open_node(const char *path, const struct drive_disk *disk, int flags, int *ret_fd)
 {
-    cleanup(fd_closep) int fd = -1;
-    char path[PATH_MAX];
+    cleanup(fd_closep) int fd = open(path, flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     struct stat status;
 
-    if (snprintf(path, sizeof(path), "%s/%s", request->devices, disk->name) >= (int)sizeof(path))
-        return -ENAMETOOLONG;
-    fd = open(path, flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &status) < 0)
         return -errno;
     if (!S_ISBLK(status.st_mode) || status.st_rdev != disk->device)
         return DRIVE_FIND_ABSENT;
     *ret_fd = take_fd(&fd);
     return 0;
+}
+
+int drive_find_open(const struct drive_find_request *request, const struct drive_disk *disk,
+                    int flags, int *ret_fd)
+{
+    char path[PATH_MAX];
+
+    if (snprintf(path, sizeof(path), "%s/%s", request->devices, disk->name) >= (int)sizeof(path))
+        return -ENAMETOOLONG;
+    return drive_find_open_node(path, disk, flags, ret_fd);
 }

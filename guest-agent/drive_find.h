@@ -40,3 +40,6 @@ enum drive_find_failure {
 /* Opens the disk's node. flags: of open(2). 0, IN_USE, ABSENT or another -errno. */
 int drive_find_open(const struct drive_find_request *request, const struct drive_disk *disk,
                     int flags, int *ret_fd);
+
+/* The same by the path of a node, wherever that is. */
+int drive_find_open_node(const char *path, const struct drive_disk *disk, int flags, int *ret_fd);

@@ -17,7 +17,7 @@
 #define CONFIGFS_TYPE 0x62656570
 #define MQUEUE_TYPE   0x19800202
 
-static bool is_kernel_file_system(int fd)
+bool drive_target_is_kernels(int fd)
 {
     static const unsigned long kinds[] = {
         PROC_SUPER_MAGIC,   SYSFS_MAGIC,     CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC,
@@ -45,7 +45,7 @@ static bool is_protected(int fd)
     } places[] = {{"/dev", true}, {"/dev/shm", true}, {"/run/kata-containers", false}};
     struct stat status, root, place;
 
-    if (is_kernel_file_system(fd) || fstat(fd, &status) < 0 || stat("/", &root) < 0)
+    if (drive_target_is_kernels(fd) || fstat(fd, &status) < 0 || stat("/", &root) < 0)
         return true;
     for (size_t i = 0; i < array_length(places); i++) {
         if (stat(places[i].path, &place) < 0)

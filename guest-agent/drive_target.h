@@ -8,6 +8,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "lib/result.h"
 
 enum drive_target_outcome {
@@ -21,3 +23,7 @@ enum drive_target_outcome {
  * missing are made, 0755, and stay. *ret_fd is an O_PATH descriptor for move_mount(2). An outcome,
  * or -errno; the error is filled unless OPEN. */
 int drive_target_open(const char *path, int *ret_fd, struct error *error);
+
+/* Whether it lies in a file system that is the kernel's own interface: proc, sysfs, cgroup and the
+ * like; also if that cannot be told. */
+bool drive_target_is_kernels(int fd);

@@ -13,6 +13,7 @@
 
 #include "guest-agent/auto.h"
 #include "guest-agent/drive_flush.h"
+#include "guest-agent/drive_once.h"
 #include "guest-agent/drive_task.h"
 #include "guest-agent/oneshot.h"
 #include "guest-agent/serve.h"
@@ -35,12 +36,14 @@ struct options {
     bool automatic;
     uint64_t flush_ns; /* 0: never; FLUSH_DEFAULT: not said */
     bool once;
+    const char *drive; /* an act of drive_once.h; NULL */
     struct oneshot_request request;
 };
 
 static const char help[] =
     "usage: crust-guest-agent [--listen ADDRESS]... [--flush SECONDS] [--auto]\n"
     "       crust-guest-agent --once [--report] [--timeout SECONDS] PATH...|--all\n"
+    "       crust-guest-agent --drive ACT [--timeout SECONDS] [--flush SECONDS] ARGUMENT...\n"
     "\n"
     "Grows the file systems of a virtual machine's volumes, mounts and unmounts its drives.\n"
     "\n"
@@ -53,6 +56,7 @@ static const char help[] =
     "                     their devices, print one line of JSON, exit\n"
     "  --report           with --once: change nothing, only print\n"
     "  --timeout SECONDS  with --once: report as timed_out what takes longer (1 to 3600)\n"
+    "  --drive ACT        for crustd itself: check, look, hold or prove a drive from a container\n"
     "  --all              with --once: every writable ext4, xfs and btrfs, in place of paths\n"
     "  --version          print the version\n"
     "  --help             print this\n"
@@ -97,6 +101,9 @@ static bool check_options(struct options *options)
 {
     const struct oneshot_request *request = &options->request;
 
+    if (options->drive)
+        return !options->once && !options->listen_count && !options->automatic &&
+               !request->report_only && !request->all;
     if (options->once)
         return check_once(options);
     if (request->count || request->all || request->report_only || request->timeout_ns)
@@ -111,12 +118,13 @@ static bool check_options(struct options *options)
 
 static int parse_options(int argc, char **argv, struct options *options)
 {
-    enum { LISTEN = 256, AUTO, FLUSH, ONCE, REPORT, TIMEOUT, ALL, VERSION, HELP };
+    enum { LISTEN = 256, AUTO, FLUSH, ONCE, DRIVE, REPORT, TIMEOUT, ALL, VERSION, HELP };
     static const struct option known[] = {
         {"listen", required_argument, NULL, LISTEN},
         {"auto", no_argument, NULL, AUTO},
         {"flush", required_argument, NULL, FLUSH},
         {"once", no_argument, NULL, ONCE},
+        {"drive", required_argument, NULL, DRIVE},
         {"report", no_argument, NULL, REPORT},
         {"timeout", required_argument, NULL, TIMEOUT},
         {"all", no_argument, NULL, ALL},
@@ -142,6 +150,9 @@ static int parse_options(int argc, char **argv, struct options *options)
             break;
         case ONCE:
             options->once = true;
+            break;
+        case DRIVE:
+            options->drive = optarg;
             break;
         case REPORT:
             options->request.report_only = true;
@@ -218,6 +229,29 @@ static int run(const struct options *options)
     return status;
 }
 
+static int run_drive(const struct options *options)
+{
+    const struct drive_once_request request = {
+        .act = options->drive,
+        .arguments = options->request.paths,
+        .count = options->request.count,
+        .timeout_ns = options->request.timeout_ns,
+        .flush_ns = options->flush_ns == FLUSH_DEFAULT ? FLUSH_NS : options->flush_ns,
+        .sysfs = "/sys",
+    };
+    struct error error = {.text = "no such act or arguments, try --help"};
+
+    switch (drive_once_run(&request, STDOUT_FILENO, &error)) {
+    case DRIVE_ONCE_DONE:
+        return EXIT_SUCCESS;
+    case DRIVE_ONCE_REFUSED:
+        return EXIT_INCOMPLETE;
+    default:
+        (void)fprintf(stderr, "crust-guest-agent: %s\n", error.text);
+        return EXIT_USAGE;
+    }
+}
+
 static int run_once(const struct oneshot_request *request)
 {
     struct error error;
@@ -247,6 +281,8 @@ int main(int argc, char **argv)
         break;
     }
     (void)signal(SIGPIPE, SIG_IGN); /* a serial port is written by write(2) */
+    if (options.drive)
+        return run_drive(&options);
     if (options.once)
         return run_once(&options.request);
     return run(&options);

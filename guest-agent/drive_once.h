@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drive_once.h - `crust-guest-agent --drive`: what kata-agent does not do about a drive, in a
+ * container that crustd has it run. Prints one line of JSON. The contract is docs/guest-helper.md.
+ *
+ *     check SERIAL SIZE ro|rw [PLACE PARENT DEV AGENT [NAME]]   before it is mounted
+ *     look SERIAL [PATH]                                        whether it is mounted on PATH
+ *     hold SERIAL PATH                                          syncs it, prints, and goes on so
+ *     prove SERIAL [NODE]                                       nobody has the disk
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/result.h"
+
+struct drive_once_request {
+    const char *act;
+    const char *const *arguments;
+    size_t count;
+    uint64_t timeout_ns; /* check: for the disk to appear; prove: for others to let go */
+    uint64_t flush_ns;   /* hold: 0 syncs only once */
+    const char *sysfs;   /* "/sys" */
+};
+
+enum drive_once_outcome {
+    DRIVE_ONCE_DONE,
+    DRIVE_ONCE_REFUSED, /* the line says why */
+    DRIVE_ONCE_USAGE,   /* no such act or arguments: nothing was printed */
+};
+
+/* Writes the line to `output`. hold returns only if it is refused. An outcome, or -errno with a
+ * text: there is no line then. */
+int drive_once_run(const struct drive_once_request *request, int output, struct error *error);
