@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The six stories of the CRUST proposal (the draft of KEP-2857 with the Container RUntime STorage interface), from the
+side of the node: what the kubelet asks, what crustd answers, and what a node says of a volume of which it was asked
+nothing. Kubelet and CSI driver are played by the tests; docs/interfaces-implemented.md has the table."""
+
+import contextlib
+import json
+import os
+import subprocess
+import unittest
+
+from disks import make_filesystem
+from grpc_client import SECONDS
+from grpc_management_test import PATH, ManagementTest
+from said import AFTER, BEFORE, SANDBOX, publish_path
+
+KATA = "opt/kata/share/defaults/kata-containers/configuration.toml"
+GO = '[hypervisor.qemu]\nenable_debug = true\nextra_monitor_socket = "qmp"\n'
+RUST = GO.replace("qmp", "hmp") + '[runtime]\nname = "virt_container"\nhypervisor_name = "qemu"\n'
+GROUP = {"FS_GROUP_CHANGE_POLICY_ALWAYS", "FS_GROUP_CHANGE_POLICY_ROOT_MISMATCH"}
+
+
+class StoriesTest(ManagementTest):
+    """A kubelet beside a node whose pods are micro-VMs."""
+
+    def configured(self, text=GO, settings=None):
+        node = self.node(settings)
+        file = node.root / KATA
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+        return node
+
+    def capabilities(self):
+        reply = self.client.RuntimeGetCapabilities(self.management.RuntimeGetCapabilitiesRequest(), timeout=SECONDS)
+        name = self.management.RuntimeCapability.RPC.Type.Name
+        return {name(one.rpc.type) for one in reply.capabilities}
+
+    def file_systems(self):
+        return list(self.client.RuntimeGetSupportedFileSystems(
+            self.management.RuntimeGetSupportedFileSystemsRequest(), timeout=SECONDS).file_systems)
+
+    def add_pod(self, node):
+        """A sandbox with a device that it is going to mount, once it is published."""
+        volume = self.volume(node, "pv-not-published")
+        node.unstage(volume.path)
+        self.monitor(node, volume)
+        self.agent(node).stats.total = BEFORE
+        vmm = node.start_vmm(SANDBOX)
+        node.add_sandbox(SANDBOX, vmm.pid, agent="unix:///agent.sock", drives=[volume.record()])
+        return vmm, volume.loop
+
+    @contextlib.contextmanager
+    def mounted_by_the_driver(self):
+        """What falling back is: the driver mounts the volume on the node. The device."""
+        loop = self.loop()
+        make_filesystem("ext4", loop.device)
+        at = self.scratch / f"globalmount{self.loops}"
+        at.mkdir()
+        subprocess.run(["mount", loop.device, at], check=True)
+        try:
+            yield loop
+        finally:
+            subprocess.run(["umount", at], check=True)
+
+    def is_none_of_crustds(self, node, loop):
+        """Nothing is on record, nothing is written, nobody has it open, and a larger device changes nothing."""
+        self.settle(node)
+        loop.resize(AFTER)
+        self.settle(node)
+        self.assertIsNone(node.volume(PATH))
+        self.assertEqual(node.query(f"SELECT 1 FROM audit_volumes WHERE device = '{loop.device}'"), [])
+        self.assertEqual(node.query("SELECT 1 FROM audit_resizes"), [])
+        self.assertFalse(node.directory(PATH).exists())
+        theirs = f"/proc/{node.process.pid}/fd"
+        self.assertNotIn(loop.device, [os.readlink(f"{theirs}/{fd}") for fd in os.listdir(theirs)
+                                       if os.path.islink(f"{theirs}/{fd}")])
+
+
+class Stories(StoriesTest):
+    def test_story_1_everything_is_deferred(self):
+        """Capabilities, file systems, publish with fsGroup and policy, stats, expand, the end of the pod."""
+        node = self.configured()
+        vmm, loop = self.add_pod(node)
+        self.start(node)
+        self.assertLessEqual(GROUP | {"VOLUME_STATS", "VOLUME_RESIZE"}, self.capabilities())
+        self.assertIn("ext4", self.file_systems())
+        for _ in range(2):  # the kubelet asks again when it is restarted
+            self.publish(loop.device, mount_options=["noatime"], fsgroup_gid=4059, fsgroup_policy="OnRootMismatch")
+        staged = json.loads((node.directory(PATH) / "mountInfo.json").read_text())
+        self.assertEqual(staged, {"volume-type": "directvol", "device": loop.device, "fstype": "ext4",
+                                  "metadata": {"fsGroup": "4059", "fsGroupChangePolicy": "OnRootMismatch"},
+                                  "options": ["noatime"]})
+        node.wait_for(PATH, "in_sync", sandbox_id=SANDBOX)
+        mapping, = node.query("SELECT sandbox_id, device, target_path FROM audit_mappings")
+        self.assertEqual(mapping, {"sandbox_id": SANDBOX, "device": loop.device, "target_path": PATH})
+        stats = self.stats(loop.device)
+        self.assertEqual((stats.usage[0].total, stats.volume_condition.abnormal), (BEFORE, False))
+        loop.resize(AFTER)
+        self.assertEqual(self.expand(loop.device, required=AFTER), AFTER)
+        self.assertEqual(self.stats(loop.device).usage[0].total, AFTER)
+        vmm.close()
+        node.end_sandbox(SANDBOX)
+        node.wait(lambda: node.volume(PATH)["sandbox_id"] is None, SECONDS, "the end of the sandbox")
+        runtime = self.messages("crust_runtime")
+        self.stub(node, "crust_runtime", "Runtime").RuntimeUnstageVolume(
+            runtime.RuntimeUnstageVolumeRequest(volume_target_path=PATH), timeout=SECONDS)
+        self.assertFalse(node.directory(PATH).exists())
+
+    def test_story_2_the_runtime_lacks_post_mount_configuration(self):
+        """No fsGroup with Kata's Rust runtime, a subPath with neither: the kubelet sees it before it defers anything."""
+        for text in (GO, RUST):
+            node = self.configured(text)
+            self.start(node)
+            claimed = self.capabilities()
+            self.assertEqual(GROUP & claimed, set() if text == RUST else GROUP)
+            self.assertNotIn("SUBPATH", claimed)
+            with self.mounted_by_the_driver() as loop:
+                node.add_device(loop.device)
+                self.is_none_of_crustds(node, loop)
+
+    def test_story_3_the_runtime_class_names_no_socket(self):
+        """The kubelet never calls. A call that comes all the same finds the device mounted on the node."""
+        node = self.configured()
+        self.start(node)
+        vmm = node.start_vmm(SANDBOX)
+        node.add_sandbox(SANDBOX, vmm.pid)
+        node.wait(lambda: node.query("SELECT 1 FROM audit_sandboxes"), SECONDS, "the sandbox")
+        with self.mounted_by_the_driver() as loop:
+            node.add_device(loop.device)
+            self.is_none_of_crustds(node, loop)
+            with self.fails("UNAVAILABLE", "in use on the host"):
+                self.publish(loop.device)
+            self.assertFalse(node.directory(PATH).exists())
+
+    def test_story_4_the_storage_class_does_not_allow_it(self):
+        """Two pods on one node, one of whose volumes is deferred: the other one's is not touched."""
+        node = self.configured()
+        _, deferred = self.add_pod(node)
+        self.start(node)
+        path = publish_path("pv-deferred")
+        self.publish(deferred.device, path=path)
+        node.wait_for(path, "in_sync", sandbox_id=SANDBOX)
+        with self.mounted_by_the_driver() as loop:
+            node.add_device(loop.device)
+            self.is_none_of_crustds(node, loop)
+        self.assertEqual(node.volume(path)["state"], "in_sync")
+        deferred.resize(AFTER)
+        self.assertEqual(self.expand(deferred.device, required=AFTER), AFTER)
+
+    def test_story_5_the_runtime_lacks_the_file_system(self):
+        """It is not in the list that the kubelet hands to the driver; published nevertheless, it is refused."""
+        node = self.configured()
+        _, loop = self.add_pod(node)
+        self.start(node)
+        self.assertEqual(self.file_systems(), ["ext4", "xfs"])
+        with self.fails("INVALID_ARGUMENT", "ntfs", "ext4, xfs"):
+            self.publish(loop.device, file_system="ntfs")
+        self.assertFalse(node.directory(PATH).exists())
+        self.assertIsNone(node.volume(PATH))
+
+    def test_story_6_the_runtime_cannot_expand(self):
+        """Deferred with success, without VOLUME_RESIZE. A kubelet that asks all the same is told so for good."""
+        node = self.configured(settings={"resize.mode": "never"})
+        _, loop = self.add_pod(node)
+        self.start(node)
+        claimed = self.capabilities()
+        self.assertIn("VOLUME_STATS", claimed)
+        self.assertNotIn("VOLUME_RESIZE", claimed)
+        self.publish(loop.device)
+        node.wait(lambda: (node.volume(PATH) or {}).get("sandbox_id") == SANDBOX, SECONDS, "the volume in its sandbox")
+        loop.resize(AFTER)
+        with self.fails("FAILED_PRECONDITION", "policy"):
+            self.expand(loop.device, required=AFTER)
+        self.assertEqual(self.stats(loop.device).usage[0].total, BEFORE)
+
+
+if __name__ == "__main__":
+    unittest.main()
