@@ -98,7 +98,7 @@ class Stories(StoriesTest):
         loop.resize(AFTER)
         self.assertEqual(self.expand(loop.device, required=AFTER), AFTER)
         self.assertEqual(self.stats(loop.device).usage[0].total, AFTER)
-        vmm.close()
+        vmm.stop()
         node.end_sandbox(SANDBOX)
         node.wait(lambda: node.volume(PATH)["sandbox_id"] is None, SECONDS, "the end of the sandbox")
         runtime = self.messages("crust_runtime")
