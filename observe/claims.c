@@ -435,6 +435,43 @@ int claims_each_place(const struct observe_sandbox_paths *paths, const char *san
     return r == 0 ? offer_places(mounts, &names, path, callback, userdata) : r;
 }
 
+struct count {
+    const char *sandbox_id;
+    unsigned others;
+};
+
+static int count_container(void *userdata, const char *container_id, struct bundle *bundle)
+{
+    struct count *count = userdata;
+
+    (void)bundle;
+    count->others += strcmp(container_id, count->sandbox_id) != 0;
+    return 0;
+}
+
+int claims_count_containers(const struct observe_sandbox_paths *paths, const char *sandbox_id,
+                            unsigned *ret_count)
+{
+    cleanup(observed_sandbox_done) struct observed_sandbox sandbox = {0};
+    struct count count = {.sandbox_id = sandbox_id};
+    char bundle[PATH_MAX];
+    struct bundles_place place;
+    int r = claims_find_bundle(paths, sandbox_id, 0, &sandbox, bundle);
+
+    if (r < 0)
+        return r;
+    if (!bundle[0] || bundles_place_of(bundle, sandbox_id, &place) < 0)
+        return OBSERVED_ABSENT;
+    r = bundles_each(paths->cache->bundles, paths->root, &place, sandbox_id, count_container,
+                     &count);
+    if (r < 0)
+        return r;
+    if (r == BUNDLES_UNFINISHED)
+        return OBSERVED_UNFINISHED;
+    *ret_count = count.others;
+    return OBSERVED;
+}
+
 static int compare_sources(const void *a, const void *b)
 {
     const struct observed_record *const *left = a, *const *right = b;

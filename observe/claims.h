@@ -25,5 +25,11 @@ typedef int claims_place(void *userdata, const char *guest_path);
 int claims_each_place(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                       pid_t vmm_pid, const char *path, claims_place *callback, void *userdata);
 
+/* How many containers the sandbox has beside its own, by their bundles: an engine makes a bundle
+ * before the runtime makes the container, and takes it away when the container has been deleted.
+ * OBSERVED, OBSERVED_ABSENT (no bundle of the sandbox is found), OBSERVED_UNFINISHED or -errno. */
+int claims_count_containers(const struct observe_sandbox_paths *paths, const char *sandbox_id,
+                            unsigned *ret_count);
+
 /* If no bundle is found: claims what the runtime recorded as shared directories. 0 or -ENOMEM. */
 int claims_from_records(struct observed_sandbox *sandbox);

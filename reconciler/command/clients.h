@@ -11,6 +11,7 @@
 
 #include "model/volume.h"
 #include "reconciler/command/command.h"
+#include "reconciler/command/drives.h"
 
 struct actor;
 struct clients;
@@ -27,6 +28,17 @@ struct clients_core {
     /* Where the host has mounted the device, or what stands on it; NULL nowhere. `anew`: the mounts
      * are read again before. */
     const char *(*find_host_use)(void *userdata, uint32_t major, uint32_t minor, bool anew);
+    /* drives.h, of this core. */
+    enum status_code (*attach_drive)(void *userdata, const struct reconciler_drive_attach *attach,
+                                     reconciler_drive_done *done, void *done_userdata,
+                                     struct drive_wait **ret_wait, struct error *error);
+    enum status_code (*detach_drive)(void *userdata, const char *drive_id,
+                                     reconciler_drive_done *done, void *done_userdata,
+                                     struct drive_wait **ret_wait, struct error *error);
+    enum status_code (*get_drive)(void *userdata, const char *drive_id,
+                                  reconciler_drive_callback *callback, void *callback_userdata,
+                                  struct error *error);
+    struct drive_wait *(*cancel_drive)(struct drive_wait *wait); /* returns NULL */
 };
 
 struct clients_options {

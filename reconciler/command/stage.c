@@ -30,6 +30,7 @@
 #include "reconciler/command/promise.h"
 #include "reconciler/command/stage_files.h"
 #include "reconciler/command/stage_request.h"
+#include "reconciler/command/staging.h"
 #include "reconciler/core/context.h"
 #include "reconciler/core/node_paths.h"
 #include "reconciler/core/trees.h"
@@ -42,7 +43,6 @@ enum { TEXT_BYTES = 32 * 1024, WAITING = 2048, PER_PASS = 64 };
 
 /* The possible places of a volume's directory: first the one where a runtime expects it, then those
  * that a driver may have written itself. */
-enum { RUNTIMES_SPOTS = 2, SPOTS = 4 };
 static const struct spot {
     enum volume_layout layout;
     bool is_hashed; /* its name is a SHA-256 */
@@ -51,26 +51,6 @@ static const struct spot {
     {LAYOUT_CRUST, true},
     {LAYOUT_KATA, true},
     {LAYOUT_CRUST, false},
-};
-
-enum deed { NOTHING_ASKED, UNCHANGED, DONE };
-
-struct staging {
-    struct staging *next;
-    struct clients *clients;
-    char sandbox_id[STORE_SANDBOX_ID_BYTES]; /* whom it is published for, or "" */
-    bool takes_away;
-    enum deed deed[SPOTS];
-    bool recorded;
-    /* Of an unstage, when it came: an observation may find the directory gone before the call is
-     * recorded. */
-    int64_t known_volume_id;
-    int64_t volume_id;
-    enum status_code code;
-    struct error error;
-    reconciler_staged *done; /* NULL: the client is gone */
-    void *userdata;
-    char target_path[];
 };
 
 /* ---- where ---- */
@@ -122,8 +102,8 @@ static bool has_opposite(const struct stagings *waiting, const char *target_path
     return false;
 }
 
-static enum status_code begin(struct clients *clients, const char *target_path, bool takes_away,
-                              struct staging **ret_staging, struct error *error)
+enum status_code staging_begin(struct clients *clients, const char *target_path, bool takes_away,
+                               struct staging **ret_staging, struct error *error)
 {
     const struct stagings *waiting = &clients->stagings;
     enum status_code code = promise_check(clients->context->store, error);
@@ -220,6 +200,7 @@ enum status_code stage_begin(struct clients *clients, const struct reconciler_st
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(TEXT_BYTES);
     struct stage_content content = {.beside = stage->sandbox_id};
     struct staging *staging = NULL;
+    bool is_drive = false;
     enum status_code code = stage_request_check(clients->context->root, layout, stage, error);
 
     if (code == STATUS_OK)
@@ -227,7 +208,11 @@ enum status_code stage_begin(struct clients *clients, const struct reconciler_st
     if (code == STATUS_OK)
         code = stage_check(clients, stage, error);
     if (code == STATUS_OK)
-        code = begin(clients, stage->target_path, false, &staging, error);
+        code = publish_find_way(clients, stage, &is_drive, error);
+    if (code == STATUS_OK && is_drive)
+        return publish_attach(clients, stage, done, userdata, ret_staging, error);
+    if (code == STATUS_OK)
+        code = staging_begin(clients, stage->target_path, false, &staging, error);
     if (code != STATUS_OK)
         return code;
     if (stage->sandbox_id)
@@ -241,7 +226,22 @@ enum status_code stage_begin(struct clients *clients, const struct reconciler_st
     return wait_or_end(staging, code, done, userdata, ret_staging);
 }
 
-/* Wherever it may be, whatever the configuration says by now. */
+enum status_code unstage_go_on(struct staging *staging, struct error *error)
+{
+    struct clients *clients = staging->clients;
+    enum status_code code = STATUS_OK;
+    struct staging *same;
+
+    (void)store_find_volume(clients->context->store, staging->target_path,
+                            &staging->known_volume_id);
+    for (unsigned i = 0; code == STATUS_OK && i < SPOTS; i++)
+        if (can_be_named(&spots[i], staging->target_path))
+            code = act(staging, i, NULL, error);
+    return wait_or_end(staging, code, staging->done, staging->userdata, &same);
+}
+
+/* Wherever it may be, whatever the configuration says by now. A drive that it was published as goes
+ * first. */
 enum status_code unstage_begin(struct clients *clients, const char *target_path,
                                reconciler_staged *done, void *userdata,
                                struct staging **ret_staging, struct error *error)
@@ -250,18 +250,22 @@ enum status_code unstage_begin(struct clients *clients, const char *target_path,
     enum status_code code = check_target_path(target_path, error);
 
     if (code == STATUS_OK)
-        code = begin(clients, target_path, true, &staging, error);
+        code = staging_begin(clients, target_path, true, &staging, error);
     if (code != STATUS_OK)
         return code;
-    (void)store_find_volume(clients->context->store, target_path, &staging->known_volume_id);
-    for (unsigned i = 0; code == STATUS_OK && i < SPOTS; i++)
-        if (can_be_named(&spots[i], target_path))
-            code = act(staging, i, NULL, error);
-    return wait_or_end(staging, code, done, userdata, ret_staging);
+    staging->done = done;
+    staging->userdata = userdata;
+    code = publish_is_drive(clients, target_path) ? publish_detach(staging, error)
+                                                  : unstage_go_on(staging, error);
+    if (code == STATUS_OK)
+        *ret_staging = staging;
+    return code;
 }
 
 struct staging *reconciler_stage_cancel(struct staging *staging)
 {
+    if (staging && staging->wait)
+        return publish_cancel(staging);
     if (staging)
         staging->done = NULL;
     return NULL;

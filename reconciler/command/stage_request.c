@@ -157,7 +157,7 @@ enum status_code stage_request_check(int root, enum config_stage_layout layout,
 
 /* Mount options of SELinux (context_mounts in mount(8)). A kernel without SELinux gives them to the
  * file system, which refuses them. */
-static bool is_label(const char *option)
+bool stage_option_is_label(const char *option)
 {
     static const char *const names[] = {"context=", "fscontext=", "defcontext=", "rootcontext="};
 
@@ -170,12 +170,12 @@ static bool is_label(const char *option)
 bool stage_request_has_label(const struct reconciler_stage *stage)
 {
     for (unsigned i = 0; i < stage->options; i++)
-        if (is_label(stage->option[i]))
+        if (stage_option_is_label(stage->option[i]))
             return true;
     return false;
 }
 
-static bool is_read_only(const struct reconciler_stage *stage)
+bool stage_request_is_read_only(const struct reconciler_stage *stage)
 {
     bool read_only = false;
 
@@ -188,7 +188,7 @@ static bool is_read_only(const struct reconciler_stage *stage)
  * container would not start (src/agent/src/storage/mod.rs). */
 static void append_group(struct buffer *text, const struct reconciler_stage *stage)
 {
-    const bool has_group = stage->group && !is_read_only(stage);
+    const bool has_group = stage->group && !stage_request_is_read_only(stage);
 
     buffer_append_text(text, ",\"metadata\":{");
     if (has_group)
@@ -205,7 +205,7 @@ static void append_options(struct buffer *text, const struct reconciler_stage *s
 
     buffer_append_text(text, ",\"options\":[");
     for (unsigned i = 0; i < stage->options; i++) {
-        if (!with_labels && is_label(stage->option[i]))
+        if (!with_labels && stage_option_is_label(stage->option[i]))
             continue;
         buffer_append_text(text, is_first ? "" : ",");
         json_append_string(text, stage->option[i]);

@@ -32,11 +32,36 @@ static const char *find_host_use(void *userdata, uint32_t major, uint32_t minor,
     return devices_host_use(&reconciler->devices, major, minor);
 }
 
+static enum status_code attach_drive(void *userdata, const struct reconciler_drive_attach *attach,
+                                     reconciler_drive_done *done, void *done_userdata,
+                                     struct drive_wait **ret_wait, struct error *error)
+{
+    return reconciler_attach_drive(userdata, attach, done, done_userdata, ret_wait, error);
+}
+
+static enum status_code detach_drive(void *userdata, const char *drive_id,
+                                     reconciler_drive_done *done, void *done_userdata,
+                                     struct drive_wait **ret_wait, struct error *error)
+{
+    return reconciler_detach_drive(userdata, drive_id, done, done_userdata, ret_wait, error);
+}
+
+static enum status_code get_drive(void *userdata, const char *drive_id,
+                                  reconciler_drive_callback *callback, void *callback_userdata,
+                                  struct error *error)
+{
+    return reconciler_get_drive(userdata, drive_id, callback, callback_userdata, error);
+}
+
 const struct clients_core core_for_clients = {
     .is_full = is_full,
     .observe_entry = observe_entry_now,
     .resolve_path = resolve_path,
     .find_host_use = find_host_use,
+    .attach_drive = attach_drive,
+    .detach_drive = detach_drive,
+    .get_drive = get_drive,
+    .cancel_drive = reconciler_drive_cancel,
 };
 
 /* ---- the calls ---- */

@@ -4,6 +4,7 @@
 import os
 import unittest
 
+from containers import Containers
 from grpc_client import SECONDS, GrpcTest
 from said import AFTER, BEFORE, SANDBOX, publish_path, status
 
@@ -88,6 +89,31 @@ class Volumes(ManagementTest):
             self.stats("/dev/by-nobody")
         with self.fails("UNAVAILABLE", "no such volume"):
             self.expand(loop.device, sandbox=OTHER)
+
+    def test_into_a_sandbox_with_containers(self):
+        """With drives.enabled = on it would be a drive, which may lie below drives.host_prefixes only; without
+        containers, or without drives, it is metadata."""
+        for settings, has_containers in (({}, True), ({"drives.enabled": "on"}, False), ({"drives.enabled": "on"}, True)):
+            with self.subTest((settings, has_containers)):
+                node = self.node(settings)
+                loop = self.loop()
+                node.add_device(loop.device)
+                containers = Containers(node, SANDBOX)
+                vmm = node.start_vmm(SANDBOX)
+                node.add_sandbox(SANDBOX, vmm.pid)
+                if has_containers:
+                    containers.run(("/somewhere", "/data"))
+                self.start(node)
+                node.wait(lambda n=node: n.query("SELECT 1 FROM audit_sandboxes"), SECONDS, "the sandbox")
+                if settings and has_containers:
+                    with self.fails("PERMISSION_DENIED", "drives.host_prefixes"):
+                        self.publish(loop.device)
+                    self.assertFalse(node.directory(PATH).exists())
+                else:
+                    self.publish(loop.device)
+                    self.assertTrue(node.directory(PATH).exists())
+                vmm.stop()
+                containers.close()
 
     def test_bad_requests(self):
         node, loop = self.scene()

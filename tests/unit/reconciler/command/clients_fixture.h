@@ -30,6 +30,20 @@ static struct {
     unsigned told;
     enum status_code code;
     char error[ERROR_TEXT_BYTES];
+    struct {
+        bool is_there;
+        enum drive_state state;
+        enum status_code code;
+        unsigned attached, detached, cancelled;
+        char drive_id[DRIVE_ID_CHARS + 1];
+        char vm_path[64], host_path[64], sandbox_id[64];
+        char options[256];
+        bool writable, has_fs_group;
+        uint32_t fs_group;
+        enum drive_group_policy policy;
+        reconciler_drive_done *done;
+        void *userdata;
+    } drive;
 } test;
 
 /* ---- the core ---- */
@@ -82,11 +96,80 @@ static const char *find_host_use(void *userdata, uint32_t major, uint32_t minor,
     return anew ? test.host_use_anew : test.host_use;
 }
 
+/* ---- its drives ---- */
+
+static enum status_code wait_for_drive(reconciler_drive_done *done, void *userdata,
+                                       struct drive_wait **ret_wait, struct error *error)
+{
+    if (test.drive.code != STATUS_OK)
+        return (enum status_code)error_set(error, test.drive.code, "no drive");
+    test.drive.done = done;
+    test.drive.userdata = userdata;
+    *ret_wait = (void *)&test.drive;
+    return STATUS_OK;
+}
+
+static enum status_code attach_drive(void *userdata, const struct reconciler_drive_attach *attach,
+                                     reconciler_drive_done *done, void *done_userdata,
+                                     struct drive_wait **ret_wait, struct error *error)
+{
+    (void)userdata;
+    test.drive.attached++;
+    (void)snprintf(test.drive.drive_id, sizeof(test.drive.drive_id), "%s", attach->drive_id);
+    (void)snprintf(test.drive.vm_path, sizeof(test.drive.vm_path), "%s", attach->vm_path);
+    (void)snprintf(test.drive.host_path, sizeof(test.drive.host_path), "%s", attach->host_path);
+    (void)snprintf(test.drive.sandbox_id, sizeof(test.drive.sandbox_id), "%s", attach->sandbox_id);
+    test.drive.options[0] = '\0';
+    for (unsigned i = 0; i < attach->options; i++) {
+        strcat(test.drive.options, i ? " " : "");
+        strcat(test.drive.options, attach->option[i]);
+    }
+    test.drive.writable = attach->writable;
+    test.drive.has_fs_group = attach->has_fs_group;
+    test.drive.fs_group = attach->fs_group;
+    test.drive.policy = attach->fs_group_policy;
+    return wait_for_drive(done, done_userdata, ret_wait, error);
+}
+
+static enum status_code detach_drive(void *userdata, const char *drive_id,
+                                     reconciler_drive_done *done, void *done_userdata,
+                                     struct drive_wait **ret_wait, struct error *error)
+{
+    (void)userdata;
+    test.drive.detached++;
+    (void)snprintf(test.drive.drive_id, sizeof(test.drive.drive_id), "%s", drive_id);
+    return wait_for_drive(done, done_userdata, ret_wait, error);
+}
+
+static enum status_code get_drive(void *userdata, const char *drive_id,
+                                  reconciler_drive_callback *callback, void *callback_userdata,
+                                  struct error *error)
+{
+    const struct reconciler_drive drive = {.drive_id = drive_id, .state = test.drive.state};
+
+    (void)userdata;
+    if (!test.drive.is_there)
+        return (enum status_code)error_set(error, STATUS_NOT_FOUND, "no such drive");
+    (void)callback(callback_userdata, &drive);
+    return STATUS_OK;
+}
+
+static struct drive_wait *cancel_drive(struct drive_wait *wait)
+{
+    assert_ptr_equal(wait, &test.drive);
+    test.drive.cancelled++;
+    return NULL;
+}
+
 static const struct clients_core core = {
     .is_full = is_full,
     .observe_entry = observe_entry_now,
     .resolve_path = resolve_path,
     .find_host_use = find_host_use,
+    .attach_drive = attach_drive,
+    .detach_drive = detach_drive,
+    .get_drive = get_drive,
+    .cancel_drive = cancel_drive,
 };
 
 static void begin(bool in_memory)
