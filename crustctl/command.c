@@ -102,6 +102,46 @@ const struct command commands[] = {
      command_fs_stats},
     {"fs resize", "POD DEVICE SIZE", 3, 0, "resizes the volume on a host device of a sandbox",
      "The device must have at least SIZE: bytes, or 8Gi, 500M.\n", command_fs_resize},
+    {"drives", "", 0, OPTION_ALL, "disks that clients attached to running VMs",
+     "  -a, --all   drives that have ended too\n", command_drives},
+    {"drive list", "", 0, OPTION_ALL, "the same as drives",
+     "  -a, --all   drives that have ended too\n", command_drives},
+    {"drive attach", "DRIVE_ID", 1,
+     OPTION_SANDBOX | OPTION_HOST_PATH | OPTION_VM_PATH | OPTION_TYPE | OPTION_OPTION |
+         OPTION_WRITABLE | OPTION_FSCK | OPTION_FS_GROUP | OPTION_FS_GROUP_POLICY |
+         OPTION_BANDWIDTH | OPTION_OPERATIONS | OPTION_CONTAINER,
+     "mounts a disk of this node in a running VM",
+     "  --sandbox ID         the sandbox whose VM gets the disk\n"
+     "  --host-path P        a block device or a regular file\n"
+     "  --vm-path P          where it is mounted in the guest\n"
+     "  --type FS            its file system\n"
+     "  --option O           a mount option; may be repeated\n"
+     "  --writable           without it the disk is read-only\n"
+     "  --fsck               repairs the file system first, if that needs no question\n"
+     "  --fs-group GID       the group that files are given\n"
+     "  --fs-group-policy W  Always, or OnRootMismatch\n"
+     "  --bandwidth LIMIT    bytes\n"
+     "  --operations LIMIT   operations\n"
+     "  --container PLACE    a running container that gets it too; may be repeated\n"
+     "DRIVE_ID is a name of your choice. The first four options are required. LIMIT is\n"
+     "SIZE/MS, at most SIZE in each MS milliseconds, or SIZE/MS/BURST, once as much as\n"
+     "BURST more; SIZE may be a quantity (10Mi). PLACE is ID:PATH or ID:PATH:SUBPATH;\n"
+     "with :ro at its end it is read-only there.\n"
+     "Waits at most two minutes; what was begun goes on after that, and the same\n"
+     "command again waits for it. Exit code: 0 the guest has mounted it, 3 there is no\n"
+     "such sandbox or disk, 5 refused, 6 not now, ask again.\n",
+     command_drive_attach},
+    {"drive detach", "DRIVE_ID", 1, 0, "unmounts a drive and frees its disk",
+     "Waits at most two minutes; what was begun goes on after that. A drive that is\n"
+     "not there counts as detached. Exit code: 0 the disk is free on the host, 5 the\n"
+     "guest still uses it, and it stays mounted, 6 not now, ask again.\n",
+     command_drive_detach},
+    {"drive limits", "DRIVE_ID", 1, OPTION_BANDWIDTH | OPTION_OPERATIONS,
+     "replaces the limits of a drive",
+     "  --bandwidth LIMIT    bytes\n"
+     "  --operations LIMIT   operations\n"
+     "LIMIT is as with drive attach, or none. A limit that is not given is removed.\n",
+     command_drive_limits},
     {"resync", "", 0, 0, "observes everything again, and tries what waits", NULL, command_resync},
     {"health", "", 0, 0, "exit code 0: daemon ready, 1: not ready, 4: no daemon", NULL,
      command_health},

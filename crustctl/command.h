@@ -87,6 +87,10 @@ int command_direct_volume_resize(struct session *session);
 int command_fs_stats(struct session *session);
 int command_fs_resize(struct session *session);
 int command_gc(struct session *session);
+int command_drives(struct session *session);
+int command_drive_attach(struct session *session);
+int command_drive_detach(struct session *session);
+int command_drive_limits(struct session *session);
 int command_restore(struct session *session);
 
 /* Asks the daemon, waits, prints its answer; sizes in bytes, "0": any. An exit code. */

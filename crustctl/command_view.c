@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* command_view.c - the commands that list a view: volumes, sandboxes, devices, layers, mappings,
- * resizes, cleanups.
+ * resizes, cleanups, drives.
  *
  * The table has the columns that fit into 80 characters; the whole row is in the JSON. A volume is
  * shown by its PV name if it has one, because that is the name people know.
@@ -95,6 +95,17 @@ static const struct column cleanup_columns[] = {
     {.title = "AT (UTC)", .key = "at", .kind = COLUMN_TIME},
 };
 
+static const struct column drive_columns[] = {
+    {.title = "DRIVE", .key = "drive_id", .minimum = 8},
+    {.title = "SANDBOX", .key = "sandbox_id", .minimum = 12, .expendable = 3},
+    {.title = "HOST PATH", .key = "host_path", .minimum = 10},
+    {.title = "VM PATH", .key = "vm_path", .minimum = 10},
+    {.title = "SIZE", .key = "size_bytes", .kind = COLUMN_SIZE, .expendable = 2},
+    {.title = "ACCESS", .format = row_access, .expendable = 4},
+    {.title = "STATE", .key = "state"},
+    {.title = "WHY", .key = "message", .minimum = 12, .expendable = 1},
+};
+
 struct view_layout {
     const struct column *columns;
     unsigned count;
@@ -115,6 +126,7 @@ static const struct view_layout layouts[STORE_VIEWS] = {
     [STORE_VIEW_MAPPINGS] = LAYOUT(binding_columns, "no mappings"),
     [STORE_VIEW_RESIZES] = LAYOUT(resize_columns, "no resizes"),
     [STORE_VIEW_CLEANUPS] = LAYOUT(cleanup_columns, "no cleanups"),
+    [STORE_VIEW_DRIVES] = LAYOUT(drive_columns, "no drives"),
 };
 
 static const struct view_layout not_resizable_layout =
@@ -195,18 +207,31 @@ static int copy_rows(struct session *session, const struct store_query *query, s
     return result;
 }
 
-int command_view(struct session *session)
+static int show(struct session *session, enum store_view view)
 {
     const struct options *options = session->options;
-    struct store_query query = {
+    const struct store_query query = {
+        .view = view,
         .live = !(options->given & OPTION_ALL),
         .last = options->lines,
     };
     struct error error = {0};
-    int result = store_view_from_name(options->command, &query.view);
+    const int result = options->json && !(options->given & FILTERS)
+                           ? copy_rows(session, &query, &error)
+                           : print_rows(session, &query, &error);
 
-    if (result == 0)
-        result = options->json && !(options->given & FILTERS) ? copy_rows(session, &query, &error)
-                                                              : print_rows(session, &query, &error);
     return result == 0 ? EXIT_DONE : session_fail(result, &error);
+}
+
+int command_view(struct session *session)
+{
+    enum store_view view;
+    const int result = store_view_from_name(session->options->command, &view);
+
+    return result == 0 ? show(session, view) : session_fail(result, NULL);
+}
+
+int command_drives(struct session *session)
+{
+    return show(session, STORE_VIEW_DRIVES);
 }

@@ -22,7 +22,19 @@ enum {
     LONG_VOLUME_PATH,
     LONG_MOUNT_INFO,
     LONG_SIZE,
-    LONG_VERSION
+    LONG_VERSION,
+    LONG_SANDBOX,
+    LONG_HOST_PATH,
+    LONG_VM_PATH,
+    LONG_TYPE,
+    LONG_OPTION,
+    LONG_WRITABLE,
+    LONG_FSCK,
+    LONG_FS_GROUP,
+    LONG_FS_GROUP_POLICY,
+    LONG_BANDWIDTH,
+    LONG_OPERATIONS,
+    LONG_CONTAINER,
 };
 
 static const struct option long_options[] = {
@@ -41,6 +53,18 @@ static const struct option long_options[] = {
     {"volume-path", required_argument, NULL, LONG_VOLUME_PATH},
     {"mount-info", required_argument, NULL, LONG_MOUNT_INFO},
     {"size", required_argument, NULL, LONG_SIZE},
+    {"sandbox", required_argument, NULL, LONG_SANDBOX},
+    {"host-path", required_argument, NULL, LONG_HOST_PATH},
+    {"vm-path", required_argument, NULL, LONG_VM_PATH},
+    {"type", required_argument, NULL, LONG_TYPE},
+    {"option", required_argument, NULL, LONG_OPTION},
+    {"writable", no_argument, NULL, LONG_WRITABLE},
+    {"fsck", no_argument, NULL, LONG_FSCK},
+    {"fs-group", required_argument, NULL, LONG_FS_GROUP},
+    {"fs-group-policy", required_argument, NULL, LONG_FS_GROUP_POLICY},
+    {"bandwidth", required_argument, NULL, LONG_BANDWIDTH},
+    {"operations", required_argument, NULL, LONG_OPERATIONS},
+    {"container", required_argument, NULL, LONG_CONTAINER},
     {"version", no_argument, NULL, LONG_VERSION},
     {"help", no_argument, NULL, 'h'},
     {0},
@@ -64,6 +88,18 @@ const char *options_name(unsigned given)
         {OPTION_VOLUME_PATH, "--volume-path"},
         {OPTION_MOUNT_INFO, "--mount-info"},
         {OPTION_SIZE, "--size"},
+        {OPTION_SANDBOX, "--sandbox"},
+        {OPTION_HOST_PATH, "--host-path"},
+        {OPTION_VM_PATH, "--vm-path"},
+        {OPTION_TYPE, "--type"},
+        {OPTION_OPTION, "--option"},
+        {OPTION_WRITABLE, "--writable"},
+        {OPTION_FSCK, "--fsck"},
+        {OPTION_FS_GROUP, "--fs-group"},
+        {OPTION_FS_GROUP_POLICY, "--fs-group-policy"},
+        {OPTION_BANDWIDTH, "--bandwidth"},
+        {OPTION_OPERATIONS, "--operations"},
+        {OPTION_CONTAINER, "--container"},
     };
 
     for (size_t i = 0; i < array_length(names); i++)
@@ -91,6 +127,73 @@ static int take_format(const char *text, bool *ret_json, struct error *error)
         return error_set(error, -EINVAL, "-o wants text or json, not \"%s\"", text);
     *ret_json = strcmp(text, "json") == 0;
     return 0;
+}
+
+/* Options of `crustctl drive` that are a text. NULL: the option is another. */
+static const char **find_drive_text(int option, struct drive_options *drive, unsigned *ret_given)
+{
+    const struct {
+        int option;
+        unsigned given;
+        const char **text;
+    } texts[] = {
+        {LONG_SANDBOX, OPTION_SANDBOX, &drive->sandbox},
+        {LONG_HOST_PATH, OPTION_HOST_PATH, &drive->host_path},
+        {LONG_VM_PATH, OPTION_VM_PATH, &drive->vm_path},
+        {LONG_TYPE, OPTION_TYPE, &drive->fs_type},
+        {LONG_FS_GROUP, OPTION_FS_GROUP, &drive->fs_group},
+        {LONG_FS_GROUP_POLICY, OPTION_FS_GROUP_POLICY, &drive->fs_group_policy},
+        {LONG_BANDWIDTH, OPTION_BANDWIDTH, &drive->bandwidth},
+        {LONG_OPERATIONS, OPTION_OPERATIONS, &drive->operations},
+    };
+
+    for (size_t i = 0; i < array_length(texts); i++)
+        if (texts[i].option == option) {
+            *ret_given |= texts[i].given;
+            return texts[i].text;
+        }
+    return NULL;
+}
+
+/* One more of an option that may be repeated. */
+static int add_text(const char *name, const char **list, unsigned *count, unsigned most,
+                    struct error *error)
+{
+    if (*count == most)
+        return error_set(error, -EINVAL, "%s is given more than %u times", name, most);
+    list[(*count)++] = optarg;
+    return 0;
+}
+
+static int take_drive_option(int option, struct options *options, struct error *error)
+{
+    struct drive_options *drive = &options->drive;
+    const char **text = find_drive_text(option, drive, &options->given);
+
+    if (text) {
+        *text = optarg;
+        return 0;
+    }
+    switch (option) {
+    case LONG_WRITABLE:
+        options->given |= OPTION_WRITABLE;
+        drive->writable = true;
+        return 0;
+    case LONG_FSCK:
+        options->given |= OPTION_FSCK;
+        drive->fsck = true;
+        return 0;
+    case LONG_OPTION:
+        options->given |= OPTION_OPTION;
+        return add_text("--option", drive->option, &drive->options, array_length(drive->option),
+                        error);
+    case LONG_CONTAINER:
+        options->given |= OPTION_CONTAINER;
+        return add_text("--container", drive->container, &drive->containers,
+                        array_length(drive->container), error);
+    default:
+        return error_set(error, -EINVAL, "bad option");
+    }
 }
 
 static int take_option(int option, struct options *options, struct error *error)
@@ -151,7 +254,7 @@ static int take_option(int option, struct options *options, struct error *error)
         options->help = true;
         return 0;
     default:
-        return error_set(error, -EINVAL, "bad option");
+        return take_drive_option(option, options, error);
     }
 }
 

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "crustctl/drive_options.h"
 #include "lib/result.h"
 
 /* Options that only some commands accept, as their rows in the table say. */
@@ -21,6 +22,18 @@ enum {
     OPTION_SIZE = 1 << 9,
     OPTION_STALLED = 1 << 10,
     OPTION_NOT_RESIZABLE = 1 << 11,
+    OPTION_SANDBOX = 1 << 12,
+    OPTION_HOST_PATH = 1 << 13,
+    OPTION_VM_PATH = 1 << 14,
+    OPTION_TYPE = 1 << 15,
+    OPTION_OPTION = 1 << 16,
+    OPTION_WRITABLE = 1 << 17,
+    OPTION_FSCK = 1 << 18,
+    OPTION_FS_GROUP = 1 << 19,
+    OPTION_FS_GROUP_POLICY = 1 << 20,
+    OPTION_BANDWIDTH = 1 << 21,
+    OPTION_OPERATIONS = 1 << 22,
+    OPTION_CONTAINER = 1 << 23,
 };
 
 enum { OPTIONS_OPERANDS = 4 };
@@ -36,7 +49,8 @@ struct options {
     const char *wanted_state;
     int64_t timeout_seconds;
     const char *volume_path, *mount_info, *size; /* NULL: not given */
-    const char *command;                         /* NULL: none */
+    struct drive_options drive;
+    const char *command; /* NULL: none */
     unsigned operands;
     const char *operand[OPTIONS_OPERANDS];
 };

@@ -76,6 +76,11 @@ int row_pod(const cJSON *row, struct buffer *ret_text)
                                 row_text(row, "pod_name"));
 }
 
+int row_access(const cJSON *row, struct buffer *ret_text)
+{
+    return buffer_append_text(ret_text, row_number(row, "writable", NULL) ? "rw" : "ro");
+}
+
 int row_device_number(const cJSON *row, struct buffer *ret_text)
 {
     bool known;

@@ -105,6 +105,10 @@ class CompletionTest(SaidTest):
         self.assertEqual(set(self.candidates_for("--root")), {"@files"})
         self.assertEqual(self.candidates_for("wait", PV, "--timeout"), {})
         self.assertIn("@files", self.candidates_for("fs", "resize", "a"))
+        self.assertEqual(set(self.candidates_for("drive")), {"list", "attach", "detach", "limits"})
+        self.assertEqual(set(self.candidates_for("drive", "attach", "d", "--type")), {"ext4", "xfs", "btrfs"})
+        self.assertEqual(set(self.candidates_for("drive", "attach", "d", "--host-path")), {"@files"})
+        self.assertEqual(self.candidates_for("drive", "attach", "d", "--bandwidth"), {})
         self.assertEqual(self.candidates_for("no-such-command", "x"), {})
 
     # -- the shells

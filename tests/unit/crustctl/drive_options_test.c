@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drive_options_test.c - the command line of `crustctl drive`, and the JSON that it becomes. */
+#include "crustctl/drive_options.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "api/drive_asked.h"
+#include "api/http_asked_drive.h"
+#include "crustctl/options.h"
+#include "lib/cleanup.h"
+#include "tests/unit/test.h"
+
+enum { WORDS = 64 };
+
+static struct options parse(const char *const *words, unsigned count)
+{
+    struct options options = {0};
+    struct error error = {0};
+    char *argv[WORDS + 2];
+
+    assert_true(count <= WORDS);
+    argv[0] = (char[]){"crustctl"};
+    for (unsigned i = 0; i < count; i++) {
+        const union {
+            const char *constant;
+            char *text;
+        } word = {.constant = words[i]};
+
+        argv[i + 1] = word.text;
+    }
+    argv[count + 1] = NULL;
+    if (options_parse((int)count + 1, argv, &options, &error) != 0)
+        fail_msg("%s", error.text);
+    return options;
+}
+
+#define PARSE(...)                                                                                 \
+    parse((const char *const[]){__VA_ARGS__},                                                      \
+          sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
+#define LEAST                                                                                      \
+    "--sandbox", "s1", "--host-path", "/dev/vg/data", "--vm-path", "/mnt/data", "--type", "ext4"
+
+/* What the daemon makes of the body. */
+static struct http_asked read_attach(const struct options *options)
+{
+    cleanup(buffer_done) struct buffer json = BUFFER_INIT(64 * 1024);
+    struct http_asked asked = {0};
+    struct error error = {0};
+    struct http_question question;
+
+    assert_int_equal(drive_options_append_attach(&options->drive, "data-1", &json, &error), 0);
+    question = (struct http_question){"/v1/drives", NULL, json.data, json.length};
+    if (http_asked_drive_attach(&question, &asked, &error) != STATUS_OK)
+        fail_msg("%s: %s", buffer_text(&json), error.text);
+    return asked;
+}
+
+static void every_option_reaches_the_daemon(void **state)
+{
+    const struct options options =
+        PARSE("drive", "attach", "data-1", LEAST, "--option", "noatime", "--option", "data=ordered",
+              "--writable", "--fsck", "--fs-group", "2000", "--fs-group-policy", "OnRootMismatch",
+              "--bandwidth", "1Mi/100/4Ki", "--operations", "500/1000", "--container",
+              "c1:/data:a/b:ro", "--container", "c2:/data:ro", "--container", "c3:/data");
+    struct http_asked asked = read_attach(&options);
+    const struct reconciler_drive_attach *attach = &asked.drive->attach;
+
+    (void)state;
+    assert_string_equal(attach->drive_id, "data-1");
+    assert_string_equal(attach->sandbox_id, "s1");
+    assert_string_equal(attach->host_path, "/dev/vg/data");
+    assert_string_equal(attach->vm_path, "/mnt/data");
+    assert_string_equal(attach->fs_type, "ext4");
+    assert_int_equal(attach->options, 2);
+    assert_string_equal(attach->option[1], "data=ordered");
+    assert_true(attach->writable);
+    assert_int_equal(attach->fsck, DRIVE_FSCK_PREEN);
+    assert_true(attach->has_fs_group);
+    assert_int_equal(attach->fs_group, 2000);
+    assert_int_equal(attach->fs_group_policy, DRIVE_GROUP_ON_ROOT_MISMATCH);
+    assert_int_equal(attach->limits.bandwidth.size, 1048576);
+    assert_int_equal(attach->limits.bandwidth.refill_ms, 100);
+    assert_int_equal(attach->limits.bandwidth.one_time_burst, 4096);
+    assert_int_equal(attach->limits.operations.size, 500);
+    assert_int_equal(attach->limits.operations.one_time_burst, 0);
+    assert_int_equal(attach->containers, 3);
+    assert_string_equal(attach->container[0].sub_path, "a/b");
+    assert_true(attach->container[0].read_only && attach->container[1].read_only);
+    assert_string_equal(attach->container[1].sub_path, "");
+    assert_false(attach->container[2].read_only);
+    http_asked_done(&asked);
+}
+
+static void least_is_read_only(void **state)
+{
+    const struct options options = PARSE("drive", "attach", "data-1", LEAST);
+    struct http_asked asked = read_attach(&options);
+
+    (void)state;
+    assert_false(asked.drive->attach.writable || asked.drive->attach.has_fs_group);
+    assert_int_equal(asked.drive->attach.fsck, DRIVE_FSCK_NONE);
+    assert_int_equal(asked.drive->attach.limits.bandwidth.size, 0);
+    http_asked_done(&asked);
+}
+
+static void expect_refused(const struct options *options, const char *text)
+{
+    cleanup(buffer_done) struct buffer json = BUFFER_INIT(64 * 1024);
+    struct error error = {0};
+
+    assert_int_equal(drive_options_append_attach(&options->drive, "d", &json, &error), -EINVAL);
+    if (!strstr(error.text, text))
+        fail_msg("\"%s\" has no \"%s\"", error.text, text);
+}
+
+static void what_is_missing_or_malformed_is_named(void **state)
+{
+    static const char *const limits[] = {"",     "1Mi",     "1Mi/",  "/100", "0/100", "1Mi/0",
+                                         "1M/x", "1/2/3/4", "1/2/x", "-1/1", "1/-1"};
+    static const char *const places[] = {"", "c1", "c1:/a:b:rw", "c1:/a:b:c:ro", "a:b:c:d:e"};
+    struct options options = PARSE("drive", "attach", "d");
+
+    (void)state;
+    expect_refused(&options, "drive attach wants --sandbox");
+    options = PARSE("drive", "attach", "d", "--sandbox", "s", "--host-path", "/x");
+    expect_refused(&options, "drive attach wants --vm-path");
+    for (size_t i = 0; i < array_length(limits); i++) {
+        options = PARSE("drive", "attach", "d", LEAST, "--operations", limits[i]);
+        expect_refused(&options, "--operations wants SIZE/MS");
+    }
+    for (size_t i = 0; i < array_length(places); i++) {
+        options = PARSE("drive", "attach", "d", LEAST, "--container", places[i]);
+        expect_refused(&options, "--container wants ID:PATH");
+    }
+    options = PARSE("drive", "attach", "d", LEAST, "--fs-group", "wheel");
+    expect_refused(&options, "--fs-group wants a number");
+}
+
+static void limits_are_replaced_or_removed(void **state)
+{
+    cleanup(buffer_done) struct buffer json = BUFFER_INIT(4096);
+    struct options options = PARSE("drive", "limits", "d", "--bandwidth", "none");
+    struct error error = {0};
+
+    (void)state;
+    assert_int_equal(drive_options_append_limits(&options.drive, &json, &error), 0);
+    assert_string_equal(buffer_text(&json), "{\"rate_limiter\":{}}");
+    buffer_clear(&json);
+    options = PARSE("drive", "limits", "d", "--bandwidth", "1k/1", "--operations", "7/9/11");
+    assert_int_equal(drive_options_append_limits(&options.drive, &json, &error), 0);
+    assert_string_equal(
+        buffer_text(&json),
+        "{\"rate_limiter\":{\"bandwidth\":{\"size\":1000,\"refill_time_ms\":1,"
+        "\"one_time_burst\":0},\"ops\":{\"size\":7,\"refill_time_ms\":9,\"one_time_burst\":11}}}");
+    buffer_clear(&json);
+    options = PARSE("drive", "limits", "d");
+    assert_int_equal(drive_options_append_limits(&options.drive, &json, &error), -EINVAL);
+}
+
+static void repeated_options_are_bounded(void **state)
+{
+    char *argv[2 * (DRIVE_OPTIONS + 1) + 4] = {(char[]){"crustctl"}, (char[]){"drive"}};
+    char option[] = "--option", value[] = "noatime";
+    struct options options;
+    struct error error = {0};
+    int count = 2;
+
+    (void)state;
+    for (unsigned i = 0; i <= DRIVE_OPTIONS; i++) {
+        argv[count++] = option;
+        argv[count++] = value;
+    }
+    assert_int_equal(options_parse(count, argv, &options, &error), -EINVAL);
+    assert_string_equal(error.text, "--option is given more than 32 times");
+    assert_int_equal(options_parse(count - 2, argv, &options, &error), 0);
+    assert_int_equal(options.drive.options, DRIVE_OPTIONS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_option_reaches_the_daemon),
+        cmocka_unit_test(least_is_read_only),
+        cmocka_unit_test(what_is_missing_or_malformed_is_named),
+        cmocka_unit_test(limits_are_replaced_or_removed),
+        cmocka_unit_test(repeated_options_are_bounded),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
