@@ -4,11 +4,13 @@
 import contextlib
 import http.server
 import json
+import re
 import socketserver
 import threading
 import unittest
 
 from grpc_client import SECONDS, GrpcTest
+from node import REPOSITORY
 from said import curl
 
 SECRET = "hunter2-of-the-test"
@@ -154,6 +156,13 @@ class DrivesApiTest(GrpcTest):
                     self.attach(**fields)
                 self.assertNotIn(SECRET, caught.exception.details())
                 self.refused_over_http(fields, word)
+
+    def test_the_table_of_fields_names_these_tests(self):
+        page = (REPOSITORY / "docs/interfaces-implemented.md").read_text()
+        named = re.findall(r"`test_each_field_of_the_proposal`: (.+?) …", page)
+        tried = [what for what, _, _ in PROPOSED]
+        self.assertEqual([field for field in named if not any(what.startswith(field) for what in tried)], [])
+        self.assertEqual([what for what in tried if not any(what.startswith(field) for field in named)], [])
 
     def test_each_field_that_was_added(self):
         self.started()
