@@ -152,6 +152,19 @@ bool path_is_no_directory(int r)
     return r == PATH_BELOW_A_FILE || r == PATH_BEHIND_A_LINK || r == PATH_LEADS_OUT;
 }
 
+bool path_is_clean(const char *path)
+{
+    while (*path == '/') {
+        size_t length = strcspn(++path, "/");
+
+        if (length == 0 || (length == 1 && path[0] == '.') ||
+            (length == 2 && path[0] == '.' && path[1] == '.'))
+            return false;
+        path += length;
+    }
+    return true;
+}
+
 bool path_leads_nowhere(int r)
 {
     return path_is_missing(r) || r == PATH_BEHIND_A_LINK || r == PATH_NAME_TOO_LONG;

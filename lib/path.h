@@ -62,6 +62,9 @@ bool path_is_no_directory(int r);
 /* No directory entry can be reached by this name: it is missing, behind a link or too long. */
 bool path_leads_nowhere(int r);
 
+/* Whether an absolute path has no empty, "." and ".." components. */
+bool path_is_clean(const char *path);
+
 /* Identity and times of what was read, to tell "unchanged" from "same name"; and whose it is. */
 struct path_identity {
     dev_t device;

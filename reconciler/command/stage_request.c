@@ -27,19 +27,6 @@ enum { FS_TYPE_CHARS = 64 };
 
 /* ---- what is asked ---- */
 
-static bool is_clean_path(const char *path)
-{
-    while (*path == '/') {
-        size_t length = strcspn(++path, "/");
-
-        if (length == 0 || (length == 1 && path[0] == '.') ||
-            (length == 2 && path[0] == '.' && path[1] == '.'))
-            return false;
-        path += length;
-    }
-    return true;
-}
-
 enum status_code check_target_path(const char *path, struct error *error)
 {
     if (!*path)
@@ -48,7 +35,7 @@ enum status_code check_target_path(const char *path, struct error *error)
         error_set(error, 0, "the target path is not absolute");
     else if (strlen(path) >= STORE_TARGET_BYTES)
         error_set(error, 0, "the target path is longer than %d bytes", STORE_TARGET_BYTES - 1);
-    else if (!is_clean_path(path))
+    else if (!path_is_clean(path))
         error_set(error, 0,
                   "the target path has empty, \".\" or \"..\" components, and so is "
                   "not as the runtime will look for it");
