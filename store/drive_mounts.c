@@ -96,20 +96,35 @@ static int take_drive(struct sql_rows *rows, struct store_drive_mount *drive)
     return r;
 }
 
-int store_get_drive_mount(struct store *store, const char *drive_id,
-                          struct store_drive_mount *ret_drive)
+static int get_drive(struct store *store, const char *find, struct sql_value which,
+                     struct store_drive_mount *ret_drive)
 {
-    static const char find[] = SELECT_DRIVES " WHERE d.drive_id = ?1"
-                                             " ORDER BY d.ended_at IS NULL DESC, d.drive_ref DESC"
-                                             " LIMIT 1";
     cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first(&store->connection, find, &rows, sql_text(drive_id));
+    int r = sql_first(&store->connection, find, &rows, which);
 
     *ret_drive = (struct store_drive_mount){0};
     if (r <= 0)
         return r < 0 ? r : STORE_NOT_FOUND;
     r = take_drive(&rows, ret_drive);
     return r < 0 ? r : STORE_FOUND;
+}
+
+int store_get_drive_mount(struct store *store, const char *drive_id,
+                          struct store_drive_mount *ret_drive)
+{
+    static const char find[] = SELECT_DRIVES " WHERE d.drive_id = ?1"
+                                             " ORDER BY d.ended_at IS NULL DESC, d.drive_ref DESC"
+                                             " LIMIT 1";
+
+    return get_drive(store, find, sql_text(drive_id), ret_drive);
+}
+
+int store_get_drive_mount_itself(struct store *store, int64_t drive_ref,
+                                 struct store_drive_mount *ret_drive)
+{
+    static const char find[] = SELECT_DRIVES " WHERE d.drive_ref = ?1";
+
+    return get_drive(store, find, sql_number(drive_ref), ret_drive);
 }
 
 int store_each_drive_mount(struct store *store, store_drive_mount_callback *callback,
@@ -241,15 +256,25 @@ int store_set_drive_mount_state(struct store *store, int64_t drive_ref, enum dri
     return r == 0 && changes ? journal_drive(store, "drive_state_changed", drive_ref) : r;
 }
 
-int store_unwant_drive_mount(struct store *store, int64_t drive_ref)
+static int set_wanted(struct store *store, int64_t drive_ref, bool wanted, const char *kind)
 {
-    static const char unwant[] =
-        "UPDATE drive_mounts SET wanted = 0 WHERE drive_ref = ?1 AND wanted = 1"
+    static const char set[] =
+        "UPDATE drive_mounts SET wanted = ?2 WHERE drive_ref = ?1 AND wanted <> ?2"
         " AND ended_at IS NULL";
     int changes = 0;
-    int r = sql_run(&store->connection, unwant, &changes, sql_number(drive_ref));
+    int r = sql_run(&store->connection, set, &changes, sql_number(drive_ref), sql_number(wanted));
 
-    return r == 0 && changes ? journal_drive(store, "drive_unwanted", drive_ref) : r;
+    return r == 0 && changes ? journal_drive(store, kind, drive_ref) : r;
+}
+
+int store_unwant_drive_mount(struct store *store, int64_t drive_ref)
+{
+    return set_wanted(store, drive_ref, false, "drive_unwanted");
+}
+
+int store_want_drive_mount_again(struct store *store, int64_t drive_ref)
+{
+    return set_wanted(store, drive_ref, true, "drive_wanted_again");
 }
 
 int store_set_drive_mount_disk(struct store *store, int64_t drive_ref,

@@ -73,6 +73,10 @@ int store_add_drive_mount(struct store *store, const struct store_drive_mount_re
 int store_get_drive_mount(struct store *store, const char *drive_id,
                           struct store_drive_mount *ret_drive);
 
+/* The same of one life. */
+int store_get_drive_mount_itself(struct store *store, int64_t drive_ref,
+                                 struct store_drive_mount *ret_drive);
+
 /* Those that have not ended, in the order in which they were asked for. The callback must not
  * write; returning non-zero ends the walk. */
 typedef int store_drive_mount_callback(void *userdata, const struct store_drive_mount *drive);
@@ -84,8 +88,10 @@ int store_each_drive_mount(struct store *store, store_drive_mount_callback *call
 int store_set_drive_mount_state(struct store *store, int64_t drive_ref, enum drive_state state,
                                 enum status_code status, const char *message);
 
-/* It is to go: nothing brings it back. Journaled. */
+/* It is to go. Journaled. */
 int store_unwant_drive_mount(struct store *store, int64_t drive_ref);
+/* It stays after all, because the guest uses it. Journaled. */
+int store_want_drive_mount_again(struct store *store, int64_t drive_ref);
 
 int store_set_drive_mount_disk(struct store *store, int64_t drive_ref,
                                const struct store_drive_mount_disk *disk);

@@ -187,6 +187,24 @@ static void history_takes_ended_drives_alone(void **state)
     assert_int_equal(number_of(store, "SELECT count(*) FROM sandboxes"), 1);
 }
 
+static void a_refused_detach_is_taken_back(void **state)
+{
+    struct store *store = store_of(state);
+    cleanup(store_drive_mount_done) struct store_drive_mount drive = {0};
+    int64_t drive_ref;
+
+    (void)put_bound(store);
+    drive_ref = add(store, "data-1", "/data");
+    assert_int_equal(store_unwant_drive_mount(store, drive_ref), 0);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(store_want_drive_mount_again(store, drive_ref), 0);
+    assert_int_equal(lines_of(store, "drive_wanted_again"), 1);
+    assert_int_equal(store_get_drive_mount_itself(store, drive_ref, &drive), STORE_FOUND);
+    assert_true(drive.wanted);
+    store_drive_mount_done(&drive);
+    assert_int_equal(store_get_drive_mount_itself(store, drive_ref + 1, &drive), STORE_NOT_FOUND);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -194,6 +212,7 @@ int main(void)
         MODEL(an_id_and_a_place_are_taken_until_the_drive_has_ended),
         MODEL(there_are_so_many_and_no_more),
         MODEL(each_state_is_journaled_once),
+        MODEL(a_refused_detach_is_taken_back),
         MODEL(limits_change_and_nothing_else),
         MODEL(history_takes_ended_drives_alone),
     };
