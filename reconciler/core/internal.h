@@ -20,6 +20,7 @@
 struct actor;
 struct clients;
 struct clients_core;
+struct drives;
 struct helpers;
 struct stats_poll;
 
@@ -47,6 +48,7 @@ struct reconciler {
 
     struct clients *clients;
     struct stats_poll *stats_poll;
+    struct drives *drives;
 
     struct loop_prepare pass;
     struct loop_timer attempt; /* when the next attempt of any volume is due */

@@ -19,6 +19,7 @@
 #include "reconciler/command/stats_poll.h"
 #include "reconciler/core/internal.h"
 #include "reconciler/core/watchers.h"
+#include "reconciler/drive/drives.h"
 #include "reconciler/helper/helper.h"
 #include "store/cleanups.h"
 
@@ -37,6 +38,7 @@ static bool has_work(const struct reconciler *reconciler)
     return !work_queue_is_empty(&reconciler->queue) || !scan_is_done(&reconciler->scan) ||
            !unresolved_is_idle(&reconciler->unresolved) || actor_has_results(reconciler->actor) ||
            stagings_are_due(reconciler->clients) || stats_poll_is_due(reconciler->stats_poll) ||
+           drives_are_due(reconciler->drives) ||
            (!reconciler->context.stopping && actor_has_next_volume(reconciler->actor));
 }
 
@@ -51,7 +53,7 @@ static bool awaits_stillness(const struct reconciler *reconciler)
 static bool is_settled(const struct reconciler *reconciler)
 {
     if (actor_count_running(reconciler->actor) || actor_has_decided(reconciler->actor) ||
-        !helpers_are_idle(reconciler->helpers))
+        !helpers_are_idle(reconciler->helpers) || !drives_are_idle(reconciler->drives))
         return false;
     if (reconciler->context.stopping)
         return fallback_is_waiting(&reconciler->fallback) ||
@@ -82,8 +84,10 @@ static int observe(struct reconciler *reconciler, const struct work *work)
     case WORK_BUNDLE:
         return observer_observe_bundle(&reconciler->observer, work->tree, work->name);
     case WORK_EXIT:
+        drives_note_sandbox(reconciler->drives, work->name);
         return store_note_exit(reconciler->context.store, work->name, work->pid);
     case WORK_SANDBOX:
+        drives_note_sandbox(reconciler->drives, work->name);
         return observer_observe_sandbox(&reconciler->observer, work->name);
     case WORK_ANNOUNCEMENT:
         return lower_devices_note_announcement(&reconciler->context, work->major, work->minor);
@@ -179,6 +183,7 @@ static void roll_back(struct reconciler *reconciler, int r)
     actor_drop(reconciler->actor);
     expansions_forget(reconciler->clients);
     stagings_fail(reconciler->clients, text);
+    drives_roll_back(reconciler->drives, text);
     work_queue_roll_back(&reconciler->queue);
     fallback_on_failure(&reconciler->fallback, r, text);
     reconciler_queue_everything(reconciler);
@@ -202,6 +207,8 @@ static bool run_pass(struct reconciler *reconciler)
         r = record_results(reconciler);
     if (r == 0)
         r = observe_and_decide(reconciler);
+    if (r == 0)
+        r = drives_record(reconciler->drives);
     trees_keep_open(&reconciler->trees, false);
     loop_announce(reconciler->context.loop, "committing to the database", NULL);
     if (r == 0)
@@ -216,6 +223,8 @@ static bool run_pass(struct reconciler *reconciler)
     actor_start(reconciler->actor);
     expansions_answer(reconciler->clients);
     r = stagings_answer(reconciler->clients);
+    if (r == 0)
+        r = drives_go_on(reconciler->drives);
     if (r < 0)
         roll_back(reconciler, r);
     return r == 0;

@@ -14,6 +14,7 @@
 #include "reconciler/command/stats_poll.h"
 #include "reconciler/core/doubts.h"
 #include "reconciler/core/internal.h"
+#include "reconciler/drive/drives.h"
 #include "reconciler/helper/helper.h"
 #include "store/read.h"
 
@@ -86,6 +87,7 @@ void reconciler_retry_everything(struct reconciler *reconciler)
 {
     forget(reconciler, store_forget_waiting);
     reconciler_queue_everything(reconciler);
+    drives_retry(reconciler->drives);
     fallback_hurry(&reconciler->fallback);
     work_queue_wake(&reconciler->queue, 0);
 }
@@ -157,6 +159,7 @@ void reconciler_stop(struct reconciler *reconciler)
     reconciler->context.stopping = true;
     expansions_answer(reconciler->clients);
     helpers_stop(reconciler->helpers);
+    drives_stop(reconciler->drives);
     stats_poll_stop(reconciler->stats_poll);
     work_queue_wake(&reconciler->queue, 0);
 }
@@ -179,6 +182,7 @@ static void begin_anew(void *userdata)
     actor_reset(reconciler->actor);
     stats_poll_reset(reconciler->stats_poll);
     helpers_reset(reconciler->helpers);
+    drives_reset(reconciler->drives);
     expansions_end(reconciler->clients);
     stagings_fail(reconciler->clients, "crustd begins anew with another one");
     cleanup_abandon(&reconciler->cleanup);
@@ -247,6 +251,11 @@ static void wire(struct reconciler *reconciler, const struct reconciler_options 
                        options->node);
 }
 
+static const struct drive_guest_ops drive_guest = {
+    .call_new = drive_guest_call_new,
+    .call_free = drive_guest_call_free,
+};
+
 static int make_modules(struct reconciler *reconciler)
 {
     struct clients_options clients = {
@@ -262,7 +271,9 @@ static int make_modules(struct reconciler *reconciler)
     clients.helpers = reconciler->helpers;
     reconciler->clients = clients_new(&clients);
     reconciler->stats_poll = stats_poll_new(&reconciler->context, reconciler->clients);
-    return reconciler->helpers && reconciler->actor && reconciler->clients && reconciler->stats_poll
+    reconciler->drives = drives_new(&reconciler->context, &drive_guest);
+    return reconciler->helpers && reconciler->actor && reconciler->clients &&
+                   reconciler->stats_poll && reconciler->drives
                ? 0
                : -ENOMEM;
 }
@@ -315,6 +326,7 @@ struct reconciler *reconciler_free(struct reconciler *reconciler)
     fallback_done(&reconciler->fallback);
     journal_lines_done(&reconciler->journal_lines);
     stats_poll_free(reconciler->stats_poll);
+    drives_free(reconciler->drives);
     clients_free(reconciler->clients);
     actor_free(reconciler->actor);
     helpers_free(reconciler->helpers);

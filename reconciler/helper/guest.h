@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* guest.h - observes a sandbox's guest before anything is brought into it: by its VMM's arguments,
- * or by asking the VMM, depending on hypervisor_guest_source() for its kind. Private to
- * reconciler/helper/. */
+ * or by asking the VMM, depending on hypervisor_guest_source() for its kind. */
 #pragma once
 
 #include "lib/result.h"

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drive_acts.c - one act on a drive, carried out: a conversation with its VMM or its guest, or the
+ * opening of its disk.
+ *
+ * What an answer says about the VMM or the guest is noted in the drive at once, because it is true
+ * whatever becomes of the pass that records it. The result waits for the next pass.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+
+#include "config/config.h"
+#include "hypervisor/drive.h"
+#include "lib/clock.h"
+#include "lib/log.h"
+#include "reconciler/drive/drive_work.h"
+#include "reconciler/drive/in_use.h"
+#include "reconciler/helper/guest.h"
+
+static void finish(struct drive_work *work, enum status_code status, const struct error *error)
+{
+    work->result.status = status;
+    if (error)
+        work->result.error = *error;
+    work->step = DRIVE_FINISHED;
+}
+
+static void fail(struct drive_work *work, enum status_code status, const char *text)
+{
+    struct error error = {0};
+
+    (void)error_set(&error, (int)status, "%s", text);
+    finish(work, status, &error);
+}
+
+static uint64_t act_time(const struct drive_work *work)
+{
+    return work->drives->context->config->resize.call_timeout_seconds * NSEC_PER_SEC;
+}
+
+static uint64_t time_left(const struct drive_work *work)
+{
+    uint64_t now = clock_boottime();
+
+    return work->deadline_ns > now ? work->deadline_ns - now : 1;
+}
+
+/* ---- the VMM ---- */
+
+bool drive_act_is_on_vmm(unsigned act)
+{
+    return act == DRIVE_LOOK_VMM || act == DRIVE_ATTACH || act == DRIVE_REMOVE ||
+           act == DRIVE_LIMIT;
+}
+
+static const enum status_code vmm_codes[HYPERVISOR_DRIVE_OUTCOMES] = {
+    [HYPERVISOR_DRIVE_DONE] = STATUS_OK,
+    [HYPERVISOR_DRIVE_MONITOR_MISSING] = STATUS_FAILED_PRECONDITION,
+    [HYPERVISOR_DRIVE_BUSY] = STATUS_UNAVAILABLE,
+    [HYPERVISOR_DRIVE_UNREACHABLE] = STATUS_UNAVAILABLE,
+    [HYPERVISOR_DRIVE_UNSUPPORTED] = STATUS_FAILED_PRECONDITION,
+    [HYPERVISOR_DRIVE_VERSION] = STATUS_FAILED_PRECONDITION,
+    [HYPERVISOR_DRIVE_REFUSED] = STATUS_FAILED_PRECONDITION,
+    [HYPERVISOR_DRIVE_CONFLICT] = STATUS_FAILED_PRECONDITION,
+    [HYPERVISOR_DRIVE_NEEDS_DESCRIPTOR] = STATUS_UNAVAILABLE,
+    [HYPERVISOR_DRIVE_NO_ADDRESS] = STATUS_RESOURCE_EXHAUSTED,
+    [HYPERVISOR_DRIVE_NOT_ATTACHED] = STATUS_FAILED_PRECONDITION,
+    [HYPERVISOR_DRIVE_PENDING] = STATUS_UNAVAILABLE,
+};
+
+static const enum hypervisor_drive_act vmm_acts[] = {
+    [DRIVE_LOOK_VMM] = HYPERVISOR_DRIVE_LOOK,
+    [DRIVE_ATTACH] = HYPERVISOR_DRIVE_ATTACH,
+    [DRIVE_REMOVE] = HYPERVISOR_DRIVE_DETACH,
+    [DRIVE_LIMIT] = HYPERVISOR_DRIVE_LIMIT,
+};
+
+static enum drive_in_vmm in_vmm(const struct drive_work *work,
+                                const struct hypervisor_drive_reply *reply)
+{
+    switch (reply->state) {
+    case HYPERVISOR_DRIVE_ABSENT:
+        return DRIVE_IN_VMM_ABSENT;
+    case HYPERVISOR_DRIVE_PARTIAL:
+        return DRIVE_IN_VMM_PARTLY;
+    case HYPERVISOR_DRIVE_PRESENT:
+        break;
+    case HYPERVISOR_DRIVE_UNKNOWN:
+    case HYPERVISOR_DRIVE_STATES:
+        return DRIVE_IN_VMM_UNKNOWN;
+    }
+    if (work->act == DRIVE_REMOVE)
+        return DRIVE_IN_VMM_LEAVING;
+    /* Found after a crash, between the attach and its record: an attach checks what is there. */
+    if (work->act == DRIVE_LOOK_VMM && drive_phase(work->row.state) == DRIVE_PLANNED)
+        return DRIVE_IN_VMM_PARTLY;
+    return DRIVE_IN_VMM_HAS;
+}
+
+static void on_vmm_done(struct hypervisor_drive_call *call,
+                        const struct hypervisor_drive_reply *reply, void *userdata)
+{
+    struct drive_work *work = userdata;
+    struct error error = reply->error;
+    enum status_code status = vmm_codes[reply->outcome];
+
+    if (work->act != DRIVE_LIMIT)
+        work->vmm = in_vmm(work, reply);
+    if (reply->state == HYPERVISOR_DRIVE_PRESENT && work->act != DRIVE_REMOVE) {
+        work->scsi_id = reply->scsi_id;
+        work->lun = reply->lun;
+    }
+    work->result.is_brief = reply->outcome == HYPERVISOR_DRIVE_BUSY;
+    work->result.wants_disk = reply->outcome == HYPERVISOR_DRIVE_NEEDS_DESCRIPTOR;
+    if (work->act == DRIVE_ATTACH && status == STATUS_OK)
+        drive_work_drop_disk(work); /* the VMM keeps the claim from now on */
+    work->vmm_call = hypervisor_drive_call_free(call);
+    finish(work, status, &error);
+}
+
+static struct hypervisor_disk disk_of(const struct store_drive_mount_disk *disk)
+{
+    bool is_file = disk->kind == DEVICE_KIND_FILE;
+
+    return (struct hypervisor_disk){
+        .regular_file = is_file,
+        .device = is_file ? (dev_t)disk->file_device : makedev(disk->major, disk->minor),
+        .inode = is_file ? (ino_t)disk->inode : 0,
+    };
+}
+
+static struct hypervisor_limits limits_of(const struct drive_limits *limits)
+{
+    return (struct hypervisor_limits){
+        .bandwidth = {limits->bandwidth.size, limits->bandwidth.refill_ms},
+        .operations = {limits->operations.size, limits->operations.refill_ms},
+    };
+}
+
+static void call_vmm(struct drive_work *work)
+{
+    const struct store_drive_mount *row = &work->row;
+    const struct context *context = work->drives->context;
+    uint64_t left = time_left(work);
+    struct hypervisor_drive_request request = {
+        .act = vmm_acts[work->act],
+        .root = context->root,
+        .control_socket = work->sandbox.control_socket[0] ? work->sandbox.control_socket : NULL,
+        .vmm_pid = work->sandbox.vmm_pid,
+        .sandbox_id = row->request.sandbox_id,
+        .drive_id = row->request.drive_id,
+        .descriptor = work->act == DRIVE_ATTACH ? work->disk : -1,
+        .disk = disk_of(&row->disk),
+        .read_only = !row->request.writable,
+        .direct = row->disk.kind == DEVICE_KIND_BLOCK,
+        .serial = row->serial,
+        .limits = limits_of(work->act == DRIVE_LIMIT ? &work->new_limits : &row->request.limits),
+        .removal_ns = left - left / 3,
+        .deadline_ns = left,
+    };
+    struct error error = {0};
+    int r = hypervisor_drive_call_new(context->loop, work->sandbox.hypervisor, &request,
+                                      on_vmm_done, work, &work->vmm_call, &error);
+
+    if (r < 0)
+        finish(work, result_is_shortage(r) ? STATUS_UNAVAILABLE : STATUS_FAILED_PRECONDITION,
+               &error);
+}
+
+static const enum status_code search_codes[] = {
+    [DRIVE_IN_USE_NOT] = STATUS_OK,
+    [DRIVE_IN_USE_BY_OTHERS] = STATUS_FAILED_PRECONDITION,
+    [DRIVE_IN_USE_UNKNOWN] = STATUS_UNAVAILABLE,
+};
+
+static void on_searched(struct drive_in_use_call *call, const struct drive_in_use_reply *reply,
+                        void *userdata)
+{
+    struct drive_work *work = userdata;
+    struct error error = reply->error;
+    enum status_code status = search_codes[reply->outcome];
+
+    work->search = drive_in_use_call_free(call);
+    if (status == STATUS_OK)
+        call_vmm(work);
+    else
+        finish(work, status, &error);
+}
+
+/* The claim is on record, so that of two drives that come at once at least one finds the other. */
+static void search(struct drive_work *work)
+{
+    struct drive_in_use_request request = {
+        .disk = &work->row.disk,
+        .drive_id = work->row.request.drive_id,
+        .own_vmm = work->vmm == DRIVE_IN_VMM_PARTLY ? work->sandbox.vmm_pid : 0,
+        .writable = work->row.request.writable,
+    };
+    int r =
+        drive_in_use_call_new(work->drives->context, &request, on_searched, work, &work->search);
+
+    if (r < 0)
+        fail(work, STATUS_UNAVAILABLE, "out of memory");
+}
+
+static void attach(struct drive_work *work)
+{
+    struct store_drive_mount_disk disk;
+    struct error error = {0};
+    enum status_code status = STATUS_OK;
+
+    if (work->disk < 0 && (work->wants_disk || !work->row.has_disk))
+        status = drive_disk_claim(work, &disk, &error);
+    if (status != STATUS_OK)
+        finish(work, status, &error);
+    else if (work->disk >= 0)
+        search(work);
+    else
+        call_vmm(work);
+}
+
+/* ---- the host's disk ---- */
+
+static void on_traits(const struct guest_traits *traits, const struct error *error, void *userdata)
+{
+    struct drive_work *work = userdata;
+    struct error why = {0};
+    enum status_code status;
+
+    if (error) {
+        why = *error;
+        (void)error_prefix(&why, "whether the guest is confidential is not known: ");
+        status = STATUS_UNAVAILABLE;
+    } else if (traits->is_confidential) {
+        status = (enum status_code)error_set(
+            &why, STATUS_FAILED_PRECONDITION,
+            "the guest is confidential: a disk of the node is not brought into it");
+    } else {
+        status = drive_disk_claim(work, &work->result.disk, &why);
+    }
+    work->traits = helper_guest_free(work->traits);
+    finish(work, status, &why);
+}
+
+static void claim(struct drive_work *work)
+{
+    int r = helper_guest_new(work->drives->context, &work->sandbox, on_traits, work, &work->traits);
+
+    if (r < 0)
+        fail(work, STATUS_UNAVAILABLE, "out of memory");
+}
+
+/* ---- the guest ---- */
+
+static const enum drive_guest_act guest_acts[] = {
+    [DRIVE_LOOK_GUEST] = DRIVE_GUEST_LOOK,
+    [DRIVE_MOUNT] = DRIVE_GUEST_MOUNT,
+    [DRIVE_UNMOUNT] = DRIVE_GUEST_UNMOUNT,
+};
+
+static void on_guest_done(struct drive_guest_call *call, const struct drive_guest_reply *reply,
+                          void *userdata)
+{
+    struct drive_work *work = userdata;
+    struct error error = reply->error;
+    enum status_code status = reply->status;
+
+    work->guest = reply->guest;
+    (void)snprintf(work->result.guest_device, sizeof(work->result.guest_device), "%s",
+                   reply->device);
+    (void)snprintf(work->result.remark, sizeof(work->result.remark), "%s", reply->remark);
+    if (status == STATUS_UNIMPLEMENTED)
+        status = STATUS_FAILED_PRECONDITION; /* no agent that is able to */
+    work->result.takes_its_time =
+        status == STATUS_DEADLINE_EXCEEDED && time_left(work) < act_time(work) / 2;
+    if (work->act == DRIVE_LOOK_GUEST && status == STATUS_OK &&
+        work->guest == DRIVE_IN_GUEST_UNKNOWN)
+        status = STATUS_UNAVAILABLE;
+    work->guest_call = work->drives->guest->call_free(call);
+    finish(work, status, &error);
+}
+
+static void ask_guest(struct drive_work *work)
+{
+    struct drive_guest_request request = {
+        .act = guest_acts[work->act],
+        .drive = &work->row,
+        .scsi_id = work->scsi_id,
+        .lun = work->lun,
+        .deadline_ns = time_left(work),
+    };
+    int r = work->drives->guest->call_new(work->drives->context, &request, on_guest_done, work,
+                                          &work->guest_call);
+
+    if (r < 0)
+        fail(work, STATUS_UNAVAILABLE, "out of memory");
+}
+
+/* ---- any ---- */
+
+void drive_act_start(struct drive_work *work)
+{
+    work->step = DRIVE_RUNNING;
+    work->result = (struct drive_result){0};
+    work->deadline_ns = clock_boottime() + act_time(work);
+    switch (work->act) {
+    case DRIVE_CLAIM:
+        claim(work);
+        return;
+    case DRIVE_ATTACH:
+        attach(work);
+        return;
+    case DRIVE_REMOVE:
+        drive_work_drop_disk(work);
+        call_vmm(work);
+        return;
+    case DRIVE_LOOK_GUEST:
+    case DRIVE_MOUNT:
+    case DRIVE_UNMOUNT:
+        ask_guest(work);
+        return;
+    default:
+        call_vmm(work);
+    }
+}
+
+void drive_act_stop(struct drive_work *work)
+{
+    work->vmm_call = hypervisor_drive_call_free(work->vmm_call);
+    if (work->guest_call)
+        work->guest_call = work->drives->guest->call_free(work->guest_call);
+    work->traits = helper_guest_free(work->traits);
+    work->search = drive_in_use_call_free(work->search);
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drive_disk.c - the host's disk of a drive: claimed for it, and in the end found to be free.
+ *
+ * A disk that was claimed once is the drive's for good: after a restart of crustd the path must
+ * lead to the same disk. The last check, before a drive counts as removed, is that an exclusive
+ * open succeeds: that is what a driver relies on that attaches the disk elsewhere next.
+ */
+#include <fcntl.h>
+#include <string.h>
+
+#include "config/config.h"
+#include "lib/cleanup.h"
+#include "observe/observe.h"
+#include "reconciler/drive/claim.h"
+#include "reconciler/drive/drive_work.h"
+
+static const enum status_code codes[] = {
+    [DRIVE_CLAIM_OPEN] = STATUS_OK,
+    [DRIVE_CLAIM_OUTSIDE] = STATUS_PERMISSION_DENIED,
+    [DRIVE_CLAIM_MISSING] = STATUS_NOT_FOUND,
+    [DRIVE_CLAIM_UNSUITABLE] = STATUS_FAILED_PRECONDITION,
+    [DRIVE_CLAIM_READ_ONLY] = STATUS_FAILED_PRECONDITION,
+    [DRIVE_CLAIM_IN_USE] = STATUS_FAILED_PRECONDITION,
+    [DRIVE_CLAIM_FORBIDDEN] = STATUS_FAILED_PRECONDITION,
+};
+
+static bool is_same(const struct store_drive_mount_disk *a, const struct store_drive_mount_disk *b)
+{
+    if (a->kind != b->kind)
+        return false;
+    return a->kind == DEVICE_KIND_BLOCK
+               ? a->major == b->major && a->minor == b->minor && a->diskseq == b->diskseq
+               : a->file_device == b->file_device && a->inode == b->inode;
+}
+
+static void mountsp(struct observed_mounts **mounts)
+{
+    (void)observed_mounts_free(*mounts);
+}
+
+static int open_disk(const struct drive_work *work, const struct config_list *prefixes,
+                     bool writable, int *ret_fd, struct store_drive_mount_disk *ret_disk,
+                     struct error *error)
+{
+    const struct context *context = work->drives->context;
+    cleanup(mountsp) struct observed_mounts *mounts = NULL;
+    const char *names[CONFIG_LIST_ITEMS];
+    struct drive_claim_request request = {
+        .root = context->root,
+        .sysfs = context->sysfs,
+        .host_path = work->row.request.host_path,
+        .prefixes = names,
+        .prefix_count = prefixes->count,
+        .writable = writable,
+    };
+
+    for (unsigned i = 0; i < prefixes->count; i++)
+        names[i] = prefixes->item[i];
+    if (observe_mounts(context->sysfs, &mounts) == 0)
+        request.mounts = mounts;
+    else
+        mounts = NULL;
+    return drive_claim(&request, ret_fd, ret_disk, error);
+}
+
+/* Past the host's cache, so that what another node wrote to the disk is seen. A file may be on a
+ * file system without it. */
+static int set_direct(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+
+    return flags < 0 || fcntl(fd, F_SETFL, flags | O_DIRECT) < 0 ? -errno : 0;
+}
+
+enum status_code drive_disk_claim(struct drive_work *work, struct store_drive_mount_disk *ret_disk,
+                                  struct error *error)
+{
+    const struct store_drive_mount *row = &work->row;
+    cleanup(fd_closep) int fd = -1;
+    int r = open_disk(work, &work->drives->context->config->drives.host_prefixes,
+                      row->request.writable, &fd, ret_disk, error);
+
+    if (r < 0)
+        return STATUS_UNAVAILABLE;
+    if (r != DRIVE_CLAIM_OPEN)
+        return codes[r];
+    if (row->has_disk && !is_same(&row->disk, ret_disk))
+        return (enum status_code)error_set(error, STATUS_FAILED_PRECONDITION,
+                                           "%s is another disk than the one that was claimed",
+                                           row->request.host_path);
+    r = ret_disk->kind == DEVICE_KIND_BLOCK ? set_direct(fd) : 0;
+    if (r < 0) {
+        (void)error_set_errno(error, r, "cannot use %s past the cache", row->request.host_path);
+        return STATUS_UNAVAILABLE;
+    }
+    drive_work_drop_disk(work);
+    work->disk = take_fd(&fd);
+    return STATUS_OK;
+}
+
+enum status_code drive_disk_check_free(const struct drive_work *work, struct error *error)
+{
+    static const struct config_list anywhere = {.count = 1, .item = {"/"}};
+    struct store_drive_mount_disk disk;
+    cleanup(fd_closep) int fd = -1;
+    int r;
+
+    if (!work->row.has_disk || work->row.disk.kind != DEVICE_KIND_BLOCK)
+        return STATUS_OK;
+    r = open_disk(work, &anywhere, false, &fd, &disk, error);
+    return r < 0 || r == DRIVE_CLAIM_IN_USE ? STATUS_UNAVAILABLE : STATUS_OK;
+}

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drive_pass.c - one drive in a reconcile pass: what its act came to is recorded, and the next one
+ * decided, by the table in decide/drive.h.
+ *
+ * A failure that may heal is tried again. One that does not ends an attach: the drive is not wanted
+ * any more, keeps the reason on record, and is taken out as by a detach, whose own failures do not
+ * replace that reason. A drive that was ready once is never taken out for a failure. A detach that
+ * the guest refuses, because it uses the disk, changes nothing: the drive is wanted again.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "lib/clock.h"
+#include "lib/log.h"
+#include "reconciler/decide/backoff.h"
+#include "reconciler/drive/drive_work.h"
+
+/* A monitor that another client holds is free again in a moment: clients wait through so many
+ * attempts. */
+enum { BRIEF_FAILURES = 4 };
+
+static struct store *store_of(const struct drive_work *work)
+{
+    return work->drives->context->store;
+}
+
+static bool heals(enum status_code status)
+{
+    return status == STATUS_OK || status == STATUS_UNAVAILABLE ||
+           status == STATUS_DEADLINE_EXCEEDED;
+}
+
+bool drive_has_failed(const struct store_drive_mount *row)
+{
+    return !row->wanted && row->ready_ms == 0 && !heals(row->status);
+}
+
+/* ---- the record ---- */
+
+static int read_row(struct drive_work *work)
+{
+    int r;
+
+    store_drive_mount_done(&work->row);
+    r = store_get_drive_mount_itself(store_of(work), work->drive_ref, &work->row);
+    if (r == STORE_NOT_FOUND) { /* with its sandbox, by the bounds of history */
+        work->row.drive_ref = work->drive_ref;
+        work->row.state = DRIVE_LOST;
+    }
+    return r < 0 ? r : 0;
+}
+
+static int set_state(struct drive_work *work, enum drive_state state, enum status_code status,
+                     const char *message)
+{
+    int r = store_set_drive_mount_state(store_of(work), work->drive_ref, state, status, message);
+
+    work->drives->dirty = true;
+    work->row.state = state;
+    work->row.status = status;
+    if (message != work->row.message)
+        (void)snprintf(work->row.message, sizeof(work->row.message), "%s", message);
+    return r;
+}
+
+/* What is said of a drive whose attach failed stays. */
+static int set_success(struct drive_work *work, enum drive_state state)
+{
+    if (drive_has_failed(&work->row))
+        return set_state(work, state, work->row.status, work->row.message);
+    return set_state(work, state, STATUS_OK, work->result.remark);
+}
+
+static int set_failure(struct drive_work *work, enum status_code status)
+{
+    if (drive_has_failed(&work->row))
+        return 0;
+    return set_state(work, work->row.state, status, work->result.error.text);
+}
+
+static void tell(struct drive_work *work, enum status_code status)
+{
+    work->news = (struct drive_news){
+        .is_any = true, .act = work->act, .status = status, .error = work->result.error};
+}
+
+static void log_failure(const struct drive_work *work)
+{
+    const struct store_drive_mount_request *request = &work->row.request;
+    const struct log_ids ids = {.sandbox = request->sandbox_id, .device = request->host_path};
+
+    log_warning(&ids, "drive %s: %s: %s: %s", request->drive_id,
+                work->act == DRIVE_LIMIT ? "limit" : drive_act_name(work->act),
+                status_name((int)work->result.status), work->result.error.text);
+}
+
+/* ---- results ---- */
+
+static int record_success(struct drive_work *work)
+{
+    struct store *store = store_of(work);
+    int r = 0;
+
+    work->failures = 0;
+    work->wants_disk = false;
+    if (work->result.guest_device[0])
+        r = store_set_drive_mount_guest_device(store, work->drive_ref, work->result.guest_device);
+    if (r < 0)
+        return r;
+    switch (work->act) {
+    case DRIVE_CLAIM:
+        r = store_set_drive_mount_disk(store, work->drive_ref, &work->result.disk);
+        return r < 0 ? r : set_success(work, work->row.state);
+    case DRIVE_MOUNT:
+        return set_success(work, DRIVE_MOUNTED);
+    case DRIVE_UNMOUNT:
+        return set_success(work, DRIVE_UNMOUNTED);
+    case DRIVE_LIMIT:
+        work->has_new_limits = false;
+        tell(work, STATUS_OK);
+        return store_set_drive_mount_limits(store, work->drive_ref, &work->new_limits);
+    default:
+        return set_success(work, work->row.state);
+    }
+}
+
+static uint64_t random_number(void)
+{
+    uint64_t number;
+
+    if (getrandom(&number, sizeof(number), GRND_NONBLOCK) != sizeof(number))
+        number = clock_boottime();
+    return number;
+}
+
+static int retry_later(struct drive_work *work, enum status_code status)
+{
+    work->failures++;
+    work->next_ns = clock_boottime() + backoff_delay(work->failures, random_number());
+    work->due = false;
+    if (!work->result.is_brief || work->failures > BRIEF_FAILURES)
+        tell(work, status);
+    return set_failure(work, status);
+}
+
+/* The guest uses the disk: it stays as it was. */
+static int refuse_detach(struct drive_work *work)
+{
+    int r = store_want_drive_mount_again(store_of(work), work->drive_ref);
+
+    work->row.wanted = true;
+    tell(work, STATUS_FAILED_PRECONDITION);
+    return r < 0 ? r
+                 : set_state(work, work->row.ready_ms ? DRIVE_READY : DRIVE_ATTACHED,
+                             STATUS_FAILED_PRECONDITION, work->result.error.text);
+}
+
+static int give_up_attach(struct drive_work *work)
+{
+    int r = set_state(work, work->row.state, work->result.status, work->result.error.text);
+
+    work->row.wanted = false;
+    work->failures = 0;
+    return r < 0 ? r : store_unwant_drive_mount(store_of(work), work->drive_ref);
+}
+
+static bool brings_in(unsigned act)
+{
+    return act == DRIVE_CLAIM || act == DRIVE_ATTACH || act == DRIVE_LOOK_GUEST ||
+           act == DRIVE_MOUNT;
+}
+
+static int record_failure(struct drive_work *work)
+{
+    enum status_code status = work->result.status;
+
+    log_failure(work);
+    if (work->act == DRIVE_LIMIT) {
+        work->has_new_limits = false;
+        tell(work, status);
+        return 0;
+    }
+    if (work->result.wants_disk && !work->wants_disk) {
+        work->wants_disk = true;
+        return 0;
+    }
+    if (work->result.takes_its_time && work->row.wanted)
+        return 0;
+    if (work->act == DRIVE_UNMOUNT && status == STATUS_FAILED_PRECONDITION &&
+        work->guest == DRIVE_IN_GUEST_MOUNTED && !drive_has_failed(&work->row))
+        return refuse_detach(work);
+    if (!work->row.wanted && brings_in(work->act))
+        return 0; /* overtaken by a detach */
+    if (!work->row.wanted)
+        return retry_later(work, work->act == DRIVE_UNMOUNT && status == STATUS_FAILED_PRECONDITION
+                                     ? status
+                                     : STATUS_UNAVAILABLE);
+    if (heals(status) || work->row.ready_ms)
+        return retry_later(work, heals(status) ? STATUS_UNAVAILABLE : status);
+    return give_up_attach(work);
+}
+
+int drive_work_record(struct drive_work *work)
+{
+    int r = read_row(work);
+
+    work->step = DRIVE_IDLE;
+    work->due = true;
+    if (r < 0 || drive_state_is_end(work->row.state))
+        return r;
+    return work->result.status == STATUS_OK ? record_success(work) : record_failure(work);
+}
+
+/* ---- decisions ---- */
+
+static const char *why_lost(const struct store_drive_mount *row)
+{
+    if (row->sandbox_is_alive)
+        return "somebody else took the disk from the VM; data that was not synced is missing on it";
+    return drive_state_is_flushed(row->state)
+               ? "the VM ended; the guest had confirmed that it had unmounted the disk"
+               : "the VM ended before the guest confirmed that it had unmounted the disk; data "
+                 "that "
+                 "was not synced is missing on it";
+}
+
+static int end_drive(struct drive_work *work, enum drive_state state)
+{
+    const struct store_drive_mount *row = &work->row;
+    struct error error = {0};
+
+    drive_work_drop_disk(work);
+    if (row->sandbox_is_alive && state != DRIVE_LOST &&
+        drive_disk_check_free(work, &error) != STATUS_OK) {
+        work->result = (struct drive_result){.status = STATUS_UNAVAILABLE, .error = error};
+        work->act = DRIVE_REMOVE;
+        log_failure(work);
+        return retry_later(work, STATUS_UNAVAILABLE);
+    }
+    work->next_ns = 0;
+    if (state == DRIVE_LOST)
+        return set_state(work, state, row->status, why_lost(row));
+    if (drive_has_failed(row))
+        return set_state(work, DRIVE_FAILED, row->status, row->message);
+    if (state == DRIVE_FAILED)
+        return set_state(work, state, STATUS_NOT_FOUND, "the VM ended before it had the disk");
+    return set_state(work, state, STATUS_OK, "");
+}
+
+static int advance(struct drive_work *work, enum drive_state state)
+{
+    return state == work->row.state ? 0
+                                    : set_state(work, state, work->row.status, work->row.message);
+}
+
+static int begin_act(struct drive_work *work, unsigned act, enum drive_state state)
+{
+    int r;
+
+    work->act = act;
+    if (!drives_have_slot(work->drives, work)) {
+        work->due = work->lacks_slot = true;
+        return 0;
+    }
+    r = store_get_helper_sandbox(store_of(work), work->row.sandbox_ref, &work->sandbox);
+    work->step = DRIVE_DECIDED;
+    return r < 0 ? r : advance(work, state);
+}
+
+static struct drive_decision decide(const struct drive_work *work)
+{
+    const struct drive_facts facts = {
+        .state = work->row.state,
+        .vm_is_alive = work->row.sandbox_is_alive,
+        .is_wanted = work->row.wanted,
+        .is_open = work->disk >= 0,
+        .vmm = work->vmm,
+        .guest = work->guest,
+    };
+
+    return drive_decide(&facts);
+}
+
+/* Nobody answers for a VM that has ended. And a detach does not wait for a mount that takes long:
+ * the guest ends it when it is told to unmount. */
+static bool is_overtaken(const struct drive_work *work)
+{
+    if (work->step != DRIVE_RUNNING)
+        return false;
+    return !work->row.sandbox_is_alive ||
+           (!work->row.wanted && (work->act == DRIVE_MOUNT || work->act == DRIVE_LOOK_GUEST));
+}
+
+int drive_work_decide(struct drive_work *work)
+{
+    struct drive_decision decision;
+    int r = read_row(work);
+
+    if (r < 0)
+        return r;
+    if (is_overtaken(work)) {
+        drive_act_stop(work);
+        work->step = DRIVE_IDLE;
+        work->guest = DRIVE_IN_GUEST_UNKNOWN;
+    }
+    work->due = false;
+    if (work->step != DRIVE_IDLE)
+        return 0;
+    work->has_new_limits = work->has_new_limits && work->row.wanted;
+    decision = decide(work);
+    if (decision.act == DRIVE_END)
+        return end_drive(work, decision.state);
+    if (decision.act == DRIVE_DO_NOTHING && work->has_new_limits)
+        return begin_act(work, DRIVE_LIMIT, decision.state);
+    if (decision.act == DRIVE_DO_NOTHING || decision.act == DRIVE_ANSWER)
+        return advance(work, decision.state);
+    return begin_act(work, decision.act, decision.state);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drive_request.h - what a client asks for: checked, as it goes on record, and compared. Private to
+ * reconciler/drive/. */
+#pragma once
+
+#include "lib/result.h"
+#include "model/hypervisor.h"
+#include "reconciler/command/drives.h"
+#include "store/drive_mounts.h"
+
+struct config;
+
+/* All that can be told from the request and the configuration. STATUS_OK: ret_request, whose
+ * options the caller frees. */
+enum status_code drive_request_check(const struct config *config,
+                                     const struct reconciler_drive_attach *attach,
+                                     struct store_drive_mount_request *ret_request,
+                                     struct error *error);
+enum status_code drive_request_check_id(const char *drive_id, struct error *error);
+
+/* What VMMs of this kind cannot keep of the limits. */
+enum status_code drive_request_check_limits(enum hypervisor_kind kind,
+                                            const struct drive_limits *limits, struct error *error);
+
+bool drive_request_is_equal(const struct store_drive_mount_request *a,
+                            const struct store_drive_mount_request *b);
+bool drive_limits_are_equal(const struct drive_limits *a, const struct drive_limits *b);

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drive_work.h - one drive at work: what was last read of it, and the act that runs. Private to
+ * reconciler/drive/.
+ *
+ *   drives.c      the list of drives, and what a reconcile pass does with it
+ *   drive_pass.c  one drive: its result recorded, its next act decided
+ *   drive_acts.c  one act, carried out
+ *   drive_disk.c  the host's disk: claimed, and found free again
+ *   drive_wait.c  clients that wait
+ */
+#pragma once
+
+#include "lib/loop.h"
+#include "reconciler/core/context.h"
+#include "reconciler/decide/drive.h"
+#include "reconciler/drive/drives.h"
+#include "store/store.h"
+
+struct drive_in_use_call;
+struct helper_guest;
+struct hypervisor_drive_call;
+
+/* Beside the acts of the table: a client wants other limits. */
+enum { DRIVE_LIMIT = DRIVE_ACTS };
+
+enum drive_step {
+    DRIVE_IDLE,
+    DRIVE_DECIDED, /* in this pass: starts once that is committed */
+    DRIVE_RUNNING,
+    DRIVE_FINISHED, /* the next pass records the result */
+};
+
+/* What an act came to. Facts are noted at once in the drive itself. */
+struct drive_result {
+    enum status_code status;
+    bool is_brief;       /* of a failure: another client has the monitor for a moment */
+    bool wants_disk;     /* the VMM needs the descriptor of the disk first */
+    bool takes_its_time; /* the guest goes on with it: to be asked again at once */
+    struct store_drive_mount_disk disk; /* CLAIM */
+    char guest_device[STORE_NAME_BYTES];
+    char remark[256];
+    struct error error;
+};
+
+/* What clients of a drive are told after the commit, unless its row says that they are done. */
+struct drive_news {
+    bool is_any;
+    unsigned act; /* that they are about */
+    enum status_code status;
+    struct error error;
+};
+
+struct drive_work {
+    struct drive_work *next;
+    struct drives *drives;
+    int64_t drive_ref;
+    char sandbox_id[STORE_SANDBOX_ID_BYTES];
+
+    enum drive_in_vmm vmm;
+    enum drive_in_guest guest;
+    unsigned scsi_id, lun; /* where the VMM has it */
+    int disk;              /* the host's disk, claimed for it; -1 */
+    bool wants_disk;
+
+    bool due;          /* to be decided */
+    bool lacks_slot;   /* until another act has ended */
+    uint32_t failures; /* in a row */
+    uint64_t next_ns;  /* CLOCK_BOOTTIME of the next attempt; 0: none waits */
+
+    enum drive_step step;
+    unsigned act; /* enum drive_act, or DRIVE_LIMIT */
+    uint64_t deadline_ns;
+    struct store_drive_mount row; /* when it was last decided; its options are owned */
+    struct store_helper_run sandbox;
+    bool has_new_limits;
+    struct drive_limits new_limits; /* that a client waits for */
+    struct hypervisor_drive_call *vmm_call;
+    struct drive_guest_call *guest_call;
+    struct helper_guest *traits;
+    struct drive_in_use_call *search;
+    struct drive_result result;
+    struct drive_news news;
+};
+
+struct drives {
+    const struct context *context;
+    const struct drive_guest_ops *guest;
+    bool loaded; /* the rows that have not ended are in the list */
+    bool dirty;  /* something was committed that is not synced */
+    struct drive_work *works;
+    struct drive_wait *waits;
+    bool has_new_waits;      /* they may be over already */
+    struct loop_timer timer; /* the next attempt of any */
+};
+
+/* ---- drives.c ---- */
+
+struct drive_work *drive_work_find(const struct drives *drives, int64_t drive_ref);
+/* Due at once. NULL: no memory. */
+struct drive_work *drive_work_add(struct drives *drives, int64_t drive_ref, const char *sandbox_id);
+/* To be decided in the next pass, whatever waits. */
+void drive_work_hurry(struct drive_work *work);
+/* Ends its act where it is, and forgets what was read. */
+void drive_work_forget(struct drive_work *work);
+void drive_work_drop_disk(struct drive_work *work);
+/* Whether an act that talks to the VMM, or one that does not, may start. */
+bool drives_have_slot(const struct drives *drives, const struct drive_work *work);
+void drives_arm(struct drives *drives);
+
+/* ---- drive_pass.c ---- */
+
+/* Within the pass. 0, or a failure of the store. */
+int drive_work_record(struct drive_work *work);
+int drive_work_decide(struct drive_work *work);
+
+/* It could not be attached, for a reason that does not heal, and is being taken out again. */
+bool drive_has_failed(const struct store_drive_mount *row);
+
+/* ---- drive_acts.c ---- */
+
+/* What was decided and committed. */
+void drive_act_start(struct drive_work *work);
+bool drive_act_is_on_vmm(unsigned act);
+/* Ends what the act has started. */
+void drive_act_stop(struct drive_work *work);
+
+/* ---- drive_disk.c ---- */
+
+/* Opens and judges the host's disk. STATUS_OK: work->disk and ret_disk. */
+enum status_code drive_disk_claim(struct drive_work *work, struct store_drive_mount_disk *ret_disk,
+                                  struct error *error);
+/* Whether nobody has the drive's disk: STATUS_OK, or STATUS_UNAVAILABLE with a text. */
+enum status_code drive_disk_check_free(const struct drive_work *work, struct error *error);
+
+/* ---- drive_wait.c ---- */
+
+/* After the commit, when all of it is synced. */
+void drive_waits_tell(struct drives *drives);
+void drive_waits_fail(struct drives *drives, enum status_code code, const char *why);
+void drive_waits_done(struct drives *drives);

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drives.c - all drives at work, and what a reconcile pass does with them.
+ *
+ * The list holds the drives that have not ended, one entry each. It is read from the store once the
+ * first scan is complete, because only then it is known which VMs live. An entry leaves the list
+ * when its row has ended and its clients were told.
+ */
+#include "reconciler/drive/drives.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/log.h"
+#include "reconciler/core/work_queue.h"
+#include "reconciler/drive/drive_work.h"
+
+/* How many acts run at once; of those that talk to a VMM one per sandbox, because a monitor serves
+ * one client at a time. */
+enum { ACTS = 16 };
+
+/* ---- one entry ---- */
+
+struct drive_work *drive_work_find(const struct drives *drives, int64_t drive_ref)
+{
+    struct drive_work *work = drives->works;
+
+    while (work && work->drive_ref != drive_ref)
+        work = work->next;
+    return work;
+}
+
+struct drive_work *drive_work_add(struct drives *drives, int64_t drive_ref, const char *sandbox_id)
+{
+    struct drive_work *work = drive_work_find(drives, drive_ref), **last = &drives->works;
+
+    if (work)
+        return work;
+    work = calloc(1, sizeof(*work));
+    if (!work)
+        return NULL;
+    work->drives = drives;
+    work->drive_ref = drive_ref;
+    work->disk = -1;
+    work->due = true;
+    (void)snprintf(work->sandbox_id, sizeof(work->sandbox_id), "%s", sandbox_id);
+    while (*last)
+        last = &(*last)->next;
+    *last = work;
+    return work;
+}
+
+void drive_work_drop_disk(struct drive_work *work)
+{
+    fd_close(work->disk);
+    work->disk = -1;
+}
+
+void drive_work_forget(struct drive_work *work)
+{
+    drive_act_stop(work);
+    drive_work_drop_disk(work);
+    work->step = DRIVE_IDLE;
+    work->vmm = DRIVE_IN_VMM_UNKNOWN;
+    work->guest = DRIVE_IN_GUEST_UNKNOWN;
+    work->wants_disk = false;
+    work->news = (struct drive_news){0};
+    drive_work_hurry(work);
+}
+
+void drive_work_hurry(struct drive_work *work)
+{
+    work->due = true;
+    work->lacks_slot = false;
+    work->next_ns = 0;
+}
+
+static void free_work(struct drive_work *work)
+{
+    drive_act_stop(work);
+    drive_work_drop_disk(work);
+    store_drive_mount_done(&work->row);
+    free(work);
+}
+
+static void drop_ended(struct drives *drives)
+{
+    struct drive_work **link = &drives->works;
+
+    while (*link) {
+        struct drive_work *work = *link;
+
+        if (work->step == DRIVE_IDLE && work->row.drive_ref &&
+            drive_state_is_end(work->row.state)) {
+            *link = work->next;
+            free_work(work);
+        } else {
+            link = &work->next;
+        }
+    }
+}
+
+/* ---- life ---- */
+
+struct drives *drives_new(const struct context *context, const struct drive_guest_ops *guest)
+{
+    struct drives *drives = calloc(1, sizeof(*drives));
+
+    if (!drives)
+        return NULL;
+    drives->context = context;
+    drives->guest = guest;
+    return drives;
+}
+
+static void drop_all(struct drives *drives)
+{
+    while (drives->works) {
+        struct drive_work *work = drives->works;
+
+        drives->works = work->next;
+        free_work(work);
+    }
+    loop_timer_stop(&drives->timer);
+    drives->loaded = false;
+    drives->dirty = false;
+}
+
+void drives_reset(struct drives *drives)
+{
+    drive_waits_fail(drives, STATUS_UNAVAILABLE,
+                     "the database was left for another one: ask again");
+    drop_all(drives);
+}
+
+struct drives *drives_free(struct drives *drives)
+{
+    if (!drives)
+        return NULL;
+    drive_waits_done(drives);
+    drop_all(drives);
+    free(drives);
+    return NULL;
+}
+
+void drives_stop(struct drives *drives)
+{
+    for (struct drive_work *work = drives->works; work; work = work->next)
+        drive_work_forget(work);
+    loop_timer_stop(&drives->timer);
+    drive_waits_fail(drives, STATUS_UNAVAILABLE,
+                     "crustd is being stopped; it goes on when it starts again");
+}
+
+/* ---- slots ---- */
+
+bool drives_have_slot(const struct drives *drives, const struct drive_work *work)
+{
+    unsigned count = 0;
+
+    for (const struct drive_work *one = drives->works; one; one = one->next) {
+        if (one->step != DRIVE_DECIDED && one->step != DRIVE_RUNNING)
+            continue;
+        if (++count == ACTS)
+            return false;
+        if (drive_act_is_on_vmm(work->act) && drive_act_is_on_vmm(one->act) &&
+            strcmp(one->sandbox_id, work->sandbox_id) == 0)
+            return false;
+    }
+    return true;
+}
+
+static void give_slots(struct drives *drives)
+{
+    for (struct drive_work *work = drives->works; work; work = work->next)
+        work->lacks_slot = false;
+}
+
+/* ---- when ---- */
+
+static bool is_ready(const struct drive_work *work)
+{
+    return work->step == DRIVE_FINISHED ||
+           (work->step != DRIVE_DECIDED && work->due && !work->lacks_slot);
+}
+
+bool drives_are_due(const struct drives *drives)
+{
+    if (!drives->context->synced || drives->context->stopping)
+        return false;
+    if (!drives->loaded || drives->has_new_waits)
+        return true;
+    for (const struct drive_work *work = drives->works; work; work = work->next)
+        if (is_ready(work))
+            return true;
+    return false;
+}
+
+bool drives_are_idle(const struct drives *drives)
+{
+    for (const struct drive_work *work = drives->works; work; work = work->next)
+        if (work->step != DRIVE_IDLE)
+            return false;
+    return true;
+}
+
+static void on_timer(struct loop_timer *timer)
+{
+    struct drives *drives = container_of(timer, struct drives, timer);
+    uint64_t now = clock_boottime();
+
+    for (struct drive_work *work = drives->works; work; work = work->next)
+        if (work->next_ns && work->next_ns <= now)
+            drive_work_hurry(work);
+    drives_arm(drives);
+}
+
+void drives_arm(struct drives *drives)
+{
+    uint64_t next = UINT64_MAX, now = clock_boottime();
+
+    for (const struct drive_work *work = drives->works; work; work = work->next)
+        if (work->next_ns && work->next_ns < next)
+            next = work->next_ns;
+    if (next == UINT64_MAX)
+        loop_timer_stop(&drives->timer);
+    else
+        loop_timer_start(drives->context->loop, &drives->timer,
+                         next > now ? next - now + NSEC_PER_MSEC : NSEC_PER_MSEC, on_timer);
+}
+
+void drives_note_sandbox(struct drives *drives, const char *sandbox_id)
+{
+    for (struct drive_work *work = drives->works; work; work = work->next)
+        if (strcmp(work->sandbox_id, sandbox_id) == 0)
+            drive_work_hurry(work);
+}
+
+void drives_retry(struct drives *drives)
+{
+    for (struct drive_work *work = drives->works; work; work = work->next)
+        drive_work_hurry(work);
+}
+
+/* ---- a pass ---- */
+
+static int load_one(void *userdata, const struct store_drive_mount *drive)
+{
+    return drive_work_add(userdata, drive->drive_ref, drive->request.sandbox_id) ? 0
+                                                                                 : STORE_NO_MEMORY;
+}
+
+static int load(struct drives *drives)
+{
+    int r = store_each_drive_mount(drives->context->store, load_one, drives);
+
+    drives->loaded = r == 0;
+    return r;
+}
+
+int drives_record(struct drives *drives)
+{
+    int r;
+
+    if (!drives_are_due(drives))
+        return 0;
+    r = drives->loaded ? 0 : load(drives);
+    for (struct drive_work *work = drives->works; r == 0 && work; work = work->next)
+        if (work->step == DRIVE_FINISHED) {
+            give_slots(drives);
+            r = drive_work_record(work);
+        }
+    for (struct drive_work *work = drives->works; r == 0 && work; work = work->next)
+        if (is_ready(work))
+            r = drive_work_decide(work);
+    return r;
+}
+
+int drives_go_on(struct drives *drives)
+{
+    int r;
+
+    if (drives->dirty && drives->waits) {
+        r = store_sync(drives->context->store);
+        if (r < 0)
+            return r;
+    }
+    drives->dirty = false;
+    drive_waits_tell(drives);
+    for (struct drive_work *work = drives->works; work; work = work->next) {
+        work->news = (struct drive_news){0};
+        if (work->step == DRIVE_DECIDED)
+            drive_act_start(work);
+    }
+    drop_ended(drives);
+    drives_arm(drives);
+    return 0;
+}
+
+/* Acts that run were decided by an earlier pass, which is on record. */
+void drives_roll_back(struct drives *drives, const char *why)
+{
+    char text[ERROR_TEXT_BYTES];
+
+    (void)snprintf(text, sizeof(text), "the database does not take it: %s", why);
+    for (struct drive_work *work = drives->works; work; work = work->next)
+        if (work->step != DRIVE_RUNNING) {
+            store_drive_mount_done(&work->row);
+            work->row = (struct store_drive_mount){0};
+            drive_work_forget(work);
+        }
+    drives->dirty = false;
+    drive_waits_fail(drives, STATUS_UNAVAILABLE, text);
+}

@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drives_world.h - a VMM, a guest and a disk that do as they are asked, one act at a time, and
+ * drive mounts on them. In place of hypervisor/drive.c, claim.c, in_use.c and helper/guest.c.
+ *
+ * Each act has an effect on the world and then an answer, so a test can let crustd end between. */
+#pragma once
+
+#include "tests/unit/reconciler/surroundings.h"
+
+#include "hypervisor/drive.h"
+#include "reconciler/drive/claim.h"
+#include "reconciler/drive/drives.h"
+#include "reconciler/drive/in_use.h"
+#include "reconciler/helper/guest.h"
+
+enum world_call { NO_CALL, VMM_CALL, GUEST_CALL, TRAITS_CALL, SEARCH_CALL };
+
+struct hypervisor_drive_call {
+    hypervisor_drive_done *done;
+    void *userdata;
+    enum hypervisor_drive_act act;
+    bool has_descriptor;
+    struct hypervisor_limits limits;
+};
+
+struct drive_guest_call {
+    drive_guest_done *done;
+    void *userdata;
+    enum drive_guest_act act;
+};
+
+struct drive_in_use_call {
+    drive_in_use_done *done;
+    void *userdata;
+};
+
+struct helper_guest {
+    helper_guest_done *done;
+    void *userdata;
+};
+
+static struct {
+    struct surroundings node;
+    struct drives *drives;
+
+    /* the world */
+    enum hypervisor_drive_state vmm;
+    bool mounted, busy, confidential, searched;
+    enum drive_claim_outcome claim; /* what an open of the disk comes to, if nobody has it */
+    bool other_has_disk;            /* found at the search */
+    struct hypervisor_limits limits;
+
+    /* what the next act fails with, once; 0: it works */
+    enum hypervisor_drive_outcome vmm_fails;
+    enum status_code guest_fails;
+
+    /* the calls in progress: at most one of each, because there is one drive */
+    struct hypervisor_drive_call *vmm_call;
+    struct drive_guest_call *guest_call;
+    struct drive_in_use_call *search;
+    struct helper_guest *traits;
+    char walked[512]; /* the acts, in their order */
+
+    unsigned told;
+    enum status_code code;
+    enum drive_state state;
+    char error[ERROR_TEXT_BYTES];
+} world;
+
+static void walk(const char *name)
+{
+    size_t length = strlen(world.walked);
+
+    (void)snprintf(world.walked + length, sizeof(world.walked) - length, "%s ", name);
+}
+
+/* ---- the VMM ---- */
+
+bool hypervisor_drive_has_client(enum hypervisor_kind kind)
+{
+    return kind == HYPERVISOR_QEMU;
+}
+
+int hypervisor_drive_call_new(struct loop *loop, enum hypervisor_kind kind,
+                              const struct hypervisor_drive_request *request,
+                              hypervisor_drive_done *done, void *userdata,
+                              struct hypervisor_drive_call **ret_call, struct error *error)
+{
+    struct hypervisor_drive_call *call = calloc(1, sizeof(*call));
+
+    (void)loop;
+    (void)error;
+    assert_non_null(call);
+    assert_null(world.vmm_call);
+    assert_int_equal(kind, HYPERVISOR_QEMU);
+    assert_string_equal(request->drive_id, "data-1");
+    *call = (struct hypervisor_drive_call){done, userdata, request->act, request->descriptor >= 0,
+                                           request->limits};
+    *ret_call = world.vmm_call = call;
+    return 0;
+}
+
+struct hypervisor_drive_call *hypervisor_drive_call_free(struct hypervisor_drive_call *call)
+{
+    if (call)
+        world.vmm_call = NULL;
+    free(call);
+    return NULL;
+}
+
+static void vmm_acts(void)
+{
+    static const char *const names[] = {
+        [HYPERVISOR_DRIVE_ATTACH] = "attach",
+        [HYPERVISOR_DRIVE_DETACH] = "remove",
+        [HYPERVISOR_DRIVE_LIMIT] = "limit",
+        [HYPERVISOR_DRIVE_LOOK] = "look",
+    };
+    const struct hypervisor_drive_call *call = world.vmm_call;
+
+    walk(names[call->act]);
+    if (world.vmm_fails)
+        return;
+    if (call->act == HYPERVISOR_DRIVE_ATTACH && (call->has_descriptor || world.vmm))
+        world.vmm = HYPERVISOR_DRIVE_PRESENT;
+    if (call->act == HYPERVISOR_DRIVE_LIMIT)
+        world.limits = call->limits;
+    if (call->act == HYPERVISOR_DRIVE_DETACH) {
+        assert_false(world.mounted); /* nothing in the world protects it */
+        world.vmm = HYPERVISOR_DRIVE_ABSENT;
+    }
+}
+
+static void vmm_answers(void)
+{
+    struct hypervisor_drive_reply reply = {
+        .outcome = world.vmm_fails, .state = world.vmm, .scsi_id = 255};
+
+    if (!world.vmm_fails && world.vmm_call->act == HYPERVISOR_DRIVE_ATTACH &&
+        world.vmm != HYPERVISOR_DRIVE_PRESENT)
+        reply.outcome = HYPERVISOR_DRIVE_NEEDS_DESCRIPTOR;
+    if (world.vmm_fails == HYPERVISOR_DRIVE_UNREACHABLE || world.vmm_fails == HYPERVISOR_DRIVE_BUSY)
+        reply.state = HYPERVISOR_DRIVE_UNKNOWN;
+    if (reply.outcome)
+        (void)error_set(&reply.error, 0, "the VMM does not");
+    world.vmm_fails = HYPERVISOR_DRIVE_DONE;
+    world.vmm_call->done(world.vmm_call, &reply, world.vmm_call->userdata);
+    assert_null(world.vmm_call);
+}
+
+/* ---- the guest ---- */
+
+static int guest_call_new(const struct context *context, const struct drive_guest_request *request,
+                          drive_guest_done *done, void *userdata,
+                          struct drive_guest_call **ret_call)
+{
+    struct drive_guest_call *call = calloc(1, sizeof(*call));
+
+    (void)context;
+    assert_non_null(call);
+    assert_null(world.guest_call);
+    assert_int_equal(world.vmm, HYPERVISOR_DRIVE_PRESENT);
+    assert_int_equal(request->scsi_id, 255);
+    *call = (struct drive_guest_call){done, userdata, request->act};
+    *ret_call = world.guest_call = call;
+    return 0;
+}
+
+static struct drive_guest_call *guest_call_free(struct drive_guest_call *call)
+{
+    if (call)
+        world.guest_call = NULL;
+    free(call);
+    return NULL;
+}
+
+static const struct drive_guest_ops guest_ops = {guest_call_new, guest_call_free};
+
+static void guest_acts(void)
+{
+    static const char *const names[] = {[DRIVE_GUEST_LOOK] = "ask",
+                                        [DRIVE_GUEST_MOUNT] = "mount",
+                                        [DRIVE_GUEST_UNMOUNT] = "unmount",
+                                        [DRIVE_GUEST_GROW] = "grow"};
+    enum drive_guest_act act = world.guest_call->act;
+
+    walk(names[act]);
+    if (world.guest_fails)
+        return;
+    if (act == DRIVE_GUEST_MOUNT)
+        world.mounted = true;
+    if (act == DRIVE_GUEST_UNMOUNT && !world.busy)
+        world.mounted = false;
+}
+
+static void guest_answers(void)
+{
+    struct drive_guest_reply reply = {
+        .status = world.guest_fails,
+        .guest = world.mounted ? DRIVE_IN_GUEST_MOUNTED : DRIVE_IN_GUEST_ABSENT,
+        .device = "sda",
+    };
+
+    if (!reply.status && world.guest_call->act == DRIVE_GUEST_UNMOUNT && world.mounted)
+        reply.status = STATUS_FAILED_PRECONDITION;
+    if (reply.status)
+        (void)error_set(&reply.error, 0, "the guest does not: 77 (cat) has it");
+    if (reply.status == STATUS_UNAVAILABLE)
+        reply.guest = DRIVE_IN_GUEST_UNKNOWN;
+    world.guest_fails = STATUS_OK;
+    world.guest_call->done(world.guest_call, &reply, world.guest_call->userdata);
+    assert_null(world.guest_call);
+}
+
+/* ---- the host ---- */
+
+int helper_guest_new(const struct context *context, const struct store_helper_run *sandbox,
+                     helper_guest_done *done, void *userdata, struct helper_guest **ret_guest)
+{
+    (void)context;
+    assert_string_equal(sandbox->sandbox_id, "sandbox-1");
+    *ret_guest = world.traits = calloc(1, sizeof(**ret_guest));
+    assert_non_null(world.traits);
+    *world.traits = (struct helper_guest){done, userdata};
+    return 0;
+}
+
+struct helper_guest *helper_guest_free(struct helper_guest *guest)
+{
+    if (guest)
+        world.traits = NULL;
+    free(guest);
+    return NULL;
+}
+
+int drive_claim(const struct drive_claim_request *request, int *ret_fd,
+                struct store_drive_mount_disk *ret_disk, struct error *error)
+{
+    assert_string_equal(request->host_path, "/dev/disk-1");
+    if (world.vmm != HYPERVISOR_DRIVE_ABSENT)
+        return error_set(error, DRIVE_CLAIM_IN_USE, "a VM has it");
+    if (world.claim)
+        return error_set(error, (int)world.claim, "the disk cannot be had");
+    *ret_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    *ret_disk = (struct store_drive_mount_disk){
+        .kind = DEVICE_KIND_FILE, .file_device = 3, .inode = 9, .size_bytes = GIB};
+    return DRIVE_CLAIM_OPEN;
+}
+
+int drive_in_use_call_new(const struct context *context, const struct drive_in_use_request *request,
+                          drive_in_use_done *done, void *userdata,
+                          struct drive_in_use_call **ret_call)
+{
+    (void)context;
+    assert_string_equal(request->drive_id, "data-1");
+    *ret_call = world.search = calloc(1, sizeof(**ret_call));
+    assert_non_null(world.search);
+    *world.search = (struct drive_in_use_call){done, userdata};
+    return 0;
+}
+
+struct drive_in_use_call *drive_in_use_call_free(struct drive_in_use_call *call)
+{
+    if (call)
+        world.search = NULL;
+    free(call);
+    return NULL;
+}
+
+static void traits_are_known(void)
+{
+    const struct guest_traits traits = {.is_confidential = world.confidential};
+
+    world.traits->done(&traits, NULL, world.traits->userdata);
+    assert_null(world.traits);
+}
+
+static void search_ends(void)
+{
+    struct drive_in_use_reply reply = {.outcome = world.other_has_disk ? DRIVE_IN_USE_BY_OTHERS
+                                                                       : DRIVE_IN_USE_NOT};
+
+    if (world.other_has_disk)
+        (void)error_set(&reply.error, 0, "sandbox-9 has the disk");
+    world.searched = true;
+    world.search->done(world.search, &reply, world.search->userdata);
+}
+
+/* ---- crustd ---- */
+
+static struct store *the_store(void)
+{
+    return world.node.context.store;
+}
+
+static bool pass(void)
+{
+    struct store *store = the_store();
+    int r = store_begin(store);
+
+    if (r == 0)
+        r = drives_record(world.drives);
+    if (r == 0)
+        r = store_commit(store);
+    if (r == 0)
+        r = drives_go_on(world.drives);
+    if (r < 0) {
+        store_rollback(store);
+        drives_roll_back(world.drives, "it is full");
+    }
+    return r == 0;
+}
+
+static void pass_while_due(void)
+{
+    for (unsigned i = 0; drives_are_due(world.drives); i++) {
+        assert_true(i < 100);
+        (void)pass();
+    }
+}
+
+static enum world_call running_call(void)
+{
+    return world.vmm_call     ? VMM_CALL
+           : world.guest_call ? GUEST_CALL
+           : world.traits     ? TRAITS_CALL
+           : world.search     ? SEARCH_CALL
+                              : NO_CALL;
+}
+
+static void act(enum world_call call)
+{
+    if (call == VMM_CALL)
+        vmm_acts();
+    else if (call == GUEST_CALL)
+        guest_acts();
+}
+
+static void finish(enum world_call call)
+{
+    if (call == VMM_CALL)
+        vmm_answers();
+    else if (call == GUEST_CALL)
+        guest_answers();
+    else if (call == TRAITS_CALL)
+        traits_are_known();
+    else if (call == SEARCH_CALL)
+        search_ends();
+}
+
+/* One act, and what follows it up to the next. false: nothing runs. */
+static bool step(void)
+{
+    enum world_call call;
+
+    pass_while_due();
+    call = running_call();
+    act(call);
+    finish(call);
+    pass_while_due();
+    return call != NO_CALL;
+}
+
+static inline void go_on(void)
+{
+    for (unsigned i = 0; step(); i++)
+        assert_true(i < 100);
+}
+
+/* crustd is killed, and starts again. */
+static inline void restart(void)
+{
+    world.drives = drives_free(world.drives);
+    assert_int_equal(running_call(), NO_CALL);
+    world.drives = drives_new(&world.node.context, &guest_ops);
+    assert_non_null(world.drives);
+}
+
+/* ---- a client ---- */
+
+static void on_told(void *userdata, enum status_code code, const struct reconciler_drive *drive,
+                    const struct error *error)
+{
+    (void)userdata;
+    world.told++;
+    world.code = code;
+    world.state = drive ? drive->state : DRIVE_STATES;
+    (void)snprintf(world.error, sizeof(world.error), "%s", error->text);
+    assert_int_equal(code == STATUS_OK, drive != NULL);
+}
+
+static struct reconciler_drive_attach attach_of(const char *drive_id)
+{
+    static const char *const options[] = {"noatime"};
+
+    return (struct reconciler_drive_attach){
+        .drive_id = drive_id,
+        .sandbox_id = "sandbox-1",
+        .host_path = "/dev/disk-1",
+        .vm_path = "/data",
+        .fs_type = "ext4",
+        .options = 1,
+        .option = options,
+        .writable = true,
+    };
+}
+
+static enum status_code begin_attach(const struct reconciler_drive_attach *attach)
+{
+    struct drive_wait *wait;
+    struct error error = {0};
+    enum status_code code = drives_attach(world.drives, attach, on_told, NULL, &wait, &error);
+
+    (void)snprintf(world.error, sizeof(world.error), "%s", error.text);
+    return code;
+}
+
+static inline void attach(void)
+{
+    struct reconciler_drive_attach asked = attach_of("data-1");
+
+    assert_int_equal(begin_attach(&asked), STATUS_OK);
+}
+
+static inline void detach(void)
+{
+    struct drive_wait *wait;
+    struct error error = {0};
+
+    assert_int_equal(drives_detach(world.drives, "data-1", on_told, NULL, &wait, &error),
+                     STATUS_OK);
+}
+
+static inline void expect_told(unsigned told, enum status_code code, const char *text)
+{
+    if (world.told != told || world.code != code || !strstr(world.error, text))
+        fail_msg("told %u times, the last time %s \"%s\"; walked %s", world.told,
+                 status_name((int)world.code), world.error, world.walked);
+}
+
+static inline void expect_row(enum drive_state state, bool wanted, enum status_code status)
+{
+    cleanup(store_drive_mount_done) struct store_drive_mount row = {0};
+
+    assert_int_equal(store_get_drive_mount(the_store(), "data-1", &row), STORE_FOUND);
+    if (row.state != state || row.wanted != wanted || row.status != status)
+        fail_msg("the row is %s, %s, %s: %s; walked %s", drive_state_name(row.state),
+                 row.wanted ? "wanted" : "unwanted", status_name((int)row.status), row.message,
+                 world.walked);
+}
+
+static inline void expect_walked(const char *walked)
+{
+    assert_string_equal(world.walked, walked);
+    world.walked[0] = '\0';
+}
+
+static inline void end_vm(void)
+{
+    bool changed;
+
+    assert_int_equal(store_begin(the_store()), 0);
+    assert_int_equal(store_end_sandbox(the_store(), "sandbox-1", &changed), 0);
+    assert_int_equal(store_commit(the_store()), 0);
+    world.vmm = HYPERVISOR_DRIVE_ABSENT;
+    world.mounted = false;
+    drives_note_sandbox(world.drives, "sandbox-1");
+}
+
+/* ---- life ---- */
+
+static int set_up(void **state)
+{
+    (void)state;
+    memset(&world, 0, sizeof(world));
+    world.vmm = HYPERVISOR_DRIVE_ABSENT;
+    surroundings_begin(&world.node, false);
+    surroundings_bind(&world.node);
+    world.node.config.drives.enabled = true;
+    world.node.config.drives.host_prefixes =
+        (struct config_list){.count = 2, .item = {"/srv/disks", "/dev"}};
+    world.drives = drives_new(&world.node.context, &guest_ops);
+    assert_non_null(world.drives);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    assert_null(drives_free(world.drives));
+    assert_int_equal(running_call(), NO_CALL);
+    surroundings_end(&world.node);
+    return 0;
+}
+
+#define DRIVES(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
