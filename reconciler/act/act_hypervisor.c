@@ -69,18 +69,26 @@ static const char *known(const char *text)
 
 /* Drives that cannot be distinguished are read again together, so any volume of the sandbox can
  * forbid it. */
-static int act_hypervisor_intend(struct act *act)
+static int find_forbidding(const struct act *act, struct error *ret_why)
 {
     const struct store_volume *volume = &act->volume;
-    struct store *store = act->context->store;
     char path[STORE_TARGET_BYTES];
     enum resize_policy policy;
-    int r = store_find_forbidding(store, volume->sandbox_id, volume->volume_id, path, &policy);
+    int r = store_find_forbidding(act->context->store, volume->sandbox_id, volume->volume_id, path,
+                                  &policy);
 
     if (r == STORE_FOUND)
-        (void)error_set(&act->vmm.others_forbid, 0, "%s in the same sandbox has crust.resize = %s",
-                        path, policy_name(policy));
-    return r < 0 ? r : store_intend(store, volume, decide_action_name(act->action));
+        (void)error_set(ret_why, 0, "%s in the same sandbox has crust.resize = %s", path,
+                        policy_name(policy));
+    return r;
+}
+
+static int act_hypervisor_intend(struct act *act)
+{
+    int r = find_forbidding(act, &act->vmm.others_forbid);
+
+    return r < 0 ? r
+                 : store_intend(act->context->store, &act->volume, decide_action_name(act->action));
 }
 
 static int act_hypervisor_start(struct act *act)
@@ -137,6 +145,17 @@ static int ask_again(struct act *act)
                                                 act->context->queue);
 }
 
+/* A volume that forbids may have been bound, or may have gone, while the VMM was asked. */
+static int ask_again_if_outdated(const struct act *act)
+{
+    struct error why = {0};
+    int r = find_forbidding(act, &why);
+
+    if (r < 0 || (r == STORE_FOUND) == (act->vmm.others_forbid.text[0] != '\0'))
+        return r < 0 ? r : 0;
+    return store_want_list(act->context->store, act->volume.volume_id);
+}
+
 static int act_hypervisor_record(struct act *act)
 {
     struct store_hypervisor_result result = {
@@ -165,6 +184,8 @@ static int act_hypervisor_record(struct act *act)
         r = store_set_vmm_version(store, act->volume.sandbox_ref, act->vmm.version);
     if (r == 0)
         r = store_put_hypervisor_result(store, &result);
+    if (r == 0)
+        r = ask_again_if_outdated(act);
     return r == 0 && act->vmm.others_refreshed ? ask_again(act) : r;
 }
 

@@ -55,7 +55,9 @@ class ListenersTest(SaidTest):
                                  [('{"a":"' + "x" * DETAIL + '"}',)] * ROWS)
         node.start()
         answers = [self.deaf_client("/v1/journal") for _ in range(12)]
-        self.assertEqual((answers[0], answers[-1]), (b"200", b"429"))
+        # One that has read nothing for ten seconds is let go, and what it held is there for a later one: on a slow
+        # machine it need not be the last that is refused.
+        self.assertEqual((answers[0], set(answers)), (b"200", {b"200", b"429"}))
         code, body = curl(node, "/v1/journal")
         self.assertEqual((code, body.count(b'"kind":"line"') > ROWS * 9 // 10), (200, True))
         self.assertEqual(ask(self.metrics, "/metrics")[0], 200)
