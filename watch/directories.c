@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* directories.c - inotify on the volume roots, their children, and the chains that lead to them.
+/* directories.c - inotify on the volume roots, their children, and the chains that lead to them
+ * (directories_chain.c).
  *
  * There is one inotify instance. Each tree has watch descriptors for every directory of its path.
  * Those above the root only report that they themselves were moved or removed, which is rare. If a
@@ -15,8 +16,7 @@
  * A directory is always watched before it is read: a name is only taken to be absent after its
  * parent was armed.
  *
- * One directory may be part of several paths, a root and a child. Its mask is the union of what its
- * users need, its events go to all of them, and its watch is removed with the last of them.
+ * One directory may be part of several paths, a root and a child. Its events go to all of them.
  *
  * After IN_Q_OVERFLOW even the reports of vanished watches may be missing. So a new instance
  * replaces the old one and all its watches, and all trees are observed again, which arms the
@@ -34,100 +34,20 @@
 
 #include "lib/cleanup.h"
 #include "lib/path.h"
-#include "watch/child_watches.h"
-#include "watch/watch.h"
+#include "watch/directories.h"
 
-enum { TREES = 16, CHAIN_LENGTH = 32, READ_BYTES = 4096, READS = 16 };
+enum { READ_BYTES = 4096, READS = 16 };
 
 enum { ARMED, NO_DIRECTORY, NO_WATCH }; /* outcomes of watch_directories_arm() */
 
-#define GONE_MASK  (IN_DELETE_SELF | IN_MOVE_SELF)
-#define WAIT_MASK  (GONE_MASK | IN_CREATE | IN_MOVED_TO)
-#define ROOT_MASK  (GONE_MASK | IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE)
-#define CHILD_MASK (ROOT_MASK | IN_CLOSE_WRITE | IN_ATTRIB)
-#define LOST_MASK  (GONE_MASK | IN_UNMOUNT | IN_IGNORED)
-
-/* The watched directories that lead to a root, from the top. */
-struct chain {
-    unsigned steps;
-    struct {
-        int descriptor;
-        uint32_t mask;
-    } step[CHAIN_LENGTH];
-    int root;         /* watch descriptor, -1 none */
-    bool root_exists; /* also if it cannot be watched */
-};
-
-struct tree {
-    char *path;
-    struct chain chain;
-    bool retake;     /* an event occurred on the chain */
-    bool lost;       /* the root's watch is no longer valid */
-    bool incomplete; /* the root could not be watched, or its path not be walked */
-    bool due;        /* observe_all must be called */
-};
-
-struct watch_directories {
-    struct loop *loop;
-    int root; /* borrowed */
-    const struct watch_directories_handler *handler;
-    void *userdata;
-    struct watch_counters counters;
-    struct loop_io io;
-    struct loop_timer due;
-    bool unarmed_due; /* observe_again must be called for every child without a watch */
-    int inotify_fd;
-    bool overflowed;
-    struct child_watches children;
-    unsigned trees;
-    struct tree tree[TREES];
-};
-
-/* ---- watch descriptors ------------------------------------------------------------------- */
-
-/* Arms an open directory, in addition to its present mask. Watch descriptor or -errno. */
-static int add_watch(const struct watch_directories *watch, int directory, uint32_t mask)
-{
-    char link[32];
-    int descriptor;
-
-    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", directory);
-    descriptor = inotify_add_watch(watch->inotify_fd, link, mask | IN_ONLYDIR | IN_EXCL_UNLINK);
-    return descriptor < 0 ? -errno : descriptor;
-}
-
-static uint32_t chain_mask(const struct chain *chain, int descriptor)
-{
-    uint32_t mask = chain->root == descriptor ? ROOT_MASK : 0;
-
-    for (unsigned i = 0; i < chain->steps; i++)
-        if (chain->step[i].descriptor == descriptor)
-            mask |= chain->step[i].mask;
-    return mask;
-}
-
-/* The events for which any user needs a watch; 0: it can be removed. */
-static uint32_t needed_mask(const struct watch_directories *watch, int descriptor)
-{
-    uint32_t mask = child_watches_find(&watch->children, descriptor) ? CHILD_MASK : 0;
-
-    for (unsigned i = 0; i < watch->trees; i++)
-        mask |= chain_mask(&watch->tree[i].chain, descriptor);
-    return mask;
-}
-
-static void release_watch(const struct watch_directories *watch, int descriptor)
-{
-    if (descriptor >= 0 && !needed_mask(watch, descriptor))
-        (void)inotify_rm_watch(watch->inotify_fd, descriptor);
-}
+/* ---- children and roots ------------------------------------------------------------------ */
 
 static void forget_child(struct watch_directories *watch, struct child_watch *child)
 {
     int descriptor = child->descriptor;
 
     child_watches_forget(&watch->children, child);
-    release_watch(watch, descriptor);
+    directories_release_watch(watch, descriptor);
 }
 
 static void forget_children(struct watch_directories *watch, unsigned tree)
@@ -144,102 +64,6 @@ static void forget_children(struct watch_directories *watch, unsigned tree)
     }
 }
 
-/* ---- the chain to a root ------------------------------------------------------------------- */
-
-static bool is_absent(int r)
-{
-    return path_is_missing(r) || r == PATH_BEHIND_A_LINK || r == PATH_LEADS_OUT ||
-           r == PATH_NAME_TOO_LONG;
-}
-
-static int open_prefix(const struct watch_directories *watch, const char *path, size_t length,
-                       int *ret_fd)
-{
-    char prefix[PATH_MAX];
-
-    (void)snprintf(prefix, sizeof(prefix), "%.*s", (int)length, path);
-    return path_open_directory_in_root(watch->root, prefix, ret_fd);
-}
-
-/* Arms for `mask` and for what all other users need, but for nothing else: a directory that no
- * longer has to report new names would otherwise go on waking the daemon. The first call adds the
- * mask and returns the watch descriptor. */
-static int set_watch(const struct watch_directories *watch, const struct chain *chain,
-                     int directory, uint32_t mask)
-{
-    int descriptor = add_watch(watch, directory, mask | IN_MASK_ADD);
-
-    if (descriptor < 0)
-        return descriptor;
-    mask |= needed_mask(watch, descriptor) | chain_mask(chain, descriptor);
-    return add_watch(watch, directory, mask);
-}
-
-/* Arms one directory of the chain. A failure does not stop the walk, because the sweep checks the
- * path as well. */
-static void step_onto(struct watch_directories *watch, struct chain *chain, int directory,
-                      uint32_t mask)
-{
-    int descriptor = set_watch(watch, chain, directory, mask);
-
-    if (descriptor < 0 || chain->steps == CHAIN_LENGTH)
-        return;
-    chain->step[chain->steps].descriptor = descriptor;
-    chain->step[chain->steps].mask = mask;
-    chain->steps++;
-}
-
-/* Goes one step down, to the prefix that ends at `end`. If that does not exist, its parent is armed
- * to report new names before a second try. */
-static int step_down(struct watch_directories *watch, const char *path, size_t end,
-                     struct chain *chain, int *directory)
-{
-    int child = -1, r;
-
-    step_onto(watch, chain, *directory, GONE_MASK);
-    r = open_prefix(watch, path, end, &child);
-    if (is_absent(r)) {
-        step_onto(watch, chain, *directory, WAIT_MASK);
-        r = open_prefix(watch, path, end, &child);
-    }
-    if (r < 0)
-        return r;
-    fd_close(*directory);
-    *directory = child;
-    return 0;
-}
-
-/* Walks from the top to the root or to the end of the existing path. -errno if the root cannot be
- * watched (chain->root_exists), or the path cannot be walked. */
-static int follow(struct watch_directories *watch, const char *path, struct chain *chain)
-{
-    cleanup(fd_closep) int directory = -1;
-    size_t end = 0, length = strlen(path);
-    int r = open_prefix(watch, "/", 1, &directory);
-
-    while (r == 0 && end < length) {
-        end += strspn(path + end, "/");
-        end += strcspn(path + end, "/");
-        r = step_down(watch, path, end, chain, &directory);
-    }
-    if (is_absent(r))
-        return 0;
-    if (r < 0)
-        return r;
-    chain->root_exists = true;
-    r = set_watch(watch, chain, directory, ROOT_MASK);
-    if (r >= 0)
-        chain->root = r;
-    return r < 0 ? r : 0;
-}
-
-static void release_chain(const struct watch_directories *watch, const struct chain *chain)
-{
-    for (unsigned i = 0; i < chain->steps; i++)
-        release_watch(watch, chain->step[i].descriptor);
-    release_watch(watch, chain->root);
-}
-
 static void set_due(struct watch_directories *watch, struct tree *tree);
 
 /* Finds the root again and, if it is a different one, starts the tree over. */
@@ -253,12 +77,12 @@ static void take_up(struct watch_directories *watch, unsigned number)
     if (!tree->path) /* removed */
         return;
     tree->chain = now;
-    r = follow(watch, tree->path, &now);
+    r = directories_follow(watch, tree->path, &now);
     tree->retake = false;
     tree->incomplete = r < 0;
     if (r < 0 && !now.root_exists) {
         tree->chain = before;
-        release_chain(watch, &now);
+        directories_release_chain(watch, &now);
         return;
     }
     is_same = !tree->lost && before.root_exists == now.root_exists && before.root == now.root;
@@ -268,7 +92,7 @@ static void take_up(struct watch_directories *watch, unsigned number)
         forget_children(watch, number);
         set_due(watch, tree);
     }
-    release_chain(watch, &before);
+    directories_release_chain(watch, &before);
 }
 
 static void update_up(struct watch_directories *watch)
@@ -520,7 +344,7 @@ void watch_directories_remove_tree(struct watch_directories *watch, unsigned num
     free(watch->tree[number].path);
     watch->tree[number] = (struct tree){.chain.root = -1};
     forget_children(watch, number);
-    release_chain(watch, &chain);
+    directories_release_chain(watch, &chain);
     update_up(watch);
 }
 
@@ -557,17 +381,17 @@ int watch_directories_arm_opened(struct watch_directories *watch, unsigned tree,
 {
     int descriptor;
 
-    if (is_absent(opened) || !is_child_name(name)) {
+    if (directories_is_absent(opened) || !is_child_name(name)) {
         child_watches_forget_missed(&watch->children, tree, name);
         return NO_DIRECTORY;
     }
     if (opened < 0)
         return miss(watch, tree, name);
-    descriptor = add_watch(watch, child, CHILD_MASK | IN_MASK_ADD);
+    descriptor = directories_add_watch(watch, child, CHILD_MASK | IN_MASK_ADD);
     if (descriptor < 0)
         return miss(watch, tree, name);
     if (child_watches_arm(&watch->children, descriptor, tree, name) < 0) {
-        release_watch(watch, descriptor);
+        directories_release_watch(watch, descriptor);
         return miss(watch, tree, name);
     }
     return ARMED;
