@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http_server.c - libmicrohttpd on the daemon's loop.
+/* http_server.c - libmicrohttpd on the daemon's loop. What becomes of a request is in
+ * http_exchange.c.
  *
  * Each of the three listeners (the unix socket, http.listen, metrics.listen) is a microhttpd daemon
  * in epoll mode without a thread: the loop watches its epoll descriptor, calls MHD_run() and keeps
@@ -7,518 +8,28 @@
  * sockets, so that a client that exhausts the connections of one does not affect the others.
  *
  * Bounds: CONNECTIONS at a time, each with CONNECTION_BYTES of request head, IDLE_SECONDS without a
- * byte in either direction, BODY_BYTES of request body, and answer_bytes of answers in memory,
- * against a client that requests everything and then does not read. Each listener has its own, for
- * the same reason. Costly answers take turns (http_turns.h).
- *
- * A call that the reconciler answers later suspends its connection. At most WAITING may be
- * suspended, which leaves the other connections to clients that only read. microhttpd requires that
- * none is suspended when it stops.
- *
- * An answer is complete before its first byte is sent. The rows of one that is large are read in
- * pieces, over several passes of the loop (http_rows.h), while its connection is suspended.
+ * byte in either direction, and what http_exchange.c takes of a body and keeps of answers. Each
+ * listener has its own, for the same reason.
  */
 #include "api/http_server.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <malloc.h>
-#include <microhttpd.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
-#include "api/http_call.h"
+#include "api/http_exchange.h"
 #include "api/http_listen.h"
-#include "api/http_routes.h"
-#include "api/http_rows.h"
-#include "api/http_turns.h"
-#include "api/unix_socket.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/log.h"
 
 enum {
     CONNECTIONS = 32,
-    WAITING = 16, /* of these, for answers of the reconciler */
     CONNECTION_BYTES = 8 * 1024,
     IDLE_SECONDS = 10,
-    BODY_BYTES = 64 * 1024,
-    LARGE_ANSWER_BYTES = 1024 * 1024,
-    REFUSAL_BYTES = 4 * 1024, /* always reserved for an error */
     EXAMINATION_BYTES = 1024 * 1024,
 };
-
-/* The limits of answers in memory: 64 MiB in total. */
-static const size_t answer_bytes[HTTP_LISTENERS] = {
-    [HTTP_LISTENER_SOCKET] = 40 * 1024 * 1024,
-    [HTTP_LISTENER_PAGES] = 16 * 1024 * 1024,
-    [HTTP_LISTENER_METRICS] = 8 * 1024 * 1024,
-};
-
-/* One listening socket with its microhttpd. */
-struct listener {
-    struct http_server *server;
-    struct MHD_Daemon *daemon;
-    struct loop_io io;
-    struct loop_timer timer;
-    enum http_listener kind;
-    struct exchange *waiting;
-    unsigned waiting_count;
-    size_t answer_bytes; /* in memory, waiting to be sent */
-    bool stops;          /* no more connections may be suspended */
-};
-
-struct http_server {
-    struct loop *loop;
-    struct reconciler *reconciler;
-    struct operations *operations;
-    struct unix_socket unix_socket;
-    struct listener socket_listener;
-    struct listener pages_listener;
-    struct listener metrics_listener;
-    struct http_turns turns;
-    struct http_examination examination;
-    struct http_hosts hosts;
-};
-
-/* One request in progress; freed when microhttpd is done with it. While the reconciler works on it,
- * its connection is suspended. */
-struct exchange {
-    struct exchange *next; /* the next waiting exchange */
-    struct listener *listener;
-    struct MHD_Connection *connection;
-    struct buffer body;
-    struct http_turn turn;
-    struct http_call *call;  /* NULL: not waiting */
-    struct http_reply reply; /* the call's, or its rows are being read */
-    bool has_reply;          /* it is complete */
-    bool failed;             /* there is not even memory for a refusal */
-};
-
-/* Marks a request that is refused because its path contains a NUL. */
-static struct exchange path_with_nul;
-
-/* The bytes of one answer, until microhttpd has sent them. */
-struct answer {
-    struct listener *listener;
-    struct buffer body;
-};
-
-/* glibc would keep the memory of a large answer for the next one; this returns it to the kernel. */
-static void free_answer(void *data)
-{
-    struct answer *answer = data;
-    const bool large = answer->body.length >= LARGE_ANSWER_BYTES;
-
-    answer->listener->answer_bytes -= answer->body.length;
-    buffer_done(&answer->body);
-    free(answer);
-    if (large)
-        (void)malloc_trim(0);
-}
-
-/* The response takes over the body; on failure it is freed. */
-static struct MHD_Response *make_response(struct listener *listener, struct buffer *body)
-{
-    struct answer *answer = calloc(1, sizeof(*answer));
-    struct MHD_Response *response;
-
-    if (!answer) {
-        buffer_done(body);
-        return NULL;
-    }
-    *answer = (struct answer){.listener = listener, .body = *body};
-    listener->answer_bytes += body->length;
-    response = MHD_create_response_from_buffer_with_free_callback_cls(
-        answer->body.length, answer->body.data, free_answer, answer);
-    if (!response)
-        free_answer(answer);
-    return response;
-}
-
-static bool add_age(struct MHD_Response *response, uint64_t seconds)
-{
-    char text[24];
-
-    (void)snprintf(text, sizeof(text), "%" PRIu64, seconds);
-    return !seconds || MHD_add_response_header(response, "Age", text) == MHD_YES;
-}
-
-static enum MHD_Result send_reply(struct listener *listener, struct MHD_Connection *connection,
-                                  struct http_reply *reply)
-{
-    struct MHD_Response *response = make_response(listener, &reply->body);
-    enum MHD_Result result = MHD_NO;
-
-    reply->body = (struct buffer){0};
-
-    if (!response)
-        return MHD_NO;
-    if (MHD_add_response_header(response, "Content-Type", reply->content_type) == MHD_YES &&
-        MHD_add_response_header(response, "Cache-Control", "no-store") == MHD_YES &&
-        MHD_add_response_header(response, "X-Content-Type-Options", "nosniff") == MHD_YES &&
-        (!reply->policy ||
-         MHD_add_response_header(response, "Content-Security-Policy", reply->policy) == MHD_YES) &&
-        (!reply->allow || MHD_add_response_header(response, "Allow", reply->allow) == MHD_YES) &&
-        add_age(response, reply->age_seconds))
-        result = MHD_queue_response(connection, reply->status, response);
-    MHD_destroy_response(response);
-    return result;
-}
-
-static enum MHD_Result refuse(struct listener *listener, struct MHD_Connection *connection,
-                              unsigned status, const char *code, const char *reason,
-                              const char *message)
-{
-    struct http_reply reply = {.body = BUFFER_INIT(REFUSAL_BYTES)};
-
-    if (http_routes_refuse(&reply, status, code, reason, message) < 0) {
-        buffer_done(&reply.body);
-        return MHD_NO;
-    }
-    return send_reply(listener, connection, &reply);
-}
-
-struct argument_collector {
-    struct http_request *request;
-    bool refused;
-};
-
-static bool is_given(const struct http_request *request, const char *name)
-{
-    for (unsigned i = 0; i < request->arguments; i++)
-        if (strcmp(request->argument[i].name, name) == 0)
-            return true;
-    return false;
-}
-
-/* A value that contains a NUL would end early, and of two values for one name only one would count.
- * Such a request does not mean what it seems to, so it is refused. */
-static enum MHD_Result collect_argument(void *data, enum MHD_ValueKind kind, const char *name,
-                                        size_t name_length, const char *value, size_t value_length)
-{
-    struct argument_collector *collector = data;
-    struct http_request *request = collector->request;
-
-    (void)kind;
-    collector->refused = request->arguments == HTTP_ARGUMENTS || !value ||
-                         strlen(name) != name_length || strlen(value) != value_length ||
-                         is_given(request, name);
-    if (collector->refused)
-        return MHD_NO;
-    request->argument[request->arguments++] = (struct http_argument){name, value};
-    return MHD_YES;
-}
-
-static size_t answer_limit(const struct listener *listener)
-{
-    const size_t limit = answer_bytes[listener->kind];
-
-    if (listener->answer_bytes + REFUSAL_BYTES > limit)
-        return REFUSAL_BYTES;
-    return limit - listener->answer_bytes;
-}
-
-/* ---- calls that are answered later ---- */
-
-static void stop_waiting(struct exchange *exchange)
-{
-    struct exchange **link = &exchange->listener->waiting;
-
-    while (*link != exchange)
-        link = &(*link)->next;
-    *link = exchange->next;
-    exchange->listener->waiting_count--;
-    exchange->call = NULL;
-}
-
-static void on_timer(struct loop_timer *timer);
-
-/* microhttpd has no thread that this would wake, so a timer runs it. */
-static void resume(struct exchange *exchange)
-{
-    struct listener *listener = exchange->listener;
-
-    MHD_resume_connection(exchange->connection);
-    loop_timer_start(listener->server->loop, &listener->timer, 0, on_timer);
-}
-
-static void refuse_later(struct exchange *exchange, const char *message)
-{
-    (void)http_routes_refuse_code(&exchange->reply, STATUS_UNAVAILABLE, message);
-    exchange->has_reply = true;
-    resume(exchange);
-}
-
-static void on_called(void *userdata, struct http_reply *reply)
-{
-    struct exchange *exchange = userdata;
-
-    stop_waiting(exchange);
-    exchange->reply = *reply;
-    exchange->has_reply = true;
-    resume(exchange);
-}
-
-/* microhttpd does not watch a suspended connection, so clients that have hung up are found here. */
-static void end_abandoned(struct listener *listener)
-{
-    struct exchange *next;
-
-    for (struct exchange *one = listener->waiting; one; one = next) {
-        const union MHD_ConnectionInfo *info =
-            MHD_get_connection_info(one->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-        struct pollfd poll_fd = {.fd = info ? info->connect_fd : -1};
-
-        next = one->next;
-        if (poll(&poll_fd, 1, 0) <= 0)
-            continue;
-        (void)http_call_cancel(one->call);
-        stop_waiting(one);
-        refuse_later(one, "the client has gone");
-    }
-}
-
-static enum MHD_Result call_reconciler(struct exchange *exchange, const struct http_asked *asked,
-                                       struct http_reply *reply)
-{
-    struct listener *listener = exchange->listener;
-    const struct http_call_options options = {listener->server->loop, listener->server->reconciler,
-                                              listener->server->operations};
-    int result;
-
-    if (listener->waiting_count >= WAITING)
-        end_abandoned(listener);
-    result = listener->waiting_count >= WAITING
-                 ? http_routes_refuse_code(reply, STATUS_RESOURCE_EXHAUSTED,
-                                           "too many calls wait for an answer: try again later")
-                 : http_call_begin(&options, asked, on_called, exchange, reply, &exchange->call);
-    if (result == HTTP_CALL_LATER) {
-        buffer_done(&reply->body);
-        exchange->next = listener->waiting;
-        listener->waiting = exchange;
-        listener->waiting_count++;
-        MHD_suspend_connection(exchange->connection);
-        return MHD_YES;
-    }
-    if (result == 0)
-        return send_reply(listener, exchange->connection, reply);
-    buffer_done(&reply->body);
-    return MHD_NO;
-}
-
-static void on_turn(struct http_turn *turn)
-{
-    resume(container_of(turn, struct exchange, turn));
-}
-
-/* ---- rows that are read in pieces ---- */
-
-static void on_piece(struct http_turn *turn)
-{
-    struct exchange *exchange = container_of(turn, struct exchange, turn);
-    struct http_turns *turns = &exchange->listener->server->turns;
-    const int result = http_rows_go_on(&exchange->reply);
-
-    if (result == HTTP_ROUTES_ROWS) {
-        http_turn_pause(turns, turn, on_piece);
-        return;
-    }
-    http_turn_end(turns, turn);
-    exchange->has_reply = result == 0;
-    exchange->failed = result < 0;
-    resume(exchange);
-}
-
-/* The first piece is made at once: most answers have no other. */
-static int read_rows(struct exchange *exchange, struct http_reply *reply)
-{
-    const int result = http_rows_go_on(reply);
-
-    if (result != HTTP_ROUTES_ROWS)
-        return result;
-    exchange->reply = *reply;
-    *reply = (struct http_reply){0};
-    http_turn_pause(&exchange->listener->server->turns, &exchange->turn, on_piece);
-    MHD_suspend_connection(exchange->connection);
-    return HTTP_ROUTES_ROWS;
-}
-
-static enum MHD_Result answer_request(struct listener *listener, struct MHD_Connection *connection,
-                                      const char *path, const char *method,
-                                      struct exchange *exchange)
-{
-    struct http_asked asked;
-    int result;
-    struct http_request request = {.method = method,
-                                   .path = path,
-                                   .listener = listener->kind,
-                                   .body = buffer_text(&exchange->body),
-                                   .body_length = exchange->body.length,
-                                   .operations = listener->server->operations,
-                                   .examination = &listener->server->examination};
-    struct argument_collector collector = {.request = &request};
-    struct http_reply reply = {.body = BUFFER_INIT(answer_limit(listener))};
-
-    (void)MHD_get_connection_values_n(connection, MHD_GET_ARGUMENT_KIND, collect_argument,
-                                      &collector);
-    if (collector.refused)
-        return refuse(listener, connection, MHD_HTTP_BAD_REQUEST, "INVALID_ARGUMENT",
-                      "bad_argument", "too many arguments, one twice, or one that is no text");
-    if (listener->stops)
-        return refuse(listener, connection, MHD_HTTP_SERVICE_UNAVAILABLE, "UNAVAILABLE", "not_now",
-                      "crustd stops");
-    if (http_routes_is_costly(&request) &&
-        !http_turn_take(&listener->server->turns, &exchange->turn, listener->kind, on_turn)) {
-        MHD_suspend_connection(connection);
-        return MHD_YES;
-    }
-    result = http_routes_answer(listener->server->reconciler, &request, &reply, &asked);
-    if (result == HTTP_ROUTES_ROWS)
-        result = read_rows(exchange, &reply);
-    if (result == HTTP_ROUTES_ROWS)
-        return MHD_YES;
-    http_turn_end(&listener->server->turns, &exchange->turn);
-    if (result == HTTP_ROUTES_ASKED) {
-        const enum MHD_Result called = call_reconciler(exchange, &asked, &reply);
-
-        http_asked_done(&asked);
-        return called;
-    }
-    if (result < 0) {
-        buffer_done(&reply.body);
-        return MHD_NO;
-    }
-    return send_reply(listener, connection, &reply);
-}
-
-static bool announces_large_body(struct MHD_Connection *connection)
-{
-    const char *length = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Length");
-
-    return length && strtoull(length, NULL, 10) > BODY_BYTES;
-}
-
-/* microhttpd decodes the path into a C string, which would hide everything after a NUL. */
-static void *check_uri(void *data, const char *uri, struct MHD_Connection *connection)
-{
-    const char *nul = strstr(uri, "%00");
-
-    (void)data;
-    (void)connection;
-    return nul && nul < uri + strcspn(uri, "?") ? &path_with_nul : NULL;
-}
-
-/* The socket's mode keeps others from connecting. But a descriptor can be passed on, and a mount of
- * the directory elsewhere comes with other users. Requests of such a client are not read. */
-static bool is_admitted(const struct listener *listener, struct MHD_Connection *connection)
-{
-    const union MHD_ConnectionInfo *info;
-
-    if (listener->kind != HTTP_LISTENER_SOCKET)
-        return true;
-    info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    return info && unix_socket_admits(&listener->server->unix_socket, info->connect_fd);
-}
-
-/* Only the pages are checked: metrics.listen is scraped by names of services, and shows names of
- * volumes only with metrics.per_volume. */
-static bool is_asked_by_a_known_name(const struct listener *listener,
-                                     struct MHD_Connection *connection)
-{
-    return listener->kind != HTTP_LISTENER_PAGES ||
-           http_hosts_allow(&listener->server->hosts,
-                            MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host"));
-}
-
-static void check_client(void *data, struct MHD_Connection *connection, void **context,
-                         enum MHD_ConnectionNotificationCode code)
-{
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-
-    (void)context;
-    if (code == MHD_CONNECTION_NOTIFY_STARTED && info && !is_admitted(data, connection))
-        (void)shutdown(info->connect_fd, SHUT_RDWR);
-}
-
-static enum MHD_Result begin_exchange(struct listener *listener, struct MHD_Connection *connection,
-                                      void **exchange_pointer)
-{
-    struct exchange *exchange = *exchange_pointer;
-
-    *exchange_pointer = NULL;
-    if (!is_admitted(listener, connection)) /* data may have been read before the shutdown */
-        return MHD_NO;
-    if (exchange == &path_with_nul)
-        return refuse(listener, connection, MHD_HTTP_BAD_REQUEST, "INVALID_ARGUMENT", "bad_path",
-                      "the path has a NUL");
-    if (!is_asked_by_a_known_name(listener, connection))
-        return refuse(listener, connection, MHD_HTTP_FORBIDDEN, "PERMISSION_DENIED", "foreign_host",
-                      "Host is neither an address nor localhost, this node's name or one of "
-                      "http.hosts");
-    if (announces_large_body(connection))
-        return refuse(listener, connection, MHD_HTTP_CONTENT_TOO_LARGE, "INVALID_ARGUMENT",
-                      "body_too_large", "a request body has at most 64 KiB");
-    exchange = calloc(1, sizeof(*exchange));
-    if (!exchange)
-        return MHD_NO;
-    exchange->listener = listener;
-    exchange->connection = connection;
-    buffer_init(&exchange->body, BODY_BYTES);
-    *exchange_pointer = exchange;
-    return MHD_YES;
-}
-
-/* microhttpd calls this once when the head is complete, then for each piece of the body, then once
- * at its end, and once more when a suspended connection is resumed. */
-static enum MHD_Result serve_request(void *data, struct MHD_Connection *connection,
-                                     const char *path, const char *method, const char *version,
-                                     const char *body, size_t *body_length, void **exchange_pointer)
-{
-    struct listener *listener = data;
-    struct exchange *exchange = *exchange_pointer;
-    int result;
-
-    (void)version;
-    if (!exchange || exchange == &path_with_nul)
-        return begin_exchange(listener, connection, exchange_pointer);
-    if (*body_length > 0) {
-        result = buffer_append(&exchange->body, body, *body_length);
-        *body_length = 0;
-        return result < 0 ? MHD_NO : MHD_YES;
-    }
-    if (exchange->failed)
-        return MHD_NO;
-    if (exchange->has_reply)
-        return send_reply(listener, connection, &exchange->reply);
-    return answer_request(listener, connection, path, method, exchange);
-}
-
-static void forget_request(void *data, struct MHD_Connection *connection, void **exchange_pointer,
-                           enum MHD_RequestTerminationCode how)
-{
-    struct exchange *exchange = *exchange_pointer;
-
-    (void)data;
-    (void)connection;
-    (void)how;
-    *exchange_pointer = NULL;
-    if (!exchange || exchange == &path_with_nul)
-        return;
-    if (exchange->call) {
-        (void)http_call_cancel(exchange->call);
-        stop_waiting(exchange);
-    }
-    http_turn_end(&exchange->listener->server->turns, &exchange->turn);
-    http_rows_end(&exchange->reply);
-    buffer_done(&exchange->reply.body);
-    buffer_done(&exchange->body);
-    free(exchange);
-}
 
 __attribute__((format(printf, 2, 0))) static void write_log(void *data, const char *format,
                                                             va_list arguments)
@@ -564,6 +75,11 @@ static void on_timer(struct loop_timer *timer)
     run_listener(container_of(timer, struct listener, timer));
 }
 
+void http_listener_wake(struct listener *listener)
+{
+    loop_timer_start(listener->server->loop, &listener->timer, 0, on_timer);
+}
+
 static void set_timer(struct listener *listener)
 {
     MHD_UNSIGNED_LONG_LONG milliseconds = 0;
@@ -580,20 +96,7 @@ static void close_listener(struct listener *listener)
     if (!listener->daemon)
         return;
     listener->stops = true;
-    while (listener->waiting) {
-        struct exchange *one = listener->waiting;
-
-        (void)http_call_cancel(one->call);
-        stop_waiting(one);
-        refuse_later(one, "crustd stops");
-    }
-    while (listener->server->turns.waiting[listener->kind]) {
-        struct exchange *one =
-            container_of(listener->server->turns.waiting[listener->kind], struct exchange, turn);
-
-        http_turn_end(&listener->server->turns, &one->turn);
-        refuse_later(one, "crustd stops");
-    }
+    http_exchange_refuse_all(listener);
     (void)MHD_run(listener->daemon);
     loop_io_stop(&listener->io);
     loop_timer_stop(&listener->timer);
@@ -609,13 +112,13 @@ static int open_listener(struct http_server *server, struct listener *listener, 
 
     listener->server = server;
     listener->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_USE_ERROR_LOG | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, serve_request,
-        listener, MHD_OPTION_EXTERNAL_LOGGER, write_log, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)CONNECTION_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS,
-        MHD_OPTION_NOTIFY_COMPLETED, forget_request, NULL, MHD_OPTION_URI_LOG_CALLBACK, check_uri,
-        NULL, MHD_OPTION_NOTIFY_CONNECTION, check_client, listener, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-        MHD_OPTION_END);
+        MHD_USE_EPOLL | MHD_USE_ERROR_LOG | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
+        http_exchange_serve, listener, MHD_OPTION_EXTERNAL_LOGGER, write_log, NULL,
+        MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES, MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)IDLE_SECONDS, MHD_OPTION_NOTIFY_COMPLETED, http_exchange_forget, NULL,
+        MHD_OPTION_URI_LOG_CALLBACK, http_exchange_check_uri, NULL, MHD_OPTION_NOTIFY_CONNECTION,
+        http_exchange_check_client, listener, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
     if (!listener->daemon)
         return error_set(error, -ENOMEM, "cannot start the HTTP server");
     info = MHD_get_daemon_info(listener->daemon, MHD_DAEMON_INFO_EPOLL_FD);
