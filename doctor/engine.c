@@ -32,7 +32,7 @@ static struct engine_runtime *find_runtime(struct reading *reading, const struct
         if (strcmp(runtimes->runtime[i].name, name) == 0)
             return &runtimes->runtime[i];
     if (runtimes->count == ENGINE_RUNTIMES || strlen(name) >= ENGINE_NAME_BYTES) {
-        fail(reading, item, "more runtimes, or longer names, than are looked at");
+        fail(reading, item, "more runtimes, or longer names, than are read");
         return NULL;
     }
     runtime = &runtimes->runtime[runtimes->count++];

@@ -99,7 +99,7 @@ static void use_runtime(int root, const struct engine_runtime *runtime, struct k
             (void)use_default(root, go_defaults, array_length(go_defaults), runtime->name, in_use);
     } else if (use(root, runtime->config_path, runtime->name, in_use) != HOST_READ) {
         findings_add(findings, FINDING_WARNING, "kata_unreadable", runtime->config_path, NULL,
-                     "%s: the configuration that the container engine names can't be looked at",
+                     "%s: the configuration that the container engine names cannot be examined",
                      runtime->name);
     }
 }

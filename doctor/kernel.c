@@ -138,7 +138,7 @@ static void judge_uevents(const struct kernel_facts *facts, struct findings *fin
         findings_add(findings, FINDING_WARNING, "uevents", "CAP_NET_ADMIN",
                      "Give crustd CAP_NET_ADMIN, or raise net.core.rmem_max to 16 MiB",
                      "the kernel's events are heard, but a storm of them overflows the buffer: "
-                     "every volume is then looked at again");
+                     "every volume is then observed again");
     else
         findings_add(findings, FINDING_OK, "uevents", NULL, NULL,
                      "the kernel's block events are heard, with a large buffer");
@@ -182,7 +182,7 @@ static void judge_namespaces(const struct kernel_facts *facts, struct findings *
         findings_add(findings, FINDING_ERROR, "user_namespace", "/proc/self/ns/user",
                      "Run it in the node's user namespace (pod: hostUsers must not be false)",
                      "this is not the node's user namespace: no event of the kernel comes here, "
-                     "and no VMM can be looked at");
+                     "and no VMM can be observed");
     else
         findings_add(findings, FINDING_OK, "user_namespace", NULL, NULL,
                      "the node's user namespace");
@@ -200,25 +200,25 @@ static void judge_tracing(const struct kernel_facts *facts, struct findings *fin
     if (!facts->may_trace)
         findings_add(findings, FINDING_ERROR, "processes", "CAP_SYS_PTRACE",
                      "Give crustd CAP_SYS_PTRACE",
-                     "a VMM's root and open files can't be looked at: whose disk it has stays "
+                     "a VMM's root and open files cannot be read: whose disk it has stays "
                      "unknown, and nothing is grown");
     else if (facts->first_process < 0)
         findings_add(findings, FINDING_WARNING, "processes", "/proc/1",
                      "Let no security module hide the node's processes (pod: appArmorProfile "
                      "Unconfined, SELinux spc_t)",
-                     "process 1 can't be looked at (%s): what the node has mounted is then known "
+                     "process 1 cannot be observed (%s): what the node has mounted is then known "
                      "as far as this process sees it, and VMMs may be out of reach too",
                      strerror(-facts->first_process));
     else
         findings_add(findings, FINDING_OK, "processes", NULL, NULL,
-                     "the node's processes can be looked at");
+                     "the node's processes can be observed");
 }
 
 void kernel_judge_process(const struct kernel_facts *facts, struct findings *findings)
 {
     if (facts->uid != 0)
         findings_add(findings, FINDING_ERROR, "root", NULL, "Run it as root",
-                     "this was asked by uid %u, who may not look at what crustd needs",
+                     "this was asked by uid %u, who may not read what crustd needs",
                      (unsigned)facts->uid);
     else
         judge_tracing(facts, findings);

@@ -33,7 +33,7 @@ static void examine_watched(int root, const char *path, struct findings *finding
         findings_add(findings, FINDING_NOTE, "path", path, NULL,
                      "it is not there yet; crustd waits for it");
     else if (r < 0)
-        findings_add(findings, FINDING_ERROR, "path", path, NULL, "it can't be looked at: %s",
+        findings_add(findings, FINDING_ERROR, "path", path, NULL, "it cannot be examined: %s",
                      strerror(-r));
     else if (!S_ISDIR(status.st_mode))
         findings_add(findings, FINDING_ERROR, "path", path,

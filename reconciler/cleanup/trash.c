@@ -247,7 +247,7 @@ static int advance(struct step *step)
     int r = quarantine_observe(&step->quarantine, &step->item, &state);
 
     if (r < 0)
-        return complain(step, "look at", r);
+        return complain(step, "observe", r);
     switch (step->row.step) {
     case STORE_TRASH_INTENDED:
         return advance_intended(step, &state);

@@ -127,7 +127,7 @@ class DoctorTest(SaidTest):
         self.drop_in(node, "80-nonsense.toml", "nonsense\n")
         self.finds(node, 0, "kata_unreadable", "warning", "80-nonsense.toml: line 1")
         node.path(f"{KATA}/configuration-qemu.toml").unlink()
-        self.finds(node, 0, "kata_unreadable", "warning", "can't be looked at")
+        self.finds(node, 0, "kata_unreadable", "warning", "cannot be examined")
         node.path("etc/containerd/config.toml").unlink()
         self.finds(node, 0, "kata_absent", "warning", "no configuration of Kata's")
 

@@ -118,7 +118,7 @@ static void what_cannot_be_read_counts(void **state)
         node, "/etc/containerd/config.toml",
         "[plugins.cri.containerd.runtimes.kata-a.options]\nConfigPath = '/srv/kata/gone.toml'\n");
     search(node);
-    written_expect(&node->written, "kata_unreadable", "can't be looked at", "warning");
+    written_expect(&node->written, "kata_unreadable", "cannot be examined", "warning");
 }
 
 static void links_in_a_circle_end(void **state)

@@ -106,8 +106,7 @@ static void what_cannot_be_taken_is_said(void **state)
     buffer_clear(&text);
     for (int i = 0; i <= ENGINE_RUNTIMES; i++)
         assert_int_equal(buffer_append_format(&text, "runtimes.r%d.runtime_type = 'vm'\n", i), 0);
-    expect_fault(buffer_text(&text),
-                 "f: line 65: more runtimes, or longer names, than are looked at");
+    expect_fault(buffer_text(&text), "f: line 65: more runtimes, or longer names, than are read");
 }
 
 int main(void)

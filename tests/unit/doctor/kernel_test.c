@@ -91,7 +91,7 @@ static void who_asks(void **state)
 
     (void)state;
     facts.first_process = -EACCES;
-    expect(&facts, "processes", "process 1 can't be looked at (Permission denied)", "warning");
+    expect(&facts, "processes", "process 1 cannot be observed (Permission denied)", "warning");
     facts.may_trace = false;
     expect(&facts, "processes", "a VMM's root", "error");
     facts.uid = 1000;
