@@ -20,6 +20,7 @@
 #include "guest-agent/drive_target.h"
 #include "guest-agent/filesystem.h"
 #include "guest-agent/ownership.h"
+#include "guest-agent/selinux.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/mount_table.h"
@@ -329,7 +330,7 @@ enum status_code drive_mount_run(const struct drive_mount_work *work,
     struct drive_disk disk;
     enum status_code code = STATUS_OK;
 
-    if (drive_options_take(request, &options, error) != DRIVE_OPTIONS_FINE)
+    if (drive_options_take(request, selinux_is_enforced(), &options, error) != DRIVE_OPTIONS_FINE)
         return STATUS_INVALID_ARGUMENT;
     code = drive_find(&find, &disk, error);
     if (code == STATUS_OK)

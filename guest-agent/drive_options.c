@@ -28,8 +28,9 @@ static const struct {
 enum value {
     FLAG,
     NUMBER,
-    WORD, /* one of `words` */
-    PATH, /* of a subvolume */
+    WORD,  /* one of `words` */
+    PATH,  /* of a subvolume */
+    LABEL, /* of SELinux, perhaps in quotes; only where the guest enforces it */
 };
 
 static const struct parameter {
@@ -39,6 +40,7 @@ static const struct parameter {
     const char *words; /* each between blanks */
     bool needs_read_only;
 } parameters[] = {
+    {"context", ALL, LABEL, NULL, false},
     {"sync", ALL, FLAG, NULL, false},
     {"dirsync", ALL, FLAG, NULL, false},
     {"lazytime", ALL, FLAG, NULL, false},
@@ -94,6 +96,19 @@ static bool is_subvolume(const char *value)
     return *value && !strchr(value, ',') && !strstr(value, "..");
 }
 
+/* USER:ROLE:TYPE:LEVEL; a level has commas between its categories. */
+static bool is_label(const char *value)
+{
+    size_t quotes = value[0] == '"', length = strlen(value);
+
+    if (quotes && (length < 2 || value[length - 1] != '"'))
+        return false;
+    length -= 2 * quotes;
+    return length > 0 &&
+           strspn(value + quotes, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                  "0123456789_.:,-") == length;
+}
+
 static bool has_value(const struct parameter *parameter, const char *value)
 {
     switch (parameter->value) {
@@ -105,6 +120,8 @@ static bool has_value(const struct parameter *parameter, const char *value)
         return value && is_word(value, parameter->words);
     case PATH:
         return value && is_subvolume(value);
+    case LABEL:
+        return value && is_label(value);
     }
     return false;
 }
@@ -146,9 +163,18 @@ static bool is_attribute(const char *option)
     return false;
 }
 
+/* mount(2) takes the quotes off a label, fsconfig(2) does not. */
+static void copy_value(const char *value, bool is_label, char *ret_value)
+{
+    size_t quotes = is_label && value[0] == '"', length = strlen(value) - 2 * quotes;
+
+    memcpy(ret_value, value + quotes, length);
+    ret_value[length] = '\0';
+}
+
 /* NULL, or what is wrong with the option. */
-static const char *take_parameter(const char *option, unsigned type, bool read_only,
-                                  struct drive_options *options)
+static const char *take_parameter(const char *option, unsigned type, bool enforces_labels,
+                                  bool read_only, struct drive_options *options)
 {
     const char *equals = strchr(option, '=');
     size_t length = equals ? (size_t)(equals - option) : strlen(option);
@@ -161,26 +187,29 @@ static const char *take_parameter(const char *option, unsigned type, bool read_o
         return "has a value that it cannot have";
     if (parameter->needs_read_only && !read_only)
         return "is only allowed for a read-only drive";
+    if (parameter->value == LABEL && !enforces_labels)
+        return "is an SELinux label, and this guest does not enforce SELinux";
     *added = (struct drive_parameter){0};
     strcpy(added->name, parameter->name);
     if (equals)
-        strcpy(added->value, equals + 1);
+        copy_value(equals + 1, parameter->value == LABEL, added->value);
     options->count++;
     return NULL;
 }
 
-static const char *take_option(const char *option, unsigned type, bool read_only,
-                               struct drive_options *options, bool *has_atime)
+static const char *take_option(const char *option, unsigned type, bool enforces_labels,
+                               bool read_only, struct drive_options *options, bool *has_atime)
 {
     if (strcmp(option, "ro") == 0 || strcmp(option, "rw") == 0)
         return (option[1] == 'o') == read_only ? NULL : "contradicts read_only";
     if (is_attribute(option))
         return take_attribute(option, options, has_atime) ? NULL
                                                           : "contradicts one of those before it";
-    return take_parameter(option, type, read_only, options);
+    return take_parameter(option, type, enforces_labels, read_only, options);
 }
 
 enum drive_options_outcome drive_options_take(const struct drive_mount_request *request,
+                                              bool enforces_labels,
                                               struct drive_options *ret_options,
                                               struct error *error)
 {
@@ -198,8 +227,8 @@ enum drive_options_outcome drive_options_take(const struct drive_mount_request *
     if (request->read_only)
         options.attributes |= MOUNT_ATTR_RDONLY;
     for (size_t i = 0; i < request->option_count; i++) {
-        const char *wrong =
-            take_option(request->options[i], type, request->read_only, &options, &has_atime);
+        const char *wrong = take_option(request->options[i], type, enforces_labels,
+                                        request->read_only, &options, &has_atime);
 
         if (wrong)
             return error_set(error, DRIVE_OPTIONS_REFUSED, "options[%zu] %s", i, wrong);

@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,7 +32,10 @@ enum drive_options_outcome {
     DRIVE_OPTIONS_REFUSED, /* the error has an option's position and no part of its text */
 };
 
-/* Of the request's file system type, options and read_only. The error is filled if REFUSED. */
+/* Of the request's file system type, options and read_only. enforces_labels: the guest enforces
+ * SELinux (selinux.h), so that the option context= means something; elsewhere the kernel refuses to
+ * mount with it. The error is filled if REFUSED. */
 enum drive_options_outcome drive_options_take(const struct drive_mount_request *request,
+                                              bool enforces_labels,
                                               struct drive_options *ret_options,
                                               struct error *error);

@@ -10,6 +10,7 @@
 
 static struct drive_options options;
 static struct error error;
+static bool enforces_labels;
 
 static enum drive_options_outcome take(const char *type, bool read_only, const char *const *list,
                                        size_t count)
@@ -20,7 +21,7 @@ static enum drive_options_outcome take(const char *type, bool read_only, const c
     for (size_t i = 0; i < count; i++)
         strcpy(request.options[i], list[i]);
     error.text[0] = '\0';
-    return drive_options_take(&request, &options, &error);
+    return drive_options_take(&request, enforces_labels, &options, &error);
 }
 
 static enum drive_options_outcome take_one(const char *type, bool read_only, const char *option)
@@ -65,6 +66,27 @@ static void contradictions_are_refused(void **state)
     assert_int_equal(take_one("ext4", true, "ro"), DRIVE_OPTIONS_FINE);
     assert_int_equal(take("ext4", false, both, 2), DRIVE_OPTIONS_REFUSED);
     assert_non_null(strstr(error.text, "options[1]"));
+}
+
+static void a_label_is_for_guests_that_enforce_it(void **state)
+{
+    static const char *const wrong[] = {"context",       "context=",         "context=\"\"",
+                                        "context=\"a:b", "context=a b",      "context=a\"",
+                                        "fscontext=a:b", "rootcontext=a:b:c"};
+
+    (void)state;
+    enforces_labels = false;
+    assert_int_equal(take_one("ext4", false, "context=u:o:t:s0"), DRIVE_OPTIONS_REFUSED);
+    assert_non_null(strstr(error.text, "does not enforce SELinux"));
+    enforces_labels = true;
+    assert_int_equal(take_one("xfs", false, "context=u:o:t:s0"), DRIVE_OPTIONS_FINE);
+    assert_string_equal(options.parameters[0].name, "context");
+    assert_string_equal(options.parameters[0].value, "u:o:t:s0");
+    assert_int_equal(take_one("ext4", true, "context=\"u:o:t:s0:c1,c2\""), DRIVE_OPTIONS_FINE);
+    assert_string_equal(options.parameters[0].value, "u:o:t:s0:c1,c2");
+    for (size_t i = 0; i < array_length(wrong); i++)
+        assert_int_equal(take_one("ext4", false, wrong[i]), DRIVE_OPTIONS_REFUSED);
+    enforces_labels = false;
 }
 
 static void a_journal_is_skipped_on_read_only_drives_alone(void **state)
@@ -125,6 +147,7 @@ static void other_file_systems_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_label_is_for_guests_that_enforce_it),
         cmocka_unit_test(a_drive_is_always_nodev_and_nosuid),
         cmocka_unit_test(attributes_and_parameters_are_told_apart),
         cmocka_unit_test(contradictions_are_refused),
