@@ -97,9 +97,12 @@ static int read_disk(const cJSON *disk, const cJSON *tree, struct drive_report *
         .obstacle = obstacle_of(disk),
     };
     const char *id = json_string(disk, "id"), *path = json_string(disk, "path");
+    const char *serial = json_string(disk, "serial");
 
     if (!path)
         return 0;
+    if (serial)
+        text_clean(serial, strlen(serial), drive.serial, sizeof(drive.serial));
     if (!id || strlen(id) >= sizeof(drive.id))
         return error_set(error, -EBADMSG, "vm.info: a disk without an id, or with too long a one");
     memcpy(drive.id, id, strlen(id) + 1);
@@ -135,6 +138,30 @@ int cloud_hypervisor_read_info(const char *body, size_t length,
     }
     copy_word(state, ret_state);
     return 0;
+}
+
+int cloud_hypervisor_read_devices(const char *body, size_t length, const char *prefix,
+                                  struct drive_report *report, struct error *error)
+{
+    cleanup(json_deletep) cJSON *info = NULL;
+    int r = json_parse(body, length, JSON_LIMITS_VMM_HTTP, &info, error);
+    const cJSON *device;
+
+    if (r < 0)
+        return r;
+    cJSON_ArrayForEach(device, json_member(info, "device_tree"))
+    {
+        struct drive drive = {.read_only = false};
+
+        if (!device->string || strncmp(device->string, prefix, strlen(prefix)) != 0 ||
+            strlen(device->string) >= sizeof(drive.id))
+            continue;
+        memcpy(drive.id, device->string, strlen(device->string) + 1);
+        r = drive_report_add(report, &drive, drive.id, error);
+        if (r < 0)
+            return r;
+    }
+    return r;
 }
 
 int cloud_hypervisor_read_guest(const char *body, size_t length, struct hypervisor_guest *ret_guest,

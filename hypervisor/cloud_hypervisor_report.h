@@ -30,6 +30,13 @@ int cloud_hypervisor_read_info(const char *body, size_t length,
                                char ret_state[static CLOUD_HYPERVISOR_WORD_BYTES],
                                struct drive_report *report, struct error *error);
 
+/* Also from vm.info: {"device_tree": {"crust_data": {…}, …}, …}, the devices whose id has this
+ * prefix, with their id in place of a path. A disk that was removed leaves the configuration at
+ * once, and the tree when the guest has let go of it (vmm/src/device_manager.rs). 0, -EBADMSG,
+ * -EMSGSIZE, -ENOMEM; in each case the caller frees the report. */
+int cloud_hypervisor_read_devices(const char *body, size_t length, const char *prefix,
+                                  struct drive_report *report, struct error *error);
+
 /* Also from vm.info: {"config": {"platform": {"tdx": true, "sev_snp": true}, "fs": [{…}], …}, …}. A
  * build without support for a kind of confidential guest does not name that kind
  * (vmm/src/vm_config.rs). 0, -EBADMSG, -EMSGSIZE, -ENOMEM. */

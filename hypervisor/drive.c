@@ -18,6 +18,20 @@
 
 static const struct hypervisor_drive_ops *const kinds[HYPERVISOR_KINDS] = {
     [HYPERVISOR_QEMU] = &hypervisor_drive_qemu_ops,
+    [HYPERVISOR_CLOUD_HYPERVISOR] = &hypervisor_drive_cloud_hypervisor_ops,
+    [HYPERVISOR_FIRECRACKER] = &hypervisor_drive_firecracker_ops,
+};
+
+/* Of the kinds without a client. */
+static const struct hypervisor_drive_traits refused[HYPERVISOR_KINDS] = {
+    [HYPERVISOR_UNKNOWN] = {.obstacle = "the kind of VMM is not known"},
+    [HYPERVISOR_DRAGONBALL] = {.obstacle = "Dragonball runs inside the shim and has no control "
+                                           "socket: no disk can be attached to its VMs"},
+    [HYPERVISOR_STRATOVIRT] = {.obstacle = "StratoVirt has one monitor, which the shim holds: no "
+                                           "disk can be attached to its VMs"},
+    [HYPERVISOR_OPENVMM] = {.obstacle = "crustd has no client that attaches a disk to an OpenVMM"},
+    [HYPERVISOR_REMOTE] = {.obstacle = "the VM runs on another machine, where no disk of this one "
+                                       "can be attached to it"},
 };
 
 static void stop_call(struct hypervisor_drive_call *call)
@@ -52,6 +66,11 @@ bool hypervisor_drive_has_client(enum hypervisor_kind kind)
     return kinds[kind];
 }
 
+const struct hypervisor_drive_traits *hypervisor_drive_traits(enum hypervisor_kind kind)
+{
+    return kinds[kind] ? &kinds[kind]->traits : &refused[kind];
+}
+
 /* ---- the request ---- */
 
 static bool is_plain(const char *text, size_t size)
@@ -79,7 +98,8 @@ static int check_descriptor(const struct hypervisor_drive_request *request, stru
     return 0;
 }
 
-static int check_request(const struct hypervisor_drive_request *request, struct error *error)
+static int check_request(const struct hypervisor_drive_request *request, bool opens_path,
+                         struct error *error)
 {
     if (request->act == HYPERVISOR_DRIVE_LIST)
         return 0;
@@ -91,6 +111,8 @@ static int check_request(const struct hypervisor_drive_request *request, struct 
     if (!is_plain(request->serial, HYPERVISOR_DRIVE_SERIAL_BYTES))
         return error_set(error, -EINVAL, "a drive's serial has 1 to %d of A-Z a-z 0-9 _ -",
                          HYPERVISOR_DRIVE_SERIAL_BYTES - 1);
+    if (opens_path && (!request->path || request->path[0] != '/'))
+        return error_set(error, -EINVAL, "the VMM opens the disk by an absolute path");
     return request->descriptor < 0 ? 0 : check_descriptor(request, error);
 }
 
@@ -112,28 +134,48 @@ static int copy_descriptor(const struct hypervisor_drive_request *request, int *
 static int copy_request(struct hypervisor_drive_call *call,
                         const struct hypervisor_drive_request *request)
 {
-    int r, s, t, u;
+    int r, s, t, u, v, w;
 
     call->request = *request;
     call->request.descriptor = -1;
     r = copy_text(request->control_socket, &call->request.control_socket);
     s = copy_text(request->drive_id, &call->request.drive_id);
     t = copy_text(request->serial, &call->request.serial);
-    u = copy_descriptor(request, &call->request.descriptor);
-    return r < 0 || s < 0 || t < 0 ? -ENOMEM : u;
+    u = copy_text(request->sandbox_id, &call->request.sandbox_id);
+    v = copy_text(request->path, &call->request.path);
+    w = copy_descriptor(request, &call->request.descriptor);
+    return r < 0 || s < 0 || t < 0 || u < 0 || v < 0 ? -ENOMEM : w;
 }
 
 /* ---- the call ---- */
 
-/* Starts the conversation, or prepares the reply if none is possible. */
-static void start_call(struct hypervisor_drive_call *call)
+/* Why this kind of VMM, or the configuration, has no such act; NULL: it has. */
+static const char *obstacle_to(const struct hypervisor_drive_call *call, enum hypervisor_kind kind)
 {
+    const struct hypervisor_drive_traits *traits = hypervisor_drive_traits(kind);
+    const struct hypervisor_drive_request *request = &call->request;
+
+    if (traits->obstacle)
+        return traits->obstacle;
+    if (request->act == HYPERVISOR_DRIVE_LIMIT && traits->has_no_limit)
+        return "this VMM sets a drive's limits when it is attached, and cannot change them later";
+    if (request->act == HYPERVISOR_DRIVE_RESIZE && request->disk.regular_file)
+        return "a regular file is cut or grown by what has a VMM read its size";
+    if (request->act == HYPERVISOR_DRIVE_ATTACH || request->act == HYPERVISOR_DRIVE_RESIZE)
+        return request->forbidden;
+    return NULL;
+}
+
+/* Starts the conversation, or prepares the reply if none is possible. */
+static void start_call(struct hypervisor_drive_call *call, enum hypervisor_kind kind)
+{
+    const char *obstacle = obstacle_to(call, kind);
     struct hypervisor_drive_reply *reply = &call->reply;
     int r;
 
-    if (!call->ops) {
+    if (obstacle) {
         reply->outcome = HYPERVISOR_DRIVE_UNSUPPORTED;
-        (void)error_set(&reply->error, 0, "crustd cannot attach drives to this kind of VMM");
+        (void)error_set(&reply->error, 0, "%s", obstacle);
     } else if (!call->request.control_socket) {
         reply->outcome = HYPERVISOR_DRIVE_MONITOR_MISSING;
         (void)error_set(&reply->error, 0, "the VMM has no control socket that may be used");
@@ -154,7 +196,7 @@ int hypervisor_drive_call_new(struct loop *loop, enum hypervisor_kind kind,
 {
     const struct hypervisor_drive_ops *ops = kinds[kind];
     struct hypervisor_drive_call *call;
-    int r = check_request(request, error);
+    int r = check_request(request, ops && ops->traits.opens_path, error);
 
     if (r < 0)
         return r;
@@ -170,7 +212,7 @@ int hypervisor_drive_call_new(struct loop *loop, enum hypervisor_kind kind,
         return error_set_errno(error, r, "cannot call the VMM");
     }
     call->ops = ops;
-    start_call(call);
+    start_call(call, kind);
     *ret_call = call;
     return 0;
 }
@@ -187,6 +229,8 @@ struct hypervisor_drive_call *hypervisor_drive_call_free(struct hypervisor_drive
     free((void *)(uintptr_t)call->request.control_socket);
     free((void *)(uintptr_t)call->request.drive_id);
     free((void *)(uintptr_t)call->request.serial);
+    free((void *)(uintptr_t)call->request.sandbox_id);
+    free((void *)(uintptr_t)call->request.path);
     free(call);
     return NULL;
 }

@@ -11,6 +11,7 @@
 #include "hypervisor/drive.h"
 
 struct hypervisor_drive_ops {
+    struct hypervisor_drive_traits traits;
     size_t size; /* of the kind's state, including the call; allocated zeroed */
     int (*start)(struct hypervisor_drive_call *call); /* 0, or -errno, which becomes UNREACHABLE */
     void (*stop)(struct hypervisor_drive_call *call); /* ends the conversation; keeps entries */
@@ -32,3 +33,5 @@ void hypervisor_drive_complete(struct hypervisor_drive_call *call,
                                const struct hypervisor_drive_reply *reply);
 
 extern const struct hypervisor_drive_ops hypervisor_drive_qemu_ops;
+extern const struct hypervisor_drive_ops hypervisor_drive_cloud_hypervisor_ops;
+extern const struct hypervisor_drive_ops hypervisor_drive_firecracker_ops;

@@ -17,6 +17,7 @@ enum {
     DRIVE_ID_BYTES = 128,
     DRIVE_PATH_BYTES = 4096,
     DRIVE_ADDRESS_BYTES = 16,
+    DRIVE_SERIAL_BYTES = 64,
     DRIVE_REPORT_ENTRIES = 1024,
 };
 
@@ -25,6 +26,7 @@ struct drive {
     char *path; /* as given to the VMM; owned */
     bool read_only;
     char address[DRIVE_ADDRESS_BYTES]; /* in the guest, pci:03; "": not reported */
+    char serial[DRIVE_SERIAL_BYTES];   /* as given to the VMM; "": not reported */
     const char *obstacle;              /* static: why its size cannot be re-read; NULL: it can */
 };
 

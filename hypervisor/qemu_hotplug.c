@@ -31,6 +31,7 @@ struct hotplug {
     enum qemu_hotplug_command last;  /* the newest */
     bool complete;                   /* plan.found is what QEMU has */
     bool has_address;
+    char serial[HYPERVISOR_DRIVE_SERIAL_BYTES]; /* of the device; "" */
     struct loop_timer waiting;
     uint64_t waiting_since_ns; /* 0: nothing was waited for yet */
     uint64_t pause_ns;         /* the next one is twice as long */
@@ -57,10 +58,14 @@ static void finish(struct hotplug *hotplug, enum hypervisor_drive_outcome outcom
     if (outcome != HYPERVISOR_DRIVE_DONE)
         reply.error = *error;
     if (hotplug->has_address) {
+        reply.has_scsi = true;
         reply.scsi_id = hotplug->plan.values.scsi_id;
         reply.lun = hotplug->plan.values.lun;
+        memcpy(reply.serial, hotplug->serial, sizeof(reply.serial));
     }
     if (outcome == HYPERVISOR_DRIVE_DONE) {
+        if (hotplug->call.request.act == HYPERVISOR_DRIVE_RESIZE)
+            reply.bytes = hotplug->call.request.bytes;
         reply.entries = hotplug->list.entries;
         reply.entry_count = hotplug->list.count;
     }
@@ -237,6 +242,8 @@ static void answered_all(struct hotplug *hotplug, const cJSON *value)
 {
     if (hotplug->last == QEMU_ASK_SERIAL) {
         hotplug->has_address = true;
+        if (strlen(value->valuestring) < sizeof(hotplug->serial))
+            strcpy(hotplug->serial, value->valuestring);
         follow(hotplug, qemu_hotplug_step_address(&hotplug->plan, value->valuestring));
     } else if (hotplug->call.request.act == HYPERVISOR_DRIVE_LIST) {
         finish(hotplug, HYPERVISOR_DRIVE_DONE, NULL);

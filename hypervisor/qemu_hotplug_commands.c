@@ -92,6 +92,13 @@ static void write_limits(struct buffer *text, const struct qemu_hotplug_values *
     (void)buffer_append_text(text, "\"iops-size\": 0}}");
 }
 
+/* Over host_device a size up to the real one means "read the size again". */
+static void write_resize(struct buffer *text, const struct qemu_hotplug_values *values)
+{
+    (void)buffer_append_format(text, "{\"node-name\": \"%s\", \"size\": %" PRIu64 "}",
+                               values->names.part[QEMU_PART_THROTTLE], values->request->bytes);
+}
+
 /* ---- questions ---- */
 
 static void write_flat(struct buffer *text, const struct qemu_hotplug_values *values)
@@ -274,6 +281,7 @@ static const struct {
     [QEMU_REMOVE_DEVICE] = {"device_del", write_device_name},
     [QEMU_ADD_CONTROLLER] = {"device_add", write_controller},
     [QEMU_SET_LIMITS] = {"qom-set", write_limits},
+    [QEMU_RESIZE] = {"block_resize", write_resize},
 };
 
 const char *qemu_hotplug_command_name(enum qemu_hotplug_command command)

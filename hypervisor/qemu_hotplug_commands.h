@@ -80,6 +80,7 @@ enum qemu_hotplug_command {
     QEMU_REMOVE_DEVICE,
     QEMU_ADD_CONTROLLER,
     QEMU_SET_LIMITS,
+    QEMU_RESIZE, /* the node that the device has: only then its guest is told */
     QEMU_HOTPLUG_COMMANDS,
 };
 

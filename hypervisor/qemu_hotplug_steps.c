@@ -148,6 +148,21 @@ static struct qemu_hotplug_step found_up(struct qemu_hotplug_plan *plan)
     return go_up(plan);
 }
 
+/* ---- growth ---- */
+
+static struct qemu_hotplug_step resize(struct qemu_hotplug_plan *plan)
+{
+    const struct qemu_hotplug_found *found = &plan->found;
+
+    if (!found->has[QEMU_PART_DEVICE] || !found->has[QEMU_PART_THROTTLE]) {
+        (void)error_set(&plan->error, 0, "QEMU does not have this drive");
+        return end(HYPERVISOR_DRIVE_NOT_ATTACHED);
+    }
+    if (!found->has[QEMU_PART_SET] || !plan->is_disk(plan, plan->userdata))
+        return conflict(plan, "QEMU has another disk under this drive's id");
+    return command(QEMU_RESIZE);
+}
+
 /* ---- the steps ---- */
 
 struct qemu_hotplug_step qemu_hotplug_step_found(struct qemu_hotplug_plan *plan)
@@ -164,6 +179,8 @@ struct qemu_hotplug_step qemu_hotplug_step_found(struct qemu_hotplug_plan *plan)
             return command(QEMU_SET_LIMITS);
         (void)error_set(&plan->error, 0, "QEMU does not have this drive");
         return end(HYPERVISOR_DRIVE_NOT_ATTACHED);
+    case HYPERVISOR_DRIVE_RESIZE:
+        return resize(plan);
     case HYPERVISOR_DRIVE_LOOK:
     case HYPERVISOR_DRIVE_LIST:
         break;
@@ -195,6 +212,8 @@ struct qemu_hotplug_step qemu_hotplug_step_done(struct qemu_hotplug_plan *plan,
         return plan->values.request->act == HYPERVISOR_DRIVE_LIMIT ? end(HYPERVISOR_DRIVE_DONE)
                                                                    : go_up(plan);
     }
+    if (done == QEMU_RESIZE)
+        return end(HYPERVISOR_DRIVE_DONE);
     if (done >= QEMU_REMOVE_SET && done <= QEMU_REMOVE_DEVICE)
         return removed(plan, done);
     plan->duplicate = false;

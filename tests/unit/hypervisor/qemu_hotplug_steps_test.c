@@ -43,6 +43,7 @@ static const char *const words[QEMU_HOTPLUG_COMMANDS] = {
     [QEMU_REMOVE_DEVICE] = "-device",
     [QEMU_ADD_CONTROLLER] = "+controller",
     [QEMU_SET_LIMITS] = "limits",
+    [QEMU_RESIZE] = "resize",
 };
 
 static bool is_disk(const struct qemu_hotplug_plan *of, void *userdata)
@@ -431,6 +432,23 @@ static void limits_only_what_is_there(void **state)
     expect(&model, HYPERVISOR_DRIVE_LOOK, DONE, PRESENT);
 }
 
+static void resizes_only_the_disk_that_was_asked_for(void **state)
+{
+    struct model model = model_of(true);
+
+    (void)state;
+    expect(&model, HYPERVISOR_DRIVE_RESIZE, HYPERVISOR_DRIVE_NOT_ATTACHED, ABSENT);
+    expect(&model, ATTACH, DONE, PRESENT);
+    expect(&model, HYPERVISOR_DRIVE_RESIZE, DONE, PRESENT);
+    assert_string_equal(model.log, "resize");
+    model.refused = QEMU_RESIZE;
+    model.refusals = 1;
+    model.text = "Cannot grow device files";
+    expect(&model, HYPERVISOR_DRIVE_RESIZE, HYPERVISOR_DRIVE_REFUSED, PRESENT);
+    model.other_disk = true;
+    expect(&model, HYPERVISOR_DRIVE_RESIZE, HYPERVISOR_DRIVE_CONFLICT, PRESENT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -448,6 +466,7 @@ int main(void)
         cmocka_unit_test(removals_may_be_refused),
         cmocka_unit_test(removes_every_set),
         cmocka_unit_test(limits_only_what_is_there),
+        cmocka_unit_test(resizes_only_the_disk_that_was_asked_for),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
